@@ -1,0 +1,2 @@
+//! flowgate: a reverse-proxy gateway with flow control built in.
+pub mod flow;

@@ -365,3 +365,149 @@ impl<S: Clone> Table<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::{
+        Algorithm, Change,
+        limiter::{concurrency, token_bucket},
+        timeline::{Timeline, check, keyed, rate},
+    };
+    use std::collections::HashMap;
+
+    fn bucket(burst: u64) -> Algorithm {
+        Algorithm::TokenBucket(token_bucket::Config { rate: rate(10, 1000), burst })
+    }
+
+    #[test]
+    fn each_client_has_its_own_state() {
+        check(
+            &keyed(bucket(1), 10),
+            "
+            0 key=a pass
+            0 key=b pass
+            0 key=a block rate 100
+            0       pass
+            0       block rate 100
+            0 key=0 block key
+            ",
+        );
+    }
+
+    #[test]
+    fn only_a_fresh_state_is_given_to_another() {
+        check(
+            &keyed(bucket(2), 2),
+            "
+            0   key=a x2 pass
+            0   key=b    pass
+            99  key=c    pass
+            99  key=a    block rate 1
+            100 key=d    pass
+            101 key=a    pass
+            101 key=a    block rate 99
+            ",
+        );
+    }
+
+    #[test]
+    fn clients_without_room_get_no_more_than_one_is_promised() {
+        let lone = Algorithm::Concurrency(concurrency::Config { limit: 1 });
+        Timeline::new(&keyed(lone, 1)).check(
+            "
+                0 key=a pass
+                0 key=b pass
+                0 key=b block concurrency 1
+                1 done  1
+                1 key=b block concurrency 1
+                1 done  0
+                1 key=b pass
+                1 key=b block concurrency 1
+                ",
+        );
+        Timeline::new(&keyed(bucket(2), 1)).check(
+            "
+                0   key=a x2 pass
+                0   key=b x2 pass
+                0   key=b    block rate 100
+                150 key=b    pass
+                150 key=b    block rate 50
+                200 key=b    pass
+                200 key=b    block rate 100
+                200 key=a x2 pass
+                ",
+        );
+    }
+
+    #[test]
+    fn an_edit_converts_every_client() {
+        Timeline::new(&keyed(bucket(2), 10))
+            .check("0 key=a x2 pass")
+            .check("0 key=b    pass")
+            .edit(&keyed(bucket(4), 5), &[Change::Converted])
+            .check("0 key=a block rate 100")
+            .check("0 key=b x2 pass")
+            .check("0 key=b block rate 100");
+    }
+
+    fn key(n: u32) -> u128 {
+        u128::from(n).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835)
+    }
+
+    #[test]
+    fn a_full_table_stays_as_large_as_it_is() {
+        let mut table = Table::new(0_u32, 2_000);
+        for n in 1..=100_000 {
+            let seat = table.seat(table.find(key(n), false, |state| *state == 0));
+            *table.get_mut(seat) = n;
+        }
+        assert_eq!(table.keys(), Keys { live: 2_000, max: 2_000, overflowed: 98_000 });
+        assert_eq!(table.overflow.len(), OVERFLOWS as usize);
+    }
+
+    #[test]
+    fn the_hand_finds_the_one_fresh_state() {
+        let mut table = Table::new(0_u32, 2_000);
+        for n in 1..=2_000 {
+            let seat = table.seat(table.find(key(n), false, |_| false));
+            *table.get_mut(seat) = n;
+        }
+        let refused = (2_001..).find(|&n| {
+            let place = table.find(key(n), false, |state| *state == 1_234);
+            table.pass_over(place);
+            matches!(place, Place::New { .. })
+        });
+        assert!(refused.is_some_and(|n| n - 2_001 <= 2_000 / SEARCH));
+    }
+
+    /// Drives a table and a hash map through the same random day.
+    #[test]
+    fn a_table_finds_what_a_map_finds() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut table = Table::new(0_u32, 3_000);
+        let mut map: HashMap<u128, u32> = HashMap::new();
+        for step in 1..60_000_u32 {
+            let key = key(random.u32(0..4_000));
+            let place = table.find(key, false, |state| *state % 3 == 0);
+            match place {
+                Place::At(Seat::Own(_)) => assert_eq!(Some(table.get(place)), map.get(&key)),
+                Place::New { .. } => assert_eq!(map.get(&key).map_or(0, |state| state % 3), 0),
+                Place::At(Seat::Shared | Seat::Overflow(_)) => {
+                    assert!(!map.contains_key(&key) || map[&key].is_multiple_of(3));
+                    continue;
+                }
+            }
+            let seat = table.seat(place);
+            *table.get_mut(seat) = step;
+            map.insert(key, step);
+            if step.is_multiple_of(9_000) {
+                table.resize(random.u32(0..3_000), |state| *state % 3 == 0);
+            }
+        }
+        for (key, state) in map.into_iter().filter(|(_, state)| state % 3 > 0) {
+            let place = table.find(key, false, |_| false);
+            assert_eq!(*table.get(place), state);
+        }
+    }
+}

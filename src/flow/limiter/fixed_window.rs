@@ -138,3 +138,90 @@ impl Formula for FixedWindow {
         *state = State { start, used: if last < start { 0 } else { state.used } };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::{
+        Algorithm, Change, Rules,
+        timeline::{Timeline, check, one, rate},
+    };
+
+    fn per(count: u64, window: u64, align: Align) -> Rules {
+        one(Algorithm::FixedWindow(Config { rate: rate(count, window), align }))
+    }
+
+    #[test]
+    fn windows_follow_the_clock() {
+        check(
+            &per(2, 100, Align::Clock),
+            "
+            50  pass
+            99  pass
+            99  block rate 1
+            100 x2 pass
+            100 block rate 100
+            199.999999 block rate 0.000001
+            200 pass
+            ",
+        );
+    }
+
+    #[test]
+    fn a_boundary_doubles_what_passes() {
+        check(
+            &per(100, 10, Align::Clock),
+            "
+            16 x60 pass
+            20 x80 pass
+            30 x100 pass
+            39 x20 block rate 1
+            ",
+        );
+    }
+
+    #[test]
+    fn a_window_begins_with_its_first_request() {
+        check(
+            &per(2, 100, Align::FirstRequest),
+            "
+            50  cost=3 block costly 2
+            60  pass
+            150 pass
+            159 block rate 1
+            160 pass
+            259 pass
+            259.5 block rate 0.5
+            400 pass
+            499 pass
+            500 pass
+            ",
+        );
+    }
+
+    #[test]
+    fn an_edit_of_the_count_keeps_what_is_used() {
+        Timeline::new(&per(5, 100, Align::Clock))
+            .check("10 x4 pass")
+            .edit(&per(3, 100, Align::Clock), &[Change::Converted])
+            .check("20 block rate 80")
+            .edit(&per(6, 100, Align::Clock), &[Change::Converted])
+            .check("20 x2 pass")
+            .check("20 block rate 80");
+    }
+
+    #[test]
+    fn an_edit_of_the_window_forgets_nothing_that_may_be_in_it() {
+        Timeline::new(&per(5, 100, Align::Clock))
+            .check("130 x5 pass")
+            .edit(&per(5, 1000, Align::Clock), &[Change::Converted])
+            .check("250 block rate 750")
+            .edit(&per(5, 100, Align::Clock), &[Change::Converted])
+            .check("250 block rate 50")
+            .check("300 pass")
+            .edit(&per(5, 1000, Align::FirstRequest), &[Change::Converted])
+            .check("1299 x4 pass")
+            .check("1299 block rate 1")
+            .check("1300 pass");
+    }
+}

@@ -136,3 +136,131 @@ impl Formula for SlidingWindow {
         *ring = converted;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::{
+        Algorithm, Change, Rules,
+        timeline::{Timeline, check, one, rate},
+    };
+
+    fn per(count: u64, window: u64, buckets: u32) -> Rules {
+        let rate = rate(count, window);
+        one(Algorithm::SlidingWindow(Config { rate, buckets, strict: false }))
+    }
+
+    fn strict(count: u64, window: u64, buckets: u32) -> Rules {
+        let rate = rate(count, window);
+        one(Algorithm::SlidingWindow(Config { rate, buckets, strict: true }))
+    }
+
+    #[test]
+    fn a_bucket_is_forgotten_when_it_begins_a_window_ago() {
+        check(
+            &per(3, 1000, 10),
+            "
+            50   pass
+            150  pass
+            250  pass
+            999  block rate 1
+            1000 pass
+            1000 block rate 100
+            1100 pass
+            1199 block rate 1
+            9000 x3 pass
+            9000 block rate 1000
+            ",
+        );
+    }
+
+    #[test]
+    fn a_costly_request_waits_for_as_many_buckets_as_it_needs() {
+        check(
+            &per(4, 1000, 10),
+            "
+            50         pass
+            150        pass
+            250 cost=2 pass
+            900        block rate 100
+            900 cost=2 block rate 200
+            900 cost=3 block rate 300
+            900 cost=4 block rate 300
+            900 cost=5 block costly 4
+            ",
+        );
+    }
+
+    #[test]
+    fn one_bucket_is_the_fixed_window() {
+        check(
+            &per(2, 100, 1),
+            "
+            99  x2 pass
+            99  block rate 1
+            100 x2 pass
+            199 block rate 1
+            ",
+        );
+    }
+
+    #[test]
+    fn strict_counts_the_expiring_bucket_whole() {
+        check(
+            &strict(2, 1000, 10),
+            "
+            90   x2 pass
+            1000 block rate 100
+            1099.999999 block rate 0.000001
+            1100 pass
+            ",
+        );
+    }
+
+    #[test]
+    fn buckets_need_not_be_whole_nanoseconds() {
+        check(
+            &per(1, 1000, 3),
+            "
+            333.333333 pass
+            1333 block rate 0
+            "
+            .replace("1333 block rate 0", "1333 pass")
+            .as_str(),
+        );
+        check(
+            &per(1, 1000, 3),
+            "
+            333.333334 pass
+            1333 block rate 0.333334
+            1333.333333 block rate 0.000001
+            1333.333334 pass
+            ",
+        );
+    }
+
+    #[test]
+    fn an_edit_keeps_what_is_used() {
+        Timeline::new(&per(3, 1000, 10))
+            .check("50 x3 pass")
+            .edit(&per(4, 1000, 10), &[Change::Converted])
+            .check("500 pass")
+            .check("500 block rate 500")
+            .edit(&per(4, 1000, 5), &[Change::Converted])
+            .check("999 block rate 1")
+            .check("1000 x3 pass")
+            .edit(&strict(4, 1000, 5), &[Change::Converted])
+            .check("1500 block rate 100")
+            .check("1600 pass");
+    }
+
+    #[test]
+    fn a_shorter_window_forgets_older_buckets() {
+        Timeline::new(&per(9, 1000, 10))
+            .check("50 x4 pass")
+            .check("850 x4 pass")
+            .edit(&per(5, 200, 10), &[Change::Converted])
+            .check("950 pass")
+            .check("950 block rate 90");
+    }
+}

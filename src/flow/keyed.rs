@@ -163,12 +163,14 @@ impl<S: Clone> Table<S> {
                 }
                 seat
             }
-            Place::New { print, at, .. } => {
-                let state = self.get(place).clone();
-                if at < self.own.len() {
-                    self.own.replace(at, print, state);
+            Place::New { print, at, heir_of } => {
+                if at == self.own.len() {
+                    self.own.push(print, self.get(place).clone());
                 } else {
-                    self.own.push(print, state);
+                    self.own.give(at, print);
+                    if heir_of.is_some() {
+                        *self.own.get_mut(at) = self.get(place).clone();
+                    }
                 }
                 self.hand = at + 1;
                 Seat::Own(at)

@@ -80,7 +80,8 @@ impl Pacing {
     }
 
     fn start(&self, state: &State, now: Instant) -> Instant {
-        self.interval.instant(self.next(state)).max(now)
+        // From now on, since long numbers take longer to divide.
+        now + self.interval.duration(self.next(state).saturating_sub(self.interval.at(now)))
     }
 }
 

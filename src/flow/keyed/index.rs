@@ -106,10 +106,11 @@ impl<S> Index<S> {
         self.link(self.len - 1);
     }
 
-    /// Gives an entry that exists to another `print`, which has none.
-    pub(super) fn replace(&mut self, at: u32, print: Print, state: S) {
+    /// Gives an entry that exists, with its state, to another `print`, which has
+    /// none.
+    pub(super) fn give(&mut self, at: u32, print: Print) {
         self.unlink(at);
-        *self.entry_mut(at) = Entry { print, next: NONE, state };
+        self.entry_mut(at).print = print;
         self.link(at);
     }
 
@@ -208,7 +209,8 @@ mod tests {
                 6..8 if !map.contains_key(&key) && len > 0 => {
                     let at = random.u32(0..len);
                     map.remove(index.get(at));
-                    index.replace(at, print, key);
+                    index.give(at, print);
+                    *index.get_mut(at) = key;
                     map.insert(key, at);
                 }
                 8 if len > 0 => {

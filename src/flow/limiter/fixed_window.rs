@@ -8,9 +8,10 @@
 //! window starts with its first request); `N` in each window. It refuses what an
 //! exact log would let in near a window's end.
 //!
-//! An edit keeps what is used in the current window. Where the window's length
-//! changes, all that was used in the last one counts as used in the one that its
-//! last instant, or `now`, falls in.
+//! An edit keeps what is used in the current window. If it changes the window, all
+//! that was used in the one that `now` falls in counts as used in the new one that
+//! `now` falls in. Where that would have ended, it ends as the old one, or after the
+//! new length, whichever comes first.
 //!
 //! Source: the counter of every textbook; `align: first_request` equals the listing
 //! recorded as `seed_counter` in `tests/golden`.
@@ -130,12 +131,19 @@ impl Formula for FixedWindow {
     }
 
     fn convert(&self, old: &Self, state: &mut State, now: Instant) {
-        if (self.window, self.align) == (old.window, old.align) || self.align != Align::Clock {
-            return;
-        }
-        let last = (state.start.saturating_add(old.window) - 1).min(now.as_nanos());
-        let start = self.start(now);
-        *state = State { start, used: if last < start { 0 } else { state.used } };
+        let used = old.used(state, now);
+        let start = match self.align {
+            _ if (self.window, self.align) == (old.window, old.align) => return,
+            _ if used == 0 => 0,
+            Align::Clock => self.start(now),
+            Align::FirstRequest => {
+                let now = now.as_nanos();
+                let old_end = state.start.saturating_add(old.window);
+                let end = state.start.saturating_add(self.window);
+                if end > now { state.start } else { old_end.min(now + self.window) - self.window }
+            }
+        };
+        *state = State { start, used };
     }
 }
 
@@ -222,6 +230,12 @@ mod tests {
             .edit(&per(5, 1000, Align::FirstRequest), &[Change::Converted])
             .check("1299 x4 pass")
             .check("1299 block rate 1")
-            .check("1300 pass");
+            .check("1300 pass")
+            .edit(&per(1, 100, Align::FirstRequest), &[Change::Converted])
+            .check("1399 block rate 1")
+            .edit(&per(1, 1000, Align::FirstRequest), &[Change::Converted])
+            .check("2299 block rate 1")
+            .edit(&per(1, 300, Align::FirstRequest), &[Change::Converted])
+            .check("2299 block rate 1");
     }
 }

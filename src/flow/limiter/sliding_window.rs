@@ -44,8 +44,14 @@ pub(super) struct SlidingWindow {
     span: u32,
 }
 
-/// A client's buckets. The latest is not empty, unless all are.
-pub(super) type State = Ring<u64>;
+/// What a client used.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    /// By bucket. The latest is not empty, unless all are.
+    ring: Ring<u64>,
+    /// The sum of the ring as of its latest bucket.
+    sum: u64,
+}
 
 impl Config {
     /// Returns the limiter.
@@ -65,9 +71,20 @@ impl SlidingWindow {
         self.span as usize * size_of::<u64>()
     }
 
-    fn used(&self, ring: &State, now: Instant) -> u64 {
-        let counts = ring.live(self.grid.index(now)).map(|(_, count)| *count);
-        counts.fold(0, u64::saturating_add)
+    fn used(state: &State, index: u64) -> u64 {
+        let State { ring, sum } = state;
+        match index.saturating_sub(ring.head()) {
+            // Nothing was forgotten since, or all.
+            0 => *sum,
+            age if age >= ring.span() => 0,
+            _ => ring.live(index).map(|(_, count)| *count).fold(0, u64::saturating_add),
+        }
+    }
+
+    fn add(state: &mut State, index: u64, count: u64) {
+        state.sum = Self::used(state, index).saturating_add(count);
+        let bucket = state.ring.advance(index);
+        *bucket = bucket.saturating_add(count);
     }
 
     /// Returns the time until bucket `index` is forgotten.
@@ -84,56 +101,53 @@ impl Formula for SlidingWindow {
     }
 
     fn fresh(&self) -> State {
-        Ring::new(self.span)
+        State { ring: Ring::new(self.span), sum: 0 }
     }
 
-    fn is_fresh(&self, ring: &State, now: Instant) -> bool {
-        self.grid.index(now).saturating_sub(ring.head()) >= ring.span() || self.used(ring, now) == 0
+    fn is_fresh(&self, state: &State, now: Instant) -> bool {
+        Self::used(state, self.grid.index(now)) == 0
     }
 
-    fn check(&self, ring: &State, now: Instant, cost: u64) -> Decision {
+    fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {
         if cost > self.limit {
             return Decision::Block(Reason::TooCostly { limit: self.limit });
         }
-        let mut used = self.used(ring, now);
+        let index = self.grid.index(now);
+        let mut used = Self::used(state, index);
         if used.saturating_add(cost) <= self.limit {
             return Decision::Pass;
         }
-        let mut last = ring.head();
-        for (index, count) in ring.live(self.grid.index(now)) {
-            used -= count;
-            if used.saturating_add(cost) <= self.limit {
-                last = index;
-                break;
-            }
-        }
+        let enough = state.ring.live(index).find(|(_, count)| {
+            used = used.saturating_sub(**count);
+            used.saturating_add(cost) <= self.limit
+        });
+        let last = enough.map_or_else(|| state.ring.head(), |(index, _)| index);
         Decision::Block(Reason::Rate { retry_after: self.expiry(last, now) })
     }
 
-    fn standing(&self, ring: &State, now: Instant) -> Standing {
-        match self.used(ring, now) {
+    fn standing(&self, state: &State, now: Instant) -> Standing {
+        match Self::used(state, self.grid.index(now)) {
             0 => Standing::default(),
-            used => Standing { used, reset: self.expiry(ring.head(), now) },
+            used => Standing { used, reset: self.expiry(state.ring.head(), now) },
         }
     }
 
-    fn charge(&self, ring: &mut State, times: Times, cost: u64) {
-        let count = ring.advance(self.grid.index(times.now));
-        *count = count.saturating_add(cost);
+    fn charge(&self, state: &mut State, times: Times, cost: u64) {
+        Self::add(state, self.grid.index(times.now), cost);
     }
 
-    fn convert(&self, old: &Self, ring: &mut State, now: Instant) {
+    fn convert(&self, old: &Self, state: &mut State, now: Instant) {
         if (self.grid, self.span) == (old.grid, old.span) {
             return;
         }
         let mut converted = self.fresh();
         let current = self.grid.index(now);
-        for (index, count) in ring.live(old.grid.index(now)).filter(|(_, count)| **count > 0) {
+        let buckets = state.ring.live(old.grid.index(now));
+        for (index, count) in buckets.filter(|(_, count)| **count > 0) {
             let end = old.grid.start(index + 1) - Duration::from_nanos(1);
-            let into = converted.advance(self.grid.index(end.min(now)).min(current));
-            *into = into.saturating_add(*count);
+            Self::add(&mut converted, self.grid.index(end.min(now)).min(current), *count);
         }
-        *ring = converted;
+        *state = converted;
     }
 }
 

@@ -82,8 +82,8 @@ fn default(default: Default) -> String {
 fn value(kind: Kind) -> String {
     match kind {
         Kind::Integer { min, max } => format!("{min} to {max}"),
-        Kind::Word(words) => {
-            words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+        Kind::Word { today, .. } => {
+            today.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
         }
         Kind::Several(kind) => format!("{}, or a list", value(*kind)),
         Kind::List(kind) => format!("list of {}", plural(*kind)),

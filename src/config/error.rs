@@ -113,6 +113,12 @@ impl Problems {
         }
     }
 
+    /// Adds those of another collection.
+    pub(super) fn extend(&mut self, more: Self) {
+        self.beyond += more.beyond;
+        more.list.into_iter().for_each(|problem| self.add(problem));
+    }
+
     /// Reports whether there is none.
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()

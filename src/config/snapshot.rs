@@ -175,7 +175,7 @@ pub struct RouteRule {
     pub slot: SlotId,
     /// Its name in headers, logs and metrics.
     pub name: Arc<str>,
-    /// What is counted separately; [`KeySpec::is_route`] if nothing is.
+    /// What is counted separately; [`KeySpec::is_shared`] if nothing is.
     pub key: KeySpec,
     /// What becomes of a request that lacks a part of the key.
     pub on_missing: OnMissing,

@@ -75,6 +75,11 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "check the indentation, and put a text that contains `: ` in quotes",
     ),
     (
+        "did not find expected",
+        "the indentation does not fit the lines above",
+        "align the keys of a map in one column, and the `-` of a list in another",
+    ),
+    (
         "unknown value",
         "the alias names no anchor",
         "write `&name` before the value that `*name` stands for",

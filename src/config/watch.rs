@@ -9,7 +9,10 @@
 //! [`QUIET_MOST`], read the files, and compare. Where the system sends no events (network file
 //! systems, a folder that was removed and made again) compare [`super::fingerprint`] every [`POLL`].
 
-use notify::{Event, EventKind, event::{AccessKind, AccessMode}, RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::{
+    Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _,
+    event::{AccessKind, AccessMode},
+};
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},

@@ -61,19 +61,18 @@ impl Compiler {
     }
 
     /// Reports names that are given twice.
-    pub(super) fn names<'n>(
-        &mut self,
-        what: &str,
-        names: impl Iterator<Item = &'n At<Arc<str>>>,
-    ) {
+    pub(super) fn names<'n>(&mut self, what: &str, names: impl Iterator<Item = &'n At<Arc<str>>>) {
         let mut seen = std::collections::HashMap::new();
         for name in names {
             if let Some(first) = seen.insert(&name.value, name.place) {
                 self.error(
-                    Problem::error(name.place, format!("two {what}s share the name `{}`", name.value))
-                        .label("again here")
-                        .also(first, "first here")
-                        .help("write another name: it tells them apart in logs, metrics and reloads"),
+                    Problem::error(
+                        name.place,
+                        format!("two {what}s share the name `{}`", name.value),
+                    )
+                    .label("again here")
+                    .also(first, "first here")
+                    .help("write another name: it tells them apart in logs, metrics and reloads"),
                 );
                 seen.insert(&name.value, first);
             }

@@ -41,7 +41,11 @@ impl Compiler {
             }
         }
         let table = Table::build(matchers);
-        for (later, first) in table.shadowed() {
+        let mut shadowed = table.shadowed();
+        // One reason for each is enough.
+        shadowed.sort_by_key(|(first, later)| (*later, *first));
+        shadowed.dedup_by_key(|(_, later)| *later);
+        for (first, later) in shadowed {
             let message = format!("the route `{}` can never be reached", plans[later].name);
             self.warn(
                 Problem::warning(places[later], message)
@@ -146,9 +150,7 @@ impl Compiler {
         pattern: Result<T, route::Invalid>,
         place: Place,
     ) -> Option<T> {
-        pattern
-            .map_err(|e| self.error(Problem::error(place, e.message).help(e.help)))
-            .ok()
+        pattern.map_err(|e| self.error(Problem::error(place, e.message).help(e.help))).ok()
     }
 }
 

@@ -51,7 +51,7 @@ impl Compiler {
 
     fn rule(&mut self, spec: RuleSpec) -> Option<(flow::Rule, RulePlan)> {
         let key = self.key(&spec.keys);
-        let is_keyed = key.as_ref().is_some_and(|key| !key.is_route());
+        let is_keyed = key.as_ref().is_some_and(|key| !key.is_shared());
         if let Some(at) = spec.max_keys.filter(|at| at.written && !is_keyed) {
             self.error(
                 Problem::error(at.place, "`max_keys` without a `key`")
@@ -69,7 +69,9 @@ impl Compiler {
         };
         let keyed = is_keyed.then(|| Keyed {
             by: key.to_string().into(),
-            max_keys: spec.max_keys.map_or(u32::MAX, |at| u32::try_from(at.value).unwrap_or(u32::MAX)),
+            max_keys: spec
+                .max_keys
+                .map_or(u32::MAX, |at| u32::try_from(at.value).unwrap_or(u32::MAX)),
         });
         let rule = flow::Rule { name: name.clone(), algorithm, keyed, dry_run: spec.dry_run };
         let plan = RulePlan {
@@ -97,6 +99,7 @@ impl Compiler {
             if parts.contains(&part) {
                 let message = format!("{} stands in the key twice", quoted(&at.value));
                 self.error(Problem::error(at.place, message).help("remove one"));
+                continue;
             }
             if part == Part::Route && spec.parts.len() > 1 {
                 self.error(
@@ -108,7 +111,8 @@ impl Compiler {
         }
         let has = |test: fn(&Part) -> bool| parts.iter().any(test);
         let from_client = has(|part| matches!(part, Part::ClientIp { .. }));
-        let may_lack = has(|part| matches!(part, Part::Header(_) | Part::Cookie(_) | Part::Query(_)));
+        let may_lack =
+            has(|part| matches!(part, Part::Header(_) | Part::Cookie(_) | Part::Query(_)));
         if let Some(at) = spec.ipv6_prefix.filter(|at| at.written && !from_client) {
             self.error(
                 Problem::error(at.place, "`ipv6_prefix` without `client_ip` in the key")
@@ -121,7 +125,10 @@ impl Compiler {
                     .help("write `key: header:NAME`, `cookie:NAME` or `query:NAME`, or remove it"),
             );
         }
-        (parts.len() == spec.parts.len() && !parts.is_empty()).then(|| KeySpec::new(parts))
+        if parts.len() < spec.parts.len() {
+            return None;
+        }
+        self.pattern(KeySpec::new(parts), spec.place)
     }
 
     fn algorithm(&mut self, kind: &RuleKind, cost: &CostSpec) -> Option<Algorithm> {
@@ -172,7 +179,9 @@ impl Compiler {
 
     /// Refuses a cost that can never pass, and warns where only some methods never can.
     fn cost(&mut self, cost: &CostSpec, limit: At<u64>, what: &str) {
-        let never = |at: At<u64>, who: &str| (at, format!("{who} costs {} of {what} {}", at.value, limit.value));
+        let never = |at: At<u64>, who: &str| {
+            (at, format!("{who} costs {} of {what} {}", at.value, limit.value))
+        };
         let help = format!("write a cost of at most {}, or a larger {what}", limit.value);
         if cost.default.value > limit.value {
             let (at, message) = never(cost.default, "a request");
@@ -183,14 +192,21 @@ impl Compiler {
         for (method, at) in &cost.by_method {
             if at.value > limit.value {
                 let (at, message) = never(*at, method.as_str());
-                let problem = Problem::warning(at.place, format!("no {method} can ever pass: {message}"));
+                let problem =
+                    Problem::warning(at.place, format!("no {method} can ever pass: {message}"));
                 self.warn(problem.also(limit.place, "the bound").help(help.clone()));
             }
         }
     }
 
     fn except(&mut self, spec: &ExceptSpec) -> Option<Arc<Except>> {
-        let any = |path, methods, headers| Matcher { hosts: Vec::new(), path, methods, headers, query: Vec::new() };
+        let any = |path, methods, headers| Matcher {
+            hosts: Vec::new(),
+            path,
+            methods,
+            headers,
+            query: Vec::new(),
+        };
         let mut matchers = Vec::new();
         if !spec.methods.is_empty() {
             matchers.push(any(PathPattern::Any, spec.methods.clone(), Vec::new()));
@@ -254,7 +270,9 @@ fn idle_rules(rules: &[flow::Rule], plans: &[RulePlan]) -> Vec<(usize, usize)> {
         let (a, b) = (&plans[busy], &plans[idle]);
         let stricter = match (&rules[busy].algorithm, &rules[idle].algorithm) {
             (Algorithm::TokenBucket(a), Algorithm::TokenBucket(b)) => {
-                a.rate.window() == b.rate.window() && a.rate.count() <= b.rate.count() && a.burst <= b.burst
+                a.rate.window() == b.rate.window()
+                    && a.rate.count() <= b.rate.count()
+                    && a.burst <= b.burst
             }
             (Algorithm::SlidingWindow(a), Algorithm::SlidingWindow(b)) => {
                 (a.rate.window(), a.buckets, a.strict) == (b.rate.window(), b.buckets, b.strict)

@@ -5,7 +5,8 @@ mod route;
 mod rule;
 
 pub(super) use route::{FieldSpec, MatchSpec, PathSpec, RouteSpec};
-pub(super) use rule::{CostSpec, ExceptSpec, KeySpecs, OnMissing, PacingSpec, RuleKind, RuleSpec};
+pub use rule::OnMissing;
+pub(super) use rule::{CostSpec, ExceptSpec, KeySpecs, PacingSpec, RuleKind, RuleSpec};
 
 use super::{
     decode::{At, Decoder, Fields},

@@ -184,19 +184,19 @@ fn field<'s>(d: &mut Decoder<'s>, node: &Node<'s>) -> Option<At<FieldSpec>> {
 }
 
 fn reject<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Reject {
-        let status = f.leaf(d, "status", values::status).map(|at| at.value);
-        let body = f.leaf(d, "body", values::text).map(|at| Bytes::from(at.value));
-        let content_type = f.leaf(d, "content_type", values::header_value);
-        if let (Some(at), None) = (&content_type, &body) {
-            let problem = Problem::error(at.place, "`content_type` without `body`")
-                .help("write the `body` that it is the type of, or remove it");
-            d.problems.add(problem);
-        }
-        let guessed = match body.as_ref().and_then(|body| body.first()) {
-            Some(b'{' | b'[') => HeaderValue::from_static("application/json"),
-            _ => HeaderValue::from_static("text/plain; charset=utf-8"),
-        };
-        Reject { status, body, content_type: content_type.map_or(guessed, |at| at.value) }
+    let status = f.leaf(d, "status", values::status).map(|at| at.value);
+    let body = f.leaf(d, "body", values::text).map(|at| Bytes::from(at.value));
+    let content_type = f.leaf(d, "content_type", values::header_value);
+    if let (Some(at), None) = (&content_type, &body) {
+        let problem = Problem::error(at.place, "`content_type` without `body`")
+            .help("write the `body` that it is the type of, or remove it");
+        d.problems.add(problem);
+    }
+    let guessed = match body.as_ref().and_then(|body| body.first()) {
+        Some(b'{' | b'[') => HeaderValue::from_static("application/json"),
+        _ => HeaderValue::from_static("text/plain; charset=utf-8"),
+    };
+    Reject { status, body, content_type: content_type.map_or(guessed, |at| at.value) }
 }
 
 fn timeouts<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<RouteTimeouts> {

@@ -41,6 +41,8 @@ pub(in crate::config) enum RuleKind {
 /// What is counted separately.
 #[derive(Debug)]
 pub(in crate::config) struct KeySpecs {
+    /// Of the key, or of the rule if it has none.
+    pub place: Place,
     pub parts: Vec<At<String>>,
     pub ipv6_prefix: Option<At<u64>>,
     pub on_missing: Option<At<OnMissing>>,
@@ -97,6 +99,7 @@ impl RuleSpec {
             name: f.leaf(d, "name", values::name),
             kind: kind(d, &f),
             keys: KeySpecs {
+                place: f.key_place("key").unwrap_or(f.place),
                 parts: f.several(d, "key", values::text),
                 ipv6_prefix: f.integer(d, "ipv6_prefix"),
                 on_missing: f.word(

@@ -140,7 +140,12 @@ pub(in crate::config) static EXCEPT: Section = Section {
             Words("none"),
             "Clients, by address or network.",
         ),
-        key("method", Kind::Several(&Kind::Method), Words("none"), "Methods."),
+        key(
+            "method",
+            Kind::Several(&Kind::Method),
+            Words("none"),
+            "Requests with one of these methods.",
+        ),
         key(
             "path_prefix",
             Kind::Several(&Kind::Path),

@@ -1,0 +1,160 @@
+//! Conditions on header lines and query parameters.
+
+use super::{Invalid, pattern::Pattern};
+use core::fmt;
+use http::{HeaderMap, HeaderName, header::AsHeaderName};
+
+/// A name and what its value must be. Of a name given twice in a request, the first
+/// occurrence counts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FieldPattern {
+    name: Box<str>,
+    value: Value,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Value {
+    Present,
+    Equals(Box<str>),
+    Regex(Pattern),
+}
+
+impl FieldPattern {
+    /// Returns the pattern of a field with just this value. Blanks around `value`
+    /// count for nothing.
+    ///
+    /// # Errors
+    ///
+    /// An empty name.
+    pub fn equals(name: &str, value: &str) -> Result<Self, Invalid> {
+        Self::new(name, Value::Equals(value.trim_matches([' ', '\t']).into()))
+    }
+
+    /// Returns the pattern of a field that is there, whatever its value.
+    ///
+    /// # Errors
+    ///
+    /// An empty name.
+    pub fn present(name: &str) -> Result<Self, Invalid> {
+        Self::new(name, Value::Present)
+    }
+
+    /// Returns the pattern of a field whose whole value the regular expression `regex`
+    /// matches.
+    ///
+    /// # Errors
+    ///
+    /// An empty name; an expression that does not parse or is too large.
+    pub fn regex(name: &str, regex: &str) -> Result<Self, Invalid> {
+        Self::new(name, Value::Regex(Pattern::new(regex)?))
+    }
+
+    fn new(name: &str, value: Value) -> Result<Self, Invalid> {
+        if name.is_empty() {
+            return Err(Invalid::new(
+                "the name is empty",
+                "write the name of the field to look at",
+            ));
+        }
+        Ok(Self { name: name.into(), value })
+    }
+
+    /// Returns the name as written.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns whether a field with this value matches.
+    pub(super) fn admits(&self, value: &[u8]) -> bool {
+        match &self.value {
+            Value::Present => true,
+            Value::Equals(expected) => trimmed(value) == expected.as_bytes(),
+            Value::Regex(pattern) => pattern.is_match(trimmed(value)),
+        }
+    }
+
+    /// Returns the pattern as one of a header line, whose name has no case.
+    pub(super) fn without_case(&self) -> Self {
+        Self { name: self.name.to_ascii_lowercase().into(), value: self.value.clone() }
+    }
+}
+
+/// Writes `name`, `name=value` or `name~regex`.
+impl fmt::Display for FieldPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            Value::Present => f.write_str(&self.name),
+            Value::Equals(value) => write!(f, "{}={value}", self.name),
+            Value::Regex(pattern) => write!(f, "{}~{}", self.name, pattern.text()),
+        }
+    }
+}
+
+/// Reads a header's name; case does not matter.
+///
+/// # Errors
+///
+/// Characters that no header name has.
+pub fn name(text: &str) -> Result<HeaderName, Invalid> {
+    HeaderName::from_bytes(text.as_bytes()).map_err(|_| {
+        Invalid::new(
+            format!("`{}` is not a header name", text.escape_debug()),
+            "letters, digits and hyphens, such as `x-tenant`",
+        )
+    })
+}
+
+/// Returns the value of the first line called `name`, without blanks around it.
+pub(super) fn first(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&[u8]> {
+    headers.get(name).map(|value| trimmed(value.as_bytes()))
+}
+
+/// Returns `bytes` without the spaces and tabs around them.
+pub(super) fn trimmed(bytes: &[u8]) -> &[u8] {
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let start = bytes.iter().position(|byte| !blank(byte)).unwrap_or(bytes.len());
+    let end = bytes.iter().rposition(|byte| !blank(byte)).map_or(start, |last| last + 1);
+    &bytes[start..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blanks_around_a_value_count_for_nothing() {
+        for (value, expected) in
+            [("b", true), (" b", true), ("\tb \t", true), ("", false), ("b b", false), ("B", false)]
+        {
+            assert_eq!(
+                FieldPattern::equals("x", " b\t").unwrap().admits(value.as_bytes()),
+                expected,
+                "{value:?}"
+            );
+        }
+        assert_eq!(trimmed(b" \t "), b"");
+    }
+
+    #[test]
+    fn the_kinds_of_pattern_differ_in_what_they_admit() {
+        let present = FieldPattern::present("x").unwrap();
+        let regex = FieldPattern::regex("x", "v[0-9]+").unwrap();
+        let empty = FieldPattern::equals("x", "").unwrap();
+        for (value, expected) in [
+            ("", (true, false, true)),
+            ("v12", (true, true, false)),
+            ("v12x", (true, false, false)),
+        ] {
+            let value = value.as_bytes();
+            assert_eq!((present.admits(value), regex.admits(value), empty.admits(value)), expected);
+        }
+    }
+
+    #[test]
+    fn an_empty_name_is_refused() {
+        assert!(FieldPattern::present("").is_err());
+        assert!(name("").is_err());
+        assert!(name("a b").is_err());
+        assert_eq!(name("X-Tenant").unwrap(), "x-tenant");
+    }
+}

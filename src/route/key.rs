@@ -1,0 +1,271 @@
+//! The client key that a rule counts under, as a fingerprint.
+
+use super::{Invalid, Target, header, normal_path, query};
+use core::{fmt, hash::Hasher, net::IpAddr};
+use http::HeaderName;
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+/// The most parts of a key.
+const MAX_PARTS: usize = 8;
+
+/// The secret of all fingerprints, made once per process.
+#[derive(Clone, Copy)]
+pub struct Seed([u64; 2]);
+
+impl Seed {
+    /// Returns the seed with this secret; the same secret gives the same fingerprints.
+    pub const fn new(secret: [u64; 2]) -> Self {
+        Self(secret)
+    }
+
+    /// Returns a seed from the operating system's random numbers.
+    pub fn random() -> Self {
+        use std::hash::{BuildHasher, RandomState};
+        // The standard library keys its maps with random numbers of the system; what
+        // they make of nothing is as hard to guess.
+        Self::new([(); 2].map(|()| RandomState::new().hash_one(())))
+    }
+}
+
+/// Hides the secret.
+impl fmt::Debug for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Seed(..)")
+    }
+}
+
+/// One thing that requests are told apart by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// Nothing: all requests of a route are one.
+    Route,
+    /// The client's network.
+    ClientIp {
+        /// The bits of an IPv6 address that count, 128 at the most.
+        v6_prefix: u8,
+        /// The bits of an IPv4 address that count, 32 at the most.
+        v4_prefix: u8,
+    },
+    /// The host.
+    Host,
+    /// The path in the form of [`normal_path`], without the query.
+    Path,
+    /// The method.
+    Method,
+    /// The value of the first header line with this name, without blanks around it.
+    Header(HeaderName),
+    /// The value of the first cookie with this name, without quotes around it.
+    Cookie(String),
+    /// The value of the first query parameter with this name, decoded.
+    Query(String),
+}
+
+impl Part {
+    /// Reads `route`, `client_ip`, `host`, `path`, `method`, `header:NAME`,
+    /// `cookie:NAME` or `query:NAME`. Of an IPv6 client's address `v6_prefix` bits
+    /// count, of an IPv4 client's all.
+    ///
+    /// # Errors
+    ///
+    /// Another word, a name that cannot be one, or a prefix over 128.
+    pub fn parse(text: &str, v6_prefix: u8) -> Result<Self, Invalid> {
+        let (word, name) = match text.split_once(':') {
+            Some((word, name)) => (word, Some(name)),
+            None => (text, None),
+        };
+        match (word, name) {
+            ("route", None) => Ok(Self::Route),
+            ("client_ip", None) if v6_prefix <= 128 => {
+                Ok(Self::ClientIp { v6_prefix, v4_prefix: 32 })
+            }
+            ("client_ip", None) => Err(Invalid::new(
+                format!("an IPv6 address has no {v6_prefix} bits"),
+                "128 at the most; 64 is usual",
+            )),
+            ("host", None) => Ok(Self::Host),
+            ("path", None) => Ok(Self::Path),
+            ("method", None) => Ok(Self::Method),
+            ("header", Some(name)) => header::name(name).map(Self::Header),
+            ("cookie", Some(name)) => part_name(name).map(Self::Cookie),
+            ("query", Some(name)) => part_name(name).map(Self::Query),
+            ("header" | "cookie" | "query", None) => {
+                Err(Invalid::new(format!("`{word}` needs a name"), format!("write `{word}:NAME`")))
+            }
+            _ => Err(Invalid::new(
+                format!("`{}` is not a key", text.escape_debug()),
+                "one of route, client_ip, host, path, method, header:NAME, cookie:NAME, query:NAME, or a list of them",
+            )),
+        }
+    }
+
+    /// Adds this part of a request to `fingerprint`; `None` if the request lacks it.
+    fn add(
+        &self,
+        fingerprint: &mut Fingerprint,
+        target: &Target<'_>,
+        client: IpAddr,
+    ) -> Option<()> {
+        match self {
+            Self::Route => {}
+            Self::ClientIp { v6_prefix, v4_prefix } => match client.to_canonical() {
+                IpAddr::V4(address) => {
+                    let host_bits = 32 - u32::from(*v4_prefix).min(32);
+                    let mask = u32::MAX.checked_shl(host_bits).unwrap_or(0);
+                    fingerprint.add(&(address.to_bits() & mask).to_be_bytes());
+                }
+                IpAddr::V6(address) => {
+                    let host_bits = 128 - u32::from(*v6_prefix).min(128);
+                    let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
+                    fingerprint.add(&(address.to_bits() & mask).to_be_bytes());
+                }
+            },
+            Self::Host => fingerprint.add(target.host.as_bytes()),
+            Self::Path => fingerprint.add(normal_path(target.path).as_bytes()),
+            Self::Method => fingerprint.add(target.method.as_str().as_bytes()),
+            Self::Header(name) => fingerprint.add(some(header::first(target.headers, name)?)?),
+            Self::Cookie(name) => fingerprint.add(some(cookie(target.headers, name)?)?),
+            Self::Query(name) => fingerprint.add(some(&query::first(target.query?, name)?)?),
+        }
+        Some(())
+    }
+}
+
+/// Returns `value`, or `None` if it is empty: an empty value identifies nobody.
+fn some(value: &[u8]) -> Option<&[u8]> {
+    (!value.is_empty()).then_some(value)
+}
+
+/// Returns the value of the first cookie called `name`. HTTP/2 clients may send each
+/// cookie in a line of its own.
+fn cookie<'a>(headers: &'a http::HeaderMap, name: &str) -> Option<&'a [u8]> {
+    let lines = headers.get_all(http::header::COOKIE).iter();
+    let mut pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+    pairs.find_map(|pair| {
+        let value = header::trimmed(pair).strip_prefix(name.as_bytes())?;
+        let value = header::trimmed(header::trimmed(value).strip_prefix(b"=")?);
+        let quoted = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+        Some(quoted.unwrap_or(value))
+    })
+}
+
+fn part_name(text: &str) -> Result<String, Invalid> {
+    // A comma separates the parts where a key is shown.
+    if text.is_empty()
+        || text
+            .contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, ',' | ';' | '='))
+    {
+        return Err(Invalid::new(
+            format!("`{}` is not the name of a cookie or a query parameter", text.escape_debug()),
+            "a name without blanks, commas, semicolons and equals signs",
+        ));
+    }
+    Ok(text.into())
+}
+
+/// Writes the part as [`Part::parse`] reads it, but for the prefix of `client_ip/64`.
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Route => f.write_str("route"),
+            Self::ClientIp { v6_prefix, v4_prefix: 32 } => write!(f, "client_ip/{v6_prefix}"),
+            Self::ClientIp { v6_prefix, v4_prefix } => {
+                write!(f, "client_ip/{v6_prefix}/{v4_prefix}")
+            }
+            Self::Host => f.write_str("host"),
+            Self::Path => f.write_str("path"),
+            Self::Method => f.write_str("method"),
+            Self::Header(name) => write!(f, "header:{name}"),
+            Self::Cookie(name) => write!(f, "cookie:{name}"),
+            Self::Query(name) => write!(f, "query:{name}"),
+        }
+    }
+}
+
+/// All that requests of a rule are told apart by. Its text is its identity: under
+/// another text old counts mean nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KeySpec {
+    parts: Vec<Part>,
+}
+
+impl KeySpec {
+    /// Returns the key with these parts.
+    ///
+    /// # Errors
+    ///
+    /// No parts, more than eight, or one part twice.
+    pub fn new(parts: Vec<Part>) -> Result<Self, Invalid> {
+        if parts.is_empty() || parts.len() > MAX_PARTS {
+            return Err(Invalid::new(
+                format!("the key has {} parts", parts.len()),
+                format!(
+                    "from one to {MAX_PARTS}; leave `key` out to count all requests of the route together"
+                ),
+            ));
+        }
+        if let Some(twice) = (1..parts.len()).find(|index| parts[..*index].contains(&parts[*index]))
+        {
+            return Err(Invalid::new(
+                format!("the key names `{}` twice", parts[twice]),
+                "once is enough",
+            ));
+        }
+        Ok(Self { parts })
+    }
+
+    /// Returns the parts, at least one.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// Returns whether all requests of a route count as one.
+    pub fn is_shared(&self) -> bool {
+        self.parts == [Part::Route]
+    }
+
+    /// Returns the fingerprint of a request's key, or `None` if the request lacks some
+    /// part or has an empty value for it.
+    ///
+    /// It is SipHash-2-4 with 128 bits, a keyed function made to withstand forgery: a
+    /// client who could find a second key with another's fingerprint would spend that
+    /// client's quota, and `ahash`, twice or not, promises only maps without floods.
+    ///
+    /// Allocates only for a path with escapes or double slashes and for a query value
+    /// over 128 bytes.
+    pub fn fingerprint(&self, seed: &Seed, target: &Target<'_>, client: IpAddr) -> Option<u128> {
+        let mut fingerprint = Fingerprint::new(seed);
+        self.parts.iter().try_for_each(|part| part.add(&mut fingerprint, target, client))?;
+        Some(fingerprint.0.finish128().as_u128())
+    }
+}
+
+/// The key that all requests of a route share.
+impl Default for KeySpec {
+    fn default() -> Self {
+        Self { parts: vec![Part::Route] }
+    }
+}
+
+/// Writes the parts with commas between them.
+impl fmt::Display for KeySpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.parts.iter().enumerate().try_for_each(|(index, part)| {
+            let comma = if index == 0 { "" } else { "," };
+            write!(f, "{comma}{part}")
+        })
+    }
+}
+
+struct Fingerprint(SipHasher24);
+
+impl Fingerprint {
+    fn new(seed: &Seed) -> Self {
+        Self(SipHasher24::new_with_keys(seed.0[0], seed.0[1]))
+    }
+
+    /// Adds a value with its length, so that no two lists of values read the same.
+    fn add(&mut self, value: &[u8]) {
+        self.0.write_u64(value.len() as u64);
+        self.0.write(value);
+    }
+}

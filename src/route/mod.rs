@@ -1,0 +1,70 @@
+//! Which route a request belongs to, and which client key it counts under.
+//!
+//! Values in, values out: no IO, no clock, no lock. A [`Table`] is built once from
+//! the [`Matcher`]s of a configuration and then only read. Within the best host
+//! that has a matching route, the best match wins:
+//!
+//! 1. host: exact, then the longest wildcard, then any;
+//! 2. path: exact, then the template with the most literal segments, then the
+//!    longest prefix, then regular expressions in file order, then any;
+//! 3. a method given, then not; then more headers; then more query parameters;
+//! 4. the order of the file.
+//!
+//! If no route of the best host matches the rest of a request, the routes of less
+//! specific hosts are tried.
+
+pub mod client;
+pub mod header;
+pub mod host;
+pub mod key;
+pub mod matcher;
+pub mod method;
+pub mod path;
+pub mod table;
+
+mod escape;
+mod pattern;
+mod query;
+mod rank;
+mod regexes;
+mod sites;
+mod tree;
+
+pub use client::client_ip;
+pub use header::FieldPattern;
+pub use host::{BadHost, HostPattern, canonical_host};
+pub use key::{KeySpec, Part, Seed};
+pub use matcher::Matcher;
+pub use path::{PathPattern, dangerous_path, normal_path};
+pub use table::Table;
+
+/// What routing looks at in a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// As [`canonical_host`] returns it: lower-case, no port, no trailing dot.
+    pub host: &'a str,
+    /// As received, escapes and all.
+    pub path: &'a str,
+    /// What follows the `?`, as received.
+    pub query: Option<&'a str>,
+    /// The method.
+    pub method: &'a http::Method,
+    /// All header lines.
+    pub headers: &'a http::HeaderMap,
+}
+
+/// Why a pattern cannot be used, in words for the configuration's diagnostics.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Invalid {
+    /// What is wrong.
+    pub message: String,
+    /// What to write.
+    pub help: String,
+}
+
+impl Invalid {
+    fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { message: message.into(), help: help.into() }
+    }
+}

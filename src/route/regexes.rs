@@ -1,0 +1,65 @@
+//! Many regular expressions over one path, asked at once.
+
+use super::{pattern::Pattern, rank::Search};
+use regex::bytes::{RegexSet, RegexSetBuilder};
+
+/// The most memory that one compiled set may take; a larger one is split.
+const MAX_COMPILED: usize = 8 << 20;
+
+/// Expressions with the ranks of their routes, best first.
+#[derive(Debug, Default)]
+pub(super) struct Regexes(Vec<Chunk>);
+
+#[derive(Debug)]
+enum Chunk {
+    One(Pattern, [usize; 1]),
+    Many(RegexSet, Vec<usize>),
+}
+
+impl Regexes {
+    /// Compiles `patterns`, which are ordered by their ranks.
+    pub(super) fn new(patterns: &[(usize, &Pattern)]) -> Self {
+        let mut chunks = Vec::new();
+        compile(patterns, &mut chunks);
+        Self(chunks)
+    }
+
+    /// Offers the matching expressions' ranks, best first, until one is taken.
+    pub(super) fn search(&self, path: &str, search: &mut Search<'_>) {
+        let path = path.as_bytes();
+        for chunk in &self.0 {
+            match chunk {
+                Chunk::One(pattern, rank) if pattern.is_match(path) => search.offer(rank),
+                // `matches` allocates, so ask first whether there is any.
+                Chunk::Many(set, ranks) if set.is_match(path) => {
+                    for index in &set.matches(path) {
+                        search.offer(&ranks[index..=index]);
+                    }
+                }
+                Chunk::One(..) | Chunk::Many(..) => {}
+            }
+        }
+    }
+}
+
+fn compile(patterns: &[(usize, &Pattern)], chunks: &mut Vec<Chunk>) {
+    match patterns {
+        [] => {}
+        [(rank, pattern)] => chunks.push(Chunk::One((*pattern).clone(), [*rank])),
+        several => {
+            let set = RegexSetBuilder::new(several.iter().map(|(_, pattern)| pattern.anchored()))
+                .unicode(false)
+                .size_limit(MAX_COMPILED)
+                .dfa_size_limit(MAX_COMPILED)
+                .build();
+            if let Ok(set) = set {
+                chunks.push(Chunk::Many(set, several.iter().map(|(rank, _)| *rank).collect()));
+            } else {
+                // Each was compiled alone, so together they are only too large.
+                let (left, right) = several.split_at(several.len() / 2);
+                compile(left, chunks);
+                compile(right, chunks);
+            }
+        }
+    }
+}

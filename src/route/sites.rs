@@ -1,0 +1,105 @@
+//! The routes of each host.
+
+use super::{
+    HostPattern, PathPattern,
+    host::Kind,
+    pattern::Pattern,
+    rank::{Ranking, Search},
+    regexes::Regexes,
+    tree::{Names, Tree},
+};
+use std::collections::BTreeMap;
+
+/// The routes by the hosts that they are for.
+#[derive(Debug, Default)]
+pub(super) struct Sites {
+    all: Vec<Site>,
+    exact: Names,
+    wildcards: Names,
+    any: Option<usize>,
+}
+
+/// The routes of one host pattern.
+#[derive(Debug, Default)]
+pub(super) struct Site {
+    tree: Tree,
+    regexes: Regexes,
+    /// Ranks of the routes for every path.
+    any: Vec<usize>,
+}
+
+impl Sites {
+    pub(super) fn new(ranking: &Ranking) -> Self {
+        let mut ranks_by_host: BTreeMap<Option<&HostPattern>, Vec<usize>> = BTreeMap::new();
+        for (rank, route) in ranking.routes().iter().enumerate() {
+            let hosts = &route.matcher.hosts;
+            let any = hosts.is_empty().then_some(None);
+            for host in hosts.iter().map(Some).chain(any) {
+                ranks_by_host.entry(host).or_default().push(rank);
+            }
+        }
+        let mut sites = Self::default();
+        for (host, ranks) in ranks_by_host {
+            let number = sites.all.len();
+            sites.all.push(Site::new(ranking, &ranks));
+            match host.map(HostPattern::kind) {
+                Some(Kind::Exact(name)) => {
+                    sites.exact.insert(name.clone(), number);
+                }
+                Some(Kind::Wildcard(suffix)) => {
+                    sites.wildcards.insert(suffix.clone(), number);
+                }
+                None => sites.any = Some(number),
+            }
+        }
+        sites
+    }
+
+    /// Returns the sites that `host` belongs to, the most specific first.
+    pub(super) fn of<'a>(&'a self, host: &'a str) -> impl Iterator<Item = &'a Site> {
+        let name = (!self.wildcards.is_empty()).then_some(host);
+        let suffixes = core::iter::successors(name.and_then(parent), |name| parent(name));
+        let wildcards = suffixes.filter_map(|suffix| self.wildcards.get(suffix));
+        self.exact
+            .get(host)
+            .into_iter()
+            .chain(wildcards)
+            .chain(&self.any)
+            .map(|number| &self.all[*number])
+    }
+}
+
+/// Returns `name` without its first label.
+fn parent(name: &str) -> Option<&str> {
+    name.split_once('.').map(|(_, parent)| parent)
+}
+
+impl Site {
+    /// Collects the routes with these ranks, which rise.
+    fn new(ranking: &Ranking, ranks: &[usize]) -> Self {
+        let (mut tree, mut any) = (Tree::default(), Vec::new());
+        let mut regexes: Vec<(usize, &Pattern)> = Vec::new();
+        for &rank in ranks {
+            match &ranking.routes()[rank].matcher.path {
+                PathPattern::Exact(path) | PathPattern::Template(path) => {
+                    tree.insert_whole(path, rank);
+                }
+                PathPattern::Prefix(path) => tree.insert_prefix(path, rank),
+                PathPattern::Regex(regex) => regexes.push((rank, regex.pattern())),
+                PathPattern::Any => any.push(rank),
+            }
+        }
+        Self { tree, regexes: Regexes::new(&regexes), any }
+    }
+
+    /// Leads `search`, whose path is `path` in its normal form, to the best route.
+    pub(super) fn search(&self, path: &str, search: &mut Search<'_>) {
+        self.tree.search(path, search);
+        if search.best().is_none() {
+            self.regexes.search(path, search);
+        }
+        if search.best().is_none() {
+            search.offer(&self.any);
+        }
+    }
+}

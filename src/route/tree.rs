@@ -1,0 +1,99 @@
+//! Paths in a tree with one edge per segment: a search takes as many steps as the
+//! path has segments, however many routes there are.
+
+use super::{
+    path::{Segment, Segments},
+    rank::Search,
+};
+use core::hash::BuildHasherDefault;
+use smallvec::SmallVec;
+use std::collections::HashMap;
+
+/// A hash map over texts of the configuration. Its hash needs no secret, as no
+/// request adds to it.
+pub(super) type Names = HashMap<Box<str>, usize, BuildHasherDefault<ahash::AHasher>>;
+
+/// Exact paths, templates and prefixes.
+#[derive(Debug)]
+pub(super) struct Tree {
+    /// The root is the first.
+    nodes: Vec<Node>,
+}
+
+/// The path that the edges from the root to here spell.
+#[derive(Debug, Default)]
+struct Node {
+    /// The next nodes by their segments.
+    literals: Names,
+    /// The next node for any non-empty segment.
+    parameter: Option<usize>,
+    /// Ranks of the routes with just this path, best first.
+    whole: SmallVec<[usize; 2]>,
+    /// Ranks of the routes with this prefix, best first.
+    prefix: SmallVec<[usize; 2]>,
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        Self { nodes: vec![Node::default()] }
+    }
+}
+
+impl Tree {
+    /// Adds a route for just this path. Ranks come in rising order.
+    pub(super) fn insert_whole(&mut self, path: &Segments, rank: usize) {
+        self.node(path).whole.push(rank);
+    }
+
+    /// Adds a route for this path and all below it. Ranks come in rising order.
+    pub(super) fn insert_prefix(&mut self, path: &Segments, rank: usize) {
+        self.node(path).prefix.push(rank);
+    }
+
+    fn node(&mut self, path: &Segments) -> &mut Node {
+        let mut at = 0;
+        for segment in path.as_slice() {
+            let new = self.nodes.len();
+            let node = &mut self.nodes[at];
+            at = match segment {
+                Segment::Literal(text) => *node.literals.entry(text.clone()).or_insert(new),
+                Segment::Parameter(_) => *node.parameter.get_or_insert(new),
+            };
+            if at == new {
+                self.nodes.push(Node::default());
+            }
+        }
+        &mut self.nodes[at]
+    }
+
+    /// Offers the ranks of all routes that match `path` and may still win.
+    pub(super) fn search(&self, path: &str, search: &mut Search<'_>) {
+        if let Some(rest) = path.strip_prefix('/') {
+            self.descend(&self.nodes[0], Some(rest), search);
+        }
+    }
+
+    /// Searches below `node`. `rest` is what follows, without its slash; at the end of
+    /// the path there is none. Each node is visited once at the most.
+    fn descend(&self, node: &Node, rest: Option<&str>, search: &mut Search<'_>) {
+        match rest {
+            None => search.offer(&node.whole),
+            Some(rest) => {
+                let (segment, rest) = match rest.split_once('/') {
+                    Some((segment, rest)) => (segment, Some(rest)),
+                    None => (rest, None),
+                };
+                if let Some(next) = node.literals.get(segment) {
+                    self.descend(&self.nodes[*next], rest, search);
+                }
+                if let Some(next) = node.parameter
+                    && !segment.is_empty()
+                    && !search.has_exact()
+                {
+                    self.descend(&self.nodes[next], rest, search);
+                }
+            }
+        }
+        search.offer(&node.prefix);
+    }
+}

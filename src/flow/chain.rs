@@ -1,11 +1,11 @@
 //! A route's slots, asked and told together.
 
 use super::{
-    decision::{Decision, Outcome, Quota, Reason, Rejection, Report, Verdict},
+    decision::{Decision, Outcome, Quota, Reason, Report, Verdict},
     keyed::{Keyed, Place, Seat},
     limiter::Algorithm,
     pacing,
-    slot::{Answer, Claim, Slot, SlotId, Stage, Times},
+    slot::{Answer, Charge, Claim, Slot, SlotId, Stage, Times},
     statistic::{Counts, Observation, RuleObservation, Statistic},
     time::Instant,
 };
@@ -93,9 +93,16 @@ enum Wanted {
 /// A request that every slot let pass.
 #[derive(Debug)]
 pub(super) struct Charged {
+    /// The latest start that any slot asked for.
     pub(super) start: Instant,
-    pub(super) report: Report,
     pub(super) held: Held,
+}
+
+/// A request that some slot refused.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) slot: SlotId,
+    pub(super) reason: Reason,
 }
 
 /// What a request holds until its end.
@@ -118,10 +125,9 @@ struct Asked {
 }
 
 /// The answers of all the slots, as they come in.
-struct Hearing {
-    report: Report,
+struct Hearing<'a> {
+    report: &'a mut Report,
     asked: SmallVec<[Asked; 4]>,
-    /// The longest that any slot asked for.
     start: Instant,
     refusal: Option<(usize, Reason)>,
 }
@@ -164,26 +170,30 @@ impl Chain {
         (installed, unused)
     }
 
-    /// Admits a request arriving at `now`, and charges what it claims.
+    /// Admits a request arriving at `now`, and charges what it claims. Either way
+    /// an empty `report` tells what each slot said.
     ///
     /// # Errors
     ///
     /// Why it may not start; then no slot was charged.
-    #[expect(clippy::result_large_err, reason = "a refusal must not allocate either")]
-    pub(super) fn enter(&mut self, now: Instant, claims: &[Claim]) -> Result<Charged, Rejection> {
+    pub(super) fn enter(
+        &mut self,
+        now: Instant,
+        claims: &[Claim],
+        report: &mut Report,
+    ) -> Result<Charged, Refused> {
         let now = self.clamp(now);
-        let hearing = self.ask(now, claims);
+        let mut hearing = Hearing { report, asked: SmallVec::new(), start: now, refusal: None };
+        // One refusal does not spare the other slots the question: `retry_after` and
+        // the report heed them all.
+        for (at, link) in self.links.iter().enumerate() {
+            if let Some(claim) = claims.iter().find(|claim| claim.slot == link.id) {
+                hearing.note(at, link, claim, now);
+            }
+        }
         match hearing.refusal {
             None => Ok(self.pass(now, hearing)),
-            Some((link, reason)) => {
-                self.statistic.on_block(now);
-                for asked in &hearing.asked {
-                    self.links[asked.link].slot.on_block(asked.place);
-                }
-                let link = &mut self.links[link];
-                link.counts.blocked += 1;
-                Err(Rejection { slot: link.id, reason, report: hearing.report })
-            }
+            Some((at, reason)) => Err(self.block(now, &hearing, at, reason)),
         }
     }
 
@@ -212,30 +222,13 @@ impl Chain {
         }
     }
 
-    /// Asks every slot that is claimed. One refusal does not spare the others the
-    /// question: `retry_after` and the report heed them all.
-    fn ask(&self, now: Instant, claims: &[Claim]) -> Hearing {
-        let mut hearing = Hearing {
-            report: Report::default(),
-            asked: SmallVec::new(),
-            start: now,
-            refusal: None,
-        };
-        for (at, link) in self.links.iter().enumerate() {
-            if let Some(claim) = claims.iter().find(|claim| claim.slot == link.id) {
-                hearing.note(at, link, claim, now);
-            }
-        }
-        hearing
-    }
-
-    /// Tells every slot that was asked.
-    fn pass(&mut self, now: Instant, hearing: Hearing) -> Charged {
-        let Hearing { mut report, asked, start, refusal: _ } = hearing;
+    /// Tells every slot that was asked about a request that all let pass.
+    fn pass(&mut self, now: Instant, hearing: Hearing<'_>) -> Charged {
+        let Hearing { report, asked, start, refusal: _ } = hearing;
         let times = Times { now, start };
         self.statistic.on_pass(times);
         let mut held = Held::new();
-        for (quota, Asked { link, cost, place, charged }) in report.quotas.iter_mut().zip(asked) {
+        for (quota, &Asked { link, cost, place, charged }) in report.quotas.iter_mut().zip(&asked) {
             let link = &mut self.links[link];
             match quota.verdict {
                 Verdict::Pass => link.counts.passed += 1,
@@ -247,14 +240,23 @@ impl Chain {
                 }
             }
             if charged {
-                let (seat, standing) = link.slot.on_pass(times, cost, place);
+                let Charge { hold, standing } = link.slot.on_pass(times, cost, place);
                 (quota.used, quota.reset) = (standing.used, standing.reset);
-                if link.slot.holds() {
-                    held.push(Hold { slot: link.id, seat, cost });
-                }
+                held.extend(hold.map(|seat| Hold { slot: link.id, seat, cost }));
             }
         }
-        Charged { start, report, held }
+        Charged { start, held }
+    }
+
+    /// Tells every slot that was asked about a request that one refused.
+    fn block(&mut self, now: Instant, hearing: &Hearing<'_>, at: usize, reason: Reason) -> Refused {
+        self.statistic.on_block(now);
+        for asked in &hearing.asked {
+            self.links[asked.link].slot.on_block(asked.place);
+        }
+        let link = &mut self.links[at];
+        link.counts.blocked += 1;
+        Refused { slot: link.id, reason }
     }
 
     /// Returns the link that follows `link` when it is to be `wanted`.
@@ -288,9 +290,9 @@ impl Chain {
     }
 }
 
-impl Hearing {
+impl Hearing<'_> {
     fn note(&mut self, at: usize, link: &Link, claim: &Claim, now: Instant) {
-        let Answer { decision, standing, place } = link.slot.check(now, claim);
+        let Answer { decision, limit, standing, place } = link.slot.check(now, claim);
         let (verdict, wait) = match decision {
             Decision::Pass => (Verdict::Pass, Duration::ZERO),
             Decision::Wait(wait) => (Verdict::Wait, wait),
@@ -308,7 +310,7 @@ impl Hearing {
         self.report.quotas.push(Quota {
             slot: link.id,
             verdict,
-            limit: link.slot.limit(),
+            limit,
             used: standing.used,
             cost: claim.cost,
             wait,

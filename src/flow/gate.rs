@@ -1,7 +1,7 @@
 //! The one lock of a route.
 
 use super::{
-    chain::{Chain, Held, Installed, Rules},
+    chain::{Chain, Charged, Held, Installed, Refused, Rules},
     decision::{Outcome, Rejection, Report},
     slot::Claim,
     statistic::Observation,
@@ -61,14 +61,17 @@ impl Gate {
     /// Why the request may not start; then nothing was charged.
     #[expect(clippy::result_large_err, reason = "a refusal must not allocate either")]
     pub fn enter(self: &Arc<Self>, now: Instant, claims: &[Claim]) -> Result<Admission, Rejection> {
-        let charged = self.lock().enter(now, claims)?;
-        let permit = Permit {
-            gate: Arc::clone(self),
-            start: charged.start,
-            held: charged.held,
-            outcome: Outcome::Cancelled,
-        };
-        Ok(Admission { permit, report: charged.report })
+        let mut report = Report::default();
+        // In a statement of its own, so that the lock is given back before the rest.
+        let decided = self.lock().enter(now, claims, &mut report);
+        match decided {
+            Ok(Charged { start, held }) => {
+                let gate = Arc::clone(self);
+                let permit = Permit { gate, start, held, outcome: Outcome::Cancelled };
+                Ok(Admission { permit, report })
+            }
+            Err(Refused { slot, reason }) => Err(Rejection { slot, reason, report }),
+        }
     }
 
     /// Returns what was seen up to `now`.

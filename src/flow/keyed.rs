@@ -8,17 +8,13 @@
 //! at most what the rule promises one, and memory stays flat however many come.
 //! Who gets a state of its own after that starts with the overflow state's use.
 //!
-//! Clients are found by linear hashing (W. Litwin, VLDB 1980): the table grows by
-//! one bucket for each client, so that no request pays for rehashing all of them.
-//! Buckets are chains through the states; there is one bucket a state, so a chain
-//! holds one or two. Keys are evenly spread fingerprints; see [`Key::Of`].
-//!
 //! Worst case: while the table is full, clients that are new share overflow states
 //! and may be refused because of each other. The hand looks at [`SEARCH`] states
 //! for each of them, so states that have become fresh may be found that much later.
-//!
-//! [`Key::Of`]: super::Key::Of
 
+mod index;
+
+use index::{Index, Print};
 use std::sync::Arc;
 
 /// What tells a rule's clients apart, and how many it can tell.
@@ -68,21 +64,10 @@ pub(super) enum Place {
     },
 }
 
-/// A key's fingerprint, in halves that serve different ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Print {
-    low: u64,
-    high: u64,
-}
-
 /// The states of a rule's clients.
 #[derive(Debug)]
 pub(super) struct Table<S> {
-    /// Bucket to the first state of its chain; as many as there are states.
-    heads: Vec<u32>,
-    /// In pieces, so that growing moves none of them.
-    pieces: Vec<Vec<Entry<S>>>,
-    live: u32,
+    own: Index<S>,
     max: u32,
     /// Where the search for a fresh state goes on.
     hand: u32,
@@ -94,20 +79,6 @@ pub(super) struct Table<S> {
     overflow: Vec<S>,
     overflowed: u64,
 }
-
-#[derive(Debug)]
-struct Entry<S> {
-    print: Print,
-    /// The next in the bucket's chain, or [`NONE`].
-    next: u32,
-    state: S,
-}
-
-/// No entry.
-const NONE: u32 = u32::MAX;
-
-/// Entries in a piece: 40 to 60 KB of the usual states.
-const PIECE: usize = 1024;
 
 /// States to look at for a new client when there is no room: at 2 to 3 ns each this
 /// costs less than the rest of the decision.
@@ -123,29 +94,15 @@ const OVERFLOWS: u32 = 64;
 
 /// Returns the memory that a client's state takes in a table, its bucket included.
 pub(super) const fn entry_bytes<S>() -> usize {
-    size_of::<Entry<S>>() + size_of::<u32>()
-}
-
-impl Print {
-    #[expect(clippy::cast_possible_truncation, reason = "the halves of the key")]
-    const fn of(key: u128) -> Self {
-        Self { low: key as u64, high: (key >> 64) as u64 }
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "a remainder of a u32")]
-    const fn overflow(self) -> u32 {
-        (self.high % OVERFLOWS as u64) as u32
-    }
+    index::entry_bytes::<S>()
 }
 
 impl<S: Clone> Table<S> {
     /// Returns an empty table, which grows as clients come.
     pub(super) fn new(fresh: S, max_keys: u32) -> Self {
         Self {
-            heads: Vec::new(),
-            pieces: Vec::new(),
-            live: 0,
-            max: max_keys.min(NONE - 1),
+            own: Index::new(),
+            max: max_keys.min(index::MAX),
             hand: 0,
             shared: fresh.clone(),
             fresh,
@@ -161,7 +118,7 @@ impl<S: Clone> Table<S> {
 
     /// Returns the counts.
     pub(super) const fn keys(&self) -> Keys {
-        Keys { live: self.live, max: self.max, overflowed: self.overflowed }
+        Keys { live: self.own.len(), max: self.max, overflowed: self.overflowed }
     }
 
     /// Finds the state of `key`, or where it would lie.
@@ -170,10 +127,10 @@ impl<S: Clone> Table<S> {
     /// it ends stays there, since what is held is released where it was charged.
     pub(super) fn find(&self, key: u128, holding: bool, is_fresh: impl Fn(&S) -> bool) -> Place {
         let print = Print::of(key);
-        if let Some(at) = self.chain(print).find(|&at| self.entry(at).print == print) {
+        if let Some(at) = self.own.find(print) {
             return Place::At(Seat::Own(at));
         }
-        let overflow = print.overflow();
+        let overflow = overflow_of(print);
         let heir_of = Some(overflow)
             .filter(|&it| self.overflow.get(it as usize).is_some_and(|state| !is_fresh(state)));
         if holding && heir_of.is_some() {
@@ -189,7 +146,7 @@ impl<S: Clone> Table<S> {
     pub(super) fn get(&self, place: Place) -> &S {
         match place {
             Place::At(Seat::Shared) => &self.shared,
-            Place::At(Seat::Own(at)) => &self.entry(at).state,
+            Place::At(Seat::Own(at)) => self.own.get(at),
             Place::At(Seat::Overflow(at)) | Place::New { heir_of: Some(at), .. } => {
                 self.overflow.get(at as usize).unwrap_or(&self.fresh)
             }
@@ -206,14 +163,14 @@ impl<S: Clone> Table<S> {
                 }
                 seat
             }
-            Place::New { print, at, .. } => {
-                let state = self.get(place).clone();
-                if at < self.live {
-                    self.unlink(at);
-                    *self.entry_mut(at) = Entry { print, next: NONE, state };
-                    self.link(at);
+            Place::New { print, at, heir_of } => {
+                if at == self.own.len() {
+                    self.own.push(print, self.get(place).clone());
                 } else {
-                    self.push(Entry { print, next: NONE, state });
+                    self.own.give(at, print);
+                    if heir_of.is_some() {
+                        *self.own.get_mut(at) = self.get(place).clone();
+                    }
                 }
                 self.hand = at + 1;
                 Seat::Own(at)
@@ -232,7 +189,7 @@ impl<S: Clone> Table<S> {
     pub(super) fn get_mut(&mut self, seat: Seat) -> &mut S {
         match seat {
             Seat::Shared => &mut self.shared,
-            Seat::Own(at) => &mut self.entry_mut(at).state,
+            Seat::Own(at) => self.own.get_mut(at),
             Seat::Overflow(at) => {
                 if self.overflow.is_empty() {
                     self.overflow.resize(OVERFLOWS as usize, self.fresh.clone());
@@ -244,17 +201,16 @@ impl<S: Clone> Table<S> {
 
     /// Converts every state.
     pub(super) fn convert(&mut self, convert: impl Fn(&mut S)) {
-        let own = self.pieces.iter_mut().flatten().map(|entry| &mut entry.state);
         let others = [&mut self.shared, &mut self.fresh];
-        own.chain(&mut self.overflow).chain(others).for_each(convert);
+        self.own.iter_mut().chain(&mut self.overflow).chain(others).for_each(convert);
     }
 
     /// Allows for `max_keys` clients. Those over it leave as far as the last ones
     /// are fresh; the rest keep their states, which then go to other clients.
     pub(super) fn resize(&mut self, max_keys: u32, is_fresh: impl Fn(&S) -> bool) {
-        self.max = max_keys.min(NONE - 1);
-        while self.live > self.max && is_fresh(&self.entry(self.live - 1).state) {
-            self.pop();
+        self.max = max_keys.min(index::MAX);
+        while self.own.len() > self.max && is_fresh(self.own.get(self.own.len() - 1)) {
+            self.own.pop();
         }
     }
 
@@ -265,103 +221,138 @@ impl<S: Clone> Table<S> {
 
     /// Returns where the search starts: at the hand, unless that has gone round.
     const fn start(&self) -> u32 {
-        if self.hand < self.live { self.hand } else { 0 }
+        if self.hand < self.own.len() { self.hand } else { 0 }
     }
 
     /// Finds a place for a new client.
     fn room(&self, is_fresh: impl Fn(&S) -> bool) -> Option<u32> {
-        let grows = self.live < self.max;
-        let looks = self.live.min(if grows { GLANCE } else { SEARCH });
-        let from = self.start();
+        let (len, start) = (self.own.len(), self.start());
+        let grows = len < self.max;
+        let looks = len.min(if grows { GLANCE } else { SEARCH });
         (0..looks)
-            .map(|step| if step < self.live - from { from + step } else { from + step - self.live })
-            .find(|&at| is_fresh(&self.entry(at).state))
-            .or_else(|| grows.then_some(self.live))
+            .map(|step| if step < len - start { start + step } else { step - (len - start) })
+            .find(|&at| is_fresh(self.own.get(at)))
+            .or_else(|| grows.then_some(len))
+    }
+}
+
+/// Returns the overflow state of a client for whom there is no room.
+#[expect(clippy::cast_possible_truncation, reason = "a remainder of a u32")]
+const fn overflow_of(print: Print) -> u32 {
+    (print.high() % OVERFLOWS as u64) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::{
+        Algorithm, Change,
+        limiter::{concurrency, token_bucket},
+        timeline::{Timeline, check, keyed, rate},
+    };
+
+    fn bucket(burst: u64) -> Algorithm {
+        Algorithm::TokenBucket(token_bucket::Config { rate: rate(10, 1000), burst })
     }
 
-    fn entry(&self, at: u32) -> &Entry<S> {
-        &self.pieces[at as usize / PIECE][at as usize % PIECE]
+    #[test]
+    fn each_client_has_its_own_state() {
+        check(
+            &keyed(bucket(1), 10),
+            "
+            0 key=a pass
+            0 key=b pass
+            0 key=a block rate 100
+            0       pass
+            0       block rate 100
+            0 key=0 block key
+            ",
+        );
     }
 
-    fn entry_mut(&mut self, at: u32) -> &mut Entry<S> {
-        &mut self.pieces[at as usize / PIECE][at as usize % PIECE]
+    #[test]
+    fn only_a_fresh_state_is_given_to_another() {
+        check(
+            &keyed(bucket(2), 2),
+            "
+            0   key=a x2 pass
+            0   key=b    pass
+            99  key=c    pass
+            99  key=a    block rate 1
+            100 key=d    pass
+            101 key=a    pass
+            101 key=a    block rate 99
+            ",
+        );
     }
 
-    /// Returns the bucket of `print`: its low bits, as many as number the buckets;
-    /// one less where that bucket does not exist yet.
-    #[expect(clippy::cast_possible_truncation, reason = "the mask leaves less than a u32")]
-    fn bucket(&self, print: Print) -> usize {
-        let mask = self.heads.len().next_power_of_two() - 1;
-        let bucket = print.low as usize & mask;
-        if bucket < self.heads.len() { bucket } else { bucket & (mask >> 1) }
+    #[test]
+    fn clients_without_room_get_no_more_than_one_is_promised() {
+        let lone = Algorithm::Concurrency(concurrency::Config { limit: 1 });
+        Timeline::new(&keyed(lone, 1)).check(
+            "
+                0 key=a pass
+                0 key=b pass
+                0 key=b block concurrency 1
+                1 done  1
+                1 key=b block concurrency 1
+                1 done  0
+                1 key=b pass
+                1 key=b block concurrency 1
+                ",
+        );
+        Timeline::new(&keyed(bucket(2), 1)).check(
+            "
+                0   key=a x2 pass
+                0   key=b x2 pass
+                0   key=b    block rate 100
+                150 key=b    pass
+                150 key=b    block rate 50
+                200 key=b    pass
+                200 key=b    block rate 100
+                200 key=a x2 pass
+                ",
+        );
     }
 
-    fn chain(&self, print: Print) -> impl Iterator<Item = u32> {
-        let head = self.heads.get(self.bucket(print)).copied();
-        let exists = |at: &u32| *at != NONE;
-        core::iter::successors(head.filter(exists), move |&at| {
-            Some(self.entry(at).next).filter(exists)
-        })
+    #[test]
+    fn an_edit_converts_every_client() {
+        Timeline::new(&keyed(bucket(2), 10))
+            .check("0 key=a x2 pass")
+            .check("0 key=b    pass")
+            .edit(&keyed(bucket(4), 5), &[Change::Converted])
+            .check("0 key=a block rate 100")
+            .check("0 key=b x2 pass")
+            .check("0 key=b block rate 100");
     }
 
-    fn link(&mut self, at: u32) {
-        let bucket = self.bucket(self.entry(at).print);
-        let next = core::mem::replace(&mut self.heads[bucket], at);
-        self.entry_mut(at).next = next;
+    fn key(n: u32) -> u128 {
+        u128::from(n).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835)
     }
 
-    fn unlink(&mut self, at: u32) {
-        let Entry { print, next, .. } = *self.entry(at);
-        let before = self.chain(print).find(|&it| self.entry(it).next == at);
-        if let Some(before) = before {
-            self.entry_mut(before).next = next;
-        } else {
-            let bucket = self.bucket(print);
-            self.heads[bucket] = next;
+    #[test]
+    fn a_full_table_stays_as_large_as_it_is() {
+        let mut table = Table::new(0_u32, 2_000);
+        for n in 1..=100_000 {
+            let seat = table.seat(table.find(key(n), false, |state| *state == 0));
+            *table.get_mut(seat) = n;
         }
+        assert_eq!(table.keys(), Keys { live: 2_000, max: 2_000, overflowed: 98_000 });
+        assert_eq!(table.overflow.len(), OVERFLOWS as usize);
     }
 
-    fn push(&mut self, entry: Entry<S>) {
-        if (self.live as usize).is_multiple_of(PIECE) {
-            // The first grows like any vector: most tables stay small.
-            self.pieces.push(Vec::with_capacity(if self.live == 0 { 0 } else { PIECE }));
+    #[test]
+    fn the_hand_finds_the_one_fresh_state() {
+        let mut table = Table::new(0_u32, 2_000);
+        for n in 1..=2_000 {
+            let seat = table.seat(table.find(key(n), false, |_| false));
+            *table.get_mut(seat) = n;
         }
-        if let Some(piece) = self.pieces.last_mut() {
-            piece.push(entry);
-        }
-        self.live += 1;
-        self.heads.push(NONE);
-        self.split();
-        self.link(self.live - 1);
-    }
-
-    fn pop(&mut self) {
-        self.unlink(self.live - 1);
-        self.live -= 1;
-        if let Some(piece) = self.pieces.last_mut() {
-            piece.pop();
-        }
-        self.pieces.pop_if(|piece| piece.is_empty());
-        if let Some(chain) = self.heads.pop() {
-            self.link_all(chain);
-        }
-    }
-
-    /// Gives the last bucket, which is new, what has been in another for it: in the
-    /// bucket of the same low bits but the highest.
-    fn split(&mut self) {
-        let buckets = self.heads.len();
-        let parent = (buckets - 1) & ((buckets.next_power_of_two() - 1) >> 1);
-        let chain = core::mem::replace(&mut self.heads[parent], NONE);
-        self.link_all(chain);
-    }
-
-    /// Deals out a chain to the buckets where its states belong.
-    fn link_all(&mut self, mut at: u32) {
-        while at != NONE {
-            let next = self.entry(at).next;
-            self.link(at);
-            at = next;
-        }
+        let refused = (2_001..9_999).find(|&n| {
+            let place = table.find(key(n), false, |state| *state == 1_234);
+            table.pass_over(place);
+            matches!(place, Place::New { .. })
+        });
+        assert!(refused.is_some_and(|n| n - 2_001 <= 2_000 / SEARCH));
     }
 }

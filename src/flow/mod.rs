@@ -31,6 +31,9 @@ pub mod rate;
 pub mod statistic;
 pub mod time;
 
+#[cfg(test)]
+mod timeline;
+
 pub use chain::{Change, Installed, Rule, Rules};
 pub use decision::{Decision, Outcome, Quota, Reason, Rejection, Report, Verdict};
 pub use gate::{Admission, Gate, Permit};

@@ -80,7 +80,8 @@ impl Pacing {
     }
 
     fn start(&self, state: &State, now: Instant) -> Instant {
-        self.interval.instant(self.next(state)).max(now)
+        // From now on, since long numbers take longer to divide.
+        now + self.interval.duration(self.next(state).saturating_sub(self.interval.at(now)))
     }
 }
 
@@ -159,5 +160,107 @@ impl Formula for Pacing {
 
     fn convert(&self, old: &Self, state: &mut State, _now: Instant) {
         state.last = self.interval.convert(state.last, old.interval);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::flow::{
+        Change,
+        timeline::{Timeline, check, paced, rate},
+    };
+
+    #[test]
+    fn starts_are_evenly_spaced_and_waits_are_bounded() {
+        check(
+            &paced(rate(100, 1000), 25, 9),
+            "
+            0   pass
+            0   wait 10
+            0   wait 20
+            0   block queue 30 5
+            5   wait 25
+            60  pass
+            50  wait 20
+            ",
+        );
+    }
+
+    #[test]
+    fn as_many_wait_as_the_queue_holds() {
+        check(
+            &paced(rate(100, 1000), 1000, 2),
+            "
+            0   pass
+            0   wait 10
+            0   wait 20
+            0   block full 10
+            9   block full 1
+            10  wait 20
+            10  block full 10
+            ",
+        );
+        check(
+            &paced(rate(100, 1000), 1000, 0),
+            "
+            0   pass
+            1   block full 9
+            10  pass
+            ",
+        );
+    }
+
+    #[test]
+    fn the_next_start_waits_for_the_cost_of_the_last() {
+        check(
+            &paced(rate(100, 1000), 1000, 9),
+            "
+            0 cost=5 pass
+            0        wait 50
+            0 cost=2 wait 60
+            0        wait 80
+            0 cost=0 pass
+            ",
+        );
+    }
+
+    #[test]
+    fn a_place_that_is_left_is_not_handed_back() {
+        check(
+            &paced(rate(100, 1000), 1000, 9),
+            "
+            0      pass
+            0      wait 10
+            0      wait 20
+            1 done 2
+            1 done 1
+            1      wait 29
+            ",
+        );
+    }
+
+    #[test]
+    fn thirds_of_a_nanosecond_are_not_lost() {
+        check(
+            &paced(rate(3, 1000), 5000, 9),
+            "
+            0 pass
+            0 wait 333.333334
+            0 wait 666.666667
+            0 wait 1000
+            0 wait 1333.333334
+            ",
+        );
+    }
+
+    #[test]
+    fn an_edited_rate_spaces_the_next_start_from_the_last() {
+        Timeline::new(&paced(rate(1, 60_000), 100_000, 9))
+            .check("0 pass")
+            .check("1 wait 59999")
+            .edit(&paced(rate(3, 1000), 100_000, 9), &[Change::Converted])
+            .check("2 wait 60331.333334")
+            .edit(&paced(rate(3, 1000), 60_000, 9), &[Change::Converted])
+            .check("2 block queue 60664.666667 664.666667");
     }
 }

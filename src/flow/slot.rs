@@ -40,10 +40,21 @@ pub struct Claim {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer {
     pub(super) decision: Decision,
+    /// The most that a standing's `used` may be.
+    pub(super) limit: u64,
     /// Before the request.
     pub(super) standing: Standing,
     /// Where the state lies, for [`Slot::on_pass`] and [`Slot::on_block`].
     pub(super) place: Place,
+}
+
+/// What charging a request came to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Charge {
+    /// Where its end must be told, if it must.
+    pub(super) hold: Option<Seat>,
+    /// With the request.
+    pub(super) standing: Standing,
 }
 
 /// What is used, and how long until nothing is.
@@ -111,21 +122,17 @@ pub(super) trait Slot: Any + Debug + Send {
     fn check(&self, now: Instant, claim: &Claim) -> Answer;
 
     /// Charges a request that every slot let pass, at the `place` of its answer.
-    /// Returns where that was, and the standing after it.
-    fn on_pass(&mut self, times: Times, cost: u64, place: Place) -> (Seat, Standing);
+    fn on_pass(&mut self, times: Times, cost: u64, place: Place) -> Charge;
 
     /// Notes that a request which this slot was asked about was refused.
     fn on_block(&mut self, place: Place);
 
-    /// Notes the end of a request that was charged at `seat`.
+    /// Notes the end of a request that holds something at `seat`.
     fn on_done(&mut self, seat: Seat, cost: u64);
 
     /// Goes over to the formula of `wanted`, converting its states, and returns true;
     /// or false, unchanged, if `wanted` is of another algorithm or key.
     fn retune(&mut self, wanted: Box<dyn Slot>, now: Instant) -> bool;
-
-    /// Returns whether [`on_done`](Self::on_done) must be told.
-    fn holds(&self) -> bool;
 
     /// Returns the most that a standing's `used` may be.
     fn limit(&self) -> u64;
@@ -212,14 +219,16 @@ impl<F: Formula> Slot for Stage<F> {
             Claim { cost: 0, .. } => Decision::Pass,
             Claim { cost, .. } => self.formula.check(state, now, *cost),
         };
-        Answer { decision, standing: self.formula.standing(state, now), place }
+        let standing = self.formula.standing(state, now);
+        Answer { decision, limit: self.formula.limit(), standing, place }
     }
 
-    fn on_pass(&mut self, times: Times, cost: u64, place: Place) -> (Seat, Standing) {
+    fn on_pass(&mut self, times: Times, cost: u64, place: Place) -> Charge {
         let seat = self.states.seat(place);
         let state = self.states.get_mut(seat);
         self.formula.charge(state, times, cost);
-        (seat, self.formula.standing(state, times.now))
+        let standing = self.formula.standing(state, times.now);
+        Charge { hold: F::HOLDS.then_some(seat), standing }
     }
 
     fn on_block(&mut self, place: Place) {
@@ -248,10 +257,6 @@ impl<F: Formula> Slot for Stage<F> {
         }
         self.formula = formula;
         true
-    }
-
-    fn holds(&self) -> bool {
-        F::HOLDS
     }
 
     fn limit(&self) -> u64 {

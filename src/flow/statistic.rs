@@ -14,7 +14,7 @@ use super::{
     decision::Outcome,
     keyed::Keys,
     slot::{SlotId, Times},
-    time::Instant,
+    time::{Instant, nanos},
     window::{Grid, Ring},
 };
 use core::{num::NonZeroU64, time::Duration};
@@ -41,23 +41,6 @@ pub struct Sums {
     pub latency_min: Option<Duration>,
     /// The wait of all that waited.
     pub wait_sum: Duration,
-}
-
-impl Sums {
-    fn add(&mut self, other: &Self) {
-        self.passed += other.passed;
-        self.waited += other.waited;
-        self.blocked += other.blocked;
-        self.completed += other.completed;
-        self.failed += other.failed;
-        self.cancelled += other.cancelled;
-        self.latency_sum += other.latency_sum;
-        self.latency_min = match (self.latency_min, other.latency_min) {
-            (Some(mine), Some(theirs)) => Some(mine.min(theirs)),
-            (mine, theirs) => mine.or(theirs),
-        };
-        self.wait_sum += other.wait_sum;
-    }
 }
 
 /// Upper bounds of the wait histogram's buckets; a last one has none. From one turn
@@ -137,7 +120,7 @@ pub struct Counts {
 /// The slot.
 #[derive(Debug, Default)]
 pub(super) struct Statistic {
-    totals: Sums,
+    totals: Cell,
     in_flight: u64,
     in_flight_max: u64,
     waits: [u64; WAIT_BOUNDS.len() + 1],
@@ -147,8 +130,23 @@ pub(super) struct Statistic {
 
 #[derive(Debug)]
 struct Recent {
-    second: Ring<Sums>,
-    minute: Ring<Sums>,
+    second: Ring<Cell>,
+    minute: Ring<Cell>,
+}
+
+/// [`Sums`], as fast as they can be counted: times in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    passed: u64,
+    waited: u64,
+    blocked: u64,
+    completed: u64,
+    failed: u64,
+    cancelled: u64,
+    latency_sum: u64,
+    /// The longest time there is if nothing has ended.
+    latency_min: u64,
+    wait_sum: u64,
 }
 
 const SECOND: Grid = grid(100_000_000);
@@ -164,52 +162,54 @@ const fn grid(length: u64) -> Grid {
     }
 }
 
-impl Recent {
-    fn new() -> Self {
-        Self { second: Ring::new(SECOND_BUCKETS), minute: Ring::new(MINUTE_BUCKETS) }
-    }
-}
-
 impl Statistic {
     /// Counts an admitted request.
     pub(super) fn on_pass(&mut self, times: Times) {
         self.in_flight += 1;
         self.in_flight_max = self.in_flight_max.max(self.in_flight);
         let wait = times.start.since(times.now);
-        let mut sums = Sums { passed: 1, ..Sums::default() };
-        if !wait.is_zero() {
-            sums.waited = 1;
-            sums.wait_sum = wait;
-            self.waits[WAIT_BOUNDS.partition_point(|bound| *bound < wait)] += 1;
+        if wait.is_zero() {
+            return self.count(times.now, |cell| cell.passed += 1);
         }
-        self.add(times.now, &sums);
+        self.waits[WAIT_BOUNDS.partition_point(|bound| *bound < wait)] += 1;
+        self.count(times.now, |cell| {
+            cell.passed += 1;
+            cell.waited += 1;
+            cell.wait_sum += nanos(wait);
+        });
     }
 
     /// Counts a refused request.
     pub(super) fn on_block(&mut self, now: Instant) {
-        self.add(now, &Sums { blocked: 1, ..Sums::default() });
+        self.count(now, |cell| cell.blocked += 1);
     }
 
     /// Counts the end of a request that was allowed to begin at `start`.
     pub(super) fn on_done(&mut self, now: Instant, start: Instant, outcome: Outcome) {
         self.in_flight = self.in_flight.saturating_sub(1);
-        let timed = |at: Instant| {
-            let latency = at.since(start);
-            Sums { latency_sum: latency, latency_min: Some(latency), ..Sums::default() }
+        let end = |cell: &mut Cell, at: Instant| {
+            let latency = nanos(at.since(start));
+            cell.latency_sum += latency;
+            cell.latency_min = cell.latency_min.min(latency);
         };
-        let sums = match outcome {
-            Outcome::Success { at } => Sums { completed: 1, ..timed(at) },
-            Outcome::Failure { at } => Sums { failed: 1, ..timed(at) },
-            Outcome::Cancelled => Sums { cancelled: 1, ..Sums::default() },
-        };
-        self.add(now, &sums);
+        self.count(now, |cell| match outcome {
+            Outcome::Success { at } => {
+                cell.completed += 1;
+                end(cell, at);
+            }
+            Outcome::Failure { at } => {
+                cell.failed += 1;
+                end(cell, at);
+            }
+            Outcome::Cancelled => cell.cancelled += 1,
+        });
     }
 
     /// Returns what was seen, without `waiting` and rules, which others know.
     pub(super) fn observe(&self, now: Instant) -> Observation {
         let recent = self.recent.as_deref();
         Observation {
-            totals: self.totals,
+            totals: self.totals.into(),
             last_second: recent.map(|it| sum(&it.second, SECOND, now)).unwrap_or_default(),
             last_minute: recent.map(|it| sum(&it.minute, MINUTE, now)).unwrap_or_default(),
             in_flight: self.in_flight,
@@ -219,16 +219,71 @@ impl Statistic {
         }
     }
 
-    fn add(&mut self, now: Instant, sums: &Sums) {
-        self.totals.add(sums);
+    fn count(&mut self, now: Instant, event: impl Fn(&mut Cell)) {
+        event(&mut self.totals);
         let recent = self.recent.get_or_insert_with(|| Box::new(Recent::new()));
-        recent.second.advance(SECOND.index(now)).add(sums);
-        recent.minute.advance(MINUTE.index(now)).add(sums);
+        event(recent.second.advance(SECOND.index(now)));
+        event(recent.minute.advance(MINUTE.index(now)));
     }
 }
 
-fn sum(ring: &Ring<Sums>, grid: Grid, now: Instant) -> Sums {
-    let mut sums = Sums::default();
-    ring.live(grid.index(now)).for_each(|(_, bucket)| sums.add(bucket));
-    sums
+impl Recent {
+    fn new() -> Self {
+        Self { second: Ring::new(SECOND_BUCKETS), minute: Ring::new(MINUTE_BUCKETS) }
+    }
+}
+
+impl Cell {
+    const EMPTY: Self = Self {
+        passed: 0,
+        waited: 0,
+        blocked: 0,
+        completed: 0,
+        failed: 0,
+        cancelled: 0,
+        latency_sum: 0,
+        latency_min: u64::MAX,
+        wait_sum: 0,
+    };
+
+    fn plus(self, other: &Self) -> Self {
+        Self {
+            passed: self.passed + other.passed,
+            waited: self.waited + other.waited,
+            blocked: self.blocked + other.blocked,
+            completed: self.completed + other.completed,
+            failed: self.failed + other.failed,
+            cancelled: self.cancelled + other.cancelled,
+            latency_sum: self.latency_sum + other.latency_sum,
+            latency_min: self.latency_min.min(other.latency_min),
+            wait_sum: self.wait_sum + other.wait_sum,
+        }
+    }
+}
+
+impl Default for Cell {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+impl From<Cell> for Sums {
+    fn from(cell: Cell) -> Self {
+        Self {
+            passed: cell.passed,
+            waited: cell.waited,
+            blocked: cell.blocked,
+            completed: cell.completed,
+            failed: cell.failed,
+            cancelled: cell.cancelled,
+            latency_sum: Duration::from_nanos(cell.latency_sum),
+            latency_min: (cell.latency_min < u64::MAX)
+                .then(|| Duration::from_nanos(cell.latency_min)),
+            wait_sum: Duration::from_nanos(cell.wait_sum),
+        }
+    }
+}
+
+fn sum(ring: &Ring<Cell>, grid: Grid, now: Instant) -> Sums {
+    ring.live(grid.index(now)).fold(Cell::EMPTY, |sum, (_, cell)| sum.plus(cell)).into()
 }

@@ -81,3 +81,93 @@ impl Formula for Concurrency {
 
     fn convert(&self, _old: &Self, _in_flight: &mut State, _now: Instant) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::{
+        Algorithm, Change, Rules,
+        timeline::{Timeline, check, keyed, one},
+    };
+
+    fn limit(limit: u64) -> Rules {
+        one(Algorithm::Concurrency(Config { limit }))
+    }
+
+    #[test]
+    fn as_many_as_the_limit_are_in_flight() {
+        check(
+            &limit(2),
+            "
+            0      pass
+            0      pass
+            0      block concurrency 2
+            9      block concurrency 2
+            9 done 1
+            9      pass
+            9      block concurrency 2
+            ",
+        );
+    }
+
+    #[test]
+    fn a_request_holds_what_it_costs() {
+        check(
+            &limit(5),
+            "
+            0 cost=6 block costly 5
+            0 cost=4 pass
+            0 cost=2 block concurrency 5
+            0        pass
+            1 done   1
+            1 cost=4 pass
+            1 cost=0 pass
+            1        block concurrency 5
+            ",
+        );
+    }
+
+    #[test]
+    fn an_edit_keeps_what_is_in_flight() {
+        Timeline::new(&limit(2))
+            .check("0 x2 pass")
+            .edit(&limit(1), &[Change::Converted])
+            .check(
+                "
+                1      block concurrency 1
+                1 done 1
+                1      block concurrency 1
+                1 done 0
+                1      pass
+                ",
+            )
+            .edit(&limit(3), &[Change::Converted])
+            .check("2 x2 pass")
+            .check("2    block concurrency 3");
+    }
+
+    #[test]
+    fn an_end_releases_the_client_that_began() {
+        let rules = |max_keys| keyed(Algorithm::Concurrency(Config { limit: 1 }), max_keys);
+        Timeline::new(&rules(4))
+            .check(
+                "
+                0 key=a pass
+                0 key=b pass
+                0 key=a block concurrency 1
+                1 done  1
+                1 key=b block concurrency 1
+                1 key=a pass
+                ",
+            )
+            .edit(&rules(9), &[Change::Converted])
+            .check(
+                "
+                2 key=b block concurrency 1
+                2 done  1
+                2 key=b pass
+                2 key=a block concurrency 1
+                ",
+            );
+    }
+}

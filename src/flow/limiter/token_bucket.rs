@@ -118,3 +118,97 @@ fn share(part: u128, whole: u128, of: u128) -> u128 {
     let (times, rest) = (of / whole, of % whole);
     (times * part + (rest * part).div_ceil(whole)).min(of)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::{
+        Algorithm, Change, Rules,
+        timeline::{Timeline, check, one, rate},
+    };
+
+    fn bucket(count: u64, window: u64, burst: u64) -> Rules {
+        one(Algorithm::TokenBucket(Config { rate: rate(count, window), burst }))
+    }
+
+    #[test]
+    fn a_burst_then_the_steady_rate() {
+        check(
+            &bucket(10, 1000, 2),
+            "
+            0    x2 pass
+            0    block rate 100
+            99   block rate 1
+            100  pass
+            900  x2 pass
+            900  block rate 100
+            850  block rate 100
+            ",
+        );
+    }
+
+    #[test]
+    fn a_costly_request_waits_for_its_tokens() {
+        check(
+            &bucket(10, 1000, 5),
+            "
+            0   cost=6 block costly 5
+            0   cost=3 pass
+            0   cost=3 block rate 100
+            100 cost=3 pass
+            100        block rate 100
+            100 cost=0 pass
+            599 cost=5 block rate 1
+            600 cost=5 pass
+            ",
+        );
+    }
+
+    #[test]
+    fn thirds_of_a_nanosecond_are_not_lost() {
+        check(
+            &bucket(3, 1000, 1),
+            "
+            0          pass
+            333.333333 block rate 0.000001
+            333.333334 pass
+            666.666667 block rate 0.000001
+            666.666668 pass
+            ",
+        );
+        check(
+            &bucket(3, 1000, 3),
+            "
+            0    x3 pass
+            0    block rate 333.333334
+            1000 x3 pass
+            1000 block rate 333.333334
+            ",
+        );
+    }
+
+    #[test]
+    fn an_edit_keeps_the_share_that_is_left() {
+        Timeline::new(&bucket(10, 1000, 10))
+            .check("0 x5 pass")
+            .edit(&bucket(100, 1000, 100), &[Change::Converted])
+            .check("0 x50 pass")
+            .check("0 block rate 10")
+            .edit(&bucket(10, 1000, 4), &[Change::Converted])
+            .check("0 block rate 100")
+            .check("200 x2 pass")
+            .check("200 block rate 100");
+    }
+
+    #[test]
+    fn a_share_is_rounded_to_less_budget() {
+        assert_eq!(share(1, 3, 10), 4);
+        assert_eq!(share(0, 3, 10), 0);
+        assert_eq!(share(3, 3, 10), 10);
+        let long = 1 << 118;
+        assert_eq!(share(long, long, 77), 77);
+        assert_eq!(share(long / 2, long, 1 << 100), 1 << 99);
+        assert!(share(long / 3, long, 300) >= 100);
+        assert!(share(long / 3, long, 300) <= 101);
+    }
+}

@@ -7,7 +7,7 @@
 #[path = "architecture/source.rs"]
 mod source;
 
-use source::{Token, absolute, dependencies, module_of, paths, tokens, without_tests};
+use source::{Token, absolute, dependencies, module_of, named_in, paths, tokens, without_tests};
 use std::{
     collections::BTreeSet,
     fs,
@@ -133,6 +133,21 @@ fn the_sources_keep_to_their_layers() {
         violations.len(),
         violations.join("\n")
     );
+}
+
+#[test]
+fn every_dependency_has_its_reason() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let reasons = read(&root.join("CONTRIBUTING.md"));
+    let manifest = read(&root.join("Cargo.toml"));
+    for section in ["dependencies", "dev-dependencies"] {
+        for name in named_in(&manifest, section) {
+            assert!(
+                reasons.contains(&format!("| `{name}` | ")),
+                "{name} has no row in the tables of CONTRIBUTING.md: say there what it is for"
+            );
+        }
+    }
 }
 
 #[test]

@@ -130,11 +130,22 @@ pub(crate) fn module_of(file: &str) -> Vec<&str> {
 
 /// Returns the names under which the manifest's dependencies are imported.
 pub(crate) fn dependencies(manifest: &str) -> BTreeSet<String> {
-    let section = manifest.split("[dependencies]").nth(1).unwrap_or_default();
-    section
+    named_in(manifest, "dependencies")
+        .map(|name| name.replace("rustls-webpki", "webpki").replace('-', "_"))
+        .collect()
+}
+
+/// Returns the keys of one section of a manifest.
+pub(crate) fn named_in<'a>(
+    manifest: &'a str,
+    section: &str,
+) -> impl Iterator<Item = &'a str> + use<'a> {
+    let title = format!("[{section}]");
+    manifest
         .lines()
+        .skip_while(move |line| *line != title)
+        .skip(1)
         .take_while(|line| !line.starts_with('['))
         .filter_map(|line| line.split_once('='))
-        .map(|(name, _)| name.trim().replace("rustls-webpki", "webpki").replace('-', "_"))
-        .collect()
+        .map(|(name, _)| name.trim())
 }

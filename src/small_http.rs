@@ -56,7 +56,12 @@ pub async fn serve<H, F, B>(
             () = &mut shutdown => break,
             accepted = accept(&listener, &places) => accepted,
         };
-        let Some((stream, place)) = accepted else { continue };
+        let Some((stream, place)) = accepted else {
+            if timeout(ACCEPT_PAUSE, &mut shutdown).await.is_ok() {
+                break;
+            }
+            continue;
+        };
         let connection = connection(stream, limits, handler.clone(), stop.clone());
         tasks.spawn(async move {
             connection.await;
@@ -79,7 +84,6 @@ async fn accept(
         Ok((stream, _)) => Some((stream, place)),
         Err(error) => {
             tracing::warn!(%error, "cannot accept a connection");
-            pause(ACCEPT_PAUSE).await;
             None
         }
     }
@@ -113,13 +117,4 @@ where
     }
     connection.as_mut().graceful_shutdown();
     drop(timeout(GRACE, connection).await);
-}
-
-/// Lets `duration` pass.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the gateway's clock is for its decisions; this server makes none"
-)]
-pub async fn pause(duration: Duration) {
-    tokio::time::sleep(duration).await;
 }

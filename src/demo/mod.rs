@@ -13,7 +13,10 @@
 
 mod websocket;
 
-use crate::small_http::{self, Limits, pause};
+use crate::{
+    clock::Clock,
+    small_http::{self, Limits},
+};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
@@ -83,9 +86,9 @@ impl Upstream {
             let _inside = runtime.enter();
             TcpListener::from_std(listener)?
         };
-        let thread = thread::Builder::new()
-            .name("demo-upstream".to_owned())
-            .spawn(move || runtime.block_on(serve(listener, stopped.cancelled_owned())))?;
+        let thread = thread::Builder::new().name("demo-upstream".to_owned()).spawn(move || {
+            runtime.block_on(serve(listener, Clock::start(), stopped.cancelled_owned()));
+        })?;
         Ok(Self { address, stop, thread: Some(thread) })
     }
 
@@ -106,18 +109,18 @@ impl Drop for Upstream {
 
 /// Serves on `listener` until `shutdown` is ready and what is in flight has ended
 /// or had five seconds to.
-pub async fn serve(listener: TcpListener, shutdown: impl Future<Output = ()>) {
-    let server = listener.local_addr().ok();
+pub async fn serve(listener: TcpListener, clock: Clock, shutdown: impl Future<Output = ()>) {
+    let site = Site { clock, server: listener.local_addr().ok() };
     let tunnels = Tunnels::default();
     let handler = {
         let tunnels = tunnels.clone();
         move |request: Request<Incoming>| {
-            let tunnels = tunnels.clone();
+            let (site, tunnels) = (site.clone(), tunnels.clone());
             async move {
                 if request.uri().path() == "/ws" {
                     return tunnels.upgrade(request).map(|()| Empty::new().boxed_unsync());
                 }
-                answer(request, server).await
+                site.answer(request).await
             }
         }
     };
@@ -125,32 +128,39 @@ pub async fn serve(listener: TcpListener, shutdown: impl Future<Output = ()>) {
     tunnels.close().await;
 }
 
-/// Reads the whole request, and answers as its path says.
-async fn answer<B>(request: Request<B>, server: Option<SocketAddr>) -> Response<Reply>
-where
-    B: Body,
-{
-    let (head, body) = request.into_parts();
-    let Ok(received) = drain(body).await else {
-        return text(StatusCode::BAD_REQUEST, "the body ends early\n");
-    };
-    let path = head.uri.path().to_owned();
-    // Of `/delay/500` the words are "", "delay" and "500".
-    let mut words = path.splitn(3, '/').skip(1);
-    let command = words.next().unwrap_or_default();
-    match (command, words.next().unwrap_or_default().parse::<u64>()) {
-        ("bytes", Ok(left)) => Response::new(Repeat { left }.boxed_unsync()),
-        ("status", Ok(code)) => status(code),
-        ("trailers", Err(_)) => trailers(),
-        ("delay", Ok(millis)) => {
-            pause(Duration::from_millis(millis).min(LONGEST_DELAY)).await;
-            echo(&head, &received, server)
+/// What every answer is made with.
+#[derive(Clone, Debug)]
+struct Site {
+    clock: Clock,
+    /// Which server answers: with several of them, balancing shows.
+    server: Option<SocketAddr>,
+}
+
+impl Site {
+    /// Reads the whole request, and answers as its path says.
+    async fn answer<B: Body>(&self, request: Request<B>) -> Response<Reply> {
+        let (head, body) = request.into_parts();
+        let Ok(received) = drain(body).await else {
+            return text(StatusCode::BAD_REQUEST, "the body ends early\n");
+        };
+        // Of `/delay/500` the words are "", "delay" and "500".
+        let mut words = head.uri.path().splitn(3, '/').skip(1);
+        let command = words.next().unwrap_or_default();
+        match (command, words.next().unwrap_or_default().parse::<u64>()) {
+            ("bytes", Ok(left)) => Response::new(Repeat { left }.boxed_unsync()),
+            ("status", Ok(code)) => status(code),
+            ("trailers", Err(_)) => trailers(),
+            ("delay", Ok(millis)) => {
+                let delay = Duration::from_millis(millis).min(LONGEST_DELAY);
+                self.clock.sleep_until(self.clock.now() + delay).await;
+                echo(&head, &received, self.server)
+            }
+            ("bytes" | "delay", Err(_)) => {
+                text(StatusCode::BAD_REQUEST, "a number must follow, as in /delay/500\n")
+            }
+            ("status", Err(_)) => status(0),
+            _ => echo(&head, &received, self.server),
         }
-        ("bytes" | "delay", Err(_)) => {
-            text(StatusCode::BAD_REQUEST, "a number must follow, as in /delay/500\n")
-        }
-        ("status", Err(_)) => status(0),
-        _ => echo(&head, &received, server),
     }
 }
 
@@ -185,7 +195,6 @@ struct Echo<'a> {
     body_bytes: u64,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     trailers: BTreeMap<&'a str, Field>,
-    /// Which server answered: with several of them, balancing shows.
     server: Option<SocketAddr>,
 }
 
@@ -371,7 +380,8 @@ mod tests {
     }
 
     async fn answered(request: Request<Full<Bytes>>) -> (StatusCode, Bytes) {
-        let response = answer(request, Some(([127, 0, 0, 1], 9000).into())).await;
+        let server = Some(([127, 0, 0, 1], 9000).into());
+        let response = Site { clock: Clock::start(), server }.answer(request).await;
         let status = response.status();
         (status, response.into_body().collect().await.unwrap().to_bytes())
     }

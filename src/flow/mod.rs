@@ -41,5 +41,5 @@ pub use keyed::Keyed;
 pub use limiter::Algorithm;
 pub use rate::Rate;
 pub use slot::{Claim, Key, SlotId};
-pub use statistic::{Observation, RuleObservation, Sums};
+pub use statistic::{Observation, RuleObservation, Sums, WAIT_BOUNDS};
 pub use time::Instant;

@@ -38,11 +38,7 @@ impl Readiness {
     }
 
     /// Notes what became of an edit, for `/readyz?verbose`.
-    pub fn reloaded(&self, at: Instant, outcome: Result<&Summary, &Diagnostics>) {
-        let outcome = match outcome {
-            Ok(summary) => Ok(summary.to_string()),
-            Err(diagnostics) => Err(diagnostics.draw(false)),
-        };
+    pub fn reloaded(&self, at: Instant, outcome: Result<String, String>) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         *last = Some(Reload { at, outcome });
     }

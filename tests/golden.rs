@@ -116,12 +116,11 @@ fn play(name: &str, path: &Path, rules: impl Fn(&Value) -> Rules) {
         if now < from {
             continue;
         }
-        match &line["event"] {
-            Value::Null => day.arrive(name, &line, now),
-            event => {
-                assert_eq!(event, "complete", "{name}: {line}");
-                day.complete(whole(&line["of"]), now);
-            }
+        if line["event"].is_null() {
+            day.arrive(name, &line, now);
+        } else {
+            assert_eq!(line["event"], "complete", "{name}: {line}");
+            day.complete(whole(&line["of"]), now);
         }
     }
 }

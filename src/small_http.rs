@@ -17,7 +17,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// How long the requests in flight may take to end once the server stops.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(2);
 
 /// The pause after a failed accept: the usual cause, no free file descriptor, does
 /// not pass any sooner by asking again.
@@ -35,7 +35,7 @@ pub struct Limits {
 }
 
 /// Answers every request on `listener` by `handler`, until `shutdown` is ready and
-/// the requests in flight have ended or had five seconds to.
+/// the requests in flight have ended or had two seconds to.
 pub async fn serve<H, F, B>(
     listener: TcpListener,
     limits: Limits,

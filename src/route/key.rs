@@ -269,3 +269,158 @@ impl Fingerprint {
         self.0.write(value);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{HeaderMap, Method};
+
+    #[test]
+    fn keys_are_shown_as_they_are_read() {
+        for (text, expected) in [
+            ("route", "route"),
+            ("client_ip", "client_ip/56"),
+            ("host", "host"),
+            ("path", "path"),
+            ("method", "method"),
+            ("header:X-Tenant", "header:x-tenant"),
+            ("cookie:Sid", "cookie:Sid"),
+            ("query:filter[a:b]", "query:filter[a:b]"),
+        ] {
+            assert_eq!(Part::parse(text, 56).unwrap().to_string(), expected);
+        }
+        assert_eq!(key(&["header:x-tenant", "path"]).to_string(), "header:x-tenant,path");
+        assert_eq!(Part::ClientIp { v6_prefix: 64, v4_prefix: 24 }.to_string(), "client_ip/64/24");
+    }
+
+    #[test]
+    fn what_is_not_a_key_is_refused_in_words() {
+        for (text, word) in [
+            ("ip", "client_ip"),
+            ("", "client_ip"),
+            ("path:x", "header:NAME"),
+            ("header", "write `header:NAME`"),
+            ("header:", "x-tenant"),
+            ("header:a b", "x-tenant"),
+            ("cookie:", "a name without"),
+            ("query:a,path", "a name without"),
+        ] {
+            let help = Part::parse(text, 64).unwrap_err().help;
+            assert!(help.contains(word), "{text}: {help}");
+        }
+        assert!(Part::parse("client_ip", 129).is_err());
+        assert!(KeySpec::new(vec![]).is_err());
+        assert!(KeySpec::new(vec![Part::Path, Part::Path]).is_err());
+        assert!(KeySpec::new((0..9).map(|n| Part::Query(n.to_string())).collect()).is_err());
+    }
+
+    #[test]
+    fn only_the_lone_route_is_shared() {
+        assert!(KeySpec::default().is_shared());
+        assert!(key(&["route"]).is_shared());
+        assert!(!key(&["route", "path"]).is_shared());
+        assert!(!key(&["path"]).is_shared());
+    }
+
+    #[test]
+    fn one_client_has_one_key() {
+        for (parts, one, other) in [
+            (&["client_ip"][..], "/ @2001:db8::1", "/ @2001:db8::2:0:0:1"),
+            (&["client_ip"], "/ @192.0.2.1", "/ @::ffff:192.0.2.1"),
+            (&["path"], "/a%2fb", "/a%2Fb"),
+            (&["path"], "/a", "/%61"),
+            (&["path"], "/a/b?c", "//a//b?d"),
+            (&["header:x-a"], "/ x-a:b", "/ X-A:\tb\t"),
+            (&["header:x-a"], "/ x-a:b", "/ x-a:b x-a:c"),
+            (&["cookie:a"], "/ cookie:a=1", "/ cookie:b=2;a=1"),
+            (&["cookie:a"], "/ cookie:a=1", "/ cookie:b=2 cookie:a=1;a=2"),
+            (&["cookie:a"], "/ cookie:a=1", "/ cookie:aa=2;a=\"1\""),
+            (&["query:a"], "/?a=1+2", "/?a=1%202&a=3"),
+            (&["query:a"], "/?a=1", "/?b&%61=%31"),
+        ] {
+            let (one, other) = (fingerprint(parts, one), fingerprint(parts, other));
+            assert!(one.is_some() && one == other, "{parts:?}");
+        }
+    }
+
+    #[test]
+    fn different_clients_have_different_keys() {
+        for (parts, one, other) in [
+            (&["client_ip"][..], "/ @2001:db8::1", "/ @2001:db8:0:1::1"),
+            (&["client_ip"], "/ @192.0.2.1", "/ @192.0.2.2"),
+            (&["client_ip"], "/ @0.0.0.0", "/ @::"),
+            (&["path"], "/a", "/A"),
+            (&["path"], "/a", "/a/"),
+            (&["header:x-a"], "/ x-a:b", "/ x-a:B"),
+            (&["header:x-a", "header:x-b"], "/ x-a:a x-b:bc", "/ x-a:ab x-b:c"),
+            (&["header:x-a", "header:x-b"], "/ x-a:a x-b:b", "/ x-a:b x-b:a"),
+            (&["query:a"], "/?a=1", "/?a=2"),
+        ] {
+            let (one, other) = (fingerprint(parts, one), fingerprint(parts, other));
+            assert!(one.is_some() && other.is_some() && one != other, "{parts:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_request_lacks_gives_no_key() {
+        for (parts, request) in [
+            (&["header:x-a"][..], "/"),
+            (&["header:x-a"], "/ x-a:"),
+            (&["header:x-a"], "/ x-a:\t"),
+            (&["path", "header:x-a"], "/a"),
+            (&["cookie:a"], "/ cookie:aa=1"),
+            (&["cookie:a"], "/ cookie:a"),
+            (&["cookie:a"], "/ cookie:a=\"\""),
+            (&["query:a"], "/"),
+            (&["query:a"], "/?b=1"),
+            (&["query:a"], "/?a"),
+        ] {
+            assert_eq!(fingerprint(parts, request), None, "{parts:?} {request}");
+        }
+    }
+
+    #[test]
+    fn the_seed_decides_the_fingerprint() {
+        let target = Target {
+            host: "a",
+            path: "/",
+            query: None,
+            method: &Method::GET,
+            headers: &HeaderMap::new(),
+        };
+        let print =
+            |seed| key(&["host", "method"]).fingerprint(&seed, &target, IpAddr::from([0; 4]));
+        assert_eq!(print(Seed::new([1, 2])), print(Seed::new([1, 2])));
+        assert_ne!(print(Seed::new([1, 2])), print(Seed::new([1, 3])));
+        assert_ne!(print(Seed::new([1, 2])), print(Seed::new([2, 2])));
+        assert_ne!(print(Seed::random()), print(Seed::random()));
+        assert_eq!(format!("{:?}", Seed::new([1, 2])), "Seed(..)");
+    }
+
+    /// Reads `path[?query] [name:value…] [@client]`.
+    fn fingerprint(parts: &[&str], request: &str) -> Option<u128> {
+        let mut words = request.split(' ');
+        let address = words.next().unwrap();
+        let (path, query) = match address.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (address, None),
+        };
+        let (mut headers, mut client) = (HeaderMap::new(), IpAddr::from([192, 0, 2, 1]));
+        for word in words {
+            match word.strip_prefix('@') {
+                Some(address) => client = address.parse().unwrap(),
+                None => {
+                    let (name, value) = word.split_once(':').unwrap_or((word, ""));
+                    headers.append(header::name(name).unwrap(), value.parse().unwrap());
+                }
+            }
+        }
+        let target =
+            Target { host: "a.example", path, query, method: &Method::GET, headers: &headers };
+        key(parts).fingerprint(&Seed::new([1, 2]), &target, client)
+    }
+
+    fn key(parts: &[&str]) -> KeySpec {
+        KeySpec::new(parts.iter().map(|part| Part::parse(part, 64).unwrap()).collect()).unwrap()
+    }
+}

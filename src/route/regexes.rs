@@ -63,3 +63,23 @@ fn compile(patterns: &[(usize, &Pattern)], chunks: &mut Vec<Chunk>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_that_is_too_large_is_split_and_loses_nothing() {
+        let patterns: Vec<Pattern> = (0..300)
+            .map(|n| Pattern::new(&format!("/{n}/([0-9a-f]{{40}}-){{40}}")).unwrap())
+            .collect();
+        let ranked: Vec<(usize, &Pattern)> = patterns.iter().enumerate().collect();
+        let regexes = Regexes::new(&ranked);
+        assert!(regexes.0.len() > 1);
+        let ranks = regexes.0.iter().flat_map(|chunk| match chunk {
+            Chunk::One(_, rank) => &rank[..],
+            Chunk::Many(_, ranks) => &ranks[..],
+        });
+        assert!(ranks.copied().eq(0..300));
+    }
+}

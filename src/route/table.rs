@@ -127,3 +127,248 @@ fn sorted(patterns: impl Iterator<Item = FieldPattern>) -> Vec<FieldPattern> {
     patterns.dedup();
     patterns
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{HeaderMap, Method};
+
+    #[test]
+    fn the_more_specific_host_wins_whatever_the_path() {
+        let routes = ["* =/a", "*.example =/a", "*.b.example =/a", "a.b.example ^/", "[::1] ^/"];
+        for (request, expected) in [
+            ("GET a.b.example/a", Some(3)),
+            ("GET c.b.example/a", Some(2)),
+            ("GET d.c.b.example/a", Some(2)),
+            ("GET b.example/a", Some(1)),
+            ("GET example/a", Some(0)),
+            ("GET xb.example/a", Some(1)),
+            ("GET [::1]/a", Some(4)),
+            ("GET [::2]/a", Some(0)),
+        ] {
+            check(&routes, request, expected);
+        }
+    }
+
+    #[test]
+    fn less_specific_hosts_are_tried_when_the_rest_does_not_match() {
+        let routes = ["a.example =/a POST", "*.example =/a PUT", "* ^/"];
+        for (request, expected) in [
+            ("POST a.example/a", Some(0)),
+            ("PUT a.example/a", Some(1)),
+            ("GET a.example/a", Some(2)),
+            ("GET b.example/a", Some(2)),
+        ] {
+            check(&routes, request, expected);
+        }
+    }
+
+    #[test]
+    fn the_more_specific_path_wins() {
+        let routes = [
+            "* ^/",
+            "* ~/a/.*",
+            "* ~/a/b/.*",
+            "* ~/z.*",
+            "* ^/a",
+            "* ^/a/b/c",
+            "* =/a/{x}/c",
+            "* =/a/{x}/{y}",
+            "* =/a/b/c",
+            "* =/{x}/b/d",
+        ];
+        for (path, expected) in [
+            ("/a/b/c", Some(8)),
+            ("/a/x/c", Some(6)),
+            ("/a/x/y", Some(7)),
+            ("/a/b/d", Some(9)),
+            ("/a/b/c/", Some(5)),
+            ("/a/b/c/d", Some(5)),
+            ("/a//c", Some(4)),
+            ("/a/x/", Some(4)),
+            ("/a", Some(4)),
+            ("/ax", Some(0)),
+            ("/zz", Some(3)),
+            ("/", Some(0)),
+            ("*", Some(0)),
+            ("", Some(0)),
+        ] {
+            check(&routes, &format!("GET host{path}"), expected);
+        }
+    }
+
+    #[test]
+    fn prefixes_match_by_whole_segments() {
+        for prefix in ["^/api", "^/api/"] {
+            for (path, expected) in [
+                ("/api", Some(0)),
+                ("/api/", Some(0)),
+                ("/api/x/y", Some(0)),
+                ("/apix", None),
+                ("/ap", None),
+                ("/API", None),
+                ("api", None),
+            ] {
+                check(&[&format!("* {prefix}")], &format!("GET host{path}"), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn trailing_slashes_and_empty_segments_count() {
+        let routes = ["* =/a", "* =/b/", "* =/c/{x}"];
+        for (path, expected) in [
+            ("/a", Some(0)),
+            ("/a/", None),
+            ("/b", None),
+            ("/b/", Some(1)),
+            ("/b//", Some(1)),
+            ("/c/", None),
+            ("/c/x", Some(2)),
+            ("/c/x/", None),
+        ] {
+            check(&routes, &format!("GET host{path}"), expected);
+        }
+    }
+
+    #[test]
+    fn no_spelling_of_a_path_slips_past_its_route() {
+        let routes = ["* ^/", "* ^/admin", "* =/caf%c3%a9", "* =/a%2Fb", "* ~/v[0-9]/x"];
+        for (path, expected) in [
+            ("/%61dmin", Some(1)),
+            ("//admin", Some(1)),
+            ("/admin%2Fx", Some(0)),
+            ("/caf%C3%A9", Some(2)),
+            ("/caf%c3%A9", Some(2)),
+            ("/a%2fb", Some(3)),
+            ("/a/b", Some(0)),
+            ("/%76%31/x", Some(4)),
+        ] {
+            check(&routes, &format!("GET host{path}"), expected);
+        }
+    }
+
+    #[test]
+    fn conditions_break_ties_and_then_the_file_does() {
+        let routes = [
+            "* =/a",
+            "* =/a x-a=1 x-b=1",
+            "* =/a POST",
+            "* =/a x-a=1",
+            "* =/a ?q=1",
+            "* =/a",
+            "* =/a x-a=1 ?q=1",
+        ];
+        for (request, expected) in [
+            ("GET host/a", 0),
+            ("POST host/a x-a=1 x-b=1", 2),
+            ("GET host/a x-a=1 x-b=1", 1),
+            ("GET host/a x-a=1", 3),
+            ("GET host/a x-a=2", 0),
+            ("GET host/a?q=1", 4),
+            ("GET host/a?p=1&q=%31", 4),
+            ("GET host/a?q=2&q=1", 0),
+            ("GET host/a?q=1 x-a=1", 6),
+        ] {
+            check(&routes, request, Some(expected));
+        }
+    }
+
+    #[test]
+    fn of_two_lines_of_a_header_the_first_counts() {
+        check(&["* ^/ x-a=1"], "GET host/ x-a=1 x-a=2", Some(0));
+        check(&["* ^/ x-a=1"], "GET host/ x-a=2 x-a=1", None);
+    }
+
+    #[test]
+    fn a_regex_in_file_order_comes_before_a_method() {
+        check(&["* ~/a.*", "* ~/a.* GET"], "GET host/ab", Some(0));
+        check(&["* ~/a.* POST", "* ~/a.*"], "GET host/ab", Some(1));
+    }
+
+    #[test]
+    fn an_empty_table_finds_nothing() {
+        check(&[], "GET host/", None);
+    }
+
+    #[test]
+    fn the_order_is_that_of_the_search() {
+        let routes =
+            ["* ^/", "* ~/a", "*.example ^/", "* =/a", "b.example ^/x", "a.a.example,* ^/"];
+        assert_eq!(table(&routes).order(), [4, 5, 2, 3, 1, 0]);
+    }
+
+    #[test]
+    fn routes_that_can_never_win_are_told() {
+        let routes = [
+            "a,b =/x/{id} GET,POST x-a=1 x-b=1",
+            "a =/x/{id} GET",
+            "b =/x/{other} POST,GET,GET X-B=1 X-A=1",
+            "b,c =/x/{id} GET,POST x-a=1 x-b=1",
+            "c =/x/{id} POST,GET x-a=1 x-b=1",
+            "* ^/",
+            "* *",
+            "a,a =/y",
+        ];
+        assert_eq!(table(&routes).shadowed(), [(0, 2), (3, 4), (5, 6)]);
+    }
+
+    #[test]
+    fn a_route_has_its_matcher() {
+        let table = table(&["* ^/", "a.example =/a"]);
+        let shown = |route| table.matcher(route).map(ToString::to_string);
+        assert_eq!(
+            (shown(0), shown(1), shown(2)),
+            (Some("*/*".into()), Some("a.example/a".into()), None)
+        );
+    }
+
+    #[track_caller]
+    fn check(routes: &[&str], request: &str, expected: Option<usize>) {
+        let mut words = request.split(' ');
+        let method: Method = words.next().unwrap().parse().unwrap();
+        let address = words.next().unwrap();
+        let (address, query) = match address.split_once('?') {
+            Some((address, query)) => (address, Some(query)),
+            None => (address, None),
+        };
+        let (host, path) = address.split_at(address.find(['/', '*']).unwrap_or(address.len()));
+        let mut headers = HeaderMap::new();
+        for (name, value) in words.filter_map(|word| word.split_once('=')) {
+            headers.append(super::super::header::name(name).unwrap(), value.parse().unwrap());
+        }
+        let target = Target { host, path, query, method: &method, headers: &headers };
+        assert_eq!(table(routes).find(&target), expected, "{request}");
+    }
+
+    /// Reads `host,host =/exact|^/prefix|~regex|* [METHOD,…] [header=value…] [?name=value…]`.
+    fn table(routes: &[&str]) -> Table {
+        Table::build(routes.iter().map(|route| matcher(route)).collect())
+    }
+
+    fn matcher(route: &str) -> Matcher {
+        let mut words = route.split(' ');
+        let hosts = words.next().unwrap().split(',').filter(|host| *host != "*");
+        let hosts = hosts.map(|host| HostPattern::parse(host).unwrap()).collect();
+        let (kind, path) = words.next().unwrap().split_at(1);
+        let path = match kind {
+            "=" => PathPattern::exact(path),
+            "^" => PathPattern::prefix(path),
+            "~" => PathPattern::regex(path),
+            _ => Ok(PathPattern::Any),
+        };
+        let mut matcher = Matcher { hosts, path: path.unwrap(), ..Matcher::default() };
+        for word in words {
+            match word.split_once('=') {
+                None => matcher
+                    .methods
+                    .extend(word.split(',').map(|method| method.parse::<Method>().unwrap())),
+                Some((name, value)) => match name.strip_prefix('?') {
+                    Some(name) => matcher.query.push(FieldPattern::equals(name, value).unwrap()),
+                    None => matcher.headers.push(FieldPattern::equals(name, value).unwrap()),
+                },
+            }
+        }
+        matcher
+    }
+}

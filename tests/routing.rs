@@ -1,0 +1,383 @@
+//! The laws of routing: the table finds what a plain walk over all routes finds, and
+//! nothing that a client or a file can say makes it panic.
+
+use core::{cmp::Reverse, net::IpAddr};
+use flowgate::route::{
+    FieldPattern, HostPattern, KeySpec, Matcher, Part, PathPattern, Seed, Table, Target,
+    canonical_host, client_ip, dangerous_path, method, normal_path,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use proptest::{
+    collection::vec,
+    prelude::*,
+    sample::{select, subsequence},
+    test_runner::FileFailurePersistence,
+};
+use std::borrow::Cow;
+
+fn config(cases: u32) -> ProptestConfig {
+    let kept = FileFailurePersistence::Direct("proptest-regressions/routing.txt");
+    ProptestConfig { cases, failure_persistence: Some(Box::new(kept)), ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(config(2000))]
+
+    #[test]
+    fn the_table_finds_what_a_walk_over_all_routes_finds(
+        routes in vec(route(), 0..12),
+        requests in vec(request(), 1..12),
+    ) {
+        let table = Table::build(routes.iter().map(Route::matcher).collect());
+        for request in &requests {
+            let found = request.ask(|target| table.find(target));
+            prop_assert_eq!(found, walk(&routes, request), "{:?}", request);
+        }
+    }
+
+    #[test]
+    fn a_shadowed_route_is_never_found_and_the_order_names_each_route_once(
+        routes in vec(route(), 0..12),
+        requests in vec(request(), 1..12),
+    ) {
+        let table = Table::build(routes.iter().map(Route::matcher).collect());
+        let shadowed = table.shadowed();
+        for request in &requests {
+            let found = request.ask(|target| table.find(target));
+            prop_assert!(shadowed.iter().all(|(earlier, later)| earlier < later && found != Some(*later)));
+        }
+        let mut order = table.order();
+        order.sort_unstable();
+        prop_assert!(order.into_iter().eq(0..routes.len()));
+    }
+}
+
+proptest! {
+    #![proptest_config(config(1000))]
+
+    #[test]
+    fn a_host_in_its_form_stays_as_it_is(text in text()) {
+        if let Ok(host) = canonical_host(&text) {
+            prop_assert!(host.len() <= 255);
+            prop_assert_eq!(canonical_host(&host), Ok(Cow::Borrowed(&*host)));
+        }
+    }
+
+    #[test]
+    fn a_path_in_its_form_stays_as_it_is_and_is_as_dangerous(path in text()) {
+        let normal = normal_path(&path);
+        prop_assert!(normal.bytes().all(|byte| byte.is_ascii_graphic()));
+        prop_assert_eq!(normal_path(&normal), &*normal);
+        prop_assert_eq!(dangerous_path(&normal).is_some(), dangerous_path(&path).is_some());
+    }
+
+    #[test]
+    fn a_client_is_the_peer_or_an_untrusted_address_if_any_is_named(
+        peer in address(),
+        lines in vec(vec(any::<u8>(), 0..40), 0..3),
+        entries in vec(prop_oneof![3 => address().prop_map(|address| address.to_string()), 1 => text()], 0..80),
+    ) {
+        let trusted = ["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()];
+        let mut headers = HeaderMap::new();
+        for line in lines.iter().map(Vec::as_slice).chain([entries.join(", ").as_bytes()]) {
+            if let Ok(value) = HeaderValue::from_bytes(line) {
+                headers.append("x-forwarded-for", value);
+            }
+        }
+        let client = client_ip(peer, &headers, &trusted);
+        prop_assert_eq!(client, client.to_canonical());
+        prop_assert_eq!(client_ip(peer, &HeaderMap::new(), &trusted), peer.to_canonical());
+        if !trusted.iter().any(|net: &ipnet::IpNet| net.contains(&peer.to_canonical())) {
+            prop_assert_eq!(client, peer.to_canonical());
+        }
+    }
+
+    #[test]
+    fn no_pattern_and_no_request_panics(
+        patterns in vec((text(), text()), 1..8),
+        host in text(),
+        path in text(),
+        query in proptest::option::of(text()),
+        values in vec(vec(any::<u8>(), 0..40), 0..4),
+        peer in address(),
+    ) {
+        let table = Table::build(patterns.iter().filter_map(|(one, other)| any_matcher(one, other)).collect());
+        let mut headers = HeaderMap::new();
+        for value in values.iter().filter_map(|value| HeaderValue::from_bytes(value).ok()) {
+            headers.append("x-a", value.clone());
+            headers.append("cookie", value);
+        }
+        let target = Target { host: &host, path: &path, query: query.as_deref(), method: &Method::GET, headers: &headers };
+        let found = table.find(&target);
+        prop_assert!(found.is_none_or(|route| table.matcher(route).is_some()));
+        let parts: Vec<Part> = patterns
+            .iter()
+            .filter_map(|(name, _)| Part::parse(name, 64).ok())
+            .chain([Part::Path, Part::Header(HeaderName::from_static("x-a")), Part::Cookie("a".into()), Part::Query("a".into())])
+            .collect();
+        for part in parts {
+            let key = KeySpec::new(vec![part]).unwrap();
+            let print = |seed| key.fingerprint(&Seed::new(seed), &target, peer);
+            prop_assert_eq!(print([1, 2]), print([1, 2]));
+            prop_assert_eq!(print([1, 2]).is_some(), print([3, 4]).is_some());
+        }
+    }
+}
+
+/// The oracle: the best of all routes that match, by the order that `route` documents.
+fn walk(routes: &[Route], request: &Request) -> Option<usize> {
+    let ranked = routes
+        .iter()
+        .enumerate()
+        .filter_map(|(index, route)| Some((route.rank(index, request)?, index)));
+    ranked.min().map(|(_, index)| index)
+}
+
+#[derive(Clone, Debug)]
+struct Route {
+    hosts: Vec<&'static str>,
+    path: Path,
+    methods: Vec<Method>,
+    headers: Vec<Field>,
+    query: Vec<Field>,
+}
+
+#[derive(Clone, Debug)]
+enum Path {
+    Any,
+    /// `None` is a parameter.
+    Whole(Vec<Option<&'static str>>),
+    Prefix(Vec<&'static str>),
+    /// An expression that the walk can do without: this text somewhere.
+    Contains(&'static str),
+}
+
+/// A name and the value to have, if any.
+type Field = (&'static str, Option<&'static str>);
+
+/// Host, path and the rest, as tuples that compare.
+type Rank =
+    ((u8, Reverse<usize>), (u8, Reverse<usize>, usize), (bool, Reverse<usize>, Reverse<usize>));
+
+impl Route {
+    fn matcher(&self) -> Matcher {
+        let path = match &self.path {
+            Path::Any => Ok(PathPattern::Any),
+            Path::Whole(segments) => {
+                let segments: Vec<&str> =
+                    segments.iter().map(|segment| segment.unwrap_or("{id}")).collect();
+                PathPattern::exact(&format!("/{}", segments.join("/")))
+            }
+            Path::Prefix(segments) => PathPattern::prefix(&format!("/{}", segments.join("/"))),
+            Path::Contains(text) => PathPattern::regex(&format!(".*{text}.*")),
+        };
+        let field = |(name, value): &Field| match value {
+            Some(value) => FieldPattern::equals(name, value).unwrap(),
+            None => FieldPattern::present(name).unwrap(),
+        };
+        Matcher {
+            hosts: self.hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect(),
+            path: path.unwrap(),
+            methods: self.methods.clone(),
+            headers: self.headers.iter().map(field).collect(),
+            query: self.query.iter().map(field).collect(),
+        }
+    }
+
+    fn rank(&self, index: usize, request: &Request) -> Option<Rank> {
+        let host = self.hosts.iter().filter_map(|host| match host.strip_prefix('*') {
+            Some(suffix) => request.host.ends_with(suffix).then_some((1, Reverse(suffix.len()))),
+            None => (*host == request.host).then_some((0, Reverse(0))),
+        });
+        let host = if self.hosts.is_empty() { (2, Reverse(0)) } else { host.min()? };
+        let admitted = (self.methods.is_empty() || self.methods.contains(&request.method))
+            && self.headers.iter().all(|asked| has(&request.headers, asked))
+            && self.query.iter().all(|asked| has(&request.query, asked));
+        let conditions =
+            (self.methods.is_empty(), Reverse(self.headers.len()), Reverse(self.query.len()));
+        admitted.then_some((host, self.path.rank(index, &request.segments())?, conditions))
+    }
+}
+
+impl Path {
+    fn rank(&self, index: usize, path: &[&str]) -> Option<(u8, Reverse<usize>, usize)> {
+        match self {
+            Self::Any => Some((4, Reverse(0), 0)),
+            Self::Whole(segments) => {
+                let fits = |(asked, has): (&Option<&str>, &&str)| match asked {
+                    Some(asked) => asked == has,
+                    None => !has.is_empty(),
+                };
+                let literals = segments.iter().flatten().count();
+                let kind = u8::from(literals < segments.len());
+                let matches = segments.len() == path.len() && segments.iter().zip(path).all(fits);
+                matches.then_some((kind, Reverse(literals), 0))
+            }
+            Self::Prefix(segments) => {
+                path.starts_with(segments).then_some((2, Reverse(segments.len()), 0))
+            }
+            Self::Contains(text) => {
+                format!("/{}", path.join("/")).contains(text).then_some((3, Reverse(0), index))
+            }
+        }
+    }
+}
+
+/// Returns whether the first of `fields` with the name asked for has the value asked for.
+fn has(fields: &[(&str, &str)], (name, value): &Field) -> bool {
+    let first = fields.iter().find(|field| field.0 == *name);
+    first.is_some_and(|field| value.is_none_or(|value| value == field.1))
+}
+
+#[derive(Clone, Debug)]
+struct Request {
+    host: &'static str,
+    method: Method,
+    path: Vec<(&'static str, Spelling)>,
+    trailing_slash: bool,
+    headers: Vec<(&'static str, &'static str)>,
+    query: Vec<(&'static str, &'static str)>,
+}
+
+/// How a segment is written.
+#[derive(Clone, Copy, Debug)]
+enum Spelling {
+    Plain,
+    Escaped,
+    AfterTwoSlashes,
+}
+
+impl Request {
+    fn segments(&self) -> Vec<&'static str> {
+        let end = (self.trailing_slash || self.path.is_empty()).then_some("");
+        self.path.iter().map(|(segment, _)| *segment).chain(end).collect()
+    }
+
+    fn path(&self) -> String {
+        let segments = self.path.iter().map(|(segment, spelling)| match spelling {
+            Spelling::Plain => format!("/{segment}"),
+            Spelling::Escaped => format!("/%{:x}{}", segment.as_bytes()[0], &segment[1..]),
+            Spelling::AfterTwoSlashes => format!("//{segment}"),
+        });
+        let slash = if self.trailing_slash || self.path.is_empty() { "/" } else { "" };
+        segments.chain([slash.to_owned()]).collect()
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(&Target<'_>) -> T) -> T {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &self.headers {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        let query: Vec<String> =
+            self.query.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let (path, query) = (self.path(), query.join("&"));
+        question(&Target {
+            host: self.host,
+            path: &path,
+            query: Some(&*query).filter(|query| !query.is_empty()),
+            method: &self.method,
+            headers: &headers,
+        })
+    }
+}
+
+fn route() -> impl Strategy<Value = Route> {
+    let hosts = subsequence(vec!["a.x", "b.a.x", "x", "*.x", "*.a.x"], 0..3);
+    let methods = subsequence(vec![Method::GET, Method::POST], 0..=2);
+    (hosts, path(), methods, fields_asked(), fields_asked()).prop_map(
+        |(hosts, path, methods, headers, query)| Route { hosts, path, methods, headers, query },
+    )
+}
+
+fn path() -> impl Strategy<Value = Path> {
+    let whole =
+        (vec(prop_oneof![2 => segment().prop_map(Some), 1 => Just(None)], 0..4), any::<bool>());
+    let whole = whole.prop_map(|(mut segments, trailing_slash)| {
+        if trailing_slash || segments.is_empty() {
+            segments.push(Some(""));
+        }
+        Path::Whole(segments)
+    });
+    prop_oneof![
+        1 => Just(Path::Any),
+        4 => whole,
+        3 => vec(segment(), 1..4).prop_map(Path::Prefix),
+        1 => select(vec!["a", "b/", "1", "/a/b"]).prop_map(Path::Contains),
+    ]
+}
+
+fn segment() -> impl Strategy<Value = &'static str> {
+    select(vec!["a", "b", "c1"])
+}
+
+/// Mostly nothing, so that enough requests match.
+fn fields_asked() -> impl Strategy<Value = Vec<Field>> {
+    let some = subsequence(vec![("x-a", None), ("x-a", Some("1")), ("x-b", Some("2"))], 0..3);
+    prop_oneof![2 => Just(Vec::new()), 1 => some]
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    let host = select(vec!["a.x", "b.a.x", "c.b.a.x", "x", "y"]);
+    let method = select(vec![Method::GET, Method::POST, Method::PUT]);
+    let spelling = select(vec![
+        Spelling::Plain,
+        Spelling::Plain,
+        Spelling::Escaped,
+        Spelling::AfterTwoSlashes,
+    ]);
+    let fields = || vec((select(vec!["x-a", "x-b"]), select(vec!["1", "2"])), 0..4);
+    (host, method, vec((segment(), spelling), 0..4), any::<bool>(), fields(), fields()).prop_map(
+        |(host, method, path, trailing_slash, headers, query)| Request {
+            host,
+            method,
+            path,
+            trailing_slash,
+            headers,
+            query,
+        },
+    )
+}
+
+/// Text in which the characters with a meaning are frequent.
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        r"[ -~]{0,40}",
+        r"/?([a-c.%/;{}=&+*:\[\]\?#é0-9FfXx	 ]|%2[eEfF]|%[0-9a-f]{2}|\.\.|//){0,30}",
+        r"(\*\.|\[)?[a-cA-C0-9.:-]{0,12}(\]|\.|:[0-9]{0,6})?",
+        r"(header|cookie|query|client_ip|path|[(|)?+*a]):?[a-z(|)?+*]{0,8}",
+        any::<String>(),
+    ]
+}
+
+fn address() -> impl Strategy<Value = IpAddr> {
+    prop_oneof![
+        any::<[u8; 4]>().prop_map(IpAddr::from),
+        any::<[u8; 16]>().prop_map(IpAddr::from),
+        any::<[u8; 3]>().prop_map(|[a, b, c]| IpAddr::from([10, a, b, c])),
+        any::<[u8; 2]>().prop_map(|[a, b]| IpAddr::from([
+            0,
+            0,
+            0,
+            0,
+            0,
+            0xffff,
+            0x0a00 | u16::from(a),
+            b.into()
+        ])),
+    ]
+}
+
+/// Returns a matcher of whatever of these texts is a pattern, if one is.
+fn any_matcher(one: &str, other: &str) -> Option<Matcher> {
+    let paths = [PathPattern::exact(one), PathPattern::prefix(one), PathPattern::regex(one)];
+    let fields = || {
+        [FieldPattern::equals(one, other), FieldPattern::regex("x-a", other)].into_iter().flatten()
+    };
+    Some(Matcher {
+        hosts: HostPattern::parse(other).into_iter().collect(),
+        path: paths.into_iter().flatten().next()?,
+        methods: method::parse(other).into_iter().collect(),
+        headers: fields().collect(),
+        query: fields().collect(),
+    })
+}

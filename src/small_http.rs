@@ -4,7 +4,7 @@
 //! brevity. Everything it holds is bounded: connections, the head of a request,
 //! how long a connection may idle and how long it may live.
 
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body::Body;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -117,4 +117,12 @@ where
     }
     connection.as_mut().graceful_shutdown();
     drop(timeout(GRACE, connection).await);
+}
+
+/// Makes an answer whose body is of `content_type`.
+pub fn response<B>(status: StatusCode, content_type: &'static str, body: B) -> Response<B> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
 }

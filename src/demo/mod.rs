@@ -225,9 +225,7 @@ fn echo(
     };
     let mut json = serde_json::to_vec_pretty(&echo).unwrap_or_default();
     json.push(b'\n');
-    let mut response = Response::new(Full::from(json).boxed_unsync());
-    response.headers_mut().insert(header::CONTENT_TYPE, json_type());
-    response
+    small_http::response(StatusCode::OK, "application/json", Full::from(json).boxed_unsync())
 }
 
 fn fields(headers: &HeaderMap) -> BTreeMap<&str, Field> {
@@ -237,10 +235,6 @@ fn fields(headers: &HeaderMap) -> BTreeMap<&str, Field> {
         if values.len() > 1 { Field::Repeated(values) } else { Field::Once(values.remove(0)) }
     };
     headers.keys().map(|name| (name.as_str(), field(name))).collect()
-}
-
-fn json_type() -> http::HeaderValue {
-    http::HeaderValue::from_static("application/json")
 }
 
 /// Answers with `code` if a final answer can have it: hyper sends no 1xx of ours.
@@ -258,12 +252,9 @@ fn status(code: u64) -> Response<Reply> {
     }
 }
 
-fn plain(status: StatusCode, body: &'static str) -> Response<Reply> {
-    let mut response = Response::new(Full::from(body).boxed_unsync());
-    *response.status_mut() = status;
-    let plain = http::HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, plain);
-    response
+fn plain(status: StatusCode, text: &'static str) -> Response<Reply> {
+    let body = Full::from(text).boxed_unsync();
+    small_http::response(status, "text/plain; charset=utf-8", body)
 }
 
 /// Answers in chunks with one trailer field, which a client gets that says `TE: trailers`.

@@ -17,7 +17,7 @@ use std::{
 /// The upper bounds of the duration histogram's buckets, in nanoseconds and
 /// inclusive; one more bucket holds what is longer.
 ///
-/// Two and a half steps a decade between a local answer and a long poll: fine
+/// Three steps a decade between a local answer and a long poll: fine
 /// enough to tell a doubled latency, few enough for thousands of routes.
 pub const DURATION_BOUNDS: [u64; 16] = [
     500_000,

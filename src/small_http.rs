@@ -4,7 +4,7 @@
 //! brevity. Everything it holds is bounded: connections, the head of a request,
 //! how long a connection may idle and how long it may live.
 
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body::Body;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -17,7 +17,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// How long the requests in flight may take to end once the server stops.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(2);
 
 /// The pause after a failed accept: the usual cause, no free file descriptor, does
 /// not pass any sooner by asking again.
@@ -35,7 +35,7 @@ pub struct Limits {
 }
 
 /// Answers every request on `listener` by `handler`, until `shutdown` is ready and
-/// the requests in flight have ended or had five seconds to.
+/// the requests in flight have ended or had two seconds to.
 pub async fn serve<H, F, B>(
     listener: TcpListener,
     limits: Limits,
@@ -117,4 +117,12 @@ where
     }
     connection.as_mut().graceful_shutdown();
     drop(timeout(GRACE, connection).await);
+}
+
+/// Makes an answer whose body is of `content_type`.
+pub fn response<B>(status: StatusCode, content_type: &'static str, body: B) -> Response<B> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
 }

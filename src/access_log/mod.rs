@@ -37,7 +37,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The log: its writer thread and the workers' buffers.
 ///
-/// Dropping it writes what is buffered, for two seconds at most.
+/// Dropping it writes what is buffered, for two seconds at most; so drop it after the
+/// workers have ended.
 #[derive(Debug)]
 pub struct Sink {
     shared: Arc<Shared>,

@@ -237,11 +237,8 @@ fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Page> {
 }
 
 fn page(status: StatusCode, content_type: &'static str, page: Page) -> Response<Page> {
-    let mut response = Response::new(page);
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let mut response = small_http::response(status, content_type, page);
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 

@@ -1,9 +1,6 @@
 //! Whether the gateway should be sent requests, and what became of the last edit.
 
-use crate::{
-    config::{Diagnostics, Summary},
-    flow::Instant,
-};
+use crate::flow::Instant;
 use std::sync::{
     Mutex, PoisonError,
     atomic::{AtomicBool, Ordering::Relaxed},
@@ -37,14 +34,22 @@ impl Readiness {
         self.ready.load(Relaxed)
     }
 
-    /// Notes what became of an edit, for `/readyz?verbose`.
-    pub fn reloaded(&self, at: Instant, outcome: Result<String, String>) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        *last = Some(Reload { at, outcome });
+    /// Notes that an edit was taken, and what it changed.
+    pub fn reloaded(&self, at: Instant, changes: &str) {
+        self.note(Reload { at, outcome: Ok(changes.to_owned()) });
+    }
+
+    /// Notes that an edit was refused, and all that is wrong with it.
+    pub fn refused(&self, at: Instant, problems: &str) {
+        self.note(Reload { at, outcome: Err(problems.to_owned()) });
     }
 
     /// Returns what became of the last edit, if there was one.
     pub fn last_reload(&self) -> Option<Reload> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note(&self, reload: Reload) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(reload);
     }
 }

@@ -9,6 +9,9 @@
 //! | `/ws` | a WebSocket that echoes |
 //! | any other | the request as JSON: method, path, query, headers, body size |
 //!
+//! The end of a path counts, whatever stands before it: `/slow/delay/500` waits too,
+//! so that every route of the demo's gateway can be tried with each of them.
+//!
 //! Bodies are never held: one of a GiB needs no more memory than one of a byte.
 
 mod websocket;
@@ -108,7 +111,7 @@ impl Drop for Upstream {
 }
 
 /// Serves on `listener` until `shutdown` is ready and what is in flight has ended
-/// or had five seconds to.
+/// or had two seconds to.
 pub async fn serve(listener: TcpListener, clock: Clock, shutdown: impl Future<Output = ()>) {
     let site = Site { clock, server: listener.local_addr().ok() };
     let tunnels = Tunnels::default();
@@ -117,7 +120,7 @@ pub async fn serve(listener: TcpListener, clock: Clock, shutdown: impl Future<Ou
         move |request: Request<Incoming>| {
             let (site, tunnels) = (site.clone(), tunnels.clone());
             async move {
-                if request.uri().path() == "/ws" {
+                if request.uri().path().ends_with("/ws") {
                     return tunnels.upgrade(request).map(|()| Empty::new().boxed_unsync());
                 }
                 site.answer(request).await
@@ -141,24 +144,23 @@ impl Site {
     async fn answer<B: Body>(&self, request: Request<B>) -> Response<Reply> {
         let (head, body) = request.into_parts();
         let Ok(received) = drain(body).await else {
-            return text(StatusCode::BAD_REQUEST, "the body ends early\n");
+            return plain(StatusCode::BAD_REQUEST, "the body ends early\n");
         };
-        // Of `/delay/500` the words are "", "delay" and "500".
-        let mut words = head.uri.path().splitn(3, '/').skip(1);
-        let command = words.next().unwrap_or_default();
-        match (command, words.next().unwrap_or_default().parse::<u64>()) {
-            ("bytes", Ok(left)) => Response::new(Repeat { left }.boxed_unsync()),
-            ("status", Ok(code)) => status(code),
-            ("trailers", Err(_)) => trailers(),
-            ("delay", Ok(millis)) => {
+        // Of `/slow/delay/500` these are "500" and "delay".
+        let mut words = head.uri.path().rsplit('/');
+        let (last, before) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        match (before, last.parse::<u64>(), last) {
+            ("bytes", Ok(left), _) => Response::new(Repeat { left }.boxed_unsync()),
+            ("status", Ok(code), _) => status(code),
+            ("delay", Ok(millis), _) => {
                 let delay = Duration::from_millis(millis).min(LONGEST_DELAY);
                 self.clock.sleep_until(self.clock.now() + delay).await;
                 echo(&head, &received, self.server)
             }
-            ("bytes" | "delay", Err(_)) => {
-                text(StatusCode::BAD_REQUEST, "a number must follow, as in /delay/500\n")
+            ("bytes" | "delay" | "status", Err(_), _) => {
+                plain(StatusCode::BAD_REQUEST, "a number must follow, as in /delay/500\n")
             }
-            ("status", Err(_)) => status(0),
+            (_, _, "trailers") => trailers(),
             _ => echo(&head, &received, self.server),
         }
     }
@@ -223,9 +225,7 @@ fn echo(
     };
     let mut json = serde_json::to_vec_pretty(&echo).unwrap_or_default();
     json.push(b'\n');
-    let mut response = Response::new(Full::from(json).boxed_unsync());
-    response.headers_mut().insert(header::CONTENT_TYPE, json_type());
-    response
+    small_http::response(StatusCode::OK, "application/json", Full::from(json).boxed_unsync())
 }
 
 fn fields(headers: &HeaderMap) -> BTreeMap<&str, Field> {
@@ -235,10 +235,6 @@ fn fields(headers: &HeaderMap) -> BTreeMap<&str, Field> {
         if values.len() > 1 { Field::Repeated(values) } else { Field::Once(values.remove(0)) }
     };
     headers.keys().map(|name| (name.as_str(), field(name))).collect()
-}
-
-fn json_type() -> http::HeaderValue {
-    http::HeaderValue::from_static("application/json")
 }
 
 /// Answers with `code` if a final answer can have it: hyper sends no 1xx of ours.
@@ -251,17 +247,14 @@ fn status(code: u64) -> Response<Reply> {
             *response.status_mut() = status;
             response
         }
-        Some(status) => text(status, "as you asked\n"),
-        None => text(StatusCode::BAD_REQUEST, "a status is a number from 200 to 999\n"),
+        Some(status) => plain(status, "as you asked\n"),
+        None => plain(StatusCode::BAD_REQUEST, "a status is a number from 200 to 999\n"),
     }
 }
 
-fn text(status: StatusCode, body: &'static str) -> Response<Reply> {
-    let mut response = Response::new(Full::from(body).boxed_unsync());
-    *response.status_mut() = status;
-    let plain = http::HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, plain);
-    response
+fn plain(status: StatusCode, text: &'static str) -> Response<Reply> {
+    let body = Full::from(text).boxed_unsync();
+    small_http::response(status, "text/plain; charset=utf-8", body)
 }
 
 /// Answers in chunks with one trailer field, which a client gets that says `TE: trailers`.
@@ -370,6 +363,7 @@ mod tests {
         for status in [200, 204, 304, 404, 429, 503, 999] {
             assert_eq!(answered(get(&format!("/status/{status}"))).await.0.as_u16(), status);
         }
+        assert_eq!(answered(get("/any/route/status/418")).await.0, StatusCode::IM_A_TEAPOT);
         for path in ["/status/101", "/status/1000", "/status/", "/status/ok"] {
             assert_eq!(answered(get(path)).await.0, StatusCode::BAD_REQUEST);
         }

@@ -145,7 +145,7 @@ fn a_refused_edit_is_told_whole_and_does_not_make_unready() {
     let broken =
         CONFIG.replace("limit: 3/1h", "limitt: 3/1h").replace("max_wait: 10s", "max_wait: ten");
     let problems = fixture.read(&broken).unwrap_err();
-    readiness.reloaded(at, Err(problems.draw(false)));
+    readiness.refused(at, &problems.to_string());
     let (status, page) = fixture.get("/readyz?verbose");
     assert_eq!(status, StatusCode::OK);
     for part in
@@ -155,7 +155,7 @@ fn a_refused_edit_is_told_whole_and_does_not_make_unready() {
     }
     let plan = fixture.read(&CONFIG.replace("3/1h", "4/1h")).unwrap();
     let summary = fixture.admin.state.live.apply(plan, at, &mut config::Retired::default());
-    readiness.reloaded(at, Ok(summary.to_string()));
+    readiness.reloaded(at, &summary.to_string());
     let page = fixture.get("/readyz?verbose").1;
     for part in ["configuration v2", "taken at 2026-11-21T05:00:00Z", "reloaded v2: routes +0 ~1"] {
         assert!(page.contains(part), "{part} is not in {page}");

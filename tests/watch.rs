@@ -4,6 +4,8 @@
 //! Nothing here sleeps. Each test awaits the watcher's word, reads, and compares, until it has seen
 //! what it waits for or its deadline is past.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
 use flowgate::{
     config::{Live, Plan, Retired, watch},
     flow::Instant,

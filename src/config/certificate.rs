@@ -81,15 +81,14 @@ impl Certificate {
             Ok(chain) if !chain.is_empty() => chain,
             _ => {
                 let message = format!("{} holds no certificate", shown(&spec.cert.value));
-                const HELP: &str = "write a PEM file with `-----BEGIN CERTIFICATE-----`";
-                return refuse(spec.cert.place, message, HELP);
+                let help = "write a PEM file with `-----BEGIN CERTIFICATE-----`";
+                return refuse(spec.cert.place, message, help);
             }
         };
         let Ok(key) = PrivateKeyDer::from_pem_slice(key) else {
             let message = format!("{} holds no private key", shown(&spec.key.value));
-            const HELP: &str =
-                "write a PEM file with `-----BEGIN PRIVATE KEY-----`, without a passphrase";
-            return refuse(spec.key.place, message, HELP);
+            let help = "write a PEM file with `-----BEGIN PRIVATE KEY-----`, without a passphrase";
+            return refuse(spec.key.place, message, help);
         };
         let names = match webpki::EndEntityCert::try_from(&chain[0]) {
             Ok(cert) => cert.valid_dns_names().map(str::to_ascii_lowercase).collect(),

@@ -237,18 +237,21 @@ impl<'n, 's> Fields<'n, 's> {
         let kind = self.section.keys[self.index(name)].kind;
         self.leaf(decoder, name, |text| {
             let duration = values::duration(text)?;
+            let Kind::Duration { min, max } = kind else { return Ok(duration) };
             let show = |d: Duration| humantime::format_duration(d).to_string().replace(' ', "");
-            match kind {
-                Kind::Duration { min, .. } if duration < min => values::invalid(
+            if duration < min {
+                return values::invalid(
                     format!("`{name}` cannot be {}", show(duration)),
                     format!("write at least `{}`", show(min)),
-                ),
-                Kind::Duration { max, .. } if duration > max => values::invalid(
+                );
+            }
+            if duration > max {
+                return values::invalid(
                     format!("`{name}` cannot be as long as {}", quoted(text)),
                     format!("write at most `{}`", show(max)),
-                ),
-                _ => Ok(duration),
+                );
             }
+            Ok(duration)
         })
     }
 
@@ -358,22 +361,23 @@ impl<'n, 's> Fields<'n, 's> {
 /// Reads a whole number within the bounds of `kind`.
 pub(super) fn integer(name: &str, kind: Kind, text: &str) -> Result<u64, Invalid> {
     let number = values::integer(text)?;
-    match kind {
-        Kind::Integer { min, max } if !(min..=max).contains(&number) => values::invalid(
+    if let Kind::Integer { min, max } = kind
+        && !(min..=max).contains(&number)
+    {
+        return values::invalid(
             format!("`{name}` cannot be {number}"),
             format!("write a number from {min} to {max}"),
-        ),
-        _ => Ok(number),
+        );
     }
+    Ok(number)
 }
 
 /// Returns the section that a value of this kind opens.
 fn section_of(kind: Kind) -> Option<&'static Section> {
-    match kind {
-        Kind::Section(section) => Some(section),
-        Kind::Either(plain, long) => section_of(*plain).or(section_of(*long)),
-        _ => None,
+    if let Kind::Either(plain, long) = kind {
+        return section_of(*plain).or_else(|| section_of(*long));
     }
+    if let Kind::Section(section) = kind { Some(section) } else { None }
 }
 
 fn duplicate(name: &str, first: Place, again: Place) -> Problem {

@@ -149,7 +149,7 @@ fn sliding(config: &sliding_window::Config) -> String {
              clock, {most} in any {window} across a boundary"
         );
     }
-    let sure = config.rate.window() - config.rate.window() / buckets;
+    let sure = config.rate.window().saturating_sub(config.rate.window() / buckets);
     format!(
         "sliding_window {count}/{window}, {buckets} buckets: at most {count} in any {}, {most} in \
          any {window}",
@@ -174,9 +174,11 @@ fn write_details(out: &mut String, rule: &Rule, plan: &RulePlan) -> fmt::Result 
         )?;
     }
     if plan.cost.default != 1 || !plan.cost.by_method.is_empty() {
-        let methods = plan.cost.by_method.iter();
-        let methods: String = methods.map(|(m, cost)| format!("{m} {cost}, ")).collect();
-        writeln!(out, "      cost: {methods}else {}", plan.cost.default)?;
+        write!(out, "      cost: ")?;
+        for (method, cost) in &plan.cost.by_method {
+            write!(out, "{method} {cost}, ")?;
+        }
+        writeln!(out, "else {}", plan.cost.default)?;
     }
     if plan.except.is_some() {
         writeln!(out, "      some requests are exempt")?;

@@ -4,7 +4,7 @@ use super::node::Place;
 use annotate_snippets::{AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
 use serde::Serialize;
 use std::{
-    fmt,
+    fmt::{self, Write},
     ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
@@ -90,6 +90,7 @@ impl Problem {
     }
 
     /// Returns where, or `None` where it is about the file as a whole.
+    #[cfg(test)]
     pub(super) fn place(&self) -> Option<Place> {
         self.place
     }
@@ -116,7 +117,9 @@ impl Problems {
     /// Adds those of another collection.
     pub(super) fn extend(&mut self, more: Self) {
         self.beyond += more.beyond;
-        more.list.into_iter().for_each(|problem| self.add(problem));
+        for problem in more.list {
+            self.add(problem);
+        }
     }
 
     /// Reports whether there is none.
@@ -197,7 +200,8 @@ impl Diagnostics {
             _ => format!("{file}:{}:{}: {}", first.line, first.column, first.message),
         };
         if self.count() > 1 {
-            line += &format!(" (and {} more)", self.count() - 1);
+            // Writing to a String cannot fail.
+            _ = write!(line, " (and {} more)", self.count() - 1);
         }
         line
     }
@@ -274,23 +278,22 @@ impl Diagnostics {
                 None => pieces.push((around, vec![mark])),
             }
         }
-        let draw =
-            |(piece, marks): (Range<usize>, Vec<(AnnotationKind, Range<usize>, &'a str)>)| {
-                let (line, column) = lines.position(marks[0].1.start);
-                if piece.len() > LONGEST_SHOWN {
-                    return Origin::path(path.clone()).line(line).char_column(column).into();
-                }
-                let annotations = marks.into_iter().map(|(kind, range, label)| {
-                    let within = |at: usize| at.clamp(piece.start, piece.end) - piece.start;
-                    let label = (!label.is_empty()).then_some(label);
-                    kind.span(within(range.start)..within(range.end)).label(label)
-                });
-                Snippet::source(&self.source.text[piece.clone()])
-                    .line_start(lines.position(piece.start).0)
-                    .path(path.clone())
-                    .annotations(annotations)
-                    .into()
-            };
+        let draw = |(piece, marks): (Range<usize>, Vec<Mark<'a>>)| {
+            let (line, column) = lines.position(marks[0].1.start);
+            if piece.len() > LONGEST_SHOWN {
+                return Origin::path(path.clone()).line(line).char_column(column).into();
+            }
+            let annotations = marks.into_iter().map(|(kind, range, label)| {
+                let within = |at: usize| at.clamp(piece.start, piece.end) - piece.start;
+                let label = (!label.is_empty()).then_some(label);
+                kind.span(within(range.start)..within(range.end)).label(label)
+            });
+            Snippet::source(&self.source.text[piece.clone()])
+                .line_start(lines.position(piece.start).0)
+                .path(path.clone())
+                .annotations(annotations)
+                .into()
+        };
         pieces.into_iter().map(draw).collect()
     }
 }
@@ -302,6 +305,9 @@ impl fmt::Display for Diagnostics {
 }
 
 impl std::error::Error for Diagnostics {}
+
+/// Some bytes of the text with what is said about them.
+type Mark<'a> = (AnnotationKind, Range<usize>, &'a str);
 
 /// Reports whether two pieces of text are better shown as one.
 fn near(a: &Range<usize>, b: &Range<usize>) -> bool {
@@ -441,7 +447,9 @@ error: twice
 
     fn diagnostics(list: Vec<Problem>) -> Diagnostics {
         let mut problems = Problems::default();
-        list.into_iter().for_each(|problem| problems.add(problem));
+        for problem in list {
+            problems.add(problem);
+        }
         problems.of(&source(TEXT))
     }
 }

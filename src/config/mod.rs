@@ -94,7 +94,7 @@ fn spec(source: &Source) -> Result<(Option<FileSpec>, Problems), Diagnostics> {
         return Err(Problems::from(empty).of(source));
     }
     let mut decoder = Decoder { text: &source.text, problems: Problems::default() };
-    let folder = source.path.parent().unwrap_or(Path::new(""));
+    let folder = source.path.parent().unwrap_or_else(|| Path::new(""));
     let spec = FileSpec::read(&mut decoder, &root, folder);
     Ok((spec, decoder.problems))
 }

@@ -27,7 +27,7 @@ const MAX_DEPTH: usize = 64;
 
 /// Where a value stands in the text, as byte offsets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub(super) struct Place {
     start: u32,
     end: u32,
     /// The alias through which the value came here, or the value's own place.
@@ -275,6 +275,7 @@ impl<'de> Visitor<'de> for ContentVisitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fmt::Write;
 
     #[test]
     fn scalars_keep_the_text_of_the_file() {
@@ -316,7 +317,7 @@ mod tests {
         let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x]\n");
         for i in 1..9 {
             let inner = vec![format!("*a{}", i - 1); 9].join(",");
-            bomb += &format!("a{i}: &a{i} [{inner}]\n");
+            writeln!(bomb, "a{i}: &a{i} [{inner}]").unwrap();
         }
         let problem = Node::parse(&bomb).unwrap_err();
         assert!(problem.message().contains("bound that protects the gateway"), "{problem:?}");

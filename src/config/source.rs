@@ -15,6 +15,14 @@ const MAX_FILE: u64 = 16 * 1024 * 1024;
 /// The largest certificate or key.
 const MAX_PEM: u64 = 1024 * 1024;
 
+/// What to do about a file that cannot be read.
+const HELP: &[(io::ErrorKind, &str)] = &[
+    (io::ErrorKind::NotFound, "write the file, or name another with `-c FILE`"),
+    (io::ErrorKind::IsADirectory, "name the file in it, as in `-c FOLDER/gateway.yaml`"),
+    (io::ErrorKind::PermissionDenied, "let the gateway's user read it"),
+    (io::ErrorKind::FileTooLarge, "split the routes among several gateways"),
+];
+
 /// The certificates and keys that a file names, as they were read: bytes, or why not.
 pub(super) type Files = HashMap<PathBuf, Result<Vec<u8>, String>>;
 
@@ -27,15 +35,8 @@ pub(super) fn read(path: &Path) -> Result<Source, Diagnostics> {
     let bytes = match read_bounded(path, MAX_FILE) {
         Ok(bytes) => bytes,
         Err(error) => {
-            let help = match error.kind() {
-                io::ErrorKind::NotFound => "write the file, or name another with `-c FILE`",
-                io::ErrorKind::IsADirectory => {
-                    "name the file in it, as in `-c FOLDER/gateway.yaml`"
-                }
-                io::ErrorKind::PermissionDenied => "let the gateway's user read it",
-                io::ErrorKind::FileTooLarge => "split the routes among several gateways",
-                _ => "check the path and the disk",
-            };
+            let help = HELP.iter().find(|(kind, _)| *kind == error.kind());
+            let help = help.map_or("check the path and the disk", |(_, help)| help);
             return refuse(format!("cannot read the file: {error}"), help);
         }
     };
@@ -43,7 +44,7 @@ pub(super) fn read(path: &Path) -> Result<Source, Diagnostics> {
         Ok(text) => text,
         Err(error) => {
             let at = error.utf8_error().valid_up_to();
-            let line = error.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+            let line = error.as_bytes()[..at].split(|byte| *byte == b'\n').count();
             let message =
                 format!("the file is not UTF-8: byte {at}, on line {line}, is no character");
             return refuse(message, "save the file as UTF-8");

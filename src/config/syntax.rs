@@ -35,10 +35,7 @@ fn words(error: &Error) -> (String, &'static str) {
     });
     // The place is drawn beside the message.
     let said = said.split(" at line ").next().unwrap_or(&said);
-    let cause = match error {
-        Error::AliasError { error, .. } => error,
-        other => other,
-    };
+    let cause = if let Error::AliasError { error, .. } = error { error } else { error };
     let is_bound = matches!(
         cause,
         Error::Budget { .. }

@@ -65,7 +65,7 @@ impl Watcher {
         let wanted: BTreeSet<PathBuf> = files.iter().map(|file| folder(file)).collect();
         for old in self.folders.difference(&wanted) {
             // It fails if the folder is gone, and with it the watch.
-            _ = self.inner.unwatch(old);
+            drop(self.inner.unwatch(old));
         }
         self.folders.retain(|folder| wanted.contains(folder));
         let mut result = Ok(());

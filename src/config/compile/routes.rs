@@ -7,7 +7,7 @@ use crate::{
         error::{Problem, quoted},
         node::Place,
         plan::RoutePlan,
-        snapshot::{Reject, RouteTimeouts},
+        snapshot::RouteTimeouts,
         spec::{FieldSpec, MatchSpec, PathSpec, RouteSpec},
         vocabulary::nearest,
     },

@@ -14,7 +14,7 @@ use crate::{
         limiter::{concurrency, fixed_window, sliding_window, token_bucket},
         pacing,
     },
-    route::{KeySpec, Matcher, Part, PathPattern, Table},
+    route::{KeySpec, Matcher, Part, PathPattern},
 };
 use http::HeaderValue;
 use std::{fmt::Write, sync::Arc, time::Duration};
@@ -235,8 +235,9 @@ impl Compiler {
                     .help(format!("write at least `{}`", shown.to_string().replace(' ', ""))),
             );
         }
-        let max_queue = spec.max_queue.map_or(fitting.max(1), |at| {
-            if at.value > fitting.max(1) {
+        let most = fitting.max(1);
+        let max_queue = spec.max_queue.map_or(most, |at| {
+            if at.value > most {
                 let message = format!("no more than {fitting} requests can ever wait");
                 self.warn(
                     Problem::warning(at.place, message)

@@ -70,7 +70,9 @@ impl Compiler {
     /// Warns of upstreams that no route names.
     pub(super) fn unused(&mut self, upstreams: &[Compiled], routes: &[RoutePlan]) {
         let mut used = vec![false; upstreams.len()];
-        routes.iter().for_each(|route| used[route.upstream] = true);
+        for route in routes {
+            used[route.upstream] = true;
+        }
         for (upstream, _) in upstreams.iter().zip(used).filter(|(_, used)| !used) {
             let message = format!("no route goes to the upstream `{}`", upstream.name);
             self.warn(

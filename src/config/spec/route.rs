@@ -216,7 +216,7 @@ fn timeouts<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<RouteTimeouts
     Some(RouteTimeouts {
         first_byte: value(first_byte)?,
         idle: value(idle)?,
-        request: value(short).or(value(request))?,
+        request: value(short.or(request))?,
     })
 }
 
@@ -286,7 +286,9 @@ fn print(node: &Node<'_>) -> u64 {
             Content::Scalar(text) => (1u8, text).hash(hasher),
             Content::List(items) => {
                 (2u8, items.len()).hash(hasher);
-                items.iter().for_each(|item| hash(item, hasher));
+                for item in items {
+                    hash(item, hasher);
+                }
             }
             Content::Map(entries) => {
                 (3u8, entries.len()).hash(hasher);

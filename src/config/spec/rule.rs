@@ -144,8 +144,9 @@ fn kind<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<RuleKind> {
             return None;
         }
         (None, Some(_)) => {
-            let own = ["algorithm", "burst", "buckets", "strict", "align"];
-            own.iter().for_each(|name| foreign(d, f, name, "`concurrency` takes none"));
+            for name in ["algorithm", "burst", "buckets", "strict", "align"] {
+                foreign(d, f, name, "`concurrency` takes none");
+            }
             return Some(RuleKind::Concurrency { limit: in_flight? });
         }
         (Some(_), None) => {}

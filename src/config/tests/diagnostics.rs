@@ -4,6 +4,7 @@
 use super::{FRAME, messages, parsed, refused};
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a drawing of several problems")]
 fn all_problems_of_a_file_are_drawn_at_once_in_the_order_of_the_file() {
     refused(
         "\
@@ -164,6 +165,7 @@ error: `headers` is written twice
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn wrong_types_say_what_is_wanted() {
     let head = format!("{FRAME}routes: [{{ name: r, match: {{ path: / }}, upstream: app }}]\n");
     for (line, message) in [

@@ -64,13 +64,9 @@ fn another_algorithm_or_key_begins_afresh_and_says_so() {
 #[test]
 fn routes_are_counted_as_added_changed_and_removed() {
     let file = |names: &[&str]| {
-        let routes: String = names
-            .iter()
-            .map(|n| {
-                format!("  - {{ name: {}, match: {{ path: /{n} }}, upstream: app }}\n", &n[..1])
-            })
-            .collect();
-        format!("{FRAME}routes:\n{routes}")
+        let route =
+            |n: &&str| format!("{{ name: {}, match: {{ path: /{n} }}, upstream: app }}", &n[..1]);
+        format!("{FRAME}routes: [{}]\n", names.iter().map(route).collect::<Vec<_>>().join(", "))
     };
     let mut gateway = Gateway::start(&file(&["a", "b", "c"]));
     let summary = gateway.reload(&file(&["a", "b2", "d", "e"]));

@@ -61,6 +61,7 @@ fn numbers_that_cannot_work_are_refused() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn keys_that_mean_nothing_in_a_rule_are_refused() {
     for (rule, expected) in [
         (

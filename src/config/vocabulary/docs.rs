@@ -80,28 +80,22 @@ fn default(default: Default) -> String {
 }
 
 fn value(kind: Kind) -> String {
-    match kind {
-        Kind::Integer { min, max } => format!("{min} to {max}"),
-        Kind::Word { today, .. } => {
-            today.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
-        }
-        Kind::Several(kind) => format!("{}, or a list", value(*kind)),
-        Kind::List(kind) => format!("list of {}", plural(*kind)),
-        Kind::Map { to, .. } => format!("map to {}", value(*to)),
-        Kind::Either(plain, long) => format!("{}, or {}", value(*plain), value(*long)),
-        Kind::Section(section) => format!("map: {}", section.title),
-        plain => plain.words().to_owned(),
-    }
-}
-
-fn plural(kind: Kind) -> String {
-    match kind {
-        Kind::Section(section) => {
-            let title = section.title;
-            let word = title.strip_prefix("a ").or(title.strip_prefix("an ")).unwrap_or(title);
-            format!("maps, each {}", if word == title { word } else { title })
-        }
-        other => value(other),
+    if let Kind::Integer { min, max } = kind {
+        format!("{min} to {max}")
+    } else if let Kind::Word { today, .. } = kind {
+        today.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+    } else if let Kind::Several(of) = kind {
+        format!("{}, or a list", value(*of))
+    } else if let Kind::List(of) = kind {
+        format!("list, each {}", value(*of))
+    } else if let Kind::Map { to, .. } = kind {
+        format!("map, each {}", value(*to))
+    } else if let Kind::Either(plain, long) = kind {
+        format!("{}, or {}", value(*plain), value(*long))
+    } else if let Kind::Section(section) = kind {
+        format!("map: {}", section.title)
+    } else {
+        kind.words().to_owned()
     }
 }
 

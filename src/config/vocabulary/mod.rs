@@ -80,16 +80,16 @@ pub(super) enum Kind {
     Status,
     KeyPart,
     Section(&'static Section),
-    List(&'static Kind),
+    List(&'static Self),
     /// One value, or a list of them.
-    Several(&'static Kind),
+    Several(&'static Self),
     /// Names of the user's own, each with a value of one kind.
     Map {
         of: &'static str,
-        to: &'static Kind,
+        to: &'static Self,
     },
     /// A plain value, or a map that says more.
-    Either(&'static Kind, &'static Kind),
+    Either(&'static Self, &'static Self),
     /// A word of the language that this version does not know how to do.
     Later,
 }
@@ -126,10 +126,7 @@ impl Kind {
 
     /// Returns the short one of two forms.
     pub(super) fn plain(self) -> Self {
-        match self {
-            Self::Either(plain, _) => plain.plain(),
-            other => other,
-        }
+        if let Self::Either(plain, _) = self { plain.plain() } else { self }
     }
 
     /// Returns such a value as it is written.
@@ -170,11 +167,6 @@ impl Kind {
 }
 
 impl Section {
-    /// Returns the key of that name.
-    pub(super) fn key(&self, name: &str) -> Option<&'static Key> {
-        self.keys.iter().find(|key| key.name == name)
-    }
-
     /// Returns the key that `word` was probably meant to be.
     pub(super) fn meant(&self, word: &str) -> Option<&'static str> {
         nearest(word, self.keys.iter().map(|key| key.name))
@@ -199,25 +191,23 @@ pub(super) fn nearest<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> O
 /// Returns every section that can be reached from the root, each once, in the order of reading.
 fn sections() -> Vec<(String, &'static Section)> {
     fn visit(path: &str, kind: Kind, found: &mut Vec<(String, &'static Section)>) {
-        match kind {
-            Kind::Section(section) => {
-                if found.iter().any(|(_, known)| std::ptr::eq(*known, section)) {
-                    return;
-                }
-                found.push((path.to_owned(), section));
-                for key in section.keys {
-                    let dot = if path.is_empty() { "" } else { "." };
-                    visit(&format!("{path}{dot}{}", key.name), key.kind, found);
-                }
+        if let Kind::List(of) = kind {
+            visit(&format!("{path}[]"), *of, found);
+        } else if let Kind::Several(of) = kind {
+            visit(path, *of, found);
+        } else if let Kind::Map { of, to } = kind {
+            visit(&format!("{path}.{of}"), *to, found);
+        } else if let Kind::Either(plain, long) = kind {
+            visit(path, *plain, found);
+            visit(path, *long, found);
+        } else if let Kind::Section(section) = kind
+            && !found.iter().any(|(_, known)| std::ptr::eq(*known, section))
+        {
+            found.push((path.to_owned(), section));
+            let dot = if path.is_empty() { "" } else { "." };
+            for key in section.keys {
+                visit(&format!("{path}{dot}{}", key.name), key.kind, found);
             }
-            Kind::List(of) => visit(&format!("{path}[]"), *of, found),
-            Kind::Several(of) => visit(path, *of, found),
-            Kind::Map { of, to } => visit(&format!("{path}.{of}"), *to, found),
-            Kind::Either(plain, long) => {
-                visit(path, *plain, found);
-                visit(path, *long, found);
-            }
-            _ => {}
         }
     }
     let mut found = Vec::new();

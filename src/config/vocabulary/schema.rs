@@ -109,7 +109,7 @@ pub(super) mod tests {
         assert_eq!(names.len(), all);
     }
 
-    /// Compares a generated file with the committed one, or rewrites it if UPDATE_REFERENCE is set.
+    /// Compares a generated file with the committed one, or rewrites it if `UPDATE_REFERENCE` is set.
     #[track_caller]
     pub(in crate::config::vocabulary) fn check_committed(name: &str, generated: &str) {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(name);

@@ -8,10 +8,13 @@ pub(in crate::config) use gateway::*;
 pub(in crate::config) use route::*;
 pub(in crate::config) use rule::*;
 
-use super::{Default::Absent, Key, Kind};
+use super::{
+    Default::{self, Absent},
+    Key, Kind,
+};
 use std::time::Duration;
 
-const fn key(name: &'static str, kind: Kind, default: super::Default, doc: &'static str) -> Key {
+const fn key(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Key {
     Key { name, kind, default, doc }
 }
 
@@ -30,7 +33,7 @@ const fn word(today: &'static [&'static str]) -> Kind {
 
 /// A wait that must end: at least a millisecond, at most a day.
 const TIMEOUT: Kind =
-    Kind::Duration { min: Duration::from_millis(1), max: Duration::from_hours(24) };
+    Kind::Duration { min: Duration::from_millis(1), max: Duration::from_secs(24 * 3600) };
 
 /// The algorithms that this version decides by.
 pub(in crate::config) const ALGORITHMS: &[&str] =
@@ -39,7 +42,3 @@ pub(in crate::config) const ALGORITHMS: &[&str] =
 /// The algorithms that the language knows and this version does not.
 pub(in crate::config) const LATER_ALGORITHMS: &[&str] =
     &["sliding_log", "sliding_counter", "leaky_bucket", "warm_up", "breaker"];
-
-/// What `key` counts by.
-pub(in crate::config) const KEY_PARTS: &[&str] =
-    &["route", "client_ip", "host", "path", "method", "header:NAME", "cookie:NAME", "query:NAME"];

@@ -332,7 +332,7 @@ impl Gateway {
         self.counters
             .last_reload_seconds
             .store(self.clock.now().as_nanos() / 1_000_000_000, Relaxed);
-        self.readiness.reloaded(self.clock.now(), Ok(summary.to_string()));
+        self.readiness.reloaded(self.clock.now(), &summary.to_string());
         match summary.warning() {
             None => tracing::info!("{summary}"),
             Some(warning) => tracing::warn!("{summary}; {warning}"),
@@ -367,7 +367,7 @@ impl Gateway {
     /// Says what is wrong, once, and keeps what is in force.
     fn refuse(&self, line: &str, drawing: &str) {
         self.counters.reloads_failed.fetch_add(1, Relaxed);
-        self.readiness.reloaded(self.clock.now(), Err(drawing.to_owned()));
+        self.readiness.refused(self.clock.now(), drawing);
         tracing::error!(
             "configuration refused, the last good one stays in force: {line}\n{drawing}"
         );

@@ -407,12 +407,11 @@ mod tests {
         };
         let (mut headers, mut client) = (HeaderMap::new(), IpAddr::from([192, 0, 2, 1]));
         for word in words {
-            match word.strip_prefix('@') {
-                Some(address) => client = address.parse().unwrap(),
-                None => {
-                    let (name, value) = word.split_once(':').unwrap_or((word, ""));
-                    headers.append(header::name(name).unwrap(), value.parse().unwrap());
-                }
+            if let Some(address) = word.strip_prefix('@') {
+                client = address.parse().unwrap();
+            } else {
+                let (name, value) = word.split_once(':').unwrap_or((word, ""));
+                headers.append(header::name(name).unwrap(), value.parse().unwrap());
             }
         }
         let target =

@@ -1,3 +1,35 @@
 //! flowgate: a reverse-proxy gateway with flow control built in.
+//!
+//! ```text
+//!             main ── gateway                      wires the layers, watches the file
+//!               │
+//!    ┌──────────┼────────────┬───────────┐
+//!  admin      workers ── proxy      access_log     IO: tokio, hyper, rustls, files
+//!    │          │            │           │
+//!    └──────────┴─────┬──────┴───────────┘
+//!                     ▼
+//!                  config       text ─▶ spec ─▶ plan ─▶ snapshot
+//!                 ┌───┴───┐
+//!                 ▼       ▼
+//!               route    flow                      pure: values in, values out
+//! ```
+//!
+//! [`flow`] decides when a request may start, [`route`] which rules it belongs to, [`config`] reads
+//! those from `gateway.yaml` and swaps them while the gateway runs, [`proxy`] carries requests and
+//! answers. ARCHITECTURE.md has the journeys of a request and of an edit, and what is deliberately
+//! absent from each layer.
+
+pub mod access_log;
+pub mod admin;
+pub mod certs;
+pub mod clock;
+pub mod config;
+pub mod demo;
 pub mod flow;
+pub mod gateway;
+pub mod meter;
+pub mod proxy;
 pub mod route;
+pub mod shutdown;
+pub mod small_http;
+pub mod workers;

@@ -1,5 +1,45 @@
 //! Flow control without IO: values in, values out.
+//!
+//! A route's [`Gate`] holds its chain of slots: the statistic slot, one slot for
+//! each flow rule, and the pacing slot. An arriving request brings the time and a
+//! [`Claim`] on each slot that concerns it. **All slots are asked, then all are
+//! told**, in one critical section, so a request that any of them refuses leaves
+//! no trace in the others, and deciding and counting are one event.
+//!
+//! ```text
+//!  arrival ──▶ statistic │ rule │ rule │ … │ pacing ──▶ Permit (start) ──▶ finish or drop
+//!              └───────────── one lock ───────────┘        or Rejection (reason)
+//! ```
+//!
+//! What is absent here: HTTP, clocks, sleeping, tasks, logging, and any lock but
+//! the gate's. Every decision depends on the rules, the state and `now` alone.
+//!
+//! An algorithm is one file in [`limiter`] that implements the crate's private
+//! `Formula`; [`keyed`] gives it a state for each client, [`chain`] the company of
+//! the other slots.
+
+mod chain;
+mod gate;
+mod keyed;
+mod slot;
+mod window;
+
+pub mod decision;
+pub mod limiter;
+pub mod pacing;
 pub mod rate;
+pub mod statistic;
 pub mod time;
+
+#[cfg(test)]
+mod timeline;
+
+pub use chain::{Change, Installed, Rule, Rules};
+pub use decision::{Decision, Outcome, Quota, Reason, Rejection, Report, Verdict};
+pub use gate::{Admission, Gate, Permit};
+pub use keyed::Keyed;
+pub use limiter::Algorithm;
 pub use rate::Rate;
+pub use slot::{Claim, Key, SlotId};
+pub use statistic::{Observation, RuleObservation, Sums, WAIT_BOUNDS};
 pub use time::Instant;

@@ -1,6 +1,6 @@
 //! How many per how long.
 
-use super::time::nanos;
+use super::time::{Instant, nanos};
 use core::{fmt, num::NonZeroU64, time::Duration};
 
 /// `count` per `window`, kept as written: `60/1m` and `1/1s` are different limits
@@ -9,7 +9,7 @@ use core::{fmt, num::NonZeroU64, time::Duration};
 pub struct Rate {
     count: NonZeroU64,
     /// In nanoseconds.
-    window: NonZeroU64,
+    pub(super) window: NonZeroU64,
 }
 
 impl Rate {
@@ -18,7 +18,7 @@ impl Rate {
     pub const MAX_COUNT: u64 = 1_000_000_000_000;
 
     /// The longest window: 366 days.
-    pub const MAX_WINDOW: Duration = Duration::from_hours(366 * 24);
+    pub const MAX_WINDOW: Duration = Duration::from_secs(366 * 24 * 3600);
 
     /// Returns the rate, or `None` if either number is zero or over its maximum.
     pub fn new(count: u64, window: Duration) -> Option<Self> {
@@ -48,4 +48,89 @@ impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.count, humantime::format_duration(self.window()))
     }
+}
+
+/// The time between two requests at a rate, exactly: `p/q` nanoseconds, in lowest
+/// terms. Points in time and durations are counted in units of `1/q` ns, in which
+/// nothing is rounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Interval {
+    /// Units in an interval.
+    p: NonZeroU64,
+    /// Units in a nanosecond.
+    q: NonZeroU64,
+}
+
+impl Interval {
+    /// Returns the interval of `rate`.
+    pub(super) const fn of(rate: Rate) -> Self {
+        Self::new(rate.window, rate.count)
+    }
+
+    /// Returns the `count`-th part of `window` nanoseconds.
+    pub(super) const fn new(window: NonZeroU64, count: NonZeroU64) -> Self {
+        let divisor = gcd(window.get(), count.get());
+        match (NonZeroU64::new(window.get() / divisor), NonZeroU64::new(count.get() / divisor)) {
+            (Some(p), Some(q)) => Self { p, q },
+            // A divisor is not larger than what it divides.
+            (None, _) | (_, None) => Self { p: window, q: count },
+        }
+    }
+
+    /// Returns `now` in units.
+    pub(super) const fn at(self, now: Instant) -> u128 {
+        now.as_nanos() as u128 * self.q.get() as u128
+    }
+
+    /// Returns `n` intervals in units.
+    pub(super) const fn times(self, n: u64) -> u128 {
+        n as u128 * self.p.get() as u128
+    }
+
+    /// Returns the first instant not before `units`.
+    pub(super) fn instant(self, units: u128) -> Instant {
+        Instant::from_nanos(div_ceil(units, self.q))
+    }
+
+    /// Returns the shortest whole duration that lasts `units`.
+    pub(super) fn duration(self, units: u128) -> Duration {
+        Duration::from_nanos(div_ceil(units, self.q))
+    }
+
+    /// Returns how many intervals it takes to last `units`.
+    pub(super) fn count(self, units: u128) -> u64 {
+        div_ceil(units, self.p)
+    }
+
+    /// Returns how many intervals end by `now`, counted from the clock's zero.
+    pub(super) fn whole(self, now: Instant) -> u64 {
+        let (units, p) = (self.at(now), self.p.get());
+        match u64::try_from(units) {
+            Ok(units) => units / p,
+            Err(_) => u64::try_from(units / u128::from(p)).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Returns a point in time `units` of `other` in units of this, rounded up.
+    pub(super) fn convert(self, units: u128, other: Self) -> u128 {
+        // In two parts, since the product of the whole may leave 128 bits.
+        let (ours, theirs) = (u128::from(self.q.get()), u128::from(other.q.get()));
+        (units / theirs) * ours + (units % theirs * ours).div_ceil(theirs)
+    }
+}
+
+/// Returns the quotient, rounded up, or the most a `u64` can say.
+fn div_ceil(units: u128, by: NonZeroU64) -> u64 {
+    // Nearly always short, and then several times as fast.
+    match u64::try_from(units) {
+        Ok(units) => units.div_ceil(by.get()),
+        Err(_) => u64::try_from(units.div_ceil(u128::from(by.get()))).unwrap_or(u64::MAX),
+    }
+}
+
+const fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
 }

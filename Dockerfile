@@ -1,0 +1,20 @@
+# docker build -t flowgate .
+# docker run --rm -p 8080:8080 -v "$PWD/conf:/etc/flowgate:ro" flowgate
+#
+# Mount the folder of gateway.yaml, not the file: editors and ConfigMaps replace a file, and a mounted file stays the old
+# one. A container's loopback is its own: give `admin: { listen: 0.0.0.0:9901 }` if something outside asks for health or
+# metrics, and publish that port only inside.
+
+FROM rust:1.95-bookworm AS build
+WORKDIR /src
+COPY . .
+RUN cargo build --release --locked
+
+# The same glibc as the build, no shell, uid 65532.
+FROM gcr.io/distroless/cc-debian12:nonroot
+COPY --from=build /src/target/release/flowgate /usr/local/bin/flowgate
+WORKDIR /etc/flowgate
+EXPOSE 8080 8443
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["/usr/local/bin/flowgate"]
+CMD ["run", "-c", "/etc/flowgate/gateway.yaml"]

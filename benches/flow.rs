@@ -1,0 +1,211 @@
+//! Nanoseconds per decision, enter and finish together.
+//!
+//! `cargo bench --bench flow` prints the table. Each figure is the median of some
+//! rounds; all but the last are of one thread.
+
+#![expect(clippy::print_stdout, reason = "a table is what it is for")]
+
+use core::{hint::black_box, time::Duration};
+use flowgate::flow::{
+    Admission, Algorithm, Claim, Gate, Instant, Key, Keyed, Outcome, Rate, Rule, Rules, SlotId,
+    limiter::{concurrency, fixed_window, sliding_window, token_bucket},
+    pacing,
+};
+use smallvec::SmallVec;
+use std::sync::{Arc, Barrier};
+
+/// Rounds to take the median of; odd.
+const ROUNDS: usize = 9;
+
+/// Requests in a round.
+const REQUESTS: u32 = 200_000;
+
+fn main() {
+    println!("ns per request (enter + finish)\n");
+    println!("{:<44}{:>8}", "no slots: statistic alone", ns(&gate(&[], None), 0));
+    for algorithm in all() {
+        let name = format!("1 slot: {}", algorithm.word());
+        println!("{name:<44}{:>8}", ns(&gate(&[algorithm], None), 0));
+    }
+    let three = [token_bucket(PLENTY), sliding_window(PLENTY), concurrency(100)];
+    println!("{:<44}{:>8}", "3 slots: token, sliding, concurrency", ns(&gate(&three, None), 0));
+    println!("{:<44}{:>8}", "3 slots and pacing", ns(&paced(&three), 0));
+    println!("{:<44}{:>8}", "1 slot, refusing", ns(&gate(&[concurrency(0)], None), 0));
+    println!("{:<44}{:>8}", "3 slots, refusing", ns(&gate(&refusing(), None), 0));
+    for algorithm in all() {
+        for keys in [1, 10_000, 100_000, 1_000_000] {
+            let name = format!("1 slot of {keys} live keys: {}", algorithm.word());
+            let gate = gate(std::slice::from_ref(&algorithm), Some(keys));
+            println!("{name:<44}{:>8}", ns(&gate, keys));
+        }
+    }
+    println!(
+        "{:<44}{:>8}",
+        "3 slots, 2 threads, per request of each",
+        contended(&gate(&three, None))
+    );
+}
+
+/// A gate and its slots.
+type Opened = (Arc<Gate>, Vec<SlotId>);
+
+fn gate(algorithms: &[Algorithm], keys: Option<u32>) -> Opened {
+    open(&rules(algorithms, keys))
+}
+
+fn paced(algorithms: &[Algorithm]) -> Opened {
+    let pacing = pacing::Config {
+        rate: Rate::new(PLENTY, Duration::from_secs(1)).expect("within its bounds"),
+        max_wait: Duration::from_secs(1),
+        max_queue: 100,
+    };
+    open(&Rules { pacing: Some(pacing), ..rules(algorithms, None) })
+}
+
+fn open(rules: &Rules) -> Opened {
+    let gate = Arc::new(Gate::new(START));
+    let installed = gate.install(rules, START);
+    (gate, installed.flow.into_iter().chain(installed.pacing).collect())
+}
+
+fn rules(algorithms: &[Algorithm], keys: Option<u32>) -> Rules {
+    let rule = |(at, algorithm): (usize, &Algorithm)| Rule {
+        name: format!("rule {at}").into(),
+        algorithm: algorithm.clone(),
+        keyed: keys.map(|max_keys| Keyed { by: "client_ip/64".into(), max_keys }),
+        dry_run: false,
+    };
+    Rules { flow: algorithms.iter().enumerate().map(rule).collect(), pacing: None }
+}
+
+fn all() -> [Algorithm; 4] {
+    let rate = rate(PLENTY);
+    [
+        token_bucket(PLENTY),
+        sliding_window(PLENTY),
+        Algorithm::FixedWindow(fixed_window::Config { rate, align: fixed_window::Align::Clock }),
+        concurrency(100),
+    ]
+}
+
+fn refusing() -> [Algorithm; 3] {
+    [token_bucket(1), sliding_window(1), concurrency(0)]
+}
+
+fn token_bucket(count: u64) -> Algorithm {
+    Algorithm::TokenBucket(token_bucket::Config { rate: rate(count), burst: count })
+}
+
+fn sliding_window(count: u64) -> Algorithm {
+    Algorithm::SlidingWindow(sliding_window::Config {
+        rate: rate(count),
+        buckets: 10,
+        strict: false,
+    })
+}
+
+fn concurrency(limit: u64) -> Algorithm {
+    Algorithm::Concurrency(concurrency::Config { limit })
+}
+
+fn rate(count: u64) -> Rate {
+    Rate::new(count, Duration::from_secs(3_600)).expect("within its bounds")
+}
+
+/// More in an hour than is asked for, so that all passes; and in an hour, so that
+/// no client's use is forgotten while others are served.
+const PLENTY: u64 = 10_000_000_000;
+
+/// Some day in 2026, so that instants are as long as they will be.
+const START: Instant = Instant::from_nanos(1_780_000_000_123_456_789);
+
+fn ns(opened: &Opened, keys: u32) -> u64 {
+    let mut now = START;
+    let mut keys = Keys::new(keys);
+    // One request of each client stays, so that none is forgotten.
+    let mut live = Vec::new();
+    for _ in 0..keys.count {
+        now = now + GAP;
+        live.extend(enter(opened, now, keys.next()));
+    }
+    median(|| {
+        timed(|| {
+            for _ in 0..REQUESTS {
+                now = one(opened, now, keys.next());
+            }
+        })
+    })
+}
+
+fn contended(opened: &Opened) -> u64 {
+    let barrier = Barrier::new(2);
+    let run = || {
+        barrier.wait();
+        let mut now = START;
+        timed(|| {
+            for _ in 0..REQUESTS {
+                now = one(opened, now, Key::Shared);
+            }
+        })
+    };
+    median(|| {
+        std::thread::scope(|scope| {
+            let other = scope.spawn(run);
+            run().max(other.join().expect("the other thread does not panic"))
+        })
+    })
+}
+
+/// One request, from enter to finish; then the next may come.
+fn one(opened: &Opened, now: Instant, key: Key) -> Instant {
+    let next = now + GAP;
+    if let Some(admission) = black_box(enter(opened, now, key)) {
+        admission.permit.finish(Outcome::Success { at: next });
+    }
+    next
+}
+
+fn enter((gate, slots): &Opened, now: Instant, key: Key) -> Option<Admission> {
+    let claims: SmallVec<[Claim; 4]> =
+        slots.iter().map(|&slot| Claim { slot, key, cost: 1 }).collect();
+    gate.enter(now, &claims).ok()
+}
+
+/// Between one request and the next.
+const GAP: Duration = Duration::from_micros(10);
+
+/// Goes round some keys in an order that no prefetcher guesses.
+struct Keys {
+    count: u32,
+    at: u32,
+}
+
+impl Keys {
+    fn new(count: u32) -> Self {
+        Self { count, at: 0 }
+    }
+
+    fn next(&mut self) -> Key {
+        if self.count == 0 {
+            return Key::Shared;
+        }
+        // A prime larger than any count visits every key once a round.
+        self.at = (self.at + 7_368_787) % self.count;
+        let spread = u128::from(self.at).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
+        Key::Of(spread ^ (spread >> 67))
+    }
+}
+
+#[expect(clippy::disallowed_types, reason = "a benchmark measures real time")]
+fn timed(work: impl FnOnce()) -> Duration {
+    let began = std::time::Instant::now();
+    work();
+    began.elapsed()
+}
+
+fn median(mut round: impl FnMut() -> Duration) -> u64 {
+    let mut rounds = [(); ROUNDS].map(|()| round());
+    rounds.sort_unstable();
+    let nanos = rounds[ROUNDS / 2].as_nanos() / u128::from(REQUESTS);
+    u64::try_from(nanos).expect("a round does not take years")
+}

@@ -1,0 +1,382 @@
+//! The access log: one JSON line a request, which no worker waits for.
+//!
+//! Each worker appends to a buffer of its own, and one thread swaps the buffers for
+//! empty ones and writes them out, at least every 100 ms. A buffer holds 1 MiB: what
+//! finds it full, because the disk or the reader of stdout is too slow, is dropped
+//! and counted. Lines of one worker stay in order; lines of two may not.
+
+mod record;
+
+pub use record::{AccessRecord, FlowRecord};
+
+use crate::{config::AccessLog, meter::Counters};
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    mem,
+    num::NonZeroUsize,
+    path::Path,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// What one worker may have waiting to be written: a second's worth at 3000
+/// requests a second, and 30 times what comes between two swaps at that rate.
+const BUFFER: usize = 1024 * 1024;
+
+/// How often the buffers are written out, unless one is half full earlier.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long the last lines may take to be written when the log is closed.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The log: its writer thread and the workers' buffers.
+///
+/// Dropping it writes what is buffered, for two seconds at most; so drop it after the
+/// workers have ended.
+#[derive(Debug)]
+pub struct Sink {
+    shared: Arc<Shared>,
+    writer: Option<JoinHandle<()>>,
+    /// Closed by the writer when it has ended.
+    ended: Receiver<()>,
+}
+
+/// One worker's way into the log.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    shared: Arc<Shared>,
+    worker: usize,
+}
+
+#[derive(Debug)]
+struct Shared {
+    on: AtomicBool,
+    buffers: Box<[Mutex<Vec<u8>>]>,
+    orders: SyncSender<Order>,
+    counters: Arc<Counters>,
+}
+
+/// What the writer is told.
+#[derive(Debug)]
+enum Order {
+    /// A buffer is half full.
+    Write,
+    /// Write what is buffered, and from then on to another place; then answer.
+    Use(Output, SyncSender<()>),
+    /// Write what is buffered, and end.
+    End,
+}
+
+#[derive(Debug)]
+enum Output {
+    Nowhere,
+    Stdout,
+    File(File),
+}
+
+impl Sink {
+    /// Opens the log for so many workers.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be opened, or the system has no thread left.
+    pub fn open(
+        target: &AccessLog,
+        workers: NonZeroUsize,
+        counters: Arc<Counters>,
+    ) -> io::Result<Self> {
+        let output = Output::open(target)?;
+        let workers = workers.get();
+        // Every worker has one order waiting at most, and a reload or a signal few.
+        let (orders, inbox) = sync_channel(workers + 16);
+        let shared = Arc::new(Shared {
+            on: AtomicBool::new(output.is_on()),
+            buffers: (0..workers).map(|_| Mutex::default()).collect(),
+            orders,
+            counters,
+        });
+        let (end, ended) = sync_channel(0);
+        let mut writer =
+            Writer { shared: Arc::clone(&shared), output, spare: Vec::new(), torn: false };
+        let writer = thread::Builder::new().name("access-log".to_owned()).spawn(move || {
+            writer.run(&inbox);
+            drop(end);
+        })?;
+        Ok(Self { shared, writer: Some(writer), ended })
+    }
+
+    /// Returns the way into the log for the worker of this number.
+    pub fn handle(&self, worker: usize) -> Handle {
+        Handle { shared: Arc::clone(&self.shared), worker: worker % self.shared.buffers.len() }
+    }
+
+    /// Opens `target` and writes there from the next line on; what was logged before
+    /// still goes to the old place. With the same target it reopens a file that has
+    /// been renamed for rotation. Waits for the writer, for two seconds at most.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be opened, and the log stays where it was; or the writer hangs,
+    /// and moves when it goes on.
+    pub fn redirect(&self, target: &AccessLog) -> io::Result<()> {
+        let output = Output::open(target)?;
+        let on = output.is_on();
+        let (done, finished) = sync_channel(0);
+        let told = self.shared.orders.try_send(Order::Use(output, done)).is_ok();
+        if !told || finished.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Disconnected) {
+            return Err(io::Error::other("the access log's writer does not answer"));
+        }
+        self.shared.on.store(on, Relaxed);
+        Ok(())
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        // Full if the writer hangs, as on a pipe that nobody reads: then it is left alone.
+        let told = self.shared.orders.try_send(Order::End).is_ok();
+        if told && self.ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Disconnected) {
+            if let Some(Err(_)) = self.writer.take().map(JoinHandle::join) {
+                tracing::error!("the access log's writer panicked");
+            }
+        } else {
+            tracing::warn!("the access log's last lines could not be written");
+        }
+    }
+}
+
+impl Handle {
+    /// Tells whether lines are written at all: if not, no record need be made.
+    pub fn is_on(&self) -> bool {
+        self.shared.on.load(Relaxed)
+    }
+
+    /// Appends one line, or drops and counts it if the writer is too far behind.
+    pub fn log(&self, record: &AccessRecord<'_>) {
+        if !self.is_on() {
+            return;
+        }
+        let mut buffer = lock(&self.shared.buffers[self.worker]);
+        let before = buffer.len();
+        let written = serde_json::to_writer(&mut *buffer, record);
+        buffer.push(b'\n');
+        if written.is_err() || buffer.len() > BUFFER {
+            buffer.truncate(before);
+            drop(buffer);
+            self.shared.counters.access_log_dropped.fetch_add(1, Relaxed);
+            return;
+        }
+        let half_full = (before..buffer.len()).contains(&(BUFFER / 2));
+        drop(buffer);
+        if half_full {
+            // A full queue means that the writer has been told often enough.
+            let _told = self.shared.orders.try_send(Order::Write);
+        }
+    }
+}
+
+impl Output {
+    fn open(target: &AccessLog) -> io::Result<Self> {
+        Ok(match target {
+            AccessLog::Off => Self::Nowhere,
+            AccessLog::Stdout => Self::Stdout,
+            AccessLog::File(path) => Self::File(open_file(path)?),
+        })
+    }
+
+    fn is_on(&self) -> bool {
+        !matches!(self, Self::Nowhere)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Nowhere => Ok(()),
+            Self::Stdout => {
+                let mut stdout = io::stdout().lock();
+                stdout.write_all(bytes)?;
+                stdout.flush()
+            }
+            Self::File(file) => file.write_all(bytes),
+        }
+    }
+}
+
+fn open_file(path: &Path) -> io::Result<File> {
+    let opened = OpenOptions::new().append(true).create(true).open(path);
+    opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+/// The thread that writes.
+struct Writer {
+    shared: Arc<Shared>,
+    output: Output,
+    /// An empty buffer, to be swapped for a full one.
+    spare: Vec<u8>,
+    /// Whether the last write failed, and may have left half a line.
+    torn: bool,
+}
+
+impl Writer {
+    fn run(&mut self, inbox: &Receiver<Order>) {
+        loop {
+            let order = inbox.recv_timeout(INTERVAL);
+            self.write_all();
+            match order {
+                Ok(Order::Write) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Order::Use(output, done)) => {
+                    self.output = output;
+                    self.torn = false;
+                    drop(done);
+                }
+                Ok(Order::End) | Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Writes out every worker's buffer.
+    fn write_all(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        for buffer in &shared.buffers {
+            mem::swap(&mut *lock(buffer), &mut self.spare);
+            if !self.spare.is_empty() {
+                self.write_spare();
+            }
+        }
+    }
+
+    fn write_spare(&mut self) {
+        let separated = if self.torn { self.output.write(b"\n") } else { Ok(()) };
+        let written = separated.and_then(|()| self.output.write(&self.spare));
+        if let Err(error) = &written {
+            let lines = self.spare.split_inclusive(|byte| *byte == b'\n').count();
+            self.shared.counters.access_log_dropped.fetch_add(lines as u64, Relaxed);
+            // Once, not ten times a second for as long as the disk is full.
+            if !self.torn {
+                tracing::warn!(%error, "cannot write the access log");
+            }
+        }
+        self.torn = written.is_err();
+        self.spare.clear();
+    }
+}
+
+/// Locks a buffer. Nothing that runs under this lock panics, and no guard outlives a call.
+fn lock(buffer: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
+    buffer.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{record::sample as record, *};
+    use serde_json::Value;
+    use std::fs;
+
+    #[test]
+    fn lines_before_a_rotation_are_in_the_old_file_and_later_ones_in_the_new() {
+        let (_directory, path) = place();
+        let old = path.with_extension("old");
+        let target = AccessLog::File(path.clone());
+        let (sink, counters) = open(&target);
+        let handle = sink.handle(0);
+        handle.log(&record("/before"));
+        fs::rename(&path, &old).unwrap();
+        sink.redirect(&target).unwrap();
+        handle.log(&record("/after"));
+        drop(sink);
+        assert_eq!(paths(&old), ["/before"]);
+        assert_eq!(paths(&path), ["/after"]);
+        assert_eq!(counters.access_log_dropped.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn every_line_of_every_worker_is_written_or_counted() {
+        let (_directory, path) = place();
+        let (sink, counters) = open(&AccessLog::File(path.clone()));
+        thread::scope(|scope| {
+            for worker in 0..2 {
+                let handle = sink.handle(worker);
+                scope.spawn(move || (0..5000).for_each(|_| handle.log(&record("/x"))));
+            }
+        });
+        drop(sink);
+        let dropped = counters.access_log_dropped.load(Relaxed);
+        assert_eq!(paths(&path).len() as u64 + dropped, 10_000);
+    }
+
+    #[test]
+    fn a_full_buffer_drops_whole_lines_and_counts_them() {
+        let (orders, _inbox) = sync_channel(16);
+        let counters = Arc::new(Counters::default());
+        let buffers = Box::new([Mutex::default()]);
+        let shared = Shared { on: true.into(), buffers, orders, counters: Arc::clone(&counters) };
+        let handle = Handle { shared: Arc::new(shared), worker: 0 };
+        let long = "x".repeat(BUFFER / 3);
+        for _ in 0..5 {
+            handle.log(&record(&long));
+        }
+        assert_eq!(counters.access_log_dropped.load(Relaxed), 3);
+        let buffer = lock(&handle.shared.buffers[0]);
+        assert!(buffer.len() <= BUFFER);
+        assert_eq!(buffer.split_inclusive(|byte| *byte == b'\n').count(), 2);
+    }
+
+    #[test]
+    fn a_log_that_is_off_takes_nothing_until_it_is_turned_on() {
+        let (_directory, path) = place();
+        let (sink, _) = open(&AccessLog::Off);
+        let handle = sink.handle(7);
+        handle.log(&record("/unseen"));
+        assert!(!handle.is_on());
+        sink.redirect(&AccessLog::File(path.clone())).unwrap();
+        assert!(handle.is_on());
+        handle.log(&record("/seen"));
+        drop(sink);
+        assert_eq!(paths(&path), ["/seen"]);
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_opened_leaves_the_log_where_it_is() {
+        let (directory, path) = place();
+        let (sink, _) = open(&AccessLog::File(path.clone()));
+        let nowhere = AccessLog::File(directory.path().join("no/such/directory"));
+        let error = sink.redirect(&nowhere).unwrap_err();
+        assert!(error.to_string().contains("no/such/directory"), "{error}");
+        sink.handle(0).log(&record("/here"));
+        drop(sink);
+        assert_eq!(paths(&path), ["/here"]);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_counted() {
+        let (sink, counters) = open(&AccessLog::File("/dev/full".into()));
+        let handle = sink.handle(0);
+        handle.log(&record("/lost"));
+        handle.log(&record("/lost"));
+        drop(sink);
+        assert_eq!(counters.access_log_dropped.load(Relaxed), 2);
+    }
+
+    fn place() -> (tempfile::TempDir, std::path::PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("access.log");
+        (directory, path)
+    }
+
+    fn open(target: &AccessLog) -> (Sink, Arc<Counters>) {
+        let counters = Arc::new(Counters::default());
+        let workers = NonZeroUsize::new(2).unwrap();
+        (Sink::open(target, workers, Arc::clone(&counters)).unwrap(), counters)
+    }
+
+    fn paths(log: &Path) -> Vec<String> {
+        let path =
+            |line| serde_json::from_str::<Value>(line).unwrap()["path"].as_str().map(str::to_owned);
+        fs::read_to_string(log).unwrap().lines().filter_map(path).collect()
+    }
+}

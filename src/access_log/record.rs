@@ -1,0 +1,147 @@
+//! What one line of the access log says.
+
+use crate::flow::Instant;
+use serde::{Serialize, Serializer};
+use std::{
+    net::IpAddr,
+    time::{Duration, UNIX_EPOCH},
+};
+
+/// What is logged of one request; an absent value leaves its field out.
+#[derive(Debug, Serialize)]
+pub struct AccessRecord<'a> {
+    /// When the request arrived; RFC 3339 with milliseconds, in UTC.
+    #[serde(serialize_with = "timestamp")]
+    pub ts: Instant,
+    /// The method.
+    pub method: &'a str,
+    /// The host that routing decided by.
+    pub host: &'a str,
+    /// The path as received, without the query, which may hold secrets.
+    pub path: &'a str,
+    /// The route's name, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<&'a str>,
+    /// The status that was answered.
+    pub status: u16,
+    /// From the arrival to the end of the answer.
+    #[serde(rename = "duration_ms", serialize_with = "millis")]
+    pub duration: Duration,
+    /// Whose request it was, as the trusted proxies have it.
+    pub client_ip: IpAddr,
+    /// The last server that was asked, as `host:port`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<&'a str>,
+    /// From the first attempt's start to the head of the answer.
+    #[serde(rename = "upstream_ms", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "millis")]
+    pub upstream_duration: Option<Duration>,
+    /// How often the request was sent.
+    pub attempts: u32,
+    /// The size of the request's body.
+    pub bytes_in: u64,
+    /// The size of the answer's body.
+    pub bytes_out: u64,
+    /// The trace that the request belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<&'a str>,
+    /// The configuration that the request was decided by.
+    pub config_hash: &'a str,
+    /// What flow control decided, if it was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flow: Option<FlowRecord<'a>>,
+}
+
+/// The decision of flow control in an [`AccessRecord`].
+#[derive(Debug, Serialize)]
+pub struct FlowRecord<'a> {
+    /// One of the words of `flowgate_flow_decisions_total`.
+    pub verdict: &'static str,
+    /// The rule that blocked, or that has least left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<&'a str>,
+    /// That rule's limit.
+    pub limit: u64,
+    /// How much of it is used, this request included.
+    pub used: u64,
+    /// What this request cost.
+    pub cost: u64,
+    /// How long the request was held.
+    #[serde(rename = "wait_ms", serialize_with = "millis")]
+    pub wait: Duration,
+    /// When to come back.
+    #[serde(rename = "retry_after_ms", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "millis")]
+    pub retry_after: Option<Duration>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn timestamp<S: Serializer>(instant: &Instant, serializer: S) -> Result<S::Ok, S::Error> {
+    let time = UNIX_EPOCH + Duration::from_nanos(instant.as_nanos());
+    serializer.collect_str(&humantime::format_rfc3339_millis(time))
+}
+
+/// Writes milliseconds with three decimals: enough to tell a local answer's parts.
+#[expect(clippy::cast_precision_loss, reason = "exact up to 285 years")]
+fn millis<S, D>(duration: &D, serializer: S) -> Result<S::Ok, S::Error>
+where
+    S: Serializer,
+    D: Into<Option<Duration>> + Copy,
+{
+    match (*duration).into() {
+        Some(duration) => serializer.serialize_f64(duration.as_micros() as f64 / 1000.0),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// Returns a record whose path is `path`.
+#[cfg(test)]
+pub(super) fn sample(path: &str) -> AccessRecord<'_> {
+    AccessRecord {
+        ts: Instant::from_nanos(1_795_237_200_125_000_000),
+        method: "GET",
+        host: "shop.example.com",
+        path,
+        route: Some("checkout"),
+        status: 429,
+        duration: Duration::from_micros(12_345),
+        client_ip: [192, 0, 2, 7].into(),
+        upstream: None,
+        upstream_duration: None,
+        attempts: 0,
+        bytes_in: 0,
+        bytes_out: 17,
+        trace_id: None,
+        config_hash: "00d1ce",
+        flow: Some(FlowRecord {
+            verdict: "rejected",
+            rule: Some("per-client"),
+            limit: 10,
+            used: 10,
+            cost: 1,
+            wait: Duration::ZERO,
+            retry_after: Some(Duration::from_millis(1500)),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_record_is_one_line_of_json_with_the_documented_fields() {
+        let line = serde_json::to_string(&sample("/a\"b\n\u{7f}\u{2028}ü\\")).unwrap();
+        assert!(!line.contains('\n'), "{line}");
+        let expected = json!({
+            "ts": "2026-11-21T05:00:00.125Z", "method": "GET", "host": "shop.example.com",
+            "path": "/a\"b\n\u{7f}\u{2028}ü\\", "route": "checkout", "status": 429,
+            "duration_ms": 12.345, "client_ip": "192.0.2.7", "attempts": 0,
+            "bytes_in": 0, "bytes_out": 17, "config_hash": "00d1ce",
+            "flow": { "verdict": "rejected", "rule": "per-client", "limit": 10, "used": 10,
+                "cost": 1, "wait_ms": 0.0, "retry_after_ms": 1500.0 },
+        });
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), expected);
+    }
+}

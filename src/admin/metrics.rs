@@ -1,0 +1,259 @@
+//! `/metrics`: every number of the process in the OpenMetrics text format.
+//!
+//! Nothing is registered: a page reads the gates, meters and counters of the
+//! snapshot in force, so that an edit leaves nothing behind. Labels are names from
+//! the configuration, methods, statuses and words of ours; never a client's key.
+//! A page is as long as the configuration and its statuses make it: some 3 KB for
+//! each route that is in use.
+
+use super::{
+    encode::{Histogram, counter, counters, gauge, gauges, histograms, info},
+    process::Process,
+};
+use crate::{
+    config::{Route, Server, Snapshot},
+    flow::{Instant, Observation, RuleObservation, WAIT_BOUNDS},
+    meter::{Counters, DURATION_BOUNDS, Refusal, RouteReading, ServerMeter},
+};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, text},
+    registry::Registry,
+};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+/// What a client of `/metrics` is told that it gets.
+pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// A label.
+type Label<'a> = (&'static str, &'a str);
+
+/// One page's numbers, read at one moment.
+#[derive(Debug)]
+pub(super) struct Page {
+    snapshot: Arc<Snapshot>,
+    counters: Arc<Counters>,
+    /// When the process started.
+    started: Instant,
+    /// Beside the snapshot's routes.
+    routes: Vec<(Observation, RouteReading)>,
+    process: Process,
+}
+
+impl Page {
+    /// Reads all numbers.
+    pub(super) fn read(
+        snapshot: Arc<Snapshot>,
+        counters: Arc<Counters>,
+        started: Instant,
+        now: Instant,
+    ) -> Self {
+        let read = |route: &Arc<Route>| (route.gate.observe(now), route.meter.read());
+        let routes = snapshot.routes.iter().map(read).collect();
+        Self { snapshot, counters, started, routes, process: Process::look() }
+    }
+
+    /// Writes the page.
+    ///
+    /// # Errors
+    ///
+    /// None, as a `String` takes all that is written.
+    pub(super) fn write(self) -> Result<String, fmt::Error> {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(self));
+        let mut page = String::new();
+        text::encode(&mut page, &registry)?;
+        Ok(page)
+    }
+
+    fn routes(&self) -> impl Iterator<Item = ([Label<'_>; 1], &Observation, &RouteReading)> {
+        let labels = self.snapshot.routes.iter().map(|route| [("route", &*route.name)]);
+        labels.zip(&self.routes).map(|(labels, (seen, read))| (labels, seen, read))
+    }
+
+    fn rules(&self) -> impl Iterator<Item = ([Label<'_>; 2], &RuleObservation)> {
+        self.routes().flat_map(|([route], seen, _)| {
+            seen.rules.iter().map(move |rule| ([route, ("rule", &*rule.name)], rule))
+        })
+    }
+
+    /// Each server once, whichever upstreams name it.
+    fn servers(&self) -> impl Iterator<Item = ([(&'static str, String); 1], &Server)> {
+        let servers = self.snapshot.upstreams.iter().flat_map(|upstream| &upstream.servers);
+        let by_id: BTreeMap<usize, &Server> =
+            servers.map(|server| (server.id, &**server)).collect();
+        by_id.into_values().map(|server| ([("server", address(server))], server))
+    }
+
+    fn flow(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let decisions = self.rules().flat_map(|(labels, rule)| {
+            decisions(rule).map(move |(verdict, count)| ((labels, [("verdict", verdict)]), count))
+        });
+        let help = "Decisions of each rule; pacing is the rule `pacing`";
+        counters(encoder, ("flowgate_flow_decisions", help), decisions)?;
+        let keyed = || self.rules().filter_map(|(labels, rule)| Some((labels, rule.keys?)));
+        let live = keyed().map(|(labels, keys)| (labels, keys.live.into()));
+        gauges(encoder, ("flowgate_flow_keys", "Clients that a rule counts separately"), live)?;
+        let overflowed = keyed().map(|(labels, keys)| (labels, keys.overflowed));
+        let help = "Decisions about clients that shared a state, as the table was full";
+        counters(encoder, ("flowgate_flow_keys_overflow", help), overflowed)?;
+        let in_flight = self.routes().map(|(labels, seen, _)| (labels, seen.in_flight));
+        let help = "Requests admitted and not yet ended, waiting ones included";
+        gauges(encoder, ("flowgate_flow_in_flight", help), in_flight)?;
+        let waiting = self.routes().map(|(labels, seen, _)| (labels, seen.waiting));
+        gauges(encoder, ("flowgate_flow_queue_depth", "Requests that wait to start"), waiting)?;
+        let ends = self.routes().flat_map(|(labels, seen, _)| {
+            ends(seen).map(move |(outcome, count)| ((labels, [("outcome", outcome)]), count))
+        });
+        counters(encoder, ("flowgate_flow_ends", "How admitted requests ended"), ends)?;
+        let waited = self.routes().filter(|(_, seen, _)| seen.totals.waited > 0);
+        let waits = waited.map(|(labels, seen, _)| {
+            let sum = seen.totals.wait_sum;
+            (labels, Histogram { bounds: &WAIT_BOUNDS, buckets: &seen.waits, sum })
+        });
+        histograms(encoder, ("flowgate_flow_wait", "How long requests had to wait"), waits)
+    }
+
+    fn http(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let requests = self.routes().flat_map(|([route], _, read)| {
+            let answers = read.answers.iter();
+            let answers = answers.map(|a| (a.method, a.status.to_string(), a.count));
+            let others = (read.others > 0).then(|| ("other", "other".to_owned(), read.others));
+            answers.chain(others).map(move |(method, code, count)| {
+                (([route, ("method", method)], [("code", code)]), count)
+            })
+        });
+        let help = "Answered requests, refused ones included";
+        counters(encoder, ("flowgate_http_requests", help), requests)?;
+        let bounds = DURATION_BOUNDS.map(Duration::from_nanos);
+        let used = self.routes().filter(|(_, _, read)| !read.answers.is_empty());
+        let durations = used.map(|(labels, _, read)| {
+            (labels, Histogram { bounds: &bounds, buckets: &read.buckets, sum: read.sum })
+        });
+        let help = "From a request's arrival to the end of its answer";
+        histograms(encoder, ("flowgate_http_request_duration", help), durations)?;
+        let refused = Refusal::ALL
+            .map(|reason| ([("reason", reason.label())], self.counters.refused(reason)));
+        let help = "Requests and connections refused before a route was chosen";
+        counters(encoder, ("flowgate_http_refused", help), refused)
+    }
+
+    fn upstreams(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut count = |name, help, read: fn(&ServerMeter) -> &AtomicU64| {
+            let samples = self.servers().map(|(labels, server)| (labels, get(read(&server.meter))));
+            counters(encoder, (name, help), samples)
+        };
+        count("flowgate_upstream_requests", "Requests sent, retries included", |m| &m.requests)?;
+        count("flowgate_upstream_failures", "Requests without a whole answer", |m| &m.failures)?;
+        count("flowgate_upstream_retries", "Requests sent again", |m| &m.retries)?;
+        count("flowgate_upstream_connects", "Connections opened", |m| &m.connects)?;
+        let help = "Connections that could not be opened";
+        count("flowgate_upstream_connect_failures", help, |m| &m.connect_failures)?;
+        let in_flight =
+            self.servers().map(|(labels, server)| (labels, server.in_flight.load(Relaxed).into()));
+        let help = "Requests that a server works on";
+        gauges(encoder, ("flowgate_upstream_in_flight", help), in_flight)?;
+        let weights = self.snapshot.upstreams.iter().flat_map(|upstream| {
+            upstream.servers.iter().map(|server| {
+                let labels = [("upstream", upstream.name.to_string()), ("server", address(server))];
+                (labels, server.weight.into())
+            })
+        });
+        let help = "The servers of each upstream, and their weights";
+        gauges(encoder, ("flowgate_upstream_server_weight", help), weights)
+    }
+
+    fn gateway(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let counted = &*self.counters;
+        let version = [("version", env!("CARGO_PKG_VERSION"))];
+        info(encoder, ("flowgate_build", "What runs"), &version)?;
+        let hash = [("hash", &*self.snapshot.hash)];
+        info(encoder, ("flowgate_config", "The configuration in force"), &hash)?;
+        let reloads = results(&counted.reloads_ok, &counted.reloads_failed);
+        counters(encoder, ("flowgate_config_reloads", "Edits of the configuration"), reloads)?;
+        let name = "flowgate_config_last_reload_success_timestamp_seconds";
+        let help = "When a configuration was last taken";
+        gauge(encoder, (name, help), &get(&counted.last_reload_seconds))?;
+        let handshakes = results(&counted.tls_handshakes, &counted.tls_failures);
+        counters(encoder, ("flowgate_tls_handshakes", "TLS handshakes of clients"), handshakes)?;
+        let accepted = get(&counted.connections_accepted);
+        counter(encoder, ("flowgate_connections_accepted", "Client connections"), &accepted)?;
+        let active = get(&counted.connections_active);
+        gauge(encoder, ("flowgate_connections_active", "Open client connections"), &active)?;
+        let dropped = get(&counted.access_log_dropped);
+        let help = "Lines lost because they could not be written in time";
+        counter(encoder, ("flowgate_access_log_dropped", help), &dropped)?;
+        let panics = get(&counted.panics);
+        counter(encoder, ("flowgate_panics", "Panics while serving, each one a bug"), &panics)
+    }
+
+    /// Writes the families that every Prometheus client library names alike.
+    fn process(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Process { cpu, resident, fds, fds_max } = self.process;
+        let started = self.started.since(Instant::EPOCH).as_secs_f64();
+        gauge(encoder, ("process_start_time_seconds", "When the process started"), &started)?;
+        counter(encoder, ("process_cpu_seconds", "Time spent on processors"), &cpu.as_secs_f64())?;
+        let gauges = [
+            (("process_resident_memory_bytes", "Memory in use"), resident),
+            (("process_open_fds", "Open file descriptors"), fds),
+            (("process_max_fds", "The most file descriptors there may be"), fds_max),
+        ];
+        gauges.into_iter().try_for_each(|(head, value)| match value {
+            Some(value) => gauge(encoder, head, &value),
+            None => Ok(()),
+        })
+    }
+}
+
+impl Collector for Page {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.flow(&mut encoder)?;
+        self.http(&mut encoder)?;
+        self.upstreams(&mut encoder)?;
+        self.gateway(&mut encoder)?;
+        self.process(&mut encoder)
+    }
+}
+
+/// The verdicts of one rule. A limit on what is in flight or queued sheds load; any
+/// other rejects a client that used up its quota.
+fn decisions(rule: &RuleObservation) -> [(&'static str, u64); 4] {
+    let (refused, would_refuse) = match rule.algorithm {
+        "concurrency" | "pacing" => ("shed", "shed_dry_run"),
+        _ => ("rejected", "rejected_dry_run"),
+    };
+    let counts = rule.counts;
+    [
+        ("passed", counts.passed),
+        ("delayed", counts.delayed),
+        (refused, counts.blocked),
+        (would_refuse, counts.dry_run_blocked),
+    ]
+}
+
+fn ends(seen: &Observation) -> [(&'static str, u64); 3] {
+    let sums = seen.totals;
+    [("completed", sums.completed), ("failed", sums.failed), ("cancelled", sums.cancelled)]
+}
+
+fn results(ok: &AtomicU64, failed: &AtomicU64) -> [([Label<'static>; 1], u64); 2] {
+    [([("result", "ok")], get(ok)), ([("result", "failed")], get(failed))]
+}
+
+/// Returns `host:port`, with an IPv6 address in brackets.
+pub(super) fn address(server: &Server) -> String {
+    let Server { host, port, .. } = server;
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+fn get(counter: &AtomicU64) -> u64 {
+    counter.load(Relaxed)
+}

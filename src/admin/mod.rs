@@ -1,0 +1,271 @@
+//! The admin listener: health, metrics and what the gateway knows about itself.
+//!
+//! It is for operators and their tools, on loopback by default, and has no secrets
+//! to keep from them. It runs on the control thread; a page takes a route's lock as
+//! shortly as a request does, one route after another.
+
+mod encode;
+mod metrics;
+mod process;
+mod readiness;
+mod routes;
+
+pub use readiness::{Readiness, Reload};
+
+use crate::{
+    clock::Clock,
+    config::Live,
+    flow::Instant,
+    meter::Counters,
+    small_http::{self, Limits},
+};
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode, header, request::Parts};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use std::{
+    convert::Infallible,
+    fmt::Write,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Duration, UNIX_EPOCH},
+};
+use tokio::{
+    net::TcpListener,
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+};
+
+/// Scrapers and people are few; whoever holds a connection open must send again
+/// within half a minute, and read its page within a minute.
+const LIMITS: Limits =
+    Limits { connections: 64, idle: Duration::from_secs(30), age: Duration::from_secs(60) };
+
+/// The pages under way at once: one of ten thousand busy routes takes 30 MB, and a
+/// slow reader keeps it.
+const PAGES: usize = 4;
+
+/// What the pages show and where a wish goes.
+#[derive(Debug)]
+pub struct State {
+    /// The configuration in force.
+    pub live: Arc<Live>,
+    /// The process's counters.
+    pub counters: Arc<Counters>,
+    /// What `/readyz` answers.
+    pub readiness: Arc<Readiness>,
+    /// Gets a message when somebody asks for a reload.
+    pub reload: mpsc::Sender<()>,
+    /// Tells the time.
+    pub clock: Clock,
+}
+
+/// Serves the admin pages on `listener` until `shutdown` is ready.
+pub async fn serve(listener: TcpListener, state: State, shutdown: impl Future<Output = ()>) {
+    let admin = Arc::new(Admin::new(state));
+    let handler = move |request: Request<Incoming>| {
+        let admin = Arc::clone(&admin);
+        async move { admin.answer(&request.into_parts().0) }
+    };
+    small_http::serve(listener, LIMITS, handler, shutdown).await;
+}
+
+/// A page that there is.
+struct Endpoint {
+    path: &'static str,
+    /// As in the `Allow` field.
+    methods: &'static str,
+    /// What the index says of it.
+    about: &'static str,
+    answer: fn(&Admin, &Parts) -> Response<Page>,
+}
+
+const ENDPOINTS: [Endpoint; 6] = [
+    Endpoint { path: "/", methods: "GET, HEAD", about: "this page", answer: |_, _| index() },
+    Endpoint {
+        path: "/healthz",
+        methods: "GET, HEAD",
+        about: "200 as long as the process runs",
+        answer: |_, _| plain(StatusCode::OK, "ok\n"),
+    },
+    Endpoint {
+        path: "/readyz",
+        methods: "GET, HEAD",
+        about: "200 if requests should come, 503 if not; ?verbose tells of the last reload",
+        answer: Admin::readyz,
+    },
+    Endpoint {
+        path: "/metrics",
+        methods: "GET, HEAD",
+        about: "every counter, for Prometheus",
+        answer: Admin::metrics,
+    },
+    Endpoint {
+        path: "/routes",
+        methods: "GET, HEAD",
+        about: "the routes as they match, their rules and what they have seen, as JSON",
+        answer: Admin::routes,
+    },
+    Endpoint {
+        path: "/reload",
+        methods: "POST",
+        about: "reads the configuration again, as SIGHUP does",
+        answer: Admin::reload,
+    },
+];
+
+#[derive(Debug)]
+struct Admin {
+    state: State,
+    started: Instant,
+    pages: Arc<Semaphore>,
+}
+
+impl Admin {
+    fn new(state: State) -> Self {
+        let started = state.clock.now();
+        Self { state, started, pages: Arc::new(Semaphore::new(PAGES)) }
+    }
+
+    fn answer(&self, head: &Parts) -> Response<Page> {
+        let Some(endpoint) = ENDPOINTS.iter().find(|known| known.path == head.uri.path()) else {
+            return plain(StatusCode::NOT_FOUND, "no such page; / lists those there are\n");
+        };
+        if !endpoint.methods.split(", ").any(|method| method == head.method.as_str()) {
+            let mut response =
+                plain(StatusCode::METHOD_NOT_ALLOWED, "this page takes another method\n");
+            let allowed = HeaderValue::from_static(endpoint.methods);
+            response.headers_mut().insert(header::ALLOW, allowed);
+            return response;
+        }
+        (endpoint.answer)(self, head)
+    }
+
+    fn readyz(&self, head: &Parts) -> Response<Page> {
+        let (status, mut page) = if self.state.readiness.is_ready() {
+            (StatusCode::OK, "ready\n".to_owned())
+        } else {
+            (StatusCode::SERVICE_UNAVAILABLE, "not ready: starting or draining\n".to_owned())
+        };
+        if head.uri.query().is_some_and(|query| query.split('&').any(|word| word == "verbose")) {
+            page.push_str(&self.configuration());
+        }
+        plain(status, page)
+    }
+
+    /// Tells which configuration is in force, and what became of the last edit.
+    fn configuration(&self) -> String {
+        let snapshot = self.state.live.load();
+        let mut page = format!("configuration v{}, hash {}\n", snapshot.version, snapshot.hash);
+        let Some(Reload { at, outcome }) = self.state.readiness.last_reload() else {
+            page.push_str("no reload since the start\n");
+            return page;
+        };
+        let at = humantime::format_rfc3339_seconds(UNIX_EPOCH + at.since(Instant::EPOCH));
+        _ = match outcome {
+            Ok(summary) => writeln!(page, "last reload: taken at {at}\n{summary}"),
+            Err(problems) => writeln!(
+                page,
+                "last reload: refused at {at}; v{} stays in force\n\n{problems}",
+                snapshot.version
+            ),
+        };
+        page
+    }
+
+    fn metrics(&self, _: &Parts) -> Response<Page> {
+        self.large(metrics::CONTENT_TYPE, || {
+            let State { live, counters, clock, .. } = &self.state;
+            let (snapshot, counters) = (Arc::clone(&live.load()), Arc::clone(counters));
+            let page = metrics::Page::read(snapshot, counters, self.started, clock.now());
+            page.write().ok().map(Bytes::from)
+        })
+    }
+
+    fn routes(&self, _: &Parts) -> Response<Page> {
+        self.large("application/json", || {
+            let snapshot = Arc::clone(&self.state.live.load());
+            routes::write(&snapshot, self.state.clock.now()).ok().map(Bytes::from)
+        })
+    }
+
+    /// Answers with a page that may be large, unless too many such are under way.
+    fn large(
+        &self,
+        content_type: &'static str,
+        write: impl FnOnce() -> Option<Bytes>,
+    ) -> Response<Page> {
+        let Ok(place) = Arc::clone(&self.pages).try_acquire_owned() else {
+            return plain(StatusCode::SERVICE_UNAVAILABLE, "too many pages are being read\n");
+        };
+        let Some(text) = write() else {
+            return plain(StatusCode::INTERNAL_SERVER_ERROR, "the page cannot be written\n");
+        };
+        page(StatusCode::OK, content_type, Page { text, place: Some(place) })
+    }
+
+    fn reload(&self, head: &Parts) -> Response<Page> {
+        // A browser says where a script is from; an operator's tool is from nowhere.
+        if head.headers.contains_key(header::ORIGIN) {
+            return plain(StatusCode::FORBIDDEN, "not from a web page\n");
+        }
+        match self.state.reload.try_send(()) {
+            // Full: one is asked for already, and has yet to read the file.
+            Ok(()) | Err(mpsc::error::TrySendError::Full(())) => {
+                plain(StatusCode::ACCEPTED, "asked; /readyz?verbose tells what became of it\n")
+            }
+            Err(mpsc::error::TrySendError::Closed(())) => {
+                plain(StatusCode::SERVICE_UNAVAILABLE, "the gateway ends\n")
+            }
+        }
+    }
+}
+
+fn index() -> Response<Page> {
+    let version = env!("CARGO_PKG_VERSION");
+    let mut page = format!("flowgate {version}\n\n");
+    for Endpoint { path, methods, about, .. } in ENDPOINTS {
+        let method = methods.split(", ").next().unwrap_or_default();
+        // Writing to a String cannot fail.
+        _ = writeln!(page, "{method:<4} {path:<9} {about}");
+    }
+    plain(StatusCode::OK, page)
+}
+
+fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Page> {
+    page(status, "text/plain; charset=utf-8", Page { text: text.into(), place: None })
+}
+
+fn page(status: StatusCode, content_type: &'static str, page: Page) -> Response<Page> {
+    let mut response = small_http::response(status, content_type, page);
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// A page on its way, with its place among those under way.
+#[derive(Debug)]
+struct Page {
+    text: Bytes,
+    #[expect(dead_code, reason = "held, not read")]
+    place: Option<OwnedSemaphorePermit>,
+}
+
+impl Body for Page {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let text = std::mem::take(&mut self.text);
+        Poll::Ready((!text.is_empty()).then(|| Ok(Frame::data(text))))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.text.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+//! `/routes`: the routes in the order in which they match, with their rules and
+//! what they have seen, as JSON.
+
+use super::metrics::address;
+use crate::{
+    config::{Route, Snapshot, Upstream},
+    flow::{Instant, Observation, RuleObservation, Sums},
+};
+use serde::Serialize;
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+
+/// Writes the page.
+///
+/// # Errors
+///
+/// None, as no map with odd keys is in it.
+pub(super) fn write(snapshot: &Snapshot, now: Instant) -> serde_json::Result<Vec<u8>> {
+    let order = snapshot.table.order();
+    let seen: Vec<(&Route, Observation)> = order
+        .iter()
+        .map(|index| &*snapshot.routes[*index])
+        .map(|route| (route, route.gate.observe(now)))
+        .collect();
+    let page = Page {
+        version: snapshot.version,
+        config_hash: &snapshot.hash,
+        routes: seen.iter().map(|(route, seen)| RouteView::of(route, seen)).collect(),
+        upstreams: snapshot.upstreams.iter().map(|upstream| UpstreamView::of(upstream)).collect(),
+    };
+    let mut json = serde_json::to_vec_pretty(&page)?;
+    json.push(b'\n');
+    Ok(json)
+}
+
+#[derive(Serialize)]
+struct Page<'a> {
+    version: u64,
+    config_hash: &'a str,
+    routes: Vec<RouteView<'a>>,
+    upstreams: Vec<UpstreamView<'a>>,
+}
+
+#[derive(Serialize)]
+struct RouteView<'a> {
+    name: &'a str,
+    r#match: &'a str,
+    upstream: &'a str,
+    /// In the chain's order; pacing is the last.
+    rules: Vec<RuleView<'a>>,
+    in_flight: u64,
+    in_flight_max: u64,
+    waiting: u64,
+    last_second: SumsView,
+    last_minute: SumsView,
+    total: SumsView,
+}
+
+#[derive(Serialize)]
+struct RuleView<'a> {
+    name: &'a str,
+    algorithm: &'a str,
+    /// As in the file: `10/1m`.
+    #[serde(rename = "limit", skip_serializing_if = "Option::is_none")]
+    quota: Option<String>,
+    /// What is counted separately, if anything is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    dry_run: bool,
+    /// The most that one client may use at once.
+    most: u64,
+    /// What the requests without a key of their own use.
+    used: u64,
+    passed: u64,
+    delayed: u64,
+    blocked: u64,
+    dry_run_blocked: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keys: Option<KeysView>,
+}
+
+#[derive(Serialize)]
+struct KeysView {
+    live: u32,
+    max: u32,
+    overflowed: u64,
+}
+
+#[derive(Serialize)]
+struct SumsView {
+    passed: u64,
+    waited: u64,
+    blocked: u64,
+    completed: u64,
+    failed: u64,
+    cancelled: u64,
+    /// Of those that completed or failed.
+    latency_mean_ms: Option<f64>,
+    latency_min_ms: Option<f64>,
+    /// Of those that waited.
+    wait_mean_ms: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct UpstreamView<'a> {
+    name: &'a str,
+    servers: Vec<ServerView>,
+}
+
+#[derive(Serialize)]
+struct ServerView {
+    address: String,
+    weight: u32,
+    in_flight: u32,
+    requests: u64,
+    failures: u64,
+}
+
+impl<'a> RouteView<'a> {
+    fn of(route: &'a Route, seen: &'a Observation) -> Self {
+        Self {
+            name: &route.name,
+            r#match: &route.matches,
+            upstream: &route.upstream.name,
+            rules: seen.rules.iter().map(|rule| RuleView::of(route, rule)).collect(),
+            in_flight: seen.in_flight,
+            in_flight_max: seen.in_flight_max,
+            waiting: seen.waiting,
+            last_second: SumsView::of(&seen.last_second),
+            last_minute: SumsView::of(&seen.last_minute),
+            total: SumsView::of(&seen.totals),
+        }
+    }
+}
+
+impl<'a> RuleView<'a> {
+    fn of(route: &Route, seen: &'a RuleObservation) -> Self {
+        // Pacing is not among the route's rules.
+        let rule = route.rules.iter().find(|rule| rule.slot == seen.slot);
+        let keyed = rule.filter(|rule| !rule.key.is_shared());
+        Self {
+            name: &seen.name,
+            algorithm: seen.algorithm,
+            quota: rule.and_then(|rule| rule.quota).map(|rate| rate.to_string()),
+            key: keyed.map(|rule| rule.key.to_string()),
+            dry_run: seen.dry_run,
+            most: seen.limit,
+            used: seen.used,
+            passed: seen.counts.passed,
+            delayed: seen.counts.delayed,
+            blocked: seen.counts.blocked,
+            dry_run_blocked: seen.counts.dry_run_blocked,
+            keys: seen.keys.map(|keys| KeysView {
+                live: keys.live,
+                max: keys.max,
+                overflowed: keys.overflowed,
+            }),
+        }
+    }
+}
+
+impl SumsView {
+    fn of(sums: &Sums) -> Self {
+        Self {
+            passed: sums.passed,
+            waited: sums.waited,
+            blocked: sums.blocked,
+            completed: sums.completed,
+            failed: sums.failed,
+            cancelled: sums.cancelled,
+            latency_mean_ms: mean_ms(sums.latency_sum, sums.completed + sums.failed),
+            latency_min_ms: sums.latency_min.map(|latency| latency.as_secs_f64() * 1e3),
+            wait_mean_ms: mean_ms(sums.wait_sum, sums.waited),
+        }
+    }
+}
+
+impl<'a> UpstreamView<'a> {
+    fn of(upstream: &'a Upstream) -> Self {
+        let servers = upstream.servers.iter().map(|server| ServerView {
+            address: address(server),
+            weight: server.weight,
+            in_flight: server.in_flight.load(Relaxed),
+            requests: server.meter.requests.load(Relaxed),
+            failures: server.meter.failures.load(Relaxed),
+        });
+        Self { name: &upstream.name, servers: servers.collect() }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a mean is read, not counted with")]
+fn mean_ms(sum: Duration, count: u64) -> Option<f64> {
+    (count > 0).then(|| sum.as_secs_f64() * 1e3 / count as f64)
+}

@@ -1,0 +1,292 @@
+//! Every page by a gateway whose routes have seen a little.
+
+mod openmetrics;
+
+use super::*;
+use crate::{
+    config::{self, Snapshot},
+    flow::{Claim, Key, Outcome},
+    meter::Refusal,
+};
+use http::Method;
+use http_body_util::BodyExt;
+use serde_json::Value;
+use std::{fs, path::PathBuf, sync::atomic::Ordering::Relaxed};
+use tempfile::TempDir;
+
+const CONFIG: &str = "
+listeners: [{ name: web, listen: 127.0.0.1:0 }]
+upstreams:
+  - { name: one, servers: [{ url: 'http://127.0.0.1:9001', weight: 3 }, { url: 'http://[::1]:9002' }] }
+  - { name: two, servers: [{ url: 'http://127.0.0.1:9001', weight: 3 }] }
+routes:
+  - { name: rest, match: { path_prefix: / }, upstream: two }
+  - name: api
+    match: { path_prefix: /api }
+    upstream: one
+    flow:
+      - { name: total, algorithm: fixed_window, limit: 3/1h }
+      - { name: per-client, algorithm: token_bucket, limit: 100/1s, key: client_ip }
+      - { name: together, concurrency: 1, dry_run: true }
+    pacing: { rate: 10/1s, max_wait: 10s }
+";
+
+struct Fixture {
+    admin: Admin,
+    /// The other end of `/reload`.
+    asked: mpsc::Receiver<()>,
+    directory: TempDir,
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_are_strictly_in_their_format_and_tell_what_happened() {
+    let fixture = Fixture::new();
+    fixture.serve_a_little().await;
+    let (_, page) = fixture.get("/metrics");
+    let samples = openmetrics::read(&page);
+    for (sample, value) in [
+        (r#"flowgate_flow_decisions_total{route="api",rule="total",verdict="passed"}"#, 3.0),
+        (r#"flowgate_flow_decisions_total{route="api",rule="total",verdict="rejected"}"#, 2.0),
+        (
+            r#"flowgate_flow_decisions_total{route="api",rule="together",verdict="shed_dry_run"}"#,
+            1.0,
+        ),
+        (r#"flowgate_flow_decisions_total{route="api",rule="pacing",verdict="delayed"}"#, 2.0),
+        (r#"flowgate_flow_keys{route="api",rule="per-client"}"#, 3.0),
+        (r#"flowgate_flow_keys_overflow_total{route="api",rule="per-client"}"#, 0.0),
+        (r#"flowgate_flow_in_flight{route="api"}"#, 2.0),
+        (r#"flowgate_flow_in_flight{route="rest"}"#, 0.0),
+        (r#"flowgate_flow_queue_depth{route="api"}"#, 1.0),
+        (r#"flowgate_flow_ends_total{outcome="completed",route="api"}"#, 1.0),
+        (r#"flowgate_flow_wait_seconds_count{route="api"}"#, 2.0),
+        (r#"flowgate_flow_wait_seconds_bucket{le="0.1",route="api"}"#, 1.0),
+        (r#"flowgate_flow_wait_seconds_sum{route="api"}"#, 0.3),
+        (r#"flowgate_http_requests_total{code="429",method="GET",route="api"}"#, 2.0),
+        (r#"flowgate_http_requests_total{code="200",method="POST",route="api"}"#, 1.0),
+        (r#"flowgate_http_request_duration_seconds_bucket{le="0.0005",route="api"}"#, 2.0),
+        (r#"flowgate_http_request_duration_seconds_sum{route="api"}"#, 0.25),
+        (r#"flowgate_http_refused_total{reason="no_route"}"#, 1.0),
+        (r#"flowgate_upstream_requests_total{server="127.0.0.1:9001"}"#, 7.0),
+        (r#"flowgate_upstream_in_flight{server="[::1]:9002"}"#, 4.0),
+        (r#"flowgate_upstream_server_weight{server="127.0.0.1:9001",upstream="two"}"#, 3.0),
+        (r#"flowgate_config_reloads_total{result="failed"}"#, 5.0),
+        ("flowgate_connections_accepted_total{}", 1.0),
+        ("flowgate_connections_active{}", 0.0),
+        ("flowgate_panics_total{}", 0.0),
+    ] {
+        assert_eq!(samples.get(sample), Some(&value), "{sample}\n{page}");
+    }
+    let hash = &fixture.snapshot().hash;
+    assert!(samples.contains_key(&format!(r#"flowgate_config_info{{hash="{hash}"}}"#)));
+    assert!(samples["process_resident_memory_bytes{}"] > 1e6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_metric_has_no_labels_but_these() {
+    let fixture = Fixture::new();
+    fixture.serve_a_little().await;
+    let allowed = [
+        "code", "hash", "le", "method", "outcome", "reason", "result", "route", "rule", "server",
+        "upstream", "verdict", "version",
+    ];
+    for sample in openmetrics::read(&fixture.get("/metrics").1).into_keys() {
+        let labels = sample.split_once('{').unwrap().1.trim_end_matches('}');
+        for label in labels.split(',').filter_map(|pair| pair.split_once('=')) {
+            assert!(allowed.contains(&label.0), "{sample}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn routes_are_listed_as_they_match_with_what_they_have_seen() {
+    let fixture = Fixture::new();
+    fixture.serve_a_little().await;
+    let (_, page) = fixture.get("/routes");
+    let page: Value = serde_json::from_str(&page).unwrap();
+    let names: Vec<_> = page["routes"].as_array().unwrap().iter().map(|r| &r["name"]).collect();
+    assert_eq!(names, ["api", "rest"]);
+    let api = &page["routes"][0];
+    assert_eq!(api["upstream"], "one");
+    assert_eq!(api["in_flight"], 2);
+    assert_eq!(api["total"]["passed"], 3);
+    assert_eq!(api["total"]["blocked"], 2);
+    assert_eq!(api["total"]["wait_mean_ms"], 150.0);
+    let rules = api["rules"].as_array().unwrap();
+    let names: Vec<_> = rules.iter().map(|rule| &rule["name"]).collect();
+    assert_eq!(names, ["total", "per-client", "together", "pacing"]);
+    assert_eq!(rules[0]["limit"], "3/1h");
+    assert_eq!(rules[0]["used"], 3);
+    assert_eq!(rules[1]["keys"]["live"], 3);
+    assert_eq!(rules[2]["dry_run"], true);
+    assert!(rules[1]["key"].as_str().unwrap().contains("client_ip"));
+    assert!(rules[0].get("key").is_none() && rules[3].get("key").is_none());
+    assert_eq!(page["upstreams"][0]["servers"][1]["address"], "[::1]:9002");
+}
+
+#[test]
+fn readiness_is_as_it_was_set() {
+    let fixture = Fixture::new();
+    let readiness = &fixture.admin.state.readiness;
+    assert_eq!(fixture.get("/readyz").0, StatusCode::SERVICE_UNAVAILABLE);
+    readiness.set_ready(true);
+    assert_eq!(fixture.get("/readyz"), (StatusCode::OK, "ready\n".to_owned()));
+    readiness.set_ready(false);
+    assert_eq!(fixture.get("/readyz").0, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(fixture.get("/healthz"), (StatusCode::OK, "ok\n".to_owned()));
+}
+
+#[test]
+fn a_refused_edit_is_told_whole_and_does_not_make_unready() {
+    let fixture = Fixture::new();
+    let readiness = &fixture.admin.state.readiness;
+    readiness.set_ready(true);
+    assert!(fixture.get("/readyz?verbose").1.contains("no reload since the start"));
+    let at = Instant::from_nanos(1_795_237_200_000_000_000);
+    let broken =
+        CONFIG.replace("limit: 3/1h", "limitt: 3/1h").replace("max_wait: 10s", "max_wait: ten");
+    let problems = fixture.read(&broken).unwrap_err();
+    readiness.refused(at, &problems.to_string());
+    let (status, page) = fixture.get("/readyz?verbose");
+    assert_eq!(status, StatusCode::OK);
+    for part in
+        ["configuration v1, hash ", "refused at 2026-11-21T05:00:00Z; v1 stays", "limitt", "ten"]
+    {
+        assert!(page.contains(part), "{part} is not in {page}");
+    }
+    let plan = fixture.read(&CONFIG.replace("3/1h", "4/1h")).unwrap();
+    let summary = fixture.admin.state.live.apply(plan, at, &mut config::Retired::default());
+    readiness.reloaded(at, &summary.to_string());
+    let page = fixture.get("/readyz?verbose").1;
+    for part in ["configuration v2", "taken at 2026-11-21T05:00:00Z", "reloaded v2: routes +0 ~1"] {
+        assert!(page.contains(part), "{part} is not in {page}");
+    }
+}
+
+#[test]
+fn a_reload_is_asked_for_once_until_it_is_taken() {
+    let mut fixture = Fixture::new();
+    assert_eq!(fixture.ask("POST", "/reload", &[]).status(), StatusCode::ACCEPTED);
+    assert_eq!(fixture.ask("POST", "/reload", &[]).status(), StatusCode::ACCEPTED);
+    assert_eq!(fixture.asked.try_recv(), Ok(()));
+    fixture.asked.try_recv().unwrap_err();
+    let from_a_page = fixture.ask("POST", "/reload", &[("origin", "http://evil.example")]);
+    assert_eq!(from_a_page.status(), StatusCode::FORBIDDEN);
+    fixture.asked.close();
+    assert_eq!(fixture.ask("POST", "/reload", &[]).status(), StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[test]
+fn another_method_is_told_which_one_serves_and_another_path_that_there_is_none() {
+    let fixture = Fixture::new();
+    for (method, path, allowed) in [
+        ("POST", "/metrics", "GET, HEAD"),
+        ("DELETE", "/", "GET, HEAD"),
+        ("GET", "/reload", "POST"),
+        ("OPTIONS", "/reload", "POST"),
+    ] {
+        let response = fixture.ask(method, path, &[]);
+        assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED, "{method} {path}");
+        assert_eq!(response.headers()[header::ALLOW], allowed);
+    }
+    for path in ["/metrics/", "/nothing", "//"] {
+        assert_eq!(fixture.ask("GET", path, &[]).status(), StatusCode::NOT_FOUND, "{path}");
+    }
+}
+
+#[test]
+fn the_index_lists_every_page() {
+    let (status, page) = Fixture::new().get("/");
+    assert_eq!(status, StatusCode::OK);
+    assert!(ENDPOINTS.iter().all(|endpoint| page.contains(endpoint.path)), "{page}");
+}
+
+#[test]
+fn pages_that_are_not_read_do_not_pile_up() {
+    let fixture = Fixture::new();
+    let mut unread: Vec<_> = (0..PAGES).map(|_| fixture.ask("GET", "/metrics", &[])).collect();
+    assert_eq!(fixture.get("/routes").0, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(fixture.get("/healthz").0, StatusCode::OK);
+    unread.pop();
+    assert_eq!(fixture.get("/routes").0, StatusCode::OK);
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("gateway.yaml");
+        fs::write(&path, CONFIG).unwrap();
+        let clock = Clock::start();
+        let plan = config::read(&path).unwrap_or_else(|problems| panic!("{problems}"));
+        let (reload, asked) = mpsc::channel(1);
+        let state = State {
+            live: Arc::new(Live::start(plan, clock.now())),
+            counters: Arc::default(),
+            readiness: Arc::default(),
+            reload,
+            clock,
+        };
+        Self { admin: Admin::new(state), asked, directory }
+    }
+
+    fn read(&self, text: &str) -> Result<config::Plan, config::Diagnostics> {
+        let path: PathBuf = self.directory.path().join("next.yaml");
+        fs::write(&path, text).unwrap();
+        config::read(&path)
+    }
+
+    fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.admin.state.live.load())
+    }
+
+    /// Five arrivals at the route `api`, of which three pass: one ends, two do not,
+    /// and one of those has yet to start.
+    async fn serve_a_little(&self) {
+        let snapshot = self.snapshot();
+        let api = &snapshot.routes[1];
+        let claim = |slot, key| Claim { slot, key, cost: 1 };
+        let clock = &self.admin.state.clock;
+        let arrival = clock.now();
+        for client in 0..5 {
+            let claims = [
+                claim(api.rules[0].slot, Key::Shared),
+                claim(api.rules[1].slot, Key::Of(client)),
+                claim(api.rules[2].slot, Key::Shared),
+                claim(api.pacing.unwrap(), Key::Shared),
+            ];
+            match api.gate.enter(arrival, &claims) {
+                Ok(admission) if client == 0 => {
+                    admission.permit.finish(Outcome::Success { at: arrival });
+                }
+                Ok(admission) => std::mem::forget(admission),
+                Err(_) => {
+                    api.meter.record(&Method::GET, StatusCode::TOO_MANY_REQUESTS, Duration::ZERO);
+                }
+            }
+        }
+        api.meter.record(&Method::POST, StatusCode::OK, Duration::from_millis(250));
+        let servers = &snapshot.upstreams[0].servers;
+        servers[0].meter.requests.store(7, Relaxed);
+        servers[1].in_flight.store(4, Relaxed);
+        let counters = &self.admin.state.counters;
+        counters.refuse(Refusal::NoRoute);
+        counters.reloads_failed.store(5, Relaxed);
+        drop(counters.connection());
+        // By then the second has started, and the third has not.
+        clock.sleep_until(arrival + Duration::from_millis(110)).await;
+    }
+
+    fn ask(&self, method: &str, target: &str, fields: &[(&str, &str)]) -> Response<Page> {
+        let request = Request::builder().method(method).uri(target);
+        let request =
+            fields.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        self.admin.answer(&request.body(()).unwrap().into_parts().0)
+    }
+
+    fn get(&self, target: &str) -> (StatusCode, String) {
+        let response = self.ask("GET", target, &[]);
+        let status = response.status();
+        let body = futures_util::FutureExt::now_or_never(response.into_body().collect());
+        let bytes = body.unwrap().unwrap().to_bytes();
+        (status, String::from_utf8(bytes.to_vec()).unwrap())
+    }
+}

@@ -1,0 +1,158 @@
+//! The only reader of the operating system's clock, and the only sleeper.
+
+mod alarm;
+
+use crate::flow::Instant;
+use core::{fmt, time::Duration};
+use std::{io, sync::Arc};
+
+pub use alarm::Alarm;
+
+/// A monotonic clock that was set to the wall's time when it was made.
+///
+/// It reads tokio's clock, so that a paused test runtime stops it too.
+/// Cloning is cheap; every clone tells the same time.
+#[derive(Clone)]
+pub struct Clock {
+    origin: tokio::time::Instant,
+    /// Nanoseconds between the Unix epoch and `origin`.
+    offset: u64,
+    alarm: Option<Arc<Alarm>>,
+}
+
+impl Clock {
+    /// Sets a clock to the wall's time, once.
+    #[expect(clippy::disallowed_types, reason = "the one reading of the wall's time")]
+    pub fn start() -> Self {
+        let wall = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or(Duration::ZERO);
+        Self {
+            origin: read(),
+            offset: u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX),
+            alarm: None,
+        }
+    }
+
+    /// Returns the same clock with a sleeper finer than tokio's millisecond.
+    /// The alarm rings on the runtime in whose context this is called.
+    ///
+    /// # Errors
+    ///
+    /// No timer descriptor can be had.
+    pub fn with_alarm(&self) -> io::Result<Self> {
+        Ok(Self { alarm: Some(Alarm::start(self.clone())?), ..self.clone() })
+    }
+
+    /// Reads the clock.
+    pub fn now(&self) -> Instant {
+        self.at(read())
+    }
+
+    /// Sleeps until `deadline`: to some ten microseconds with an alarm, else to
+    /// tokio's millisecond.
+    pub async fn sleep_until(&self, deadline: Instant) {
+        match &self.alarm {
+            Some(alarm) => alarm.sleep_until(deadline).await,
+            None => tokio::time::sleep_until(self.to_tokio(deadline)).await,
+        }
+    }
+
+    /// Runs `future` for at most `limit`, to tokio's millisecond.
+    ///
+    /// # Errors
+    ///
+    /// [`Elapsed`] if it has not ended by then; it is dropped.
+    pub async fn timeout<F: Future>(
+        &self,
+        limit: Duration,
+        future: F,
+    ) -> Result<F::Output, Elapsed> {
+        tokio::time::timeout(limit, future).await.map_err(|_| Elapsed)
+    }
+
+    /// Returns a coarse timer at `deadline`, to be polled and reset by its owner.
+    pub fn timer(&self, deadline: Instant) -> tokio::time::Sleep {
+        tokio::time::sleep_until(self.to_tokio(deadline))
+    }
+
+    /// Returns `instant` on tokio's clock.
+    pub fn to_tokio(&self, instant: Instant) -> tokio::time::Instant {
+        self.origin + Duration::from_nanos(instant.as_nanos().saturating_sub(self.offset)).min(FAR)
+    }
+
+    fn at(&self, instant: tokio::time::Instant) -> Instant {
+        Instant::from_nanos(self.offset) + instant.saturating_duration_since(self.origin)
+    }
+}
+
+/// Tokio's clock overflows before ours does.
+const FAR: Duration = Duration::from_hours(24 * 365 * 30);
+
+/// A time limit was reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the time limit was reached")]
+pub struct Elapsed;
+
+#[expect(clippy::disallowed_methods, reason = "the one reading of the monotonic clock")]
+fn read() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clock").field("offset", &self.offset).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_paused_clock_moves_only_by_sleeping() {
+        let clock = Clock::start();
+        let before = clock.now();
+        assert_eq!(clock.now(), before);
+        clock.sleep_until(before + Duration::from_secs(3600)).await;
+        assert_eq!(clock.now(), before + Duration::from_secs(3600));
+    }
+
+    #[tokio::test]
+    async fn an_alarm_rings_after_its_deadline_and_close_to_it() {
+        let clock = Clock::start().with_alarm().expect("a timer descriptor");
+        for micros in [0, 1, 50, 400, 2_500] {
+            let deadline = clock.now() + Duration::from_micros(micros);
+            clock.sleep_until(deadline).await;
+            assert!(clock.now() >= deadline, "rang {micros} µs early");
+        }
+    }
+
+    #[tokio::test]
+    async fn alarms_ring_in_the_order_of_their_deadlines() {
+        let clock = Clock::start().with_alarm().expect("a timer descriptor");
+        let now = clock.now();
+        let (sender, mut rung) = tokio::sync::mpsc::unbounded_channel();
+        let sleepers: Vec<_> = [7_u64, 1, 5, 3, 1]
+            .into_iter()
+            .map(|millis| {
+                let (clock, sender) = (clock.clone(), sender.clone());
+                tokio::spawn(async move {
+                    clock.sleep_until(now + Duration::from_millis(millis)).await;
+                    sender.send(millis).expect("the receiver lives");
+                })
+            })
+            .collect();
+        let dropped = clock.sleep_until(now + Duration::from_millis(2));
+        drop(dropped);
+        for sleeper in sleepers {
+            sleeper.await.expect("a sleeper panicked");
+        }
+        drop(sender);
+        let mut order = Vec::new();
+        while let Some(millis) = rung.recv().await {
+            order.push(millis);
+        }
+        assert_eq!(order, [1, 1, 3, 5, 7]);
+    }
+}

@@ -1,0 +1,81 @@
+//! Listeners: names, addresses, certificates.
+
+use super::Compiler;
+use crate::config::{
+    certificate::{Certificate, Certificates},
+    decode::At,
+    error::Problem,
+    snapshot::Listener,
+    source::Files,
+    spec::{CertificateSpec, ListenerSpec},
+};
+use std::{net::SocketAddr, sync::Arc};
+
+impl Compiler {
+    pub(super) fn listeners(
+        &mut self,
+        specs: &[ListenerSpec],
+        admin: Option<At<SocketAddr>>,
+        files: &Files,
+    ) -> Vec<Arc<Listener>> {
+        self.names("listener", specs.iter().filter_map(|spec| spec.name.as_ref()));
+        let mut addresses: Vec<At<SocketAddr>> = Vec::new();
+        // The admin listener stands last in the file more often than not, but it may stand first.
+        for at in specs.iter().filter_map(|spec| spec.listen).chain(admin) {
+            // With port 0 the system picks a port of its own for each.
+            let taken = addresses.iter().find(|a| a.value == at.value && at.value.port() != 0);
+            if let Some(first) = taken {
+                self.error(
+                    Problem::error(at.place, format!("two listeners on `{}`", at.value))
+                        .label("again here")
+                        .also(first.place, "first here")
+                        .help("write another port"),
+                );
+            }
+            addresses.push(at);
+        }
+        specs.iter().filter_map(|spec| self.listener(spec, files)).collect()
+    }
+
+    fn listener(&mut self, spec: &ListenerSpec, files: &Files) -> Option<Arc<Listener>> {
+        let tls = match &spec.certificates {
+            None => None,
+            Some(specs) => {
+                let list = specs.iter().filter_map(|spec| self.certificate(spec, files)).collect();
+                Certificates::new(list).map(Arc::new)
+            }
+        };
+        let name = spec.name.as_ref()?.value.clone();
+        Some(Arc::new(Listener { name, address: spec.listen?.value, tls }))
+    }
+
+    fn certificate(&mut self, spec: &CertificateSpec, files: &Files) -> Option<Certificate> {
+        let certificate = Certificate::load(spec, files).map_err(|e| self.error(e)).ok()?;
+        if certificate.names.is_empty() {
+            self.warn(
+                Problem::warning(spec.cert.place, "the certificate names no host")
+                    .help("clients refuse it unless it holds the name that they ask for"),
+            );
+        }
+        Some(certificate)
+    }
+
+    /// Reports names that are given twice.
+    pub(super) fn names<'n>(&mut self, what: &str, names: impl Iterator<Item = &'n At<Arc<str>>>) {
+        let mut seen = std::collections::HashMap::new();
+        for name in names {
+            if let Some(first) = seen.insert(&name.value, name.place) {
+                self.error(
+                    Problem::error(
+                        name.place,
+                        format!("two {what}s share the name `{}`", name.value),
+                    )
+                    .label("again here")
+                    .also(first, "first here")
+                    .help("write another name: it tells them apart in logs, metrics and reloads"),
+                );
+                seen.insert(&name.value, first);
+            }
+        }
+    }
+}

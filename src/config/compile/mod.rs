@@ -1,0 +1,104 @@
+//! Spec to plan: whether the values make sense together. Pure, and every problem is reported.
+
+mod listeners;
+mod routes;
+mod rules;
+mod upstreams;
+
+use super::{
+    error::{Problem, Problems, Source},
+    plan::Plan,
+    settings::{AccessLog, ClientTimeouts, Limits, RateLimitHeaders, Settings},
+    source::{self, Files},
+    spec::FileSpec,
+};
+use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
+
+/// The problems found while compiling.
+#[derive(Debug, Default)]
+struct Compiler {
+    errors: Problems,
+    warnings: Problems,
+}
+
+impl Compiler {
+    fn error(&mut self, problem: Problem) {
+        self.errors.add(problem);
+    }
+
+    fn warn(&mut self, problem: Problem) {
+        self.warnings.add(problem);
+    }
+}
+
+/// Compiles `spec`, whose certificates stand in `files`, and returns the plan beside all problems
+/// found; with a problem, the plan is not whole. `cores` is the default number of workers.
+pub(super) fn compile(
+    spec: FileSpec,
+    files: &Files,
+    source: &Source,
+    cores: NonZeroUsize,
+) -> (Plan, Problems) {
+    let mut compiler = Compiler::default();
+    let settings = settings(&spec, cores);
+    let listeners = compiler.listeners(&spec.listeners, spec.admin, files);
+    let upstreams = compiler.upstreams(spec.upstreams);
+    let watched = watched(source, &spec.listeners);
+    let (routes, table) = compiler.routes(spec.routes, &upstreams, settings.limits.body);
+    compiler.unused(&upstreams, &routes);
+    let plan = Plan {
+        path: source.path.to_path_buf(),
+        hash: source::hash(&source.text),
+        settings,
+        listeners,
+        upstreams: upstreams.into_iter().map(|upstream| upstream.plan).collect(),
+        routes,
+        table,
+        warnings: compiler.warnings.of(source),
+        files: watched,
+        is_sealed: spec.end == Some(true),
+        unseals: spec.end == Some(false),
+    };
+    (plan, compiler.errors)
+}
+
+/// Returns the settings. What could not be read has been reported; its stand-in is never used.
+fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
+    const NONE: Duration = Duration::ZERO;
+    let workers = spec.workers.and_then(|n| NonZeroUsize::new(usize::try_from(n).ok()?));
+    Settings {
+        workers: workers.unwrap_or(cores),
+        drain_timeout: spec.drain_timeout.unwrap_or(NONE),
+        trusted_proxies: spec.trusted_proxies.clone(),
+        timeouts: spec.timeouts.unwrap_or(ClientTimeouts {
+            header_read: NONE,
+            keep_alive: NONE,
+            tls_handshake: NONE,
+            write: NONE,
+        }),
+        limits: spec.limits.unwrap_or(Limits {
+            header_bytes: 0,
+            headers: 0,
+            body: 0,
+            connections: 0,
+        }),
+        access_log: spec.access_log.clone().unwrap_or(AccessLog::Off),
+        admin: spec.admin.map(|at| at.value),
+        rate_limit_headers: spec.headers.unwrap_or(RateLimitHeaders::Off),
+        explain_headers: spec.explain_headers,
+    }
+}
+
+/// Returns the files whose change is a change of the configuration.
+fn watched(source: &Source, listeners: &[super::spec::ListenerSpec]) -> Vec<PathBuf> {
+    let mut files = vec![source.path.to_path_buf()];
+    let certificates = listeners.iter().filter_map(|l| l.certificates.as_ref()).flatten();
+    for certificate in certificates {
+        for file in [&certificate.cert.value, &certificate.key.value] {
+            if !files.contains(file) {
+                files.push(file.clone());
+            }
+        }
+    }
+    files
+}

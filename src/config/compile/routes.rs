@@ -1,0 +1,194 @@
+//! Routes: names, upstreams, matchers, and which can never be reached.
+
+use super::{Compiler, upstreams};
+use crate::{
+    config::{
+        decode::At,
+        error::{Problem, quoted},
+        node::Place,
+        plan::RoutePlan,
+        snapshot::RouteTimeouts,
+        spec::{FieldSpec, MatchSpec, PathSpec, RouteSpec},
+        vocabulary::nearest,
+    },
+    route::{self, FieldPattern, HostPattern, Matcher, PathPattern, Table},
+};
+use std::{collections::HashMap, fmt::Write, sync::Arc, time::Duration};
+
+impl Compiler {
+    /// Compiles the routes, whose bodies may hold `body_limit` bytes unless they say otherwise.
+    pub(super) fn routes(
+        &mut self,
+        specs: Vec<RouteSpec>,
+        upstreams: &[upstreams::Compiled],
+        body_limit: u64,
+    ) -> (Vec<RoutePlan>, Table) {
+        self.names("route", specs.iter().filter_map(|spec| spec.name.as_ref()));
+        let by_name: HashMap<&str, usize> =
+            upstreams.iter().enumerate().map(|(index, u)| (&*u.name, index)).collect();
+        let mut plans = Vec::with_capacity(specs.len());
+        let mut matchers = Vec::with_capacity(specs.len());
+        let mut places = Vec::with_capacity(specs.len());
+        for spec in specs {
+            let place = spec.matcher.as_ref().map_or(spec.place, |m| m.place);
+            let upstream = spec.upstream.as_ref().and_then(|name| self.upstream_of(name, &by_name));
+            let matcher = spec.matcher.as_ref().map(|spec| self.matcher(spec));
+            let plan = self.route(spec, upstream, body_limit);
+            if let (Some(plan), Some(matcher)) = (plan, matcher) {
+                plans.push(plan);
+                matchers.push(matcher);
+                places.push(place);
+            }
+        }
+        let table = Table::build(matchers);
+        let mut shadowed = table.shadowed();
+        // One reason for each is enough.
+        shadowed.sort_by_key(|(first, later)| (*later, *first));
+        shadowed.dedup_by_key(|(_, later)| *later);
+        for (first, later) in shadowed {
+            let message = format!("the route `{}` can never be reached", plans[later].name);
+            self.warn(
+                Problem::warning(places[later], message)
+                    .label("matches what the other one matches")
+                    .also(places[first], format!("`{}` comes first", plans[first].name))
+                    .help("remove one of the two, or write a more specific `match`"),
+            );
+        }
+        (plans, table)
+    }
+
+    fn route(
+        &mut self,
+        spec: RouteSpec,
+        upstream: Option<usize>,
+        body_limit: u64,
+    ) -> Option<RoutePlan> {
+        let (flow, rules) = self.rules(spec.flow, spec.pacing);
+        let matches = spec.matcher.as_ref().map(in_words);
+        Some(RoutePlan {
+            name: spec.name?.value,
+            matches: matches?.into(),
+            upstream: upstream?,
+            timeouts: spec.timeouts.unwrap_or(RouteTimeouts {
+                first_byte: Duration::ZERO,
+                idle: Duration::ZERO,
+                request: Duration::ZERO,
+            }),
+            body_limit: spec.body_limit.unwrap_or(body_limit),
+            upgrades: spec.upgrades,
+            relaxed_path: spec.relaxed_path,
+            request_headers: spec.request_headers,
+            response_headers: spec.response_headers,
+            reject: spec.reject,
+            policy: super::rules::policy(&rules),
+            flow,
+            rules,
+            print: spec.print,
+        })
+    }
+
+    fn upstream_of(
+        &mut self,
+        name: &At<Arc<str>>,
+        by_name: &HashMap<&str, usize>,
+    ) -> Option<usize> {
+        let found = by_name.get(&*name.value).copied();
+        if found.is_none() {
+            // In the order of the alphabet, so that the hint does not change from run to run.
+            let mut known: Vec<_> = by_name.keys().copied().collect();
+            known.sort_unstable();
+            let help = match nearest(&name.value, known.iter().copied()) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None if known.is_empty() => "write the upstream under `upstreams`".to_owned(),
+                None => format!("write one of {}", list(&known)),
+            };
+            let message = format!("there is no upstream {}", quoted(&name.value));
+            self.error(Problem::error(name.place, message).help(help));
+        }
+        found
+    }
+
+    fn matcher(&mut self, spec: &MatchSpec) -> Matcher {
+        let mut hosts = Vec::with_capacity(spec.hosts.len());
+        for host in &spec.hosts {
+            hosts.extend(self.pattern(HostPattern::parse(&host.value), host.place));
+        }
+        let path = spec.path.as_ref().and_then(|at| {
+            let path = match &at.value {
+                PathSpec::Exact(text) => PathPattern::exact(text),
+                PathSpec::Prefix(text) => PathPattern::prefix(text),
+                PathSpec::Regex(text) => PathPattern::regex(text),
+            };
+            self.pattern(path, at.place)
+        });
+        let headers = spec.headers.iter().map(|(name, field)| (name.value.as_str(), field));
+        let headers = headers.filter_map(|(name, field)| self.field(name, field)).collect();
+        let query = spec.query.iter().map(|(name, field)| (name.value.as_str(), field));
+        let query = query.filter_map(|(name, field)| self.field(name, field)).collect();
+        Matcher {
+            hosts,
+            path: path.unwrap_or(PathPattern::Any),
+            methods: spec.methods.clone(),
+            headers,
+            query,
+        }
+    }
+
+    /// Makes the pattern of one header or query field.
+    pub(super) fn field(&mut self, name: &str, field: &At<FieldSpec>) -> Option<FieldPattern> {
+        let pattern = match &field.value {
+            FieldSpec::Equals(value) => FieldPattern::equals(name, value),
+            FieldSpec::Regex(regex) => FieldPattern::regex(name, regex),
+            FieldSpec::Present => FieldPattern::present(name),
+        };
+        self.pattern(pattern, field.place)
+    }
+
+    /// Returns the pattern, or reports at `place` what is wrong with it.
+    pub(super) fn pattern<T>(
+        &mut self,
+        pattern: Result<T, route::Invalid>,
+        place: Place,
+    ) -> Option<T> {
+        pattern.map_err(|e| self.error(Problem::error(place, e.message).help(e.help))).ok()
+    }
+}
+
+/// Says what a matcher takes, as in `POST shop.example.com/users/{id} header x-tenant=gold`.
+fn in_words(spec: &MatchSpec) -> String {
+    let mut text = String::new();
+    if !spec.methods.is_empty() {
+        let methods: Vec<_> = spec.methods.iter().map(http::Method::as_str).collect();
+        _ = write!(text, "{} ", methods.join("|"));
+    }
+    let hosts: Vec<_> = spec.hosts.iter().map(|host| host.value.as_str()).collect();
+    text += &hosts.join("|");
+    match spec.path.as_ref().map(|at| &at.value) {
+        None => text += "/*",
+        Some(PathSpec::Exact(path)) => text += path,
+        Some(PathSpec::Prefix(path)) => _ = write!(text, "{}/*", path.trim_end_matches('/')),
+        Some(PathSpec::Regex(regex)) => _ = write!(text, "~{regex}"),
+    }
+    for (name, field) in &spec.headers {
+        _ = write!(text, " header {}{}", name.value, field_in_words(&field.value));
+    }
+    for (name, field) in &spec.query {
+        _ = write!(text, " query {}{}", name.value, field_in_words(&field.value));
+    }
+    text
+}
+
+fn field_in_words(field: &FieldSpec) -> String {
+    match field {
+        FieldSpec::Equals(value) => format!("={value}"),
+        FieldSpec::Regex(regex) => format!("~{regex}"),
+        FieldSpec::Present => String::new(),
+    }
+}
+
+fn list(words: &[&str]) -> String {
+    const MOST: usize = 8;
+    let shown: Vec<_> = words.iter().take(MOST).map(|word| format!("`{word}`")).collect();
+    let more = if words.len() > MOST { ", …" } else { "" };
+    shown.join(", ") + more
+}

@@ -1,0 +1,328 @@
+//! Rules and pacing: numbers that can work, keys that fit, and rules that can never decide.
+
+use super::Compiler;
+use crate::{
+    config::{
+        decode::At,
+        error::{Problem, quoted},
+        plan::RulePlan,
+        snapshot::{Cost, Except},
+        spec::{CostSpec, ExceptSpec, KeySpecs, OnMissing, PacingSpec, RuleKind, RuleSpec},
+    },
+    flow::{
+        self, Algorithm, Keyed, Rate,
+        limiter::{concurrency, fixed_window, sliding_window, token_bucket},
+        pacing,
+    },
+    route::{KeySpec, Matcher, Part, PathPattern},
+};
+use http::HeaderValue;
+use std::{fmt::Write, sync::Arc, time::Duration};
+
+impl Compiler {
+    pub(super) fn rules(
+        &mut self,
+        specs: Vec<RuleSpec>,
+        pacing: Option<PacingSpec>,
+    ) -> (flow::Rules, Vec<RulePlan>) {
+        self.names("rule", specs.iter().filter_map(|spec| spec.name.as_ref()));
+        let mut places = Vec::with_capacity(specs.len());
+        let mut rules = flow::Rules::default();
+        let mut plans: Vec<RulePlan> = Vec::with_capacity(specs.len());
+        for spec in specs {
+            let place = spec.place;
+            let Some((rule, plan)) = self.rule(spec) else { continue };
+            places.push(place);
+            rules.flow.push(rule);
+            plans.push(plan);
+        }
+        for (idle, busy) in idle_rules(&rules.flow, &plans) {
+            let message = format!("the rule `{}` can never refuse anything", plans[idle].name);
+            self.warn(
+                Problem::warning(places[idle], message)
+                    .label("allows what the other one refuses first")
+                    .also(places[busy], format!("`{}` is as strict or stricter", plans[busy].name))
+                    .help("remove it, or write a lower limit"),
+            );
+        }
+        rules.pacing = pacing.and_then(|spec| self.pacing(&spec));
+        (rules, plans)
+    }
+
+    fn rule(&mut self, spec: RuleSpec) -> Option<(flow::Rule, RulePlan)> {
+        let key = self.key(&spec.keys);
+        let is_keyed = key.as_ref().is_some_and(|key| !key.is_shared());
+        if let Some(at) = spec.max_keys.filter(|at| at.written && !is_keyed) {
+            self.error(
+                Problem::error(at.place, "`max_keys` without a `key`")
+                    .help("write `key: client_ip`, or remove it: all requests share one count"),
+            );
+        }
+        let algorithm = spec.kind.as_ref().and_then(|kind| self.algorithm(kind, &spec.cost));
+        let except = self.except(&spec.except);
+        let (key, algorithm, name) = (key?, algorithm?, spec.name?.value);
+        let quota = match &algorithm {
+            Algorithm::TokenBucket(token_bucket::Config { rate, .. })
+            | Algorithm::SlidingWindow(sliding_window::Config { rate, .. })
+            | Algorithm::FixedWindow(fixed_window::Config { rate, .. }) => Some(*rate),
+            Algorithm::Concurrency(_) => None,
+        };
+        let keyed = is_keyed.then(|| Keyed {
+            by: key.to_string().into(),
+            max_keys: spec
+                .max_keys
+                .map_or(u32::MAX, |at| u32::try_from(at.value).unwrap_or(u32::MAX)),
+        });
+        let rule = flow::Rule { name: name.clone(), algorithm, keyed, dry_run: spec.dry_run };
+        let plan = RulePlan {
+            name,
+            key,
+            on_missing: spec.keys.on_missing.map_or(OnMissing::Shared, |at| at.value),
+            cost: Cost {
+                default: spec.cost.default.value,
+                by_method: spec.cost.by_method.into_iter().map(|(m, at)| (m, at.value)).collect(),
+            },
+            except,
+            quota,
+            dry_run: spec.dry_run,
+        };
+        Some((rule, plan))
+    }
+
+    fn key(&mut self, spec: &KeySpecs) -> Option<KeySpec> {
+        let v6_prefix = spec.ipv6_prefix.and_then(|at| u8::try_from(at.value).ok()).unwrap_or(64);
+        let mut parts: Vec<Part> = Vec::with_capacity(spec.parts.len());
+        for at in &spec.parts {
+            let Some(part) = self.pattern(Part::parse(&at.value, v6_prefix), at.place) else {
+                continue;
+            };
+            if parts.contains(&part) {
+                let message = format!("{} stands in the key twice", quoted(&at.value));
+                self.error(Problem::error(at.place, message).help("remove one"));
+                continue;
+            }
+            if part == Part::Route && spec.parts.len() > 1 {
+                self.error(
+                    Problem::error(at.place, "`route` means nothing beside other parts")
+                        .help("remove it: every rule counts for its own route"),
+                );
+            }
+            parts.push(part);
+        }
+        let has = |test: fn(&Part) -> bool| parts.iter().any(test);
+        let from_client = has(|part| matches!(part, Part::ClientIp { .. }));
+        let may_lack =
+            has(|part| matches!(part, Part::Header(_) | Part::Cookie(_) | Part::Query(_)));
+        if let Some(at) = spec.ipv6_prefix.filter(|at| at.written && !from_client) {
+            self.error(
+                Problem::error(at.place, "`ipv6_prefix` without `client_ip` in the key")
+                    .help("write `key: client_ip`, or remove it"),
+            );
+        }
+        if let Some(at) = spec.on_missing.filter(|at| at.written && !may_lack) {
+            self.error(
+                Problem::error(at.place, "`on_missing_key` with a key that is never missing")
+                    .help("write `key: header:NAME`, `cookie:NAME` or `query:NAME`, or remove it"),
+            );
+        }
+        if parts.len() < spec.parts.len() {
+            return None;
+        }
+        self.pattern(KeySpec::new(parts), spec.place)
+    }
+
+    fn algorithm(&mut self, kind: &RuleKind, cost: &CostSpec) -> Option<Algorithm> {
+        Some(match kind {
+            RuleKind::TokenBucket { rate, burst } => {
+                let default = default_burst(rate.value);
+                let size = burst.map_or(default, |at| at.value);
+                let what = if burst.is_some() { "burst" } else { "default burst" };
+                self.cost(cost, burst.unwrap_or(rate.map(|_| default)), what);
+                Algorithm::TokenBucket(token_bucket::Config { rate: rate.value, burst: size })
+            }
+            RuleKind::SlidingWindow { rate, buckets, strict } => {
+                self.cost(cost, rate.map(Rate::count), "limit");
+                let buckets = self.buckets(rate.value, *buckets)?;
+                let config = sliding_window::Config { rate: rate.value, buckets, strict: *strict };
+                Algorithm::SlidingWindow(config)
+            }
+            RuleKind::FixedWindow { rate, to_clock } => {
+                self.cost(cost, rate.map(Rate::count), "limit");
+                let align = if *to_clock {
+                    fixed_window::Align::Clock
+                } else {
+                    fixed_window::Align::FirstRequest
+                };
+                Algorithm::FixedWindow(fixed_window::Config { rate: rate.value, align })
+            }
+            RuleKind::Concurrency { limit } => {
+                self.cost(cost, *limit, "concurrency");
+                Algorithm::Concurrency(concurrency::Config { limit: limit.value })
+            }
+        })
+    }
+
+    /// Refuses a number of buckets that does not cut the window into whole nanoseconds.
+    fn buckets(&mut self, rate: Rate, buckets: At<u64>) -> Option<u32> {
+        let window = rate.window_nanos();
+        if window.is_multiple_of(buckets.value) {
+            return u32::try_from(buckets.value).ok();
+        }
+        let fitting = (1..buckets.value).rev().find(|n| window.is_multiple_of(*n)).unwrap_or(1);
+        let shown = humantime::format_duration(rate.window());
+        let message = format!("{} buckets do not divide {shown} evenly", buckets.value);
+        self.error(
+            Problem::error(buckets.place, message).help(format!("write `buckets: {fitting}`")),
+        );
+        None
+    }
+
+    /// Refuses a cost that can never pass, and warns where only some methods never can.
+    fn cost(&mut self, cost: &CostSpec, limit: At<u64>, what: &str) {
+        let never = |at: At<u64>, who: &str| {
+            (at, format!("{who} costs {} of {what} {}", at.value, limit.value))
+        };
+        let help = format!("write a cost of at most {}, or a larger {what}", limit.value);
+        if cost.default.value > limit.value {
+            let (at, message) = never(cost.default, "a request");
+            let problem = Problem::error(at.place, format!("nothing can ever pass: {message}"));
+            self.error(problem.also(limit.place, "the bound").help(help));
+            return;
+        }
+        for (method, at) in &cost.by_method {
+            if at.value > limit.value {
+                let (at, message) = never(*at, method.as_str());
+                let problem =
+                    Problem::warning(at.place, format!("no {method} can ever pass: {message}"));
+                self.warn(problem.also(limit.place, "the bound").help(help.clone()));
+            }
+        }
+    }
+
+    fn except(&mut self, spec: &ExceptSpec) -> Option<Arc<Except>> {
+        let any = |path, methods, headers| Matcher {
+            hosts: Vec::new(),
+            path,
+            methods,
+            headers,
+            query: Vec::new(),
+        };
+        let mut matchers = Vec::new();
+        if !spec.methods.is_empty() {
+            matchers.push(any(PathPattern::Any, spec.methods.clone(), Vec::new()));
+        }
+        for at in &spec.path_prefix {
+            let path = self.pattern(PathPattern::prefix(&at.value), at.place);
+            matchers.extend(path.map(|path| any(path, Vec::new(), Vec::new())));
+        }
+        for (name, field) in &spec.headers {
+            let field = self.field(name.value.as_str(), field);
+            matchers.extend(field.map(|field| any(PathPattern::Any, Vec::new(), vec![field])));
+        }
+        let except = Except::new(spec.client_ip.clone(), matchers);
+        except.map(Arc::new)
+    }
+
+    fn pacing(&mut self, spec: &PacingSpec) -> Option<pacing::Config> {
+        let (rate, max_wait) = (spec.rate?, spec.max_wait?);
+        let interval = Duration::from_nanos(rate.value.window_nanos().div_ceil(rate.value.count()));
+        let fitting = fitting(rate.value, max_wait.value);
+        if fitting == 0 {
+            let shown = humantime::format_duration(interval);
+            self.warn(
+                Problem::warning(max_wait.place, "no request can ever wait")
+                    .label(format!("shorter than the interval, {shown}"))
+                    .help(format!("write at least `{}`", shown.to_string().replace(' ', ""))),
+            );
+        }
+        let most = fitting.max(1);
+        let max_queue = spec.max_queue.map_or(most, |at| {
+            if at.value > most {
+                let message = format!("no more than {fitting} requests can ever wait");
+                self.warn(
+                    Problem::warning(at.place, message)
+                        .also(max_wait.place, "what would wait longer is refused")
+                        .help("remove it, or write a longer `max_wait`"),
+                );
+            }
+            at.value
+        });
+        Some(pacing::Config { rate: rate.value, max_wait: max_wait.value, max_queue })
+    }
+}
+
+/// Returns the default size of a bucket: the limit's count, but no more than one second's worth.
+pub(in crate::config) fn default_burst(rate: Rate) -> u64 {
+    const SECOND: u128 = 1_000_000_000;
+    let a_second = u128::from(rate.count()) * SECOND / u128::from(rate.window_nanos());
+    u64::try_from(a_second).unwrap_or(u64::MAX).clamp(1, rate.count())
+}
+
+/// Returns how many requests can wait one interval apart and none longer than `max_wait`.
+fn fitting(rate: Rate, max_wait: Duration) -> u64 {
+    let waits = max_wait.as_nanos() * u128::from(rate.count()) / u128::from(rate.window_nanos());
+    u64::try_from(waits).unwrap_or(u64::MAX)
+}
+
+/// Returns pairs of a rule that can never refuse and the one that always refuses before it: the
+/// same algorithm, key, cost and exceptions, over the same window, and numbers no larger.
+fn idle_rules(rules: &[flow::Rule], plans: &[RulePlan]) -> Vec<(usize, usize)> {
+    let is_busier = |busy: usize, idle: usize| {
+        let (a, b) = (&plans[busy], &plans[idle]);
+        let stricter = match (&rules[busy].algorithm, &rules[idle].algorithm) {
+            (Algorithm::TokenBucket(a), Algorithm::TokenBucket(b)) => {
+                a.rate.window() == b.rate.window()
+                    && a.rate.count() <= b.rate.count()
+                    && a.burst <= b.burst
+            }
+            (Algorithm::SlidingWindow(a), Algorithm::SlidingWindow(b)) => {
+                (a.rate.window(), a.buckets, a.strict) == (b.rate.window(), b.buckets, b.strict)
+                    && a.rate.count() <= b.rate.count()
+            }
+            (Algorithm::FixedWindow(a), Algorithm::FixedWindow(b)) => {
+                (a.rate.window(), a.align) == (b.rate.window(), b.align)
+                    && a.align == fixed_window::Align::Clock
+                    && a.rate.count() <= b.rate.count()
+            }
+            (Algorithm::Concurrency(a), Algorithm::Concurrency(b)) => a.limit <= b.limit,
+            _ => false,
+        };
+        stricter
+            && !a.dry_run
+            && a.cost == b.cost
+            && (a.except.is_none() && b.except.is_none())
+            && rules[busy].keyed == rules[idle].keyed
+            && a.on_missing == b.on_missing
+    };
+    let of = |idle: usize| {
+        let busy = |busy: &usize| {
+            // Of two equal rules, the second is the idle one.
+            *busy != idle && is_busier(*busy, idle) && (*busy < idle || !is_busier(idle, *busy))
+        };
+        (0..rules.len()).find(busy).map(|busy| (idle, busy))
+    };
+    (0..rules.len()).filter_map(of).collect()
+}
+
+/// Returns the header that publishes a route's quotas, or `None` if it has none.
+///
+/// Source: draft-ietf-httpapi-ratelimit-headers-10, section 3. `w` is in whole seconds; a window
+/// that divides the second is published as one second's worth, any other one without `w`.
+pub(super) fn policy(rules: &[RulePlan]) -> Option<HeaderValue> {
+    const SECOND: u64 = 1_000_000_000;
+    let mut text = String::new();
+    for rule in rules.iter().filter(|rule| !rule.dry_run) {
+        let Some(rate) = rule.quota else { continue };
+        let (count, window) = (rate.count(), rate.window_nanos());
+        let separator = if text.is_empty() { "" } else { ", " };
+        _ = write!(text, "{separator}\"{}\"", rule.name);
+        _ = if window.is_multiple_of(SECOND) {
+            write!(text, ";q={count};w={}", window / SECOND)
+        } else if SECOND.is_multiple_of(window) {
+            write!(text, ";q={};w=1", count.saturating_mul(SECOND / window))
+        } else {
+            write!(text, ";q={count}")
+        };
+    }
+    (!text.is_empty()).then(|| HeaderValue::try_from(text).ok())?
+}

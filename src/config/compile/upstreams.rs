@@ -1,0 +1,142 @@
+//! Upstreams: names, servers, and the order in which weights take their turns.
+
+use super::Compiler;
+use crate::config::{
+    error::Problem,
+    node::Place,
+    plan::{RoutePlan, ServerPlan, UpstreamPlan},
+    spec::{ServerSpec, UpstreamSpec},
+};
+use std::{sync::Arc, time::Duration};
+
+/// The longest cycle of turns: what `Upstream::schedule` may hold.
+const MAX_CYCLE: u64 = 1000;
+
+/// A compiled upstream and what other parts of the file are checked against.
+#[derive(Debug)]
+pub(super) struct Compiled {
+    pub name: Arc<str>,
+    pub place: Place,
+    pub plan: UpstreamPlan,
+}
+
+impl Compiler {
+    pub(super) fn upstreams(&mut self, specs: Vec<UpstreamSpec>) -> Vec<Compiled> {
+        self.names("upstream", specs.iter().filter_map(|spec| spec.name.as_ref()));
+        specs.into_iter().filter_map(|spec| self.upstream(spec)).collect()
+    }
+
+    fn upstream(&mut self, spec: UpstreamSpec) -> Option<Compiled> {
+        for (index, server) in spec.servers.iter().enumerate() {
+            let same = |other: &&ServerSpec| other.endpoint.value == server.endpoint.value;
+            if let Some(first) = spec.servers[..index].iter().find(same) {
+                self.error(
+                    Problem::error(server.endpoint.place, "the server is in the list already")
+                        .label("again here")
+                        .also(first.endpoint.place, "first here")
+                        .help("write `weight: 2` at the first to send it more"),
+                );
+            }
+        }
+        let weights: Vec<u64> = spec.servers.iter().map(|server| server.weight).collect();
+        let schedule = schedule(&weights);
+        if schedule.is_none() {
+            self.error(
+                Problem::error(spec.place, "the weights take too long to come round")
+                    .help("write weights whose sum, divided by what they share, is at most 1000"),
+            );
+        }
+        let value = |duration: Option<Duration>| duration.unwrap_or_default();
+        let name = spec.name?;
+        let plan = UpstreamPlan {
+            name: name.value.clone(),
+            servers: spec
+                .servers
+                .into_iter()
+                .map(|server| ServerPlan {
+                    endpoint: server.endpoint.value,
+                    weight: u32::try_from(server.weight).unwrap_or(u32::MAX),
+                })
+                .collect(),
+            balance: spec.balance?,
+            schedule: schedule.unwrap_or_default(),
+            connect_timeout: value(spec.connect_timeout),
+            idle_timeout: value(spec.idle_timeout),
+            max_idle: usize::try_from(spec.max_idle?).unwrap_or(usize::MAX),
+        };
+        Some(Compiled { name: name.value, place: name.place, plan })
+    }
+
+    /// Warns of upstreams that no route names.
+    pub(super) fn unused(&mut self, upstreams: &[Compiled], routes: &[RoutePlan]) {
+        let mut used = vec![false; upstreams.len()];
+        for route in routes {
+            used[route.upstream] = true;
+        }
+        for (upstream, _) in upstreams.iter().zip(used).filter(|(_, used)| !used) {
+            let message = format!("no route goes to the upstream `{}`", upstream.name);
+            self.warn(
+                Problem::warning(upstream.place, message)
+                    .help("write `upstream: …` in a route, or remove it"),
+            );
+        }
+    }
+}
+
+/// Returns the indexes of the servers in the order of their turns, or `None` if a cycle would be
+/// longer than [`MAX_CYCLE`].
+///
+/// Smooth weighted round robin: at each turn every server gains its weight, the richest one is
+/// picked and pays the sum. Over a cycle each gets its share, spread as evenly as can be.
+/// Source: nginx, `ngx_http_upstream_round_robin.c`.
+fn schedule(weights: &[u64]) -> Option<Vec<u16>> {
+    let shared = weights.iter().copied().fold(0, gcd).max(1);
+    let weights: Vec<i64> =
+        weights.iter().map(|w| i64::try_from(w / shared).ok()).collect::<Option<_>>()?;
+    let sum: i64 = weights.iter().sum();
+    if u64::try_from(sum).ok()? > MAX_CYCLE {
+        return None;
+    }
+    let mut credit = vec![0i64; weights.len()];
+    let mut turns = Vec::new();
+    for _ in 0..sum {
+        for (credit, weight) in credit.iter_mut().zip(&weights) {
+            *credit += weight;
+        }
+        // The first of equals, so that the file's order decides.
+        let mut richest = 0;
+        for index in 1..credit.len() {
+            if credit[index] > credit[richest] {
+                richest = index;
+            }
+        }
+        credit[richest] -= sum;
+        turns.push(u16::try_from(richest).ok()?);
+    }
+    Some(turns)
+}
+
+const fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::schedule;
+
+    #[test]
+    fn turns_are_spread_by_weight() {
+        assert_eq!(schedule(&[1, 1, 1]), Some(vec![0, 1, 2]));
+        assert_eq!(schedule(&[5, 1, 1]), Some(vec![0, 0, 1, 0, 2, 0, 0]));
+        assert_eq!(schedule(&[100, 200]), Some(vec![1, 0, 1]));
+        assert_eq!(schedule(&[]), Some(vec![]));
+        assert_eq!(schedule(&[1000, 999]), None);
+    }
+
+    #[test]
+    fn a_cycle_gives_everyone_its_share() {
+        let turns = schedule(&[7, 5, 1]).unwrap();
+        let share = |server| turns.iter().filter(|turn| **turn == server).count();
+        assert_eq!([share(0), share(1), share(2)], [7, 5, 1]);
+    }
+}

@@ -1,0 +1,252 @@
+//! What a file means, in words: `flowgate check` prints it.
+
+use super::{
+    AccessLog, Balance, OnMissing, Plan, RateLimitHeaders,
+    plan::{RoutePlan, RulePlan, UpstreamPlan},
+};
+use crate::flow::{
+    Algorithm, Rule,
+    limiter::{fixed_window::Align, sliding_window},
+    pacing,
+};
+use bytesize::ByteSize;
+use std::{
+    fmt::{self, Write},
+    time::Duration,
+};
+
+/// How many routes are described one by one.
+const MOST_ROUTES: usize = 200;
+
+/// Describes a plan: listeners, upstreams, the routes in the order in which they match with what
+/// each of their rules promises, and the settings in force, defaults included.
+pub fn describe(plan: &Plan) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    _ = write(&mut text, plan);
+    text
+}
+
+fn write(out: &mut String, plan: &Plan) -> fmt::Result {
+    writeln!(
+        out,
+        "{}: {}, {}, {} (config {})",
+        plan.path.display(),
+        count(plan.listeners.len(), "listener"),
+        count(plan.upstreams.len(), "upstream"),
+        count(plan.routes.len(), "route"),
+        plan.hash
+    )?;
+    writeln!(out, "\nlisteners")?;
+    for listener in &plan.listeners {
+        let tls = listener.tls.as_ref().map_or_else(String::new, |certificates| {
+            let names: Vec<_> =
+                certificates.iter().flat_map(|c| &c.names).map(String::as_str).collect();
+            format!("  TLS for {}", names.join(", "))
+        });
+        writeln!(out, "  {}  {}{tls}", listener.name, listener.address)?;
+    }
+    if let Some(admin) = plan.settings.admin {
+        writeln!(out, "  admin  {admin}")?;
+    }
+    writeln!(out, "\nupstreams")?;
+    plan.upstreams.iter().try_for_each(|upstream| write_upstream(out, upstream))?;
+    writeln!(out, "\nroutes, in the order in which they match")?;
+    let order = plan.table.order();
+    for index in order.iter().take(MOST_ROUTES) {
+        let route = &plan.routes[*index];
+        write_route(out, route, &plan.upstreams[route.upstream].name)?;
+    }
+    if order.len() > MOST_ROUTES {
+        writeln!(out, "  … and {} more", order.len() - MOST_ROUTES)?;
+    }
+    write_settings(out, plan)
+}
+
+fn write_upstream(out: &mut String, upstream: &UpstreamPlan) -> fmt::Result {
+    let balance = match upstream.balance {
+        Balance::RoundRobin => "round_robin",
+        Balance::LeastRequest => "least_request",
+        Balance::Random => "random",
+    };
+    writeln!(
+        out,
+        "  {}  {balance}  connect_timeout {}, idle_timeout {}, max_idle {}",
+        upstream.name,
+        short(upstream.connect_timeout),
+        short(upstream.idle_timeout),
+        upstream.max_idle
+    )?;
+    for server in &upstream.servers {
+        let host = &server.endpoint.host;
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_string() };
+        write!(out, "    http://{host}:{}", server.endpoint.port)?;
+        if server.weight > 1 {
+            write!(out, "  weight {}", server.weight)?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn write_route(out: &mut String, route: &RoutePlan, upstream: &str) -> fmt::Result {
+    writeln!(out, "  {}  {} → {upstream}", route.name, route.matches)?;
+    for (rule, plan) in route.flow.flow.iter().zip(&route.rules) {
+        writeln!(out, "    {}  {}", rule.name, promise(rule))?;
+        write_details(out, rule, plan)?;
+    }
+    match &route.flow.pacing {
+        Some(pacing) => writeln!(out, "    pacing  {}", pacing_promise(pacing)),
+        None if route.flow.flow.is_empty() => writeln!(out, "    no limit"),
+        None => Ok(()),
+    }
+}
+
+/// Says the most that a rule lets pass: its line of the table of promises, with its numbers.
+fn promise(rule: &Rule) -> String {
+    match &rule.algorithm {
+        Algorithm::TokenBucket(config) => {
+            let (count, window) = (config.rate.count(), short(config.rate.window()));
+            let most = config.burst.saturating_add(count);
+            format!(
+                "token_bucket {count}/{window}, burst {}: at most {} at once, {most} in any {window}",
+                config.burst, config.burst
+            )
+        }
+        Algorithm::SlidingWindow(config) => sliding(config),
+        Algorithm::FixedWindow(config) => {
+            let (count, window) = (config.rate.count(), short(config.rate.window()));
+            let (align, most) = match config.align {
+                Align::Clock => ("the clock", 2 * count),
+                Align::FirstRequest => ("the first request", 2 * count - 1),
+            };
+            format!(
+                "fixed_window {count}/{window}: at most {count} in each window from {align}, \
+                 {most} in any {window} across a boundary"
+            )
+        }
+        Algorithm::Concurrency(config) => {
+            format!(
+                "concurrency {}: at most {} in flight at any instant",
+                config.limit, config.limit
+            )
+        }
+    }
+}
+
+fn sliding(config: &sliding_window::Config) -> String {
+    let (count, window) = (config.rate.count(), short(config.rate.window()));
+    let buckets = config.buckets;
+    if config.strict {
+        return format!(
+            "sliding_window {count}/{window}, {buckets} buckets, strict: at most {count} in any {window}"
+        );
+    }
+    let most = 2 * count;
+    if buckets == 1 {
+        return format!(
+            "sliding_window {count}/{window}, 1 bucket: at most {count} in each window from the \
+             clock, {most} in any {window} across a boundary"
+        );
+    }
+    let sure = config.rate.window().saturating_sub(config.rate.window() / buckets);
+    format!(
+        "sliding_window {count}/{window}, {buckets} buckets: at most {count} in any {}, {most} in \
+         any {window}",
+        short(sure)
+    )
+}
+
+/// Says how a rule counts, where that is not the default.
+fn write_details(out: &mut String, rule: &Rule, plan: &RulePlan) -> fmt::Result {
+    if let Some(keyed) = &rule.keyed {
+        let each = rule.algorithm.bytes_per_key() as u64;
+        let most = ByteSize(each.saturating_mul(u64::from(keyed.max_keys)));
+        let missing = match plan.on_missing {
+            OnMissing::Shared => "",
+            OnMissing::Skip => "; without a key: not counted",
+            OnMissing::Reject => "; without a key: refused",
+        };
+        writeln!(
+            out,
+            "      for each {}: at most {} keys, {each} bytes each, {most:.1} in all{missing}",
+            keyed.by, keyed.max_keys
+        )?;
+    }
+    if plan.cost.default != 1 || !plan.cost.by_method.is_empty() {
+        write!(out, "      cost: ")?;
+        for (method, cost) in &plan.cost.by_method {
+            write!(out, "{method} {cost}, ")?;
+        }
+        writeln!(out, "else {}", plan.cost.default)?;
+    }
+    if plan.except.is_some() {
+        writeln!(out, "      some requests are exempt")?;
+    }
+    if plan.dry_run {
+        writeln!(out, "      dry run: counts, refuses nothing")?;
+    }
+    Ok(())
+}
+
+fn pacing_promise(config: &pacing::Config) -> String {
+    let interval = Duration::from_nanos(config.rate.window_nanos() / config.rate.count());
+    let window = short(config.rate.window());
+    format!(
+        "{}/{window}: starts at least {} apart; waits up to {}, {} at most",
+        config.rate.count(),
+        short(interval),
+        short(config.max_wait),
+        config.max_queue
+    )
+}
+
+fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
+    let settings = &plan.settings;
+    let (timeouts, limits) = (&settings.timeouts, &settings.limits);
+    writeln!(out, "\nsettings")?;
+    writeln!(
+        out,
+        "  timeouts  header_read {}, keep_alive {}, tls_handshake {}, write {}",
+        short(timeouts.header_read),
+        short(timeouts.keep_alive),
+        short(timeouts.tls_handshake),
+        short(timeouts.write)
+    )?;
+    writeln!(
+        out,
+        "  limits  header_bytes {}, headers {}, body {}, connections {}",
+        ByteSize(limits.header_bytes as u64),
+        limits.headers,
+        ByteSize(limits.body),
+        limits.connections
+    )?;
+    let proxies: Vec<_> = settings.trusted_proxies.iter().map(ToString::to_string).collect();
+    let proxies = if proxies.is_empty() { "none".to_owned() } else { proxies.join(", ") };
+    writeln!(out, "  trusted_proxies  {proxies}")?;
+    let headers = match settings.rate_limit_headers {
+        RateLimitHeaders::Draft => "draft",
+        RateLimitHeaders::Legacy => "legacy",
+        RateLimitHeaders::Off => "off",
+    };
+    let log = match &settings.access_log {
+        AccessLog::Off => "off".to_owned(),
+        AccessLog::Stdout => "stdout".to_owned(),
+        AccessLog::File(path) => path.display().to_string(),
+    };
+    writeln!(
+        out,
+        "  headers {headers}, explain_headers {}, access_log {log}",
+        settings.explain_headers
+    )?;
+    writeln!(out, "  workers {}, drain_timeout {}", settings.workers, short(settings.drain_timeout))
+}
+
+/// Writes a duration without blanks, as the file would.
+fn short(duration: Duration) -> String {
+    humantime::format_duration(duration).to_string().replace(' ', "")
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}

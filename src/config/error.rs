@@ -1,0 +1,455 @@
+//! What is wrong with a file, all of it, each at its place.
+
+use super::node::Place;
+use annotate_snippets::{AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
+use serde::Serialize;
+use std::{
+    fmt::{self, Write},
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// How many problems are drawn; the rest are counted. A file whose every route is wrong in the
+/// same way needs no ten thousand drawings.
+const MOST_DRAWN: usize = 50;
+
+/// How many problems are kept at all.
+const MOST_KEPT: usize = 10_000;
+
+/// The longest stretch of text that a drawing shows as source; beyond it (a file without line
+/// ends) only the line and the column are named.
+const LONGEST_SHOWN: usize = 8 * 1024;
+
+/// How grave a problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Severity {
+    Error,
+    Warning,
+}
+
+/// One thing that is wrong, or odd, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    severity: Severity,
+    message: String,
+    /// `None`: about the file as a whole.
+    place: Option<Place>,
+    label: String,
+    also: Vec<(Place, String)>,
+    help: String,
+}
+
+impl Problem {
+    /// Begins an error about the value at `place`.
+    pub(super) fn error(place: Place, message: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            message: message.into(),
+            place: Some(place),
+            label: String::new(),
+            also: Vec::new(),
+            help: String::new(),
+        }
+    }
+
+    /// Begins an error about the file as a whole.
+    pub(super) fn about_file(message: impl Into<String>) -> Self {
+        Self { place: None, ..Self::error(Place::default(), message) }
+    }
+
+    /// Begins a warning, which refuses nothing.
+    pub(super) fn warning(place: Place, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(place, message) }
+    }
+
+    /// Says what the marked value is.
+    #[must_use]
+    pub(super) fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    /// Marks another value that has a part in it.
+    #[must_use]
+    pub(super) fn also(mut self, place: Place, label: impl Into<String>) -> Self {
+        self.also.push((place, label.into()));
+        self
+    }
+
+    /// Says what to write.
+    #[must_use]
+    pub(super) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = help.into();
+        self
+    }
+
+    /// Returns the sentence that says what is wrong.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Returns where, or `None` where it is about the file as a whole.
+    #[cfg(test)]
+    pub(super) fn place(&self) -> Option<Place> {
+        self.place
+    }
+}
+
+/// The problems found so far, as a reader and a compiler collect them.
+#[derive(Debug, Default)]
+pub(super) struct Problems {
+    list: Vec<Problem>,
+    /// How many were found beyond those kept.
+    beyond: usize,
+}
+
+impl Problems {
+    /// Adds one.
+    pub(super) fn add(&mut self, problem: Problem) {
+        if self.list.len() < MOST_KEPT {
+            self.list.push(problem);
+        } else {
+            self.beyond += 1;
+        }
+    }
+
+    /// Adds those of another collection.
+    pub(super) fn extend(&mut self, more: Self) {
+        self.beyond += more.beyond;
+        for problem in more.list {
+            self.add(problem);
+        }
+    }
+
+    /// Reports whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Sorts them by place and ties them to the text they speak of.
+    pub(super) fn of(mut self, source: &Source) -> Diagnostics {
+        self.list.sort_by_key(|problem| problem.place);
+        self.list.dedup();
+        Diagnostics { source: source.clone(), list: self.list, beyond: self.beyond }
+    }
+}
+
+impl From<Problem> for Problems {
+    fn from(problem: Problem) -> Self {
+        Self { list: vec![problem], beyond: 0 }
+    }
+}
+
+/// A file's name and its text, shared.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    pub path: Arc<Path>,
+    pub text: Arc<str>,
+}
+
+/// All problems of one file, in the order of the file.
+///
+/// `Display` draws each with the line it is about, a caret and a hint. The text holds no control
+/// characters of the file, so that it may go to a terminal or a log.
+#[derive(Clone, Debug)]
+pub struct Diagnostics {
+    source: Source,
+    list: Vec<Problem>,
+    beyond: usize,
+}
+
+/// One problem for machines, as `check --json` and the admin listener give it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Entry {
+    /// The file as it was named.
+    pub file: PathBuf,
+    /// Counted from 1; 0 where the problem is the file as a whole.
+    pub line: usize,
+    /// In characters, counted from 1; 0 where the problem is the file as a whole.
+    pub column: usize,
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead.
+    pub help: String,
+}
+
+impl Diagnostics {
+    /// Returns a single problem with a file that could not be read as text.
+    pub(super) fn unreadable(path: &Path, message: String, help: &str) -> Self {
+        let source = Source { path: path.into(), text: "".into() };
+        Problems::from(Problem::about_file(message).help(help)).of(&source)
+    }
+
+    /// Returns how many problems there are.
+    pub fn count(&self) -> usize {
+        self.list.len() + self.beyond
+    }
+
+    /// Reports whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count() == 0
+    }
+
+    /// Returns one line for a log: the first problem with its place, and how many more there are.
+    pub fn summary(&self) -> String {
+        let Some(first) = self.entries().next() else { return "no problems".to_owned() };
+        let file = first.file.display();
+        let mut line = match first.line {
+            0 => format!("{file}: {}", first.message),
+            _ => format!("{file}:{}:{}: {}", first.line, first.column, first.message),
+        };
+        if self.count() > 1 {
+            // Writing to a String cannot fail.
+            _ = write!(line, " (and {} more)", self.count() - 1);
+        }
+        line
+    }
+
+    /// Returns the problems for machines.
+    pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+        let lines = Lines::of(&self.source.text);
+        self.list.iter().map(move |problem| {
+            let (line, column) =
+                problem.place.map_or((0, 0), |place| lines.position(place.range().start));
+            Entry {
+                file: self.source.path.to_path_buf(),
+                line,
+                column,
+                message: problem.message.clone(),
+                help: problem.help.clone(),
+            }
+        })
+    }
+
+    /// Draws all problems, in colour for a terminal if `colour` is set.
+    pub fn draw(&self, colour: bool) -> String {
+        let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
+        let lines = Lines::of(&self.source.text);
+        let mut drawn: Vec<_> = self
+            .list
+            .iter()
+            .take(MOST_DRAWN)
+            .map(|problem| renderer.render(&[self.group(problem, &lines)]))
+            .collect();
+        if self.count() > MOST_DRAWN {
+            drawn.push(format!("… and {} more", self.count() - MOST_DRAWN));
+        }
+        drawn.join("\n\n")
+    }
+
+    fn group<'a>(&'a self, problem: &'a Problem, lines: &Lines<'a>) -> Group<'a> {
+        let level = match problem.severity {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+        };
+        let group = level.primary_title(problem.message.as_str());
+        let group = match problem.place {
+            None => group.element(Origin::path(self.source.path.to_string_lossy())),
+            Some(place) => group.elements(self.snippets(problem, place, lines)),
+        };
+        if problem.help.is_empty() {
+            return group;
+        }
+        group.element(Level::HELP.message(problem.help.as_str()))
+    }
+
+    /// Returns the pieces of text to show: one, or several where the marks are far apart.
+    fn snippets<'a>(
+        &'a self,
+        problem: &'a Problem,
+        place: Place,
+        lines: &Lines<'a>,
+    ) -> Vec<Element<'a>> {
+        let mut marks = vec![(AnnotationKind::Primary, place.range(), problem.label.as_str())];
+        marks.extend(place.alias().map(|range| (AnnotationKind::Context, range, "used here")));
+        let also = problem.also.iter();
+        marks.extend(also.map(|(at, text)| (AnnotationKind::Context, at.range(), text.as_str())));
+
+        let path = self.source.path.to_string_lossy();
+        let mut pieces: Vec<(Range<usize>, Vec<_>)> = Vec::new();
+        for mark in marks {
+            let around = lines.around(&mark.1);
+            match pieces.iter_mut().find(|(piece, _)| near(piece, &around)) {
+                Some((piece, inside)) => {
+                    *piece = piece.start.min(around.start)..piece.end.max(around.end);
+                    inside.push(mark);
+                }
+                None => pieces.push((around, vec![mark])),
+            }
+        }
+        let draw = |(piece, marks): (Range<usize>, Vec<Mark<'a>>)| {
+            let (line, column) = lines.position(marks[0].1.start);
+            if piece.len() > LONGEST_SHOWN {
+                return Origin::path(path.clone()).line(line).char_column(column).into();
+            }
+            let annotations = marks.into_iter().map(|(kind, range, label)| {
+                let within = |at: usize| at.clamp(piece.start, piece.end) - piece.start;
+                let label = (!label.is_empty()).then_some(label);
+                kind.span(within(range.start)..within(range.end)).label(label)
+            });
+            Snippet::source(&self.source.text[piece.clone()])
+                .line_start(lines.position(piece.start).0)
+                .path(path.clone())
+                .annotations(annotations)
+                .into()
+        };
+        pieces.into_iter().map(draw).collect()
+    }
+}
+
+impl fmt::Display for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.draw(false))
+    }
+}
+
+impl std::error::Error for Diagnostics {}
+
+/// Some bytes of the text with what is said about them.
+type Mark<'a> = (AnnotationKind, Range<usize>, &'a str);
+
+/// Reports whether two pieces of text are better shown as one.
+fn near(a: &Range<usize>, b: &Range<usize>) -> bool {
+    let (start, end) = (a.start.min(b.start), a.end.max(b.end));
+    end - start <= LONGEST_SHOWN
+}
+
+/// Where the lines of a text begin.
+struct Lines<'a> {
+    text: &'a str,
+    starts: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    fn of(text: &'a str) -> Self {
+        let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        Self { text, starts: std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect() }
+    }
+
+    /// Returns line and column, from 1, of the byte `at`.
+    fn position(&self, at: usize) -> (usize, usize) {
+        let line = self.starts.partition_point(|start| *start <= at).max(1);
+        let start = self.starts[line - 1];
+        let column = self.text.get(start..at).map_or(0, |before| before.chars().count());
+        (line, column + 1)
+    }
+
+    /// Returns the whole lines that hold `range`.
+    fn around(&self, range: &Range<usize>) -> Range<usize> {
+        let line = |at: usize| self.starts.partition_point(|start| *start <= at).max(1) - 1;
+        let start = self.starts[line(range.start.min(self.text.len()))];
+        let last = line(range.end.min(self.text.len()).max(start));
+        let end = self.starts.get(last + 1).map_or(self.text.len(), |next| next - 1);
+        start..end.max(start)
+    }
+}
+
+/// Quotes a word of the file in a message: short, and without control characters.
+pub(super) fn quoted(word: &str) -> String {
+    const LONGEST: usize = 60;
+    let clean: String = word.chars().take(LONGEST).flat_map(char::escape_debug).collect();
+    let clean = clean.replace("\\'", "'").replace("\\\"", "\"");
+    if word.chars().count() > LONGEST { format!("`{clean}…`") } else { format!("`{clean}`") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "routes:\n  - name: ä shop # ü\n    limit: 0/1s\n";
+
+    #[test]
+    fn a_drawing_has_the_line_a_caret_and_a_hint() {
+        let problem = Problem::error(at("0/1s"), "a limit of 0 lets nothing pass")
+            .label("0 per second")
+            .help("write at least 1, as in `1/1s`");
+        assert_eq!(
+            diagnostics(vec![problem]).to_string(),
+            "\
+error: a limit of 0 lets nothing pass
+ --> gateway.yaml:3:12
+  |
+3 |     limit: 0/1s
+  |            ^^^^ 0 per second
+  |
+  = help: write at least 1, as in `1/1s`"
+        );
+    }
+
+    #[test]
+    fn problems_are_sorted_by_place_and_counted() {
+        let problems =
+            vec![Problem::error(at("limit"), "second"), Problem::error(at("ä shop"), "first")];
+        let diagnostics = diagnostics(problems);
+        assert_eq!(diagnostics.count(), 2);
+        assert_eq!(diagnostics.summary(), "gateway.yaml:2:11: first (and 1 more)");
+        let places: Vec<_> = diagnostics.entries().map(|e| (e.line, e.column)).collect();
+        assert_eq!(places, [(2, 11), (3, 5)]);
+    }
+
+    #[test]
+    fn marks_far_apart_are_shown_in_two_pieces() {
+        let text = format!("first: 1\n{}second: 2\n", "# filler\n".repeat(2000));
+        let second = text.find("second").unwrap();
+        let problem = Problem::error(Place::of(second..second + 6), "twice")
+            .label("again here")
+            .also(Place::of(0..5), "first here");
+        let drawn = Problems::from(problem).of(&source(&text)).to_string();
+        assert_eq!(
+            drawn,
+            "\
+error: twice
+    --> gateway.yaml:2002:1
+     |
+2002 | second: 2
+     | ^^^^^^ again here
+     |
+    ::: gateway.yaml:1:1
+     |
+   1 | first: 1
+     | ----- first here"
+        );
+    }
+
+    #[test]
+    fn a_line_without_end_is_named_not_shown() {
+        let text = format!("a: [{}b]", "x, ".repeat(10_000));
+        let at = text.find('b').unwrap();
+        let drawn = Problems::from(Problem::error(Place::of(at..at + 1), "odd")).of(&source(&text));
+        assert_eq!(drawn.to_string(), "error: odd\n--> gateway.yaml:1:30005");
+    }
+
+    #[test]
+    fn many_problems_are_counted_beyond_those_drawn() {
+        let problems =
+            (0..20_000).map(|n| Problem::error(at("limit"), format!("{n:05}"))).collect();
+        let diagnostics = diagnostics(problems);
+        assert_eq!(diagnostics.count(), 20_000);
+        assert!(diagnostics.to_string().ends_with("… and 19950 more"));
+    }
+
+    #[test]
+    fn a_quoted_word_is_short_and_clean() {
+        assert_eq!(quoted("it's"), "`it's`");
+        assert_eq!(quoted("\u{1b}[31m"), "`\\u{1b}[31m`");
+        assert_eq!(quoted(&"x".repeat(100)), format!("`{}…`", "x".repeat(60)));
+    }
+
+    fn at(word: &str) -> Place {
+        let start = TEXT.find(word).unwrap();
+        Place::of(start..start + word.len())
+    }
+
+    fn source(text: &str) -> Source {
+        Source { path: Path::new("gateway.yaml").into(), text: text.into() }
+    }
+
+    fn diagnostics(list: Vec<Problem>) -> Diagnostics {
+        let mut problems = Problems::default();
+        for problem in list {
+            problems.add(problem);
+        }
+        problems.of(&source(TEXT))
+    }
+}

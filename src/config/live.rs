@@ -1,0 +1,368 @@
+//! The configuration in force, and putting another one in its place; the only user of `arc_swap`.
+//!
+//! **Rules are swapped, state stays.** A snapshot is immutable. What has state outlives it: a gate
+//! and a meter belong to a route's name, what is in flight and a meter to a server's address, whose
+//! turn it is to an upstream's name.
+
+use super::{
+    error::{Diagnostics, Problem, Problems, Source},
+    plan::{Plan, RoutePlan, ServerPlan, UpstreamPlan},
+    snapshot::{Listener, Route, RouteRule, Server, Snapshot, Upstream},
+    source,
+};
+use crate::flow::{Change, Gate, Instant};
+use arc_swap::{ArcSwap, Guard};
+use std::{
+    collections::HashMap,
+    fmt,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+/// Holds the snapshot that requests begin under.
+#[derive(Debug)]
+pub struct Live {
+    current: ArcSwap<Snapshot>,
+}
+
+/// What a reload did, for one line of the log.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// The snapshot's version.
+    pub version: u64,
+    /// Routes that are new.
+    pub routes_added: usize,
+    /// Routes that were edited.
+    pub routes_changed: usize,
+    /// Routes that are gone.
+    pub routes_removed: usize,
+    /// Rules that are as they were.
+    pub rules_kept: usize,
+    /// Rules with other numbers, whose state went on.
+    pub rules_converted: usize,
+    /// Rules with another algorithm or key, which began afresh, as `route/rule`.
+    pub reset: Vec<String>,
+    /// Sections that were edited and are read at start only.
+    pub restart: Vec<&'static str>,
+}
+
+/// Snapshots that were replaced, kept until no request needs them.
+///
+/// The last one to let a snapshot go frees it, and with ten thousand routes that takes
+/// milliseconds. Kept here, that is never a worker.
+#[derive(Debug, Default)]
+pub struct Retired {
+    snapshots: Vec<Arc<Snapshot>>,
+}
+
+impl Live {
+    /// Puts the first plan in force.
+    pub fn start(plan: Plan, now: Instant) -> Self {
+        let (snapshot, _) = Builder::new(None, now).snapshot(plan);
+        Self { current: ArcSwap::from_pointee(snapshot) }
+    }
+
+    /// Returns the snapshot in force, for a moment: do not hold it over an `.await`.
+    pub fn load(&self) -> Guard<Arc<Snapshot>> {
+        self.current.load()
+    }
+
+    /// Returns the snapshot in force, to keep: a request takes it once and keeps it to its end.
+    pub fn load_full(&self) -> Arc<Snapshot> {
+        self.current.load_full()
+    }
+
+    /// Reads the file at `path` as [`super::read`] does, to take the place of the one in force.
+    ///
+    /// # Errors
+    /// All that is wrong with it. Also a file cut short: the one in force ends with `end: true`,
+    /// and this one does not.
+    pub fn read(&self, path: &Path) -> Result<Plan, Diagnostics> {
+        let source = source::read(path)?;
+        let plan = super::parse(&source)?;
+        if self.load().is_sealed && !plan.is_sealed && !plan.unseals {
+            return Err(cut_short(&source));
+        }
+        Ok(plan)
+    }
+
+    /// Puts `plan` in force: the rules into their gates, then the snapshot in one step. Requests,
+    /// connections and tunnels in flight do not notice. One caller at a time, who keeps what was
+    /// replaced in `retired`.
+    pub fn apply(&self, plan: Plan, now: Instant, retired: &mut Retired) -> Summary {
+        let old = self.current.load_full();
+        let (snapshot, summary) = Builder::new(Some(&old), now).snapshot(plan);
+        self.current.store(Arc::new(snapshot));
+        retired.snapshots.push(old);
+        retired.sweep();
+        summary
+    }
+}
+
+impl Retired {
+    /// Frees the snapshots that no request needs any more, and returns how many are left. To be
+    /// called now and then.
+    pub fn sweep(&mut self) -> usize {
+        self.snapshots.retain(|snapshot| Arc::strong_count(snapshot) > 1);
+        self.snapshots.len()
+    }
+}
+
+impl Summary {
+    /// Returns a line for the log about what began afresh or waits for a restart, if anything did.
+    pub fn warning(&self) -> Option<String> {
+        const MOST_NAMED: usize = 10;
+        let mut lines = Vec::new();
+        if !self.reset.is_empty() {
+            let named = self.reset.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
+            let more = self.reset.len().saturating_sub(MOST_NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            lines.push(format!(
+                "another algorithm or key, so the count begins afresh: {named}{more}"
+            ));
+        }
+        if !self.restart.is_empty() {
+            lines.push(format!("takes effect at the next start: {}", self.restart.join(", ")));
+        }
+        (!lines.is_empty()).then(|| lines.join("; "))
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "reloaded v{}: routes +{} ~{} -{}; rules kept {}, converted {}, reset {}",
+            self.version,
+            self.routes_added,
+            self.routes_changed,
+            self.routes_removed,
+            self.rules_kept,
+            self.rules_converted,
+            self.reset.len()
+        )
+    }
+}
+
+/// Makes a snapshot of a plan and of what the one before has to pass on.
+struct Builder<'o> {
+    old: Option<&'o Snapshot>,
+    now: Instant,
+    servers: HashMap<(Arc<str>, u16), Arc<Server>>,
+    next_server: usize,
+    summary: Summary,
+}
+
+impl<'o> Builder<'o> {
+    fn new(old: Option<&'o Snapshot>, now: Instant) -> Self {
+        let servers = old.iter().flat_map(|old| &old.upstreams).flat_map(|u| &u.servers);
+        Self {
+            old,
+            now,
+            servers: servers.map(|s| ((s.host.clone(), s.port), s.clone())).collect(),
+            next_server: old.map_or(0, |old| old.next_server),
+            summary: Summary::default(),
+        }
+    }
+
+    fn snapshot(mut self, plan: Plan) -> (Snapshot, Summary) {
+        let version = self.old.map_or(1, |old| old.version + 1);
+        if let Some(old) = self.old {
+            self.summary.restart = at_start_only(old, &plan);
+        }
+        let upstreams = self.upstreams(plan.upstreams);
+        let routes = self.routes(plan.routes, &upstreams);
+        self.summary.version = version;
+        let snapshot = Snapshot {
+            version,
+            hash: plan.hash,
+            settings: plan.settings,
+            listeners: plan.listeners,
+            upstreams,
+            routes,
+            table: plan.table,
+            files: plan.files,
+            is_sealed: plan.is_sealed,
+            next_server: self.next_server,
+        };
+        (snapshot, self.summary)
+    }
+
+    fn upstreams(&mut self, plans: Vec<UpstreamPlan>) -> Vec<Arc<Upstream>> {
+        let old: HashMap<&str, &Arc<Upstream>> =
+            self.old.iter().flat_map(|old| &old.upstreams).map(|u| (&*u.name, u)).collect();
+        plans
+            .into_iter()
+            .map(|plan| match old.get(&*plan.name) {
+                Some(old) if is_same(old, &plan) => Arc::clone(old),
+                old => Arc::new(self.upstream(plan, old.map_or(0, |old| old.turn.load(Relaxed)))),
+            })
+            .collect()
+    }
+
+    fn upstream(&mut self, plan: UpstreamPlan, turn: usize) -> Upstream {
+        Upstream {
+            name: plan.name,
+            servers: plan.servers.into_iter().map(|plan| self.server(plan)).collect(),
+            balance: plan.balance,
+            schedule: plan.schedule,
+            turn: AtomicUsize::new(turn),
+            connect_timeout: plan.connect_timeout,
+            idle_timeout: plan.idle_timeout,
+            max_idle: plan.max_idle,
+        }
+    }
+
+    fn server(&mut self, plan: ServerPlan) -> Arc<Server> {
+        let ServerPlan { endpoint, weight } = plan;
+        let known = self.servers.get(&(endpoint.host.clone(), endpoint.port));
+        let server = match known {
+            Some(known) if known.weight == weight => return Arc::clone(known),
+            Some(known) => Server {
+                id: known.id,
+                host: endpoint.host,
+                port: endpoint.port,
+                weight,
+                in_flight: Arc::clone(&known.in_flight),
+                meter: Arc::clone(&known.meter),
+            },
+            None => {
+                self.next_server += 1;
+                Server {
+                    id: self.next_server - 1,
+                    host: endpoint.host,
+                    port: endpoint.port,
+                    weight,
+                    in_flight: Arc::default(),
+                    meter: Arc::default(),
+                }
+            }
+        };
+        let server = Arc::new(server);
+        self.servers.insert((server.host.clone(), server.port), Arc::clone(&server));
+        server
+    }
+
+    fn routes(&mut self, plans: Vec<RoutePlan>, upstreams: &[Arc<Upstream>]) -> Vec<Arc<Route>> {
+        let mut old: HashMap<&str, &Arc<Route>> = self
+            .old
+            .iter()
+            .flat_map(|old| &old.routes)
+            .map(|route| (&*route.name, route))
+            .collect();
+        let mut routes = Vec::with_capacity(plans.len());
+        for plan in plans {
+            let upstream = &upstreams[plan.upstream];
+            let known = old.remove(&*plan.name);
+            match known {
+                Some(known) if known.print == plan.print => {}
+                Some(_) => self.summary.routes_changed += 1,
+                None => self.summary.routes_added += 1,
+            }
+            routes.push(match known {
+                // Nothing that it is made of was edited, so that it can serve on as it is.
+                Some(known)
+                    if known.print == plan.print
+                        && known.body_limit == plan.body_limit
+                        && Arc::ptr_eq(&known.upstream, upstream) =>
+                {
+                    self.summary.rules_kept +=
+                        known.rules.len() + usize::from(known.pacing.is_some());
+                    Arc::clone(known)
+                }
+                known => Arc::new(self.route(plan, upstream, known)),
+            });
+        }
+        self.summary.routes_removed = old.len();
+        routes
+    }
+
+    fn route(
+        &mut self,
+        plan: RoutePlan,
+        upstream: &Arc<Upstream>,
+        known: Option<&Arc<Route>>,
+    ) -> Route {
+        let gate = known.map_or_else(|| Arc::new(Gate::new(self.now)), |old| old.gate.clone());
+        let installed = gate.install(&plan.flow, self.now);
+        for (rule, change) in &installed.changes {
+            match change {
+                Change::Kept => self.summary.rules_kept += 1,
+                Change::Converted => self.summary.rules_converted += 1,
+                Change::Reset => self.summary.reset.push(format!("{}/{rule}", plan.name)),
+                Change::Added | Change::Removed => {}
+            }
+        }
+        let rules = plan.rules.into_iter().zip(installed.flow).map(|(rule, slot)| RouteRule {
+            slot,
+            name: rule.name,
+            key: rule.key,
+            on_missing: rule.on_missing,
+            cost: rule.cost,
+            except: rule.except,
+            quota: rule.quota,
+            dry_run: rule.dry_run,
+        });
+        Route {
+            name: plan.name,
+            matches: plan.matches,
+            upstream: Arc::clone(upstream),
+            timeouts: plan.timeouts,
+            body_limit: plan.body_limit,
+            upgrades: plan.upgrades,
+            relaxed_path: plan.relaxed_path,
+            request_headers: plan.request_headers,
+            response_headers: plan.response_headers,
+            reject: plan.reject,
+            gate,
+            flow: plan.flow,
+            rules: rules.collect(),
+            pacing: installed.pacing,
+            policy: plan.policy,
+            meter: known.map_or_else(Arc::default, |old| old.meter.clone()),
+            print: plan.print,
+        }
+    }
+}
+
+/// Reports whether an upstream is as it was, so that routes can go on with it.
+fn is_same(old: &Upstream, plan: &UpstreamPlan) -> bool {
+    old.balance == plan.balance
+        && old.schedule == plan.schedule
+        && old.connect_timeout == plan.connect_timeout
+        && old.idle_timeout == plan.idle_timeout
+        && old.max_idle == plan.max_idle
+        && old.servers.len() == plan.servers.len()
+        && old.servers.iter().zip(&plan.servers).all(|(old, plan)| {
+            old.host == plan.endpoint.host
+                && old.port == plan.endpoint.port
+                && old.weight == plan.weight
+        })
+}
+
+/// Returns the edited sections that only a restart puts in force.
+fn at_start_only(old: &Snapshot, plan: &Plan) -> Vec<&'static str> {
+    let listener = |l: &Arc<Listener>| (l.name.clone(), l.address, l.tls.is_some());
+    let mut sections = Vec::new();
+    if !old.listeners.iter().map(listener).eq(plan.listeners.iter().map(listener)) {
+        sections.push("listeners");
+    }
+    if old.settings.admin != plan.settings.admin {
+        sections.push("admin");
+    }
+    if old.settings.workers != plan.settings.workers {
+        sections.push("workers");
+    }
+    sections
+}
+
+fn cut_short(source: &Source) -> Diagnostics {
+    let problem = Problem::about_file(
+        "the file looks cut short: the one in force ends with `end: true`, and this one does not",
+    )
+    .help("write the rest of the file; to take the mark away, write `end: false`");
+    Problems::from(problem).of(source)
+}

@@ -1,0 +1,103 @@
+//! From `gateway.yaml` to what the gateway runs by.
+//!
+//! ```text
+//! text ──▶ tree ──▶ spec ──▶ plan ──▶ snapshot
+//!  source   node     decode    compile   live
+//!                    + vocabulary
+//! ```
+//!
+//! The *tree* keeps every value's place. The *spec* is the file as written, each leaf read. The
+//! *plan* is the file as meant, checked and compiled, without state. The *snapshot* is a plan in
+//! force, joined with the state that outlives it. Everything up to the plan is a function of the
+//! files alone and reports all problems at once, each at its place, drawn with a hint.
+//!
+//! What is absent here: sockets, clocks, tasks, and any lock. A snapshot is never changed.
+
+mod certificate;
+mod compile;
+mod decode;
+mod describe;
+mod error;
+mod live;
+mod node;
+mod plan;
+mod settings;
+mod snapshot;
+mod source;
+mod spec;
+mod syntax;
+mod values;
+mod vocabulary;
+pub mod watch;
+
+pub use certificate::{Certificate, Certificates};
+pub use describe::describe;
+pub use error::{Diagnostics, Entry, Problem};
+pub use live::{Live, Retired, Summary};
+pub use plan::Plan;
+pub use settings::{AccessLog, ClientTimeouts, Limits, RateLimitHeaders, Settings};
+pub use snapshot::{
+    Cost, Except, HeaderEdits, Listener, Reject, Route, RouteRule, RouteTimeouts, Server, Snapshot,
+    Upstream,
+};
+pub use source::fingerprint;
+pub use spec::{Balance, OnMissing};
+pub use vocabulary::{reference, schema};
+
+use decode::Decoder;
+use error::{Problems, Source};
+use node::{Content, Node};
+use spec::FileSpec;
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    thread::available_parallelism,
+};
+
+/// Reads the file at `path` and the certificates that it names.
+///
+/// # Errors
+/// Everything that is wrong with them, in the order of the file.
+pub fn read(path: &Path) -> Result<Plan, Diagnostics> {
+    parse(&source::read(path)?)
+}
+
+/// Returns the certificates and keys that the file at `path` names, as pairs of files that may not
+/// exist yet. What is wrong with the file is left to [`read`]; the list is then empty or not whole.
+pub fn certificate_files(path: &Path) -> Vec<(PathBuf, PathBuf)> {
+    let Ok(source) = source::read(path) else { return Vec::new() };
+    let Ok((spec, _)) = spec(&source) else { return Vec::new() };
+    let pair = |c: &spec::CertificateSpec| (c.cert.value.clone(), c.key.value.clone());
+    let listeners = spec.iter().flat_map(|spec| &spec.listeners);
+    listeners.filter_map(|l| l.certificates.as_ref()).flatten().map(pair).collect()
+}
+
+/// Takes a text through all steps to the plan.
+fn parse(source: &Source) -> Result<Plan, Diagnostics> {
+    let (spec, mut problems) = spec(source)?;
+    let Some(spec) = spec else { return Err(problems.of(source)) };
+    let certificates = spec.listeners.iter().filter_map(|l| l.certificates.as_ref()).flatten();
+    let files = certificates.flat_map(|c| [&c.cert.value, &c.key.value]);
+    let files = source::read_all(files);
+    let cores = available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let (plan, more) = compile::compile(spec, &files, source, cores);
+    problems.extend(more);
+    if problems.is_empty() { Ok(plan) } else { Err(problems.of(source)) }
+}
+
+/// Reads a text as far as it can be read, with the problems found.
+fn spec(source: &Source) -> Result<(Option<FileSpec>, Problems), Diagnostics> {
+    let root = Node::parse(&source.text).map_err(|problem| Problems::from(problem).of(source))?;
+    if root.content == Content::Empty {
+        let empty = Problem::about_file("the file is empty")
+            .help("write `listeners`, `upstreams` and `routes`; `flowgate demo` runs an example");
+        return Err(Problems::from(empty).of(source));
+    }
+    let mut decoder = Decoder { text: &source.text, problems: Problems::default() };
+    let folder = source.path.parent().unwrap_or_else(|| Path::new(""));
+    let spec = FileSpec::read(&mut decoder, &root, folder);
+    Ok((spec, decoder.problems))
+}
+
+#[cfg(test)]
+mod tests;

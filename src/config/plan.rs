@@ -1,0 +1,91 @@
+//! What a file means, before it is in force: compiled, checked, and without state.
+
+use super::{
+    error::Diagnostics,
+    settings::Settings,
+    snapshot::{Cost, Except, HeaderEdits, Listener, Reject, RouteTimeouts},
+    spec::{Balance, OnMissing},
+    values::Endpoint,
+};
+use crate::{flow, route};
+use http::HeaderValue;
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+/// A whole configuration, ready to be put in force by [`super::Live`].
+#[derive(Debug)]
+pub struct Plan {
+    /// The file as it was named.
+    pub path: PathBuf,
+    /// 16 hexadecimal digits that stand for its text.
+    pub hash: String,
+    /// What holds for the gateway as a whole.
+    pub settings: Settings,
+    /// Where clients connect; at least one.
+    pub listeners: Vec<Arc<Listener>>,
+    /// What is odd, though not wrong.
+    pub warnings: Diagnostics,
+    /// The files whose change is a change of the configuration: this one, certificates and keys.
+    pub files: Vec<PathBuf>,
+    pub(super) upstreams: Vec<UpstreamPlan>,
+    /// In the order of the file; at least one.
+    pub(super) routes: Vec<RoutePlan>,
+    pub(super) table: route::Table,
+    /// Whether the file ends with `end: true`.
+    pub(super) is_sealed: bool,
+    /// Whether the file ends with `end: false`.
+    pub(super) unseals: bool,
+}
+
+/// An upstream without its servers' state.
+#[derive(Debug)]
+pub(super) struct UpstreamPlan {
+    pub name: Arc<str>,
+    pub servers: Vec<ServerPlan>,
+    pub balance: Balance,
+    pub schedule: Vec<u16>,
+    pub connect_timeout: Duration,
+    pub idle_timeout: Duration,
+    pub max_idle: usize,
+}
+
+/// A server without its state.
+#[derive(Debug)]
+pub(super) struct ServerPlan {
+    pub endpoint: Endpoint,
+    pub weight: u32,
+}
+
+/// A route without its gate and its meter.
+#[derive(Debug)]
+pub(super) struct RoutePlan {
+    pub name: Arc<str>,
+    /// What it matches, in words.
+    pub matches: Arc<str>,
+    /// Index into the plan's upstreams.
+    pub upstream: usize,
+    pub timeouts: RouteTimeouts,
+    pub body_limit: u64,
+    pub upgrades: Vec<String>,
+    pub relaxed_path: bool,
+    pub request_headers: HeaderEdits,
+    pub response_headers: HeaderEdits,
+    pub reject: Option<Reject>,
+    pub flow: flow::Rules,
+    /// Beside `flow.flow`, in its order.
+    pub rules: Vec<RulePlan>,
+    pub policy: Option<HeaderValue>,
+    /// Tells an edited route from an unedited one.
+    pub print: u64,
+}
+
+/// What the proxy needs to know of a rule.
+#[derive(Clone, Debug)]
+pub(super) struct RulePlan {
+    pub name: Arc<str>,
+    pub key: route::KeySpec,
+    pub on_missing: OnMissing,
+    pub cost: Cost,
+    pub except: Option<Arc<Except>>,
+    pub quota: Option<flow::Rate>,
+    pub dry_run: bool,
+}

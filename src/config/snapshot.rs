@@ -1,0 +1,232 @@
+//! What the gateway runs by: immutable, and shared by every request that began under it.
+
+use super::{
+    certificate::Certificates,
+    settings::Settings,
+    spec::{Balance, OnMissing},
+};
+use crate::{
+    flow::{self, Gate, SlotId},
+    meter,
+    route::{self, KeySpec, Matcher, Target},
+};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+use ipnet::IpNet;
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicUsize},
+    },
+    time::Duration,
+};
+
+/// A configuration in force.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// Counts the configurations of this process, from 1.
+    pub version: u64,
+    /// 16 hexadecimal digits that stand for the text of the file.
+    pub hash: String,
+    /// What holds for the gateway as a whole.
+    pub settings: Settings,
+    /// Where clients connect.
+    pub listeners: Vec<Arc<Listener>>,
+    /// In the order of the file.
+    pub upstreams: Vec<Arc<Upstream>>,
+    /// In the order of the file; [`Self::table`] gives indexes into it.
+    pub routes: Vec<Arc<Route>>,
+    /// Which route a request belongs to.
+    pub table: route::Table,
+    /// The files whose change is a change of the configuration.
+    pub files: Vec<PathBuf>,
+    /// Whether the file ends with `end: true`, so that the next one must.
+    pub(super) is_sealed: bool,
+    /// The identity of the next server that is new.
+    pub(super) next_server: usize,
+}
+
+/// Where clients connect.
+#[derive(Debug)]
+pub struct Listener {
+    /// Its name in logs and metrics.
+    pub name: Arc<str>,
+    /// The address; with port 0 the system picks one.
+    pub address: SocketAddr,
+    /// `None`: cleartext.
+    pub tls: Option<Arc<Certificates>>,
+}
+
+/// A service behind the gateway.
+#[derive(Debug)]
+pub struct Upstream {
+    /// What routes call it.
+    pub name: Arc<str>,
+    /// In the order of the file; at least one.
+    pub servers: Vec<Arc<Server>>,
+    /// How a server is picked.
+    pub balance: Balance,
+    /// Indexes of `servers` in the order of their turns by weight; 1 to 1000 of them.
+    pub schedule: Vec<u16>,
+    /// Whose turn it is: counts up, taken modulo the schedule's length.
+    pub turn: AtomicUsize,
+    /// How long a connection may take to open.
+    pub connect_timeout: Duration,
+    /// How long an idle connection is kept.
+    pub idle_timeout: Duration,
+    /// Idle connections kept for each server by each worker.
+    pub max_idle: usize,
+}
+
+/// A server of an upstream. Its identity, what is in flight and its meter belong to its address
+/// and outlive a reload; its weight is this configuration's.
+#[derive(Debug)]
+pub struct Server {
+    /// Counted from 0, and never given to another address while the process lives.
+    pub id: usize,
+    /// A name or an address; IPv6 without brackets.
+    pub host: Arc<str>,
+    /// Its port.
+    pub port: u16,
+    /// 1 to 1000.
+    pub weight: u32,
+    /// Requests that it works on.
+    pub in_flight: Arc<AtomicU32>,
+    /// What it was asked and how it answered.
+    pub meter: Arc<meter::ServerMeter>,
+}
+
+/// Where requests of one kind go, and how many may.
+#[derive(Debug)]
+pub struct Route {
+    /// Its identity, metric label and word in the log.
+    pub name: Arc<str>,
+    /// What it matches, in words.
+    pub matches: Arc<str>,
+    /// Where its requests go.
+    pub upstream: Arc<Upstream>,
+    /// Deadlines of the upstream's answer.
+    pub timeouts: RouteTimeouts,
+    /// The largest body of a request, in bytes.
+    pub body_limit: u64,
+    /// Protocols that a client may upgrade to, lower-case.
+    pub upgrades: Vec<String>,
+    /// Whether paths pass that servers read differently.
+    pub relaxed_path: bool,
+    /// Changes to what the upstream receives.
+    pub request_headers: HeaderEdits,
+    /// Changes to what the client receives.
+    pub response_headers: HeaderEdits,
+    /// What a refused client is told, if the file says so.
+    pub reject: Option<Reject>,
+    /// Decides; kept over reloads by the route's name.
+    pub gate: Arc<Gate>,
+    /// What the gate runs by.
+    pub flow: flow::Rules,
+    /// What a request must bring for each of the gate's rules, in their order.
+    pub rules: Vec<RouteRule>,
+    /// The slot of pacing, if there is one.
+    pub pacing: Option<SlotId>,
+    /// The value of `RateLimit-Policy`, if there are quotas.
+    pub policy: Option<HeaderValue>,
+    /// What was answered; kept over reloads by the route's name.
+    pub meter: Arc<meter::RouteMeter>,
+    /// Tells an edited route from an unedited one.
+    pub(super) print: u64,
+}
+
+/// Deadlines of the upstream's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouteTimeouts {
+    /// From the request's end to the header of the answer.
+    pub first_byte: Duration,
+    /// How long a body, either way, or a tunnel may stand still.
+    pub idle: Duration,
+    /// The whole exchange, tunnels excepted.
+    pub request: Duration,
+}
+
+/// Changes to the headers of a message: `remove` first, then `set`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeaderEdits {
+    /// Fields to write, in place of any that are there.
+    pub set: Vec<(HeaderName, HeaderValue)>,
+    /// Fields to remove.
+    pub remove: Vec<HeaderName>,
+}
+
+/// What a refused client is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reject {
+    /// 400 to 599; `None`: as the reason demands.
+    pub status: Option<StatusCode>,
+    /// `None`: a problem+json document.
+    pub body: Option<Bytes>,
+    /// The type of `body`.
+    pub content_type: HeaderValue,
+}
+
+/// What a request must bring for one rule.
+#[derive(Clone, Debug)]
+pub struct RouteRule {
+    /// The rule's slot in the gate.
+    pub slot: SlotId,
+    /// Its name in headers, logs and metrics.
+    pub name: Arc<str>,
+    /// What is counted separately; [`KeySpec::is_shared`] if nothing is.
+    pub key: KeySpec,
+    /// What becomes of a request that lacks a part of the key.
+    pub on_missing: OnMissing,
+    /// How much a request counts.
+    pub cost: Cost,
+    /// Who is exempt, if anyone.
+    pub except: Option<Arc<Except>>,
+    /// The quota to publish; `None` for a rule without a rate.
+    pub quota: Option<flow::Rate>,
+    /// Whether it only counts what it would refuse.
+    pub dry_run: bool,
+}
+
+/// How much a request counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// For methods that are not named; at least 1.
+    pub default: u64,
+    /// For those that are; at least 1 each.
+    pub by_method: Vec<(Method, u64)>,
+}
+
+impl Cost {
+    /// Returns how much a request with this method counts.
+    pub fn of(&self, method: &Method) -> u64 {
+        let named = self.by_method.iter().find(|(named, _)| named == method);
+        named.map_or(self.default, |(_, cost)| *cost)
+    }
+}
+
+/// Requests that a rule neither refuses nor counts.
+#[derive(Debug)]
+pub struct Except {
+    client_ip: Vec<IpNet>,
+    /// Each exempts by one condition.
+    requests: Option<route::Table>,
+}
+
+impl Except {
+    /// Returns the exceptions, or `None` if there is none.
+    pub(super) fn new(client_ip: Vec<IpNet>, requests: Vec<Matcher>) -> Option<Self> {
+        if client_ip.is_empty() && requests.is_empty() {
+            return None;
+        }
+        let requests = (!requests.is_empty()).then(|| route::Table::build(requests));
+        Some(Self { client_ip, requests })
+    }
+
+    /// Reports whether the rule leaves this request alone.
+    pub fn covers(&self, target: &Target<'_>, client: IpAddr) -> bool {
+        self.client_ip.iter().any(|network| network.contains(&client))
+            || self.requests.as_ref().is_some_and(|table| table.find(target).is_some())
+    }
+}

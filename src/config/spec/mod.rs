@@ -1,0 +1,226 @@
+//! The file as written: every leaf read, and with its place. Whether the values make sense together
+//! is the compiler's question.
+
+mod route;
+mod rule;
+
+pub(super) use route::{FieldSpec, MatchSpec, PathSpec, RouteSpec};
+pub use rule::OnMissing;
+pub(super) use rule::{CostSpec, ExceptSpec, KeySpecs, PacingSpec, RuleKind, RuleSpec};
+
+use super::{
+    decode::{At, Decoder, Fields},
+    error::{Problem, quoted},
+    node::{Content, Node, Place},
+    settings::{AccessLog, ClientTimeouts, Limits, RateLimitHeaders},
+    values::{self, Endpoint},
+    vocabulary::tables,
+};
+use ipnet::IpNet;
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+/// `gateway.yaml`.
+#[derive(Debug)]
+pub(super) struct FileSpec {
+    pub listeners: Vec<ListenerSpec>,
+    pub upstreams: Vec<UpstreamSpec>,
+    pub routes: Vec<RouteSpec>,
+    pub admin: Option<At<SocketAddr>>,
+    pub trusted_proxies: Vec<IpNet>,
+    pub timeouts: Option<ClientTimeouts>,
+    pub limits: Option<Limits>,
+    pub headers: Option<RateLimitHeaders>,
+    pub explain_headers: bool,
+    pub access_log: Option<AccessLog>,
+    pub workers: Option<u64>,
+    pub drain_timeout: Option<Duration>,
+    /// What the mark `end` says, if it is there.
+    pub end: Option<bool>,
+}
+
+/// A listener.
+#[derive(Debug)]
+pub(super) struct ListenerSpec {
+    pub name: Option<At<Arc<str>>>,
+    pub listen: Option<At<SocketAddr>>,
+    /// `None`: cleartext.
+    pub certificates: Option<Vec<CertificateSpec>>,
+}
+
+/// The two files of a certificate.
+#[derive(Debug)]
+pub(super) struct CertificateSpec {
+    pub cert: At<PathBuf>,
+    pub key: At<PathBuf>,
+}
+
+/// An upstream.
+#[derive(Debug)]
+pub(super) struct UpstreamSpec {
+    pub place: Place,
+    pub name: Option<At<Arc<str>>>,
+    pub servers: Vec<ServerSpec>,
+    pub balance: Option<Balance>,
+    pub connect_timeout: Option<Duration>,
+    pub idle_timeout: Option<Duration>,
+    pub max_idle: Option<u64>,
+}
+
+/// A server of an upstream.
+#[derive(Debug)]
+pub(super) struct ServerSpec {
+    pub endpoint: At<Endpoint>,
+    pub weight: u64,
+}
+
+/// How an upstream picks one of its servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Balance {
+    /// In turn, by weight.
+    RoundRobin,
+    /// The less busy of two, both picked by weight.
+    LeastRequest,
+    /// By weighted chance.
+    Random,
+}
+
+impl FileSpec {
+    /// Reads the tree of a file whose relative names are meant from `folder`.
+    pub(super) fn read<'s>(d: &mut Decoder<'s>, root: &Node<'s>, folder: &Path) -> Option<Self> {
+        let f = d.fields(root, &tables::FILE)?;
+        let within = |text: &str| file(text, folder);
+        let access_log = f.leaf(d, "access_log", |text| match text {
+            "off" => Ok(AccessLog::Off),
+            "stdout" => Ok(AccessLog::Stdout),
+            path => within(path).map(AccessLog::File),
+        });
+        Some(Self {
+            listeners: f.list(d, "listeners", |d, node| ListenerSpec::read(d, node, folder)),
+            upstreams: f.list(d, "upstreams", UpstreamSpec::read),
+            routes: f.list(d, "routes", RouteSpec::read),
+            admin: f.map(d, "admin").and_then(|f| f.leaf(d, "listen", values::address)),
+            trusted_proxies: plain(f.several(d, "trusted_proxies", values::network)),
+            timeouts: f.map_or_defaults(d, "timeouts").and_then(|f| client_timeouts(d, &f)),
+            limits: f.map_or_defaults(d, "limits").and_then(|f| limits(d, &f)),
+            headers: f
+                .word(
+                    d,
+                    "headers",
+                    &[RateLimitHeaders::Draft, RateLimitHeaders::Legacy, RateLimitHeaders::Off],
+                )
+                .map(|at| at.value),
+            explain_headers: f.flag(d, "explain_headers").is_some_and(|at| at.value),
+            access_log: access_log.map(|at| at.value),
+            workers: f.integer(d, "workers").map(|at| at.value),
+            drain_timeout: f.duration(d, "drain_timeout").map(|at| at.value),
+            end: end(d, root, &f),
+        })
+    }
+}
+
+impl ListenerSpec {
+    fn read<'s>(d: &mut Decoder<'s>, node: &Node<'s>, folder: &Path) -> Option<Self> {
+        let f = d.fields(node, &tables::LISTENER)?;
+        let certificates = f.map(d, "tls").map(|tls| {
+            tls.list(d, "certificates", |d, node| {
+                let f = d.fields(node, &tables::CERTIFICATE)?;
+                let cert = f.leaf(d, "cert", |text| file(text, folder));
+                let key = f.leaf(d, "key", |text| file(text, folder));
+                Some(CertificateSpec { cert: cert?, key: key? })
+            })
+        });
+        Some(Self {
+            name: f.leaf(d, "name", values::name),
+            listen: f.leaf(d, "listen", values::address),
+            certificates,
+        })
+    }
+}
+
+impl UpstreamSpec {
+    fn read<'s>(d: &mut Decoder<'s>, node: &Node<'s>) -> Option<Self> {
+        let f = d.fields(node, &tables::UPSTREAM)?;
+        let servers = f.list(d, "servers", |d, node| {
+            let f = d.fields(node, &tables::SERVER)?;
+            let endpoint = f.leaf(d, "url", values::url);
+            let weight = f.integer(d, "weight");
+            Some(ServerSpec { endpoint: endpoint?, weight: weight?.value })
+        });
+        let balances = [Balance::RoundRobin, Balance::LeastRequest, Balance::Random];
+        Some(Self {
+            place: f.place,
+            name: f.leaf(d, "name", values::name),
+            servers,
+            balance: f.word(d, "balance", &balances).map(|at| at.value),
+            connect_timeout: f.duration(d, "connect_timeout").map(|at| at.value),
+            idle_timeout: f.duration(d, "idle_timeout").map(|at| at.value),
+            max_idle: f.integer(d, "max_idle").map(|at| at.value),
+        })
+    }
+}
+
+fn client_timeouts<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<ClientTimeouts> {
+    let mut duration = |name| f.duration(d, name).map(|at| at.value);
+    let (header_read, keep_alive) = (duration("header_read"), duration("keep_alive"));
+    let (tls_handshake, write) = (duration("tls_handshake"), duration("write"));
+    Some(ClientTimeouts {
+        header_read: header_read?,
+        keep_alive: keep_alive?,
+        tls_handshake: tls_handshake?,
+        write: write?,
+    })
+}
+
+/// The smallest header that a browser's ordinary request fits into, and hyper's smallest buffer.
+const LEAST_HEADER_BYTES: u64 = 8 * 1024;
+
+fn limits<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<Limits> {
+    let small = |at: At<u64>| usize::try_from(at.value).unwrap_or(usize::MAX);
+    let header_bytes = f.size(d, "header_bytes");
+    if let Some(at) = header_bytes.filter(|at| at.value < LEAST_HEADER_BYTES) {
+        let message = format!("`header_bytes` cannot be {}", at.value);
+        d.problems.add(Problem::error(at.place, message).help("write at least `8KiB`"));
+    }
+    let (headers, body) = (f.integer(d, "headers"), f.size(d, "body"));
+    let connections = f.integer(d, "connections");
+    Some(Limits {
+        header_bytes: header_bytes.map(small)?,
+        headers: headers.map(small)?,
+        body: body?.value,
+        connections: connections.map(small)?,
+    })
+}
+
+/// Reads the mark `end`, which means nothing unless it is the last line.
+fn end<'s>(d: &mut Decoder<'s>, root: &Node<'s>, f: &Fields<'_, 's>) -> Option<bool> {
+    let at = f.flag(d, "end")?;
+    if let Content::Map(entries) = &root.content
+        && let (Some((last, _)), Some(place)) = (entries.last(), f.key_place("end"))
+        && last.place != place
+    {
+        let problem = Problem::error(place, "`end` is not the last key of the file")
+            .also(last.place, "this comes after it")
+            .help("move it to the last line: it says that the file is whole");
+        d.problems.add(problem);
+    }
+    Some(at.value)
+}
+
+/// Reads a file name; a relative one is meant from `folder`.
+fn file(text: &str, folder: &Path) -> Result<PathBuf, values::Invalid> {
+    if text.is_empty() || text.contains('\0') {
+        let message = format!("{} is not a file name", quoted(text));
+        return values::invalid(message, "write a path, as in `certs/site.pem`");
+    }
+    Ok(folder.join(text))
+}
+
+/// Drops the places.
+fn plain<T>(values: Vec<At<T>>) -> Vec<T> {
+    values.into_iter().map(|at| at.value).collect()
+}

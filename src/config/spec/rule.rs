@@ -1,0 +1,232 @@
+//! A rule and pacing as written.
+
+use super::{FieldSpec, plain, route};
+use crate::{
+    config::{
+        decode::{At, Decoder, Fields, integer},
+        error::Problem,
+        node::{Content, Node, Place},
+        values,
+        vocabulary::tables,
+    },
+    flow::Rate,
+};
+use http::{HeaderName, Method};
+use ipnet::IpNet;
+use std::{sync::Arc, time::Duration};
+
+/// A rule.
+#[derive(Debug)]
+pub(in crate::config) struct RuleSpec {
+    pub place: Place,
+    pub name: Option<At<Arc<str>>>,
+    /// `None` if it could not be read.
+    pub kind: Option<RuleKind>,
+    pub keys: KeySpecs,
+    pub max_keys: Option<At<u64>>,
+    pub cost: CostSpec,
+    pub except: ExceptSpec,
+    pub dry_run: bool,
+}
+
+/// What a rule counts.
+#[derive(Clone, Debug)]
+pub(in crate::config) enum RuleKind {
+    TokenBucket { rate: At<Rate>, burst: Option<At<u64>> },
+    SlidingWindow { rate: At<Rate>, buckets: At<u64>, strict: bool },
+    FixedWindow { rate: At<Rate>, to_clock: bool },
+    Concurrency { limit: At<u64> },
+}
+
+/// What is counted separately.
+#[derive(Debug)]
+pub(in crate::config) struct KeySpecs {
+    /// Of the key, or of the rule if it has none.
+    pub place: Place,
+    pub parts: Vec<At<String>>,
+    pub ipv6_prefix: Option<At<u64>>,
+    pub on_missing: Option<At<OnMissing>>,
+}
+
+/// What becomes of a request that lacks a part of the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnMissing {
+    /// All such requests share one count.
+    Shared,
+    /// The rule does not count it.
+    Skip,
+    /// The rule refuses it.
+    Reject,
+}
+
+/// How much a request counts.
+#[derive(Debug)]
+pub(in crate::config) struct CostSpec {
+    pub default: At<u64>,
+    pub by_method: Vec<(Method, At<u64>)>,
+}
+
+/// Who is exempt.
+#[derive(Debug, Default)]
+pub(in crate::config) struct ExceptSpec {
+    pub client_ip: Vec<IpNet>,
+    pub methods: Vec<Method>,
+    pub path_prefix: Vec<At<String>>,
+    pub headers: Vec<(At<HeaderName>, At<FieldSpec>)>,
+}
+
+/// Pacing.
+#[derive(Debug)]
+pub(in crate::config) struct PacingSpec {
+    pub rate: Option<At<Rate>>,
+    pub max_wait: Option<At<Duration>>,
+    pub max_queue: Option<At<u64>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Word {
+    TokenBucket,
+    SlidingWindow,
+    FixedWindow,
+}
+
+impl RuleSpec {
+    pub(super) fn read<'s>(d: &mut Decoder<'s>, node: &Node<'s>) -> Option<Self> {
+        let f = d.fields(node, &tables::RULE)?;
+        _ = f.word(d, "scope", &[()]);
+        Some(Self {
+            place: f.place,
+            name: f.leaf(d, "name", values::name),
+            kind: kind(d, &f),
+            keys: KeySpecs {
+                place: f.key_place("key").unwrap_or(f.place),
+                parts: f.several(d, "key", values::text),
+                ipv6_prefix: f.integer(d, "ipv6_prefix"),
+                on_missing: f.word(
+                    d,
+                    "on_missing_key",
+                    &[OnMissing::Shared, OnMissing::Skip, OnMissing::Reject],
+                ),
+            },
+            max_keys: f.integer(d, "max_keys"),
+            cost: CostSpec::read(d, &f),
+            except: f.map(d, "except").map(|f| ExceptSpec::read(d, &f)).unwrap_or_default(),
+            dry_run: f.flag(d, "dry_run").is_some_and(|at| at.value),
+        })
+    }
+}
+
+/// Reads what a rule counts, and refuses the keys that another kind of rule takes.
+fn kind<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<RuleKind> {
+    let rate = f.rate(d, "limit");
+    let in_flight = f.integer(d, "concurrency");
+    let algorithm =
+        f.word(d, "algorithm", &[Word::TokenBucket, Word::SlidingWindow, Word::FixedWindow]);
+    let burst = f.integer(d, "burst");
+    let buckets = f.integer(d, "buckets");
+    let strict = f.flag(d, "strict");
+    let to_clock = f.word(d, "align", &[true, false]);
+
+    match (f.key_place("limit"), f.key_place("concurrency")) {
+        (Some(limit), Some(concurrency)) => {
+            let problem =
+                Problem::error(concurrency, "a rule takes one of `limit` and `concurrency`")
+                    .label("a second one")
+                    .also(limit, "the first")
+                    .help("write two rules; they decide together");
+            d.problems.add(problem);
+            return None;
+        }
+        (None, None) => {
+            let problem = Problem::error(f.place, "a rule needs `limit` or `concurrency`")
+                .help("write `limit: 100/1s`, or `concurrency: 64`");
+            d.problems.add(problem);
+            return None;
+        }
+        (None, Some(_)) => {
+            for name in ["algorithm", "burst", "buckets", "strict", "align"] {
+                foreign(d, f, name, "`concurrency` takes none");
+            }
+            return Some(RuleKind::Concurrency { limit: in_flight? });
+        }
+        (Some(_), None) => {}
+    }
+    let algorithm = algorithm?.value;
+    for (name, owner, takes) in [
+        ("burst", Word::TokenBucket, "only `algorithm: token_bucket` takes it"),
+        ("buckets", Word::SlidingWindow, "only `algorithm: sliding_window` takes it"),
+        ("strict", Word::SlidingWindow, "only `algorithm: sliding_window` takes it"),
+        ("align", Word::FixedWindow, "only `algorithm: fixed_window` takes it"),
+    ] {
+        if owner != algorithm {
+            foreign(d, f, name, takes);
+        }
+    }
+    let rate = rate?;
+    Some(match algorithm {
+        Word::TokenBucket => RuleKind::TokenBucket { rate, burst },
+        Word::SlidingWindow => {
+            RuleKind::SlidingWindow { rate, buckets: buckets?, strict: strict?.value }
+        }
+        Word::FixedWindow => RuleKind::FixedWindow { rate, to_clock: to_clock?.value },
+    })
+}
+
+/// Refuses a key that means nothing in this kind of rule.
+fn foreign<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>, name: &str, why: &str) {
+    if let Some(place) = f.key_place(name) {
+        let problem = Problem::error(place, format!("`{name}` means nothing in this rule"));
+        d.problems.add(problem.help(format!("remove it: {why}")));
+    }
+}
+
+impl CostSpec {
+    fn read<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Self {
+        let one = At { value: 1, place: f.place, written: false };
+        let Some((key, node)) = f.node("cost") else {
+            return Self { default: one, by_method: Vec::new() };
+        };
+        let number = |text: &str| integer("cost", key.kind.plain(), text);
+        if !matches!(node.content, Content::Map(_)) {
+            let default = d.leaf(node, key, number).unwrap_or(one);
+            return Self { default, by_method: Vec::new() };
+        }
+        let mut cost = Self { default: one, by_method: Vec::new() };
+        for (name, node) in d.entries(node, key) {
+            let value = d.leaf(node, key, number);
+            if name.value == "default" {
+                cost.default = value.unwrap_or(one);
+                continue;
+            }
+            let method = d.keep(values::method(&name.value), name.place);
+            cost.by_method.extend(method.map(|at| at.value).zip(value));
+        }
+        cost
+    }
+}
+
+impl ExceptSpec {
+    fn read<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Self {
+        if f.is_empty() {
+            let problem = Problem::error(f.place, "an exception needs at least one condition")
+                .help("write `except: { client_ip: [10.0.0.0/8] }`, or remove it");
+            d.problems.add(problem);
+        }
+        Self {
+            client_ip: plain(f.several(d, "client_ip", values::network)),
+            methods: plain(f.several(d, "method", values::method)),
+            path_prefix: f.several(d, "path_prefix", values::text),
+            headers: route::fields(d, f, "header", values::header_name),
+        }
+    }
+}
+
+impl PacingSpec {
+    pub(super) fn read<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Self {
+        Self {
+            rate: f.rate(d, "rate"),
+            max_wait: f.duration(d, "max_wait"),
+            max_queue: f.integer(d, "max_queue"),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Certificates from real files: what is refused, at which value, and which one a name gets.
+
+use crate::config::{Diagnostics, Plan, certificate_files, read};
+use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
+use std::{fs, path::PathBuf};
+use tempfile::TempDir;
+
+#[test]
+fn a_certificate_and_its_key_are_loaded_with_the_names() {
+    let folder = Folder::new();
+    folder.certificate("a", &["a.example.com", "*.b.example.com"]);
+    folder.certificate("c", &["c.example.com"]);
+    let plan = folder.read("[{ cert: a.pem, key: a.key }, { cert: c.pem, key: c.key }]").unwrap();
+    let tls = plan.listeners[0].tls.as_ref().unwrap();
+    for (name, expected) in [
+        (Some("a.example.com"), "a.example.com"),
+        (Some("A.Example.com."), "a.example.com"),
+        (Some("x.b.example.com"), "a.example.com"),
+        (Some("c.example.com"), "c.example.com"),
+        (Some("y.x.b.example.com"), "a.example.com"),
+        (Some("unknown"), "a.example.com"),
+        (None, "a.example.com"),
+    ] {
+        assert_eq!(tls.find(name).names[0], expected, "{name:?}");
+    }
+    assert!(tls.agree("a.example.com", "z.b.example.com"));
+    assert!(!tls.agree("a.example.com", "c.example.com"));
+    let file = |name: &str| folder.path(name);
+    assert_eq!(
+        plan.files,
+        [file("gateway.yaml"), file("a.pem"), file("a.key"), file("c.pem"), file("c.key")]
+    );
+}
+
+#[test]
+fn each_file_that_does_not_serve_is_reported_at_its_value() {
+    let folder = Folder::new();
+    folder.certificate("a", &["a.example.com"]);
+    folder.certificate("b", &["b.example.com"]);
+    fs::write(folder.path("junk.pem"), "not PEM").unwrap();
+    fs::write(
+        folder.path("odd.pem"),
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+    )
+    .unwrap();
+    for (certificate, column, message) in [
+        ("cert: none.pem, key: a.key", 35, "cannot read the certificate"),
+        ("cert: a.pem, key: none.key", 47, "cannot read the key"),
+        ("cert: a.pem, key: b.key", 47, "the key belongs to another certificate"),
+        ("cert: junk.pem, key: a.key", 35, "junk.pem` holds no certificate"),
+        ("cert: a.pem, key: junk.pem", 47, "junk.pem` holds no private key"),
+        ("cert: odd.pem, key: a.key", 35, "odd.pem` is no X.509 certificate"),
+        ("cert: ., key: a.key", 35, "it is a folder"),
+    ] {
+        let problems = folder.read(&format!("[{{ {certificate} }}]")).unwrap_err();
+        let entries: Vec<_> = problems.entries().collect();
+        assert_eq!(entries.len(), 1, "{problems}");
+        assert!(entries[0].message.contains(message), "{problems}");
+        assert_eq!((entries[0].line, entries[0].column), (4, column), "{problems}");
+    }
+}
+
+#[test]
+fn a_missing_file_names_its_whole_path_and_is_listed_before_it_exists() {
+    let folder = Folder::new();
+    let certificates = "[{ cert: certs/a.pem, key: /k/a.key }]";
+    let problems = folder.read(certificates).unwrap_err().to_string();
+    assert!(problems.contains(&folder.path("certs/a.pem").display().to_string()), "{problems}");
+    let files = certificate_files(&folder.path("gateway.yaml"));
+    assert_eq!(files, [(folder.path("certs/a.pem"), PathBuf::from("/k/a.key"))]);
+}
+
+#[test]
+fn tls_without_a_certificate_is_refused() {
+    let problems = Folder::new().read("[]").unwrap_err();
+    assert_eq!(problems.entries().next().unwrap().message, "`certificates` is empty");
+}
+
+#[test]
+fn a_private_key_never_reaches_a_log() {
+    let folder = Folder::new();
+    folder.certificate("a", &["a.example.com"]);
+    let plan = folder.read("[{ cert: a.pem, key: a.key }]").unwrap();
+    let shown = format!("{:?}", plan.listeners[0]);
+    assert!(shown.contains("a.example.com") && shown.len() < 300, "{shown}");
+}
+
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn certificate(&self, name: &str, hosts: &[&str]) {
+        let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+        let CertifiedKey::<KeyPair> { cert, signing_key } =
+            generate_simple_self_signed(hosts).unwrap();
+        fs::write(self.path(&format!("{name}.pem")), cert.pem()).unwrap();
+        fs::write(self.path(&format!("{name}.key")), signing_key.serialize_pem()).unwrap();
+    }
+
+    fn read(&self, certificates: &str) -> Result<Plan, Diagnostics> {
+        let text = format!(
+            "listeners:\n  - name: web\n    listen: 127.0.0.1:0\n    tls: {{ certificates: {certificates} }}\n\
+             upstreams: [{{ name: app, servers: [{{ url: http://a }}] }}]\n\
+             routes: [{{ name: r, match: {{ path: / }}, upstream: app }}]\n"
+        );
+        let path = self.path("gateway.yaml");
+        fs::write(&path, text).unwrap();
+        read(&path)
+    }
+}

@@ -1,0 +1,421 @@
+//! What a user sees when a file is wrong: the whole drawing for each kind of problem, and all
+//! problems at once.
+
+use super::{FRAME, messages, parsed, refused};
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "a drawing of several problems")]
+fn all_problems_of_a_file_are_drawn_at_once_in_the_order_of_the_file() {
+    refused(
+        "\
+listeners:
+  - name: web
+    listen: localhost:8080
+upstreams:
+  - name: shop
+    servers: [{ url: http://10.0.1.5:8000, wieght: 2 }]
+routes:
+  - name: checkout
+    match: { path: /checkout }
+    upstream: shpo
+    flow:
+      - { name: a, limit: 0/1s }
+      - { name: a, limit: 10/1s, brust: 5 }
+",
+        "
+error: `localhost:8080` is not an address to listen on
+ --> gateway.yaml:3:13
+  |
+3 |     listen: localhost:8080
+  |             ^^^^^^^^^^^^^^
+  |
+  = help: write an IP address and a port: `127.0.0.1:8080` for this machine only, `0.0.0.0:8080` or `[::]:8080` for all
+
+error: a server has no key `wieght`
+ --> gateway.yaml:6:44
+  |
+6 |     servers: [{ url: http://10.0.1.5:8000, wieght: 2 }]
+  |                                            ^^^^^^
+  |
+  = help: did you mean `weight`?
+
+error: there is no upstream `shpo`
+  --> gateway.yaml:10:15
+   |
+10 |     upstream: shpo
+   |               ^^^^
+   |
+   = help: did you mean `shop`?
+
+error: a limit of 0 lets nothing pass
+  --> gateway.yaml:12:27
+   |
+12 |       - { name: a, limit: 0/1s }
+   |                           ^^^^
+   |
+   = help: write at least 1, as in `1/1s`; to close a route, remove it
+
+error: two rules share the name `a`
+  --> gateway.yaml:13:17
+   |
+12 |       - { name: a, limit: 0/1s }
+   |                 - first here
+13 |       - { name: a, limit: 10/1s, brust: 5 }
+   |                 ^ again here
+   |
+   = help: write another name: it tells them apart in logs, metrics and reloads
+
+error: a rule has no key `brust`
+  --> gateway.yaml:13:34
+   |
+13 |       - { name: a, limit: 10/1s, brust: 5 }
+   |                                  ^^^^^
+   |
+   = help: did you mean `burst`?
+",
+    );
+}
+
+#[test]
+fn a_file_that_is_not_yaml_says_where() {
+    refused(
+        "listeners:\n  - name: web\n   listen: 127.0.0.1:8080\n",
+        "
+error: the indentation does not fit the lines above
+ --> gateway.yaml:3:4
+  |
+3 |    listen: 127.0.0.1:8080
+  |    ^
+  |
+  = help: align the keys of a map in one column, and the `-` of a list in another
+",
+    );
+}
+
+#[test]
+fn an_empty_file_is_refused_and_so_is_one_of_comments_only() {
+    let drawing = "
+error: the file is empty
+--> gateway.yaml
+ = help: write `listeners`, `upstreams` and `routes`; `flowgate demo` runs an example
+";
+    for text in ["", "\n\n", "# listeners:\n", "---\n", "~\n"] {
+        refused(text, drawing);
+    }
+}
+
+#[test]
+fn a_file_needs_listeners_upstreams_and_routes() {
+    messages(
+        "end: true",
+        &[
+            "the file needs `listeners` | write `listeners: [{ name: checkout }]`",
+            "the file needs `upstreams` | write `upstreams: [{ name: checkout }]`",
+            "the file needs `routes` | write `routes: [{ name: checkout }]`",
+        ],
+    );
+    messages(
+        "listeners: []\nupstreams: []\nroutes: []\n",
+        &[
+            "`listeners` is empty | write at least one: `listeners: [{ name: checkout }]`",
+            "`upstreams` is empty | write at least one: `upstreams: [{ name: checkout }]`",
+            "`routes` is empty | write at least one: `routes: [{ name: checkout }]`",
+        ],
+    );
+}
+
+#[test]
+fn every_duplicate_key_is_reported_with_its_first() {
+    refused(
+        &format!(
+            "{FRAME}routes:\n  - {{ name: r, upstream: app, match: {{ path: / }}, name: r }}\n\
+             headers: off\nheaders: draft\nheaders: legacy\n"
+        ),
+        "
+error: `name` is written twice
+ --> gateway.yaml:4:51
+  |
+4 |   - { name: r, upstream: app, match: { path: / }, name: r }
+  |       ---- first here                             ^^^^ again here
+  |
+  = help: remove one of the two
+
+error: `headers` is written twice
+ --> gateway.yaml:6:1
+  |
+5 | headers: off
+  | ------- first here
+6 | headers: draft
+  | ^^^^^^^ again here
+  |
+  = help: remove one of the two
+
+error: `headers` is written twice
+ --> gateway.yaml:7:1
+  |
+5 | headers: off
+  | ------- first here
+6 | headers: draft
+7 | headers: legacy
+  | ^^^^^^^ again here
+  |
+  = help: remove one of the two
+",
+    );
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
+fn wrong_types_say_what_is_wanted() {
+    let head = format!("{FRAME}routes: [{{ name: r, match: {{ path: / }}, upstream: app }}]\n");
+    for (line, message) in [
+        (
+            "workers: four",
+            "`four` is not a whole number | write digits without quotes, unit or point, as in `10`",
+        ),
+        (
+            "workers: \"4\"",
+            "expected a whole number for `workers`, not a text | write it without quotes: `workers: 4`",
+        ),
+        ("workers: 0", "`workers` cannot be 0 | write a number from 1 to 1024"),
+        ("workers: [4]", "expected a whole number for `workers`, not a list | write `10`"),
+        ("workers:", "expected a whole number for `workers`, not nothing | write `10`"),
+        ("workers: {}", "expected a whole number for `workers`, not a map | write `10`"),
+        (
+            "explain_headers: yes",
+            "`yes` is neither true nor false | write `true` or `false`, without quotes",
+        ),
+        (
+            "drain_timeout: 30",
+            "`30` has no unit | write the unit: `30s` for seconds, `30ms` for milliseconds",
+        ),
+        ("drain_timeout: 2d", "`drain_timeout` cannot be as long as `2d` | write at most `1day`"),
+        (
+            "timeouts: 5s",
+            "expected a map for the timeouts, not a plain value | write `{ header_read: 5s }`",
+        ),
+        ("timeouts: { write: 0s }", "`write` cannot be 0s | write at least `1ms`"),
+        ("limits: { header_bytes: 1KiB }", "`header_bytes` cannot be 1024 | write at least `8KiB`"),
+        (
+            "limits: { header_bytes: 1GiB }",
+            "`header_bytes` cannot be as large as `1GiB` | write at most `1.0 MiB`",
+        ),
+        (
+            "headers: drafty",
+            "`headers` cannot be `drafty` | did you mean `draft`? write one of `draft`, `legacy`, `off`",
+        ),
+        (
+            "trusted_proxies: [10.0.0.0/8, lan]",
+            "`lan` is not a network | write an address or a range, as in `10.0.0.0/8`, `192.0.2.1` or `2001:db8::/32`",
+        ),
+        ("access_log: ''", "`` is not a file name | write a path, as in `certs/site.pem`"),
+        (
+            "admin: { listen: 127.0.0.1:8080 }",
+            "two listeners on `127.0.0.1:8080` | write another port",
+        ),
+        ("end: yes", "`yes` is neither true nor false | write `true` or `false`, without quotes"),
+        (
+            "store: { redis: redis://127.0.0.1 }",
+            "`store` is not supported in this version | remove it",
+        ),
+        (
+            "? [a]\n: b",
+            "a key must be a word | write one of `listeners`, `upstreams`, `routes`, `admin`, `trusted_proxies`, `timeouts`, `limits`, `headers`, `explain_headers`, `access_log`, `workers`, `drain_timeout`, `end`",
+        ),
+        (
+            "1: 2",
+            "the file has no key `1` | write one of `listeners`, `upstreams`, `routes`, `admin`, `trusted_proxies`, `timeouts`, `limits`, `headers`, `explain_headers`, `access_log`, `workers`, `drain_timeout`, `end`",
+        ),
+    ] {
+        messages(&format!("{head}{line}\n"), &[message]);
+    }
+}
+
+#[test]
+fn the_file_must_be_a_map() {
+    messages(
+        "- a\n- b\n",
+        &["expected a map for the file, not a list | write `{ listeners: [{ name: checkout }] }`"],
+    );
+    messages(
+        "just text",
+        &[
+            "expected a map for the file, not a plain value | write `{ listeners: [{ name: checkout }] }`",
+        ],
+    );
+}
+
+#[test]
+fn upstreams_and_listeners_are_checked() {
+    messages(
+        "\
+listeners:
+  - { name: web, listen: 0.0.0.0:80 }
+  - { name: web, listen: 0.0.0.0:80 }
+upstreams:
+  - name: a
+    servers: [{ url: http://h:1 }, { url: http://h:1 }]
+    balance: hash
+    health: { path: / }
+  - { name: b, servers: [] }
+  - { name: c, servers: [{ url: https://h }, { url: h, weight: 0 }] }
+  - { name: d, servers: [{ url: http://a, weight: 997 }, { url: http://b, weight: 991 }] }
+routes:
+  - { name: r, match: { path: / }, upstream: zzz }
+",
+        &[
+            "two listeners share the name `web` | write another name: it tells them apart in logs, metrics and reloads",
+            "two listeners on `0.0.0.0:80` | write another port",
+            "the server is in the list already | write `weight: 2` at the first to send it more",
+            "`balance: hash` is not supported in this version | write one of `round_robin`, `least_request`, `random`",
+            "`health` is not supported in this version | remove it",
+            "`servers` is empty | write at least one: `servers: [{ url: http://10.0.1.5:8000 }]`",
+            "TLS to an upstream is not supported in this version | write `http://HOST:PORT`; let TLS end at this gateway",
+            "`h` is not an http:// URL | write `http://HOST:PORT`, as in `http://10.0.1.5:8000`",
+            "`weight` cannot be 0 | write a number from 1 to 1000",
+            "the weights take too long to come round | write weights whose sum, divided by what they share, is at most 1000",
+            "there is no upstream `zzz` | write one of `b`, `c`, `d`",
+        ],
+    );
+}
+
+#[test]
+fn routes_are_checked() {
+    let head = format!("{FRAME}routes:\n  - name: r\n    upstream: app\n    ");
+    for (rest, message) in [
+        ("timeout: 1s", "a route needs `match` | write `match: { host: shop.example.com }`"),
+        (
+            "match: {}",
+            "a match needs at least one condition | write `match: { path_prefix: / }` for a route that takes every request",
+        ),
+        (
+            "match: { path: /a, path_prefix: /a }",
+            "a match takes one kind of path | write one of `path`, `path_prefix` and `path_regex`, or two routes",
+        ),
+        ("match: { method: get }", "`get` is not upper-case, as methods are | write `GET`"),
+        (
+            "match: { header: { x y: 1 } }",
+            "`x y` is not the name of a header | write letters, digits and `-`, as in `x-tenant`",
+        ),
+        (
+            "match: { header: { a: { equals: 1, regex: 2 } } }",
+            "a field's pattern takes exactly one condition | write one of `equals`, `regex` and `present: true`",
+        ),
+        (
+            "match: { query: { a: { present: false } } }",
+            "a field that must be absent cannot be matched | write `present: true`, and a more specific route for requests that have it",
+        ),
+        ("match: { query: { a: 1, a: 2 } }", "`a` is written twice | remove one of the two"),
+        (
+            "match: { path: / }\n    timeout: 1s\n    timeouts: { request: 2s }",
+            "the whole request has two timeouts | write one of `timeout` and `timeouts: { request: … }`",
+        ),
+        (
+            "match: { path: / }\n    upgrades: h2c",
+            "an upgrade to `h2c` would bypass the rules | write a protocol that is not HTTP, as in `websocket`",
+        ),
+        (
+            "match: { path: / }\n    request_headers: { set: { Host: a } }",
+            "`host` belongs to the gateway itself | remove it: it frames the message or names its host",
+        ),
+        (
+            "match: { path: / }\n    response_headers: { set: { x-a: 1, X-A: 2 } }",
+            "`x-a` is set twice | header names are the same in either case; remove one",
+        ),
+        (
+            "match: { path: / }\n    reject: { status: 200 }",
+            "`200` is not the status of a refusal | write a status from 400 to 599, as in `429`",
+        ),
+        (
+            "match: { path: / }\n    reject: { content_type: text/html }",
+            "`content_type` without `body` | write the `body` that it is the type of, or remove it",
+        ),
+        (
+            "match: { path: / }\n    breaker: { errors: 5 }",
+            "`breaker` is not supported in this version | remove it",
+        ),
+        (
+            "match: { path: / }\n    flow: []\n    flwo: []",
+            "a route has no key `flwo` | did you mean `flow`?",
+        ),
+    ] {
+        messages(&format!("{head}{rest}\n"), &[message]);
+    }
+}
+
+#[test]
+fn patterns_that_cannot_be_are_refused_in_the_words_of_the_router() {
+    for pattern in [
+        "path: no-slash",
+        "path: '/a/{'",
+        "path_prefix: x",
+        "path_regex: '('",
+        "host: 'a b'",
+        "host: 'a.*.b'",
+    ] {
+        let text =
+            format!("{FRAME}routes:\n  - name: r\n    upstream: app\n    match: {{ {pattern} }}\n");
+        let problems = parsed(&text).unwrap_err();
+        assert_eq!(problems.count(), 1, "{problems}");
+        let entry = problems.entries().next().unwrap();
+        assert_eq!(entry.line, 6, "{problems}");
+        assert!(!entry.help.is_empty(), "{problems}");
+    }
+}
+
+#[test]
+fn a_value_behind_an_alias_is_marked_at_both_places() {
+    refused(
+        &format!(
+            "{FRAME}routes:\n  - name: r\n    match: {{ path: /a, header: {{ a: &p x y }} }}\n    upstream: app\n  - name: *p\n    match: {{ path: / }}\n    upstream: app\n"
+        ),
+        "
+error: a name cannot hold ` `
+ --> gateway.yaml:5:40
+  |
+5 |     match: { path: /a, header: { a: &p x y } }
+  |                                        ^^^
+6 |     upstream: app
+7 |   - name: *p
+  |           -- used here
+  |
+  = help: write letters, digits and any of `- _ . / :`
+",
+    );
+}
+
+#[test]
+fn the_mark_at_the_end_must_be_the_end() {
+    messages(
+        &format!(
+            "{FRAME}end: true\nroutes: [{{ name: r, match: {{ path: / }}, upstream: app }}]\n"
+        ),
+        &[
+            "`end` is not the last key of the file | move it to the last line: it says that the file is whole",
+        ],
+    );
+}
+
+#[test]
+fn control_characters_of_the_file_never_reach_the_terminal() {
+    let text = format!(
+        "{FRAME}\"\\e[31mred\": 1\nroutes: [{{ name: r, match: {{ path: / }}, upstream: \"a\\u202eb\\e\" }}]\n"
+    );
+    let drawn = parsed(&text).unwrap_err().to_string();
+    assert!(!drawn.contains('\u{1b}') && !drawn.contains('\u{202e}'), "{drawn}");
+}
+
+#[test]
+fn ten_thousand_problems_are_counted_and_some_are_drawn() {
+    use std::fmt::Write;
+    let mut text = format!("{FRAME}routes:\n");
+    for n in 0..12_000 {
+        _ = writeln!(
+            text,
+            "  - {{ name: r{n}, match: {{ path: /{n} }}, upstream: app, flwo: [] }}"
+        );
+    }
+    let problems = parsed(&text).unwrap_err();
+    assert_eq!(problems.count(), 12_000);
+    assert!(problems.to_string().ends_with("… and 11950 more"));
+}

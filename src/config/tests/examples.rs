@@ -1,0 +1,56 @@
+//! Every file that the repository offers to readers must load, without a warning.
+
+use crate::config::{Plan, certificate_files, describe, read};
+use std::{fs, path::Path};
+
+#[test]
+fn the_default_file_loads() {
+    let plan = load("gateway.yaml");
+    assert_eq!(plan.routes.len(), 6);
+    assert!(plan.is_sealed);
+}
+
+#[test]
+fn the_default_file_says_no_default_that_is_not_one() {
+    let plan = load("gateway.yaml");
+    let bare = super::plan(&format!(
+        "{}routes: [{{ name: r, match: {{ path: / }}, upstream: app }}]\nadmin: {{}}\n",
+        super::FRAME
+    ));
+    assert_eq!(plan.settings, bare.settings);
+}
+
+#[test]
+fn every_example_loads() {
+    let entries = fs::read_dir(root().join("examples")).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    assert!(names.len() >= 6, "{names:?}");
+    for name in names {
+        let plan = load(&format!("examples/{name}"));
+        assert!(!describe(&plan).is_empty());
+    }
+}
+
+/// Loads a copy of a file of the repository, beside certificates made for it.
+#[track_caller]
+fn load(name: &str) -> Plan {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::copy(root().join(name), &path).unwrap();
+    for (cert, key) in certificate_files(&path) {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        fs::create_dir_all(cert.parent().unwrap()).unwrap();
+        fs::write(cert, made.cert.pem()).unwrap();
+        fs::write(key, made.signing_key.serialize_pem()).unwrap();
+    }
+    let plan = read(&path).unwrap_or_else(|problems| panic!("{problems}"));
+    assert!(plan.warnings.is_empty(), "{name}: {}", plan.warnings);
+    plan
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}

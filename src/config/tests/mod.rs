@@ -1,0 +1,59 @@
+//! The configuration from text to snapshot, as a user meets it.
+
+mod certificates;
+mod diagnostics;
+mod examples;
+mod mutations;
+mod plans;
+mod reload;
+mod rules;
+
+use super::{Diagnostics, Plan, Source, parse};
+use std::path::Path;
+
+/// What every file needs, so that a test can show only the part that it is about.
+const FRAME: &str = "\
+listeners: [{ name: web, listen: 127.0.0.1:8080 }]
+upstreams: [{ name: app, servers: [{ url: http://127.0.0.1:9000 }] }]
+";
+
+/// Parses `text` as a file `gateway.yaml`.
+fn parsed(text: &str) -> Result<Plan, Diagnostics> {
+    parse(&Source { path: Path::new("gateway.yaml").into(), text: text.into() })
+}
+
+#[track_caller]
+fn plan(text: &str) -> Plan {
+    parsed(text).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+/// Parses a file with one route, whose `flow` is `rules`.
+fn with_rules(rules: &str) -> String {
+    format!(
+        "{FRAME}routes:\n  - name: r\n    match: {{ path_prefix: / }}\n    upstream: app\n    flow:\n{rules}"
+    )
+}
+
+/// Asserts that `text` is refused with just this drawing.
+#[track_caller]
+fn refused(text: &str, drawing: &str) {
+    let drawn = parsed(text).expect_err("the file is refused").to_string();
+    assert!(drawn == drawing.trim_matches('\n'), "drawn:\n{drawn}\n\nexpected:\n{drawing}");
+}
+
+/// Asserts that `text` is refused with just these messages and hints, as `message | hint`.
+#[track_caller]
+fn messages(text: &str, expected: &[&str]) {
+    let problems = parsed(text).expect_err("the file is refused");
+    let found: Vec<_> =
+        problems.entries().map(|entry| format!("{} | {}", entry.message, entry.help)).collect();
+    assert_eq!(found, expected, "\n{problems}");
+}
+
+/// Asserts that `text` is taken with just these warnings.
+#[track_caller]
+fn warnings(text: &str, expected: &[&str]) {
+    let plan = plan(text);
+    let found: Vec<_> = plan.warnings.entries().map(|entry| entry.message).collect();
+    assert_eq!(found, expected, "\n{}", plan.warnings);
+}

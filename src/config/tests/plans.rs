@@ -1,0 +1,149 @@
+//! What a good file becomes: defaults, warnings, and the description that `check` prints.
+
+use super::{FRAME, plan, warnings, with_rules};
+use crate::config::{AccessLog, Balance, RateLimitHeaders, describe};
+use std::{path::Path, time::Duration};
+
+#[test]
+fn defaults_are_safe_at_the_edge() {
+    let plan =
+        plan(&format!("{FRAME}routes: [{{ name: r, match: {{ path: / }}, upstream: app }}]\n"));
+    let secs = Duration::from_secs;
+    let settings = &plan.settings;
+    assert_eq!(settings.drain_timeout, secs(30));
+    assert!(settings.trusted_proxies.is_empty() && settings.admin.is_none());
+    let timeouts = settings.timeouts;
+    assert_eq!((timeouts.header_read, timeouts.keep_alive), (secs(10), secs(75)));
+    assert_eq!((timeouts.tls_handshake, timeouts.write), (secs(10), secs(60)));
+    let limits = settings.limits;
+    assert_eq!((limits.header_bytes, limits.headers), (32 << 10, 100));
+    assert_eq!((limits.body, limits.connections), (1 << 30, 100_000));
+    assert_eq!(settings.access_log, AccessLog::Off);
+    assert_eq!(settings.rate_limit_headers, RateLimitHeaders::Draft);
+    assert!(!settings.explain_headers);
+    let upstream = &plan.upstreams[0];
+    assert_eq!((upstream.balance, upstream.max_idle), (Balance::RoundRobin, 256));
+    assert_eq!((upstream.connect_timeout, upstream.idle_timeout), (secs(3), secs(55)));
+    let route = &plan.routes[0];
+    assert_eq!(route.body_limit, 1 << 30);
+    assert_eq!(route.upgrades, ["websocket"]);
+    let timeouts = route.timeouts;
+    assert_eq!((timeouts.first_byte, timeouts.idle), (secs(60), secs(60)));
+    assert_eq!(timeouts.request, secs(3600));
+    assert!(!route.relaxed_path && route.policy.is_none() && route.reject.is_none());
+}
+
+#[test]
+fn every_key_reaches_the_plan() {
+    let plan = plan(&format!(
+        "{FRAME}routes:
+  - name: r
+    match: {{ host: [a.example.com, '*.b.example.com'], path: '/u/{{id}}', method: GET, header: {{ x-a: 1, x-b: {{ present: true }} }}, query: {{ q: {{ regex: '^y' }} }} }}
+    upstream: app
+    timeout: 5s
+    timeouts: {{ idle: 2s }}
+    body_limit: 5MB
+    upgrades: []
+    relaxed_path: true
+    request_headers: {{ set: {{ x-n: no, x-v: 1.10 }}, remove: [x-r, x-s] }}
+    reject: {{ status: 503, body: '{{}}' }}
+trusted_proxies: [10.0.0.0/8, '::1']
+access_log: logs/access.json
+admin: {{}}
+workers: 3
+headers: legacy
+"
+    ));
+    let route = &plan.routes[0];
+    assert_eq!(
+        &*route.matches,
+        "GET a.example.com|*.b.example.com/u/{id} header x-a=1 header x-b query q~^y"
+    );
+    assert_eq!(route.timeouts.request, Duration::from_secs(5));
+    assert_eq!(route.timeouts.idle, Duration::from_secs(2));
+    assert_eq!((route.body_limit, route.relaxed_path), (5_000_000, true));
+    assert!(route.upgrades.is_empty());
+    let set = &route.request_headers.set;
+    assert_eq!((set[0].1.as_bytes(), set[1].1.as_bytes()), (&b"no"[..], &b"1.10"[..]));
+    assert_eq!(route.request_headers.remove.len(), 2);
+    assert_eq!(route.reject.as_ref().unwrap().content_type, "application/json");
+    assert_eq!(plan.settings.access_log, AccessLog::File(Path::new("logs/access.json").into()));
+    assert_eq!(plan.settings.admin, Some("127.0.0.1:9901".parse().unwrap()));
+    assert_eq!(plan.settings.workers.get(), 3);
+    assert_eq!(plan.settings.trusted_proxies.len(), 2);
+}
+
+#[test]
+fn rules_can_be_shared_by_an_alias_and_defaults_by_a_merge_key() {
+    let plan = plan(&format!(
+        "{FRAME}routes:
+  - &base {{ name: a, match: {{ path: /a }}, upstream: app, timeout: 2s, flow: &f [{{ name: x, limit: 3/1s }}] }}
+  - {{ <<: *base, name: b, match: {{ path: /b }} }}
+  - {{ name: c, match: {{ path: /c }}, upstream: app, flow: *f }}
+"
+    ));
+    assert_eq!(plan.routes[1].timeouts.request, Duration::from_secs(2));
+    assert!(plan.routes.iter().all(|route| route.flow == plan.routes[0].flow));
+}
+
+#[test]
+fn what_is_odd_is_warned_of() {
+    warnings(
+        &format!(
+            "{FRAME}routes:
+  - {{ name: a, match: {{ path: /x }}, upstream: app }}
+  - {{ name: b, match: {{ path: /x }}, upstream: app }}
+"
+        ),
+        &["the route `b` can never be reached"],
+    );
+    warnings(
+        "\
+listeners: [{ name: web, listen: 127.0.0.1:0 }]
+upstreams: [{ name: a, servers: [{ url: http://a }] }, { name: b, servers: [{ url: http://b }] }]
+routes: [{ name: r, match: { path: / }, upstream: a }]
+",
+        &["no route goes to the upstream `b`"],
+    );
+}
+
+#[test]
+fn a_description_says_what_each_rule_promises() {
+    let plan = plan(
+        &(with_rules(
+            "\
+\u{20}     - { name: bucket, limit: 100/1m }
+      - { name: ring, algorithm: sliding_window, limit: 30/1s, key: client_ip, max_keys: 1000 }
+      - { name: hard, algorithm: sliding_window, limit: 31/1s, strict: true, dry_run: true }
+      - { name: window, algorithm: fixed_window, limit: 40/1s, align: first_request, cost: { POST: 5 } }
+      - { name: in-flight, concurrency: 64, except: { method: OPTIONS } }
+    pacing: { rate: 100/1s, max_queue: 10 }
+",
+        ) + "  - { name: z, match: { path: /exact, method: [GET] }, upstream: app }\nworkers: 2\n"),
+    );
+    let text = describe(&plan);
+    let routes = text.split("\nroutes, ").nth(1).unwrap().split("\nsettings").next().unwrap();
+    let per_key = plan.routes[0].flow.flow[1].algorithm.bytes_per_key();
+    let expected = format!(
+        "\
+in the order in which they match
+  z  GET /exact → app
+    no limit
+  r  /* → app
+    bucket  token_bucket 100/1m, burst 1: at most 1 at once, 101 in any 1m
+    ring  sliding_window 30/1s, 10 buckets: at most 30 in any 900ms, 60 in any 1s
+      for each client_ip/64: at most 1000 keys, {per_key} bytes each, {:.1} in all
+    hard  sliding_window 31/1s, 10 buckets, strict: at most 31 in any 1s
+      dry run: counts, refuses nothing
+    window  fixed_window 40/1s: at most 40 in each window from the first request, 79 in any 1s across a boundary
+      cost: POST 5, else 1
+    in-flight  concurrency 64: at most 64 in flight at any instant
+      some requests are exempt
+    pacing  100/1s: starts at least 10ms apart; waits up to 500ms, 10 at most
+",
+        bytesize::ByteSize(per_key as u64 * 1000)
+    );
+    assert_eq!(routes, expected);
+    assert!(text.contains("app  round_robin  connect_timeout 3s, idle_timeout 55s, max_idle 256"));
+    assert!(text.ends_with("  workers 2, drain_timeout 30s\n"), "{text}");
+}

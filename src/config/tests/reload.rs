@@ -1,0 +1,202 @@
+//! What survives a reload, what is converted, and what begins afresh.
+
+use super::{FRAME, plan, with_rules};
+use crate::{
+    config::{Live, Retired, Snapshot, Summary},
+    flow::{Claim, Instant, Key},
+};
+use std::{
+    fs,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+const NOW: Instant = Instant::from_nanos(1_700_000_000_000_000_000);
+
+#[test]
+fn an_equal_file_changes_nothing() {
+    let mut gateway = Gateway::start(&with_rules("      - { name: a, limit: 3/1s }\n"));
+    let before = gateway.snapshot();
+    let summary =
+        gateway.reload(&with_rules("      # a comment\n      - {name: a,   limit: 3/1s}\n"));
+    assert_eq!(
+        summary.to_string(),
+        "reloaded v2: routes +0 ~0 -0; rules kept 1, converted 0, reset 0"
+    );
+    assert_eq!(summary.warning(), None);
+    let after = gateway.snapshot();
+    assert!(Arc::ptr_eq(&before.routes[0], &after.routes[0]));
+    assert!(Arc::ptr_eq(&before.upstreams[0], &after.upstreams[0]));
+    assert_ne!(before.hash, after.hash);
+}
+
+#[test]
+fn a_new_limit_holds_for_the_very_next_request_and_the_count_goes_on() {
+    let file = |limit: u32| {
+        with_rules(&format!("      - {{ name: a, algorithm: fixed_window, limit: {limit}/1m }}\n"))
+    };
+    let mut gateway = Gateway::start(&file(3));
+    assert_eq!(gateway.admitted(5), 3);
+    let summary = gateway.reload(&file(5));
+    assert_eq!(
+        summary.to_string(),
+        "reloaded v2: routes +0 ~1 -0; rules kept 0, converted 1, reset 0"
+    );
+    assert_eq!(gateway.admitted(5), 2);
+    gateway.reload(&file(4));
+    assert_eq!(gateway.admitted(5), 0);
+}
+
+#[test]
+fn another_algorithm_or_key_begins_afresh_and_says_so() {
+    let mut gateway = Gateway::start(&with_rules("      - { name: a, limit: 3/1m, burst: 3 }\n"));
+    assert_eq!(gateway.admitted(5), 3);
+    let summary = gateway
+        .reload(&with_rules("      - { name: a, algorithm: sliding_window, limit: 3/1m }\n"));
+    assert_eq!(summary.reset, ["r/a"]);
+    assert_eq!(
+        summary.warning().as_deref(),
+        Some("another algorithm or key, so the count begins afresh: r/a")
+    );
+    assert_eq!(gateway.admitted(5), 3);
+}
+
+#[test]
+fn routes_are_counted_as_added_changed_and_removed() {
+    let file = |names: &[&str]| {
+        let route =
+            |n: &&str| format!("{{ name: {}, match: {{ path: /{n} }}, upstream: app }}", &n[..1]);
+        format!("{FRAME}routes: [{}]\n", names.iter().map(route).collect::<Vec<_>>().join(", "))
+    };
+    let mut gateway = Gateway::start(&file(&["a", "b", "c"]));
+    let summary = gateway.reload(&file(&["a", "b2", "d", "e"]));
+    assert_eq!((summary.routes_added, summary.routes_changed, summary.routes_removed), (2, 1, 1));
+}
+
+#[test]
+fn a_gate_and_a_meter_belong_to_the_name_whatever_else_is_edited() {
+    let file = |prefix: &str| {
+        format!("{FRAME}routes: [{{ name: r, match: {{ path: {prefix} }}, upstream: app }}]\n")
+    };
+    let mut gateway = Gateway::start(&file("/a"));
+    let before = gateway.snapshot();
+    gateway.reload(&file("/b"));
+    let after = gateway.snapshot();
+    assert!(!Arc::ptr_eq(&before.routes[0], &after.routes[0]));
+    assert!(Arc::ptr_eq(&before.routes[0].gate, &after.routes[0].gate));
+    assert!(Arc::ptr_eq(&before.routes[0].meter, &after.routes[0].meter));
+}
+
+#[test]
+fn a_new_default_reaches_routes_that_were_not_edited() {
+    let file = |body: &str| {
+        format!(
+            "{FRAME}routes: [{{ name: r, match: {{ path: / }}, upstream: app }}]\nlimits: {{ body: {body} }}\n"
+        )
+    };
+    let mut gateway = Gateway::start(&file("1KiB"));
+    gateway.reload(&file("2KiB"));
+    assert_eq!(gateway.snapshot().routes[0].body_limit, 2048);
+}
+
+#[test]
+fn servers_keep_their_identity_and_load_by_address() {
+    let file = |servers: &str| {
+        format!(
+            "listeners: [{{ name: web, listen: 127.0.0.1:0 }}]\n\
+             upstreams: [{{ name: app, servers: [{servers}] }}]\n\
+             routes: [{{ name: r, match: {{ path: / }}, upstream: app }}]\n"
+        )
+    };
+    let mut gateway = Gateway::start(&file("{ url: http://a }, { url: http://b }"));
+    let before = gateway.snapshot().upstreams[0].clone();
+    before.servers[1].in_flight.store(7, Relaxed);
+    before.turn.store(41, Relaxed);
+    gateway.reload(&file("{ url: http://c }, { url: http://b, weight: 2 }"));
+    let after = gateway.snapshot().upstreams[0].clone();
+    assert_eq!(after.servers.iter().map(|s| s.id).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(after.servers[1].in_flight.load(Relaxed), 7);
+    assert!(Arc::ptr_eq(&after.servers[1].meter, &before.servers[1].meter));
+    assert_eq!(after.servers[1].weight, 2);
+    assert_eq!(after.turn.load(Relaxed), 41);
+    assert_eq!(after.schedule, [1, 0, 1]);
+}
+
+#[test]
+fn what_only_a_restart_changes_is_said() {
+    let file = |port: u16| {
+        format!(
+            "listeners: [{{ name: web, listen: 127.0.0.1:{port} }}]\n\
+             upstreams: [{{ name: app, servers: [{{ url: http://a }}] }}]\n\
+             routes: [{{ name: r, match: {{ path: / }}, upstream: app }}]\nworkers: {port}\n"
+        )
+    };
+    let mut gateway = Gateway::start(&file(81));
+    let summary = gateway.reload(&file(82));
+    assert_eq!(
+        summary.warning().as_deref(),
+        Some("takes effect at the next start: listeners, workers")
+    );
+}
+
+#[test]
+fn a_replaced_snapshot_is_kept_until_no_request_needs_it() {
+    let mut gateway = Gateway::start(&with_rules("      - { name: a, limit: 3/1s }\n"));
+    let held = gateway.live.load_full();
+    gateway.reload(&with_rules("      - { name: a, limit: 4/1s }\n"));
+    assert_eq!(gateway.retired.sweep(), 1);
+    drop(held);
+    assert_eq!(gateway.retired.sweep(), 0);
+}
+
+#[test]
+fn a_file_without_the_mark_does_not_replace_one_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gateway.yaml");
+    let file = |end: &str| {
+        format!("{FRAME}routes: [{{ name: r, match: {{ path: / }}, upstream: app }}]\n{end}")
+    };
+    let mut gateway = Gateway::start(&file("end: true\n"));
+    fs::write(&path, file("")).unwrap();
+    let problems = gateway.live.read(&path).unwrap_err();
+    assert!(problems.to_string().contains("the file looks cut short"), "{problems}");
+    fs::write(&path, file("end: false\n")).unwrap();
+    gateway.apply(|live| live.read(&path).unwrap());
+    fs::write(&path, file("")).unwrap();
+    assert!(gateway.live.read(&path).is_ok());
+}
+
+struct Gateway {
+    live: Live,
+    retired: Retired,
+}
+
+impl Gateway {
+    fn start(text: &str) -> Self {
+        Self { live: Live::start(plan(text), NOW), retired: Retired::default() }
+    }
+
+    #[track_caller]
+    fn reload(&mut self, text: &str) -> Summary {
+        self.apply(|_| plan(text))
+    }
+
+    fn apply(&mut self, read: impl FnOnce(&Live) -> crate::config::Plan) -> Summary {
+        let plan = read(&self.live);
+        self.live.apply(plan, NOW, &mut self.retired)
+    }
+
+    fn snapshot(&self) -> Arc<Snapshot> {
+        self.live.load_full()
+    }
+
+    /// Returns how many of `count` requests at one instant the first route admits.
+    fn admitted(&self, count: usize) -> usize {
+        let snapshot = self.snapshot();
+        let route = &snapshot.routes[0];
+        let claims: Vec<_> =
+            route.rules.iter().map(|r| Claim { slot: r.slot, key: Key::Shared, cost: 1 }).collect();
+        let at = NOW + Duration::from_millis(1);
+        (0..count).filter(|_| route.gate.enter(at, &claims).is_ok()).count()
+    }
+}

@@ -1,0 +1,293 @@
+//! Rules and pacing: what is refused, what is warned of, and what a good rule becomes.
+
+use super::{FRAME, messages, plan, warnings, with_rules};
+use crate::flow::{
+    Algorithm,
+    limiter::{fixed_window, sliding_window, token_bucket},
+};
+use std::time::Duration;
+
+#[test]
+fn numbers_that_cannot_work_are_refused() {
+    for (rule, message) in [
+        (
+            "limit: 0/1s",
+            "a limit of 0 lets nothing pass | write at least 1, as in `1/1s`; to close a route, remove it",
+        ),
+        ("limit: 1/0s", "a window of no length | write how long the window is, as in `100/1s`"),
+        (
+            "limit: 100",
+            "`100` is not a rate | write how many per how long, as in `100/1s` or `1000/1m`",
+        ),
+        (
+            "limit: { requests: 0, window: 1s }",
+            "`requests` cannot be 0 | write a number from 1 to 1000000000000",
+        ),
+        ("limit: { requests: 5 }", "a rate needs `window` | write `window: 5s`"),
+        ("limit: 10/1s, burst: 0", "`burst` cannot be 0 | write a number from 1 to 1000000000000"),
+        ("concurrency: 0", "`concurrency` cannot be 0 | write a number from 1 to 1000000000"),
+        (
+            "limit: 10/1s, max_keys: 0, key: client_ip",
+            "`max_keys` cannot be 0 | write a number from 1 to 10000000",
+        ),
+        ("limit: 10/1s, cost: 0", "`cost` cannot be 0 | write a number from 1 to 1000000000"),
+        (
+            "limit: 10/1s, cost: 11",
+            "nothing can ever pass: a request costs 11 of default burst 10 | write a cost of at most 10, or a larger default burst",
+        ),
+        (
+            "limit: 10/1s, burst: 3, cost: 4",
+            "nothing can ever pass: a request costs 4 of burst 3 | write a cost of at most 3, or a larger burst",
+        ),
+        (
+            "limit: 10/1s, algorithm: fixed_window, cost: { default: 11, GET: 1 }",
+            "nothing can ever pass: a request costs 11 of limit 10 | write a cost of at most 10, or a larger limit",
+        ),
+        (
+            "concurrency: 2, cost: 3",
+            "nothing can ever pass: a request costs 3 of concurrency 2 | write a cost of at most 2, or a larger concurrency",
+        ),
+        (
+            "limit: 10/1s, algorithm: sliding_window, buckets: 7",
+            "7 buckets do not divide 1s evenly | write `buckets: 5`",
+        ),
+        (
+            "limit: 10/1s, algorithm: sliding_window, buckets: 0",
+            "`buckets` cannot be 0 | write a number from 1 to 1000",
+        ),
+    ] {
+        messages(&with_rules(&format!("      - {{ name: a, {rule} }}\n")), &[message]);
+    }
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
+fn keys_that_mean_nothing_in_a_rule_are_refused() {
+    for (rule, expected) in [
+        (
+            "limit: 1/1s, concurrency: 1",
+            &[
+                "a rule takes one of `limit` and `concurrency` | write two rules; they decide together",
+            ][..],
+        ),
+        (
+            "dry_run: true",
+            &[
+                "a rule needs `limit` or `concurrency` | write `limit: 100/1s`, or `concurrency: 64`",
+            ],
+        ),
+        (
+            "limit: 1/1s, algorithm: fixed_window, burst: 2",
+            &[
+                "`burst` means nothing in this rule | remove it: only `algorithm: token_bucket` takes it",
+            ],
+        ),
+        (
+            "limit: 1/1s, buckets: 2, strict: true, align: clock",
+            &[
+                "`buckets` means nothing in this rule | remove it: only `algorithm: sliding_window` takes it",
+                "`strict` means nothing in this rule | remove it: only `algorithm: sliding_window` takes it",
+                "`align` means nothing in this rule | remove it: only `algorithm: fixed_window` takes it",
+            ],
+        ),
+        (
+            "concurrency: 1, algorithm: token_bucket, burst: 1",
+            &[
+                "`algorithm` means nothing in this rule | remove it: `concurrency` takes none",
+                "`burst` means nothing in this rule | remove it: `concurrency` takes none",
+            ],
+        ),
+        (
+            "limit: 1/1s, max_keys: 5",
+            &[
+                "`max_keys` without a `key` | write `key: client_ip`, or remove it: all requests share one count",
+            ],
+        ),
+        (
+            "limit: 1/1s, key: host, ipv6_prefix: 48",
+            &[
+                "`ipv6_prefix` without `client_ip` in the key | write `key: client_ip`, or remove it",
+            ],
+        ),
+        (
+            "limit: 1/1s, key: host, on_missing_key: skip",
+            &[
+                "`on_missing_key` with a key that is never missing | write `key: header:NAME`, `cookie:NAME` or `query:NAME`, or remove it",
+            ],
+        ),
+        ("limit: 1/1s, key: [host, host]", &["`host` stands in the key twice | remove one"]),
+        (
+            "limit: 1/1s, key: [route, host]",
+            &[
+                "`route` means nothing beside other parts | remove it: every rule counts for its own route",
+            ],
+        ),
+        (
+            "limit: 1/1s, except: {}",
+            &[
+                "an exception needs at least one condition | write `except: { client_ip: [10.0.0.0/8] }`, or remove it",
+            ],
+        ),
+    ] {
+        messages(&with_rules(&format!("      - {{ name: a, {rule} }}\n")), expected);
+    }
+}
+
+#[test]
+fn what_a_later_version_will_know_is_never_ignored() {
+    for algorithm in ["sliding_log", "sliding_counter", "leaky_bucket", "warm_up", "breaker"] {
+        let message = format!(
+            "`algorithm: {algorithm}` is not supported in this version | write one of `token_bucket`, `sliding_window`, `fixed_window`"
+        );
+        messages(
+            &with_rules(&format!("      - {{ name: a, limit: 1/1s, algorithm: {algorithm} }}\n")),
+            &[&message],
+        );
+    }
+    for key in [
+        "warm_up: { period: 10s }",
+        "priority: { header: x }",
+        "overrides: []",
+        "sync_interval: 1s",
+        "on_store_error: local",
+    ] {
+        let name = key.split(':').next().unwrap();
+        let message = format!("`{name}` is not supported in this version | remove it");
+        messages(&with_rules(&format!("      - {{ name: a, limit: 1/1s, {key} }}\n")), &[&message]);
+    }
+    messages(
+        &with_rules("      - { name: a, limit: 1/1s, scope: cluster }\n"),
+        &["`scope: cluster` is not supported in this version | write one of `process`"],
+    );
+    plan(&with_rules("      - { name: a, limit: 1/1s, scope: process }\n"));
+}
+
+#[test]
+fn unknown_words_are_refused_with_the_nearest() {
+    messages(
+        &with_rules("      - { name: a, limit: 1/1s, algorithm: token_buket }\n"),
+        &[
+            "`algorithm` cannot be `token_buket` | did you mean `token_bucket`? write one of `token_bucket`, `sliding_window`, `fixed_window`",
+        ],
+    );
+    let problems = super::parsed(&with_rules("      - { name: a, limit: 1/1s, key: clientip }\n"))
+        .unwrap_err();
+    assert_eq!(problems.count(), 1, "{problems}");
+}
+
+#[test]
+fn a_route_has_sixteen_rules_at_most() {
+    use std::fmt::Write;
+    let mut rules = String::new();
+    for n in 0..17 {
+        _ = writeln!(rules, "      - {{ name: r{n}, concurrency: {} }}", 100 - n);
+    }
+    messages(&with_rules(&rules), &["17 rules are too many | write at most 16 rules a route"]);
+}
+
+#[test]
+fn pacing_is_checked() {
+    let text = |pacing: &str| {
+        format!(
+            "{FRAME}routes: [{{ name: r, match: {{ path: / }}, upstream: app, pacing: {{ {pacing} }} }}]\n"
+        )
+    };
+    messages(&text("max_wait: 1s"), &["pacing needs `rate` | write `rate: 100/1s`"]);
+    messages(
+        &text("rate: 10/1s, max_wait: 0s"),
+        &["`max_wait` cannot be 0s | write at least `1us`"],
+    );
+    messages(
+        &text("rate: 10/1s, max_queue: 0"),
+        &["`max_queue` cannot be 0 | write a number from 1 to 1000000"],
+    );
+    messages(
+        &text("rate: 10/1s, warm_up: {}"),
+        &["`warm_up` is not supported in this version | remove it"],
+    );
+    warnings(&text("rate: 10/1s, max_wait: 50ms"), &["no request can ever wait"]);
+    warnings(
+        &text("rate: 10/1s, max_wait: 1s, max_queue: 11"),
+        &["no more than 10 requests can ever wait"],
+    );
+    warnings(&text("rate: 10/1s, max_wait: 1s, max_queue: 10"), &[]);
+    let pacing = plan(&text("rate: 10/1s, max_wait: 1s")).routes[0].flow.pacing.clone().unwrap();
+    assert_eq!((pacing.max_wait, pacing.max_queue), (Duration::from_secs(1), 10));
+}
+
+#[test]
+fn what_can_never_happen_is_warned_of() {
+    warnings(
+        &with_rules("      - { name: a, limit: 10/1s, cost: { POST: 11 } }\n"),
+        &["no POST can ever pass: POST costs 11 of default burst 10"],
+    );
+    warnings(
+        &with_rules("      - { name: a, limit: 10/1s }\n      - { name: b, limit: 20/1s }\n"),
+        &["the rule `b` can never refuse anything"],
+    );
+    warnings(
+        &with_rules("      - { name: a, concurrency: 5 }\n      - { name: b, concurrency: 5 }\n"),
+        &["the rule `b` can never refuse anything"],
+    );
+    // Each of these can refuse what the other one lets pass.
+    warnings(
+        &with_rules("      - { name: a, limit: 10/1s }\n      - { name: b, limit: 100/1m }\n"),
+        &[],
+    );
+    warnings(
+        &with_rules(
+            "      - { name: a, limit: 10/1s, dry_run: true }\n      - { name: b, limit: 20/1s }\n",
+        ),
+        &[],
+    );
+    warnings(
+        &with_rules(
+            "      - { name: a, limit: 10/1s, key: host }\n      - { name: b, limit: 20/1s }\n",
+        ),
+        &[],
+    );
+}
+
+#[test]
+fn rules_become_what_the_gate_runs_by() {
+    let plan = plan(&with_rules(
+        "      - { name: a, limit: 100/1m }
+      - { name: b, limit: 200/500ms, burst: 7 }
+      - { name: c, algorithm: sliding_window, limit: { requests: 30, window: 1s }, buckets: 5, strict: true }
+      - { name: d, algorithm: fixed_window, limit: 30/1s, align: first_request }
+      - { name: e, limit: 2_000/s, key: [client_ip, 'header:x-tenant'], ipv6_prefix: 48, max_keys: 9, on_missing_key: reject, dry_run: true }
+",
+    ));
+    let route = &plan.routes[0];
+    let rule = |n: usize| route.flow.flow[n].algorithm.clone();
+    let rate = |text| super::super::values::rate(text).unwrap();
+    let bucket =
+        |text, burst| Algorithm::TokenBucket(token_bucket::Config { rate: rate(text), burst });
+    // A second's worth of 100 a minute is one.
+    assert_eq!(rule(0), bucket("100/1m", 1));
+    assert_eq!(rule(1), bucket("200/500ms", 7));
+    assert_eq!(
+        rule(2),
+        Algorithm::SlidingWindow(sliding_window::Config {
+            rate: rate("30/1s"),
+            buckets: 5,
+            strict: true
+        })
+    );
+    assert_eq!(
+        rule(3),
+        Algorithm::FixedWindow(fixed_window::Config {
+            rate: rate("30/1s"),
+            align: fixed_window::Align::FirstRequest
+        })
+    );
+    assert_eq!(rule(4), bucket("2000/1s", 2000));
+    let keyed = route.flow.flow[4].keyed.clone().unwrap();
+    assert_eq!(keyed.max_keys, 9);
+    assert!(keyed.by.contains("48"), "{}", keyed.by);
+    assert!(route.flow.flow[..4].iter().all(|rule| rule.keyed.is_none()));
+    assert_eq!(
+        route.policy.as_ref().unwrap(),
+        "\"a\";q=100;w=60, \"b\";q=400;w=1, \"c\";q=30;w=1, \"d\";q=30;w=1"
+    );
+}

@@ -1,0 +1,108 @@
+//! `docs/configuration.md`, written from the tables.
+
+use super::{Default, Key, Kind, sections};
+use std::fmt::Write;
+
+const HEAD: &str = "\
+# Configuration reference
+
+<!-- Written from src/config/vocabulary/tables; a test holds it current. To rewrite it: \
+UPDATE_REFERENCE=1 cargo test --lib config::vocabulary -->
+
+The file is YAML, read again whenever it changes. Unknown keys, duplicate keys and wrong types are
+errors with a line, a column and a hint; one error refuses the whole new file, and the one in force
+stays. `flowgate check` prints what a file means: the routes in their order of matching, what each
+rule promises, and the defaults in force.
+
+Editors complete and check the keys with the first line
+
+```yaml
+# yaml-language-server: $schema=./gateway.schema.json
+```
+
+Durations are a number and a unit (`500ms`, `5s`, `1m 30s`, `2h`), sizes too (`64KiB` is 65,536
+bytes, `64KB` 64,000), rates are a count per duration (`100/1m`, `10/s`). File names are relative to
+the folder of the file. Anchors (`&name`), aliases (`*name`) and merge keys (`<<`) work. A file is at
+most 16 MiB, and aliases may add 500,000 values to it.
+
+**A file cut short** while it is copied can be valid YAML that lacks half its routes. Close yours with
+the line `end: true`: once a file with it is in force, a file without it is refused. (`end: false`
+takes the mark away again.)
+";
+
+const PROMISES: &str = "\
+## What each rule promises
+
+`N` is the limit, `W` its window, `b` the buckets.
+
+| rule | most that passes in any window W | memory a key |
+|---|---|---|
+| `token_bucket` | `burst` at once, and N/W beyond it: `burst + N` | 8 bytes |
+| `sliding_window` | N in any `W·(1 − 1/b)`; up to 2 N in a whole W | 16 bytes a bucket |
+| `sliding_window`, `strict: true` | N, exactly | 16 bytes a bucket |
+| `fixed_window` | N in each window; up to 2 N across a boundary (2 N − 1 with `align: first_request`) | 16 bytes |
+| `concurrency` | N in flight at every instant | – |
+| `pacing` | starts at least W/N apart: N + 1 | 8 bytes |
+";
+
+/// Returns the reference of all keys, as Markdown.
+pub fn reference() -> String {
+    let mut text = HEAD.to_owned();
+    for (path, section) in sections() {
+        let title = if path.is_empty() { "The file".to_owned() } else { format!("`{path}`") };
+        _ = write!(text, "\n## {title}\n\n{}\n\n", section.doc);
+        text += "| key | value | default | |\n|---|---|---|---|\n";
+        let (today, later): (Vec<&Key>, _) =
+            section.keys.iter().partition(|key| !matches!(key.kind, Kind::Later));
+        for key in today {
+            let (value, default) = (value(key.kind), default(key.default));
+            _ = writeln!(text, "| `{}` | {value} | {default} | {} |", key.name, key.doc);
+        }
+        if !later.is_empty() {
+            let names: Vec<_> = later.iter().map(|key: &&Key| format!("`{}`", key.name)).collect();
+            _ = writeln!(
+                text,
+                "\nKept for later versions, and refused in this one: {}.",
+                names.join(", ")
+            );
+        }
+    }
+    text + "\n" + PROMISES
+}
+
+fn default(default: Default) -> String {
+    match default {
+        Default::Required => "**required**".to_owned(),
+        Default::Value(value) => format!("`{value}`"),
+        Default::Words(words) => words.to_owned(),
+        Default::Absent => "–".to_owned(),
+    }
+}
+
+fn value(kind: Kind) -> String {
+    if let Kind::Integer { min, max } = kind {
+        format!("{min} to {max}")
+    } else if let Kind::Word { today, .. } = kind {
+        today.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+    } else if let Kind::Several(of) = kind {
+        format!("{}, or a list", value(*of))
+    } else if let Kind::List(of) = kind {
+        format!("list, each {}", value(*of))
+    } else if let Kind::Map { to, .. } = kind {
+        format!("map, each {}", value(*to))
+    } else if let Kind::Either(plain, long) = kind {
+        format!("{}, or {}", value(*plain), value(*long))
+    } else if let Kind::Section(section) = kind {
+        format!("map: {}", section.title)
+    } else {
+        kind.words().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_committed_reference_is_current() {
+        super::super::schema::tests::check_committed("docs/configuration.md", &super::reference());
+    }
+}

@@ -1,0 +1,192 @@
+//! Rules and pacing: how many, counted how, for whom.
+
+use super::{ALGORITHMS, LATER_ALGORITHMS, integer, key, later, route::FIELD, word};
+use crate::config::vocabulary::{
+    Default::{Absent, Required, Value, Words},
+    Kind, Section,
+};
+use std::time::Duration;
+
+/// One rule.
+pub(in crate::config) static RULE: Section = Section {
+    title: "a rule",
+    doc: "How many requests may pass (`limit`), or be in flight (`concurrency`). State survives an edit under the rule's name: new numbers are converted, another algorithm or key begins afresh.",
+    keys: &[
+        key(
+            "name",
+            Kind::Name,
+            Required,
+            "The rule's identity within its route, in headers, logs and metrics.",
+        ),
+        key(
+            "limit",
+            Kind::Either(&Kind::Rate, &Kind::Section(&RATE)),
+            Absent,
+            "How many per how long, as in `100/1m`. Either this or `concurrency`.",
+        ),
+        key(
+            "concurrency",
+            integer(1, 1_000_000_000),
+            Absent,
+            "How many in flight at once; a request that waits in pacing is in flight.",
+        ),
+        key(
+            "algorithm",
+            Kind::Word { today: ALGORITHMS, later: LATER_ALGORITHMS },
+            Value("token_bucket"),
+            "How `limit` is counted; see the promises below.",
+        ),
+        key(
+            "burst",
+            integer(1, 1_000_000_000_000),
+            Words("the limit's count, at most one second's worth"),
+            "How many may pass at once (`token_bucket` only).",
+        ),
+        key(
+            "buckets",
+            integer(1, 1000),
+            Value("10"),
+            "Into how many parts the window is cut (`sliding_window` only).",
+        ),
+        key(
+            "strict",
+            Kind::Flag,
+            Value("false"),
+            "Counts the expiring part of the window whole: never more than the limit in any window, a little less in steady traffic (`sliding_window` only).",
+        ),
+        key(
+            "align",
+            word(&["clock", "first_request"]),
+            Value("clock"),
+            "When windows begin (`fixed_window` only).",
+        ),
+        key(
+            "key",
+            Kind::Several(&Kind::KeyPart),
+            Value("route"),
+            "What is counted separately: `client_ip`, `host`, `path`, `method`, `header:NAME`, `cookie:NAME`, `query:NAME`, or a list of them; `route` counts all together.",
+        ),
+        key(
+            "ipv6_prefix",
+            integer(1, 128),
+            Value("64"),
+            "How much of an IPv6 address is one client.",
+        ),
+        key(
+            "on_missing_key",
+            word(&["shared", "skip", "reject"]),
+            Value("shared"),
+            "A request without the header, cookie or query field of `key`: all such share one count, or are not counted, or are refused.",
+        ),
+        key(
+            "max_keys",
+            integer(1, 10_000_000),
+            Value("100000"),
+            "How many keys are held apart. Memory is bounded by it; when all are live, new keys share counts.",
+        ),
+        key(
+            "cost",
+            Kind::Either(
+                &integer(1, 1_000_000_000),
+                &Kind::Map { of: "POST", to: &integer(1, 1_000_000_000) },
+            ),
+            Value("1"),
+            "How much a request counts: a number, or a map by method with `default`.",
+        ),
+        key(
+            "except",
+            Kind::Section(&EXCEPT),
+            Absent,
+            "Requests that the rule neither refuses nor counts; any of what is written.",
+        ),
+        key("dry_run", Kind::Flag, Value("false"), "Decides and counts, and refuses nothing."),
+        key(
+            "scope",
+            Kind::Word { today: &["process"], later: &["cluster"] },
+            Value("process"),
+            "Who shares the count: this process.",
+        ),
+        later("sync_interval", "How often gateways exchange counts."),
+        later("on_store_error", "What holds while the shared store is away."),
+        later("warm_up", "A limit that grows while the service is cold."),
+        later("priority", "Requests that may borrow from the next window."),
+        later("overrides", "Other limits for some keys."),
+    ],
+};
+
+/// The long form of a rate.
+pub(in crate::config) static RATE: Section = Section {
+    title: "a rate",
+    doc: "The long form of `100/1m`.",
+    keys: &[
+        key("requests", integer(1, 1_000_000_000_000), Required, "How many."),
+        key(
+            "window",
+            Kind::Duration {
+                min: Duration::from_nanos(1),
+                max: Duration::from_secs(366 * 24 * 3600),
+            },
+            Required,
+            "Per how long.",
+        ),
+    ],
+};
+
+/// Who is exempt.
+pub(in crate::config) static EXCEPT: Section = Section {
+    title: "an exception",
+    doc: "Any one of them exempts a request.",
+    keys: &[
+        key(
+            "client_ip",
+            Kind::Several(&Kind::Network),
+            Words("none"),
+            "Clients, by address or network.",
+        ),
+        key(
+            "method",
+            Kind::Several(&Kind::Method),
+            Words("none"),
+            "Requests with one of these methods.",
+        ),
+        key(
+            "path_prefix",
+            Kind::Several(&Kind::Path),
+            Words("none"),
+            "Beginnings of paths, by whole segments.",
+        ),
+        key(
+            "header",
+            Kind::Map { of: "x-internal", to: &Kind::Either(&Kind::Text, &Kind::Section(&FIELD)) },
+            Words("none"),
+            "Header fields; any one that holds. Clients can send what they like: use it behind a proxy that removes the field.",
+        ),
+    ],
+};
+
+/// Even starts.
+pub(in crate::config) static PACING: Section = Section {
+    title: "pacing",
+    doc: "Holds requests so that they start evenly, one interval apart, first come first served; refuses those that would wait too long.",
+    keys: &[
+        key(
+            "rate",
+            Kind::Either(&Kind::Rate, &Kind::Section(&RATE)),
+            Required,
+            "How many starts per how long; `100/1s` is one every 10 ms.",
+        ),
+        key(
+            "max_wait",
+            Kind::Duration { min: Duration::from_micros(1), max: Duration::from_secs(3600) },
+            Value("500ms"),
+            "The longest wait; what would wait longer is refused at once.",
+        ),
+        key(
+            "max_queue",
+            integer(1, 1_000_000),
+            Words("as many as fit into `max_wait`"),
+            "How many may wait.",
+        ),
+        later("warm_up", "A rate that grows while the service is cold."),
+    ],
+};

@@ -1,0 +1,382 @@
+//! The demo's upstream: a real HTTP/1.1 server that shows what reached it.
+//!
+//! | path | answers |
+//! |---|---|
+//! | `/delay/500` | as below, after 500 ms |
+//! | `/bytes/1000000` | so many bytes, streamed; byte `i` is `PATTERN[i % 64]` |
+//! | `/status/503` | that status |
+//! | `/trailers` | a chunked body with a trailer field |
+//! | `/ws` | a WebSocket that echoes |
+//! | any other | the request as JSON: method, path, query, headers, body size |
+//!
+//! The end of a path counts, whatever stands before it: `/slow/delay/500` waits too,
+//! so that every route of the demo's gateway can be tried with each of them.
+//!
+//! Bodies are never held: one of a GiB needs no more memory than one of a byte.
+
+mod websocket;
+
+use crate::{
+    clock::Clock,
+    small_http::{self, Limits},
+};
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, StatusCode, header};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt, Empty, Full, combinators::UnsyncBoxBody};
+use hyper::body::Incoming;
+use serde::Serialize;
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    task::{Context, Poll},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use websocket::Tunnels;
+
+/// Room for a load generator; an idle connection outlives the gateway's own 55 s.
+const LIMITS: Limits =
+    Limits { connections: 16_384, idle: Duration::from_secs(75), age: Duration::MAX };
+
+/// The longest `/delay/…`: ten minutes.
+const LONGEST_DELAY: Duration = Duration::from_secs(600);
+
+/// What `/bytes/…` repeats: 64 bytes, so that a chunk that is lost or sent twice
+/// shows in what follows it unless its size divides by 64.
+pub const PATTERN: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+\n";
+
+/// One chunk of `/bytes/…`.
+static CHUNK: [u8; 65_536] = {
+    let mut chunk = [0; 65_536];
+    let mut at = 0;
+    while at < chunk.len() {
+        chunk[at] = PATTERN[at % PATTERN.len()];
+        at += 1;
+    }
+    chunk
+};
+
+type Reply = UnsyncBoxBody<Bytes, Infallible>;
+
+/// A running upstream on a thread of its own; dropping it stops it.
+#[derive(Debug)]
+pub struct Upstream {
+    address: SocketAddr,
+    stop: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Upstream {
+    /// Listens on `address`, where port 0 means any free one, and answers from then on.
+    ///
+    /// # Errors
+    ///
+    /// The address cannot be listened on, or the system has no thread left.
+    pub fn start(address: SocketAddr) -> io::Result<Self> {
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        let listener = {
+            let _inside = runtime.enter();
+            TcpListener::from_std(listener)?
+        };
+        let thread = thread::Builder::new().name("demo-upstream".to_owned()).spawn(move || {
+            runtime.block_on(serve(listener, Clock::start(), stopped.cancelled_owned()));
+        })?;
+        Ok(Self { address, stop, thread: Some(thread) })
+    }
+
+    /// Returns where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(Err(_)) = self.thread.take().map(JoinHandle::join) {
+            tracing::error!("the demo's upstream panicked");
+        }
+    }
+}
+
+/// Serves on `listener` until `shutdown` is ready and what is in flight has ended
+/// or had two seconds to.
+pub async fn serve(listener: TcpListener, clock: Clock, shutdown: impl Future<Output = ()>) {
+    let site = Site { clock, server: listener.local_addr().ok() };
+    let tunnels = Tunnels::default();
+    let handler = {
+        let tunnels = tunnels.clone();
+        move |request: Request<Incoming>| {
+            let (site, tunnels) = (site.clone(), tunnels.clone());
+            async move {
+                if request.uri().path().ends_with("/ws") {
+                    return tunnels.upgrade(request).map(|()| Empty::new().boxed_unsync());
+                }
+                site.answer(request).await
+            }
+        }
+    };
+    small_http::serve(listener, LIMITS, handler, shutdown).await;
+    tunnels.close().await;
+}
+
+/// What every answer is made with.
+#[derive(Clone, Debug)]
+struct Site {
+    clock: Clock,
+    /// Which server answers: with several of them, balancing shows.
+    server: Option<SocketAddr>,
+}
+
+impl Site {
+    /// Reads the whole request, and answers as its path says.
+    async fn answer<B: Body>(&self, request: Request<B>) -> Response<Reply> {
+        let (head, body) = request.into_parts();
+        let Ok(received) = drain(body).await else {
+            return plain(StatusCode::BAD_REQUEST, "the body ends early\n");
+        };
+        // Of `/slow/delay/500` these are "500" and "delay".
+        let mut words = head.uri.path().rsplit('/');
+        let (last, before) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        match (before, last.parse::<u64>(), last) {
+            ("bytes", Ok(left), _) => Response::new(Repeat { left }.boxed_unsync()),
+            ("status", Ok(code), _) => status(code),
+            ("delay", Ok(millis), _) => {
+                let delay = Duration::from_millis(millis).min(LONGEST_DELAY);
+                self.clock.sleep_until(self.clock.now() + delay).await;
+                echo(&head, &received, self.server)
+            }
+            ("bytes" | "delay" | "status", Err(_), _) => {
+                plain(StatusCode::BAD_REQUEST, "a number must follow, as in /delay/500\n")
+            }
+            (_, _, "trailers") => trailers(),
+            _ => echo(&head, &received, self.server),
+        }
+    }
+}
+
+/// What a request carried after its head.
+#[derive(Default)]
+struct Received {
+    bytes: u64,
+    trailers: HeaderMap,
+}
+
+/// Reads `body` to its end, and forgets it frame by frame.
+async fn drain<B: Body>(body: B) -> Result<Received, B::Error> {
+    let mut body = std::pin::pin!(body);
+    let mut received = Received::default();
+    while let Some(frame) = body.frame().await {
+        match frame?.into_data() {
+            Ok(data) => received.bytes += bytes::Buf::remaining(&data) as u64,
+            Err(frame) => received.trailers = frame.into_trailers().unwrap_or_default(),
+        }
+    }
+    Ok(received)
+}
+
+/// The request as JSON. Its fields are in the order in which a reader wants them.
+#[derive(Serialize)]
+struct Echo<'a> {
+    method: &'a str,
+    path: &'a str,
+    query: Option<&'a str>,
+    version: String,
+    headers: BTreeMap<&'a str, Field>,
+    body_bytes: u64,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    trailers: BTreeMap<&'a str, Field>,
+    server: Option<SocketAddr>,
+}
+
+/// A header field: its value, or a list if it came more than once.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Field {
+    Once(String),
+    Repeated(Vec<String>),
+}
+
+fn echo(
+    head: &http::request::Parts,
+    received: &Received,
+    server: Option<SocketAddr>,
+) -> Response<Reply> {
+    let echo = Echo {
+        method: head.method.as_str(),
+        path: head.uri.path(),
+        query: head.uri.query(),
+        version: format!("{:?}", head.version),
+        headers: fields(&head.headers),
+        body_bytes: received.bytes,
+        trailers: fields(&received.trailers),
+        server,
+    };
+    let mut json = serde_json::to_vec_pretty(&echo).unwrap_or_default();
+    json.push(b'\n');
+    small_http::response(StatusCode::OK, "application/json", Full::from(json).boxed_unsync())
+}
+
+fn fields(headers: &HeaderMap) -> BTreeMap<&str, Field> {
+    let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let field = |name| {
+        let mut values: Vec<String> = headers.get_all(name).iter().map(text).collect();
+        if values.len() > 1 { Field::Repeated(values) } else { Field::Once(values.remove(0)) }
+    };
+    headers.keys().map(|name| (name.as_str(), field(name))).collect()
+}
+
+/// Answers with `code` if a final answer can have it: hyper sends no 1xx of ours.
+fn status(code: u64) -> Response<Reply> {
+    let status = u16::try_from(code).ok().filter(|code| *code >= 200);
+    match status.and_then(|code| StatusCode::from_u16(code).ok()) {
+        // These have no body, and hyper would have to drop ours.
+        Some(status @ (StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)) => {
+            let mut response = Response::new(Empty::new().boxed_unsync());
+            *response.status_mut() = status;
+            response
+        }
+        Some(status) => plain(status, "as you asked\n"),
+        None => plain(StatusCode::BAD_REQUEST, "a status is a number from 200 to 999\n"),
+    }
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response<Reply> {
+    let body = Full::from(text).boxed_unsync();
+    small_http::response(status, "text/plain; charset=utf-8", body)
+}
+
+/// Answers in chunks with one trailer field, which a client gets that says `TE: trailers`.
+fn trailers() -> Response<Reply> {
+    let name = header::HeaderName::from_static("x-demo-trailer");
+    let fields = HeaderMap::from_iter([(name, http::HeaderValue::from_static("the end"))]);
+    let data = Bytes::from_static(b"a body, and then a trailer\n");
+    let frames = Frames([Frame::trailers(fields), Frame::data(data)].into());
+    let mut response = Response::new(frames.boxed_unsync());
+    let announced = http::HeaderValue::from_static("x-demo-trailer");
+    response.headers_mut().insert(header::TRAILER, announced);
+    response
+}
+
+/// A body of frames, the last first, whose length is not said.
+struct Frames(Vec<Frame<Bytes>>);
+
+impl Body for Frames {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.pop().map(Ok))
+    }
+}
+
+/// A body of [`PATTERN`] over and over, whose length is known.
+struct Repeat {
+    left: u64,
+}
+
+impl Body for Repeat {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        let size = usize::try_from(self.left).map_or(CHUNK.len(), |left| left.min(CHUNK.len()));
+        self.left -= size as u64;
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&CHUNK[..size])))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Method;
+    use tokio::time::timeout;
+
+    #[tokio::test]
+    async fn a_request_is_shown_as_json() {
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri("/a/b?x=1&y")
+            .header("x-one", "1")
+            .header("x-two", "first")
+            .header("x-two", "second")
+            .body(Full::from("twelve bytes"))
+            .unwrap();
+        let (status, body) = answered(request).await;
+        let json: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(status, StatusCode::OK);
+        let expected = serde_json::json!({
+            "method": "POST", "path": "/a/b", "query": "x=1&y", "version": "HTTP/1.1",
+            "headers": { "x-one": "1", "x-two": ["first", "second"] },
+            "body_bytes": 12, "server": "127.0.0.1:9000",
+        });
+        assert_eq!(json, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_delay_takes_as_long_as_asked() {
+        let (short, long) = (Duration::from_millis(499), Duration::from_millis(501));
+        timeout(short, answered(get("/delay/500"))).await.unwrap_err();
+        assert_eq!(timeout(long, answered(get("/delay/500"))).await.unwrap().0, StatusCode::OK);
+    }
+
+    #[tokio::test]
+    async fn bytes_are_as_many_as_asked_and_each_is_known_by_its_place() {
+        let (_, body) = answered(get("/bytes/200001")).await;
+        assert_eq!(body.len(), 200_001);
+        let known = |(place, byte): (usize, &u8)| *byte == PATTERN[place % 64];
+        assert!(body.iter().enumerate().all(known));
+        assert_eq!(answered(get("/bytes/0")).await.1, "");
+        assert_eq!(answered(get("/bytes/many")).await.0, StatusCode::BAD_REQUEST);
+    }
+
+    #[tokio::test]
+    async fn a_status_is_answered_if_it_is_a_final_one() {
+        for status in [200, 204, 304, 404, 429, 503, 999] {
+            assert_eq!(answered(get(&format!("/status/{status}"))).await.0.as_u16(), status);
+        }
+        assert_eq!(answered(get("/any/route/status/418")).await.0, StatusCode::IM_A_TEAPOT);
+        for path in ["/status/101", "/status/1000", "/status/", "/status/ok"] {
+            assert_eq!(answered(get(path)).await.0, StatusCode::BAD_REQUEST);
+        }
+    }
+
+    fn get(path: &str) -> Request<Full<Bytes>> {
+        Request::builder().uri(path).body(Full::default()).unwrap()
+    }
+
+    async fn answered(request: Request<Full<Bytes>>) -> (StatusCode, Bytes) {
+        let server = Some(([127, 0, 0, 1], 9000).into());
+        let response = Site { clock: Clock::start(), server }.answer(request).await;
+        let status = response.status();
+        (status, response.into_body().collect().await.unwrap().to_bytes())
+    }
+}

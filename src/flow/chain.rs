@@ -1,0 +1,381 @@
+//! A route's slots, asked and told together.
+
+use super::{
+    decision::{Decision, Outcome, Quota, Reason, Report, Verdict},
+    keyed::{Keyed, Place, Seat},
+    limiter::Algorithm,
+    pacing,
+    slot::{Answer, Charge, Claim, Slot, SlotId, Stage, Times},
+    statistic::{Counts, Observation, RuleObservation, Statistic},
+    time::Instant,
+};
+use core::time::Duration;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// A route's flow control, as wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Limits that must all agree.
+    pub flow: Vec<Rule>,
+    /// Spacing of what they let pass.
+    pub pacing: Option<pacing::Config>,
+}
+
+/// One limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Its identity: state is found again by it.
+    pub name: Arc<str>,
+    /// How it decides.
+    pub algorithm: Algorithm,
+    /// Whether each client has its own state.
+    pub keyed: Option<Keyed>,
+    /// Whether it only counts what it would refuse.
+    pub dry_run: bool,
+}
+
+/// What became of the rules of the chain before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Installed {
+    /// The slots of `Rules::flow`, in its order.
+    pub flow: Vec<SlotId>,
+    /// The slot of `Rules::pacing`.
+    pub pacing: Option<SlotId>,
+    /// By name, first the wanted in their order, then the removed.
+    pub changes: Vec<(Arc<str>, Change)>,
+}
+
+/// What became of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is new.
+    Added,
+    /// It is equal.
+    Kept,
+    /// It has other numbers, which the very next decision heeds; its state stays.
+    Converted,
+    /// It has another algorithm or key, and starts with a fresh state.
+    Reset,
+    /// It is gone.
+    Removed,
+}
+
+/// A route's slots.
+#[derive(Debug)]
+pub(super) struct Chain {
+    statistic: Statistic,
+    /// Flow, then pacing.
+    links: Vec<Link>,
+    /// The next slot's identity.
+    next: u32,
+    /// The latest instant seen. Threads read the clock before they take the lock,
+    /// so theirs may be earlier.
+    latest: Instant,
+}
+
+/// A slot in the chain.
+#[derive(Debug)]
+pub(super) struct Link {
+    id: SlotId,
+    wanted: Wanted,
+    slot: Box<dyn Slot>,
+    counts: Counts,
+}
+
+/// What a slot is made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Wanted {
+    Flow(Rule),
+    Pacing(pacing::Config),
+}
+
+/// A request that every slot let pass.
+#[derive(Debug)]
+pub(super) struct Charged {
+    /// The latest start that any slot asked for.
+    pub(super) start: Instant,
+    pub(super) held: Held,
+}
+
+/// A request that some slot refused.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) slot: SlotId,
+    pub(super) reason: Reason,
+}
+
+/// What a request holds until its end.
+pub(super) type Held = SmallVec<[Hold; 4]>;
+
+/// What a request holds of one slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hold {
+    slot: SlotId,
+    seat: Seat,
+    cost: u64,
+}
+
+/// A slot that was asked: which link, about what, where its state lies.
+struct Asked {
+    link: usize,
+    cost: u64,
+    place: Place,
+    charged: bool,
+}
+
+/// The answers of all the slots, as they come in.
+struct Hearing<'a> {
+    report: &'a mut Report,
+    asked: SmallVec<[Asked; 4]>,
+    start: Instant,
+    refusal: Option<(usize, Reason)>,
+}
+
+impl Chain {
+    /// Returns a chain without rules.
+    pub(super) fn new(now: Instant) -> Self {
+        Self { statistic: Statistic::default(), links: Vec::new(), next: 0, latest: now }
+    }
+
+    /// Makes this the chain of `rules`. Rules are found again by name. Returns what
+    /// became of them, and the slots that are no longer used, to be dropped outside
+    /// the lock.
+    pub(super) fn install(&mut self, rules: &Rules, now: Instant) -> (Installed, Vec<Link>) {
+        let now = self.clamp(now);
+        let mut before: Vec<Option<Link>> = self.links.drain(..).map(Some).collect();
+        let mut unused = Vec::new();
+        let mut installed = Installed::default();
+        let flow = rules.flow.iter().cloned().map(Wanted::Flow);
+        let pacing = rules.pacing.iter().cloned().map(Wanted::Pacing);
+        for wanted in flow.chain(pacing) {
+            let same = before
+                .iter_mut()
+                .find(|link| link.as_ref().is_some_and(|link| link.wanted.is_version_of(&wanted)));
+            let (link, change) = match same.and_then(Option::take) {
+                None => (self.link(wanted, Counts::default()), Change::Added),
+                Some(link) => self.succeed(link, wanted, now, &mut unused),
+            };
+            match link.wanted {
+                Wanted::Flow(_) => installed.flow.push(link.id),
+                Wanted::Pacing(_) => installed.pacing = Some(link.id),
+            }
+            installed.changes.push((link.wanted.name(), change));
+            self.links.push(link);
+        }
+        for link in before.into_iter().flatten() {
+            installed.changes.push((link.wanted.name(), Change::Removed));
+            unused.push(link);
+        }
+        (installed, unused)
+    }
+
+    /// Admits a request arriving at `now`, and charges what it claims. Either way
+    /// an empty `report` tells what each slot said.
+    ///
+    /// # Errors
+    ///
+    /// Why it may not start; then no slot was charged.
+    pub(super) fn enter(
+        &mut self,
+        now: Instant,
+        claims: &[Claim],
+        report: &mut Report,
+    ) -> Result<Charged, Refused> {
+        let now = self.clamp(now);
+        let mut hearing = Hearing { report, asked: SmallVec::new(), start: now, refusal: None };
+        // One refusal does not spare the other slots the question: `retry_after` and
+        // the report heed them all.
+        for (at, link) in self.links.iter().enumerate() {
+            if let Some(claim) = claims.iter().find(|claim| claim.slot == link.id) {
+                hearing.note(at, link, claim, now);
+            }
+        }
+        match hearing.refusal {
+            None => Ok(self.pass(now, hearing)),
+            Some((at, reason)) => Err(self.block(now, &hearing, at, reason)),
+        }
+    }
+
+    /// Ends a request that [`enter`](Self::enter) admitted.
+    pub(super) fn leave(&mut self, start: Instant, held: &[Hold], outcome: Outcome) {
+        let now = match outcome {
+            Outcome::Success { at } | Outcome::Failure { at } => self.clamp(at),
+            Outcome::Cancelled => self.latest,
+        };
+        self.statistic.on_done(now, start, outcome);
+        for hold in held {
+            // A slot that an edit removed or reset has nothing to give back to.
+            if let Some(link) = self.links.iter_mut().find(|link| link.id == hold.slot) {
+                link.slot.on_done(hold.seat, hold.cost);
+            }
+        }
+    }
+
+    /// Returns what was seen up to `now`.
+    pub(super) fn observe(&self, now: Instant) -> Observation {
+        let now = now.max(self.latest);
+        Observation {
+            waiting: self.links.iter().map(|link| link.slot.waiting(now)).sum(),
+            rules: self.links.iter().map(|link| link.observe(now)).collect(),
+            ..self.statistic.observe(now)
+        }
+    }
+
+    /// Tells every slot that was asked about a request that all let pass.
+    fn pass(&mut self, now: Instant, hearing: Hearing<'_>) -> Charged {
+        let Hearing { report, asked, start, refusal: _ } = hearing;
+        let times = Times { now, start };
+        self.statistic.on_pass(times);
+        let mut held = Held::new();
+        for (quota, &Asked { link, cost, place, charged }) in report.quotas.iter_mut().zip(&asked) {
+            let link = &mut self.links[link];
+            match quota.verdict {
+                Verdict::Pass => link.counts.passed += 1,
+                Verdict::Wait => link.counts.delayed += 1,
+                Verdict::Block => {}
+                Verdict::DryRunBlock => {
+                    link.counts.dry_run_blocked += 1;
+                    link.slot.on_block(place);
+                }
+            }
+            if charged {
+                let Charge { hold, standing } = link.slot.on_pass(times, cost, place);
+                (quota.used, quota.reset) = (standing.used, standing.reset);
+                held.extend(hold.map(|seat| Hold { slot: link.id, seat, cost }));
+            }
+        }
+        Charged { start, held }
+    }
+
+    /// Tells every slot that was asked about a request that one refused.
+    fn block(&mut self, now: Instant, hearing: &Hearing<'_>, at: usize, reason: Reason) -> Refused {
+        self.statistic.on_block(now);
+        for asked in &hearing.asked {
+            self.links[asked.link].slot.on_block(asked.place);
+        }
+        let link = &mut self.links[at];
+        link.counts.blocked += 1;
+        Refused { slot: link.id, reason }
+    }
+
+    /// Returns the link that follows `link` when it is to be `wanted`.
+    fn succeed(
+        &mut self,
+        mut link: Link,
+        wanted: Wanted,
+        now: Instant,
+        unused: &mut Vec<Link>,
+    ) -> (Link, Change) {
+        if link.wanted == wanted {
+            return (link, Change::Kept);
+        }
+        if link.slot.retune(wanted.build(), now) {
+            return (Link { wanted, ..link }, Change::Converted);
+        }
+        let counts = core::mem::take(&mut link.counts);
+        unused.push(link);
+        (self.link(wanted, counts), Change::Reset)
+    }
+
+    fn clamp(&mut self, now: Instant) -> Instant {
+        self.latest = self.latest.max(now);
+        self.latest
+    }
+
+    fn link(&mut self, wanted: Wanted, counts: Counts) -> Link {
+        let id = SlotId(self.next);
+        self.next += 1;
+        Link { id, slot: wanted.build(), wanted, counts }
+    }
+}
+
+impl Hearing<'_> {
+    fn note(&mut self, at: usize, link: &Link, claim: &Claim, now: Instant) {
+        let Answer { decision, limit, standing, place } = link.slot.check(now, claim);
+        let (verdict, wait) = match decision {
+            Decision::Pass => (Verdict::Pass, Duration::ZERO),
+            Decision::Wait(wait) => (Verdict::Wait, wait),
+            Decision::Block(_) if link.wanted.is_dry_run() => {
+                (Verdict::DryRunBlock, Duration::ZERO)
+            }
+            Decision::Block(reason) => {
+                self.refuse(at, reason);
+                (Verdict::Block, Duration::ZERO)
+            }
+        };
+        self.start = self.start.max(now + wait);
+        let charged = claim.cost > 0 && matches!(verdict, Verdict::Pass | Verdict::Wait);
+        self.asked.push(Asked { link: at, cost: claim.cost, place, charged });
+        self.report.quotas.push(Quota {
+            slot: link.id,
+            verdict,
+            limit,
+            used: standing.used,
+            cost: claim.cost,
+            wait,
+            reset: standing.reset,
+        });
+    }
+
+    fn refuse(&mut self, at: usize, reason: Reason) {
+        self.refusal = Some(match self.refusal {
+            None => (at, reason),
+            Some((_, first)) if reason.is_lasting() && !first.is_lasting() => (at, reason),
+            Some((at, first)) => (at, first.not_before(reason.retry_after().unwrap_or_default())),
+        });
+    }
+}
+
+impl Link {
+    fn observe(&self, now: Instant) -> RuleObservation {
+        RuleObservation {
+            name: self.wanted.name(),
+            slot: self.id,
+            algorithm: self.wanted.word(),
+            dry_run: self.wanted.is_dry_run(),
+            limit: self.slot.limit(),
+            used: self.slot.shared(now).used,
+            counts: self.counts,
+            keys: self.slot.keys(),
+        }
+    }
+}
+
+impl Wanted {
+    fn build(&self) -> Box<dyn Slot> {
+        match self {
+            Self::Flow(rule) => rule.algorithm.build(rule.keyed.as_ref()),
+            Self::Pacing(config) => Stage::boxed(config.build(), None),
+        }
+    }
+
+    fn is_version_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Flow(mine), Self::Flow(theirs)) => mine.name == theirs.name,
+            (Self::Pacing(_), Self::Pacing(_)) => true,
+            (Self::Flow(_), Self::Pacing(_)) | (Self::Pacing(_), Self::Flow(_)) => false,
+        }
+    }
+
+    fn name(&self) -> Arc<str> {
+        match self {
+            Self::Flow(rule) => Arc::clone(&rule.name),
+            Self::Pacing(_) => "pacing".into(),
+        }
+    }
+
+    const fn word(&self) -> &'static str {
+        match self {
+            Self::Flow(rule) => rule.algorithm.word(),
+            Self::Pacing(_) => "pacing",
+        }
+    }
+
+    const fn is_dry_run(&self) -> bool {
+        match self {
+            Self::Flow(rule) => rule.dry_run,
+            Self::Pacing(_) => false,
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! The one lock of a route.
+
+use super::{
+    chain::{Chain, Charged, Held, Installed, Refused, Rules},
+    decision::{Outcome, Rejection, Report},
+    slot::Claim,
+    statistic::Observation,
+    time::Instant,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A route's chain, shared by its requests and found again by every edit.
+#[derive(Debug)]
+pub struct Gate {
+    chain: Mutex<Chain>,
+}
+
+/// An admitted request: what it may do, and the record of the decision.
+#[derive(Debug)]
+pub struct Admission {
+    /// To be kept until the request ends.
+    pub permit: Permit,
+    /// What each slot said.
+    pub report: Report,
+}
+
+/// An admitted request. Dropping it ends the request as cancelled.
+#[must_use = "a permit dropped at once ends its request as cancelled"]
+#[derive(Debug)]
+pub struct Permit {
+    gate: Arc<Gate>,
+    start: Instant,
+    held: Held,
+    outcome: Outcome,
+}
+
+impl Gate {
+    /// Opens a gate without rules, which admits everything.
+    pub fn new(now: Instant) -> Self {
+        Self { chain: Mutex::new(Chain::new(now)) }
+    }
+
+    /// Puts `rules` in force for the next decision. Rules that keep their name and
+    /// algorithm keep their state; requests in flight do not notice.
+    ///
+    /// A keyed token bucket with other numbers takes a few nanoseconds for each of
+    /// its keys, during which no request is decided.
+    pub fn install(&self, rules: &Rules, now: Instant) -> Installed {
+        let (installed, _unused) = self.lock().install(rules, now);
+        installed
+    }
+
+    /// Decides about a request arriving at `now`, and charges it if it is admitted.
+    ///
+    /// Every slot with a claim is asked, then every one is told. No heap memory is
+    /// taken for up to four slots, but for a client that a keyed rule has not seen,
+    /// and for the first request of all.
+    ///
+    /// # Errors
+    ///
+    /// Why the request may not start; then nothing was charged.
+    #[expect(clippy::result_large_err, reason = "a refusal must not allocate either")]
+    pub fn enter(self: &Arc<Self>, now: Instant, claims: &[Claim]) -> Result<Admission, Rejection> {
+        let mut report = Report::default();
+        // In a statement of its own, so that the lock is given back before the rest.
+        let decided = self.lock().enter(now, claims, &mut report);
+        match decided {
+            Ok(Charged { start, held }) => {
+                let gate = Arc::clone(self);
+                let permit = Permit { gate, start, held, outcome: Outcome::Cancelled };
+                Ok(Admission { permit, report })
+            }
+            Err(Refused { slot, reason }) => Err(Rejection { slot, reason, report }),
+        }
+    }
+
+    /// Returns what was seen up to `now`.
+    pub fn observe(&self, now: Instant) -> Observation {
+        self.lock().observe(now)
+    }
+
+    // Private, so that no guard outlives a call and no two calls can deadlock.
+    fn lock(&self) -> MutexGuard<'_, Chain> {
+        self.chain.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Permit {
+    /// Returns when the request may start: when it arrived, unless it must wait.
+    pub const fn start(&self) -> Instant {
+        self.start
+    }
+
+    /// Ends the request with `outcome`.
+    pub fn finish(mut self, outcome: Outcome) {
+        self.outcome = outcome;
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.gate.lock().leave(self.start, &self.held, self.outcome);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::{
+        Algorithm, Change, Key, Quota, Rule, SlotId, Verdict,
+        limiter::{concurrency, token_bucket},
+        timeline::{Timeline, check, keyed, one, paced, rate, rule},
+    };
+    use core::time::Duration;
+
+    fn bucket(count: u64, burst: u64) -> Algorithm {
+        Algorithm::TokenBucket(token_bucket::Config { rate: rate(count, 1000), burst })
+    }
+
+    fn in_flight(limit: u64) -> Algorithm {
+        Algorithm::Concurrency(concurrency::Config { limit })
+    }
+
+    fn rules<const N: usize>(flow: [Rule; N]) -> Rules {
+        Rules { flow: flow.into(), pacing: None }
+    }
+
+    #[test]
+    fn retry_after_heeds_every_slot() {
+        let (fast, slow) = (rule("fast", bucket(10, 1)), rule("slow", bucket(2, 1)));
+        for flow in [[fast.clone(), slow.clone()], [slow, fast]] {
+            check(
+                &Rules { flow: flow.into(), ..paced(rate(1, 1000), 300, 9) },
+                "
+                0       pass
+                0       block rate 700
+                499     block rate 201
+                600     block queue 400 100
+                699     block queue 301 1
+                700     wait 300
+                ",
+            );
+        }
+    }
+
+    #[test]
+    fn what_never_helps_is_reported_first() {
+        check(
+            &rules([rule("rate", bucket(10, 5)), rule("large", in_flight(2))]),
+            "
+            0 cost=2 pass
+            0 cost=2 block concurrency 2
+            0 cost=4 block costly 2
+            0 cost=6 block costly 5
+            ",
+        );
+    }
+
+    #[test]
+    fn a_dry_run_refuses_nobody_and_is_charged_what_it_would_pass() {
+        let dry = Rule { dry_run: true, ..rule("dry", bucket(10, 1)) };
+        let timeline = Timeline::new(&rules([dry, rule("real", bucket(10, 3))])).check(
+            "
+            0   x3 pass
+            0   block rate 100
+            100 pass
+            ",
+        );
+        let seen = timeline.gate.observe(Instant::EPOCH);
+        let [dry, real] = [0, 1].map(|at| seen.rules[at].counts);
+        assert_eq!((dry.passed, dry.dry_run_blocked, dry.blocked), (2, 2, 0));
+        assert_eq!((real.passed, real.dry_run_blocked, real.blocked), (4, 0, 1));
+    }
+
+    #[test]
+    fn an_edit_tells_what_became_of_each_rule() {
+        use Change::{Added, Converted, Kept, Removed, Reset};
+        let before = rules([
+            rule("same", bucket(10, 1)),
+            rule("numbers", bucket(10, 1)),
+            rule("algorithm", bucket(10, 1)),
+            keyed(bucket(10, 1), 9).flow.remove(0),
+            rule("gone", bucket(10, 1)),
+        ]);
+        let mut after = before.clone();
+        after.flow[1].algorithm = bucket(20, 1);
+        after.flow[2].algorithm = in_flight(1);
+        after.flow[3].keyed = None;
+        after.flow[4].name = "new".into();
+        after.flow.reverse();
+        after.pacing = paced(rate(1, 1), 1, 1).pacing;
+        let gate = Gate::new(Instant::EPOCH);
+        let old = gate.install(&before, Instant::EPOCH);
+        let new = gate.install(&after, Instant::EPOCH);
+        let changes: Vec<_> = new.changes.iter().map(|(name, change)| (&**name, *change)).collect();
+        let expected = [
+            ("new", Added),
+            ("it", Reset),
+            ("algorithm", Reset),
+            ("numbers", Converted),
+            ("same", Kept),
+            ("pacing", Added),
+            ("gone", Removed),
+        ];
+        assert_eq!(changes, expected);
+        assert_eq!(new.flow[3..], [old.flow[1], old.flow[0]]);
+        let mut slots: Vec<_> = old.flow.iter().chain(&new.flow).chain(&new.pacing).collect();
+        slots.sort_unstable();
+        slots.dedup();
+        assert_eq!(slots.len(), 9, "a reset slot is another slot");
+    }
+
+    #[test]
+    fn a_reset_concurrency_limit_takes_nothing_back_from_the_old_one() {
+        Timeline::new(&one(in_flight(1)))
+            .check("0 pass")
+            .edit(&keyed(in_flight(1), 9), &[Change::Reset])
+            .check(
+                "
+                1 key=a pass
+                1 done  1
+                1 key=a block concurrency 1
+                1 done  0
+                1 key=a pass
+                ",
+            );
+    }
+
+    #[test]
+    fn a_request_that_misses_a_key_is_refused_by_name() {
+        let gate = Arc::new(Gate::new(Instant::EPOCH));
+        let slot = gate.install(&one(bucket(10, 5)), Instant::EPOCH).flow[0];
+        let claim = |key| [Claim { slot, key, cost: 1 }];
+        assert!(gate.enter(Instant::EPOCH, &claim(Key::Shared)).is_ok());
+        let rejection = gate.enter(Instant::EPOCH, &claim(Key::Missing)).expect_err("no key");
+        assert_eq!((rejection.slot, rejection.reason), (slot, crate::flow::Reason::MissingKey));
+        assert_eq!(rejection.report.quotas[0].used, 1);
+        let unknown = [Claim { slot: SlotId(77), key: Key::Missing, cost: 1 }];
+        assert!(gate.enter(Instant::EPOCH, &unknown).is_ok());
+    }
+
+    #[test]
+    fn a_report_tells_where_each_slot_stands() {
+        let gate = Arc::new(Gate::new(Instant::EPOCH));
+        let flow = vec![rule("rate", bucket(10, 5)), rule("large", in_flight(9))];
+        let wanted = Rules { flow, ..paced(rate(10, 1000), 1000, 7) };
+        let installed = gate.install(&wanted, Instant::EPOCH);
+        let slots = [installed.flow[0], installed.flow[1], installed.pacing.expect("pacing")];
+        let claims = slots.map(|slot| Claim { slot, key: Key::Shared, cost: 2 });
+        let _first = gate.enter(Instant::EPOCH, &claims).expect("a burst");
+        let second = gate.enter(Instant::EPOCH, &claims).expect("a burst");
+        let ms = Duration::from_millis;
+        let quota = |at: usize, verdict, [limit, used]: [u64; 2], [wait, reset]: [u64; 2]| Quota {
+            slot: slots[at],
+            verdict,
+            limit,
+            used,
+            cost: 2,
+            wait: ms(wait),
+            reset: ms(reset),
+        };
+        let expected = [
+            quota(0, Verdict::Pass, [5, 4], [0, 400]),
+            quota(1, Verdict::Pass, [9, 4], [0, 0]),
+            quota(2, Verdict::Wait, [7, 1], [200, 400]),
+        ];
+        assert_eq!(second.report.quotas[..], expected);
+        assert_eq!(second.permit.start(), Instant::EPOCH + ms(200));
+    }
+
+    #[test]
+    fn the_statistic_remembers_a_second_and_a_minute() {
+        let gate = Arc::new(Gate::new(Instant::EPOCH));
+        gate.install(&paced(rate(10, 1000), 150, 9), Instant::EPOCH);
+        let at = |millis| Instant::EPOCH + Duration::from_millis(millis);
+        let enter = |millis| {
+            let pacing = gate.install(&paced(rate(10, 1000), 150, 9), at(0)).pacing;
+            let claim = Claim { slot: pacing.expect("pacing"), key: Key::Shared, cost: 1 };
+            gate.enter(at(millis), &[claim]).ok().map(|it| it.permit)
+        };
+        let (first, second) = (enter(100).expect("at once"), enter(100).expect("in 100 ms"));
+        assert!(enter(100).is_none());
+        assert_eq!(gate.observe(at(150)).waiting, 1);
+        first.finish(Outcome::Success { at: at(130) });
+        second.finish(Outcome::Failure { at: at(900) });
+        drop(enter(1_100));
+
+        let seen = gate.observe(at(1_150));
+        assert_eq!((seen.in_flight, seen.in_flight_max, seen.waiting), (0, 2, 0));
+        let totals = seen.totals;
+        assert_eq!((totals.passed, totals.waited, totals.blocked), (3, 1, 1));
+        assert_eq!((totals.completed, totals.failed, totals.cancelled), (1, 1, 1));
+        assert_eq!(totals.latency_min, Some(Duration::from_millis(30)));
+        assert_eq!(totals.latency_sum, Duration::from_millis(30 + 700));
+        assert_eq!(totals.wait_sum, Duration::from_millis(100));
+        assert_eq!(seen.waits.iter().sum::<u64>(), 1);
+        assert_eq!(seen.last_minute, totals);
+        let second = seen.last_second;
+        assert_eq!((second.passed, second.failed, second.completed), (1, 1, 0));
+        let later = gate.observe(at(61_150));
+        assert_eq!((later.last_minute.passed, later.totals), (0, totals));
+    }
+}

@@ -1,0 +1,358 @@
+//! A state for each client, in bounded memory.
+//!
+//! At most `max_keys` states are kept. A state is given to another client only
+//! when it equals a fresh one, so nobody returns to a fuller budget than was left.
+//! A hand goes round the states looking for such, a few at each new client. When
+//! it finds none and all `max_keys` are taken, the new client shares one of a few
+//! **overflow** states, chosen by its key, with others like it: each of them gets
+//! at most what the rule promises one, and memory stays flat however many come.
+//! Who gets a state of its own after that starts with the overflow state's use.
+//!
+//! Worst case: while the table is full, clients that are new share overflow states
+//! and may be refused because of each other. The hand looks at [`SEARCH`] states
+//! for each of them, so states that have become fresh may be found that much later.
+
+mod index;
+
+use index::{Index, Print};
+use std::sync::Arc;
+
+/// What tells a rule's clients apart, and how many it can tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keyed {
+    /// The text that names the key, as `client_ip/64`: its identity over an edit.
+    pub by: Arc<str>,
+    /// The most clients that have a state of their own.
+    pub max_keys: u32,
+}
+
+/// The number of keys in a rule's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keys {
+    /// Clients with a state of their own, those included whose state has become
+    /// fresh and waits to be given to another.
+    pub live: u32,
+    /// The most there may be.
+    pub max: u32,
+    /// Decisions about clients that shared an overflow state.
+    pub overflowed: u64,
+}
+
+/// Where a charged state lies. It stays there as long as it is not fresh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seat {
+    /// The state that all share, or all without a key of their own.
+    Shared,
+    /// A client's own.
+    Own(u32),
+    /// One that several share for want of room.
+    Overflow(u32),
+}
+
+/// Where the state lies that a decision rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// There.
+    At(Seat),
+    /// Nowhere yet: the client is new.
+    New {
+        print: Print,
+        /// Where its state will lie: a fresh one's place, or one past the last.
+        at: u32,
+        /// The overflow state whose use it begins with.
+        heir_of: Option<u32>,
+    },
+}
+
+/// The states of a rule's clients.
+#[derive(Debug)]
+pub(super) struct Table<S> {
+    own: Index<S>,
+    max: u32,
+    /// Where the search for a fresh state goes on.
+    hand: u32,
+    /// For requests without a key of their own.
+    shared: S,
+    /// What a client never seen has.
+    fresh: S,
+    /// Empty until the first is needed.
+    overflow: Vec<S>,
+    overflowed: u64,
+}
+
+/// States to look at for a new client when there is no room: at 2 to 3 ns each this
+/// costs less than the rest of the decision.
+pub(super) const SEARCH: u32 = 32;
+
+/// States to look at while there is room: more than one, so that the table shrinks
+/// towards what is live; few, since growing costs little.
+const GLANCE: u32 = 4;
+
+/// Overflow states. Enough that one busy client among those without room
+/// disturbs few others; a matter of a few KB.
+const OVERFLOWS: u32 = 64;
+
+/// Returns the memory that a client's state takes in a table, its bucket included.
+pub(super) const fn entry_bytes<S>() -> usize {
+    index::entry_bytes::<S>()
+}
+
+impl<S: Clone> Table<S> {
+    /// Returns an empty table, which grows as clients come.
+    pub(super) fn new(fresh: S, max_keys: u32) -> Self {
+        Self {
+            own: Index::new(),
+            max: max_keys.min(index::MAX),
+            hand: 0,
+            shared: fresh.clone(),
+            fresh,
+            overflow: Vec::new(),
+            overflowed: 0,
+        }
+    }
+
+    /// Returns the most clients that have a state of their own.
+    pub(super) const fn max_keys(&self) -> u32 {
+        self.max
+    }
+
+    /// Returns the counts.
+    pub(super) const fn keys(&self) -> Keys {
+        Keys { live: self.own.len(), max: self.max, overflowed: self.overflowed }
+    }
+
+    /// Finds the state of `key`, or where it would lie.
+    ///
+    /// A client for whom an overflow state may be `holding` something back until
+    /// it ends stays there, since what is held is released where it was charged.
+    pub(super) fn find(&self, key: u128, holding: bool, is_fresh: impl Fn(&S) -> bool) -> Place {
+        let print = Print::of(key);
+        if let Some(at) = self.own.find(print) {
+            return Place::At(Seat::Own(at));
+        }
+        let overflow = overflow_of(print);
+        let heir_of = Some(overflow)
+            .filter(|&it| self.overflow.get(it as usize).is_some_and(|state| !is_fresh(state)));
+        if holding && heir_of.is_some() {
+            return Place::At(Seat::Overflow(overflow));
+        }
+        match self.room(is_fresh) {
+            Some(at) => Place::New { print, at, heir_of },
+            None => Place::At(Seat::Overflow(overflow)),
+        }
+    }
+
+    /// Returns the state at `place`.
+    pub(super) fn get(&self, place: Place) -> &S {
+        match place {
+            Place::At(Seat::Shared) => &self.shared,
+            Place::At(Seat::Own(at)) => self.own.get(at),
+            Place::At(Seat::Overflow(at)) | Place::New { heir_of: Some(at), .. } => {
+                self.overflow.get(at as usize).unwrap_or(&self.fresh)
+            }
+            Place::New { heir_of: None, .. } => &self.fresh,
+        }
+    }
+
+    /// Makes `place`, as found just before, the client's own.
+    pub(super) fn seat(&mut self, place: Place) -> Seat {
+        match place {
+            Place::At(seat) => {
+                if let Seat::Overflow(_) = seat {
+                    self.on_overflow();
+                }
+                seat
+            }
+            Place::New { print, at, heir_of } => {
+                if at == self.own.len() {
+                    self.own.push(print, self.get(place).clone());
+                } else {
+                    self.own.give(at, print);
+                    if heir_of.is_some() {
+                        *self.own.get_mut(at) = self.get(place).clone();
+                    }
+                }
+                self.hand = at + 1;
+                Seat::Own(at)
+            }
+        }
+    }
+
+    /// Notes that a request was refused that would have been charged at `place`.
+    pub(super) fn pass_over(&mut self, place: Place) {
+        if let Place::At(Seat::Overflow(_)) = place {
+            self.on_overflow();
+        }
+    }
+
+    /// Returns the state at `seat`, to be changed.
+    pub(super) fn get_mut(&mut self, seat: Seat) -> &mut S {
+        match seat {
+            Seat::Shared => &mut self.shared,
+            Seat::Own(at) => self.own.get_mut(at),
+            Seat::Overflow(at) => {
+                if self.overflow.is_empty() {
+                    self.overflow.resize(OVERFLOWS as usize, self.fresh.clone());
+                }
+                &mut self.overflow[at as usize]
+            }
+        }
+    }
+
+    /// Converts every state.
+    pub(super) fn convert(&mut self, convert: impl Fn(&mut S)) {
+        let others = [&mut self.shared, &mut self.fresh];
+        self.own.iter_mut().chain(&mut self.overflow).chain(others).for_each(convert);
+    }
+
+    /// Allows for `max_keys` clients. Those over it leave as far as the last ones
+    /// are fresh; the rest keep their states, which then go to other clients.
+    pub(super) fn resize(&mut self, max_keys: u32, is_fresh: impl Fn(&S) -> bool) {
+        self.max = max_keys.min(index::MAX);
+        while self.own.len() > self.max && is_fresh(self.own.get(self.own.len() - 1)) {
+            self.own.pop();
+        }
+    }
+
+    fn on_overflow(&mut self) {
+        self.overflowed += 1;
+        self.hand = self.start().saturating_add(SEARCH);
+    }
+
+    /// Returns where the search starts: at the hand, unless that has gone round.
+    const fn start(&self) -> u32 {
+        if self.hand < self.own.len() { self.hand } else { 0 }
+    }
+
+    /// Finds a place for a new client.
+    fn room(&self, is_fresh: impl Fn(&S) -> bool) -> Option<u32> {
+        let (len, start) = (self.own.len(), self.start());
+        let grows = len < self.max;
+        let looks = len.min(if grows { GLANCE } else { SEARCH });
+        (0..looks)
+            .map(|step| if step < len - start { start + step } else { step - (len - start) })
+            .find(|&at| is_fresh(self.own.get(at)))
+            .or_else(|| grows.then_some(len))
+    }
+}
+
+/// Returns the overflow state of a client for whom there is no room.
+#[expect(clippy::cast_possible_truncation, reason = "a remainder of a u32")]
+const fn overflow_of(print: Print) -> u32 {
+    (print.high() % OVERFLOWS as u64) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::{
+        Algorithm, Change,
+        limiter::{concurrency, token_bucket},
+        timeline::{Timeline, check, keyed, rate},
+    };
+
+    fn bucket(burst: u64) -> Algorithm {
+        Algorithm::TokenBucket(token_bucket::Config { rate: rate(10, 1000), burst })
+    }
+
+    #[test]
+    fn each_client_has_its_own_state() {
+        check(
+            &keyed(bucket(1), 10),
+            "
+            0 key=a pass
+            0 key=b pass
+            0 key=a block rate 100
+            0       pass
+            0       block rate 100
+            0 key=0 block key
+            ",
+        );
+    }
+
+    #[test]
+    fn only_a_fresh_state_is_given_to_another() {
+        check(
+            &keyed(bucket(2), 2),
+            "
+            0   key=a x2 pass
+            0   key=b    pass
+            99  key=c    pass
+            99  key=a    block rate 1
+            100 key=d    pass
+            101 key=a    pass
+            101 key=a    block rate 99
+            ",
+        );
+    }
+
+    #[test]
+    fn clients_without_room_get_no_more_than_one_is_promised() {
+        let lone = Algorithm::Concurrency(concurrency::Config { limit: 1 });
+        Timeline::new(&keyed(lone, 1)).check(
+            "
+                0 key=a pass
+                0 key=b pass
+                0 key=b block concurrency 1
+                1 done  1
+                1 key=b block concurrency 1
+                1 done  0
+                1 key=b pass
+                1 key=b block concurrency 1
+                ",
+        );
+        Timeline::new(&keyed(bucket(2), 1)).check(
+            "
+                0   key=a x2 pass
+                0   key=b x2 pass
+                0   key=b    block rate 100
+                150 key=b    pass
+                150 key=b    block rate 50
+                200 key=b    pass
+                200 key=b    block rate 100
+                200 key=a x2 pass
+                ",
+        );
+    }
+
+    #[test]
+    fn an_edit_converts_every_client() {
+        Timeline::new(&keyed(bucket(2), 10))
+            .check("0 key=a x2 pass")
+            .check("0 key=b    pass")
+            .edit(&keyed(bucket(4), 5), &[Change::Converted])
+            .check("0 key=a block rate 100")
+            .check("0 key=b x2 pass")
+            .check("0 key=b block rate 100");
+    }
+
+    fn key(n: u32) -> u128 {
+        u128::from(n).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835)
+    }
+
+    #[test]
+    fn a_full_table_stays_as_large_as_it_is() {
+        let mut table = Table::new(0_u32, 2_000);
+        for n in 1..=100_000 {
+            let seat = table.seat(table.find(key(n), false, |state| *state == 0));
+            *table.get_mut(seat) = n;
+        }
+        assert_eq!(table.keys(), Keys { live: 2_000, max: 2_000, overflowed: 98_000 });
+        assert_eq!(table.overflow.len(), OVERFLOWS as usize);
+    }
+
+    #[test]
+    fn the_hand_finds_the_one_fresh_state() {
+        let mut table = Table::new(0_u32, 2_000);
+        for n in 1..=2_000 {
+            let seat = table.seat(table.find(key(n), false, |_| false));
+            *table.get_mut(seat) = n;
+        }
+        let refused = (2_001..9_999).find(|&n| {
+            let place = table.find(key(n), false, |state| *state == 1_234);
+            table.pass_over(place);
+            matches!(place, Place::New { .. })
+        });
+        assert!(refused.is_some_and(|n| n - 2_001 <= 2_000 / SEARCH));
+    }
+}

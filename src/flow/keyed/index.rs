@@ -1,0 +1,226 @@
+//! Finds a client's state by its key, and grows without a pause.
+//!
+//! Linear hashing (W. Litwin, VLDB 1980): there is one bucket for each entry, and
+//! each new entry splits one bucket in two, so that no request pays for rehashing
+//! all of them. With `2^m ≤ buckets < 2^(m+1)`, a key's bucket is its low `m + 1`
+//! bits, or its low `m` bits where that bucket does not exist yet. Buckets are
+//! chains through the entries, one or two long if keys are evenly spread.
+//!
+//! Entries keep their number as long as they are, and their place in memory.
+
+use core::iter;
+
+/// Entries by key, numbered from zero without gaps.
+#[derive(Debug)]
+pub(super) struct Index<S> {
+    /// Bucket to the first entry of its chain, or [`NONE`].
+    heads: Vec<u32>,
+    /// In pieces, so that growing moves none of them.
+    pieces: Vec<Vec<Entry<S>>>,
+    len: u32,
+}
+
+#[derive(Debug)]
+struct Entry<S> {
+    print: Print,
+    /// The next in the bucket's chain, or [`NONE`].
+    next: u32,
+    state: S,
+}
+
+/// A key's fingerprint. In halves, since a `u128` wants padding before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::flow) struct Print {
+    low: u64,
+    high: u64,
+}
+
+/// The most entries there can be.
+pub(super) const MAX: u32 = NONE - 1;
+
+/// No entry.
+const NONE: u32 = u32::MAX;
+
+/// Entries in a piece: 40 to 60 KB of the usual states.
+const PIECE: usize = 1024;
+
+/// Returns the memory that an entry takes, its bucket included.
+pub(super) const fn entry_bytes<S>() -> usize {
+    size_of::<Entry<S>>() + size_of::<u32>()
+}
+
+impl Print {
+    #[expect(clippy::cast_possible_truncation, reason = "the halves of the key")]
+    pub(super) const fn of(key: u128) -> Self {
+        Self { low: key as u64, high: (key >> 64) as u64 }
+    }
+
+    /// Returns the half that buckets do not depend on.
+    pub(super) const fn high(self) -> u64 {
+        self.high
+    }
+}
+
+impl<S> Index<S> {
+    pub(super) const fn new() -> Self {
+        Self { heads: Vec::new(), pieces: Vec::new(), len: 0 }
+    }
+
+    /// Returns how many entries there are.
+    pub(super) const fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Returns the entry of `print`.
+    pub(super) fn find(&self, print: Print) -> Option<u32> {
+        self.chain(self.bucket(print)).find(|&at| self.entry(at).print == print)
+    }
+
+    /// Returns the state of an entry that exists.
+    pub(super) fn get(&self, at: u32) -> &S {
+        &self.entry(at).state
+    }
+
+    /// Returns the state of an entry that exists, to be changed.
+    pub(super) fn get_mut(&mut self, at: u32) -> &mut S {
+        &mut self.entry_mut(at).state
+    }
+
+    /// Returns every state, to be changed.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut S> {
+        self.pieces.iter_mut().flatten().map(|entry| &mut entry.state)
+    }
+
+    /// Adds an entry as the last one, for a `print` that has none.
+    pub(super) fn push(&mut self, print: Print, state: S) {
+        if (self.len as usize).is_multiple_of(PIECE) {
+            // The first grows like any vector: most tables stay small.
+            self.pieces.push(Vec::with_capacity(if self.len == 0 { 0 } else { PIECE }));
+        }
+        if let Some(piece) = self.pieces.last_mut() {
+            piece.push(Entry { print, next: NONE, state });
+        }
+        self.len += 1;
+        self.heads.push(NONE);
+        self.split();
+        self.link(self.len - 1);
+    }
+
+    /// Gives an entry that exists, with its state, to another `print`, which has
+    /// none.
+    pub(super) fn give(&mut self, at: u32, print: Print) {
+        self.unlink(at);
+        self.entry_mut(at).print = print;
+        self.link(at);
+    }
+
+    /// Removes the last entry, if there is one.
+    pub(super) fn pop(&mut self) {
+        let Some(last) = self.len.checked_sub(1) else { return };
+        self.unlink(last);
+        self.len = last;
+        if let Some(piece) = self.pieces.last_mut() {
+            piece.pop();
+        }
+        self.pieces.pop_if(|piece| piece.is_empty());
+        if let Some(chain) = self.heads.pop() {
+            self.deal(chain);
+        }
+    }
+
+    fn entry(&self, at: u32) -> &Entry<S> {
+        &self.pieces[at as usize / PIECE][at as usize % PIECE]
+    }
+
+    fn entry_mut(&mut self, at: u32) -> &mut Entry<S> {
+        &mut self.pieces[at as usize / PIECE][at as usize % PIECE]
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the mask leaves less than a u32")]
+    fn bucket(&self, print: Print) -> usize {
+        let mask = self.heads.len().next_power_of_two() - 1;
+        let bucket = print.low as usize & mask;
+        if bucket < self.heads.len() { bucket } else { bucket & (mask >> 1) }
+    }
+
+    fn chain(&self, bucket: usize) -> impl Iterator<Item = u32> {
+        let exists = |at: &u32| *at != NONE;
+        let head = self.heads.get(bucket).copied().filter(exists);
+        iter::successors(head, move |&at| Some(self.entry(at).next).filter(exists))
+    }
+
+    fn link(&mut self, at: u32) {
+        let bucket = self.bucket(self.entry(at).print);
+        self.entry_mut(at).next = core::mem::replace(&mut self.heads[bucket], at);
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let Entry { print, next, .. } = *self.entry(at);
+        let bucket = self.bucket(print);
+        let before = self.chain(bucket).find(|&it| self.entry(it).next == at);
+        if let Some(before) = before {
+            self.entry_mut(before).next = next;
+        } else {
+            self.heads[bucket] = next;
+        }
+    }
+
+    /// Gives the last bucket, which is new, what has been in another for it: in
+    /// the bucket of the same low bits but the highest.
+    fn split(&mut self) {
+        let buckets = self.heads.len();
+        let parent = (buckets - 1) & ((buckets.next_power_of_two() - 1) >> 1);
+        let chain = core::mem::replace(&mut self.heads[parent], NONE);
+        self.deal(chain);
+    }
+
+    /// Deals out a chain to the buckets where its entries belong.
+    fn deal(&mut self, mut at: u32) {
+        while at != NONE {
+            let next = self.entry(at).next;
+            self.link(at);
+            at = next;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    /// Drives an index and a hash map through the same random day.
+    #[test]
+    fn an_index_finds_what_a_map_finds() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut index: Index<u128> = Index::new();
+        let mut map: HashMap<u128, u32> = HashMap::new();
+        for _ in 0..40_000 {
+            // From a few low bits, so that chains are long, too.
+            let key = random.u128(0..5_000) * if random.u8(..) > 9 { 1 } else { 1 << 40 };
+            let print = Print::of(key);
+            assert_eq!(index.find(print), map.get(&key).copied());
+            let len = index.len();
+            match random.u8(0..10) {
+                0..6 if !map.contains_key(&key) => {
+                    index.push(print, key);
+                    map.insert(key, len);
+                }
+                6..8 if !map.contains_key(&key) && len > 0 => {
+                    let at = random.u32(0..len);
+                    map.remove(index.get(at));
+                    index.give(at, print);
+                    *index.get_mut(at) = key;
+                    map.insert(key, at);
+                }
+                8 if len > 0 => {
+                    map.remove(index.get(len - 1));
+                    index.pop();
+                }
+                _ => {}
+            }
+        }
+        assert!(index.len() as usize > PIECE, "more than one piece was in play");
+        assert_eq!(index.len() as usize, map.len());
+    }
+}

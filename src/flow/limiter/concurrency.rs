@@ -1,0 +1,173 @@
+//! A bound on what is in flight.
+//!
+//! A request of cost `n` passes iff `in flight + n ≤ limit`, and holds `n` from its
+//! decision to its end: the wait for a start that pacing asks for is included. The
+//! end is the drop of its permit, however that comes about.
+//!
+//! Worst case: `limit` in flight at every instant; exact. An edit that lowers the
+//! limit ends nothing: it refuses until enough has ended. Requests admitted before
+//! the rule was added or reset are not counted.
+//!
+//! Differs from Sentinel's thread grade, which checks `n` but counts 1.
+
+use crate::flow::{
+    decision::{Decision, Reason},
+    slot::{Formula, Standing, Times},
+    time::Instant,
+};
+use core::time::Duration;
+
+/// At most `limit` in flight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Cost that may be in flight.
+    pub limit: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Concurrency {
+    limit: u64,
+}
+
+impl Config {
+    /// Returns the limiter.
+    pub(super) const fn build(&self) -> Concurrency {
+        Concurrency { limit: self.limit }
+    }
+}
+
+/// A client's cost in flight.
+pub(super) type State = u64;
+
+impl Formula for Concurrency {
+    type State = State;
+
+    const HOLDS: bool = true;
+
+    fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    fn fresh(&self) -> State {
+        0
+    }
+
+    fn is_fresh(&self, in_flight: &State, _now: Instant) -> bool {
+        *in_flight == 0
+    }
+
+    fn check(&self, in_flight: &State, _now: Instant, cost: u64) -> Decision {
+        let limit = self.limit;
+        if cost > limit {
+            Decision::Block(Reason::TooCostly { limit })
+        } else if in_flight.saturating_add(cost) > limit {
+            Decision::Block(Reason::Concurrency { limit })
+        } else {
+            Decision::Pass
+        }
+    }
+
+    fn standing(&self, in_flight: &State, _now: Instant) -> Standing {
+        Standing { used: *in_flight, reset: Duration::ZERO }
+    }
+
+    fn charge(&self, in_flight: &mut State, _times: Times, cost: u64) {
+        *in_flight = in_flight.saturating_add(cost);
+    }
+
+    fn release(&self, in_flight: &mut State, cost: u64) {
+        *in_flight = in_flight.saturating_sub(cost);
+    }
+
+    fn convert(&self, _old: &Self, _in_flight: &mut State, _now: Instant) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::{
+        Algorithm, Change, Rules,
+        timeline::{Timeline, check, keyed, one},
+    };
+
+    fn limit(limit: u64) -> Rules {
+        one(Algorithm::Concurrency(Config { limit }))
+    }
+
+    #[test]
+    fn as_many_as_the_limit_are_in_flight() {
+        check(
+            &limit(2),
+            "
+            0      pass
+            0      pass
+            0      block concurrency 2
+            9      block concurrency 2
+            9 done 1
+            9      pass
+            9      block concurrency 2
+            ",
+        );
+    }
+
+    #[test]
+    fn a_request_holds_what_it_costs() {
+        check(
+            &limit(5),
+            "
+            0 cost=6 block costly 5
+            0 cost=4 pass
+            0 cost=2 block concurrency 5
+            0        pass
+            1 done   1
+            1 cost=4 pass
+            1 cost=0 pass
+            1        block concurrency 5
+            ",
+        );
+    }
+
+    #[test]
+    fn an_edit_keeps_what_is_in_flight() {
+        Timeline::new(&limit(2))
+            .check("0 x2 pass")
+            .edit(&limit(1), &[Change::Converted])
+            .check(
+                "
+                1      block concurrency 1
+                1 done 1
+                1      block concurrency 1
+                1 done 0
+                1      pass
+                ",
+            )
+            .edit(&limit(3), &[Change::Converted])
+            .check("2 x2 pass")
+            .check("2    block concurrency 3");
+    }
+
+    #[test]
+    fn an_end_releases_the_client_that_began() {
+        let rules = |max_keys| keyed(Algorithm::Concurrency(Config { limit: 1 }), max_keys);
+        Timeline::new(&rules(4))
+            .check(
+                "
+                0 key=a pass
+                0 key=b pass
+                0 key=a block concurrency 1
+                1 done  1
+                1 key=b block concurrency 1
+                1 key=a pass
+                ",
+            )
+            .edit(&rules(9), &[Change::Converted])
+            .check(
+                "
+                2 key=b block concurrency 1
+                2 done  1
+                2 key=b pass
+                2 key=a block concurrency 1
+                ",
+            );
+    }
+}

@@ -1,0 +1,241 @@
+//! Fixed window: a count that starts anew with every window.
+//!
+//! Windows `[s, s+W)` follow the clock (`s = t − t mod W`), or each begins with the
+//! first request after the last one ended. A request of cost `n` passes iff
+//! `used + n ≤ N`.
+//!
+//! Worst case: up to `2N` pass in some `W` across a boundary (`2N − 1` where a
+//! window starts with its first request); `N` in each window. It refuses what an
+//! exact log would let in near a window's end.
+//!
+//! An edit keeps what is used in the current window. If it changes the window, all
+//! that was used in the one that `now` falls in counts as used in the new one that
+//! `now` falls in. Where that would have ended, it ends as the old one, or after the
+//! new length, whichever comes first.
+//!
+//! Source: the counter of every textbook; `align: first_request` equals the listing
+//! recorded as `seed_counter` in `tests/golden`.
+
+use crate::flow::{
+    decision::{Decision, Reason},
+    rate::Rate,
+    slot::{Formula, Standing, Times},
+    time::Instant,
+};
+use core::time::Duration;
+
+/// `rate.count()` per window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// How many, and the window.
+    pub rate: Rate,
+    /// Where windows begin.
+    pub align: Align,
+}
+
+/// Where windows begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Align {
+    /// At whole multiples of the window since the clock's zero.
+    #[default]
+    Clock,
+    /// With the first request after the last window ended.
+    FirstRequest,
+}
+
+#[derive(Debug)]
+pub(super) struct FixedWindow {
+    limit: u64,
+    /// In nanoseconds.
+    window: u64,
+    align: Align,
+}
+
+/// A client's latest window.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    /// When it began, in nanoseconds.
+    start: u64,
+    /// Zero iff there was no window yet.
+    used: u64,
+}
+
+impl Config {
+    /// Returns the limiter.
+    pub(super) const fn build(&self) -> FixedWindow {
+        FixedWindow {
+            limit: self.rate.count(),
+            window: self.rate.window_nanos(),
+            align: self.align,
+        }
+    }
+}
+
+impl FixedWindow {
+    const fn used(&self, state: &State, now: Instant) -> u64 {
+        let age = now.as_nanos().saturating_sub(state.start);
+        if age < self.window { state.used } else { 0 }
+    }
+
+    const fn start(&self, now: Instant) -> u64 {
+        let now = now.as_nanos();
+        match self.align {
+            Align::Clock => now - now % self.window,
+            Align::FirstRequest => now,
+        }
+    }
+
+    fn end(&self, state: &State, now: Instant) -> Duration {
+        Instant::from_nanos(state.start.saturating_add(self.window)).since(now)
+    }
+}
+
+impl Formula for FixedWindow {
+    type State = State;
+
+    fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    fn fresh(&self) -> State {
+        State::default()
+    }
+
+    fn is_fresh(&self, state: &State, now: Instant) -> bool {
+        self.used(state, now) == 0
+    }
+
+    fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {
+        if cost > self.limit {
+            Decision::Block(Reason::TooCostly { limit: self.limit })
+        } else if self.used(state, now).saturating_add(cost) > self.limit {
+            Decision::Block(Reason::Rate { retry_after: self.end(state, now) })
+        } else {
+            Decision::Pass
+        }
+    }
+
+    fn standing(&self, state: &State, now: Instant) -> Standing {
+        match self.used(state, now) {
+            0 => Standing::default(),
+            used => Standing { used, reset: self.end(state, now) },
+        }
+    }
+
+    fn charge(&self, state: &mut State, times: Times, cost: u64) {
+        let used = self.used(state, times.now);
+        if used == 0 {
+            state.start = self.start(times.now);
+        }
+        state.used = used.saturating_add(cost);
+    }
+
+    fn convert(&self, old: &Self, state: &mut State, now: Instant) {
+        let used = old.used(state, now);
+        let start = match self.align {
+            _ if (self.window, self.align) == (old.window, old.align) => return,
+            _ if used == 0 => 0,
+            Align::Clock => self.start(now),
+            Align::FirstRequest => {
+                let now = now.as_nanos();
+                let old_end = state.start.saturating_add(old.window);
+                let end = state.start.saturating_add(self.window);
+                if end > now { state.start } else { old_end.min(now + self.window) - self.window }
+            }
+        };
+        *state = State { start, used };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::{
+        Algorithm, Change, Rules,
+        timeline::{Timeline, check, one, rate},
+    };
+
+    fn per(count: u64, window: u64, align: Align) -> Rules {
+        one(Algorithm::FixedWindow(Config { rate: rate(count, window), align }))
+    }
+
+    #[test]
+    fn windows_follow_the_clock() {
+        check(
+            &per(2, 100, Align::Clock),
+            "
+            50  pass
+            99  pass
+            99  block rate 1
+            100 x2 pass
+            100 block rate 100
+            199.999999 block rate 0.000001
+            200 pass
+            ",
+        );
+    }
+
+    #[test]
+    fn a_boundary_doubles_what_passes() {
+        check(
+            &per(100, 10, Align::Clock),
+            "
+            16 x60 pass
+            20 x80 pass
+            30 x100 pass
+            39 x20 block rate 1
+            ",
+        );
+    }
+
+    #[test]
+    fn a_window_begins_with_its_first_request() {
+        check(
+            &per(2, 100, Align::FirstRequest),
+            "
+            50  cost=3 block costly 2
+            60  pass
+            150 pass
+            159 block rate 1
+            160 pass
+            259 pass
+            259.5 block rate 0.5
+            400 pass
+            499 pass
+            500 pass
+            ",
+        );
+    }
+
+    #[test]
+    fn an_edit_of_the_count_keeps_what_is_used() {
+        Timeline::new(&per(5, 100, Align::Clock))
+            .check("10 x4 pass")
+            .edit(&per(3, 100, Align::Clock), &[Change::Converted])
+            .check("20 block rate 80")
+            .edit(&per(6, 100, Align::Clock), &[Change::Converted])
+            .check("20 x2 pass")
+            .check("20 block rate 80");
+    }
+
+    #[test]
+    fn an_edit_of_the_window_forgets_nothing_that_may_be_in_it() {
+        Timeline::new(&per(5, 100, Align::Clock))
+            .check("130 x5 pass")
+            .edit(&per(5, 1000, Align::Clock), &[Change::Converted])
+            .check("250 block rate 750")
+            .edit(&per(5, 100, Align::Clock), &[Change::Converted])
+            .check("250 block rate 50")
+            .check("300 pass")
+            .edit(&per(5, 1000, Align::FirstRequest), &[Change::Converted])
+            .check("1299 x4 pass")
+            .check("1299 block rate 1")
+            .check("1300 pass")
+            .edit(&per(1, 100, Align::FirstRequest), &[Change::Converted])
+            .check("1399 block rate 1")
+            .edit(&per(1, 1000, Align::FirstRequest), &[Change::Converted])
+            .check("2299 block rate 1")
+            .edit(&per(1, 300, Align::FirstRequest), &[Change::Converted])
+            .check("2299 block rate 1");
+    }
+}

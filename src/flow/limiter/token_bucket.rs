@@ -1,0 +1,214 @@
+//! Token bucket, kept as one instant: the generic cell rate algorithm.
+//!
+//! A bucket of `burst` tokens fills at `N` per `W`. With the interval `T = W/N` and
+//! the theoretical arrival time `TAT`, when the bucket will be full again, a request
+//! of cost `n` at `t` passes iff the bucket holds `n` tokens:
+//!
+//! ```text
+//! max(TAT, t) − t + n·T ≤ burst·T         then  TAT = max(TAT, t) + n·T
+//! ```
+//!
+//! (`TAT − T·(burst − 1) ≤ t` in the customary form.) `T` is seldom a whole number of
+//! nanoseconds. With `W/N = p/q` in lowest terms, time is kept in units of `1/q` ns,
+//! in which a nanosecond is `q` and `T` is `p`: integers, so nothing drifts.
+//! `2^64 ns · q + burst·p < 2^128`.
+//!
+//! Worst case: `burst` at once, and `burst + ⌊D·N/W⌋` in any duration `D`; exact.
+//!
+//! An edit keeps the fill as a share of the bucket's size.
+//!
+//! Source: ITU-T I.371 (2004), annex A; the crate governor, which rounds `T` down to
+//! whole nanoseconds and is equal where that is exact.
+
+use crate::flow::{
+    decision::{Decision, Reason},
+    rate::{Interval, Rate},
+    slot::{Formula, Standing, Times},
+    time::Instant,
+};
+
+/// `rate` in the long run, up to `burst` at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// How fast the bucket fills.
+    pub rate: Rate,
+    /// The bucket's size: what may pass at once after a pause.
+    pub burst: u64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TokenBucket {
+    interval: Interval,
+    burst: u64,
+    /// `burst·T`.
+    capacity: u128,
+}
+
+/// A client's `TAT`, in units of the interval.
+pub(super) type State = u128;
+
+impl Config {
+    /// Returns the limiter.
+    pub(super) fn build(&self) -> TokenBucket {
+        let interval = Interval::of(self.rate);
+        TokenBucket { interval, burst: self.burst, capacity: interval.times(self.burst) }
+    }
+}
+
+impl TokenBucket {
+    /// Returns what is missing to a full bucket: `max(TAT, t) − t`.
+    const fn missing(&self, tat: State, now: Instant) -> u128 {
+        tat.saturating_sub(self.interval.at(now))
+    }
+}
+
+impl Formula for TokenBucket {
+    type State = State;
+
+    fn limit(&self) -> u64 {
+        self.burst
+    }
+
+    fn fresh(&self) -> State {
+        0
+    }
+
+    fn is_fresh(&self, tat: &State, now: Instant) -> bool {
+        self.missing(*tat, now) == 0
+    }
+
+    fn check(&self, tat: &State, now: Instant, cost: u64) -> Decision {
+        if cost > self.burst {
+            return Decision::Block(Reason::TooCostly { limit: self.burst });
+        }
+        let after = self.missing(*tat, now) + self.interval.times(cost);
+        match after.saturating_sub(self.capacity) {
+            0 => Decision::Pass,
+            excess => Decision::Block(Reason::Rate { retry_after: self.interval.duration(excess) }),
+        }
+    }
+
+    fn standing(&self, tat: &State, now: Instant) -> Standing {
+        let missing = self.missing(*tat, now);
+        Standing { used: self.interval.count(missing), reset: self.interval.duration(missing) }
+    }
+
+    fn charge(&self, tat: &mut State, times: Times, cost: u64) {
+        *tat = (*tat).max(self.interval.at(times.now)) + self.interval.times(cost);
+    }
+
+    fn convert(&self, old: &Self, tat: &mut State, now: Instant) {
+        if self == old {
+            return;
+        }
+        let missing = share(old.missing(*tat, now), old.capacity, self.capacity);
+        *tat = self.interval.at(now) + missing;
+    }
+}
+
+/// Returns the part of `of` that `part` is of `whole`, rounded up, at most `of`.
+fn share(part: u128, whole: u128, of: u128) -> u128 {
+    // Long numbers lose their last bits, so that the products fit; up, that is,
+    // to less budget.
+    let excess = (u128::BITS - whole.leading_zeros()).saturating_sub(63);
+    let (part, whole) = (part.div_ceil(1 << excess), (whole >> excess).max(1));
+    if part >= whole {
+        return of;
+    }
+    let (times, rest) = (of / whole, of % whole);
+    (times * part + (rest * part).div_ceil(whole)).min(of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::{
+        Algorithm, Change, Rules,
+        timeline::{Timeline, check, one, rate},
+    };
+
+    fn bucket(count: u64, window: u64, burst: u64) -> Rules {
+        one(Algorithm::TokenBucket(Config { rate: rate(count, window), burst }))
+    }
+
+    #[test]
+    fn a_burst_then_the_steady_rate() {
+        check(
+            &bucket(10, 1000, 2),
+            "
+            0    x2 pass
+            0    block rate 100
+            99   block rate 1
+            100  pass
+            900  x2 pass
+            900  block rate 100
+            850  block rate 100
+            ",
+        );
+    }
+
+    #[test]
+    fn a_costly_request_waits_for_its_tokens() {
+        check(
+            &bucket(10, 1000, 5),
+            "
+            0   cost=6 block costly 5
+            0   cost=3 pass
+            0   cost=3 block rate 100
+            100 cost=3 pass
+            100        block rate 100
+            100 cost=0 pass
+            599 cost=5 block rate 1
+            600 cost=5 pass
+            ",
+        );
+    }
+
+    #[test]
+    fn thirds_of_a_nanosecond_are_not_lost() {
+        check(
+            &bucket(3, 1000, 1),
+            "
+            0          pass
+            333.333333 block rate 0.000001
+            333.333334 pass
+            666.666667 block rate 0.000001
+            666.666668 pass
+            ",
+        );
+        check(
+            &bucket(3, 1000, 3),
+            "
+            0    x3 pass
+            0    block rate 333.333334
+            1000 x3 pass
+            1000 block rate 333.333334
+            ",
+        );
+    }
+
+    #[test]
+    fn an_edit_keeps_the_share_that_is_left() {
+        Timeline::new(&bucket(10, 1000, 10))
+            .check("0 x5 pass")
+            .edit(&bucket(100, 1000, 100), &[Change::Converted])
+            .check("0 x50 pass")
+            .check("0 block rate 10")
+            .edit(&bucket(10, 1000, 4), &[Change::Converted])
+            .check("0 block rate 100")
+            .check("200 x2 pass")
+            .check("200 block rate 100");
+    }
+
+    #[test]
+    fn a_share_is_rounded_to_less_budget() {
+        assert_eq!(share(1, 3, 10), 4);
+        assert_eq!(share(0, 3, 10), 0);
+        assert_eq!(share(3, 3, 10), 10);
+        let long = 1 << 118;
+        assert_eq!(share(long, long, 77), 77);
+        assert_eq!(share(long / 2, long, 1 << 100), 1 << 99);
+        assert!(share(long / 3, long, 300) >= 100);
+        assert!(share(long / 3, long, 300) <= 101);
+    }
+}

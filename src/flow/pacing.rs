@@ -1,0 +1,266 @@
+//! The pacing slot: starts are evenly spaced, waits are bounded.
+//!
+//! A leaky bucket used as a queue, whose length is one instant. With `T = W/N`, a
+//! request of cost `n` arriving at `t`:
+//!
+//! ```text
+//! start = max(t, next)         then  next = start + n·T
+//! ```
+//!
+//! It is refused iff it would wait (`start > t`) and the wait exceeds `max_wait`, or
+//! `max_queue` requests are waiting already. First in, first out by construction. A
+//! request that leaves while it waits does not hand its place back: whoever came
+//! after it keeps the start that was promised.
+//!
+//! `next` is kept as the last start and what it cost, in the units of
+//! [`Interval`](super::rate), so that no rounding adds up; each start is rounded up
+//! to a nanosecond. An edited rate spaces the next start from the last one.
+//!
+//! Worst case: starts `T` apart to the nanosecond, so at most `N + 1` in any closed
+//! `W`. Memory: 40 bytes and 8 for each request that waits.
+//!
+//! Source: Sentinel `ThrottlingController`, whose `latest` is the last start. It
+//! waits for a request's own cost, `latest + n·T`, where this waits for that of the
+//! one before (as Guava does); for requests that cost 1 both are the same.
+
+use super::{
+    decision::{Decision, Reason},
+    rate::{Interval, Rate},
+    slot::{Formula, Standing, Times},
+    time::Instant,
+};
+use core::time::Duration;
+use std::collections::VecDeque;
+
+/// Starts at `rate`, evenly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// How fast requests start.
+    pub rate: Rate,
+    /// The longest wait for a start.
+    pub max_wait: Duration,
+    /// The most requests that may wait at a time.
+    pub max_queue: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Pacing {
+    interval: Interval,
+    max_wait: Duration,
+    max_queue: u64,
+}
+
+/// The queue.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    /// The last start, in units of the interval.
+    last: u128,
+    /// What it cost.
+    cost: u64,
+    /// When those who wait will start. What lies in the past is dropped at the
+    /// next charge.
+    starts: VecDeque<Instant>,
+}
+
+/// Waiting requests that room is made for in advance. A longer queue takes more
+/// memory when it first forms; each request in it takes a thousand times as much.
+const ROOM: u64 = 1024;
+
+impl Config {
+    /// Returns the pacer.
+    pub(super) fn build(&self) -> Pacing {
+        let Self { rate, max_wait, max_queue } = *self;
+        Pacing { interval: Interval::of(rate), max_wait, max_queue }
+    }
+}
+
+impl Pacing {
+    const fn next(&self, state: &State) -> u128 {
+        state.last.saturating_add(self.interval.times(state.cost))
+    }
+
+    fn start(&self, state: &State, now: Instant) -> Instant {
+        // From now on, since long numbers take longer to divide.
+        now + self.interval.duration(self.next(state).saturating_sub(self.interval.at(now)))
+    }
+}
+
+impl State {
+    /// Returns the starts that lie after `now`.
+    fn waiting(&self, now: Instant) -> usize {
+        self.starts.len() - self.starts.partition_point(|&start| start <= now)
+    }
+}
+
+impl Formula for Pacing {
+    type State = State;
+
+    fn limit(&self) -> u64 {
+        self.max_queue
+    }
+
+    fn fresh(&self) -> State {
+        let longest = self.interval.whole(Instant::EPOCH + self.max_wait).saturating_add(1);
+        let room = longest.min(self.max_queue).min(ROOM);
+        State { starts: VecDeque::with_capacity(room as usize), ..State::default() }
+    }
+
+    fn is_fresh(&self, state: &State, now: Instant) -> bool {
+        self.next(state) <= self.interval.at(now)
+    }
+
+    fn check(&self, state: &State, now: Instant, _cost: u64) -> Decision {
+        let start = self.start(state, now);
+        let wait = start.since(now);
+        if wait.is_zero() {
+            return Decision::Pass;
+        }
+        // In so long the wait will have become short enough.
+        let until_short = wait.saturating_sub(self.max_wait);
+        let places = usize::try_from(self.max_queue).unwrap_or(usize::MAX);
+        let full = state.waiting(now) >= places;
+        if full {
+            // In so long one of those who wait will have started; if nobody may
+            // wait, only the own start helps.
+            let first = state.starts.len().checked_sub(places);
+            let leaver = first.and_then(|at| state.starts.get(at)).copied().unwrap_or(start);
+            let retry_after = until_short.max(leaver.since(now));
+            return Decision::Block(Reason::QueueFull { retry_after });
+        }
+        match until_short {
+            Duration::ZERO => Decision::Wait(wait),
+            retry_after => Decision::Block(Reason::QueueWait { wait, retry_after }),
+        }
+    }
+
+    fn standing(&self, state: &State, now: Instant) -> Standing {
+        let reset = self.start(state, now).since(now);
+        Standing { used: state.waiting(now) as u64, reset }
+    }
+
+    fn charge(&self, state: &mut State, times: Times, cost: u64) {
+        // Its own next start, or the later one that another slot asked for.
+        state.last = if times.start > self.start(state, times.now) {
+            self.interval.at(times.start)
+        } else {
+            self.next(state).max(self.interval.at(times.now))
+        };
+        state.cost = cost;
+        while state.starts.front().is_some_and(|&start| start <= times.now) {
+            state.starts.pop_front();
+        }
+        if times.start > times.now {
+            state.starts.push_back(times.start);
+        }
+    }
+
+    fn waiting(&self, state: &State, now: Instant) -> u64 {
+        state.waiting(now) as u64
+    }
+
+    fn convert(&self, old: &Self, state: &mut State, _now: Instant) {
+        state.last = self.interval.convert(state.last, old.interval);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::flow::{
+        Change,
+        timeline::{Timeline, check, paced, rate},
+    };
+
+    #[test]
+    fn starts_are_evenly_spaced_and_waits_are_bounded() {
+        check(
+            &paced(rate(100, 1000), 25, 9),
+            "
+            0   pass
+            0   wait 10
+            0   wait 20
+            0   block queue 30 5
+            5   wait 25
+            60  pass
+            50  wait 20
+            ",
+        );
+    }
+
+    #[test]
+    fn as_many_wait_as_the_queue_holds() {
+        check(
+            &paced(rate(100, 1000), 1000, 2),
+            "
+            0   pass
+            0   wait 10
+            0   wait 20
+            0   block full 10
+            9   block full 1
+            10  wait 20
+            10  block full 10
+            ",
+        );
+        check(
+            &paced(rate(100, 1000), 1000, 0),
+            "
+            0   pass
+            1   block full 9
+            10  pass
+            ",
+        );
+    }
+
+    #[test]
+    fn the_next_start_waits_for_the_cost_of_the_last() {
+        check(
+            &paced(rate(100, 1000), 1000, 9),
+            "
+            0 cost=5 pass
+            0        wait 50
+            0 cost=2 wait 60
+            0        wait 80
+            0 cost=0 pass
+            ",
+        );
+    }
+
+    #[test]
+    fn a_place_that_is_left_is_not_handed_back() {
+        check(
+            &paced(rate(100, 1000), 1000, 9),
+            "
+            0      pass
+            0      wait 10
+            0      wait 20
+            1 done 2
+            1 done 1
+            1      wait 29
+            ",
+        );
+    }
+
+    #[test]
+    fn thirds_of_a_nanosecond_are_not_lost() {
+        check(
+            &paced(rate(3, 1000), 5000, 9),
+            "
+            0 pass
+            0 wait 333.333334
+            0 wait 666.666667
+            0 wait 1000
+            0 wait 1333.333334
+            ",
+        );
+    }
+
+    #[test]
+    fn an_edited_rate_spaces_the_next_start_from_the_last() {
+        Timeline::new(&paced(rate(1, 60_000), 100_000, 9))
+            .check("0 pass")
+            .check("1 wait 59999")
+            .edit(&paced(rate(3, 1000), 100_000, 9), &[Change::Converted])
+            .check("2 wait 60331.333334")
+            .edit(&paced(rate(3, 1000), 60_000, 9), &[Change::Converted])
+            .check("2 block queue 60664.666667 664.666667");
+    }
+}

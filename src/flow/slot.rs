@@ -1,0 +1,280 @@
+//! One stage of admission: a formula and the states it decides from.
+
+use super::{
+    decision::{Decision, Reason},
+    keyed::{Keyed, Keys, Place, Seat, Table},
+    time::Instant,
+};
+use core::{any::Any, fmt::Debug, time::Duration};
+use std::sync::Arc;
+
+/// The identity of one slot in one gate. An edit that keeps or converts a rule
+/// keeps its slot; a rule that is added or reset gets a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlotId(pub(super) u32);
+
+/// Whose state a claim is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// The one that all share.
+    Shared,
+    /// The one of this fingerprint, which must be evenly spread and beyond a
+    /// client's control (a keyed hash): its bits are used as they are.
+    Of(u128),
+    /// None: the request lacks the key, and is refused for it.
+    Missing,
+}
+
+/// A request's claim on one slot. A slot without a claim is not asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The slot.
+    pub slot: SlotId,
+    /// Whose state. A rule without keys heeds only [`Key::Missing`].
+    pub key: Key,
+    /// What the request costs. What costs nothing passes and is not charged.
+    pub cost: u64,
+}
+
+/// A slot's answer, and what it rests on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer {
+    pub(super) decision: Decision,
+    /// The most that a standing's `used` may be.
+    pub(super) limit: u64,
+    /// Before the request.
+    pub(super) standing: Standing,
+    /// Where the state lies, for [`Slot::on_pass`] and [`Slot::on_block`].
+    pub(super) place: Place,
+}
+
+/// What charging a request came to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Charge {
+    /// Where its end must be told, if it must.
+    pub(super) hold: Option<Seat>,
+    /// With the request.
+    pub(super) standing: Standing,
+}
+
+/// What is used, and how long until nothing is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Standing {
+    pub(super) used: u64,
+    pub(super) reset: Duration,
+}
+
+/// When an admitted request arrived and when it may start.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) now: Instant,
+    /// The latest that any slot asked for; `now` if none did.
+    pub(super) start: Instant,
+}
+
+/// What one algorithm decides, over a state that it does not own.
+///
+/// `now` never steps back between two calls: the chain sees to that.
+pub(super) trait Formula: Debug + Send + 'static {
+    /// What one client, or all of them together, have used.
+    type State: Clone + Debug + Send;
+
+    /// Whether the end of a request must be told: [`release`](Self::release).
+    const HOLDS: bool = false;
+
+    /// Returns the most that a standing's `used` may be.
+    fn limit(&self) -> u64;
+
+    /// Returns the state of a client never seen.
+    fn fresh(&self) -> Self::State;
+
+    /// Returns whether `state` decides, from `now` on, as a fresh one does.
+    fn is_fresh(&self, state: &Self::State, now: Instant) -> bool;
+
+    /// Decides about a request of `cost`, and changes nothing.
+    fn check(&self, state: &Self::State, now: Instant, cost: u64) -> Decision;
+
+    /// Returns what is used as of `now`.
+    fn standing(&self, state: &Self::State, now: Instant) -> Standing;
+
+    /// Charges a request that every slot let pass.
+    fn charge(&self, state: &mut Self::State, times: Times, cost: u64);
+
+    /// Gives back what a request held until its end.
+    fn release(&self, _state: &mut Self::State, _cost: u64) {}
+
+    /// Returns how many admitted requests have not started yet.
+    fn waiting(&self, _state: &Self::State, _now: Instant) -> u64 {
+        0
+    }
+
+    /// Turns a state of `old` into one of this formula, without creating budget.
+    fn convert(&self, old: &Self, state: &mut Self::State, now: Instant);
+}
+
+/// A stage of admission, whatever its formula.
+///
+/// All slots of a route are asked before any is told, under one lock. Since
+/// [`check`](Self::check) borrows the slot immutably, a request that another slot
+/// refuses leaves no trace in this one.
+pub(super) trait Slot: Any + Debug + Send {
+    /// Decides about `claim` from the state as of `now`.
+    fn check(&self, now: Instant, claim: &Claim) -> Answer;
+
+    /// Charges a request that every slot let pass, at the `place` of its answer.
+    fn on_pass(&mut self, times: Times, cost: u64, place: Place) -> Charge;
+
+    /// Notes that a request which this slot was asked about was refused.
+    fn on_block(&mut self, place: Place);
+
+    /// Notes the end of a request that holds something at `seat`.
+    fn on_done(&mut self, seat: Seat, cost: u64);
+
+    /// Goes over to the formula of `wanted`, converting its states, and returns true;
+    /// or false, unchanged, if `wanted` is of another algorithm or key.
+    fn retune(&mut self, wanted: Box<dyn Slot>, now: Instant) -> bool;
+
+    /// Returns the most that a standing's `used` may be.
+    fn limit(&self) -> u64;
+
+    /// Returns the standing of what is shared by all.
+    fn shared(&self, now: Instant) -> Standing;
+
+    /// Returns how many admitted requests have not started yet.
+    fn waiting(&self, now: Instant) -> u64;
+
+    /// Returns the number of keys, if the slot has keys.
+    fn keys(&self) -> Option<Keys>;
+}
+
+/// A formula with its states: the one implementation of [`Slot`].
+#[derive(Debug)]
+pub(super) struct Stage<F: Formula> {
+    formula: F,
+    states: States<F::State>,
+}
+
+#[derive(Debug)]
+enum States<S> {
+    One(S),
+    Keyed { by: Arc<str>, table: Table<S> },
+}
+
+impl<F: Formula> Stage<F> {
+    /// Builds the slot, unused.
+    pub(super) fn boxed(formula: F, keyed: Option<&Keyed>) -> Box<dyn Slot> {
+        let fresh = formula.fresh();
+        let states = match keyed {
+            None => States::One(fresh),
+            Some(Keyed { by, max_keys }) => {
+                States::Keyed { by: Arc::clone(by), table: Table::new(fresh, *max_keys) }
+            }
+        };
+        Box::new(Self { formula, states })
+    }
+
+    fn find(&self, now: Instant, key: Key) -> Place {
+        match (&self.states, key) {
+            (States::Keyed { table, .. }, Key::Of(key)) => {
+                table.find(key, F::HOLDS, |state| self.formula.is_fresh(state, now))
+            }
+            (States::One(_) | States::Keyed { .. }, _) => Place::At(Seat::Shared),
+        }
+    }
+}
+
+impl<S: Clone> States<S> {
+    fn get(&self, place: Place) -> &S {
+        match self {
+            Self::One(state) => state,
+            Self::Keyed { table, .. } => table.get(place),
+        }
+    }
+
+    fn seat(&mut self, place: Place) -> Seat {
+        match self {
+            Self::One(_) => Seat::Shared,
+            Self::Keyed { table, .. } => table.seat(place),
+        }
+    }
+
+    fn get_mut(&mut self, seat: Seat) -> &mut S {
+        match self {
+            Self::One(state) => state,
+            Self::Keyed { table, .. } => table.get_mut(seat),
+        }
+    }
+
+    fn shared(&self) -> &S {
+        self.get(Place::At(Seat::Shared))
+    }
+}
+
+impl<F: Formula> Slot for Stage<F> {
+    fn check(&self, now: Instant, claim: &Claim) -> Answer {
+        let place = self.find(now, claim.key);
+        let state = self.states.get(place);
+        let decision = match claim {
+            Claim { key: Key::Missing, .. } => Decision::Block(Reason::MissingKey),
+            Claim { cost: 0, .. } => Decision::Pass,
+            Claim { cost, .. } => self.formula.check(state, now, *cost),
+        };
+        let standing = self.formula.standing(state, now);
+        Answer { decision, limit: self.formula.limit(), standing, place }
+    }
+
+    fn on_pass(&mut self, times: Times, cost: u64, place: Place) -> Charge {
+        let seat = self.states.seat(place);
+        let state = self.states.get_mut(seat);
+        self.formula.charge(state, times, cost);
+        let standing = self.formula.standing(state, times.now);
+        Charge { hold: F::HOLDS.then_some(seat), standing }
+    }
+
+    fn on_block(&mut self, place: Place) {
+        if let States::Keyed { table, .. } = &mut self.states {
+            table.pass_over(place);
+        }
+    }
+
+    fn on_done(&mut self, seat: Seat, cost: u64) {
+        self.formula.release(self.states.get_mut(seat), cost);
+    }
+
+    fn retune(&mut self, wanted: Box<dyn Slot>, now: Instant) -> bool {
+        let Ok(wanted) = (wanted as Box<dyn Any>).downcast::<Self>() else { return false };
+        let Self { formula, states } = *wanted;
+        let convert = |state: &mut F::State| formula.convert(&self.formula, state, now);
+        match (&mut self.states, states) {
+            (States::One(state), States::One(_)) => convert(state),
+            (States::Keyed { by, table }, States::Keyed { by: same, table: wanted })
+                if *by == same =>
+            {
+                table.convert(convert);
+                table.resize(wanted.max_keys(), |state| formula.is_fresh(state, now));
+            }
+            (States::One(_) | States::Keyed { .. }, _) => return false,
+        }
+        self.formula = formula;
+        true
+    }
+
+    fn limit(&self) -> u64 {
+        self.formula.limit()
+    }
+
+    fn shared(&self, now: Instant) -> Standing {
+        self.formula.standing(self.states.shared(), now)
+    }
+
+    fn waiting(&self, now: Instant) -> u64 {
+        self.formula.waiting(self.states.shared(), now)
+    }
+
+    fn keys(&self) -> Option<Keys> {
+        match &self.states {
+            States::One(_) => None,
+            States::Keyed { table, .. } => Some(table.keys()),
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The statistic slot: what a route has seen, in all and lately.
+//!
+//! It records decisions and ends; it never decides. The flow slots own the exact
+//! counters that they decide by. Totals equal the sum of decisions: every arrival is
+//! passed or blocked once, and every passed one completes, fails or is cancelled
+//! once.
+//!
+//! The last second is kept in 10 buckets of 100 ms, the last minute in 60 of 1 s,
+//! both aligned to the clock and current one included, so that a "second" is between
+//! 0.9 s and 1 s long, a "minute" between 59 s and 60 s. They take 5 KB, from a
+//! route's first request on.
+
+use super::{
+    decision::Outcome,
+    keyed::Keys,
+    slot::{SlotId, Times},
+    time::{Instant, nanos},
+    window::{Grid, Ring},
+};
+use core::{num::NonZeroU64, time::Duration};
+use std::sync::Arc;
+
+/// What happened in some time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Requests admitted.
+    pub passed: u64,
+    /// Of those, requests that had to wait for their start.
+    pub waited: u64,
+    /// Requests refused.
+    pub blocked: u64,
+    /// Admitted requests that were answered in full.
+    pub completed: u64,
+    /// Admitted requests whose upstream failed or ran out of time.
+    pub failed: u64,
+    /// Admitted requests whose client left.
+    pub cancelled: u64,
+    /// The time from start to end of all that completed or failed.
+    pub latency_sum: Duration,
+    /// The shortest of them.
+    pub latency_min: Option<Duration>,
+    /// The wait of all that waited.
+    pub wait_sum: Duration,
+}
+
+/// Upper bounds of the wait histogram's buckets; a last one has none. From one turn
+/// of a fast pacer to the longest wait that a client still sits out.
+pub const WAIT_BOUNDS: [Duration; 12] = [
+    Duration::from_millis(1),
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(25),
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(250),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_millis(2_500),
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+];
+
+/// What a route has seen, as of an instant.
+#[derive(Clone, Debug, Default)]
+pub struct Observation {
+    /// All of it.
+    pub totals: Sums,
+    /// The last second.
+    pub last_second: Sums,
+    /// The last minute.
+    pub last_minute: Sums,
+    /// Requests admitted and not yet ended, waiting ones included.
+    pub in_flight: u64,
+    /// The most there were at a time.
+    pub in_flight_max: u64,
+    /// Of those in flight, requests whose start is yet to come. One that left
+    /// while it waited counts until then.
+    pub waiting: u64,
+    /// Requests that waited up to each of [`WAIT_BOUNDS`] but not up to the one
+    /// before, then the rest.
+    pub waits: [u64; WAIT_BOUNDS.len() + 1],
+    /// The rules in the chain's order, pacing last.
+    pub rules: Vec<RuleObservation>,
+}
+
+/// What a rule has decided, as of an instant.
+#[derive(Clone, Debug)]
+pub struct RuleObservation {
+    /// The rule's name; pacing's is `pacing`.
+    pub name: Arc<str>,
+    /// Its slot.
+    pub slot: SlotId,
+    /// Its algorithm's word; pacing's is `pacing`.
+    pub algorithm: &'static str,
+    /// Whether it only counts what it would refuse.
+    pub dry_run: bool,
+    /// The most that one client may use.
+    pub limit: u64,
+    /// What is used, of the state that requests without a key share.
+    pub used: u64,
+    /// The decisions.
+    pub counts: Counts,
+    /// The number of keys, if it has keys.
+    pub keys: Option<Keys>,
+}
+
+/// The decisions of one rule. They outlive edits of the rule, resets included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Admitted requests that it let pass at once.
+    pub passed: u64,
+    /// Admitted requests that it made wait.
+    pub delayed: u64,
+    /// Requests refused for its reason. A route's `blocked` is the sum over rules.
+    pub blocked: u64,
+    /// Requests that it would have refused in earnest.
+    pub dry_run_blocked: u64,
+}
+
+/// The slot.
+#[derive(Debug, Default)]
+pub(super) struct Statistic {
+    totals: Cell,
+    in_flight: u64,
+    in_flight_max: u64,
+    waits: [u64; WAIT_BOUNDS.len() + 1],
+    /// From the first request on: most of many routes are never called.
+    recent: Option<Box<Recent>>,
+}
+
+#[derive(Debug)]
+struct Recent {
+    second: Ring<Cell>,
+    minute: Ring<Cell>,
+}
+
+/// [`Sums`], as fast as they can be counted: times in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    passed: u64,
+    waited: u64,
+    blocked: u64,
+    completed: u64,
+    failed: u64,
+    cancelled: u64,
+    latency_sum: u64,
+    /// The longest time there is if nothing has ended.
+    latency_min: u64,
+    wait_sum: u64,
+}
+
+const SECOND: Grid = grid(100_000_000);
+const SECOND_BUCKETS: u32 = 10;
+const MINUTE: Grid = grid(1_000_000_000);
+const MINUTE_BUCKETS: u32 = 60;
+
+/// Returns the grid of buckets `length` nanoseconds long.
+const fn grid(length: u64) -> Grid {
+    match NonZeroU64::new(length) {
+        Some(length) => Grid::new(length, NonZeroU64::MIN),
+        None => Grid::new(NonZeroU64::MIN, NonZeroU64::MIN),
+    }
+}
+
+impl Statistic {
+    /// Counts an admitted request.
+    pub(super) fn on_pass(&mut self, times: Times) {
+        self.in_flight += 1;
+        self.in_flight_max = self.in_flight_max.max(self.in_flight);
+        let wait = times.start.since(times.now);
+        if wait.is_zero() {
+            return self.count(times.now, |cell| cell.passed += 1);
+        }
+        self.waits[WAIT_BOUNDS.partition_point(|bound| *bound < wait)] += 1;
+        self.count(times.now, |cell| {
+            cell.passed += 1;
+            cell.waited += 1;
+            cell.wait_sum += nanos(wait);
+        });
+    }
+
+    /// Counts a refused request.
+    pub(super) fn on_block(&mut self, now: Instant) {
+        self.count(now, |cell| cell.blocked += 1);
+    }
+
+    /// Counts the end of a request that was allowed to begin at `start`.
+    pub(super) fn on_done(&mut self, now: Instant, start: Instant, outcome: Outcome) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        let end = |cell: &mut Cell, at: Instant| {
+            let latency = nanos(at.since(start));
+            cell.latency_sum += latency;
+            cell.latency_min = cell.latency_min.min(latency);
+        };
+        self.count(now, |cell| match outcome {
+            Outcome::Success { at } => {
+                cell.completed += 1;
+                end(cell, at);
+            }
+            Outcome::Failure { at } => {
+                cell.failed += 1;
+                end(cell, at);
+            }
+            Outcome::Cancelled => cell.cancelled += 1,
+        });
+    }
+
+    /// Returns what was seen, without `waiting` and rules, which others know.
+    pub(super) fn observe(&self, now: Instant) -> Observation {
+        let recent = self.recent.as_deref();
+        Observation {
+            totals: self.totals.into(),
+            last_second: recent.map(|it| sum(&it.second, SECOND, now)).unwrap_or_default(),
+            last_minute: recent.map(|it| sum(&it.minute, MINUTE, now)).unwrap_or_default(),
+            in_flight: self.in_flight,
+            in_flight_max: self.in_flight_max,
+            waits: self.waits,
+            ..Observation::default()
+        }
+    }
+
+    fn count(&mut self, now: Instant, event: impl Fn(&mut Cell)) {
+        event(&mut self.totals);
+        let recent = self.recent.get_or_insert_with(|| Box::new(Recent::new()));
+        event(recent.second.advance(SECOND.index(now)));
+        event(recent.minute.advance(MINUTE.index(now)));
+    }
+}
+
+impl Recent {
+    fn new() -> Self {
+        Self { second: Ring::new(SECOND_BUCKETS), minute: Ring::new(MINUTE_BUCKETS) }
+    }
+}
+
+impl Cell {
+    const EMPTY: Self = Self {
+        passed: 0,
+        waited: 0,
+        blocked: 0,
+        completed: 0,
+        failed: 0,
+        cancelled: 0,
+        latency_sum: 0,
+        latency_min: u64::MAX,
+        wait_sum: 0,
+    };
+
+    fn plus(self, other: &Self) -> Self {
+        Self {
+            passed: self.passed + other.passed,
+            waited: self.waited + other.waited,
+            blocked: self.blocked + other.blocked,
+            completed: self.completed + other.completed,
+            failed: self.failed + other.failed,
+            cancelled: self.cancelled + other.cancelled,
+            latency_sum: self.latency_sum + other.latency_sum,
+            latency_min: self.latency_min.min(other.latency_min),
+            wait_sum: self.wait_sum + other.wait_sum,
+        }
+    }
+}
+
+impl Default for Cell {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+impl From<Cell> for Sums {
+    fn from(cell: Cell) -> Self {
+        Self {
+            passed: cell.passed,
+            waited: cell.waited,
+            blocked: cell.blocked,
+            completed: cell.completed,
+            failed: cell.failed,
+            cancelled: cell.cancelled,
+            latency_sum: Duration::from_nanos(cell.latency_sum),
+            latency_min: (cell.latency_min < u64::MAX)
+                .then(|| Duration::from_nanos(cell.latency_min)),
+            wait_sum: Duration::from_nanos(cell.wait_sum),
+        }
+    }
+}
+
+fn sum(ring: &Ring<Cell>, grid: Grid, now: Instant) -> Sums {
+    ring.live(grid.index(now)).fold(Cell::EMPTY, |sum, (_, cell)| sum.plus(cell)).into()
+}

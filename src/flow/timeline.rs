@@ -1,0 +1,155 @@
+//! The one way in which tests beside the code drive it: a timeline in text.
+//!
+//! ```text
+//! 0            pass            at 0 ms a request passes
+//! 0.5 x3       block rate 9.5  three are refused; 9.5 ms later one would pass
+//! 1 key=a      wait 20         the client `a` may start 20 ms later
+//! 2 cost=4     block costly 3
+//! 3 done       7               the oldest in flight ends, 7 are left
+//! ```
+
+use super::{
+    Algorithm, Change, Claim, Gate, Instant, Key, Keyed, Permit, Rate, Reason, Rule, Rules, SlotId,
+    pacing,
+};
+use core::time::Duration;
+use std::{collections::VecDeque, sync::Arc};
+
+/// A gate whose day is being played.
+pub(super) struct Timeline {
+    pub(super) gate: Arc<Gate>,
+    slots: Vec<SlotId>,
+    now: Instant,
+    live: VecDeque<Permit>,
+}
+
+/// Plays `timeline` on a new gate with `rules`.
+#[track_caller]
+pub(super) fn check(rules: &Rules, timeline: &str) {
+    Timeline::new(rules).check(timeline);
+}
+
+impl Timeline {
+    pub(super) fn new(rules: &Rules) -> Self {
+        let gate = Arc::new(Gate::new(Instant::EPOCH));
+        let mut it = Self { gate, slots: Vec::new(), now: Instant::EPOCH, live: VecDeque::new() };
+        it.install(rules);
+        it
+    }
+
+    /// Puts `rules` in force, and asserts what became of each.
+    #[track_caller]
+    pub(super) fn edit(mut self, rules: &Rules, expected: &[Change]) -> Self {
+        assert_eq!(self.install(rules), expected);
+        self
+    }
+
+    fn install(&mut self, rules: &Rules) -> Vec<Change> {
+        let installed = self.gate.install(rules, self.now);
+        self.slots = installed.flow.into_iter().chain(installed.pacing).collect();
+        installed.changes.into_iter().map(|(_, change)| change).collect()
+    }
+
+    #[track_caller]
+    pub(super) fn check(mut self, timeline: &str) -> Self {
+        for line in timeline.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let (at, words) = line.split_once(' ').expect("two columns");
+            self.now = Instant::EPOCH + millis(at);
+            let (options, expected): (Vec<&str>, Vec<&str>) =
+                words.split_whitespace().partition(|word| is_option(word));
+            for _ in 0..option(&options, "x").unwrap_or(1) {
+                let decided = if options.contains(&"done") {
+                    drop(self.live.pop_front());
+                    self.gate.observe(self.now).in_flight.to_string()
+                } else {
+                    self.enter(&options)
+                };
+                assert_eq!(decided, expected.join(" "), "in the line `{line}`");
+            }
+        }
+        self
+    }
+
+    fn enter(&mut self, options: &[&str]) -> String {
+        let key = match option(options, "key=") {
+            None => Key::Shared,
+            Some(0) => Key::Missing,
+            // As evenly spread as a hash.
+            Some(key) => {
+                Key::Of(u128::from(key).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835))
+            }
+        };
+        let cost = option(options, "cost=").unwrap_or(1);
+        let claims: Vec<Claim> = self.slots.iter().map(|&slot| Claim { slot, key, cost }).collect();
+        match self.gate.enter(self.now, &claims) {
+            Ok(admission) => {
+                let wait = admission.permit.start().since(self.now);
+                self.live.push_back(admission.permit);
+                if wait.is_zero() { "pass".into() } else { format!("wait {}", text(wait)) }
+            }
+            Err(rejection) => format!("block {}", reason(rejection.reason)),
+        }
+    }
+}
+
+/// Returns rules of one flow rule, `it`.
+pub(super) fn one(algorithm: Algorithm) -> Rules {
+    Rules { flow: vec![rule("it", algorithm)], pacing: None }
+}
+
+/// Returns rules of one flow rule with a state for each of `max_keys` clients.
+pub(super) fn keyed(algorithm: Algorithm, max_keys: u32) -> Rules {
+    let keyed = Some(Keyed { by: "client_ip".into(), max_keys });
+    Rules { flow: vec![Rule { keyed, ..rule("it", algorithm) }], pacing: None }
+}
+
+/// Returns a flow rule.
+pub(super) fn rule(name: &str, algorithm: Algorithm) -> Rule {
+    Rule { name: name.into(), algorithm, keyed: None, dry_run: false }
+}
+
+/// Returns rules that only pace.
+pub(super) fn paced(rate: Rate, max_wait: u64, max_queue: u64) -> Rules {
+    let max_wait = Duration::from_millis(max_wait);
+    Rules { flow: vec![], pacing: Some(pacing::Config { rate, max_wait, max_queue }) }
+}
+
+/// Returns `count` per `window` milliseconds.
+pub(super) fn rate(count: u64, window: u64) -> Rate {
+    Rate::new(count, Duration::from_millis(window)).expect("a rate")
+}
+
+fn is_option(word: &str) -> bool {
+    word == "done" || word.starts_with('x') || word.contains('=')
+}
+
+fn option(options: &[&str], name: &str) -> Option<u64> {
+    let value = options.iter().find_map(|word| word.strip_prefix(name))?;
+    // A key may be a letter: a is 10.
+    Some(u64::from_str_radix(value, if name == "key=" { 36 } else { 10 }).expect("a number"))
+}
+
+fn reason(reason: Reason) -> String {
+    match reason {
+        Reason::Rate { retry_after } => format!("rate {}", text(retry_after)),
+        Reason::TooCostly { limit } => format!("costly {limit}"),
+        Reason::Concurrency { limit } => format!("concurrency {limit}"),
+        Reason::QueueFull { retry_after } => format!("full {}", text(retry_after)),
+        Reason::QueueWait { wait, retry_after } => {
+            format!("queue {} {}", text(wait), text(retry_after))
+        }
+        Reason::MissingKey => "key".into(),
+    }
+}
+
+fn millis(text: &str) -> Duration {
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let nanos = format!("{whole}{part:0<6}");
+    Duration::from_nanos(nanos.parse().expect("milliseconds"))
+}
+
+fn text(duration: Duration) -> String {
+    let nanos = duration.as_nanos();
+    let text = format!("{}.{:06}", nanos / 1_000_000, nanos % 1_000_000);
+    text.trim_end_matches('0').trim_end_matches('.').into()
+}

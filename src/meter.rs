@@ -1,0 +1,389 @@
+//! What the process counts about itself, for `/metrics` and the dashboard.
+//!
+//! Recording is a few relaxed atomic additions: no lock, and no allocation but the
+//! first request of a route. Counters are read one after another while others
+//! write, so that a reading is exact per number and not across numbers.
+
+use http::{Method, StatusCode};
+use std::{
+    array,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+/// The upper bounds of the duration histogram's buckets, in nanoseconds and
+/// inclusive; one more bucket holds what is longer.
+///
+/// Three steps a decade between a local answer and a long poll: fine
+/// enough to tell a doubled latency, few enough for thousands of routes.
+pub const DURATION_BOUNDS: [u64; 16] = [
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    25_000_000,
+    50_000_000,
+    100_000_000,
+    250_000_000,
+    500_000_000,
+    1_000_000_000,
+    2_500_000_000,
+    5_000_000_000,
+    10_000_000_000,
+    30_000_000_000,
+    60_000_000_000,
+];
+
+/// How many pairs of method and status one route tells apart. Ten methods and a
+/// handful of statuses each fit; an upstream that invents statuses fills the
+/// table and is then counted in [`RouteReading::others`].
+const PAIRS: usize = 64;
+
+/// The methods that are told apart; every other is counted under the last name.
+const METHODS: [&str; 10] =
+    ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "other"];
+
+/// Counts the answers of one route.
+#[derive(Debug, Default)]
+pub struct RouteMeter {
+    /// Made by the first request, because most of ten thousand routes may be idle.
+    cells: OnceLock<Box<Cells>>,
+}
+
+#[derive(Debug)]
+struct Cells {
+    pairs: [Pair; PAIRS],
+    others: AtomicU64,
+    buckets: [AtomicU64; DURATION_BOUNDS.len() + 1],
+    sum_nanos: AtomicU64,
+}
+
+/// A count and whose it is. The tag is set once, from zero, and never changes.
+#[derive(Debug, Default)]
+struct Pair {
+    tag: AtomicU64,
+    count: AtomicU64,
+}
+
+/// The numbers of a [`RouteMeter`] at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouteReading {
+    /// Answers by method and status, sorted.
+    pub answers: Vec<Answers>,
+    /// Answers that found the table of pairs full.
+    pub others: u64,
+    /// Answers by duration: one number for each of [`DURATION_BOUNDS`] and one for
+    /// those beyond. Not cumulative.
+    pub buckets: [u64; DURATION_BOUNDS.len() + 1],
+    /// The sum of all durations.
+    pub sum: Duration,
+}
+
+/// How often a route answered one method with one status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Answers {
+    /// The method in capitals, or `other`.
+    pub method: &'static str,
+    /// The status code.
+    pub status: u16,
+    /// How often.
+    pub count: u64,
+}
+
+impl RouteMeter {
+    /// Counts one answered request, which took `duration` from its arrival to the
+    /// end of its answer.
+    pub fn record(&self, method: &Method, status: StatusCode, duration: Duration) {
+        let cells = self.cells.get_or_init(Box::default);
+        cells.count_of(tag(method, status)).fetch_add(1, Relaxed);
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let bucket = DURATION_BOUNDS.partition_point(|bound| *bound < nanos);
+        cells.buckets[bucket].fetch_add(1, Relaxed);
+        cells.sum_nanos.fetch_add(nanos, Relaxed);
+    }
+
+    /// Reads all numbers.
+    pub fn read(&self) -> RouteReading {
+        let Some(cells) = self.cells.get() else { return RouteReading::default() };
+        let mut answers: Vec<Answers> = cells.pairs.iter().filter_map(Pair::read).collect();
+        answers.sort_unstable();
+        RouteReading {
+            answers,
+            others: cells.others.load(Relaxed),
+            buckets: array::from_fn(|index| cells.buckets[index].load(Relaxed)),
+            sum: Duration::from_nanos(cells.sum_nanos.load(Relaxed)),
+        }
+    }
+}
+
+impl Default for Cells {
+    fn default() -> Self {
+        Self {
+            pairs: array::from_fn(|_| Pair::default()),
+            others: AtomicU64::default(),
+            buckets: array::from_fn(|_| AtomicU64::default()),
+            sum_nanos: AtomicU64::default(),
+        }
+    }
+}
+
+impl Cells {
+    /// Returns the counter of `tag`, which takes the first free place from its own
+    /// on. Two threads with the same new tag race for the same place, so that a tag
+    /// never has two.
+    fn count_of(&self, tag: u64) -> &AtomicU64 {
+        let home = usize::try_from(tag % PAIRS as u64).unwrap_or_default();
+        for step in 0..PAIRS {
+            let pair = &self.pairs[(home + step) % PAIRS];
+            let mut seen = pair.tag.load(Relaxed);
+            if seen == 0 {
+                seen = match pair.tag.compare_exchange(0, tag, Relaxed, Relaxed) {
+                    Ok(_) => tag,
+                    Err(winner) => winner,
+                };
+            }
+            if seen == tag {
+                return &pair.count;
+            }
+        }
+        &self.others
+    }
+}
+
+impl Pair {
+    fn read(&self) -> Option<Answers> {
+        let tag = self.tag.load(Relaxed);
+        let method = METHODS.get(usize::try_from(tag / 1000).ok()?)?;
+        let status = u16::try_from(tag % 1000).ok().filter(|status| *status > 0)?;
+        // A place that was taken a moment ago may not have been counted yet.
+        let count = self.count.load(Relaxed);
+        (count > 0).then_some(Answers { method, status, count })
+    }
+}
+
+/// Packs a method and a status into one number, never zero, as a status is 100 to 999.
+fn tag(method: &Method, status: StatusCode) -> u64 {
+    let method = match *method {
+        Method::GET => 0,
+        Method::HEAD => 1,
+        Method::POST => 2,
+        Method::PUT => 3,
+        Method::DELETE => 4,
+        Method::CONNECT => 5,
+        Method::OPTIONS => 6,
+        Method::TRACE => 7,
+        Method::PATCH => 8,
+        _ => 9,
+    };
+    method * 1000 + u64::from(status.as_u16())
+}
+
+/// Counts what happens with one upstream server.
+#[derive(Debug, Default)]
+pub struct ServerMeter {
+    /// Requests sent, retries included.
+    pub requests: AtomicU64,
+    /// Requests that got no whole answer.
+    pub failures: AtomicU64,
+    /// Connections opened.
+    pub connects: AtomicU64,
+    /// Connections that could not be opened.
+    pub connect_failures: AtomicU64,
+    /// Requests sent again after a failure.
+    pub retries: AtomicU64,
+}
+
+/// Counts what belongs to no route: one for the whole process.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Client connections accepted.
+    pub connections_accepted: AtomicU64,
+    /// Client connections open; see [`Counters::connection`].
+    pub connections_active: AtomicU64,
+    /// TLS handshakes that ended well.
+    pub tls_handshakes: AtomicU64,
+    /// TLS handshakes that failed or took too long.
+    pub tls_failures: AtomicU64,
+    /// Configurations taken, the first not included.
+    pub reloads_ok: AtomicU64,
+    /// Configurations refused.
+    pub reloads_failed: AtomicU64,
+    /// When a configuration was last taken, in seconds since the Unix epoch.
+    pub last_reload_seconds: AtomicU64,
+    /// Access log lines thrown away because the writer could not keep up.
+    pub access_log_dropped: AtomicU64,
+    /// Panics caught while serving.
+    pub panics: AtomicU64,
+    refused: [AtomicU64; Refusal::ALL.len()],
+}
+
+/// Why a request or connection was refused before any route was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// As many connections are open as the settings allow.
+    Connections,
+    /// The request breaks the protocol: framing, header fields, target.
+    Malformed,
+    /// No host, two hosts, or a host that is not one.
+    Host,
+    /// A path that an upstream might read as another.
+    Path,
+    /// A method that is never forwarded: `CONNECT`, `TRACE`.
+    Method,
+    /// No route matches.
+    NoRoute,
+}
+
+impl Refusal {
+    /// Every reason, in the order of their numbers.
+    pub const ALL: [Self; 6] =
+        [Self::Connections, Self::Malformed, Self::Host, Self::Path, Self::Method, Self::NoRoute];
+
+    /// Returns the reason as a metric label.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::Malformed => "malformed",
+            Self::Host => "host",
+            Self::Path => "path",
+            Self::Method => "method",
+            Self::NoRoute => "no_route",
+        }
+    }
+}
+
+impl Counters {
+    /// Counts an accepted connection; it is active until the returned guard is dropped.
+    pub fn connection(self: &Arc<Self>) -> Connection {
+        self.connections_accepted.fetch_add(1, Relaxed);
+        self.connections_active.fetch_add(1, Relaxed);
+        Connection { counters: Arc::clone(self) }
+    }
+
+    /// Counts a request or connection that was refused before routing.
+    pub fn refuse(&self, reason: Refusal) {
+        self.refused[reason as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Returns how often [`Counters::refuse`] was called for `reason`.
+    pub fn refused(&self, reason: Refusal) -> u64 {
+        self.refused[reason as usize].load(Relaxed)
+    }
+}
+
+/// An open client connection; dropping it ends it in the count.
+#[derive(Debug)]
+pub struct Connection {
+    counters: Arc<Counters>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.counters.connections_active.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn answers_are_told_apart_by_method_and_status() {
+        let meter = RouteMeter::default();
+        meter.record(&Method::GET, StatusCode::OK, Duration::from_millis(1));
+        meter.record(&Method::GET, StatusCode::OK, Duration::from_millis(2));
+        meter.record(&Method::GET, StatusCode::NOT_FOUND, Duration::ZERO);
+        let purge = Method::from_bytes(b"PURGE").unwrap();
+        meter.record(&purge, StatusCode::OK, Duration::from_secs(3600));
+        let reading = meter.read();
+        let answers = |method, status, count| Answers { method, status, count };
+        assert_eq!(
+            reading.answers,
+            [answers("GET", 200, 2), answers("GET", 404, 1), answers("other", 200, 1)]
+        );
+        assert_eq!(reading.sum, Duration::from_millis(3) + Duration::from_secs(3600));
+        assert_eq!(reading.buckets[DURATION_BOUNDS.len()], 1);
+    }
+
+    #[test]
+    fn a_bucket_includes_its_upper_bound() {
+        let meter = RouteMeter::default();
+        for bound in DURATION_BOUNDS {
+            meter.record(&Method::GET, StatusCode::OK, Duration::from_nanos(bound));
+        }
+        let mut expected = [1; DURATION_BOUNDS.len() + 1];
+        expected[DURATION_BOUNDS.len()] = 0;
+        assert_eq!(meter.read().buckets, expected);
+    }
+
+    #[test]
+    fn an_idle_route_holds_no_table() {
+        let meter = RouteMeter::default();
+        assert_eq!(meter.read(), RouteReading::default());
+        assert!(meter.cells.get().is_none());
+    }
+
+    #[test]
+    fn a_full_table_counts_the_rest_together() {
+        let meter = RouteMeter::default();
+        for status in 100..=999 {
+            meter.record(&Method::GET, StatusCode::from_u16(status).unwrap(), Duration::ZERO);
+        }
+        let reading = meter.read();
+        assert_eq!(reading.answers.len(), PAIRS);
+        assert_eq!(reading.others, 900 - PAIRS as u64);
+    }
+
+    #[test]
+    fn no_count_is_lost_among_threads() {
+        const ROUNDS: usize = 20_000;
+        let meter = RouteMeter::default();
+        let statuses = [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS, StatusCode::BAD_GATEWAY];
+        let methods = [Method::GET, Method::POST, Method::PUT, Method::PATCH];
+        thread::scope(|scope| {
+            for start in 0..4 {
+                let (meter, methods) = (&meter, &methods);
+                scope.spawn(move || {
+                    for round in 0..ROUNDS {
+                        let step = round + start;
+                        let duration = Duration::from_nanos(step as u64 % 7 * 400_000);
+                        meter.record(&methods[step % 4], statuses[step % 3], duration);
+                    }
+                });
+            }
+        });
+        let reading = meter.read();
+        assert_eq!(reading.answers.len(), 12);
+        assert_eq!(reading.answers.iter().map(|a| a.count).sum::<u64>(), 4 * ROUNDS as u64);
+        assert_eq!(reading.buckets.iter().sum::<u64>(), 4 * ROUNDS as u64);
+    }
+
+    #[test]
+    fn a_connection_is_active_until_it_is_dropped() {
+        let counters = Arc::new(Counters::default());
+        let first = counters.connection();
+        let second = counters.connection();
+        drop(first);
+        assert_eq!(counters.connections_active.load(Relaxed), 1);
+        drop(second);
+        assert_eq!(counters.connections_active.load(Relaxed), 0);
+        assert_eq!(counters.connections_accepted.load(Relaxed), 2);
+    }
+
+    #[test]
+    fn refusals_are_counted_by_reason() {
+        let counters = Counters::default();
+        for (times, reason) in Refusal::ALL.into_iter().enumerate() {
+            for _ in 0..times {
+                counters.refuse(reason);
+            }
+        }
+        let counted = Refusal::ALL.map(|reason| counters.refused(reason));
+        assert_eq!(counted, [0, 1, 2, 3, 4, 5]);
+    }
+}

@@ -1,0 +1,215 @@
+//! What a client's connection is doing, so that one timer can watch it.
+//!
+//! hyper has no limit on an idle connection, or for a client that does not read. Arming a timer for each would cost every request several
+//! operations on the timer wheel. Instead each part notes when it began to wait,
+//! and the connection's task looks now and then.
+
+use crate::{clock::Clock, config::ClientTimeouts, flow::Instant};
+use core::{
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// Notes of one connection, shared by its socket, its requests and their bodies.
+#[derive(Debug)]
+pub struct Activity {
+    clock: Clock,
+    /// Requests whose answer has not ended.
+    requests: AtomicU32,
+    /// Since when no request is under way and no byte of one has come.
+    idle_since: Stamp,
+    /// Since when a request's head is incomplete.
+    head_since: Stamp,
+    /// Since when the client does not take what is sent.
+    write_since: Stamp,
+    draining: AtomicBool,
+    /// Rung when `draining` is set.
+    pub(super) bell: Notify,
+}
+
+/// What the connection's task is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Look again at this instant at the latest.
+    LookAgain(Instant),
+    /// Nobody is served: close in good order.
+    Close,
+    /// The client has stopped in the middle of something: cut it off.
+    Abort,
+}
+
+impl Activity {
+    /// Notes a connection that has just been accepted.
+    pub(super) fn new(clock: &Clock) -> Arc<Self> {
+        let idle_since = Stamp::default();
+        idle_since.set(clock.now());
+        Arc::new(Self {
+            clock: clock.clone(),
+            requests: AtomicU32::new(0),
+            idle_since,
+            head_since: Stamp::default(),
+            write_since: Stamp::default(),
+            draining: AtomicBool::new(false),
+            bell: Notify::new(),
+        })
+    }
+
+    /// Notes that bytes came: the beginning of a head if nothing else is expected.
+    pub(super) fn on_read(&self) {
+        if self.requests.load(Relaxed) == 0 && !self.head_since.is_set() {
+            self.head_since.set(self.clock.now());
+        }
+    }
+
+    /// Notes that a head is complete.
+    pub(super) fn on_request(&self) {
+        self.requests.fetch_add(1, Relaxed);
+        self.head_since.clear();
+    }
+
+    /// Notes that an answer has ended at `now`.
+    pub(super) fn on_answered(&self, now: Instant) {
+        if self.requests.fetch_sub(1, Relaxed) == 1 {
+            self.idle_since.set(now);
+        }
+    }
+
+    /// Notes whether the client refuses to take more.
+    pub(super) fn on_write(&self, blocked: bool) {
+        self.write_since.note(blocked, &self.clock);
+    }
+
+    /// Asks the connection to end when what is under way has ended.
+    pub(super) fn drain(&self) {
+        self.draining.store(true, Relaxed);
+        self.bell.notify_one();
+    }
+
+    /// Whether [`Self::drain`] was called.
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.load(Relaxed)
+    }
+
+    /// Returns the deadline that may come before the one already watched for: a
+    /// head that is incomplete.
+    pub(super) fn urgent(&self, limits: &ClientTimeouts) -> Option<Instant> {
+        self.head_since.get().map(|since| since + limits.header_read)
+    }
+
+    /// Judges the connection by its notes as of `now`.
+    ///
+    /// A head is only stale on a connection that serves nothing else: on HTTP/2
+    /// the frames of one stream are not told from another's here.
+    pub(super) fn judge(&self, now: Instant, limits: &ClientTimeouts) -> Verdict {
+        let busy = self.requests.load(Relaxed) > 0;
+        let mut next = Instant::FAR_FUTURE;
+        let mut expired = |stamp: &Stamp, limit: Duration| {
+            let deadline = stamp.get().map_or(Instant::FAR_FUTURE, |since| since + limit);
+            next = next.min(deadline);
+            deadline <= now
+        };
+        if expired(&self.write_since, limits.write) {
+            return Verdict::Abort;
+        }
+        if busy {
+            // A write may begin to block without this being asked.
+            next = next.min(now + limits.write);
+        } else if self.head_since.is_set() {
+            if expired(&self.head_since, limits.header_read) {
+                return Verdict::Abort;
+            }
+        } else if expired(&self.idle_since, limits.keep_alive) {
+            return Verdict::Close;
+        }
+        Verdict::LookAgain(next)
+    }
+}
+
+/// An instant that may be absent.
+#[derive(Debug, Default)]
+struct Stamp(AtomicU64);
+
+impl Stamp {
+    fn get(&self) -> Option<Instant> {
+        match self.0.load(Relaxed) {
+            0 => None,
+            nanos => Some(Instant::from_nanos(nanos)),
+        }
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Relaxed) != 0
+    }
+
+    fn set(&self, now: Instant) {
+        self.0.store(now.as_nanos().max(1), Relaxed);
+    }
+
+    fn clear(&self) {
+        self.0.store(0, Relaxed);
+    }
+
+    /// Sets it at the beginning of a wait, and clears it at the end.
+    fn note(&self, waiting: bool, clock: &Clock) {
+        if waiting != self.is_set() {
+            if waiting { self.set(clock.now()) } else { self.clear() }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: ClientTimeouts = ClientTimeouts {
+        header_read: Duration::from_secs(10),
+        keep_alive: Duration::from_secs(75),
+        tls_handshake: Duration::from_secs(10),
+        write: Duration::from_secs(60),
+    };
+    async fn after(activity: &Activity, seconds: u64) -> Verdict {
+        let clock = &activity.clock;
+        clock.sleep_until(clock.now() + Duration::from_secs(seconds)).await;
+        activity.judge(clock.now(), &LIMITS)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_connection_is_closed_after_keep_alive() {
+        let activity = Activity::new(&Clock::start());
+        assert!(matches!(after(&activity, 74).await, Verdict::LookAgain(_)));
+        assert_eq!(after(&activity, 1).await, Verdict::Close);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_head_is_cut_off_although_bytes_keep_coming() {
+        let activity = Activity::new(&Clock::start());
+        for _ in 0..3 {
+            activity.on_read();
+            assert!(matches!(after(&activity, 3).await, Verdict::LookAgain(_)));
+        }
+        activity.on_read();
+        assert_eq!(after(&activity, 1).await, Verdict::Abort);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_may_take_longer_than_keep_alive() {
+        let activity = Activity::new(&Clock::start());
+        activity.on_read();
+        activity.on_request();
+        assert!(matches!(after(&activity, 500).await, Verdict::LookAgain(_)));
+        activity.on_answered(activity.clock.now());
+        assert!(matches!(after(&activity, 74).await, Verdict::LookAgain(_)));
+        assert_eq!(after(&activity, 1).await, Verdict::Close);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_read_is_cut_off() {
+        let activity = Activity::new(&Clock::start());
+        activity.on_request();
+        activity.on_write(true);
+        assert!(matches!(after(&activity, 59).await, Verdict::LookAgain(_)));
+        assert_eq!(after(&activity, 1).await, Verdict::Abort);
+    }
+}

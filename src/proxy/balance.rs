@@ -1,0 +1,68 @@
+//! Which of an upstream's servers is asked next.
+
+use crate::config::{Balance, Server, Upstream};
+use core::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+
+/// Servers that were asked in vain for the request at hand, as bits of their
+/// places. An upstream's first 64 servers can be told apart; further ones may be
+/// asked twice.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tried(u64);
+
+impl Tried {
+    pub(super) fn add(&mut self, place: usize) {
+        self.0 |= bit(place);
+    }
+
+    fn has(self, place: usize) -> bool {
+        self.0 & bit(place) != 0
+    }
+}
+
+fn bit(place: usize) -> u64 {
+    u32::try_from(place).ok().and_then(|place| 1_u64.checked_shl(place)).unwrap_or(0)
+}
+
+/// Picks a server that was not tried before, and returns its place as well;
+/// `None` if there is none left.
+///
+/// `random` returns a number below its argument.
+pub(super) fn pick(
+    upstream: &Upstream,
+    tried: Tried,
+    mut random: impl FnMut(usize) -> usize,
+) -> Option<(usize, &Arc<Server>)> {
+    let servers = &upstream.servers;
+    if servers.len() == 1 && !tried.has(0) {
+        return Some((0, servers.first()?));
+    }
+    let place = match upstream.balance {
+        Balance::RoundRobin => next_in_turn(upstream),
+        Balance::Random => *upstream.schedule.get(random(upstream.schedule.len()))?,
+        Balance::LeastRequest => {
+            let mut choice = || upstream.schedule.get(random(upstream.schedule.len()));
+            let (one, two) = (*choice()?, *choice()?);
+            if load(upstream, two) < load(upstream, one) { two } else { one }
+        }
+    };
+    let place = usize::from(place);
+    // From there on, the first that was not tried.
+    (0..servers.len())
+        .map(|step| (place + step) % servers.len())
+        .find(|&place| !tried.has(place))
+        .and_then(|place| Some((place, servers.get(place)?)))
+}
+
+fn next_in_turn(upstream: &Upstream) -> u16 {
+    let turn = upstream.turn.fetch_add(1, Relaxed);
+    upstream.schedule.get(turn % upstream.schedule.len().max(1)).copied().unwrap_or(0)
+}
+
+/// Requests in flight per unit of weight, in thousandths. The schedule already
+/// offers heavy servers more often; dividing keeps them from looking busy.
+fn load(upstream: &Upstream, place: u16) -> u64 {
+    upstream.servers.get(usize::from(place)).map_or(u64::MAX, |server| {
+        u64::from(server.in_flight.load(Relaxed)) * 1000 / u64::from(server.weight.max(1))
+    })
+}

@@ -1,0 +1,293 @@
+//! Bodies on their way through: nothing is gathered, everything is bounded.
+
+use super::{pool::Lease, tail::Tail};
+use crate::{clock::Clock, flow::Instant};
+use bytes::Bytes;
+use core::{
+    pin::Pin,
+    sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use std::sync::Arc;
+use tokio::time::Sleep;
+
+/// Why a body was cut off.
+#[derive(Debug, thiserror::Error)]
+pub enum Cut {
+    /// The client sent more than the route takes.
+    #[error("the request body is longer than the route allows")]
+    TooLong,
+    /// The client stopped sending.
+    #[error("the client stopped in the middle of its request body")]
+    ClientStalled,
+    /// The upstream stopped sending.
+    #[error("the upstream stopped in the middle of its answer")]
+    UpstreamStalled,
+    /// The request took longer than the route allows.
+    #[error("the request took longer than the route allows")]
+    Deadline,
+    /// The peer's connection failed.
+    #[error("the body could not be read")]
+    Broken(#[source] hyper::Error),
+}
+
+/// How far an upload has come, for the task that waits for the answer.
+#[derive(Debug, Default)]
+pub(super) struct Upload {
+    bytes: AtomicU64,
+    state: AtomicU8,
+}
+
+/// The states of an [`Upload`].
+pub(super) mod upload {
+    pub(in crate::proxy) const UNDER_WAY: u8 = 0;
+    pub(in crate::proxy) const DONE: u8 = 1;
+    pub(in crate::proxy) const TOO_LONG: u8 = 2;
+    pub(in crate::proxy) const STALLED: u8 = 3;
+    pub(in crate::proxy) const BROKEN: u8 = 4;
+}
+
+impl Upload {
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    /// One of [`upload`]'s constants.
+    pub(super) fn state(&self) -> u8 {
+        self.state.load(Relaxed)
+    }
+}
+
+/// A request's body on its way to the upstream.
+#[derive(Debug)]
+pub enum RequestBody {
+    /// There is none.
+    Empty,
+    /// What the client sends, up to a limit.
+    Streaming(Box<Streaming>),
+}
+
+/// See [`RequestBody::Streaming`].
+#[derive(Debug)]
+pub struct Streaming {
+    incoming: Incoming,
+    /// Bytes that may still come.
+    left: u64,
+    upload: Arc<Upload>,
+    patience: Patience,
+}
+
+impl RequestBody {
+    /// Wraps what the client sends: at most `limit` bytes, with no pause longer
+    /// than `idle`.
+    pub(super) fn new(incoming: Incoming, limit: u64, idle: Duration, clock: &Clock) -> Self {
+        if incoming.is_end_stream() {
+            return Self::Empty;
+        }
+        let (upload, patience) = (Arc::default(), Patience::new(clock, idle, Instant::FAR_FUTURE));
+        Self::Streaming(Box::new(Streaming { incoming, left: limit, upload, patience }))
+    }
+
+    /// Returns where its progress can be followed, or `None` if it is empty.
+    pub(super) fn upload(&self) -> Option<Arc<Upload>> {
+        match self {
+            Self::Empty => None,
+            Self::Streaming(body) => Some(Arc::clone(&body.upload)),
+        }
+    }
+}
+
+impl Streaming {
+    fn cut(&self, state: u8, why: Cut) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+        self.upload.state.store(state, Relaxed);
+        Poll::Ready(Some(Err(why)))
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = Cut;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+        let Self::Streaming(body) = self.get_mut() else { return Poll::Ready(None) };
+        let polled = match Pin::new(&mut body.incoming).poll_frame(context) {
+            Poll::Ready(frame) => {
+                body.patience.renew();
+                frame
+            }
+            Poll::Pending => {
+                ready!(body.patience.poll(context));
+                return body.cut(upload::STALLED, Cut::ClientStalled);
+            }
+        };
+        match polled {
+            None => {
+                body.upload.state.store(upload::DONE, Relaxed);
+                Poll::Ready(None)
+            }
+            Some(Err(error)) => body.cut(upload::BROKEN, Cut::Broken(error)),
+            Some(Ok(frame)) => {
+                let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+                let Some(left) = body.left.checked_sub(length) else {
+                    return body.cut(upload::TOO_LONG, Cut::TooLong);
+                };
+                body.left = left;
+                body.upload.bytes.fetch_add(length, Relaxed);
+                if body.incoming.is_end_stream() {
+                    body.upload.state.store(upload::DONE, Relaxed);
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Streaming(body) => body.incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Streaming(body) => body.incoming.size_hint(),
+        }
+    }
+}
+
+/// An answer's body on its way to the client. Its end, however it comes, is the
+/// end of the request.
+#[derive(Debug)]
+pub struct ResponseBody {
+    source: Source,
+    tail: Tail,
+}
+
+#[derive(Debug)]
+enum Source {
+    Own(Option<Bytes>),
+    Upstream { incoming: Incoming, lease: Lease, patience: Patience },
+}
+
+impl ResponseBody {
+    /// Answers with `bytes` of our own.
+    pub(super) fn own(bytes: Bytes, mut tail: Tail) -> Self {
+        let source = Source::Own(Some(bytes).filter(|bytes| !bytes.is_empty()));
+        if matches!(source, Source::Own(None)) {
+            tail.complete();
+        }
+        Self { source, tail }
+    }
+
+    /// Passes on what the upstream sends, with no pause longer than `patience`.
+    pub(super) fn upstream(
+        incoming: Incoming,
+        mut lease: Lease,
+        patience: Patience,
+        mut tail: Tail,
+    ) -> Self {
+        if incoming.is_end_stream() {
+            lease.give_back();
+            tail.complete();
+        }
+        Self { source: Source::Upstream { incoming, lease, patience }, tail }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = Cut;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+        let this = &mut *self;
+        let frame = match &mut this.source {
+            Source::Own(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
+            Source::Upstream { incoming, lease, patience } => {
+                let frame = match Pin::new(&mut *incoming).poll_frame(context) {
+                    Poll::Ready(frame) => {
+                        patience.renew();
+                        frame.map(|frame| frame.map_err(Cut::Broken))
+                    }
+                    Poll::Pending => Some(Err(ready!(patience.poll(context)))),
+                };
+                if frame.is_none() || incoming.is_end_stream() {
+                    lease.give_back();
+                }
+                frame
+            }
+        };
+        match &frame {
+            None => this.tail.complete(),
+            Some(Err(_)) => this.tail.fail(),
+            Some(Ok(frame)) => {
+                this.tail.add_bytes(frame.data_ref().map_or(0, Bytes::len));
+                if this.is_end_stream() {
+                    this.tail.complete();
+                }
+            }
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.source {
+            Source::Own(bytes) => bytes.is_none(),
+            Source::Upstream { incoming, .. } => incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.source {
+            Source::Own(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Source::Upstream { incoming, .. } => incoming.size_hint(),
+        }
+    }
+}
+
+/// How long to wait for the next part of a body. The timer is made at the first
+/// wait: a body that comes with its head costs none.
+#[derive(Debug)]
+pub(super) struct Patience {
+    clock: Clock,
+    idle: Duration,
+    /// When the whole request must have ended.
+    deadline: Instant,
+    waiting: Option<Pin<Box<Sleep>>>,
+    /// Whether the wait that `waiting` was armed for is over.
+    renewed: bool,
+}
+
+impl Patience {
+    pub(super) fn new(clock: &Clock, idle: Duration, deadline: Instant) -> Self {
+        Self { clock: clock.clone(), idle, deadline, waiting: None, renewed: false }
+    }
+
+    fn renew(&mut self) {
+        self.renewed = true;
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Cut> {
+        if self.waiting.is_none() || self.renewed {
+            self.renewed = false;
+            let until = self.deadline.min(self.clock.now() + self.idle);
+            match &mut self.waiting {
+                Some(timer) => timer.as_mut().reset(self.clock.to_tokio(until)),
+                None => self.waiting = Some(Box::pin(self.clock.timer(until))),
+            }
+        }
+        let Some(timer) = &mut self.waiting else { return Poll::Pending };
+        ready!(timer.as_mut().poll(context));
+        let over = self.clock.now() >= self.deadline;
+        Poll::Ready(if over { Cut::Deadline } else { Cut::UpstreamStalled })
+    }
+}

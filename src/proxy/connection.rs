@@ -1,0 +1,173 @@
+//! One client connection: protocol, limits, and its end.
+
+use super::{
+    activity::{Activity, Verdict},
+    io::Watched,
+    service::{Peer, handle},
+};
+use crate::config::{ClientTimeouts, Settings};
+use core::{
+    future::poll_fn,
+    pin::{Pin, pin},
+    task::{Context, Poll},
+    time::Duration,
+};
+use hyper::{
+    Request,
+    body::Incoming,
+    server::conn::{http1, http2},
+    service::service_fn,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// Streams that one HTTP/2 connection may have open at once.
+const STREAMS_MAX: u32 = 100;
+/// What hyper may buffer of one HTTP/2 answer; its default of 400 KiB times a
+/// hundred streams would let one connection hold 40 MiB.
+const STREAM_SEND_BUFFER: usize = 64 * 1024;
+/// Flow-control windows of HTTP/2: what a client may send before it is read.
+const STREAM_WINDOW: u32 = 64 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// How often a silent HTTP/2 connection is asked whether it still lives.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+/// The least that hyper's read buffer may be limited to.
+const BUFFER_MIN: usize = 64 * 1024;
+
+/// The version of HTTP that a connection speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Http1,
+    Http2,
+}
+
+/// Serves a connection until it ends, is idle for too long or is drained.
+pub(super) async fn serve<T>(io: T, protocol: Protocol, peer: Arc<Peer>, settings: &Settings)
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let activity = Arc::clone(&peer.activity);
+    let io = TokioIo::new(Watched::new(io, Arc::clone(&activity), protocol == Protocol::Http1));
+    let timeouts = settings.timeouts.clone();
+    let clock = peer.worker.clock.clone();
+    let service = service_fn(move |request: Request<Incoming>| handle(Arc::clone(&peer), request));
+    match protocol {
+        Protocol::Http1 => {
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                // The connection's own timer tells an idle client from a slow one.
+                .header_read_timeout(None)
+                .max_headers(settings.limits.headers)
+                .max_header_size(settings.limits.header_bytes)
+                .max_buf_size(BUFFER_MIN.max(settings.limits.header_bytes * 2))
+                .serve_connection(io, service)
+                .with_upgrades();
+            drive(connection, &activity, &timeouts, &clock).await;
+        }
+        Protocol::Http2 => {
+            let list = u32::try_from(settings.limits.header_bytes).unwrap_or(u32::MAX);
+            let connection = http2::Builder::new(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .max_concurrent_streams(STREAMS_MAX)
+                .max_send_buf_size(STREAM_SEND_BUFFER)
+                .initial_stream_window_size(STREAM_WINDOW)
+                .initial_connection_window_size(CONNECTION_WINDOW)
+                .max_header_list_size(list)
+                .keep_alive_interval(PING_INTERVAL)
+                .serve_connection(io, service);
+            drive(connection, &activity, &timeouts, &clock).await;
+        }
+    }
+}
+
+/// A connection that can be asked to end.
+trait Graceful: Future {
+    /// Ends it when what is under way has ended.
+    fn graceful_shutdown(self: Pin<&mut Self>);
+}
+
+impl<I, B, S> Graceful for http1::UpgradeableConnection<I, S>
+where
+    S: hyper::service::HttpService<Incoming, ResBody = B>,
+    S::Error: Into<Box<dyn core::error::Error + Send + Sync>>,
+    I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+    B: hyper::body::Body + 'static,
+    B::Error: Into<Box<dyn core::error::Error + Send + Sync>>,
+{
+    fn graceful_shutdown(self: Pin<&mut Self>) {
+        Self::graceful_shutdown(self);
+    }
+}
+
+impl<I, B, S, E> Graceful for http2::Connection<I, S, E>
+where
+    S: hyper::service::HttpService<Incoming, ResBody = B>,
+    S::Error: Into<Box<dyn core::error::Error + Send + Sync>>,
+    I: hyper::rt::Read + hyper::rt::Write + Unpin,
+    B: hyper::body::Body + 'static,
+    B::Error: Into<Box<dyn core::error::Error + Send + Sync>>,
+    E: hyper::rt::bounds::Http2ServerConnExec<S::Future, B>,
+{
+    fn graceful_shutdown(self: Pin<&mut Self>) {
+        Self::graceful_shutdown(self);
+    }
+}
+
+/// Polls `connection` to its end, and looks at its activity on the way.
+///
+/// The timer is only ever moved to an earlier deadline; where it rings too early
+/// it is armed anew, so that a request costs no timer operation.
+async fn drive<C: Graceful>(
+    connection: C,
+    activity: &Activity,
+    timeouts: &ClientTimeouts,
+    clock: &crate::clock::Clock,
+) {
+    let mut connection = pin!(connection);
+    let mut bell = pin!(activity.bell.notified());
+    let mut timer = pin!(clock.timer(clock.now() + timeouts.header_read));
+    let mut armed = clock.now() + timeouts.header_read;
+    let mut closing = false;
+    // Registers this task with the bell; whenever it rings the flag is set.
+    let mut listening = false;
+    poll_fn(|context: &mut Context<'_>| {
+        if !listening {
+            listening = true;
+            if bell.as_mut().poll(context).is_ready() {
+                context.waker().wake_by_ref();
+            }
+        }
+        loop {
+            if activity.is_draining() && !closing {
+                closing = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            if connection.as_mut().poll(context).is_ready() {
+                return Poll::Ready(());
+            }
+            if timer.as_mut().poll(context).is_pending() {
+                let Some(deadline) = activity.urgent(timeouts) else { return Poll::Pending };
+                if deadline >= armed {
+                    return Poll::Pending;
+                }
+                armed = deadline;
+                timer.as_mut().reset(clock.to_tokio(deadline));
+                continue;
+            }
+            let now = clock.now();
+            match activity.judge(now, timeouts) {
+                Verdict::Abort => return Poll::Ready(()),
+                Verdict::Close if closing => return Poll::Ready(()),
+                Verdict::Close => {
+                    closing = true;
+                    connection.as_mut().graceful_shutdown();
+                    armed = now + timeouts.write;
+                }
+                Verdict::LookAgain(deadline) => armed = deadline,
+            }
+            timer.as_mut().reset(clock.to_tokio(armed));
+        }
+    })
+    .await;
+}

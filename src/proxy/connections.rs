@@ -1,0 +1,52 @@
+//! One worker's open client connections, so that they can be asked to end.
+
+use super::activity::Activity;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// The connections that are open.
+#[derive(Debug, Default)]
+pub struct Connections {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: HashMap<u64, Arc<Activity>>,
+    entered: u64,
+    draining: bool,
+}
+
+impl Connections {
+    /// Notes an open connection; returns the place to leave.
+    pub(super) fn enter(&self, activity: &Arc<Activity>) -> u64 {
+        let mut state = self.lock();
+        state.entered += 1;
+        let place = state.entered;
+        if state.draining {
+            activity.drain();
+        }
+        state.open.insert(place, Arc::clone(activity));
+        place
+    }
+
+    pub(super) fn leave(&self, place: u64) {
+        self.lock().open.remove(&place);
+    }
+
+    /// Asks every connection, and every later one, to end when what is under way
+    /// has ended.
+    pub(crate) fn drain(&self) {
+        let mut state = self.lock();
+        state.draining = true;
+        for activity in state.open.values() {
+            activity.drain();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

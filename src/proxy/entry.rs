@@ -1,0 +1,159 @@
+//! What the access log will say of a request, gathered on its way.
+
+use super::{body::Upload, quota::rule_name};
+use crate::{
+    access_log::{AccessRecord, FlowRecord},
+    config::{Route, Server, Snapshot},
+    flow::{Instant, Quota, Reason, Rejection, Report, SlotId, Verdict},
+};
+use core::{net::IpAddr, time::Duration};
+use http::{Request, StatusCode};
+use std::sync::Arc;
+
+/// Made only if there is an access log.
+#[derive(Debug)]
+pub(super) struct Entry {
+    snapshot: Arc<Snapshot>,
+    host: String,
+    path: String,
+    trace_id: Option<String>,
+    pub(super) client: IpAddr,
+    upstream: Option<Arc<Server>>,
+    pub(super) attempts: u32,
+    sent_at: Option<Instant>,
+    answered_at: Option<Instant>,
+    pub(super) upload: Option<Arc<Upload>>,
+    flow: Option<Flow>,
+}
+
+#[derive(Debug)]
+struct Flow {
+    verdict: &'static str,
+    quota: Quota,
+    wait: Duration,
+    retry_after: Option<Duration>,
+}
+
+/// How an answer ended, as the tail of a request knows it.
+pub(super) struct End<'a> {
+    pub(super) route: Option<&'a Route>,
+    pub(super) method: &'a str,
+    pub(super) started: Instant,
+    pub(super) status: StatusCode,
+    pub(super) duration: Duration,
+    pub(super) bytes_out: u64,
+}
+
+impl Entry {
+    pub(super) fn new<B>(request: &Request<B>, snapshot: &Arc<Snapshot>, client: IpAddr) -> Self {
+        let host = request.headers().get("host").and_then(|host| host.to_str().ok());
+        let host = request.uri().authority().map(|authority| authority.as_str()).or(host);
+        Self {
+            snapshot: Arc::clone(snapshot),
+            host: host.unwrap_or_default().to_owned(),
+            path: request.uri().path().to_owned(),
+            trace_id: trace_id(request),
+            client,
+            upstream: None,
+            attempts: 0,
+            sent_at: None,
+            answered_at: None,
+            upload: None,
+            flow: None,
+        }
+    }
+
+    /// Notes an admission: the wait, and the rule that has least left.
+    pub(super) fn admitted(&mut self, report: &Report, wait: Duration) {
+        let tightest = report.quotas.iter().min_by_key(|quota| quota.remaining());
+        self.flow = tightest.map(|&quota| Flow {
+            verdict: if wait.is_zero() { "passed" } else { "delayed" },
+            quota,
+            wait,
+            retry_after: None,
+        });
+    }
+
+    /// Notes a refusal and the rule that it came from.
+    pub(super) fn rejected(&mut self, rejection: &Rejection) {
+        let of_slot =
+            |slot: SlotId| rejection.report.quotas.iter().find(|quota| quota.slot == slot);
+        let blank = Quota {
+            slot: rejection.slot,
+            verdict: Verdict::Block,
+            limit: 0,
+            used: 0,
+            cost: 0,
+            wait: Duration::ZERO,
+            reset: Duration::ZERO,
+        };
+        self.flow = Some(Flow {
+            verdict: verdict(rejection.reason),
+            quota: of_slot(rejection.slot).copied().unwrap_or(blank),
+            wait: Duration::ZERO,
+            retry_after: rejection.reason.retry_after(),
+        });
+    }
+
+    pub(super) fn sent(&mut self, now: Instant) {
+        self.sent_at = Some(now);
+    }
+
+    pub(super) fn answered(&mut self, now: Instant, server: Option<&Arc<Server>>, attempts: u32) {
+        self.answered_at = server.map(|_| now);
+        self.upstream = server.cloned();
+        self.attempts = attempts;
+    }
+
+    /// Hands the finished record to `write`.
+    pub(super) fn finish(&self, end: &End<'_>, write: impl FnOnce(&AccessRecord<'_>)) {
+        let upstream =
+            self.upstream.as_ref().map(|server| format!("{}:{}", server.host, server.port));
+        let flow = self.flow.as_ref().map(|flow| FlowRecord {
+            verdict: flow.verdict,
+            rule: end.route.map(|route| rule_name(route, flow.quota.slot)),
+            limit: flow.quota.limit,
+            used: flow.quota.used,
+            cost: flow.quota.cost,
+            wait: flow.wait,
+            retry_after: flow.retry_after,
+        });
+        write(&AccessRecord {
+            ts: end.started,
+            method: end.method,
+            host: &self.host,
+            path: &self.path,
+            route: end.route.map(|route| &*route.name),
+            status: end.status.as_u16(),
+            duration: end.duration,
+            client_ip: self.client,
+            upstream: upstream.as_deref(),
+            upstream_duration: self
+                .answered_at
+                .zip(self.sent_at)
+                .map(|(end, start)| end.since(start)),
+            attempts: self.attempts,
+            bytes_in: self.upload.as_ref().map_or(0, |upload| upload.bytes()),
+            bytes_out: end.bytes_out,
+            trace_id: self.trace_id.as_deref(),
+            config_hash: &self.snapshot.hash,
+            flow,
+        });
+    }
+}
+
+/// The word of a refusal, as `flowgate_flow_decisions_total` has it: a client's own
+/// quota, or what protects the service.
+fn verdict(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Rate { .. } | Reason::TooCostly { .. } | Reason::MissingKey => "rejected",
+        Reason::Concurrency { .. } | Reason::QueueFull { .. } | Reason::QueueWait { .. } => "shed",
+    }
+}
+
+/// The second part of `traceparent` (W3C Trace Context, 3.2).
+fn trace_id<B>(request: &Request<B>) -> Option<String> {
+    let parent = request.headers().get("traceparent")?.to_str().ok()?;
+    let id = parent.split('-').nth(1)?;
+    (id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| id.to_owned())
+}

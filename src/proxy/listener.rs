@@ -1,0 +1,198 @@
+//! Sockets that clients connect to.
+
+use super::{
+    connection::{Protocol, serve},
+    service::{Peer, Worker},
+    tls::Acceptor,
+};
+use crate::{config, meter};
+use core::{net::SocketAddr, sync::atomic::Ordering::Relaxed, time::Duration};
+use socket2::{Domain, Socket, Type};
+use std::{io, sync::Arc};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+/// Connections that the kernel keeps until they are accepted. Ten thousand clients
+/// that come at once took 12 s with the usual 1024.
+const BACKLOG: i32 = 4096;
+
+/// How long to wait when the kernel has no descriptor or memory for a connection.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
+
+/// How often to look again while a client has sent less than tells its protocol.
+const SNIFF_PAUSE: Duration = Duration::from_millis(5);
+
+/// One worker's socket of a listener.
+#[derive(Debug)]
+pub struct Bound {
+    /// As configured.
+    pub name: Arc<str>,
+    /// The socket.
+    pub socket: std::net::TcpListener,
+    /// TLS, if the listener has it.
+    pub tls: Option<Acceptor>,
+}
+
+/// Binds `count` sockets to one address, between which the kernel shares out
+/// connections. Port 0 is replaced by a free one.
+///
+/// # Errors
+///
+/// The address is not one of this machine, in use by another process, or not
+/// permitted.
+pub fn bind(
+    address: SocketAddr,
+    count: usize,
+) -> io::Result<(SocketAddr, Vec<std::net::TcpListener>)> {
+    // SO_REUSEPORT would share the port with another process silently.
+    let probe = open(address, false)?;
+    let address = SocketAddr::new(address.ip(), local_address(&probe)?.port());
+    drop(probe);
+    let sockets = (0..count.max(1)).map(|_| open(address, true)).collect::<io::Result<Vec<_>>>()?;
+    Ok((address, sockets.into_iter().map(Into::into).collect()))
+}
+
+fn open(address: SocketAddr, shared: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), None)?;
+    socket.set_reuse_address(true)?;
+    if shared {
+        socket.set_reuse_port(true)?;
+    }
+    if address.is_ipv6() {
+        socket.set_only_v6(address.ip() != core::net::Ipv6Addr::UNSPECIFIED)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket)
+}
+
+fn local_address(socket: &Socket) -> io::Result<SocketAddr> {
+    socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+}
+
+/// Accepts connections until `stop`, then what the kernel has accepted already.
+pub(crate) async fn accept(worker: Arc<Worker>, bound: Bound, stop: CancellationToken) {
+    let Bound { name, socket, tls } = bound;
+    let listener = match TcpListener::from_std(socket) {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::error!(listener = %name, %error, "cannot accept");
+            return;
+        }
+    };
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            accepted = listener.accept() => accepted,
+            () = stop.cancelled() => break,
+        };
+        match accepted {
+            Ok((stream, address)) => admit(&worker, stream, address, tls.clone()),
+            Err(error) if is_of_one_connection(&error) => {}
+            Err(error) => {
+                tracing::warn!(listener = %name, %error, "cannot accept; trying again");
+                worker.clock.sleep_until(worker.clock.now() + EXHAUSTED_PAUSE).await;
+            }
+        }
+    }
+    while let Some(Ok((stream, address))) = ready_now(listener.accept()).await {
+        admit(&worker, stream, address, tls.clone());
+    }
+}
+
+/// Polls `future` once.
+async fn ready_now<F: Future>(future: F) -> Option<F::Output> {
+    let mut future = core::pin::pin!(future);
+    core::future::poll_fn(|context| {
+        core::task::Poll::Ready(match future.as_mut().poll(context) {
+            core::task::Poll::Ready(output) => Some(output),
+            core::task::Poll::Pending => None,
+        })
+    })
+    .await
+}
+
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+    )
+}
+
+/// Begins to serve a connection, unless there are too many.
+fn admit(worker: &Arc<Worker>, stream: TcpStream, address: SocketAddr, tls: Option<Acceptor>) {
+    let limit = worker.live.load().settings.limits.connections as u64;
+    if worker.counters.connections_active.load(Relaxed) >= limit {
+        worker.counters.refuse(meter::Refusal::Connections);
+        return;
+    }
+    let open = worker.counters.connection();
+    let worker = Arc::clone(worker);
+    let tasks = worker.tasks.clone();
+    tasks.spawn(async move {
+        greet(worker, stream, address, tls).await;
+        drop(open);
+    });
+}
+
+/// Finds out which protocol the client speaks, and speaks it.
+async fn greet(worker: Arc<Worker>, stream: TcpStream, address: SocketAddr, tls: Option<Acceptor>) {
+    // Without it a small answer may wait 40 ms for an acknowledgement.
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    let snapshot = Arc::clone(&worker.live.load());
+    let settings = &snapshot.settings;
+    let Some(acceptor) = tls else {
+        let limit = settings.timeouts.header_read;
+        let Ok(Some(protocol)) = worker.clock.timeout(limit, sniff(&worker, &stream)).await else {
+            return;
+        };
+        let peer = Arc::new(Peer::new(Arc::clone(&worker), address, None, false));
+        return serve_registered(stream, protocol, peer, settings).await;
+    };
+    let handshake = worker.clock.timeout(settings.timeouts.tls_handshake, acceptor.accept(stream));
+    let Ok(Ok((stream, protocol, name))) = handshake.await else {
+        worker.counters.tls_failures.fetch_add(1, Relaxed);
+        return;
+    };
+    worker.counters.tls_handshakes.fetch_add(1, Relaxed);
+    let peer = Arc::new(Peer::new(Arc::clone(&worker), address, name, true));
+    serve_registered(stream, protocol, peer, settings).await;
+}
+
+/// Serves, and can be asked to drain meanwhile.
+pub(super) async fn serve_registered<T>(
+    io: T,
+    protocol: Protocol,
+    peer: Arc<Peer>,
+    settings: &config::Settings,
+) where
+    T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let place = peer.worker.connections.enter(&peer.activity);
+    let worker = Arc::clone(&peer.worker);
+    serve(io, protocol, peer, settings).await;
+    worker.connections.leave(place);
+}
+
+/// Tells HTTP/2 by prior knowledge from HTTP/1.1: its preface begins with a method
+/// that no other request can have (RFC 9113, 3.4). `None` if the client left.
+async fn sniff(worker: &Worker, stream: &TcpStream) -> Option<Protocol> {
+    const PREFACE: &[u8; 3] = b"PRI";
+    let mut first = [0; PREFACE.len()];
+    loop {
+        let seen = stream.peek(&mut first).await.ok()?;
+        let seen = first.get(..seen).filter(|seen| !seen.is_empty())?;
+        if !PREFACE.starts_with(seen) {
+            return Some(Protocol::Http1);
+        }
+        if seen.len() == PREFACE.len() {
+            return Some(Protocol::Http2);
+        }
+        worker.clock.sleep_until(worker.clock.now() + SNIFF_PAUSE).await;
+    }
+}

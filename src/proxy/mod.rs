@@ -1,0 +1,32 @@
+//! The journey of a request over the wire: accepted, decided, forwarded, answered.
+
+mod activity;
+mod balance;
+mod body;
+mod claim;
+mod connection;
+mod connections;
+mod entry;
+mod exchange;
+mod headers;
+mod io;
+mod listener;
+mod pool;
+mod quota;
+mod reply;
+mod request;
+mod service;
+mod tail;
+mod tls;
+mod upgrade;
+
+#[cfg(test)]
+mod tests;
+
+pub use connections::Connections;
+pub(crate) use listener::accept;
+pub use listener::{Bound, bind};
+pub use pool::{Connector, Pools};
+pub use service::Worker;
+pub use tls::Acceptor;
+pub(crate) use tls::certificates;

@@ -1,0 +1,228 @@
+//! Answers that the gateway gives itself.
+
+use super::{body::ResponseBody, exchange::Failure, quota, request::Invalid, tail::Tail};
+use crate::{
+    config::{RateLimitHeaders, Reject, Route},
+    flow::{Reason, Rejection},
+    meter,
+};
+use bytes::Bytes;
+use core::time::Duration;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
+    header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER},
+};
+
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// The problem type of a used-up quota, as the rate limit header draft registers it.
+const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+
+/// Why the gateway answers a request itself, other than a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The request is not one that can be served, whatever the routes say.
+    Invalid(Invalid),
+    /// No route matches.
+    NoRoute,
+    /// The connection's certificate is not the host's.
+    Misdirected,
+    /// The request's body is longer than the route takes.
+    TooLong,
+    /// The upstream has not answered as it should.
+    Upstream(Failure),
+}
+
+impl Refusal {
+    fn status(self) -> StatusCode {
+        match self {
+            Self::Invalid(invalid) if invalid.kind == meter::Refusal::Method => {
+                StatusCode::METHOD_NOT_ALLOWED
+            }
+            Self::Invalid(_) | Self::Upstream(Failure::ClientBroken) => StatusCode::BAD_REQUEST,
+            Self::NoRoute => StatusCode::NOT_FOUND,
+            Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
+            Self::TooLong | Self::Upstream(Failure::TooLong) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Upstream(Failure::ClientStalled) => StatusCode::REQUEST_TIMEOUT,
+            Self::Upstream(Failure::Timeout) => StatusCode::GATEWAY_TIMEOUT,
+            Self::Upstream(Failure::Unreachable | Failure::Broken) => StatusCode::BAD_GATEWAY,
+        }
+    }
+
+    fn detail(self) -> &'static str {
+        match self {
+            Self::Invalid(invalid) => invalid.why,
+            Self::NoRoute => "no route matches this request",
+            Self::Misdirected => "this host is not served on this connection; open another",
+            Self::TooLong | Self::Upstream(Failure::TooLong) => {
+                "the request body is longer than this route takes"
+            }
+            Self::Upstream(Failure::Timeout) => "the upstream did not answer in time",
+            Self::Upstream(Failure::Unreachable) => "the upstream cannot be reached",
+            Self::Upstream(Failure::Broken) => "the upstream broke off",
+            Self::Upstream(Failure::ClientStalled) => "the request body did not arrive in time",
+            Self::Upstream(Failure::ClientBroken) => "the request body is malformed or broke off",
+        }
+    }
+
+    /// Whether what follows on the connection could be taken for something else.
+    fn closes(self) -> bool {
+        matches!(
+            self,
+            Self::Invalid(_)
+                | Self::TooLong
+                | Self::Upstream(Failure::TooLong | Failure::ClientStalled | Failure::ClientBroken)
+        )
+    }
+}
+
+/// Answers with a status, a `problem+json` body (RFC 9457), or what gRPC expects.
+pub(super) fn refuse(refusal: Refusal, request: &HeaderMap, tail: Tail) -> Response<ResponseBody> {
+    let status = refusal.status();
+    let code = match status {
+        StatusCode::NOT_FOUND => GrpcCode::Unimplemented,
+        StatusCode::GATEWAY_TIMEOUT => GrpcCode::DeadlineExceeded,
+        _ if status.is_server_error() => GrpcCode::Unavailable,
+        _ => GrpcCode::Internal,
+    };
+    if let Some(response) = grpc(request, code, refusal.detail()) {
+        return finish(response, Bytes::new(), tail);
+    }
+    let title = status.canonical_reason().unwrap_or("error");
+    let body = serde_json::json!({
+        "type": "about:blank", "title": title, "status": status.as_u16(), "detail": refusal.detail(),
+    });
+    let mut response = problem(status);
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(
+            ALLOW,
+            HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
+        );
+    }
+    // HTTP/2 has no such field, and hyper drops it there.
+    if refusal.closes() && request.get("host").is_some() {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    finish(response, Bytes::from(body.to_string()), tail)
+}
+
+/// How a rule's refusal is told.
+pub(super) struct Manner {
+    pub(super) headers: RateLimitHeaders,
+    pub(super) explain: bool,
+}
+
+/// Answers a request that a rule refused.
+pub(super) fn reject(
+    rejection: &Rejection,
+    route: &Route,
+    manner: &Manner,
+    request: &HeaderMap,
+    tail: Tail,
+) -> Response<ResponseBody> {
+    let rule = quota::rule_name(route, rejection.slot);
+    let (standard, code, detail) = words(rejection.reason);
+    let (mut response, body) = match grpc(request, code, detail) {
+        Some(response) => (response, Bytes::new()),
+        None => page(standard, rule, detail, rejection.reason, route.reject.as_ref()),
+    };
+    let headers = response.headers_mut();
+    if let Some(wait) = rejection.reason.retry_after() {
+        headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
+    }
+    quota::describe(headers, route, &rejection.report, manner.headers);
+    if manner.explain {
+        quota::explain(headers, rule, detail);
+    }
+    finish(response, body, tail)
+}
+
+/// Status, gRPC status and words of a reason. A client's own quota is 429; what
+/// protects the service is 503.
+fn words(reason: Reason) -> (StatusCode, GrpcCode, &'static str) {
+    let quota = (StatusCode::TOO_MANY_REQUESTS, GrpcCode::ResourceExhausted);
+    let overload = (StatusCode::SERVICE_UNAVAILABLE, GrpcCode::Unavailable);
+    let ((status, code), detail) = match reason {
+        Reason::Rate { .. } => (quota, "the rate limit is used up"),
+        Reason::TooCostly { .. } => (quota, "this request costs more than the limit ever allows"),
+        Reason::MissingKey => (quota, "the request lacks what the limit is counted by"),
+        Reason::Concurrency { .. } => (overload, "as many requests as may be are in flight"),
+        Reason::QueueFull { .. } => (overload, "the queue is full"),
+        Reason::QueueWait { .. } => (overload, "the wait in the queue would be too long"),
+    };
+    (status, code, detail)
+}
+
+/// Rounds up: never earlier than true.
+pub(super) fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}
+
+fn page(
+    standard: StatusCode,
+    rule: &str,
+    detail: &str,
+    reason: Reason,
+    custom: Option<&Reject>,
+) -> (Response<()>, Bytes) {
+    let status = custom.and_then(|custom| custom.status).unwrap_or(standard);
+    let mut response = problem(status);
+    if let Some(Reject { body: Some(body), content_type, .. }) = custom {
+        response.headers_mut().insert(CONTENT_TYPE, content_type.clone());
+        return (response, body.clone());
+    }
+    let quota = standard == StatusCode::TOO_MANY_REQUESTS;
+    let mut body = serde_json::json!({
+        "type": if quota { QUOTA_EXCEEDED } else { "about:blank" },
+        "title": status.canonical_reason().unwrap_or("error"),
+        "status": status.as_u16(),
+        "detail": detail,
+        "violated-policies": [rule],
+    });
+    if let (Some(wait), Some(fields)) = (reason.retry_after(), body.as_object_mut()) {
+        fields.insert("retry-after-ms".into(), millis(wait).into());
+    }
+    (response, Bytes::from(body.to_string()))
+}
+
+fn millis(wait: Duration) -> u64 {
+    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+fn problem(status: StatusCode) -> Response<()> {
+    let mut response = Response::new(());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, PROBLEM);
+    response
+}
+
+/// The codes that are used here; see grpc.io's list.
+#[derive(Clone, Copy)]
+enum GrpcCode {
+    DeadlineExceeded = 4,
+    ResourceExhausted = 8,
+    Unimplemented = 12,
+    Internal = 13,
+    Unavailable = 14,
+}
+
+/// A gRPC client reads its status from a field of a 200 without a body.
+fn grpc(request: &HeaderMap, code: GrpcCode, message: &'static str) -> Option<Response<()>> {
+    let content_type = request.get(CONTENT_TYPE)?;
+    if !content_type.as_bytes().starts_with(b"application/grpc") {
+        return None;
+    }
+    let mut response = Response::new(());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, content_type.clone());
+    headers.insert(GRPC_STATUS, HeaderValue::from(code as u16));
+    headers.insert(GRPC_MESSAGE, HeaderValue::from_static(message));
+    Some(response)
+}
+
+fn finish(response: Response<()>, body: Bytes, mut tail: Tail) -> Response<ResponseBody> {
+    tail.answered(response.status());
+    response.map(|()| ResponseBody::own(body, tail))
+}

@@ -1,0 +1,183 @@
+//! What a request is for, read in one way only: the authority that decides the
+//! route is the one that decides the limit and the `Host` that is sent on.
+
+use crate::{
+    meter::Refusal,
+    route::{canonical_host, dangerous_path},
+};
+use http::{
+    HeaderMap, HeaderValue, Method, Request, Version,
+    header::{HOST, TRANSFER_ENCODING},
+    uri::Authority,
+};
+use std::borrow::Cow;
+
+/// Why a request cannot be served, whatever the routes say: it could be
+/// understood in more than one way, or asks for what a gateway does not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Invalid {
+    pub(super) kind: Refusal,
+    pub(super) why: &'static str,
+}
+
+const METHOD: Invalid = Invalid { kind: Refusal::Method, why: "this method is not served here" };
+
+fn invalid_host(why: &'static str) -> Invalid {
+    Invalid { kind: Refusal::Host, why }
+}
+
+/// A request's authority: as it came, and as routes know it.
+#[derive(Debug)]
+pub(super) struct Host<'a> {
+    /// With its port.
+    pub(super) sent: HeaderValue,
+    /// Lower-case, without port and trailing dot; empty if there is none.
+    pub(super) host: Cow<'a, str>,
+}
+
+/// Checks what hyper lets pass, and finds the authority.
+pub(super) fn inspect<B>(request: &Request<B>) -> Result<Host<'_>, Invalid> {
+    // A tunnel to anywhere, and an echo of secrets.
+    if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
+        return Err(METHOD);
+    }
+    check_framing(request.headers())?;
+    let sent = authority(request)?;
+    let host = match sent.to_str() {
+        Ok("") => Cow::Borrowed(""),
+        Ok(_) => canonical(request)?,
+        Err(_) => return Err(invalid_host("Host has characters that a host cannot have")),
+    };
+    Ok(Host { sent, host })
+}
+
+/// Says what is wrong with a path, if anything is.
+pub(super) fn check_path(path: &str) -> Result<(), Invalid> {
+    dangerous_path(path).map_or(Ok(()), |why| Err(Invalid { kind: Refusal::Path, why }))
+}
+
+fn check_framing(headers: &HeaderMap) -> Result<(), Invalid> {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let Some(coding) = codings.next() else { return Ok(()) };
+    if codings.next().is_some() || !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")
+    {
+        return Err(Invalid {
+            kind: Refusal::Malformed,
+            why: "the only transfer coding served is chunked, once",
+        });
+    }
+    Ok(())
+}
+
+fn authority<B>(request: &Request<B>) -> Result<HeaderValue, Invalid> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let (host, more) = (hosts.next(), hosts.next());
+    if more.is_some() {
+        return Err(invalid_host("Host is given more than once"));
+    }
+    match (request.uri().authority(), host) {
+        (Some(target), host) => {
+            // HTTP/1.1 lets the target win over Host; HTTP/2 has them agree.
+            if request.version() == Version::HTTP_2
+                && host.is_some_and(|host| {
+                    !host.as_bytes().eq_ignore_ascii_case(target.as_str().as_bytes())
+                })
+            {
+                return Err(invalid_host(":authority and Host differ"));
+            }
+            as_value(target)
+        }
+        (None, Some(host)) => Ok(host.clone()),
+        (None, None) if request.version() == Version::HTTP_10 => Ok(HeaderValue::from_static("")),
+        (None, None) => Err(invalid_host("Host is missing")),
+    }
+}
+
+fn as_value(authority: &Authority) -> Result<HeaderValue, Invalid> {
+    HeaderValue::from_str(authority.as_str())
+        .map_err(|_| invalid_host("Host has characters that a host cannot have"))
+}
+
+fn canonical<B>(request: &Request<B>) -> Result<Cow<'_, str>, Invalid> {
+    let authority = match request.uri().authority() {
+        Some(target) => target.as_str(),
+        None => request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or(""),
+    };
+    canonical_host(authority).map_err(|_| invalid_host("Host is not a host name"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(version: Version, uri: &str, fields: &[(&'static str, &str)]) -> Request<()> {
+        let mut request = Request::builder().version(version).uri(uri);
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        request.body(()).expect("a valid request")
+    }
+
+    fn host(request: &Request<()>) -> Result<String, Invalid> {
+        inspect(request).map(|authority| authority.host.into_owned())
+    }
+
+    #[test]
+    fn one_authority_is_found_wherever_it_stands() {
+        for (request, expected) in [
+            (
+                request(Version::HTTP_11, "/", &[("host", "Shop.Example.com:8080")]),
+                "shop.example.com",
+            ),
+            (
+                request(Version::HTTP_11, "http://a.example/x", &[("host", "b.example")]),
+                "a.example",
+            ),
+            (request(Version::HTTP_2, "https://a.example./x", &[]), "a.example"),
+            (
+                request(Version::HTTP_2, "https://a.example/x", &[("host", "A.example")]),
+                "a.example",
+            ),
+            (request(Version::HTTP_2, "/x", &[("host", "a.example")]), "a.example"),
+            (request(Version::HTTP_10, "/", &[]), ""),
+        ] {
+            assert_eq!(host(&request).as_deref(), Ok(expected), "{request:?}");
+        }
+    }
+
+    #[test]
+    fn what_could_be_read_in_two_ways_is_refused() {
+        for request in [
+            request(Version::HTTP_11, "/", &[]),
+            request(Version::HTTP_11, "/", &[("host", "a"), ("host", "a")]),
+            request(Version::HTTP_2, "https://a.example/", &[("host", "b.example")]),
+            request(
+                Version::HTTP_11,
+                "/",
+                &[("host", "a"), ("transfer-encoding", "gzip, chunked")],
+            ),
+            request(
+                Version::HTTP_11,
+                "/",
+                &[
+                    ("host", "a"),
+                    ("transfer-encoding", "chunked"),
+                    ("transfer-encoding", "chunked"),
+                ],
+            ),
+            request(Version::HTTP_11, "/", &[("host", "a b")]),
+            request(Version::HTTP_11, "/", &[("host", "user@a.example")]),
+        ] {
+            assert!(inspect(&request).is_err_and(|invalid| invalid != METHOD), "{request:?}");
+        }
+    }
+
+    #[test]
+    fn connect_and_trace_are_not_served() {
+        for method in [Method::CONNECT, Method::TRACE] {
+            let mut request = request(Version::HTTP_11, "/", &[("host", "a")]);
+            *request.method_mut() = method;
+            assert_eq!(inspect(&request).err(), Some(METHOD));
+        }
+    }
+}

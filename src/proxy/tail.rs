@@ -1,0 +1,122 @@
+//! The end of a request: everything that must happen exactly once, whether the
+//! answer was delivered, broke off or was never begun.
+
+use super::{
+    entry::{End, Entry},
+    service::Peer,
+};
+use crate::{
+    config::Route,
+    flow::{Instant, Outcome, Permit},
+};
+use http::{Method, StatusCode};
+use std::sync::Arc;
+
+/// The status that is recorded if the client leaves before an answer; nginx's
+/// word for it, never sent.
+const CLIENT_GONE: u16 = 499;
+
+/// Rides on a request from its head to the last byte of its answer. Its drop
+/// ends the request.
+#[derive(Debug)]
+pub(super) struct Tail {
+    pub(super) peer: Arc<Peer>,
+    pub(super) route: Option<Arc<Route>>,
+    pub(super) permit: Option<Permit>,
+    pub(super) method: Method,
+    pub(super) started: Instant,
+    /// Of the answer that was begun.
+    status: Option<StatusCode>,
+    ending: Ending,
+    bytes_out: u64,
+    /// What the access log wants to know; only if there is one.
+    pub(super) entry: Option<Box<Entry>>,
+    /// Whether another tail records the request, as a tunnel's does.
+    silent: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Cancelled,
+    Complete,
+    Failed,
+}
+
+impl Tail {
+    pub(super) fn new(peer: Arc<Peer>, method: Method, started: Instant) -> Self {
+        Self {
+            peer,
+            route: None,
+            permit: None,
+            method,
+            started,
+            status: None,
+            ending: Ending::Cancelled,
+            bytes_out: 0,
+            entry: None,
+            silent: false,
+        }
+    }
+
+    /// Ends an answer whose request goes on elsewhere.
+    pub(super) fn of_head_only(peer: Arc<Peer>, method: Method, started: Instant) -> Self {
+        let mut tail = Self::new(peer, method, started);
+        tail.silent = true;
+        tail
+    }
+
+    /// Notes the answer's status.
+    pub(super) fn answered(&mut self, status: StatusCode) {
+        self.status = Some(status);
+    }
+
+    /// Notes that the answer's last byte was handed over.
+    pub(super) fn complete(&mut self) {
+        if self.ending == Ending::Cancelled {
+            self.ending = Ending::Complete;
+        }
+    }
+
+    /// Notes that the answer broke off.
+    pub(super) fn fail(&mut self) {
+        self.ending = Ending::Failed;
+    }
+
+    pub(super) fn add_bytes(&mut self, bytes: usize) {
+        self.bytes_out += bytes as u64;
+    }
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        let at = self.peer.worker.clock.now();
+        self.peer.activity.on_answered(at);
+        if self.silent {
+            return;
+        }
+        let gone = StatusCode::from_u16(CLIENT_GONE).unwrap_or(StatusCode::BAD_REQUEST);
+        let status = self.status.unwrap_or(gone);
+        if let Some(permit) = self.permit.take() {
+            permit.finish(match self.ending {
+                Ending::Cancelled => Outcome::Cancelled,
+                Ending::Complete if !status.is_server_error() => Outcome::Success { at },
+                Ending::Complete | Ending::Failed => Outcome::Failure { at },
+            });
+        }
+        let duration = at.since(self.started);
+        if let Some(route) = &self.route {
+            route.meter.record(&self.method, status, duration);
+        }
+        if let Some(entry) = &self.entry {
+            let end = End {
+                route: self.route.as_deref(),
+                method: self.method.as_str(),
+                started: self.started,
+                status,
+                duration,
+                bytes_out: self.bytes_out,
+            };
+            entry.finish(&end, |record| self.peer.worker.access_log.log(record));
+        }
+    }
+}

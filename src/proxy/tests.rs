@@ -1,0 +1,292 @@
+//! Requests in memory and in virtual time: what waits, and what happens when it
+//! has waited too long.
+
+use super::{
+    Connections, Connector, Pools, Worker, connection::Protocol, listener::serve_registered,
+    service::Peer,
+};
+use crate::{
+    access_log,
+    clock::Clock,
+    config::{self, Live},
+    flow::Instant,
+    meter::Counters,
+    route::Seed,
+};
+use core::{num::NonZeroUsize, time::Duration};
+use std::sync::Arc;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
+    sync::mpsc,
+};
+use tokio_util::task::TaskTracker;
+
+/// A worker whose clients and upstream are in this process.
+struct House {
+    worker: Arc<Worker>,
+    upstream: mpsc::UnboundedReceiver<DuplexStream>,
+    _log: access_log::Sink,
+}
+
+impl House {
+    /// `route` is what follows the upstream's name in the only route.
+    fn new(route: &str) -> Self {
+        let text = format!(
+            "listeners: [{{ name: web, listen: 127.0.0.1:0 }}]\n\
+             upstreams: [{{ name: up, servers: [{{ url: \"http://127.0.0.1:9\" }}] }}]\n\
+             routes: [{{ name: all, match: {{ path_prefix: / }}, upstream: up{route} }}]\n"
+        );
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join("gateway.yaml");
+        std::fs::write(&path, text).expect("written");
+        let plan = config::read(&path).unwrap_or_else(|problems| panic!("{problems}"));
+        let clock = Clock::start();
+        let (accept, upstream) = mpsc::unbounded_channel();
+        let counters = Arc::<Counters>::default();
+        let log = access_log::Sink::open(
+            &config::AccessLog::Off,
+            NonZeroUsize::MIN,
+            Arc::clone(&counters),
+        )
+        .expect("a log");
+        let worker = Arc::new(Worker {
+            live: Arc::new(Live::start(plan, clock.now())),
+            clock,
+            pools: Pools::default(),
+            connector: Connector::Memory(accept),
+            tasks: TaskTracker::new(),
+            counters,
+            access_log: log.handle(0),
+            connections: Connections::default(),
+            seed: Seed::random(),
+        });
+        Self { worker, upstream, _log: log }
+    }
+
+    fn now(&self) -> Instant {
+        self.worker.clock.now()
+    }
+
+    /// Connects a client.
+    fn client(&self) -> Client {
+        let (near, far) = duplex(64 * 1024);
+        let address = "192.0.2.1:4000".parse().expect("an address");
+        let peer = Arc::new(Peer::new(Arc::clone(&self.worker), address, None, false));
+        let worker = Arc::clone(&self.worker);
+        let served = tokio::spawn(async move {
+            let snapshot = Arc::clone(&worker.live.load());
+            serve_registered(far, Protocol::Http1, peer, &snapshot.settings).await;
+        });
+        Client { stream: near, served }
+    }
+
+    /// Answers every request on every connection, and tells when each arrived.
+    fn answer(&mut self) -> mpsc::UnboundedReceiver<Instant> {
+        let (arrived, arrivals) = mpsc::unbounded_channel();
+        let clock = self.worker.clock.clone();
+        let (_, none) = mpsc::unbounded_channel();
+        let mut connections = core::mem::replace(&mut self.upstream, none);
+        tokio::spawn(async move {
+            while let Some(mut stream) = connections.recv().await {
+                let (arrived, clock) = (arrived.clone(), clock.clone());
+                tokio::spawn(async move {
+                    while read_head(&mut stream).await.is_some() {
+                        drop(arrived.send(clock.now()));
+                        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+                        if stream.write_all(answer).await.is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        arrivals
+    }
+
+    fn in_flight(&self) -> u64 {
+        let snapshot = self.worker.live.load();
+        snapshot.routes.iter().map(|route| route.gate.observe(self.now()).in_flight).sum()
+    }
+}
+
+struct Client {
+    stream: DuplexStream,
+    served: tokio::task::JoinHandle<()>,
+}
+
+impl Client {
+    async fn send(&mut self, text: &str) {
+        self.stream.write_all(text.as_bytes()).await.expect("sent");
+    }
+
+    /// Sends a GET and returns the answer's status.
+    async fn get(&mut self) -> u16 {
+        self.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        self.status().await.expect("an answer")
+    }
+
+    async fn status(&mut self) -> Option<u16> {
+        let head = read_head(&mut self.stream).await?;
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "))
+            .map_or(0, |length| length.parse().expect("a length"));
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body).await.ok()?;
+        head.split(' ').nth(1)?.parse().ok()
+    }
+}
+
+/// Reads up to the empty line.
+async fn read_head(stream: &mut DuplexStream) -> Option<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.ok()?);
+    }
+    String::from_utf8(head).ok()
+}
+
+const fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[tokio::test(start_paused = true)]
+async fn paced_requests_reach_the_upstream_one_interval_apart() {
+    let mut house = House::new(", pacing: { rate: 10/1s, max_wait: 10s, max_queue: 100 }");
+    let mut arrivals = house.answer();
+    let clients: Vec<_> = (0..5)
+        .map(|_| {
+            let mut client = house.client();
+            tokio::spawn(async move { client.get().await })
+        })
+        .collect();
+    for client in clients {
+        assert_eq!(client.await.expect("no panic"), 200);
+    }
+    let mut times = Vec::new();
+    while let Ok(at) = arrivals.try_recv() {
+        times.push(at);
+    }
+    let gaps: Vec<_> = times.windows(2).map(|pair| pair[1].since(pair[0]).as_millis()).collect();
+    assert!(gaps.len() == 4 && gaps.iter().all(|&gap| (99..=101).contains(&gap)), "{gaps:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_the_queue_frees_its_permit() {
+    let mut house = House::new(
+        ", pacing: { rate: 1/30m, max_wait: 31m }, flow: [{ name: two, concurrency: 2 }]",
+    );
+    let _arrivals = house.answer();
+    assert_eq!(house.client().get().await, 200);
+    let mut waiting = house.client();
+    waiting.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    house.worker.clock.sleep_until(house.now() + secs(1)).await;
+    assert_eq!(house.in_flight(), 1);
+    drop(waiting.stream);
+    waiting.served.await.expect("no panic");
+    assert_eq!(house.in_flight(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_upstream_is_a_504_after_the_first_byte_timeout_and_not_before() {
+    let mut house =
+        House::new(", timeouts: { first_byte: 60s }, flow: [{ name: one, concurrency: 1 }]");
+    let begun = house.now();
+    let mut client = house.client();
+    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let mut upstream = house.upstream.recv().await.expect("a connection");
+    assert!(
+        read_head(&mut upstream).await.is_some_and(|head| head.starts_with("GET / HTTP/1.1\r\n"))
+    );
+    assert_eq!(client.status().await, Some(504));
+    let took = house.now().since(begun);
+    assert!((secs(60)..secs(61)).contains(&took), "{took:?}");
+    assert_eq!(house.in_flight(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upload_under_way_does_not_use_up_the_first_byte_timeout() {
+    let mut house = House::new(", timeouts: { first_byte: 60s, idle: 50s }");
+    let mut client = house.client();
+    client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\n").await;
+    let mut upstream = house.upstream.recv().await.expect("a connection");
+    let answering = tokio::spawn(async move {
+        read_head(&mut upstream).await.expect("a head");
+        let mut body = [0; 4];
+        upstream.read_exact(&mut body).await.expect("the whole body");
+        upstream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.expect("sent");
+        upstream
+    });
+    for byte in ["a", "b", "c", "d"] {
+        house.worker.clock.sleep_until(house.now() + secs(40)).await;
+        client.send(byte).await;
+    }
+    assert_eq!(client.status().await, Some(204));
+    drop(answering.await.expect("no panic"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_client_is_disconnected_after_keep_alive() {
+    let mut house = House::new("");
+    let _arrivals = house.answer();
+    let mut client = house.client();
+    assert_eq!(client.get().await, 200);
+    let idle = house.now();
+    client.served.await.expect("no panic");
+    let took = house.now().since(idle);
+    assert!((secs(75)..secs(76)).contains(&took), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_head_is_cut_off_in_time() {
+    let house = House::new("");
+    let mut client = house.client();
+    house.worker.clock.sleep_until(house.now() + secs(5)).await;
+    let begun = house.now();
+    client.send("GET / HT").await;
+    client.served.await.expect("no panic");
+    let took = house.now().since(begun);
+    assert!((secs(10)..secs(11)).contains(&took), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_stops_reading_is_cut_off() {
+    let mut house = House::new(
+        ", timeouts: { idle: 10h, request: 10h }, flow: [{ name: one, concurrency: 1 }]",
+    );
+    let mut client = house.client();
+    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let mut upstream = house.upstream.recv().await.expect("a connection");
+    read_head(&mut upstream).await.expect("a head");
+    let begun = house.now();
+    let flood = tokio::spawn(async move {
+        let head = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n";
+        if upstream.write_all(head).await.is_ok() {
+            let block = [0; 65_536];
+            while upstream.write_all(&block).await.is_ok() {}
+        }
+    });
+    client.served.await.expect("no panic");
+    let took = house.now().since(begun);
+    assert!((secs(60)..secs(130)).contains(&took), "{took:?}");
+    assert_eq!(house.in_flight(), 0);
+    flood.await.expect("the upstream's connection is closed as well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_draining_connection_ends_after_the_answer_under_way() {
+    let mut house = House::new("");
+    let idle = house.client();
+    let mut client = house.client();
+    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let mut upstream = house.upstream.recv().await.expect("a connection");
+    read_head(&mut upstream).await.expect("a head");
+    house.worker.connections.drain();
+    idle.served.await.expect("an idle connection ends at once");
+    assert!(!client.served.is_finished());
+    assert_eq!(house.in_flight(), 1);
+    upstream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.expect("sent");
+    assert_eq!(client.status().await, Some(200));
+    client.served.await.expect("the other after its answer");
+    house.client().served.await.expect("and one that comes later too");
+}

@@ -1,0 +1,151 @@
+//! One thread per core, each with a runtime, sockets and upstream connections of
+//! its own. Nothing is handed from one to another.
+
+use crate::{
+    clock::Clock,
+    proxy::{Bound, Worker, accept},
+};
+use core::time::Duration;
+use std::{collections::HashMap, io, sync::Arc, thread};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+/// How often idle upstream connections are looked through.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What the control thread asks of a worker.
+#[derive(Debug)]
+enum Order {
+    /// Accept on this socket too.
+    Listen(Bound),
+    /// Accept no more on the listener of this name.
+    Close(Arc<str>),
+    /// Accept no more at all, and end when what is under way has ended.
+    Drain,
+    /// End at once.
+    Stop,
+}
+
+/// The control thread's hold on one worker.
+#[derive(Debug)]
+pub struct Handle {
+    orders: mpsc::UnboundedSender<Order>,
+    thread: Option<thread::JoinHandle<()>>,
+    ended: oneshot::Receiver<()>,
+}
+
+impl Handle {
+    /// Starts worker number `index`. `make` builds what its requests share, on the
+    /// worker's own runtime, from a clock with an alarm.
+    ///
+    /// # Errors
+    ///
+    /// No thread or runtime can be had.
+    pub fn start(
+        index: usize,
+        clock: Clock,
+        make: impl FnOnce(Clock) -> Worker + Send + 'static,
+    ) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (orders, inbox) = mpsc::unbounded_channel();
+        let (end, ended) = oneshot::channel();
+        let thread = thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
+            runtime.block_on(async {
+                let clock = clock.with_alarm().unwrap_or_else(|error| {
+                    tracing::warn!(%error, "no fine timer: pacing is exact to a millisecond only");
+                    clock
+                });
+                run(Arc::new(make(clock)), inbox).await;
+            });
+            // What is left after a stop must not keep the thread.
+            runtime.shutdown_background();
+            drop(end);
+        })?;
+        Ok(Self { orders, thread: Some(thread), ended })
+    }
+
+    /// Has the worker accept on `bound` too.
+    pub fn listen(&self, bound: Bound) {
+        self.send(Order::Listen(bound));
+    }
+
+    /// Has the worker accept no more on the listener `name`.
+    pub fn close(&self, name: Arc<str>) {
+        self.send(Order::Close(name));
+    }
+
+    /// Has the worker accept no more, and end when what is under way has ended.
+    pub fn drain(&self) {
+        self.send(Order::Drain);
+    }
+
+    /// Has the worker end at once.
+    pub fn stop(&self) {
+        self.send(Order::Stop);
+    }
+
+    /// Waits until the worker has ended.
+    pub async fn ended(&mut self) {
+        // An error says that the sender is gone: the thread is at its end.
+        drop((&mut self.ended).await);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("a worker panicked");
+        }
+    }
+
+    fn send(&self, order: Order) {
+        // A worker that has ended needs no orders.
+        drop(self.orders.send(order));
+    }
+}
+
+async fn run(worker: Arc<Worker>, mut inbox: mpsc::UnboundedReceiver<Order>) {
+    let mut listeners: HashMap<Arc<str>, CancellationToken> = HashMap::new();
+    let sweeper = tokio::spawn(sweep(Arc::clone(&worker)));
+    while let Some(order) = inbox.recv().await {
+        match order {
+            Order::Listen(bound) => {
+                let stop = CancellationToken::new();
+                listeners.insert(Arc::clone(&bound.name), stop.clone());
+                worker.tasks.spawn(accept(Arc::clone(&worker), bound, stop));
+            }
+            Order::Close(name) => {
+                if let Some(stop) = listeners.remove(&name) {
+                    stop.cancel();
+                }
+            }
+            Order::Drain => {
+                for stop in listeners.values() {
+                    stop.cancel();
+                }
+                worker.connections.drain();
+                worker.tasks.close();
+                tokio::select! {
+                    () = worker.tasks.wait() => {}
+                    () = stopped(&mut inbox) => {}
+                }
+                break;
+            }
+            Order::Stop => break,
+        }
+    }
+    sweeper.abort();
+}
+
+async fn stopped(inbox: &mut mpsc::UnboundedReceiver<Order>) {
+    while let Some(order) = inbox.recv().await {
+        if matches!(order, Order::Stop) {
+            return;
+        }
+    }
+}
+
+async fn sweep(worker: Arc<Worker>) {
+    loop {
+        let now = worker.clock.now();
+        worker.clock.timer(now + SWEEP_INTERVAL).await;
+        worker.pools.sweep(&worker.live.load().upstreams, worker.clock.now());
+    }
+}

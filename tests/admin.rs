@@ -1,0 +1,109 @@
+//! The admin listener over real sockets.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+use flowgate::{
+    admin::{self, Readiness},
+    clock::Clock,
+    config::{self, Live},
+};
+use std::{fs, net::SocketAddr, sync::Arc, time::Duration};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+    task::JoinHandle,
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+/// Longer than any of these tests takes.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+const CONFIG: &str = "
+listeners: [{ name: web, listen: 127.0.0.1:0 }]
+upstreams: [{ name: shop, servers: [{ url: http://127.0.0.1:9 }] }]
+routes: [{ name: all, match: { path_prefix: / }, upstream: shop }]
+";
+
+struct Served {
+    address: SocketAddr,
+    readiness: Arc<Readiness>,
+    asked: mpsc::Receiver<()>,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+#[tokio::test]
+async fn each_page_is_served_and_head_is_its_head() {
+    let served = Served::start().await;
+    let metrics = served.ask("GET /metrics").await;
+    assert!(metrics.starts_with("HTTP/1.1 200 OK\r\n"), "{metrics}");
+    assert!(metrics.contains("content-type: application/openmetrics-text; version=1.0.0"));
+    assert!(metrics.ends_with("# EOF\n"), "{metrics}");
+    let head = served.ask("HEAD /routes").await;
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+    assert!(head.contains("content-length: ") && !head.contains("content-length: 0"), "{head}");
+    assert!(served.ask("GET /none").await.starts_with("HTTP/1.1 404 "));
+    assert!(served.ask("PUT /metrics").await.contains("allow: GET, HEAD\r\n"));
+    served.end().await;
+}
+
+#[tokio::test]
+async fn readiness_turns_and_a_reload_is_passed_on() {
+    let mut served = Served::start().await;
+    assert!(served.ask("GET /readyz").await.starts_with("HTTP/1.1 503 "));
+    served.readiness.set_ready(true);
+    assert!(served.ask("GET /readyz").await.starts_with("HTTP/1.1 200 "));
+    assert!(served.ask("POST /reload").await.starts_with("HTTP/1.1 202 "));
+    assert_eq!(served.asked.try_recv(), Ok(()));
+    served.end().await;
+}
+
+#[tokio::test]
+async fn a_client_that_stalls_holds_up_neither_another_nor_the_end() {
+    let served = Served::start().await;
+    let mut stalled = TcpStream::connect(served.address).await.unwrap();
+    stalled.write_all(b"GET /metrics HT").await.unwrap();
+    assert!(served.ask("GET /healthz").await.ends_with("ok\n"));
+    served.end().await;
+    assert_eq!(timeout(DEADLINE, stalled.read(&mut [0])).await.unwrap().unwrap(), 0);
+}
+
+impl Served {
+    async fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("gateway.yaml");
+        fs::write(&path, CONFIG).unwrap();
+        let clock = Clock::start();
+        let live = Live::start(config::read(&path).unwrap(), clock.now());
+        let readiness = Arc::<Readiness>::default();
+        let (reload, asked) = mpsc::channel(1);
+        let state = admin::State {
+            live: Arc::new(live),
+            counters: Arc::default(),
+            readiness: Arc::clone(&readiness),
+            reload,
+            clock,
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(admin::serve(listener, state, stop.clone().cancelled_owned()));
+        Self { address, readiness, asked, stop, task }
+    }
+
+    /// Sends a request on a connection of its own, and returns the whole answer.
+    async fn ask(&self, line: &str) -> String {
+        let mut client = TcpStream::connect(self.address).await.unwrap();
+        let request = format!("{line} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        timeout(DEADLINE, client.read_to_string(&mut answer)).await.unwrap().unwrap();
+        answer
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        timeout(DEADLINE, self.task).await.unwrap().unwrap();
+    }
+}

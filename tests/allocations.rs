@@ -1,0 +1,90 @@
+//! A decision takes no heap memory.
+
+use allocation_counter::{AllocationInfo, measure};
+use core::time::Duration;
+use flowgate::flow::{
+    Algorithm, Claim, Gate, Instant, Key, Keyed, Outcome, Rate, Rule, Rules,
+    limiter::{concurrency, sliding_window, token_bucket},
+    pacing,
+};
+use std::sync::Arc;
+
+#[test]
+fn a_decision_takes_no_heap_memory() {
+    assert_eq!(of_a_thousand_requests(None, 1), 0);
+}
+
+#[test]
+fn a_decision_about_known_clients_takes_no_heap_memory() {
+    let keyed = Keyed { by: "client_ip".into(), max_keys: 10_000 };
+    assert_eq!(of_a_thousand_requests(Some(&keyed), 5_000), 0);
+}
+
+#[test]
+fn a_decision_about_clients_without_room_takes_no_heap_memory() {
+    let keyed = Keyed { by: "client_ip".into(), max_keys: 100 };
+    assert_eq!(of_a_thousand_requests(Some(&keyed), 5_000), 0);
+}
+
+/// Returns the allocations of a thousand requests, admitted, waiting, refused,
+/// finished and cancelled, of clients that have all been seen before.
+fn of_a_thousand_requests(keyed: Option<&Keyed>, clients: u128) -> u64 {
+    let gate = Arc::new(Gate::new(Instant::EPOCH));
+    let installed = gate.install(&three_rules_and_pacing(keyed), Instant::EPOCH);
+    let slots: Vec<_> = installed.flow.into_iter().chain(installed.pacing).collect();
+    let mut now = Instant::EPOCH;
+    let mut enter = |client: u128| {
+        now = now + Duration::from_micros(300);
+        let key = Key::Of(client.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835));
+        let claims = [0, 1, 2, 3].map(|at| Claim { slot: slots[at], key, cost: 1 });
+        Some((now, gate.enter(now, &claims).ok()?))
+    };
+    for client in 0..clients {
+        drop(enter(client));
+    }
+    let (mut passed, mut waited, mut blocked) = (0, 0, 0);
+    let AllocationInfo { count_total, .. } = measure(|| {
+        for turn in 0..1_000 {
+            match enter(turn % clients) {
+                None => blocked += 1,
+                Some((now, admission)) => {
+                    passed += 1;
+                    waited += u32::from(admission.permit.start() > now);
+                    if turn % 3 > 0 {
+                        let at = now + Duration::from_millis(1);
+                        admission.permit.finish(Outcome::Success { at });
+                    }
+                }
+            }
+        }
+    });
+    assert!(passed > 100 && waited > 10 && blocked > 100, "{passed} {waited} {blocked}");
+    count_total
+}
+
+fn three_rules_and_pacing(keyed: Option<&Keyed>) -> Rules {
+    let per_second = |count| Rate::new(count, Duration::from_secs(1)).expect("a rate");
+    let algorithms = [
+        Algorithm::TokenBucket(token_bucket::Config { rate: per_second(2_000), burst: 20 }),
+        Algorithm::SlidingWindow(sliding_window::Config {
+            rate: per_second(1_500),
+            buckets: 10,
+            strict: true,
+        }),
+        Algorithm::Concurrency(concurrency::Config { limit: 50 }),
+    ];
+    let rule = |algorithm: Algorithm| Rule {
+        name: algorithm.word().into(),
+        algorithm,
+        keyed: keyed.cloned(),
+        dry_run: false,
+    };
+    Rules {
+        flow: algorithms.into_iter().map(rule).collect(),
+        pacing: Some(pacing::Config {
+            rate: per_second(1_700),
+            max_wait: Duration::from_millis(2),
+            max_queue: 100,
+        }),
+    }
+}

@@ -1,0 +1,354 @@
+//! Holds the sources against the layers of ARCHITECTURE.md. Who breaks a rule is
+//! told which line does, and what to do instead.
+//!
+//! The sources are read as text: tokens without comments, strings and tests. That
+//! sees every `use` and every path written out, which is how a dependency begins.
+
+#[path = "architecture/source.rs"]
+mod source;
+
+use source::{Token, absolute, dependencies, module_of, named_in, paths, tokens, without_tests};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// A module at the top of `src/`, and what it may name beside itself, `core` and
+/// `std`.
+struct Layer {
+    name: &'static str,
+    inside: &'static [&'static str],
+    /// Crates; `None` is any.
+    outside: Option<&'static [&'static str]>,
+}
+
+/// Lower layers first. `lib.rs` and `main.rs` wire everything and are not listed.
+const LAYERS: &[Layer] = &[
+    pure("flow", &[], &["ahash", "humantime", "serde", "smallvec", "thiserror"]),
+    pure(
+        "route",
+        &[],
+        &["ahash", "http", "ipnet", "regex", "serde", "siphasher", "smallvec", "thiserror"],
+    ),
+    pure("meter", &[], &["http"]),
+    pure("config", &["flow", "route", "meter"], CONFIG_CRATES),
+    io("clock", &["flow"]),
+    io("shutdown", &["flow", "clock"]),
+    io("certs", &[]),
+    io("small_http", &["flow", "clock"]),
+    io("demo", &["flow", "clock", "small_http"]),
+    io("access_log", &["flow", "route", "meter", "config", "clock"]),
+    io("proxy", &["flow", "route", "meter", "config", "clock", "access_log"]),
+    io("admin", &["flow", "route", "meter", "config", "clock", "access_log", "small_http"]),
+    io("workers", &["flow", "meter", "config", "clock", "access_log", "proxy"]),
+    io("gateway", EVERY_LAYER),
+];
+
+const CONFIG_CRATES: &[&str] = &[
+    "ahash",
+    "annotate_snippets",
+    "bytes",
+    "bytesize",
+    "http",
+    "humantime",
+    "ipnet",
+    "regex",
+    "serde",
+    "serde_json",
+    "serde_yaml",
+    "smallvec",
+    "thiserror",
+];
+
+const EVERY_LAYER: &[&str] = &[
+    "flow",
+    "route",
+    "meter",
+    "config",
+    "clock",
+    "shutdown",
+    "certs",
+    "access_log",
+    "proxy",
+    "admin",
+    "workers",
+];
+
+/// One file that may name what the rest of its layer may not.
+const GRANTS: &[(&str, &[&str])] = &[
+    ("config::watch", &["notify", "tokio", "tracing"]),
+    ("config::live", &["arc_swap"]),
+    ("config::certificate", &["tokio_rustls", "webpki"]),
+];
+
+/// What only one layer names, whatever else a layer may.
+const ONLY_IN: &[(&str, &str, &str)] = &[
+    ("notify", "config", "take what config::watch tells"),
+    ("arc_swap", "config", "load the snapshot through config::Live"),
+    ("serde_yaml", "config", "take a compiled Snapshot: only config reads YAML"),
+    ("annotate_snippets", "config", "print config::Diagnostics"),
+    ("Instant::now", "clock", "take flow::Instant as a parameter, or ask a Clock"),
+    ("SystemTime::now", "clock", "wall time decides nothing: take flow::Instant as a parameter"),
+    ("time::sleep", "clock", "sleep through Clock::sleep_until"),
+    ("time::sleep_until", "clock", "sleep through Clock::sleep_until"),
+    ("thread::sleep", "", "never: it stops a whole worker"),
+];
+
+/// Modules of `std` that touch the world. `core::net` has the addresses.
+const WORLD: &[&str] = &["env", "fs", "io", "net", "os", "process", "thread"];
+/// Layers that compute from values alone.
+const NO_WORLD: &[&str] = &["flow", "route", "meter"];
+
+/// Where a lock may be taken within the layers that decide.
+const LOCKS: &[&str] = &["flow::gate", "config::live"];
+
+const fn pure(
+    name: &'static str,
+    inside: &'static [&'static str],
+    outside: &'static [&'static str],
+) -> Layer {
+    Layer { name, inside, outside: Some(outside) }
+}
+
+const fn io(name: &'static str, inside: &'static [&'static str]) -> Layer {
+    Layer { name, inside, outside: None }
+}
+
+#[test]
+fn the_sources_keep_to_their_layers() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let files = rust_files(&root.join("src"));
+    assert!(
+        files.iter().any(|file| file.starts_with(root.join("src/flow"))),
+        "the walk found no file of src/flow, so it proves nothing"
+    );
+    let crates = dependencies(&read(&root.join("Cargo.toml")));
+    let violations: Vec<String> = files
+        .iter()
+        .flat_map(|file| {
+            let name = file.strip_prefix(root).unwrap_or(file).display().to_string();
+            violations(&name, &read(file), &crates)
+        })
+        .collect();
+    assert!(
+        violations.is_empty(),
+        "{} against the layers of ARCHITECTURE.md:\n{}",
+        violations.len(),
+        violations.join("\n")
+    );
+}
+
+#[test]
+fn every_dependency_has_its_reason() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let reasons = read(&root.join("CONTRIBUTING.md"));
+    let manifest = read(&root.join("Cargo.toml"));
+    for section in ["dependencies", "dev-dependencies"] {
+        for name in named_in(&manifest, section) {
+            assert!(
+                reasons.contains(&format!("| `{name}` | ")),
+                "{name} has no row in the tables of CONTRIBUTING.md: say there what it is for"
+            );
+        }
+    }
+}
+
+#[test]
+fn each_broken_rule_is_found_with_its_fix() {
+    let cases = [
+        ("src/flow/gate.rs", "use http::StatusCode;", "flow names http"),
+        ("src/flow/gate.rs", "fn f() { tokio::spawn(f) }", "flow names tokio"),
+        ("src/flow/gate.rs", "use std::{sync::Arc, net::TcpStream};", "flow names std::net"),
+        ("src/flow/gate.rs", "use crate::{flow::Rate, config::Live};", "flow names crate::config"),
+        ("src/flow/limiter/mod.rs", "use super::super::proxy;", "flow names crate::proxy"),
+        ("src/flow/window.rs", "use std::sync::{Arc, Mutex};", "only gate.rs and live.rs lock"),
+        ("src/flow/window.rs", "async fn f() {}", "takes time as a value"),
+        ("src/route/mod.rs", "use crate::flow::Rate;", "route names crate::flow"),
+        ("src/config/compile.rs", "use notify::Watcher;", "config names notify"),
+        ("src/config/compile.rs", "use arc_swap::ArcSwap;", "config names arc_swap"),
+        ("src/config/spec.rs", "use tokio_rustls::rustls;", "config names tokio_rustls"),
+        ("src/config/mod.rs", "use crate::proxy::Worker;", "config names crate::proxy"),
+        ("src/proxy/mod.rs", "use serde_yaml::Value;", "only config reads YAML"),
+        ("src/proxy/mod.rs", "use crate::admin::Readiness;", "proxy names crate::admin"),
+        ("src/proxy/mod.rs", "fn f() { std::time::Instant::now(); }", "flow::Instant"),
+        ("src/admin/mod.rs", "fn f() { std::time::SystemTime::now(); }", "wall time"),
+        ("src/demo.rs", "async fn f() { tokio::time::sleep(d).await }", "Clock::sleep_until"),
+        ("src/clock.rs", "fn f() { std::thread::sleep(d) }", "a whole worker"),
+        ("src/proxy/io.rs", "fn f() { unsafe { g() } }", "unsafe"),
+        ("src/proxy/io.rs", "static mut N: u32 = 0;", "nothing is global"),
+        ("src/proxy/io.rs", "static N: AtomicU32 = AtomicU32::new(0);", "nothing is global"),
+        ("src/proxy/io.rs", "thread_local! { }", "nothing is global"),
+        ("src/proxy/io.rs", "use crate::Gateway;", "nothing calls back up"),
+        ("src/cache.rs", "fn f() {}", "give it a row there"),
+    ];
+    for (file, source, expected) in cases {
+        let found = violations(file, source, &known_crates());
+        assert!(
+            found.len() == 1 && found[0].contains(expected),
+            "`{source}` in {file}: expected one line with `{expected}`, got {found:#?}"
+        );
+        assert!(found[0].starts_with(&format!("{file}:1: ")), "{}", found[0]);
+    }
+}
+
+#[test]
+fn what_is_allowed_is_not_found() {
+    let cases = [
+        ("src/flow/gate.rs", "use std::sync::{Arc, Mutex}; use core::time::Duration;"),
+        (
+            "src/flow/gate.rs",
+            "// http::StatusCode\n/* tokio::spawn */ fn f() { \"unsafe\"; r#\"http::\"#; }",
+        ),
+        ("src/flow/gate.rs", "#[cfg(test)]\nmod tests { use std::thread; fn f() { http::x() } }"),
+        ("src/flow/time.rs", "fn f<'a>(x: &'a str, c: char) -> &'static str { let q = '\"'; x }"),
+        ("src/route/client.rs", "use core::net::IpAddr; use http::HeaderMap;"),
+        ("src/config/watch.rs", "use notify::Watcher; use tokio::sync::mpsc;"),
+        ("src/config/live.rs", "use arc_swap::ArcSwap; use crate::flow::Gate;"),
+        (
+            "src/config/certificate.rs",
+            "use tokio_rustls::rustls::sign::CertifiedKey; use webpki::X;",
+        ),
+        ("src/config/values.rs", "static WORDS: &[&str] = &[\"a\"];"),
+        (
+            "src/clock/mod.rs",
+            "fn f() { tokio::time::Instant::now(); tokio::time::sleep_until(t); }",
+        ),
+        ("src/proxy/mod.rs", "use crate::{clock::Clock, config::Live}; use super::proxy::Worker;"),
+        ("src/lib.rs", "use crate::gateway; fn f() { admin::serve() }"),
+        ("src/main.rs", "fn f() { flowgate::run() }"),
+    ];
+    for (file, source) in cases {
+        let found = violations(file, source, &known_crates());
+        assert!(found.is_empty(), "`{source}` in {file}: {found:#?}");
+    }
+}
+
+/// Returns what breaks a rule in one file, one line each with its fix.
+fn violations(file: &str, source: &str, crates: &BTreeSet<String>) -> Vec<String> {
+    let module = module_of(file);
+    let tokens = without_tests(&tokens(source));
+    let mut found = words(&module, &tokens);
+    let layer = module.first().and_then(|name| LAYERS.iter().find(|layer| layer.name == *name));
+    if let (None, Some(name)) = (layer, module.first()) {
+        let fix = "is no layer that ARCHITECTURE.md knows: give it a row there and in LAYERS";
+        found.push((1, format!("src/{name} {fix}")));
+    }
+    for (line, path) in paths(&tokens) {
+        let path = absolute(&module, path);
+        found.extend(only_in(&module, &path).map(|fix| (line, fix)));
+        if let Some(fix) = layer.and_then(|layer| crosses(layer, &module, &path, crates)) {
+            found.push((line, fix));
+        }
+    }
+    // A forbidden crate is one mistake, however many rules it breaks.
+    found.dedup_by_key(|(line, _)| *line);
+    found.into_iter().map(|(line, fix)| format!("{file}:{line}: {fix}")).collect()
+}
+
+/// Says which wall `path` goes through, if it does.
+fn crosses(
+    layer: &Layer,
+    module: &[&str],
+    path: &[&str],
+    crates: &BTreeSet<String>,
+) -> Option<String> {
+    let name = layer.name;
+    match path {
+        ["crate", first, ..] if *first == name || layer.inside.contains(first) => None,
+        ["crate", first, ..] => Some(format!(
+            "{name} names crate::{first}; it may name {:?}: nothing calls back up, pass a value or move the code",
+            layer.inside
+        )),
+        ["std", part, ..] if NO_WORLD.contains(&name) && WORLD.contains(part) => Some(format!(
+            "{name} names std::{part}: it computes from values alone, let the caller do the IO"
+        )),
+        [first, ..]
+            if layer.outside.is_some_and(|all| !all.contains(first)) && crates.contains(*first) =>
+        {
+            let here = module.join("::");
+            let granted =
+                GRANTS.iter().any(|(place, all)| here.starts_with(place) && all.contains(first));
+            (!granted).then(|| {
+                format!(
+                    "{name} names {first}, which is for another layer, or for one file of this one"
+                )
+            })
+        }
+        _ => None,
+    }
+}
+
+/// Says who alone may name `path`, if somebody else is meant.
+fn only_in(module: &[&str], path: &[&str]) -> Option<String> {
+    let here = module.first().copied().unwrap_or_default();
+    let written = path.join("::");
+    ONLY_IN
+        .iter()
+        .filter(|(_, layer, _)| *layer != here)
+        .find(|(what, _, _)| format!("::{written}::").contains(&format!("::{what}::")))
+        .map(|(what, _, fix)| format!("{what}: {fix}"))
+}
+
+/// Finds what is told by single words: `unsafe`, locks, async, things global.
+fn words(module: &[&str], tokens: &[Token<'_>]) -> Vec<(usize, String)> {
+    let here = module.join("::");
+    let layer = module.first().copied().unwrap_or_default();
+    let mut found = Vec::new();
+    for (at, &(line, word)) in tokens.iter().enumerate() {
+        let fix = match word {
+            "unsafe" => Some("no unsafe, not even well meant".to_owned()),
+            "static" if is_mutable(&tokens[at + 1..]) => {
+                Some("nothing is global: own it in gateway.rs and pass it".to_owned())
+            }
+            "thread_local" | "lazy_static" => {
+                Some("nothing is global: own it in gateway.rs and pass it".to_owned())
+            }
+            "Mutex" | "RwLock" | "Condvar"
+                if ["flow", "route", "config"].contains(&layer)
+                    && !LOCKS.iter().any(|place| here == *place) =>
+            {
+                Some(format!("{layer} takes a lock: only gate.rs and live.rs lock"))
+            }
+            "async" | "await" if NO_WORLD.contains(&layer) => {
+                Some(format!("{layer} takes time as a value: the caller does the waiting"))
+            }
+            _ => None,
+        };
+        found.extend(fix.map(|fix| (line, fix)));
+    }
+    found
+}
+
+/// Tells whether a `static`, of which `rest` follows, can change while the process runs.
+fn is_mutable(rest: &[Token<'_>]) -> bool {
+    rest.iter().map(|(_, word)| *word).take_while(|word| *word != "=" && *word != ";").any(|word| {
+        matches!(
+            word,
+            "mut" | "Mutex" | "RwLock" | "OnceLock" | "LazyLock" | "OnceCell" | "RefCell" | "Cell"
+        ) || word.starts_with("Atomic")
+            || word.starts_with("ArcSwap")
+    })
+}
+
+fn known_crates() -> BTreeSet<String> {
+    dependencies(
+        "[dependencies]\narc-swap = \"1\"\nhttp = \"1\"\nnotify = \"8\"\nrustls-webpki = \"0\"\n\
+         serde_yaml = \"2\"\ntokio = \"1\"\ntokio-rustls = \"0\"\n[dev-dependencies]\nproptest = \"1\"\n",
+    )
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("src is a folder");
+    let mut all: Vec<PathBuf> =
+        entries.map(|entry| entry.expect("it can be listed").path()).collect();
+    all.sort();
+    all.into_iter()
+        .flat_map(|path| if path.is_dir() { rust_files(&path) } else { vec![path] })
+        .filter(|path| path.extension().is_some_and(|end| end == "rs"))
+        .collect()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).expect("sources are UTF-8 and readable")
+}

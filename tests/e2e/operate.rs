@@ -1,0 +1,197 @@
+//! What an operator uses: the demo, the admin listener, the access log, the
+//! command line, the examples.
+
+use crate::common::{
+    Gateway, curl, eventually, field,
+    http::{self, Client},
+    upstream, yaml,
+};
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    net::TcpListener,
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+const ALL: &str = "  - { name: all, match: { path_prefix: / }, upstream: up, flow: [{ name: r, limit: 3/1h, burst: 3 }] }";
+
+#[test]
+fn the_demo_runs_with_one_command_and_throttles() {
+    let free = |count: usize| -> Vec<u16> {
+        let held: Vec<_> =
+            (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("bound")).collect();
+        held.iter().map(|listener| listener.local_addr().expect("bound").port()).collect()
+    };
+    let ports = free(4);
+    // The committed file, on ports that are free here.
+    let committed = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/gateway.yaml"))
+        .expect("committed");
+    let mut text = committed.clone();
+    for (ours, port) in ["8080", "8443", "9901", "9000"].iter().zip(&ports) {
+        text = text.replace(&format!("127.0.0.1:{ours}"), &format!("127.0.0.1:{port}"));
+    }
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    fs::write(dir.path().join("gateway.yaml"), &text).expect("written");
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_flowgate"))
+        .args(["demo", "--upstream", &format!("127.0.0.1:{}", ports[3])])
+        .current_dir(dir.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let printed = BufReader::new(demo.stdout.take().expect("piped")).lines().next();
+    let mut log = BufReader::new(demo.stderr.take().expect("piped")).lines();
+    while !log.next().expect("it gets ready").expect("text").contains("ready") {}
+    std::thread::spawn(move || log.for_each(drop));
+    let url = format!("http://127.0.0.1:{}/limited", ports[0]);
+    let codes: Vec<String> =
+        (0..30).map(|_| curl(&["-o", "/dev/null", "-w", "%{http_code}", &url])).collect();
+    let (passed, refused) = (
+        codes.iter().filter(|code| *code == "200").count(),
+        codes.iter().filter(|code| *code == "429").count(),
+    );
+    let echoed = curl(&[&format!("http://127.0.0.1:{}/anything?x=1", ports[0])]);
+    drop(demo.kill());
+    drop(demo.wait());
+    assert!(printed.expect("it says what to try").is_ok_and(|line| !line.is_empty()));
+    assert!(passed > 0 && refused > 0 && passed + refused == 30, "{codes:?}");
+    let echoed: serde_json::Value = serde_json::from_str(&echoed).expect("JSON");
+    assert_eq!(echoed["method"], "GET");
+}
+
+#[test]
+fn the_admin_listener_tells_health_routes_and_metrics() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&yaml(upstream.address, ALL));
+    let admin = gateway.address("admin");
+    for _ in 0..5 {
+        http::get(gateway.web(), "/");
+    }
+    assert_eq!(http::get(admin, "/healthz").status, 200);
+    assert_eq!(http::get(admin, "/readyz").status, 200);
+    assert_eq!(http::get(admin, "/nonsense").status, 404);
+    let routes = http::get(admin, "/routes").text();
+    assert!(routes.contains("\"all\"") && routes.contains("\"r\""), "{routes}");
+    let decisions = crate::common::metrics(&gateway, "flowgate_flow_decisions_total");
+    let of = |verdict: &str| {
+        decisions
+            .iter()
+            .find(|(key, _)| key.contains("rule=\"r\"") && key.contains(verdict))
+            .map(|(_, &n)| n)
+    };
+    assert_eq!((of("\"passed\""), of("\"rejected\"")), (Some(3.0), Some(2.0)), "{decisions:?}");
+    let requests = crate::common::metrics(&gateway, "flowgate_http_requests_total");
+    assert!(
+        requests.iter().any(|(key, &n)| key.contains("code=\"429\"")
+            && key.contains("method=\"GET\"")
+            && n == 2.0),
+        "{requests:?}"
+    );
+    let served = crate::common::metrics(&gateway, "flowgate_http_request_duration_seconds_count");
+    assert_eq!(served.values().sum::<f64>(), 5.0);
+    assert!(!crate::common::metrics(&gateway, "flowgate_config_info").is_empty());
+}
+
+#[test]
+fn a_client_key_is_never_a_metric_label() {
+    let upstream = upstream::echo();
+    let keyed = ALL.replace("burst: 3", "burst: 3, key: \"header:x-secret\"");
+    let gateway = Gateway::start(&yaml(upstream.address, &keyed));
+    Client::new(gateway.web()).request("GET", "/", &[("X-Secret", "hunter2")]);
+    let page = http::get(gateway.address("admin"), "/metrics").text();
+    assert!(!page.contains("hunter2"));
+}
+
+#[test]
+fn the_access_log_has_a_line_a_request_and_is_reopened() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&format!(
+        "access_log: access.log\n{}",
+        yaml(upstream.address, ALL).replace("workers: 2", "workers: 1")
+    ));
+    let path = gateway.dir.path().join("access.log");
+    for _ in 0..4 {
+        http::get(gateway.web(), "/some/path?q=1");
+    }
+    let lines = |path: &std::path::Path| -> Vec<serde_json::Value> {
+        fs::read_to_string(path)
+            .unwrap_or_default()
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("one JSON object a line"))
+            .collect()
+    };
+    let logged = eventually("four lines", || Some(lines(&path)).filter(|lines| lines.len() == 4));
+    assert_eq!(logged[0]["status"], 200);
+    assert_eq!(logged[0]["method"], "GET");
+    assert_eq!(logged[0]["route"], "all");
+    assert_eq!(logged[0]["client_ip"], "127.0.0.1");
+    assert!(logged[0]["path"].as_str().is_some_and(|path| path.starts_with("/some/path")));
+    assert!(logged[0]["duration_ms"].is_number() && logged[0]["bytes_out"].is_number());
+    assert_eq!(logged[0]["flow"]["verdict"], "passed");
+    assert_eq!(logged[3]["status"], 429);
+    assert_eq!(logged[3]["flow"]["verdict"], "rejected");
+    assert_eq!(logged[3]["flow"]["rule"], "r");
+    assert!(logged[3]["flow"]["retry_after_ms"].is_number());
+    let aside = gateway.dir.path().join("access.log.1");
+    fs::rename(&path, &aside).expect("renamed");
+    gateway.signal("USR1");
+    eventually("a new file", || path.exists().then_some(()));
+    http::get(gateway.web(), "/later");
+    eventually("the line is in the new file", || (lines(&path).len() == 1).then_some(()));
+    assert_eq!(lines(&aside).len(), 4);
+}
+
+#[test]
+fn check_prints_the_order_of_routes_and_what_rules_promise() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let config = dir.path().join("gateway.yaml");
+    let text = yaml(
+        "127.0.0.1:9".parse().expect("an address"),
+        &format!("{ALL}\n  - {{ name: exact, match: {{ path: /x }}, upstream: up }}"),
+    );
+    fs::write(&config, text).expect("written");
+    for arguments in [vec!["check", "-c"], vec!["-t", "-c"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_flowgate"))
+            .args(&arguments)
+            .arg(&config)
+            .output()
+            .expect("it runs");
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{printed}");
+        let (exact, all) =
+            (printed.find("exact").expect("listed"), printed.find("all").expect("listed"));
+        assert!(exact < all, "the more specific route comes first:\n{printed}");
+        assert!(printed.contains('r') && printed.contains("3"), "{printed}");
+    }
+}
+
+#[test]
+fn the_upstream_runs_alone() {
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("bound").port();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_flowgate"))
+        .args(["demo", "--upstream-only", "--upstream", &format!("127.0.0.1:{port}")])
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let address = format!("127.0.0.1:{port}").parse().expect("an address");
+    eventually("it listens", || std::net::TcpStream::connect(address).ok());
+    let begun = Instant::now();
+    assert_eq!(http::get(address, "/delay/300").status, 200);
+    let took = begun.elapsed();
+    let bytes = http::get(address, "/bytes/1000000");
+    let status = http::get(address, "/status/503").status;
+    drop(child.kill());
+    drop(child.wait());
+    assert!(took.as_millis() >= 300);
+    assert_eq!(bytes.body.len(), 1_000_000);
+    assert_eq!(status, 503);
+}
+
+#[test]
+fn the_log_names_every_listener() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&yaml(upstream.address, ALL));
+    let line = gateway.wait_log("listener=web ");
+    assert_eq!(field(&line, "address"), gateway.web().to_string());
+}

@@ -1,0 +1,302 @@
+//! Rules edited while the gateway runs, in every way that people edit files.
+
+use crate::common::{
+    Gateway, eventually,
+    http::{self, Client, head},
+    replace,
+    upstream::{self, Script},
+    yaml,
+};
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+};
+
+/// A route that says which version of the file it is from, with a limit.
+fn version(name: &str, limit: u32) -> String {
+    format!(
+        "  - name: all\n    match: {{ path_prefix: / }}\n    upstream: up\n    \
+         response_headers: {{ set: {{ X-Version: {name} }} }}\n    \
+         flow: [{{ name: r, algorithm: fixed_window, limit: {limit}/1h, align: first_request }}]\n"
+    )
+}
+
+#[track_caller]
+fn wait_version(gateway: &Gateway, name: &str) {
+    eventually(&format!("version {name} in force"), || {
+        (http::get(gateway.web(), "/").header("x-version") == Some(name)).then_some(())
+    });
+}
+
+fn shell(gateway: &Gateway, script: &str) {
+    let status = Command::new("sh")
+        .args(["-ec", script])
+        .current_dir(gateway.dir.path())
+        .status()
+        .expect("sh runs");
+    assert!(status.success(), "{script}");
+}
+
+#[test]
+fn an_edit_is_in_force_on_the_next_request_and_in_one_log_line() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&yaml(upstream.address, &version("one", 3)));
+    assert_eq!(http::statuses(gateway.web(), "/", 5), [200, 200, 200, 429, 429]);
+    let seen = gateway.log_len();
+    let line = gateway.edit(&yaml(upstream.address, &version("two", 5)));
+    assert!(line.contains("routes +0 ~1 -0"), "{line}");
+    assert!(line.contains("converted 1"), "{line}");
+    assert_eq!(
+        http::statuses(gateway.web(), "/", 5),
+        [200, 200, 429, 429, 429],
+        "what was used stays used"
+    );
+    assert_eq!(gateway.log_len(), seen + 1, "{}", gateway.log());
+}
+
+#[test]
+fn an_unchanged_rule_keeps_its_state_over_an_edit_elsewhere() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&yaml(upstream.address, &version("one", 3)));
+    http::statuses(gateway.web(), "/", 2);
+    let line = gateway.edit(&yaml(upstream.address, &version("two", 3)));
+    assert!(line.contains("kept 1"), "{line}");
+    assert_eq!(http::statuses(gateway.web(), "/", 3), [200, 429, 429]);
+}
+
+#[test]
+fn every_way_of_editing_is_noticed() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&yaml(upstream.address, &version("first", 100_000)));
+    let text = |name: &str| yaml(upstream.address, &version(name, 100_000));
+    let path = gateway.config.clone();
+
+    fs::write(&path, text("written")).expect("written");
+    wait_version(&gateway, "written");
+    shell(&gateway, "sed -i 's/X-Version: written/X-Version: sed/' gateway.yaml");
+    wait_version(&gateway, "sed");
+    // Twice: whoever watches the file itself is deaf after the first.
+    shell(&gateway, "sed -i 's/X-Version: sed/X-Version: again/' gateway.yaml");
+    wait_version(&gateway, "again");
+    replace(&path, &text("moved"));
+    wait_version(&gateway, "moved");
+    // As vim does it: the old file away, a new one in its place, the old one gone.
+    shell(
+        &gateway,
+        "mv gateway.yaml gateway.yaml~; sed 's/moved/vim/' gateway.yaml~ > gateway.yaml; rm gateway.yaml~",
+    );
+    wait_version(&gateway, "vim");
+    fs::remove_file(&path).expect("removed");
+    gateway.wait_log("gateway.yaml");
+    assert_eq!(
+        http::get(gateway.web(), "/").header("x-version"),
+        Some("vim"),
+        "a deleted file changes nothing"
+    );
+    fs::write(&path, text("back")).expect("written");
+    wait_version(&gateway, "back");
+    shell(&gateway, ": > gateway.yaml; sleep 0.3");
+    assert_eq!(
+        http::get(gateway.web(), "/").header("x-version"),
+        Some("back"),
+        "an empty file changes nothing"
+    );
+    fs::write(&path, text("full")).expect("written");
+    wait_version(&gateway, "full");
+}
+
+#[test]
+fn a_config_map_that_is_swapped_is_noticed() {
+    let upstream = upstream::echo();
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let fill = |folder: &str, name: &str| {
+        fs::create_dir(dir.path().join(folder)).expect("made");
+        let text = yaml(upstream.address, &version(name, 100_000));
+        fs::write(dir.path().join(folder).join("gateway.yaml"), text).expect("written");
+    };
+    fill("..1", "one");
+    symlink("..1", dir.path().join("..data")).expect("linked");
+    symlink("..data/gateway.yaml", dir.path().join("gateway.yaml")).expect("linked");
+    let config = dir.path().join("gateway.yaml");
+    let gateway = Gateway::spawn(dir, config, &[]);
+    gateway.wait_log("ready");
+    wait_version(&gateway, "one");
+    for (folder, name) in [("..2", "two"), ("..3", "three")] {
+        let dir = gateway.dir.path();
+        fs::create_dir(dir.join(folder)).expect("made");
+        let text = yaml(upstream.address, &version(name, 100_000));
+        fs::write(dir.join(folder).join("gateway.yaml"), text).expect("written");
+        symlink(folder, dir.join("..data_tmp")).expect("linked");
+        fs::rename(dir.join("..data_tmp"), dir.join("..data")).expect("swapped");
+        wait_version(&gateway, name);
+    }
+}
+
+#[test]
+fn a_hangup_reloads_and_an_unchanged_file_is_no_news() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&yaml(upstream.address, &version("one", 100_000)));
+    let seen = gateway.log_len();
+    gateway.signal("HUP");
+    gateway.wait_log_after(seen, "unchanged");
+}
+
+#[test]
+fn a_broken_file_is_reported_whole_and_the_old_rules_stay() {
+    let upstream = upstream::echo();
+    let good = yaml(upstream.address, &version("good", 100_000));
+    let gateway = Gateway::start(&good);
+    let broken =
+        good.replace("upstream: up", "upstream: upp").replace("limit: 100000/1h", "limt: 0/1h")
+            + "  - { name: all, match: { path: /x }, upstream: up }\n";
+    replace(&gateway.config, &broken);
+    gateway.wait_log("limt");
+    let log = gateway.log();
+    for part in ["gateway.yaml:", "upp", "limt", "^", "limit"] {
+        assert!(log.contains(part), "no {part:?} in\n{log}");
+    }
+    assert_eq!(http::get(gateway.web(), "/").header("x-version"), Some("good"));
+    let check = Command::new(env!("CARGO_BIN_EXE_flowgate"))
+        .args(["check", "-c"])
+        .arg(&gateway.config)
+        .env("NO_COLOR", "1")
+        .output()
+        .expect("it runs");
+    assert_eq!(check.status.code(), Some(1));
+    let printed = String::from_utf8_lossy(&check.stderr).into_owned();
+    for line in printed.lines().filter(|line| line.starts_with("error") || line.contains("-->")) {
+        assert!(gateway.log().contains(line), "check and the log disagree on {line:?}");
+    }
+    let metrics = crate::common::metrics(&gateway, "flowgate_config_reloads_total");
+    assert!(metrics.iter().any(|(key, &n)| !key.contains("ok") && n >= 1.0), "{metrics:?}");
+    assert_eq!(http::get(gateway.address("admin"), "/readyz").status, 200);
+    assert!(http::get(gateway.address("admin"), "/readyz?verbose").text().contains("limt"));
+    gateway.edit(&yaml(upstream.address, &version("better", 100_000)));
+    wait_version(&gateway, "better");
+}
+
+#[test]
+fn hostile_files_change_nothing() {
+    let upstream = upstream::echo();
+    let good = yaml(upstream.address, &version("good", 100_000));
+    let gateway = Gateway::start(&good);
+    let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+    for i in 1..10 {
+        let before = i - 1;
+        bomb += &format!("a{i}: &a{i} [{}]\n", vec![format!("*a{before}"); 10].join(", "));
+    }
+    let deep = "[".repeat(100_000);
+    let half = &good[..good.len() - 30];
+    let files: [&[u8]; 8] = [
+        b"",
+        b"# nothing but a comment\n",
+        b"\xff\xfe\x00broken",
+        b"just words",
+        b"- a\n- list\n",
+        bomb.as_bytes(),
+        deep.as_bytes(),
+        half.as_bytes(),
+    ];
+    for bytes in files {
+        let seen = gateway.log_len();
+        fs::write(&gateway.config, bytes).expect("written");
+        gateway.wait_log_after(seen, "error");
+        assert_eq!(http::get(gateway.web(), "/").header("x-version"), Some("good"));
+    }
+    replace(&gateway.config, &yaml(upstream.address, &version("after", 100_000)));
+    wait_version(&gateway, "after");
+}
+
+#[test]
+fn connections_and_requests_in_flight_do_not_notice() {
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let upstream = Script::start(move |_, mut connection| {
+        while let Some(request) = connection.read() {
+            if request.path() == "/slow" {
+                wait.lock()
+                    .expect("no panic")
+                    .recv_timeout(crate::common::PATIENCE)
+                    .expect("told to go on");
+            }
+            connection.write(upstream::ok("done"));
+        }
+    });
+    let gateway = Gateway::start(&yaml(upstream.address, &version("one", 100_000)));
+    let mut kept = Client::new(gateway.web());
+    assert_eq!(kept.get("/").status, 200);
+    let mut slow = Client::new(gateway.web());
+    slow.send(head("GET", "/slow", &[]));
+    gateway.edit(&yaml(upstream.address, &version("two", 100_000)));
+    assert_eq!(
+        kept.get("/").header("x-version"),
+        Some("two"),
+        "the same connection, the new rules"
+    );
+    go.send(()).expect("the upstream waits");
+    assert_eq!(slow.read("GET").text(), "done");
+}
+
+#[test]
+fn listeners_come_and_go_with_the_file() {
+    let upstream = upstream::echo();
+    let one = yaml(upstream.address, &version("one", 100_000));
+    let gateway = Gateway::start(&one);
+    let two =
+        one.replace("listeners:\n", "listeners:\n  - { name: second, listen: 127.0.0.1:0 }\n");
+    gateway.edit(&two);
+    let second = gateway.address("second");
+    assert_eq!(http::get(second, "/").status, 200);
+    gateway.edit(&one);
+    eventually("the second listener is closed", || {
+        std::net::TcpStream::connect(second).is_err().then_some(())
+    });
+    assert_eq!(http::get(gateway.web(), "/").status, 200);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let bad = one.replace(
+        "listeners:\n",
+        &format!(
+            "listeners:\n  - {{ name: third, listen: {} }}\n",
+            taken.local_addr().expect("bound")
+        ),
+    );
+    replace(&gateway.config, &bad.replace("X-Version: one", "X-Version: bad"));
+    gateway.wait_log("third");
+    assert_eq!(http::get(gateway.web(), "/").header("x-version"), Some("one"), "all or nothing");
+}
+
+#[test]
+fn ten_thousand_routes_swap_without_a_pause() {
+    let upstream = upstream::echo();
+    let many = |name: &str| {
+        let mut routes = version(name, 100_000_000);
+        for i in 0..10_000 {
+            routes +=
+                &format!("  - {{ name: r{i}, match: {{ path_prefix: /r/{i} }}, upstream: up }}\n");
+        }
+        yaml(upstream.address, &routes)
+    };
+    let gateway = Gateway::start(&many("one"));
+    let web = gateway.web();
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    let client = std::thread::spawn(move || {
+        let mut client = Client::new(web);
+        let mut served = 0;
+        while !stopped.load(Ordering::SeqCst) {
+            assert_eq!(client.get(&format!("/r/{}", served % 10_000)).status, 200);
+            served += 1;
+        }
+        served
+    });
+    gateway.edit(&many("two"));
+    wait_version(&gateway, "two");
+    stop.store(true, Ordering::SeqCst);
+    assert!(client.join().expect("every request was answered") > 0);
+}

@@ -1,0 +1,142 @@
+//! How the gateway ends: in good order, or at once if asked twice.
+
+use crate::common::{
+    Gateway, connect, eventually,
+    http::{self, Client, head},
+    upstream::{self, Script},
+    yaml,
+};
+use std::{net::TcpStream, process::Command, sync::mpsc};
+
+const ALL: &str = "  - { name: all, match: { path_prefix: / }, upstream: up }";
+
+/// An upstream whose `/slow` answers when told to.
+fn slow() -> (Script, mpsc::Sender<()>) {
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let upstream = Script::start(move |_, mut connection| {
+        while let Some(request) = connection.read() {
+            if request.path() == "/slow" {
+                drop(wait.lock().expect("no panic").recv_timeout(crate::common::PATIENCE));
+            }
+            connection.write(upstream::ok("done"));
+        }
+    });
+    (upstream, go)
+}
+
+#[test]
+fn a_drain_finishes_what_is_in_flight_and_takes_nothing_new() {
+    for signal in ["TERM", "INT", "QUIT"] {
+        let (upstream, go) = slow();
+        let mut gateway = Gateway::start(&yaml(upstream.address, ALL));
+        let (web, admin) = (gateway.web(), gateway.address("admin"));
+        let mut idle = Client::new(web);
+        assert_eq!(idle.get("/").status, 200);
+        let mut busy = Client::new(web);
+        busy.send(head("GET", "/slow", &[]));
+        assert_eq!(http::get(admin, "/readyz").status, 200);
+        // The request must have arrived before the listeners close.
+        eventually("it is in flight", || {
+            let in_flight = crate::common::metrics(&gateway, "flowgate_flow_in_flight");
+            (in_flight.values().sum::<f64>() >= 1.0).then_some(())
+        });
+        gateway.signal(signal);
+        eventually("the listener is closed", || TcpStream::connect(web).is_err().then_some(()));
+        assert_eq!(http::get(admin, "/readyz").status, 503);
+        assert_eq!(http::get(admin, "/healthz").status, 200);
+        assert!(idle.is_closed(), "an idle connection ends");
+        go.send(()).expect("the upstream waits");
+        let answer = busy.read("GET");
+        assert_eq!((answer.text().as_str(), answer.complete), ("done", true));
+        assert!(busy.is_closed());
+        assert_eq!(gateway.wait().code(), Some(0), "{signal}");
+    }
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let (upstream, _go) = slow();
+    let mut gateway = Gateway::start(&yaml(upstream.address, ALL));
+    let mut busy = Client::new(gateway.web());
+    busy.send(head("GET", "/slow", &[]));
+    eventually("it is in flight", || {
+        let in_flight = crate::common::metrics(&gateway, "flowgate_flow_in_flight");
+        (in_flight.values().sum::<f64>() >= 1.0).then_some(())
+    });
+    gateway.signal("TERM");
+    gateway.wait_log("draining");
+    assert!(gateway.is_running());
+    gateway.signal("TERM");
+    gateway.wait();
+    assert!(busy.is_closed());
+}
+
+#[test]
+fn a_drain_has_a_deadline() {
+    let (upstream, _go) = slow();
+    let text = format!("drain_timeout: 300ms\n{}", yaml(upstream.address, ALL));
+    let mut gateway = Gateway::start(&text);
+    let mut busy = Client::new(gateway.web());
+    busy.send(head("GET", "/slow", &[]));
+    eventually("it is in flight", || {
+        let in_flight = crate::common::metrics(&gateway, "flowgate_flow_in_flight");
+        (in_flight.values().sum::<f64>() >= 1.0).then_some(())
+    });
+    gateway.signal("TERM");
+    gateway.wait();
+    assert!(busy.is_closed());
+}
+
+#[test]
+fn http2_clients_are_told_to_go_away() {
+    use std::io::{Read, Write};
+    let upstream = upstream::echo();
+    let mut gateway = Gateway::start(&yaml(upstream.address, ALL));
+    let mut stream = connect(gateway.web());
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").expect("sent");
+    // Settings from the gateway show that it speaks HTTP/2.
+    let mut frame = [0; 9];
+    stream.read_exact(&mut frame).expect("a frame");
+    assert_eq!(frame[3], 4);
+    gateway.signal("TERM");
+    let mut rest = vec![0; usize::from(frame[2])];
+    stream.read_exact(&mut rest).expect("the settings");
+    let mut goaway = false;
+    while stream.read_exact(&mut frame).is_ok() {
+        goaway |= frame[3] == 7;
+        let mut payload = vec![0; usize::from(frame[2])];
+        if stream.read_exact(&mut payload).is_err() {
+            break;
+        }
+    }
+    assert!(goaway);
+    gateway.wait();
+}
+
+#[test]
+fn a_gateway_that_cannot_start_says_why_and_exits_with_1() {
+    let upstream = upstream::echo();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let address = taken.local_addr().expect("bound").to_string();
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let config = dir.path().join("gateway.yaml");
+    let text = yaml(upstream.address, ALL).replacen("127.0.0.1:0", &address, 1);
+    std::fs::write(&config, text).expect("written");
+    let output = Command::new(env!("CARGO_BIN_EXE_flowgate"))
+        .args(["run", "-c"])
+        .arg(&config)
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains(&address));
+    let missing = Command::new(env!("CARGO_BIN_EXE_flowgate"))
+        .args(["run", "-c", "/nowhere/gateway.yaml"])
+        .output()
+        .expect("it runs");
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("/nowhere/gateway.yaml"));
+    let usage =
+        Command::new(env!("CARGO_BIN_EXE_flowgate")).arg("--nonsense").output().expect("it runs");
+    assert_eq!(usage.status.code(), Some(2));
+}

@@ -1,0 +1,326 @@
+//! Throttling as a client sees it.
+
+use crate::common::{
+    Gateway, curl,
+    http::{self, Client, head},
+    upstream::{self, Script},
+    yaml,
+};
+use std::{
+    sync::{Arc, Barrier, Mutex},
+    time::{Duration, Instant},
+};
+
+fn route(rules: &str) -> String {
+    format!("  - name: all\n    match: {{ path_prefix: / }}\n    upstream: up\n{rules}")
+}
+
+fn count(statuses: &[u16], status: u16) -> usize {
+    statuses.iter().filter(|&&seen| seen == status).count()
+}
+
+#[test]
+fn a_burst_passes_and_what_is_over_is_refused() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&yaml(
+        upstream.address,
+        &route("    flow: [{ name: total, algorithm: token_bucket, limit: 5/1h, burst: 5 }]"),
+    ));
+    let statuses = http::statuses(gateway.web(), "/", 30);
+    assert_eq!((count(&statuses, 200), count(&statuses, 429)), (5, 25));
+    assert!(statuses[..5].iter().all(|&status| status == 200));
+}
+
+#[test]
+fn every_algorithm_of_a_rate_admits_its_limit() {
+    let upstream = upstream::echo();
+    for rule in [
+        "algorithm: token_bucket, limit: 7/1h, burst: 7",
+        "algorithm: sliding_window, limit: 7/1h",
+        "algorithm: sliding_window, limit: 7/1h, strict: true",
+        "algorithm: fixed_window, limit: 7/1000h",
+        "algorithm: fixed_window, limit: 7/1h, align: first_request",
+    ] {
+        let gateway = Gateway::start(&yaml(
+            upstream.address,
+            &route(&format!("    flow: [{{ name: r, {rule} }}]")),
+        ));
+        let statuses = http::statuses(gateway.web(), "/", 20);
+        assert_eq!(count(&statuses, 200), 7, "{rule}");
+    }
+}
+
+#[test]
+fn a_refusal_tells_the_client_what_it_needs() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&yaml(
+        upstream.address,
+        &route("    flow: [{ name: per-client, limit: 2/10s, burst: 2, key: client_ip }]"),
+    ));
+    let first = http::get(gateway.web(), "/");
+    assert_eq!(first.header("ratelimit-policy"), Some("\"per-client\";q=2;w=10"));
+    assert!(
+        first.header("ratelimit").is_some_and(|value| value.starts_with("\"per-client\";r=1;t="))
+    );
+    http::get(gateway.web(), "/");
+    let refused = http::get(gateway.web(), "/");
+    assert_eq!(refused.status, 429);
+    assert_eq!(refused.header("content-type"), Some("application/problem+json"));
+    assert!(
+        refused.header("ratelimit").is_some_and(|value| value.starts_with("\"per-client\";r=0;t="))
+    );
+    let wait: u64 = refused.header("retry-after").expect("there").parse().expect("seconds");
+    assert!((1..=5).contains(&wait), "{wait}");
+    let problem = refused.json();
+    assert_eq!(problem["status"], 429);
+    assert!(problem["type"].as_str().is_some_and(|kind| kind.ends_with("quota-exceeded")));
+    assert_eq!(problem["violated-policies"][0], "per-client");
+}
+
+#[test]
+fn whoever_waits_as_told_is_admitted() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&yaml(
+        upstream.address,
+        &route("    flow: [{ name: one, limit: 1/1s, burst: 1 }]"),
+    ));
+    assert_eq!(http::get(gateway.web(), "/").status, 200);
+    let refused = http::get(gateway.web(), "/");
+    let wait: u64 = refused.header("retry-after").expect("there").parse().expect("seconds");
+    let until = Instant::now() + Duration::from_secs(wait);
+    crate::common::eventually("the time has passed", || (Instant::now() >= until).then_some(()));
+    assert_eq!(http::get(gateway.web(), "/").status, 200);
+}
+
+#[test]
+fn grpc_clients_get_a_grpc_status() {
+    let upstream = upstream::echo();
+    let rules = "    flow: [{ name: one, limit: 1/1h, burst: 1 }]";
+    let gateway = Gateway::start(&yaml(upstream.address, &route(rules)));
+    let call =
+        || Client::new(gateway.web()).request("GET", "/", &[("Content-Type", "application/grpc")]);
+    assert_eq!(call().header("grpc-status"), None);
+    let refused = call();
+    assert_eq!((refused.status, refused.header("grpc-status")), (200, Some("8")));
+    assert!(refused.body.is_empty());
+}
+
+#[test]
+fn a_custom_answer_replaces_ours() {
+    let upstream = upstream::echo();
+    let rules = "    flow: [{ name: none, limit: 1/1h, burst: 1 }]\n    \
+                 reject: { status: 420, body: '{\"error\":\"slow down\"}' }";
+    let gateway = Gateway::start(&yaml(upstream.address, &route(rules)));
+    http::get(gateway.web(), "/");
+    let refused = http::get(gateway.web(), "/");
+    assert_eq!((refused.status, refused.text().as_str()), (420, "{\"error\":\"slow down\"}"));
+    assert_eq!(refused.header("content-type"), Some("application/json"));
+}
+
+#[test]
+fn legacy_headers_come_on_demand_and_none_if_switched_off() {
+    let upstream = upstream::echo();
+    let rules = route("    flow: [{ name: r, limit: 9/1h, burst: 9 }]");
+    let legacy = Gateway::start(&format!("headers: legacy\n{}", yaml(upstream.address, &rules)));
+    let answer = http::get(legacy.web(), "/");
+    assert_eq!(answer.header("x-ratelimit-limit"), Some("9"));
+    assert_eq!(answer.header("x-ratelimit-remaining"), Some("8"));
+    assert!(answer.header("ratelimit").is_some());
+    let off = Gateway::start(&format!("headers: off\n{}", yaml(upstream.address, &rules)));
+    assert_eq!(http::get(off.web(), "/").header("ratelimit"), None);
+}
+
+#[test]
+fn keys_are_counted_apart() {
+    let upstream = upstream::echo();
+    let rules =
+        "    flow: [{ name: tenant, limit: 2/1h, burst: 2, key: [\"header:x-tenant\", method] }]";
+    let gateway = Gateway::start(&yaml(upstream.address, &route(rules)));
+    let mut client = Client::new(gateway.web());
+    let mut ask =
+        |method: &str, tenant: &str| client.request(method, "/", &[("X-Tenant", tenant)]).status;
+    for tenant in ["a", "b"] {
+        assert_eq!([ask("GET", tenant), ask("GET", tenant), ask("GET", tenant)], [200, 200, 429]);
+    }
+    assert_eq!(ask("DELETE", "a"), 200, "another method is another key");
+    assert_eq!(ask("GET", " a\t"), 429, "blanks around a value are no new key");
+}
+
+#[test]
+fn a_spoofed_address_is_no_new_client() {
+    let upstream = upstream::echo();
+    let rules = route("    flow: [{ name: r, limit: 1/1h, burst: 1, key: client_ip }]");
+    let gateway = Gateway::start(&yaml(upstream.address, &rules));
+    let mut client = Client::new(gateway.web());
+    assert_eq!(client.request("GET", "/", &[("X-Forwarded-For", "1.1.1.1")]).status, 200);
+    assert_eq!(client.request("GET", "/", &[("X-Forwarded-For", "2.2.2.2")]).status, 429);
+    let trusting = Gateway::start(&format!(
+        "trusted_proxies: [127.0.0.1]\n{}",
+        yaml(upstream.address, &rules)
+    ));
+    let mut client = Client::new(trusting.web());
+    assert_eq!(client.request("GET", "/", &[("X-Forwarded-For", "9.9.9.9, 1.1.1.1")]).status, 200);
+    assert_eq!(client.request("GET", "/", &[("X-Forwarded-For", "8.8.8.8, 1.1.1.1")]).status, 429);
+    assert_eq!(client.request("GET", "/", &[("X-Forwarded-For", "1.1.1.1, 2.2.2.2")]).status, 200);
+    let v6 = |last: &str| format!("2001:db8:1:2::{last}");
+    assert_eq!(client.request("GET", "/", &[("X-Forwarded-For", &v6("1"))]).status, 200);
+    assert_eq!(
+        client.request("GET", "/", &[("X-Forwarded-For", &v6("2"))]).status,
+        429,
+        "one /64 is one client"
+    );
+}
+
+#[test]
+fn cost_dry_run_and_except_do_as_they_say() {
+    let upstream = upstream::echo();
+    let rules = "    flow:\n      \
+                 - { name: costly, limit: 10/1h, burst: 10, cost: { POST: 5 }, except: { client_ip: [10.9.8.0/24] } }\n      \
+                 - { name: trial, limit: 1/1h, burst: 1, dry_run: true }";
+    let gateway = Gateway::start(&format!(
+        "trusted_proxies: [127.0.0.1]\n{}",
+        yaml(upstream.address, &route(rules))
+    ));
+    let mut client = Client::new(gateway.web());
+    assert_eq!(client.request("POST", "/", &[("Content-Length", "0")]).status, 200);
+    assert_eq!(client.request("POST", "/", &[("Content-Length", "0")]).status, 200);
+    assert_eq!(client.get("/").status, 429);
+    assert_eq!(client.request("GET", "/", &[("X-Forwarded-For", "10.9.8.7")]).status, 200);
+    let decisions = crate::common::metrics(&gateway, "flowgate_flow_decisions_total");
+    let of = |part: &str| {
+        decisions.iter().filter(|(key, _)| key.contains(part)).map(|(_, n)| n).sum::<f64>()
+    };
+    assert!(of("rule=\"trial\"") > 0.0, "{decisions:?}");
+    assert!(
+        decisions
+            .iter()
+            .any(|(key, &n)| key.contains("trial") && key.contains("dry_run") && n > 0.0),
+        "{decisions:?}"
+    );
+}
+
+#[test]
+fn no_more_than_the_limit_are_in_flight() {
+    let most = Arc::new(Mutex::new((0_i32, 0_i32)));
+    let counted = Arc::clone(&most);
+    let upstream = Script::answering(move |_| {
+        {
+            let mut most = counted.lock().expect("no panic");
+            most.0 += 1;
+            most.1 = most.1.max(most.0);
+        }
+        for _ in 0..10 {
+            crate::common::pause();
+        }
+        counted.lock().expect("no panic").0 -= 1;
+        upstream::ok("done")
+    });
+    let gateway = Gateway::start(&yaml(
+        upstream.address,
+        &route("    flow: [{ name: four, concurrency: 4 }]"),
+    ));
+    let barrier = Arc::new(Barrier::new(16));
+    let web = gateway.web();
+    let clients: Vec<_> = (0..16)
+        .map(|_| {
+            let barrier = Arc::clone(&barrier);
+            std::thread::spawn(move || {
+                barrier.wait();
+                http::statuses(web, "/", 10)
+            })
+        })
+        .collect();
+    let statuses: Vec<u16> =
+        clients.into_iter().flat_map(|client| client.join().expect("no panic")).collect();
+    assert_eq!(count(&statuses, 200) + count(&statuses, 503), 160);
+    assert!(count(&statuses, 503) > 0 && count(&statuses, 200) > 0);
+    assert!(most.lock().expect("no panic").1 <= 4);
+}
+
+#[test]
+fn paced_requests_start_evenly() {
+    let starts = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&starts);
+    let upstream = Script::answering(move |_| {
+        noted.lock().expect("no panic").push(Instant::now());
+        upstream::ok("done")
+    });
+    let gateway = Gateway::start(&yaml(
+        upstream.address,
+        &route("    pacing: { rate: 50/1s, max_wait: 10s, max_queue: 100 }"),
+    ));
+    let web = gateway.web();
+    let clients: Vec<_> =
+        (0..20).map(|_| std::thread::spawn(move || http::get(web, "/").status)).collect();
+    for client in clients {
+        assert_eq!(client.join().expect("no panic"), 200);
+    }
+    let starts = starts.lock().expect("no panic");
+    let took = starts.last().expect("twenty").duration_since(starts[0]);
+    assert!(took >= Duration::from_millis(370), "19 intervals of 20 ms took {took:?}");
+}
+
+#[test]
+fn a_full_queue_is_a_503_with_a_time_to_come_back() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&yaml(
+        upstream.address,
+        &route("    pacing: { rate: 1/1m, max_wait: 500ms, max_queue: 10 }"),
+    ));
+    assert_eq!(http::get(gateway.web(), "/").status, 200);
+    let refused = http::get(gateway.web(), "/");
+    assert_eq!(refused.status, 503);
+    assert_eq!(refused.header("retry-after"), Some("60"));
+}
+
+#[test]
+fn a_refused_request_costs_the_other_rules_nothing() {
+    let upstream = upstream::echo();
+    let rules = "    flow:\n      - { name: wide, limit: 10/1h, burst: 10 }\n      \
+                 - { name: narrow, limit: 1/1h, burst: 1, key: \"header:x-id\" }";
+    let gateway = Gateway::start(&yaml(upstream.address, &route(rules)));
+    let mut client = Client::new(gateway.web());
+    let mut ask = |id: &str| client.request("GET", "/", &[("X-Id", id)]).status;
+    assert_eq!(ask("a"), 200);
+    for _ in 0..20 {
+        assert_eq!(ask("a"), 429);
+    }
+    let passed = (0..20).filter(|i| ask(&i.to_string()) == 200).count();
+    assert_eq!(passed, 9, "twenty refusals by one rule used nothing of the other");
+}
+
+#[test]
+fn explain_headers_name_the_rule() {
+    let upstream = upstream::echo();
+    let rules = route("    flow: [{ name: narrow, limit: 1/1h, burst: 1 }]");
+    let gateway =
+        Gateway::start(&format!("explain_headers: true\n{}", yaml(upstream.address, &rules)));
+    http::get(gateway.web(), "/");
+    assert_eq!(http::get(gateway.web(), "/").header("x-flowgate-rule"), Some("narrow"));
+}
+
+#[test]
+fn curl_watches_throttling_happen() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&yaml(
+        upstream.address,
+        &route("    flow: [{ name: r, limit: 10/1h, burst: 10 }]"),
+    ));
+    let url = format!("http://{}/x", gateway.web());
+    let codes: String =
+        (0..30).map(|_| curl(&["-o", "/dev/null", "-w", "%{http_code} ", &url])).collect();
+    assert_eq!(codes, "200 ".repeat(10) + &"429 ".repeat(20));
+}
+
+#[test]
+fn a_body_is_not_read_before_the_request_is_admitted() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&yaml(
+        upstream.address,
+        &route("    flow: [{ name: r, limit: 1/1h, burst: 1 }]"),
+    ));
+    http::get(gateway.web(), "/");
+    let mut client = Client::new(gateway.web());
+    client.send(head("POST", "/", &[("Content-Length", "1000000000")]));
+    assert_eq!(client.read("POST").status, 429);
+}

@@ -1,0 +1,130 @@
+//! TLS towards clients, with curl and with certificates of several names.
+
+use crate::common::{Gateway, curl, eventually, upstream};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+
+fn certificate(dir: &Path, file: &str, names: &[&str]) {
+    let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+    let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
+    fs::write(dir.join(format!("{file}.pem")), made.cert.pem()).expect("written");
+    fs::write(dir.join(format!("{file}.key")), made.signing_key.serialize_pem()).expect("written");
+}
+
+fn text(upstream: std::net::SocketAddr, certificates: &str) -> String {
+    format!(
+        "workers: 2\nlisteners:\n  - name: web\n    listen: 127.0.0.1:0\n    tls: {{ certificates: [{certificates}] }}\n\
+         admin: {{ listen: 127.0.0.1:0 }}\n\
+         upstreams:\n  - {{ name: up, servers: [{{ url: \"http://{upstream}\" }}] }}\n\
+         routes:\n  - {{ name: all, match: {{ path_prefix: / }}, upstream: up }}\n"
+    )
+}
+
+/// Asks for `host` over TLS, trusting `file` only.
+fn ask(gateway: &Gateway, host: &str, file: &str, more: &[&str]) -> Result<String, String> {
+    let port = gateway.web().port();
+    let output = Command::new("curl")
+        .args(["--silent", "--show-error", "--max-time", "20", "--cacert"])
+        .arg(gateway.dir.path().join(format!("{file}.pem")))
+        .args(["--resolve", &format!("{host}:{port}:127.0.0.1")])
+        .args(more)
+        .arg(format!("https://{host}:{port}/x"))
+        .output()
+        .expect("curl is installed");
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
+
+fn two_certificates(upstream: std::net::SocketAddr) -> Gateway {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    certificate(dir.path(), "shop", &["shop.test"]);
+    certificate(dir.path(), "any", &["*.wild.test", "plain.test"]);
+    let text = text(upstream, "{ cert: shop.pem, key: shop.key }, { cert: any.pem, key: any.key }");
+    Gateway::start_in(dir, &text, &[])
+}
+
+#[test]
+fn the_name_asked_for_picks_the_certificate() {
+    let upstream = upstream::echo();
+    let gateway = two_certificates(upstream.address);
+    for (host, file) in [("shop.test", "shop"), ("plain.test", "any"), ("a.wild.test", "any")] {
+        let body = ask(&gateway, host, file, &[]).expect(host);
+        assert!(body.contains("GET /x HTTP/1.1"), "{body}");
+        assert!(body.contains("\"x-forwarded-proto\",\"https\""), "{body}");
+    }
+    assert!(ask(&gateway, "shop.test", "any", &[]).is_err(), "the other certificate is not shown");
+}
+
+#[test]
+fn alpn_chooses_the_version_of_http() {
+    let upstream = upstream::echo();
+    let gateway = two_certificates(upstream.address);
+    let version = |flag: &str| {
+        ask(&gateway, "shop.test", "shop", &[flag, "-o", "/dev/null", "-w", "%{http_version}"])
+            .expect("an answer")
+    };
+    assert_eq!(version("--http2"), "2");
+    assert_eq!(version("--http1.1"), "1.1");
+}
+
+#[test]
+fn a_host_of_another_certificate_is_misdirected() {
+    let upstream = upstream::echo();
+    let gateway = two_certificates(upstream.address);
+    let status = |host: &str| {
+        let field = format!("Host: {host}");
+        ask(&gateway, "shop.test", "shop", &["-H", &field, "-o", "/dev/null", "-w", "%{http_code}"])
+            .expect("an answer")
+    };
+    assert_eq!(status("plain.test"), "421");
+    assert_eq!(status("shop.test"), "200");
+}
+
+#[test]
+fn a_certificate_is_replaced_while_the_gateway_runs() {
+    let upstream = upstream::echo();
+    let gateway = two_certificates(upstream.address);
+    assert!(ask(&gateway, "shop.test", "shop", &[]).is_ok());
+    let seen = gateway.log_len();
+    // A pair that does not match is refused; the old one stays.
+    certificate(gateway.dir.path(), "other", &["shop.test"]);
+    fs::copy(gateway.dir.path().join("shop.pem"), gateway.dir.path().join("old.pem"))
+        .expect("copied");
+    crate::common::replace(
+        &gateway.dir.path().join("shop.pem"),
+        &fs::read_to_string(gateway.dir.path().join("other.pem")).expect("read"),
+    );
+    gateway.wait_log_after(seen, "error");
+    assert!(ask(&gateway, "shop.test", "old", &[]).is_ok());
+    crate::common::replace(
+        &gateway.dir.path().join("shop.key"),
+        &fs::read_to_string(gateway.dir.path().join("other.key")).expect("read"),
+    );
+    eventually("the new certificate is shown", || ask(&gateway, "shop.test", "shop", &[]).ok());
+}
+
+#[test]
+fn a_development_certificate_is_made_on_first_use() {
+    let upstream = upstream::echo();
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let text = text(upstream.address, "{ cert: certs/localhost.pem, key: certs/localhost.key }");
+    let gateway = Gateway::start_in(dir, &text, &[]);
+    gateway.wait_log("development certificate");
+    let key = gateway.dir.path().join("certs/localhost.key");
+    assert_eq!(fs::metadata(&key).expect("made").permissions().mode() & 0o777, 0o600);
+    assert!(ask(&gateway, "localhost", "certs/localhost", &[]).is_ok());
+}
+
+#[test]
+fn a_client_that_does_not_speak_tls_disturbs_nobody() {
+    let upstream = upstream::echo();
+    let gateway = two_certificates(upstream.address);
+    let mut plain = crate::common::http::Client::new(gateway.web());
+    plain.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(plain.try_read("GET").is_none());
+    assert!(ask(&gateway, "shop.test", "shop", &[]).is_ok());
+    let page = curl(&[&format!("http://{}/metrics", gateway.address("admin"))]);
+    assert!(page.contains("flowgate_tls_"), "{page}");
+}

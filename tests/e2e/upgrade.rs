@@ -1,0 +1,109 @@
+//! Connections that change their protocol, with a real WebSocket client.
+
+use crate::common::{
+    Gateway, eventually,
+    http::{self, Client, head},
+    upstream::{self, Script},
+    yaml,
+};
+use futures_util::{SinkExt, StreamExt};
+use std::io::Read;
+use tokio_tungstenite::tungstenite::Message;
+
+const ALL: &str = "  - { name: all, match: { path_prefix: / }, upstream: up, flow: [{ name: two, concurrency: 2 }] }";
+
+/// The demo's upstream, which has a WebSocket echo at `/ws`.
+fn demo() -> flowgate::demo::Upstream {
+    flowgate::demo::Upstream::start("127.0.0.1:0".parse().expect("an address")).expect("it starts")
+}
+
+fn in_flight(gateway: &Gateway) -> f64 {
+    crate::common::metrics(gateway, "flowgate_flow_in_flight").values().sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_websocket_is_tunnelled_and_survives_a_reload() {
+    let upstream = demo();
+    let text = yaml(upstream.address(), ALL);
+    let gateway = Gateway::start(&text);
+    let url = format!("ws://{}/ws", gateway.web());
+    let (mut socket, response) = tokio_tungstenite::connect_async(&url).await.expect("a WebSocket");
+    assert_eq!(response.status(), 101);
+    for text in ["hello", "again", &"x".repeat(100_000)] {
+        socket.send(Message::text(text)).await.expect("sent");
+        let echoed = socket.next().await.expect("open").expect("a message");
+        assert_eq!(echoed.into_text().expect("text").as_str(), text);
+    }
+    assert!(in_flight(&gateway) >= 1.0, "the tunnel holds its permit");
+    gateway.edit(&text.replace("concurrency: 2", "concurrency: 1"));
+    socket.send(Message::text("after")).await.expect("sent");
+    assert_eq!(
+        socket.next().await.expect("open").expect("a message").into_text().expect("text").as_str(),
+        "after"
+    );
+    assert_eq!(http::get(gateway.web(), "/").status, 503, "the tunnel counts under the new rule");
+    socket.close(None).await.expect("closed");
+    drop(socket);
+    eventually("the permit is back", || (in_flight(&gateway) == 0.0).then_some(()));
+}
+
+/// Switches to whatever is asked for, and echoes bytes.
+fn willing() -> Script {
+    Script::start(|_, mut connection| {
+        while let Some(request) = connection.read() {
+            let Some(token) = request.header("upgrade") else {
+                connection.write(upstream::ok("plain"));
+                continue;
+            };
+            connection.write(format!("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: {token}\r\n\r\n"));
+            let mut byte = [0];
+            while connection.stream.read_exact(&mut byte).is_ok() {
+                connection.write(byte);
+            }
+        }
+    })
+}
+
+fn ask(gateway: &Gateway, token: &str) -> (u16, Client) {
+    let mut client = Client::new(gateway.web());
+    client.send(head("GET", "/", &[("Connection", "Upgrade"), ("Upgrade", token)]));
+    let answer = client.read("GET");
+    (answer.status, client)
+}
+
+#[test]
+fn only_what_the_route_names_is_tunnelled() {
+    let upstream = willing();
+    let gateway = Gateway::start(&yaml(upstream.address, ALL));
+    assert_eq!(ask(&gateway, "h2c").0, 200, "a token that is not allowed is not forwarded");
+    assert_eq!(ask(&gateway, "websocket").0, 101);
+    let open = ALL.replace("upstream: up,", "upstream: up, upgrades: [raw],");
+    let gateway = Gateway::start(&yaml(upstream.address, &open));
+    assert_eq!(ask(&gateway, "websocket").0, 200);
+    let (status, mut client) = ask(&gateway, "raw");
+    assert_eq!(status, 101);
+    client.send("ping");
+    let mut echoed = [0; 4];
+    client.stream.read_exact(&mut echoed).expect("echoed");
+    assert_eq!(&echoed, b"ping");
+}
+
+#[test]
+fn an_upstream_that_switches_unasked_is_a_502() {
+    let upstream = Script::answering(|_| {
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: evil\r\n\r\n".to_vec()
+    });
+    let gateway = Gateway::start(&yaml(upstream.address, ALL));
+    assert_eq!(http::get(gateway.web(), "/").status, 502);
+    assert_eq!(ask(&gateway, "websocket").0, 502);
+}
+
+#[test]
+fn a_silent_tunnel_is_closed_after_the_idle_timeout() {
+    let upstream = willing();
+    let routes = ALL.replace("upstream: up,", "upstream: up, timeouts: { idle: 300ms },");
+    let gateway = Gateway::start(&yaml(upstream.address, &routes));
+    let (status, mut client) = ask(&gateway, "websocket");
+    assert_eq!(status, 101);
+    assert!(client.is_closed());
+}

@@ -1,0 +1,256 @@
+//! What the gateway does with upstreams: which server, which connection, how
+//! long, and what is tried again.
+
+use crate::common::{
+    Gateway, eventually,
+    http::{self, Client, head},
+    pause,
+    upstream::{self, Script},
+    yaml,
+};
+use std::{
+    collections::BTreeMap,
+    io::Write,
+    net::{SocketAddr, TcpListener},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+const ALL: &str = "  - { name: all, match: { path_prefix: / }, upstream: up }";
+
+fn with_servers(servers: &str, more: &str) -> String {
+    format!(
+        "workers: 1\nlisteners:\n  - {{ name: web, listen: 127.0.0.1:0 }}\nadmin: {{ listen: 127.0.0.1:0 }}\n\
+         upstreams:\n  - {{ name: up, servers: [{servers}]{more} }}\nroutes:\n{ALL}\n"
+    )
+}
+
+fn server(address: SocketAddr) -> String {
+    format!("{{ url: \"http://{address}\" }}")
+}
+
+/// Nobody listens there.
+fn dead() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("an address")
+}
+
+#[test]
+fn connections_are_kept_and_used_again() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&with_servers(&server(upstream.address), ""));
+    for _ in 0..20 {
+        assert_eq!(http::get(gateway.web(), "/").status, 200);
+    }
+    assert_eq!(upstream.connections(), 1);
+}
+
+#[test]
+fn requests_are_shared_out_by_weight() {
+    let heavy = Script::answering(|_| upstream::ok("heavy"));
+    let light = Script::answering(|_| upstream::ok("light"));
+    let servers =
+        format!("{{ url: \"http://{}\", weight: 3 }}, {}", heavy.address, server(light.address));
+    let gateway = Gateway::start(&with_servers(&servers, ""));
+    let mut counts = BTreeMap::new();
+    let mut client = Client::new(gateway.web());
+    for _ in 0..40 {
+        *counts.entry(client.get("/").text()).or_insert(0) += 1;
+    }
+    assert_eq!(counts, BTreeMap::from([("heavy".to_owned(), 30), ("light".to_owned(), 10)]));
+}
+
+#[test]
+fn least_request_avoids_the_busy_server() {
+    let stuck = Script::start(|_, mut connection| while connection.read().is_some() {});
+    let free = Script::answering(|_| upstream::ok("free"));
+    let servers = format!("{}, {}", server(stuck.address), server(free.address));
+    let gateway = Gateway::start(&with_servers(&servers, ", balance: least_request"));
+    // Two requests hang on the stuck server sooner or later; from then on whoever
+    // draws both servers takes the free one.
+    let mut hanging = Vec::new();
+    while hanging.len() < 2 {
+        let mut client = Client::new(gateway.web());
+        client
+            .stream
+            .get_ref()
+            .set_read_timeout(Some(std::time::Duration::from_millis(300)))
+            .expect("set");
+        client.send(head("GET", "/", &[]));
+        if client.try_read("GET").is_none() {
+            hanging.push(client);
+        }
+    }
+    let answered = (0..40)
+        .filter(|_| {
+            let mut client = Client::new(gateway.web());
+            client
+                .stream
+                .get_ref()
+                .set_read_timeout(Some(std::time::Duration::from_millis(300)))
+                .expect("set");
+            client.send(head("GET", "/", &[]));
+            let answered = client.try_read("GET").is_some();
+            if !answered {
+                hanging.push(client);
+            }
+            answered
+        })
+        .count();
+    // Both draws fall on the stuck server for one in four at first.
+    assert!(answered >= 20, "only {answered} of 40 went to the free server");
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_is_passed_over() {
+    let alive = upstream::echo();
+    let servers = format!("{}, {}", server(dead()), server(alive.address));
+    let gateway = Gateway::start(&with_servers(&servers, ""));
+    let mut client = Client::new(gateway.web());
+    for _ in 0..10 {
+        client.send(head("POST", "/", &[("Content-Length", "2")]) + "hi");
+        assert_eq!(client.read("POST").status, 200);
+    }
+}
+
+#[test]
+fn an_upstream_that_cannot_be_reached_is_a_502() {
+    let gateway = Gateway::start(&with_servers(&server(dead()), ""));
+    let answer = http::get(gateway.web(), "/");
+    assert_eq!(answer.status, 502);
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    assert_eq!(answer.json()["status"], 502);
+}
+
+#[test]
+fn a_get_is_sent_again_if_an_idle_connection_was_closed_meanwhile() {
+    // Each connection answers one request and closes at the second, unanswered.
+    let upstream = Script::start(|_, mut connection| {
+        connection.read();
+        connection.write(upstream::ok("once"));
+        connection.read();
+    });
+    let gateway = Gateway::start(&with_servers(&server(upstream.address), ""));
+    let mut client = Client::new(gateway.web());
+    for _ in 0..30 {
+        assert_eq!(client.get("/").text(), "once");
+    }
+}
+
+#[test]
+fn a_post_that_was_sent_is_never_sent_again() {
+    let posts = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&posts);
+    let upstream = Script::start(move |_, mut connection| {
+        connection.read();
+        connection.write(upstream::ok("once"));
+        if connection.read().is_some_and(|request| request.line.starts_with("POST")) {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let gateway = Gateway::start(&with_servers(&server(upstream.address), ""));
+    let mut client = Client::new(gateway.web());
+    assert_eq!(client.get("/").status, 200);
+    client.send(head("POST", "/", &[("Content-Length", "2")]) + "hi");
+    assert_eq!(client.read("POST").status, 502);
+    assert_eq!(posts.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_slow_first_byte_is_a_504_and_a_stalled_answer_is_cut() {
+    let upstream = Script::start(|_, mut connection| {
+        let request = connection.read().expect("a request");
+        if request.path() == "/stall" {
+            connection.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
+        }
+        // Holds the connection until the gateway gives up.
+        connection.read();
+    });
+    let routes = "  - name: all\n    match: { path_prefix: / }\n    upstream: up\n    \
+                  timeouts: { first_byte: 200ms, idle: 200ms }\n";
+    let gateway = Gateway::start(&yaml(upstream.address, routes));
+    assert_eq!(http::get(gateway.web(), "/silent").status, 504);
+    let cut = http::get(gateway.web(), "/stall");
+    assert_eq!((cut.status, cut.complete, cut.text().as_str()), (200, false, "abc"));
+}
+
+#[test]
+fn a_whole_request_has_a_limit_however_busy_it_is() {
+    let upstream = Script::start(|_, mut connection| {
+        connection.read();
+        connection.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+        while connection.write("1\r\nx\r\n").is_some() {
+            pause();
+        }
+    });
+    let routes = "  - name: all\n    match: { path_prefix: / }\n    upstream: up\n    \
+                  timeouts: { request: 500ms }\n";
+    let gateway = Gateway::start(&yaml(upstream.address, routes));
+    let answer = http::get(gateway.web(), "/");
+    assert_eq!((answer.status, answer.complete), (200, false));
+}
+
+#[test]
+fn an_upload_that_stops_is_a_408_and_the_upstream_is_let_go() {
+    let upstream = upstream::echo();
+    let routes = "  - name: all\n    match: { path_prefix: / }\n    upstream: up\n    \
+                  timeouts: { idle: 200ms }\n";
+    let gateway = Gateway::start(&yaml(upstream.address, routes));
+    let mut client = Client::new(gateway.web());
+    client.send(head("POST", "/", &[("Content-Length", "10")]) + "abc");
+    assert_eq!(client.read("POST").status, 408);
+}
+
+#[test]
+fn clients_that_dawdle_are_disconnected() {
+    let upstream = upstream::echo();
+    let text = format!(
+        "timeouts: {{ header_read: 300ms, keep_alive: 600ms }}\n{}",
+        yaml(upstream.address, ALL)
+    );
+    let gateway = Gateway::start(&text);
+    let mut silent = Client::new(gateway.web());
+    assert!(silent.is_closed(), "a client that says nothing");
+    let mut slow = Client::new(gateway.web());
+    slow.send("GET / HT");
+    assert!(slow.is_closed(), "a head that is never whole");
+    let mut dripping = Client::new(gateway.web());
+    let dripped = (0..1000).take_while(|_| {
+        pause();
+        dripping.stream.get_mut().write_all(b"G").is_ok()
+    });
+    assert!(dripped.count() < 1000, "a head that never ends");
+    let mut idle = Client::new(gateway.web());
+    assert_eq!(idle.get("/").status, 200);
+    assert!(idle.is_closed(), "a connection that is kept for nothing");
+}
+
+#[test]
+fn a_garbled_answer_is_a_502() {
+    let upstream = Script::start(|_, mut connection| {
+        let request = connection.read().expect("a request");
+        connection.write(match request.path() {
+            "/nonsense" => "SSH-2.0-OpenSSH_9\r\n\r\n",
+            "/both" => "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+            _ => "HTTP/1.1 200 OK\r\nBad Name: x\r\n\r\n",
+        });
+    });
+    let gateway = Gateway::start(&yaml(upstream.address, ALL));
+    for path in ["/nonsense", "/both", "/name"] {
+        assert_eq!(http::get(gateway.web(), path).status, 502, "{path}");
+    }
+}
+
+#[test]
+fn upstream_counters_tell_what_happened() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&with_servers(&server(upstream.address), ""));
+    for _ in 0..3 {
+        http::get(gateway.web(), "/");
+    }
+    eventually("the counters", || {
+        let requests = crate::common::metrics(&gateway, "flowgate_upstream_requests_total");
+        (requests.values().sum::<f64>() == 3.0).then_some(())
+    });
+}

@@ -1,0 +1,363 @@
+//! Laws that every rule keeps, on random days.
+//!
+//! A naive oracle (`laws/oracle.rs`) decides from the list of all that passed, by the
+//! definitions; the chain must decide the same, and keep each algorithm's promise.
+
+#[path = "laws/day.rs"]
+mod day;
+#[path = "laws/edits.rs"]
+mod edits;
+#[path = "laws/oracle.rs"]
+mod oracle;
+#[path = "laws/threads.rs"]
+mod threads;
+
+use core::time::Duration;
+use day::{Day, Fate, Step, days, days_of_one, key};
+use flowgate::flow::{
+    Algorithm, Claim, Instant, Rate, Rules, Verdict, limiter::token_bucket, pacing,
+};
+use oracle::Past;
+use proptest::{prelude::*, test_runner::FileFailurePersistence};
+use std::collections::HashMap;
+
+/// Failing days are kept beside this file, to be played first for ever.
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..ProptestConfig::with_cases(256)
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn what_passes_is_what_the_definitions_say((rules, steps) in days()) {
+        let mut day = Day::new(&rules);
+        let mut oracle = Oracle::new(&rules);
+        for step in steps {
+            let expected = oracle.expect(&day, step);
+            let fate = day.step(step);
+            prop_assert_eq!(Expected::from(fate.as_ref()), expected);
+            oracle.learn(&day, fate.as_ref());
+        }
+        oracle.assert_promises();
+    }
+
+    #[test]
+    fn a_blocked_request_leaves_no_trace((rules, steps) in days()) {
+        let mut day = Day::new(&rules);
+        for step in steps {
+            let before = day.states();
+            if let Some(Fate { decided: Err(_), .. }) = day.step(step) {
+                prop_assert_eq!(before, day.states());
+            }
+        }
+    }
+
+    #[test]
+    fn in_flight_returns_to_zero((rules, steps) in days()) {
+        let mut day = Day::new(&rules);
+        for step in steps {
+            day.step(step);
+            prop_assert_eq!(day.gate.observe(day.now).in_flight, day.live.len() as u64);
+        }
+        day.live.clear();
+        prop_assert_eq!(day.gate.observe(day.now).in_flight, 0);
+        // Nothing is held for anyone: after a long pause each client gets as much at
+        // once as on a new day.
+        for client in 0..3 {
+            day.now = day.now + Duration::from_secs(3_600);
+            let mut fresh = Day::new(&rules);
+            fresh.now = day.now;
+            for _ in 0..20 {
+                let fate = |day: &mut Day| day.enter(day.now, client, 1).decided;
+                prop_assert_eq!(fate(&mut day), fate(&mut fresh));
+            }
+            day.live.clear();
+        }
+    }
+
+    #[test]
+    fn the_order_of_slots_changes_nobodys_fate((rules, steps) in days()) {
+        let mut reversed = rules.clone();
+        reversed.flow.reverse();
+        let (mut day, mut other) = (Day::new(&rules), Day::new(&reversed));
+        for step in steps {
+            let decided = |fate: Option<Fate>| fate.map(|it| it.decided.ok());
+            prop_assert_eq!(decided(day.step(step)), decided(other.step(step)));
+        }
+    }
+
+    #[test]
+    fn decisions_depend_on_the_rules_and_now_alone((rules, steps) in days()) {
+        let (mut day, mut other) = (Day::new(&rules), Day::new(&rules));
+        for step in steps {
+            // Looking at it, or putting equal rules in force, changes nothing.
+            other.install(&rules);
+            other.gate.observe(other.now);
+            prop_assert_eq!(day.step(step), other.step(step));
+        }
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_is_held(
+        (rules, steps) in days(),
+        backs in prop::collection::vec(0..2_000_000_000_u64, 150),
+    ) {
+        let (mut day, mut other) = (Day::new(&rules), Day::new(&rules));
+        for (step, back) in steps.into_iter().zip(backs) {
+            match step {
+                Step::Enter { client, cost } => {
+                    // The clock has been seen at `now` before.
+                    let seen = day.gate.enter(day.now, &[]);
+                    prop_assert!(seen.is_ok());
+                    let early = other.now - Duration::from_nanos(back);
+                    drop(other.gate.enter(other.now, &[]));
+                    let (expected, fate) =
+                        (day.enter(day.now, client, cost), other.enter(early, client, cost));
+                    prop_assert_eq!(expected, fate);
+                }
+                Step::Wait(_) | Step::End(_) => {
+                    day.step(step);
+                    other.step(step);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_lone_client_is_admitted_at_retry_after_and_not_earlier((rules, steps) in days()) {
+        let mut day = Day::new(&rules);
+        for step in steps {
+            let Some(Fate { client, cost, decided: Err(reason), .. }) = day.step(step) else {
+                continue;
+            };
+            if let Some(retry_after) = reason.retry_after() {
+                day.live.clear();
+                let now = day.now;
+                let early = now + retry_after - Duration::from_nanos(1);
+                prop_assert!(retry_after > Duration::ZERO);
+                prop_assert!(day.enter(early, client, cost).decided.is_err());
+                prop_assert!(day.enter(now + retry_after, client, cost).decided.is_ok());
+                break;
+            }
+        }
+    }
+
+    #[test]
+    fn paced_starts_are_never_closer_than_the_interval((rules, steps) in days()) {
+        let mut day = Day::new(&rules);
+        let fates: Vec<Fate> = steps.into_iter().filter_map(|step| day.step(step)).collect();
+        if let Some(pacing::Config { rate, .. }) = rules.pacing {
+            assert_spaced(rate, &fates);
+        }
+    }
+
+    #[test]
+    fn a_report_tells_what_is_used_and_when_it_is_not((rules, steps) in days_of_one()) {
+        let mut day = Day::new(&rules);
+        let mut oracle = Oracle::new(&rules);
+        for step in steps {
+            let fate = day.step(step);
+            oracle.learn(&day, fate.as_ref());
+            let Some(Fate { now, client, decided, report, cost }) = fate else { continue };
+            let quota = report.quotas[0];
+            prop_assert_eq!(quota.verdict == Verdict::Block, decided.is_err());
+            prop_assert_eq!(quota.wait, decided.unwrap_or(now).since(now));
+            prop_assert!(quota.used <= quota.limit);
+            if rules.pacing.is_none() {
+                let left = quota.remaining();
+                prop_assert!(decided.is_err() || oracle.fits(client, now, left));
+                prop_assert!(left == quota.limit || !oracle.fits(client, now, left + 1));
+                prop_assert!(decided.is_ok() || cost > left);
+                if !matches!(rules.flow[0].algorithm, Algorithm::Concurrency(_)) {
+                    prop_assert!(oracle.fits(client, now + quota.reset, quota.limit));
+                    let early = now + quota.reset - Duration::from_nanos(1);
+                    prop_assert!(quota.used == 0 || !oracle.fits(client, early, quota.limit));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_long_run_rate_of_a_token_bucket_is_exact() {
+    for per_second in [1, 7, 100, 999, 2_004, 10_000, 100_000, 300_000] {
+        let rate = Rate::new(per_second, Duration::from_secs(1)).expect("a rate");
+        let burst = 10;
+        let algorithm = Algorithm::TokenBucket(token_bucket::Config { rate, burst });
+        let rules = Rules { flow: vec![day::rule(0, algorithm, false)], pacing: None };
+        let mut day = Day::new(&rules);
+        let mut passed = 0_u64;
+        while passed < 20_000 {
+            let now = day.now;
+            match day.enter(now, 0, 1).decided {
+                Ok(_) => passed += 1,
+                Err(reason) => day.now = now + reason.retry_after().expect("a rate"),
+            }
+            day.live.clear();
+        }
+        // The last of them came exactly when the rate allowed it: not a nanosecond of
+        // drift, where a millionth part would be 20,000 intervals / 10^6.
+        let ideal = (u128::from(passed - burst) * 1_000_000_000).div_ceil(per_second.into());
+        assert_eq!(day.now.since(day::MORNING).as_nanos(), ideal, "at {per_second}/s");
+    }
+}
+
+#[test]
+fn the_long_run_rate_of_pacing_is_exact() {
+    for per_second in [1, 7, 100, 999, 2_004, 10_000, 100_000, 300_000] {
+        let rate = Rate::new(per_second, Duration::from_secs(1)).expect("a rate");
+        let max_wait = Duration::from_secs(100_000);
+        let pacing = Some(pacing::Config { rate, max_wait, max_queue: u64::MAX });
+        let mut day = Day::new(&Rules { flow: vec![], pacing });
+        for n in 0..20_000_u128 {
+            let start = day.enter(day.now, 0, 1).decided.expect("it may wait");
+            let ideal = (n * 1_000_000_000).div_ceil(per_second.into());
+            assert_eq!(start.since(day::MORNING).as_nanos(), ideal, "at {per_second}/s");
+        }
+    }
+}
+
+#[test]
+fn totals_are_the_sum_of_decisions() {
+    let mut runner = proptest::test_runner::TestRunner::new(config());
+    let law = |(rules, steps): (Rules, Vec<Step>)| {
+        let mut day = Day::new(&rules);
+        let (mut passed, mut waited, mut blocked) = (0, 0, 0);
+        for fate in steps.into_iter().filter_map(|step| day.step(step)) {
+            match fate.decided {
+                Err(_) => blocked += 1,
+                Ok(start) => {
+                    passed += 1;
+                    waited += u64::from(start > fate.now);
+                }
+            }
+        }
+        let seen = day.gate.observe(day.now);
+        let totals = seen.totals;
+        prop_assert_eq!((totals.passed, totals.waited, totals.blocked), (passed, waited, blocked));
+        let ended = totals.completed + totals.failed + totals.cancelled;
+        prop_assert_eq!(ended + seen.in_flight, passed);
+        prop_assert_eq!(seen.waits.iter().sum::<u64>(), waited);
+        prop_assert_eq!(seen.rules.iter().map(|it| it.counts.blocked).sum::<u64>(), blocked);
+        for rule in seen.rules {
+            prop_assert_eq!(rule.counts.passed + rule.counts.delayed, passed);
+        }
+        Ok(())
+    };
+    runner.run(&days(), law).expect("the law holds");
+}
+
+#[test]
+fn a_slot_without_a_claim_is_not_asked() {
+    let limit = Algorithm::Concurrency(flowgate::flow::limiter::concurrency::Config { limit: 0 });
+    let rules = Rules { flow: vec![day::rule(0, limit, false)], pacing: None };
+    let day = Day::new(&rules);
+    assert!(day.gate.enter(day.now, &[]).is_ok());
+    let claims = [Claim { slot: day.slots[0], key: key(1), cost: 1 }];
+    assert!(day.gate.enter(day.now, &claims).is_err());
+}
+
+fn assert_spaced(rate: Rate, fates: &[Fate]) {
+    let starts = fates.iter().filter_map(|it| it.decided.ok().map(|start| (start, it.cost)));
+    let starts: Vec<_> = starts.filter(|(_, cost)| *cost > 0).collect();
+    for (at, &(first, _)) in starts.iter().enumerate() {
+        let mut cost = 0;
+        for pair in starts[at..].windows(2) {
+            cost += pair[0].1;
+            // Each start is rounded up to a whole nanosecond, so less than one can be
+            // missing, however many intervals lie between.
+            let units = (pair[1].0.since(first).as_nanos() + 1) * u128::from(rate.count());
+            assert!(units > u128::from(cost) * u128::from(rate.window_nanos()));
+        }
+    }
+}
+
+/// What should become of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expected {
+    Nothing,
+    Refusal,
+    Start(Instant),
+}
+
+impl From<Option<&Fate>> for Expected {
+    fn from(fate: Option<&Fate>) -> Self {
+        fate.map_or(Self::Nothing, |it| it.decided.map_or(Self::Refusal, Self::Start))
+    }
+}
+
+/// The naive chain.
+struct Oracle {
+    rules: Rules,
+    /// By rule (pacing last) and client.
+    pasts: HashMap<(usize, u8), Past>,
+    /// That of who has not come yet.
+    none: Past,
+}
+
+impl Oracle {
+    fn new(rules: &Rules) -> Self {
+        Self { rules: rules.clone(), pasts: HashMap::new(), none: Past::default() }
+    }
+
+    /// Returns whose state `client` uses in a rule.
+    fn place(&self, rule: usize, client: u8) -> (usize, u8) {
+        let keyed = self.rules.flow.get(rule).is_some_and(|it| it.keyed.is_some());
+        (rule, if keyed { client } else { 0 })
+    }
+
+    fn past(&self, rule: usize, client: u8) -> &Past {
+        self.pasts.get(&self.place(rule, client)).unwrap_or(&self.none)
+    }
+
+    /// Returns whether the first rule admits `cost` at `now`.
+    fn fits(&self, client: u8, now: Instant, cost: u64) -> bool {
+        oracle::passes(&self.rules.flow[0].algorithm, self.past(0, client), now, cost)
+    }
+
+    /// Returns what should become of the request that `step` brings, if it brings one.
+    fn expect(&self, day: &Day, step: Step) -> Expected {
+        let Step::Enter { client, cost } = step else { return Expected::Nothing };
+        if cost == 0 {
+            return Expected::Start(day.now);
+        }
+        let mut flow = self.rules.flow.iter().enumerate();
+        let agreed = flow
+            .all(|(at, it)| oracle::passes(&it.algorithm, self.past(at, client), day.now, cost));
+        let past = self.past(self.rules.flow.len(), client);
+        let start = match &self.rules.pacing {
+            _ if !agreed => None,
+            None => Some(day.now),
+            Some(pacing) => oracle::start(pacing, past, day.now),
+        };
+        start.map_or(Expected::Refusal, Expected::Start)
+    }
+
+    fn learn(&mut self, day: &Day, fate: Option<&Fate>) {
+        let charged = fate.filter(|it| it.cost > 0);
+        if let Some((Ok(start), fate)) = charged.map(|it| (it.decided, it)) {
+            for rule in 0..=self.rules.flow.len() {
+                let past = self.pasts.entry(self.place(rule, fate.client)).or_default();
+                past.passed.push((fate.now.as_nanos(), fate.cost));
+                past.starts.push(start.as_nanos());
+            }
+        }
+        for ((rule, client), past) in &mut self.pasts {
+            let keyed = self.rules.flow.get(*rule).is_some_and(|it| it.keyed.is_some());
+            let own = day.live.iter().filter(|live| !keyed || live.client == *client);
+            past.in_flight = own.map(|live| live.cost).sum();
+        }
+    }
+
+    fn assert_promises(&self) {
+        for ((rule, _), past) in &self.pasts {
+            if let Some(rule) = self.rules.flow.get(*rule) {
+                oracle::assert_promise(&rule.algorithm, past);
+            }
+        }
+    }
+}

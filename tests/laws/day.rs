@@ -1,0 +1,198 @@
+//! Random days: rules, and requests that come and end.
+
+use core::time::Duration;
+use flowgate::flow::{
+    Algorithm, Claim, Gate, Instant, Key, Keyed, Outcome, Permit, Rate, Reason, Report, Rule,
+    Rules, SlotId,
+    limiter::{concurrency, fixed_window, sliding_window, token_bucket},
+    pacing,
+};
+use proptest::{collection::vec, option, prelude::*};
+use std::sync::Arc;
+
+/// What happens next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// Time passes, in nanoseconds.
+    Wait(u64),
+    /// A client's request arrives.
+    Enter { client: u8, cost: u64 },
+    /// One of those in flight ends.
+    End(usize),
+}
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fate {
+    /// When it arrived, as clamped.
+    pub(crate) now: Instant,
+    pub(crate) client: u8,
+    pub(crate) cost: u64,
+    /// When it may start, or why not.
+    pub(crate) decided: Result<Instant, Reason>,
+    pub(crate) report: Report,
+}
+
+/// A day being played.
+pub(crate) struct Day {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) slots: Vec<SlotId>,
+    pub(crate) now: Instant,
+    pub(crate) live: Vec<Live>,
+}
+
+/// A request in flight.
+pub(crate) struct Live {
+    pub(crate) permit: Permit,
+    pub(crate) client: u8,
+    pub(crate) cost: u64,
+}
+
+/// Some day in 2026.
+pub(crate) const MORNING: Instant = Instant::from_nanos(1_780_000_000_123_456_789);
+
+/// Clients of a day: few, so that each has a history.
+const CLIENTS: u8 = 3;
+
+/// Windows in nanoseconds: round, prime, and so short that most rates have intervals
+/// of parts of a nanosecond.
+const WINDOWS: [u64; 4] = [1_000_000_000, 10_000_000, 999_999_937, 100];
+
+impl Day {
+    pub(crate) fn new(rules: &Rules) -> Self {
+        let gate = Arc::new(Gate::new(MORNING));
+        let mut day = Self { gate, slots: Vec::new(), now: MORNING, live: Vec::new() };
+        day.install(rules);
+        day
+    }
+
+    pub(crate) fn install(&mut self, rules: &Rules) {
+        let installed = self.gate.install(rules, self.now);
+        self.slots = installed.flow.into_iter().chain(installed.pacing).collect();
+    }
+
+    /// Takes one step; returns what became of the request, if one arrived.
+    pub(crate) fn step(&mut self, step: Step) -> Option<Fate> {
+        match step {
+            Step::Wait(nanos) => self.now = self.now + Duration::from_nanos(nanos),
+            Step::Enter { client, cost } => return Some(self.enter(self.now, client, cost)),
+            Step::End(which) => {
+                if !self.live.is_empty() {
+                    let live = self.live.swap_remove(which % self.live.len());
+                    if which.is_multiple_of(2) {
+                        live.permit.finish(Outcome::Success { at: self.now });
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    pub(crate) fn enter(&mut self, now: Instant, client: u8, cost: u64) -> Fate {
+        let key = key(client);
+        let claims: Vec<_> = self.slots.iter().map(|&slot| Claim { slot, key, cost }).collect();
+        let (decided, report) = match self.gate.enter(now, &claims) {
+            Ok(admission) => {
+                let start = admission.permit.start();
+                self.live.push(Live { permit: admission.permit, client, cost });
+                (Ok(start), admission.report)
+            }
+            Err(rejection) => (Err(rejection.reason), rejection.report),
+        };
+        Fate { now: self.now, client, cost, decided, report }
+    }
+
+    /// Returns the states of the slots as text.
+    pub(crate) fn states(&self) -> Vec<String> {
+        let text = format!("{:?}", self.gate);
+        let states = text.split("slot: Stage").skip(1);
+        states.map(|it| it.split("counts: Counts").next().unwrap_or_default().into()).collect()
+    }
+}
+
+/// As evenly spread as a hash.
+pub(crate) fn key(client: u8) -> Key {
+    Key::Of(u128::from(client).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835))
+}
+
+/// Returns every kind of rule, a few at a time, with steps for a day.
+pub(crate) fn days() -> impl Strategy<Value = (Rules, Vec<Step>)> {
+    windows().prop_flat_map(|window| (rules(window), steps(window)))
+}
+
+/// Returns one rule with steps for a day.
+pub(crate) fn days_of_one() -> impl Strategy<Value = (Rules, Vec<Step>)> {
+    windows().prop_flat_map(|window| (one(window), steps(window)))
+}
+
+pub(crate) fn windows() -> impl Strategy<Value = u64> {
+    prop::sample::select(WINDOWS.to_vec())
+}
+
+pub(crate) fn rules(window: u64) -> impl Strategy<Value = Rules> {
+    let flow = vec(algorithm(window), 1..=3);
+    (flow, option::of(paced(window)), any::<bool>()).prop_map(|(flow, pacing, keyed)| Rules {
+        flow: flow.into_iter().enumerate().map(|(at, it)| rule(at, it, keyed)).collect(),
+        pacing,
+    })
+}
+
+pub(crate) fn one(window: u64) -> impl Strategy<Value = Rules> {
+    prop_oneof![
+        4 => (algorithm(window), any::<bool>()).prop_map(|(algorithm, keyed)| Rules {
+            flow: vec![rule(0, algorithm, keyed)],
+            pacing: None
+        }),
+        1 => paced(window).prop_map(|pacing| Rules { flow: vec![], pacing: Some(pacing) }),
+    ]
+}
+
+pub(crate) fn rule(at: usize, algorithm: Algorithm, keyed: bool) -> Rule {
+    let keyed = keyed.then(|| Keyed { by: "client_ip".into(), max_keys: 40 });
+    Rule { name: format!("rule {at}").into(), algorithm, keyed, dry_run: false }
+}
+
+/// A new algorithm is one more line here.
+pub(crate) fn algorithm(window: u64) -> impl Strategy<Value = Algorithm> {
+    use fixed_window::Align::{Clock, FirstRequest};
+    prop_oneof![
+        (rate(window), 1..=12_u64).prop_map(|(rate, burst)| {
+            Algorithm::TokenBucket(token_bucket::Config { rate, burst })
+        }),
+        (rate(window), 1..=12_u32, any::<bool>()).prop_map(|(rate, buckets, strict)| {
+            Algorithm::SlidingWindow(sliding_window::Config { rate, buckets, strict })
+        }),
+        (rate(window), prop_oneof![Just(Clock), Just(FirstRequest)]).prop_map(|(rate, align)| {
+            Algorithm::FixedWindow(fixed_window::Config { rate, align })
+        }),
+        (1..=6_u64).prop_map(|limit| Algorithm::Concurrency(concurrency::Config { limit })),
+    ]
+}
+
+pub(crate) fn paced(window: u64) -> impl Strategy<Value = pacing::Config> {
+    (rate(window), 0..=window, 0..=6_u64).prop_map(|(rate, max_wait, max_queue)| {
+        let max_wait = Duration::from_nanos(max_wait);
+        pacing::Config { rate, max_wait, max_queue }
+    })
+}
+
+fn rate(window: u64) -> impl Strategy<Value = Rate> {
+    (1..=13_u64).prop_map(move |count| {
+        Rate::new(count, Duration::from_nanos(window)).expect("within its bounds")
+    })
+}
+
+pub(crate) fn steps(window: u64) -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        3 => (0..=window / 8).prop_map(Step::Wait),
+        1 => Just(Step::Wait(1)),
+        1 => (window / 2..=window * 2).prop_map(Step::Wait),
+        6 => (0..CLIENTS, cost()).prop_map(|(client, cost)| Step::Enter { client, cost }),
+        2 => any::<usize>().prop_map(Step::End),
+    ];
+    vec(step, 1..150)
+}
+
+pub(crate) fn cost() -> impl Strategy<Value = u64> {
+    prop_oneof![8 => Just(1_u64), 3 => 2..=5_u64, 1 => Just(0_u64), 1 => 6..=15_u64]
+}

@@ -1,0 +1,197 @@
+//! Laws of rules that are edited while requests come.
+
+use crate::{
+    Expected, Oracle, config,
+    day::{Day, Fate, MORNING, Step, days_of_one, one, rule, rules, steps, windows},
+    oracle::{Past, assert_promise},
+};
+use core::time::Duration;
+use flowgate::flow::{
+    Algorithm, Rate, Rules,
+    limiter::{concurrency, fixed_window, sliding_window, token_bucket},
+    pacing,
+};
+use proptest::{collection::vec, prelude::*};
+
+/// Returns a day in chapters, each with its own rules.
+fn chapters(one_rule: bool) -> impl Strategy<Value = Vec<(Rules, Vec<Step>)>> {
+    windows().prop_flat_map(move |window| {
+        let rules = if one_rule { one(window).boxed() } else { rules(window).boxed() };
+        vec((rules, steps(window)), 1..8)
+    })
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn edits_lose_no_request_in_flight(chapters in chapters(false)) {
+        let mut day = Day::new(&Rules::default());
+        for (rules, steps) in chapters {
+            day.install(&rules);
+            for step in steps {
+                day.step(step);
+                prop_assert_eq!(day.gate.observe(day.now).in_flight, day.live.len() as u64);
+            }
+        }
+        day.live.clear();
+        let seen = day.gate.observe(day.now);
+        prop_assert_eq!(seen.in_flight, 0);
+        for rule in seen.rules.iter().filter(|rule| rule.algorithm == "concurrency") {
+            prop_assert_eq!(rule.used, 0);
+        }
+    }
+
+    #[test]
+    fn edits_leave_no_trace_of_a_blocked_request(chapters in chapters(true)) {
+        let mut day = Day::new(&Rules::default());
+        for (rules, steps) in chapters {
+            day.install(&rules);
+            for step in steps {
+                let before = day.states();
+                if let Some(Fate { decided: Err(_), .. }) = day.step(step) {
+                    prop_assert_eq!(before, day.states());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_edit_of_the_count_alone_is_as_if_it_had_always_been_so(
+        (mut rules, steps) in days_of_one(),
+        counts in vec(1..12_u64, 150),
+    ) {
+        let mut day = Day::new(&rules);
+        let mut oracle = Oracle::new(&rules);
+        for (step, count) in steps.into_iter().zip(counts) {
+            if rules.flow.iter_mut().all(|it| recount(&mut it.algorithm, count)) {
+                day.install(&rules);
+                oracle.rules = rules.clone();
+            }
+            let expected = oracle.expect(&day, step);
+            let fate = day.step(step);
+            prop_assert_eq!(Expected::from(fate.as_ref()), expected);
+            oracle.learn(&day, fate.as_ref());
+        }
+    }
+}
+
+/// Changes the count of an algorithm that counts, and returns true.
+fn recount(algorithm: &mut Algorithm, count: u64) -> bool {
+    let recount = |rate: &mut Rate| {
+        *rate = Rate::new(count, rate.window()).expect("within its bounds");
+    };
+    match algorithm {
+        Algorithm::SlidingWindow(config) => recount(&mut config.rate),
+        Algorithm::FixedWindow(config) => recount(&mut config.rate),
+        Algorithm::Concurrency(config) => config.limit = count,
+        // Another size is another share.
+        Algorithm::TokenBucket(_) => return false,
+    }
+    true
+}
+
+#[test]
+fn a_thousand_edits_in_a_flood_keep_the_largest_promise() {
+    for algorithm in [token_bucket as fn(u64) -> _, sliding, strict, fixed, first_request] {
+        // Two primes, so that edits meet every part of a window.
+        let past = flood(|turn| one_rule(algorithm(50 + turn * 37 % 51)));
+        assert_promise(&algorithm(100), &past);
+        let passed = past.passed.len();
+        assert!((450..=2_000).contains(&passed), "about 75 a second of 10 s: {passed}");
+    }
+}
+
+#[test]
+fn a_thousand_edits_of_the_buckets_keep_the_widest_promise() {
+    let buckets = |turn: u64| [3, 10, 5, 7][usize::try_from(turn % 4).expect("below 4")];
+    let past = flood(|turn| one_rule(sliding_of(100, buckets(turn))));
+    assert_promise(&sliding_of(100, 3), &past);
+}
+
+#[test]
+fn a_thousand_edits_of_pacing_keep_starts_apart() {
+    let paced = |turn: u64| Rules {
+        flow: vec![],
+        pacing: Some(pacing::Config {
+            rate: per_second(50 + turn * 37 % 51),
+            max_wait: Duration::from_millis(100),
+            max_queue: 5,
+        }),
+    };
+    let past = flood(paced);
+    assert!(past.starts.len() > 450);
+    let apart = Duration::from_secs(1) / 100;
+    for pair in past.starts.windows(2) {
+        assert!(pair[1] - pair[0] >= u64::try_from(apart.as_nanos()).expect("10 ms"));
+    }
+}
+
+#[test]
+fn a_thousand_edits_of_concurrency_keep_the_latest_limit() {
+    let mut day = Day::new(&Rules::default());
+    for turn in 0..1_000_u64 {
+        let limit = turn * 7 % 20;
+        day.install(&one_rule(Algorithm::Concurrency(concurrency::Config { limit })));
+        let before = day.live.len() as u64;
+        while day.enter(day.now, 0, 1).decided.is_ok() {}
+        assert_eq!(day.live.len() as u64, limit.max(before));
+        day.live.truncate(usize::try_from(turn * 11 % 20).expect("below 20"));
+    }
+}
+
+/// A flood of 2000 requests a second for 10 s, with an edit every 10 ms.
+fn flood(rules: impl Fn(u64) -> Rules) -> Past {
+    let mut day = Day::new(&Rules::default());
+    let mut past = Past::default();
+    for turn in 0..1_000 {
+        day.install(&rules(turn));
+        for _ in 0..20 {
+            day.now = day.now + Duration::from_micros(500);
+            if let Ok(start) = day.enter(day.now, 0, 1).decided {
+                past.passed.push((day.now.as_nanos(), 1));
+                past.starts.push(start.as_nanos());
+            }
+            day.live.clear();
+        }
+    }
+    assert_eq!(day.now.since(MORNING), Duration::from_secs(10));
+    past
+}
+
+fn one_rule(algorithm: Algorithm) -> Rules {
+    Rules { flow: vec![rule(0, algorithm, false)], pacing: None }
+}
+
+fn token_bucket(count: u64) -> Algorithm {
+    let rate = per_second(count);
+    Algorithm::TokenBucket(token_bucket::Config { rate, burst: count })
+}
+
+fn sliding(count: u64) -> Algorithm {
+    sliding_of(count, 10)
+}
+
+fn sliding_of(count: u64, buckets: u32) -> Algorithm {
+    let rate = per_second(count);
+    Algorithm::SlidingWindow(sliding_window::Config { rate, buckets, strict: false })
+}
+
+fn strict(count: u64) -> Algorithm {
+    let rate = per_second(count);
+    Algorithm::SlidingWindow(sliding_window::Config { rate, buckets: 10, strict: true })
+}
+
+fn fixed(count: u64) -> Algorithm {
+    let rate = per_second(count);
+    Algorithm::FixedWindow(fixed_window::Config { rate, align: fixed_window::Align::Clock })
+}
+
+fn first_request(count: u64) -> Algorithm {
+    let rate = per_second(count);
+    Algorithm::FixedWindow(fixed_window::Config { rate, align: fixed_window::Align::FirstRequest })
+}
+
+fn per_second(count: u64) -> Rate {
+    Rate::new(count, Duration::from_secs(1)).expect("within its bounds")
+}

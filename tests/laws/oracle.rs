@@ -1,0 +1,128 @@
+//! What should be decided, by the definitions, from a list of all that passed.
+
+use core::time::Duration;
+use flowgate::flow::{
+    Algorithm, Instant,
+    limiter::{
+        concurrency,
+        fixed_window::{self, Align},
+        sliding_window, token_bucket,
+    },
+    pacing,
+};
+
+/// What one client was charged, or all of them together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Past {
+    /// When, in nanoseconds, and the cost.
+    pub(crate) passed: Vec<(u64, u64)>,
+    /// When they may start.
+    pub(crate) starts: Vec<u64>,
+    pub(crate) in_flight: u64,
+}
+
+/// Returns whether a request of `cost` passes at `now`.
+pub(crate) fn passes(algorithm: &Algorithm, past: &Past, now: Instant, cost: u64) -> bool {
+    let now = now.as_nanos();
+    match algorithm {
+        Algorithm::TokenBucket(config) => bucket_holds(config, past, now, cost),
+        Algorithm::SlidingWindow(config) => ring_holds(config, past, now, cost),
+        Algorithm::FixedWindow(config) => window_holds(config, past, now, cost),
+        Algorithm::Concurrency(concurrency::Config { limit }) => past.in_flight + cost <= *limit,
+    }
+}
+
+/// In any duration `D` back from now, not more than `burst + D·N/W`.
+fn bucket_holds(config: &token_bucket::Config, past: &Past, now: u64, cost: u64) -> bool {
+    let (count, window) = (i128::from(config.rate.count()), i128::from(config.rate.window_nanos()));
+    let mut sum = i128::from(cost);
+    let mut holds = sum <= i128::from(config.burst);
+    for &(at, cost) in past.passed.iter().rev() {
+        sum += i128::from(cost);
+        holds &= (sum - i128::from(config.burst)) * window <= i128::from(now - at) * count;
+    }
+    holds
+}
+
+/// In the latest buckets, not more than `N`.
+fn ring_holds(config: &sliding_window::Config, past: &Past, now: u64, cost: u64) -> bool {
+    let window = u128::from(config.rate.window_nanos());
+    let bucket = |at: u64| u128::from(at) * u128::from(config.buckets) / window;
+    let span = u128::from(config.buckets) + u128::from(config.strict);
+    let counts = past.passed.iter().filter(|(at, _)| bucket(*at) + span > bucket(now));
+    counts.map(|(_, cost)| cost).sum::<u64>() + cost <= config.rate.count()
+}
+
+/// In the current window, not more than `N`.
+fn window_holds(config: &fixed_window::Config, past: &Past, now: u64, cost: u64) -> bool {
+    let window = config.rate.window_nanos();
+    let mut begin = None;
+    let mut used = 0;
+    for (at, cost) in past.passed.iter().copied().chain([(now, cost)]) {
+        let current = match (config.align, begin) {
+            (Align::Clock, _) => at - at % window,
+            (Align::FirstRequest, Some(begin)) if at < begin + window => begin,
+            (Align::FirstRequest, _) => at,
+        };
+        if begin != Some(current) {
+            (begin, used) = (Some(current), 0);
+        }
+        used += cost;
+    }
+    used <= config.rate.count()
+}
+
+/// Returns when a paced request starts, or `None` if it may not wait so long.
+pub(crate) fn start(config: &pacing::Config, past: &Past, now: Instant) -> Option<Instant> {
+    let now = now.as_nanos();
+    let (count, window) = (u128::from(config.rate.count()), u128::from(config.rate.window_nanos()));
+    // In units of 1/count ns, in which the interval is `window`.
+    let mut next = 0;
+    for &(at, cost) in &past.passed {
+        next = (u128::from(at) * count).max(next) + u128::from(cost) * window;
+    }
+    let start = u64::try_from(next.div_ceil(count)).expect("this year").max(now);
+    let waiting = past.starts.iter().filter(|&&start| start > now).count() as u64;
+    let fits = waiting < config.max_queue && Duration::from_nanos(start - now) <= config.max_wait;
+    (start == now || fits).then(|| Instant::from_nanos(start))
+}
+
+/// Asserts the promise of each algorithm over a whole day.
+pub(crate) fn assert_promise(algorithm: &Algorithm, past: &Past) {
+    match algorithm {
+        Algorithm::TokenBucket(token_bucket::Config { rate, burst }) => {
+            each_span(&past.passed, |nanos, sum| {
+                let filled = u128::from(nanos) * u128::from(rate.count());
+                let filled = filled / u128::from(rate.window_nanos());
+                assert!(u128::from(sum) <= u128::from(*burst) + filled, "{sum} in {nanos} ns");
+            });
+        }
+        Algorithm::SlidingWindow(sliding_window::Config { rate, buckets, strict }) => {
+            let (window, buckets) = (rate.window_nanos(), u64::from(*buckets));
+            each_span(&past.passed, |nanos, sum| {
+                if nanos <= window - if *strict { 0 } else { window.div_ceil(buckets) } {
+                    assert!(sum <= rate.count(), "{sum} in {nanos} ns");
+                }
+            });
+        }
+        Algorithm::FixedWindow(fixed_window::Config { rate, align }) => {
+            let most = 2 * rate.count() - u64::from(*align == Align::FirstRequest);
+            each_span(&past.passed, |nanos, sum| {
+                assert!(nanos >= rate.window_nanos() || sum <= most, "{sum} in {nanos} ns");
+            });
+        }
+        Algorithm::Concurrency(_) => {}
+    }
+}
+
+/// Calls `check` with the length of each span from one request to a later one, both
+/// included, and the cost of all within.
+fn each_span(passed: &[(u64, u64)], check: impl Fn(u64, u64)) {
+    for (at, &(first, _)) in passed.iter().enumerate() {
+        let mut sum = 0;
+        for &(last, cost) in &passed[at..] {
+            sum += cost;
+            check(last - first, sum);
+        }
+    }
+}

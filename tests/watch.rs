@@ -1,0 +1,243 @@
+//! The watcher on a real file system: whatever way a file is edited, the new text is taken, and
+//! what is not a whole file never is.
+//!
+//! Nothing here sleeps. Each test awaits the watcher's word, reads, and compares, until it has seen
+//! what it waits for or its deadline is past.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+use flowgate::{
+    config::{Live, Plan, Retired, watch},
+    flow::Instant,
+};
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+use tempfile::TempDir;
+use tokio::{sync::mpsc::Receiver, time::timeout};
+
+/// Far more than any edit takes to be seen, even on a loaded machine.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn a_shell_that_writes_over_the_file() {
+    let mut gateway = Gateway::start(|folder| folder.join("gateway.yaml"));
+    shell(gateway.folder.path(), &format!("printf '%s' '{}' > gateway.yaml", file(2)));
+    gateway.sees(2).await;
+    // Again: a watch that goes deaf after the first edit is the usual mistake.
+    shell(gateway.folder.path(), &format!("printf '%s' '{}' > gateway.yaml", file(3)));
+    gateway.sees(3).await;
+}
+
+#[tokio::test]
+async fn a_shell_that_appends_to_the_file() {
+    let mut gateway = Gateway::start(|folder| folder.join("gateway.yaml"));
+    let before = gateway.live.load().hash.clone();
+    shell(gateway.folder.path(), "echo '# by hand' >> gateway.yaml");
+    gateway.waits_for(|plan| plan.hash != before).await;
+}
+
+#[tokio::test]
+async fn sed_in_place() {
+    let mut gateway = Gateway::start(|folder| folder.join("gateway.yaml"));
+    for workers in 2..5 {
+        let edit = format!("sed -i 's/workers: .*/workers: {workers}/' gateway.yaml");
+        shell(gateway.folder.path(), &edit);
+        gateway.sees(workers).await;
+    }
+}
+
+#[tokio::test]
+async fn an_editor_that_moves_the_old_file_away_and_writes_a_new_one() {
+    let mut gateway = Gateway::start(|folder| folder.join("gateway.yaml"));
+    for workers in 2..4 {
+        let (path, backup) = (gateway.path.clone(), gateway.folder.path().join("gateway.yaml~"));
+        fs::rename(&path, &backup).unwrap();
+        fs::write(&path, file(workers)).unwrap();
+        fs::remove_file(&backup).unwrap();
+        gateway.sees(workers).await;
+    }
+}
+
+#[tokio::test]
+async fn a_file_moved_over_the_old_one() {
+    let mut gateway = Gateway::start(|folder| folder.join("gateway.yaml"));
+    for workers in 2..4 {
+        let new = gateway.folder.path().join(".new");
+        fs::write(&new, file(workers)).unwrap();
+        fs::rename(&new, &gateway.path).unwrap();
+        gateway.sees(workers).await;
+    }
+}
+
+#[tokio::test]
+async fn a_config_map_whose_symlink_is_swapped() {
+    let mut gateway = Gateway::start(|folder| {
+        fs::create_dir(folder.join("..v1")).unwrap();
+        symlink("..v1", folder.join("..data")).unwrap();
+        symlink("..data/gateway.yaml", folder.join("gateway.yaml")).unwrap();
+        folder.join("gateway.yaml")
+    });
+    for workers in 2..5 {
+        let (folder, version) = (gateway.folder.path(), format!("..v{workers}"));
+        fs::create_dir(folder.join(&version)).unwrap();
+        fs::write(folder.join(&version).join("gateway.yaml"), file(workers)).unwrap();
+        symlink(&version, folder.join("..data_tmp")).unwrap();
+        fs::rename(folder.join("..data_tmp"), folder.join("..data")).unwrap();
+        fs::remove_dir_all(folder.join(format!("..v{}", workers - 1))).unwrap();
+        gateway.sees(workers).await;
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_file_changes_nothing_and_its_return_is_seen() {
+    let mut gateway = Gateway::start(|folder| folder.join("gateway.yaml"));
+    fs::remove_file(&gateway.path).unwrap();
+    gateway.refuses("No such file").await;
+    fs::write(&gateway.path, file(2)).unwrap();
+    gateway.sees(2).await;
+}
+
+#[tokio::test]
+async fn a_torn_write_is_never_taken() {
+    let mut gateway = Gateway::start(|folder| folder.join("gateway.yaml"));
+    let whole = file(2);
+    // Cut before the mark that ends the file; what is left is valid YAML and a whole configuration.
+    let cut = whole.find("end: true").unwrap();
+    fs::write(&gateway.path, &whole[..cut]).unwrap();
+    gateway.refuses("the file looks cut short").await;
+    fs::write(&gateway.path, "").unwrap();
+    gateway.refuses("the file is empty").await;
+    fs::write(&gateway.path, &whole[..20]).unwrap();
+    gateway.refuses("gateway.yaml:").await;
+    assert_eq!(gateway.workers(), 1);
+    fs::write(&gateway.path, &whole).unwrap();
+    gateway.sees(2).await;
+}
+
+#[tokio::test]
+async fn a_mistake_is_refused_and_its_correction_taken() {
+    let mut gateway = Gateway::start(|folder| folder.join("gateway.yaml"));
+    fs::write(&gateway.path, file(2).replace("upstream: app", "upstream: ap")).unwrap();
+    gateway.refuses("there is no upstream `ap`").await;
+    assert_eq!(gateway.workers(), 1);
+    fs::write(&gateway.path, file(3)).unwrap();
+    gateway.sees(3).await;
+}
+
+#[tokio::test]
+async fn certificates_in_another_folder_are_watched_as_well() {
+    let mut gateway = Gateway::start(|folder| folder.join("gateway.yaml"));
+    let other = tempfile::tempdir().unwrap();
+    let certificate = other.path().join("site.pem");
+    gateway.watcher.set(&[gateway.path.clone(), certificate.clone()]).unwrap();
+    gateway.drain();
+    fs::write(&certificate, "new").unwrap();
+    timeout(DEADLINE, gateway.changes.recv()).await.expect("the change is seen in time").unwrap();
+}
+
+#[tokio::test]
+async fn the_gateways_own_reads_are_no_change() {
+    let mut gateway = Gateway::start(|folder| folder.join("gateway.yaml"));
+    gateway.drain();
+    for _ in 0..10 {
+        gateway.live.read(&gateway.path).unwrap();
+    }
+    // The queue of the system keeps its order: the write after the reads would be the second word.
+    fs::write(&gateway.path, file(2)).unwrap();
+    gateway.sees(2).await;
+    let silence = Duration::from_millis(300);
+    gateway.drain();
+    assert!(
+        timeout(silence, gateway.changes.recv()).await.is_err(),
+        "a read was taken for a change"
+    );
+}
+
+/// A gateway's control thread in small: reads and applies whenever the watcher says so.
+struct Gateway {
+    folder: TempDir,
+    path: PathBuf,
+    watcher: watch::Watcher,
+    changes: Receiver<()>,
+    live: Live,
+    retired: Retired,
+}
+
+impl Gateway {
+    /// Starts with a file that `lay_out` says the path of, which may pass through symlinks.
+    fn start(lay_out: impl FnOnce(&Path) -> PathBuf) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = lay_out(folder.path());
+        fs::write(&path, file(1)).unwrap();
+        let plan = flowgate::config::read(&path).unwrap();
+        let (watcher, changes) = watch::watch(&plan.files).unwrap();
+        let live = Live::start(plan, Instant::EPOCH);
+        Self { folder, path, watcher, changes, live, retired: Retired::default() }
+    }
+
+    async fn sees(&mut self, workers: usize) {
+        self.waits_for(|plan| plan.settings.workers.get() == workers).await;
+        assert_eq!(self.workers(), workers);
+    }
+
+    /// Reads at every change until a plan is as wanted, and puts it in force.
+    async fn waits_for(&mut self, is_wanted: impl Fn(&Plan) -> bool) {
+        let wait = async {
+            loop {
+                self.changes.recv().await.expect("the watcher lives");
+                if let Ok(plan) = self.live.read(&self.path)
+                    && is_wanted(&plan)
+                {
+                    self.live.apply(plan, Instant::EPOCH, &mut self.retired);
+                    return;
+                }
+            }
+        };
+        timeout(DEADLINE, wait).await.expect("the edit is seen in time");
+    }
+
+    /// Reads at every change until it is refused with these words.
+    async fn refuses(&mut self, words: &str) {
+        let wait = async {
+            loop {
+                self.changes.recv().await.expect("the watcher lives");
+                if let Err(problems) = self.live.read(&self.path)
+                    && problems.summary().contains(words)
+                {
+                    return;
+                }
+            }
+        };
+        timeout(DEADLINE, wait).await.expect("the edit is seen in time");
+    }
+
+    fn workers(&self) -> usize {
+        self.live.load().settings.workers.get()
+    }
+
+    /// Forgets a change that was announced before.
+    fn drain(&mut self) {
+        while self.changes.try_recv().is_ok() {}
+    }
+}
+
+fn file(workers: usize) -> String {
+    format!(
+        "listeners: [{{ name: web, listen: 127.0.0.1:0 }}]
+upstreams: [{{ name: app, servers: [{{ url: http://127.0.0.1:9000 }}] }}]
+routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app }}]
+workers: {workers}
+end: true
+"
+    )
+}
+
+fn shell(folder: &Path, command: &str) {
+    let status = Command::new("sh").arg("-c").arg(command).current_dir(folder).status().unwrap();
+    assert!(status.success(), "{command}");
+}

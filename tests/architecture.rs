@@ -26,7 +26,11 @@ struct Layer {
 /// Lower layers first. `lib.rs` and `main.rs` wire everything and are not listed.
 const LAYERS: &[Layer] = &[
     pure("flow", &[], &["ahash", "humantime", "serde", "smallvec", "thiserror"]),
-    pure("route", &[], &["ahash", "http", "ipnet", "regex", "serde", "smallvec", "thiserror"]),
+    pure(
+        "route",
+        &[],
+        &["ahash", "http", "ipnet", "regex", "serde", "siphasher", "smallvec", "thiserror"],
+    ),
     pure("meter", &[], &["http"]),
     pure("config", &["flow", "route", "meter"], CONFIG_CRATES),
     io("clock", &["flow"]),

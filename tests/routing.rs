@@ -124,6 +124,57 @@ proptest! {
     }
 }
 
+#[test]
+fn a_usual_request_takes_no_heap_memory() {
+    let route = |host: &str, path| Matcher {
+        hosts: vec![HostPattern::parse(host).unwrap()],
+        path,
+        methods: vec![Method::GET],
+        headers: vec![FieldPattern::equals("x-tenant", "gold").unwrap()],
+        query: vec![FieldPattern::equals("q", "a b").unwrap()],
+    };
+    let table = Table::build(vec![
+        route("a.example", PathPattern::exact("/orders/{id}/items").unwrap()),
+        route("*.example", PathPattern::prefix("/orders").unwrap()),
+        route("*.example", PathPattern::regex("/v[0-9]+/.*").unwrap()),
+    ]);
+    let key = ["client_ip", "host", "path", "header:x-tenant", "cookie:sid", "query:q"];
+    let key =
+        KeySpec::new(key.iter().map(|part| Part::parse(part, 64).unwrap()).collect()).unwrap();
+    let trusted = ["10.0.0.0/8".parse().unwrap()];
+    let mut headers = HeaderMap::new();
+    headers.insert("x-tenant", HeaderValue::from_static("gold"));
+    headers.insert("cookie", HeaderValue::from_static("a=1; sid=0123456789abcdef"));
+    headers.insert("x-forwarded-for", HeaderValue::from_static("192.0.2.1, 10.0.0.2"));
+    let ask = |authority: &str, path: &str| {
+        let host = canonical_host(authority).unwrap();
+        let target = Target {
+            host: &host,
+            path,
+            query: Some("p=1&q=a%20b"),
+            method: &Method::GET,
+            headers: &headers,
+        };
+        assert_eq!(dangerous_path(path), None);
+        let client = client_ip(IpAddr::from([10, 0, 0, 1]), &headers, &trusted);
+        assert!(key.fingerprint(&Seed::new([1, 2]), &target, client).is_some());
+        table.find(&target)
+    };
+    for (authority, path, expected) in [
+        ("a.example:8080", "/orders/17/items", Some(0)),
+        ("b.example", "/orders/17/items", Some(1)),
+        ("b.example", "/v2/x", Some(2)),
+        ("c.test", "/orders", None),
+    ] {
+        // A regular expression makes its scratch memory at its first use.
+        assert_eq!(ask(authority, path), expected);
+        let allocations = allocation_counter::measure(|| {
+            ask(authority, path);
+        });
+        assert_eq!(allocations.count_total, 0, "{authority}{path}");
+    }
+}
+
 /// The oracle: the best of all routes that match, by the order that `route` documents.
 fn walk(routes: &[Route], request: &Request) -> Option<usize> {
     let ranked = routes
@@ -172,12 +223,16 @@ impl Route {
             Path::Contains(text) => PathPattern::regex(&format!(".*{text}.*")),
         };
         let field = |(name, value): &Field| match value {
-            Some(value) => FieldPattern::equals(name, value).unwrap(),
-            None => FieldPattern::present(name).unwrap(),
+            Some(value) => FieldPattern::equals(name, value).expect("a name"),
+            None => FieldPattern::present(name).expect("a name"),
         };
         Matcher {
-            hosts: self.hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect(),
-            path: path.unwrap(),
+            hosts: self
+                .hosts
+                .iter()
+                .map(|host| HostPattern::parse(host).expect("a host"))
+                .collect(),
+            path: path.expect("a path"),
             methods: self.methods.clone(),
             headers: self.headers.iter().map(field).collect(),
             query: self.query.iter().map(field).collect(),
@@ -204,13 +259,14 @@ impl Path {
         match self {
             Self::Any => Some((4, Reverse(0), 0)),
             Self::Whole(segments) => {
-                let fits = |(asked, has): (&Option<&str>, &&str)| match asked {
+                let fits = |(asked, has): (Option<&str>, &str)| match asked {
                     Some(asked) => asked == has,
                     None => !has.is_empty(),
                 };
                 let literals = segments.iter().flatten().count();
                 let kind = u8::from(literals < segments.len());
-                let matches = segments.len() == path.len() && segments.iter().zip(path).all(fits);
+                let matches = segments.len() == path.len()
+                    && segments.iter().copied().zip(path.iter().copied()).all(fits);
                 matches.then_some((kind, Reverse(literals), 0))
             }
             Self::Prefix(segments) => {

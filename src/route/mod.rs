@@ -23,6 +23,7 @@ pub mod path;
 pub mod table;
 
 mod escape;
+mod names;
 mod pattern;
 mod query;
 mod rank;

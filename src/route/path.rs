@@ -56,7 +56,15 @@ fn is_plain(byte: u8) -> bool {
 /// `None` if its meaning is plain: an encoded slash, a backslash, a control
 /// character, and the dot segments `.` and `..`, encoded or beside a `;` too.
 pub fn dangerous_path(path: &str) -> Option<&'static str> {
-    let mut rest = path.as_bytes();
+    let bytes = path.as_bytes();
+    let is_odd = |byte: &&u8| matches!(**byte, b'%' | b'\\') || byte.is_ascii_control();
+    let leads = |pair: &&[u8]| matches!(pair, [b'/' | b';', b'.']);
+    if bytes.iter().filter(is_odd).count() + bytes.windows(2).filter(leads).count() == 0
+        && !path.starts_with('.')
+    {
+        return None;
+    }
+    let mut rest = bytes;
     while let Some(first) = rest.first() {
         let escape = escaped(rest);
         match escape.unwrap_or(*first) {

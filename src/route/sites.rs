@@ -3,10 +3,11 @@
 use super::{
     HostPattern, PathPattern,
     host::Kind,
+    names::Names,
     pattern::Pattern,
     rank::{Ranking, Search},
     regexes::Regexes,
-    tree::{Names, Tree},
+    tree::Tree,
 };
 use std::collections::BTreeMap;
 
@@ -44,10 +45,10 @@ impl Sites {
             sites.all.push(Site::new(ranking, &ranks));
             match host.map(HostPattern::kind) {
                 Some(Kind::Exact(name)) => {
-                    sites.exact.insert(name.clone(), number);
+                    sites.exact.number(name, number);
                 }
                 Some(Kind::Wildcard(suffix)) => {
-                    sites.wildcards.insert(suffix.clone(), number);
+                    sites.wildcards.number(suffix, number);
                 }
                 None => sites.any = Some(number),
             }
@@ -64,8 +65,8 @@ impl Sites {
             .get(host)
             .into_iter()
             .chain(wildcards)
-            .chain(&self.any)
-            .map(|number| &self.all[*number])
+            .chain(self.any)
+            .map(|number| &self.all[number])
     }
 }
 

@@ -2,16 +2,11 @@
 //! path has segments, however many routes there are.
 
 use super::{
+    names::Names,
     path::{Segment, Segments},
     rank::Search,
 };
-use core::hash::BuildHasherDefault;
 use smallvec::SmallVec;
-use std::collections::HashMap;
-
-/// A hash map over texts of the configuration. Its hash needs no secret, as no
-/// request adds to it.
-pub(super) type Names = HashMap<Box<str>, usize, BuildHasherDefault<ahash::AHasher>>;
 
 /// Exact paths, templates and prefixes.
 #[derive(Debug)]
@@ -56,7 +51,7 @@ impl Tree {
             let new = self.nodes.len();
             let node = &mut self.nodes[at];
             at = match segment {
-                Segment::Literal(text) => *node.literals.entry(text.clone()).or_insert(new),
+                Segment::Literal(text) => node.literals.number(text, new),
                 Segment::Parameter(_) => *node.parameter.get_or_insert(new),
             };
             if at == new {
@@ -84,7 +79,7 @@ impl Tree {
                     None => (rest, None),
                 };
                 if let Some(next) = node.literals.get(segment) {
-                    self.descend(&self.nodes[*next], rest, search);
+                    self.descend(&self.nodes[next], rest, search);
                 }
                 if let Some(next) = node.parameter
                     && !segment.is_empty()

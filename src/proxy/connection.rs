@@ -3,7 +3,8 @@
 use super::{
     activity::{Activity, Verdict},
     io::Watched,
-    service::{Peer, handle},
+    peer::Peer,
+    service::handle,
 };
 use crate::config::{ClientTimeouts, Settings};
 use core::{

@@ -1,62 +1,43 @@
 //! Header fields that are between two neighbours, and those that a proxy adds.
 
-use super::service::Peer;
+use super::{
+    fields::{Field, Fields, HOP_BY_HOP},
+    peer::Peer,
+};
 use crate::config::HeaderEdits;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Uri, Version,
-    header::{
-        CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, PROXY_AUTHENTICATE,
-        PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA,
-    },
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version,
+    header::{CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, TE, UPGRADE, VIA},
     uri::PathAndQuery,
 };
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
 const VIA_FLOWGATE: HeaderValue = HeaderValue::from_static("1.1 flowgate");
-
-/// Fields that mean something between two neighbours only (RFC 9110, 7.6.1), and
-/// the framing, which is made anew on each side.
-const HOP_BY_HOP: [HeaderName; 8] = [
-    CONNECTION,
-    KEEP_ALIVE,
-    PROXY_CONNECTION,
-    PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION,
-    TE,
-    TRANSFER_ENCODING,
-    UPGRADE,
-];
 
 /// Fields that `Connection` may not name: a client could take them away from the
 /// upstream, which relies on them (RFC 9110, 7.6.1: "intended for all recipients").
 const PROTECTED: [HeaderName; 7] =
     [HOST, CONTENT_LENGTH, COOKIE, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, FORWARDED];
 
-/// Removes what was meant for this gateway only.
-pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    if headers.contains_key(CONNECTION) {
-        let named: Vec<HeaderName> = headers
-            .get_all(CONNECTION)
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|list| list.split(','))
-            .filter(|name| !is_plain_option(name.trim()))
-            .filter_map(|name| HeaderName::try_from(name.trim()).ok())
-            .filter(|name| !PROTECTED.contains(name))
-            .collect();
-        for name in &named {
-            headers.remove(name);
-        }
+/// Removes what was meant for this gateway only. `fields` is what `headers` has.
+pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap, fields: Fields) {
+    if !fields.has_hop_by_hop() {
+        return;
     }
-    if headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
-        for name in &HOP_BY_HOP {
-            headers.remove(name);
-        }
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|list| list.split(','))
+        .filter(|name| !is_plain_option(name.trim()))
+        .filter_map(|name| HeaderName::try_from(name.trim()).ok())
+        .filter(|name| !PROTECTED.contains(name))
+        .collect();
+    for name in named.iter().chain(&HOP_BY_HOP) {
+        headers.remove(name);
     }
 }
 
@@ -73,19 +54,33 @@ pub(super) struct Forward {
     pub(super) upgrade: Option<HeaderValue>,
     /// Whether the peer is one of `trusted_proxies`.
     pub(super) trusted: bool,
+    /// What the request has.
+    pub(super) fields: Fields,
 }
 
 /// Rewrites a request's target and fields for an HTTP/1.1 upstream.
 pub(super) fn prepare(parts: &mut http::request::Parts, peer: &Peer, forward: Forward) {
-    let Forward { authority, upgrade, trusted } = forward;
-    let wants_trailers = upgrade.is_none() && accepts_trailers(&parts.headers);
+    let Forward { authority, upgrade, trusted, fields } = forward;
     let headers = &mut parts.headers;
-    strip_hop_by_hop(headers);
-    headers.remove(EXPECT);
-    join_cookies(headers, parts.version);
-    single_content_length(headers);
-    forwarded(headers, peer, trusted, &authority);
-    headers.insert(HOST, authority);
+    let wants_trailers = fields.has(Field::Te) && upgrade.is_none() && accepts_trailers(headers);
+    strip_hop_by_hop(headers, fields);
+    if fields.has(Field::Expect) {
+        headers.remove(EXPECT);
+    }
+    if fields.repeats(Field::Cookie) && parts.version == Version::HTTP_2 {
+        join_cookies(headers);
+    }
+    if fields.repeats(Field::ContentLength) {
+        single_content_length(headers);
+    }
+    if fields.has(Field::Forwarded) && !trusted {
+        headers.remove(FORWARDED);
+    }
+    // An authority in the target goes before a Host beside it.
+    if !fields.has(Field::Host) || parts.uri.authority().is_some() {
+        headers.insert(HOST, authority.clone());
+    }
+    forwarded(headers, peer, trusted, authority);
     headers.append(VIA, VIA_FLOWGATE);
     if wants_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
@@ -95,7 +90,7 @@ pub(super) fn prepare(parts: &mut http::request::Parts, peer: &Peer, forward: Fo
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(UPGRADE, token);
     }
-    if parts.uri.authority().is_some() || parts.uri.scheme().is_some() {
+    if parts.uri.authority().is_some() {
         let target = parts.uri.path_and_query().cloned();
         parts.uri = Uri::from(target.unwrap_or_else(|| PathAndQuery::from_static("/")));
     }
@@ -111,10 +106,7 @@ fn accepts_trailers(headers: &HeaderMap) -> bool {
 }
 
 /// HTTP/2 may send a cookie in pieces; HTTP/1.1 may not (RFC 9113, 8.2.3).
-fn join_cookies(headers: &mut HeaderMap, version: Version) {
-    if version != Version::HTTP_2 || headers.get_all(COOKIE).iter().nth(1).is_none() {
-        return;
-    }
+fn join_cookies(headers: &mut HeaderMap) {
     let pieces: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
     if let Ok(joined) = HeaderValue::from_bytes(&pieces.join(&b"; "[..])) {
         headers.insert(COOKIE, joined);
@@ -123,29 +115,26 @@ fn join_cookies(headers: &mut HeaderMap, version: Version) {
 
 /// hyper takes equal lengths said twice for one; the upstream is told once.
 fn single_content_length(headers: &mut HeaderMap) {
-    if headers.get_all(CONTENT_LENGTH).iter().nth(1).is_some()
-        && let Some(length) = headers.get(CONTENT_LENGTH).cloned()
-    {
+    if let Some(length) = headers.get(CONTENT_LENGTH).cloned() {
         headers.insert(CONTENT_LENGTH, length);
     }
 }
 
 /// Tells the upstream whom the request is from. What a peer that is not trusted
 /// says about that is replaced.
-fn forwarded(headers: &mut HeaderMap, peer: &Peer, trusted: bool, authority: &HeaderValue) {
+fn forwarded(headers: &mut HeaderMap, peer: &Peer, trusted: bool, authority: HeaderValue) {
     if trusted {
         headers.append(X_FORWARDED_FOR, peer.address_value.clone());
         if !headers.contains_key(X_FORWARDED_PROTO) {
             headers.insert(X_FORWARDED_PROTO, peer.scheme.clone());
         }
         if !headers.contains_key(X_FORWARDED_HOST) {
-            headers.insert(X_FORWARDED_HOST, authority.clone());
+            headers.insert(X_FORWARDED_HOST, authority);
         }
     } else {
-        headers.remove(FORWARDED);
         headers.insert(X_FORWARDED_FOR, peer.address_value.clone());
         headers.insert(X_FORWARDED_PROTO, peer.scheme.clone());
-        headers.insert(X_FORWARDED_HOST, authority.clone());
+        headers.insert(X_FORWARDED_HOST, authority);
     }
 }
 
@@ -160,20 +149,21 @@ pub(super) fn edit(headers: &mut HeaderMap, edits: &HeaderEdits) {
 }
 
 /// Returns the protocol that a request asks to change to, if it asks in form.
-pub(super) fn upgrade_token(
-    method: &Method,
-    version: Version,
-    headers: &HeaderMap,
-) -> Option<HeaderValue> {
-    if method != Method::GET || version != Version::HTTP_11 {
+pub(super) fn upgrade_token<B>(request: &Request<B>, fields: Fields) -> Option<HeaderValue> {
+    let in_form = fields.has(Field::Upgrade)
+        && fields.has(Field::Connection)
+        && !fields.repeats(Field::Upgrade)
+        && request.method() == Method::GET
+        && request.version() == Version::HTTP_11;
+    if !in_form {
         return None;
     }
+    let headers = request.headers();
     let asks = headers.get_all(CONNECTION).iter().any(|value| {
         value.to_str().is_ok_and(|list| {
             list.split(',').any(|option| option.trim().eq_ignore_ascii_case("upgrade"))
         })
     });
-    let mut tokens = headers.get_all(UPGRADE).iter();
-    let token = tokens.next()?;
-    (asks && tokens.next().is_none() && !token.as_bytes().contains(&b',')).then(|| token.clone())
+    let token = headers.get(UPGRADE)?;
+    (asks && !token.as_bytes().contains(&b',')).then(|| token.clone())
 }

@@ -2,7 +2,8 @@
 
 use super::{
     connection::{Protocol, serve},
-    service::{Peer, Worker},
+    peer::Peer,
+    service::Worker,
     tls::Acceptor,
 };
 use crate::{config, meter};

@@ -1,6 +1,12 @@
 //! Answers that the gateway gives itself.
 
-use super::{body::ResponseBody, exchange::Failure, quota, request::Invalid, tail::Tail};
+use super::{
+    body::ResponseBody,
+    exchange::Failure,
+    quota::{self, Told},
+    request::Invalid,
+    tail::Tail,
+};
 use crate::{
     config::{RateLimitHeaders, Reject, Route},
     flow::{Reason, Rejection},
@@ -132,7 +138,9 @@ pub(super) fn reject(
     if let Some(wait) = rejection.reason.retry_after() {
         headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
     }
-    quota::describe(headers, route, &rejection.report, manner.headers);
+    if let Some(told) = Told::of(route, &rejection.report, manner.headers) {
+        told.write(headers, route);
+    }
     if manner.explain {
         quota::explain(headers, rule, detail);
     }

@@ -1,6 +1,7 @@
 //! What a request is for, read in one way only: the authority that decides the
 //! route is the one that decides the limit and the `Host` that is sent on.
 
+use super::fields::{Field, Fields};
 use crate::{
     meter::Refusal,
     route::{canonical_host, dangerous_path},
@@ -8,9 +9,8 @@ use crate::{
 use http::{
     HeaderMap, HeaderValue, Method, Request, Version,
     header::{HOST, TRANSFER_ENCODING},
-    uri::Authority,
 };
-use std::borrow::Cow;
+use std::sync::Arc;
 
 /// Why a request cannot be served, whatever the routes say: it could be
 /// understood in more than one way, or asks for what a gateway does not do.
@@ -26,29 +26,32 @@ fn invalid_host(why: &'static str) -> Invalid {
     Invalid { kind: Refusal::Host, why }
 }
 
-/// A request's authority: as it came, and as routes know it.
-#[derive(Debug)]
-pub(super) struct Host<'a> {
-    /// With its port.
-    pub(super) sent: HeaderValue,
-    /// Lower-case, without port and trailing dot; empty if there is none.
-    pub(super) host: Cow<'a, str>,
-}
-
-/// Checks what hyper lets pass, and finds the authority.
-pub(super) fn inspect<B>(request: &Request<B>) -> Result<Host<'_>, Invalid> {
+/// Checks what hyper lets pass, and finds the authority as it came, with its port;
+/// empty if there is none. `fields` is what the request has.
+pub(super) fn inspect<B>(request: &Request<B>, fields: Fields) -> Result<HeaderValue, Invalid> {
     // A tunnel to anywhere, and an echo of secrets.
     if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
         return Err(METHOD);
     }
-    check_framing(request.headers())?;
-    let sent = authority(request)?;
-    let host = match sent.to_str() {
-        Ok("") => Cow::Borrowed(""),
-        Ok(_) => canonical(request)?,
-        Err(_) => return Err(invalid_host("Host has characters that a host cannot have")),
-    };
-    Ok(Host { sent, host })
+    if fields.has(Field::TransferEncoding) {
+        check_coding(request.headers())?;
+    }
+    if fields.repeats(Field::Host) {
+        return Err(invalid_host("Host is given more than once"));
+    }
+    authority(request)
+}
+
+/// Returns the form of an authority that routes are found by: lower-case, without
+/// port and trailing dot.
+pub(super) fn canonical(authority: &HeaderValue) -> Result<Arc<str>, Invalid> {
+    match authority.to_str() {
+        Ok("") => Ok(Arc::from("")),
+        Ok(text) => canonical_host(text)
+            .map(|host| Arc::from(&*host))
+            .map_err(|_| invalid_host("Host is not a host name")),
+        Err(_) => Err(invalid_host("Host has characters that a host cannot have")),
+    }
 }
 
 /// Says what is wrong with a path, if anything is.
@@ -56,10 +59,11 @@ pub(super) fn check_path(path: &str) -> Result<(), Invalid> {
     dangerous_path(path).map_or(Ok(()), |why| Err(Invalid { kind: Refusal::Path, why }))
 }
 
-fn check_framing(headers: &HeaderMap) -> Result<(), Invalid> {
+fn check_coding(headers: &HeaderMap) -> Result<(), Invalid> {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    let Some(coding) = codings.next() else { return Ok(()) };
-    if codings.next().is_some() || !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")
+    let coding = codings.next().map(|coding| coding.as_bytes().trim_ascii());
+    if codings.next().is_some()
+        || !coding.is_some_and(|coding| coding.eq_ignore_ascii_case(b"chunked"))
     {
         return Err(Invalid {
             kind: Refusal::Malformed,
@@ -70,11 +74,7 @@ fn check_framing(headers: &HeaderMap) -> Result<(), Invalid> {
 }
 
 fn authority<B>(request: &Request<B>) -> Result<HeaderValue, Invalid> {
-    let mut hosts = request.headers().get_all(HOST).iter();
-    let (host, more) = (hosts.next(), hosts.next());
-    if more.is_some() {
-        return Err(invalid_host("Host is given more than once"));
-    }
+    let host = request.headers().get(HOST);
     match (request.uri().authority(), host) {
         (Some(target), host) => {
             // HTTP/1.1 lets the target win over Host; HTTP/2 has them agree.
@@ -85,25 +85,13 @@ fn authority<B>(request: &Request<B>) -> Result<HeaderValue, Invalid> {
             {
                 return Err(invalid_host(":authority and Host differ"));
             }
-            as_value(target)
+            HeaderValue::from_str(target.as_str())
+                .map_err(|_| invalid_host("Host has characters that a host cannot have"))
         }
         (None, Some(host)) => Ok(host.clone()),
         (None, None) if request.version() == Version::HTTP_10 => Ok(HeaderValue::from_static("")),
         (None, None) => Err(invalid_host("Host is missing")),
     }
-}
-
-fn as_value(authority: &Authority) -> Result<HeaderValue, Invalid> {
-    HeaderValue::from_str(authority.as_str())
-        .map_err(|_| invalid_host("Host has characters that a host cannot have"))
-}
-
-fn canonical<B>(request: &Request<B>) -> Result<Cow<'_, str>, Invalid> {
-    let authority = match request.uri().authority() {
-        Some(target) => target.as_str(),
-        None => request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or(""),
-    };
-    canonical_host(authority).map_err(|_| invalid_host("Host is not a host name"))
 }
 
 #[cfg(test)]
@@ -119,7 +107,8 @@ mod tests {
     }
 
     fn host(request: &Request<()>) -> Result<String, Invalid> {
-        inspect(request).map(|authority| authority.host.into_owned())
+        let authority = inspect(request, Fields::of(request.headers()))?;
+        canonical(&authority).map(|host| (*host).to_owned())
     }
 
     #[test]
@@ -168,7 +157,7 @@ mod tests {
             request(Version::HTTP_11, "/", &[("host", "a b")]),
             request(Version::HTTP_11, "/", &[("host", "user@a.example")]),
         ] {
-            assert!(inspect(&request).is_err_and(|invalid| invalid != METHOD), "{request:?}");
+            assert!(host(&request).is_err_and(|invalid| invalid != METHOD), "{request:?}");
         }
     }
 
@@ -177,7 +166,7 @@ mod tests {
         for method in [Method::CONNECT, Method::TRACE] {
             let mut request = request(Version::HTTP_11, "/", &[("host", "a")]);
             *request.method_mut() = method;
-            assert_eq!(inspect(&request).err(), Some(METHOD));
+            assert_eq!(host(&request).err(), Some(METHOD));
         }
     }
 }

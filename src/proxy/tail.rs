@@ -3,7 +3,7 @@
 
 use super::{
     entry::{End, Entry},
-    service::Peer,
+    peer::Peer,
 };
 use crate::{
     config::Route,

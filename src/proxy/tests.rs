@@ -3,7 +3,7 @@
 
 use super::{
     Connections, Connector, Pools, Worker, connection::Protocol, listener::serve_registered,
-    service::Peer,
+    peer::Peer,
 };
 use crate::{
     access_log,

@@ -1,6 +1,6 @@
 //! TLS towards clients.
 
-use super::{connection::Protocol, service::ServerName};
+use super::{connection::Protocol, peer::ServerName};
 use crate::config::{Certificates, Live, Snapshot};
 use core::fmt;
 use std::{io, sync::Arc};

@@ -1,0 +1,142 @@
+//! Which header fields a message has that the gateway must look at, found in one
+//! walk instead of one look-up each: most messages have none but `Host`.
+
+use http::{
+    HeaderMap, HeaderName,
+    header::{
+        CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, PROXY_AUTHENTICATE,
+        PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
+    },
+};
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+
+/// One of the fields, or the kind that is only removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Field {
+    Host,
+    ContentLength,
+    TransferEncoding,
+    Connection,
+    Upgrade,
+    Te,
+    Expect,
+    Cookie,
+    Forwarded,
+    /// Fields between two neighbours that say nothing to this one.
+    OtherHop,
+}
+
+/// Fields that mean something between two neighbours only (RFC 9110, 7.6.1), and
+/// the framing, which is made anew on each side.
+pub(super) const HOP_BY_HOP: [HeaderName; 8] = [
+    CONNECTION,
+    KEEP_ALIVE,
+    PROXY_CONNECTION,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// The set of fields that a message has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Fields {
+    present: u16,
+    repeated: u16,
+}
+
+impl Fields {
+    /// Walks over `headers`.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let mut fields = Self::default();
+        for (name, _) in headers {
+            if let Some(field) = Field::of(name) {
+                let bit = field.bit();
+                fields.repeated |= fields.present & bit;
+                fields.present |= bit;
+            }
+        }
+        fields
+    }
+
+    pub(super) fn has(self, field: Field) -> bool {
+        self.present & field.bit() != 0
+    }
+
+    /// Whether there is more than one line of it.
+    pub(super) fn repeats(self, field: Field) -> bool {
+        self.repeated & field.bit() != 0
+    }
+
+    /// Whether there is anything that must not be passed on.
+    pub(super) fn has_hop_by_hop(self) -> bool {
+        const HOPS: u16 = Field::Connection.bit()
+            | Field::TransferEncoding.bit()
+            | Field::Upgrade.bit()
+            | Field::Te.bit()
+            | Field::OtherHop.bit();
+        self.present & HOPS != 0
+    }
+}
+
+impl Field {
+    const fn bit(self) -> u16 {
+        1 << self as u16
+    }
+
+    fn of(name: &HeaderName) -> Option<Self> {
+        Some(match name {
+            name if *name == HOST => Self::Host,
+            name if *name == CONTENT_LENGTH => Self::ContentLength,
+            name if *name == CONNECTION => Self::Connection,
+            name if *name == COOKIE => Self::Cookie,
+            name if *name == TRANSFER_ENCODING => Self::TransferEncoding,
+            name if *name == UPGRADE => Self::Upgrade,
+            name if *name == TE => Self::Te,
+            name if *name == EXPECT => Self::Expect,
+            name if *name == FORWARDED => Self::Forwarded,
+            name if *name == PROXY_AUTHENTICATE
+                || *name == PROXY_AUTHORIZATION
+                || *name == KEEP_ALIVE
+                || *name == PROXY_CONNECTION =>
+            {
+                Self::OtherHop
+            }
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    #[test]
+    fn each_hop_by_hop_field_is_seen() {
+        for name in HOP_BY_HOP {
+            let headers = HeaderMap::from_iter([(name.clone(), HeaderValue::from_static("x"))]);
+            assert!(Fields::of(&headers).has_hop_by_hop(), "{name}");
+        }
+        let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static("x"))]);
+        assert!(!Fields::of(&headers).has_hop_by_hop());
+    }
+
+    #[test]
+    fn a_second_line_is_a_repetition() {
+        let mut headers = HeaderMap::new();
+        headers.append(HOST, HeaderValue::from_static("a"));
+        headers.append(COOKIE, HeaderValue::from_static("b"));
+        assert!(
+            Fields::of(&headers).has(Field::Host) && !Fields::of(&headers).repeats(Field::Host)
+        );
+        headers.append(HOST, HeaderValue::from_static("a"));
+        assert!(
+            Fields::of(&headers).repeats(Field::Host)
+                && !Fields::of(&headers).repeats(Field::Cookie)
+        );
+    }
+}

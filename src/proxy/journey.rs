@@ -1,0 +1,165 @@
+//! The part of a request's journey that takes time: held, sent on, answered.
+
+use super::{
+    body::{Patience, RequestBody, ResponseBody},
+    exchange::{Answer, Exchange, Failure},
+    fields::Fields,
+    headers::{self, Forward},
+    quota::Told,
+    reply::{Refusal, refuse},
+    tail::Tail,
+    upgrade::tunnel,
+};
+use crate::{config::Route, flow::Instant};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
+use http_body::Body as _;
+use hyper::{body::Incoming, upgrade::OnUpgrade};
+use std::sync::Arc;
+
+/// An admitted request.
+pub(super) struct Journey {
+    pub(super) route: Arc<Route>,
+    /// As it was asked for, with its port.
+    pub(super) authority: HeaderValue,
+    /// Whether the peer is one of `trusted_proxies`.
+    pub(super) trusted: bool,
+    /// What the request has.
+    pub(super) fields: Fields,
+    /// What the client is told of its quotas.
+    pub(super) told: Option<Told>,
+    /// When it may start.
+    pub(super) start: Instant,
+    pub(super) tail: Tail,
+}
+
+/// The client's side of a change of protocol, and which.
+type Upgrade = (OnUpgrade, HeaderValue);
+
+impl Journey {
+    /// Waits until the request may start, sends it on and brings the answer back.
+    pub(super) async fn travel(mut self, mut request: Request<Incoming>) -> Response<ResponseBody> {
+        if self.start > self.tail.started {
+            let clock = self.tail.peer.worker.clock.clone();
+            // In a box because it is rare, and would make every request's future larger.
+            Box::pin(async move { clock.sleep_until(self.start).await }).await;
+        }
+        if declared_length(&request).is_some_and(|length| length > self.route.body_limit) {
+            return refuse(Refusal::TooLong, request.headers(), self.tail);
+        }
+        let upgrade = self.upgrade(&mut request);
+        let request = self.prepare(request, upgrade.as_ref());
+        let content_type = request.headers().get(header::CONTENT_TYPE).cloned();
+        let worker = Arc::clone(&self.tail.peer.worker);
+        let route = Arc::clone(&self.route);
+        let mut exchange = Exchange {
+            worker: &worker,
+            route: &route,
+            deadline: self.tail.started + route.timeouts.request,
+            upgrades: upgrade.is_some(),
+            attempts: 0,
+        };
+        let sent = exchange.send(request).await;
+        if let Some(entry) = &mut self.tail.entry {
+            let server = sent.as_ref().ok().map(|(_, lease)| lease.server());
+            entry.answered(worker.clock.now(), server, exchange.attempts);
+        }
+        match sent {
+            Ok(answer) => self.answer(answer, upgrade),
+            Err(failure) => {
+                let hint = content_type.map(|value| (header::CONTENT_TYPE, value));
+                refuse(Refusal::Upstream(failure), &HeaderMap::from_iter(hint), self.tail)
+            }
+        }
+    }
+
+    /// Takes the client's side if the request asks for a protocol that the route
+    /// allows.
+    fn upgrade(&self, request: &mut Request<Incoming>) -> Option<Upgrade> {
+        let token = headers::upgrade_token(request, self.fields)?;
+        let allowed = |name: &String| token.as_bytes().eq_ignore_ascii_case(name.as_bytes());
+        self.route.upgrades.iter().any(allowed).then(|| (hyper::upgrade::on(request), token))
+    }
+
+    /// Makes the request the upstream's.
+    fn prepare(
+        &mut self,
+        request: Request<Incoming>,
+        upgrade: Option<&Upgrade>,
+    ) -> Request<RequestBody> {
+        let (mut parts, incoming) = request.into_parts();
+        let forward = Forward {
+            authority: self.authority.clone(),
+            upgrade: upgrade.map(|(_, token)| token.clone()),
+            trusted: self.trusted,
+            fields: self.fields,
+        };
+        let peer = &self.tail.peer;
+        headers::prepare(&mut parts, peer, forward);
+        headers::edit(&mut parts.headers, &self.route.request_headers);
+        let clock = &peer.worker.clock;
+        let body =
+            RequestBody::new(incoming, self.route.body_limit, self.route.timeouts.idle, clock);
+        if let Some(entry) = &mut self.tail.entry {
+            entry.upload = body.upload();
+            entry.sent(clock.now());
+        }
+        Request::from_parts(parts, body)
+    }
+
+    /// Turns the upstream's answer into the client's.
+    fn answer(
+        mut self,
+        (mut response, lease): Answer,
+        upgrade: Option<Upgrade>,
+    ) -> Response<ResponseBody> {
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return self.switch(response, upgrade);
+        }
+        let headers = response.headers_mut();
+        headers::strip_hop_by_hop(headers, Fields::of(headers));
+        if let Some(told) = self.told.take() {
+            told.write(headers, &self.route);
+        }
+        headers::edit(headers, &self.route.response_headers);
+        *response.version_mut() = Version::HTTP_11;
+        self.tail.answered(response.status());
+        let timeouts = &self.route.timeouts;
+        let deadline = self.tail.started + timeouts.request;
+        let patience = Patience::new(&self.tail.peer.worker.clock, timeouts.idle, deadline);
+        response.map(|incoming| ResponseBody::upstream(incoming, lease, patience, self.tail))
+    }
+
+    /// Joins the client to the upstream, if both mean the same protocol.
+    fn switch(
+        mut self,
+        mut response: Response<Incoming>,
+        upgrade: Option<Upgrade>,
+    ) -> Response<ResponseBody> {
+        let agreed = response.headers().get(header::UPGRADE);
+        let Some((client, token)) = upgrade.filter(|(_, token)| {
+            agreed.is_some_and(|agreed| agreed.as_bytes().eq_ignore_ascii_case(token.as_bytes()))
+        }) else {
+            return refuse(Refusal::Upstream(Failure::Broken), &HeaderMap::new(), self.tail);
+        };
+        let server = hyper::upgrade::on(&mut response);
+        let headers = response.headers_mut();
+        headers::strip_hop_by_hop(headers, Fields::of(headers));
+        headers::edit(headers, &self.route.response_headers);
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(header::UPGRADE, token);
+        self.tail.answered(StatusCode::SWITCHING_PROTOCOLS);
+        let peer = Arc::clone(&self.tail.peer);
+        let (method, started) = (self.tail.method.clone(), self.tail.started);
+        let tunnel = tunnel(client, server, self.route.timeouts.idle, self.tail);
+        peer.worker.tasks.spawn(tunnel);
+        // The tunnel's tail ends the request; this one only ends the answer's head.
+        peer.activity.on_request();
+        let head = Tail::of_head_only(peer, method, started);
+        response.map(|_| ResponseBody::own(Bytes::new(), head))
+    }
+}
+
+fn declared_length(request: &Request<Incoming>) -> Option<u64> {
+    request.body().size_hint().exact()
+}

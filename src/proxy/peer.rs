@@ -1,0 +1,82 @@
+//! The other end of a client's connection.
+
+use super::{
+    activity::Activity,
+    request::{Invalid, canonical},
+    service::Worker,
+    tls::certificates,
+};
+use crate::config::Snapshot;
+use core::net::{IpAddr, SocketAddr};
+use http::HeaderValue;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What the requests of one connection share.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) worker: Arc<Worker>,
+    pub(super) address: IpAddr,
+    /// `address` as it stands in `X-Forwarded-For`.
+    pub(super) address_value: HeaderValue,
+    /// `http` or `https`.
+    pub(super) scheme: HeaderValue,
+    pub(super) activity: Arc<Activity>,
+    server_name: Option<ServerName>,
+    /// The authority that was asked for last: most connections ask for one only.
+    known: Mutex<Option<Known>>,
+}
+
+/// The name that a TLS client asked for.
+#[derive(Debug)]
+pub(super) struct ServerName {
+    pub(super) listener: Arc<str>,
+    pub(super) name: String,
+}
+
+#[derive(Debug)]
+struct Known {
+    authority: HeaderValue,
+    host: Arc<str>,
+}
+
+impl Peer {
+    pub(super) fn new(
+        worker: Arc<Worker>,
+        address: SocketAddr,
+        server_name: Option<ServerName>,
+        tls: bool,
+    ) -> Self {
+        let address = address.ip().to_canonical();
+        let activity = Activity::new(&worker.clock);
+        let address_value = HeaderValue::try_from(address.to_string())
+            .unwrap_or_else(|_| HeaderValue::from_static("unknown"));
+        let scheme = HeaderValue::from_static(if tls { "https" } else { "http" });
+        let known = Mutex::default();
+        Self { worker, address, address_value, scheme, activity, server_name, known }
+    }
+
+    /// Returns the host that routes know an authority by.
+    pub(super) fn host(&self, authority: &HeaderValue) -> Result<Arc<str>, Invalid> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.as_ref().filter(|known| known.authority == *authority) {
+            return Ok(Arc::clone(&known.host));
+        }
+        let host = canonical(authority)?;
+        *known = Some(Known { authority: authority.clone(), host: Arc::clone(&host) });
+        Ok(host)
+    }
+
+    /// Whether `host` may be asked for on this connection: with several certificates,
+    /// a client that trusts one of them for its connection must not get from it what
+    /// another stands for (RFC 9110, 7.4).
+    pub(super) fn may_ask_for(&self, snapshot: &Snapshot, host: &str) -> bool {
+        let Some(ServerName { listener, name }) = &self.server_name else { return true };
+        certificates(snapshot, listener)
+            .is_none_or(|all| all.iter().nth(1).is_none() || all.agree(name, host))
+    }
+
+    /// Whether what it says about others is believed.
+    pub(super) fn is_trusted(&self, snapshot: &Snapshot) -> bool {
+        snapshot.settings.trusted_proxies.iter().any(|network| network.contains(&self.address))
+    }
+}

@@ -12,6 +12,12 @@ use super::{
 use crate::flow::Rate;
 use std::time::Duration;
 
+/// The most values of a list that a request may be compared with one by one.
+const MAX_VALUES: usize = 1000;
+
+/// The most entries of a map of the user's own names.
+const MAX_ENTRIES: usize = 200;
+
 /// A value and where it stands.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct At<T> {
@@ -83,7 +89,8 @@ impl<'s> Decoder<'s> {
             }
         };
         let Some(index) = section.keys.iter().position(|known| known.name == name) else {
-            return self.problems.add(unknown_key(section, key.place, name));
+            let meant = if self.problems.are_many() { None } else { section.meant(name) };
+            return self.problems.add(unknown_key(section, key.place, name, meant));
         };
         if matches!(section.keys[index].kind, Kind::Later) {
             let message = format!("`{name}` is not supported in this version");
@@ -94,6 +101,16 @@ impl<'s> Decoder<'s> {
             Some((first, _)) => self.problems.add(duplicate(name, *first, key.place)),
             empty => *empty = Some((key.place, value)),
         }
+    }
+
+    /// Reports a list or a map with more than `most` items.
+    fn fits(&mut self, key: &Key, node: &Node<'s>, count: usize, most: usize) -> bool {
+        if count > most {
+            let message = format!("`{}` holds {count} values", key.name);
+            let problem = Problem::error(node.place, message);
+            self.problems.add(problem.help(format!("write at most {most}")));
+        }
+        count <= most
     }
 
     fn wrong_type(&mut self, node: &Node<'s>, name: &str, kind: Kind) {
@@ -156,6 +173,9 @@ impl<'s> Decoder<'s> {
             self.wrong_type(node, &format!("`{}`", key.name), key.kind);
             return Vec::new();
         };
+        if !self.fits(key, node, entries.len(), MAX_ENTRIES) {
+            return Vec::new();
+        }
         let mut read: Vec<(At<String>, &Node<'s>)> = Vec::with_capacity(entries.len());
         for (name, value) in entries {
             let Some(name) = self.leaf(name, key, values::text) else { continue };
@@ -341,6 +361,12 @@ impl<'n, 's> Fields<'n, 's> {
         match self.node(name) {
             Some((key, node)) => match &node.content {
                 Content::List(items) => {
+                    // The values are looked through for each request.
+                    let items = if decoder.fits(key, node, items.len(), MAX_VALUES) {
+                        &items[..]
+                    } else {
+                        &[]
+                    };
                     items.iter().filter_map(|item| decoder.leaf(item, key, &read)).collect()
                 }
                 Content::Empty | Content::Scalar(_) | Content::Map(_) => {
@@ -387,12 +413,12 @@ fn duplicate(name: &str, first: Place, again: Place) -> Problem {
         .help("remove one of the two")
 }
 
-fn unknown_key(section: &'static Section, place: Place, name: &str) -> Problem {
+fn unknown_key(section: &Section, place: Place, name: &str, meant: Option<&str>) -> Problem {
     let problem = Problem::error(place, format!("{} has no key {}", section.title, quoted(name)));
-    if let Some(meant) = section.meant(name) {
-        return problem.help(format!("did you mean `{meant}`?"));
-    }
-    problem.help(format!("write {}", names(section)))
+    problem.help(meant.map_or_else(
+        || format!("write {}", names(section)),
+        |meant| format!("did you mean `{meant}`?"),
+    ))
 }
 
 fn names(section: &Section) -> String {

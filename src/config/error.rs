@@ -4,6 +4,7 @@ use super::node::Place;
 use annotate_snippets::{AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
 use serde::Serialize;
 use std::{
+    collections::HashSet,
     fmt::{self, Write},
     ops::Range,
     path::{Path, PathBuf},
@@ -13,6 +14,9 @@ use std::{
 /// How many problems are drawn; the rest are counted. A file whose every route is wrong in the
 /// same way needs no ten thousand drawings.
 const MOST_DRAWN: usize = 50;
+
+/// From how many problems on hints that cost much to find are left out.
+const MANY: usize = 500;
 
 /// How many problems are kept at all.
 const MOST_KEPT: usize = 10_000;
@@ -127,10 +131,20 @@ impl Problems {
         self.list.is_empty()
     }
 
-    /// Sorts them by place and ties them to the text they speak of.
+    /// Reports whether there are so many that nobody reads the next one's hint, so that it may be
+    /// left out where it costs much to find.
+    pub(super) fn are_many(&self) -> bool {
+        self.list.len() >= MANY
+    }
+
+    /// Sorts them by place and ties them to the text they speak of. What an alias repeats is said
+    /// once.
     pub(super) fn of(mut self, source: &Source) -> Diagnostics {
         self.list.sort_by_key(|problem| problem.place);
-        self.list.dedup();
+        let mut said = HashSet::new();
+        self.list.retain(|problem| {
+            said.insert((problem.place.map(Place::range), problem.message.clone()))
+        });
         Diagnostics { source: source.clone(), list: self.list, beyond: self.beyond }
     }
 }

@@ -419,3 +419,39 @@ fn ten_thousand_problems_are_counted_and_some_are_drawn() {
     assert_eq!(problems.count(), 12_000);
     assert!(problems.to_string().ends_with("… and 11950 more"));
 }
+
+#[test]
+fn what_an_alias_repeats_is_said_once() {
+    let text = format!(
+        "{FRAME}routes:
+  - {{ name: a, match: {{ path: /a }}, upstream: app, flow: &f [{{ name: x, limit: 0/1s }}] }}
+  - {{ name: b, match: {{ path: /b }}, upstream: app, flow: *f }}
+  - {{ name: c, match: {{ path: /c }}, upstream: app, flow: *f }}
+"
+    );
+    messages(
+        &text,
+        &[
+            "a limit of 0 lets nothing pass | write at least 1, as in `1/1s`; to close a route, remove it",
+        ],
+    );
+}
+
+#[test]
+fn lists_and_maps_that_a_request_walks_have_a_bound() {
+    let many = |count: usize, item: fn(usize) -> String| {
+        (0..count).map(item).collect::<Vec<_>>().join(", ")
+    };
+    let networks = many(1001, |n| format!("10.0.{}.{}", n / 256, n % 256));
+    let headers = many(201, |n| format!("x-{n}: a"));
+    messages(
+        &format!(
+            "{FRAME}routes: [{{ name: r, match: {{ path: /, header: {{ {headers} }} }}, upstream: app }}]\n\
+             trusted_proxies: [{networks}]\n"
+        ),
+        &[
+            "`header` holds 201 values | write at most 200",
+            "`trusted_proxies` holds 1001 values | write at most 1000",
+        ],
+    );
+}

@@ -5,8 +5,9 @@
 //! turn it is to an upstream's name.
 
 use super::{
-    error::{Diagnostics, Problem, Problems, Source},
+    error::{Diagnostics, Source},
     plan::{Plan, RoutePlan, ServerPlan, UpstreamPlan},
+    problem::{Problem, Problems},
     snapshot::{Listener, Route, RouteRule, Server, Snapshot, Upstream},
     source,
 };

@@ -4,7 +4,7 @@
 //! reports all of them. Scalars keep the text that stands in the file, so that `1.10`, `0x10` and
 //! `no` reach a text field as they were written, and nothing is a number before a key asks for one.
 
-use super::{error::Problem, syntax};
+use super::{problem::Problem, syntax};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_yaml::{
     Location, Options, Spanned,

@@ -4,7 +4,7 @@ use super::Compiler;
 use crate::config::{
     certificate::{Certificate, Certificates},
     decode::At,
-    error::Problem,
+    problem::Problem,
     snapshot::Listener,
     source::Files,
     spec::{CertificateSpec, ListenerSpec},

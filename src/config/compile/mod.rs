@@ -7,9 +7,10 @@ mod upstreams;
 
 use super::{
     decode::At,
-    error::{Problem, Problems, Source},
+    error::Source,
     node::Place,
     plan::Plan,
+    problem::{Problem, Problems},
     settings::{AccessLog, ClientTimeouts, Limits, RateLimitHeaders, Settings},
     source::{self, Files},
     spec::FileSpec,

@@ -4,9 +4,9 @@ use super::{Compiler, upstreams};
 use crate::{
     config::{
         decode::At,
-        error::{Problem, quoted},
         node::Place,
         plan::RoutePlan,
+        problem::{Problem, quoted},
         snapshot::RouteTimeouts,
         spec::{FieldSpec, MatchSpec, PathSpec, RouteSpec},
         vocabulary::nearest,

@@ -2,9 +2,9 @@
 
 use super::Compiler;
 use crate::config::{
-    error::Problem,
     node::Place,
     plan::{RoutePlan, ServerPlan, UpstreamPlan},
+    problem::Problem,
     spec::UpstreamSpec,
 };
 use std::{sync::Arc, time::Duration};

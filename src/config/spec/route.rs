@@ -3,8 +3,8 @@
 use super::{PacingSpec, RuleSpec, plain};
 use crate::config::{
     decode::{At, Decoder, Fields},
-    error::{Problem, quoted},
     node::{Content, Node, Place},
+    problem::{Problem, quoted},
     snapshot::{HeaderEdits, Reject, RouteTimeouts},
     values::{self, Invalid},
     vocabulary::tables,

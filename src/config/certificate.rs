@@ -1,7 +1,7 @@
 //! Certificates: two PEM files to a key that TLS can sign with, and the names it is good for.
 
 use super::{
-    error::{Problem, quoted},
+    problem::{Problem, quoted},
     source::Files,
     spec::CertificateSpec,
 };

@@ -1,6 +1,9 @@
 //! What is wrong with a file, all of it, each at its place.
 
-use super::node::Place;
+use super::{
+    node::Place,
+    problem::{Problem, Problems, Severity},
+};
 use annotate_snippets::{AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
 use serde::Serialize;
 use std::{
@@ -14,132 +17,9 @@ use std::{
 /// same way needs no ten thousand drawings.
 const MOST_DRAWN: usize = 50;
 
-/// How many problems are kept at all.
-const MOST_KEPT: usize = 10_000;
-
 /// The longest stretch of text that a drawing shows as source; beyond it (a file without line
 /// ends) only the line and the column are named.
 const LONGEST_SHOWN: usize = 8 * 1024;
-
-/// How grave a problem is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Severity {
-    Error,
-    Warning,
-}
-
-/// One thing that is wrong, or odd, and what to write instead.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    severity: Severity,
-    message: String,
-    /// `None`: about the file as a whole.
-    place: Option<Place>,
-    label: String,
-    also: Vec<(Place, String)>,
-    help: String,
-}
-
-impl Problem {
-    /// Begins an error about the value at `place`.
-    pub(super) fn error(place: Place, message: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Error,
-            message: message.into(),
-            place: Some(place),
-            label: String::new(),
-            also: Vec::new(),
-            help: String::new(),
-        }
-    }
-
-    /// Begins an error about the file as a whole.
-    pub(super) fn about_file(message: impl Into<String>) -> Self {
-        Self { place: None, ..Self::error(Place::default(), message) }
-    }
-
-    /// Begins a warning, which refuses nothing.
-    pub(super) fn warning(place: Place, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::error(place, message) }
-    }
-
-    /// Says what the marked value is.
-    #[must_use]
-    pub(super) fn label(mut self, label: impl Into<String>) -> Self {
-        self.label = label.into();
-        self
-    }
-
-    /// Marks another value that has a part in it.
-    #[must_use]
-    pub(super) fn also(mut self, place: Place, label: impl Into<String>) -> Self {
-        self.also.push((place, label.into()));
-        self
-    }
-
-    /// Says what to write.
-    #[must_use]
-    pub(super) fn help(mut self, help: impl Into<String>) -> Self {
-        self.help = help.into();
-        self
-    }
-
-    /// Returns the sentence that says what is wrong.
-    pub fn message(&self) -> &str {
-        &self.message
-    }
-
-    /// Returns where, or `None` where it is about the file as a whole.
-    #[cfg(test)]
-    pub(super) fn place(&self) -> Option<Place> {
-        self.place
-    }
-}
-
-/// The problems found so far, as a reader and a compiler collect them.
-#[derive(Debug, Default)]
-pub(super) struct Problems {
-    list: Vec<Problem>,
-    /// How many were found beyond those kept.
-    beyond: usize,
-}
-
-impl Problems {
-    /// Adds one.
-    pub(super) fn add(&mut self, problem: Problem) {
-        if self.list.len() < MOST_KEPT {
-            self.list.push(problem);
-        } else {
-            self.beyond += 1;
-        }
-    }
-
-    /// Adds those of another collection.
-    pub(super) fn extend(&mut self, more: Self) {
-        self.beyond += more.beyond;
-        for problem in more.list {
-            self.add(problem);
-        }
-    }
-
-    /// Reports whether there is none.
-    pub(super) fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
-    /// Sorts them by place and ties them to the text they speak of.
-    pub(super) fn of(mut self, source: &Source) -> Diagnostics {
-        self.list.sort_by_key(|problem| problem.place);
-        self.list.dedup();
-        Diagnostics { source: source.clone(), list: self.list, beyond: self.beyond }
-    }
-}
-
-impl From<Problem> for Problems {
-    fn from(problem: Problem) -> Self {
-        Self { list: vec![problem], beyond: 0 }
-    }
-}
 
 /// A file's name and its text, shared.
 #[derive(Clone, Debug)]
@@ -175,6 +55,12 @@ pub struct Entry {
 }
 
 impl Diagnostics {
+    /// Puts problems in the order of the file that they speak of.
+    pub(super) fn new(source: &Source, problems: Problems) -> Self {
+        let (list, beyond) = problems.sorted();
+        Self { source: source.clone(), list, beyond }
+    }
+
     /// Returns a single problem with a file that could not be read as text.
     pub(super) fn unreadable(path: &Path, message: String, help: &str) -> Self {
         let source = Source { path: path.into(), text: "".into() };
@@ -345,14 +231,6 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Quotes a word of the file in a message: short, and without control characters.
-pub(super) fn quoted(word: &str) -> String {
-    const LONGEST: usize = 60;
-    let clean: String = word.chars().take(LONGEST).flat_map(char::escape_debug).collect();
-    let clean = clean.replace("\\'", "'").replace("\\\"", "\"");
-    if word.chars().count() > LONGEST { format!("`{clean}…`") } else { format!("`{clean}`") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -427,13 +305,6 @@ error: twice
         let diagnostics = diagnostics(problems);
         assert_eq!(diagnostics.count(), 20_000);
         assert!(diagnostics.to_string().ends_with("… and 19950 more"));
-    }
-
-    #[test]
-    fn a_quoted_word_is_short_and_clean() {
-        assert_eq!(quoted("it's"), "`it's`");
-        assert_eq!(quoted("\u{1b}[31m"), "`\\u{1b}[31m`");
-        assert_eq!(quoted(&"x".repeat(100)), format!("`{}…`", "x".repeat(60)));
     }
 
     fn at(word: &str) -> Place {

@@ -5,8 +5,9 @@
 //! turn it is to an upstream's name.
 
 use super::{
-    error::{Diagnostics, Problem, Problems, Source},
+    error::{Diagnostics, Source},
     plan::{Plan, RoutePlan, ServerPlan, UpstreamPlan},
+    problem::{Problem, Problems},
     snapshot::{Listener, Route, RouteRule, Server, Snapshot, Upstream},
     source,
 };
@@ -45,7 +46,7 @@ pub struct Summary {
     pub rules_converted: usize,
     /// Rules with another algorithm or key, which began afresh, as `route/rule`.
     pub reset: Vec<String>,
-    /// Sections that were edited and are read at start only.
+    /// Keys that were edited and are read at start only.
     pub restart: Vec<&'static str>,
 }
 
@@ -343,12 +344,15 @@ fn is_same(old: &Upstream, plan: &UpstreamPlan) -> bool {
         })
 }
 
-/// Returns the edited sections that only a restart puts in force.
+/// Returns the edited keys that only a restart puts in force.
 fn at_start_only(old: &Snapshot, plan: &Plan) -> Vec<&'static str> {
-    let listener = |l: &Arc<Listener>| (l.name.clone(), l.address, l.tls.is_some());
+    let switched = |new: &Arc<Listener>| {
+        let same = |old: &&Arc<Listener>| old.name == new.name && old.address == new.address;
+        old.listeners.iter().find(same).is_some_and(|old| old.tls.is_some() != new.tls.is_some())
+    };
     let mut sections = Vec::new();
-    if !old.listeners.iter().map(listener).eq(plan.listeners.iter().map(listener)) {
-        sections.push("listeners");
+    if plan.listeners.iter().any(switched) {
+        sections.push("tls");
     }
     if old.settings.admin != plan.settings.admin {
         sections.push("admin");

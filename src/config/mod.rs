@@ -21,6 +21,7 @@ mod error;
 mod live;
 mod node;
 mod plan;
+mod problem;
 mod settings;
 mod snapshot;
 mod source;
@@ -32,9 +33,10 @@ pub mod watch;
 
 pub use certificate::{Certificate, Certificates};
 pub use describe::describe;
-pub use error::{Diagnostics, Entry, Problem};
+pub use error::{Diagnostics, Entry};
 pub use live::{Live, Retired, Summary};
 pub use plan::Plan;
+pub use problem::Problem;
 pub use settings::{AccessLog, ClientTimeouts, Limits, RateLimitHeaders, Settings};
 pub use snapshot::{
     Cost, Except, HeaderEdits, Listener, Reject, Route, RouteRule, RouteTimeouts, Server, Snapshot,
@@ -45,8 +47,9 @@ pub use spec::{Balance, OnMissing};
 pub use vocabulary::{reference, schema};
 
 use decode::Decoder;
-use error::{Problems, Source};
+use error::Source;
 use node::{Content, Node};
+use problem::Problems;
 use spec::FileSpec;
 use std::{
     num::NonZeroUsize,

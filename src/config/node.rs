@@ -4,13 +4,13 @@
 //! reports all of them. Scalars keep the text that stands in the file, so that `1.10`, `0x10` and
 //! `no` reach a text field as they were written, and nothing is a number before a key asks for one.
 
-use super::{error::Problem, syntax};
+use super::{problem::Problem, syntax};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_yaml::{
     Location, Options, Spanned,
     options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy},
 };
-use std::{borrow::Cow, fmt, ops::Range};
+use std::{borrow::Cow, collections::HashSet, fmt, ops::Range};
 
 /// The most events that aliases may add to a file, all together.
 ///
@@ -151,6 +151,11 @@ fn options() -> Options {
     }
 }
 
+/// Returns the text of a key that is a plain value.
+fn word(key: &Node<'_>) -> Option<String> {
+    if let Content::Scalar(text) = &key.content { Some(text.to_string()) } else { None }
+}
+
 /// Puts what a key `<<` names into the map around it: what the map says itself wins, then what is
 /// named first.
 fn merge<'s>(entries: &mut Vec<(Node<'s>, Node<'s>)>, text: &str) -> Result<(), Problem> {
@@ -162,6 +167,7 @@ fn merge<'s>(entries: &mut Vec<(Node<'s>, Node<'s>)>, text: &str) -> Result<(), 
     }
     let (merges, mut own): (Vec<_>, Vec<_>) =
         std::mem::take(entries).into_iter().partition(|(key, _)| is_merge(key));
+    let mut known: HashSet<String> = own.iter().filter_map(|(key, _)| word(key)).collect();
     for (_, value) in merges {
         let sources = match value {
             Node { content: Content::List(items), .. } => items,
@@ -173,9 +179,8 @@ fn merge<'s>(entries: &mut Vec<(Node<'s>, Node<'s>)>, text: &str) -> Result<(), 
                     .label("this is not a map")
                     .help("write `<<: *anchor` where the anchor stands before a map"));
             };
-            let known = own.len();
             for entry in inherited {
-                if !own[..known].iter().any(|(key, _)| key.content == entry.0.content) {
+                if word(&entry.0).is_none_or(|word| known.insert(word)) {
                     own.push(entry);
                 }
             }

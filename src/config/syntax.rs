@@ -1,6 +1,6 @@
 //! Words for what the YAML parser refuses.
 
-use super::{error::Problem, node::Place};
+use super::{node::Place, problem::Problem};
 use serde_yaml::{Error, Location};
 
 /// Returns the parser's refusal as a problem: its place as bytes of `text`, its reason in the words

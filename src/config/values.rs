@@ -3,7 +3,7 @@
 //! Each reader takes the text as written and answers with the value or with what is wrong and what
 //! to write instead.
 
-use super::error::quoted;
+use super::problem::quoted;
 use crate::flow::Rate;
 use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
 use ipnet::IpNet;

@@ -4,7 +4,7 @@ use super::Compiler;
 use crate::config::{
     certificate::{Certificate, Certificates},
     decode::At,
-    error::Problem,
+    problem::Problem,
     snapshot::Listener,
     source::Files,
     spec::{CertificateSpec, ListenerSpec},
@@ -19,21 +19,14 @@ impl Compiler {
         files: &Files,
     ) -> Vec<Arc<Listener>> {
         self.names("listener", specs.iter().filter_map(|spec| spec.name.as_ref()));
-        let mut addresses: Vec<At<SocketAddr>> = Vec::new();
-        // The admin listener stands last in the file more often than not, but it may stand first.
-        for at in specs.iter().filter_map(|spec| spec.listen).chain(admin) {
-            // With port 0 the system picks a port of its own for each.
-            let taken = addresses.iter().find(|a| a.value == at.value && at.value.port() != 0);
-            if let Some(first) = taken {
-                self.error(
-                    Problem::error(at.place, format!("two listeners on `{}`", at.value))
-                        .label("again here")
-                        .also(first.place, "first here")
-                        .help("write another port"),
-                );
-            }
-            addresses.push(at);
-        }
+        let addresses = specs.iter().filter_map(|spec| spec.listen).chain(admin);
+        // With port 0 the system picks a port of its own for each.
+        let addresses = addresses.filter(|at| at.value.port() != 0);
+        self.unique(
+            addresses.map(|at| (at.value, at.place)),
+            |address| format!("two listeners on `{address}`"),
+            "write another port",
+        );
         specs.iter().filter_map(|spec| self.listener(spec, files)).collect()
     }
 
@@ -58,24 +51,5 @@ impl Compiler {
             );
         }
         Some(certificate)
-    }
-
-    /// Reports names that are given twice.
-    pub(super) fn names<'n>(&mut self, what: &str, names: impl Iterator<Item = &'n At<Arc<str>>>) {
-        let mut seen = std::collections::HashMap::new();
-        for name in names {
-            if let Some(first) = seen.insert(&name.value, name.place) {
-                self.error(
-                    Problem::error(
-                        name.place,
-                        format!("two {what}s share the name `{}`", name.value),
-                    )
-                    .label("again here")
-                    .also(first, "first here")
-                    .help("write another name: it tells them apart in logs, metrics and reloads"),
-                );
-                seen.insert(&name.value, first);
-            }
-        }
     }
 }

@@ -6,13 +6,23 @@ mod rules;
 mod upstreams;
 
 use super::{
-    error::{Problem, Problems, Source},
+    decode::At,
+    error::Source,
+    node::Place,
     plan::Plan,
+    problem::{Problem, Problems},
     settings::{AccessLog, ClientTimeouts, Limits, RateLimitHeaders, Settings},
     source::{self, Files},
     spec::FileSpec,
 };
-use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::{
+    collections::{HashMap, HashSet, hash_map::Entry},
+    hash::Hash,
+    num::NonZeroUsize,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 /// The problems found while compiling.
 #[derive(Debug, Default)]
@@ -28,6 +38,36 @@ impl Compiler {
 
     fn warn(&mut self, problem: Problem) {
         self.warnings.add(problem);
+    }
+
+    /// Reports values that are given twice.
+    fn unique<K: Eq + Hash>(
+        &mut self,
+        values: impl Iterator<Item = (K, Place)>,
+        message: impl Fn(&K) -> String,
+        help: &str,
+    ) {
+        let mut seen = HashMap::new();
+        for (value, place) in values {
+            match seen.entry(value) {
+                Entry::Vacant(free) => _ = free.insert(place),
+                Entry::Occupied(taken) => self.error(
+                    Problem::error(place, message(taken.key()))
+                        .label("again here")
+                        .also(*taken.get(), "first here")
+                        .help(help),
+                ),
+            }
+        }
+    }
+
+    /// Reports names that are given twice.
+    fn names<'n>(&mut self, what: &str, names: impl Iterator<Item = &'n At<Arc<str>>>) {
+        self.unique(
+            names.map(|at| (&at.value, at.place)),
+            |name| format!("two {what}s share the name `{name}`"),
+            "write another name: it tells them apart in logs, metrics and reloads",
+        );
     }
 }
 
@@ -91,14 +131,9 @@ fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
 
 /// Returns the files whose change is a change of the configuration.
 fn watched(source: &Source, listeners: &[super::spec::ListenerSpec]) -> Vec<PathBuf> {
-    let mut files = vec![source.path.to_path_buf()];
     let certificates = listeners.iter().filter_map(|l| l.certificates.as_ref()).flatten();
-    for certificate in certificates {
-        for file in [&certificate.cert.value, &certificate.key.value] {
-            if !files.contains(file) {
-                files.push(file.clone());
-            }
-        }
-    }
-    files
+    let named = certificates.flat_map(|c| [c.cert.value.clone(), c.key.value.clone()]);
+    let mut seen = HashSet::new();
+    let files = std::iter::once(source.path.to_path_buf()).chain(named);
+    files.filter(|file| seen.insert(file.clone())).collect()
 }

@@ -4,9 +4,9 @@ use super::{Compiler, upstreams};
 use crate::{
     config::{
         decode::At,
-        error::{Problem, quoted},
         node::Place,
         plan::RoutePlan,
+        problem::{Problem, quoted},
         snapshot::RouteTimeouts,
         spec::{FieldSpec, MatchSpec, PathSpec, RouteSpec},
         vocabulary::nearest,
@@ -94,13 +94,10 @@ impl Compiler {
     ) -> Option<usize> {
         let found = by_name.get(&*name.value).copied();
         if found.is_none() {
-            // In the order of the alphabet, so that the hint does not change from run to run.
-            let mut known: Vec<_> = by_name.keys().copied().collect();
-            known.sort_unstable();
-            let help = match nearest(&name.value, known.iter().copied()) {
-                Some(meant) => format!("did you mean `{meant}`?"),
-                None if known.is_empty() => "write the upstream under `upstreams`".to_owned(),
-                None => format!("write one of {}", list(&known)),
+            let help = if self.errors.are_many() {
+                "write the name of an upstream".to_owned()
+            } else {
+                suggestion(&name.value, by_name)
             };
             let message = format!("there is no upstream {}", quoted(&name.value));
             self.error(Problem::error(name.place, message).help(help));
@@ -186,9 +183,19 @@ fn field_in_words(field: &FieldSpec) -> String {
     }
 }
 
-fn list(words: &[&str]) -> String {
+/// Says which upstream was meant, or which there are.
+fn suggestion(name: &str, upstreams: &HashMap<&str, usize>) -> String {
     const MOST: usize = 8;
+    // In the order of the alphabet, so that the hint does not change from run to run.
+    let mut words: Vec<_> = upstreams.keys().copied().collect();
+    words.sort_unstable();
+    if let Some(meant) = nearest(name, words.iter().copied()) {
+        return format!("did you mean `{meant}`?");
+    }
+    if words.is_empty() {
+        return "write the upstream under `upstreams`".to_owned();
+    }
     let shown: Vec<_> = words.iter().take(MOST).map(|word| format!("`{word}`")).collect();
     let more = if words.len() > MOST { ", …" } else { "" };
-    shown.join(", ") + more
+    format!("write one of {}{more}", shown.join(", "))
 }

@@ -4,8 +4,8 @@ use super::Compiler;
 use crate::{
     config::{
         decode::At,
-        error::{Problem, quoted},
         plan::RulePlan,
+        problem::{Problem, quoted},
         snapshot::{Cost, Except},
         spec::{CostSpec, ExceptSpec, KeySpecs, OnMissing, PacingSpec, RuleKind, RuleSpec},
     },

@@ -2,10 +2,10 @@
 
 use super::Compiler;
 use crate::config::{
-    error::Problem,
     node::Place,
     plan::{RoutePlan, ServerPlan, UpstreamPlan},
-    spec::{ServerSpec, UpstreamSpec},
+    problem::Problem,
+    spec::UpstreamSpec,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -27,17 +27,11 @@ impl Compiler {
     }
 
     fn upstream(&mut self, spec: UpstreamSpec) -> Option<Compiled> {
-        for (index, server) in spec.servers.iter().enumerate() {
-            let same = |other: &&ServerSpec| other.endpoint.value == server.endpoint.value;
-            if let Some(first) = spec.servers[..index].iter().find(same) {
-                self.error(
-                    Problem::error(server.endpoint.place, "the server is in the list already")
-                        .label("again here")
-                        .also(first.endpoint.place, "first here")
-                        .help("write `weight: 2` at the first to send it more"),
-                );
-            }
-        }
+        self.unique(
+            spec.servers.iter().map(|s| (&s.endpoint.value, s.endpoint.place)),
+            |_| "the server is in the list already".to_owned(),
+            "write `weight: 2` at the first to send it more",
+        );
         let weights: Vec<u64> = spec.servers.iter().map(|server| server.weight).collect();
         let schedule = schedule(&weights);
         if schedule.is_none() {

@@ -10,8 +10,8 @@ pub(super) use rule::{CostSpec, ExceptSpec, KeySpecs, PacingSpec, RuleKind, Rule
 
 use super::{
     decode::{At, Decoder, Fields},
-    error::{Problem, quoted},
     node::{Content, Node, Place},
+    problem::{Problem, quoted},
     settings::{AccessLog, ClientTimeouts, Limits, RateLimitHeaders},
     values::{self, Endpoint},
     vocabulary::tables,

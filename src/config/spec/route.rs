@@ -3,8 +3,8 @@
 use super::{PacingSpec, RuleSpec, plain};
 use crate::config::{
     decode::{At, Decoder, Fields},
-    error::{Problem, quoted},
     node::{Content, Node, Place},
+    problem::{Problem, quoted},
     snapshot::{HeaderEdits, Reject, RouteTimeouts},
     values::{self, Invalid},
     vocabulary::tables,
@@ -70,12 +70,13 @@ pub(in crate::config) enum FieldSpec {
 impl RouteSpec {
     pub(super) fn read<'s>(d: &mut Decoder<'s>, node: &Node<'s>) -> Option<Self> {
         let f = d.fields(node, &tables::ROUTE)?;
-        let flow = f.list(d, "flow", RuleSpec::read);
+        let mut flow = f.list(d, "flow", RuleSpec::read);
         if flow.len() > MAX_RULES {
             let place = f.key_place("flow").unwrap_or(f.place);
             let problem = Problem::error(place, format!("{} rules are too many", flow.len()))
                 .help(format!("write at most {MAX_RULES} rules a route"));
             d.problems.add(problem);
+            flow.truncate(MAX_RULES);
         }
         Some(Self {
             place: f.place,

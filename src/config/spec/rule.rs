@@ -4,8 +4,8 @@ use super::{FieldSpec, plain, route};
 use crate::{
     config::{
         decode::{At, Decoder, Fields, integer},
-        error::Problem,
         node::{Content, Node, Place},
+        problem::Problem,
         values,
         vocabulary::tables,
     },

@@ -1,6 +1,7 @@
 //! The configuration from text to snapshot, as a user meets it.
 
 mod certificates;
+mod checks;
 mod diagnostics;
 mod examples;
 mod mutations;

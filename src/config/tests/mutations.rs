@@ -2,17 +2,18 @@
 
 use crate::config::{describe, read};
 use proptest::prelude::*;
-use std::{fs, sync::LazyLock};
+use std::fs;
 
 /// A file with every kind of value in it.
 const WHOLE: &str = include_str!("../../../gateway.yaml");
 
-static OTHER: LazyLock<String> = LazyLock::new(|| {
+/// A file with the kinds of values that the other one lacks.
+fn other() -> String {
     super::with_rules(
         "      - { name: a, limit: 10/1s, key: [client_ip, 'header:x-y'], except: { client_ip: [::1], header: { a: { regex: b } } } }\n      \
          - { name: b, algorithm: sliding_window, limit: { requests: 5, window: 1s }, cost: { GET: 2 } }\n",
     ) + "    pacing: { rate: 5/s }\n    <<: { timeout: 1s }\nx: &x [1]\ny: *x\nend: true\n"
-});
+}
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
@@ -29,7 +30,7 @@ proptest! {
 
     #[test]
     fn a_mutated_file_gives_a_plan_or_problems(edits in prop::collection::vec(edit(), 1..6), whole: bool) {
-        let mut bytes = if whole { WHOLE } else { &OTHER }.as_bytes().to_vec();
+        let mut bytes = if whole { WHOLE.to_owned() } else { other() }.into_bytes();
         for edit in edits {
             edit.apply(&mut bytes);
         }

@@ -128,14 +128,16 @@ fn what_only_a_restart_changes_is_said() {
         format!(
             "listeners: [{{ name: web, listen: 127.0.0.1:{port} }}]\n\
              upstreams: [{{ name: app, servers: [{{ url: http://a }}] }}]\n\
-             routes: [{{ name: r, match: {{ path: / }}, upstream: app }}]\nworkers: {port}\n"
+             routes: [{{ name: r, match: {{ path: / }}, upstream: app }}]\n\
+             workers: {port}\nadmin: {{ listen: 127.0.0.1:{} }}\n",
+            port + 10
         )
     };
     let mut gateway = Gateway::start(&file(81));
     let summary = gateway.reload(&file(82));
     assert_eq!(
         summary.warning().as_deref(),
-        Some("takes effect at the next start: listeners, workers")
+        Some("takes effect at the next start: admin, workers")
     );
 }
 

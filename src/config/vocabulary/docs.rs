@@ -33,16 +33,17 @@ takes the mark away again.)
 const PROMISES: &str = "\
 ## What each rule promises
 
-`N` is the limit, `W` its window, `b` the buckets.
+`N` is the limit, `W` its window, `b` the buckets. `flowgate check` prints each rule's own line, and
+how much memory its keys can take.
 
-| rule | most that passes in any window W | memory a key |
-|---|---|---|
-| `token_bucket` | `burst` at once, and N/W beyond it: `burst + N` | 8 bytes |
-| `sliding_window` | N in any `W·(1 − 1/b)`; up to 2 N in a whole W | 16 bytes a bucket |
-| `sliding_window`, `strict: true` | N, exactly | 16 bytes a bucket |
-| `fixed_window` | N in each window; up to 2 N across a boundary (2 N − 1 with `align: first_request`) | 16 bytes |
-| `concurrency` | N in flight at every instant | – |
-| `pacing` | starts at least W/N apart: N + 1 | 8 bytes |
+| rule | most that passes in any window W |
+|---|---|
+| `token_bucket` | `burst` at once, and N/W beyond it: `burst + N` |
+| `sliding_window` | N in any `W·(1 − 1/b)`; up to 2 N in a whole W |
+| `sliding_window`, `strict: true` | N, exactly |
+| `fixed_window` | N in each window; up to 2 N across a boundary (2 N − 1 with `align: first_request`) |
+| `concurrency` | N in flight at every instant |
+| `pacing` | starts at least W/N apart: N + 1 |
 ";
 
 /// Returns the reference of all keys, as Markdown.

@@ -146,7 +146,7 @@ impl Kind {
             Self::File => "certs/site.pem",
             Self::Host => "shop.example.com",
             Self::Path => "/api",
-            Self::Regex => "'^/v[0-9]+/'",
+            Self::Regex => "'/v[0-9]+/.*'",
             Self::Method => "GET",
             Self::HeaderName => "x-tenant",
             Self::Status => "429",

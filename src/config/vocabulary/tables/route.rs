@@ -113,7 +113,7 @@ pub(in crate::config) static MATCH: Section = Section {
             "path_regex",
             Kind::Regex,
             Words("any"),
-            "A regular expression for the path; anchor it with `^` and `$`.",
+            "A regular expression that the whole path must match.",
         ),
         key("method", Kind::Several(&Kind::Method), Words("any"), "`GET`, or any of a list."),
         key(
@@ -137,7 +137,7 @@ pub(in crate::config) static FIELD: Section = Section {
     doc: "Exactly one of the three.",
     keys: &[
         key("equals", Kind::Text, Absent, "The whole value."),
-        key("regex", Kind::Regex, Absent, "A regular expression that the value must match."),
+        key("regex", Kind::Regex, Absent, "A regular expression that the whole value must match."),
         key("present", Kind::Flag, Absent, "`true`: the field must be there, whatever its value."),
     ],
 };

@@ -1,0 +1,218 @@
+//! A cursor over one map of the tree, which knows the map's keys from the vocabulary and reports
+//! everything that does not fit: unknown, duplicate, missing and later keys, wrong types, bounds.
+//!
+//! Nothing here stops at an error. A value that cannot be read is reported and left out.
+
+mod fields;
+
+pub(super) use fields::integer;
+
+use super::{
+    node::{Content, Node, Place},
+    problem::{Problem, Problems, quoted},
+    values::{self, Invalid},
+    vocabulary::{Default, Key, Kind, Section},
+};
+
+/// The most values of a list that a request may be compared with one by one.
+const MAX_VALUES: usize = 1000;
+
+/// The most entries of a map of the user's own names.
+const MAX_ENTRIES: usize = 200;
+
+/// A value and where it stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct At<T> {
+    pub value: T,
+    pub place: Place,
+    /// `false` if the value is the key's default.
+    pub written: bool,
+}
+
+impl<T> At<T> {
+    /// Returns the value changed, at the same place.
+    pub(super) fn map<U>(self, change: impl FnOnce(T) -> U) -> At<U> {
+        At { value: change(self.value), place: self.place, written: self.written }
+    }
+}
+
+/// What a decoder carries along: the text of the file and the problems found in it.
+#[derive(Debug)]
+pub(super) struct Decoder<'s> {
+    pub text: &'s str,
+    pub problems: Problems,
+}
+
+/// The values of one map, by key.
+#[derive(Debug)]
+pub(super) struct Fields<'n, 's> {
+    section: &'static Section,
+    /// Where the map begins, to say what is missing in it.
+    pub place: Place,
+    /// In the order of the section's keys.
+    values: Vec<Option<(Place, &'n Node<'s>)>>,
+}
+
+impl<'s> Decoder<'s> {
+    /// Opens the map `node` as a `section`.
+    pub(super) fn fields<'n>(
+        &mut self,
+        node: &'n Node<'s>,
+        section: &'static Section,
+    ) -> Option<Fields<'n, 's>> {
+        let Content::Map(entries) = &node.content else {
+            self.wrong_type(node, section.title, Kind::Section(section));
+            return None;
+        };
+        let place = entries.first().map_or(node.place, |(key, _)| key.place);
+        let mut fields = Fields { section, place, values: vec![None; section.keys.len()] };
+        for (key, value) in entries {
+            self.field(&mut fields, key, value);
+        }
+        for (key, value) in section.keys.iter().zip(&fields.values) {
+            if key.default == Default::Required && value.is_none() {
+                let problem =
+                    Problem::error(place, format!("{} needs `{}`", section.title, key.name))
+                        .help(format!("write `{}: {}`", key.name, key.kind.example()));
+                self.problems.add(problem);
+            }
+        }
+        Some(fields)
+    }
+
+    fn field<'n>(&mut self, fields: &mut Fields<'n, 's>, key: &Node<'s>, value: &'n Node<'s>) {
+        let section = fields.section;
+        let name = match &key.content {
+            Content::Scalar(name) => name.as_ref(),
+            Content::Empty => "null",
+            Content::List(_) | Content::Map(_) => {
+                let problem = Problem::error(key.place, "a key must be a word");
+                return self.problems.add(problem.help(format!("write {}", names(section))));
+            }
+        };
+        let Some(index) = section.keys.iter().position(|known| known.name == name) else {
+            let problem = unknown_key(section, key.place, name, self.problems.are_many());
+            return self.problems.add(problem);
+        };
+        if matches!(section.keys[index].kind, Kind::Later) {
+            let message = format!("`{name}` is not supported in this version");
+            let problem = Problem::error(key.place, message).help("remove it");
+            return self.problems.add(problem);
+        }
+        match &mut fields.values[index] {
+            Some((first, _)) => self.problems.add(duplicate(name, *first, key.place)),
+            empty => *empty = Some((key.place, value)),
+        }
+    }
+
+    /// Reports a list or a map with more than `most` items.
+    fn fits(&mut self, key: &Key, node: &Node<'s>, count: usize, most: usize) -> bool {
+        if count > most {
+            let message = format!("`{}` holds {count} values", key.name);
+            let problem = Problem::error(node.place, message);
+            self.problems.add(problem.help(format!("write at most {most}")));
+        }
+        count <= most
+    }
+
+    fn wrong_type(&mut self, node: &Node<'s>, name: &str, kind: Kind) {
+        let found = match &node.content {
+            Content::Empty => "nothing",
+            Content::Scalar(_) => "a plain value",
+            Content::List(_) => "a list",
+            Content::Map(_) => "a map",
+        };
+        let problem = Problem::error(
+            node.place,
+            format!("expected {} for {name}, not {found}", kind.words()),
+        );
+        let help = format!("write `{}`", kind.example());
+        self.problems.add(problem.help(help));
+    }
+
+    /// Reads one plain value with `read`.
+    pub(super) fn leaf<T>(
+        &mut self,
+        node: &Node<'s>,
+        key: &Key,
+        read: impl Fn(&str) -> Result<T, Invalid>,
+    ) -> Option<At<T>> {
+        let Content::Scalar(text) = &node.content else {
+            self.wrong_type(node, &format!("`{}`", key.name), key.kind);
+            return None;
+        };
+        let is_text = node.is_quoted(self.text)
+            && matches!(key.kind, Kind::Flag | Kind::Integer { .. } | Kind::Status);
+        let value = if is_text {
+            values::invalid(
+                format!("expected {} for `{}`, not a text", key.kind.words(), key.name),
+                format!("write it without quotes: `{}: {text}`", key.name),
+            )
+        } else {
+            read(text)
+        };
+        self.keep(value, node.place)
+    }
+
+    /// Returns the value, or reports what is wrong with it.
+    pub(super) fn keep<T>(&mut self, value: Result<T, Invalid>, place: Place) -> Option<At<T>> {
+        match value {
+            Ok(value) => Some(At { value, place, written: true }),
+            Err(Invalid { message, help }) => {
+                self.problems.add(Problem::error(place, message).help(help));
+                None
+            }
+        }
+    }
+
+    /// Reads a map of the user's own names, without duplicates.
+    pub(super) fn entries<'n>(
+        &mut self,
+        node: &'n Node<'s>,
+        key: &Key,
+    ) -> Vec<(At<String>, &'n Node<'s>)> {
+        let Content::Map(entries) = &node.content else {
+            self.wrong_type(node, &format!("`{}`", key.name), key.kind);
+            return Vec::new();
+        };
+        if !self.fits(key, node, entries.len(), MAX_ENTRIES) {
+            return Vec::new();
+        }
+        let mut read: Vec<(At<String>, &Node<'s>)> = Vec::with_capacity(entries.len());
+        for (name, value) in entries {
+            let Some(name) = self.leaf(name, key, values::text) else { continue };
+            match read.iter().find(|(known, _)| known.value == name.value) {
+                Some((first, _)) => {
+                    self.problems.add(duplicate(&name.value, first.place, name.place));
+                }
+                None => read.push((name, value)),
+            }
+        }
+        read
+    }
+}
+
+fn duplicate(name: &str, first: Place, again: Place) -> Problem {
+    Problem::error(again, format!("{} is written twice", quoted(name)))
+        .label("again here")
+        .also(first, "first here")
+        .help("remove one of the two")
+}
+
+fn unknown_key(section: &Section, place: Place, name: &str, is_brief: bool) -> Problem {
+    let problem = Problem::error(place, format!("{} has no key {}", section.title, quoted(name)));
+    if is_brief {
+        return problem.help("remove it");
+    }
+    let meant = section.meant(name);
+    problem.help(meant.map_or_else(
+        || format!("write {}", names(section)),
+        |meant| format!("did you mean `{meant}`?"),
+    ))
+}
+
+fn names(section: &Section) -> String {
+    let today = section.keys.iter().filter(|key| !matches!(key.kind, Kind::Later));
+    let names: Vec<_> = today.map(|key| format!("`{}`", key.name)).collect();
+    format!("one of {}", names.join(", "))
+}

@@ -1,0 +1,140 @@
+//! Listeners, upstreams and routes that cannot work, each refused in a sentence.
+
+use super::{FRAME, messages, parsed};
+
+#[test]
+fn upstreams_and_listeners_are_checked() {
+    messages(
+        "\
+listeners:
+  - { name: web, listen: 0.0.0.0:80 }
+  - { name: web, listen: 0.0.0.0:80 }
+upstreams:
+  - name: a
+    servers: [{ url: http://h:1 }, { url: http://h:1 }]
+    balance: hash
+    health: { path: / }
+  - { name: b, servers: [] }
+  - { name: c, servers: [{ url: https://h }, { url: h, weight: 0 }] }
+  - { name: d, servers: [{ url: http://a, weight: 997 }, { url: http://b, weight: 991 }] }
+routes:
+  - { name: r, match: { path: / }, upstream: zzz }
+",
+        &[
+            "two listeners share the name `web` | write another name: it tells them apart in logs, metrics and reloads",
+            "two listeners on `0.0.0.0:80` | write another port",
+            "the server is in the list already | write `weight: 2` at the first to send it more",
+            "`balance: hash` is not supported in this version | write one of `round_robin`, `least_request`, `random`",
+            "`health` is not supported in this version | remove it",
+            "`servers` is empty | write at least one: `servers: [{ url: http://10.0.1.5:8000 }]`",
+            "TLS to an upstream is not supported in this version | write `http://HOST:PORT`; let TLS end at this gateway",
+            "`h` is not an http:// URL | write `http://HOST:PORT`, as in `http://10.0.1.5:8000`",
+            "`weight` cannot be 0 | write a number from 1 to 1000",
+            "the weights take too long to come round | write weights whose sum, divided by what they share, is at most 1000",
+            "there is no upstream `zzz` | write one of `b`, `c`, `d`",
+        ],
+    );
+}
+
+#[test]
+fn routes_are_checked() {
+    let head = format!("{FRAME}routes:\n  - name: r\n    upstream: app\n    ");
+    for (rest, message) in [
+        ("timeout: 1s", "a route needs `match` | write `match: { host: shop.example.com }`"),
+        (
+            "match: {}",
+            "a match needs at least one condition | write `match: { path_prefix: / }` for a route that takes every request",
+        ),
+        (
+            "match: { path: /a, path_prefix: /a }",
+            "a match takes one kind of path | write one of `path`, `path_prefix` and `path_regex`, or two routes",
+        ),
+        ("match: { method: get }", "`get` is not upper-case, as methods are | write `GET`"),
+        (
+            "match: { header: { x y: 1 } }",
+            "`x y` is not the name of a header | write letters, digits and `-`, as in `x-tenant`",
+        ),
+        (
+            "match: { header: { a: { equals: 1, regex: 2 } } }",
+            "a field's pattern takes exactly one condition | write one of `equals`, `regex` and `present: true`",
+        ),
+        (
+            "match: { query: { a: { present: false } } }",
+            "a field that must be absent cannot be matched | write `present: true`, and a more specific route for requests that have it",
+        ),
+        ("match: { query: { a: 1, a: 2 } }", "`a` is written twice | remove one of the two"),
+        (
+            "match: { path: / }\n    timeout: 1s\n    timeouts: { request: 2s }",
+            "the whole request has two timeouts | write one of `timeout` and `timeouts: { request: … }`",
+        ),
+        (
+            "match: { path: / }\n    upgrades: h2c",
+            "an upgrade to `h2c` would bypass the rules | write a protocol that is not HTTP, as in `websocket`",
+        ),
+        (
+            "match: { path: / }\n    request_headers: { set: { Host: a } }",
+            "`host` belongs to the gateway itself | remove it: it frames the message or names its host",
+        ),
+        (
+            "match: { path: / }\n    response_headers: { set: { x-a: 1, X-A: 2 } }",
+            "`x-a` is set twice | header names are the same in either case; remove one",
+        ),
+        (
+            "match: { path: / }\n    reject: { status: 200 }",
+            "`200` is not the status of a refusal | write a status from 400 to 599, as in `429`",
+        ),
+        (
+            "match: { path: / }\n    reject: { content_type: text/html }",
+            "`content_type` without `body` | write the `body` that it is the type of, or remove it",
+        ),
+        (
+            "match: { path: / }\n    breaker: { errors: 5 }",
+            "`breaker` is not supported in this version | remove it",
+        ),
+        (
+            "match: { path: / }\n    flow: []\n    flwo: []",
+            "a route has no key `flwo` | did you mean `flow`?",
+        ),
+    ] {
+        messages(&format!("{head}{rest}\n"), &[message]);
+    }
+}
+
+#[test]
+fn patterns_that_cannot_be_are_refused_in_the_words_of_the_router() {
+    for pattern in [
+        "path: no-slash",
+        "path: '/a/{'",
+        "path_prefix: x",
+        "path_regex: '('",
+        "host: 'a b'",
+        "host: 'a.*.b'",
+    ] {
+        let text =
+            format!("{FRAME}routes:\n  - name: r\n    upstream: app\n    match: {{ {pattern} }}\n");
+        let problems = parsed(&text).unwrap_err();
+        assert_eq!(problems.count(), 1, "{problems}");
+        let entry = problems.entries().next().unwrap();
+        assert_eq!(entry.line, 6, "{problems}");
+        assert!(!entry.help.is_empty(), "{problems}");
+    }
+}
+
+#[test]
+fn lists_and_maps_that_a_request_walks_have_a_bound() {
+    let many = |count: usize, item: fn(usize) -> String| {
+        (0..count).map(item).collect::<Vec<_>>().join(", ")
+    };
+    let networks = many(1001, |n| format!("10.0.{}.{}", n / 256, n % 256));
+    let headers = many(201, |n| format!("x-{n}: a"));
+    messages(
+        &format!(
+            "{FRAME}routes: [{{ name: r, match: {{ path: /, header: {{ {headers} }} }}, upstream: app }}]\n\
+             trusted_proxies: [{networks}]\n"
+        ),
+        &[
+            "`header` holds 201 values | write at most 200",
+            "`trusted_proxies` holds 1001 values | write at most 1000",
+        ],
+    );
+}

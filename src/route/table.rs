@@ -319,7 +319,7 @@ mod tests {
         let shown = |route| table.matcher(route).map(ToString::to_string);
         assert_eq!(
             (shown(0), shown(1), shown(2)),
-            (Some("*/*".into()), Some("a.example/a".into()), None)
+            (Some("/*".into()), Some("a.example/a".into()), None)
         );
     }
 

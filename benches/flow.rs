@@ -109,7 +109,7 @@ fn concurrency(limit: u64) -> Algorithm {
 }
 
 fn rate(count: u64) -> Rate {
-    Rate::new(count, Duration::from_secs(3_600)).expect("within its bounds")
+    Rate::new(count, Duration::from_hours(1)).expect("within its bounds")
 }
 
 /// More in an hour than is asked for, so that all passes; and in an hour, so that

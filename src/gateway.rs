@@ -220,9 +220,9 @@ impl Gateway {
 
     /// Runs until a signal ends it.
     async fn serve(&mut self) {
-        let watched = watch::watch(&self.live.load().files);
-        let (mut watcher, mut changes) = match watched {
-            Ok((watcher, changes)) => (Some(watcher), changes),
+        let watching = watch::watch(&self.live.load().files);
+        let (mut guard, mut changes) = match watching {
+            Ok((guard, changes)) => (Some(guard), changes),
             Err(error) => {
                 tracing::warn!(%error, every = ?watch::POLL, "cannot watch the configuration; looking at it");
                 (None, mpsc::channel(1).1)
@@ -251,8 +251,8 @@ impl Gateway {
                 _ = poll.tick() => false,
             };
             self.reload(asked);
-            if let Some(watcher) = &mut watcher
-                && let Err(error) = watcher.set(&self.live.load().files)
+            if let Some(guard) = &mut guard
+                && let Err(error) = guard.set(&self.live.load().files)
             {
                 tracing::debug!(%error, "a folder cannot be watched");
             }
@@ -272,7 +272,7 @@ impl Gateway {
         match self.access_log.redirect(&self.live.load().settings.access_log) {
             Ok(()) => tracing::info!("access log opened again"),
             Err(error) => {
-                tracing::error!(%error, "the access log cannot be opened again; it stays where it was")
+                tracing::error!(%error, "the access log cannot be opened again; it stays where it was");
             }
         }
     }
@@ -416,7 +416,6 @@ fn start_workers(
     (0..count)
         .map(|index| {
             let (live, counters, log) = (Arc::clone(live), Arc::clone(counters), log.handle(index));
-            let seed = seed.clone();
             Handle::start(index, clock.clone(), move |clock| Worker {
                 clock,
                 live,
@@ -438,7 +437,8 @@ fn chain(error: &dyn core::error::Error) -> String {
     let mut line = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        line.push_str(&format!(": {cause}"));
+        line += ": ";
+        line += &cause.to_string();
         source = cause.source();
     }
     line

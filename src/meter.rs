@@ -299,14 +299,14 @@ mod tests {
         meter.record(&Method::GET, StatusCode::OK, Duration::from_millis(2));
         meter.record(&Method::GET, StatusCode::NOT_FOUND, Duration::ZERO);
         let purge = Method::from_bytes(b"PURGE").unwrap();
-        meter.record(&purge, StatusCode::OK, Duration::from_secs(3600));
+        meter.record(&purge, StatusCode::OK, Duration::from_hours(1));
         let reading = meter.read();
         let answers = |method, status, count| Answers { method, status, count };
         assert_eq!(
             reading.answers,
             [answers("GET", 200, 2), answers("GET", 404, 1), answers("other", 200, 1)]
         );
-        assert_eq!(reading.sum, Duration::from_millis(3) + Duration::from_secs(3600));
+        assert_eq!(reading.sum, Duration::from_millis(3) + Duration::from_hours(1));
         assert_eq!(reading.buckets[DURATION_BOUNDS.len()], 1);
     }
 

@@ -58,6 +58,7 @@ const CONFIG_CRATES: &[&str] = &[
     "serde_json",
     "serde_yaml",
     "smallvec",
+    "strsim",
     "thiserror",
 ];
 
@@ -79,7 +80,9 @@ const EVERY_LAYER: &[&str] = &[
 const GRANTS: &[(&str, &[&str])] = &[
     ("config::watch", &["notify", "tokio", "tracing"]),
     ("config::live", &["arc_swap"]),
-    ("config::certificate", &["tokio_rustls", "webpki"]),
+    ("config::certificate", &["aws_lc_rs", "tokio_rustls", "webpki"]),
+    ("config::tests::certificates", &["rcgen"]),
+    ("config::tests::examples", &["rcgen"]),
 ];
 
 /// What only one layer names, whatever else a layer may.

@@ -68,7 +68,7 @@ proptest! {
         // Nothing is held for anyone: after a long pause each client gets as much at
         // once as on a new day.
         for client in 0..3 {
-            day.now = day.now + Duration::from_secs(3_600);
+            day.now = day.now + Duration::from_hours(1);
             let mut fresh = Day::new(&rules);
             fresh.now = day.now;
             for _ in 0..20 {

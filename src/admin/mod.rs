@@ -39,7 +39,7 @@ use tokio::{
 /// Scrapers and people are few; whoever holds a connection open must send again
 /// within half a minute, and read its page within a minute.
 const LIMITS: Limits =
-    Limits { connections: 64, idle: Duration::from_secs(30), age: Duration::from_secs(60) };
+    Limits { connections: 64, idle: Duration::from_secs(30), age: Duration::from_mins(1) };
 
 /// The pages under way at once: one of ten thousand busy routes takes 30 MB, and a
 /// slow reader keeps it.

@@ -114,8 +114,8 @@ mod tests {
         let clock = Clock::start();
         let before = clock.now();
         assert_eq!(clock.now(), before);
-        clock.sleep_until(before + Duration::from_secs(3600)).await;
-        assert_eq!(clock.now(), before + Duration::from_secs(3600));
+        clock.sleep_until(before + Duration::from_hours(1)).await;
+        assert_eq!(clock.now(), before + Duration::from_hours(1));
     }
 
     #[tokio::test]

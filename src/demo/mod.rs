@@ -45,7 +45,7 @@ const LIMITS: Limits =
     Limits { connections: 16_384, idle: Duration::from_secs(75), age: Duration::MAX };
 
 /// The longest `/delay/…`: ten minutes.
-const LONGEST_DELAY: Duration = Duration::from_secs(600);
+const LONGEST_DELAY: Duration = Duration::from_mins(10);
 
 /// What `/bytes/…` repeats: 64 bytes, so that a chunk that is lost or sent twice
 /// shows in what follows it unless its size divides by 64.

@@ -288,30 +288,36 @@ mod tests {
 
     #[test]
     fn clients_without_room_get_no_more_than_one_is_promised() {
-        let lone = Algorithm::Concurrency(concurrency::Config { limit: 1 });
-        Timeline::new(&keyed(lone, 1)).check(
+        check(
+            &keyed(bucket(2), 1),
             "
-                0 key=a pass
-                0 key=b pass
-                0 key=b block concurrency 1
-                1 done  1
-                1 key=b block concurrency 1
-                1 done  0
-                1 key=b pass
-                1 key=b block concurrency 1
-                ",
+            0   key=a x2 pass
+            0   key=b x2 pass
+            0   key=b    block rate 100
+            150 key=b    pass
+            150 key=b    block rate 50
+            200 key=b    pass
+            200 key=b    block rate 100
+            200 key=a x2 pass
+            ",
         );
-        Timeline::new(&keyed(bucket(2), 1)).check(
+    }
+
+    #[test]
+    fn what_is_held_for_want_of_room_is_given_back_there() {
+        check(
+            &keyed(Algorithm::Concurrency(concurrency::Config { limit: 2 }), 1),
             "
-                0   key=a x2 pass
-                0   key=b x2 pass
-                0   key=b    block rate 100
-                150 key=b    pass
-                150 key=b    block rate 50
-                200 key=b    pass
-                200 key=b    block rate 100
-                200 key=a x2 pass
-                ",
+            0 key=a    pass
+            0 key=b    pass
+            1 done     1
+            1 key=b    pass
+            1 key=b    block concurrency 2
+            2 done     1
+            2 done     0
+            2 key=b x2 pass
+            2 key=b    block concurrency 2
+            ",
         );
     }
 

@@ -14,9 +14,9 @@
 //! What is absent here: HTTP, clocks, sleeping, tasks, logging, and any lock but
 //! the gate's. Every decision depends on the rules, the state and `now` alone.
 //!
-//! An algorithm is one file in [`limiter`] that implements the crate's private
-//! `Formula`; [`keyed`] gives it a state for each client, [`chain`] the company of
-//! the other slots.
+//! An algorithm is one file in [`limiter`], which decides over a state that it does
+//! not own (`slot.rs`): of all clients, or of each (`keyed.rs`). A slot of another
+//! kind, as [`pacing`], is one file beside it and a line in `chain.rs`.
 
 mod chain;
 mod gate;
@@ -37,9 +37,9 @@ mod timeline;
 pub use chain::{Change, Installed, Rule, Rules};
 pub use decision::{Decision, Outcome, Quota, Reason, Rejection, Report, Verdict};
 pub use gate::{Admission, Gate, Permit};
-pub use keyed::Keyed;
+pub use keyed::{Keyed, Keys};
 pub use limiter::Algorithm;
 pub use rate::Rate;
 pub use slot::{Claim, Key, SlotId};
-pub use statistic::{Observation, RuleObservation, Sums, WAIT_BOUNDS};
+pub use statistic::{Counts, Observation, RuleObservation, Sums, WAIT_BOUNDS};
 pub use time::Instant;

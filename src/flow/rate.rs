@@ -18,7 +18,7 @@ impl Rate {
     pub const MAX_COUNT: u64 = 1_000_000_000_000;
 
     /// The longest window: 366 days.
-    pub const MAX_WINDOW: Duration = Duration::from_secs(366 * 24 * 3600);
+    pub const MAX_WINDOW: Duration = Duration::from_hours(8784);
 
     /// Returns the rate, or `None` if either number is zero or over its maximum.
     pub fn new(count: u64, window: Duration) -> Option<Self> {

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 /// Notes of one connection, shared by its socket, its requests and their bodies.
 #[derive(Debug)]
-pub struct Activity {
+pub(super) struct Activity {
     clock: Clock,
     /// Requests whose answer has not ended.
     requests: AtomicU32,
@@ -167,7 +167,7 @@ mod tests {
         header_read: Duration::from_secs(10),
         keep_alive: Duration::from_secs(75),
         tls_handshake: Duration::from_secs(10),
-        write: Duration::from_secs(60),
+        write: Duration::from_mins(1),
     };
     async fn after(activity: &Activity, seconds: u64) -> Verdict {
         let clock = &activity.clock;

@@ -16,7 +16,7 @@ use tokio::time::Sleep;
 
 /// Why a body was cut off.
 #[derive(Debug, thiserror::Error)]
-pub enum Cut {
+pub(super) enum Cut {
     /// The client sent more than the route takes.
     #[error("the request body is longer than the route allows")]
     TooLong,
@@ -63,7 +63,7 @@ impl Upload {
 
 /// A request's body on its way to the upstream.
 #[derive(Debug)]
-pub enum RequestBody {
+pub(super) enum RequestBody {
     /// There is none.
     Empty,
     /// What the client sends, up to a limit.
@@ -72,7 +72,7 @@ pub enum RequestBody {
 
 /// See [`RequestBody::Streaming`].
 #[derive(Debug)]
-pub struct Streaming {
+pub(super) struct Streaming {
     incoming: Incoming,
     /// Bytes that may still come.
     left: u64,
@@ -165,7 +165,7 @@ impl Body for RequestBody {
 /// An answer's body on its way to the client. Its end, however it comes, is the
 /// end of the request.
 #[derive(Debug)]
-pub struct ResponseBody {
+pub(super) struct ResponseBody {
     source: Source,
     tail: Tail,
 }

@@ -49,7 +49,7 @@ where
 {
     let activity = Arc::clone(&peer.activity);
     let io = TokioIo::new(Watched::new(io, Arc::clone(&activity), protocol == Protocol::Http1));
-    let timeouts = settings.timeouts.clone();
+    let timeouts = settings.timeouts;
     let clock = peer.worker.clock.clone();
     let service = service_fn(move |request: Request<Incoming>| handle(Arc::clone(&peer), request));
     match protocol {

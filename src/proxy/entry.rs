@@ -47,7 +47,7 @@ pub(super) struct End<'a> {
 impl Entry {
     pub(super) fn new<B>(request: &Request<B>, snapshot: &Arc<Snapshot>, client: IpAddr) -> Self {
         let host = request.headers().get("host").and_then(|host| host.to_str().ok());
-        let host = request.uri().authority().map(|authority| authority.as_str()).or(host);
+        let host = request.uri().authority().map(http::uri::Authority::as_str).or(host);
         Self {
             snapshot: Arc::clone(snapshot),
             host: host.unwrap_or_default().to_owned(),

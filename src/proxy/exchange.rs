@@ -7,7 +7,11 @@ use super::{
     pool::Lease,
     service::Worker,
 };
-use crate::{clock::Elapsed, config::Route, flow::Instant};
+use crate::{
+    clock::Elapsed,
+    config::{Route, Server},
+    flow::Instant,
+};
 use core::{pin::pin, sync::atomic::Ordering::Relaxed};
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
@@ -95,17 +99,16 @@ impl Exchange<'_> {
                     server.meter.failures.fetch_add(1, Relaxed);
                     return Err(Failure::Timeout);
                 }
-                Err(Fault::Broken(error)) => match copy.filter(|_| closed_meanwhile(&error)) {
-                    Some(copy) => {
+                Err(Fault::Broken(error)) => {
+                    if let Some(copy) = copy.filter(|_| closed_meanwhile(&error)) {
                         request = copy;
                         again = true;
                         server.meter.retries.fetch_add(1, Relaxed);
-                    }
-                    None => {
+                    } else {
                         tracing::debug!(route = %self.route.name, server = %server.host, %error, "upstream failed");
-                        return Err(self.blame(sent.as_deref(), server));
+                        return Err(Self::blame(sent.as_deref(), server));
                     }
-                },
+                }
             }
             fresh = true;
             chosen = Some((place, server));
@@ -157,7 +160,7 @@ impl Exchange<'_> {
     }
 
     /// Says whose fault a broken exchange is.
-    fn blame(&self, sent: Option<&Upload>, server: &crate::config::Server) -> Failure {
+    fn blame(sent: Option<&Upload>, server: &Server) -> Failure {
         match sent.map_or(upload::DONE, Upload::state) {
             upload::TOO_LONG => Failure::TooLong,
             upload::STALLED => Failure::ClientStalled,

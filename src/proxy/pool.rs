@@ -86,11 +86,6 @@ impl Pools {
         }
     }
 
-    /// Closes every idle connection.
-    pub(super) fn clear(&self) {
-        self.lock().clear();
-    }
-
     fn lock(&self) -> MutexGuard<'_, Vec<Vec<Idle>>> {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }

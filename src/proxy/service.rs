@@ -59,7 +59,7 @@ pub struct Worker {
 
 /// The other end of a client's connection.
 #[derive(Debug)]
-pub struct Peer {
+pub(super) struct Peer {
     pub(super) worker: Arc<Worker>,
     pub(super) address: IpAddr,
     /// `address` as it stands in `X-Forwarded-For`.

@@ -1,5 +1,10 @@
 //! The gateway as a process, over real sockets, as its users meet it.
 
+#![expect(clippy::disallowed_types, reason = "processes and sockets live in real time")]
+#![expect(clippy::panic, reason = "a helper's failure is the test's")]
+#![expect(clippy::format_push_string, reason = "texts are short here")]
+#![expect(clippy::float_cmp, reason = "counters are whole numbers")]
+
 mod common;
 
 mod operate;

@@ -162,7 +162,7 @@ fn check_prints_the_order_of_routes_and_what_rules_promise() {
         let (exact, all) =
             (printed.find("exact").expect("listed"), printed.find("all").expect("listed"));
         assert!(exact < all, "the more specific route comes first:\n{printed}");
-        assert!(printed.contains('r') && printed.contains("3"), "{printed}");
+        assert!(printed.contains('r') && printed.contains('3'), "{printed}");
     }
 }
 

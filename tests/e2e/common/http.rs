@@ -8,9 +8,8 @@ use std::{
 
 /// A whole answer.
 #[derive(Clone, Debug, Default)]
-pub struct Answer {
+pub(crate) struct Answer {
     pub status: u16,
-    pub reason: String,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
     pub trailers: Vec<(String, String)>,
@@ -20,59 +19,59 @@ pub struct Answer {
 
 impl Answer {
     /// The first value of a field.
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()
             .find(|(key, _)| key.eq_ignore_ascii_case(name))
             .map(|(_, value)| value.as_str())
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
     #[track_caller]
-    pub fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body)
             .unwrap_or_else(|error| panic!("{error}: {:?}", self.text()))
     }
 }
 
 /// A connection that is kept open between requests.
-pub struct Client {
+pub(crate) struct Client {
     pub stream: BufReader<TcpStream>,
 }
 
 impl Client {
-    pub fn new(address: SocketAddr) -> Self {
+    pub(crate) fn new(address: SocketAddr) -> Self {
         Self { stream: BufReader::new(connect(address)) }
     }
 
     /// Sends `bytes` as they are.
-    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.get_mut().write_all(bytes.as_ref()).expect("sent");
     }
 
     /// Sends a request without a body and reads the answer.
     #[track_caller]
-    pub fn request(&mut self, method: &str, path: &str, fields: &[(&str, &str)]) -> Answer {
+    pub(crate) fn request(&mut self, method: &str, path: &str, fields: &[(&str, &str)]) -> Answer {
         self.send(head(method, path, fields));
         self.read(method)
     }
 
     #[track_caller]
-    pub fn get(&mut self, path: &str) -> Answer {
+    pub(crate) fn get(&mut self, path: &str) -> Answer {
         self.request("GET", path, &[])
     }
 
     /// Reads the answer to a request of `method`; interim ones are passed over.
     #[track_caller]
-    pub fn read(&mut self, method: &str) -> Answer {
+    pub(crate) fn read(&mut self, method: &str) -> Answer {
         self.try_read(method).expect("an answer")
     }
 
     /// `None` if the connection ended before the head of an answer was whole.
-    pub fn try_read(&mut self, method: &str) -> Option<Answer> {
+    pub(crate) fn try_read(&mut self, method: &str) -> Option<Answer> {
         loop {
             let answer = self.read_head()?;
             if answer.status == 101 || answer.status >= 200 {
@@ -82,14 +81,13 @@ impl Client {
     }
 
     /// Reads one head, interim or not.
-    pub fn read_head(&mut self) -> Option<Answer> {
+    pub(crate) fn read_head(&mut self) -> Option<Answer> {
         let line = self.line()?;
         let mut words = line.splitn(3, ' ');
         assert!(words.next()?.starts_with("HTTP/1."), "not HTTP: {line:?}");
         let status = words.next()?.parse().ok()?;
-        let reason = words.next().unwrap_or_default().to_owned();
         let headers = self.fields()?;
-        Some(Answer { status, reason, headers, ..Answer::default() })
+        Some(Answer { status, headers, ..Answer::default() })
     }
 
     fn fields(&mut self) -> Option<Vec<(String, String)>> {
@@ -143,20 +141,23 @@ impl Client {
     }
 
     /// Whether the other side closes without sending anything more.
-    pub fn is_closed(&mut self) -> bool {
+    pub(crate) fn is_closed(&mut self) -> bool {
         let mut byte = [0];
         matches!(self.stream.read(&mut byte), Ok(0) | Err(_))
     }
 }
 
 /// A request's head; `Host` is added unless given.
-pub fn head(method: &str, path: &str, fields: &[(&str, &str)]) -> String {
+pub(crate) fn head(method: &str, path: &str, fields: &[(&str, &str)]) -> String {
     let mut head = format!("{method} {path} HTTP/1.1\r\n");
     if !fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
         head.push_str("Host: gateway.test\r\n");
     }
     for (name, value) in fields {
-        head.push_str(&format!("{name}: {value}\r\n"));
+        head += name;
+        head += ": ";
+        head += value;
+        head += "\r\n";
     }
     head.push_str("\r\n");
     head
@@ -164,12 +165,12 @@ pub fn head(method: &str, path: &str, fields: &[(&str, &str)]) -> String {
 
 /// One GET on a connection of its own.
 #[track_caller]
-pub fn get(address: SocketAddr, path: &str) -> Answer {
+pub(crate) fn get(address: SocketAddr, path: &str) -> Answer {
     Client::new(address).get(path)
 }
 
 /// Sends raw bytes on a connection of its own and reads one answer.
-pub fn raw(address: SocketAddr, bytes: impl AsRef<[u8]>) -> Option<Answer> {
+pub(crate) fn raw(address: SocketAddr, bytes: impl AsRef<[u8]>) -> Option<Answer> {
     let mut client = Client::new(address);
     client.send(bytes);
     client.try_read("GET")
@@ -177,7 +178,7 @@ pub fn raw(address: SocketAddr, bytes: impl AsRef<[u8]>) -> Option<Answer> {
 
 /// The statuses of `count` GETs over one connection.
 #[track_caller]
-pub fn statuses(address: SocketAddr, path: &str, count: usize) -> Vec<u16> {
+pub(crate) fn statuses(address: SocketAddr, path: &str, count: usize) -> Vec<u16> {
     let mut client = Client::new(address);
     (0..count).map(|_| client.get(path).status).collect()
 }

@@ -1,8 +1,8 @@
 //! A gateway process under test, upstreams that do as they are told, and clients
 //! that see every byte.
 
-pub mod http;
-pub mod upstream;
+pub(crate) mod http;
+pub(crate) mod upstream;
 
 use std::{
     collections::HashMap,
@@ -16,10 +16,10 @@ use std::{
 };
 
 /// How long anything may take before a test fails instead of hanging.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running gateway; killed when dropped.
-pub struct Gateway {
+pub(crate) struct Gateway {
     child: Child,
     pub dir: tempfile::TempDir,
     pub config: PathBuf,
@@ -35,13 +35,13 @@ struct Log {
 impl Gateway {
     /// Starts a gateway with `yaml`, whose listeners may say port 0, and waits
     /// until it is ready.
-    pub fn start(yaml: &str) -> Self {
+    pub(crate) fn start(yaml: &str) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         Self::start_in(dir, yaml, &[])
     }
 
     /// The same in a directory that may hold certificates already.
-    pub fn start_in(dir: tempfile::TempDir, yaml: &str, arguments: &[&str]) -> Self {
+    pub(crate) fn start_in(dir: tempfile::TempDir, yaml: &str, arguments: &[&str]) -> Self {
         let config = dir.path().join("gateway.yaml");
         fs::write(&config, yaml).expect("the configuration is written");
         let gateway = Self::spawn(dir, config, arguments);
@@ -50,7 +50,7 @@ impl Gateway {
     }
 
     /// Starts a process without waiting.
-    pub fn spawn(dir: tempfile::TempDir, config: PathBuf, arguments: &[&str]) -> Self {
+    pub(crate) fn spawn(dir: tempfile::TempDir, config: PathBuf, arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_flowgate"))
             .args(["run", "-c"])
             .arg(&config)
@@ -78,13 +78,13 @@ impl Gateway {
 
     /// Waits for a line of the log that has `needle`, and returns the first.
     #[track_caller]
-    pub fn wait_log(&self, needle: &str) -> String {
+    pub(crate) fn wait_log(&self, needle: &str) -> String {
         self.wait_log_after(0, needle)
     }
 
     /// The same among the lines after the first `skip`.
     #[track_caller]
-    pub fn wait_log_after(&self, skip: usize, needle: &str) -> String {
+    pub(crate) fn wait_log_after(&self, skip: usize, needle: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         let mut lines = self.log.lines.lock().expect("no panic");
         loop {
@@ -98,42 +98,42 @@ impl Gateway {
     }
 
     /// How many lines the log has.
-    pub fn log_len(&self) -> usize {
+    pub(crate) fn log_len(&self) -> usize {
         self.log.lines.lock().expect("no panic").len()
     }
 
     /// The log so far.
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         self.log.lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner).join("\n")
     }
 
     /// Where the listener (or `admin`) is.
     #[track_caller]
-    pub fn address(&self, listener: &str) -> SocketAddr {
+    pub(crate) fn address(&self, listener: &str) -> SocketAddr {
         let line = self.wait_log(&format!("listener={listener} "));
         field(&line, "address").parse().expect("an address")
     }
 
     /// The listener called `web`.
     #[track_caller]
-    pub fn web(&self) -> SocketAddr {
+    pub(crate) fn web(&self) -> SocketAddr {
         self.address("web")
     }
 
     /// Replaces the file as `mv` does, and waits until it is in force.
     #[track_caller]
-    pub fn edit(&self, yaml: &str) -> String {
+    pub(crate) fn edit(&self, yaml: &str) -> String {
         let seen = self.log_len();
         replace(&self.config, yaml);
         self.wait_log_after(seen, "reloaded")
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Sends a signal by name.
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill")
             .args([&format!("-{name}"), &self.pid().to_string()])
             .status()
@@ -143,7 +143,7 @@ impl Gateway {
 
     /// Waits for the process to end.
     #[track_caller]
-    pub fn wait(&mut self) -> ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().expect("it can be waited for") {
@@ -155,7 +155,7 @@ impl Gateway {
     }
 
     /// Whether it still runs.
-    pub fn is_running(&mut self) -> bool {
+    pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("it can be waited for").is_none()
     }
 }
@@ -171,21 +171,21 @@ impl Drop for Gateway {
 }
 
 /// Replaces a file by renaming another over it.
-pub fn replace(path: &Path, text: &str) {
+pub(crate) fn replace(path: &Path, text: &str) {
     let aside = path.with_extension("new");
     fs::write(&aside, text).expect("written");
     fs::rename(&aside, path).expect("renamed");
 }
 
 /// The value of `name=` in a log line.
-pub fn field(line: &str, name: &str) -> String {
+pub(crate) fn field(line: &str, name: &str) -> String {
     let start = line.find(&format!("{name}=")).expect("the field") + name.len() + 1;
     line[start..].split_whitespace().next().unwrap_or_default().trim_matches('"').to_owned()
 }
 
 /// Tries until `attempt` has an answer, or fails the test.
 #[track_caller]
-pub fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(found) = attempt() {
@@ -197,12 +197,12 @@ pub fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
 }
 
 /// A breath between two looks at something that another process does.
-pub fn pause() {
+pub(crate) fn pause() {
     std::thread::park_timeout(Duration::from_millis(5));
 }
 
 /// Connects with deadlines on reads and writes.
-pub fn connect(address: SocketAddr) -> TcpStream {
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect_timeout(&address, PATIENCE).expect("connected");
     stream.set_read_timeout(Some(PATIENCE)).expect("set");
     stream.set_write_timeout(Some(PATIENCE)).expect("set");
@@ -212,7 +212,7 @@ pub fn connect(address: SocketAddr) -> TcpStream {
 
 /// Runs `curl` and returns what it prints.
 #[track_caller]
-pub fn curl(arguments: &[&str]) -> String {
+pub(crate) fn curl(arguments: &[&str]) -> String {
     let output = Command::new("curl")
         .args(["--silent", "--show-error", "--max-time", "20"])
         .args(arguments)
@@ -228,7 +228,7 @@ pub fn curl(arguments: &[&str]) -> String {
 
 /// A configuration with one listener, `web`, an admin listener, one upstream at
 /// `upstream`, and `routes`, which are lines of YAML under `routes:`.
-pub fn yaml(upstream: SocketAddr, routes: &str) -> String {
+pub(crate) fn yaml(upstream: SocketAddr, routes: &str) -> String {
     format!(
         "workers: 2\n\
          listeners:\n  - {{ name: web, listen: 127.0.0.1:0 }}\n\
@@ -239,7 +239,7 @@ pub fn yaml(upstream: SocketAddr, routes: &str) -> String {
 }
 
 /// The values of a metric, by its labels as they are printed.
-pub fn metrics(gateway: &Gateway, name: &str) -> HashMap<String, f64> {
+pub(crate) fn metrics(gateway: &Gateway, name: &str) -> HashMap<String, f64> {
     let page = http::get(gateway.address("admin"), "/metrics").text();
     page.lines()
         .filter(|line| !line.starts_with('#'))

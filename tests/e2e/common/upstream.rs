@@ -10,7 +10,7 @@ use std::{
 };
 
 /// A server of raw connections, each served by `script` on a thread of its own.
-pub struct Script {
+pub(crate) struct Script {
     pub address: SocketAddr,
     pub connections: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
@@ -18,7 +18,7 @@ pub struct Script {
 
 impl Script {
     /// `script` gets each connection with its number, from 0.
-    pub fn start(script: impl Fn(usize, Connection) + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(script: impl Fn(usize, Connection) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
         let address = listener.local_addr().expect("an address");
         let (connections, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
@@ -39,17 +39,17 @@ impl Script {
     }
 
     /// A server that answers every request with what `answer` makes of it.
-    pub fn answering(answer: impl Fn(&Request) -> Vec<u8> + Send + Sync + 'static) -> Self {
+    pub(crate) fn answering(answer: impl Fn(&Request) -> Vec<u8> + Send + Sync + 'static) -> Self {
         Self::start(move |_, mut connection| {
             while let Some(request) = connection.read() {
-                if connection.write(&answer(&request)).is_none() {
+                if connection.write(answer(&request)).is_none() {
                     return;
                 }
             }
         })
     }
 
-    pub fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 }
@@ -63,7 +63,7 @@ impl Drop for Script {
 
 /// A request as it came over the wire.
 #[derive(Clone, Debug, Default)]
-pub struct Request {
+pub(crate) struct Request {
     pub line: String,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
@@ -71,28 +71,20 @@ pub struct Request {
 }
 
 impl Request {
-    pub fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         self.line.split(' ').nth(1).unwrap_or_default()
     }
 
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()
             .find(|(key, _)| key.eq_ignore_ascii_case(name))
             .map(|(_, value)| value.as_str())
     }
-
-    pub fn all(&self, name: &str) -> Vec<&str> {
-        self.headers
-            .iter()
-            .filter(|(key, _)| key.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.as_str())
-            .collect()
-    }
 }
 
 /// One connection of a script.
-pub struct Connection {
+pub(crate) struct Connection {
     pub stream: BufReader<TcpStream>,
 }
 
@@ -104,7 +96,7 @@ impl Connection {
     }
 
     /// Reads one request with its body; `None` when the connection ends.
-    pub fn read(&mut self) -> Option<Request> {
+    pub(crate) fn read(&mut self) -> Option<Request> {
         let mut request = self.read_head()?;
         if request.header("transfer-encoding").is_some() {
             loop {
@@ -126,7 +118,7 @@ impl Connection {
     }
 
     /// Reads a head only.
-    pub fn read_head(&mut self) -> Option<Request> {
+    pub(crate) fn read_head(&mut self) -> Option<Request> {
         let line = self.line()?;
         let headers = self.fields()?;
         Some(Request { line, headers, ..Request::default() })
@@ -150,18 +142,18 @@ impl Connection {
         (read > 0).then(|| line.trim_end_matches(['\r', '\n']).to_owned())
     }
 
-    pub fn write(&mut self, bytes: impl AsRef<[u8]>) -> Option<()> {
+    pub(crate) fn write(&mut self, bytes: impl AsRef<[u8]>) -> Option<()> {
         self.stream.get_mut().write_all(bytes.as_ref()).ok()
     }
 }
 
 /// A 200 with `body`.
-pub fn ok(body: &str) -> Vec<u8> {
+pub(crate) fn ok(body: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
 /// An upstream that says what it was asked, as JSON: line, headers, body's length.
-pub fn echo() -> Script {
+pub(crate) fn echo() -> Script {
     Script::answering(|request| {
         let headers: Vec<_> =
             request.headers.iter().map(|(name, value)| serde_json::json!([name, value])).collect();

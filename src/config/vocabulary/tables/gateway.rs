@@ -70,7 +70,7 @@ pub(in crate::config) static FILE: Section = Section {
         ),
         key(
             "drain_timeout",
-            Kind::Duration { min: Duration::ZERO, max: Duration::from_secs(24 * 3600) },
+            Kind::Duration { min: Duration::ZERO, max: Duration::from_hours(24) },
             Value("30s"),
             "How long a stopping gateway waits for requests in flight.",
         ),

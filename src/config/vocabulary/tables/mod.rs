@@ -33,7 +33,7 @@ const fn word(today: &'static [&'static str]) -> Kind {
 
 /// A wait that must end: at least a millisecond, at most a day.
 const TIMEOUT: Kind =
-    Kind::Duration { min: Duration::from_millis(1), max: Duration::from_secs(24 * 3600) };
+    Kind::Duration { min: Duration::from_millis(1), max: Duration::from_hours(24) };
 
 /// The algorithms that this version decides by.
 pub(in crate::config) const ALGORITHMS: &[&str] =

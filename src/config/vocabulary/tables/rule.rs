@@ -122,10 +122,7 @@ pub(in crate::config) static RATE: Section = Section {
         key("requests", integer(1, 1_000_000_000_000), Required, "How many."),
         key(
             "window",
-            Kind::Duration {
-                min: Duration::from_nanos(1),
-                max: Duration::from_secs(366 * 24 * 3600),
-            },
+            Kind::Duration { min: Duration::from_nanos(1), max: Duration::from_hours(8784) },
             Required,
             "Per how long.",
         ),
@@ -177,7 +174,7 @@ pub(in crate::config) static PACING: Section = Section {
         ),
         key(
             "max_wait",
-            Kind::Duration { min: Duration::from_micros(1), max: Duration::from_secs(3600) },
+            Kind::Duration { min: Duration::from_micros(1), max: Duration::from_hours(1) },
             Value("500ms"),
             "The longest wait; what would wait longer is refused at once.",
         ),

@@ -1,38 +1,11 @@
-//! The client key that a rule counts under, as a fingerprint.
+//! The client key that a rule counts under.
 
-use super::{Invalid, Target, header, normal_path, query};
-use core::{fmt, hash::Hasher, net::IpAddr};
+use super::{Invalid, Seed, Target, fingerprint::Fingerprint, header, normal_path, query};
+use core::{fmt, net::IpAddr};
 use http::HeaderName;
-use siphasher::sip128::{Hasher128, SipHasher24};
 
 /// The most parts of a key.
 const MAX_PARTS: usize = 8;
-
-/// The secret of all fingerprints, made once per process.
-#[derive(Clone, Copy)]
-pub struct Seed([u64; 2]);
-
-impl Seed {
-    /// Returns the seed with this secret; the same secret gives the same fingerprints.
-    pub const fn new(secret: [u64; 2]) -> Self {
-        Self(secret)
-    }
-
-    /// Returns a seed from the operating system's random numbers.
-    pub fn random() -> Self {
-        use std::hash::{BuildHasher, RandomState};
-        // The standard library keys its maps with random numbers of the system; what
-        // they make of nothing is as hard to guess.
-        Self::new([(); 2].map(|()| RandomState::new().hash_one(())))
-    }
-}
-
-/// Hides the secret.
-impl fmt::Debug for Seed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Seed(..)")
-    }
-}
 
 /// One thing that requests are told apart by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -226,16 +199,12 @@ impl KeySpec {
     /// Returns the fingerprint of a request's key, or `None` if the request lacks some
     /// part or has an empty value for it.
     ///
-    /// It is SipHash-2-4 with 128 bits, a keyed function made to withstand forgery: a
-    /// client who could find a second key with another's fingerprint would spend that
-    /// client's quota, and `ahash`, twice or not, promises only maps without floods.
-    ///
     /// Allocates only for a path with escapes or double slashes and for a query value
     /// over 128 bytes.
     pub fn fingerprint(&self, seed: &Seed, target: &Target<'_>, client: IpAddr) -> Option<u128> {
         let mut fingerprint = Fingerprint::new(seed);
         self.parts.iter().try_for_each(|part| part.add(&mut fingerprint, target, client))?;
-        Some(fingerprint.0.finish128().as_u128())
+        Some(fingerprint.finish())
     }
 }
 
@@ -253,20 +222,6 @@ impl fmt::Display for KeySpec {
             let comma = if index == 0 { "" } else { "," };
             write!(f, "{comma}{part}")
         })
-    }
-}
-
-struct Fingerprint(SipHasher24);
-
-impl Fingerprint {
-    fn new(seed: &Seed) -> Self {
-        Self(SipHasher24::new_with_keys(seed.0[0], seed.0[1]))
-    }
-
-    /// Adds a value with its length, so that no two lists of values read the same.
-    fn add(&mut self, value: &[u8]) {
-        self.0.write_u64(value.len() as u64);
-        self.0.write(value);
     }
 }
 

@@ -42,10 +42,7 @@ impl fmt::Display for Matcher {
             list(f, &self.methods)?;
             f.write_str(" ")?;
         }
-        match &self.hosts[..] {
-            [] => f.write_str("*")?,
-            hosts => list(f, hosts)?,
-        }
+        list(f, &self.hosts)?;
         write!(f, "{}", self.path)?;
         for header in &self.headers {
             write!(f, " header {header}")?;
@@ -59,7 +56,7 @@ impl fmt::Display for Matcher {
 
 fn list(f: &mut fmt::Formatter<'_>, items: &[impl fmt::Display]) -> fmt::Result {
     for (index, item) in items.iter().enumerate() {
-        write!(f, "{}{item}", if index == 0 { "" } else { "," })?;
+        write!(f, "{}{item}", if index == 0 { "" } else { "|" })?;
     }
     Ok(())
 }
@@ -84,8 +81,8 @@ mod tests {
             query: vec![FieldPattern::regex("c", "d+").unwrap()],
         };
         let line =
-            "POST,PUT shop.example.com,*.shop/checkout/{id} header x-a=b header x-b query c~d+";
+            "POST|PUT shop.example.com|*.shop/checkout/{id} header x-a=b header x-b query c~d+";
         assert_eq!(matcher.to_string(), line);
-        assert_eq!(Matcher::default().to_string(), "*/*");
+        assert_eq!(Matcher::default().to_string(), "/*");
     }
 }

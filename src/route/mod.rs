@@ -23,20 +23,24 @@ pub mod path;
 pub mod table;
 
 mod escape;
+mod fingerprint;
 mod names;
 mod pattern;
 mod query;
 mod rank;
 mod regexes;
 mod sites;
+mod spelling;
 mod tree;
 
 pub use client::client_ip;
+pub use fingerprint::Seed;
 pub use header::FieldPattern;
 pub use host::{BadHost, HostPattern, canonical_host};
-pub use key::{KeySpec, Part, Seed};
+pub use key::{KeySpec, Part};
 pub use matcher::Matcher;
-pub use path::{PathPattern, dangerous_path, normal_path};
+pub use path::PathPattern;
+pub use spelling::{dangerous_path, normal_path};
 pub use table::Table;
 
 /// What routing looks at in a request.

@@ -1,5 +1,7 @@
-//! Paths in a tree with one edge per segment: a search takes as many steps as the
-//! path has segments, however many routes there are.
+//! Paths in a tree with one edge per segment.
+//!
+//! A search takes one step per segment of the path, however many routes there are, and
+//! goes back only where a literal segment and a parameter both fit.
 
 use super::{
     names::Names,

@@ -17,9 +17,13 @@ pub(super) fn claims(
 ) -> SmallVec<[Claim; 4]> {
     let mut claims = SmallVec::new();
     for rule in &route.rules {
-        claims.extend(claim(rule, seed, target, client));
+        if let Some(claim) = claim(rule, seed, target, client) {
+            claims.push(claim);
+        }
     }
-    claims.extend(route.pacing.map(|slot| Claim { slot, key: Key::Shared, cost: 1 }));
+    if let Some(slot) = route.pacing {
+        claims.push(Claim { slot, key: Key::Shared, cost: 1 });
+    }
     claims
 }
 

@@ -130,8 +130,9 @@ async fn drive<C: Graceful>(
     let mut timer = pin!(clock.timer(clock.now() + timeouts.header_read));
     let mut armed = clock.now() + timeouts.header_read;
     let mut closing = false;
-    // Registers this task with the bell; whenever it rings the flag is set.
-    let mut listening = false;
+    // The bell and the timer are polled once to make this task known to them; later
+    // a flag each tells whether they rang.
+    let (mut listening, mut ticking) = (false, false);
     poll_fn(|context: &mut Context<'_>| {
         if !listening {
             listening = true;
@@ -147,13 +148,20 @@ async fn drive<C: Graceful>(
             if connection.as_mut().poll(context).is_ready() {
                 return Poll::Ready(());
             }
-            if timer.as_mut().poll(context).is_pending() {
+            let rang = if ticking {
+                timer.is_elapsed()
+            } else {
+                ticking = true;
+                timer.as_mut().poll(context).is_ready()
+            };
+            if !rang {
                 let Some(deadline) = activity.urgent(timeouts) else { return Poll::Pending };
                 if deadline >= armed {
                     return Poll::Pending;
                 }
                 armed = deadline;
                 timer.as_mut().reset(clock.to_tokio(deadline));
+                ticking = false;
                 continue;
             }
             let now = clock.now();
@@ -168,6 +176,7 @@ async fn drive<C: Graceful>(
                 Verdict::LookAgain(deadline) => armed = deadline,
             }
             timer.as_mut().reset(clock.to_tokio(armed));
+            ticking = false;
         }
     })
     .await;

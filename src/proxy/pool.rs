@@ -144,8 +144,9 @@ impl Lease {
         }
         lease.reused = false;
         server.meter.connects.fetch_add(1, Relaxed);
-        let connected =
-            worker.clock.timeout(upstream.connect_timeout, connect(worker, server)).await;
+        // In a box because it is rare, and would make every request's future larger.
+        let connecting = worker.clock.timeout(upstream.connect_timeout, connect(worker, server));
+        let connected = Box::pin(connecting).await;
         match connected
             .unwrap_or_else(|elapsed| Err(io::Error::new(io::ErrorKind::TimedOut, elapsed)))
         {

@@ -19,7 +19,7 @@ use crate::{
     access_log,
     clock::Clock,
     config::{Live, Route, Snapshot},
-    flow::{Admission, Instant, Rejection},
+    flow::{Admission, Rejection},
     meter::{self, Counters},
     route::{Seed, Target, client_ip, normal_path},
 };
@@ -53,7 +53,6 @@ pub struct Worker {
 }
 
 /// What becomes of a request after the decision.
-#[expect(clippy::large_enum_variant, reason = "the large one is the usual one")]
 enum Step {
     Answered(Response<ResponseBody>),
     Forward(Journey, Request<Incoming>),

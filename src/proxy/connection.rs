@@ -174,6 +174,7 @@ async fn drive<C: Graceful>(
                     armed = now + timeouts.write;
                 }
                 Verdict::LookAgain(deadline) => armed = deadline,
+                Verdict::Overdue => armed = now + timeouts.write,
             }
             timer.as_mut().reset(clock.to_tokio(armed));
             ticking = false;

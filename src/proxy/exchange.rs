@@ -4,22 +4,28 @@
 use super::{
     balance::{Tried, pick},
     body::{RequestBody, Upload, upload},
+    connection::Protocol,
+    peer::Peer,
     pool::Lease,
-    service::Worker,
 };
 use crate::{
     clock::Elapsed,
     config::{Route, Server},
     flow::Instant,
 };
-use core::{pin::pin, sync::atomic::Ordering::Relaxed};
-use http::{Method, Request, Response};
+use core::{
+    future::poll_fn,
+    pin::{Pin, pin},
+    sync::atomic::Ordering::Relaxed,
+    task::Poll,
+};
+use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
 use hyper::body::Incoming;
-use std::sync::Arc;
 
-/// Servers that are asked for one request at most: enough to pass over a dead one
-/// or two, few enough that a dead upstream is answered for soon.
-const SERVERS_MAX: u32 = 3;
+/// Attempts for one request at most: enough to pass over a dead server or two and a
+/// connection that was just closed, few enough that a dead upstream is answered for
+/// soon.
+const ATTEMPTS_MAX: u32 = 4;
 
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,12 +49,14 @@ pub(super) type Answer = (Response<Incoming>, Lease);
 
 /// What is known about a request before it is sent.
 pub(super) struct Exchange<'a> {
-    pub(super) worker: &'a Arc<Worker>,
+    pub(super) peer: &'a Peer,
     pub(super) route: &'a Route,
     /// When the whole request must have ended.
     pub(super) deadline: Instant,
     /// Whether it may change the connection's protocol.
     pub(super) upgrades: bool,
+    /// What the client speaks.
+    pub(super) protocol: Protocol,
     /// How many servers have been asked.
     pub(super) attempts: u32,
 }
@@ -75,33 +83,34 @@ impl Exchange<'_> {
         let upstream = &self.route.upstream;
         let mut chosen = None;
         loop {
-            let (place, server) = match chosen.take() {
-                Some(same) => same,
-                None => pick(upstream, tried, |below| fastrand::usize(..below.max(1)))
-                    .filter(|_| self.attempts < SERVERS_MAX)
-                    .ok_or(Failure::Unreachable)?,
-            };
+            let (place, server) = chosen
+                .take()
+                .or_else(|| pick(upstream, tried, |below| fastrand::usize(..below.max(1))))
+                .filter(|_| self.attempts < ATTEMPTS_MAX)
+                .ok_or(Failure::Unreachable)?;
             self.attempts += 1;
-            let Ok(mut lease) = Lease::take(self.worker, upstream, server, fresh).await else {
+            let Ok(mut lease) = Lease::take(&self.peer.worker, upstream, server, fresh).await
+            else {
                 tried.add(place);
                 continue;
             };
             lease.upload.clone_from(&sent);
-            let copy = (harmless && lease.reused && !again).then(|| copy_of(&request));
+            let copy = (harmless && lease.reused && !again).then(|| Copied::of(&request));
             server.meter.requests.fetch_add(1, Relaxed);
-            match self.exchange(&mut lease, request, sent.as_deref()).await {
-                Ok(response) => return Ok((response, lease)),
-                Err(Fault::Unsent(unsent)) => {
-                    request = *unsent;
-                    self.attempts -= 1;
-                }
-                Err(Fault::Elapsed) => {
+            let Some(sender) = lease.sender() else { return Err(Failure::Broken) };
+            let answer = pin!(sender.try_send_request(request));
+            match self.in_time(answer, sent.as_deref()).await {
+                Ok(Ok(response)) => return Ok((response, lease)),
+                Err(Elapsed) => {
                     server.meter.failures.fetch_add(1, Relaxed);
                     return Err(Failure::Timeout);
                 }
-                Err(Fault::Broken(error)) => {
-                    if let Some(copy) = copy.filter(|_| closed_meanwhile(&error)) {
-                        request = copy;
+                Ok(Err(mut error)) => {
+                    let (unsent, error) = (error.take_message(), error.into_error());
+                    if let Some(unsent) = unsent {
+                        request = unsent;
+                    } else if let Some(copy) = copy.filter(|_| closed_meanwhile(&error)) {
+                        request = copy.restore();
                         again = true;
                         server.meter.retries.fetch_add(1, Relaxed);
                     } else {
@@ -115,48 +124,78 @@ impl Exchange<'_> {
         }
     }
 
-    async fn exchange(
-        &self,
-        lease: &mut Lease,
-        request: Request<RequestBody>,
-        sent: Option<&Upload>,
-    ) -> Result<Response<Incoming>, Fault> {
-        let Some(sender) = lease.sender() else { return Err(Fault::Unsent(Box::new(request))) };
-        let answer = pin!(sender.try_send_request(request));
-        match self.in_time(answer, sent).await {
-            Ok(Ok(response)) => Ok(response),
-            Ok(Err(mut error)) => Err(match error.take_message() {
-                Some(request) => Fault::Unsent(Box::new(request)),
-                None => Fault::Broken(error.into_error()),
-            }),
-            Err(Elapsed) => Err(Fault::Elapsed),
-        }
-    }
-
     /// Waits for the answer's head: `first_byte` long from the end of the request.
     /// While its body is under way, the body's own limits hold.
     async fn in_time<F: Future>(
         &self,
-        mut answer: core::pin::Pin<&mut F>,
+        answer: Pin<&mut F>,
         sent: Option<&Upload>,
     ) -> Result<F::Output, Elapsed> {
-        let clock = &self.worker.clock;
-        let limit = self.route.timeouts.first_byte;
-        let mut timer = pin!(clock.timer(self.deadline.min(clock.now() + limit)));
+        match self.protocol {
+            Protocol::Http1 => self.watched(answer, sent).await,
+            Protocol::Http2 => Box::pin(self.timed(answer, sent)).await,
+        }
+    }
+
+    /// Lets the connection's own timer watch, as there is no other request on it.
+    async fn watched<F: Future>(
+        &self,
+        mut answer: Pin<&mut F>,
+        sent: Option<&Upload>,
+    ) -> Result<F::Output, Elapsed> {
+        let activity = &self.peer.activity;
+        let mut watching = false;
+        let answered = poll_fn(|context| {
+            if let Poll::Ready(answer) = answer.as_mut().poll(context) {
+                return Poll::Ready(Ok(answer));
+            }
+            if !watching || activity.is_overdue() {
+                let now = self.peer.worker.clock.now();
+                if watching && self.is_over(sent, now) {
+                    return Poll::Ready(Err(Elapsed));
+                }
+                watching = true;
+                activity.answer_by(self.next_look(now));
+            }
+            Poll::Pending
+        });
+        let answered = answered.await;
+        activity.on_answer();
+        answered
+    }
+
+    /// Watches with a timer of its own.
+    async fn timed<F: Future>(
+        &self,
+        mut answer: Pin<&mut F>,
+        sent: Option<&Upload>,
+    ) -> Result<F::Output, Elapsed> {
+        let clock = &self.peer.worker.clock;
+        let mut timer = pin!(clock.timer(self.next_look(clock.now())));
         loop {
             tokio::select! {
                 biased;
                 answer = &mut answer => return Ok(answer),
                 () = &mut timer => {
                     let now = clock.now();
-                    let sending = sent.is_some_and(|sent| sent.state() == upload::UNDER_WAY);
-                    if !sending || now >= self.deadline {
+                    if self.is_over(sent, now) {
                         return Err(Elapsed);
                     }
-                    timer.as_mut().reset(clock.to_tokio(self.deadline.min(now + limit)));
+                    timer.as_mut().reset(clock.to_tokio(self.next_look(now)));
                 }
             }
         }
+    }
+
+    fn next_look(&self, now: Instant) -> Instant {
+        self.deadline.min(now + self.route.timeouts.first_byte)
+    }
+
+    /// Whether the wait is over, now that the deadline has come that was set when
+    /// it began or was last looked at.
+    fn is_over(&self, sent: Option<&Upload>, now: Instant) -> bool {
+        let sending = sent.is_some_and(|sent| sent.state() == upload::UNDER_WAY);
+        !sending || now >= self.deadline
     }
 
     /// Says whose fault a broken exchange is.
@@ -173,26 +212,37 @@ impl Exchange<'_> {
     }
 }
 
-/// How one attempt failed.
-enum Fault {
-    /// Nothing was written: the request as it was.
-    Unsent(Box<Request<RequestBody>>),
-    Elapsed,
-    Broken(hyper::Error),
-}
-
 /// Methods that ask for nothing to be done (RFC 9110, 9.2.1).
 fn is_harmless(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
-fn copy_of(request: &Request<RequestBody>) -> Request<RequestBody> {
-    let mut copy = Request::new(RequestBody::Empty);
-    *copy.method_mut() = request.method().clone();
-    *copy.uri_mut() = request.uri().clone();
-    *copy.version_mut() = request.version();
-    copy.headers_mut().clone_from(request.headers());
-    copy
+/// What is needed to send a request without a body again. A list is copied in half
+/// the time of a map, and hardly ever needed.
+struct Copied {
+    method: Method,
+    uri: Uri,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Copied {
+    fn of(request: &Request<RequestBody>) -> Self {
+        let mut headers = Vec::with_capacity(request.headers().len());
+        for (name, value) in request.headers() {
+            headers.push((name.clone(), value.clone()));
+        }
+        Self { method: request.method().clone(), uri: request.uri().clone(), headers }
+    }
+
+    fn restore(self) -> Request<RequestBody> {
+        let mut request = Request::new(RequestBody::Empty);
+        *request.method_mut() = self.method;
+        *request.uri_mut() = self.uri;
+        for (name, value) in self.headers {
+            request.headers_mut().append(name, value);
+        }
+        request
+    }
 }
 
 /// Whether the server closed the connection before it began to answer.

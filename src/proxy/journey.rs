@@ -2,6 +2,7 @@
 
 use super::{
     body::{Patience, RequestBody, ResponseBody},
+    connection::Protocol,
     exchange::{Answer, Exchange, Failure},
     fields::Fields,
     headers::{self, Forward},
@@ -24,6 +25,8 @@ pub(super) struct Journey {
     pub(super) authority: HeaderValue,
     /// Whether the peer is one of `trusted_proxies`.
     pub(super) trusted: bool,
+    /// What the client speaks.
+    pub(super) protocol: Protocol,
     /// What the request has.
     pub(super) fields: Fields,
     /// What the client is told of its quotas.
@@ -38,11 +41,14 @@ type Upgrade = (OnUpgrade, HeaderValue);
 
 impl Journey {
     /// Waits until the request may start, sends it on and brings the answer back.
-    pub(super) async fn travel(mut self, mut request: Request<Incoming>) -> Response<ResponseBody> {
+    pub(super) async fn travel(
+        mut self: Box<Self>,
+        mut request: Request<Incoming>,
+    ) -> Response<ResponseBody> {
         if self.start > self.tail.started {
-            let clock = self.tail.peer.worker.clock.clone();
+            let (clock, start) = (self.tail.peer.worker.clock.clone(), self.start);
             // In a box because it is rare, and would make every request's future larger.
-            Box::pin(async move { clock.sleep_until(self.start).await }).await;
+            Box::pin(async move { clock.sleep_until(start).await }).await;
         }
         if declared_length(&request).is_some_and(|length| length > self.route.body_limit) {
             return refuse(Refusal::TooLong, request.headers(), self.tail);
@@ -50,19 +56,20 @@ impl Journey {
         let upgrade = self.upgrade(&mut request);
         let request = self.prepare(request, upgrade.as_ref());
         let content_type = request.headers().get(header::CONTENT_TYPE).cloned();
-        let worker = Arc::clone(&self.tail.peer.worker);
+        let peer = Arc::clone(&self.tail.peer);
         let route = Arc::clone(&self.route);
         let mut exchange = Exchange {
-            worker: &worker,
+            peer: &peer,
             route: &route,
             deadline: self.tail.started + route.timeouts.request,
             upgrades: upgrade.is_some(),
+            protocol: self.protocol,
             attempts: 0,
         };
         let sent = exchange.send(request).await;
         if let Some(entry) = &mut self.tail.entry {
             let server = sent.as_ref().ok().map(|(_, lease)| lease.server());
-            entry.answered(worker.clock.now(), server, exchange.attempts);
+            entry.answered(peer.worker.clock.now(), server, exchange.attempts);
         }
         match sent {
             Ok(answer) => self.answer(answer, upgrade),
@@ -109,7 +116,7 @@ impl Journey {
 
     /// Turns the upstream's answer into the client's.
     fn answer(
-        mut self,
+        mut self: Box<Self>,
         (mut response, lease): Answer,
         upgrade: Option<Upgrade>,
     ) -> Response<ResponseBody> {
@@ -132,7 +139,7 @@ impl Journey {
 
     /// Joins the client to the upstream, if both mean the same protocol.
     fn switch(
-        mut self,
+        mut self: Box<Self>,
         mut response: Response<Incoming>,
         upgrade: Option<Upgrade>,
     ) -> Response<ResponseBody> {

@@ -7,8 +7,8 @@ use crate::{
     config::{RateLimitHeaders, Route, RouteRule},
     flow::{Quota, Report, SlotId},
 };
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use smallvec::SmallVec;
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -26,12 +26,13 @@ pub(super) fn rule_name(route: &Route, slot: SlotId) -> &str {
     route.rules.iter().find(|rule| rule.slot == slot).map_or(PACING, |rule| &rule.name)
 }
 
-/// What a client is told of its quotas, made when its request is decided.
+/// What a client is told of its quotas, made when its request is decided: the one
+/// that has least left, as it is the one to heed. `RateLimit-Policy` names them all.
 #[derive(Debug)]
 pub(super) struct Told {
     ratelimit: HeaderValue,
-    /// Limit, what is left, seconds to the reset: of the tightest quota, for clients
-    /// that know the older fields only.
+    /// Limit, what is left, seconds to the reset, for clients that know the older
+    /// fields only.
     legacy: Option<[u64; 3]>,
 }
 
@@ -41,27 +42,22 @@ impl Told {
         if route.policy.is_none() || words == RateLimitHeaders::Off {
             return None;
         }
-        let mut value = SmallVec::<[u8; 256]>::new();
-        let mut tightest: Option<&Quota> = None;
-        for quota in &report.quotas {
-            let Some(rule) = shown(route, quota) else { continue };
-            if !value.is_empty() {
-                value.extend_from_slice(b", ");
-            }
-            value.push(b'"');
-            value.extend_from_slice(rule.name.as_bytes());
-            value.extend_from_slice(b"\";r=");
-            put_number(&mut value, quota.remaining());
-            value.extend_from_slice(b";t=");
-            put_number(&mut value, whole_seconds(quota.reset));
-            if tightest.is_none_or(|so_far| quota.remaining() < so_far.remaining()) {
-                tightest = Some(quota);
-            }
-        }
-        let tightest = tightest?;
-        let legacy = (words == RateLimitHeaders::Legacy)
-            .then(|| [tightest.limit, tightest.remaining(), whole_seconds(tightest.reset)]);
-        Some(Self { ratelimit: HeaderValue::from_bytes(&value).ok()?, legacy })
+        let shown = report.quotas.iter().filter_map(|quota| Some((shown(route, quota)?, quota)));
+        let (rule, quota) = shown.min_by_key(|(_, quota)| quota.remaining())?;
+        let (left, reset) = (quota.remaining(), whole_seconds(quota.reset));
+        let (mut digits, mut more) = (itoa::Buffer::new(), itoa::Buffer::new());
+        // A fifth of the cost of `format!`.
+        let line = [
+            b"\"",
+            rule.name.as_bytes(),
+            b"\";r=",
+            digits.format(left).as_bytes(),
+            b";t=",
+            more.format(reset).as_bytes(),
+        ]
+        .concat();
+        let legacy = (words == RateLimitHeaders::Legacy).then_some([quota.limit, left, reset]);
+        Some(Self { ratelimit: HeaderValue::from_maybe_shared(Bytes::from(line)).ok()?, legacy })
     }
 
     /// Writes the fields.
@@ -76,11 +72,6 @@ impl Told {
             headers.insert(name, HeaderValue::from(number));
         }
     }
-}
-
-/// Appends `number` in decimal: a fifth of the cost of `core::fmt`.
-fn put_number(value: &mut SmallVec<[u8; 256]>, number: u64) {
-    value.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// Names the rule that decided, for whoever asked to be told.

@@ -5,6 +5,7 @@ use super::{
     Connections,
     body::ResponseBody,
     claim::claims,
+    connection::Protocol,
     entry::Entry,
     fields::Fields,
     journey::Journey,
@@ -24,7 +25,7 @@ use crate::{
     route::{Seed, Target, client_ip, normal_path},
 };
 use core::{convert::Infallible, net::IpAddr};
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Request, Response, Version};
 use hyper::body::Incoming;
 use std::sync::Arc;
 use tokio_util::task::TaskTracker;
@@ -53,9 +54,10 @@ pub struct Worker {
 }
 
 /// What becomes of a request after the decision.
+#[expect(clippy::large_enum_variant, reason = "the large one is the usual one")]
 enum Step {
-    Answered(Response<ResponseBody>),
-    Forward(Journey, Request<Incoming>),
+    Answered(Box<Response<ResponseBody>>),
+    Forward(Box<Journey>, Request<Incoming>),
 }
 
 /// Serves one request.
@@ -69,7 +71,7 @@ pub(super) fn handle(
     let step = begin(peer, request);
     async move {
         Ok(match step {
-            Step::Answered(response) => response,
+            Step::Answered(response) => *response,
             Step::Forward(journey, request) => journey.travel(request).await,
         })
     }
@@ -87,7 +89,7 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
     let fields = Fields::of(request.headers());
     let asked = match ask(&snapshot, &request, fields, &mut tail) {
         Ok(asked) => asked,
-        Err(refusal) => return Step::Answered(refuse(refusal, request.headers(), tail)),
+        Err(refusal) => return Step::Answered(Box::new(refuse(refusal, request.headers(), tail))),
     };
     let Asked { authority, client, route, decision } = asked;
     if let Some(entry) = &mut tail.entry {
@@ -103,7 +105,13 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
             let told = Told::of(&route, &report, settings.rate_limit_headers);
             let trusted = tail.peer.is_trusted(&snapshot);
             tail.permit = Some(permit);
-            Step::Forward(Journey { route, authority, trusted, fields, told, start, tail }, request)
+            let protocol = match request.version() {
+                Version::HTTP_2 => Protocol::Http2,
+                _ => Protocol::Http1,
+            };
+            let journey =
+                Journey { route, authority, trusted, protocol, fields, told, start, tail };
+            Step::Forward(Box::new(journey), request)
         }
         Err(rejection) => {
             if let Some(entry) = &mut tail.entry {
@@ -111,7 +119,7 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
             }
             let manner =
                 Manner { headers: settings.rate_limit_headers, explain: settings.explain_headers };
-            Step::Answered(reject(&rejection, &route, &manner, request.headers(), tail))
+            Step::Answered(Box::new(reject(&rejection, &route, &manner, request.headers(), tail)))
         }
     }
 }

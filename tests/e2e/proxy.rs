@@ -404,15 +404,11 @@ fn a_client_that_leaves_frees_the_upstream_and_the_permit() {
     let gateway = Gateway::start(&yaml(upstream.address, routes));
     let mut stream = connect(gateway.web());
     stream.write_all(head("GET", "/", &[]).as_bytes()).expect("sent");
-    crate::common::eventually("the request is in flight", || {
-        (http::get(gateway.web(), "/").status == 503).then_some(())
-    });
+    let in_flight =
+        || -> f64 { crate::common::metrics(&gateway, "flowgate_flow_in_flight").values().sum() };
+    crate::common::eventually("the request is in flight", || (in_flight() >= 1.0).then_some(()));
+    assert_eq!(http::get(gateway.web(), "/").status, 503);
     drop(stream);
     assert!(left.recv_timeout(crate::common::PATIENCE).expect("the upstream notices"));
-    crate::common::eventually("the permit is back", || {
-        crate::common::metrics(&gateway, "flowgate_flow_in_flight")
-            .values()
-            .all(|&n| n == 0.0)
-            .then_some(())
-    });
+    crate::common::eventually("the permit is back", || (in_flight() == 0.0).then_some(()));
 }

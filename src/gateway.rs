@@ -233,22 +233,27 @@ impl Gateway {
         let routes = self.live.load().routes.len();
         tracing::info!(config = %self.path.display(), workers = self.workers.len(), routes, "ready");
         self.readiness.set_ready(true);
+        let mut said = None;
         loop {
-            let asked = tokio::select! {
-                wish = self.signals.next() => match wish {
-                    Wish::End => break,
-                    Wish::Reload => true,
-                    Wish::Reopen => {
-                        self.reopen_log();
-                        continue;
-                    }
-                },
-                Some(()) = self.reload_requests.recv() => true,
+            let wish = tokio::select! {
+                biased;
+                wish = next_wish(&mut self.signals, &mut said) => Some(wish),
+                Some(()) = self.reload_requests.recv() => Some(Wish::Reload),
                 Some(()) = changes.recv() => {
-                    self.settle(&mut changes).await;
-                    false
+                    // A signal does not wait for an edit to be over.
+                    said = self.settle(&mut changes).await;
+                    None
                 }
-                _ = poll.tick() => false,
+                _ = poll.tick() => None,
+            };
+            let asked = match wish {
+                Some(Wish::End) => break,
+                Some(Wish::Reopen) => {
+                    self.reopen_log();
+                    continue;
+                }
+                Some(Wish::Reload) => true,
+                None => false,
             };
             self.reload(asked);
             if let Some(guard) = &mut guard
@@ -260,12 +265,20 @@ impl Gateway {
         self.drain().await;
     }
 
-    /// Waits until an edit is over.
-    async fn settle(&self, changes: &mut mpsc::Receiver<()>) {
+    /// Waits until an edit is over, or until a signal comes, which it returns.
+    async fn settle(&mut self, changes: &mut mpsc::Receiver<()>) -> Option<Wish> {
         let latest = self.clock.now() + watch::QUIET_MOST;
-        while self.clock.now() < latest
-            && let Ok(Some(())) = self.clock.timeout(watch::QUIET, changes.recv()).await
-        {}
+        while self.clock.now() < latest {
+            tokio::select! {
+                wish = self.signals.next() => return Some(wish),
+                more = self.clock.timeout(watch::QUIET, changes.recv()) => {
+                    if !matches!(more, Ok(Some(()))) {
+                        break;
+                    }
+                }
+            }
+        }
+        None
     }
 
     fn reopen_log(&self) {
@@ -430,6 +443,14 @@ fn start_workers(
         })
         .collect::<io::Result<_>>()
         .map_err(cannot("start a worker"))
+}
+
+/// Takes the wish that was noted, or waits for one.
+async fn next_wish(signals: &mut Signals, said: &mut Option<Wish>) -> Wish {
+    match said.take() {
+        Some(wish) => wish,
+        None => signals.next().await,
+    }
 }
 
 /// An error and what caused it, in one line.

@@ -4,7 +4,7 @@
 //! operations on the timer wheel. Instead each part notes when it began to wait,
 //! and the connection's task looks now and then.
 
-use crate::{clock::Clock, config::ClientTimeouts, flow::Instant};
+use crate::{clock::Clock, config::ClientTimeouts, flow::Instant, meter};
 use core::{
     sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     time::Duration,
@@ -15,6 +15,8 @@ use tokio::sync::Notify;
 /// Notes of one connection, shared by its socket, its requests and their bodies.
 #[derive(Debug)]
 pub(super) struct Activity {
+    /// Counts it as open for as long as anybody holds on to it, a tunnel too.
+    _open: meter::Connection,
     clock: Clock,
     /// Requests whose answer has not ended.
     requests: AtomicU32,
@@ -24,6 +26,14 @@ pub(super) struct Activity {
     head_since: Stamp,
     /// Since when the client does not take what is sent.
     write_since: Stamp,
+    /// Answers of which the client was handed a part that it has not taken.
+    handed: AtomicU32,
+    /// Whether any was taken since the connection was last judged.
+    taking: AtomicBool,
+    /// Since when none was.
+    stalled_since: Stamp,
+    /// When the request of an HTTP/1.1 connection must have ended.
+    end_by: Stamp,
     /// When the upstream must have begun to answer; see [`Self::answer_by`].
     answer_by: Stamp,
     overdue: AtomicBool,
@@ -47,15 +57,20 @@ pub(super) enum Verdict {
 
 impl Activity {
     /// Notes a connection that has just been accepted.
-    pub(super) fn new(clock: &Clock) -> Arc<Self> {
+    pub(super) fn new(clock: &Clock, open: meter::Connection) -> Arc<Self> {
         let idle_since = Stamp::default();
         idle_since.set(clock.now());
         Arc::new(Self {
+            _open: open,
             clock: clock.clone(),
             requests: AtomicU32::new(0),
             idle_since,
             head_since: Stamp::default(),
             write_since: Stamp::default(),
+            handed: AtomicU32::new(0),
+            taking: AtomicBool::new(false),
+            stalled_since: Stamp::default(),
+            end_by: Stamp::default(),
             answer_by: Stamp::default(),
             overdue: AtomicBool::new(false),
             draining: AtomicBool::new(false),
@@ -80,6 +95,7 @@ impl Activity {
     pub(super) fn on_answered(&self, now: Instant) {
         if self.requests.fetch_sub(1, Relaxed) == 1 {
             self.answer_by.clear();
+            self.end_by.clear();
             self.idle_since.set(now);
         }
     }
@@ -87,6 +103,38 @@ impl Activity {
     /// Notes whether the client refuses to take more.
     pub(super) fn on_write(&self, blocked: bool) {
         self.write_since.note(blocked, &self.clock);
+    }
+
+    /// Notes that a part of an answer was handed to the client.
+    pub(super) fn on_handed(&self) {
+        self.handed.fetch_add(1, Relaxed);
+    }
+
+    /// Notes that the client has taken a part of an answer.
+    pub(super) fn on_taken(&self) {
+        self.handed.fetch_sub(1, Relaxed);
+        self.taking.store(true, Relaxed);
+    }
+
+    /// Has an HTTP/1.1 connection end with its request at `deadline`, however
+    /// slowly the client takes the answer.
+    pub(super) fn end_by(&self, deadline: Instant) {
+        self.end_by.set(deadline);
+    }
+
+    /// Whether the client takes nothing of what it was handed, as of `now`. The
+    /// socket does not tell: a client of HTTP/2 may close its window and go on
+    /// answering pings.
+    fn is_stalled(&self, now: Instant, limit: Duration) -> bool {
+        if self.handed.load(Relaxed) == 0 || self.taking.swap(false, Relaxed) {
+            self.stalled_since.clear();
+            return false;
+        }
+        let since = self.stalled_since.get();
+        if since.is_none() {
+            self.stalled_since.set(now);
+        }
+        since.is_some_and(|since| since + limit <= now)
     }
 
     /// Has the connection's timer watch over the one request of an HTTP/1.1
@@ -114,6 +162,13 @@ impl Activity {
         self.bell.notify_one();
     }
 
+    /// Waits until [`Self::drain`] is called.
+    pub(super) async fn drained(&self) {
+        while !self.is_draining() {
+            self.bell.notified().await;
+        }
+    }
+
     /// Whether [`Self::drain`] was called.
     pub(super) fn is_draining(&self) -> bool {
         self.draining.load(Relaxed)
@@ -123,7 +178,7 @@ impl Activity {
     /// head that is incomplete, or of an answer.
     pub(super) fn urgent(&self, limits: &ClientTimeouts) -> Option<Instant> {
         let head = self.head_since.get().map(|since| since + limits.header_read);
-        head.or_else(|| self.answer_by.get())
+        head.or_else(|| self.answer_by.get()).or_else(|| self.end_by.get())
     }
 
     /// Judges the connection by its notes as of `now`.
@@ -142,6 +197,9 @@ impl Activity {
             return Verdict::Abort;
         }
         if busy {
+            if self.is_stalled(now, limits.write) || expired(&self.end_by, Duration::ZERO) {
+                return Verdict::Abort;
+            }
             if expired(&self.answer_by, Duration::ZERO) {
                 self.answer_by.clear();
                 self.overdue.store(true, Relaxed);
@@ -210,14 +268,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_is_closed_after_keep_alive() {
-        let activity = Activity::new(&Clock::start());
+        let activity =
+            Activity::new(&Clock::start(), Arc::<meter::Counters>::default().connection());
         assert!(matches!(after(&activity, 74).await, Verdict::LookAgain(_)));
         assert_eq!(after(&activity, 1).await, Verdict::Close);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_head_is_cut_off_although_bytes_keep_coming() {
-        let activity = Activity::new(&Clock::start());
+        let activity =
+            Activity::new(&Clock::start(), Arc::<meter::Counters>::default().connection());
         for _ in 0..3 {
             activity.on_read();
             assert!(matches!(after(&activity, 3).await, Verdict::LookAgain(_)));
@@ -228,7 +288,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_may_take_longer_than_keep_alive() {
-        let activity = Activity::new(&Clock::start());
+        let activity =
+            Activity::new(&Clock::start(), Arc::<meter::Counters>::default().connection());
         activity.on_read();
         activity.on_request();
         assert!(matches!(after(&activity, 500).await, Verdict::LookAgain(_)));
@@ -239,7 +300,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_read_is_cut_off() {
-        let activity = Activity::new(&Clock::start());
+        let activity =
+            Activity::new(&Clock::start(), Arc::<meter::Counters>::default().connection());
         activity.on_request();
         activity.on_write(true);
         assert!(matches!(after(&activity, 59).await, Verdict::LookAgain(_)));

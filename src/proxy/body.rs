@@ -210,6 +210,7 @@ impl Body for ResponseBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
         let this = &mut *self;
+        this.tail.taken();
         let frame = match &mut this.source {
             Source::Own(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
             Source::Upstream { incoming, lease, patience } => {
@@ -233,6 +234,8 @@ impl Body for ResponseBody {
                 this.tail.add_bytes(frame.data_ref().map_or(0, Bytes::len));
                 if this.is_end_stream() {
                     this.tail.complete();
+                } else {
+                    this.tail.hand_over();
                 }
             }
         }

@@ -6,7 +6,7 @@ use super::{
     peer::Peer,
     service::handle,
 };
-use crate::config::{ClientTimeouts, Settings};
+use crate::config::{ClientTimeouts, Limits, Settings};
 use core::{
     future::poll_fn,
     pin::{Pin, pin},
@@ -43,14 +43,28 @@ pub(super) enum Protocol {
     Http2,
 }
 
+/// The limits of a connection, those of the configuration that it began under. A
+/// copy: an idle connection must not keep a whole configuration.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manners {
+    pub(super) timeouts: ClientTimeouts,
+    pub(super) limits: Limits,
+}
+
+impl Manners {
+    pub(super) fn of(settings: &Settings) -> Self {
+        Self { timeouts: settings.timeouts, limits: settings.limits }
+    }
+}
+
 /// Serves a connection until it ends, is idle for too long or is drained.
-pub(super) async fn serve<T>(io: T, protocol: Protocol, peer: Arc<Peer>, settings: &Settings)
+pub(super) async fn serve<T>(io: T, protocol: Protocol, peer: Arc<Peer>, manners: Manners)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let activity = Arc::clone(&peer.activity);
     let io = TokioIo::new(Watched::new(io, Arc::clone(&activity), protocol == Protocol::Http1));
-    let timeouts = settings.timeouts;
+    let timeouts = manners.timeouts;
     let clock = peer.worker.clock.clone();
     let service = service_fn(move |request: Request<Incoming>| handle(Arc::clone(&peer), request));
     match protocol {
@@ -59,15 +73,15 @@ where
                 .timer(TokioTimer::new())
                 // The connection's own timer tells an idle client from a slow one.
                 .header_read_timeout(None)
-                .max_headers(settings.limits.headers)
-                .max_header_size(settings.limits.header_bytes)
-                .max_buf_size(BUFFER_MIN.max(settings.limits.header_bytes * 2))
+                .max_headers(manners.limits.headers)
+                .max_header_size(manners.limits.header_bytes)
+                .max_buf_size(BUFFER_MIN.max(manners.limits.header_bytes * 2))
                 .serve_connection(io, service)
                 .with_upgrades();
             drive(connection, &activity, &timeouts, &clock).await;
         }
         Protocol::Http2 => {
-            let list = u32::try_from(settings.limits.header_bytes).unwrap_or(u32::MAX);
+            let list = u32::try_from(manners.limits.header_bytes).unwrap_or(u32::MAX);
             let connection = http2::Builder::new(TokioExecutor::new())
                 .timer(TokioTimer::new())
                 .max_concurrent_streams(STREAMS_MAX)

@@ -89,8 +89,12 @@ impl Exchange<'_> {
                 .filter(|_| self.attempts < ATTEMPTS_MAX)
                 .ok_or(Failure::Unreachable)?;
             self.attempts += 1;
-            let Ok(mut lease) = Lease::take(&self.peer.worker, upstream, server, fresh).await
+            let worker = &self.peer.worker;
+            let Ok(mut lease) = Lease::take(worker, upstream, server, fresh, self.deadline).await
             else {
+                if worker.clock.now() >= self.deadline {
+                    return Err(Failure::Timeout);
+                }
                 tried.add(place);
                 continue;
             };

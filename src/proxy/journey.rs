@@ -6,6 +6,7 @@ use super::{
     exchange::{Answer, Exchange, Failure},
     fields::Fields,
     headers::{self, Forward},
+    pool::Lease,
     quota::Told,
     reply::{Refusal, refuse},
     tail::Tail,
@@ -14,7 +15,6 @@ use super::{
 use crate::{config::Route, flow::Instant};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
-use http_body::Body as _;
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 use std::sync::Arc;
 
@@ -49,9 +49,6 @@ impl Journey {
             let (clock, start) = (self.tail.peer.worker.clock.clone(), self.start);
             // In a box because it is rare, and would make every request's future larger.
             Box::pin(async move { clock.sleep_until(start).await }).await;
-        }
-        if declared_length(&request).is_some_and(|length| length > self.route.body_limit) {
-            return refuse(Refusal::TooLong, request.headers(), self.tail);
         }
         let upgrade = self.upgrade(&mut request);
         let request = self.prepare(request, upgrade.as_ref());
@@ -121,7 +118,7 @@ impl Journey {
         upgrade: Option<Upgrade>,
     ) -> Response<ResponseBody> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return self.switch(response, upgrade);
+            return self.switch(response, lease, upgrade);
         }
         let headers = response.headers_mut();
         headers::strip_hop_by_hop(headers, Fields::of(headers));
@@ -133,6 +130,9 @@ impl Journey {
         self.tail.answered(response.status());
         let timeouts = &self.route.timeouts;
         let deadline = self.tail.started + timeouts.request;
+        if self.protocol == Protocol::Http1 {
+            self.tail.peer.activity.end_by(deadline);
+        }
         let patience = Patience::new(&self.tail.peer.worker.clock, timeouts.idle, deadline);
         response.map(|incoming| ResponseBody::upstream(incoming, lease, patience, self.tail))
     }
@@ -141,6 +141,7 @@ impl Journey {
     fn switch(
         mut self: Box<Self>,
         mut response: Response<Incoming>,
+        lease: Lease,
         upgrade: Option<Upgrade>,
     ) -> Response<ResponseBody> {
         let agreed = response.headers().get(header::UPGRADE);
@@ -150,6 +151,7 @@ impl Journey {
             return refuse(Refusal::Upstream(Failure::Broken), &HeaderMap::new(), self.tail);
         };
         let server = hyper::upgrade::on(&mut response);
+        lease.detach();
         let headers = response.headers_mut();
         headers::strip_hop_by_hop(headers, Fields::of(headers));
         headers::edit(headers, &self.route.response_headers);
@@ -165,8 +167,4 @@ impl Journey {
         let head = Tail::of_head_only(peer, method, started);
         response.map(|_| ResponseBody::own(Bytes::new(), head))
     }
-}
-
-fn declared_length(request: &Request<Incoming>) -> Option<u64> {
-    request.body().size_hint().exact()
 }

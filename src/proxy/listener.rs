@@ -1,12 +1,13 @@
 //! Sockets that clients connect to.
 
 use super::{
-    connection::{Protocol, serve},
+    activity::Activity,
+    connection::{Manners, Protocol, serve},
     peer::Peer,
     service::Worker,
     tls::Acceptor,
 };
-use crate::{config, meter};
+use crate::meter;
 use core::{net::SocketAddr, sync::atomic::Ordering::Relaxed, time::Duration};
 use socket2::{Domain, Socket, Type};
 use std::{io, sync::Arc};
@@ -130,54 +131,54 @@ fn admit(worker: &Arc<Worker>, stream: TcpStream, address: SocketAddr, tls: Opti
         worker.counters.refuse(meter::Refusal::Connections);
         return;
     }
-    let open = worker.counters.connection();
+    let activity = Activity::new(&worker.clock, worker.counters.connection());
     let worker = Arc::clone(worker);
     let tasks = worker.tasks.clone();
     tasks.spawn(async move {
-        greet(worker, stream, address, tls).await;
-        drop(open);
+        let place = worker.connections.enter(&activity);
+        greet(&worker, &activity, stream, address, tls).await;
+        worker.connections.leave(place);
     });
 }
 
 /// Finds out which protocol the client speaks, and speaks it.
-async fn greet(worker: Arc<Worker>, stream: TcpStream, address: SocketAddr, tls: Option<Acceptor>) {
+async fn greet(
+    worker: &Arc<Worker>,
+    activity: &Arc<Activity>,
+    stream: TcpStream,
+    address: SocketAddr,
+    tls: Option<Acceptor>,
+) {
     // Without it a small answer may wait 40 ms for an acknowledgement.
     if stream.set_nodelay(true).is_err() {
         return;
     }
-    let snapshot = Arc::clone(&worker.live.load());
-    let settings = &snapshot.settings;
-    let Some(acceptor) = tls else {
-        let limit = settings.timeouts.header_read;
-        let Ok(Some(protocol)) = worker.clock.timeout(limit, sniff(&worker, &stream)).await else {
-            return;
-        };
-        let peer = Arc::new(Peer::new(Arc::clone(&worker), address, None, false));
-        return serve_registered(stream, protocol, peer, settings).await;
+    let manners = Manners::of(&worker.live.load().settings);
+    let peer = |name, tls| {
+        Arc::new(Peer::new(Arc::clone(worker), Arc::clone(activity), address, name, tls))
     };
-    let handshake = worker.clock.timeout(settings.timeouts.tls_handshake, acceptor.accept(stream));
-    let Ok(Ok((stream, protocol, name))) = handshake.await else {
+    let Some(acceptor) = tls else {
+        let sniffing = worker.clock.timeout(manners.timeouts.header_read, sniff(worker, &stream));
+        let Some(Ok(Some(protocol))) = unless_drained(activity, sniffing).await else { return };
+        return serve(stream, protocol, peer(None, false), manners).await;
+    };
+    let handshake = worker.clock.timeout(manners.timeouts.tls_handshake, acceptor.accept(stream));
+    let Some(Ok(Ok((stream, protocol, name)))) = unless_drained(activity, handshake).await else {
         worker.counters.tls_failures.fetch_add(1, Relaxed);
         return;
     };
     worker.counters.tls_handshakes.fetch_add(1, Relaxed);
-    let peer = Arc::new(Peer::new(Arc::clone(&worker), address, name, true));
-    serve_registered(stream, protocol, peer, settings).await;
+    serve(stream, protocol, peer(name, true), manners).await;
 }
 
-/// Serves, and can be asked to drain meanwhile.
-pub(super) async fn serve_registered<T>(
-    io: T,
-    protocol: Protocol,
-    peer: Arc<Peer>,
-    settings: &config::Settings,
-) where
-    T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
-{
-    let place = peer.worker.connections.enter(&peer.activity);
-    let worker = Arc::clone(&peer.worker);
-    serve(io, protocol, peer, settings).await;
-    worker.connections.leave(place);
+/// `None` if the gateway is to end: who has not asked for anything yet need not be
+/// waited for.
+async fn unless_drained<F: Future>(activity: &Activity, future: F) -> Option<F::Output> {
+    tokio::select! {
+        biased;
+        () = activity.drained() => None,
+        output = future => Some(output),
+    }
 }
 
 /// Tells HTTP/2 by prior knowledge from HTTP/1.1: its preface begins with a method

@@ -42,12 +42,12 @@ struct Known {
 impl Peer {
     pub(super) fn new(
         worker: Arc<Worker>,
+        activity: Arc<Activity>,
         address: SocketAddr,
         server_name: Option<ServerName>,
         tls: bool,
     ) -> Self {
         let address = address.ip().to_canonical();
-        let activity = Activity::new(&worker.clock);
         let address_value = HeaderValue::try_from(address.to_string())
             .unwrap_or_else(|_| HeaderValue::from_static("unknown"));
         let scheme = HeaderValue::from_static(if tls { "https" } else { "http" });

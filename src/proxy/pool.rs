@@ -6,7 +6,7 @@ use crate::{
     flow::Instant,
     proxy::service::Worker,
 };
-use core::{fmt, sync::atomic::Ordering::Relaxed};
+use core::{fmt, future::poll_fn, sync::atomic::Ordering::Relaxed, task::Poll, time::Duration};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use std::{
@@ -16,7 +16,13 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
+    task::AbortHandle,
 };
+
+/// Fields of an answer's head, and their size: more than any server has reason to
+/// send, and what one may make a gateway hold.
+const HEADERS_MAX: usize = 200;
+const HEADER_BYTES_MAX: usize = 64 * 1024;
 
 /// Idle connections by [`Server::id`]. Another worker never takes from it; the
 /// lock is there for the compiler, and never waited for.
@@ -26,8 +32,14 @@ pub struct Pools {
 }
 
 struct Idle {
-    sender: SendRequest<RequestBody>,
+    wire: Wire,
     since: Instant,
+}
+
+/// A connection: the way in, and the task that moves its bytes.
+struct Wire {
+    sender: SendRequest<RequestBody>,
+    task: AbortHandle,
 }
 
 /// How the pool comes to new connections.
@@ -43,18 +55,14 @@ pub enum Connector {
 
 impl Pools {
     /// Takes the most recently used idle connection to `server`.
-    fn take(
-        &self,
-        server: &Server,
-        upstream: &Upstream,
-        now: Instant,
-    ) -> Option<SendRequest<RequestBody>> {
+    fn take(&self, server: &Server, upstream: &Upstream, now: Instant) -> Option<Wire> {
         let mut servers = self.lock();
         let idle = servers.get_mut(server.id)?;
         while let Some(connection) = idle.pop() {
-            if !connection.sender.is_closed() && now.since(connection.since) < upstream.idle_timeout
+            if !connection.wire.sender.is_closed()
+                && now.since(connection.since) < upstream.idle_timeout
             {
-                return Some(connection.sender);
+                return Some(connection.wire);
             }
         }
         None
@@ -82,7 +90,8 @@ impl Pools {
                 .map(|upstream| upstream.idle_timeout)
                 .max()
                 .unwrap_or_default();
-            connections.retain(|idle| !idle.sender.is_closed() && now.since(idle.since) < limit);
+            connections
+                .retain(|idle| !idle.wire.sender.is_closed() && now.since(idle.since) < limit);
         }
     }
 
@@ -98,13 +107,13 @@ impl fmt::Debug for Pools {
     }
 }
 
-/// A connection to a server, held by one request. Dropped, it is closed, unless it
-/// was given back before.
+/// A connection to a server, held by one request. Dropped, it is cut off, unless
+/// it was given back or detached before.
 pub(super) struct Lease {
     worker: Arc<Worker>,
     upstream: Arc<Upstream>,
     server: Arc<Server>,
-    sender: Option<SendRequest<RequestBody>>,
+    wire: Option<Wire>,
     /// Whether an earlier request was served on it, so that the server may have
     /// closed it in the meantime.
     pub(super) reused: bool,
@@ -117,41 +126,42 @@ impl Lease {
     ///
     /// # Errors
     ///
-    /// The server cannot be reached within the upstream's connect timeout.
+    /// The server cannot be reached within the upstream's connect timeout, or by
+    /// `deadline`.
     pub(super) async fn take(
         worker: &Arc<Worker>,
         upstream: &Arc<Upstream>,
         server: &Arc<Server>,
         fresh: bool,
+        deadline: Instant,
     ) -> io::Result<Self> {
         server.in_flight.fetch_add(1, Relaxed);
         let mut lease = Self {
             worker: Arc::clone(worker),
             upstream: Arc::clone(upstream),
             server: Arc::clone(server),
-            sender: None,
+            wire: None,
             reused: true,
             upload: None,
         };
-        while !fresh
-            && let Some(mut sender) = worker.pools.take(server, upstream, worker.clock.now())
-        {
-            // Its task may not have run since its last answer ended.
-            if sender.ready().await.is_ok() {
-                lease.sender = Some(sender);
+        let now = worker.clock.now();
+        let limit = upstream.connect_timeout.min(deadline.since(now));
+        while !fresh && let Some(mut wire) = worker.pools.take(server, upstream, now) {
+            if is_ready(&mut wire.sender, worker, limit).await {
+                lease.wire = Some(wire);
                 return Ok(lease);
             }
+            wire.task.abort();
         }
         lease.reused = false;
         server.meter.connects.fetch_add(1, Relaxed);
         // In a box because it is rare, and would make every request's future larger.
-        let connecting = worker.clock.timeout(upstream.connect_timeout, connect(worker, server));
-        let connected = Box::pin(connecting).await;
+        let connected = Box::pin(worker.clock.timeout(limit, connect(worker, server))).await;
         match connected
             .unwrap_or_else(|elapsed| Err(io::Error::new(io::ErrorKind::TimedOut, elapsed)))
         {
-            Ok(sender) => {
-                lease.sender = Some(sender);
+            Ok(wire) => {
+                lease.wire = Some(wire);
                 Ok(lease)
             }
             Err(error) => {
@@ -163,7 +173,7 @@ impl Lease {
 
     /// Returns the connection.
     pub(super) fn sender(&mut self) -> Option<&mut SendRequest<RequestBody>> {
-        self.sender.as_mut()
+        self.wire.as_mut().map(|wire| &mut wire.sender)
     }
 
     pub(super) fn server(&self) -> &Arc<Server> {
@@ -173,19 +183,39 @@ impl Lease {
     /// Gives the connection back, if its request was sent whole.
     pub(super) fn give_back(&mut self) {
         let sent = self.upload.as_ref().is_none_or(|sent| sent.state() == upload::DONE);
-        if let Some(sender) = self.sender.take()
-            && sent
-            && !sender.is_closed()
+        if sent
+            && let Some(wire) = self.wire.take()
+            && !wire.sender.is_closed()
         {
             let since = self.worker.clock.now();
-            self.worker.pools.put(&self.server, self.upstream.max_idle, Idle { sender, since });
+            self.worker.pools.put(&self.server, self.upstream.max_idle, Idle { wire, since });
         }
+    }
+
+    /// Leaves the connection to the tunnel that it has become.
+    pub(super) fn detach(mut self) {
+        self.wire = None;
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
         self.server.in_flight.fetch_sub(1, Relaxed);
+        // Left alone, its task would go on sending to a server that does not read.
+        if let Some(wire) = self.wire.take() {
+            wire.task.abort();
+        }
+    }
+}
+
+/// Whether an idle connection takes another request. Its task may not have run
+/// since its last answer ended.
+async fn is_ready(sender: &mut SendRequest<RequestBody>, worker: &Worker, limit: Duration) -> bool {
+    match poll_fn(|context| Poll::Ready(sender.poll_ready(context))).await {
+        Poll::Ready(ready) => ready.is_ok(),
+        Poll::Pending => {
+            matches!(Box::pin(worker.clock.timeout(limit, sender.ready())).await, Ok(Ok(())))
+        }
     }
 }
 
@@ -198,7 +228,7 @@ impl fmt::Debug for Lease {
     }
 }
 
-async fn connect(worker: &Arc<Worker>, server: &Server) -> io::Result<SendRequest<RequestBody>> {
+async fn connect(worker: &Arc<Worker>, server: &Server) -> io::Result<Wire> {
     match &worker.connector {
         Connector::Tcp => {
             let stream = TcpStream::connect((&*server.host, server.port)).await?;
@@ -214,16 +244,20 @@ async fn connect(worker: &Arc<Worker>, server: &Server) -> io::Result<SendReques
     }
 }
 
-async fn handshake<T>(stream: T) -> io::Result<SendRequest<RequestBody>>
+async fn handshake<T>(stream: T) -> io::Result<Wire>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (sender, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-    tokio::spawn(async move {
+    let (sender, connection) = http1::Builder::new()
+        .max_headers(HEADERS_MAX)
+        .max_header_size(HEADER_BYTES_MAX)
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(io::Error::other)?;
+    let task = tokio::spawn(async move {
         // Ends when its lease or the pool lets go of it; its error reaches the
         // request that waits for it.
         drop(connection.with_upgrades().await);
     });
-    Ok(sender)
+    Ok(Wire { sender, task: task.abort_handle() })
 }

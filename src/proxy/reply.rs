@@ -15,8 +15,8 @@ use crate::{
 use bytes::Bytes;
 use core::time::Duration;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
-    header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER},
+    HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version,
+    header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
 };
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -107,8 +107,7 @@ pub(super) fn refuse(refusal: Refusal, request: &HeaderMap, tail: Tail) -> Respo
             HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
         );
     }
-    // HTTP/2 has no such field, and hyper drops it there.
-    if refusal.closes() && request.get("host").is_some() {
+    if refusal.closes() && tail.version != Version::HTTP_2 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     finish(response, Bytes::from(body.to_string()), tail)
@@ -230,7 +229,12 @@ fn grpc(request: &HeaderMap, code: GrpcCode, message: &'static str) -> Option<Re
     Some(response)
 }
 
-fn finish(response: Response<()>, body: Bytes, mut tail: Tail) -> Response<ResponseBody> {
+/// Adds the body, which a HEAD is only told the length of.
+fn finish(mut response: Response<()>, mut body: Bytes, mut tail: Tail) -> Response<ResponseBody> {
     tail.answered(response.status());
+    if tail.method == Method::HEAD {
+        response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+        body.clear();
+    }
     response.map(|()| ResponseBody::own(body, tail))
 }

@@ -26,6 +26,7 @@ use crate::{
 };
 use core::{convert::Infallible, net::IpAddr};
 use http::{HeaderValue, Request, Response, Version};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use std::sync::Arc;
 use tokio_util::task::TaskTracker;
@@ -84,7 +85,7 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
     let snapshot = Arc::clone(&worker.live.load());
     let entry =
         worker.access_log.is_on().then(|| Box::new(Entry::new(&request, &snapshot, peer.address)));
-    let mut tail = Tail::new(peer, request.method().clone(), now);
+    let mut tail = Tail::new(peer, request.method().clone(), request.version(), now);
     tail.entry = entry;
     let fields = Fields::of(request.headers());
     let asked = match ask(&snapshot, &request, fields, &mut tail) {
@@ -166,6 +167,11 @@ fn ask(
         worker.counters.refuse(meter::Refusal::NoRoute);
         return Err(Refusal::NoRoute);
     };
+    // Before it has cost anybody anything.
+    if request.body().size_hint().exact().is_some_and(|length| length > route.body_limit) {
+        tail.route = Some(Arc::clone(route));
+        return Err(Refusal::TooLong);
+    }
     let client = client_ip(peer.address, request.headers(), &snapshot.settings.trusted_proxies);
     let claims = claims(route, &worker.seed, &target, client);
     let decision = route.gate.enter(now, &claims);

@@ -9,7 +9,7 @@ use crate::{
     config::Route,
     flow::{Instant, Outcome, Permit},
 };
-use http::{Method, StatusCode};
+use http::{Method, StatusCode, Version};
 use std::sync::Arc;
 
 /// The status that is recorded if the client leaves before an answer; nginx's
@@ -24,6 +24,7 @@ pub(super) struct Tail {
     pub(super) route: Option<Arc<Route>>,
     pub(super) permit: Option<Permit>,
     pub(super) method: Method,
+    pub(super) version: Version,
     pub(super) started: Instant,
     /// Of the answer that was begun.
     status: Option<StatusCode>,
@@ -33,6 +34,9 @@ pub(super) struct Tail {
     pub(super) entry: Option<Box<Entry>>,
     /// Whether another tail records the request, as a tunnel's does.
     silent: bool,
+    /// Whether it is the client's turn: what it was sent has to be taken before
+    /// there is more.
+    handed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,9 +47,10 @@ enum Ending {
 }
 
 impl Tail {
-    pub(super) fn new(peer: Arc<Peer>, method: Method, started: Instant) -> Self {
+    pub(super) fn new(peer: Arc<Peer>, method: Method, version: Version, started: Instant) -> Self {
         Self {
             peer,
+            version,
             route: None,
             permit: None,
             method,
@@ -55,12 +60,13 @@ impl Tail {
             bytes_out: 0,
             entry: None,
             silent: false,
+            handed: false,
         }
     }
 
     /// Ends an answer whose request goes on elsewhere.
     pub(super) fn of_head_only(peer: Arc<Peer>, method: Method, started: Instant) -> Self {
-        let mut tail = Self::new(peer, method, started);
+        let mut tail = Self::new(peer, method, Version::HTTP_11, started);
         tail.silent = true;
         tail
     }
@@ -82,6 +88,23 @@ impl Tail {
         self.ending = Ending::Failed;
     }
 
+    /// Notes that the client has been handed a part of the answer, and that more
+    /// will come when it has taken that.
+    pub(super) fn hand_over(&mut self) {
+        if !self.handed {
+            self.handed = true;
+            self.peer.activity.on_handed();
+        }
+    }
+
+    /// Notes that the client has taken what it was handed.
+    pub(super) fn taken(&mut self) {
+        if self.handed {
+            self.handed = false;
+            self.peer.activity.on_taken();
+        }
+    }
+
     pub(super) fn add_bytes(&mut self, bytes: usize) {
         self.bytes_out += bytes as u64;
     }
@@ -89,6 +112,7 @@ impl Tail {
 
 impl Drop for Tail {
     fn drop(&mut self) {
+        self.taken();
         let at = self.peer.worker.clock.now();
         self.peer.activity.on_answered(at);
         if self.silent {

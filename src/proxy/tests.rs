@@ -2,7 +2,9 @@
 //! has waited too long.
 
 use super::{
-    Connections, Connector, Pools, Worker, connection::Protocol, listener::serve_registered,
+    Connections, Connector, Pools, Worker,
+    activity::Activity,
+    connection::{Manners, Protocol, serve},
     peer::Peer,
 };
 use crate::{
@@ -71,11 +73,14 @@ impl House {
     fn client(&self) -> Client {
         let (near, far) = duplex(64 * 1024);
         let address = "192.0.2.1:4000".parse().expect("an address");
-        let peer = Arc::new(Peer::new(Arc::clone(&self.worker), address, None, false));
+        let activity = Activity::new(&self.worker.clock, self.worker.counters.connection());
+        let place = self.worker.connections.enter(&activity);
         let worker = Arc::clone(&self.worker);
+        let peer = Arc::new(Peer::new(Arc::clone(&worker), activity, address, None, false));
+        let manners = Manners::of(&worker.live.load().settings);
         let served = tokio::spawn(async move {
-            let snapshot = Arc::clone(&worker.live.load());
-            serve_registered(far, Protocol::Http1, peer, &snapshot.settings).await;
+            serve(far, Protocol::Http1, peer, manners).await;
+            worker.connections.leave(place);
         });
         Client { stream: near, served }
     }
@@ -289,4 +294,56 @@ async fn a_draining_connection_ends_after_the_answer_under_way() {
     assert_eq!(client.status().await, Some(200));
     client.served.await.expect("the other after its answer");
     house.client().served.await.expect("and one that comes later too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_slowly_for_ever_is_cut_off_at_the_requests_deadline() {
+    let mut house =
+        House::new(", timeouts: { request: 90s }, flow: [{ name: one, concurrency: 1 }]");
+    let mut client = house.client();
+    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let mut upstream = house.upstream.recv().await.expect("a connection");
+    read_head(&mut upstream).await.expect("a head");
+    let begun = house.now();
+    let flood = tokio::spawn(async move {
+        let head = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n";
+        if upstream.write_all(head).await.is_ok() {
+            let block = [0; 8_192];
+            while upstream.write_all(&block).await.is_ok() {}
+        }
+    });
+    let clock = house.worker.clock.clone();
+    let mut stream = client.stream;
+    let reader = tokio::spawn(async move {
+        let mut block = [0; 512];
+        while stream.read_exact(&mut block).await.is_ok() {
+            clock.sleep_until(clock.now() + secs(1)).await;
+        }
+    });
+    client.served.await.expect("no panic");
+    let took = house.now().since(begun);
+    assert!((secs(90)..secs(92)).contains(&took), "{took:?}");
+    assert_eq!(house.in_flight(), 0);
+    flood.await.expect("the upstream's connection is closed as well");
+    reader.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_read_is_let_go_when_it_has_answered() {
+    let mut house = House::new("");
+    let mut client = house.client();
+    client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000\r\n\r\n").await;
+    let mut upstream = house.upstream.recv().await.expect("a connection");
+    read_head(&mut upstream).await.expect("a head");
+    let mut stream = client.stream;
+    let flood = tokio::spawn(async move {
+        let block = [0; 8_192];
+        while stream.write_all(&block).await.is_ok() {}
+    });
+    upstream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.expect("sent");
+    // Nothing reads the upload; the gateway's side must close all the same.
+    house.worker.clock.sleep_until(house.now() + secs(1)).await;
+    assert!(upstream.write_all(b"x").await.is_err(), "the connection is cut off");
+    flood.abort();
+    client.served.abort();
 }

@@ -412,3 +412,34 @@ fn a_client_that_leaves_frees_the_upstream_and_the_permit() {
     assert!(left.recv_timeout(crate::common::PATIENCE).expect("the upstream notices"));
     crate::common::eventually("the permit is back", || (in_flight() == 0.0).then_some(()));
 }
+
+#[test]
+fn a_head_is_told_the_length_of_our_own_answer_over_either_version() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&yaml(
+        upstream.address,
+        "  - { name: one, match: { path: /there }, upstream: up }",
+    ));
+    let mut client = Client::new(gateway.web());
+    let head = client.request("HEAD", "/missing", &[]);
+    assert_eq!(head.status, 404);
+    assert!(head.header("content-length").is_some_and(|length| length != "0"));
+    assert_eq!(client.get("/there").status, 200, "nothing follows the head");
+    let url = format!("http://{}/missing", gateway.web());
+    let out =
+        curl(&["--http2-prior-knowledge", "-I", "-w", "%{http_code}", "-o", "/dev/null", &url]);
+    assert_eq!(out, "404");
+}
+
+#[test]
+fn a_body_that_is_too_long_costs_no_budget() {
+    let upstream = upstream::echo();
+    let routes = "  - name: all\n    match: { path_prefix: / }\n    upstream: up\n    \
+                  flow: [{ name: one, limit: 1/1h, burst: 1 }]";
+    let text = format!("limits: {{ body: 10B }}\n{}", yaml(upstream.address, routes));
+    let gateway = Gateway::start(&text);
+    let mut client = Client::new(gateway.web());
+    client.send(head("POST", "/", &[("Content-Length", "11")]));
+    assert_eq!(client.read("POST").status, 413);
+    assert_eq!(http::get(gateway.web(), "/").status, 200);
+}

@@ -143,3 +143,18 @@ fn a_gateway_that_cannot_start_says_why_and_exits_with_1() {
         Command::new(env!("CARGO_BIN_EXE_flowgate")).arg("--nonsense").output().expect("it runs");
     assert_eq!(usage.status.code(), Some(2));
 }
+
+#[test]
+fn a_connection_that_has_asked_for_nothing_does_not_hold_a_drain_up() {
+    let upstream = upstream::echo();
+    let text = format!("timeouts: {{ header_read: 1h }}\n{}", yaml(upstream.address, ALL));
+    let mut gateway = Gateway::start(&text);
+    let mut silent = Client::new(gateway.web());
+    eventually("it was accepted", || {
+        let open = crate::common::metrics(&gateway, "flowgate_connections_active");
+        (open.values().sum::<f64>() >= 1.0).then_some(())
+    });
+    gateway.signal("TERM");
+    gateway.wait();
+    assert!(silent.is_closed());
+}

@@ -107,3 +107,19 @@ fn a_silent_tunnel_is_closed_after_the_idle_timeout() {
     assert_eq!(status, 101);
     assert!(client.is_closed());
 }
+
+#[test]
+fn tunnels_count_as_connections() {
+    let upstream = willing();
+    let text = format!(
+        "limits: {{ connections: 3 }}\n{}",
+        yaml(upstream.address, &ALL.replace("concurrency: 2", "concurrency: 9"))
+    );
+    let gateway = Gateway::start(&text);
+    let held: Vec<_> = (0..3).map(|_| ask(&gateway, "websocket")).collect();
+    assert!(held.iter().all(|(status, _)| *status == 101));
+    let mut fourth = Client::new(gateway.web());
+    assert!(fourth.is_closed());
+    drop(held);
+    eventually("there is room again", || http::raw(gateway.web(), head("GET", "/", &[])));
+}

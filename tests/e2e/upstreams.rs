@@ -254,3 +254,13 @@ fn upstream_counters_tell_what_happened() {
         (requests.values().sum::<f64>() == 3.0).then_some(())
     });
 }
+
+#[test]
+fn a_server_that_accepts_and_closes_is_given_up_soon() {
+    let upstream = Script::start(|_, connection| drop(connection));
+    let gateway = Gateway::start(&yaml(upstream.address, ALL));
+    for _ in 0..10 {
+        assert_eq!(http::get(gateway.web(), "/").status, 502);
+    }
+    assert!(upstream.connections() <= 40, "{} connections", upstream.connections());
+}

@@ -268,16 +268,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_is_closed_after_keep_alive() {
-        let activity =
-            Activity::new(&Clock::start(), Arc::<meter::Counters>::default().connection());
+        let activity = idle();
         assert!(matches!(after(&activity, 74).await, Verdict::LookAgain(_)));
         assert_eq!(after(&activity, 1).await, Verdict::Close);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_head_is_cut_off_although_bytes_keep_coming() {
-        let activity =
-            Activity::new(&Clock::start(), Arc::<meter::Counters>::default().connection());
+        let activity = idle();
         for _ in 0..3 {
             activity.on_read();
             assert!(matches!(after(&activity, 3).await, Verdict::LookAgain(_)));
@@ -288,8 +286,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_may_take_longer_than_keep_alive() {
-        let activity =
-            Activity::new(&Clock::start(), Arc::<meter::Counters>::default().connection());
+        let activity = idle();
         activity.on_read();
         activity.on_request();
         assert!(matches!(after(&activity, 500).await, Verdict::LookAgain(_)));
@@ -300,11 +297,39 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_read_is_cut_off() {
-        let activity =
-            Activity::new(&Clock::start(), Arc::<meter::Counters>::default().connection());
+        let activity = idle();
         activity.on_request();
         activity.on_write(true);
         assert!(matches!(after(&activity, 59).await, Verdict::LookAgain(_)));
         assert_eq!(after(&activity, 1).await, Verdict::Abort);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_nothing_of_what_it_was_handed_is_cut_off() {
+        let activity = idle();
+        activity.on_request();
+        activity.on_handed();
+        assert!(matches!(after(&activity, 1).await, Verdict::LookAgain(_)));
+        activity.on_taken();
+        activity.on_handed();
+        assert!(matches!(after(&activity, 70).await, Verdict::LookAgain(_)), "it took something");
+        assert!(matches!(after(&activity, 1).await, Verdict::LookAgain(_)));
+        assert!(matches!(after(&activity, 59).await, Verdict::LookAgain(_)));
+        assert_eq!(after(&activity, 1).await, Verdict::Abort);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_for_the_upstream_is_not_the_clients_fault() {
+        let activity = idle();
+        activity.on_request();
+        activity.on_handed();
+        activity.on_taken();
+        for _ in 0..5 {
+            assert!(matches!(after(&activity, 100).await, Verdict::LookAgain(_)));
+        }
+    }
+
+    fn idle() -> Arc<Activity> {
+        Activity::new(&Clock::start(), Arc::<meter::Counters>::default().connection())
     }
 }

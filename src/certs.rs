@@ -11,6 +11,12 @@ use std::{
 /// The file stem that asks for a development certificate when it is missing.
 pub const DEVELOPMENT: &str = "localhost";
 
+/// Reports whether [`make_if_missing`] would make this pair.
+pub fn would_make(certificate: &Path, key: &Path) -> bool {
+    let asked_for = certificate.file_stem().is_some_and(|stem| stem == DEVELOPMENT);
+    asked_for && !certificate.exists() && !key.exists()
+}
+
 /// Makes a self-signed certificate for `localhost` and its key where a
 /// configuration names them, if neither is there and the certificate's file is
 /// called `localhost`. Returns whether it did.
@@ -19,8 +25,7 @@ pub const DEVELOPMENT: &str = "localhost";
 ///
 /// A file cannot be written.
 pub fn make_if_missing(certificate: &Path, key: &Path) -> io::Result<bool> {
-    let asked_for = certificate.file_stem().is_some_and(|stem| stem == DEVELOPMENT);
-    if !asked_for || certificate.exists() || key.exists() {
+    if !would_make(certificate, key) {
         return Ok(false);
     }
     let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);

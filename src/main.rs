@@ -1,8 +1,13 @@
 //! The command line: flags and exit codes.
 
-use clap::{Args, Parser, Subcommand};
-use flowgate::{config, demo, gateway, shutdown};
-use std::{io::Write, net::SocketAddr, path::PathBuf, process::ExitCode};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use flowgate::{certs, config, demo, gateway, shutdown};
+use std::{
+    io::{self, Write},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 /// A reverse-proxy gateway with flow control built in.
 #[derive(Debug, Parser)]
@@ -20,18 +25,31 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the gateway (what happens without a command).
-    Run(File),
+    ///
+    /// A certificate called `localhost` that is missing is made, for development only.
+    Run {
+        #[command(flatten)]
+        named: Named,
+        #[command(flatten)]
+        log: Log,
+    },
     /// Report everything that is wrong with a configuration, or what it promises.
-    Check(File),
+    ///
+    /// Nothing is written: of a certificate called `localhost` that is missing, it is
+    /// said that `run` would make it.
+    Check(Named),
     /// Run the gateway together with a small upstream to try it on.
     Demo {
         #[command(flatten)]
-        file: File,
+        named: Named,
+        #[command(flatten)]
+        log: Log,
         /// Run the upstream alone.
         #[arg(long)]
         upstream_only: bool,
-        /// Where the upstream listens.
-        #[arg(long, default_value = "127.0.0.1:9000")]
+        /// Where the upstream listens. The configuration is not changed by it: write
+        /// the same address there, as the `url` of a server.
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
         upstream: SocketAddr,
     },
     /// Print the JSON Schema of the configuration, for editors.
@@ -42,15 +60,72 @@ enum Command {
 
 #[derive(Clone, Debug, Args)]
 struct File {
-    /// The configuration.
-    #[arg(
-        short,
-        long = "config",
-        value_name = "FILE",
-        default_value = "gateway.yaml",
-        global = true
+    /// The configuration, `gateway.yaml` if nothing else is named.
+    #[arg(short, long = "config", value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
+}
+
+/// The configuration's name, with `-c` or without.
+#[derive(Clone, Debug, Args)]
+struct Named {
+    /// The same as `-c FILE`.
+    #[arg(value_name = "FILE")]
+    bare: Option<PathBuf>,
+    #[command(flatten)]
+    file: File,
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+struct Log {
+    /// How the gateway writes its own log, on the standard error.
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// A JSON object a line, for machines.
+    Json,
+}
+
+/// The configuration where none is named.
+const DEFAULT_FILE: &str = "gateway.yaml";
+
+impl File {
+    fn path(self) -> PathBuf {
+        self.config.unwrap_or_else(|| DEFAULT_FILE.into())
+    }
+}
+
+impl Named {
+    fn path(self) -> PathBuf {
+        match (self.bare, self.file.config) {
+            (Some(_), Some(_)) => Cli::command()
+                .error(ErrorKind::ArgumentConflict, "name one FILE, with `-c` or without")
+                .exit(),
+            (bare, config) => File { config: bare.or(config) }.path(),
+        }
+    }
+}
+
+impl Log {
+    fn start(self) {
+        gateway::log_to_stderr(self.log_format == LogFormat::Json);
+    }
+}
+
+/// What cannot be done, with the cause and what to do about it.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error(
+        "the demo's upstream cannot listen on {address}: end what listens there, or name another \
+         address with `--upstream` and in the configuration"
     )]
-    config: PathBuf,
+    Upstream { address: SocketAddr, source: io::Error },
+    #[error("cannot write to the standard output")]
+    Print(#[source] io::Error),
 }
 
 /// What to try with the committed `gateway.yaml`.
@@ -67,17 +142,23 @@ Now edit a limit in gateway.yaml, save, and run the loop again: it is in force a
 Ctrl-C ends it.
 ";
 
+/// As much of a file's name as a diagnostic surely shows.
+const SHOWN: usize = 60;
+
 /// Problems were found. (Clap itself exits with 2 on wrong usage.)
 const PROBLEMS: u8 = 1;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let command = match cli.command {
-        _ if cli.test => Command::Check(cli.file),
-        Some(command) => command,
-        None => Command::Run(cli.file),
+    let done = match cli.command {
+        _ if cli.test => check(&cli.file.path()),
+        Some(command) => run(command),
+        None => run(Command::Run {
+            named: Named { bare: None, file: cli.file },
+            log: Log { log_format: LogFormat::Text },
+        }),
     };
-    match run(command) {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&error.to_string(), error.source());
@@ -88,45 +169,81 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
     match command {
-        Command::Run(file) => {
-            gateway::log_to_stderr(false);
-            gateway::run(&file.config)?;
+        Command::Run { named, log } => {
+            log.start();
+            gateway::run(&named.path())?;
         }
-        Command::Check(file) => check(&file)?,
-        Command::Demo { upstream, upstream_only: true, .. } => {
-            gateway::log_to_stderr(false);
-            let upstream = demo::Upstream::start(upstream)?;
+        Command::Check(named) => check(&named.path())?,
+        Command::Demo { named, log, upstream, upstream_only } => {
+            let path = named.path();
+            log.start();
+            let upstream = demo::Upstream::start(upstream)
+                .map_err(|source| Trouble::Upstream { address: upstream, source })?;
+            // It speaks of the addresses and routes of the committed file.
+            if !upstream_only && path == Path::new(DEFAULT_FILE) {
+                print(INVITATION)?;
+            }
             tracing::info!(address = %upstream.address(), "the demo's upstream is listening");
-            shutdown::wait_for_end()?;
+            if upstream_only {
+                shutdown::wait_for_end()?;
+            } else {
+                gateway::run(&path)?;
+            }
         }
-        Command::Demo { file, upstream, upstream_only: false } => {
-            gateway::log_to_stderr(false);
-            let upstream = demo::Upstream::start(upstream)?;
-            print(INVITATION);
-            tracing::info!(address = %upstream.address(), "the demo's upstream is listening");
-            gateway::run(&file.config)?;
-        }
-        Command::Schema => print(&config::schema()),
-        Command::Reference => print(&config::reference()),
+        Command::Schema => print(&config::schema())?,
+        Command::Reference => print(&config::reference())?,
     }
     Ok(())
 }
 
-/// Prints what a configuration promises.
-fn check(file: &File) -> Result<(), Box<dyn std::error::Error>> {
-    gateway::make_certificates(&file.config);
-    let plan = config::read(&file.config).map_err(|problems| problems.to_string())?;
-    print(&config::describe(&plan));
-    Ok(())
+/// Prints what a configuration promises, and writes no file.
+fn check(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    match config::read(path) {
+        Ok(plan) => Ok(print(&config::describe(&plan))?),
+        Err(problems) => match only_development_certificates(path, &problems) {
+            Some(note) => Ok(print(&note)?),
+            None => Err(problems.to_string().into()),
+        },
+    }
 }
 
-fn print(text: &str) {
-    // A closed pipe is the reader's wish.
-    drop(writeln!(std::io::stdout().lock(), "{}", text.trim_end()));
+/// Returns what to say if nothing is wrong but that certificates are missing which
+/// `run` would make.
+fn only_development_certificates(path: &Path, problems: &config::Diagnostics) -> Option<String> {
+    let missing: Vec<String> = config::certificate_files(path)
+        .into_iter()
+        .filter(|(certificate, key)| certs::would_make(certificate, key))
+        .map(|(certificate, _)| certificate.display().to_string())
+        .collect();
+    // Diagnostics shorten long names.
+    let begins_like = |file: &str| file.chars().take(SHOWN).collect::<String>();
+    let is_of_one = |problem: &config::Entry| {
+        missing.iter().any(|file| {
+            problem
+                .message
+                .starts_with(&format!("cannot read the certificate `{}", begins_like(file)))
+        })
+    };
+    problems.entries().all(|problem| is_of_one(&problem)).then(|| {
+        let mut note = String::from("No errors. The rules are described here once there are\n");
+        for file in missing {
+            note += &format!("  {file}, a development certificate that `flowgate run` makes\n");
+        }
+        note
+    })
+}
+
+fn print(text: &str) -> Result<(), Trouble> {
+    let mut stdout = io::stdout().lock();
+    match writeln!(stdout, "{}", text.trim_end()).and_then(|()| stdout.flush()) {
+        // A closed pipe is the reader's wish.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Trouble::Print(error)),
+        _ => Ok(()),
+    }
 }
 
 fn complain(error: &str, mut source: Option<&dyn std::error::Error>) {
-    let mut stderr = std::io::stderr().lock();
+    let mut stderr = io::stderr().lock();
     drop(writeln!(stderr, "{}", error.trim_end()));
     while let Some(cause) = source {
         drop(writeln!(stderr, "  because {cause}"));

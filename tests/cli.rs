@@ -1,0 +1,91 @@
+//! The command line: how files are named, and what is said and written when.
+
+use std::{
+    fs,
+    net::TcpListener,
+    path::Path,
+    process::{Command, Output},
+};
+
+#[test]
+fn check_takes_the_file_with_and_without_a_flag_but_once() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    write(dir.path(), "");
+    for arguments in
+        [["check", "gateway.yaml"].as_slice(), &["check", "-c", "gateway.yaml"], &["-t"]]
+    {
+        let output = flowgate(dir.path(), arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    }
+    let twice = flowgate(dir.path(), &["check", "-c", "gateway.yaml", "gateway.yaml"]);
+    assert_eq!(twice.status.code(), Some(2), "{twice:?}");
+}
+
+#[test]
+fn check_writes_no_certificate() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    write(dir.path(), ", tls: { certificates: [{ cert: localhost.pem, key: localhost.key }] }");
+    let output = flowgate(dir.path(), &["check"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("localhost.pem"), "{output:?}");
+    assert_eq!(fs::read_dir(dir.path()).expect("there").count(), 1);
+    write(dir.path(), ", tls: { certificates: [{ cert: shop.pem, key: shop.key }] }");
+    assert_eq!(flowgate(dir.path(), &["check"]).status.code(), Some(1));
+}
+
+#[test]
+fn what_cannot_be_printed_is_a_problem() {
+    let full = fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+    let status = Command::new(env!("CARGO_BIN_EXE_flowgate"))
+        .arg("reference")
+        .stdout(full)
+        .status()
+        .expect("it runs");
+    assert_eq!(status.code(), Some(1));
+}
+
+#[test]
+fn a_demo_whose_port_is_taken_names_it() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let address = taken.local_addr().expect("bound").to_string();
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let output = flowgate(dir.path(), &["demo", "--upstream", &address]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains(&address) && said.contains("--upstream"), "{said}");
+}
+
+#[test]
+fn the_log_is_json_if_asked_for() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    write(dir.path(), ", tls: { certificates: [{ cert: localhost.pem, key: localhost.key }] }");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let port = taken.local_addr().expect("bound").port();
+    let file = dir.path().join("gateway.yaml");
+    let text = fs::read_to_string(&file).expect("there");
+    fs::write(&file, text.replace("127.0.0.1:0", &format!("127.0.0.1:{port}"))).expect("written");
+    // It logs that it made a certificate, and ends because the port is taken.
+    let output = flowgate(dir.path(), &["run", "--log-format", "json"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let first = said.lines().next().expect("a line");
+    let line: serde_json::Value = serde_json::from_str(first).expect("JSON");
+    assert_eq!(line["level"], "INFO", "{said}");
+}
+
+fn flowgate(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_flowgate"))
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .expect("it runs")
+}
+
+/// Writes a `gateway.yaml` whose listener has `more`.
+fn write(folder: &Path, more: &str) {
+    let text = format!(
+        "listeners: [{{ name: web, listen: 127.0.0.1:0{more} }}]\n\
+         upstreams: [{{ name: up, servers: [{{ url: http://127.0.0.1:9 }}] }}]\n\
+         routes: [{{ name: all, match: {{ path_prefix: / }}, upstream: up }}]\n"
+    );
+    fs::write(folder.join("gateway.yaml"), text).expect("written");
+}

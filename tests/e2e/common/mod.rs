@@ -16,7 +16,7 @@ use std::{
 };
 
 /// How long anything may take before a test fails instead of hanging.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A running gateway; killed when dropped.
 pub(crate) struct Gateway {

@@ -1,5 +1,9 @@
 # docker build -t flowgate .
+# install -Dm644 examples/plain.yaml conf/gateway.yaml    # and name your service in it
 # docker run --rm -p 8080:8080 -v "$PWD/conf:/etc/flowgate:ro" flowgate
+#
+# The gateway.yaml at the top of the repository does not start so: it listens on the container's loopback, and has a
+# development certificate made where nothing can be written. For TLS, mount certificates that user 65532 may read.
 #
 # Mount the folder of gateway.yaml, not the file: editors and ConfigMaps replace a file, and a mounted file stays the old
 # one. A container's loopback is its own: give `admin: { listen: 0.0.0.0:9901 }` if something outside asks for health or

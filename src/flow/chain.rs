@@ -78,6 +78,9 @@ pub(super) struct Chain {
 #[derive(Debug)]
 pub(super) struct Link {
     id: SlotId,
+    /// The slot that this one was reset from. Requests that began before the edit
+    /// still claim that one, until the snapshot with the new slots is in force.
+    former: Option<SlotId>,
     wanted: Wanted,
     slot: Box<dyn Slot>,
     counts: Counts,
@@ -129,6 +132,7 @@ struct Hearing<'a> {
     report: &'a mut Report,
     asked: SmallVec<[Asked; 4]>,
     start: Instant,
+    /// Which of `asked`, and why.
     refusal: Option<(usize, Reason)>,
 }
 
@@ -153,7 +157,7 @@ impl Chain {
                 .iter_mut()
                 .find(|link| link.as_ref().is_some_and(|link| link.wanted.is_version_of(&wanted)));
             let (link, change) = match same.and_then(Option::take) {
-                None => (self.link(wanted, Counts::default()), Change::Added),
+                None => (self.link(wanted, None, Counts::default()), Change::Added),
                 Some(link) => self.succeed(link, wanted, now, &mut unused),
             };
             match link.wanted {
@@ -187,7 +191,7 @@ impl Chain {
         // One refusal does not spare the other slots the question: `retry_after` and
         // the report heed them all.
         for (at, link) in self.links.iter().enumerate() {
-            if let Some(claim) = claims.iter().find(|claim| claim.slot == link.id) {
+            if let Some(claim) = link.claim_in(claims) {
                 hearing.note(at, link, claim, now);
             }
         }
@@ -205,7 +209,8 @@ impl Chain {
         };
         self.statistic.on_done(now, start, outcome);
         for hold in held {
-            // A slot that an edit removed or reset has nothing to give back to.
+            // A slot that an edit removed or reset has nothing to give back to: a
+            // successor answers for claims, not for what it never charged.
             if let Some(link) = self.links.iter_mut().find(|link| link.id == hold.slot) {
                 link.slot.on_done(hold.seat, hold.cost);
             }
@@ -254,9 +259,8 @@ impl Chain {
         for asked in &hearing.asked {
             self.links[asked.link].slot.on_block(asked.place);
         }
-        let link = &mut self.links[at];
-        link.counts.blocked += 1;
-        Refused { slot: link.id, reason }
+        self.links[hearing.asked[at].link].counts.blocked += 1;
+        Refused { slot: hearing.report.quotas[at].slot, reason }
     }
 
     /// Returns the link that follows `link` when it is to be `wanted`.
@@ -273,9 +277,9 @@ impl Chain {
         if link.slot.retune(wanted.build(), now) {
             return (Link { wanted, ..link }, Change::Converted);
         }
-        let counts = core::mem::take(&mut link.counts);
+        let (former, counts) = (Some(link.id), core::mem::take(&mut link.counts));
         unused.push(link);
-        (self.link(wanted, counts), Change::Reset)
+        (self.link(wanted, former, counts), Change::Reset)
     }
 
     fn clamp(&mut self, now: Instant) -> Instant {
@@ -283,10 +287,10 @@ impl Chain {
         self.latest
     }
 
-    fn link(&mut self, wanted: Wanted, counts: Counts) -> Link {
+    fn link(&mut self, wanted: Wanted, former: Option<SlotId>, counts: Counts) -> Link {
         let id = SlotId(self.next);
         self.next += 1;
-        Link { id, slot: wanted.build(), wanted, counts }
+        Link { id, former, slot: wanted.build(), wanted, counts }
     }
 }
 
@@ -300,7 +304,7 @@ impl Hearing<'_> {
                 (Verdict::DryRunBlock, Duration::ZERO)
             }
             Decision::Block(reason) => {
-                self.refuse(at, reason);
+                self.refuse(self.asked.len(), reason);
                 (Verdict::Block, Duration::ZERO)
             }
         };
@@ -308,7 +312,8 @@ impl Hearing<'_> {
         let charged = claim.cost > 0 && matches!(verdict, Verdict::Pass | Verdict::Wait);
         self.asked.push(Asked { link: at, cost: claim.cost, place, charged });
         self.report.quotas.push(Quota {
-            slot: link.id,
+            // As claimed, since who claims a former slot knows the rule by that one.
+            slot: claim.slot,
             verdict,
             limit,
             used: standing.used,
@@ -328,6 +333,13 @@ impl Hearing<'_> {
 }
 
 impl Link {
+    /// Returns the claim on this slot, or on the one that it was reset from. That
+    /// one's key may be made in another way: it still tells its clients apart.
+    fn claim_in<'a>(&self, claims: &'a [Claim]) -> Option<&'a Claim> {
+        let on = |slot| claims.iter().find(|claim| claim.slot == slot);
+        on(self.id).or_else(|| on(self.former?))
+    }
+
     fn observe(&self, now: Instant) -> RuleObservation {
         RuleObservation {
             name: self.wanted.name(),

@@ -43,6 +43,10 @@ impl Gate {
     /// Puts `rules` in force for the next decision. Rules that keep their name and
     /// algorithm keep their state; requests in flight do not notice.
     ///
+    /// Claims on the slots before are still good: a rule that is reset answers to the
+    /// slot it had before, too, but not to the one before that. A rule that is added
+    /// does not ask who cannot know it yet; a renamed rule is an added one.
+    ///
     /// The states of a keyed rule with other numbers are converted one by one, while
     /// no request is decided: about 10 ns each, measured; for a sliding window whose
     /// buckets are edited 0.5 µs, since it takes new memory.
@@ -109,7 +113,11 @@ mod tests {
     use super::*;
     use crate::flow::{
         Algorithm, Change, Key, Quota, Rule, SlotId, Verdict,
-        limiter::{concurrency, token_bucket},
+        limiter::{
+            concurrency,
+            fixed_window::{self, Align},
+            token_bucket,
+        },
         timeline::{Timeline, check, keyed, one, paced, rate, rule},
     };
     use core::time::Duration;
@@ -225,6 +233,52 @@ mod tests {
                 1 key=a pass
                 ",
             );
+    }
+
+    #[test]
+    fn a_claim_on_a_rule_since_reset_is_charged_to_its_successor() {
+        let fixed = fixed_window::Config { rate: rate(3, 1000), align: Align::FirstRequest };
+        let after = one(Algorithm::FixedWindow(fixed));
+        for key in [Key::Shared, Key::Of(7 << 64)] {
+            for after in [after.clone(), keyed(after.flow[0].algorithm.clone(), 9)] {
+                let gate = Arc::new(Gate::new(Instant::EPOCH));
+                let old = gate.install(&one(bucket(10, 3)), Instant::EPOCH).flow[0];
+                let new = gate.install(&after, Instant::EPOCH);
+                assert_eq!(new.changes[0].1, Change::Reset);
+                let claim = [Claim { slot: old, key, cost: 1 }];
+                for used in 1..=3 {
+                    let admission = gate.enter(Instant::EPOCH, &claim).expect("three");
+                    let quota = admission.report.quotas[0];
+                    assert_eq!((quota.slot, quota.used), (old, used));
+                }
+                let rejection = gate.enter(Instant::EPOCH, &claim).expect_err("a fourth");
+                // By the slot that whoever claims it knows.
+                assert_eq!((rejection.slot, rejection.report.quotas[0].slot), (old, old));
+                let seen = &gate.observe(Instant::EPOCH).rules[0];
+                assert_eq!((seen.slot, seen.counts.passed), (new.flow[0], 3));
+            }
+        }
+    }
+
+    #[test]
+    fn what_an_old_claim_holds_is_given_back_to_the_successor() {
+        let gate = Arc::new(Gate::new(Instant::EPOCH));
+        let old = gate.install(&one(in_flight(1)), Instant::EPOCH).flow[0];
+        let claim = |slot| [Claim { slot, key: Key::Of(7 << 64), cost: 1 }];
+        let before = gate.enter(Instant::EPOCH, &claim(old)).expect("the first");
+        let new = gate.install(&keyed(in_flight(1), 9), Instant::EPOCH).flow[0];
+        let after = gate.enter(Instant::EPOCH, &claim(old)).expect("the first of the new one");
+        assert!(gate.enter(Instant::EPOCH, &claim(old)).is_err());
+        assert!(gate.enter(Instant::EPOCH, &claim(new)).is_err());
+        drop(before);
+        assert!(gate.enter(Instant::EPOCH, &claim(new)).is_err(), "held of the old one");
+        // Numbers edited since do not make it forget.
+        gate.install(&keyed(in_flight(2), 9), Instant::EPOCH);
+        let second = gate.enter(Instant::EPOCH, &claim(old)).expect("a second");
+        assert!(gate.enter(Instant::EPOCH, &claim(new)).is_err());
+        drop((after, second));
+        let both = [new, new].map(|slot| gate.enter(Instant::EPOCH, &claim(slot)).ok());
+        assert!(both.iter().all(Option::is_some));
     }
 
     #[test]

@@ -9,7 +9,8 @@ use core::{any::Any, fmt::Debug, time::Duration};
 use std::sync::Arc;
 
 /// The identity of one slot in one gate. An edit that keeps or converts a rule
-/// keeps its slot; a rule that is added or reset gets a new one.
+/// keeps its slot; a rule that is added or reset gets a new one. Claims on the one
+/// that a rule was reset from still reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlotId(pub(super) u32);
 

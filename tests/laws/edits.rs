@@ -43,6 +43,35 @@ proptest! {
     }
 
     #[test]
+    fn claims_made_before_an_edit_are_decided_by_the_rules_after_it(
+        (mut before, mut after, (early, late)) in windows().prop_flat_map(|window| {
+            (rules(window), rules(window), (steps(window), steps(window)))
+        }),
+    ) {
+        // A rule that is added is unknown to whoever claimed before.
+        after.flow.truncate(before.flow.len());
+        before.pacing = before.pacing.filter(|_| after.pacing.is_some());
+        after.pacing = after.pacing.filter(|_| before.pacing.is_some());
+        before.flow.truncate(after.flow.len());
+        let (mut day, mut other) = (Day::new(&before), Day::new(&before));
+        for step in early {
+            prop_assert_eq!(day.step(step), other.step(step));
+        }
+        day.install(&after);
+        // Its slots stay the old ones.
+        other.gate.install(&after, other.now);
+        for step in late {
+            let (expected, mut fate) = (day.step(step), other.step(step));
+            let quotas = fate.iter_mut().flat_map(|fate| &mut fate.report.quotas);
+            for (quota, (old, new)) in quotas.zip(other.slots.iter().zip(&day.slots)) {
+                prop_assert_eq!(quota.slot, *old);
+                quota.slot = *new;
+            }
+            prop_assert_eq!(fate, expected);
+        }
+    }
+
+    #[test]
     fn edits_leave_no_trace_of_a_blocked_request(chapters in chapters(true)) {
         let mut day = Day::new(&Rules::default());
         for (rules, steps) in chapters {

@@ -417,8 +417,13 @@ impl Gateway {
     /// Puts `plan` in force, listeners included, or leaves everything as it was.
     fn take(&mut self, plan: Plan) -> Result<(), Refusal> {
         let opened = self.open_new(&plan).map_err(|error| Refusal::outside(&error))?;
+        let log = &plan.settings.access_log;
+        let moved_log = (*log != self.live.load().settings.access_log)
+            .then(|| access_log::Output::open(log))
+            .transpose()
+            .map_err(cannot("open the access log"))
+            .map_err(|error| Refusal::outside(&error))?;
         warn(&plan);
-        let moved_log = plan.settings.access_log != self.live.load().settings.access_log;
         self.seen = self.seen.extend(&plan.files);
         let summary = self.live.apply(plan, self.clock.now(), &mut self.retired);
         for listener in opened {
@@ -427,8 +432,10 @@ impl Gateway {
             }
         }
         self.close_listeners();
-        if moved_log {
-            self.reopen_log();
+        if let Some(output) = moved_log
+            && let Err(error) = self.access_log.switch(output)
+        {
+            tracing::error!(%error, "the access log does not move yet");
         }
         self.counters.reloads_ok.fetch_add(1, Relaxed);
         self.counters

@@ -373,3 +373,21 @@ fn a_listener_is_renamed_widened_and_swapped_on_its_own_port() {
     });
     answers(back);
 }
+
+#[test]
+fn an_access_log_that_cannot_be_opened_refuses_the_file() {
+    let upstream = upstream::echo();
+    let text = |name: &str, log: &str| {
+        format!("access_log: {log}\n{}", yaml(upstream.address, &version(name, 100_000)))
+    };
+    let gateway = Gateway::start(&text("one", "access.log"));
+    shell(&gateway, "mkfifo pipe");
+    for log in ["no/such/folder/access.log", "pipe"] {
+        let seen = gateway.log_len();
+        replace(&gateway.config, &text("bad", log));
+        gateway.wait_log_after(seen, "configuration refused");
+        assert_eq!(http::get(gateway.web(), "/").header("x-version"), Some("one"));
+    }
+    gateway.edit(&text("two", "other.log"));
+    wait_version(&gateway, "two");
+}

@@ -6,7 +6,7 @@ use crate::{
     admin::{self, Readiness},
     certs,
     clock::Clock,
-    config::{self, Diagnostics, Live, Plan, Retired, watch},
+    config::{self, Diagnostics, Listener, Live, Plan, Retired, watch},
     meter::Counters,
     proxy::{Acceptor, Bound, Connections, Connector, Pools, Worker, bind, certificates},
     route::Seed,
@@ -109,12 +109,90 @@ struct Opened {
 }
 
 fn open(name: &Arc<str>, configured: SocketAddr, count: usize) -> Result<Opened, StartError> {
-    let (address, sockets) = bind(configured, count).map_err(|source| StartError::Listen {
+    open_at(name, configured, configured, false, count)
+}
+
+/// Opens a listener at `address`, which is `configured` unless that has port 0.
+fn open_at(
+    name: &Arc<str>,
+    configured: SocketAddr,
+    address: SocketAddr,
+    shared: bool,
+    count: usize,
+) -> Result<Opened, StartError> {
+    let (address, sockets) = bind(address, count, shared).map_err(|source| StartError::Listen {
         name: Arc::clone(name),
         address: configured,
         source,
     })?;
     Ok(Opened { name: Arc::clone(name), configured, address, sockets })
+}
+
+/// A listener that runs.
+#[derive(Clone, Copy)]
+struct Running {
+    configured: SocketAddr,
+    /// With the port that the system picked.
+    address: SocketAddr,
+    tls: bool,
+}
+
+impl Running {
+    fn is(&self, listener: &Listener) -> bool {
+        self.configured == listener.address && self.tls == listener.tls.is_some()
+    }
+}
+
+/// Reports whether two sockets could get the same connection.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let everywhere = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port() && (everywhere || one.ip() == other.ip())
+}
+
+/// Files, and what each held when it was looked at.
+struct Seen(Vec<(PathBuf, u64)>);
+
+impl Seen {
+    fn look(files: &[PathBuf]) -> Self {
+        Self(files.iter().map(|file| (file.clone(), look_at(file))).collect())
+    }
+
+    /// The same look at the same files, and a new one at those not seen yet.
+    fn extend(&self, files: &[PathBuf]) -> Self {
+        let known: HashMap<_, _> = self.0.iter().map(|(file, held)| (file, *held)).collect();
+        let held = |file| known.get(file).copied().unwrap_or_else(|| look_at(file));
+        Self(files.iter().map(|file| (file.clone(), held(file))).collect())
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.0.iter().map(|(file, _)| file.clone()).collect()
+    }
+}
+
+fn look_at(file: &PathBuf) -> u64 {
+    config::fingerprint(std::slice::from_ref(file))
+}
+
+/// Why a configuration was not put in force.
+struct Refusal {
+    line: String,
+    drawing: String,
+    /// Whether the cause may go away without an edit.
+    is_outside: bool,
+}
+
+impl Refusal {
+    fn outside(error: &StartError) -> Self {
+        let drawing = format!("error: {}", chain(error));
+        Self { line: error.to_string(), drawing, is_outside: true }
+    }
+}
+
+impl From<Diagnostics> for Refusal {
+    fn from(problems: Diagnostics) -> Self {
+        let (line, drawing) = (problems.summary(), problems.to_string());
+        Self { line, drawing, is_outside: false }
+    }
 }
 
 struct Gateway {
@@ -125,15 +203,16 @@ struct Gateway {
     counters: Arc<Counters>,
     readiness: Arc<Readiness>,
     workers: Vec<Handle>,
-    /// Listeners by name, with the address as configured.
-    listeners: HashMap<Arc<str>, SocketAddr>,
+    listeners: HashMap<Arc<str>, Running>,
     access_log: access_log::Sink,
     signals: Signals,
     reload_requests: mpsc::Receiver<()>,
     /// Ends the admin listener.
     closing: CancellationToken,
-    /// What the files held when they were read last.
-    fingerprint: u64,
+    /// The files of the configuration that was read last, in force or refused.
+    seen: Seen,
+    /// Why it was refused, if it was.
+    refused: Option<Refusal>,
 }
 
 impl Gateway {
@@ -156,7 +235,7 @@ impl Gateway {
         )
         .map_err(cannot("open the access log"))?;
         warn(&plan);
-        let (path, fingerprint) = (plan.path.clone(), config::fingerprint(&plan.files));
+        let (path, seen) = (plan.path.clone(), Seen::look(&plan.files));
         let live = Arc::new(Live::start(plan, clock.now()));
         let workers = start_workers(count, &clock, &live, &counters, &access_log)?;
         let (requests, reload_requests) = mpsc::channel(1);
@@ -173,7 +252,8 @@ impl Gateway {
             signals: Signals::listen().map_err(cannot("listen to signals"))?,
             reload_requests,
             closing: CancellationToken::new(),
-            fingerprint,
+            seen,
+            refused: None,
         };
         if let Some(opened) = admin {
             gateway.administer(opened, requests)?;
@@ -214,7 +294,7 @@ impl Gateway {
         for (worker, socket) in self.workers.iter().zip(sockets) {
             worker.listen(Bound { name: Arc::clone(&name), socket, tls: acceptor.clone() });
         }
-        self.listeners.insert(name, configured);
+        self.listeners.insert(name, Running { configured, address, tls });
         Ok(())
     }
 
@@ -257,7 +337,7 @@ impl Gateway {
             };
             self.reload(asked);
             if let Some(guard) = &mut guard
-                && let Err(error) = guard.set(&self.live.load().files)
+                && let Err(error) = guard.set(&self.seen.files())
             {
                 tracing::debug!(%error, "a folder cannot be watched");
             }
@@ -290,56 +370,72 @@ impl Gateway {
         }
     }
 
-    /// Reads the files, unless they are as they were, and puts them in force if
-    /// nothing is wrong with them.
+    /// Reads the files and puts them in force if nothing is wrong with them. Files that
+    /// are as they were are read again only if they were refused, and somebody asks or
+    /// the cause is not in them.
     fn reload(&mut self, asked: bool) {
         self.retired.sweep();
-        let files = self.live.load().files.clone();
-        let fingerprint = config::fingerprint(&files);
-        if fingerprint == self.fingerprint {
+        // Before they are read, so that an edit meanwhile is seen the next time.
+        let now = Seen::look(&self.seen.files());
+        let changed = now.0 != self.seen.0;
+        let again = self.refused.as_ref().is_some_and(|refusal| asked || refusal.is_outside);
+        if !changed && !again {
             if asked {
                 tracing::info!(config = %self.path.display(), "unchanged");
             }
             return;
         }
-        self.fingerprint = fingerprint;
-        let read = self.live.read(&self.path).or_else(|problems| {
-            if make_certificates(&self.path) { self.live.read(&self.path) } else { Err(problems) }
-        });
-        match read {
-            Ok(plan) => self.take(plan),
-            Err(problems) => self.refuse(&problems.summary(), &problems.to_string()),
+        self.seen = now;
+        match self.read().and_then(|plan| self.take(plan)) {
+            Ok(()) => self.refused = None,
+            Err(refusal) => {
+                let certificates = config::certificate_files(&self.path).into_iter();
+                let named = certificates.flat_map(|(certificate, key)| [certificate, key]);
+                let files: Vec<_> = std::iter::once(self.path.clone()).chain(named).collect();
+                self.seen = self.seen.extend(&files);
+                let is_news =
+                    self.refused.as_ref().is_none_or(|last| last.drawing != refusal.drawing);
+                if changed || asked || is_news {
+                    self.refuse(&refusal);
+                }
+                self.refused = Some(refusal);
+            }
         }
     }
 
-    /// Puts `plan` in force, listeners included, or leaves everything as it was.
-    fn take(&mut self, plan: Plan) {
-        let new = plan
-            .listeners
-            .iter()
-            .filter(|listener| self.listeners.get(&listener.name) != Some(&listener.address));
-        let opened = new
-            .map(|listener| open(&listener.name, listener.address, self.workers.len()))
-            .collect::<Result<Vec<_>, _>>();
-        let opened = match opened {
-            Ok(opened) => opened,
-            Err(error) => {
-                return self.refuse(&error.to_string(), &format!("error: {}", chain(&error)));
+    fn read(&mut self) -> Result<Plan, Refusal> {
+        let read = self.live.read(&self.path).or_else(|problems| {
+            if !make_certificates(&self.path) {
+                return Err(problems);
             }
-        };
-        let moved_log = plan.settings.access_log != self.live.load().settings.access_log;
+            self.seen = Seen::look(&self.seen.files());
+            self.live.read(&self.path)
+        });
+        read.map_err(Refusal::from)
+    }
+
+    /// Puts `plan` in force, listeners included, or leaves everything as it was.
+    fn take(&mut self, plan: Plan) -> Result<(), Refusal> {
+        let opened = self.open_new(&plan).map_err(|error| Refusal::outside(&error))?;
+        let log = &plan.settings.access_log;
+        let moved_log = (*log != self.live.load().settings.access_log)
+            .then(|| access_log::Output::open(log))
+            .transpose()
+            .map_err(cannot("open the access log"))
+            .map_err(|error| Refusal::outside(&error))?;
         warn(&plan);
-        let files = plan.files.clone();
+        self.seen = self.seen.extend(&plan.files);
         let summary = self.live.apply(plan, self.clock.now(), &mut self.retired);
-        self.fingerprint = config::fingerprint(&files);
-        self.close_listeners();
         for listener in opened {
             if let Err(error) = self.listen(listener) {
                 tracing::error!(error = %chain(&error), "a listener of the new configuration is lost");
             }
         }
-        if moved_log {
-            self.reopen_log();
+        self.close_listeners();
+        if let Some(output) = moved_log
+            && let Err(error) = self.access_log.switch(output)
+        {
+            tracing::error!(%error, "the access log does not move yet");
         }
         self.counters.reloads_ok.fetch_add(1, Relaxed);
         self.counters
@@ -350,35 +446,63 @@ impl Gateway {
             None => tracing::info!("{summary}"),
             Some(warning) => tracing::warn!("{summary}; {warning}"),
         }
+        Ok(())
     }
 
-    /// Closes the listeners that the configuration in force does not have, or has
-    /// elsewhere.
+    /// Opens the listeners of `plan` that do not run as it has them. Where one that is
+    /// to go listens, the new one listens beside it, so that no connection is refused.
+    fn open_new(&self, plan: &Plan) -> Result<Vec<Opened>, StartError> {
+        let stays = |name: &str, running: &Running| {
+            plan.listeners.iter().any(|new| &*new.name == name && running.is(new))
+        };
+        let (stay, go): (Vec<_>, Vec<_>) =
+            self.listeners.iter().partition(|(name, running)| stays(name, running));
+        let mut opened: Vec<Opened> = Vec::new();
+        for listener in &plan.listeners {
+            let known = self.listeners.get(&listener.name);
+            if known.is_some_and(|running| running.is(listener)) {
+                continue;
+            }
+            let address = known
+                .filter(|running| running.configured == listener.address)
+                .map_or(listener.address, |running| running.address);
+            let held = |running: &[(&Arc<str>, &Running)]| {
+                running.iter().any(|(_, running)| overlap(running.address, address))
+            };
+            let ours = held(&go)
+                && !held(&stay)
+                && !opened.iter().any(|other| overlap(other.address, address));
+
+            opened.push(open_at(
+                &listener.name,
+                listener.address,
+                address,
+                ours,
+                self.workers.len(),
+            )?);
+        }
+        Ok(opened)
+    }
+
+    /// Closes the listeners that the configuration in force does not have.
     fn close_listeners(&mut self) {
         let snapshot = Arc::clone(&self.live.load());
-        let stays = |name: &str, address: SocketAddr| {
-            snapshot
-                .listeners
-                .iter()
-                .any(|listener| &*listener.name == name && listener.address == address)
-        };
-        let gone: Vec<_> = self
-            .listeners
-            .iter()
-            .filter(|(name, address)| !stays(name, **address))
-            .map(|(name, _)| Arc::clone(name))
-            .collect();
-        for name in gone {
-            tracing::info!(listener = %name, "closing");
-            self.listeners.remove(&name);
-            for worker in &self.workers {
-                worker.close(Arc::clone(&name));
+        let stays = |name: &str| snapshot.listeners.iter().any(|known| &*known.name == name);
+        let workers = &self.workers;
+        self.listeners.retain(|name, _| {
+            if stays(name) {
+                return true;
             }
-        }
+            tracing::info!(listener = %name, "closing");
+            for worker in workers {
+                worker.close(Arc::clone(name));
+            }
+            false
+        });
     }
 
-    /// Says what is wrong, once, and keeps what is in force.
-    fn refuse(&self, line: &str, drawing: &str) {
+    /// Says what is wrong, and keeps what is in force.
+    fn refuse(&self, Refusal { line, drawing, .. }: &Refusal) {
         self.counters.reloads_failed.fetch_add(1, Relaxed);
         self.readiness.refused(self.clock.now(), drawing);
         tracing::error!(

@@ -16,7 +16,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// What the control thread asks of a worker.
 #[derive(Debug)]
 enum Order {
-    /// Accept on this socket too.
+    /// Accept on this socket too, and no more on another of the same listener.
     Listen(Bound),
     /// Accept no more on the listener of this name.
     Close(Arc<str>),
@@ -64,7 +64,8 @@ impl Handle {
         Ok(Self { orders, thread: Some(thread), ended })
     }
 
-    /// Has the worker accept on `bound` too.
+    /// Has the worker accept on `bound` too, in place of what it accepted on under the
+    /// same name.
     pub fn listen(&self, bound: Bound) {
         self.send(Order::Listen(bound));
     }
@@ -108,8 +109,11 @@ async fn run(worker: Arc<Worker>, mut inbox: mpsc::UnboundedReceiver<Order>) {
         match order {
             Order::Listen(bound) => {
                 let stop = CancellationToken::new();
-                listeners.insert(Arc::clone(&bound.name), stop.clone());
+                let old = listeners.insert(Arc::clone(&bound.name), stop.clone());
                 worker.tasks.spawn(accept(Arc::clone(&worker), bound, stop));
+                if let Some(old) = old {
+                    old.cancel();
+                }
             }
             Order::Close(name) => {
                 if let Some(stop) = listeners.remove(&name) {

@@ -10,11 +10,16 @@ mod record;
 pub use record::{AccessRecord, FlowRecord};
 
 use crate::{config::AccessLog, meter::Counters};
+use rustix::{
+    fs::{OFlags, fcntl_getfl, fcntl_setfl},
+    io::Errno,
+};
 use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
     mem,
     num::NonZeroUsize,
+    os::unix::fs::OpenOptionsExt,
     path::Path,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -47,6 +52,10 @@ pub struct Sink {
     ended: Receiver<()>,
 }
 
+/// A place to write to, opened.
+#[derive(Debug)]
+pub struct Output(Place);
+
 /// One worker's way into the log.
 #[derive(Clone, Debug)]
 pub struct Handle {
@@ -68,13 +77,13 @@ enum Order {
     /// A buffer is half full.
     Write,
     /// Write what is buffered, and from then on to another place; then answer.
-    Use(Output, SyncSender<()>),
+    Use(Place, SyncSender<()>),
     /// Write what is buffered, and end.
     End,
 }
 
 #[derive(Debug)]
-enum Output {
+enum Place {
     Nowhere,
     Stdout,
     File(File),
@@ -91,7 +100,7 @@ impl Sink {
         workers: NonZeroUsize,
         counters: Arc<Counters>,
     ) -> io::Result<Self> {
-        let output = Output::open(target)?;
+        let Output(output) = Output::open(target)?;
         let workers = workers.get();
         // Every worker has one order waiting at most, and a reload or a signal few.
         let (orders, inbox) = sync_channel(workers + 16);
@@ -125,7 +134,15 @@ impl Sink {
     /// The file cannot be opened, and the log stays where it was; or the writer hangs,
     /// and moves when it goes on.
     pub fn redirect(&self, target: &AccessLog) -> io::Result<()> {
-        let output = Output::open(target)?;
+        self.switch(Output::open(target)?)
+    }
+
+    /// Writes to `output` from the next line on, as [`Self::redirect`] does.
+    ///
+    /// # Errors
+    ///
+    /// The writer hangs, and moves when it goes on.
+    pub fn switch(&self, Output(output): Output) -> io::Result<()> {
         let on = output.is_on();
         let (done, finished) = sync_channel(0);
         let told = self.shared.orders.try_send(Order::Use(output, done)).is_ok();
@@ -182,14 +199,21 @@ impl Handle {
 }
 
 impl Output {
-    fn open(target: &AccessLog) -> io::Result<Self> {
-        Ok(match target {
-            AccessLog::Off => Self::Nowhere,
-            AccessLog::Stdout => Self::Stdout,
-            AccessLog::File(path) => Self::File(open_file(path)?),
-        })
+    /// Opens `target`.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened, or is a pipe that nobody reads.
+    pub fn open(target: &AccessLog) -> io::Result<Self> {
+        Ok(Self(match target {
+            AccessLog::Off => Place::Nowhere,
+            AccessLog::Stdout => Place::Stdout,
+            AccessLog::File(path) => Place::File(open_file(path)?),
+        }))
     }
+}
 
+impl Place {
     fn is_on(&self) -> bool {
         !matches!(self, Self::Nowhere)
     }
@@ -208,14 +232,27 @@ impl Output {
 }
 
 fn open_file(path: &Path) -> io::Result<File> {
-    let opened = OpenOptions::new().append(true).create(true).open(path);
-    opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    let named = |error: io::Error| {
+        let hint = match Errno::from_io_error(&error) {
+            Some(Errno::NXIO) => " (a pipe that nobody reads, or a socket)",
+            _ => "",
+        };
+        io::Error::new(error.kind(), format!("{}: {error}{hint}", path.display()))
+    };
+    // Or opening a pipe would wait for its reader.
+    let at_once = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().append(true).create(true).custom_flags(at_once).open(path);
+    let file = file.map_err(named)?;
+    // The writer's thread may wait: it is there for that.
+    let flags = fcntl_getfl(&file).map_err(|error| named(error.into()))?;
+    fcntl_setfl(&file, flags - OFlags::NONBLOCK).map_err(|error| named(error.into()))?;
+    Ok(file)
 }
 
 /// The thread that writes.
 struct Writer {
     shared: Arc<Shared>,
-    output: Output,
+    output: Place,
     /// An empty buffer, to be swapped for a full one.
     spare: Vec<u8>,
     /// Whether the last write failed, and may have left half a line.

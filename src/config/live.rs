@@ -8,7 +8,7 @@ use super::{
     error::{Diagnostics, Source},
     plan::{Plan, RoutePlan, ServerPlan, UpstreamPlan},
     problem::{Problem, Problems},
-    snapshot::{Listener, Route, RouteRule, Server, Snapshot, Upstream},
+    snapshot::{Route, RouteRule, Server, Snapshot, Upstream},
     source,
 };
 use crate::flow::{Change, Gate, Instant};
@@ -350,14 +350,7 @@ fn is_same(old: &Upstream, plan: &UpstreamPlan) -> bool {
 
 /// Returns the edited keys that only a restart puts in force.
 fn at_start_only(old: &Snapshot, plan: &Plan) -> Vec<&'static str> {
-    let switched = |new: &Arc<Listener>| {
-        let same = |old: &&Arc<Listener>| old.name == new.name && old.address == new.address;
-        old.listeners.iter().find(same).is_some_and(|old| old.tls.is_some() != new.tls.is_some())
-    };
     let mut sections = Vec::new();
-    if plan.listeners.iter().any(switched) {
-        sections.push("tls");
-    }
     if old.settings.admin != plan.settings.admin {
         sections.push("admin");
     }

@@ -36,7 +36,8 @@ pub struct Bound {
 }
 
 /// Binds `count` sockets to one address, between which the kernel shares out
-/// connections. Port 0 is replaced by a free one.
+/// connections. Port 0 is replaced by a free one. With `shared` this process listens
+/// there already, and does so beside the new sockets until it closes the old ones.
 ///
 /// # Errors
 ///
@@ -45,11 +46,15 @@ pub struct Bound {
 pub fn bind(
     address: SocketAddr,
     count: usize,
+    shared: bool,
 ) -> io::Result<(SocketAddr, Vec<std::net::TcpListener>)> {
     // SO_REUSEPORT would share the port with another process silently.
-    let probe = open(address, false)?;
-    let address = SocketAddr::new(address.ip(), local_address(&probe)?.port());
-    drop(probe);
+    let address = if shared {
+        address
+    } else {
+        let probe = open(address, false)?;
+        SocketAddr::new(address.ip(), local_address(&probe)?.port())
+    };
     let sockets = (0..count.max(1)).map(|_| open(address, true)).collect::<io::Result<Vec<_>>>()?;
     Ok((address, sockets.into_iter().map(Into::into).collect()))
 }

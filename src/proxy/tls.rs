@@ -3,7 +3,10 @@
 use super::{connection::Protocol, peer::ServerName};
 use crate::config::{Certificates, Live, Snapshot};
 use core::fmt;
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError},
+};
 use tokio::net::TcpStream;
 use tokio_rustls::{
     TlsAcceptor,
@@ -36,7 +39,10 @@ impl Acceptor {
     /// The provider has no randomness for the ticket keys.
     pub fn new(live: Arc<Live>, listener: Arc<str>) -> io::Result<Self> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let resolver = Arc::new(Resolver { live, listener: Arc::clone(&listener) });
+        let resolver =
+            Arc::new(Resolver { live, listener: Arc::clone(&listener), last: Mutex::default() });
+        // Known from the start, for a listener that is closed before its first client.
+        drop(resolver.certificates());
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(io::Error::other)?
@@ -78,7 +84,14 @@ impl fmt::Debug for Acceptor {
 
 /// Returns the certificates that `snapshot` has for a listener, if it speaks TLS.
 pub(crate) fn certificates<'a>(snapshot: &'a Snapshot, listener: &str) -> Option<&'a Certificates> {
-    snapshot.listeners.iter().find(|known| &*known.name == listener)?.tls.as_deref()
+    shared_certificates(snapshot, listener).map(|certificates| &**certificates)
+}
+
+fn shared_certificates<'a>(
+    snapshot: &'a Snapshot,
+    listener: &str,
+) -> Option<&'a Arc<Certificates>> {
+    snapshot.listeners.iter().find(|known| &*known.name == listener)?.tls.as_ref()
 }
 
 /// Picks a certificate from the rules in force, so that a reload changes it
@@ -86,12 +99,27 @@ pub(crate) fn certificates<'a>(snapshot: &'a Snapshot, listener: &str) -> Option
 struct Resolver {
     live: Arc<Live>,
     listener: Arc<str>,
+    /// What the rules had last, for clients that a listener still has after an edit
+    /// took it away, renamed it or switched TLS off.
+    last: Mutex<Option<Arc<Certificates>>>,
+}
+
+impl Resolver {
+    fn certificates(&self) -> Option<Arc<Certificates>> {
+        let snapshot = self.live.load();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(now) = shared_certificates(&snapshot, &self.listener)
+            && last.as_ref().is_none_or(|last| !Arc::ptr_eq(last, now))
+        {
+            *last = Some(Arc::clone(now));
+        }
+        last.clone()
+    }
 }
 
 impl ResolvesServerCert for Resolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let snapshot = self.live.load();
-        let certificates = certificates(&snapshot, &self.listener)?;
+        let certificates = self.certificates()?;
         Some(Arc::clone(&certificates.find(hello.server_name()).key))
     }
 }

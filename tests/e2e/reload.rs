@@ -300,3 +300,94 @@ fn ten_thousand_routes_swap_without_a_pause() {
     stop.store(true, Ordering::SeqCst);
     assert!(client.join().expect("every request was answered") > 0);
 }
+
+#[test]
+fn a_refused_file_is_tried_again_when_what_was_in_the_way_is_gone() {
+    let upstream = upstream::echo();
+    let one = yaml(upstream.address, &version("one", 100_000));
+    let gateway = Gateway::start(&one);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let address = taken.local_addr().expect("bound");
+    let third = format!("listeners:\n  - {{ name: third, listen: {address} }}\n");
+    let two = one.replace("listeners:\n", &third).replace("X-Version: one", "X-Version: two");
+    replace(&gateway.config, &two);
+    gateway.wait_log("configuration refused");
+    drop(taken);
+    gateway.signal("HUP");
+    wait_version(&gateway, "two");
+    assert_eq!(http::get(address, "/").status, 200);
+}
+
+#[test]
+fn asking_for_a_refused_file_says_again_what_is_wrong_with_it() {
+    let upstream = upstream::echo();
+    let one = yaml(upstream.address, &version("one", 100_000));
+    let gateway = Gateway::start(&one);
+    replace(&gateway.config, &one.replace("upstream: up", "upstream: upp"));
+    gateway.wait_log("configuration refused");
+    let seen = gateway.log_len();
+    gateway.signal("HUP");
+    gateway.wait_log_after(seen, "configuration refused");
+}
+
+/// A file whose listeners are `listeners`, which are lines of YAML.
+fn with_listeners(gateway: &Gateway, upstream: std::net::SocketAddr, listeners: &str) -> String {
+    let web = format!("name: web, listen: {}", gateway.web());
+    yaml(upstream, &version("one", 100_000))
+        .replace("  - { name: web, listen: 127.0.0.1:0 }\n", &listeners.replace("WEB", &web))
+}
+
+#[test]
+fn a_listener_is_renamed_widened_and_swapped_on_its_own_port() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&yaml(upstream.address, &version("one", 100_000)));
+    let web = gateway.web();
+    let port = web.port();
+    let list = |listeners: &str| with_listeners(&gateway, upstream.address, listeners);
+    let answers = |address| assert_eq!(http::get(address, "/").status, 200);
+
+    gateway.edit(&list(&format!("  - {{ name: front, listen: {web} }}\n")));
+    answers(web);
+    gateway.edit(&list(&format!("  - {{ name: front, listen: \"0.0.0.0:{port}\" }}\n")));
+    answers(web);
+    let two = list(&format!(
+        "  - {{ name: front, listen: \"0.0.0.0:{port}\" }}\n  - {{ name: back, listen: 127.0.0.1:0 }}\n"
+    ));
+    gateway.edit(&two);
+    let back = gateway.address("back");
+    answers(back);
+    let pair = |one: &str, other: &str| {
+        list(&format!(
+            "  - {{ name: {one}, listen: {web} }}\n  - {{ name: {other}, listen: {back} }}\n"
+        ))
+    };
+    gateway.edit(&pair("front", "rear"));
+    answers(web);
+    gateway.edit(&pair("rear", "front"));
+    answers(web);
+    answers(back);
+    // Neither stays open under its old name.
+    gateway.edit(&list(&format!("  - {{ name: front, listen: {back} }}\n")));
+    eventually("nobody listens at the first address", || {
+        std::net::TcpStream::connect(web).is_err().then_some(())
+    });
+    answers(back);
+}
+
+#[test]
+fn an_access_log_that_cannot_be_opened_refuses_the_file() {
+    let upstream = upstream::echo();
+    let text = |name: &str, log: &str| {
+        format!("access_log: {log}\n{}", yaml(upstream.address, &version(name, 100_000)))
+    };
+    let gateway = Gateway::start(&text("one", "access.log"));
+    shell(&gateway, "mkfifo pipe");
+    for log in ["no/such/folder/access.log", "pipe"] {
+        let seen = gateway.log_len();
+        replace(&gateway.config, &text("bad", log));
+        gateway.wait_log_after(seen, "configuration refused");
+        assert_eq!(http::get(gateway.web(), "/").header("x-version"), Some("one"));
+    }
+    gateway.edit(&text("two", "other.log"));
+    wait_version(&gateway, "two");
+}

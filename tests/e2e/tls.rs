@@ -128,3 +128,22 @@ fn a_client_that_does_not_speak_tls_disturbs_nobody() {
     let page = curl(&[&format!("http://{}/metrics", gateway.address("admin"))]);
     assert!(page.contains("flowgate_tls_"), "{page}");
 }
+
+#[test]
+fn tls_is_switched_off_and_on_while_the_gateway_runs() {
+    let upstream = upstream::echo();
+    let gateway = two_certificates(upstream.address);
+    let web = gateway.web();
+    let with = fs::read_to_string(&gateway.config).expect("read");
+    let without: Vec<_> = with.lines().filter(|line| !line.contains("tls:")).collect();
+    assert!(ask(&gateway, "shop.test", "shop", &[]).is_ok());
+    let line = gateway.edit(&without.join("\n"));
+    assert!(!line.contains("next start"), "{line}");
+    eventually("cleartext is spoken", || {
+        let mut plain = crate::common::http::Client::new(web);
+        plain.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        plain.try_read("GET").filter(|answer| answer.status == 200)
+    });
+    gateway.edit(&with);
+    eventually("TLS is spoken", || ask(&gateway, "shop.test", "shop", &[]).ok());
+}

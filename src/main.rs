@@ -228,7 +228,7 @@ fn only_development_certificates(path: &Path, problems: &config::Diagnostics) ->
         let mut note = String::from("No errors. The rules are described here once there are\n");
         for file in missing {
             note += "  ";
-            note += file;
+            note += &file;
             note += ", a development certificate that `flowgate run` makes\n";
         }
         note

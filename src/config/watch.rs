@@ -15,6 +15,7 @@ use notify::{
 };
 use std::{
     collections::BTreeSet,
+    iter,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -62,7 +63,7 @@ impl Watcher {
     /// # Errors
     /// A folder cannot be watched. The others are.
     pub fn set(&mut self, files: &[PathBuf]) -> notify::Result<()> {
-        let wanted: BTreeSet<PathBuf> = files.iter().map(|file| folder(file)).collect();
+        let wanted: BTreeSet<PathBuf> = files.iter().flat_map(|file| folders(file)).collect();
         for old in self.folders.difference(&wanted) {
             // It fails if the folder is gone, and with it the watch.
             drop(self.inner.unwatch(old));
@@ -80,6 +81,15 @@ impl Watcher {
     }
 }
 
+/// Returns the folders in which a change of `file` shows: its own, and that of what it links to.
+fn folders(file: &Path) -> impl Iterator<Item = PathBuf> {
+    let target = file.canonicalize().ok();
+    let own = folder(file);
+    let target = target.map(|target| folder(&target));
+    let target = target.filter(|target| own.canonicalize().ok().as_ref() != Some(target));
+    iter::once(own).chain(target)
+}
+
 /// Returns the folder in which the entry `file` stands, symlinks not followed.
 fn folder(file: &Path) -> PathBuf {
     match file.parent() {
@@ -92,4 +102,22 @@ fn folder(file: &Path) -> PathBuf {
 /// notify; the gateway's own reads are, too.
 const fn is_change(kind: EventKind) -> bool {
     !matches!(kind, EventKind::Access(access) if !matches!(access, AccessKind::Close(AccessMode::Write)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_behind_a_symlink_is_watched_too() {
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path().canonicalize().unwrap();
+        let (here, there) = (base.join("here"), base.join("there"));
+        std::fs::create_dir(&here).unwrap();
+        std::fs::create_dir(&there).unwrap();
+        std::fs::write(there.join("real.yaml"), "").unwrap();
+        std::os::unix::fs::symlink(there.join("real.yaml"), here.join("gateway.yaml")).unwrap();
+        assert!(folders(&here.join("gateway.yaml")).eq([here, there.clone()]));
+        assert!(folders(&there.join("real.yaml")).eq([there]));
+    }
 }

@@ -9,6 +9,7 @@ use crate::common::{
 };
 use std::{
     fs,
+    io::{Read, Write},
     os::unix::fs::symlink,
     process::Command,
     sync::{
@@ -136,6 +137,22 @@ fn a_config_map_that_is_swapped_is_noticed() {
         fs::rename(dir.join("..data_tmp"), dir.join("..data")).expect("swapped");
         wait_version(&gateway, name);
     }
+}
+
+#[test]
+fn an_edit_behind_a_symlink_is_noticed() {
+    let upstream = upstream::echo();
+    let elsewhere = tempfile::tempdir().expect("a temporary directory");
+    let target = elsewhere.path().join("real.yaml");
+    let text = |name: &str| yaml(upstream.address, &version(name, 100_000));
+    fs::write(&target, text("one")).expect("written");
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let config = dir.path().join("gateway.yaml");
+    symlink(&target, &config).expect("linked");
+    let gateway = Gateway::spawn(dir, config, &[]);
+    gateway.wait_log("ready");
+    replace(&target, &text("two"));
+    wait_version(&gateway, "two");
 }
 
 #[test]
@@ -344,7 +361,17 @@ fn a_listener_is_renamed_widened_and_swapped_on_its_own_port() {
     let web = gateway.web();
     let port = web.port();
     let list = |listeners: &str| with_listeners(&gateway, upstream.address, listeners);
-    let answers = |address| assert_eq!(http::get(address, "/").status, 200);
+    // A connection may be lost with the old socket, in the moment in which it closes.
+    let answers = |address: std::net::SocketAddr| {
+        eventually("an answer", || {
+            let mut stream = std::net::TcpStream::connect(address).ok()?;
+            stream.set_read_timeout(Some(crate::common::PATIENCE)).ok()?;
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").ok()?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).ok()?;
+            answer.starts_with("HTTP/1.1 200").then_some(())
+        });
+    };
 
     gateway.edit(&list(&format!("  - {{ name: front, listen: {web} }}\n")));
     answers(web);

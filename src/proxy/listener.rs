@@ -102,21 +102,14 @@ pub(crate) async fn accept(worker: Arc<Worker>, bound: Bound, stop: Cancellation
             }
         }
     }
-    while let Some(Ok((stream, address))) = ready_now(listener.accept()).await {
-        admit(&worker, stream, address, tls.clone());
+    // Without tokio, which may not know yet that there is something in the queue.
+    let Ok(listener) = listener.into_std() else { return };
+    while let Ok((stream, address)) = listener.accept() {
+        let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
+        if let Ok(stream) = stream {
+            admit(&worker, stream, address, tls.clone());
+        }
     }
-}
-
-/// Polls `future` once.
-async fn ready_now<F: Future>(future: F) -> Option<F::Output> {
-    let mut future = core::pin::pin!(future);
-    core::future::poll_fn(|context| {
-        core::task::Poll::Ready(match future.as_mut().poll(context) {
-            core::task::Poll::Ready(output) => Some(output),
-            core::task::Poll::Pending => None,
-        })
-    })
-    .await
 }
 
 fn is_of_one_connection(error: &io::Error) -> bool {

@@ -87,7 +87,7 @@ pub(in crate::config) static FILE: Section = Section {
 /// One listener.
 pub(in crate::config) static LISTENER: Section = Section {
     title: "a listener",
-    doc: "An address to accept connections on: HTTP/1.1 and HTTP/2, with TLS where `tls` says so. Listeners come and go with the file; switching TLS on or off takes a restart.",
+    doc: "An address to accept connections on: HTTP/1.1 and HTTP/2, with TLS where `tls` says so. Listeners come and go with the file.",
     keys: &[
         key("name", Kind::Name, Required, "The listener's name in logs and metrics."),
         key("listen", Kind::Address, Required, "IP address and port; `0.0.0.0` or `[::]` for all."),

@@ -225,13 +225,11 @@ fn only_development_certificates(path: &Path, problems: &config::Diagnostics) ->
         })
     };
     problems.entries().all(|problem| is_of_one(&problem)).then(|| {
-        let mut note = String::from("No errors. The rules are described here once there are\n");
-        for file in missing {
-            note += "  ";
-            note += &file;
-            note += ", a development certificate that `flowgate run` makes\n";
-        }
-        note
+        format!(
+            "No errors. The rules are described here once the certificates are there, which \
+             `flowgate run` makes for development:\n  {}",
+            missing.join("\n  ")
+        )
     })
 }
 

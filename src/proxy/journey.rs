@@ -4,11 +4,12 @@ use super::{
     body::{Patience, RequestBody, ResponseBody},
     connection::Protocol,
     exchange::{Answer, Exchange, Failure},
-    fields::Fields,
+    fields::{Field, Fields},
     headers::{self, Forward},
     pool::Lease,
     quota::Told,
     reply::{Refusal, refuse},
+    request::check_coding,
     tail::Tail,
     upgrade::tunnel,
 };
@@ -120,8 +121,12 @@ impl Journey {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return self.switch(response, lease, upgrade);
         }
+        let fields = Fields::of(response.headers());
+        if !is_framed_once(response.headers(), fields) {
+            return refuse(Refusal::Upstream(Failure::Broken), &HeaderMap::new(), self.tail);
+        }
         let headers = response.headers_mut();
-        headers::strip_hop_by_hop(headers, Fields::of(headers));
+        headers::strip_hop_by_hop(headers, fields);
         if let Some(told) = self.told.take() {
             told.write(headers, &self.route);
         }
@@ -167,4 +172,11 @@ impl Journey {
         let head = Tail::of_head_only(peer, method, started);
         response.map(|_| ResponseBody::own(Bytes::new(), head))
     }
+}
+
+/// Whether an answer's end is said in one way: by its length or by chunks, which
+/// must be its only coding. Another reader could take it to end elsewhere.
+fn is_framed_once(headers: &HeaderMap, fields: Fields) -> bool {
+    !fields.has(Field::TransferEncoding)
+        || (!fields.has(Field::ContentLength) && check_coding(headers).is_ok())
 }

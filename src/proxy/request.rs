@@ -59,7 +59,8 @@ pub(super) fn check_path(path: &str) -> Result<(), Invalid> {
     dangerous_path(path).map_or(Ok(()), |why| Err(Invalid { kind: Refusal::Path, why }))
 }
 
-fn check_coding(headers: &HeaderMap) -> Result<(), Invalid> {
+/// Checks that a message is chunked and nothing else.
+pub(super) fn check_coding(headers: &HeaderMap) -> Result<(), Invalid> {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let coding = codings.next().map(|coding| coding.as_bytes().trim_ascii());
     if codings.next().is_some()

@@ -232,12 +232,18 @@ fn a_garbled_answer_is_a_502() {
         let request = connection.read().expect("a request");
         connection.write(match request.path() {
             "/nonsense" => "SSH-2.0-OpenSSH_9\r\n\r\n",
+            "/framed-twice" => {
+                "HTTP/1.1 200 OK\r\nContent-Length: 99\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
+            }
+            "/coded" => {
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
+            }
             "/both" => "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
             _ => "HTTP/1.1 200 OK\r\nBad Name: x\r\n\r\n",
         });
     });
     let gateway = Gateway::start(&yaml(upstream.address, ALL));
-    for path in ["/nonsense", "/both", "/name"] {
+    for path in ["/nonsense", "/both", "/name", "/framed-twice", "/coded"] {
         assert_eq!(http::get(gateway.web(), path).status, 502, "{path}");
     }
 }

@@ -22,7 +22,7 @@ pub struct Settings {
     pub admin: Option<SocketAddr>,
     /// Which headers tell a client its quota.
     pub rate_limit_headers: RateLimitHeaders,
-    /// Whether answers name the route and the rule that decided.
+    /// Whether refusals name the rule that decided, and why.
     pub explain_headers: bool,
 }
 

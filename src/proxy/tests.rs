@@ -108,6 +108,19 @@ impl House {
         arrivals
     }
 
+    /// Answers the next request with more than anybody reads.
+    async fn flood(&mut self) -> tokio::task::JoinHandle<()> {
+        let mut stream = self.upstream.recv().await.expect("a connection");
+        read_head(&mut stream).await.expect("a head");
+        tokio::spawn(async move {
+            let head = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n";
+            if stream.write_all(head).await.is_ok() {
+                let block = [0; 8_192];
+                while stream.write_all(&block).await.is_ok() {}
+            }
+        })
+    }
+
     fn in_flight(&self) -> u64 {
         let snapshot = self.worker.live.load();
         snapshot.routes.iter().map(|route| route.gate.observe(self.now()).in_flight).sum()
@@ -261,16 +274,8 @@ async fn a_client_that_stops_reading_is_cut_off() {
     );
     let mut client = house.client();
     client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    let mut upstream = house.upstream.recv().await.expect("a connection");
-    read_head(&mut upstream).await.expect("a head");
     let begun = house.now();
-    let flood = tokio::spawn(async move {
-        let head = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n";
-        if upstream.write_all(head).await.is_ok() {
-            let block = [0; 8_192];
-            while upstream.write_all(&block).await.is_ok() {}
-        }
-    });
+    let flood = house.flood().await;
     client.served.await.expect("no panic");
     let took = house.now().since(begun);
     assert!((secs(60)..secs(130)).contains(&took), "{took:?}");
@@ -302,16 +307,8 @@ async fn a_client_that_reads_slowly_for_ever_is_cut_off_at_the_requests_deadline
         House::new(", timeouts: { request: 90s }, flow: [{ name: one, concurrency: 1 }]");
     let mut client = house.client();
     client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    let mut upstream = house.upstream.recv().await.expect("a connection");
-    read_head(&mut upstream).await.expect("a head");
     let begun = house.now();
-    let flood = tokio::spawn(async move {
-        let head = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n";
-        if upstream.write_all(head).await.is_ok() {
-            let block = [0; 8_192];
-            while upstream.write_all(&block).await.is_ok() {}
-        }
-    });
+    let flood = house.flood().await;
     let clock = house.worker.clock.clone();
     let mut stream = client.stream;
     let reader = tokio::spawn(async move {

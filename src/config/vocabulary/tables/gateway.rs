@@ -54,7 +54,7 @@ pub(in crate::config) static FILE: Section = Section {
             "explain_headers",
             Kind::Flag,
             Value("false"),
-            "Adds `x-flowgate-route` and `x-flowgate-rule` to answers, which shows clients how the rules are named.",
+            "Adds `x-flowgate-rule` and `x-flowgate-reason` to refusals, which shows clients how the rules are named.",
         ),
         key(
             "access_log",

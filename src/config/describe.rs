@@ -5,7 +5,7 @@ use super::{
     plan::{RoutePlan, RulePlan, UpstreamPlan},
 };
 use crate::flow::{
-    Algorithm, Rule,
+    Algorithm, Rate, Rule,
     limiter::{fixed_window::Align, sliding_window},
     pacing,
 };
@@ -105,14 +105,8 @@ fn write_route(out: &mut String, route: &RoutePlan, upstream: &str) -> fmt::Resu
 /// Says the most that a rule lets pass: its line of the table of promises, with its numbers.
 fn promise(rule: &Rule) -> String {
     match &rule.algorithm {
-        Algorithm::TokenBucket(config) => {
-            let (count, window) = (config.rate.count(), short(config.rate.window()));
-            let most = config.burst.saturating_add(count);
-            format!(
-                "token_bucket {count}/{window}, burst {}: at most {} at once, {most} in any {window}",
-                config.burst, config.burst
-            )
-        }
+        Algorithm::TokenBucket(config) => bucket("token_bucket", config.rate, config.burst),
+        Algorithm::LeakyBucket(config) => bucket("leaky_bucket", config.rate, config.capacity),
         Algorithm::SlidingWindow(config) => sliding(config),
         Algorithm::FixedWindow(config) => {
             let (count, window) = (config.rate.count(), short(config.rate.window()));
@@ -132,6 +126,12 @@ fn promise(rule: &Rule) -> String {
             )
         }
     }
+}
+
+fn bucket(word: &str, rate: Rate, size: u64) -> String {
+    let (count, window) = (rate.count(), short(rate.window()));
+    let most = size.saturating_add(count);
+    format!("{word} {count}/{window}, burst {size}: at most {size} at once, {most} in any {window}")
 }
 
 fn sliding(config: &sliding_window::Config) -> String {

@@ -4,7 +4,7 @@ use core::time::Duration;
 use flowgate::flow::{
     Algorithm, Claim, Gate, Instant, Key, Keyed, Outcome, Permit, Rate, Reason, Report, Rule,
     Rules, SlotId,
-    limiter::{concurrency, fixed_window, sliding_window, token_bucket},
+    limiter::{concurrency, fixed_window, leaky_bucket, sliding_window, token_bucket},
     pacing,
 };
 use proptest::{collection::vec, option, prelude::*};
@@ -158,6 +158,9 @@ pub(crate) fn algorithm(window: u64) -> impl Strategy<Value = Algorithm> {
     prop_oneof![
         (rate(window), 1..=12_u64).prop_map(|(rate, burst)| {
             Algorithm::TokenBucket(token_bucket::Config { rate, burst })
+        }),
+        (rate(window), 1..=12_u64).prop_map(|(rate, capacity)| {
+            Algorithm::LeakyBucket(leaky_bucket::Config { rate, capacity })
         }),
         (rate(window), 1..=12_u32, any::<bool>()).prop_map(|(rate, buckets, strict)| {
             Algorithm::SlidingWindow(sliding_window::Config { rate, buckets, strict })

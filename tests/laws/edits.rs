@@ -115,7 +115,7 @@ fn recount(algorithm: &mut Algorithm, count: u64) -> bool {
         Algorithm::FixedWindow(config) => recount(&mut config.rate),
         Algorithm::Concurrency(config) => config.limit = count,
         // Another size is another share.
-        Algorithm::TokenBucket(_) => return false,
+        Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(_) => return false,
     }
     true
 }

@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 use flowgate::flow::{
-    Algorithm, Instant,
+    Algorithm, Instant, Rate,
     limiter::{
         concurrency,
         fixed_window::{self, Align},
-        sliding_window, token_bucket,
+        leaky_bucket, sliding_window, token_bucket,
     },
     pacing,
 };
@@ -25,21 +25,24 @@ pub(crate) struct Past {
 pub(crate) fn passes(algorithm: &Algorithm, past: &Past, now: Instant, cost: u64) -> bool {
     let now = now.as_nanos();
     match algorithm {
-        Algorithm::TokenBucket(config) => bucket_holds(config, past, now, cost),
+        Algorithm::TokenBucket(token_bucket::Config { rate, burst: size })
+        | Algorithm::LeakyBucket(leaky_bucket::Config { rate, capacity: size }) => {
+            bucket_holds(*rate, *size, past, now, cost)
+        }
         Algorithm::SlidingWindow(config) => ring_holds(config, past, now, cost),
         Algorithm::FixedWindow(config) => window_holds(config, past, now, cost),
         Algorithm::Concurrency(concurrency::Config { limit }) => past.in_flight + cost <= *limit,
     }
 }
 
-/// In any duration `D` back from now, not more than `burst + D·N/W`.
-fn bucket_holds(config: &token_bucket::Config, past: &Past, now: u64, cost: u64) -> bool {
-    let (count, window) = (i128::from(config.rate.count()), i128::from(config.rate.window_nanos()));
-    let mut sum = i128::from(cost);
-    let mut holds = sum <= i128::from(config.burst);
+/// In any duration `D` back from now, not more than `size + D·N/W`.
+fn bucket_holds(rate: Rate, size: u64, past: &Past, now: u64, cost: u64) -> bool {
+    let (count, window) = (i128::from(rate.count()), i128::from(rate.window_nanos()));
+    let (mut sum, size) = (i128::from(cost), i128::from(size));
+    let mut holds = sum <= size;
     for &(at, cost) in past.passed.iter().rev() {
         sum += i128::from(cost);
-        holds &= (sum - i128::from(config.burst)) * window <= i128::from(now - at) * count;
+        holds &= (sum - size) * window <= i128::from(now - at) * count;
     }
     holds
 }
@@ -90,11 +93,12 @@ pub(crate) fn start(config: &pacing::Config, past: &Past, now: Instant) -> Optio
 /// Asserts the promise of each algorithm over a whole day.
 pub(crate) fn assert_promise(algorithm: &Algorithm, past: &Past) {
     match algorithm {
-        Algorithm::TokenBucket(token_bucket::Config { rate, burst }) => {
+        Algorithm::TokenBucket(token_bucket::Config { rate, burst: size })
+        | Algorithm::LeakyBucket(leaky_bucket::Config { rate, capacity: size }) => {
             each_span(&past.passed, |nanos, sum| {
                 let filled = u128::from(nanos) * u128::from(rate.count());
                 let filled = filled / u128::from(rate.window_nanos());
-                assert!(u128::from(sum) <= u128::from(*burst) + filled, "{sum} in {nanos} ns");
+                assert!(u128::from(sum) <= u128::from(*size) + filled, "{sum} in {nanos} ns");
             });
         }
         Algorithm::SlidingWindow(sliding_window::Config { rate, buckets, strict }) => {

@@ -13,7 +13,7 @@ use flowgate::flow::{
     limiter::{
         concurrency,
         fixed_window::{self, Align},
-        sliding_window, token_bucket,
+        leaky_bucket, sliding_window, token_bucket,
     },
     pacing,
 };
@@ -32,13 +32,14 @@ fn open_one(algorithm: &Algorithm, keyed: bool) -> (Arc<Gate>, SlotId) {
     open(&Rules { flow: vec![rule(0, algorithm.clone(), keyed)], pacing: None })
 }
 
-fn rates() -> [Algorithm; 5] {
+fn rates() -> [Algorithm; 6] {
     let rate = Rate::new(100, Duration::from_millis(1)).expect("a rate");
     let sliding =
         |strict| Algorithm::SlidingWindow(sliding_window::Config { rate, buckets: 10, strict });
     let fixed = |align| Algorithm::FixedWindow(fixed_window::Config { rate, align });
     [
         Algorithm::TokenBucket(token_bucket::Config { rate, burst: 100 }),
+        Algorithm::LeakyBucket(leaky_bucket::Config { rate, capacity: 100 }),
         sliding(false),
         sliding(true),
         fixed(Align::Clock),

@@ -11,7 +11,7 @@ use crate::{
     },
     flow::{
         self, Algorithm, Keyed, Rate,
-        limiter::{concurrency, fixed_window, sliding_window, token_bucket},
+        limiter::{concurrency, fixed_window, leaky_bucket, sliding_window, token_bucket},
         pacing,
     },
     route::{KeySpec, Matcher, Part, PathPattern},
@@ -63,6 +63,7 @@ impl Compiler {
         let (key, algorithm, name) = (key?, algorithm?, spec.name?.value);
         let quota = match &algorithm {
             Algorithm::TokenBucket(token_bucket::Config { rate, .. })
+            | Algorithm::LeakyBucket(leaky_bucket::Config { rate, .. })
             | Algorithm::SlidingWindow(sliding_window::Config { rate, .. })
             | Algorithm::FixedWindow(fixed_window::Config { rate, .. }) => Some(*rate),
             Algorithm::Concurrency(_) => None,
@@ -134,11 +135,12 @@ impl Compiler {
     fn algorithm(&mut self, kind: &RuleKind, cost: &CostSpec) -> Option<Algorithm> {
         Some(match kind {
             RuleKind::TokenBucket { rate, burst } => {
-                let default = default_burst(rate.value);
-                let size = burst.map_or(default, |at| at.value);
-                let what = if burst.is_some() { "burst" } else { "default burst" };
-                self.cost(cost, burst.unwrap_or(rate.map(|_| default)), what);
-                Algorithm::TokenBucket(token_bucket::Config { rate: rate.value, burst: size })
+                let burst = self.bucket(*rate, *burst, cost);
+                Algorithm::TokenBucket(token_bucket::Config { rate: rate.value, burst })
+            }
+            RuleKind::LeakyBucket { rate, burst } => {
+                let capacity = self.bucket(*rate, *burst, cost);
+                Algorithm::LeakyBucket(leaky_bucket::Config { rate: rate.value, capacity })
             }
             RuleKind::SlidingWindow { rate, buckets, strict } => {
                 self.cost(cost, rate.map(Rate::count), "limit");
@@ -160,6 +162,16 @@ impl Compiler {
                 Algorithm::Concurrency(concurrency::Config { limit: limit.value })
             }
         })
+    }
+
+    /// Returns the size of a bucket, and refuses a cost that is larger.
+    fn bucket(&mut self, rate: At<Rate>, burst: Option<At<u64>>, cost: &CostSpec) -> u64 {
+        let (size, what) = match burst {
+            Some(burst) => (burst, "burst"),
+            None => (rate.map(default_burst), "default burst"),
+        };
+        self.cost(cost, size, what);
+        size.value
     }
 
     /// Refuses a number of buckets that does not cut the window into whole nanoseconds.
@@ -274,6 +286,11 @@ fn idle_rules(rules: &[flow::Rule], plans: &[RulePlan]) -> Vec<(usize, usize)> {
                 a.rate.window() == b.rate.window()
                     && a.rate.count() <= b.rate.count()
                     && a.burst <= b.burst
+            }
+            (Algorithm::LeakyBucket(a), Algorithm::LeakyBucket(b)) => {
+                a.rate.window() == b.rate.window()
+                    && a.rate.count() <= b.rate.count()
+                    && a.capacity <= b.capacity
             }
             (Algorithm::SlidingWindow(a), Algorithm::SlidingWindow(b)) => {
                 (a.rate.window(), a.buckets, a.strict) == (b.rate.window(), b.buckets, b.strict)

@@ -33,6 +33,7 @@ pub(in crate::config) struct RuleSpec {
 #[derive(Clone, Debug)]
 pub(in crate::config) enum RuleKind {
     TokenBucket { rate: At<Rate>, burst: Option<At<u64>> },
+    LeakyBucket { rate: At<Rate>, burst: Option<At<u64>> },
     SlidingWindow { rate: At<Rate>, buckets: At<u64>, strict: bool },
     FixedWindow { rate: At<Rate>, to_clock: bool },
     Concurrency { limit: At<u64> },
@@ -86,6 +87,7 @@ pub(in crate::config) struct PacingSpec {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Word {
     TokenBucket,
+    LeakyBucket,
     SlidingWindow,
     FixedWindow,
 }
@@ -120,8 +122,11 @@ impl RuleSpec {
 fn kind<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<RuleKind> {
     let rate = f.rate(d, "limit");
     let in_flight = f.integer(d, "concurrency");
-    let algorithm =
-        f.word(d, "algorithm", &[Word::TokenBucket, Word::SlidingWindow, Word::FixedWindow]);
+    let algorithm = f.word(
+        d,
+        "algorithm",
+        &[Word::TokenBucket, Word::LeakyBucket, Word::SlidingWindow, Word::FixedWindow],
+    );
     let burst = f.integer(d, "burst");
     let buckets = f.integer(d, "buckets");
     let strict = f.flag(d, "strict");
@@ -152,19 +157,24 @@ fn kind<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<RuleKind> {
         (Some(_), None) => {}
     }
     let algorithm = algorithm?.value;
-    for (name, owner, takes) in [
-        ("burst", Word::TokenBucket, "only `algorithm: token_bucket` takes it"),
-        ("buckets", Word::SlidingWindow, "only `algorithm: sliding_window` takes it"),
-        ("strict", Word::SlidingWindow, "only `algorithm: sliding_window` takes it"),
-        ("align", Word::FixedWindow, "only `algorithm: fixed_window` takes it"),
+    for (name, owners, takes) in [
+        (
+            "burst",
+            &[Word::TokenBucket, Word::LeakyBucket][..],
+            "only `token_bucket` and `leaky_bucket` take it",
+        ),
+        ("buckets", &[Word::SlidingWindow], "only `algorithm: sliding_window` takes it"),
+        ("strict", &[Word::SlidingWindow], "only `algorithm: sliding_window` takes it"),
+        ("align", &[Word::FixedWindow], "only `algorithm: fixed_window` takes it"),
     ] {
-        if owner != algorithm {
+        if !owners.contains(&algorithm) {
             foreign(d, f, name, takes);
         }
     }
     let rate = rate?;
     Some(match algorithm {
         Word::TokenBucket => RuleKind::TokenBucket { rate, burst },
+        Word::LeakyBucket => RuleKind::LeakyBucket { rate, burst },
         Word::SlidingWindow => {
             RuleKind::SlidingWindow { rate, buckets: buckets?, strict: strict?.value }
         }

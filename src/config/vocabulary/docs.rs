@@ -38,7 +38,7 @@ how much memory its keys can take.
 
 | rule | most that passes in any window W |
 |---|---|
-| `token_bucket` | `burst` at once, and N/W beyond it: `burst + N` |
+| `token_bucket`, `leaky_bucket` | `burst` at once, and N/W beyond it: `burst + N` |
 | `sliding_window` | N in any `W·(1 − 1/b)`; up to 2 N in a whole W |
 | `sliding_window`, `strict: true` | N, exactly |
 | `fixed_window` | N in each window; up to 2 N across a boundary (2 N − 1 with `align: first_request`) |

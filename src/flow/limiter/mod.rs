@@ -3,11 +3,12 @@
 //! A file holds the algorithm's configuration, its formula with source and worst
 //! case, its state, and how a state is converted when the numbers are edited.
 //! Adding one takes the file and three lines here; the compiler asks for the third.
-//! Still to come in this place: `sliding_log`, `sliding_counter`, `leaky_bucket`,
+//! Still to come in this place: `sliding_log`, `sliding_counter`,
 //! `warm_up`, `breaker`.
 
 pub mod concurrency;
 pub mod fixed_window;
+pub mod leaky_bucket;
 pub mod sliding_window;
 pub mod token_bucket;
 
@@ -21,6 +22,8 @@ use super::{
 pub enum Algorithm {
     /// A rate with a burst.
     TokenBucket(token_bucket::Config),
+    /// The same, said from the bucket's side.
+    LeakyBucket(leaky_bucket::Config),
     /// A count in a window that moves by buckets.
     SlidingWindow(sliding_window::Config),
     /// A count that starts anew with every window.
@@ -34,6 +37,7 @@ impl Algorithm {
     pub const fn word(&self) -> &'static str {
         match self {
             Self::TokenBucket(_) => "token_bucket",
+            Self::LeakyBucket(_) => "leaky_bucket",
             Self::SlidingWindow(_) => "sliding_window",
             Self::FixedWindow(_) => "fixed_window",
             Self::Concurrency(_) => "concurrency",
@@ -43,7 +47,7 @@ impl Algorithm {
     /// Returns the memory that each key of a keyed rule takes, in bytes.
     pub fn bytes_per_key(&self) -> usize {
         match self {
-            Self::TokenBucket(_) => entry_bytes::<token_bucket::State>(),
+            Self::TokenBucket(_) | Self::LeakyBucket(_) => entry_bytes::<token_bucket::State>(),
             Self::SlidingWindow(config) => {
                 entry_bytes::<sliding_window::State>() + config.build().heap_bytes()
             }
@@ -56,6 +60,7 @@ impl Algorithm {
     pub(super) fn build(&self, keyed: Option<&Keyed>) -> Box<dyn Slot> {
         match self {
             Self::TokenBucket(config) => Stage::boxed(config.build(), keyed),
+            Self::LeakyBucket(config) => Stage::boxed(config.build(), keyed),
             Self::SlidingWindow(config) => Stage::boxed(config.build(), keyed),
             Self::FixedWindow(config) => Stage::boxed(config.build(), keyed),
             Self::Concurrency(config) => Stage::boxed(config.build(), keyed),

@@ -5,8 +5,10 @@
 //! finds it full, because the disk or the reader of stdout is too slow, is dropped
 //! and counted. Lines of one worker stay in order; lines of two may not.
 
+mod decided;
 mod record;
 
+pub use decided::Decided;
 pub use record::{AccessRecord, FlowRecord};
 
 use crate::{config::AccessLog, meter::Counters};

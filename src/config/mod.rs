@@ -14,6 +14,7 @@
 //! What is absent here: sockets, clocks, tasks, and any lock. A snapshot is never changed.
 
 mod certificate;
+mod claim;
 mod compile;
 mod decode;
 mod describe;
@@ -32,6 +33,7 @@ mod vocabulary;
 pub mod watch;
 
 pub use certificate::{Certificate, Certificates};
+pub use claim::{Claims, Unrouted, outcome};
 pub use describe::describe;
 pub use error::{Diagnostics, Entry};
 pub use live::{Live, Retired, Summary};

@@ -1,10 +1,10 @@
 //! What the access log will say of a request, gathered on its way.
 
-use super::{body::Upload, quota::rule_name};
+use super::body::Upload;
 use crate::{
-    access_log::{AccessRecord, FlowRecord},
+    access_log::{AccessRecord, Decided},
     config::{Route, Server, Snapshot},
-    flow::{Instant, Quota, Reason, Rejection, Report, SlotId, Verdict},
+    flow::{Instant, Rejection, Report},
 };
 use core::{net::IpAddr, time::Duration};
 use http::{Request, StatusCode};
@@ -23,15 +23,7 @@ pub(super) struct Entry {
     sent_at: Option<Instant>,
     answered_at: Option<Instant>,
     pub(super) upload: Option<Arc<Upload>>,
-    flow: Option<Flow>,
-}
-
-#[derive(Debug)]
-struct Flow {
-    verdict: &'static str,
-    quota: Quota,
-    wait: Duration,
-    retry_after: Option<Duration>,
+    flow: Option<Decided>,
 }
 
 /// How an answer ended, as the tail of a request knows it.
@@ -65,34 +57,12 @@ impl Entry {
 
     /// Notes an admission: the wait, and the rule that has least left.
     pub(super) fn admitted(&mut self, report: &Report, wait: Duration) {
-        let tightest = report.quotas.iter().min_by_key(|quota| quota.remaining());
-        self.flow = tightest.map(|&quota| Flow {
-            verdict: if wait.is_zero() { "passed" } else { "delayed" },
-            quota,
-            wait,
-            retry_after: None,
-        });
+        self.flow = Decided::admitted(report, wait);
     }
 
     /// Notes a refusal and the rule that it came from.
     pub(super) fn rejected(&mut self, rejection: &Rejection) {
-        let of_slot =
-            |slot: SlotId| rejection.report.quotas.iter().find(|quota| quota.slot == slot);
-        let blank = Quota {
-            slot: rejection.slot,
-            verdict: Verdict::Block,
-            limit: 0,
-            used: 0,
-            cost: 0,
-            wait: Duration::ZERO,
-            reset: Duration::ZERO,
-        };
-        self.flow = Some(Flow {
-            verdict: verdict(rejection.reason),
-            quota: of_slot(rejection.slot).copied().unwrap_or(blank),
-            wait: Duration::ZERO,
-            retry_after: rejection.reason.retry_after(),
-        });
+        self.flow = Some(Decided::rejected(rejection));
     }
 
     pub(super) fn sent(&mut self, now: Instant) {
@@ -109,15 +79,6 @@ impl Entry {
     pub(super) fn finish(&self, end: &End<'_>, write: impl FnOnce(&AccessRecord<'_>)) {
         let upstream =
             self.upstream.as_ref().map(|server| format!("{}:{}", server.host, server.port));
-        let flow = self.flow.as_ref().map(|flow| FlowRecord {
-            verdict: flow.verdict,
-            rule: end.route.map(|route| rule_name(route, flow.quota.slot)),
-            limit: flow.quota.limit,
-            used: flow.quota.used,
-            cost: flow.quota.cost,
-            wait: flow.wait,
-            retry_after: flow.retry_after,
-        });
         write(&AccessRecord {
             ts: end.started,
             method: end.method,
@@ -137,17 +98,8 @@ impl Entry {
             bytes_out: end.bytes_out,
             trace_id: self.trace_id.as_deref(),
             config_hash: &self.snapshot.hash,
-            flow,
+            flow: self.flow.map(|flow| flow.record(end.route)),
         });
-    }
-}
-
-/// The word of a refusal, as `flowgate_flow_decisions_total` has it: a client's own
-/// quota, or what protects the service.
-fn verdict(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Rate { .. } | Reason::TooCostly { .. } | Reason::MissingKey => "rejected",
-        Reason::Concurrency { .. } | Reason::QueueFull { .. } | Reason::QueueWait { .. } => "shed",
     }
 }
 

@@ -3,7 +3,6 @@
 mod activity;
 mod balance;
 mod body;
-mod claim;
 mod connection;
 mod connections;
 mod entry;

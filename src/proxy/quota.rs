@@ -5,7 +5,7 @@
 use super::reply::whole_seconds;
 use crate::{
     config::{RateLimitHeaders, Route, RouteRule},
-    flow::{Quota, Report, SlotId},
+    flow::{Quota, Report},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -17,14 +17,6 @@ const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining")
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const X_RULE: HeaderName = HeaderName::from_static("x-flowgate-rule");
 const X_REASON: HeaderName = HeaderName::from_static("x-flowgate-reason");
-
-/// The name that a route's pacing goes by where a rule's name stands.
-const PACING: &str = "pacing";
-
-/// Returns the name of the rule behind `slot`.
-pub(super) fn rule_name(route: &Route, slot: SlotId) -> &str {
-    route.rules.iter().find(|rule| rule.slot == slot).map_or(PACING, |rule| &rule.name)
-}
 
 /// What a client is told of its quotas, made when its request is decided: the one
 /// that has least left, as it is the one to heed. `RateLimit-Policy` names them all.

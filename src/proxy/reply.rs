@@ -127,7 +127,7 @@ pub(super) fn reject(
     request: &HeaderMap,
     tail: Tail,
 ) -> Response<ResponseBody> {
-    let rule = quota::rule_name(route, rejection.slot);
+    let rule = route.rule_name(rejection.slot);
     let (standard, code, detail) = words(rejection.reason);
     let (mut response, body) = match grpc(request, code, detail) {
         Some(response) => (response, Bytes::new()),

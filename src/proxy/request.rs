@@ -2,10 +2,7 @@
 //! route is the one that decides the limit and the `Host` that is sent on.
 
 use super::fields::{Field, Fields};
-use crate::{
-    meter::Refusal,
-    route::{canonical_host, dangerous_path},
-};
+use crate::{meter::Refusal, route::canonical_host};
 use http::{
     HeaderMap, HeaderValue, Method, Request, Version,
     header::{HOST, TRANSFER_ENCODING},
@@ -21,6 +18,13 @@ pub(super) struct Invalid {
 }
 
 const METHOD: Invalid = Invalid { kind: Refusal::Method, why: "this method is not served here" };
+
+impl Invalid {
+    /// Of a path that servers read differently.
+    pub(super) const fn path(why: &'static str) -> Self {
+        Self { kind: Refusal::Path, why }
+    }
+}
 
 fn invalid_host(why: &'static str) -> Invalid {
     Invalid { kind: Refusal::Host, why }
@@ -52,11 +56,6 @@ pub(super) fn canonical(authority: &HeaderValue) -> Result<Arc<str>, Invalid> {
             .map_err(|_| invalid_host("Host is not a host name")),
         Err(_) => Err(invalid_host("Host has characters that a host cannot have")),
     }
-}
-
-/// Says what is wrong with a path, if anything is.
-pub(super) fn check_path(path: &str) -> Result<(), Invalid> {
-    dangerous_path(path).map_or(Ok(()), |why| Err(Invalid { kind: Refusal::Path, why }))
 }
 
 /// Checks that a message is chunked and nothing else.

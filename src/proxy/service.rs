@@ -4,7 +4,6 @@
 use super::{
     Connections,
     body::ResponseBody,
-    claim::claims,
     connection::Protocol,
     entry::Entry,
     fields::Fields,
@@ -13,13 +12,13 @@ use super::{
     pool::{Connector, Pools},
     quota::Told,
     reply::{Manner, Refusal, refuse, reject},
-    request::{Invalid, check_path, inspect},
+    request::{Invalid, inspect},
     tail::Tail,
 };
 use crate::{
     access_log,
     clock::Clock,
-    config::{Live, Route, Snapshot},
+    config::{Live, Route, Snapshot, Unrouted},
     flow::{Admission, Rejection},
     meter::{self, Counters},
     route::{Seed, Target, client_ip, normal_path},
@@ -159,13 +158,13 @@ fn ask(
         method: request.method(),
         headers: request.headers(),
     };
-    let route = snapshot.table.find(&target).and_then(|index| snapshot.routes.get(index));
-    if !route.is_some_and(|route| route.relaxed_path) {
-        check_path(uri.path()).map_err(refused)?;
-    }
-    let Some(route) = route else {
-        worker.counters.refuse(meter::Refusal::NoRoute);
-        return Err(Refusal::NoRoute);
+    let route = match snapshot.find(&target, uri.path()) {
+        Ok(route) => route,
+        Err(Unrouted::Path(why)) => return Err(refused(Invalid::path(why))),
+        Err(Unrouted::NoRoute) => {
+            worker.counters.refuse(meter::Refusal::NoRoute);
+            return Err(Refusal::NoRoute);
+        }
     };
     // Before it has cost anybody anything.
     if request.body().size_hint().exact().is_some_and(|length| length > route.body_limit) {
@@ -173,7 +172,7 @@ fn ask(
         return Err(Refusal::TooLong);
     }
     let client = client_ip(peer.address, request.headers(), &snapshot.settings.trusted_proxies);
-    let claims = claims(route, &worker.seed, &target, client);
+    let claims = route.claims(&worker.seed, &target, client);
     let decision = route.gate.enter(now, &claims);
     let route = Arc::clone(route);
     tail.route = Some(Arc::clone(&route));

@@ -6,7 +6,7 @@ use super::{
     peer::Peer,
 };
 use crate::{
-    config::Route,
+    config::{Route, outcome},
     flow::{Instant, Outcome, Permit},
 };
 use http::{Method, StatusCode, Version};
@@ -123,8 +123,8 @@ impl Drop for Tail {
         if let Some(permit) = self.permit.take() {
             permit.finish(match self.ending {
                 Ending::Cancelled => Outcome::Cancelled,
-                Ending::Complete if !status.is_server_error() => Outcome::Success { at },
-                Ending::Complete | Ending::Failed => Outcome::Failure { at },
+                Ending::Complete => outcome(status, at),
+                Ending::Failed => Outcome::Failure { at },
             });
         }
         let duration = at.since(self.started);

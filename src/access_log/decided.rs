@@ -1,0 +1,71 @@
+//! What flow control decided about one request, as the access log and `replay` tell it.
+
+use super::FlowRecord;
+use crate::{
+    config::Route,
+    flow::{Quota, Reason, Rejection, Report, Verdict},
+};
+use core::time::Duration;
+
+/// A decision, reduced to the rule that it hangs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decided {
+    /// One of the words of `flowgate_flow_decisions_total`.
+    pub verdict: &'static str,
+    /// Where that rule stands.
+    pub quota: Quota,
+    /// How long the request is held.
+    pub wait: Duration,
+    /// When to come back.
+    pub retry_after: Option<Duration>,
+}
+
+impl Decided {
+    /// Returns an admission and the rule that has least left; `None` if no rule was asked.
+    pub fn admitted(report: &Report, wait: Duration) -> Option<Self> {
+        let tightest = report.quotas.iter().min_by_key(|quota| quota.remaining());
+        let verdict = if wait.is_zero() { "passed" } else { "delayed" };
+        tightest.map(|&quota| Self { verdict, quota, wait, retry_after: None })
+    }
+
+    /// Returns a refusal and the rule that it came from.
+    pub fn rejected(rejection: &Rejection) -> Self {
+        let quotas = &rejection.report.quotas;
+        let blank = Quota {
+            slot: rejection.slot,
+            verdict: Verdict::Block,
+            limit: 0,
+            used: 0,
+            cost: 0,
+            wait: Duration::ZERO,
+            reset: Duration::ZERO,
+        };
+        Self {
+            verdict: word(rejection.reason),
+            quota: *quotas.iter().find(|quota| quota.slot == rejection.slot).unwrap_or(&blank),
+            wait: Duration::ZERO,
+            retry_after: rejection.reason.retry_after(),
+        }
+    }
+
+    /// Returns the decision in the words of the log, of a request of `route`.
+    pub fn record<'a>(&self, route: Option<&'a Route>) -> FlowRecord<'a> {
+        FlowRecord {
+            verdict: self.verdict,
+            rule: route.map(|route| route.rule_name(self.quota.slot)),
+            limit: self.quota.limit,
+            used: self.quota.used,
+            cost: self.quota.cost,
+            wait: self.wait,
+            retry_after: self.retry_after,
+        }
+    }
+}
+
+/// The word of a refusal: a client's own quota, or what protects the service.
+const fn word(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Rate { .. } | Reason::TooCostly { .. } | Reason::MissingKey => "rejected",
+        Reason::Concurrency { .. } | Reason::QueueFull { .. } | Reason::QueueWait { .. } => "shed",
+    }
+}

@@ -1,0 +1,107 @@
+//! What a request asks of each of its route's rules, and what its end tells them: from
+//! the words of HTTP to those of `flow`.
+//!
+//! The proxy and `replay` both come through here, so that recorded traffic is decided
+//! by the code that decides the live one.
+
+use super::{OnMissing, Route, RouteRule, Snapshot};
+use crate::{
+    flow::{Claim, Instant, Key, Outcome, SlotId},
+    route::{Seed, Target, dangerous_path},
+};
+use core::net::IpAddr;
+use http::StatusCode;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// What a request claims, in the order of the route's rules, pacing last.
+pub type Claims = SmallVec<[Claim; 4]>;
+
+/// The name that a route's pacing goes by where a rule's name stands.
+const PACING: &str = "pacing";
+
+/// Why a request reaches no rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unrouted {
+    /// No route matches.
+    NoRoute,
+    /// Different servers may understand different things by the path: why.
+    Path(&'static str),
+}
+
+impl Snapshot {
+    /// Finds the route of a request whose path was received as `path`.
+    ///
+    /// # Errors
+    ///
+    /// Why it reaches none.
+    pub fn find(&self, target: &Target<'_>, path: &str) -> Result<&Arc<Route>, Unrouted> {
+        let route = self.table.find(target).and_then(|index| self.routes.get(index));
+        if !route.is_some_and(|route| route.relaxed_path)
+            && let Some(why) = dangerous_path(path)
+        {
+            return Err(Unrouted::Path(why));
+        }
+        route.ok_or(Unrouted::NoRoute)
+    }
+}
+
+impl Route {
+    /// Returns what a request claims.
+    pub fn claims(&self, seed: &Seed, target: &Target<'_>, client: IpAddr) -> Claims {
+        self.claims_of(target, client, |rule| rule.key.fingerprint(seed, target, client))
+    }
+
+    /// Returns what a request claims whose key for a rule `identify` knows, or that it
+    /// has none.
+    pub fn claims_of(
+        &self,
+        target: &Target<'_>,
+        client: IpAddr,
+        identify: impl Fn(&RouteRule) -> Option<u128>,
+    ) -> Claims {
+        let rules = self.rules.iter();
+        let mut claims: Claims =
+            rules.filter_map(|rule| rule.claim(target, client, &identify)).collect();
+        if let Some(slot) = self.pacing {
+            claims.push(Claim { slot, key: Key::Shared, cost: 1 });
+        }
+        claims
+    }
+
+    /// Returns the name of the rule behind `slot`.
+    pub fn rule_name(&self, slot: SlotId) -> &str {
+        self.rules.iter().find(|rule| rule.slot == slot).map_or(PACING, |rule| &rule.name)
+    }
+}
+
+impl RouteRule {
+    /// `None` if the rule leaves the request alone.
+    fn claim(
+        &self,
+        target: &Target<'_>,
+        client: IpAddr,
+        identify: impl Fn(&Self) -> Option<u128>,
+    ) -> Option<Claim> {
+        if self.except.as_ref().is_some_and(|except| except.covers(target, client)) {
+            return None;
+        }
+        let key = if self.key.is_shared() {
+            Key::Shared
+        } else {
+            match (identify(self), self.on_missing) {
+                (Some(fingerprint), _) => Key::Of(fingerprint),
+                (None, OnMissing::Shared) => Key::Shared,
+                (None, OnMissing::Skip) => return None,
+                (None, OnMissing::Reject) => Key::Missing,
+            }
+        };
+        Some(Claim { slot: self.slot, key, cost: self.cost.of(target.method) })
+    }
+}
+
+/// Returns what the rules learn of an answer with `status` that ended at `at`, if it was
+/// sent in full.
+pub fn outcome(status: StatusCode, at: Instant) -> Outcome {
+    if status.is_server_error() { Outcome::Failure { at } } else { Outcome::Success { at } }
+}

@@ -108,6 +108,14 @@ fn promise(rule: &Rule) -> String {
         Algorithm::TokenBucket(config) => bucket("token_bucket", config.rate, config.burst),
         Algorithm::LeakyBucket(config) => bucket("leaky_bucket", config.rate, config.capacity),
         Algorithm::SlidingWindow(config) => sliding(config),
+        Algorithm::SlidingCounter(config) => {
+            let (count, window) = (config.rate.count(), short(config.rate.window()));
+            let most = 2 * count - 1;
+            format!(
+                "sliding_counter {count}/{window}: at most {count} in each window of the clock, \
+                 {most} in any {window} at worst, about {count} in steady traffic"
+            )
+        }
         Algorithm::FixedWindow(config) => {
             let (count, window) = (config.rate.count(), short(config.rate.window()));
             let (align, most) = match config.align {

@@ -120,7 +120,7 @@ impl Interval {
 }
 
 /// Returns the quotient, rounded up, or the most a `u64` can say.
-fn div_ceil(units: u128, by: NonZeroU64) -> u64 {
+pub(super) fn div_ceil(units: u128, by: NonZeroU64) -> u64 {
     // Nearly always short, and then several times as fast.
     match u64::try_from(units) {
         Ok(units) => units.div_ceil(by.get()),

@@ -8,7 +8,7 @@ use crate::{
 use core::time::Duration;
 use flowgate::flow::{
     Algorithm, Rate, Rules,
-    limiter::{concurrency, fixed_window, sliding_window, token_bucket},
+    limiter::{concurrency, fixed_window, sliding_counter, sliding_window, token_bucket},
     pacing,
 };
 use proptest::{collection::vec, prelude::*};
@@ -112,6 +112,7 @@ fn recount(algorithm: &mut Algorithm, count: u64) -> bool {
     };
     match algorithm {
         Algorithm::SlidingWindow(config) => recount(&mut config.rate),
+        Algorithm::SlidingCounter(config) => recount(&mut config.rate),
         Algorithm::FixedWindow(config) => recount(&mut config.rate),
         Algorithm::Concurrency(config) => config.limit = count,
         // Another size is another share.
@@ -122,7 +123,8 @@ fn recount(algorithm: &mut Algorithm, count: u64) -> bool {
 
 #[test]
 fn a_thousand_edits_in_a_flood_keep_the_largest_promise() {
-    for algorithm in [token_bucket as fn(u64) -> _, sliding, strict, fixed, first_request] {
+    for algorithm in [token_bucket as fn(u64) -> _, sliding, strict, counter, fixed, first_request]
+    {
         // Two primes, so that edits meet every part of a window.
         let past = flood(|turn| one_rule(algorithm(50 + turn * 37 % 51)));
         assert_promise(&algorithm(100), &past);
@@ -209,6 +211,10 @@ fn sliding_of(count: u64, buckets: u32) -> Algorithm {
 fn strict(count: u64) -> Algorithm {
     let rate = per_second(count);
     Algorithm::SlidingWindow(sliding_window::Config { rate, buckets: 10, strict: true })
+}
+
+fn counter(count: u64) -> Algorithm {
+    Algorithm::SlidingCounter(sliding_counter::Config { rate: per_second(count) })
 }
 
 fn fixed(count: u64) -> Algorithm {

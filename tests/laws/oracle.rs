@@ -6,7 +6,7 @@ use flowgate::flow::{
     limiter::{
         concurrency,
         fixed_window::{self, Align},
-        leaky_bucket, sliding_window, token_bucket,
+        leaky_bucket, sliding_counter, sliding_window, token_bucket,
     },
     pacing,
 };
@@ -30,6 +30,7 @@ pub(crate) fn passes(algorithm: &Algorithm, past: &Past, now: Instant, cost: u64
             bucket_holds(*rate, *size, past, now, cost)
         }
         Algorithm::SlidingWindow(config) => ring_holds(config, past, now, cost),
+        Algorithm::SlidingCounter(config) => estimate_holds(config, past, now, cost),
         Algorithm::FixedWindow(config) => window_holds(config, past, now, cost),
         Algorithm::Concurrency(concurrency::Config { limit }) => past.in_flight + cost <= *limit,
     }
@@ -54,6 +55,19 @@ fn ring_holds(config: &sliding_window::Config, past: &Past, now: u64, cost: u64)
     let span = u128::from(config.buckets) + u128::from(config.strict);
     let counts = past.passed.iter().filter(|(at, _)| bucket(*at) + span > bucket(now));
     counts.map(|(_, cost)| cost).sum::<u64>() + cost <= config.rate.count()
+}
+
+/// In the current window and what is in sight of the one before, not more than `N`.
+fn estimate_holds(config: &sliding_counter::Config, past: &Past, now: u64, cost: u64) -> bool {
+    let window = config.rate.window_nanos();
+    let start = now - now % window;
+    let count = |from: u64, to: u64| -> u128 {
+        let within = past.passed.iter().filter(|(at, _)| (from..to).contains(at));
+        within.map(|(_, cost)| u128::from(*cost)).sum()
+    };
+    let (prev, curr) = (count(start - window, start), count(start, start + window));
+    let (window, in_sight) = (u128::from(window), u128::from(start + window - now));
+    prev * in_sight + (curr + u128::from(cost)) * window <= u128::from(config.rate.count()) * window
 }
 
 /// In the current window, not more than `N`.
@@ -107,6 +121,12 @@ pub(crate) fn assert_promise(algorithm: &Algorithm, past: &Past) {
                 if nanos <= window - if *strict { 0 } else { window.div_ceil(buckets) } {
                     assert!(sum <= rate.count(), "{sum} in {nanos} ns");
                 }
+            });
+        }
+        Algorithm::SlidingCounter(sliding_counter::Config { rate }) => {
+            each_span(&past.passed, |nanos, sum| {
+                let most = 2 * rate.count() - 1;
+                assert!(nanos >= rate.window_nanos() || sum <= most, "{sum} in {nanos} ns");
             });
         }
         Algorithm::FixedWindow(fixed_window::Config { rate, align }) => {

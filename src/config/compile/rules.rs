@@ -11,7 +11,9 @@ use crate::{
     },
     flow::{
         self, Algorithm, Keyed, Rate,
-        limiter::{concurrency, fixed_window, leaky_bucket, sliding_window, token_bucket},
+        limiter::{
+            concurrency, fixed_window, leaky_bucket, sliding_counter, sliding_window, token_bucket,
+        },
         pacing,
     },
     route::{KeySpec, Matcher, Part, PathPattern},
@@ -65,6 +67,7 @@ impl Compiler {
             Algorithm::TokenBucket(token_bucket::Config { rate, .. })
             | Algorithm::LeakyBucket(leaky_bucket::Config { rate, .. })
             | Algorithm::SlidingWindow(sliding_window::Config { rate, .. })
+            | Algorithm::SlidingCounter(sliding_counter::Config { rate })
             | Algorithm::FixedWindow(fixed_window::Config { rate, .. }) => Some(*rate),
             Algorithm::Concurrency(_) => None,
         };
@@ -147,6 +150,10 @@ impl Compiler {
                 let buckets = self.buckets(rate.value, *buckets)?;
                 let config = sliding_window::Config { rate: rate.value, buckets, strict: *strict };
                 Algorithm::SlidingWindow(config)
+            }
+            RuleKind::SlidingCounter { rate } => {
+                self.cost(cost, rate.map(Rate::count), "limit");
+                Algorithm::SlidingCounter(sliding_counter::Config { rate: rate.value })
             }
             RuleKind::FixedWindow { rate, to_clock } => {
                 self.cost(cost, rate.map(Rate::count), "limit");
@@ -295,6 +302,9 @@ fn idle_rules(rules: &[flow::Rule], plans: &[RulePlan]) -> Vec<(usize, usize)> {
             (Algorithm::SlidingWindow(a), Algorithm::SlidingWindow(b)) => {
                 (a.rate.window(), a.buckets, a.strict) == (b.rate.window(), b.buckets, b.strict)
                     && a.rate.count() <= b.rate.count()
+            }
+            (Algorithm::SlidingCounter(a), Algorithm::SlidingCounter(b)) => {
+                a.rate.window() == b.rate.window() && a.rate.count() <= b.rate.count()
             }
             (Algorithm::FixedWindow(a), Algorithm::FixedWindow(b)) => {
                 (a.rate.window(), a.align) == (b.rate.window(), b.align)

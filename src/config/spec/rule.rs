@@ -35,6 +35,7 @@ pub(in crate::config) enum RuleKind {
     TokenBucket { rate: At<Rate>, burst: Option<At<u64>> },
     LeakyBucket { rate: At<Rate>, burst: Option<At<u64>> },
     SlidingWindow { rate: At<Rate>, buckets: At<u64>, strict: bool },
+    SlidingCounter { rate: At<Rate> },
     FixedWindow { rate: At<Rate>, to_clock: bool },
     Concurrency { limit: At<u64> },
 }
@@ -89,7 +90,19 @@ enum Word {
     TokenBucket,
     LeakyBucket,
     SlidingWindow,
+    SlidingCounter,
     FixedWindow,
+}
+
+impl Word {
+    /// In the order of the vocabulary.
+    const ALL: [Self; 5] = [
+        Self::TokenBucket,
+        Self::LeakyBucket,
+        Self::SlidingWindow,
+        Self::SlidingCounter,
+        Self::FixedWindow,
+    ];
 }
 
 impl RuleSpec {
@@ -122,16 +135,7 @@ impl RuleSpec {
 fn kind<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<RuleKind> {
     let rate = f.rate(d, "limit");
     let in_flight = f.integer(d, "concurrency");
-    let algorithm = f.word(
-        d,
-        "algorithm",
-        &[Word::TokenBucket, Word::LeakyBucket, Word::SlidingWindow, Word::FixedWindow],
-    );
-    let burst = f.integer(d, "burst");
-    let buckets = f.integer(d, "buckets");
-    let strict = f.flag(d, "strict");
-    let to_clock = f.word(d, "align", &[true, false]);
-
+    let manner = Manner::read(d, f);
     match (f.key_place("limit"), f.key_place("concurrency")) {
         (Some(limit), Some(concurrency)) => {
             let problem =
@@ -140,46 +144,81 @@ fn kind<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<RuleKind> {
                     .also(limit, "the first")
                     .help("write two rules; they decide together");
             d.problems.add(problem);
-            return None;
+            None
         }
         (None, None) => {
             let problem = Problem::error(f.place, "a rule needs `limit` or `concurrency`")
                 .help("write `limit: 100/1s`, or `concurrency: 64`");
             d.problems.add(problem);
-            return None;
+            None
         }
         (None, Some(_)) => {
-            for name in ["algorithm", "burst", "buckets", "strict", "align"] {
+            foreign(d, f, "algorithm", "`concurrency` takes none");
+            for (name, ..) in OWNERS {
                 foreign(d, f, name, "`concurrency` takes none");
             }
-            return Some(RuleKind::Concurrency { limit: in_flight? });
+            Some(RuleKind::Concurrency { limit: in_flight? })
         }
-        (Some(_), None) => {}
+        (Some(_), None) => manner.of(d, f, rate),
     }
-    let algorithm = algorithm?.value;
-    for (name, owners, takes) in [
-        (
-            "burst",
-            &[Word::TokenBucket, Word::LeakyBucket][..],
-            "only `token_bucket` and `leaky_bucket` take it",
-        ),
-        ("buckets", &[Word::SlidingWindow], "only `algorithm: sliding_window` takes it"),
-        ("strict", &[Word::SlidingWindow], "only `algorithm: sliding_window` takes it"),
-        ("align", &[Word::FixedWindow], "only `algorithm: fixed_window` takes it"),
-    ] {
-        if !owners.contains(&algorithm) {
-            foreign(d, f, name, takes);
+}
+
+/// How a limit is counted.
+struct Manner {
+    algorithm: Option<At<Word>>,
+    burst: Option<At<u64>>,
+    buckets: Option<At<u64>>,
+    strict: Option<At<bool>>,
+    to_clock: Option<At<bool>>,
+}
+
+/// Keys that only some algorithms take, which ones, and in words.
+const OWNERS: [(&str, &[Word], &str); 4] = [
+    (
+        "burst",
+        &[Word::TokenBucket, Word::LeakyBucket],
+        "only `token_bucket` and `leaky_bucket` take it",
+    ),
+    ("buckets", &[Word::SlidingWindow], "only `algorithm: sliding_window` takes it"),
+    ("strict", &[Word::SlidingWindow], "only `algorithm: sliding_window` takes it"),
+    ("align", &[Word::FixedWindow], "only `algorithm: fixed_window` takes it"),
+];
+
+impl Manner {
+    fn read<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Self {
+        Self {
+            algorithm: f.word(d, "algorithm", &Word::ALL),
+            burst: f.integer(d, "burst"),
+            buckets: f.integer(d, "buckets"),
+            strict: f.flag(d, "strict"),
+            to_clock: f.word(d, "align", &[true, false]),
         }
     }
-    let rate = rate?;
-    Some(match algorithm {
-        Word::TokenBucket => RuleKind::TokenBucket { rate, burst },
-        Word::LeakyBucket => RuleKind::LeakyBucket { rate, burst },
-        Word::SlidingWindow => {
-            RuleKind::SlidingWindow { rate, buckets: buckets?, strict: strict?.value }
+
+    /// Returns the kind of rule that counts `rate` so.
+    fn of<'s>(
+        self,
+        d: &mut Decoder<'s>,
+        f: &Fields<'_, 's>,
+        rate: Option<At<Rate>>,
+    ) -> Option<RuleKind> {
+        let algorithm = self.algorithm?.value;
+        for (name, owners, takes) in OWNERS {
+            if !owners.contains(&algorithm) {
+                foreign(d, f, name, takes);
+            }
         }
-        Word::FixedWindow => RuleKind::FixedWindow { rate, to_clock: to_clock?.value },
-    })
+        let (rate, burst) = (rate?, self.burst);
+        Some(match algorithm {
+            Word::TokenBucket => RuleKind::TokenBucket { rate, burst },
+            Word::LeakyBucket => RuleKind::LeakyBucket { rate, burst },
+            Word::SlidingWindow => {
+                RuleKind::SlidingWindow { rate, buckets: self.buckets?, strict: self.strict?.value }
+            }
+            Word::SlidingCounter => RuleKind::SlidingCounter { rate },
+            Word::FixedWindow => RuleKind::FixedWindow { rate, to_clock: self.to_clock?.value },
+        })
+    }
 }
 
 /// Refuses a key that means nothing in this kind of rule.

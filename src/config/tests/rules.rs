@@ -135,9 +135,9 @@ fn keys_that_mean_nothing_in_a_rule_are_refused() {
 
 #[test]
 fn what_a_later_version_will_know_is_never_ignored() {
-    for algorithm in ["sliding_log", "sliding_counter", "warm_up", "breaker"] {
+    for algorithm in ["sliding_log", "warm_up", "breaker"] {
         let message = format!(
-            "`algorithm: {algorithm}` is not supported in this version | write one of `token_bucket`, `leaky_bucket`, `sliding_window`, `fixed_window`"
+            "`algorithm: {algorithm}` is not supported in this version | write one of `token_bucket`, `leaky_bucket`, `sliding_window`, `sliding_counter`, `fixed_window`"
         );
         messages(
             &with_rules(&format!("      - {{ name: a, limit: 1/1s, algorithm: {algorithm} }}\n")),
@@ -167,7 +167,7 @@ fn unknown_words_are_refused_with_the_nearest() {
     messages(
         &with_rules("      - { name: a, limit: 1/1s, algorithm: token_buket }\n"),
         &[
-            "`algorithm` cannot be `token_buket` | did you mean `token_bucket`? write one of `token_bucket`, `leaky_bucket`, `sliding_window`, `fixed_window`",
+            "`algorithm` cannot be `token_buket` | did you mean `token_bucket`? write one of `token_bucket`, `leaky_bucket`, `sliding_window`, `sliding_counter`, `fixed_window`",
         ],
     );
     let problems = super::parsed(&with_rules("      - { name: a, limit: 1/1s, key: clientip }\n"))

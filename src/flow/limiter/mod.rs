@@ -3,12 +3,12 @@
 //! A file holds the algorithm's configuration, its formula with source and worst
 //! case, its state, and how a state is converted when the numbers are edited.
 //! Adding one takes the file and three lines here; the compiler asks for the third.
-//! Still to come in this place: `sliding_log`, `sliding_counter`,
-//! `warm_up`, `breaker`.
+//! Still to come in this place: `sliding_log`, `warm_up`, `breaker`.
 
 pub mod concurrency;
 pub mod fixed_window;
 pub mod leaky_bucket;
+pub mod sliding_counter;
 pub mod sliding_window;
 pub mod token_bucket;
 
@@ -26,6 +26,8 @@ pub enum Algorithm {
     LeakyBucket(leaky_bucket::Config),
     /// A count in a window that moves by buckets.
     SlidingWindow(sliding_window::Config),
+    /// A count in a window that moves by weighing the one before.
+    SlidingCounter(sliding_counter::Config),
     /// A count that starts anew with every window.
     FixedWindow(fixed_window::Config),
     /// A bound on what is in flight.
@@ -39,6 +41,7 @@ impl Algorithm {
             Self::TokenBucket(_) => "token_bucket",
             Self::LeakyBucket(_) => "leaky_bucket",
             Self::SlidingWindow(_) => "sliding_window",
+            Self::SlidingCounter(_) => "sliding_counter",
             Self::FixedWindow(_) => "fixed_window",
             Self::Concurrency(_) => "concurrency",
         }
@@ -51,6 +54,7 @@ impl Algorithm {
             Self::SlidingWindow(config) => {
                 entry_bytes::<sliding_window::State>() + config.build().heap_bytes()
             }
+            Self::SlidingCounter(_) => entry_bytes::<sliding_counter::State>(),
             Self::FixedWindow(_) => entry_bytes::<fixed_window::State>(),
             Self::Concurrency(_) => entry_bytes::<concurrency::State>(),
         }
@@ -62,6 +66,7 @@ impl Algorithm {
             Self::TokenBucket(config) => Stage::boxed(config.build(), keyed),
             Self::LeakyBucket(config) => Stage::boxed(config.build(), keyed),
             Self::SlidingWindow(config) => Stage::boxed(config.build(), keyed),
+            Self::SlidingCounter(config) => Stage::boxed(config.build(), keyed),
             Self::FixedWindow(config) => Stage::boxed(config.build(), keyed),
             Self::Concurrency(config) => Stage::boxed(config.build(), keyed),
         }

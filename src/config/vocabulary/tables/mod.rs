@@ -37,8 +37,7 @@ const TIMEOUT: Kind =
 
 /// The algorithms that this version decides by.
 pub(in crate::config) const ALGORITHMS: &[&str] =
-    &["token_bucket", "leaky_bucket", "sliding_window", "fixed_window"];
+    &["token_bucket", "leaky_bucket", "sliding_window", "sliding_counter", "fixed_window"];
 
 /// The algorithms that the language knows and this version does not.
-pub(in crate::config) const LATER_ALGORITHMS: &[&str] =
-    &["sliding_log", "sliding_counter", "warm_up", "breaker"];
+pub(in crate::config) const LATER_ALGORITHMS: &[&str] = &["sliding_log", "warm_up", "breaker"];

@@ -1,0 +1,261 @@
+//! Sliding counter: the window before counts by as much of it as is still in sight.
+//!
+//! Windows `[k·W, (k+1)·W)` follow the clock. With the counts of the one before and
+//! of the current one, which began `e` ago, what the last `W` held is estimated as if
+//! the one before had been even, and a request of cost `n` passes iff
+//!
+//! ```text
+//! prev·(W − e)/W + curr + n ≤ N       decided as   prev·(W − e) + (curr + n)·W ≤ N·W
+//! ```
+//!
+//! in integers, so that nothing is rounded. A new window makes `curr` the `prev`; a
+//! gap of more than one window clears both.
+//!
+//! Worst case: `N` in each window of the clock, and `2N − 1` in some `W`, where all of
+//! `prev` came at its end. It refuses what an exact log would let in where `prev` came
+//! at its beginning.
+//!
+//! An edit of the count alone keeps both counts. Where the window changes, each is
+//! counted in the new window of its last instant: nothing is forgotten before its
+//! time, and a shorter window forgets what it must.
+//!
+//! Source: the "approximated sliding window" of Cloudflare's blog (2017); the package
+//! RussellLuo/slidingwindow, which drops the fraction of the weighted count and so lets
+//! in less than one request more.
+
+use crate::flow::{
+    decision::{Decision, Reason},
+    rate::{Rate, div_ceil},
+    slot::{Formula, Standing, Times},
+    time::Instant,
+};
+use core::{num::NonZeroU64, time::Duration};
+
+/// `rate.count()` in this window and what is in sight of the one before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// How many, and the window.
+    pub rate: Rate,
+}
+
+#[derive(Debug)]
+pub(super) struct SlidingCounter {
+    limit: u64,
+    /// In nanoseconds.
+    window: NonZeroU64,
+}
+
+/// A client's latest window and the one before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct State {
+    /// The latest window's number, counted from the clock's zero.
+    index: u64,
+    prev: u64,
+    curr: u64,
+}
+
+impl Config {
+    /// Returns the limiter.
+    pub(super) const fn build(&self) -> SlidingCounter {
+        SlidingCounter { limit: self.rate.count(), window: self.rate.window }
+    }
+}
+
+impl SlidingCounter {
+    const fn index(&self, now: Instant) -> u64 {
+        now.as_nanos() / self.window.get()
+    }
+
+    /// Returns `state` as it stands in the window of `now`.
+    const fn at(&self, state: State, now: Instant) -> State {
+        let index = self.index(now);
+        match index.saturating_sub(state.index) {
+            0 => state,
+            1 => State { index, prev: state.curr, curr: 0 },
+            _ => State { index, prev: 0, curr: 0 },
+        }
+    }
+
+    /// Returns how long the window before is still in sight: `W − e`.
+    const fn sight(&self, now: Instant) -> u64 {
+        self.window.get() - now.as_nanos() % self.window.get()
+    }
+
+    /// Returns `prev·(W − e)`.
+    fn weighted(&self, state: State, now: Instant) -> u128 {
+        u128::from(state.prev) * u128::from(self.sight(now))
+    }
+
+    /// Returns `count·W`.
+    fn whole(&self, count: u64) -> u128 {
+        u128::from(count) * u128::from(self.window.get())
+    }
+
+    /// Returns the longest sight in which `prev` weighs no more than `room`.
+    fn sight_for(&self, prev: u64, room: u64) -> u64 {
+        let sight = self.whole(room).checked_div(prev.into()).unwrap_or(u128::MAX);
+        u64::try_from(sight).unwrap_or(u64::MAX).min(self.window.get())
+    }
+}
+
+impl Formula for SlidingCounter {
+    type State = State;
+
+    fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    fn fresh(&self) -> State {
+        State::default()
+    }
+
+    fn is_fresh(&self, state: &State, now: Instant) -> bool {
+        let state = self.at(*state, now);
+        state.prev == 0 && state.curr == 0
+    }
+
+    fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {
+        let Some(most) = self.limit.checked_sub(cost) else {
+            return Decision::Block(Reason::TooCostly { limit: self.limit });
+        };
+        let state = self.at(*state, now);
+        let room = most.checked_sub(state.curr);
+        if room.is_some_and(|room| self.weighted(state, now) <= self.whole(room)) {
+            return Decision::Pass;
+        }
+        // The estimate only falls, and has no step where a window ends, so that the
+        // first instant with room lies in this window, or else in the next one.
+        let window = self.window.get();
+        let wait = match room {
+            Some(room) => self.sight(now) - self.sight_for(state.prev, room),
+            None => self.sight(now).saturating_add(window - self.sight_for(state.curr, most)),
+        };
+        Decision::Block(Reason::Rate { retry_after: Duration::from_nanos(wait) })
+    }
+
+    fn standing(&self, state: &State, now: Instant) -> Standing {
+        let state = self.at(*state, now);
+        let reset = match (state.prev, state.curr) {
+            (0, 0) => return Standing::default(),
+            (_, 0) => self.sight(now),
+            (_, _) => self.sight(now).saturating_add(self.window.get()),
+        };
+        let weighted = div_ceil(self.weighted(state, now), self.window);
+        Standing { used: weighted.saturating_add(state.curr), reset: Duration::from_nanos(reset) }
+    }
+
+    fn charge(&self, state: &mut State, times: Times, cost: u64) {
+        *state = self.at(*state, times.now);
+        state.curr = state.curr.saturating_add(cost);
+    }
+
+    fn convert(&self, old: &Self, state: &mut State, now: Instant) {
+        if self.window == old.window {
+            return;
+        }
+        let before = old.at(*state, now);
+        let mut after = State { index: self.index(now), prev: 0, curr: before.curr };
+        let last = before.index.saturating_mul(old.window.get()).saturating_sub(1);
+        match after.index - self.index(Instant::from_nanos(last)).min(after.index) {
+            0 => after.curr = after.curr.saturating_add(before.prev),
+            1 => after.prev = before.prev,
+            _ => {}
+        }
+        *state = after;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::{
+        Algorithm, Change, Rules,
+        timeline::{Timeline, check, one, rate},
+    };
+
+    fn counter(count: u64, window: u64) -> Rules {
+        one(Algorithm::SlidingCounter(Config { rate: rate(count, window) }))
+    }
+
+    #[test]
+    fn a_quarter_of_the_window_is_gone_so_the_one_before_counts_three_quarters() {
+        // 86·0.75 + 12 = 76.5: 23 more fit into 100, and 24 do not.
+        let limiter = Config { rate: rate(100, 1000) }.build();
+        let state = State { index: 1, prev: 86, curr: 12 };
+        let now = Instant::from_nanos(1_250_000_000);
+        assert_eq!(limiter.weighted(state, now) + limiter.whole(12), limiter.whole(153) / 2);
+        assert_eq!(limiter.standing(&state, now).used, 77);
+        assert_eq!(limiter.check(&state, now, 23), Decision::Pass);
+        assert_ne!(limiter.check(&state, now, 24), Decision::Pass);
+        check(
+            &counter(100, 1000),
+            "
+            500  x86     pass
+            1010 x12     pass
+            1250 cost=24 block rate 5.813954
+            1250 x23     pass
+            1250         block rate 5.813954
+            1255.813953  block rate 0.000001
+            1255.813954  pass
+            ",
+        );
+    }
+
+    #[test]
+    fn a_window_slides_out_of_sight_and_a_gap_clears_both() {
+        check(
+            &counter(4, 1000),
+            "
+            999  x4     pass
+            999         block rate 251
+            1000        block rate 250
+            1250        pass
+            1999 x2     pass
+            1999 cost=2 block rate 334.333334
+            2000        pass
+            4000 x4     pass
+            4000 cost=5 block costly 4
+            ",
+        );
+    }
+
+    #[test]
+    fn all_of_the_window_before_at_its_end_is_the_worst_case() {
+        check(
+            &counter(4, 1000),
+            "
+            999.999999 x4 pass
+            1250          pass
+            1500          pass
+            1750          pass
+            1999.999998   block rate 0.000002
+            2000          pass
+            ",
+        );
+    }
+
+    #[test]
+    fn an_edit_keeps_what_is_used() {
+        Timeline::new(&counter(4, 1000))
+            .check("900  x4 pass")
+            .edit(&counter(6, 1000), &[Change::Converted])
+            .check("1000 x2 pass")
+            .check("1000    block rate 250")
+            // Both counts began in the current window of ten seconds.
+            .edit(&counter(6, 10_000), &[Change::Converted])
+            .check("9999    block rate 1667.666667")
+            .edit(&counter(6, 1000), &[Change::Converted])
+            .check("9999    block rate 167.666667");
+    }
+
+    #[test]
+    fn a_shorter_window_forgets_the_one_before() {
+        Timeline::new(&counter(4, 1000))
+            .check("900  x4 pass")
+            .edit(&counter(4, 100), &[Change::Converted])
+            .check("1010    block rate 15")
+            .edit(&counter(4, 1000), &[Change::Converted])
+            .edit(&counter(4, 100), &[Change::Converted])
+            .check("1250 x4 pass");
+    }
+}

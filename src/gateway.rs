@@ -66,13 +66,14 @@ fn cannot(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
 pub fn run(path: &Path) -> Result<(), StartError> {
     raise_file_limit();
     make_certificates(path);
+    let seen = Seen::look(&named_files(path));
     let plan = config::read(path).map_err(StartError::Config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(cannot("start a runtime"))?;
     runtime.block_on(async {
-        let mut gateway = Gateway::start(plan)?;
+        let mut gateway = Gateway::start(plan, seen)?;
         gateway.serve().await;
         Ok(())
     })
@@ -167,6 +168,17 @@ impl Seen {
     fn files(&self) -> Vec<PathBuf> {
         self.0.iter().map(|(file, _)| file.clone()).collect()
     }
+
+    fn has_all(&self, files: &[PathBuf]) -> bool {
+        files.iter().all(|file| self.0.iter().any(|(seen, _)| seen == file))
+    }
+}
+
+/// The file at `path`, and the certificates and keys that it names.
+fn named_files(path: &Path) -> Vec<PathBuf> {
+    let named = config::certificate_files(path).into_iter();
+    let named = named.flat_map(|(certificate, key)| [certificate, key]);
+    std::iter::once(path.to_owned()).chain(named).collect()
 }
 
 fn look_at(file: &PathBuf) -> u64 {
@@ -217,7 +229,7 @@ struct Gateway {
 
 impl Gateway {
     /// Opens every listener, then starts the workers: all or nothing.
-    fn start(plan: Plan) -> Result<Self, StartError> {
+    fn start(plan: Plan, seen: Seen) -> Result<Self, StartError> {
         let clock = Clock::start();
         let count = plan.settings.workers.get();
         let sockets = plan
@@ -235,7 +247,7 @@ impl Gateway {
         )
         .map_err(cannot("open the access log"))?;
         warn(&plan);
-        let (path, seen) = (plan.path.clone(), Seen::look(&plan.files));
+        let path = plan.path.clone();
         let live = Arc::new(Live::start(plan, clock.now()));
         let workers = start_workers(count, &clock, &live, &counters, &access_log)?;
         let (requests, reload_requests) = mpsc::channel(1);
@@ -300,14 +312,14 @@ impl Gateway {
 
     /// Runs until a signal ends it.
     async fn serve(&mut self) {
-        let watching = watch::watch(&self.live.load().files);
-        let (mut guard, mut changes) = match watching {
+        let (mut guard, mut changes) = match watch::watch() {
             Ok((guard, changes)) => (Some(guard), changes),
             Err(error) => {
                 tracing::warn!(%error, every = ?watch::POLL, "cannot watch the configuration; looking at it");
                 (None, mpsc::channel(1).1)
             }
         };
+        self.watch(guard.as_mut());
         let mut poll = tokio::time::interval(watch::POLL);
         poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         let routes = self.live.load().routes.len();
@@ -336,13 +348,17 @@ impl Gateway {
                 None => false,
             };
             self.reload(asked);
-            if let Some(guard) = &mut guard
-                && let Err(error) = guard.set(&self.seen.files())
-            {
-                tracing::debug!(%error, "a folder cannot be watched");
-            }
+            self.watch(guard.as_mut());
         }
         self.drain().await;
+    }
+
+    fn watch(&self, guard: Option<&mut watch::Watcher>) {
+        if let Some(guard) = guard
+            && let Err(error) = guard.set(&self.seen.files())
+        {
+            tracing::debug!(%error, "a folder cannot be watched");
+        }
     }
 
     /// Waits until an edit is over, or until a signal comes, which it returns.
@@ -389,10 +405,6 @@ impl Gateway {
         match self.read().and_then(|plan| self.take(plan)) {
             Ok(()) => self.refused = None,
             Err(refusal) => {
-                let certificates = config::certificate_files(&self.path).into_iter();
-                let named = certificates.flat_map(|(certificate, key)| [certificate, key]);
-                let files: Vec<_> = std::iter::once(self.path.clone()).chain(named).collect();
-                self.seen = self.seen.extend(&files);
                 let is_news =
                     self.refused.as_ref().is_none_or(|last| last.drawing != refusal.drawing);
                 if changed || asked || is_news {
@@ -404,13 +416,18 @@ impl Gateway {
     }
 
     fn read(&mut self) -> Result<Plan, Refusal> {
-        let read = self.live.read(&self.path).or_else(|problems| {
-            if !make_certificates(&self.path) {
-                return Err(problems);
-            }
-            self.seen = Seen::look(&self.seen.files());
-            self.live.read(&self.path)
-        });
+        let mut read = self.live.read(&self.path);
+        let has_made = read.is_err() && make_certificates(&self.path);
+        let files = match &read {
+            Ok(plan) => plan.files.clone(),
+            Err(_) => named_files(&self.path),
+        };
+        // What is named for the first time was not looked at before it was read.
+        let again = has_made || !self.seen.has_all(&files);
+        self.seen = if has_made { Seen::look(&files) } else { self.seen.extend(&files) };
+        if again {
+            read = self.live.read(&self.path);
+        }
         read.map_err(Refusal::from)
     }
 
@@ -424,7 +441,6 @@ impl Gateway {
             .map_err(cannot("open the access log"))
             .map_err(|error| Refusal::outside(&error))?;
         warn(&plan);
-        self.seen = self.seen.extend(&plan.files);
         let summary = self.live.apply(plan, self.clock.now(), &mut self.retired);
         for listener in opened {
             if let Err(error) = self.listen(listener) {

@@ -23,6 +23,9 @@ use tokio::{sync::mpsc::Receiver, time::timeout};
 /// Far more than any edit takes to be seen, even on a loaded machine.
 const DEADLINE: Duration = Duration::from_secs(20);
 
+/// Longer than an event takes to arrive.
+const SILENCE: Duration = Duration::from_millis(300);
+
 #[tokio::test]
 async fn a_shell_that_writes_over_the_file() {
     let mut gateway = Gateway::start(|folder| folder.join("gateway.yaml"));
@@ -135,24 +138,55 @@ async fn certificates_in_another_folder_are_watched_as_well() {
     let other = tempfile::tempdir().unwrap();
     let certificate = other.path().join("site.pem");
     gateway.watcher.set(&[gateway.path.clone(), certificate.clone()]).unwrap();
-    gateway.drain();
+    gateway.is_silent().await;
     fs::write(&certificate, "new").unwrap();
-    timeout(DEADLINE, gateway.changes.recv()).await.expect("the change is seen in time").unwrap();
+    gateway.changes().await;
 }
 
 #[tokio::test]
-async fn the_gateways_own_reads_are_no_change() {
+async fn a_certificate_is_seen_that_is_made_later_with_its_folder() {
     let mut gateway = Gateway::start(|folder| folder.join("gateway.yaml"));
-    let silence = Duration::from_millis(300);
-    // What the making of the file has still to say.
-    while timeout(silence, gateway.changes.recv()).await.is_ok() {}
-    for _ in 0..10 {
+    let certs = gateway.folder.path().join("certs");
+    let files = [gateway.path.clone(), certs.join("site.pem")];
+    gateway.watcher.set(&files).unwrap();
+    gateway.is_silent().await;
+    fs::create_dir(&certs).unwrap();
+    gateway.changes().await;
+    gateway.watcher.set(&files).unwrap();
+    gateway.is_silent().await;
+    fs::write(certs.join("site.pem"), "new").unwrap();
+    gateway.changes().await;
+}
+
+#[tokio::test]
+async fn a_folder_that_is_removed_and_made_again_is_still_watched() {
+    let mut gateway = Gateway::start(|folder| {
+        fs::create_dir(folder.join("etc")).unwrap();
+        folder.join("etc/gateway.yaml")
+    });
+    let etc = gateway.folder.path().join("etc");
+    gateway.is_silent().await;
+    fs::remove_dir_all(&etc).unwrap();
+    gateway.refuses("No such file").await;
+    gateway.watcher.set(&[gateway.path.clone()]).unwrap();
+    gateway.is_silent().await;
+    fs::create_dir(&etc).unwrap();
+    gateway.changes().await;
+    gateway.watcher.set(&[gateway.path.clone()]).unwrap();
+    fs::write(&gateway.path, file(2)).unwrap();
+    gateway.sees(2).await;
+}
+
+#[tokio::test]
+async fn reads_and_other_files_of_the_folder_are_no_change() {
+    let mut gateway = Gateway::start(|folder| folder.join("gateway.yaml"));
+    gateway.is_silent().await;
+    for line in ["one", "two", "three"] {
         gateway.live.read(&gateway.path).unwrap();
+        shell(gateway.folder.path(), &format!("echo {line} >> access.log"));
     }
-    assert!(
-        timeout(silence, gateway.changes.recv()).await.is_err(),
-        "a read was taken for a change"
-    );
+    shell(gateway.folder.path(), "mv access.log access.log.1; : > access.log; rm access.log.1");
+    assert!(timeout(SILENCE, gateway.changes.recv()).await.is_err(), "no file was edited");
     fs::write(&gateway.path, file(2)).unwrap();
     gateway.sees(2).await;
 }
@@ -174,7 +208,8 @@ impl Gateway {
         let path = lay_out(folder.path());
         fs::write(&path, file(1)).unwrap();
         let plan = flowgate::config::read(&path).unwrap();
-        let (watcher, changes) = watch::watch(&plan.files).unwrap();
+        let (mut watcher, changes) = watch::watch().unwrap();
+        watcher.set(&plan.files).unwrap();
         let live = Live::start(plan, Instant::EPOCH);
         Self { folder, path, watcher, changes, live, retired: Retired::default() }
     }
@@ -219,9 +254,14 @@ impl Gateway {
         self.live.load().settings.workers.get()
     }
 
-    /// Forgets a change that was announced before.
-    fn drain(&mut self) {
-        while self.changes.try_recv().is_ok() {}
+    /// Waits until what happened before has been said.
+    async fn is_silent(&mut self) {
+        while timeout(SILENCE, self.changes.recv()).await.is_ok() {}
+    }
+
+    /// Waits for a change.
+    async fn changes(&mut self) {
+        timeout(DEADLINE, self.changes.recv()).await.expect("it is seen in time").unwrap();
     }
 }
 

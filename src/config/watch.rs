@@ -2,12 +2,13 @@
 //!
 //! What is watched are *folders*. Editors write a new file and rename it over the old one, and a
 //! ConfigMap swaps a symlink beside it: a watch on the file itself would go deaf at the first of
-//! these. Every event in the folder counts, whatever name it carries (the swap of a ConfigMap never
-//! names `gateway.yaml`), except that something was read, for the gateway reads the file itself.
+//! these. Of a folder's events those count that name what the way to a file goes through:
+//! the file, the links in front of it, or the first folder that is missing. An access log that lies
+//! beside the file does not, and neither do reads, which are the gateway's own.
 //!
 //! The receiver is a hint and no more: wait until it is quiet for [`QUIET`], but not longer than
 //! [`QUIET_MOST`], read the files, and compare. Where the system sends no events (network file
-//! systems, a folder that was removed and made again) compare [`super::fingerprint`] every [`POLL`].
+//! systems) compare [`super::fingerprint`] every [`POLL`].
 
 use notify::{
     Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _,
@@ -15,11 +16,11 @@ use notify::{
 };
 use std::{
     collections::BTreeSet,
-    iter,
+    fs, path,
     path::{Path, PathBuf},
     time::Duration,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 /// How long no event may come before the files are read: an editor's write, rename and remove take
 /// a few milliseconds, `sed -i` on a loaded machine some tens.
@@ -31,46 +32,54 @@ pub const QUIET_MOST: Duration = Duration::from_millis(400);
 /// How often to look by oneself.
 pub const POLL: Duration = Duration::from_secs(5);
 
+/// As many links as Linux follows in a path.
+const MOST_LINKS: usize = 40;
+
 /// Watches until it is dropped.
 #[derive(Debug)]
 pub struct Watcher {
     inner: RecommendedWatcher,
     folders: BTreeSet<PathBuf>,
+    /// What an event must name to count.
+    counting: watch::Sender<BTreeSet<PathBuf>>,
 }
 
-/// Watches the folders of `files`. The receiver holds at most one message: something happened.
+/// Returns a watcher of no files yet. The receiver holds at most one message: something happened.
 ///
 /// # Errors
-/// The system gives no watch: none left, or no such folder. Polling still works.
-pub fn watch(files: &[PathBuf]) -> notify::Result<(Watcher, mpsc::Receiver<()>)> {
+/// The system gives no watch. Polling still works.
+pub fn watch() -> notify::Result<(Watcher, mpsc::Receiver<()>)> {
     let (sender, receiver) = mpsc::channel(1);
+    let (counting, counts) = watch::channel(BTreeSet::new());
     let inner = notify::recommended_watcher(move |event: notify::Result<Event>| {
         // An error is a reason to look as well: the queue of the system may have overflowed.
-        if event.map_or(true, |event| is_change(event.kind)) {
+        if event.map_or(true, |event| is_change(&event, &counts.borrow())) {
             // A full channel already says what this message would say.
             _ = sender.try_send(());
         }
     })?;
-    let mut watcher = Watcher { inner, folders: BTreeSet::new() };
-    watcher.set(files)?;
-    Ok((watcher, receiver))
+    Ok((Watcher { inner, folders: BTreeSet::new(), counting }, receiver))
 }
 
 impl Watcher {
-    /// Watches the folders of `files` and no others, after a reload that names other certificates,
-    /// or after a folder came back.
+    /// Watches `files`, which need not exist, and no others; to be called again after a change,
+    /// which may have been one of links or folders on the way.
     ///
     /// # Errors
     /// A folder cannot be watched. The others are.
     pub fn set(&mut self, files: &[PathBuf]) -> notify::Result<()> {
-        let wanted: BTreeSet<PathBuf> = files.iter().flat_map(|file| folders(file)).collect();
-        for old in self.folders.difference(&wanted) {
+        let entries: BTreeSet<PathBuf> = files.iter().flat_map(|file| entries(file)).collect();
+        let folders: BTreeSet<PathBuf> =
+            entries.iter().filter_map(|entry| entry.parent()).map(Path::to_owned).collect();
+        // The folders as well, which may be removed or moved themselves.
+        self.counting.send_replace(&entries | &folders);
+        for old in self.folders.difference(&folders) {
             // It fails if the folder is gone, and with it the watch.
             drop(self.inner.unwatch(old));
         }
-        self.folders.retain(|folder| wanted.contains(folder));
+        self.folders.retain(|folder| folders.contains(folder));
         let mut result = Ok(());
-        for folder in wanted {
+        for folder in folders {
             // Watching again is harmless, and renews the watch of a folder that was made anew.
             match self.inner.watch(&folder, RecursiveMode::NonRecursive) {
                 Ok(()) => _ = self.folders.insert(folder),
@@ -81,43 +90,68 @@ impl Watcher {
     }
 }
 
-/// Returns the folders in which a change of `file` shows: its own, and that of what it links to.
-fn folders(file: &Path) -> impl Iterator<Item = PathBuf> {
-    let target = file.canonicalize().ok();
-    let own = folder(file);
-    let target = target.map(|target| folder(&target));
-    let target = target.filter(|target| own.canonicalize().ok().as_ref() != Some(target));
-    iter::once(own).chain(target)
-}
-
-/// Returns the folder in which the entry `file` stands, symlinks not followed.
-fn folder(file: &Path) -> PathBuf {
-    match file.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
+/// Returns the entries of folders in which a change of `file` shows: each link on the way, and at
+/// its end the file, or what is missing first. Their folders are named without links, since the
+/// system knows a folder by one name only.
+fn entries(file: &Path) -> Vec<PathBuf> {
+    let mut entries = Vec::new();
+    let Ok(mut way) = path::absolute(file) else { return entries };
+    while entries.len() <= MOST_LINKS {
+        let mut prefixes: Vec<&Path> = way.ancestors().collect();
+        prefixes.reverse();
+        let is_end =
+            |prefix: &&Path| !fs::symlink_metadata(prefix).is_ok_and(|it| !it.is_symlink());
+        let end = prefixes.into_iter().find(is_end).unwrap_or(&way);
+        let (Some(folder), Some(name)) = (end.parent(), end.file_name()) else { break };
+        entries.push(folder.canonicalize().unwrap_or_else(|_| folder.to_owned()).join(name));
+        let Ok(target) = fs::read_link(end) else { break };
+        let mut next = folder.join(target);
+        next.extend(way.strip_prefix(end).unwrap_or_else(|_| Path::new("")));
+        way = next;
     }
+    entries
 }
 
-/// Reports whether something was written, made, moved or removed. The end of a write is an access to
-/// notify; the gateway's own reads are, too.
-const fn is_change(kind: EventKind) -> bool {
-    !matches!(kind, EventKind::Access(access) if !matches!(access, AccessKind::Close(AccessMode::Write)))
+/// Reports whether something in `counting` was written, made, moved or removed. The end of a write
+/// is an access to notify; the gateway's own reads are, too.
+fn is_change(event: &Event, counting: &BTreeSet<PathBuf>) -> bool {
+    let is_read = matches!(event.kind, EventKind::Access(access)
+        if !matches!(access, AccessKind::Close(AccessMode::Write)));
+    // An event that names nothing says that others were lost.
+    let counts = event.paths.is_empty() || event.paths.iter().any(|path| counting.contains(path));
+    !is_read && counts
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::symlink;
 
     #[test]
-    fn the_folder_behind_a_symlink_is_watched_too() {
+    fn the_way_to_a_file_is_its_links_and_what_is_at_their_end() {
         let base = tempfile::tempdir().unwrap();
         let base = base.path().canonicalize().unwrap();
         let (here, there) = (base.join("here"), base.join("there"));
-        std::fs::create_dir(&here).unwrap();
-        std::fs::create_dir(&there).unwrap();
-        std::fs::write(there.join("real.yaml"), "").unwrap();
-        std::os::unix::fs::symlink(there.join("real.yaml"), here.join("gateway.yaml")).unwrap();
-        assert!(folders(&here.join("gateway.yaml")).eq([here, there.clone()]));
-        assert!(folders(&there.join("real.yaml")).eq([there]));
+        fs::create_dir_all(there.join("v1")).unwrap();
+        fs::create_dir(&here).unwrap();
+        fs::write(there.join("v1/real.yaml"), "").unwrap();
+        symlink("v1", there.join("now")).unwrap();
+        symlink("../there/now/real.yaml", here.join("gateway.yaml")).unwrap();
+        let (link, now, real) =
+            (here.join("gateway.yaml"), there.join("now"), there.join("v1/real.yaml"));
+        assert_eq!(entries(&link), [link, now.clone(), real.clone()]);
+        assert_eq!(entries(&now.join("real.yaml")), [now, real.clone()]);
+        assert_eq!(entries(&real), [real]);
+    }
+
+    #[test]
+    fn the_way_to_a_missing_file_ends_where_it_breaks_off() {
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path().canonicalize().unwrap();
+        symlink("no/where", base.join("lost")).unwrap();
+        symlink("round", base.join("round")).unwrap();
+        assert_eq!(entries(&base.join("certs/new/site.pem")), [base.join("certs")]);
+        assert_eq!(entries(&base.join("lost")), [base.join("lost"), base.join("no")]);
+        assert_eq!(entries(&base.join("round")).len(), MOST_LINKS + 1);
     }
 }

@@ -106,6 +106,24 @@ fn a_certificate_is_replaced_while_the_gateway_runs() {
 }
 
 #[test]
+fn a_certificate_that_was_missing_is_taken_when_it_is_there() {
+    let upstream = upstream::echo();
+    let gateway = two_certificates(upstream.address);
+    let before = fs::read_to_string(&gateway.config).expect("read");
+    let seen = gateway.log_len();
+    let late = before
+        .replace("certificates: [", "certificates: [{ cert: new/late.pem, key: new/late.key }, ");
+    crate::common::replace(&gateway.config, &late);
+    gateway.wait_log_after(seen, "configuration refused");
+    assert!(ask(&gateway, "shop.test", "shop", &[]).is_ok());
+    let seen = gateway.log_len();
+    fs::create_dir(gateway.dir.path().join("new")).expect("made");
+    certificate(gateway.dir.path(), "new/late", &["late.test"]);
+    gateway.wait_log_after(seen, "reloaded");
+    assert!(ask(&gateway, "late.test", "new/late", &[]).is_ok());
+}
+
+#[test]
 fn a_development_certificate_is_made_on_first_use() {
     let upstream = upstream::echo();
     let dir = tempfile::tempdir().expect("a temporary directory");

@@ -142,9 +142,6 @@ Now edit a limit in gateway.yaml, save, and run the loop again: it is in force a
 Ctrl-C ends it.
 ";
 
-/// As much of a file's name as a diagnostic surely shows.
-const SHOWN: usize = 60;
-
 /// Problems were found. (Clap itself exits with 2 on wrong usage.)
 const PROBLEMS: u8 = 1;
 
@@ -210,25 +207,17 @@ fn check(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
 /// Returns what to say if nothing is wrong but that certificates are missing which
 /// `run` would make.
 fn only_development_certificates(path: &Path, problems: &config::Diagnostics) -> Option<String> {
-    let missing: Vec<String> = config::certificate_files(path)
+    let missing: Vec<_> = config::certificate_files(path)
         .into_iter()
-        .filter(|(certificate, key)| certs::would_make(certificate, key))
-        .map(|(certificate, _)| certificate.display().to_string())
+        .filter(|(certificate, key)| !certificate.exists() || !key.exists())
         .collect();
-    // Diagnostics shorten long names.
-    let begins_like = |file: &str| file.chars().take(SHOWN).collect::<String>();
-    let is_of_one = |problem: &config::Entry| {
-        missing.iter().any(|file| {
-            problem
-                .message
-                .starts_with(&format!("cannot read the certificate `{}", begins_like(file)))
-        })
-    };
-    problems.entries().all(|problem| is_of_one(&problem)).then(|| {
+    let are_made = missing.iter().all(|(certificate, key)| certs::would_make(certificate, key));
+    (problems.are_missing_files() && are_made).then(|| {
+        let names = missing.iter().map(|(certificate, _)| certificate.display().to_string());
         format!(
             "No errors. The rules are described here once the certificates are there, which \
              `flowgate run` makes for development:\n  {}",
-            missing.join("\n  ")
+            names.collect::<Vec<_>>().join("\n  ")
         )
     })
 }

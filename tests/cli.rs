@@ -34,6 +34,17 @@ fn check_writes_no_certificate() {
 }
 
 #[test]
+fn check_tells_certificates_apart_whose_names_begin_alike() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let folder = "long".repeat(20);
+    let pair = |name: &str| format!("{{ cert: {folder}/{name}.pem, key: {folder}/{name}.key }}");
+    let both = format!("{}, {}", pair("localhost"), pair("shop"));
+    write(dir.path(), &format!(", tls: {{ certificates: [{both}] }}"));
+    let output = flowgate(dir.path(), &["check"]);
+    assert_eq!(output.status.code(), Some(1), "`run` makes no shop.pem: {output:?}");
+}
+
+#[test]
 fn what_cannot_be_printed_is_a_problem() {
     let full = fs::File::options().write(true).open("/dev/full").expect("Linux has it");
     let status = Command::new(env!("CARGO_BIN_EXE_flowgate"))

@@ -5,7 +5,7 @@ use super::{
     source::Files,
     spec::CertificateSpec,
 };
-use std::{fmt, path::Path, sync::Arc};
+use std::{fmt, io, path::Path, sync::Arc};
 use tokio_rustls::rustls::{
     self, InconsistentKeys,
     crypto::aws_lc_rs,
@@ -131,15 +131,16 @@ fn contents<'f>(
     path: &Path,
     what: &str,
 ) -> Result<&'f [u8], impl FnOnce(super::node::Place) -> Problem> {
-    let why = match files.get(path) {
+    let (why, is_missing) = match files.get(path) {
         Some(Ok(bytes)) => return Ok(bytes),
-        Some(Err(why)) => why.as_str(),
-        None => "it was not read",
+        Some(Err(why)) => (why.to_string(), why.kind() == io::ErrorKind::NotFound),
+        None => ("it was not read".to_owned(), false),
     };
     let message = format!("cannot read the {what} {}: {why}", shown(path));
     Err(move |place| {
         Problem::error(place, message)
             .help("write the name of a PEM file; relative names are meant from this file's folder")
+            .missing_file(is_missing)
     })
 }
 

@@ -77,6 +77,11 @@ impl Diagnostics {
         self.count() == 0
     }
 
+    /// Reports whether nothing is wrong but that certificates or keys do not exist.
+    pub fn are_missing_files(&self) -> bool {
+        self.beyond == 0 && self.list.iter().all(|problem| problem.is_missing_file)
+    }
+
     /// Returns one line for a log: the first problem with its place, and how many more there are.
     pub fn summary(&self) -> String {
         let Some(first) = self.entries().next() else { return "no problems".to_owned() };

@@ -29,6 +29,8 @@ pub struct Problem {
     pub(super) label: String,
     pub(super) also: Vec<(Place, String)>,
     pub(super) help: String,
+    /// Whether it is that a file does not exist.
+    pub(super) is_missing_file: bool,
 }
 
 impl Problem {
@@ -41,6 +43,7 @@ impl Problem {
             label: String::new(),
             also: Vec::new(),
             help: String::new(),
+            is_missing_file: false,
         }
     }
 
@@ -72,6 +75,13 @@ impl Problem {
     #[must_use]
     pub(super) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = help.into();
+        self
+    }
+
+    /// Says whether it is that a file does not exist.
+    #[must_use]
+    pub(super) const fn missing_file(mut self, is: bool) -> Self {
+        self.is_missing_file = is;
         self
     }
 

@@ -24,7 +24,7 @@ const HELP: &[(io::ErrorKind, &str)] = &[
 ];
 
 /// The certificates and keys that a file names, as they were read: bytes, or why not.
-pub(super) type Files = HashMap<PathBuf, Result<Vec<u8>, String>>;
+pub(super) type Files = HashMap<PathBuf, io::Result<Vec<u8>>>;
 
 /// Reads the text of the file at `path`.
 ///
@@ -57,9 +57,7 @@ pub(super) fn read(path: &Path) -> Result<Source, Diagnostics> {
 
 /// Reads every file of `paths`.
 pub(super) fn read_all<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Files {
-    paths
-        .map(|path| (path.clone(), read_bounded(path, MAX_PEM).map_err(|e| e.to_string())))
-        .collect()
+    paths.map(|path| (path.clone(), read_bounded(path, MAX_PEM))).collect()
 }
 
 /// Returns a hash of what the files `paths` hold at the moment, to see that something changed where

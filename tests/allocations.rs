@@ -4,7 +4,7 @@ use allocation_counter::{AllocationInfo, measure};
 use core::time::Duration;
 use flowgate::flow::{
     Algorithm, Claim, Gate, Instant, Key, Keyed, Outcome, Rate, Rule, Rules,
-    limiter::{concurrency, sliding_window, token_bucket},
+    limiter::{concurrency, sliding_log, sliding_window, token_bucket},
     pacing,
 };
 use std::sync::Arc;
@@ -24,6 +24,35 @@ fn a_decision_about_known_clients_takes_no_heap_memory() {
 fn a_decision_about_clients_without_room_takes_no_heap_memory() {
     let keyed = Keyed { by: "client_ip".into(), max_keys: 100 };
     assert_eq!(of_a_thousand_requests(Some(&keyed), 5_000), 0);
+}
+
+#[test]
+fn a_sliding_log_takes_memory_only_as_it_fills() {
+    let rate = Rate::new(1_000, Duration::from_secs(1)).expect("a rate");
+    let algorithm = Algorithm::SlidingLog(sliding_log::Config { rate });
+    let rule = Rule { name: "log".into(), algorithm, keyed: None, dry_run: false };
+    let gate = Arc::new(Gate::new(Instant::EPOCH));
+    let slot = gate.install(&Rules { flow: vec![rule], pacing: None }, Instant::EPOCH).flow[0];
+    let mut now = Instant::EPOCH;
+    let mut flood = |requests| {
+        let mut passed = 0;
+        let info = measure(|| {
+            for _ in 0..requests {
+                now = now + Duration::from_micros(300);
+                let claims = [Claim { slot, key: Key::Shared, cost: 1 }];
+                passed += u64::from(gate.enter(now, &claims).is_ok());
+            }
+        });
+        (passed, info)
+    };
+    drop(gate.enter(Instant::EPOCH, &[]));
+    let (passed, filling) = flood(1_000);
+    assert_eq!(passed, 1_000);
+    // 4, 8, 16, … 512, 1000 stamps.
+    assert_eq!((filling.count_total, filling.bytes_current), (9, 16 * 1_000));
+    let (passed, full) = flood(100_000);
+    assert!((29_000..=31_000).contains(&passed), "{passed}");
+    assert_eq!(full.count_total, 0);
 }
 
 /// Returns the allocations of a thousand requests, admitted, waiting, refused,

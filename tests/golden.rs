@@ -6,7 +6,7 @@ use core::time::Duration;
 use flate2::read::GzDecoder;
 use flowgate::flow::{
     Algorithm, Claim, Gate, Instant, Key, Outcome, Permit, Rate, Rule, Rules, SlotId,
-    limiter::{concurrency, fixed_window, sliding_window, token_bucket},
+    limiter::{concurrency, fixed_window, sliding_log, sliding_window, token_bucket},
     pacing,
 };
 use serde_json::Value;
@@ -40,6 +40,14 @@ fn fixed_window_decides_as_the_counter_of_the_articles() {
         let rate = rate(&params["limit"], &params["windowMs"]);
         let align = fixed_window::Align::FirstRequest;
         one(Algorithm::FixedWindow(fixed_window::Config { rate, align }))
+    });
+}
+
+#[test]
+fn sliding_log_decides_as_the_log_of_the_articles() {
+    compare("seed_sliding_log", 30, |params| {
+        let rate = rate(&params["limit"], &params["windowMs"]);
+        one(Algorithm::SlidingLog(sliding_log::Config { rate }))
     });
 }
 

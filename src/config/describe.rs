@@ -107,6 +107,14 @@ fn promise(rule: &Rule) -> String {
     match &rule.algorithm {
         Algorithm::TokenBucket(config) => bucket("token_bucket", config.rate, config.burst),
         Algorithm::LeakyBucket(config) => bucket("leaky_bucket", config.rate, config.capacity),
+        Algorithm::SlidingLog(config) => {
+            let (count, window) = (config.rate.count(), short(config.rate.window()));
+            let log = ByteSize(config.full_bytes() as u64);
+            format!(
+                "sliding_log {count}/{window}: at most {count} in any {window}, exactly; \
+                 a log of up to {log:.1}"
+            )
+        }
         Algorithm::SlidingWindow(config) => sliding(config),
         Algorithm::SlidingCounter(config) => {
             let (count, window) = (config.rate.count(), short(config.rate.window()));
@@ -168,8 +176,7 @@ fn sliding(config: &sliding_window::Config) -> String {
 /// Says how a rule counts, where that is not the default.
 fn write_details(out: &mut String, rule: &Rule, plan: &RulePlan) -> fmt::Result {
     if let Some(keyed) = &rule.keyed {
-        let each = rule.algorithm.bytes_per_key() as u64;
-        let most = ByteSize(each.saturating_mul(u64::from(keyed.max_keys)));
+        let (each, most) = (rule.algorithm.bytes_per_key(), ByteSize(rule.most_bytes()));
         let missing = match plan.on_missing {
             OnMissing::Shared => "",
             OnMissing::Skip => "; without a key: not counted",

@@ -35,6 +35,14 @@ pub struct Rule {
     pub dry_run: bool,
 }
 
+impl Rule {
+    /// Returns the memory that its states take at most, in bytes.
+    pub fn most_bytes(&self) -> u64 {
+        let keys = self.keyed.as_ref().map_or(1, |keyed| u64::from(keyed.max_keys));
+        (self.algorithm.bytes_per_key() as u64).saturating_mul(keys)
+    }
+}
+
 /// What became of the rules of the chain before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Installed {

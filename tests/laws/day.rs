@@ -5,7 +5,8 @@ use flowgate::flow::{
     Algorithm, Claim, Gate, Instant, Key, Keyed, Outcome, Permit, Rate, Reason, Report, Rule,
     Rules, SlotId,
     limiter::{
-        concurrency, fixed_window, leaky_bucket, sliding_counter, sliding_window, token_bucket,
+        concurrency, fixed_window, leaky_bucket, sliding_counter, sliding_log, sliding_window,
+        token_bucket,
     },
     pacing,
 };
@@ -167,6 +168,7 @@ pub(crate) fn algorithm(window: u64) -> impl Strategy<Value = Algorithm> {
         (rate(window), 1..=12_u32, any::<bool>()).prop_map(|(rate, buckets, strict)| {
             Algorithm::SlidingWindow(sliding_window::Config { rate, buckets, strict })
         }),
+        rate(window).prop_map(|rate| Algorithm::SlidingLog(sliding_log::Config { rate })),
         rate(window).prop_map(|rate| Algorithm::SlidingCounter(sliding_counter::Config { rate })),
         (rate(window), prop_oneof![Just(Clock), Just(FirstRequest)]).prop_map(|(rate, align)| {
             Algorithm::FixedWindow(fixed_window::Config { rate, align })

@@ -8,7 +8,9 @@ use crate::{
 use core::time::Duration;
 use flowgate::flow::{
     Algorithm, Rate, Rules,
-    limiter::{concurrency, fixed_window, sliding_counter, sliding_window, token_bucket},
+    limiter::{
+        concurrency, fixed_window, sliding_counter, sliding_log, sliding_window, token_bucket,
+    },
     pacing,
 };
 use proptest::{collection::vec, prelude::*};
@@ -112,6 +114,7 @@ fn recount(algorithm: &mut Algorithm, count: u64) -> bool {
     };
     match algorithm {
         Algorithm::SlidingWindow(config) => recount(&mut config.rate),
+        Algorithm::SlidingLog(config) => recount(&mut config.rate),
         Algorithm::SlidingCounter(config) => recount(&mut config.rate),
         Algorithm::FixedWindow(config) => recount(&mut config.rate),
         Algorithm::Concurrency(config) => config.limit = count,
@@ -123,7 +126,8 @@ fn recount(algorithm: &mut Algorithm, count: u64) -> bool {
 
 #[test]
 fn a_thousand_edits_in_a_flood_keep_the_largest_promise() {
-    for algorithm in [token_bucket as fn(u64) -> _, sliding, strict, counter, fixed, first_request]
+    for algorithm in
+        [token_bucket as fn(u64) -> _, log, sliding, strict, counter, fixed, first_request]
     {
         // Two primes, so that edits meet every part of a window.
         let past = flood(|turn| one_rule(algorithm(50 + turn * 37 % 51)));
@@ -211,6 +215,10 @@ fn sliding_of(count: u64, buckets: u32) -> Algorithm {
 fn strict(count: u64) -> Algorithm {
     let rate = per_second(count);
     Algorithm::SlidingWindow(sliding_window::Config { rate, buckets: 10, strict: true })
+}
+
+fn log(count: u64) -> Algorithm {
+    Algorithm::SlidingLog(sliding_log::Config { rate: per_second(count) })
 }
 
 fn counter(count: u64) -> Algorithm {

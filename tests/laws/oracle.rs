@@ -6,7 +6,7 @@ use flowgate::flow::{
     limiter::{
         concurrency,
         fixed_window::{self, Align},
-        leaky_bucket, sliding_counter, sliding_window, token_bucket,
+        leaky_bucket, sliding_counter, sliding_log, sliding_window, token_bucket,
     },
     pacing,
 };
@@ -30,6 +30,7 @@ pub(crate) fn passes(algorithm: &Algorithm, past: &Past, now: Instant, cost: u64
             bucket_holds(*rate, *size, past, now, cost)
         }
         Algorithm::SlidingWindow(config) => ring_holds(config, past, now, cost),
+        Algorithm::SlidingLog(config) => log_holds(config, past, now, cost),
         Algorithm::SlidingCounter(config) => estimate_holds(config, past, now, cost),
         Algorithm::FixedWindow(config) => window_holds(config, past, now, cost),
         Algorithm::Concurrency(concurrency::Config { limit }) => past.in_flight + cost <= *limit,
@@ -55,6 +56,12 @@ fn ring_holds(config: &sliding_window::Config, past: &Past, now: u64, cost: u64)
     let span = u128::from(config.buckets) + u128::from(config.strict);
     let counts = past.passed.iter().filter(|(at, _)| bucket(*at) + span > bucket(now));
     counts.map(|(_, cost)| cost).sum::<u64>() + cost <= config.rate.count()
+}
+
+/// In the closed window that ends now, not more than `N`.
+fn log_holds(config: &sliding_log::Config, past: &Past, now: u64, cost: u64) -> bool {
+    let in_sight = past.passed.iter().filter(|(at, _)| now - at <= config.rate.window_nanos());
+    in_sight.map(|(_, cost)| cost).sum::<u64>() + cost <= config.rate.count()
 }
 
 /// In the current window and what is in sight of the one before, not more than `N`.
@@ -121,6 +128,11 @@ pub(crate) fn assert_promise(algorithm: &Algorithm, past: &Past) {
                 if nanos <= window - if *strict { 0 } else { window.div_ceil(buckets) } {
                     assert!(sum <= rate.count(), "{sum} in {nanos} ns");
                 }
+            });
+        }
+        Algorithm::SlidingLog(sliding_log::Config { rate }) => {
+            each_span(&past.passed, |nanos, sum| {
+                assert!(nanos > rate.window_nanos() || sum <= rate.count(), "{sum} in {nanos} ns");
             });
         }
         Algorithm::SlidingCounter(sliding_counter::Config { rate }) => {

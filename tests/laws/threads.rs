@@ -13,7 +13,7 @@ use flowgate::flow::{
     limiter::{
         concurrency,
         fixed_window::{self, Align},
-        leaky_bucket, sliding_counter, sliding_window, token_bucket,
+        leaky_bucket, sliding_counter, sliding_log, sliding_window, token_bucket,
     },
     pacing,
 };
@@ -32,7 +32,7 @@ fn open_one(algorithm: &Algorithm, keyed: bool) -> (Arc<Gate>, SlotId) {
     open(&Rules { flow: vec![rule(0, algorithm.clone(), keyed)], pacing: None })
 }
 
-fn rates() -> [Algorithm; 7] {
+fn rates() -> [Algorithm; 8] {
     let rate = Rate::new(100, Duration::from_millis(1)).expect("a rate");
     let sliding =
         |strict| Algorithm::SlidingWindow(sliding_window::Config { rate, buckets: 10, strict });
@@ -42,6 +42,7 @@ fn rates() -> [Algorithm; 7] {
         Algorithm::LeakyBucket(leaky_bucket::Config { rate, capacity: 100 }),
         sliding(false),
         sliding(true),
+        Algorithm::SlidingLog(sliding_log::Config { rate }),
         Algorithm::SlidingCounter(sliding_counter::Config { rate }),
         fixed(Align::Clock),
         fixed(Align::FirstRequest),

@@ -4,6 +4,7 @@ use super::Compiler;
 use crate::{
     config::{
         decode::At,
+        node::Place,
         plan::RulePlan,
         problem::{Problem, quoted},
         snapshot::{Cost, Except},
@@ -12,12 +13,14 @@ use crate::{
     flow::{
         self, Algorithm, Keyed, Rate,
         limiter::{
-            concurrency, fixed_window, leaky_bucket, sliding_counter, sliding_window, token_bucket,
+            concurrency, fixed_window, leaky_bucket, sliding_counter, sliding_log, sliding_window,
+            token_bucket,
         },
         pacing,
     },
     route::{KeySpec, Matcher, Part, PathPattern},
 };
+use bytesize::ByteSize;
 use http::HeaderValue;
 use std::{fmt::Write, sync::Arc, time::Duration};
 
@@ -66,6 +69,7 @@ impl Compiler {
         let quota = match &algorithm {
             Algorithm::TokenBucket(token_bucket::Config { rate, .. })
             | Algorithm::LeakyBucket(leaky_bucket::Config { rate, .. })
+            | Algorithm::SlidingLog(sliding_log::Config { rate })
             | Algorithm::SlidingWindow(sliding_window::Config { rate, .. })
             | Algorithm::SlidingCounter(sliding_counter::Config { rate })
             | Algorithm::FixedWindow(fixed_window::Config { rate, .. }) => Some(*rate),
@@ -78,6 +82,7 @@ impl Compiler {
                 .map_or(u32::MAX, |at| u32::try_from(at.value).unwrap_or(u32::MAX)),
         });
         let rule = flow::Rule { name: name.clone(), algorithm, keyed, dry_run: spec.dry_run };
+        self.memory(&rule, spec.max_keys.map_or(spec.place, |at| at.place));
         let plan = RulePlan {
             name,
             key,
@@ -91,6 +96,26 @@ impl Compiler {
             dry_run: spec.dry_run,
         };
         Some((rule, plan))
+    }
+
+    /// Warns of a rule that may take more memory than anyone means to give.
+    fn memory(&mut self, rule: &flow::Rule, place: Place) {
+        let most = rule.most_bytes();
+        if most <= MUCH_MEMORY {
+            return;
+        }
+        let mut help = Vec::new();
+        if rule.keyed.is_some() {
+            let fitting = MUCH_MEMORY / rule.algorithm.bytes_per_key() as u64;
+            help.push(format!("`max_keys: {}`", fitting.max(1)));
+        }
+        if matches!(rule.algorithm, Algorithm::SlidingLog(_)) {
+            let flat = "`algorithm: sliding_window` with `strict: true`, whose memory does not \
+                        grow with the limit";
+            help.push(flat.to_owned());
+        }
+        let message = format!("the rule `{}` may take {:.1} of memory", rule.name, ByteSize(most));
+        self.warn(Problem::warning(place, message).help(format!("write {}", help.join(", or "))));
     }
 
     fn key(&mut self, spec: &KeySpecs) -> Option<KeySpec> {
@@ -144,6 +169,10 @@ impl Compiler {
             RuleKind::LeakyBucket { rate, burst } => {
                 let capacity = self.bucket(*rate, *burst, cost);
                 Algorithm::LeakyBucket(leaky_bucket::Config { rate: rate.value, capacity })
+            }
+            RuleKind::SlidingLog { rate } => {
+                self.cost(cost, rate.map(Rate::count), "limit");
+                Algorithm::SlidingLog(sliding_log::Config { rate: rate.value })
             }
             RuleKind::SlidingWindow { rate, buckets, strict } => {
                 self.cost(cost, rate.map(Rate::count), "limit");
@@ -270,6 +299,9 @@ impl Compiler {
     }
 }
 
+/// What a rule may take before it is warned of: 1 GiB.
+const MUCH_MEMORY: u64 = 1 << 30;
+
 /// Returns the default size of a bucket: the limit's count, but no more than one second's worth.
 pub(in crate::config) fn default_burst(rate: Rate) -> u64 {
     const SECOND: u128 = 1_000_000_000;
@@ -302,6 +334,9 @@ fn idle_rules(rules: &[flow::Rule], plans: &[RulePlan]) -> Vec<(usize, usize)> {
             (Algorithm::SlidingWindow(a), Algorithm::SlidingWindow(b)) => {
                 (a.rate.window(), a.buckets, a.strict) == (b.rate.window(), b.buckets, b.strict)
                     && a.rate.count() <= b.rate.count()
+            }
+            (Algorithm::SlidingLog(a), Algorithm::SlidingLog(b)) => {
+                a.rate.window() == b.rate.window() && a.rate.count() <= b.rate.count()
             }
             (Algorithm::SlidingCounter(a), Algorithm::SlidingCounter(b)) => {
                 a.rate.window() == b.rate.window() && a.rate.count() <= b.rate.count()

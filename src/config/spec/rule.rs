@@ -34,6 +34,7 @@ pub(in crate::config) struct RuleSpec {
 pub(in crate::config) enum RuleKind {
     TokenBucket { rate: At<Rate>, burst: Option<At<u64>> },
     LeakyBucket { rate: At<Rate>, burst: Option<At<u64>> },
+    SlidingLog { rate: At<Rate> },
     SlidingWindow { rate: At<Rate>, buckets: At<u64>, strict: bool },
     SlidingCounter { rate: At<Rate> },
     FixedWindow { rate: At<Rate>, to_clock: bool },
@@ -89,6 +90,7 @@ pub(in crate::config) struct PacingSpec {
 enum Word {
     TokenBucket,
     LeakyBucket,
+    SlidingLog,
     SlidingWindow,
     SlidingCounter,
     FixedWindow,
@@ -96,9 +98,10 @@ enum Word {
 
 impl Word {
     /// In the order of the vocabulary.
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::TokenBucket,
         Self::LeakyBucket,
+        Self::SlidingLog,
         Self::SlidingWindow,
         Self::SlidingCounter,
         Self::FixedWindow,
@@ -212,6 +215,7 @@ impl Manner {
         Some(match algorithm {
             Word::TokenBucket => RuleKind::TokenBucket { rate, burst },
             Word::LeakyBucket => RuleKind::LeakyBucket { rate, burst },
+            Word::SlidingLog => RuleKind::SlidingLog { rate },
             Word::SlidingWindow => {
                 RuleKind::SlidingWindow { rate, buckets: self.buckets?, strict: self.strict?.value }
             }

@@ -135,9 +135,9 @@ fn keys_that_mean_nothing_in_a_rule_are_refused() {
 
 #[test]
 fn what_a_later_version_will_know_is_never_ignored() {
-    for algorithm in ["sliding_log", "warm_up", "breaker"] {
+    for algorithm in ["warm_up", "breaker"] {
         let message = format!(
-            "`algorithm: {algorithm}` is not supported in this version | write one of `token_bucket`, `leaky_bucket`, `sliding_window`, `sliding_counter`, `fixed_window`"
+            "`algorithm: {algorithm}` is not supported in this version | write one of `token_bucket`, `leaky_bucket`, `sliding_log`, `sliding_window`, `sliding_counter`, `fixed_window`"
         );
         messages(
             &with_rules(&format!("      - {{ name: a, limit: 1/1s, algorithm: {algorithm} }}\n")),
@@ -167,7 +167,7 @@ fn unknown_words_are_refused_with_the_nearest() {
     messages(
         &with_rules("      - { name: a, limit: 1/1s, algorithm: token_buket }\n"),
         &[
-            "`algorithm` cannot be `token_buket` | did you mean `token_bucket`? write one of `token_bucket`, `leaky_bucket`, `sliding_window`, `sliding_counter`, `fixed_window`",
+            "`algorithm` cannot be `token_buket` | did you mean `token_bucket`? write one of `token_bucket`, `leaky_bucket`, `sliding_log`, `sliding_window`, `sliding_counter`, `fixed_window`",
         ],
     );
     let problems = super::parsed(&with_rules("      - { name: a, limit: 1/1s, key: clientip }\n"))
@@ -246,6 +246,28 @@ fn what_can_never_happen_is_warned_of() {
         ),
         &[],
     );
+}
+
+#[test]
+fn memory_beyond_a_gibibyte_is_warned_of() {
+    let log = "algorithm: sliding_log";
+    for (rule, expected) in [
+        (format!("{log}, limit: 100/1m, key: client_ip"), &[][..]),
+        (
+            format!("{log}, limit: 1000/1m, key: client_ip"),
+            &["the rule `a` may take 1.5 GiB of memory"],
+        ),
+        (format!("{log}, limit: 300000/1s"), &[]),
+        (format!("{log}, limit: 100000000/1h"), &["the rule `a` may take 1.5 GiB of memory"]),
+        ("limit: 10/1s, key: client_ip, max_keys: 10000000".into(), &[]),
+        (
+            "algorithm: sliding_window, limit: 10/1s, buckets: 100, key: host, max_keys: 10000000"
+                .into(),
+            &["the rule `a` may take 8.1 GiB of memory"],
+        ),
+    ] {
+        warnings(&with_rules(&format!("      - {{ name: a, {rule} }}\n")), expected);
+    }
 }
 
 #[test]

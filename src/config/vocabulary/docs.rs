@@ -39,6 +39,7 @@ how much memory its keys can take.
 | rule | most that passes in any window W |
 |---|---|
 | `token_bucket`, `leaky_bucket` | `burst` at once, and N/W beyond it: `burst + N` |
+| `sliding_log` | N, exactly; a log of up to N stamps, 16 bytes each, for each key |
 | `sliding_window` | N in any `W·(1 − 1/b)`; up to 2 N in a whole W |
 | `sliding_window`, `strict: true` | N, exactly |
 | `sliding_counter` | N in each window of the clock; up to 2 N − 1 in some W, about N in steady traffic |

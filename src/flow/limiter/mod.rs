@@ -3,12 +3,13 @@
 //! A file holds the algorithm's configuration, its formula with source and worst
 //! case, its state, and how a state is converted when the numbers are edited.
 //! Adding one takes the file and three lines here; the compiler asks for the third.
-//! Still to come in this place: `sliding_log`, `warm_up`, `breaker`.
+//! Still to come in this place: `warm_up`, `breaker`.
 
 pub mod concurrency;
 pub mod fixed_window;
 pub mod leaky_bucket;
 pub mod sliding_counter;
+pub mod sliding_log;
 pub mod sliding_window;
 pub mod token_bucket;
 
@@ -24,6 +25,8 @@ pub enum Algorithm {
     TokenBucket(token_bucket::Config),
     /// The same, said from the bucket's side.
     LeakyBucket(leaky_bucket::Config),
+    /// The instants of what passed in the last window.
+    SlidingLog(sliding_log::Config),
     /// A count in a window that moves by buckets.
     SlidingWindow(sliding_window::Config),
     /// A count in a window that moves by weighing the one before.
@@ -40,6 +43,7 @@ impl Algorithm {
         match self {
             Self::TokenBucket(_) => "token_bucket",
             Self::LeakyBucket(_) => "leaky_bucket",
+            Self::SlidingLog(_) => "sliding_log",
             Self::SlidingWindow(_) => "sliding_window",
             Self::SlidingCounter(_) => "sliding_counter",
             Self::FixedWindow(_) => "fixed_window",
@@ -47,10 +51,13 @@ impl Algorithm {
         }
     }
 
-    /// Returns the memory that each key of a keyed rule takes, in bytes.
+    /// Returns the memory that each key of a keyed rule takes at most, in bytes.
     pub fn bytes_per_key(&self) -> usize {
         match self {
             Self::TokenBucket(_) | Self::LeakyBucket(_) => entry_bytes::<token_bucket::State>(),
+            Self::SlidingLog(config) => {
+                entry_bytes::<sliding_log::State>().saturating_add(config.full_bytes())
+            }
             Self::SlidingWindow(config) => {
                 entry_bytes::<sliding_window::State>() + config.build().heap_bytes()
             }
@@ -65,6 +72,7 @@ impl Algorithm {
         match self {
             Self::TokenBucket(config) => Stage::boxed(config.build(), keyed),
             Self::LeakyBucket(config) => Stage::boxed(config.build(), keyed),
+            Self::SlidingLog(config) => Stage::boxed(config.build(), keyed),
             Self::SlidingWindow(config) => Stage::boxed(config.build(), keyed),
             Self::SlidingCounter(config) => Stage::boxed(config.build(), keyed),
             Self::FixedWindow(config) => Stage::boxed(config.build(), keyed),

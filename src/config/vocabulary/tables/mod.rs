@@ -36,8 +36,14 @@ const TIMEOUT: Kind =
     Kind::Duration { min: Duration::from_millis(1), max: Duration::from_hours(24) };
 
 /// The algorithms that this version decides by.
-pub(in crate::config) const ALGORITHMS: &[&str] =
-    &["token_bucket", "leaky_bucket", "sliding_window", "sliding_counter", "fixed_window"];
+pub(in crate::config) const ALGORITHMS: &[&str] = &[
+    "token_bucket",
+    "leaky_bucket",
+    "sliding_log",
+    "sliding_window",
+    "sliding_counter",
+    "fixed_window",
+];
 
 /// The algorithms that the language knows and this version does not.
-pub(in crate::config) const LATER_ALGORITHMS: &[&str] = &["sliding_log", "warm_up", "breaker"];
+pub(in crate::config) const LATER_ALGORITHMS: &[&str] = &["warm_up", "breaker"];

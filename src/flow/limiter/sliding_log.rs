@@ -1,0 +1,275 @@
+//! Sliding log: the instants of what passed, and nothing estimated.
+//!
+//! A request of cost `n` passes iff what passed in the closed window `[t − W, t]` and
+//! `n` are at most `N`. A stamp exactly `W` old still counts, so that no closed window
+//! of length `W` ever holds more than `N`.
+//!
+//! Worst case: `N` in any `W`, exact; and it refuses nothing that would keep that.
+//! Memory: 16 bytes for each instant of which something is in sight, at most `N` of
+//! them, taken as the log fills: what passes at one instant shares a stamp, whatever
+//! it costs. A decision takes `O(log N)`.
+//!
+//! An edit of the count alone keeps the log; so does a longer window, from the edit on,
+//! and a shorter one forgets what it must.
+//!
+//! Source: the listing recorded as `seed_sliding_log` in `tests/golden`.
+
+use crate::flow::{
+    decision::{Decision, Reason},
+    rate::Rate,
+    slot::{Formula, Standing, Times},
+    time::Instant,
+};
+use core::time::Duration;
+use std::collections::VecDeque;
+
+/// `rate.count()` in any window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// How many, and the window.
+    pub rate: Rate,
+}
+
+#[derive(Debug)]
+pub(super) struct SlidingLog {
+    limit: u64,
+    window: Duration,
+}
+
+/// What a client was let pass.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    /// Oldest first.
+    stamps: VecDeque<Stamp>,
+    /// The total before the oldest stamp.
+    before: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stamp {
+    at: Instant,
+    /// The total that passed, this included; it wraps. Sums are differences, so that
+    /// none is added up.
+    total: u64,
+}
+
+/// Stamps that the first room is made for.
+const FIRST: usize = 4;
+
+impl Config {
+    /// Returns the limiter.
+    pub(super) const fn build(&self) -> SlidingLog {
+        SlidingLog { limit: self.rate.count(), window: self.rate.window() }
+    }
+
+    /// Returns what a full log takes, in bytes.
+    pub fn full_bytes(&self) -> usize {
+        let most = usize::try_from(self.rate.count()).unwrap_or(usize::MAX);
+        most.saturating_mul(size_of::<Stamp>())
+    }
+}
+
+impl State {
+    /// Returns the total before the stamp `index`.
+    fn total_before(&self, index: usize) -> u64 {
+        let previous = index.checked_sub(1).and_then(|previous| self.stamps.get(previous));
+        previous.map_or(self.before, |stamp| stamp.total)
+    }
+
+    /// Returns how much the stamps from `index` on stand for.
+    fn since(&self, index: usize) -> u64 {
+        self.total_before(self.stamps.len()).wrapping_sub(self.total_before(index))
+    }
+}
+
+impl SlidingLog {
+    /// Returns the index of the oldest stamp that counts.
+    fn oldest(&self, state: &State, now: Instant) -> usize {
+        state.stamps.partition_point(|stamp| stamp.at + self.window < now)
+    }
+
+    fn used(&self, state: &State, now: Instant) -> u64 {
+        state.since(self.oldest(state, now))
+    }
+
+    fn forget(&self, state: &mut State, now: Instant) {
+        let gone = self.oldest(state, now);
+        state.before = state.total_before(gone);
+        state.stamps.drain(..gone);
+    }
+
+    /// Returns the time until `stamp` no longer counts.
+    fn expiry(&self, stamp: Option<&Stamp>, now: Instant) -> Duration {
+        let last = stamp.map_or(now, |stamp| stamp.at + self.window);
+        (last + Duration::from_nanos(1)).since(now)
+    }
+
+    /// Makes room for one more stamp: twice as much, but not more than can be used.
+    fn grow(&self, stamps: &mut VecDeque<Stamp>) {
+        let len = stamps.len();
+        if len == stamps.capacity() {
+            let most = usize::try_from(self.limit).unwrap_or(usize::MAX);
+            stamps.reserve_exact(len.max(FIRST).min(most.saturating_sub(len)).max(1));
+        }
+    }
+}
+
+impl Formula for SlidingLog {
+    type State = State;
+
+    fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    fn fresh(&self) -> State {
+        State::default()
+    }
+
+    fn is_fresh(&self, state: &State, now: Instant) -> bool {
+        state.stamps.back().is_none_or(|stamp| stamp.at + self.window < now)
+    }
+
+    fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {
+        let Some(most) = self.limit.checked_sub(cost) else {
+            return Decision::Block(Reason::TooCostly { limit: self.limit });
+        };
+        if self.used(state, now) <= most {
+            return Decision::Pass;
+        }
+        // There is room when all but `most` are forgotten.
+        let all = state.total_before(state.stamps.len());
+        let enough = |stamp: &Stamp| all.wrapping_sub(stamp.total) > most;
+        let last = state.stamps.get(state.stamps.partition_point(enough));
+        Decision::Block(Reason::Rate { retry_after: self.expiry(last, now) })
+    }
+
+    fn standing(&self, state: &State, now: Instant) -> Standing {
+        match self.used(state, now) {
+            0 => Standing::default(),
+            used => Standing { used, reset: self.expiry(state.stamps.back(), now) },
+        }
+    }
+
+    fn charge(&self, state: &mut State, times: Times, cost: u64) {
+        self.forget(state, times.now);
+        let total = state.total_before(state.stamps.len()).wrapping_add(cost);
+        match state.stamps.back_mut() {
+            Some(stamp) if stamp.at == times.now => stamp.total = total,
+            _ => {
+                self.grow(&mut state.stamps);
+                state.stamps.push_back(Stamp { at: times.now, total });
+            }
+        }
+    }
+
+    fn convert(&self, old: &Self, state: &mut State, now: Instant) {
+        // What was forgotten must not come back: the state may be another client's.
+        old.forget(state, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::{
+        Algorithm, Change, Rules,
+        timeline::{Timeline, check, keyed, one, rate},
+    };
+
+    fn log(count: u64, window: u64) -> Rules {
+        one(Algorithm::SlidingLog(Config { rate: rate(count, window) }))
+    }
+
+    #[test]
+    fn a_stamp_exactly_a_window_old_still_counts() {
+        check(
+            &log(2, 1000),
+            "
+            0           pass
+            300         pass
+            300         block rate 700.000001
+            1000        block rate 0.000001
+            1000.000001 pass
+            1300        block rate 0.000001
+            1300.000001 pass
+            1300.000001 block rate 700.000001
+            ",
+        );
+    }
+
+    #[test]
+    fn a_costly_request_waits_until_enough_is_forgotten() {
+        check(
+            &log(5, 1000),
+            "
+            0   cost=2 pass
+            100        pass
+            200 cost=2 pass
+            300        block rate 700.000001
+            300 cost=2 block rate 700.000001
+            300 cost=3 block rate 800.000001
+            300 cost=4 block rate 900.000001
+            300 cost=6 block costly 5
+            300 cost=0 pass
+            1150 cost=3 pass
+            ",
+        );
+    }
+
+    #[test]
+    fn room_is_taken_as_the_log_fills_and_only_for_what_can_be_used() {
+        let limiter = Config { rate: rate(11, 1000) }.build();
+        let mut state = limiter.fresh();
+        let mut rooms = Vec::new();
+        for nanos in 0..11 {
+            let now = Instant::from_nanos(nanos);
+            limiter.charge(&mut state, Times { now, start: now }, 1);
+            rooms.push(state.stamps.capacity());
+        }
+        assert_eq!(rooms, [4, 4, 4, 4, 8, 8, 8, 8, 11, 11, 11]);
+        // What comes at one instant shares a stamp.
+        let mut state = limiter.fresh();
+        for cost in [3, 1, 5] {
+            limiter.charge(&mut state, Times { now: Instant::EPOCH, start: Instant::EPOCH }, cost);
+        }
+        assert_eq!((state.stamps.len(), limiter.used(&state, Instant::EPOCH)), (1, 9));
+    }
+
+    #[test]
+    fn totals_may_wrap() {
+        let limiter = Config { rate: rate(3, 1000) }.build();
+        let mut state = State { stamps: VecDeque::new(), before: u64::MAX - 1 };
+        for nanos in 0..3 {
+            let now = Instant::from_nanos(nanos);
+            assert_eq!(limiter.check(&state, now, 1), Decision::Pass);
+            limiter.charge(&mut state, Times { now, start: now }, 1);
+        }
+        let retry_after = Duration::from_nanos(1_000_000_001 - 3 + 1);
+        let blocked = Decision::Block(Reason::Rate { retry_after });
+        assert_eq!(limiter.check(&state, Instant::from_nanos(3), 2), blocked);
+    }
+
+    #[test]
+    fn an_edit_keeps_the_log() {
+        Timeline::new(&log(3, 1000))
+            .check("50 x3 pass")
+            .edit(&log(4, 1000), &[Change::Converted])
+            .check("500 pass")
+            .check("500 block rate 550.000001")
+            .edit(&log(4, 5000), &[Change::Converted])
+            .check("1500 block rate 3550.000001")
+            .edit(&log(1, 600), &[Change::Converted])
+            .check("1500 pass");
+    }
+
+    #[test]
+    fn a_longer_window_brings_nothing_back_to_another_client() {
+        let rules = |window| keyed(Algorithm::SlidingLog(Config { rate: rate(2, window) }), 1);
+        Timeline::new(&rules(1000))
+            .check("0    key=a x2 pass")
+            .check("1500 key=b    pass")
+            .edit(&rules(9000), &[Change::Converted])
+            .check("1500 key=b    pass")
+            .check("1500 key=b    block rate 9000.000001");
+    }
+}

@@ -273,16 +273,7 @@ impl Compiler {
 
     fn pacing(&mut self, spec: &PacingSpec) -> Option<pacing::Config> {
         let (rate, max_wait) = (spec.rate?, spec.max_wait?);
-        let interval = Duration::from_nanos(rate.value.window_nanos().div_ceil(rate.value.count()));
         let fitting = fitting(rate.value, max_wait.value);
-        if fitting == 0 {
-            let shown = humantime::format_duration(interval);
-            self.warn(
-                Problem::warning(max_wait.place, "no request can ever wait")
-                    .label(format!("shorter than the interval, {shown}"))
-                    .help(format!("write at least `{}`", shown.to_string().replace(' ', ""))),
-            );
-        }
         let most = fitting.max(1);
         let max_queue = spec.max_queue.map_or(most, |at| {
             if at.value > most {
@@ -309,9 +300,11 @@ pub(in crate::config) fn default_burst(rate: Rate) -> u64 {
     u64::try_from(a_second).unwrap_or(u64::MAX).clamp(1, rate.count())
 }
 
-/// Returns how many requests can wait one interval apart and none longer than `max_wait`.
+/// Returns how many requests can wait one interval apart and none longer than `max_wait`: the
+/// first of them may start at once, so that an interval begun counts.
 fn fitting(rate: Rate, max_wait: Duration) -> u64 {
-    let waits = max_wait.as_nanos() * u128::from(rate.count()) / u128::from(rate.window_nanos());
+    let waits = max_wait.as_nanos() * u128::from(rate.count());
+    let waits = waits.div_ceil(u128::from(rate.window_nanos()));
     u64::try_from(waits).unwrap_or(u64::MAX)
 }
 

@@ -174,9 +174,9 @@ pub(in crate::config) static PACING: Section = Section {
         ),
         key(
             "max_wait",
-            Kind::Duration { min: Duration::from_micros(1), max: Duration::from_hours(1) },
+            Kind::Duration { min: Duration::ZERO, max: Duration::from_hours(1) },
             Value("500ms"),
-            "The longest wait; what would wait longer is refused at once.",
+            "The longest wait; what would wait longer is refused at once. With 0 nothing waits: starts are spaced by refusing.",
         ),
         key(
             "max_queue",

@@ -29,6 +29,7 @@ pub mod flow;
 pub mod gateway;
 pub mod meter;
 pub mod proxy;
+pub mod replay;
 pub mod route;
 pub mod shutdown;
 pub mod small_http;

@@ -1,7 +1,7 @@
 //! The command line: flags and exit codes.
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
-use flowgate::{certs, config, demo, gateway, shutdown};
+use flowgate::{certs, config, demo, gateway, replay, shutdown};
 use std::{
     io::{self, Write},
     net::SocketAddr,
@@ -51,6 +51,16 @@ enum Command {
         /// the same address there, as the `url` of a server.
         #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
         upstream: SocketAddr,
+    },
+    /// Run recorded traffic through the rules, on a virtual clock.
+    ///
+    /// The rules are decided by the gateway's own code; upstreams, certificates and
+    /// listeners of the configuration are not used.
+    Replay {
+        #[command(flatten)]
+        file: File,
+        #[command(flatten)]
+        options: replay::Options,
     },
     /// Print the JSON Schema of the configuration, for editors.
     Schema,
@@ -187,6 +197,10 @@ fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
                 gateway::run(&path)?;
             }
         }
+        Command::Replay { file, options } => {
+            let (stdout, mut stderr) = (io::stdout().lock(), io::stderr().lock());
+            unless_closed(replay::run(&options, &file.path(), stdout, &mut stderr))?;
+        }
         Command::Schema => print(&config::schema())?,
         Command::Reference => print(&config::reference())?,
     }
@@ -220,6 +234,16 @@ fn only_development_certificates(path: &Path, problems: &config::Diagnostics) ->
             names.collect::<Vec<_>>().join("\n  ")
         )
     })
+}
+
+/// A closed pipe is the reader's wish.
+fn unless_closed(done: Result<(), replay::ReplayError>) -> Result<(), replay::ReplayError> {
+    match done {
+        Err(replay::ReplayError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            Ok(())
+        }
+        done => done,
+    }
 }
 
 fn print(text: &str) -> Result<(), Trouble> {

@@ -10,7 +10,7 @@ use crate::{
     route::{Seed, Target, dangerous_path},
 };
 use core::net::IpAddr;
-use http::StatusCode;
+use http::{Method, StatusCode};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -36,13 +36,23 @@ impl Snapshot {
     ///
     /// Why it reaches none.
     pub fn find(&self, target: &Target<'_>, path: &str) -> Result<&Arc<Route>, Unrouted> {
-        let route = self.table.find(target).and_then(|index| self.routes.get(index));
+        self.find_index(target, path).map(|index| &self.routes[index])
+    }
+
+    /// The same, for the route's index.
+    ///
+    /// # Errors
+    ///
+    /// Why it reaches none.
+    pub fn find_index(&self, target: &Target<'_>, path: &str) -> Result<usize, Unrouted> {
+        let index = self.table.find(target);
+        let route = index.and_then(|index| self.routes.get(index));
         if !route.is_some_and(|route| route.relaxed_path)
             && let Some(why) = dangerous_path(path)
         {
             return Err(Unrouted::Path(why));
         }
-        route.ok_or(Unrouted::NoRoute)
+        index.ok_or(Unrouted::NoRoute)
     }
 }
 
@@ -98,6 +108,12 @@ impl RouteRule {
         };
         Some(Claim { slot: self.slot, key, cost: self.cost.of(target.method) })
     }
+}
+
+/// Returns whether requests with this method are served at all. `CONNECT` is a tunnel to
+/// anywhere, `TRACE` an echo of secrets.
+pub fn is_served(method: &Method) -> bool {
+    !matches!(*method, Method::CONNECT | Method::TRACE)
 }
 
 /// Returns what the rules learn of an answer with `status` that ended at `at`, if it was

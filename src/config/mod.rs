@@ -33,7 +33,7 @@ mod vocabulary;
 pub mod watch;
 
 pub use certificate::{Certificate, Certificates};
-pub use claim::{Claims, Unrouted, outcome};
+pub use claim::{Claims, Unrouted, is_served, outcome};
 pub use describe::describe;
 pub use error::{Diagnostics, Entry};
 pub use live::{Live, Retired, Summary};
@@ -67,6 +67,18 @@ pub fn read(path: &Path) -> Result<Plan, Diagnostics> {
     parse(&source::read(path)?)
 }
 
+/// Reads the file at `path` for its rules only: what it says of TLS is left out, so that
+/// no certificate need be there.
+///
+/// # Errors
+/// Everything else that is wrong with it, in the order of the file.
+pub fn read_rules(path: &Path) -> Result<Plan, Diagnostics> {
+    let source = source::read(path)?;
+    let (spec, problems) = spec(&source)?;
+    let spec = spec.map(FileSpec::without_certificates);
+    plan(&source, spec, problems)
+}
+
 /// Returns the certificates and keys that the file at `path` names, as pairs of files that may not
 /// exist yet. What is wrong with the file is left to [`read`]; the list is then empty or not whole.
 pub fn certificate_files(path: &Path) -> Vec<(PathBuf, PathBuf)> {
@@ -79,7 +91,16 @@ pub fn certificate_files(path: &Path) -> Vec<(PathBuf, PathBuf)> {
 
 /// Takes a text through all steps to the plan.
 fn parse(source: &Source) -> Result<Plan, Diagnostics> {
-    let (spec, mut problems) = spec(source)?;
+    let (spec, problems) = spec(source)?;
+    plan(source, spec, problems)
+}
+
+/// Compiles what was read, with the problems found so far.
+fn plan(
+    source: &Source,
+    spec: Option<FileSpec>,
+    mut problems: Problems,
+) -> Result<Plan, Diagnostics> {
     let Some(spec) = spec else { return Err(problems.of(source)) };
     let certificates = spec.listeners.iter().filter_map(|l| l.certificates.as_ref()).flatten();
     let files = certificates.flat_map(|c| [&c.cert.value, &c.key.value]);

@@ -96,6 +96,12 @@ impl Permit {
         self.start
     }
 
+    /// Returns whether some rule heeds the request's end. If none does, a permit that is
+    /// dropped early changes no later decision.
+    pub fn holds(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// Ends the request with `outcome`.
     pub fn finish(mut self, outcome: Outcome) {
         self.outcome = outcome;

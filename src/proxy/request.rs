@@ -2,9 +2,9 @@
 //! route is the one that decides the limit and the `Host` that is sent on.
 
 use super::fields::{Field, Fields};
-use crate::{meter::Refusal, route::canonical_host};
+use crate::{config::is_served, meter::Refusal, route::canonical_host};
 use http::{
-    HeaderMap, HeaderValue, Method, Request, Version,
+    HeaderMap, HeaderValue, Request, Version,
     header::{HOST, TRANSFER_ENCODING},
 };
 use std::sync::Arc;
@@ -33,8 +33,7 @@ fn invalid_host(why: &'static str) -> Invalid {
 /// Checks what hyper lets pass, and finds the authority as it came, with its port;
 /// empty if there is none. `fields` is what the request has.
 pub(super) fn inspect<B>(request: &Request<B>, fields: Fields) -> Result<HeaderValue, Invalid> {
-    // A tunnel to anywhere, and an echo of secrets.
-    if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
+    if !is_served(request.method()) {
         return Err(METHOD);
     }
     if fields.has(Field::TransferEncoding) {
@@ -97,6 +96,7 @@ fn authority<B>(request: &Request<B>) -> Result<HeaderValue, Invalid> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::Method;
 
     fn request(version: Version, uri: &str, fields: &[(&'static str, &str)]) -> Request<()> {
         let mut request = Request::builder().version(version).uri(uri);

@@ -27,6 +27,15 @@ impl Seed {
     }
 }
 
+impl Seed {
+    /// Returns the fingerprint of a key that is known as a whole.
+    pub fn fingerprint(&self, key: &[u8]) -> u128 {
+        let mut fingerprint = Fingerprint::new(self);
+        fingerprint.add(key);
+        fingerprint.finish()
+    }
+}
+
 /// Hides the secret.
 impl fmt::Debug for Seed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -123,6 +123,16 @@ impl FileSpec {
     }
 }
 
+impl FileSpec {
+    /// Returns the file as if its listeners were cleartext ones.
+    pub(super) fn without_certificates(mut self) -> Self {
+        for listener in &mut self.listeners {
+            listener.certificates = None;
+        }
+        self
+    }
+}
+
 impl ListenerSpec {
     fn read<'s>(d: &mut Decoder<'s>, node: &Node<'s>, folder: &Path) -> Option<Self> {
         let f = d.fields(node, &tables::LISTENER)?;

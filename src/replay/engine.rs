@@ -1,0 +1,316 @@
+//! The rules on a virtual clock: arrivals go through the compiled configuration, one
+//! after the other, as they go through a gateway.
+//!
+//! Finding the route, the claims, the decision and its words are the proxy's own code
+//! (`config::claim`, `flow::Gate`, `access_log::Decided`); here is what a live gateway
+//! has the network for: time, and the ends of requests. Whoever is due to end at or
+//! before an arrival has ended when it is decided.
+
+use super::event::{Arrival, Complete, Ending, Id, Request};
+use crate::{
+    access_log::Decided,
+    config::{self, Claims, Live, Plan, Retired, Route, RouteRule, Snapshot, Unrouted},
+    flow::{Admission, Instant, Outcome, Permit, Report},
+    route::{Seed, Target, canonical_host, client_ip, normal_path},
+};
+use core::{
+    cmp::{Ordering, Reverse},
+    net::{IpAddr, Ipv4Addr},
+};
+use http::{HeaderMap, StatusCode};
+use std::{
+    collections::{BinaryHeap, HashMap},
+    sync::Arc,
+};
+
+/// A configuration with its state, and the requests that are under way.
+#[derive(Debug)]
+pub struct Engine {
+    live: Live,
+    retired: Retired,
+    snapshot: Arc<Snapshot>,
+    seed: Seed,
+    /// Every arrival's route.
+    forced: Option<Arc<str>>,
+    by_name: HashMap<Arc<str>, usize>,
+    due: BinaryHeap<Reverse<Due>>,
+    /// Without a known end.
+    open: HashMap<Id, (Permit, Ending)>,
+    /// Numbers what is due, so that ends of the same instant come in the order of arrivals.
+    admitted: u64,
+    no_headers: HeaderMap,
+}
+
+/// What became of an arrival.
+#[derive(Debug)]
+pub struct Ruling {
+    /// Its route's index in the snapshot.
+    pub route: Result<usize, Unreached>,
+    /// The decision; `None` if no rule was asked.
+    pub decided: Option<Decided>,
+    /// What it claimed of the route's rules.
+    pub claims: Claims,
+    /// What each rule said.
+    pub report: Report,
+    /// When it may start; `None` if it may not.
+    pub start: Option<Instant>,
+}
+
+/// Why an arrival was never decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreached {
+    /// The gateway would not have looked for a route.
+    Invalid(&'static str),
+    /// No route matches.
+    NoRoute,
+    /// The line names a route that the configuration does not have.
+    UnknownRoute,
+}
+
+/// A request that will end at a known time.
+#[derive(Debug)]
+struct Due {
+    at: Instant,
+    number: u64,
+    permit: Permit,
+    ending: Ending,
+}
+
+impl Engine {
+    /// Puts `plan` in force at `from`. With `forced`, all arrivals belong to that route.
+    pub fn new(plan: Plan, from: Instant, forced: Option<&str>) -> Self {
+        let live = Live::start(plan, from);
+        let snapshot = live.load_full();
+        let mut engine = Self {
+            live,
+            retired: Retired::default(),
+            snapshot,
+            // The same at every run, so that two runs are alike.
+            seed: Seed::new([0, 0]),
+            forced: forced.map(Arc::from),
+            by_name: HashMap::new(),
+            due: BinaryHeap::new(),
+            open: HashMap::new(),
+            admitted: 0,
+            no_headers: HeaderMap::new(),
+        };
+        engine.index();
+        engine
+    }
+
+    /// Puts another plan in force, as a reload does.
+    pub fn reload(&mut self, plan: Plan, at: Instant) {
+        self.release_until(at);
+        self.live.apply(plan, at, &mut self.retired);
+        self.snapshot = self.live.load_full();
+        self.retired.sweep();
+        self.index();
+    }
+
+    /// Returns the configuration in force.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Decides about an arrival.
+    pub fn arrive(&mut self, arrival: &Arrival) -> Ruling {
+        self.release_until(arrival.at);
+        let snapshot = Arc::clone(&self.snapshot);
+        let (route, claims) = match self.claim(&snapshot, arrival) {
+            Ok(found) => found,
+            Err(reason) => return Ruling::unreached(reason),
+        };
+        let decision = snapshot.routes[route].gate.enter(arrival.at, &claims);
+        match decision {
+            Ok(Admission { permit, report }) => {
+                let start = permit.start();
+                let decided = Decided::admitted(&report, start.since(arrival.at));
+                self.keep(arrival, permit);
+                Ruling { route: Ok(route), decided, claims, report, start: Some(start) }
+            }
+            Err(rejection) => Ruling {
+                route: Ok(route),
+                decided: Some(Decided::rejected(&rejection)),
+                claims,
+                report: rejection.report,
+                start: None,
+            },
+        }
+    }
+
+    /// Ends a request that came without telling how long it takes. Of one that was
+    /// refused there is nothing to end.
+    pub fn complete(&mut self, complete: &Complete) {
+        self.release_until(complete.at);
+        if let Some((permit, ending)) = self.open.remove(&complete.of) {
+            let ending = match complete.status {
+                Some(_) => Ending::Answered(complete.status),
+                None => ending,
+            };
+            finish(permit, ending, complete.at);
+        }
+    }
+
+    /// Ends what is due at `until` or before.
+    pub fn release_until(&mut self, until: Instant) {
+        while self.due.peek().is_some_and(|Reverse(due)| due.at <= until) {
+            if let Some(Reverse(Due { at, permit, ending, .. })) = self.due.pop() {
+                finish(permit, ending, at);
+            }
+        }
+    }
+
+    fn index(&mut self) {
+        let names = self.snapshot.routes.iter().enumerate();
+        self.by_name = names.map(|(index, route)| (Arc::clone(&route.name), index)).collect();
+    }
+
+    fn keep(&mut self, arrival: &Arrival, permit: Permit) {
+        if !permit.holds() {
+            return;
+        }
+        let ending = arrival.ending;
+        if let Some(takes) = arrival.takes {
+            let due = Due { at: permit.start() + takes, number: self.admitted, permit, ending };
+            self.admitted += 1;
+            self.due.push(Reverse(due));
+        } else {
+            let before = self.open.insert(arrival.id, (permit, ending));
+            debug_assert!(before.is_none(), "an arrival has one number");
+        }
+    }
+
+    /// Finds the route, and what the arrival claims of its rules.
+    fn claim(&self, snapshot: &Snapshot, arrival: &Arrival) -> Result<(usize, Claims), Unreached> {
+        let Request { method, host, path, headers, client } = &arrival.request;
+        if !config::is_served(method) {
+            return Err(Unreached::Invalid("the method is not served"));
+        }
+        let host = match host.as_deref().unwrap_or_default() {
+            "" => "".into(),
+            host => {
+                canonical_host(host).map_err(|_| Unreached::Invalid("no host has this name"))?
+            }
+        };
+        let (path, query) = split(path.as_deref().unwrap_or("/"));
+        let headers = headers.as_deref().unwrap_or(&self.no_headers);
+        let normal = normal_path(path);
+        let target = Target { host: &host, path: &normal, query, method, headers };
+        let index = self.route_of(snapshot, arrival, &target, path)?;
+        let route = &snapshot.routes[index];
+        let peer = client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let client = client_ip(peer, headers, &snapshot.settings.trusted_proxies);
+        let mut claims = match (&arrival.key, &arrival.recorded) {
+            (None, None) => route.claims(&self.seed, &target, client),
+            (Some(key), _) => {
+                let fingerprint = self.seed.fingerprint(key.as_bytes());
+                route.claims_of(&target, client, |_| Some(fingerprint))
+            }
+            (None, Some(recorded)) => {
+                let known = |rule: &RouteRule| recorded.iter().find(|key| *key.rule == *rule.name);
+                route.claims_of(&target, client, |rule| match known(rule) {
+                    Some(key) => key.fingerprint,
+                    None => rule.key.fingerprint(&self.seed, &target, client),
+                })
+            }
+        };
+        Self::amend(arrival, route, &mut claims);
+        Ok((index, claims))
+    }
+
+    /// Puts what the line says of the claims in the place of what the rules say.
+    fn amend(arrival: &Arrival, route: &Route, claims: &mut Claims) {
+        if let Some(recorded) = &arrival.recorded {
+            let exempt = |name: &str| {
+                recorded.iter().any(|key| *key.rule == *name && key.fingerprint.is_none())
+            };
+            claims.retain(|claim| !exempt(route.rule_name(claim.slot)));
+        }
+        if let Some(cost) = arrival.cost {
+            claims.iter_mut().for_each(|claim| claim.cost = cost);
+        }
+    }
+
+    fn route_of(
+        &self,
+        snapshot: &Snapshot,
+        arrival: &Arrival,
+        target: &Target<'_>,
+        path: &str,
+    ) -> Result<usize, Unreached> {
+        let named = self.forced.as_ref().or(arrival.route.as_ref());
+        if let Some(name) = named {
+            return self.by_name.get(name).copied().ok_or(Unreached::UnknownRoute);
+        }
+        let request = &arrival.request;
+        if snapshot.routes.len() == 1 && request.host.is_none() && request.path.is_none() {
+            return Ok(0);
+        }
+        snapshot.find_index(target, path).map_err(|unrouted| match unrouted {
+            Unrouted::NoRoute => Unreached::NoRoute,
+            Unrouted::Path(why) => Unreached::Invalid(why),
+        })
+    }
+}
+
+impl Ruling {
+    fn unreached(reason: Unreached) -> Self {
+        Self {
+            route: Err(reason),
+            decided: None,
+            claims: Claims::new(),
+            report: Report::default(),
+            start: None,
+        }
+    }
+}
+
+impl Unreached {
+    /// Returns the reason in words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Invalid(why) => why,
+            Self::NoRoute => "no route matches",
+            Self::UnknownRoute => "no route has this name",
+        }
+    }
+}
+
+fn finish(permit: Permit, ending: Ending, at: Instant) {
+    permit.finish(match ending {
+        Ending::Answered(status) => {
+            let status = status.and_then(|status| StatusCode::from_u16(status).ok());
+            config::outcome(status.unwrap_or(StatusCode::OK), at)
+        }
+        Ending::Failed => Outcome::Failure { at },
+        Ending::Cancelled => Outcome::Cancelled,
+    });
+}
+
+/// Parts a path and its query.
+fn split(path: &str) -> (&str, Option<&str>) {
+    match path.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (path, None),
+    }
+}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Due {}

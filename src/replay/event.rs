@@ -1,0 +1,106 @@
+//! What the inputs are read into: arrivals of requests, and the ends of those that no
+//! line knows the length of.
+
+use crate::flow::Instant;
+use core::{net::IpAddr, time::Duration};
+use http::{HeaderMap, Method};
+use std::sync::Arc;
+
+/// One thing that happened.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A request came.
+    Arrival(Arrival),
+    /// A request ended whose arrival did not tell how long it takes.
+    Complete(Complete),
+}
+
+/// A request that came, as far as its line tells.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    /// When.
+    pub at: Instant,
+    /// Its input, and its number among the arrivals of that input, from 0.
+    pub id: Id,
+    /// What it asked for.
+    pub request: Request,
+    /// The route that it belongs to, where the line names one.
+    pub route: Option<Arc<str>>,
+    /// The key that it has for every keyed rule.
+    pub key: Option<Arc<str>>,
+    /// The keys that it had when it was recorded.
+    pub recorded: Option<Arc<[RecordedKey]>>,
+    /// What it costs, in place of what the rules say.
+    pub cost: Option<u64>,
+    /// Whether it goes before others.
+    pub priority: bool,
+    /// How long it takes once it has started; `None`: until its [`Complete`].
+    pub takes: Option<Duration>,
+    /// What was answered.
+    pub ending: Ending,
+}
+
+/// The identity of an arrival.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Id {
+    /// The input's place on the command line.
+    pub input: u32,
+    /// From 0, over the input's arrivals only.
+    pub number: u64,
+}
+
+/// The head of a request.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// The method.
+    pub method: Method,
+    /// With or without a port.
+    pub host: Option<Arc<str>>,
+    /// The path, and the query behind a `?`.
+    pub path: Option<Arc<str>>,
+    /// The header lines that are known.
+    pub headers: Option<Arc<HeaderMap>>,
+    /// The address that the connection came from, or the client's.
+    pub client: Option<IpAddr>,
+}
+
+/// A key that the gateway logged, since the line tells nothing else of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedKey {
+    /// The rule.
+    pub rule: Box<str>,
+    /// `None`: the rule left the request alone.
+    pub fingerprint: Option<u128>,
+}
+
+/// How an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It was sent in full; this was its status, if known.
+    Answered(Option<u16>),
+    /// The upstream failed or the answer broke off.
+    Failed,
+    /// The client left.
+    Cancelled,
+}
+
+/// The end of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Complete {
+    /// When.
+    pub at: Instant,
+    /// Whose.
+    pub of: Id,
+    /// How, if the line tells.
+    pub status: Option<u16>,
+}
+
+impl Event {
+    /// Returns when it happened.
+    pub const fn at(&self) -> Instant {
+        match self {
+            Self::Arrival(arrival) => arrival.at,
+            Self::Complete(complete) => complete.at,
+        }
+    }
+}

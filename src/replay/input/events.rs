@@ -1,0 +1,208 @@
+//! `events`: arrivals and ends as JSON lines, the form that recordings of other systems
+//! are brought into.
+//!
+//! `t` and `duration` are milliseconds and read exactly, to the nanosecond. What a line
+//! has beside the known fields is passed over.
+
+use super::{Reason, json_reason};
+use crate::{
+    flow::Instant,
+    replay::{
+        decimal::scaled,
+        event::{Arrival, Complete, Ending, Event, Id, Request},
+    },
+};
+use core::{net::IpAddr, time::Duration};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use serde::Deserialize;
+use serde_json::{Map, Value, value::RawValue};
+use std::{borrow::Cow, sync::Arc};
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow)]
+    t: &'a RawValue,
+    complete: Option<u64>,
+    #[serde(borrow)]
+    route: Option<Text<'a>>,
+    #[serde(borrow)]
+    key: Option<&'a RawValue>,
+    client_ip: Option<IpAddr>,
+    #[serde(borrow)]
+    method: Option<Text<'a>>,
+    #[serde(borrow)]
+    host: Option<Text<'a>>,
+    #[serde(borrow)]
+    path: Option<Text<'a>>,
+    headers: Option<Map<String, Value>>,
+    cost: Option<u64>,
+    priority: Option<bool>,
+    #[serde(borrow)]
+    duration: Option<&'a RawValue>,
+    status: Option<u16>,
+}
+
+/// A text that is not copied unless it has escapes.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Tells whether an object has what only an event has.
+pub(super) fn is_event(object: &Map<String, Value>) -> bool {
+    object.get("t").is_some_and(Value::is_number)
+}
+
+/// Reads a line; `arrivals` is how many the input has had, and `input` its number.
+pub(super) fn parse(line: &[u8], input: u32, arrivals: &mut u64) -> Result<Event, Reason> {
+    let line: Line<'_> = serde_json::from_slice(line).map_err(|error| json_reason(&error))?;
+    let at = Instant::from_nanos(millis("t", line.t)?);
+    if let Some(number) = line.complete {
+        if number >= *arrivals {
+            return Err(format!("`complete` names arrival {number}, which has not come").into());
+        }
+        let of = Id { input, number };
+        return Ok(Event::Complete(Complete { at, of, status: line.status }));
+    }
+    let takes = line.duration.map(|text| millis("duration", text)).transpose()?;
+    let method = match &line.method {
+        None => Method::GET,
+        Some(Text(name)) => {
+            Method::from_bytes(name.as_bytes()).map_err(|_| "`method` is no method")?
+        }
+    };
+    let shared = |text: Option<Text<'_>>| text.map(|Text(text)| Arc::from(&*text));
+    let arrival = Arrival {
+        at,
+        id: Id { input, number: *arrivals },
+        request: Request {
+            method,
+            host: shared(line.host),
+            path: shared(line.path),
+            headers: line.headers.as_ref().map(headers).transpose()?.map(Arc::new),
+            client: line.client_ip,
+        },
+        route: shared(line.route),
+        key: line.key.map(key).transpose()?,
+        recorded: None,
+        cost: line.cost,
+        priority: line.priority.unwrap_or(false),
+        takes: takes.map(Duration::from_nanos),
+        ending: Ending::Answered(line.status),
+    };
+    *arrivals += 1;
+    Ok(Event::Arrival(arrival))
+}
+
+fn millis(name: &str, value: &RawValue) -> Result<u64, Reason> {
+    scaled(value.get(), 6).ok_or_else(|| {
+        format!("`{name}` is not a number of milliseconds from 0 on, but {}", value.get()).into()
+    })
+}
+
+/// A number is as good a key as a text.
+fn key(value: &RawValue) -> Result<Arc<str>, Reason> {
+    let text = value.get();
+    match text.as_bytes().first() {
+        Some(b'"') => {
+            let Text(text) = serde_json::from_str(text).map_err(|error| json_reason(&error))?;
+            Ok(Arc::from(&*text))
+        }
+        Some(b'{' | b'[') => Err("`key` is neither a text nor a number".into()),
+        _ => Ok(text.into()),
+    }
+}
+
+/// Reads header lines: a name with a text, or with a list of them.
+pub(super) fn headers(lines: &Map<String, Value>) -> Result<HeaderMap, Reason> {
+    let mut headers = HeaderMap::new();
+    for (name, values) in lines {
+        let field = HeaderName::from_bytes(name.as_bytes());
+        let field = field.map_err(|_| format!("{name:?} is not the name of a header"))?;
+        let one = core::slice::from_ref(values);
+        for value in values.as_array().map_or(one, Vec::as_slice) {
+            let value = value.as_str().and_then(|text| HeaderValue::from_str(text).ok());
+            let value = value.ok_or_else(|| format!("the header {name:?} has no such value"))?;
+            headers.try_append(field.clone(), value).map_err(|_| "too many headers")?;
+        }
+    }
+    Ok(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn arrival(line: &str) -> Result<Arrival, String> {
+        match parse(line.as_bytes(), 3, &mut 7).map_err(|reason| reason.to_string())? {
+            Event::Arrival(arrival) => Ok(arrival),
+            Event::Complete(complete) => panic!("{complete:?}"),
+        }
+    }
+
+    #[test]
+    fn every_field_is_read() {
+        let it = arrival(
+            r#"{"t": 12.5, "route": "r", "key": "k\n", "client_ip": "192.0.2.4", "method": "POST",
+                "host": "a.example", "path": "/x?y=1", "headers": {"X-A": "1", "x-b": ["2", "3"]},
+                "cost": 5, "priority": true, "duration": 30.000001, "status": 503, "more": {}}"#,
+        )
+        .unwrap();
+        assert_eq!(it.at, Instant::from_nanos(12_500_000));
+        assert_eq!(it.id, Id { input: 3, number: 7 });
+        assert_eq!((it.route.as_deref(), it.key.as_deref()), (Some("r"), Some("k\n")));
+        assert_eq!(it.request.client, Some([192, 0, 2, 4].into()));
+        assert_eq!(it.request.method, Method::POST);
+        assert_eq!(it.request.host.as_deref(), Some("a.example"));
+        assert_eq!(it.request.path.as_deref(), Some("/x?y=1"));
+        let headers = it.request.headers.unwrap();
+        assert_eq!(headers.get("x-a").unwrap(), "1");
+        assert_eq!(headers.get_all("x-b").iter().count(), 2);
+        assert_eq!((it.cost, it.priority), (Some(5), true));
+        assert_eq!(it.takes, Some(Duration::from_nanos(30_000_001)));
+        assert_eq!(it.ending, Ending::Answered(Some(503)));
+    }
+
+    #[test]
+    fn only_the_time_must_be_there() {
+        let it = arrival(r#"{"t":0}"#).unwrap();
+        assert_eq!((it.request.method, it.takes, it.cost), (Method::GET, None, None));
+        assert_eq!(arrival(r#"{"t":0,"key":7}"#).unwrap().key.as_deref(), Some("7"));
+    }
+
+    #[test]
+    fn an_end_names_an_arrival_that_has_come() {
+        let end = parse(br#"{"t":43,"complete":6,"status":500}"#, 1, &mut 7);
+        let Ok(Event::Complete(end)) = end else { panic!("{end:?}") };
+        assert_eq!(end.of, Id { input: 1, number: 6 });
+        assert_eq!((end.at, end.status), (Instant::from_nanos(43_000_000), Some(500)));
+        assert!(parse(br#"{"t":43,"complete":7}"#, 1, &mut 7).is_err());
+    }
+
+    #[test]
+    fn a_bad_line_says_why() {
+        for (line, words) in [
+            ("{", "not JSON"),
+            ("{}", "missing field `t`"),
+            (r#"{"t":-1}"#, "from 0 on, but -1"),
+            (r#"{"t":"1"}"#, "from 0 on, but \"1\""),
+            (r#"{"t":1,"duration":true}"#, "`duration`"),
+            (r#"{"t":1,"key":[]}"#, "`key`"),
+            (r#"{"t":1,"method":"A B"}"#, "`method`"),
+            (r#"{"t":1,"headers":{"a b":""}}"#, "name of a header"),
+            (r#"{"t":1,"headers":{"a":5}}"#, "no such value"),
+            (r#"{"t":1,"client_ip":"x"}"#, "IP"),
+            ("[1]", "expected"),
+        ] {
+            let reason = arrival(line).unwrap_err();
+            assert!(reason.contains(words), "{line}: {reason}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_panics(line: Vec<u8>, text in r#"\{"t": ?[0-9.eE+-]{0,12}(, ?"[a-z_]{1,9}": ?[0-9a-z".{}\[\]]{0,9}){0,4}\}"#) {
+            let _unused = parse(&line, 0, &mut 1);
+            let _unused = parse(text.as_bytes(), 0, &mut 1);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Lines of an input, whatever it is packed in.
+
+use flate2::bufread::MultiGzDecoder;
+use std::{
+    cell::Cell,
+    collections::VecDeque,
+    fs::File,
+    io::{self, BufRead, BufReader, Read},
+    path::Path,
+    rc::Rc,
+};
+
+/// The longest line that is read; the rest of a longer one is passed over.
+pub(super) const LONGEST: u64 = 1024 * 1024;
+
+/// How the name of the standard input is written.
+const STDIN: &str = "-";
+
+/// What gzip begins with (RFC 1952, 2.3.1).
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// Bytes read so far, of all inputs, as they lie on the disk.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Meter(Rc<Cell<u64>>);
+
+/// The lines of one input.
+pub(super) struct Lines {
+    reader: Box<dyn BufRead>,
+    /// Lines that were read to find out what they are.
+    ahead: VecDeque<Vec<u8>>,
+    /// The number of the last line taken, from 1.
+    pub(super) number: u64,
+    current: Vec<u8>,
+}
+
+/// What became of the attempt to read a line.
+pub(super) enum Line {
+    Here,
+    TooLong,
+    End,
+}
+
+impl Meter {
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// Counts what passes.
+struct Metered<R> {
+    inner: R,
+    meter: Meter,
+}
+
+impl<R: Read> Read for Metered<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.meter.0.set(self.meter.0.get() + read as u64);
+        Ok(read)
+    }
+}
+
+impl Lines {
+    /// Opens the file at `path`, or the standard input for `-`.
+    pub(super) fn open(path: &Path, meter: &Meter) -> io::Result<Self> {
+        let input: Box<dyn Read> = if path.as_os_str() == STDIN {
+            Box::new(io::stdin().lock())
+        } else {
+            let file = File::open(path)?;
+            if file.metadata()?.is_dir() {
+                return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"));
+            }
+            Box::new(file)
+        };
+        Self::of(Metered { inner: input, meter: meter.clone() })
+    }
+
+    /// Reads `input`, unpacked if it is gzip.
+    pub(super) fn of(input: impl Read + 'static) -> io::Result<Self> {
+        const BUFFER: usize = 256 * 1024;
+        let mut input = BufReader::with_capacity(BUFFER, input);
+        // A pipe may hand over its first bytes one by one.
+        let mut head = Vec::with_capacity(GZIP.len());
+        input.by_ref().take(GZIP.len() as u64).read_to_end(&mut head)?;
+        let is_gzip = head == GZIP;
+        let whole = io::Cursor::new(head).chain(input);
+        let reader: Box<dyn BufRead> = if is_gzip {
+            Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(whole)))
+        } else {
+            Box::new(whole)
+        };
+        Ok(Self { reader, ahead: VecDeque::new(), number: 0, current: Vec::new() })
+    }
+
+    /// Returns the next line without taking it, the one after that on the next call, and
+    /// so on; what is too long is left out.
+    pub(super) fn look(&mut self) -> io::Result<Option<&[u8]>> {
+        let mut line = Vec::new();
+        Ok(match read(&mut *self.reader, &mut line)? {
+            Line::End => None,
+            Line::Here | Line::TooLong => {
+                self.ahead.push_back(line);
+                self.ahead.back().map(Vec::as_slice)
+            }
+        })
+    }
+
+    /// Takes the next line, which [`Self::text`] then has.
+    pub(super) fn advance(&mut self) -> io::Result<Line> {
+        self.number += 1;
+        if let Some(line) = self.ahead.pop_front() {
+            self.current = line;
+            return Ok(if self.current.len() as u64 > LONGEST {
+                Line::TooLong
+            } else {
+                Line::Here
+            });
+        }
+        self.current.clear();
+        read(&mut *self.reader, &mut self.current)
+    }
+
+    /// Returns the line without its end.
+    pub(super) fn text(&self) -> &[u8] {
+        let text = self.current.strip_suffix(b"\n").unwrap_or(&self.current);
+        text.strip_suffix(b"\r").unwrap_or(text)
+    }
+}
+
+fn read(reader: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<Line> {
+    if reader.take(LONGEST + 1).read_until(b'\n', line)? == 0 {
+        return Ok(Line::End);
+    }
+    if line.len() as u64 <= LONGEST {
+        return Ok(Line::Here);
+    }
+    let mut ended = line.ends_with(b"\n");
+    while !ended {
+        let some = reader.fill_buf()?;
+        if some.is_empty() {
+            break;
+        }
+        let end = some.iter().position(|byte| *byte == b'\n');
+        ended = end.is_some();
+        let length = end.map_or(some.len(), |at| at + 1);
+        reader.consume(length);
+    }
+    Ok(Line::TooLong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::{Compression, write::GzEncoder};
+    use std::io::Write;
+
+    fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+        packed.write_all(text).unwrap();
+        packed.finish().unwrap()
+    }
+
+    fn all(bytes: Vec<u8>) -> Vec<String> {
+        let mut lines = Lines::of(io::Cursor::new(bytes)).unwrap();
+        let mut seen = Vec::new();
+        loop {
+            match lines.advance().unwrap() {
+                Line::End => return seen,
+                Line::TooLong => seen.push("too long".to_owned()),
+                Line::Here => seen.push(String::from_utf8_lossy(lines.text()).into_owned()),
+            }
+        }
+    }
+
+    #[test]
+    fn lines_are_the_same_in_gzip_and_out_of_it() {
+        let text = b"a\nb\r\n\nc".to_vec();
+        assert_eq!(all(text.clone()), ["a", "b", "", "c"]);
+        assert_eq!(all(gzip(&text)), ["a", "b", "", "c"]);
+        // As `cat a.gz b.gz` makes them.
+        assert_eq!(all([gzip(b"a\n"), gzip(b"b\n")].concat()), ["a", "b"]);
+        assert_eq!(all(Vec::new()), [""; 0]);
+        assert_eq!(all(b"x".to_vec()), ["x"]);
+    }
+
+    #[test]
+    fn a_line_without_end_costs_no_memory() {
+        let mut text = vec![b'x'; 3 * 1024 * 1024];
+        text.extend_from_slice(b"\nnext\n");
+        assert_eq!(all(text), ["too long", "next"]);
+    }
+
+    #[test]
+    fn what_was_looked_at_is_still_there() {
+        let mut lines = Lines::of(io::Cursor::new(b"a\nb\nc\n")).unwrap();
+        assert_eq!(lines.look().unwrap(), Some(&b"a\n"[..]));
+        assert_eq!(lines.look().unwrap(), Some(&b"b\n"[..]));
+        for expected in ["a", "b", "c"] {
+            assert!(matches!(lines.advance().unwrap(), Line::Here));
+            assert_eq!(lines.text(), expected.as_bytes());
+        }
+        assert_eq!(lines.number, 3);
+        assert!(matches!(lines.advance().unwrap(), Line::End));
+    }
+}

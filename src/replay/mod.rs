@@ -1,0 +1,24 @@
+//! Recorded traffic through the rules, on a virtual clock.
+//!
+//! ```text
+//!  files ──▶ input ──▶ event ──▶ engine ──▶ decisions, report
+//!            formats   arrivals  the gates
+//! ```
+//!
+//! There is no second implementation of anything that decides: the [`Engine`] asks the
+//! gates of a compiled configuration, by the claims that the proxy makes of a request.
+//! It runs on one thread and reads no clock.
+
+mod command;
+mod decimal;
+mod decisions;
+mod engine;
+mod event;
+mod input;
+
+pub use command::{Options, Output, ReplayError, run};
+pub use decimal::Millis;
+pub use decisions::write as write_decision;
+pub use engine::{Engine, Ruling, Unreached};
+pub use event::{Arrival, Complete, Ending, Event, Id, RecordedKey, Request};
+pub use input::{Bad, BadLine, Format, InputError, Inputs};

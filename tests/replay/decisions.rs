@@ -1,0 +1,177 @@
+//! `--output decisions`.
+
+use crate::{config, one_route, replayed};
+use core::fmt::Write as _;
+use flowgate::replay::ReplayError;
+use serde_json::{Value, json};
+
+/// Replays events and returns the decisions.
+fn decided(config: &str, events: &str) -> Vec<Value> {
+    let (out, complaints) = replayed(config, events, |_| {}).expect("it is replayed");
+    assert_eq!(complaints, "");
+    out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+fn verdicts(config: &str, events: &str) -> Vec<String> {
+    let all = decided(config, events);
+    all.iter().map(|it| it["verdict"].as_str().unwrap_or("none").to_owned()).collect()
+}
+
+#[test]
+fn a_line_tells_the_rule_and_the_exact_times() {
+    let config =
+        one_route("    flow: [{ name: burst, algorithm: token_bucket, limit: 3/1ms, burst: 1 }]");
+    let lines = decided(&config, "{\"t\":12.5}\n{\"t\":12.5}\n{\"t\":12.833334}\n");
+    let line = |i: u64, t: f64, verdict: &str, retry_after_ms: Option<f64>| {
+        json!({
+            "i": i, "t": t, "verdict": verdict, "rule": "burst", "limit": 1, "used": 1,
+            "wait_ms": 0.0, "retry_after_ms": retry_after_ms, "route": "all",
+        })
+    };
+    assert_eq!(lines[0], line(0, 12.5, "passed", None));
+    assert_eq!(lines[1], line(1, 12.5, "rejected", Some(0.333_334)));
+    assert_eq!(lines[2], line(2, 12.833_334, "passed", None));
+}
+
+#[test]
+fn aligned_windows_begin_with_the_first_minute() {
+    let config = one_route("    flow: [{ name: w, algorithm: fixed_window, limit: 1/7s }]");
+    let events = "{\"t\":6999.999999}\n{\"t\":7000}\n{\"t\":7000.000001}\n{\"t\":14000}\n";
+    assert_eq!(verdicts(&config, events), ["passed", "passed", "rejected", "passed"]);
+}
+
+#[test]
+fn who_ends_at_an_arrival_has_ended_before_it() {
+    let config = one_route("    flow: [{ name: c, concurrency: 1 }]");
+    let events = "{\"t\":0,\"duration\":10}\n{\"t\":9.999999,\"duration\":5}\n{\"t\":10}\n\
+        {\"t\":50}\n{\"t\":60,\"complete\":1}\n{\"t\":60}\n{\"t\":61,\"complete\":2}\n{\"t\":61}\n";
+    // The third takes until it is said to end; what was refused has nothing to end.
+    let expected = ["passed", "shed", "passed", "shed", "shed", "passed"];
+    assert_eq!(verdicts(&config, events), expected);
+}
+
+#[test]
+fn a_request_that_waits_takes_its_time_from_its_start() {
+    let config = one_route(
+        "    flow: [{ name: c, concurrency: 2 }]\n    pacing: { rate: 1/100ms, max_wait: 1s }",
+    );
+    // The second starts at 100 and ends at 130; the third then finds one place free.
+    let events = "{\"t\":0,\"duration\":30}\n{\"t\":0,\"duration\":30}\n{\"t\":29,\"duration\":1}\n\
+        {\"t\":129,\"duration\":500}\n{\"t\":129.999999,\"duration\":1}\n{\"t\":130,\"duration\":1}\n";
+    let lines = decided(&config, events);
+    let told: Vec<_> = lines
+        .iter()
+        .map(|it| (it["verdict"].as_str().unwrap(), it["wait_ms"].as_f64().unwrap()))
+        .collect();
+    let expected = [
+        ("passed", 0.0),
+        ("delayed", 100.0),
+        ("shed", 0.0),
+        ("delayed", 71.0),
+        ("shed", 0.0),
+        ("delayed", 170.0),
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn time_that_steps_back_stands_still() {
+    let config = one_route("    flow: [{ name: b, limit: 1/10ms, burst: 1 }]");
+    let events = "{\"t\":10}\n{\"t\":5}\n{\"t\":20}\n";
+    let lines = decided(&config, events);
+    assert_eq!(lines[1]["t"], 5);
+    assert_eq!(lines[1]["retry_after_ms"], 10.0);
+    assert_eq!(lines[2]["verdict"], "passed");
+}
+
+#[test]
+fn keys_costs_and_heads_are_heeded() {
+    let config = one_route(
+        "    flow: [{ name: k, algorithm: fixed_window, limit: 2/1h, key: [client_ip, \"header:x-a\"], cost: { default: 1, POST: 2 } }]",
+    );
+    let events = r#"{"t":0,"client_ip":"192.0.2.1","headers":{"X-A":"1"}}
+{"t":0,"client_ip":"192.0.2.2","headers":{"X-A":"1"},"method":"POST"}
+{"t":0,"client_ip":"192.0.2.1","headers":{"x-a":"1"},"method":"POST"}
+{"t":0,"client_ip":"192.0.2.1","headers":{"x-a":"1"}}
+{"t":0,"key":"a","cost":2}
+{"t":0,"key":"b","cost":1}
+{"t":0,"key":"a","cost":1}
+{"t":0,"key":"c","cost":3}
+"#;
+    let expected =
+        ["passed", "passed", "rejected", "passed", "passed", "passed", "rejected", "rejected"];
+    assert_eq!(verdicts(&config, events), expected);
+}
+
+#[test]
+fn the_table_finds_the_route_unless_the_line_or_a_flag_names_it() {
+    let config = config(
+        "  - { name: a, match: { host: a.example }, upstream: up, flow: [{ name: r, limit: 1/1h, burst: 1 }] }\n\
+         \x20 - { name: b, match: { path: /b, method: [POST] }, upstream: up }",
+    );
+    let events = r#"{"t":0,"host":"A.example:80","path":"/b?x=1","method":"POST"}
+{"t":1,"host":"c","path":"/b?x=1","method":"POST"}
+{"t":2,"host":"c","path":"/x"}
+{"t":3,"route":"a"}
+{"t":4,"route":"z"}
+{"t":5,"host":"a.example","path":"/x/../y"}
+{"t":6,"host":"a b"}
+{"t":7,"host":"a.example","method":"TRACE"}
+"#;
+    let lines = decided(&config, events);
+    let told: Vec<_> = lines
+        .iter()
+        .map(|it| (it["route"].as_str(), it["verdict"].as_str(), it["reason"].as_str()))
+        .collect();
+    let expected = [
+        (Some("a"), Some("passed"), None),
+        (Some("b"), Some("passed"), None),
+        (None, None, Some("no route matches")),
+        (Some("a"), Some("rejected"), None),
+        (None, None, Some("no route has this name")),
+        (None, None, Some("a dot segment")),
+        (None, None, Some("no host has this name")),
+        (None, None, Some("the method is not served")),
+    ];
+    assert_eq!(told, expected);
+    let forced = replayed(&config, events, |options| options.route = Some("b".into())).unwrap().0;
+    assert_eq!(forced.matches("\"route\":\"b\"").count(), 6);
+    let unknown = replayed(&config, events, |options| options.route = Some("z".into()));
+    let Err(error @ ReplayError::NoSuchRoute { .. }) = unknown else { panic!("{unknown:?}") };
+    assert_eq!(error.to_string(), "the configuration has no route `z`; it has `a`, `b`");
+}
+
+#[test]
+fn bad_lines_are_counted_and_shown_and_fatal_only_if_asked() {
+    let config = one_route("    flow: [{ name: r, limit: 1/1h }]");
+    let mut events = "{\"t\":0}\n\nnonsense\n{\"t\":-1}\n".to_owned();
+    for _ in 0..9 {
+        writeln!(events, "{{}}").unwrap();
+    }
+    events += "{\"t\":1}";
+    let (out, complaints) = replayed(&config, &events, |_| {}).unwrap();
+    assert_eq!(out.lines().count(), 2);
+    let said: Vec<_> = complaints.lines().collect();
+    assert_eq!(said.len(), 6, "{complaints}");
+    assert!(said[0].contains("input:3: not JSON"), "{complaints}");
+    assert!(said[5].starts_with("11 of 13 lines"), "{complaints}");
+    let strict = replayed(&config, &events, |options| options.strict = true);
+    assert!(matches!(strict, Err(ReplayError::BadLines(11))), "{strict:?}");
+}
+
+#[test]
+fn certificates_need_not_be_there() {
+    let config = one_route("    flow: [{ name: r, limit: 1/1h }]").replace(
+        "listen: 127.0.0.1:0",
+        "listen: 127.0.0.1:0, tls: { certificates: [{ cert: none.pem, key: none.key }] }",
+    );
+    assert_eq!(verdicts(&config, "{\"t\":0}\n"), ["passed"]);
+}
+
+#[test]
+fn what_is_no_known_format_is_refused() {
+    let config = one_route("    flow: [{ name: r, limit: 1/1h }]");
+    let unknown = replayed(&config, "hello\nworld\n", |_| {});
+    assert!(matches!(unknown, Err(ReplayError::Input(_))), "{unknown:?}");
+    assert_eq!(replayed(&config, "", |_| {}).unwrap().0, "");
+}

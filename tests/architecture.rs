@@ -81,6 +81,7 @@ const EVERY_LAYER: &[&str] = &[
 const GRANTS: &[(&str, &[&str])] = &[
     ("config::watch", &["notify", "tokio", "tracing"]),
     ("config::live", &["arc_swap"]),
+    ("config::calendar", &["jiff"]),
     ("config::certificate", &["aws_lc_rs", "tokio_rustls", "webpki"]),
     ("config::tests::certificates", &["rcgen"]),
     ("config::tests::examples", &["rcgen"]),

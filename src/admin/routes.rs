@@ -140,7 +140,7 @@ impl<'a> RuleView<'a> {
         Self {
             name: &seen.name,
             algorithm: seen.algorithm,
-            quota: rule.and_then(|rule| rule.quota).map(|rate| rate.to_string()),
+            quota: rule.and_then(|rule| rule.quota.as_ref()).map(|quota| quota.text.to_string()),
             key: keyed.map(|rule| rule.key.to_string()),
             dry_run: seen.dry_run,
             most: seen.limit,

@@ -126,9 +126,16 @@ fn promise(rule: &Rule) -> String {
         }
         Algorithm::FixedWindow(config) => {
             let (count, window) = (config.rate.count(), short(config.rate.window()));
-            let (align, most) = match config.align {
+            let (align, most) = match &config.align {
                 Align::Clock => ("the clock", 2 * count),
                 Align::FirstRequest => ("the first request", 2 * count - 1),
+                Align::Calendar(calendar) => {
+                    return format!(
+                        "fixed_window {count}/{}: at most {count} in each, {} across a boundary",
+                        calendar.name(),
+                        2 * count
+                    );
+                }
             };
             format!(
                 "fixed_window {count}/{window}: at most {count} in each window from {align}, \

@@ -13,6 +13,7 @@
 //!
 //! What is absent here: sockets, clocks, tasks, and any lock. A snapshot is never changed.
 
+mod calendar;
 mod certificate;
 mod claim;
 mod compile;
@@ -41,8 +42,8 @@ pub use plan::Plan;
 pub use problem::Problem;
 pub use settings::{AccessLog, ClientTimeouts, Limits, RateLimitHeaders, Settings};
 pub use snapshot::{
-    Cost, Except, HeaderEdits, Listener, Reject, Route, RouteRule, RouteTimeouts, Server, Snapshot,
-    Upstream,
+    Cost, Except, HeaderEdits, Limit, Listener, Reject, Route, RouteRule, RouteTimeouts, Server,
+    Snapshot, Upstream,
 };
 pub use source::fingerprint;
 pub use spec::{Balance, OnMissing};

@@ -3,7 +3,7 @@
 use super::{
     error::Diagnostics,
     settings::Settings,
-    snapshot::{Cost, Except, HeaderEdits, Listener, Reject, RouteTimeouts},
+    snapshot::{Cost, Except, HeaderEdits, Limit, Listener, Reject, RouteTimeouts},
     spec::{Balance, OnMissing},
     values::Endpoint,
 };
@@ -86,6 +86,6 @@ pub(super) struct RulePlan {
     pub on_missing: OnMissing,
     pub cost: Cost,
     pub except: Option<Arc<Except>>,
-    pub quota: Option<flow::Rate>,
+    pub quota: Option<Limit>,
     pub dry_run: bool,
 }

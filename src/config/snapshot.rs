@@ -184,9 +184,20 @@ pub struct RouteRule {
     /// Who is exempt, if anyone.
     pub except: Option<Arc<Except>>,
     /// The quota to publish; `None` for a rule without a rate.
-    pub quota: Option<flow::Rate>,
+    pub quota: Option<Limit>,
     /// Whether it only counts what it would refuse.
     pub dry_run: bool,
+}
+
+/// A quota over time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// How many in each window.
+    pub count: u64,
+    /// How long a window is, if all have the same length.
+    pub window: Option<Duration>,
+    /// In words, as in the file: `10/1m`.
+    pub text: Arc<str>,
 }
 
 /// How much a request counts.

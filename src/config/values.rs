@@ -3,7 +3,10 @@
 //! Each reader takes the text as written and answers with the value or with what is wrong and what
 //! to write instead.
 
-use super::problem::quoted;
+use super::{
+    calendar::{self, Unit},
+    problem::quoted,
+};
 use crate::flow::Rate;
 use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
 use ipnet::IpNet;
@@ -94,20 +97,67 @@ pub(super) fn size(text: &str) -> Result<u64, Invalid> {
     })
 }
 
-/// Reads how many per how long: `100/1m`, `100/s`, `1/333ns`.
-pub(super) fn rate(text: &str) -> Result<Rate, Invalid> {
+/// How many per how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limit {
+    /// A calendar's window with its greatest length.
+    pub rate: Rate,
+    /// `None` if the window is a duration.
+    pub unit: Option<Unit>,
+}
+
+impl Limit {
+    /// Returns the rate, for whatever counts by durations.
+    pub(super) fn steady(self) -> Result<Rate, Invalid> {
+        match self.unit {
+            None | Some(Unit::Day | Unit::Week) => Ok(self.rate),
+            Some(Unit::Month) => invalid("months differ in length", MONTH),
+        }
+    }
+}
+
+const MONTH: &str =
+    "write `/month` with `algorithm: fixed_window`, or a number of days, as in `100/30d`";
+
+/// Reads how many per how long: `100/1m`, `100/s`, `1/333ns`, `10000/month`.
+pub(super) fn limit(text: &str) -> Result<Limit, Invalid> {
     const HELP: &str = "write how many per how long, as in `100/1s` or `1000/1m`";
     let Some((count, window)) = text.split_once('/') else {
         return invalid(format!("{} is not a rate", quoted(text)), HELP);
     };
     let (count, window) = (count.trim(), window.trim());
     let count = integer(count).map_err(|e| Invalid { help: HELP.to_owned(), ..e })?;
+    let unit = Unit::named(window);
+    // humantime takes a month for 30.44 days.
+    let mut words = window.split(|c: char| !c.is_ascii_alphabetic());
+    let is_month = words.any(|it| matches!(it, "month" | "months" | "year" | "years" | "y"));
+    if let Some(Unit::Month) = unit {
+        let longest = Duration::from_hours(31 * 24);
+        return Ok(Limit { rate: rate_of(count, longest)?, unit });
+    }
+    if is_month && unit.is_none() {
+        return invalid(format!("{} has no one length", quoted(window)), MONTH);
+    }
     let window = if window.starts_with(|c: char| c.is_ascii_digit()) {
         duration(window)
     } else {
         duration(&format!("1{window}"))
     };
-    rate_of(count, window.map_err(|e| Invalid { help: HELP.to_owned(), ..e })?)
+    let window = window.map_err(|e| Invalid { help: HELP.to_owned(), ..e })?;
+    Ok(Limit { rate: rate_of(count, window)?, unit })
+}
+
+/// Reads the name of a time zone.
+pub(super) fn zone(text: &str) -> Result<String, Invalid> {
+    calendar::zone(text).map_or_else(
+        || {
+            invalid(
+                format!("{} is not a time zone", quoted(text)),
+                "write a name of the IANA database, as in `Europe/Berlin` or `UTC`",
+            )
+        },
+        Ok,
+    )
 }
 
 /// Joins the two numbers of a rate, neither of which may be zero or beyond its bound.
@@ -288,24 +338,36 @@ mod tests {
             (" 5 / 500ms", 5, Duration::from_millis(500)),
             ("1_000/1h 30m", 1000, Duration::from_mins(90)),
         ] {
-            let rate = rate(text).unwrap();
+            let rate = limit(text).unwrap().rate;
             assert_eq!((rate.count(), rate.window()), (count, window), "{text}");
         }
+        for (text, unit, days) in
+            [("7/day", Unit::Day, 1), ("7/ week", Unit::Week, 7), ("7/month", Unit::Month, 31)]
+        {
+            let limit = limit(text).unwrap();
+            assert_eq!(limit.unit, Some(unit), "{text}");
+            assert_eq!(limit.rate.window(), Duration::from_hours(24 * days), "{text}");
+        }
+        assert_eq!(limit("7/1day").unwrap().unit, None);
     }
 
     #[test]
     fn impossible_rates_say_what_to_write() {
-        refused(rate, "0/1s", "a limit of 0 lets nothing pass");
-        refused(rate, "1/0s", "a window of no length");
-        refused(rate, "1/0", "a window of no length");
-        refused(rate, "100", "`100` is not a rate");
-        refused(rate, "100/", "`1` has no unit");
-        refused(rate, "/s", "`` is not a whole number");
-        refused(rate, "1.5/s", "`1.5` is not a whole number");
-        refused(rate, "-1/s", "`-1` is below zero");
-        refused(rate, "1/400d", "`400d` is longer than a year");
-        refused(rate, "2000000000000/s", "2000000000000 is more than a limit can count");
-        refused(rate, "99999999999999999999/s", "`99999999999999999999` is not a whole number");
+        refused(limit, "0/1s", "a limit of 0 lets nothing pass");
+        refused(limit, "1/0s", "a window of no length");
+        refused(limit, "1/0", "a window of no length");
+        refused(limit, "100", "`100` is not a rate");
+        refused(limit, "100/", "`1` has no unit");
+        refused(limit, "/s", "`` is not a whole number");
+        refused(limit, "1.5/s", "`1.5` is not a whole number");
+        refused(limit, "-1/s", "`-1` is below zero");
+        refused(limit, "1/400d", "`400d` is longer than a year");
+        refused(limit, "2000000000000/s", "2000000000000 is more than a limit can count");
+        refused(limit, "1/2months", "`2months` has no one length");
+        refused(limit, "1/1y", "`1y` has no one length");
+        refused(|text| limit(text)?.steady(), "1/month", "months differ in length");
+        refused(zone, "Europe/Berlinn", "`Europe/Berlinn` is not a time zone");
+        refused(limit, "99999999999999999999/s", "`99999999999999999999` is not a whole number");
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod keyed;
 mod slot;
 mod window;
 
+pub mod calendar;
 pub mod decision;
 pub mod limiter;
 pub mod pacing;

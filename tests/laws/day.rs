@@ -1,9 +1,10 @@
 //! Random days: rules, and requests that come and end.
 
-use core::time::Duration;
+use core::{num::NonZeroU64, time::Duration};
 use flowgate::flow::{
     Algorithm, Claim, Gate, Instant, Key, Keyed, Outcome, Permit, Rate, Reason, Report, Rule,
     Rules, SlotId,
+    calendar::{Calendar, Run},
     limiter::{
         concurrency, fixed_window, leaky_bucket, sliding_counter, sliding_log, sliding_window,
         token_bucket,
@@ -157,7 +158,7 @@ pub(crate) fn rule(at: usize, algorithm: Algorithm, keyed: bool) -> Rule {
 
 /// A new algorithm is one more line here.
 pub(crate) fn algorithm(window: u64) -> impl Strategy<Value = Algorithm> {
-    use fixed_window::Align::{Clock, FirstRequest};
+    use fixed_window::Align::{self, Clock, FirstRequest};
     prop_oneof![
         (rate(window), 1..=12_u64).prop_map(|(rate, burst)| {
             Algorithm::TokenBucket(token_bucket::Config { rate, burst })
@@ -170,11 +171,35 @@ pub(crate) fn algorithm(window: u64) -> impl Strategy<Value = Algorithm> {
         }),
         rate(window).prop_map(|rate| Algorithm::SlidingLog(sliding_log::Config { rate })),
         rate(window).prop_map(|rate| Algorithm::SlidingCounter(sliding_counter::Config { rate })),
-        (rate(window), prop_oneof![Just(Clock), Just(FirstRequest)]).prop_map(|(rate, align)| {
-            Algorithm::FixedWindow(fixed_window::Config { rate, align })
-        }),
+        (
+            rate(window),
+            prop_oneof![
+                Just(Clock),
+                Just(FirstRequest),
+                calendar(window).prop_map(Align::Calendar)
+            ]
+        )
+            .prop_map(|(rate, align)| {
+                Algorithm::FixedWindow(fixed_window::Config { rate, align })
+            }),
         (1..=6_u64).prop_map(|limit| Algorithm::Concurrency(concurrency::Config { limit })),
     ]
+}
+
+/// Windows of `window`, half as long and twice as long, as they come.
+fn calendar(window: u64) -> impl Strategy<Value = Calendar> {
+    vec((window / 2..=window * 2, 1..4_u64), 0..20).prop_map(move |lengths| {
+        let mut start = MORNING;
+        let mut runs = Vec::new();
+        for (length, count) in lengths {
+            let count = NonZeroU64::new(count).expect("one at least");
+            runs.push(Run { start, count });
+            start = start + Duration::from_nanos(window / 2 * (count.get() - 1) + length);
+        }
+        runs.push(Run { start, count: NonZeroU64::MAX });
+        let step = NonZeroU64::new(window / 2).expect("some time");
+        Calendar::new("odd", step, runs)
+    })
 }
 
 pub(crate) fn paced(window: u64) -> impl Strategy<Value = pacing::Config> {

@@ -83,10 +83,11 @@ fn window_holds(config: &fixed_window::Config, past: &Past, now: u64, cost: u64)
     let mut begin = None;
     let mut used = 0;
     for (at, cost) in past.passed.iter().copied().chain([(now, cost)]) {
-        let current = match (config.align, begin) {
+        let current = match (&config.align, begin) {
             (Align::Clock, _) => at - at % window,
             (Align::FirstRequest, Some(begin)) if at < begin + window => begin,
             (Align::FirstRequest, _) => at,
+            (Align::Calendar(calendar), _) => calendar.window(Instant::from_nanos(at)).0.as_nanos(),
         };
         if begin != Some(current) {
             (begin, used) = (Some(current), 0);
@@ -140,6 +141,14 @@ pub(crate) fn assert_promise(algorithm: &Algorithm, past: &Past) {
                 let most = 2 * rate.count() - 1;
                 assert!(nanos >= rate.window_nanos() || sum <= most, "{sum} in {nanos} ns");
             });
+        }
+        Algorithm::FixedWindow(fixed_window::Config { rate, align: Align::Calendar(calendar) }) => {
+            let window = |at| calendar.window(Instant::from_nanos(at));
+            for &(at, _) in &past.passed {
+                let within = past.passed.iter().filter(|(other, _)| window(*other) == window(at));
+                let sum: u64 = within.map(|(_, cost)| cost).sum();
+                assert!(sum <= rate.count(), "{sum} in {:?}", window(at));
+            }
         }
         Algorithm::FixedWindow(fixed_window::Config { rate, align }) => {
             let most = 2 * rate.count() - u64::from(*align == Align::FirstRequest);

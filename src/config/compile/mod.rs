@@ -6,6 +6,7 @@ mod rules;
 mod upstreams;
 
 use super::{
+    calendar::Unit,
     decode::At,
     error::Source,
     node::Place,
@@ -15,6 +16,7 @@ use super::{
     source::{self, Files},
     spec::FileSpec,
 };
+use crate::flow::calendar::Calendar;
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
     hash::Hash,
@@ -29,6 +31,8 @@ use std::{
 struct Compiler {
     errors: Problems,
     warnings: Problems,
+    /// Those that were asked for.
+    calendars: HashMap<(Unit, String), Calendar>,
 }
 
 impl Compiler {

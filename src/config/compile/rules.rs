@@ -3,12 +3,15 @@
 use super::Compiler;
 use crate::{
     config::{
+        calendar,
         decode::At,
         node::Place,
         plan::RulePlan,
         problem::{Problem, quoted},
-        snapshot::{Cost, Except},
-        spec::{CostSpec, ExceptSpec, KeySpecs, OnMissing, PacingSpec, RuleKind, RuleSpec},
+        snapshot::{Cost, Except, Limit},
+        spec::{
+            CostSpec, ExceptSpec, KeySpecs, OnMissing, PacingSpec, RuleKind, RuleSpec, Windows,
+        },
     },
     flow::{
         self, Algorithm, Keyed, Rate,
@@ -22,7 +25,7 @@ use crate::{
 };
 use bytesize::ByteSize;
 use http::HeaderValue;
-use std::{fmt::Write, sync::Arc, time::Duration};
+use std::{collections::hash_map::Entry, fmt::Write, sync::Arc, time::Duration};
 
 impl Compiler {
     pub(super) fn rules(
@@ -66,15 +69,7 @@ impl Compiler {
         let algorithm = spec.kind.as_ref().and_then(|kind| self.algorithm(kind, &spec.cost));
         let except = self.except(&spec.except);
         let (key, algorithm, name) = (key?, algorithm?, spec.name?.value);
-        let quota = match &algorithm {
-            Algorithm::TokenBucket(token_bucket::Config { rate, .. })
-            | Algorithm::LeakyBucket(leaky_bucket::Config { rate, .. })
-            | Algorithm::SlidingLog(sliding_log::Config { rate })
-            | Algorithm::SlidingWindow(sliding_window::Config { rate, .. })
-            | Algorithm::SlidingCounter(sliding_counter::Config { rate })
-            | Algorithm::FixedWindow(fixed_window::Config { rate, .. }) => Some(*rate),
-            Algorithm::Concurrency(_) => None,
-        };
+        let quota = quota(&algorithm);
         let keyed = is_keyed.then(|| Keyed {
             by: key.to_string().into(),
             max_keys: spec
@@ -184,18 +179,30 @@ impl Compiler {
                 self.cost(cost, rate.map(Rate::count), "limit");
                 Algorithm::SlidingCounter(sliding_counter::Config { rate: rate.value })
             }
-            RuleKind::FixedWindow { rate, to_clock } => {
+            RuleKind::FixedWindow { rate, windows } => {
                 self.cost(cost, rate.map(Rate::count), "limit");
-                let align = if *to_clock {
-                    fixed_window::Align::Clock
-                } else {
-                    fixed_window::Align::FirstRequest
-                };
+                let align = self.align(windows)?;
                 Algorithm::FixedWindow(fixed_window::Config { rate: rate.value, align })
             }
             RuleKind::Concurrency { limit } => {
                 self.cost(cost, *limit, "concurrency");
                 Algorithm::Concurrency(concurrency::Config { limit: limit.value })
+            }
+        })
+    }
+
+    /// Returns when windows begin.
+    fn align(&mut self, windows: &Windows) -> Option<fixed_window::Align> {
+        Some(match windows {
+            Windows::Clock => fixed_window::Align::Clock,
+            Windows::FirstRequest => fixed_window::Align::FirstRequest,
+            Windows::Calendar(unit, zone) => {
+                // It takes a millisecond to make one, and a file may ask for the same often.
+                let calendar = match self.calendars.entry((*unit, zone.clone())) {
+                    Entry::Occupied(known) => known.get().clone(),
+                    Entry::Vacant(new) => new.insert(calendar::calendar(*unit, zone)?).clone(),
+                };
+                fixed_window::Align::Calendar(calendar)
             }
         })
     }
@@ -335,8 +342,8 @@ fn idle_rules(rules: &[flow::Rule], plans: &[RulePlan]) -> Vec<(usize, usize)> {
                 a.rate.window() == b.rate.window() && a.rate.count() <= b.rate.count()
             }
             (Algorithm::FixedWindow(a), Algorithm::FixedWindow(b)) => {
-                (a.rate.window(), a.align) == (b.rate.window(), b.align)
-                    && a.align == fixed_window::Align::Clock
+                (a.rate.window(), &a.align) == (b.rate.window(), &b.align)
+                    && a.align != fixed_window::Align::FirstRequest
                     && a.rate.count() <= b.rate.count()
             }
             (Algorithm::Concurrency(a), Algorithm::Concurrency(b)) => a.limit <= b.limit,
@@ -359,22 +366,44 @@ fn idle_rules(rules: &[flow::Rule], plans: &[RulePlan]) -> Vec<(usize, usize)> {
     (0..rules.len()).filter_map(of).collect()
 }
 
+/// Returns the quota that an algorithm keeps, if it is one over time.
+fn quota(algorithm: &Algorithm) -> Option<Limit> {
+    let rate = match algorithm {
+        Algorithm::TokenBucket(token_bucket::Config { rate, .. })
+        | Algorithm::LeakyBucket(leaky_bucket::Config { rate, .. })
+        | Algorithm::SlidingLog(sliding_log::Config { rate })
+        | Algorithm::SlidingWindow(sliding_window::Config { rate, .. })
+        | Algorithm::SlidingCounter(sliding_counter::Config { rate }) => rate,
+        Algorithm::FixedWindow(fixed_window::Config { rate, align }) => match align {
+            fixed_window::Align::Clock | fixed_window::Align::FirstRequest => rate,
+            fixed_window::Align::Calendar(calendar) => {
+                let text = format!("{}/{}", rate.count(), calendar.name()).into();
+                return Some(Limit { count: rate.count(), window: calendar.even(), text });
+            }
+        },
+        Algorithm::Concurrency(_) => return None,
+    };
+    let text = rate.to_string().into();
+    Some(Limit { count: rate.count(), window: Some(rate.window()), text })
+}
+
 /// Returns the header that publishes a route's quotas, or `None` if it has none.
 ///
 /// Source: draft-ietf-httpapi-ratelimit-headers-10, section 3. `w` is in whole seconds; a window
-/// that divides the second is published as one second's worth, any other one without `w`.
+/// that divides the second is published as one second's worth, any other one without `w`, as are
+/// months, which differ in length.
 pub(super) fn policy(rules: &[RulePlan]) -> Option<HeaderValue> {
-    const SECOND: u64 = 1_000_000_000;
+    const SECOND: u128 = 1_000_000_000;
     let mut text = String::new();
     for rule in rules.iter().filter(|rule| !rule.dry_run) {
-        let Some(rate) = rule.quota else { continue };
-        let (count, window) = (rate.count(), rate.window_nanos());
+        let Some(Limit { count, window, .. }) = &rule.quota else { continue };
         let separator = if text.is_empty() { "" } else { ", " };
         _ = write!(text, "{separator}\"{}\"", rule.name);
-        _ = if window.is_multiple_of(SECOND) {
-            write!(text, ";q={count};w={}", window / SECOND)
-        } else if SECOND.is_multiple_of(window) {
-            write!(text, ";q={};w=1", count.saturating_mul(SECOND / window))
+        let nanos = window.map_or(0, |window| window.as_nanos());
+        _ = if nanos > 0 && nanos.is_multiple_of(SECOND) {
+            write!(text, ";q={count};w={}", nanos / SECOND)
+        } else if nanos > 0 && SECOND.is_multiple_of(nanos) {
+            write!(text, ";q={};w=1", u128::from(*count) * (SECOND / nanos))
         } else {
             write!(text, ";q={count}")
         };

@@ -5,7 +5,7 @@ use crate::{
     config::{
         node::{Content, Node, Place},
         problem::{Problem, quoted},
-        values::{self, Invalid},
+        values::{self, Invalid, Limit},
         vocabulary::{Default, Key, Kind, Section, nearest},
     },
     flow::Rate,
@@ -163,14 +163,25 @@ impl<'n, 's> Fields<'n, 's> {
         decoder: &mut Decoder<'s>,
         name: &str,
     ) -> Option<At<Rate>> {
+        let limit = self.limit(decoder, name)?;
+        decoder.keep(limit.value.steady(), limit.place)
+    }
+
+    /// Reads a limit in either of its forms.
+    pub(in crate::config) fn limit(
+        &self,
+        decoder: &mut Decoder<'s>,
+        name: &str,
+    ) -> Option<At<Limit>> {
         let (key, node) = self.node(name)?;
         if !matches!(node.content, Content::Map(_)) {
-            return decoder.leaf(node, key, values::rate);
+            return decoder.leaf(node, key, values::limit);
         }
         let fields = self.map(decoder, name)?;
         let requests = fields.integer(decoder, "requests");
         let window = fields.duration(decoder, "window");
-        decoder.keep(values::rate_of(requests?.value, window?.value), node.place)
+        let rate = values::rate_of(requests?.value, window?.value);
+        decoder.keep(rate.map(|rate| Limit { rate, unit: None }), node.place)
     }
 
     /// Reads each item of a list, of which there must be one if the key is required.

@@ -6,7 +6,7 @@ mod rule;
 
 pub(super) use route::{FieldSpec, MatchSpec, PathSpec, RouteSpec};
 pub use rule::OnMissing;
-pub(super) use rule::{CostSpec, ExceptSpec, KeySpecs, PacingSpec, RuleKind, RuleSpec};
+pub(super) use rule::{CostSpec, ExceptSpec, KeySpecs, PacingSpec, RuleKind, RuleSpec, Windows};
 
 use super::{
     decode::{At, Decoder, Fields},

@@ -3,10 +3,11 @@
 use super::{FieldSpec, plain, route};
 use crate::{
     config::{
+        calendar::Unit,
         decode::{At, Decoder, Fields, integer},
         node::{Content, Node, Place},
         problem::Problem,
-        values,
+        values::{self, Limit},
         vocabulary::tables,
     },
     flow::Rate,
@@ -37,8 +38,17 @@ pub(in crate::config) enum RuleKind {
     SlidingLog { rate: At<Rate> },
     SlidingWindow { rate: At<Rate>, buckets: At<u64>, strict: bool },
     SlidingCounter { rate: At<Rate> },
-    FixedWindow { rate: At<Rate>, to_clock: bool },
+    FixedWindow { rate: At<Rate>, windows: Windows },
     Concurrency { limit: At<u64> },
+}
+
+/// When windows begin.
+#[derive(Clone, Debug)]
+pub(in crate::config) enum Windows {
+    Clock,
+    FirstRequest,
+    /// The unit and the time zone.
+    Calendar(Unit, String),
 }
 
 /// What is counted separately.
@@ -136,7 +146,7 @@ impl RuleSpec {
 
 /// Reads what a rule counts, and refuses the keys that another kind of rule takes.
 fn kind<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<RuleKind> {
-    let rate = f.rate(d, "limit");
+    let limit = f.limit(d, "limit");
     let in_flight = f.integer(d, "concurrency");
     let manner = Manner::read(d, f);
     match (f.key_place("limit"), f.key_place("concurrency")) {
@@ -162,7 +172,7 @@ fn kind<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<RuleKind> {
             }
             Some(RuleKind::Concurrency { limit: in_flight? })
         }
-        (Some(_), None) => manner.of(d, f, rate),
+        (Some(_), None) => manner.of(d, f, limit),
     }
 }
 
@@ -173,10 +183,11 @@ struct Manner {
     buckets: Option<At<u64>>,
     strict: Option<At<bool>>,
     to_clock: Option<At<bool>>,
+    zone: Option<At<String>>,
 }
 
 /// Keys that only some algorithms take, which ones, and in words.
-const OWNERS: [(&str, &[Word], &str); 4] = [
+const OWNERS: [(&str, &[Word], &str); 5] = [
     (
         "burst",
         &[Word::TokenBucket, Word::LeakyBucket],
@@ -185,6 +196,7 @@ const OWNERS: [(&str, &[Word], &str); 4] = [
     ("buckets", &[Word::SlidingWindow], "only `algorithm: sliding_window` takes it"),
     ("strict", &[Word::SlidingWindow], "only `algorithm: sliding_window` takes it"),
     ("align", &[Word::FixedWindow], "only `algorithm: fixed_window` takes it"),
+    ("tz", &[Word::FixedWindow], "only `algorithm: fixed_window` takes it"),
 ];
 
 impl Manner {
@@ -195,6 +207,7 @@ impl Manner {
             buckets: f.integer(d, "buckets"),
             strict: f.flag(d, "strict"),
             to_clock: f.word(d, "align", &[true, false]),
+            zone: f.leaf(d, "tz", values::zone),
         }
     }
 
@@ -203,7 +216,7 @@ impl Manner {
         self,
         d: &mut Decoder<'s>,
         f: &Fields<'_, 's>,
-        rate: Option<At<Rate>>,
+        limit: Option<At<Limit>>,
     ) -> Option<RuleKind> {
         let algorithm = self.algorithm?.value;
         for (name, owners, takes) in OWNERS {
@@ -211,7 +224,17 @@ impl Manner {
                 foreign(d, f, name, takes);
             }
         }
-        let (rate, burst) = (rate?, self.burst);
+        let (limit, burst) = (limit?, self.burst);
+        let windows = if algorithm == Word::FixedWindow {
+            Some(self.windows(d, limit.value.unit)?)
+        } else {
+            None
+        };
+        let rate = if matches!(windows, Some(Windows::Calendar(..))) {
+            limit.map(|limit| limit.rate)
+        } else {
+            d.keep(limit.value.steady(), limit.place)?
+        };
         Some(match algorithm {
             Word::TokenBucket => RuleKind::TokenBucket { rate, burst },
             Word::LeakyBucket => RuleKind::LeakyBucket { rate, burst },
@@ -220,7 +243,23 @@ impl Manner {
                 RuleKind::SlidingWindow { rate, buckets: self.buckets?, strict: self.strict?.value }
             }
             Word::SlidingCounter => RuleKind::SlidingCounter { rate },
-            Word::FixedWindow => RuleKind::FixedWindow { rate, to_clock: self.to_clock?.value },
+            Word::FixedWindow => RuleKind::FixedWindow { rate, windows: windows? },
+        })
+    }
+
+    /// Returns when the windows of `fixed_window` begin.
+    fn windows(&self, d: &mut Decoder<'_>, unit: Option<Unit>) -> Option<Windows> {
+        let to_clock = self.to_clock?.value;
+        Some(match (unit.filter(|_| to_clock), &self.zone) {
+            (Some(unit), zone) => Windows::Calendar(unit, zone.as_ref()?.value.clone()),
+            (None, Some(zone)) if zone.written => {
+                let problem = Problem::error(zone.place, "`tz` without windows of a calendar")
+                    .help("write `limit: 100/day`, `/week` or `/month` with `align: clock`, or remove it");
+                d.problems.add(problem);
+                return None;
+            }
+            (None, _) if to_clock => Windows::Clock,
+            (None, _) => Windows::FirstRequest,
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{FRAME, messages, plan, warnings, with_rules};
 use crate::flow::{
-    Algorithm,
+    Algorithm, Instant,
     limiter::{fixed_window, sliding_window, token_bucket},
 };
 use std::time::Duration;
@@ -249,6 +249,59 @@ fn what_can_never_happen_is_warned_of() {
 }
 
 #[test]
+fn months_are_counted_by_the_calendar_of_a_zone() {
+    let rule = |rule: &str| with_rules(&format!("      - {{ name: a, {rule} }}\n"));
+    let month = "months differ in length | write `/month` with `algorithm: fixed_window`, or a number of days, as in `100/30d`";
+    for (text, expected) in [
+        ("limit: 9/month", &[month][..]),
+        ("limit: 9/month, algorithm: fixed_window, align: first_request", &[month]),
+        (
+            "limit: 9/month, algorithm: fixed_window, tz: Mars/Base",
+            &[
+                "`Mars/Base` is not a time zone | write a name of the IANA database, as in `Europe/Berlin` or `UTC`",
+            ],
+        ),
+        (
+            "limit: 9/1d, algorithm: fixed_window, tz: Europe/Berlin",
+            &[
+                "`tz` without windows of a calendar | write `limit: 100/day`, `/week` or `/month` with `align: clock`, or remove it",
+            ],
+        ),
+        (
+            "limit: 9/day, tz: UTC",
+            &[
+                "`tz` means nothing in this rule | remove it: only `algorithm: fixed_window` takes it",
+            ],
+        ),
+    ] {
+        messages(&rule(text), expected);
+    }
+    let window = |text: &str, now: u64| {
+        let plan = plan(&rule(text));
+        let Algorithm::FixedWindow(config) = plan.routes[0].flow.flow[0].algorithm.clone() else {
+            panic!("a fixed window")
+        };
+        let fixed_window::Align::Calendar(calendar) = config.align else { panic!("a calendar") };
+        let (begin, end) = calendar.window(Instant::from_nanos(now * 1_000_000_000));
+        let policy = plan.routes[0].policy.clone().unwrap();
+        (begin.as_nanos() / 1_000_000_000, end.since(begin).as_secs() / 3600, policy)
+    };
+    // 2026-03-29 12:00 UTC; clocks in Berlin were turned in that morning.
+    let noon = 1_774_785_600;
+    let fixed = "algorithm: fixed_window, limit:";
+    let day = window(&format!("{fixed} 9/day"), noon);
+    assert_eq!(day, (noon - 12 * 3600, 24, "\"a\";q=9;w=86400".parse().unwrap()));
+    let day = window(&format!("{fixed} 9/day, tz: Europe/Berlin"), noon);
+    assert_eq!(day, (noon - 13 * 3600, 23, "\"a\";q=9".parse().unwrap()));
+    let week = window(&format!("{fixed} 9/week, tz: Europe/Berlin"), noon);
+    assert_eq!((week.0, week.1), (noon - (6 * 24 + 13) * 3600, 7 * 24 - 1));
+    let month = window(&format!("{fixed} 9/month, tz: Europe/Berlin"), noon);
+    assert_eq!((month.0, month.1), (noon - (28 * 24 + 13) * 3600, 31 * 24 - 1));
+    let month = window(&format!("{fixed} 9/month"), noon);
+    assert_eq!((month.0, month.1), (noon - (28 * 24 + 12) * 3600, 31 * 24));
+}
+
+#[test]
 fn memory_beyond_a_gibibyte_is_warned_of() {
     let log = "algorithm: sliding_log";
     for (rule, expected) in [
@@ -282,7 +335,7 @@ fn rules_become_what_the_gate_runs_by() {
     ));
     let route = &plan.routes[0];
     let rule = |n: usize| route.flow.flow[n].algorithm.clone();
-    let rate = |text| super::super::values::rate(text).unwrap();
+    let rate = |text| super::super::values::limit(text).unwrap().rate;
     let bucket =
         |text, burst| Algorithm::TokenBucket(token_bucket::Config { rate: rate(text), burst });
     // A second's worth of 100 a minute is one.

@@ -1,7 +1,8 @@
 //! Fixed window: a count that starts anew with every window.
 //!
 //! Windows `[s, s+W)` follow the clock (`s = t − t mod W`), or each begins with the
-//! first request after the last one ended. A request of cost `n` passes iff
+//! first request after the last one ended, or they are the days, weeks or months of a
+//! [`Calendar`], which differ in length. A request of cost `n` passes iff
 //! `used + n ≤ N`.
 //!
 //! Worst case: up to `2N` pass in some `W` across a boundary (`2N − 1` where a
@@ -17,6 +18,7 @@
 //! recorded as `seed_counter` in `tests/golden`.
 
 use crate::flow::{
+    calendar::Calendar,
     decision::{Decision, Reason},
     rate::Rate,
     slot::{Formula, Standing, Times},
@@ -27,20 +29,22 @@ use core::time::Duration;
 /// `rate.count()` per window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How many, and the window.
+    /// How many, and the window; of a calendar, its longest one.
     pub rate: Rate,
     /// Where windows begin.
     pub align: Align,
 }
 
 /// Where windows begin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Align {
     /// At whole multiples of the window since the clock's zero.
     #[default]
     Clock,
     /// With the first request after the last window ended.
     FirstRequest,
+    /// With the windows of a calendar.
+    Calendar(Calendar),
 }
 
 #[derive(Debug)]
@@ -52,41 +56,41 @@ pub(super) struct FixedWindow {
 }
 
 /// A client's latest window.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct State {
-    /// When it began, in nanoseconds.
-    start: u64,
-    /// Zero iff there was no window yet.
+    /// When it ends; the clock's zero if there was none yet.
+    end: Instant,
     used: u64,
 }
 
 impl Config {
     /// Returns the limiter.
-    pub(super) const fn build(&self) -> FixedWindow {
-        FixedWindow {
-            limit: self.rate.count(),
-            window: self.rate.window_nanos(),
-            align: self.align,
-        }
+    pub(super) fn build(&self) -> FixedWindow {
+        let window = self.rate.window_nanos();
+        FixedWindow { limit: self.rate.count(), window, align: self.align.clone() }
     }
 }
 
 impl FixedWindow {
-    const fn used(&self, state: &State, now: Instant) -> u64 {
-        let age = now.as_nanos().saturating_sub(state.start);
-        if age < self.window { state.used } else { 0 }
+    fn used(state: &State, now: Instant) -> u64 {
+        if now < state.end { state.used } else { 0 }
     }
 
-    const fn start(&self, now: Instant) -> u64 {
-        let now = now.as_nanos();
-        match self.align {
-            Align::Clock => now - now % self.window,
-            Align::FirstRequest => now,
+    /// Returns when a window ends that is opened at `now`.
+    fn end(&self, now: Instant) -> Instant {
+        match &self.align {
+            Align::Clock => now + Duration::from_nanos(self.window - now.as_nanos() % self.window),
+            Align::FirstRequest => now + Duration::from_nanos(self.window),
+            Align::Calendar(calendar) => calendar.window(now).1,
         }
     }
 
-    fn end(&self, state: &State, now: Instant) -> Duration {
-        Instant::from_nanos(state.start.saturating_add(self.window)).since(now)
+    /// Returns when the window of `state` began, which is not over.
+    fn start(&self, state: &State, now: Instant) -> Instant {
+        match &self.align {
+            Align::Clock | Align::FirstRequest => state.end - Duration::from_nanos(self.window),
+            Align::Calendar(calendar) => calendar.window(now).0,
+        }
     }
 }
 
@@ -98,52 +102,51 @@ impl Formula for FixedWindow {
     }
 
     fn fresh(&self) -> State {
-        State::default()
+        State { end: Instant::EPOCH, used: 0 }
     }
 
     fn is_fresh(&self, state: &State, now: Instant) -> bool {
-        self.used(state, now) == 0
+        Self::used(state, now) == 0
     }
 
     fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {
         if cost > self.limit {
             Decision::Block(Reason::TooCostly { limit: self.limit })
-        } else if self.used(state, now).saturating_add(cost) > self.limit {
-            Decision::Block(Reason::Rate { retry_after: self.end(state, now) })
+        } else if Self::used(state, now).saturating_add(cost) > self.limit {
+            Decision::Block(Reason::Rate { retry_after: state.end.since(now) })
         } else {
             Decision::Pass
         }
     }
 
     fn standing(&self, state: &State, now: Instant) -> Standing {
-        match self.used(state, now) {
+        match Self::used(state, now) {
             0 => Standing::default(),
-            used => Standing { used, reset: self.end(state, now) },
+            used => Standing { used, reset: state.end.since(now) },
         }
     }
 
     fn charge(&self, state: &mut State, times: Times, cost: u64) {
-        let used = self.used(state, times.now);
+        let used = Self::used(state, times.now);
         if used == 0 {
-            state.start = self.start(times.now);
+            state.end = self.end(times.now);
         }
         state.used = used.saturating_add(cost);
     }
 
     fn convert(&self, old: &Self, state: &mut State, now: Instant) {
-        let used = old.used(state, now);
-        let start = match self.align {
-            _ if (self.window, self.align) == (old.window, old.align) => return,
-            _ if used == 0 => 0,
-            Align::Clock => self.start(now),
+        let used = Self::used(state, now);
+        let end = match &self.align {
+            align if (self.window, align) == (old.window, &old.align) => return,
+            _ if used == 0 => Instant::EPOCH,
+            Align::Clock | Align::Calendar(_) => self.end(now),
             Align::FirstRequest => {
-                let now = now.as_nanos();
-                let old_end = state.start.saturating_add(old.window);
-                let end = state.start.saturating_add(self.window);
-                if end > now { state.start } else { old_end.min(now + self.window) - self.window }
+                let window = Duration::from_nanos(self.window);
+                let end = old.start(state, now) + window;
+                if end > now { end } else { state.end.min(now + window) }
             }
         };
-        *state = State { start, used };
+        *state = State { end, used };
     }
 }
 
@@ -152,8 +155,13 @@ mod tests {
     use super::*;
     use crate::flow::{
         Algorithm, Change, Rules,
+        calendar::Run,
         timeline::{Timeline, check, one, rate},
     };
+    use core::num::NonZeroU64;
+
+    /// In milliseconds.
+    const DAY: u64 = 24 * 60 * 60 * 1000;
 
     fn per(count: u64, window: u64, align: Align) -> Rules {
         one(Algorithm::FixedWindow(Config { rate: rate(count, window), align }))
@@ -205,6 +213,33 @@ mod tests {
             500 pass
             ",
         );
+    }
+
+    #[test]
+    fn a_calendar_says_when_windows_end() {
+        let months = || {
+            let begin = |day: u64| Run {
+                start: Instant::EPOCH + Duration::from_hours(24 * day),
+                count: NonZeroU64::MIN,
+            };
+            let runs = [0, 31, 59, 90].map(begin).into();
+            let calendar = Calendar::new("month", NonZeroU64::MIN, runs);
+            per(2, 31 * DAY, Align::Calendar(calendar))
+        };
+        let day = |days: u64| days * DAY;
+        Timeline::new(&months())
+            .check(&format!("{}      x2 pass", day(30)))
+            .check(&format!("{}         block rate {}", day(30), day(1)))
+            .check(&format!("{}      x2 pass", day(31)))
+            .check(&format!("{}         block rate {}", day(31), day(28)))
+            .check(&format!("{}.999999  block rate 0.000001", day(59) - 1))
+            .check(&format!("{}      x2 pass", day(59)))
+            .edit(&per(2, DAY, Align::Clock), &[Change::Converted])
+            .check(&format!("{}         block rate {}", day(59), day(1)))
+            .edit(&months(), &[Change::Converted])
+            .check(&format!("{}         block rate {}", day(59), day(31)))
+            .edit(&per(2, 40 * DAY, Align::FirstRequest), &[Change::Converted])
+            .check(&format!("{}         block rate {}", day(60), day(39)));
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(in crate::config) static RULE: Section = Section {
             "limit",
             Kind::Either(&Kind::Rate, &Kind::Section(&RATE)),
             Absent,
-            "How many per how long, as in `100/1m`. Either this or `concurrency`.",
+            "How many per how long, as in `100/1m`. With `fixed_window` also `/day`, `/week` (from Monday) or `/month` of the calendar; elsewhere a day is 24 hours. Either this or `concurrency`.",
         ),
         key(
             "concurrency",
@@ -59,6 +59,12 @@ pub(in crate::config) static RULE: Section = Section {
             word(&["clock", "first_request"]),
             Value("clock"),
             "When windows begin (`fixed_window` only).",
+        ),
+        key(
+            "tz",
+            Kind::Text,
+            Value("UTC"),
+            "The time zone whose days, weeks or months are counted in, as in `Europe/Berlin` (`fixed_window` only).",
         ),
         key(
             "key",

@@ -4,9 +4,8 @@ use super::{
     activity::Activity,
     request::{Invalid, canonical},
     service::Worker,
-    tls::certificates,
 };
-use crate::config::Snapshot;
+use crate::config::{Certificates, Snapshot};
 use core::net::{IpAddr, SocketAddr};
 use http::HeaderValue;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,11 +25,12 @@ pub(super) struct Peer {
     known: Mutex<Option<Known>>,
 }
 
-/// The name that a TLS client asked for.
+/// The name that a TLS client asked for, and what its listener chose from. They stay
+/// the connection's own, whatever an edit makes of the listener.
 #[derive(Debug)]
 pub(super) struct ServerName {
-    pub(super) listener: Arc<str>,
     pub(super) name: String,
+    pub(super) certificates: Arc<Certificates>,
 }
 
 #[derive(Debug)]
@@ -69,10 +69,10 @@ impl Peer {
     /// Whether `host` may be asked for on this connection: with several certificates,
     /// a client that trusts one of them for its connection must not get from it what
     /// another stands for (RFC 9110, 7.4).
-    pub(super) fn may_ask_for(&self, snapshot: &Snapshot, host: &str) -> bool {
-        let Some(ServerName { listener, name }) = &self.server_name else { return true };
-        certificates(snapshot, listener)
-            .is_none_or(|all| all.iter().nth(1).is_none() || all.agree(name, host))
+    pub(super) fn may_ask_for(&self, host: &str) -> bool {
+        self.server_name
+            .as_ref()
+            .is_none_or(|ServerName { name, certificates }| certificates.agree(name, host))
     }
 
     /// Whether what it says about others is believed.

@@ -147,7 +147,7 @@ fn ask(
     };
     let authority = inspect(request, fields).map_err(refused)?;
     let host = peer.host(&authority).map_err(refused)?;
-    if !peer.may_ask_for(snapshot, &host) {
+    if !peer.may_ask_for(&host) {
         return Err(Refusal::Misdirected);
     }
     let path = normal_path(uri.path());

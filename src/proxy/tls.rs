@@ -27,7 +27,7 @@ const HTTP1: &[u8] = b"http/1.1";
 #[derive(Clone)]
 pub struct Acceptor {
     inner: TlsAcceptor,
-    listener: Arc<str>,
+    resolver: Arc<Resolver>,
 }
 
 impl Acceptor {
@@ -39,19 +39,18 @@ impl Acceptor {
     /// The provider has no randomness for the ticket keys.
     pub fn new(live: Arc<Live>, listener: Arc<str>) -> io::Result<Self> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let resolver =
-            Arc::new(Resolver { live, listener: Arc::clone(&listener), last: Mutex::default() });
+        let resolver = Arc::new(Resolver { live, listener, last: Mutex::default() });
         // Known from the start, for a listener that is closed before its first client.
         drop(resolver.certificates());
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(io::Error::other)?
             .with_no_client_auth()
-            .with_cert_resolver(resolver);
+            .with_cert_resolver(Arc::clone(&resolver) as Arc<_>);
         config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
         config.ticketer = aws_lc_rs::Ticketer::new().map_err(io::Error::other)?;
         config.send_tls13_tickets = 1;
-        Ok(Self { inner: TlsAcceptor::from(Arc::new(config)), listener })
+        Ok(Self { inner: TlsAcceptor::from(Arc::new(config)), resolver })
     }
 
     /// Shakes hands. The caller bounds the time.
@@ -69,16 +68,21 @@ impl Acceptor {
             Some(HTTP2) => Protocol::Http2,
             _ => Protocol::Http1,
         };
-        let server_name = session
-            .server_name()
-            .map(|name| ServerName { listener: Arc::clone(&self.listener), name: name.to_owned() });
+        let name = session.server_name();
+        // One certificate answers for every name, so nothing is to be compared then.
+        let several = self.resolver.certificates().filter(|all| all.iter().nth(1).is_some());
+        let server_name = name
+            .zip(several)
+            .map(|(name, certificates)| ServerName { name: name.to_owned(), certificates });
         Ok((stream, protocol, server_name))
     }
 }
 
 impl fmt::Debug for Acceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Acceptor").field("listener", &self.listener).finish_non_exhaustive()
+        f.debug_struct("Acceptor")
+            .field("listener", &self.resolver.listener)
+            .finish_non_exhaustive()
     }
 }
 

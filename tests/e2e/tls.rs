@@ -1,7 +1,20 @@
 //! TLS towards clients, with curl and with certificates of several names.
 
-use crate::common::{Gateway, curl, eventually, upstream};
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+use crate::common::{Gateway, connect, curl, eventually, upstream};
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::Command,
+    sync::Arc,
+};
+use tokio_rustls::rustls::{
+    ClientConfig, ClientConnection, RootCertStore, StreamOwned,
+    crypto::aws_lc_rs,
+    pki_types::{CertificateDer, pem::PemObject},
+};
 
 fn certificate(dir: &Path, file: &str, names: &[&str]) {
     let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
@@ -80,6 +93,51 @@ fn a_host_of_another_certificate_is_misdirected() {
     };
     assert_eq!(status("plain.test"), "421");
     assert_eq!(status("shop.test"), "200");
+}
+
+/// A connection that was opened for `name` and is kept, trusting `file` only.
+fn connection(
+    gateway: &Gateway,
+    name: &str,
+    file: &str,
+) -> StreamOwned<ClientConnection, TcpStream> {
+    let path = gateway.dir.path().join(format!("{file}.pem"));
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(path).expect("a certificate")).expect("added");
+    let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("known versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = name.to_owned().try_into().expect("a name");
+    let session = ClientConnection::new(Arc::new(config), name).expect("a session");
+    StreamOwned::new(session, connect(gateway.web()))
+}
+
+/// The status of the answer to a request for `host`.
+fn status(connection: &mut (impl Read + Write), host: &str) -> u16 {
+    write!(connection, "HEAD / HTTP/1.1\r\nHost: {host}\r\n\r\n").expect("sent");
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        connection.read_exact(&mut byte).expect("an answer");
+        head.extend(byte);
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status")
+}
+
+#[test]
+fn a_connection_is_held_to_its_certificate_after_its_listener_is_renamed() {
+    let upstream = upstream::echo();
+    let gateway = two_certificates(upstream.address);
+    let mut kept = connection(&gateway, "shop.test", "shop");
+    assert_eq!(status(&mut kept, "shop.test"), 200);
+    assert_eq!(status(&mut kept, "plain.test"), 421);
+    let text = fs::read_to_string(&gateway.config).expect("read");
+    gateway.edit(&text.replace("name: web", "name: front"));
+    assert_eq!(status(&mut kept, "shop.test"), 200);
+    assert_eq!(status(&mut kept, "plain.test"), 421);
 }
 
 #[test]

@@ -129,19 +129,40 @@ fn open_at(
     Ok(Opened { name: Arc::clone(name), configured, address, sockets })
 }
 
+/// Opens a listener on the sockets of one that runs.
+fn take_over(
+    name: &Arc<str>,
+    configured: SocketAddr,
+    running: &Running,
+) -> Result<Opened, StartError> {
+    let address = running.address;
+    let sockets = duplicates(&running.sockets).map_err(|source| StartError::Listen {
+        name: Arc::clone(name),
+        address,
+        source,
+    })?;
+    Ok(Opened { name: Arc::clone(name), configured, address, sockets })
+}
+
 /// A listener that runs.
-#[derive(Clone, Copy)]
 struct Running {
     configured: SocketAddr,
     /// With the port that the system picked.
     address: SocketAddr,
     tls: bool,
+    /// The workers' sockets, for a listener that takes the place of this one. The kernel
+    /// resets connections that come in while a socket closes.
+    sockets: Vec<std::net::TcpListener>,
 }
 
 impl Running {
     fn is(&self, listener: &Listener) -> bool {
         self.configured == listener.address && self.tls == listener.tls.is_some()
     }
+}
+
+fn duplicates(sockets: &[std::net::TcpListener]) -> io::Result<Vec<std::net::TcpListener>> {
+    sockets.iter().map(std::net::TcpListener::try_clone).collect()
 }
 
 /// Reports whether two sockets could get the same connection.
@@ -302,11 +323,12 @@ impl Gateway {
             .then(|| Acceptor::new(Arc::clone(&self.live), Arc::clone(&name)))
             .transpose()
             .map_err(cannot("set up TLS"))?;
+        let kept = duplicates(&sockets).map_err(cannot("share a listener's sockets"))?;
         tracing::info!(listener = %name, %address, tls, "listening");
         for (worker, socket) in self.workers.iter().zip(sockets) {
             worker.listen(Bound { name: Arc::clone(&name), socket, tls: acceptor.clone() });
         }
-        self.listeners.insert(name, Running { configured, address, tls });
+        self.listeners.insert(name, Running { configured, address, tls, sockets: kept });
         Ok(())
     }
 
@@ -465,8 +487,9 @@ impl Gateway {
         Ok(())
     }
 
-    /// Opens the listeners of `plan` that do not run as it has them. Where one that is
-    /// to go listens, the new one listens beside it, so that no connection is refused.
+    /// Opens the listeners of `plan` that do not run as it has them. At the address of
+    /// one that is to go, the new one takes over its sockets, so that no connection is
+    /// refused; where they overlap otherwise, it listens beside it.
     fn open_new(&self, plan: &Plan) -> Result<Vec<Opened>, StartError> {
         let stays = |name: &str, running: &Running| {
             plan.listeners.iter().any(|new| &*new.name == name && running.is(new))
@@ -488,14 +511,12 @@ impl Gateway {
             let ours = held(&go)
                 && !held(&stay)
                 && !opened.iter().any(|other| overlap(other.address, address));
-
-            opened.push(open_at(
-                &listener.name,
-                listener.address,
-                address,
-                ours,
-                self.workers.len(),
-            )?);
+            let before = go.iter().find(|(_, running)| ours && running.address == address);
+            let (name, configured) = (&listener.name, listener.address);
+            opened.push(match before {
+                Some((_, running)) => take_over(name, configured, running)?,
+                None => open_at(name, configured, address, ours, self.workers.len())?,
+            });
         }
         Ok(opened)
     }
@@ -534,6 +555,8 @@ impl Gateway {
         for worker in &self.workers {
             worker.drain();
         }
+        // A socket closes when all who have it let it go.
+        self.listeners.clear();
         let (workers, signals) = (&mut self.workers, &mut self.signals);
         let all_ended = async {
             for worker in workers.iter_mut() {

@@ -361,8 +361,9 @@ fn a_listener_is_renamed_widened_and_swapped_on_its_own_port() {
     let web = gateway.web();
     let port = web.port();
     let list = |listeners: &str| with_listeners(&gateway, upstream.address, listeners);
-    // A connection may be lost with the old socket, in the moment in which it closes.
-    let answers = |address: std::net::SocketAddr| {
+    let answers = |address| assert_eq!(http::get(address, "/").status, 200);
+    // Sockets of two addresses cannot be one: a connection may be lost with the old one.
+    let answers_soon = |address: std::net::SocketAddr| {
         eventually("an answer", || {
             let mut stream = std::net::TcpStream::connect(address).ok()?;
             stream.set_read_timeout(Some(crate::common::PATIENCE)).ok()?;
@@ -376,7 +377,7 @@ fn a_listener_is_renamed_widened_and_swapped_on_its_own_port() {
     gateway.edit(&list(&format!("  - {{ name: front, listen: {web} }}\n")));
     answers(web);
     gateway.edit(&list(&format!("  - {{ name: front, listen: \"0.0.0.0:{port}\" }}\n")));
-    answers(web);
+    answers_soon(web);
     let two = list(&format!(
         "  - {{ name: front, listen: \"0.0.0.0:{port}\" }}\n  - {{ name: back, listen: 127.0.0.1:0 }}\n"
     ));
@@ -389,7 +390,7 @@ fn a_listener_is_renamed_widened_and_swapped_on_its_own_port() {
         ))
     };
     gateway.edit(&pair("front", "rear"));
-    answers(web);
+    answers_soon(web);
     gateway.edit(&pair("rear", "front"));
     answers(web);
     answers(back);
@@ -399,6 +400,34 @@ fn a_listener_is_renamed_widened_and_swapped_on_its_own_port() {
         std::net::TcpStream::connect(web).is_err().then_some(())
     });
     answers(back);
+}
+
+#[test]
+fn no_connection_is_refused_while_a_listener_is_renamed() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&yaml(upstream.address, &version("one", 100_000_000)));
+    let web = gateway.web();
+    let stop = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let stop = Arc::clone(&stop);
+            std::thread::spawn(move || {
+                let mut served = 0;
+                while !stop.load(Ordering::SeqCst) {
+                    assert_eq!(http::get(web, "/").status, 200);
+                    served += 1;
+                }
+                served
+            })
+        })
+        .collect();
+    for name in ["front", "web"].repeat(10) {
+        let listeners = format!("  - {{ name: {name}, listen: {web} }}\n");
+        gateway.edit(&with_listeners(&gateway, upstream.address, &listeners));
+    }
+    stop.store(true, Ordering::SeqCst);
+    let served: usize = clients.into_iter().map(|client| client.join().expect("no failure")).sum();
+    assert!(served > 0);
 }
 
 #[test]

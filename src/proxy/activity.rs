@@ -1,15 +1,17 @@
 //! What a client's connection is doing, so that one timer can watch it.
 //!
-//! hyper has no limit on an idle connection, or for a client that does not read. Arming a timer for each would cost every request several
-//! operations on the timer wheel. Instead each part notes when it began to wait,
-//! and the connection's task looks now and then.
+//! hyper has no limit on an idle connection, or for a client that does not read. Arming
+//! a timer for each would cost every request several operations on the timer wheel.
+//! Instead each part notes when it began to wait, and the connection's task looks now
+//! and then.
 
+use super::streams::{Stream, Streams};
 use crate::{clock::Clock, config::ClientTimeouts, flow::Instant, meter};
 use core::{
     sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
 
 /// Notes of one connection, shared by its socket, its requests and their bodies.
@@ -26,12 +28,8 @@ pub(super) struct Activity {
     head_since: Stamp,
     /// Since when the client does not take what is sent.
     write_since: Stamp,
-    /// Answers of which the client was handed a part that it has not taken.
-    handed: AtomicU32,
-    /// Whether any was taken since the connection was last judged.
-    taking: AtomicBool,
-    /// Since when none was.
-    stalled_since: Stamp,
+    /// Of HTTP/2; there from the first on.
+    streams: OnceLock<Streams>,
     /// When the request of an HTTP/1.1 connection must have ended.
     end_by: Stamp,
     /// When the upstream must have begun to answer; see [`Self::answer_by`].
@@ -67,9 +65,7 @@ impl Activity {
             idle_since,
             head_since: Stamp::default(),
             write_since: Stamp::default(),
-            handed: AtomicU32::new(0),
-            taking: AtomicBool::new(false),
-            stalled_since: Stamp::default(),
+            streams: OnceLock::new(),
             end_by: Stamp::default(),
             answer_by: Stamp::default(),
             overdue: AtomicBool::new(false),
@@ -93,6 +89,9 @@ impl Activity {
 
     /// Notes that an answer has ended at `now`.
     pub(super) fn on_answered(&self, now: Instant) {
+        if let Some(streams) = self.streams.get() {
+            streams.leave();
+        }
         if self.requests.fetch_sub(1, Relaxed) == 1 {
             self.answer_by.clear();
             self.end_by.clear();
@@ -105,36 +104,20 @@ impl Activity {
         self.write_since.note(blocked, &self.clock);
     }
 
-    /// Notes that a part of an answer was handed to the client.
-    pub(super) fn on_handed(&self) {
-        self.handed.fetch_add(1, Relaxed);
+    /// Returns the streams of an HTTP/2 connection.
+    pub(super) fn streams(&self) -> &Streams {
+        self.streams.get_or_init(Streams::default)
     }
 
-    /// Notes that the client has taken a part of an answer.
-    pub(super) fn on_taken(&self) {
-        self.handed.fetch_sub(1, Relaxed);
-        self.taking.store(true, Relaxed);
+    /// Returns the stream whose task is running, in HTTP/2.
+    pub(super) fn stream(&self) -> Option<Arc<Stream>> {
+        self.streams.get()?.current()
     }
 
     /// Has an HTTP/1.1 connection end with its request at `deadline`, however
     /// slowly the client takes the answer.
     pub(super) fn end_by(&self, deadline: Instant) {
         self.end_by.set(deadline);
-    }
-
-    /// Whether the client takes nothing of what it was handed, as of `now`. The
-    /// socket does not tell: a client of HTTP/2 may close its window and go on
-    /// answering pings.
-    fn is_stalled(&self, now: Instant, limit: Duration) -> bool {
-        if self.handed.load(Relaxed) == 0 || self.taking.swap(false, Relaxed) {
-            self.stalled_since.clear();
-            return false;
-        }
-        let since = self.stalled_since.get();
-        if since.is_none() {
-            self.stalled_since.set(now);
-        }
-        since.is_some_and(|since| since + limit <= now)
     }
 
     /// Has the connection's timer watch over the one request of an HTTP/1.1
@@ -197,7 +180,7 @@ impl Activity {
             return Verdict::Abort;
         }
         if busy {
-            if self.is_stalled(now, limits.write) || expired(&self.end_by, Duration::ZERO) {
+            if expired(&self.end_by, Duration::ZERO) {
                 return Verdict::Abort;
             }
             if expired(&self.answer_by, Duration::ZERO) {
@@ -207,6 +190,9 @@ impl Activity {
             }
             // A write may begin to block without this being asked.
             next = next.min(now + limits.write);
+            if let Some(streams) = self.streams.get() {
+                next = next.min(streams.judge(now, limits.write));
+            }
         } else if self.head_since.is_set() {
             if expired(&self.head_since, limits.header_read) {
                 return Verdict::Abort;
@@ -220,10 +206,10 @@ impl Activity {
 
 /// An instant that may be absent.
 #[derive(Debug, Default)]
-struct Stamp(AtomicU64);
+pub(super) struct Stamp(AtomicU64);
 
 impl Stamp {
-    fn get(&self) -> Option<Instant> {
+    pub(super) fn get(&self) -> Option<Instant> {
         match self.0.load(Relaxed) {
             0 => None,
             nanos => Some(Instant::from_nanos(nanos)),
@@ -234,7 +220,7 @@ impl Stamp {
         self.0.load(Relaxed) != 0
     }
 
-    fn set(&self, now: Instant) {
+    pub(super) fn set(&self, now: Instant) {
         self.0.store(now.as_nanos().max(1), Relaxed);
     }
 
@@ -305,25 +291,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_takes_nothing_of_what_it_was_handed_is_cut_off() {
-        let activity = idle();
-        activity.on_request();
-        activity.on_handed();
-        assert!(matches!(after(&activity, 1).await, Verdict::LookAgain(_)));
-        activity.on_taken();
-        activity.on_handed();
-        assert!(matches!(after(&activity, 70).await, Verdict::LookAgain(_)), "it took something");
-        assert!(matches!(after(&activity, 1).await, Verdict::LookAgain(_)));
-        assert!(matches!(after(&activity, 59).await, Verdict::LookAgain(_)));
-        assert_eq!(after(&activity, 1).await, Verdict::Abort);
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn waiting_for_the_upstream_is_not_the_clients_fault() {
         let activity = idle();
         activity.on_request();
-        activity.on_handed();
-        activity.on_taken();
         for _ in 0..5 {
             assert!(matches!(after(&activity, 100).await, Verdict::LookAgain(_)));
         }

@@ -1,6 +1,10 @@
 //! Bodies on their way through: nothing is gathered, everything is bounded.
 
-use super::{pool::Lease, tail::Tail};
+use super::{
+    pool::Lease,
+    streams::{Part, Stream},
+    tail::Tail,
+};
 use crate::{clock::Clock, flow::Instant};
 use bytes::Bytes;
 use core::{
@@ -9,6 +13,7 @@ use core::{
     task::{Context, Poll, ready},
     time::Duration,
 };
+use http::Version;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use std::sync::Arc;
@@ -168,6 +173,8 @@ impl Body for RequestBody {
 pub(super) struct ResponseBody {
     source: Source,
     tail: Tail,
+    /// Its stream, in HTTP/2, from the first part on.
+    stream: Option<Arc<Stream>>,
 }
 
 #[derive(Debug)]
@@ -183,7 +190,7 @@ impl ResponseBody {
         if matches!(source, Source::Own(None)) {
             tail.complete();
         }
-        Self { source, tail }
+        Self { source, tail, stream: None }
     }
 
     /// Passes on what the upstream sends, with no pause longer than `patience`.
@@ -197,20 +204,33 @@ impl ResponseBody {
             lease.give_back();
             tail.complete();
         }
-        Self { source: Source::Upstream { incoming, lease, patience }, tail }
+        Self { source: Source::Upstream { incoming, lease, patience }, tail, stream: None }
+    }
+}
+
+impl ResponseBody {
+    /// Finds the stream at the first poll, which is in its task.
+    fn find_stream(&mut self) {
+        if self.stream.is_some() || self.tail.version != Version::HTTP_2 {
+            return;
+        }
+        self.stream = self.tail.peer.activity.stream();
+        if let (Some(stream), Source::Upstream { patience, .. }) = (&self.stream, &self.source) {
+            stream.end_by(patience.deadline);
+        }
     }
 }
 
 impl Body for ResponseBody {
-    type Data = Bytes;
+    type Data = Part;
     type Error = Cut;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+    ) -> Poll<Option<Result<Frame<Part>, Cut>>> {
         let this = &mut *self;
-        this.tail.taken();
+        this.find_stream();
         let frame = match &mut this.source {
             Source::Own(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
             Source::Upstream { incoming, lease, patience } => {
@@ -234,12 +254,11 @@ impl Body for ResponseBody {
                 this.tail.add_bytes(frame.data_ref().map_or(0, Bytes::len));
                 if this.is_end_stream() {
                     this.tail.complete();
-                } else {
-                    this.tail.hand_over();
                 }
             }
         }
-        Poll::Ready(frame)
+        let part = |bytes| Part::new(bytes, this.stream.as_ref());
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(part))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -5,6 +5,7 @@ use super::{
     io::Watched,
     peer::Peer,
     service::handle,
+    streams::Spawner,
 };
 use crate::config::{ClientTimeouts, Limits, Settings};
 use core::{
@@ -19,7 +20,7 @@ use hyper::{
     server::conn::{http1, http2},
     service::service_fn,
 };
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -82,7 +83,7 @@ where
         }
         Protocol::Http2 => {
             let list = u32::try_from(manners.limits.header_bytes).unwrap_or(u32::MAX);
-            let connection = http2::Builder::new(TokioExecutor::new())
+            let connection = http2::Builder::new(Spawner(Arc::clone(&activity)))
                 .timer(TokioTimer::new())
                 .max_concurrent_streams(STREAMS_MAX)
                 .max_send_buf_size(STREAM_SEND_BUFFER)

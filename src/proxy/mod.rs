@@ -18,6 +18,7 @@ mod quota;
 mod reply;
 mod request;
 mod service;
+mod streams;
 mod tail;
 mod tls;
 mod upgrade;

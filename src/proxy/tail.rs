@@ -34,9 +34,6 @@ pub(super) struct Tail {
     pub(super) entry: Option<Box<Entry>>,
     /// Whether another tail records the request, as a tunnel's does.
     silent: bool,
-    /// Whether it is the client's turn: what it was sent has to be taken before
-    /// there is more.
-    handed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +57,6 @@ impl Tail {
             bytes_out: 0,
             entry: None,
             silent: false,
-            handed: false,
         }
     }
 
@@ -88,23 +84,6 @@ impl Tail {
         self.ending = Ending::Failed;
     }
 
-    /// Notes that the client has been handed a part of the answer, and that more
-    /// will come when it has taken that.
-    pub(super) fn hand_over(&mut self) {
-        if !self.handed {
-            self.handed = true;
-            self.peer.activity.on_handed();
-        }
-    }
-
-    /// Notes that the client has taken what it was handed.
-    pub(super) fn taken(&mut self) {
-        if self.handed {
-            self.handed = false;
-            self.peer.activity.on_taken();
-        }
-    }
-
     pub(super) fn add_bytes(&mut self, bytes: usize) {
         self.bytes_out += bytes as u64;
     }
@@ -112,7 +91,6 @@ impl Tail {
 
 impl Drop for Tail {
     fn drop(&mut self) {
-        self.taken();
         let at = self.peer.worker.clock.now();
         self.peer.activity.on_answered(at);
         if self.silent {

@@ -1,6 +1,8 @@
 //! Requests in memory and in virtual time: what waits, and what happens when it
 //! has waited too long.
 
+mod streams;
+
 use super::{
     Connections, Connector, Pools, Worker,
     activity::Activity,
@@ -71,6 +73,10 @@ impl House {
 
     /// Connects a client.
     fn client(&self) -> Client {
+        self.client_of(Protocol::Http1)
+    }
+
+    fn client_of(&self, protocol: Protocol) -> Client {
         let (near, far) = duplex(64 * 1024);
         let address = "192.0.2.1:4000".parse().expect("an address");
         let activity = Activity::new(&self.worker.clock, self.worker.counters.connection());
@@ -79,7 +85,7 @@ impl House {
         let peer = Arc::new(Peer::new(Arc::clone(&worker), activity, address, None, false));
         let manners = Manners::of(&worker.live.load().settings);
         let served = tokio::spawn(async move {
-            serve(far, Protocol::Http1, peer, manners).await;
+            serve(far, protocol, peer, manners).await;
             worker.connections.leave(place);
         });
         Client { stream: near, served }

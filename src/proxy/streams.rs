@@ -1,0 +1,160 @@
+//! The streams of one HTTP/2 connection, so that one whose client takes nothing is
+//! reset alone.
+//!
+//! A client may close the window of a stream and go on with others, or answer pings:
+//! the socket does not tell. So a part of an answer notes when its bytes are put into
+//! frames, and the connection's timer looks for streams on which none were. hyper
+//! waits for a window without asking the body for more; what ends that is to abort the
+//! stream's task, upon which the stream is reset.
+//!
+//! Worst case: what HTTP/2 has buffered when the task ends, one part of an answer, is
+//! watched no more. It stays as long as the connection.
+
+use super::activity::{Activity, Stamp};
+use crate::flow::Instant;
+use bytes::{Buf, Bytes};
+use core::{
+    sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+    time::Duration,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::task::{AbortHandle, try_id};
+
+/// How often streams are looked at within the time that one may stand still.
+const LOOKS: u32 = 4;
+
+/// The streams that are open.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    open: Mutex<Vec<Arc<Stream>>>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Stream {
+    task: AbortHandle,
+    /// Parts of the answer that the client was handed and has not wholly taken.
+    handed: AtomicU32,
+    /// Whether anything was handed or taken since the stream was last judged.
+    moved: AtomicBool,
+    /// When it was last found to have moved.
+    moved_by: Stamp,
+    /// When the request must have ended.
+    end_by: Stamp,
+}
+
+impl Streams {
+    /// Notes a stream by its task.
+    fn enter(&self, task: AbortHandle) {
+        self.lock().push(Arc::new(Stream {
+            task,
+            handed: AtomicU32::new(0),
+            moved: AtomicBool::new(false),
+            moved_by: Stamp::default(),
+            end_by: Stamp::default(),
+        }));
+    }
+
+    /// Returns the stream whose task is running.
+    pub(super) fn current(&self) -> Option<Arc<Stream>> {
+        let id = try_id()?;
+        self.lock().iter().rev().find(|stream| stream.task.id() == id).cloned()
+    }
+
+    /// Forgets the stream whose task is running: its request has ended.
+    pub(super) fn leave(&self) {
+        let id = try_id();
+        let mut open = self.lock();
+        if let Some(at) = open.iter().rposition(|stream| Some(stream.task.id()) == id) {
+            open.swap_remove(at);
+        }
+    }
+
+    /// Resets the streams on which the client has taken nothing for `limit`, and those
+    /// that are over their time. Returns when to look again.
+    pub(super) fn judge(&self, now: Instant, limit: Duration) -> Instant {
+        let mut open = self.lock();
+        open.retain(|stream| !stream.task.is_finished());
+        for stream in open.iter().filter(|stream| stream.is_over(now, limit)) {
+            stream.task.abort();
+        }
+        if open.is_empty() { Instant::FAR_FUTURE } else { now + limit / LOOKS }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Stream>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Stream {
+    /// Has the request end at `deadline`, however slowly the client takes the answer.
+    pub(super) fn end_by(&self, deadline: Instant) {
+        self.end_by.set(deadline);
+    }
+
+    fn is_over(&self, now: Instant, limit: Duration) -> bool {
+        if self.end_by.get().is_some_and(|deadline| deadline <= now) {
+            return true;
+        }
+        if self.handed.load(Relaxed) == 0 || self.moved.swap(false, Relaxed) {
+            self.moved_by.set(now);
+            return false;
+        }
+        self.moved_by.get().is_some_and(|since| since + limit <= now)
+    }
+}
+
+/// Runs streams as tasks that their connection knows.
+#[derive(Clone, Debug)]
+pub(super) struct Spawner(pub(super) Arc<Activity>);
+
+impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Spawner {
+    fn execute(&self, stream: F) {
+        let task = tokio::spawn(stream);
+        self.0.streams().enter(task.abort_handle());
+    }
+}
+
+/// A part of an answer, which notes what is taken of it.
+#[derive(Debug)]
+pub(super) struct Part {
+    bytes: Bytes,
+    /// In HTTP/2 only: with HTTP/1.1 the socket tells.
+    stream: Option<Arc<Stream>>,
+}
+
+impl Part {
+    /// Hands `bytes` to the client of `stream`.
+    pub(super) fn new(bytes: Bytes, stream: Option<&Arc<Stream>>) -> Self {
+        if let Some(stream) = stream {
+            stream.handed.fetch_add(1, Relaxed);
+            stream.moved.store(true, Relaxed);
+        }
+        Self { bytes, stream: stream.cloned() }
+    }
+}
+
+impl Buf for Part {
+    fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.bytes.chunk()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
+        if let Some(stream) = &self.stream {
+            stream.moved.store(true, Relaxed);
+        }
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if let Some(stream) = &self.stream {
+            stream.handed.fetch_sub(1, Relaxed);
+        }
+    }
+}

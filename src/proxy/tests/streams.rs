@@ -1,0 +1,174 @@
+//! Streams of HTTP/2 whose client takes its time, frame by frame.
+
+use super::{Client, House, secs};
+use crate::{flow::Instant, proxy::connection::Protocol};
+use std::sync::Arc;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf},
+    sync::{Mutex, mpsc},
+};
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const WINDOW_UPDATE: u8 = 8;
+const ACK: u8 = 1;
+/// `END_STREAM` and `END_HEADERS`.
+const WHOLE: u8 = 5;
+/// GET of `/` at `a`, by the static table (RFC 7541, appendix A).
+const GET: &[u8] = &[0x82, 0x86, 0x84, 0x41, 1, b'a'];
+
+/// What the gateway sent on a stream, and when.
+#[derive(Debug, PartialEq, Eq)]
+enum Sent {
+    Data(u32, usize),
+    Reset(u32, Instant),
+}
+
+/// A client that grants each stream a window of its own making.
+struct Http2 {
+    write: Arc<Mutex<WriteHalf<DuplexStream>>>,
+    sent: mpsc::UnboundedReceiver<Sent>,
+}
+
+impl Http2 {
+    /// Connects with streams that may send nothing.
+    async fn connect(house: &House) -> Self {
+        let Client { stream, .. } = house.client_of(Protocol::Http2);
+        let (read, write) = tokio::io::split(stream);
+        let write = Arc::new(Mutex::new(write));
+        let (note, sent) = mpsc::unbounded_channel();
+        let clock = house.worker.clock.clone();
+        let now = move || clock.now();
+        tokio::spawn(listen(read, Arc::clone(&write), note, now));
+        let this = Self { write, sent };
+        this.write.lock().await.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.expect("sent");
+        // SETTINGS_INITIAL_WINDOW_SIZE.
+        this.send(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]).await;
+        this
+    }
+
+    async fn get(&self, stream: u32) {
+        self.send(HEADERS, WHOLE, stream, GET).await;
+    }
+
+    async fn grant(&self, stream: u32, bytes: u32) {
+        self.send(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes()).await;
+    }
+
+    async fn send(&self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        send(&self.write, kind, flags, stream, payload).await;
+    }
+
+    /// Grants a byte on `stream` every 20 s, `times` times, and returns what was sent.
+    async fn trickle(&mut self, house: &House, stream: u32, times: usize) -> Vec<Sent> {
+        for _ in 0..times {
+            self.grant(stream, 1).await;
+            house.worker.clock.sleep_until(house.now() + secs(20)).await;
+        }
+        core::iter::from_fn(|| self.sent.try_recv().ok()).collect()
+    }
+}
+
+async fn send(
+    write: &Mutex<WriteHalf<DuplexStream>>,
+    kind: u8,
+    flags: u8,
+    stream: u32,
+    payload: &[u8],
+) {
+    let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
+    let mut frame = vec![length[1], length[2], length[3], kind, flags];
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    write.lock().await.write_all(&frame).await.expect("sent");
+}
+
+/// Reads frames to the end, and confirms what must be.
+async fn listen(
+    mut read: ReadHalf<DuplexStream>,
+    write: Arc<Mutex<WriteHalf<DuplexStream>>>,
+    note: mpsc::UnboundedSender<Sent>,
+    now: impl Fn() -> Instant,
+) {
+    let mut head = [0; 9];
+    while read.read_exact(&mut head).await.is_ok() {
+        let [high, middle, low, kind, flags, stream @ ..] = head;
+        let length = u32::from_be_bytes([0, high, middle, low]);
+        let mut payload = vec![0; length as usize];
+        read.read_exact(&mut payload).await.expect("a whole frame");
+        let stream = u32::from_be_bytes(stream);
+        match kind {
+            SETTINGS if flags & ACK == 0 => send(&write, SETTINGS, ACK, 0, &[]).await,
+            PING if flags & ACK == 0 => send(&write, PING, ACK, 0, &payload).await,
+            DATA => drop(note.send(Sent::Data(stream, payload.len()))),
+            RST_STREAM => drop(note.send(Sent::Reset(stream, now()))),
+            _ => {}
+        }
+    }
+}
+
+/// When `stream` was reset, and how many bytes of data it had until then.
+fn fate(sent: &[Sent], stream: u32) -> (Option<Instant>, usize) {
+    sent.iter().fold((None, 0), |(reset, bytes), sent| match *sent {
+        Sent::Reset(id, at) if id == stream => (Some(at), bytes),
+        Sent::Data(id, more) if id == stream => (reset, bytes + more),
+        Sent::Data(..) | Sent::Reset(..) => (reset, bytes),
+    })
+}
+
+/// Asserts that `reset` was `after` seconds, or the quarter of `timeouts.write` later
+/// that streams are looked at.
+#[track_caller]
+fn assert_reset(reset: Option<Instant>, begun: Instant, after: u64) {
+    let took = reset.expect("it was reset").since(begun);
+    assert!((secs(after)..=secs(after + 16)).contains(&took), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_stands_still_is_reset_while_others_go_on() {
+    let mut house = House::new(
+        ", timeouts: { idle: 10h, request: 10h }, flow: [{ name: two, concurrency: 2 }]",
+    );
+    let mut client = Http2::connect(&house).await;
+    let begun = house.now();
+    client.get(1).await;
+    let still = house.flood().await;
+    client.get(3).await;
+    let _moving = house.flood().await;
+    let sent = client.trickle(&house, 3, 20).await;
+    let (reset, bytes) = fate(&sent, 1);
+    assert_reset(reset, begun, 60);
+    assert_eq!(bytes, 0);
+    assert_eq!(fate(&sent, 3), (None, 20), "a byte now and then is enough");
+    assert_eq!(house.in_flight(), 1);
+    still.await.expect("the upstream's connection is closed as well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_nobody_takes_ends_however_small_it_is() {
+    let mut house = House::new(", flow: [{ name: two, concurrency: 2 }]");
+    let _arrivals = house.answer();
+    let mut client = Http2::connect(&house).await;
+    let begun = house.now();
+    client.get(1).await;
+    client.get(3).await;
+    let sent = client.trickle(&house, 3, 5).await;
+    assert_reset(fate(&sent, 1).0, begun, 60);
+    assert_eq!(fate(&sent, 3), (None, 2));
+    assert_eq!(house.in_flight(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_trickles_for_ever_ends_at_the_requests_deadline() {
+    let mut house = House::new(", timeouts: { idle: 10h, request: 200s }");
+    let mut client = Http2::connect(&house).await;
+    let begun = house.now();
+    client.get(1).await;
+    let flood = house.flood().await;
+    let sent = client.trickle(&house, 1, 12).await;
+    assert_reset(fate(&sent, 1).0, begun, 200);
+    flood.await.expect("the upstream's connection is closed as well");
+}

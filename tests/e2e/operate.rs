@@ -136,7 +136,8 @@ fn the_access_log_has_a_line_a_request_and_is_reopened() {
     let aside = gateway.dir.path().join("access.log.1");
     fs::rename(&path, &aside).expect("renamed");
     gateway.signal("USR1");
-    eventually("a new file", || path.exists().then_some(()));
+    // The file is there before it is written to.
+    gateway.wait_log("access log opened again");
     http::get(gateway.web(), "/later");
     eventually("the line is in the new file", || (lines(&path).len() == 1).then_some(()));
     assert_eq!(lines(&aside).len(), 4);

@@ -52,6 +52,11 @@ impl Place {
         (self.used != (self.start, self.end)).then_some(self.used.0 as usize..self.used.1 as usize)
     }
 
+    /// Reports whether the value stands in quotes, which makes it text and never a number.
+    pub(super) fn is_quoted(self, text: &str) -> bool {
+        text.get(self.range()).is_some_and(|t| t.starts_with(['"', '\'']))
+    }
+
     fn from_locations(defined: Location, referenced: Location) -> Self {
         let range = |location: Location| {
             let span = location.span();
@@ -80,7 +85,14 @@ pub(super) enum Content<'s> {
     Scalar(Cow<'s, str>),
     List(Vec<Node<'s>>),
     /// In the order of the file, duplicates included.
-    Map(Vec<(Node<'s>, Node<'s>)>),
+    Map(Vec<(Name<'s>, Node<'s>)>),
+}
+
+/// The key of a map's entry, which is always a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Name<'s> {
+    pub place: Place,
+    pub text: Cow<'s, str>,
 }
 
 impl<'s> Node<'s> {
@@ -93,11 +105,6 @@ impl<'s> Node<'s> {
             .map_err(|e| syntax::problem(text, &e))?;
         root.settle(text)?;
         Ok(root)
-    }
-
-    /// Reports whether the value stands in quotes, which makes it text and never a number.
-    pub(super) fn is_quoted(&self, text: &str) -> bool {
-        text.get(self.place.range()).is_some_and(|t| t.starts_with(['"', '\'']))
     }
 
     /// Gives every plain scalar its text as written, and resolves merge keys.
@@ -114,10 +121,7 @@ impl<'s> Node<'s> {
             Content::Empty | Content::Scalar(_) => {}
             Content::List(items) => items.iter_mut().try_for_each(|item| item.settle(text))?,
             Content::Map(entries) => {
-                for (key, value) in entries.iter_mut() {
-                    key.settle(text)?;
-                    value.settle(text)?;
-                }
+                entries.iter_mut().try_for_each(|(_, value)| value.settle(text))?;
                 merge(entries, text)?;
             }
         }
@@ -132,6 +136,8 @@ fn options() -> Options {
         duplicate_keys: DuplicateKeyPolicy::LastWins,
         merge_keys: MergeKeyPolicy::AsOrdinary,
         non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
+        // Which texts are truth values is for a key to say; this asks the parser about fewest.
+        strict_booleans: true,
         alias_limits: serde_yaml::alias_limits! {
             max_total_replayed_events: MAX_ALIASED,
             max_replay_stack_depth: 16,
@@ -151,23 +157,16 @@ fn options() -> Options {
     }
 }
 
-/// Returns the text of a key that is a plain value.
-fn word(key: &Node<'_>) -> Option<String> {
-    if let Content::Scalar(text) = &key.content { Some(text.to_string()) } else { None }
-}
-
 /// Puts what a key `<<` names into the map around it: what the map says itself wins, then what is
 /// named first.
-fn merge<'s>(entries: &mut Vec<(Node<'s>, Node<'s>)>, text: &str) -> Result<(), Problem> {
-    let is_merge = |key: &Node<'_>| {
-        matches!(&key.content, Content::Scalar(k) if k == "<<") && !key.is_quoted(text)
-    };
+fn merge<'s>(entries: &mut Vec<(Name<'s>, Node<'s>)>, text: &str) -> Result<(), Problem> {
+    let is_merge = |key: &Name<'_>| key.text == "<<" && !key.place.is_quoted(text);
     if !entries.iter().any(|(key, _)| is_merge(key)) {
         return Ok(());
     }
     let (merges, mut own): (Vec<_>, Vec<_>) =
         std::mem::take(entries).into_iter().partition(|(key, _)| is_merge(key));
-    let mut known: HashSet<String> = own.iter().filter_map(|(key, _)| word(key)).collect();
+    let mut known: HashSet<_> = own.iter().map(|(key, _)| key.text.clone()).collect();
     for (_, value) in merges {
         let sources = match value {
             Node { content: Content::List(items), .. } => items,
@@ -180,7 +179,7 @@ fn merge<'s>(entries: &mut Vec<(Node<'s>, Node<'s>)>, text: &str) -> Result<(), 
                     .help("write `<<: *anchor` where the anchor stands before a map"));
             };
             for entry in inherited {
-                if word(&entry.0).is_none_or(|word| known.insert(word)) {
+                if known.insert(entry.0.text.clone()) {
                     own.push(entry);
                 }
             }
@@ -277,6 +276,45 @@ impl<'de> Visitor<'de> for ContentVisitor {
     }
 }
 
+impl<'de> Deserialize<'de> for Name<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let spanned = Spanned::<Word<'de>>::deserialize(deserializer)?;
+        let place = Place::from_locations(spanned.defined, spanned.referenced);
+        Ok(Self { place, text: spanned.value.0 })
+    }
+}
+
+/// A text that is borrowed where the file has it as it is. (`Cow` of serde never borrows.)
+struct Word<'s>(Cow<'s, str>);
+
+impl<'de> Deserialize<'de> for Word<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(WordVisitor)
+    }
+}
+
+struct WordVisitor;
+
+impl<'de> Visitor<'de> for WordVisitor {
+    type Value = Word<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a word")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Word(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Word(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Self::Value, E> {
+        Ok(Word(Cow::Owned(text)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -349,7 +387,7 @@ mod tests {
                 format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(", "))
             }
             Content::Map(entries) => {
-                let entry = |(k, v): &(Node<'_>, Node<'_>)| format!("{}: {}", shown(k), shown(v));
+                let entry = |(k, v): &(Name<'_>, Node<'_>)| format!("{}: {}", k.text, shown(v));
                 format!("{{{}}}", entries.iter().map(entry).collect::<Vec<_>>().join(", "))
             }
         }

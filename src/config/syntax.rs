@@ -81,8 +81,14 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "the alias names no anchor",
         "write `&name` before the value that `*name` stands for",
     ),
+    // Nothing else of the file is asked to be a text.
+    ("expected string scalar", NO_WORD, WRITE_WORD),
+    ("null", NO_WORD, WRITE_WORD),
     ("unclosed quote", "the quote that opens here is never closed", "close it on the same line"),
 ];
+
+const NO_WORD: &str = "a key must be a word";
+const WRITE_WORD: &str = "write a word before the `:`, in quotes if it is `null` or `~`";
 
 #[cfg(test)]
 mod tests {

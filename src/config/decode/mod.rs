@@ -8,7 +8,7 @@ mod fields;
 pub(super) use fields::integer;
 
 use super::{
-    node::{Content, Node, Place},
+    node::{Content, Name, Node, Place},
     problem::{Problem, Problems, quoted},
     values::{self, Invalid},
     vocabulary::{Default, Key, Kind, Section},
@@ -80,16 +80,8 @@ impl<'s> Decoder<'s> {
         Some(fields)
     }
 
-    fn field<'n>(&mut self, fields: &mut Fields<'n, 's>, key: &Node<'s>, value: &'n Node<'s>) {
-        let section = fields.section;
-        let name = match &key.content {
-            Content::Scalar(name) => name.as_ref(),
-            Content::Empty => "null",
-            Content::List(_) | Content::Map(_) => {
-                let problem = Problem::error(key.place, "a key must be a word");
-                return self.problems.add(problem.help(format!("write {}", names(section))));
-            }
-        };
+    fn field<'n>(&mut self, fields: &mut Fields<'n, 's>, key: &Name<'s>, value: &'n Node<'s>) {
+        let (section, name) = (fields.section, key.text.as_ref());
         let Some(index) = section.keys.iter().position(|known| known.name == name) else {
             let problem = unknown_key(section, key.place, name, self.problems.are_many());
             return self.problems.add(problem);
@@ -141,7 +133,7 @@ impl<'s> Decoder<'s> {
             self.wrong_type(node, &format!("`{}`", key.name), key.kind);
             return None;
         };
-        let is_text = node.is_quoted(self.text)
+        let is_text = node.place.is_quoted(self.text)
             && matches!(key.kind, Kind::Flag | Kind::Integer { .. } | Kind::Status);
         let value = if is_text {
             values::invalid(
@@ -180,7 +172,7 @@ impl<'s> Decoder<'s> {
         }
         let mut read: Vec<(At<String>, &Node<'s>)> = Vec::with_capacity(entries.len());
         for (name, value) in entries {
-            let Some(name) = self.leaf(name, key, values::text) else { continue };
+            let Some(name) = self.keep(values::text(&name.text), name.place) else { continue };
             match read.iter().find(|(known, _)| known.value == name.value) {
                 Some((first, _)) => {
                     self.problems.add(duplicate(&name.value, first.place, name.place));

@@ -9,10 +9,11 @@ use crate::config::{
     values::{self, Invalid},
     vocabulary::tables,
 };
+use ahash::AHasher;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, header};
 use std::{
-    hash::{DefaultHasher, Hash, Hasher},
+    hash::{Hash, Hasher},
     sync::Arc,
     time::Duration,
 };
@@ -281,7 +282,7 @@ fn editable(text: &str) -> Result<HeaderName, Invalid> {
 
 /// Returns a hash of what a node says, without its place, its layout and its comments.
 fn print(node: &Node<'_>) -> u64 {
-    fn hash(node: &Node<'_>, hasher: &mut DefaultHasher) {
+    fn hash(node: &Node<'_>, hasher: &mut AHasher) {
         match &node.content {
             Content::Empty => 0u8.hash(hasher),
             Content::Scalar(text) => (1u8, text).hash(hasher),
@@ -294,13 +295,13 @@ fn print(node: &Node<'_>) -> u64 {
             Content::Map(entries) => {
                 (3u8, entries.len()).hash(hasher);
                 for (key, value) in entries {
-                    hash(key, hasher);
+                    key.text.hash(hasher);
                     hash(value, hasher);
                 }
             }
         }
     }
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = AHasher::default();
     hash(node, &mut hasher);
     hasher.finish()
 }

@@ -219,8 +219,12 @@ fn wrong_types_say_what_is_wanted() {
             "`store` is not supported in this version | remove it",
         ),
         (
+            "~: 1",
+            "a key must be a word | write a word before the `:`, in quotes if it is `null` or `~`",
+        ),
+        (
             "? [a]\n: b",
-            "a key must be a word | write one of `listeners`, `upstreams`, `routes`, `admin`, `trusted_proxies`, `timeouts`, `limits`, `headers`, `explain_headers`, `access_log`, `workers`, `drain_timeout`, `end`",
+            "a key must be a word | write a word before the `:`, in quotes if it is `null` or `~`",
         ),
         (
             "1: 2",

@@ -32,7 +32,8 @@ fn a_sliding_log_takes_memory_only_as_it_fills() {
     let algorithm = Algorithm::SlidingLog(sliding_log::Config { rate });
     let rule = Rule { name: "log".into(), algorithm, keyed: None, dry_run: false };
     let gate = Arc::new(Gate::new(Instant::EPOCH));
-    let slot = gate.install(&Rules { flow: vec![rule], pacing: None }, Instant::EPOCH).flow[0];
+    let slot =
+        gate.install(&Rules { flow: vec![rule], ..Rules::default() }, Instant::EPOCH).flow[0];
     let mut now = Instant::EPOCH;
     let mut flood = |requests| {
         let mut passed = 0;
@@ -115,5 +116,6 @@ fn three_rules_and_pacing(keyed: Option<&Keyed>) -> Rules {
             max_wait: Duration::from_millis(2),
             max_queue: 100,
         }),
+        breaker: None,
     }
 }

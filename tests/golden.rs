@@ -2,6 +2,9 @@
 //!
 //! `tests/golden/README.md` tells what was recorded from whom.
 
+#[path = "golden/breaker.rs"]
+mod breaker;
+
 use core::time::Duration;
 use flate2::read::GzDecoder;
 use flowgate::flow::{
@@ -11,10 +14,10 @@ use flowgate::flow::{
 };
 use serde_json::Value;
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fs::{self, File},
     io::{BufRead, BufReader},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -70,12 +73,12 @@ fn concurrency_decides_as_sentinels_thread_grade() {
 #[test]
 fn pacing_waits_as_sentinels_throttling() {
     compare("sentinel_throttling", 110, |params| Rules {
-        flow: vec![],
         pacing: Some(pacing::Config {
             rate: rate(&params["count"], &params["statDurationMs"]),
             max_wait: millis(&params["maxQueueingTimeMs"]),
             max_queue: u64::MAX,
         }),
+        ..Rules::default()
     });
 }
 
@@ -92,12 +95,8 @@ fn token_bucket_decides_as_governor() {
 /// Plays each of the `count` traces of `family` on a gate with the rules that its
 /// parameters ask for.
 fn compare(family: &str, count: usize, rules: impl Fn(&Value) -> Rules) {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(family);
     let mut played = 0;
-    for file in fs::read_dir(directory).expect("the traces") {
-        let path = file.expect("a trace").path();
-        let name = path.file_name().and_then(|name| name.to_str()).expect("a plain name");
-        let name = format!("{family}/{}", name.trim_end_matches(".jsonl.gz"));
+    for (name, path) in traces(family) {
         if !CLOCK_STEPS_BACK.contains(&name.as_str()) {
             play(&name, &path, &rules);
             played += 1;
@@ -106,12 +105,25 @@ fn compare(family: &str, count: usize, rules: impl Fn(&Value) -> Rules) {
     assert_eq!(played, count, "every trace of {family} is played");
 }
 
-fn play(name: &str, path: &Path, rules: impl Fn(&Value) -> Rules) {
-    let lines = BufReader::new(GzDecoder::new(File::open(path).expect("a trace"))).lines();
-    let mut lines = lines.map(|line| {
-        let line = line.expect("gzip over text");
-        serde_json::from_str::<Value>(&line).expect("JSON lines")
+/// Returns the traces of `family` by name.
+fn traces(family: &str) -> BTreeMap<String, PathBuf> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(family);
+    let files = fs::read_dir(directory).expect("the traces").map(|file| {
+        let path = file.expect("a trace").path();
+        let name = path.file_name().and_then(|name| name.to_str()).expect("a plain name");
+        (format!("{family}/{}", name.trim_end_matches(".jsonl.gz")), path)
     });
+    files.collect()
+}
+
+/// Returns the lines of a trace, its head first.
+fn lines(path: &Path) -> impl Iterator<Item = Value> {
+    let lines = BufReader::new(GzDecoder::new(File::open(path).expect("a trace"))).lines();
+    lines.map(|line| serde_json::from_str(&line.expect("gzip over text")).expect("JSON lines"))
+}
+
+fn play(name: &str, path: &Path, rules: impl Fn(&Value) -> Rules) {
+    let mut lines = lines(path);
     let mut head = lines.next().expect("a first line");
     let mut params = head["params"].take();
     // Governor's interval stands beside its parameters.
@@ -182,7 +194,7 @@ const MICROSECOND: Duration = Duration::from_micros(1);
 
 fn one(algorithm: Algorithm) -> Rules {
     let name = algorithm.word().into();
-    Rules { flow: vec![Rule { name, algorithm, keyed: None, dry_run: false }], pacing: None }
+    Rules { flow: vec![Rule { name, algorithm, keyed: None, dry_run: false }], ..Rules::default() }
 }
 
 /// Returns a count that may have halves, per milliseconds.

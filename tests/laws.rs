@@ -3,6 +3,8 @@
 //! A naive oracle (`laws/oracle.rs`) decides from the list of all that passed, by the
 //! definitions; the chain must decide the same, and keep each algorithm's promise.
 
+#[path = "laws/breaker.rs"]
+mod breaker;
 #[path = "laws/day.rs"]
 mod day;
 #[path = "laws/edits.rs"]
@@ -188,7 +190,7 @@ fn the_long_run_rate_of_a_token_bucket_is_exact() {
         let rate = Rate::new(per_second, Duration::from_secs(1)).expect("a rate");
         let burst = 10;
         let algorithm = Algorithm::TokenBucket(token_bucket::Config { rate, burst });
-        let rules = Rules { flow: vec![day::rule(0, algorithm, false)], pacing: None };
+        let rules = Rules { flow: vec![day::rule(0, algorithm, false)], ..Rules::default() };
         let mut day = Day::new(&rules);
         let mut passed = 0_u64;
         while passed < 20_000 {
@@ -212,7 +214,7 @@ fn the_long_run_rate_of_pacing_is_exact() {
         let rate = Rate::new(per_second, Duration::from_secs(1)).expect("a rate");
         let max_wait = Duration::from_secs(100_000);
         let pacing = Some(pacing::Config { rate, max_wait, max_queue: u64::MAX });
-        let mut day = Day::new(&Rules { flow: vec![], pacing });
+        let mut day = Day::new(&Rules { pacing, ..Rules::default() });
         for n in 0..20_000_u128 {
             let start = day.enter(day.now, 0, 1).decided.expect("it may wait");
             let ideal = (n * 1_000_000_000).div_ceil(per_second.into());
@@ -254,7 +256,7 @@ fn totals_are_the_sum_of_decisions() {
 #[test]
 fn a_slot_without_a_claim_is_not_asked() {
     let limit = Algorithm::Concurrency(flowgate::flow::limiter::concurrency::Config { limit: 0 });
-    let rules = Rules { flow: vec![day::rule(0, limit, false)], pacing: None };
+    let rules = Rules { flow: vec![day::rule(0, limit, false)], ..Rules::default() };
     let day = Day::new(&rules);
     assert!(day.gate.enter(day.now, &[]).is_ok());
     let claims = [Claim { slot: day.slots[0], key: key(1), cost: 1 }];

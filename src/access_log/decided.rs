@@ -21,9 +21,12 @@ pub struct Decided {
 }
 
 impl Decided {
-    /// Returns an admission and the rule that has least left; `None` if no rule was asked.
+    /// Returns an admission and the rule that has least left; `None` if no rule
+    /// that counts was asked.
     pub fn admitted(report: &Report, wait: Duration) -> Option<Self> {
-        let tightest = report.quotas.iter().min_by_key(|quota| quota.remaining());
+        // A breaker has no number.
+        let counted = report.quotas.iter().filter(|quota| quota.limit > 0);
+        let tightest = counted.min_by_key(|quota| quota.remaining());
         let verdict = if wait.is_zero() { "passed" } else { "delayed" };
         tightest.map(|&quota| Self { verdict, quota, wait, retry_after: None })
     }
@@ -62,10 +65,12 @@ impl Decided {
     }
 }
 
-/// The word of a refusal: a client's own quota, or what protects the service.
+/// The word of a refusal: a client's own quota, what protects the service, or what
+/// spares one that fails.
 const fn word(reason: Reason) -> &'static str {
     match reason {
         Reason::Rate { .. } | Reason::TooCostly { .. } | Reason::MissingKey => "rejected",
         Reason::Concurrency { .. } | Reason::QueueFull { .. } | Reason::QueueWait { .. } => "shed",
+        Reason::Broken { .. } => "broken",
     }
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     config::{Route, Server, Snapshot},
-    flow::{Instant, Observation, RuleObservation, WAIT_BOUNDS},
+    flow::{Instant, Observation, RuleObservation, WAIT_BOUNDS, breaker::Phase},
     meter::{Counters, DURATION_BOUNDS, Refusal, RouteReading, ServerMeter},
 };
 use prometheus_client::{
@@ -114,12 +114,40 @@ impl Page {
             ends(seen).map(move |(outcome, count)| ((labels, [("outcome", outcome)]), count))
         });
         counters(encoder, ("flowgate_flow_ends", "How admitted requests ended"), ends)?;
+        self.breakers(encoder)?;
         let waited = self.routes().filter(|(_, seen, _)| seen.totals.waited > 0);
         let waits = waited.map(|(labels, seen, _)| {
             let sum = seen.totals.wait_sum;
             (labels, Histogram { bounds: &WAIT_BOUNDS, buckets: &seen.waits, sum })
         });
         histograms(encoder, ("flowgate_flow_wait", "How long requests had to wait"), waits)
+    }
+
+    fn breakers(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let breakers = || {
+            self.routes().filter_map(|([route], seen, _)| {
+                Some((route, seen.rules.iter().find_map(|rule| rule.breaker)?))
+            })
+        };
+        let states = breakers().map(|(route, seen)| {
+            let state = match seen.phase {
+                Phase::Closed => 0,
+                Phase::HalfOpen => 1,
+                Phase::Open => 2,
+            };
+            ([route], state)
+        });
+        let help = "0 closed, 1 half-open, 2 open";
+        gauges(encoder, ("flowgate_breaker_state", help), states)?;
+        let turns = breakers().flat_map(|(route, seen)| {
+            [
+                (Phase::Open, seen.opened),
+                (Phase::HalfOpen, seen.half_opened),
+                (Phase::Closed, seen.closed),
+            ]
+            .map(|(to, count)| ([route, ("to", to.word())], count))
+        });
+        counters(encoder, ("flowgate_breaker_transitions", "Changes of a breaker's state"), turns)
     }
 
     fn http(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -223,11 +251,12 @@ impl Collector for Page {
     }
 }
 
-/// The verdicts of one rule. A limit on what is in flight or queued sheds load; any
-/// other rejects a client that used up its quota.
+/// The verdicts of one rule. A limit on what is in flight or queued sheds load, a
+/// breaker spares a service; any other rejects a client that used up its quota.
 fn decisions(rule: &RuleObservation) -> [(&'static str, u64); 4] {
     let (refused, would_refuse) = match rule.algorithm {
         "concurrency" | "pacing" => ("shed", "shed_dry_run"),
+        "breaker" => ("broken", "broken_dry_run"),
         _ => ("rejected", "rejected_dry_run"),
     };
     let counts = rule.counts;

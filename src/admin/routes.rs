@@ -45,7 +45,7 @@ struct RouteView<'a> {
     name: &'a str,
     r#match: &'a str,
     upstream: &'a str,
-    /// In the chain's order; pacing is the last.
+    /// In the chain's order; then the breaker, pacing is the last.
     rules: Vec<RuleView<'a>>,
     in_flight: u64,
     in_flight_max: u64,
@@ -76,6 +76,21 @@ struct RuleView<'a> {
     dry_run_blocked: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<KeysView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    breaker: Option<BreakerView>,
+}
+
+#[derive(Serialize)]
+struct BreakerView {
+    /// `closed`, `open` or `half_open`.
+    state: &'static str,
+    opened: u64,
+    half_opened: u64,
+    closed: u64,
+    /// Those that count now.
+    answers: u64,
+    failed: u64,
+    slow: u64,
 }
 
 #[derive(Serialize)]
@@ -134,7 +149,7 @@ impl<'a> RouteView<'a> {
 
 impl<'a> RuleView<'a> {
     fn of(route: &Route, seen: &'a RuleObservation) -> Self {
-        // Pacing is not among the route's rules.
+        // Breaker and pacing are not among the route's rules.
         let rule = route.rules.iter().find(|rule| rule.slot == seen.slot);
         let keyed = rule.filter(|rule| !rule.key.is_shared());
         Self {
@@ -153,6 +168,15 @@ impl<'a> RuleView<'a> {
                 live: keys.live,
                 max: keys.max,
                 overflowed: keys.overflowed,
+            }),
+            breaker: seen.breaker.map(|seen| BreakerView {
+                state: seen.phase.word(),
+                opened: seen.opened,
+                half_opened: seen.half_opened,
+                closed: seen.closed,
+                answers: seen.answers.all,
+                failed: seen.answers.failed,
+                slow: seen.answers.slow,
             }),
         }
     }

@@ -14,10 +14,14 @@ use http::{Method, StatusCode};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// What a request claims, in the order of the route's rules, pacing last.
+/// What a request claims, in the order of the route's rules, then the breaker, pacing
+/// last.
 pub type Claims = SmallVec<[Claim; 4]>;
 
-/// The name that a route's pacing goes by where a rule's name stands.
+/// The name that a route's breaker goes by where a rule's name stands.
+const BREAKER: &str = "breaker";
+
+/// The name that its pacing goes by there.
 const PACING: &str = "pacing";
 
 /// Why a request reaches no rule.
@@ -73,15 +77,15 @@ impl Route {
         let rules = self.rules.iter();
         let mut claims: Claims =
             rules.filter_map(|rule| rule.claim(target, client, &identify)).collect();
-        if let Some(slot) = self.pacing {
-            claims.push(Claim { slot, key: Key::Shared, cost: 1 });
-        }
+        let others = self.breaker.into_iter().chain(self.pacing);
+        claims.extend(others.map(|slot| Claim { slot, key: Key::Shared, cost: 1 }));
         claims
     }
 
     /// Returns the name of the rule behind `slot`.
     pub fn rule_name(&self, slot: SlotId) -> &str {
-        self.rules.iter().find(|rule| rule.slot == slot).map_or(PACING, |rule| &rule.name)
+        let other = if self.breaker == Some(slot) { BREAKER } else { PACING };
+        self.rules.iter().find(|rule| rule.slot == slot).map_or(other, |rule| &rule.name)
     }
 }
 

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::flow::{
     Algorithm, Rate, Rule,
+    breaker::{self, Ratio},
     limiter::{fixed_window::Align, sliding_window},
     pacing,
 };
@@ -95,11 +96,40 @@ fn write_route(out: &mut String, route: &RoutePlan, upstream: &str) -> fmt::Resu
         writeln!(out, "    {}  {}", rule.name, promise(rule))?;
         write_details(out, rule, plan)?;
     }
+    if let Some(breaker) = &route.flow.breaker {
+        writeln!(out, "    breaker  {}", breaker_promise(breaker))?;
+        if breaker.dry_run {
+            writeln!(out, "      dry run: counts, refuses nothing")?;
+        }
+    }
     match &route.flow.pacing {
         Some(pacing) => writeln!(out, "    pacing  {}", pacing_promise(pacing)),
         None if route.flow.flow.is_empty() => writeln!(out, "    no limit"),
         None => Ok(()),
     }
+}
+
+/// Says when a breaker opens, and how it closes.
+fn breaker_promise(config: &breaker::Config) -> String {
+    let more_than = |ratio: Ratio| {
+        if ratio == Ratio::ONE { "all".to_owned() } else { format!("more than {ratio}") }
+    };
+    let slow =
+        |it: breaker::Slow| format!("{} begin after {}", more_than(it.ratio), short(it.after));
+    let conditions = [
+        config.error_ratio.map(|ratio| format!("{} fail", more_than(ratio))),
+        config.slow.map(slow),
+        config.errors.map(|errors| format!("{errors} fail")),
+    ];
+    let conditions: Vec<_> = conditions.into_iter().flatten().collect();
+    format!(
+        "opens when, of at least {} in {}, {}; none passes for {}, then {} must be good",
+        count(usize::try_from(config.min_requests).unwrap_or(usize::MAX), "answer"),
+        short(config.window),
+        conditions.join(" or "),
+        short(config.open_for),
+        count(config.probes as usize, "probe"),
+    )
 }
 
 /// Says the most that a rule lets pass: its line of the table of promises, with its numbers.

@@ -274,8 +274,8 @@ impl<'o> Builder<'o> {
                         && known.body_limit == plan.body_limit
                         && Arc::ptr_eq(&known.upstream, upstream) =>
                 {
-                    self.summary.rules_kept +=
-                        known.rules.len() + usize::from(known.pacing.is_some());
+                    let others = known.breaker.into_iter().chain(known.pacing);
+                    self.summary.rules_kept += known.rules.len() + others.count();
                     Arc::clone(known)
                 }
                 known => Arc::new(self.route(plan, upstream, known)),
@@ -325,6 +325,7 @@ impl<'o> Builder<'o> {
             gate,
             flow: plan.flow,
             rules: rules.collect(),
+            breaker: installed.breaker,
             pacing: installed.pacing,
             policy: plan.policy,
             meter: known.map_or_else(Arc::default, |old| old.meter.clone()),

@@ -127,6 +127,8 @@ pub struct Route {
     pub flow: flow::Rules,
     /// What a request must bring for each of the gate's rules, in their order.
     pub rules: Vec<RouteRule>,
+    /// The slot of the breaker, if there is one.
+    pub breaker: Option<SlotId>,
     /// The slot of pacing, if there is one.
     pub pacing: Option<SlotId>,
     /// The value of `RateLimit-Policy`, if there are quotas.

@@ -7,7 +7,7 @@ use super::{
     calendar::{self, Unit},
     problem::quoted,
 };
-use crate::flow::Rate;
+use crate::flow::{Rate, breaker::Ratio};
 use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
 use ipnet::IpNet;
 use std::{
@@ -176,6 +176,25 @@ pub(super) fn rate_of(count: u64, window: Duration) -> Result<Rate, Invalid> {
             invalid(
                 format!("{count} is more than a limit can count"),
                 format!("write at most {}", Rate::MAX_COUNT),
+            )
+        },
+        Ok,
+    )
+}
+
+/// Reads a part of a whole: a number from 0 to 1 with up to six decimals.
+pub(super) fn ratio(text: &str) -> Result<Ratio, Invalid> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let digits =
+        |text: &str| (1..=6).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+    let millionths = (digits(whole) && digits(part))
+        .then(|| format!("{whole}{part:0<6}").parse().ok())
+        .flatten();
+    millionths.and_then(Ratio::new).map_or_else(
+        || {
+            invalid(
+                format!("{} is not a part of a whole", quoted(text)),
+                "write a number from 0 to 1, as in `0.5` for a half",
             )
         },
         Ok,

@@ -1,11 +1,12 @@
 //! A route's slots, asked and told together.
 
 use super::{
+    breaker,
     decision::{Decision, Outcome, Quota, Reason, Report, Verdict},
-    keyed::{Keyed, Place, Seat},
+    keyed::{Keyed, Place},
     limiter::Algorithm,
     pacing,
-    slot::{Answer, Charge, Claim, Slot, SlotId, Stage, Times},
+    slot::{Answer, Charge, Claim, End, Slot, SlotId, Stage, Stake, Times, Until},
     statistic::{Counts, Observation, RuleObservation, Statistic},
     time::Instant,
 };
@@ -18,6 +19,8 @@ use std::sync::Arc;
 pub struct Rules {
     /// Limits that must all agree.
     pub flow: Vec<Rule>,
+    /// What keeps requests from a service that fails.
+    pub breaker: Option<breaker::Config>,
     /// Spacing of what they let pass.
     pub pacing: Option<pacing::Config>,
 }
@@ -48,6 +51,8 @@ impl Rule {
 pub struct Installed {
     /// The slots of `Rules::flow`, in its order.
     pub flow: Vec<SlotId>,
+    /// The slot of `Rules::breaker`.
+    pub breaker: Option<SlotId>,
     /// The slot of `Rules::pacing`.
     pub pacing: Option<SlotId>,
     /// By name, first the wanted in their order, then the removed.
@@ -73,7 +78,7 @@ pub enum Change {
 #[derive(Debug)]
 pub(super) struct Chain {
     statistic: Statistic,
-    /// Flow, then pacing.
+    /// Flow, then the breaker, then pacing.
     links: Vec<Link>,
     /// The next slot's identity.
     next: u32,
@@ -98,6 +103,7 @@ pub(super) struct Link {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Wanted {
     Flow(Rule),
+    Breaker(breaker::Config),
     Pacing(pacing::Config),
 }
 
@@ -123,8 +129,15 @@ pub(super) type Held = SmallVec<[Hold; 4]>;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hold {
     slot: SlotId,
-    seat: Seat,
+    stake: Stake,
     cost: u64,
+}
+
+impl Hold {
+    /// Returns whether it ends with the request's answer.
+    pub(super) fn awaits_answer(&self) -> bool {
+        self.stake.until == Until::Answer
+    }
 }
 
 /// A slot that was asked: which link, about what, where its state lies.
@@ -159,8 +172,9 @@ impl Chain {
         let mut unused = Vec::new();
         let mut installed = Installed::default();
         let flow = rules.flow.iter().cloned().map(Wanted::Flow);
+        let breaker = rules.breaker.iter().cloned().map(Wanted::Breaker);
         let pacing = rules.pacing.iter().cloned().map(Wanted::Pacing);
-        for wanted in flow.chain(pacing) {
+        for wanted in flow.chain(breaker).chain(pacing) {
             let same = before
                 .iter_mut()
                 .find(|link| link.as_ref().is_some_and(|link| link.wanted.is_version_of(&wanted)));
@@ -170,6 +184,7 @@ impl Chain {
             };
             match link.wanted {
                 Wanted::Flow(_) => installed.flow.push(link.id),
+                Wanted::Breaker(_) => installed.breaker = Some(link.id),
                 Wanted::Pacing(_) => installed.pacing = Some(link.id),
             }
             installed.changes.push((link.wanted.name(), change));
@@ -209,20 +224,65 @@ impl Chain {
         }
     }
 
-    /// Ends a request that [`enter`](Self::enter) admitted.
-    pub(super) fn leave(&mut self, start: Instant, held: &[Hold], outcome: Outcome) {
-        let now = match outcome {
+    /// Notes how a request that [`enter`](Self::enter) admitted is answered, and
+    /// takes from `held` what ends with that. Returns what the breaker turned to.
+    pub(super) fn answer(
+        &mut self,
+        start: Instant,
+        held: &mut Held,
+        outcome: Outcome,
+    ) -> Option<breaker::Turn> {
+        let now = self.end(outcome);
+        let mut turn = None;
+        held.retain(|hold| {
+            let ends = hold.awaits_answer();
+            if ends {
+                let told = self.release(now, start, hold, outcome);
+                turn = turn.or(told);
+            }
+            !ends
+        });
+        turn
+    }
+
+    /// Ends a request that [`enter`](Self::enter) admitted. Returns what the breaker
+    /// turned to.
+    pub(super) fn leave(
+        &mut self,
+        start: Instant,
+        held: &[Hold],
+        outcome: Outcome,
+    ) -> Option<breaker::Turn> {
+        let now = self.end(outcome);
+        self.statistic.on_done(now, start, outcome);
+        let mut turn = None;
+        for hold in held {
+            let told = self.release(now, start, hold, outcome);
+            turn = turn.or(told);
+        }
+        turn
+    }
+
+    /// Returns when a request has ended, or was answered, in the chain's time.
+    fn end(&mut self, outcome: Outcome) -> Instant {
+        match outcome {
             Outcome::Success { at } | Outcome::Failure { at } => self.clamp(at),
             Outcome::Cancelled => self.latest,
-        };
-        self.statistic.on_done(now, start, outcome);
-        for hold in held {
-            // A slot that an edit removed or reset has nothing to give back to: a
-            // successor answers for claims, not for what it never charged.
-            if let Some(link) = self.links.iter_mut().find(|link| link.id == hold.slot) {
-                link.slot.on_done(hold.seat, hold.cost);
-            }
         }
+    }
+
+    fn release(
+        &mut self,
+        now: Instant,
+        start: Instant,
+        hold: &Hold,
+        outcome: Outcome,
+    ) -> Option<breaker::Turn> {
+        let Hold { slot, stake: Stake { seat, token, .. }, cost } = *hold;
+        // A slot that an edit removed or reset has nothing to give back to: a successor
+        // answers for claims, not for what it never charged.
+        let link = self.links.iter_mut().find(|link| link.id == slot)?;
+        link.slot.on_done(seat, &End { now, start, outcome, token }, cost)
     }
 
     /// Returns what was seen up to `now`.
@@ -238,10 +298,11 @@ impl Chain {
     /// Tells every slot that was asked about a request that all let pass.
     fn pass(&mut self, now: Instant, hearing: Hearing<'_>) -> Charged {
         let Hearing { report, asked, start, refusal: _ } = hearing;
+        let Report { quotas, turn: turned } = report;
         let times = Times { now, start };
         self.statistic.on_pass(times);
         let mut held = Held::new();
-        for (quota, &Asked { link, cost, place, charged }) in report.quotas.iter_mut().zip(&asked) {
+        for (quota, &Asked { link, cost, place, charged }) in quotas.iter_mut().zip(&asked) {
             let link = &mut self.links[link];
             match quota.verdict {
                 Verdict::Pass => link.counts.passed += 1,
@@ -253,9 +314,11 @@ impl Chain {
                 }
             }
             if charged {
-                let Charge { hold, standing } = link.slot.on_pass(times, cost, place);
+                let Charge { hold, turn, standing } = link.slot.on_pass(times, cost, place);
+                *turned = turned.or(turn);
                 (quota.used, quota.reset) = (standing.used, standing.reset);
-                held.extend(hold.map(|seat| Hold { slot: link.id, seat, cost }));
+                let slot = link.id;
+                held.extend(hold.map(|stake| Hold { slot, stake, cost }));
             }
         }
         Charged { start, held }
@@ -357,6 +420,7 @@ impl Link {
             limit: self.slot.limit(),
             used: self.slot.shared(now).used,
             counts: self.counts,
+            breaker: self.slot.breaker(now),
             keys: self.slot.keys(),
         }
     }
@@ -366,6 +430,7 @@ impl Wanted {
     fn build(&self) -> Box<dyn Slot> {
         match self {
             Self::Flow(rule) => rule.algorithm.build(rule.keyed.as_ref()),
+            Self::Breaker(config) => Stage::boxed(config.build(), None),
             Self::Pacing(config) => Stage::boxed(config.build(), None),
         }
     }
@@ -373,21 +438,22 @@ impl Wanted {
     fn is_version_of(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Flow(mine), Self::Flow(theirs)) => mine.name == theirs.name,
-            (Self::Pacing(_), Self::Pacing(_)) => true,
-            (Self::Flow(_), Self::Pacing(_)) | (Self::Pacing(_), Self::Flow(_)) => false,
+            (Self::Breaker(_), Self::Breaker(_)) | (Self::Pacing(_), Self::Pacing(_)) => true,
+            (Self::Flow(_) | Self::Breaker(_) | Self::Pacing(_), _) => false,
         }
     }
 
     fn name(&self) -> Arc<str> {
         match self {
             Self::Flow(rule) => Arc::clone(&rule.name),
-            Self::Pacing(_) => "pacing".into(),
+            Self::Breaker(_) | Self::Pacing(_) => self.word().into(),
         }
     }
 
     const fn word(&self) -> &'static str {
         match self {
             Self::Flow(rule) => rule.algorithm.word(),
+            Self::Breaker(_) => "breaker",
             Self::Pacing(_) => "pacing",
         }
     }
@@ -395,6 +461,7 @@ impl Wanted {
     const fn is_dry_run(&self) -> bool {
         match self {
             Self::Flow(rule) => rule.dry_run,
+            Self::Breaker(config) => config.dry_run,
             Self::Pacing(_) => false,
         }
     }

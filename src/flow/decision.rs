@@ -1,6 +1,6 @@
 //! What a slot may answer, what the chain reports, and how a request may end.
 
-use super::{slot::SlotId, time::Instant};
+use super::{breaker::Turn, slot::SlotId, time::Instant};
 use core::time::Duration;
 use smallvec::SmallVec;
 
@@ -52,6 +52,11 @@ pub enum Reason {
     },
     /// The rule needs a key that the request does not have.
     MissingKey,
+    /// The breaker is open, or as many probes are under way as may be.
+    Broken {
+        /// Time until a probe would be admitted; `None` if it hangs on those under way.
+        retry_after: Option<Duration>,
+    },
 }
 
 impl Reason {
@@ -61,6 +66,7 @@ impl Reason {
             Self::Rate { retry_after }
             | Self::QueueFull { retry_after }
             | Self::QueueWait { retry_after, .. } => Some(retry_after),
+            Self::Broken { retry_after } => retry_after,
             Self::TooCostly { .. } | Self::Concurrency { .. } | Self::MissingKey => None,
         }
     }
@@ -72,7 +78,8 @@ impl Reason {
             Self::Rate { .. }
             | Self::Concurrency { .. }
             | Self::QueueFull { .. }
-            | Self::QueueWait { .. } => false,
+            | Self::QueueWait { .. }
+            | Self::Broken { .. } => false,
         }
     }
 
@@ -81,8 +88,14 @@ impl Reason {
         match &mut self {
             Self::Rate { retry_after }
             | Self::QueueFull { retry_after }
-            | Self::QueueWait { retry_after, .. } => *retry_after = least.max(*retry_after),
-            Self::TooCostly { .. } | Self::Concurrency { .. } | Self::MissingKey => {}
+            | Self::QueueWait { retry_after, .. }
+            | Self::Broken { retry_after: Some(retry_after) } => {
+                *retry_after = least.max(*retry_after);
+            }
+            Self::TooCostly { .. }
+            | Self::Concurrency { .. }
+            | Self::MissingKey
+            | Self::Broken { retry_after: None } => {}
         }
         self
     }
@@ -108,7 +121,8 @@ pub struct Quota {
     pub slot: SlotId,
     /// What it decided.
     pub verdict: Verdict,
-    /// The most that `used` may be. Pacing's is the length of its queue.
+    /// The most that `used` may be. Pacing's is the length of its queue; a breaker
+    /// has none, and says 0.
     pub limit: u64,
     /// What is used of it, the request included if it was admitted. More than
     /// `limit` after an edit lowered the limit.
@@ -134,6 +148,8 @@ impl Quota {
 pub struct Report {
     /// One quota for each slot that was asked, in the chain's order.
     pub quotas: SmallVec<[Quota; 4]>,
+    /// What the decision turned the breaker to, if it did: to be logged.
+    pub turn: Option<Turn>,
 }
 
 /// A request that may not start.

@@ -1,7 +1,8 @@
 //! The one lock of a route.
 
 use super::{
-    chain::{Chain, Charged, Held, Installed, Refused, Rules},
+    breaker::Turn,
+    chain::{Chain, Charged, Held, Hold, Installed, Refused, Rules},
     decision::{Outcome, Rejection, Report},
     slot::Claim,
     statistic::Observation,
@@ -31,7 +32,8 @@ pub struct Permit {
     gate: Arc<Gate>,
     start: Instant,
     held: Held,
-    outcome: Outcome,
+    /// Whether the gate knows that it has ended.
+    ended: bool,
 }
 
 impl Gate {
@@ -72,7 +74,7 @@ impl Gate {
         match decided {
             Ok(Charged { start, held }) => {
                 let gate = Arc::clone(self);
-                let permit = Permit { gate, start, held, outcome: Outcome::Cancelled };
+                let permit = Permit { gate, start, held, ended: false };
                 Ok(Admission { permit, report })
             }
             Err(Refused { slot, reason }) => Err(Rejection { slot, reason, report }),
@@ -102,15 +104,34 @@ impl Permit {
         !self.held.is_empty()
     }
 
-    /// Ends the request with `outcome`.
-    pub fn finish(mut self, outcome: Outcome) {
-        self.outcome = outcome;
+    /// Returns whether a slot wants to be told of the answer: [`Self::answered`].
+    pub fn awaits_answer(&self) -> bool {
+        self.held.iter().any(Hold::awaits_answer)
+    }
+
+    /// Notes how the request is answered, as soon as that is known: what is judged by
+    /// answers need not wait until the last byte has been taken. Returns what the
+    /// breaker turned to, if that changed it.
+    pub fn answered(&mut self, outcome: Outcome) -> Option<Turn> {
+        if !self.awaits_answer() {
+            return None;
+        }
+        self.gate.lock().answer(self.start, &mut self.held, outcome)
+    }
+
+    /// Ends the request with `outcome`, and returns what the breaker turned to, if that
+    /// changed it. If nobody said how it was answered, it was as it ended.
+    pub fn finish(mut self, outcome: Outcome) -> Option<Turn> {
+        self.ended = true;
+        self.gate.lock().leave(self.start, &self.held, outcome)
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.gate.lock().leave(self.start, &self.held, self.outcome);
+        if !self.ended {
+            self.gate.lock().leave(self.start, &self.held, Outcome::Cancelled);
+        }
     }
 }
 
@@ -137,7 +158,7 @@ mod tests {
     }
 
     fn rules<const N: usize>(flow: [Rule; N]) -> Rules {
-        Rules { flow: flow.into(), pacing: None }
+        Rules { flow: flow.into(), ..Rules::default() }
     }
 
     #[test]

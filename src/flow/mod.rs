@@ -1,14 +1,14 @@
 //! Flow control without IO: values in, values out.
 //!
 //! A route's [`Gate`] holds its chain of slots: the statistic slot, one slot for
-//! each flow rule, and the pacing slot. An arriving request brings the time and a
+//! each flow rule, the breaker and the pacing slot. An arriving request brings the time and a
 //! [`Claim`] on each slot that concerns it. **All slots are asked, then all are
 //! told**, in one critical section, so a request that any of them refuses leaves
 //! no trace in the others, and deciding and counting are one event.
 //!
 //! ```text
-//!  arrival ──▶ statistic │ rule │ rule │ … │ pacing ──▶ Permit (start) ──▶ finish or drop
-//!              └───────────── one lock ───────────┘        or Rejection (reason)
+//!  arrival ──▶ statistic │ rule │ … │ breaker │ pacing ──▶ Permit (start) ──▶ finish or drop
+//!              └────────────── one lock ──────────────┘       or Rejection (reason)
 //! ```
 //!
 //! What is absent here: HTTP, clocks, sleeping, tasks, logging, and any lock but
@@ -16,7 +16,7 @@
 //!
 //! An algorithm is one file in [`limiter`], which decides over a state that it does
 //! not own (`slot.rs`): of all clients, or of each (`keyed.rs`). A slot of another
-//! kind, as [`pacing`], is one file beside it and a line in `chain.rs`.
+//! kind, as [`breaker`] and [`pacing`], is one file beside it and a line in `chain.rs`.
 
 mod chain;
 mod gate;
@@ -24,6 +24,7 @@ mod keyed;
 mod slot;
 mod window;
 
+pub mod breaker;
 pub mod calendar;
 pub mod decision;
 pub mod limiter;

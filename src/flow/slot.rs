@@ -1,7 +1,8 @@
 //! One stage of admission: a formula and the states it decides from.
 
 use super::{
-    decision::{Decision, Reason},
+    breaker,
+    decision::{Decision, Outcome, Reason},
     keyed::{Keyed, Keys, Place, Seat, Table},
     time::Instant,
 };
@@ -52,8 +53,10 @@ pub(super) struct Answer {
 /// What charging a request came to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Charge {
-    /// Where its end must be told, if it must.
-    pub(super) hold: Option<Seat>,
+    /// What must be told again when the request has ended or is answered, if it must.
+    pub(super) hold: Option<Stake>,
+    /// What it has turned a breaker to, if it has.
+    pub(super) turn: Option<breaker::Turn>,
     /// With the request.
     pub(super) standing: Standing,
 }
@@ -73,6 +76,39 @@ pub(super) struct Times {
     pub(super) start: Instant,
 }
 
+/// What a formula wants to be told again at the end of a request, as under which of
+/// its generations that was admitted.
+pub(super) type Token = u32;
+
+/// How long a request is held to what it was charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// Until it is answered, or has ended without an answer.
+    Answer,
+    /// Until it has ended.
+    End,
+}
+
+/// What a request holds of a slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stake {
+    pub(super) until: Until,
+    pub(super) seat: Seat,
+    pub(super) token: Token,
+}
+
+/// How an admitted request ended, or how it was answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End {
+    /// When that is known.
+    pub(super) now: Instant,
+    /// When it was allowed to begin.
+    pub(super) start: Instant,
+    pub(super) outcome: Outcome,
+    /// What [`Formula::token`] said when it was charged.
+    pub(super) token: Token,
+}
+
 /// What one algorithm decides, over a state that it does not own.
 ///
 /// `now` never steps back between two calls: the chain sees to that.
@@ -80,8 +116,9 @@ pub(super) trait Formula: Debug + Send + 'static {
     /// What one client, or all of them together, have used.
     type State: Clone + Debug + Send;
 
-    /// Whether the end of a request must be told: [`release`](Self::release).
-    const HOLDS: bool = false;
+    /// Whether the end of a request must be told, or its answer:
+    /// [`release`](Self::release).
+    const HOLDS: Option<Until> = None;
 
     /// Returns the most that a standing's `used` may be.
     fn limit(&self) -> u64;
@@ -101,8 +138,23 @@ pub(super) trait Formula: Debug + Send + 'static {
     /// Charges a request that every slot let pass.
     fn charge(&self, state: &mut Self::State, times: Times, cost: u64);
 
-    /// Gives back what a request held until its end.
-    fn release(&self, _state: &mut Self::State, _cost: u64) {}
+    /// Returns what the end of the request that was just charged shall bring back.
+    fn token(&self, _state: &Self::State) -> Token {
+        0
+    }
+
+    /// Takes back what a request held until its end, and learns from that.
+    fn release(&self, _state: &mut Self::State, _end: &End, _cost: u64) {}
+
+    /// Takes what the latest charge or release has turned a breaker to.
+    fn turned(&self, _state: &mut Self::State) -> Option<breaker::Turn> {
+        None
+    }
+
+    /// Returns what was seen, if this is a breaker.
+    fn breaker(&self, _state: &Self::State, _now: Instant) -> Option<breaker::Seen> {
+        None
+    }
 
     /// Returns how many admitted requests have not started yet.
     fn waiting(&self, _state: &Self::State, _now: Instant) -> u64 {
@@ -128,8 +180,9 @@ pub(super) trait Slot: Any + Debug + Send {
     /// Notes that a request which this slot was asked about was refused.
     fn on_block(&mut self, place: Place);
 
-    /// Notes the end of a request that holds something at `seat`.
-    fn on_done(&mut self, seat: Seat, cost: u64);
+    /// Notes the end, or the answer, of a request that holds something at `seat`.
+    /// Returns what that has turned a breaker to.
+    fn on_done(&mut self, seat: Seat, end: &End, cost: u64) -> Option<breaker::Turn>;
 
     /// Goes over to the formula of `wanted`, converting its states, and returns true;
     /// or false, unchanged, if `wanted` is of another algorithm or key.
@@ -143,6 +196,9 @@ pub(super) trait Slot: Any + Debug + Send {
 
     /// Returns how many admitted requests have not started yet.
     fn waiting(&self, now: Instant) -> u64;
+
+    /// Returns what was seen, if the slot is a breaker.
+    fn breaker(&self, now: Instant) -> Option<breaker::Seen>;
 
     /// Returns the number of keys, if the slot has keys.
     fn keys(&self) -> Option<Keys>;
@@ -177,7 +233,7 @@ impl<F: Formula> Stage<F> {
     fn find(&self, now: Instant, key: Key) -> Place {
         match (&self.states, key) {
             (States::Keyed { table, .. }, Key::Of(key)) => {
-                table.find(key, F::HOLDS, |state| self.formula.is_fresh(state, now))
+                table.find(key, F::HOLDS.is_some(), |state| self.formula.is_fresh(state, now))
             }
             (States::One(_) | States::Keyed { .. }, _) => Place::At(Seat::Shared),
         }
@@ -229,7 +285,9 @@ impl<F: Formula> Slot for Stage<F> {
         let state = self.states.get_mut(seat);
         self.formula.charge(state, times, cost);
         let standing = self.formula.standing(state, times.now);
-        Charge { hold: F::HOLDS.then_some(seat), standing }
+        let turn = self.formula.turned(state);
+        let hold = F::HOLDS.map(|until| Stake { until, seat, token: self.formula.token(state) });
+        Charge { hold, turn, standing }
     }
 
     fn on_block(&mut self, place: Place) {
@@ -238,8 +296,10 @@ impl<F: Formula> Slot for Stage<F> {
         }
     }
 
-    fn on_done(&mut self, seat: Seat, cost: u64) {
-        self.formula.release(self.states.get_mut(seat), cost);
+    fn on_done(&mut self, seat: Seat, end: &End, cost: u64) -> Option<breaker::Turn> {
+        let state = self.states.get_mut(seat);
+        self.formula.release(state, end, cost);
+        self.formula.turned(state)
     }
 
     fn retune(&mut self, wanted: Box<dyn Slot>, now: Instant) -> bool {
@@ -270,6 +330,10 @@ impl<F: Formula> Slot for Stage<F> {
 
     fn waiting(&self, now: Instant) -> u64 {
         self.formula.waiting(self.states.shared(), now)
+    }
+
+    fn breaker(&self, now: Instant) -> Option<breaker::Seen> {
+        self.formula.breaker(self.states.shared(), now)
     }
 
     fn keys(&self) -> Option<Keys> {

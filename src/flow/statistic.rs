@@ -11,6 +11,7 @@
 //! route's first request on.
 
 use super::{
+    breaker,
     decision::Outcome,
     keyed::Keys,
     slot::{SlotId, Times},
@@ -79,18 +80,18 @@ pub struct Observation {
     /// Requests that waited up to each of [`WAIT_BOUNDS`] but not up to the one
     /// before, then the rest.
     pub waits: [u64; WAIT_BOUNDS.len() + 1],
-    /// The rules in the chain's order, pacing last.
+    /// The rules in the chain's order, then the breaker, pacing last.
     pub rules: Vec<RuleObservation>,
 }
 
 /// What a rule has decided, as of an instant.
 #[derive(Clone, Debug)]
 pub struct RuleObservation {
-    /// The rule's name; pacing's is `pacing`.
+    /// The rule's name; the breaker's is `breaker`, pacing's is `pacing`.
     pub name: Arc<str>,
     /// Its slot.
     pub slot: SlotId,
-    /// Its algorithm's word; pacing's is `pacing`.
+    /// Its algorithm's word; the breaker's is `breaker`, pacing's is `pacing`.
     pub algorithm: &'static str,
     /// Whether it only counts what it would refuse.
     pub dry_run: bool,
@@ -100,6 +101,8 @@ pub struct RuleObservation {
     pub used: u64,
     /// The decisions.
     pub counts: Counts,
+    /// What the breaker has seen, if this is one.
+    pub breaker: Option<breaker::Seen>,
     /// The number of keys, if it has keys.
     pub keys: Option<Keys>,
 }

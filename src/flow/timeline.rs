@@ -5,12 +5,14 @@
 //! 0.5 x3       block rate 9.5  three are refused; 9.5 ms later one would pass
 //! 1 key=a      wait 20         the client `a` may start 20 ms later
 //! 2 cost=4     block costly 3
-//! 3 done       7               the oldest in flight ends, 7 are left
+//! 3 done       7               the oldest in flight ends cancelled, 7 are left
+//! 3 ok         6               the oldest ends well
+//! 3 fail       5               the oldest ends badly
 //! ```
 
 use super::{
-    Algorithm, Change, Claim, Gate, Instant, Key, Keyed, Permit, Rate, Reason, Rule, Rules, SlotId,
-    pacing,
+    Algorithm, Change, Claim, Gate, Instant, Key, Keyed, Outcome, Permit, Rate, Reason, Rule,
+    Rules, SlotId, pacing,
 };
 use core::time::Duration;
 use std::{collections::VecDeque, sync::Arc};
@@ -46,7 +48,8 @@ impl Timeline {
 
     fn install(&mut self, rules: &Rules) -> Vec<Change> {
         let installed = self.gate.install(rules, self.now);
-        self.slots = installed.flow.into_iter().chain(installed.pacing).collect();
+        self.slots =
+            installed.flow.into_iter().chain(installed.breaker).chain(installed.pacing).collect();
         installed.changes.into_iter().map(|(_, change)| change).collect()
     }
 
@@ -58,16 +61,27 @@ impl Timeline {
             let (options, expected): (Vec<&str>, Vec<&str>) =
                 words.split_whitespace().partition(|word| is_option(word));
             for _ in 0..option(&options, "x").unwrap_or(1) {
-                let decided = if options.contains(&"done") {
-                    drop(self.live.pop_front());
-                    self.gate.observe(self.now).in_flight.to_string()
-                } else {
-                    self.enter(&options)
+                let decided = match END_WORDS.iter().find(|word| options.contains(word)) {
+                    Some(word) => self.end(word),
+                    None => self.enter(&options),
                 };
                 assert_eq!(decided, expected.join(" "), "in the line `{line}`");
             }
         }
         self
+    }
+
+    /// Ends the oldest in flight.
+    fn end(&mut self, word: &str) -> String {
+        let at = self.now;
+        if let Some(permit) = self.live.pop_front() {
+            match word {
+                "ok" => _ = permit.finish(Outcome::Success { at }),
+                "fail" => _ = permit.finish(Outcome::Failure { at }),
+                _ => drop(permit),
+            }
+        }
+        self.gate.observe(at).in_flight.to_string()
     }
 
     fn enter(&mut self, options: &[&str]) -> String {
@@ -94,13 +108,13 @@ impl Timeline {
 
 /// Returns rules of one flow rule, `it`.
 pub(super) fn one(algorithm: Algorithm) -> Rules {
-    Rules { flow: vec![rule("it", algorithm)], pacing: None }
+    Rules { flow: vec![rule("it", algorithm)], ..Rules::default() }
 }
 
 /// Returns rules of one flow rule with a state for each of `max_keys` clients.
 pub(super) fn keyed(algorithm: Algorithm, max_keys: u32) -> Rules {
     let keyed = Some(Keyed { by: "client_ip".into(), max_keys });
-    Rules { flow: vec![Rule { keyed, ..rule("it", algorithm) }], pacing: None }
+    Rules { flow: vec![Rule { keyed, ..rule("it", algorithm) }], ..Rules::default() }
 }
 
 /// Returns a flow rule.
@@ -111,7 +125,8 @@ pub(super) fn rule(name: &str, algorithm: Algorithm) -> Rule {
 /// Returns rules that only pace.
 pub(super) fn paced(rate: Rate, max_wait: u64, max_queue: u64) -> Rules {
     let max_wait = Duration::from_millis(max_wait);
-    Rules { flow: vec![], pacing: Some(pacing::Config { rate, max_wait, max_queue }) }
+    let pacing = Some(pacing::Config { rate, max_wait, max_queue });
+    Rules { pacing, ..Rules::default() }
 }
 
 /// Returns `count` per `window` milliseconds.
@@ -119,8 +134,11 @@ pub(super) fn rate(count: u64, window: u64) -> Rate {
     Rate::new(count, Duration::from_millis(window)).expect("a rate")
 }
 
+/// How a request may end.
+const END_WORDS: [&str; 3] = ["done", "ok", "fail"];
+
 fn is_option(word: &str) -> bool {
-    word == "done" || word.starts_with('x') || word.contains('=')
+    END_WORDS.contains(&word) || word.starts_with('x') || word.contains('=')
 }
 
 fn option(options: &[&str], name: &str) -> Option<u64> {
@@ -139,6 +157,8 @@ fn reason(reason: Reason) -> String {
             format!("queue {} {}", text(wait), text(retry_after))
         }
         Reason::MissingKey => "key".into(),
+        Reason::Broken { retry_after: Some(retry_after) } => format!("open {}", text(retry_after)),
+        Reason::Broken { retry_after: None } => "probing".into(),
     }
 }
 

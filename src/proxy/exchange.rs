@@ -44,6 +44,16 @@ pub(super) enum Failure {
     ClientBroken,
 }
 
+impl Failure {
+    /// Returns whether it was the client's doing, and says nothing of the server.
+    pub(super) const fn is_of_client(self) -> bool {
+        match self {
+            Self::TooLong | Self::ClientStalled | Self::ClientBroken => true,
+            Self::Unreachable | Self::Timeout | Self::Broken => false,
+        }
+    }
+}
+
 /// The answer's head, with the connection that its body comes over.
 pub(super) type Answer = (Response<Incoming>, Lease);
 

@@ -72,6 +72,9 @@ impl Journey {
         match sent {
             Ok(answer) => self.answer(answer, upgrade),
             Err(failure) => {
+                if failure.is_of_client() {
+                    self.tail.blame_client();
+                }
                 let hint = content_type.map(|value| (header::CONTENT_TYPE, value));
                 refuse(Refusal::Upstream(failure), &HeaderMap::from_iter(hint), self.tail)
             }

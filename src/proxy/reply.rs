@@ -158,6 +158,7 @@ fn words(reason: Reason) -> (StatusCode, GrpcCode, &'static str) {
         Reason::Concurrency { .. } => (overload, "as many requests as may be are in flight"),
         Reason::QueueFull { .. } => (overload, "the queue is full"),
         Reason::QueueWait { .. } => (overload, "the wait in the queue would be too long"),
+        Reason::Broken { .. } => (overload, "the service fails or is slow; the breaker is open"),
     };
     (status, code, detail)
 }

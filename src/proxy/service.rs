@@ -105,6 +105,7 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
             let told = Told::of(&route, &report, settings.rate_limit_headers);
             let trusted = tail.peer.is_trusted(&snapshot);
             tail.permit = Some(permit);
+            tail.log(report.turn);
             let protocol = match request.version() {
                 Version::HTTP_2 => Protocol::Http2,
                 _ => Protocol::Http1,

@@ -7,7 +7,10 @@ use super::{
 };
 use crate::{
     config::{Route, outcome},
-    flow::{Instant, Outcome, Permit},
+    flow::{
+        Instant, Outcome, Permit,
+        breaker::{Phase, Turn},
+    },
 };
 use http::{Method, StatusCode, Version};
 use std::sync::Arc;
@@ -70,6 +73,32 @@ impl Tail {
     /// Notes the answer's status.
     pub(super) fn answered(&mut self, status: StatusCode) {
         self.status = Some(status);
+        // The clock is read for routes with a breaker only.
+        if let Some(permit) = self.permit.as_mut().filter(|permit| permit.awaits_answer()) {
+            let turn = permit.answered(outcome(status, self.peer.worker.clock.now()));
+            self.log(turn);
+        }
+    }
+
+    /// Notes that the request failed by its client's doing, which says nothing about
+    /// the service.
+    pub(super) fn blame_client(&mut self) {
+        if let Some(permit) = &mut self.permit {
+            let turn = permit.answered(Outcome::Cancelled);
+            self.log(turn);
+        }
+    }
+
+    /// Logs what the breaker turned to, if it did. No lock is held by then.
+    pub(super) fn log(&self, turn: Option<Turn>) {
+        if let (Some(turn), Some(route)) = (turn, &self.route) {
+            match turn.to {
+                Phase::Open => tracing::warn!(route = %route.name, "breaker {turn}"),
+                Phase::HalfOpen | Phase::Closed => {
+                    tracing::info!(route = %route.name, "breaker {turn}");
+                }
+            }
+        }
     }
 
     /// Notes that the answer's last byte was handed over.
@@ -99,11 +128,12 @@ impl Drop for Tail {
         let gone = StatusCode::from_u16(CLIENT_GONE).unwrap_or(StatusCode::BAD_REQUEST);
         let status = self.status.unwrap_or(gone);
         if let Some(permit) = self.permit.take() {
-            permit.finish(match self.ending {
+            let turn = permit.finish(match self.ending {
                 Ending::Cancelled => Outcome::Cancelled,
                 Ending::Complete => outcome(status, at),
                 Ending::Failed => Outcome::Failure { at },
             });
+            self.log(turn);
         }
         let duration = at.since(self.started);
         if let Some(route) = &self.route {

@@ -1,13 +1,17 @@
 //! Throttling as a client sees it.
 
 use crate::common::{
-    Gateway, curl,
+    Gateway, curl, eventually,
     http::{self, Client, head},
+    metrics,
     upstream::{self, Script},
     yaml,
 };
 use std::{
-    sync::{Arc, Barrier, Mutex},
+    sync::{
+        Arc, Barrier, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     time::{Duration, Instant},
 };
 
@@ -88,7 +92,7 @@ fn whoever_waits_as_told_is_admitted() {
     let refused = http::get(gateway.web(), "/");
     let wait: u64 = refused.header("retry-after").expect("there").parse().expect("seconds");
     let until = Instant::now() + Duration::from_secs(wait);
-    crate::common::eventually("the time has passed", || (Instant::now() >= until).then_some(()));
+    eventually("the time has passed", || (Instant::now() >= until).then_some(()));
     assert_eq!(http::get(gateway.web(), "/").status, 200);
 }
 
@@ -186,7 +190,7 @@ fn cost_dry_run_and_except_do_as_they_say() {
     assert_eq!(client.request("POST", "/", &[("Content-Length", "0")]).status, 200);
     assert_eq!(client.get("/").status, 429);
     assert_eq!(client.request("GET", "/", &[("X-Forwarded-For", "10.9.8.7")]).status, 200);
-    let decisions = crate::common::metrics(&gateway, "flowgate_flow_decisions_total");
+    let decisions = metrics(&gateway, "flowgate_flow_decisions_total");
     let of = |part: &str| {
         decisions.iter().filter(|(key, _)| key.contains(part)).map(|(_, n)| n).sum::<f64>()
     };
@@ -323,4 +327,31 @@ fn a_body_is_not_read_before_the_request_is_admitted() {
     let mut client = Client::new(gateway.web());
     client.send(head("POST", "/", &[("Content-Length", "1000000000")]));
     assert_eq!(client.read("POST").status, 429);
+}
+
+#[test]
+fn a_breaker_opens_on_errors_and_closes_when_its_probe_is_answered() {
+    let ill = Arc::new(AtomicBool::new(true));
+    let is_ill = Arc::clone(&ill);
+    let upstream = Script::answering(move |_| {
+        if is_ill.load(SeqCst) {
+            b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n".to_vec()
+        } else {
+            upstream::ok("well")
+        }
+    });
+    let gateway = Gateway::start(&yaml(
+        upstream.address,
+        &route("    breaker: { errors: 3, open_for: 700ms, probes: 1 }"),
+    ));
+    assert_eq!(http::statuses(gateway.web(), "/", 3), [500; 3]);
+    gateway.wait_log("breaker opened: of 3 answers 3 failed");
+    let refused = http::get(gateway.web(), "/");
+    assert_eq!(refused.status, 503);
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    assert_eq!(metrics(&gateway, "flowgate_breaker_state").into_values().sum::<f64>(), 2.0);
+    ill.store(false, SeqCst);
+    eventually("the probe", || (http::get(gateway.web(), "/").status == 200).then_some(()));
+    gateway.wait_log("breaker closed");
+    assert_eq!(http::statuses(gateway.web(), "/", 5), [200; 5]);
 }

@@ -138,6 +138,7 @@ pub(crate) fn rules(window: u64) -> impl Strategy<Value = Rules> {
     (flow, option::of(paced(window)), any::<bool>()).prop_map(|(flow, pacing, keyed)| Rules {
         flow: flow.into_iter().enumerate().map(|(at, it)| rule(at, it, keyed)).collect(),
         pacing,
+        ..Rules::default()
     })
 }
 
@@ -145,9 +146,9 @@ pub(crate) fn one(window: u64) -> impl Strategy<Value = Rules> {
     prop_oneof![
         4 => (algorithm(window), any::<bool>()).prop_map(|(algorithm, keyed)| Rules {
             flow: vec![rule(0, algorithm, keyed)],
-            pacing: None
+            ..Rules::default()
         }),
-        1 => paced(window).prop_map(|pacing| Rules { flow: vec![], pacing: Some(pacing) }),
+        1 => paced(window).prop_map(|pacing| Rules { pacing: Some(pacing), ..Rules::default() }),
     ]
 }
 

@@ -147,12 +147,12 @@ fn a_thousand_edits_of_the_buckets_keep_the_widest_promise() {
 #[test]
 fn a_thousand_edits_of_pacing_keep_starts_apart() {
     let paced = |turn: u64| Rules {
-        flow: vec![],
         pacing: Some(pacing::Config {
             rate: per_second(50 + turn * 37 % 51),
             max_wait: Duration::from_millis(100),
             max_queue: 5,
         }),
+        ..Rules::default()
     };
     let past = flood(paced);
     assert!(past.starts.len() > 450);
@@ -195,7 +195,7 @@ fn flood(rules: impl Fn(u64) -> Rules) -> Past {
 }
 
 fn one_rule(algorithm: Algorithm) -> Rules {
-    Rules { flow: vec![rule(0, algorithm, false)], pacing: None }
+    Rules { flow: vec![rule(0, algorithm, false)], ..Rules::default() }
 }
 
 fn token_bucket(count: u64) -> Algorithm {

@@ -29,7 +29,7 @@ fn open(rules: &Rules) -> (Arc<Gate>, SlotId) {
 }
 
 fn open_one(algorithm: &Algorithm, keyed: bool) -> (Arc<Gate>, SlotId) {
-    open(&Rules { flow: vec![rule(0, algorithm.clone(), keyed)], pacing: None })
+    open(&Rules { flow: vec![rule(0, algorithm.clone(), keyed)], ..Rules::default() })
 }
 
 fn rates() -> [Algorithm; 8] {
@@ -124,7 +124,7 @@ fn threads_start_no_closer_than_the_interval() {
     let rate = Rate::new(1_000, Duration::from_secs(1)).expect("a rate");
     let max_wait = Duration::from_secs(10);
     let pacing = Some(pacing::Config { rate, max_wait, max_queue: u64::MAX });
-    let (gate, slot) = open(&Rules { flow: vec![], pacing });
+    let (gate, slot) = open(&Rules { pacing, ..Rules::default() });
     let claims = [Claim { slot, key: key(1), cost: 1 }];
     let mut starts = hammer(|| {
         let admitted = (0..1_000).filter_map(|_| gate.enter(MORNING, &claims).ok());

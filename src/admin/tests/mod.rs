@@ -20,7 +20,7 @@ upstreams:
   - { name: one, servers: [{ url: 'http://127.0.0.1:9001', weight: 3 }, { url: 'http://[::1]:9002' }] }
   - { name: two, servers: [{ url: 'http://127.0.0.1:9001', weight: 3 }] }
 routes:
-  - { name: rest, match: { path_prefix: / }, upstream: two }
+  - { name: rest, match: { path_prefix: / }, upstream: two, breaker: { errors: 1 } }
   - name: api
     match: { path_prefix: /api }
     upstream: one
@@ -52,6 +52,10 @@ async fn metrics_are_strictly_in_their_format_and_tell_what_happened() {
             1.0,
         ),
         (r#"flowgate_flow_decisions_total{route="api",rule="pacing",verdict="delayed"}"#, 2.0),
+        (r#"flowgate_flow_decisions_total{route="rest",rule="breaker",verdict="broken"}"#, 1.0),
+        (r#"flowgate_breaker_state{route="rest"}"#, 2.0),
+        (r#"flowgate_breaker_transitions_total{route="rest",to="open"}"#, 1.0),
+        (r#"flowgate_breaker_transitions_total{route="rest",to="closed"}"#, 0.0),
         (r#"flowgate_flow_keys{route="api",rule="per-client"}"#, 3.0),
         (r#"flowgate_flow_keys_overflow_total{route="api",rule="per-client"}"#, 0.0),
         (r#"flowgate_flow_in_flight{route="api"}"#, 2.0),
@@ -87,7 +91,7 @@ async fn a_metric_has_no_labels_but_these() {
     fixture.serve_a_little().await;
     let allowed = [
         "code", "hash", "le", "method", "outcome", "reason", "result", "route", "rule", "server",
-        "upstream", "verdict", "version",
+        "to", "upstream", "verdict", "version",
     ];
     for sample in openmetrics::read(&fixture.get("/metrics").1).into_keys() {
         let labels = sample.split_once('{').unwrap().1.trim_end_matches('}');
@@ -120,6 +124,9 @@ async fn routes_are_listed_as_they_match_with_what_they_have_seen() {
     assert_eq!(rules[2]["dry_run"], true);
     assert!(rules[1]["key"].as_str().unwrap().contains("client_ip"));
     assert!(rules[0].get("key").is_none() && rules[3].get("key").is_none());
+    let breaker = &page["routes"][1]["rules"][0]["breaker"];
+    assert_eq!((&breaker["state"], &breaker["opened"]), (&"open".into(), &1.into()));
+    assert!(rules[0].get("breaker").is_none());
     assert_eq!(page["upstreams"][0]["servers"][1]["address"], "[::1]:9002");
 }
 
@@ -239,7 +246,8 @@ impl Fixture {
     }
 
     /// Five arrivals at the route `api`, of which three pass: one ends, two do not,
-    /// and one of those has yet to start.
+    /// and one of those has yet to start. Two at `rest`: one fails, so that the other
+    /// is refused.
     async fn serve_a_little(&self) {
         let snapshot = self.snapshot();
         let api = &snapshot.routes[1];
@@ -263,6 +271,11 @@ impl Fixture {
                 }
             }
         }
+        let rest = &snapshot.routes[0];
+        let claims = [claim(rest.breaker.unwrap(), Key::Shared)];
+        let first = rest.gate.enter(arrival, &claims).unwrap().permit;
+        assert!(first.finish(Outcome::Failure { at: arrival }).is_some());
+        rest.gate.enter(arrival, &claims).unwrap_err();
         api.meter.record(&Method::POST, StatusCode::OK, Duration::from_millis(250));
         let servers = &snapshot.upstreams[0].servers;
         servers[0].meter.requests.store(7, Relaxed);

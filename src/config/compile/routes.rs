@@ -8,9 +8,10 @@ use crate::{
         plan::RoutePlan,
         problem::{Problem, quoted},
         snapshot::RouteTimeouts,
-        spec::{FieldSpec, MatchSpec, PathSpec, RouteSpec},
+        spec::{BreakerSpec, FieldSpec, MatchSpec, PathSpec, RouteSpec},
         vocabulary::nearest,
     },
+    flow::breaker,
     route::{self, FieldPattern, HostPattern, Matcher, PathPattern, Table},
 };
 use std::{collections::HashMap, fmt::Write, sync::Arc, time::Duration};
@@ -63,7 +64,8 @@ impl Compiler {
         upstream: Option<usize>,
         body_limit: u64,
     ) -> Option<RoutePlan> {
-        let (flow, rules) = self.rules(spec.flow, spec.pacing);
+        let (mut flow, rules) = self.rules(spec.flow, spec.pacing);
+        flow.breaker = spec.breaker.as_ref().and_then(breaker);
         let matches = spec.matcher.as_ref().map(in_words);
         Some(RoutePlan {
             name: spec.name?.value,
@@ -149,6 +151,27 @@ impl Compiler {
     ) -> Option<T> {
         pattern.map_err(|e| self.error(Problem::error(place, e.message).help(e.help))).ok()
     }
+}
+
+/// Fewer answers than this say little about a ratio.
+const MIN_ANSWERS: u64 = 20;
+
+/// Returns the breaker, or `None` if a part of it could not be read.
+fn breaker(spec: &BreakerSpec) -> Option<breaker::Config> {
+    let small = |at: At<u64>| u32::try_from(at.value).unwrap_or(u32::MAX);
+    let errors_alone = spec.error_ratio.is_none() && spec.slow.is_none();
+    let default = if errors_alone { 1 } else { MIN_ANSWERS };
+    Some(breaker::Config {
+        error_ratio: spec.error_ratio.map(|at| at.value),
+        slow: spec.slow,
+        errors: spec.errors.map(|at| at.value),
+        min_requests: spec.min_requests.map_or(default, |at| at.value),
+        window: spec.window?.value,
+        buckets: spec.buckets.map(small)?,
+        open_for: spec.open_for?.value,
+        probes: spec.probes.map(small)?,
+        dry_run: spec.dry_run,
+    })
 }
 
 /// Says what a matcher takes, as in `POST shop.example.com/users/{id} header x-tenant=gold`.

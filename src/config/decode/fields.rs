@@ -8,7 +8,7 @@ use crate::{
         values::{self, Invalid, Limit},
         vocabulary::{Default, Key, Kind, Section, nearest},
     },
-    flow::Rate,
+    flow::{Rate, breaker::Ratio},
 };
 use std::time::Duration;
 
@@ -123,6 +123,15 @@ impl<'n, 's> Fields<'n, 's> {
             ),
             (size, _) => Ok(size),
         })
+    }
+
+    /// Reads a part of a whole.
+    pub(in crate::config) fn ratio(
+        &self,
+        decoder: &mut Decoder<'s>,
+        name: &str,
+    ) -> Option<At<Ratio>> {
+        self.leaf(decoder, name, values::ratio)
     }
 
     /// Reads one of the key's words, which mean `meanings` in their order.

@@ -134,7 +134,7 @@ impl<'s> Decoder<'s> {
             return None;
         };
         let is_text = node.place.is_quoted(self.text)
-            && matches!(key.kind, Kind::Flag | Kind::Integer { .. } | Kind::Status);
+            && matches!(key.kind, Kind::Flag | Kind::Integer { .. } | Kind::Ratio | Kind::Status);
         let value = if is_text {
             values::invalid(
                 format!("expected {} for `{}`, not a text", key.kind.words(), key.name),

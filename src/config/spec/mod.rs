@@ -1,9 +1,11 @@
 //! The file as written: every leaf read, and with its place. Whether the values make sense together
 //! is the compiler's question.
 
+mod breaker;
 mod route;
 mod rule;
 
+pub(super) use breaker::BreakerSpec;
 pub(super) use route::{FieldSpec, MatchSpec, PathSpec, RouteSpec};
 pub use rule::OnMissing;
 pub(super) use rule::{CostSpec, ExceptSpec, KeySpecs, PacingSpec, RuleKind, RuleSpec, Windows};

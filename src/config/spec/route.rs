@@ -1,6 +1,6 @@
 //! A route as written.
 
-use super::{PacingSpec, RuleSpec, plain};
+use super::{BreakerSpec, PacingSpec, RuleSpec, plain};
 use crate::config::{
     decode::{At, Decoder, Fields},
     node::{Content, Node, Place},
@@ -29,6 +29,7 @@ pub(in crate::config) struct RouteSpec {
     pub matcher: Option<MatchSpec>,
     pub upstream: Option<At<Arc<str>>>,
     pub flow: Vec<RuleSpec>,
+    pub breaker: Option<BreakerSpec>,
     pub pacing: Option<PacingSpec>,
     pub timeouts: Option<RouteTimeouts>,
     pub body_limit: Option<u64>,
@@ -85,6 +86,7 @@ impl RouteSpec {
             matcher: f.map(d, "match").and_then(|f| MatchSpec::read(d, &f)),
             upstream: f.leaf(d, "upstream", values::name),
             flow,
+            breaker: f.map(d, "breaker").map(|f| BreakerSpec::read(d, &f)),
             pacing: f.map(d, "pacing").map(|f| PacingSpec::read(d, &f)),
             timeouts: timeouts(d, &f),
             body_limit: f.size(d, "body_limit").map(|at| at.value),

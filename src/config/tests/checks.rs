@@ -88,15 +88,42 @@ fn routes_are_checked() {
             "`content_type` without `body` | write the `body` that it is the type of, or remove it",
         ),
         (
-            "match: { path: / }\n    breaker: { errors: 5 }",
-            "`breaker` is not supported in this version | remove it",
-        ),
-        (
             "match: { path: / }\n    flow: []\n    flwo: []",
             "a route has no key `flwo` | did you mean `flow`?",
         ),
     ] {
         messages(&format!("{head}{rest}\n"), &[message]);
+    }
+}
+
+#[test]
+fn breakers_are_checked() {
+    for (breaker, message) in [
+        (
+            "probes: 5",
+            "a breaker that nothing opens | write `error_ratio: 0.5`, `slow_after` with `slow_ratio`, or `errors: 10`",
+        ),
+        (
+            "slow_after: 1s",
+            "`slow_after` without `slow_ratio` | write how many may be slow, as in `slow_ratio: 0.5`",
+        ),
+        (
+            "errors: 5, slow_ratio: 0.5",
+            "`slow_ratio` without `slow_after` | write what is slow, as in `slow_after: 1s`",
+        ),
+        (
+            "error_ratio: 50",
+            "`50` is not a part of a whole | write a number from 0 to 1, as in `0.5` for a half",
+        ),
+        (
+            "error_ratio: '0.5'",
+            "expected a number from 0 to 1 for `error_ratio`, not a text | write it without quotes: `error_ratio: 0.5`",
+        ),
+    ] {
+        let text = format!(
+            "{FRAME}routes: [{{ name: r, match: {{ path: / }}, upstream: app, breaker: {{ {breaker} }} }}]\n"
+        );
+        messages(&text, &[message]);
     }
 }
 

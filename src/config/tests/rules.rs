@@ -3,6 +3,7 @@
 use super::{FRAME, messages, plan, warnings, with_rules};
 use crate::flow::{
     Algorithm, Instant,
+    breaker::{self, Ratio},
     limiter::{fixed_window, sliding_window, token_bucket},
 };
 use std::time::Duration;
@@ -213,6 +214,42 @@ fn pacing_is_checked() {
     assert_eq!((pacing.max_wait, pacing.max_queue), (Duration::from_secs(1), 10));
     let pacing = plan(&text("rate: 10/1s, max_wait: 250ms")).routes[0].flow.pacing.clone().unwrap();
     assert_eq!(pacing.max_queue, 3);
+}
+
+#[test]
+fn a_breaker_becomes_what_the_gate_runs_by() {
+    let breaker = |text: &str| {
+        let plan = plan(&format!(
+            "{FRAME}routes: [{{ name: r, match: {{ path: / }}, upstream: app, breaker: {{ {text} }} }}]\n"
+        ));
+        (plan.routes[0].flow.breaker.clone().unwrap(), super::super::describe(&plan))
+    };
+    let ratio = |millionths| Ratio::new(millionths).unwrap();
+    let (config, words) = breaker(
+        "error_ratio: 0.125, slow_after: 1s, slow_ratio: 1, errors: 30, window: 30s, buckets: 3, open_for: 7s, probes: 1, dry_run: true",
+    );
+    let expected = breaker::Config {
+        error_ratio: Some(ratio(125_000)),
+        slow: Some(breaker::Slow { after: Duration::from_secs(1), ratio: Ratio::ONE }),
+        errors: Some(30),
+        min_requests: 20,
+        window: Duration::from_secs(30),
+        buckets: 3,
+        open_for: Duration::from_secs(7),
+        probes: 1,
+        dry_run: true,
+    };
+    assert_eq!(config, expected);
+    assert!(
+        words.contains(
+            "opens when, of at least 20 answers in 30s, more than 12.5 % fail or all begin after 1s \
+             or 30 fail; none passes for 7s, then 1 probe must be good\n      dry run"
+        ),
+        "{words}"
+    );
+    let (config, _) = breaker("errors: 5");
+    assert_eq!((config.min_requests, config.probes, config.buckets), (1, 3, 10));
+    assert_eq!((config.window, config.open_for), (Duration::from_secs(10), Duration::from_secs(5)));
 }
 
 #[test]

@@ -62,6 +62,8 @@ pub(super) enum Kind {
         max: u64,
     },
     Rate,
+    /// A part of a whole, from 0 to 1.
+    Ratio,
     /// One of the words `today`; those of `later` are known, and refused in this version.
     Word {
         today: &'static [&'static str],
@@ -105,6 +107,7 @@ impl Kind {
             Self::Duration { .. } => "a duration",
             Self::Size { .. } => "a size",
             Self::Rate => "a rate",
+            Self::Ratio => "a number from 0 to 1",
             Self::Word { .. } => "a word",
             Self::Address => "an address",
             Self::Url => "a URL",
@@ -139,6 +142,7 @@ impl Kind {
             Self::Duration { .. } => "5s",
             Self::Size { .. } => "10MiB",
             Self::Rate => "100/1s",
+            Self::Ratio => "0.5",
             Self::Word { today, .. } => today.first().copied().unwrap_or_default(),
             Self::Address => "127.0.0.1:8080",
             Self::Url => "http://10.0.1.5:8000",

@@ -57,6 +57,7 @@ fn of_kind(kind: Kind) -> Value {
         Kind::Status => json!({ "type": "integer", "minimum": 400, "maximum": 599 }),
         Kind::Size { .. } => json!({ "type": ["string", "integer"] }),
         Kind::Rate => json!({ "type": "string", "pattern": "^ *[0-9_]+ */ *[0-9a-z ]+$" }),
+        Kind::Ratio => json!({ "type": "number", "minimum": 0, "maximum": 1 }),
         Kind::Word { today, .. } => json!({ "enum": today }),
         Kind::Url => json!({ "type": "string", "pattern": "^http://[^/]+/?$" }),
         Kind::Method => json!({ "type": "string", "pattern": "^[^a-z ]+$" }),

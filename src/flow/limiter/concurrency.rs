@@ -12,7 +12,7 @@
 
 use crate::flow::{
     decision::{Decision, Reason},
-    slot::{Formula, Standing, Times},
+    slot::{End, Formula, Standing, Times, Until},
     time::Instant,
 };
 use core::time::Duration;
@@ -42,7 +42,7 @@ pub(super) type State = u64;
 impl Formula for Concurrency {
     type State = State;
 
-    const HOLDS: bool = true;
+    const HOLDS: Option<Until> = Some(Until::End);
 
     fn limit(&self) -> u64 {
         self.limit
@@ -75,7 +75,7 @@ impl Formula for Concurrency {
         *in_flight = in_flight.saturating_add(cost);
     }
 
-    fn release(&self, in_flight: &mut State, cost: u64) {
+    fn release(&self, in_flight: &mut State, _end: &End, cost: u64) {
         *in_flight = in_flight.saturating_sub(cost);
     }
 

@@ -1,5 +1,6 @@
 //! The tables: one entry a key, in the order in which the reference shows them.
 
+mod breaker;
 mod gateway;
 mod route;
 mod rule;

@@ -1,7 +1,9 @@
 //! Routes: what they match, and what they change on the way.
 
 use super::{
-    TIMEOUT, key, later,
+    TIMEOUT,
+    breaker::BREAKER,
+    key,
     rule::{PACING, RULE},
 };
 use crate::config::vocabulary::{
@@ -38,6 +40,12 @@ pub(in crate::config) static ROUTE: Section = Section {
             Kind::Section(&PACING),
             Absent,
             "Evens out the starts of what the rules let pass, holding requests for a moment.",
+        ),
+        key(
+            "breaker",
+            Kind::Section(&BREAKER),
+            Absent,
+            "Sends nothing to a service that fails or is slow, until a few probes have found it well.",
         ),
         key("timeout", TIMEOUT, Absent, "Short for `timeouts: { request: … }`."),
         key(
@@ -82,7 +90,6 @@ pub(in crate::config) static ROUTE: Section = Section {
             Absent,
             "What a refused client is told, in place of a problem+json document.",
         ),
-        later("breaker", "Stops sending to an upstream that fails."),
     ],
 };
 

@@ -1,0 +1,405 @@
+//! The breaker slot: no request goes to a service that fails or is slow.
+//!
+//! ```text
+//!            too many of the latest answers were bad
+//!   closed ───────────────────────────────────────────▶ open, for `open_for`
+//!      ▲                                                  │ ▲
+//!      │ all `probes` were good                           │ │ one was bad
+//!      └──────────────────────────── half-open ◀──────────┘ │
+//!                                        └──────────────────┘
+//! ```
+//!
+//! Answers are counted for `window`, in buckets that follow the clock (`window.rs`).
+//! When one comes, and there are at least `min_requests`, a closed breaker opens iff
+//!
+//! ```text
+//! failed / all > error_ratio    or    slow / all > slow_ratio    or    failed ≥ errors
+//! ```
+//!
+//! where a ratio of 1 is exceeded by all, since nothing could be more. An answer is
+//! slow if it began later than `slow.after` from the start of its request; a wait
+//! for the start, which another slot asked for, is not part of that.
+//!
+//! A request learns its fate as in every slot: nothing is charged if any other slot
+//! refuses it, so that such a probe leaves no trace. Each change of state begins a
+//! **generation**, and a request is judged only in the one that admitted it. So only
+//! probes decide a half-open breaker; what was under way when it opened changes
+//! nothing. A probe that ends without an answer gives its place back.
+//!
+//! Worst case: as long as the breaker is closed, all pass. Open, none; half-open,
+//! `probes` are under way at a time. A probe is under way at most as long as its
+//! request may wait for an answer.
+//!
+//! An edit keeps the state: an open breaker stays open until the time that was set.
+//!
+//! Source: Sentinel `ResponseTimeCircuitBreaker` and `ExceptionCircuitBreaker`, which
+//! count in one aligned bucket, let any completion decide a half-open breaker, probe
+//! with one request, and never open at an error ratio of 1.
+
+use super::{
+    decision::{Decision, Outcome, Reason},
+    slot::{End, Formula, Standing, Times, Token, Until},
+    time::{Instant, nanos},
+    window::{Grid, Ring},
+};
+use core::{fmt, num::NonZeroU64, time::Duration};
+
+/// When a breaker opens, and how it closes again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Opens when more than this part of the answers are failures.
+    pub error_ratio: Option<Ratio>,
+    /// Opens when more than a part of the answers are slow.
+    pub slow: Option<Slow>,
+    /// Opens at this many failures.
+    pub errors: Option<u64>,
+    /// The fewest answers that it opens on.
+    pub min_requests: u64,
+    /// How long answers count; no time at all stands for a nanosecond.
+    pub window: Duration,
+    /// In how many buckets they are counted; none is taken for one.
+    pub buckets: u32,
+    /// How long it stays open.
+    pub open_for: Duration,
+    /// How many requests go through when it is half-open; none is taken for one.
+    pub probes: u32,
+    /// Whether it only counts what it would refuse.
+    pub dry_run: bool,
+}
+
+/// What a slow answer is, and how many are too many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slow {
+    /// The longest time from a request's start that is not slow.
+    pub after: Duration,
+    /// The largest part that may be.
+    pub ratio: Ratio,
+}
+
+/// A part of a whole, in millionths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ratio(u32);
+
+impl Ratio {
+    /// The whole.
+    pub const ONE: Self = Self(1_000_000);
+
+    /// Returns `millionths` of a whole, or `None` if that is more than all of it.
+    pub fn new(millionths: u32) -> Option<Self> {
+        (millionths <= Self::ONE.0).then_some(Self(millionths))
+    }
+
+    /// Returns whether `part` of `whole` is more than this. All is more than
+    /// [`Self::ONE`]: else that could never be exceeded.
+    fn is_exceeded(self, part: u64, whole: u64) -> bool {
+        let (one, ratio) = (u128::from(Self::ONE.0), u128::from(self.0));
+        u128::from(part) * one > ratio * u128::from(whole)
+            || (self == Self::ONE && part == whole && part > 0)
+    }
+}
+
+/// Writes a percentage.
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = format!("{}.{:04}", self.0 / 10_000, self.0 % 10_000);
+        write!(f, "{} %", text.trim_end_matches('0').trim_end_matches('.'))
+    }
+}
+
+/// The state of a breaker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// All pass.
+    #[default]
+    Closed,
+    /// None passes.
+    Open,
+    /// A few pass, and decide.
+    HalfOpen,
+}
+
+impl Phase {
+    /// Returns the word for it in logs and metrics.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::HalfOpen => "half_open",
+        }
+    }
+}
+
+/// A change of state, for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// What the breaker has become.
+    pub to: Phase,
+    /// The answers that it was decided on.
+    pub on: Answers,
+}
+
+/// Answers, and what was bad about them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// All of them.
+    pub all: u64,
+    /// Failures.
+    pub failed: u64,
+    /// Those that were slow.
+    pub slow: u64,
+}
+
+/// What was seen of a breaker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Its state. An open one is half-open from its first probe on.
+    pub phase: Phase,
+    /// How often it opened.
+    pub opened: u64,
+    /// How often it became half-open.
+    pub half_opened: u64,
+    /// How often it closed again.
+    pub closed: u64,
+    /// The answers that count now.
+    pub answers: Answers,
+}
+
+/// For the log: `opened: of 24 answers 13 failed and 2 were slow`.
+impl fmt::Display for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Answers { all, failed, slow } = self.on;
+        match self.to {
+            Phase::Open => {
+                write!(f, "opened: of {all} answers {failed} failed and {slow} were slow")
+            }
+            Phase::HalfOpen => f.write_str("half-open: the first probe goes through"),
+            Phase::Closed => write!(f, "closed: {all} probes were good"),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Breaker {
+    config: Config,
+    grid: Grid,
+    probes: u32,
+}
+
+/// Where the breaker stands.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    light: Light,
+    generation: Token,
+    /// What was answered in this generation, while it is a closed one.
+    ring: Ring<Answers>,
+    turned: Option<Turn>,
+    opened: u64,
+    half_opened: u64,
+    closed: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Light {
+    Closed,
+    Open { until: Instant },
+    HalfOpen { free: u32, good: u32 },
+}
+
+impl Config {
+    /// Returns the breaker.
+    pub(super) fn build(&self) -> Breaker {
+        let buckets = NonZeroU64::new(self.buckets.into()).unwrap_or(NonZeroU64::MIN);
+        let window = NonZeroU64::new(nanos(self.window)).unwrap_or(NonZeroU64::MIN);
+        let grid = Grid::new(window, buckets);
+        Breaker { config: self.clone(), grid, probes: self.probes.max(1) }
+    }
+}
+
+impl Breaker {
+    fn ring(&self) -> Ring<Answers> {
+        Ring::new(self.config.buckets)
+    }
+
+    fn answers(&self, state: &State, now: Instant) -> Answers {
+        let live = state.ring.live(self.grid.index(now));
+        live.fold(Answers::default(), |sum, (_, bucket)| sum.plus(bucket))
+    }
+
+    /// Returns what is to be learnt from an end: one answer, or nothing.
+    fn judge(&self, end: &End) -> Option<Answers> {
+        let (failed, at) = match end.outcome {
+            Outcome::Success { at } => (0, at),
+            Outcome::Failure { at } => (1, at),
+            Outcome::Cancelled => return None,
+        };
+        let is_slow = |slow: Slow| at.since(end.start) > slow.after;
+        Some(Answers { all: 1, failed, slow: self.config.slow.is_some_and(is_slow).into() })
+    }
+
+    /// Returns whether an answer has what this breaker opens at.
+    const fn is_bad(&self, answer: Answers) -> bool {
+        let Config { error_ratio, errors, .. } = &self.config;
+        answer.slow > 0 || (answer.failed > 0 && (error_ratio.is_some() || errors.is_some()))
+    }
+
+    fn is_too_bad(&self, seen: Answers) -> bool {
+        let Config { error_ratio, slow, errors, min_requests, .. } = &self.config;
+        seen.all >= *min_requests
+            && (error_ratio.is_some_and(|ratio| ratio.is_exceeded(seen.failed, seen.all))
+                || slow.is_some_and(|slow| slow.ratio.is_exceeded(seen.slow, seen.all))
+                || errors.is_some_and(|errors| seen.failed >= errors))
+    }
+
+    fn open(&self, state: &mut State, now: Instant, on: Answers) {
+        let until = now + self.config.open_for;
+        state.turn(Light::Open { until }, Turn { to: Phase::Open, on });
+    }
+
+    fn close(&self, state: &mut State, good: u32) {
+        let on = Answers { all: good.into(), ..Answers::default() };
+        state.ring = self.ring();
+        state.turn(Light::Closed, Turn { to: Phase::Closed, on });
+    }
+}
+
+impl State {
+    const fn turn(&mut self, light: Light, turn: Turn) {
+        self.light = light;
+        self.generation = self.generation.wrapping_add(1);
+        self.turned = Some(turn);
+        *match turn.to {
+            Phase::Closed => &mut self.closed,
+            Phase::Open => &mut self.opened,
+            Phase::HalfOpen => &mut self.half_opened,
+        } += 1;
+    }
+}
+
+impl Answers {
+    const fn plus(self, other: &Self) -> Self {
+        Self {
+            all: self.all + other.all,
+            failed: self.failed + other.failed,
+            slow: self.slow + other.slow,
+        }
+    }
+}
+
+impl Formula for Breaker {
+    type State = State;
+
+    const HOLDS: Option<Until> = Some(Until::Answer);
+
+    /// None: what it lets pass has no number.
+    fn limit(&self) -> u64 {
+        0
+    }
+
+    fn fresh(&self) -> State {
+        let ring = self.ring();
+        let (generation, turned) = (0, None);
+        let (opened, half_opened, closed) = (0, 0, 0);
+        State { light: Light::Closed, generation, ring, turned, opened, half_opened, closed }
+    }
+
+    fn is_fresh(&self, state: &State, now: Instant) -> bool {
+        state.light == Light::Closed && self.answers(state, now) == Answers::default()
+    }
+
+    fn check(&self, state: &State, now: Instant, _cost: u64) -> Decision {
+        let retry_after = match state.light {
+            Light::Open { until } if now < until => Some(until.since(now)),
+            Light::HalfOpen { free: 0, .. } => None,
+            Light::Closed | Light::Open { .. } | Light::HalfOpen { .. } => return Decision::Pass,
+        };
+        Decision::Block(Reason::Broken { retry_after })
+    }
+
+    fn standing(&self, _state: &State, _now: Instant) -> Standing {
+        Standing::default()
+    }
+
+    fn charge(&self, state: &mut State, _times: Times, _cost: u64) {
+        match &mut state.light {
+            Light::Closed => {}
+            Light::Open { .. } => {
+                let light = Light::HalfOpen { free: self.probes - 1, good: 0 };
+                state.turn(light, Turn { to: Phase::HalfOpen, on: Answers::default() });
+            }
+            Light::HalfOpen { free, .. } => *free = free.saturating_sub(1),
+        }
+    }
+
+    fn token(&self, state: &State) -> Token {
+        state.generation
+    }
+
+    fn release(&self, state: &mut State, end: &End, _cost: u64) {
+        if end.token != state.generation {
+            return;
+        }
+        match (&mut state.light, self.judge(end)) {
+            (Light::Closed, Some(answer)) => {
+                let bucket = state.ring.advance(self.grid.index(end.now));
+                *bucket = bucket.plus(&answer);
+                let seen = self.answers(state, end.now);
+                if self.is_too_bad(seen) {
+                    self.open(state, end.now, seen);
+                }
+            }
+            (Light::HalfOpen { .. }, Some(answer)) if self.is_bad(answer) => {
+                self.open(state, end.now, answer);
+            }
+            (Light::HalfOpen { good, .. }, Some(_)) => {
+                *good += 1;
+                let good = *good;
+                if good >= self.probes {
+                    self.close(state, good);
+                }
+            }
+            (Light::HalfOpen { free, .. }, None) => *free += 1,
+            // Nothing is learnt, or nothing was admitted in this generation.
+            (Light::Closed, None) | (Light::Open { .. }, _) => {}
+        }
+    }
+
+    fn turned(&self, state: &mut State) -> Option<Turn> {
+        state.turned.take()
+    }
+
+    fn breaker(&self, state: &State, now: Instant) -> Option<Seen> {
+        let &State { light, opened, half_opened, closed, .. } = state;
+        let phase = match light {
+            Light::Closed => Phase::Closed,
+            Light::Open { .. } => Phase::Open,
+            Light::HalfOpen { .. } => Phase::HalfOpen,
+        };
+        Some(Seen { phase, opened, half_opened, closed, answers: self.answers(state, now) })
+    }
+
+    fn convert(&self, old: &Self, state: &mut State, now: Instant) {
+        if let Light::HalfOpen { free, good } = &mut state.light {
+            // Those under way keep their places.
+            let taken = old.probes.saturating_sub(*free);
+            *free = self.probes.saturating_sub(taken);
+            let good = *good;
+            if good >= self.probes {
+                self.close(state, good);
+            }
+        }
+        if (self.grid, self.config.buckets) != (old.grid, old.config.buckets) {
+            let mut ring = self.ring();
+            let current = self.grid.index(now);
+            for (index, bucket) in state.ring.live(old.grid.index(now)) {
+                // Where its last instant falls, so that nothing is forgotten too early.
+                let end = old.grid.start(index + 1) - Duration::from_nanos(1);
+                let to = ring.advance(self.grid.index(end.min(now)).min(current));
+                *to = to.plus(bucket);
+            }
+            state.ring = ring;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

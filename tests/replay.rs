@@ -6,6 +6,8 @@
 mod decisions;
 #[path = "replay/golden.rs"]
 mod golden;
+#[path = "replay/logs.rs"]
+mod logs;
 
 use flowgate::replay::{self, Options, Output, ReplayError};
 use std::{fs, path::Path};

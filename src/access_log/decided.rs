@@ -1,6 +1,6 @@
 //! What flow control decided about one request, as the access log and `replay` tell it.
 
-use super::FlowRecord;
+use super::{FlowRecord, LoggedKey};
 use crate::{
     config::Route,
     flow::{Quota, Reason, Rejection, Report, Verdict},
@@ -52,7 +52,7 @@ impl Decided {
     }
 
     /// Returns the decision in the words of the log, of a request of `route`.
-    pub fn record<'a>(&self, route: Option<&'a Route>) -> FlowRecord<'a> {
+    pub fn record<'a>(&self, route: Option<&'a Route>, keys: &'a [LoggedKey]) -> FlowRecord<'a> {
         FlowRecord {
             verdict: self.verdict,
             rule: route.map(|route| route.rule_name(self.quota.slot)),
@@ -61,6 +61,7 @@ impl Decided {
             cost: self.quota.cost,
             wait: self.wait,
             retry_after: self.retry_after,
+            keys,
         }
     }
 }

@@ -9,7 +9,7 @@ mod decided;
 mod record;
 
 pub use decided::Decided;
-pub use record::{AccessRecord, FlowRecord};
+pub use record::{AccessRecord, Ending, FlowRecord, LoggedKey};
 
 use crate::{config::AccessLog, meter::Counters};
 use rustix::{

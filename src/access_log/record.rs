@@ -4,13 +4,14 @@ use crate::flow::Instant;
 use serde::{Serialize, Serializer};
 use std::{
     net::IpAddr,
+    sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
 
 /// What is logged of one request; an absent value leaves its field out.
 #[derive(Debug, Serialize)]
 pub struct AccessRecord<'a> {
-    /// When the request arrived; RFC 3339 with milliseconds, in UTC.
+    /// When the request arrived; RFC 3339 with nanoseconds, in UTC.
     #[serde(serialize_with = "timestamp")]
     pub ts: Instant,
     /// The method.
@@ -27,6 +28,8 @@ pub struct AccessRecord<'a> {
     /// From the arrival to the end of the answer.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
     pub duration: Duration,
+    /// How the answer ended.
+    pub outcome: Ending,
     /// Whose request it was, as the trusted proxies have it.
     pub client_ip: IpAddr,
     /// The last server that was asked, as `host:port`.
@@ -52,6 +55,29 @@ pub struct AccessRecord<'a> {
     pub flow: Option<FlowRecord<'a>>,
 }
 
+/// How an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ending {
+    /// It was sent in full.
+    Completed,
+    /// It broke off.
+    Failed,
+    /// The client left.
+    Cancelled,
+}
+
+/// A key that a rule counted the request by, where nothing else in the log tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedKey {
+    /// The rule.
+    pub rule: Arc<str>,
+    /// The key's fingerprint, by the secret of this process: equal for equal keys until
+    /// it ends, and nothing that the key could be found by. `None`: the rule left the
+    /// request alone.
+    pub fingerprint: Option<u128>,
+}
+
 /// The decision of flow control in an [`AccessRecord`].
 #[derive(Debug, Serialize)]
 pub struct FlowRecord<'a> {
@@ -73,25 +99,37 @@ pub struct FlowRecord<'a> {
     #[serde(rename = "retry_after_ms", skip_serializing_if = "Option::is_none")]
     #[serde(serialize_with = "millis")]
     pub retry_after: Option<Duration>,
+    /// What rules counted by that look at headers, cookies or the query.
+    #[serde(skip_serializing_if = "<[LoggedKey]>::is_empty", serialize_with = "keys")]
+    pub keys: &'a [LoggedKey],
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
 fn timestamp<S: Serializer>(instant: &Instant, serializer: S) -> Result<S::Ok, S::Error> {
     let time = UNIX_EPOCH + Duration::from_nanos(instant.as_nanos());
-    serializer.collect_str(&humantime::format_rfc3339_millis(time))
+    serializer.collect_str(&humantime::format_rfc3339_nanos(time))
 }
 
-/// Writes milliseconds with three decimals: enough to tell a local answer's parts.
-#[expect(clippy::cast_precision_loss, reason = "exact up to 285 years")]
+/// Writes milliseconds with as many decimals as it takes to tell nanoseconds: `replay`
+/// finds the order of ends by them.
+#[expect(clippy::cast_precision_loss, reason = "exact up to 104 days")]
 fn millis<S, D>(duration: &D, serializer: S) -> Result<S::Ok, S::Error>
 where
     S: Serializer,
     D: Into<Option<Duration>> + Copy,
 {
     match (*duration).into() {
-        Some(duration) => serializer.serialize_f64(duration.as_micros() as f64 / 1000.0),
+        Some(duration) => serializer.serialize_f64(duration.as_nanos() as f64 / 1e6),
         None => serializer.serialize_none(),
     }
+}
+
+fn keys<S: Serializer>(keys: &&[LoggedKey], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(
+        keys.iter().map(|key| {
+            (&*key.rule, key.fingerprint.map(|fingerprint| format!("{fingerprint:032x}")))
+        }),
+    )
 }
 
 /// Returns a record whose path is `path`.
@@ -105,6 +143,7 @@ pub(super) fn sample(path: &str) -> AccessRecord<'_> {
         route: Some("checkout"),
         status: 429,
         duration: Duration::from_micros(12_345),
+        outcome: Ending::Completed,
         client_ip: [192, 0, 2, 7].into(),
         upstream: None,
         upstream_duration: None,
@@ -121,6 +160,7 @@ pub(super) fn sample(path: &str) -> AccessRecord<'_> {
             cost: 1,
             wait: Duration::ZERO,
             retry_after: Some(Duration::from_millis(1500)),
+            keys: &[],
         }),
     }
 }
@@ -135,13 +175,28 @@ mod tests {
         let line = serde_json::to_string(&sample("/a\"b\n\u{7f}\u{2028}ü\\")).unwrap();
         assert!(!line.contains('\n'), "{line}");
         let expected = json!({
-            "ts": "2026-11-21T05:00:00.125Z", "method": "GET", "host": "shop.example.com",
+            "ts": "2026-11-21T05:00:00.125000000Z", "method": "GET", "host": "shop.example.com",
             "path": "/a\"b\n\u{7f}\u{2028}ü\\", "route": "checkout", "status": 429,
-            "duration_ms": 12.345, "client_ip": "192.0.2.7", "attempts": 0,
+            "duration_ms": 12.345, "outcome": "completed", "client_ip": "192.0.2.7", "attempts": 0,
             "bytes_in": 0, "bytes_out": 17, "config_hash": "00d1ce",
             "flow": { "verdict": "rejected", "rule": "per-client", "limit": 10, "used": 10,
                 "cost": 1, "wait_ms": 0.0, "retry_after_ms": 1500.0 },
         });
         assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), expected);
+    }
+
+    #[test]
+    fn keys_are_logged_by_their_fingerprints() {
+        let mut record = sample("/");
+        record.duration = Duration::from_nanos(1_000_000_001);
+        let keys = [("a", Some(255)), ("b", None)]
+            .map(|(rule, fingerprint)| LoggedKey { rule: rule.into(), fingerprint });
+        record.flow.as_mut().unwrap().keys = &keys;
+        let line = serde_json::to_value(record).unwrap();
+        assert_eq!(
+            line["flow"]["keys"],
+            json!({ "a": "000000000000000000000000000000ff", "b": null })
+        );
+        assert_eq!(line["duration_ms"].to_string(), "1000.000001");
     }
 }

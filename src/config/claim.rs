@@ -82,6 +82,24 @@ impl Route {
         claims
     }
 
+    /// Returns the rules whose part in a request with these claims cannot be known from
+    /// its address, host, path and method: each with the key, or `None` if it left the
+    /// request alone.
+    pub fn hidden_keys(&self, claims: &Claims) -> impl Iterator<Item = (&Arc<str>, Option<u128>)> {
+        self.rules.iter().filter_map(|rule| {
+            let looks_at_fields = rule.key.looks_at_fields()
+                || rule.except.as_ref().is_some_and(|except| except.looks_at_headers());
+            let claim = claims.iter().find(|claim| claim.slot == rule.slot);
+            match claim.map(|claim| claim.key) {
+                _ if !looks_at_fields => None,
+                None => Some((&rule.name, None)),
+                Some(Key::Of(fingerprint)) => Some((&rule.name, Some(fingerprint))),
+                // That the key is missing is seen without it.
+                Some(Key::Shared | Key::Missing) => None,
+            }
+        })
+    }
+
     /// Returns the name of the rule behind `slot`.
     pub fn rule_name(&self, slot: SlotId) -> &str {
         let other = if self.breaker == Some(slot) { BREAKER } else { PACING };

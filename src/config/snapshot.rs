@@ -225,6 +225,7 @@ pub struct Except {
     client_ip: Vec<IpNet>,
     /// Each exempts by one condition.
     requests: Option<route::Table>,
+    looks_at_headers: bool,
 }
 
 impl Except {
@@ -233,8 +234,14 @@ impl Except {
         if client_ip.is_empty() && requests.is_empty() {
             return None;
         }
+        let looks_at_headers = requests.iter().any(|matcher| !matcher.headers.is_empty());
         let requests = (!requests.is_empty()).then(|| route::Table::build(requests));
-        Some(Self { client_ip, requests })
+        Some(Self { client_ip, requests, looks_at_headers })
+    }
+
+    /// Reports whether some request is exempt by a header.
+    pub const fn looks_at_headers(&self) -> bool {
+        self.looks_at_headers
     }
 
     /// Reports whether the rule leaves this request alone.

@@ -2,8 +2,8 @@
 
 use super::body::Upload;
 use crate::{
-    access_log::{AccessRecord, Decided},
-    config::{Route, Server, Snapshot},
+    access_log::{AccessRecord, Decided, Ending, LoggedKey},
+    config::{Claims, Route, Server, Snapshot},
     flow::{Instant, Rejection, Report},
 };
 use core::{net::IpAddr, time::Duration};
@@ -24,6 +24,7 @@ pub(super) struct Entry {
     answered_at: Option<Instant>,
     pub(super) upload: Option<Arc<Upload>>,
     flow: Option<Decided>,
+    keys: Vec<LoggedKey>,
 }
 
 /// How an answer ended, as the tail of a request knows it.
@@ -33,6 +34,7 @@ pub(super) struct End<'a> {
     pub(super) started: Instant,
     pub(super) status: StatusCode,
     pub(super) duration: Duration,
+    pub(super) ending: Ending,
     pub(super) bytes_out: u64,
 }
 
@@ -52,7 +54,16 @@ impl Entry {
             answered_at: None,
             upload: None,
             flow: None,
+            keys: Vec::new(),
         }
+    }
+
+    /// Notes what the rules count the request by, where the log has nothing else of it.
+    pub(super) fn claimed(&mut self, route: &Route, claims: &Claims) {
+        let keys = route.hidden_keys(claims);
+        self.keys = keys
+            .map(|(rule, fingerprint)| LoggedKey { rule: Arc::clone(rule), fingerprint })
+            .collect();
     }
 
     /// Notes an admission: the wait, and the rule that has least left.
@@ -87,6 +98,7 @@ impl Entry {
             route: end.route.map(|route| &*route.name),
             status: end.status.as_u16(),
             duration: end.duration,
+            outcome: end.ending,
             client_ip: self.client,
             upstream: upstream.as_deref(),
             upstream_duration: self
@@ -98,7 +110,7 @@ impl Entry {
             bytes_out: end.bytes_out,
             trace_id: self.trace_id.as_deref(),
             config_hash: &self.snapshot.hash,
-            flow: self.flow.map(|flow| flow.record(end.route)),
+            flow: self.flow.map(|flow| flow.record(end.route, &self.keys)),
         });
     }
 }

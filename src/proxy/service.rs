@@ -174,6 +174,9 @@ fn ask(
     }
     let client = client_ip(peer.address, request.headers(), &snapshot.settings.trusted_proxies);
     let claims = route.claims(&worker.seed, &target, client);
+    if let Some(entry) = &mut tail.entry {
+        entry.claimed(route, &claims);
+    }
     let decision = route.gate.enter(now, &claims);
     let route = Arc::clone(route);
     tail.route = Some(Arc::clone(&route));

@@ -6,6 +6,7 @@ use super::{
     peer::Peer,
 };
 use crate::{
+    access_log,
     config::{Route, outcome},
     flow::{
         Instant, Outcome, Permit,
@@ -146,6 +147,11 @@ impl Drop for Tail {
                 started: self.started,
                 status,
                 duration,
+                ending: match self.ending {
+                    Ending::Cancelled => access_log::Ending::Cancelled,
+                    Ending::Complete => access_log::Ending::Completed,
+                    Ending::Failed => access_log::Ending::Failed,
+                },
                 bytes_out: self.bytes_out,
             };
             entry.finish(&end, |record| self.peer.worker.access_log.log(record));

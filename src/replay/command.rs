@@ -77,7 +77,7 @@ pub fn run(
     complaints: &mut impl Write,
 ) -> Result<(), ReplayError> {
     let plan = config::read_rules(config).map_err(|e| ReplayError::Config(Box::new(e)))?;
-    let mut inputs = Inputs::open(&options.inputs, options.format)?;
+    let mut inputs = Inputs::open(&options.inputs, options.format, &mut |_| {})?;
     let origin = inputs.origin();
     let mut engine = Engine::new(plan, origin, options.route.as_deref());
     check_route(options.route.as_deref(), &engine)?;
@@ -95,6 +95,9 @@ pub fn run(
         }
     }
     out.flush()?;
+    for note in &inputs.notes {
+        writeln!(complaints, "note: {note}")?;
+    }
     for line in &inputs.bad.shown {
         writeln!(complaints, "{line}")?;
     }

@@ -35,7 +35,7 @@ pub fn write(
             return out.write_all(b"}\n");
         }
     };
-    let record = ruling.decided.map(|decided| decided.record(Some(route)));
+    let record = ruling.decided.map(|decided| decided.record(Some(route), &[]));
     if let Some(record) = &record {
         write!(out, ",\"verdict\":\"{}\",\"rule\":", record.verdict)?;
         serde_json::to_writer(&mut *out, &record.rule)?;

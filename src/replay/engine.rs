@@ -33,6 +33,8 @@ pub struct Engine {
     /// Every arrival's route.
     forced: Option<Arc<str>>,
     by_name: HashMap<Arc<str>, usize>,
+    /// Whether some route is found by a header or by the query, which logs do not tell.
+    needs_fields: bool,
     due: BinaryHeap<Reverse<Due>>,
     /// Without a known end.
     open: HashMap<Id, (Permit, Ending)>,
@@ -89,6 +91,7 @@ impl Engine {
             seed: Seed::new([0, 0]),
             forced: forced.map(Arc::from),
             by_name: HashMap::new(),
+            needs_fields: false,
             due: BinaryHeap::new(),
             open: HashMap::new(),
             admitted: 0,
@@ -163,6 +166,10 @@ impl Engine {
     fn index(&mut self) {
         let names = self.snapshot.routes.iter().enumerate();
         self.by_name = names.map(|(index, route)| (Arc::clone(&route.name), index)).collect();
+        let table = &self.snapshot.table;
+        self.needs_fields = (0..self.snapshot.routes.len())
+            .filter_map(|route| table.matcher(route))
+            .any(|matcher| !(matcher.headers.is_empty() && matcher.query.is_empty()));
     }
 
     fn keep(&mut self, arrival: &Arrival, permit: Permit) {
@@ -241,6 +248,10 @@ impl Engine {
         let named = self.forced.as_ref().or(arrival.route.as_ref());
         if let Some(name) = named {
             return self.by_name.get(name).copied().ok_or(Unreached::UnknownRoute);
+        }
+        let found = arrival.found.as_ref().filter(|_| self.needs_fields);
+        if let Some(index) = found.and_then(|name| self.by_name.get(name)) {
+            return Ok(*index);
         }
         let request = &arrival.request;
         if snapshot.routes.len() == 1 && request.host.is_none() && request.path.is_none() {

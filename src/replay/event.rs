@@ -26,6 +26,8 @@ pub struct Arrival {
     pub request: Request,
     /// The route that it belongs to, where the line names one.
     pub route: Option<Arc<str>>,
+    /// The route that the gateway found when the request was recorded.
+    pub found: Option<Arc<str>>,
     /// The key that it has for every keyed rule.
     pub key: Option<Arc<str>>,
     /// The keys that it had when it was recorded.

@@ -196,6 +196,14 @@ impl KeySpec {
         self.parts == [Part::Route]
     }
 
+    /// Returns whether some part is a header's, a cookie's or the query's.
+    pub fn looks_at_fields(&self) -> bool {
+        self.parts.iter().any(|part| match part {
+            Part::Header(_) | Part::Cookie(_) | Part::Query(_) => true,
+            Part::Route | Part::ClientIp { .. } | Part::Host | Part::Path | Part::Method => false,
+        })
+    }
+
     /// Returns the fingerprint of a request's key, or `None` if the request lacks some
     /// part or has an empty value for it.
     ///

@@ -10,6 +10,7 @@ mod common;
 mod operate;
 mod proxy;
 mod reload;
+mod replay;
 mod shutdown;
 mod throttling;
 mod tls;

@@ -2,18 +2,28 @@
 //!
 //! Events are streamed in the order of their lines, so that a recorded clock may step
 //! back; several such inputs are merged by the latest time that each has reached.
+//!
+//! The lines of a log come as requests end. They are read whole and sorted by arrival,
+//! which takes about 300 bytes a line (a third of a gigabyte for a million).
 
+mod access_log;
+mod common;
 mod events;
+mod gateways;
 mod lines;
+mod logged;
 
-use super::event::Event;
-use crate::flow::Instant;
+use super::event::{Arrival, Event, Id};
+use crate::flow::{Instant, time::nanos};
+use core::time::Duration;
 use lines::{LONGEST, Line, Lines, Meter};
+use logged::{Logged, Words};
 use serde_json::{Map, Value};
 use std::{
     borrow::Cow,
     fmt, io,
     path::{Path, PathBuf},
+    vec::IntoIter,
 };
 
 /// Why a line cannot be read.
@@ -22,14 +32,32 @@ type Reason = Cow<'static, str>;
 /// What the lines of an input are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
+    /// The access log of this gateway.
+    Flowgate,
+    /// The Common Log Format of nginx, Apache and many others.
+    Common,
+    /// The same with referer and user agent.
+    Combined,
+    /// Caddy's JSON log.
+    Caddy,
+    /// Envoy's JSON log, with the names of its documentation or of Istio.
+    Envoy,
+    /// Traefik's JSON log.
+    Traefik,
     /// JSON lines made for `replay`: see docs/replay.md.
     Events,
 }
 
 /// Inputs that are open, and what was wrong with them.
 pub struct Inputs {
+    /// Open inputs of events.
     all: Vec<Input>,
+    /// What logs held, in the order of time.
+    logged: IntoIter<Arrival>,
+    origin: Instant,
     meter: Meter,
+    /// What a reader of the result should know.
+    pub notes: Vec<&'static str>,
     /// How many lines were read.
     pub lines: u64,
     /// Lines that could not be read.
@@ -73,6 +101,12 @@ pub enum InputError {
         /// The input.
         name: String,
     },
+    /// Events count time from a minute that no log knows.
+    #[error("events cannot be merged with logs, whose times are of another clock: {name}")]
+    Mixed {
+        /// The input.
+        name: String,
+    },
 }
 
 /// One input.
@@ -96,26 +130,47 @@ const MOST_LOOKED_AT: usize = 20;
 
 impl Inputs {
     /// Opens the files at `paths`, of which `-` is the standard input, and finds out what
-    /// their lines are unless `format` says so.
+    /// their lines are unless `format` says so. Logs are read; `on_bytes` hears how far.
     ///
     /// # Errors
     ///
-    /// A file that cannot be opened, or is of an unknown format.
-    pub fn open(paths: &[PathBuf], format: Option<Format>) -> Result<Self, InputError> {
+    /// A file that cannot be opened, or is of an unknown format; events beside logs.
+    pub fn open(
+        paths: &[PathBuf],
+        format: Option<Format>,
+        on_bytes: &mut dyn FnMut(u64),
+    ) -> Result<Self, InputError> {
         let meter = Meter::default();
         let mut inputs = Vec::with_capacity(paths.len());
         for (number, path) in (0..).zip(paths) {
             inputs.push(Input::open(path, number, format, &meter)?);
         }
-        let mut inputs = Self { all: inputs, meter, lines: 0, bad: Bad::default() };
+        let is_events = |input: &Input| input.format == Format::Events;
+        let (all, logs): (Vec<_>, Vec<_>) = inputs.into_iter().partition(is_events);
+        if let (Some(events), false) = (all.first(), logs.is_empty()) {
+            return Err(InputError::Mixed { name: events.name.clone() });
+        }
+        let mut inputs = Self {
+            all,
+            logged: Vec::new().into_iter(),
+            origin: Instant::EPOCH,
+            meter,
+            notes: Vec::new(),
+            lines: 0,
+            bad: Bad::default(),
+        };
         for at in 0..inputs.all.len() {
             inputs.refill(at);
         }
+        inputs.load(logs, on_bytes);
         Ok(inputs)
     }
 
     /// Returns the next event, or `None` at the end.
     pub fn next_event(&mut self) -> Option<Event> {
+        if let Some(arrival) = self.logged.next() {
+            return Some(Event::Arrival(arrival));
+        }
         let inputs = self.all.iter().enumerate();
         let heads =
             inputs.filter_map(|(at, input)| input.head.as_ref().map(|_| (input.latest, at)));
@@ -125,14 +180,63 @@ impl Inputs {
         event
     }
 
-    /// Returns the instant that `t` is counted from where none is said.
+    /// Returns the instant that `t` is counted from: the first whole minute.
     pub fn origin(&self) -> Instant {
-        Instant::EPOCH
+        self.origin
     }
 
     /// Returns how many bytes have been read, as they lie on the disk.
     pub fn bytes(&self) -> u64 {
         self.meter.bytes()
+    }
+
+    /// Reads logs to their ends.
+    fn load(&mut self, logs: Vec<Input>, on_bytes: &mut dyn FnMut(u64)) {
+        /// Lines between two words to `on_bytes`.
+        const STEP: u64 = 4096;
+        let (mut words, mut all) = (Words::default(), Vec::new());
+        for mut log in logs {
+            loop {
+                if self.lines.is_multiple_of(STEP) {
+                    on_bytes(self.bytes());
+                }
+                let reason = match log.lines.advance() {
+                    Ok(Line::End) => break,
+                    Ok(Line::Here) => match log.parse_logged(&mut words) {
+                        Ok(None) => continue,
+                        Ok(Some(logged)) => {
+                            self.lines += 1;
+                            let id = Id { input: log.number, number: log.arrivals };
+                            log.arrivals += 1;
+                            all.push((logged.is_coarse, logged.arrival(id)));
+                            continue;
+                        }
+                        Err(reason) => reason,
+                    },
+                    Ok(Line::TooLong) => too_long(),
+                    Err(error) => {
+                        self.bad.note(&log.name, log.lines.number, &cut_short(&error));
+                        break;
+                    }
+                };
+                self.lines += 1;
+                self.bad.note(&log.name, log.lines.number, &reason);
+            }
+        }
+        // Stable, so that lines of one instant stay in their order.
+        all.sort_by_key(|(_, arrival)| arrival.at);
+        if spread(&mut all) {
+            self.notes.push(
+                "the stamps are whole seconds: the arrivals of one are spread evenly over it, so \
+                 that bursts within a second are not seen",
+            );
+            all.sort_by_key(|(_, arrival)| arrival.at);
+        }
+        if let Some((_, first)) = all.first() {
+            let minute = nanos(Duration::from_mins(1));
+            self.origin = Instant::from_nanos(first.at.as_nanos() / minute * minute);
+        }
+        self.logged = all.into_iter().map(|(_, arrival)| arrival).collect::<Vec<_>>().into_iter();
     }
 
     /// Reads on until the input `at` has an event again or ends.
@@ -151,13 +255,9 @@ impl Inputs {
                     Ok(None) => continue,
                     Err(reason) => reason,
                 },
-                Ok(Line::TooLong) => format!("it is longer than {LONGEST} bytes").into(),
+                Ok(Line::TooLong) => too_long(),
                 Err(error) => {
-                    self.bad.note(
-                        &input.name,
-                        input.lines.number,
-                        &format!("{error}; the rest is not read"),
-                    );
+                    self.bad.note(&input.name, input.lines.number, &cut_short(&error));
                     return;
                 }
             };
@@ -194,9 +294,25 @@ impl Input {
         if line.trim_ascii().is_empty() {
             return Ok(None);
         }
-        match self.format {
-            Format::Events => events::parse(line, self.number, &mut self.arrivals).map(Some),
+        events::parse(line, self.number, &mut self.arrivals).map(Some)
+    }
+
+    /// The same for a log.
+    fn parse_logged(&self, words: &mut Words) -> Result<Option<Logged>, Reason> {
+        let line = self.lines.text().trim_ascii();
+        if line.is_empty() {
+            return Ok(None);
         }
+        let object = || serde_json::from_slice(line).map_err(|error| json_reason(&error));
+        let logged = match self.format {
+            Format::Flowgate => access_log::parse(line, words),
+            Format::Common | Format::Combined => common::parse(line, words),
+            Format::Caddy => gateways::caddy(&object()?, words),
+            Format::Envoy => gateways::envoy(&object()?, words),
+            Format::Traefik => gateways::traefik(&object()?, words),
+            Format::Events => Err("events are no log".into()),
+        };
+        logged.map(Some)
     }
 }
 
@@ -241,11 +357,44 @@ fn detect(lines: &mut Lines) -> io::Result<Option<Format>> {
 }
 
 fn format_of(line: &[u8]) -> Option<Format> {
-    if line.starts_with(b"{") {
-        let object: Map<String, Value> = serde_json::from_slice(line).ok()?;
-        return events::is_event(&object).then_some(Format::Events);
+    if !line.starts_with(b"{") {
+        return common::is_common(line).then_some(Format::Combined);
     }
-    None
+    let object: Map<String, Value> = serde_json::from_slice(line).ok()?;
+    // The more particular first.
+    [
+        (access_log::is_ours(&object), Format::Flowgate),
+        (gateways::is_caddy(&object), Format::Caddy),
+        (gateways::is_traefik(&object), Format::Traefik),
+        (gateways::is_envoy(&object), Format::Envoy),
+        (events::is_event(&object), Format::Events),
+    ]
+    .into_iter()
+    .find_map(|(is, format)| is.then_some(format))
+}
+
+/// Spreads arrivals of which only the second is known evenly over it, in their order.
+/// Returns whether there were any.
+fn spread(arrivals: &mut [(bool, Arrival)]) -> bool {
+    const SECOND: u64 = 1_000_000_000;
+    let second = |arrival: &Arrival| arrival.at.as_nanos() / SECOND;
+    let mut coarse: Vec<_> =
+        arrivals.iter_mut().filter(|(is_coarse, _)| *is_coarse).map(|(_, it)| it).collect();
+    for of_one in coarse.chunk_by_mut(|a, b| second(a) == second(b)) {
+        let count = of_one.len() as u64;
+        for (place, arrival) in (0..).zip(of_one) {
+            arrival.at = Instant::from_nanos(second(arrival) * SECOND + SECOND / count * place);
+        }
+    }
+    !coarse.is_empty()
+}
+
+fn too_long() -> Reason {
+    format!("it is longer than {LONGEST} bytes").into()
+}
+
+fn cut_short(error: &io::Error) -> String {
+    format!("{error}; the rest is not read")
 }
 
 /// Says what is wrong with a JSON line, without the place, which is within the line.

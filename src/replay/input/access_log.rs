@@ -1,0 +1,137 @@
+//! Our own access log.
+//!
+//! `ts` is the arrival to the nanosecond and `duration_ms` the time to the end of the
+//! answer, so that arrivals and ends come in the order in which the gateway saw them.
+//! What the rules counted by and the log does not tell, as a header's value, is there as
+//! the fingerprint that the gateway made of it.
+
+use super::{
+    Reason, json_reason,
+    logged::{Logged, Ours, Words, method, rfc3339},
+};
+use crate::{
+    flow::Instant,
+    replay::{
+        decimal::scaled,
+        event::{Ending, RecordedKey, Request},
+    },
+};
+use core::{net::IpAddr, time::Duration};
+use serde::Deserialize;
+use serde_json::{Map, Value, value::RawValue};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow)]
+    ts: Cow<'a, str>,
+    #[serde(borrow)]
+    method: Cow<'a, str>,
+    #[serde(borrow)]
+    host: Cow<'a, str>,
+    #[serde(borrow)]
+    path: Cow<'a, str>,
+    #[serde(borrow)]
+    route: Option<Cow<'a, str>>,
+    status: u16,
+    #[serde(borrow)]
+    duration_ms: &'a RawValue,
+    outcome: Option<Outcome>,
+    client_ip: IpAddr,
+    #[serde(borrow)]
+    flow: Option<Flow<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Flow<'a> {
+    #[serde(borrow)]
+    wait_ms: &'a RawValue,
+    keys: Option<BTreeMap<Box<str>, Option<Box<str>>>>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Outcome {
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+/// Tells whether an object has what only our log has.
+pub(super) fn is_ours(object: &Map<String, Value>) -> bool {
+    object.contains_key("config_hash") && object.contains_key("duration_ms")
+}
+
+/// Reads a line.
+pub(super) fn parse(line: &[u8], words: &mut Words) -> Result<Logged, Reason> {
+    let line: Line<'_> = serde_json::from_slice(line).map_err(|error| json_reason(&error))?;
+    let at: Instant = rfc3339(&line.ts)?;
+    let flow = line.flow.as_ref();
+    let (whole, wait) =
+        (millis(line.duration_ms)?, flow.map_or(Ok(0), |flow| millis(flow.wait_ms))?);
+    let request = Request {
+        method: method(&line.method)?,
+        host: Some(words.text(&line.host)).filter(|host| !host.is_empty()),
+        path: Some(words.text(&line.path)),
+        headers: None,
+        client: Some(line.client_ip),
+    };
+    let ending = match line.outcome {
+        None | Some(Outcome::Completed) => Ending::Answered(Some(line.status)),
+        Some(Outcome::Failed) => Ending::Failed,
+        Some(Outcome::Cancelled) => Ending::Cancelled,
+    };
+    let ours = Ours {
+        route: line.route.as_deref().map(|route| words.text(route)),
+        keys: line.flow.and_then(|flow| flow.keys).map(keys).transpose()?,
+    };
+    let takes = Duration::from_nanos(whole.saturating_sub(wait));
+    Ok(Logged { ending, ours, ..Logged::answered(at, request, takes, None) })
+}
+
+fn millis(value: &RawValue) -> Result<u64, Reason> {
+    scaled(value.get(), 6).ok_or_else(|| format!("{} is no time in ms", value.get()).into())
+}
+
+fn keys(keys: BTreeMap<Box<str>, Option<Box<str>>>) -> Result<Arc<[RecordedKey]>, Reason> {
+    let key = |(rule, print): (Box<str>, Option<Box<str>>)| {
+        let print = print.map(|print| u128::from_str_radix(&print, 16));
+        let fingerprint = print.transpose().map_err(|_| "a key is not 32 hexadecimal digits")?;
+        Ok(RecordedKey { rule, fingerprint })
+    };
+    keys.into_iter().map(key).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LINE: &str = r#"{"ts":"2026-11-21T05:00:00.125000001Z","method":"GET","host":"a.example:80","path":"/x",
+        "route":"r","status":200,"duration_ms":112.345678,"outcome":"failed","client_ip":"192.0.2.7","attempts":1,
+        "bytes_in":0,"bytes_out":17,"config_hash":"00d1ce","flow":{"verdict":"delayed","rule":"q","limit":1,"used":1,
+        "cost":1,"wait_ms":100.0,"keys":{"a":"000000000000000000000000000000ff","b":null}}}"#;
+
+    #[test]
+    fn a_line_is_read_to_the_nanosecond() {
+        assert!(is_ours(&serde_json::from_str(LINE).unwrap()));
+        let it = parse(LINE.as_bytes(), &mut Words::default()).unwrap();
+        assert_eq!(it.at, Instant::from_nanos(1_795_237_200_125_000_001));
+        assert_eq!(it.takes, Duration::from_nanos(12_345_678), "the wait is not its own");
+        assert_eq!(it.ending, Ending::Failed);
+        assert_eq!(it.ours.route.as_deref(), Some("r"));
+        let keys = it.ours.keys.unwrap();
+        let keys: Vec<_> = keys.iter().map(|key| (&*key.rule, key.fingerprint)).collect();
+        assert_eq!(keys, [("a", Some(255)), ("b", None)]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_panics(line: Vec<u8>, from in 0..500_usize, to in 0..500_usize, with in "[ -~]{0,9}") {
+            let words = &mut Words::default();
+            drop(parse(&line, words));
+            let (from, to) = (from.min(LINE.len()), to.clamp(from.min(LINE.len()), LINE.len()));
+            drop(parse(format!("{}{with}{}", &LINE[..from], &LINE[to..]).as_bytes(), words));
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The Common and Combined Log Formats of nginx and Apache.
+//!
+//! ```text
+//! [vhost] client ident user [day/month/year:time zone] "request" status bytes ["referer" "agent" ["forwarded"]]
+//! ```
+//!
+//! `vhost` first is Apache's `vhost_combined`; a third quoted field is nginx's `main`,
+//! which has `X-Forwarded-For` there. Stamps are whole seconds, and no line tells how
+//! long its request took. Control characters, quotes and bytes beyond ASCII stand as
+//! `\xHH` or `\"`, and so do requests that were none, as of a TLS client on a cleartext
+//! port: those are refused as lines.
+
+use super::{
+    Reason,
+    logged::{Logged, Words, add_header, address, instant, method, target},
+};
+use crate::{flow::Instant, replay::event::Request};
+use core::time::Duration;
+use http::HeaderMap;
+use jiff::fmt::strtime;
+use std::borrow::Cow;
+
+const STAMP: &str = "%d/%b/%Y:%H:%M:%S %z";
+
+/// Tells whether a line has a stamp in brackets, and a quoted request after it.
+pub(super) fn is_common(line: &[u8]) -> bool {
+    cut(line).is_ok()
+}
+
+/// Reads a line.
+pub(super) fn parse(line: &[u8], words: &mut Words) -> Result<Logged, Reason> {
+    let Parts { before, stamp, after } = cut(line)?;
+    let at = second(stamp, words)?;
+    let (request, rest) = quoted(after).ok_or("no request in quotes follows the time")?;
+    let (name, path) = request_line(&request)?;
+    let mut fields = rest.split(|byte| *byte == b' ').filter(|field| !field.is_empty());
+    let status = fields.next().and_then(|field| str::from_utf8(field).ok()?.parse().ok());
+    let status = status.ok_or("no status follows the request")?;
+    let (absolute, path) = target(&path);
+    let (vhost, client) = who(before);
+    let host = absolute.or(vhost).map(|host| words.text(host));
+    let request = Request {
+        method: method(&name)?,
+        host,
+        path: Some(words.text(path)),
+        headers: headers(rest, words),
+        client,
+    };
+    let logged = Logged::answered(at, request, Duration::ZERO, Some(status));
+    Ok(Logged { is_coarse: true, ..logged })
+}
+
+struct Parts<'a> {
+    before: &'a [u8],
+    stamp: &'a [u8],
+    after: &'a [u8],
+}
+
+/// Cuts a line at its stamp.
+fn cut(line: &[u8]) -> Result<Parts<'_>, Reason> {
+    const NONE: &str = "no time in brackets, as in [21/Nov/2026:05:00:00 +0000]";
+    let mut from = 0;
+    // A user's name may have a bracket.
+    while let Some(open) = find(&line[from..], b'[').map(|at| from + at) {
+        let rest = &line[open + 1..];
+        let end = find(rest, b']').ok_or(NONE)?;
+        if rest[..end].first().is_some_and(u8::is_ascii_digit) && rest[..end].contains(&b':') {
+            return Ok(Parts {
+                before: &line[..open],
+                stamp: &rest[..end],
+                after: &rest[end + 1..],
+            });
+        }
+        from = open + 1;
+    }
+    Err(NONE.into())
+}
+
+fn find(bytes: &[u8], byte: u8) -> Option<usize> {
+    bytes.iter().position(|it| *it == byte)
+}
+
+fn second(stamp: &[u8], words: &mut Words) -> Result<Instant, Reason> {
+    if let Some((known, at)) = &words.second
+        && **known == *stamp
+    {
+        return Ok(*at);
+    }
+    let time = strtime::parse(STAMP, stamp).and_then(|time| time.to_timestamp());
+    let time = time.map_err(|_| format!("no such time: {}", String::from_utf8_lossy(stamp)))?;
+    let at = instant(time)?;
+    words.second = Some((stamp.into(), at));
+    Ok(at)
+}
+
+/// Returns the virtual host, if one stands first, and the client, if it has an address.
+fn who(before: &[u8]) -> (Option<&str>, Option<core::net::IpAddr>) {
+    let mut fields = before.split(|byte| *byte == b' ').filter(|field| !field.is_empty());
+    let mut next = || fields.next().and_then(|field| str::from_utf8(field).ok());
+    let (first, second) = (next(), next());
+    let client = first.and_then(address);
+    match (client, second.and_then(address)) {
+        (None, Some(client)) => (first, Some(client)),
+        (client, _) => (None, client),
+    }
+}
+
+/// Reads the first quoted text of `bytes`, and returns it with what follows.
+fn quoted(bytes: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
+    let text = &bytes[find(bytes, b'"')? + 1..];
+    let mut end = 0;
+    while *text.get(end)? != b'"' {
+        end += if text[end] == b'\\' { 2 } else { 1 };
+    }
+    let (text, rest) = (&text[..end], &text[end + 1..]);
+    Some((if text.contains(&b'\\') { unescaped(text).into() } else { text.into() }, rest))
+}
+
+/// Undoes the escapes of nginx (`\xHH`) and Apache (also `\"`, `\\`, `\n` and the like).
+fn unescaped(text: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'\\' {
+            plain.push(byte);
+            continue;
+        }
+        let Some((&what, after)) = rest.split_first() else { break };
+        rest = after;
+        plain.push(match what {
+            b'n' => b'\n',
+            b't' => b'\t',
+            b'r' => b'\r',
+            b'b' => 8,
+            b'v' => 11,
+            b'f' => 12,
+            b'x' => {
+                let hex = rest.get(..2).and_then(|hex| str::from_utf8(hex).ok());
+                let Some(byte) = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) else {
+                    plain.push(b'\\');
+                    plain.push(b'x');
+                    continue;
+                };
+                rest = &rest[2..];
+                byte
+            }
+            other => other,
+        });
+    }
+    plain
+}
+
+/// Returns method and target of a request line. What no target can hold is escaped.
+fn request_line(line: &[u8]) -> Result<(String, String), Reason> {
+    let none = || format!("no request: {:?}", String::from_utf8_lossy(&line[..line.len().min(40)]));
+    let mut words = line.splitn(2, |byte| *byte == b' ');
+    let (method, rest) = (words.next().unwrap_or_default(), words.next().ok_or_else(none)?);
+    let version = rest.iter().rposition(|byte| *byte == b' ');
+    let target = match version {
+        Some(at) if rest[at + 1..].starts_with(b"HTTP/") => &rest[..at],
+        _ => rest,
+    };
+    if method.is_empty() || !method.iter().all(u8::is_ascii_alphabetic) || target.is_empty() {
+        return Err(none().into());
+    }
+    let mut escaped = String::with_capacity(target.len());
+    for byte in target {
+        if byte.is_ascii_graphic() {
+            escaped.push(char::from(*byte));
+        } else {
+            use core::fmt::Write;
+            // Writing to a String cannot fail.
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    Ok((String::from_utf8_lossy(method).into_owned(), escaped))
+}
+
+/// Reads what stands after the number of bytes.
+fn headers(rest: &[u8], words: &mut Words) -> Option<std::sync::Arc<HeaderMap>> {
+    let start = find(rest, b'"')?;
+    words.headers(&rest[start..], || {
+        let mut headers = HeaderMap::new();
+        let mut rest = rest;
+        for name in ["referer", "user-agent", "x-forwarded-for"] {
+            let Some((value, more)) = quoted(rest) else { break };
+            rest = more;
+            if !matches!(&*value, b"" | b"-") {
+                add_header(&mut headers, name, &value);
+            }
+        }
+        (!headers.is_empty()).then_some(headers)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(line: &str) -> Result<Logged, String> {
+        parse(line.as_bytes(), &mut Words::default()).map_err(|reason| reason.to_string())
+    }
+
+    fn shown(line: &str) -> String {
+        match read(line) {
+            Ok(it) => format!(
+                "{} {} {} {} {:?}",
+                it.request.client.map_or_else(|| "-".to_owned(), |ip| ip.to_string()),
+                it.request.method,
+                it.request.host.as_deref().unwrap_or("-"),
+                it.request.path.as_deref().unwrap_or("-"),
+                it.ending
+            ),
+            Err(reason) => reason,
+        }
+    }
+
+    #[test]
+    fn a_line_of_nginx_is_read() {
+        let line = r#"2001:db8::7 - - [21/Nov/2026:06:00:00 +0100] "GET /a?b=c HTTP/2.0" 200 612 "-" "curl/8.5" "192.0.2.9""#;
+        let it = read(line).unwrap();
+        assert_eq!(it.at, Instant::from_nanos(1_795_237_200_000_000_000));
+        assert!(it.is_coarse);
+        assert_eq!(shown(line), "2001:db8::7 GET - /a?b=c Answered(Some(200))");
+        let headers = it.request.headers.unwrap();
+        assert_eq!(headers.get("user-agent").unwrap(), "curl/8.5");
+        assert_eq!(headers.get("x-forwarded-for").unwrap(), "192.0.2.9");
+        assert!(!headers.contains_key("referer"));
+    }
+
+    #[test]
+    fn odd_but_whole_lines_are_read() {
+        const T: &str = "[21/Nov/2026:05:00:00 +0000]";
+        for (line, expected) in [
+            (
+                format!(r#"192.0.2.1 - - {T} "POST /x HTTP/1.1" 499 0"#),
+                "192.0.2.1 POST - /x Answered(Some(499))",
+            ),
+            (
+                format!(r#"192.0.2.1 - a [b] c {T} "GET / HTTP/1.0" 200 -"#),
+                "192.0.2.1 GET - / Answered(Some(200))",
+            ),
+            (
+                format!(r#"a.example:443 192.0.2.1 - - {T} "GET / HTTP/1.1" 200 5 "-" "-""#),
+                "192.0.2.1 GET a.example:443 / Answered(Some(200))",
+            ),
+            (
+                format!(r#"client.example - - {T} "GET / HTTP/1.1" 200 5"#),
+                "- GET - / Answered(Some(200))",
+            ),
+            (
+                format!(r#"192.0.2.1 - - {T} "GET http://b.example?x HTTP/1.1" 200 5"#),
+                "192.0.2.1 GET b.example ?x Answered(Some(200))",
+            ),
+            (
+                format!(r#"192.0.2.1 - - {T} "GET /a b\xC3\xA9\"\\ HTTP/1.1" 200 5"#),
+                "192.0.2.1 GET - /a%20b%C3%A9\"\\ Answered(Some(200))",
+            ),
+            (
+                format!(r#"192.0.2.1 - - {T} "GET /" 200 5"#),
+                "192.0.2.1 GET - / Answered(Some(200))",
+            ),
+        ] {
+            assert_eq!(shown(&line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_bad_line_says_why() {
+        const T: &str = "[21/Nov/2026:05:00:00 +0000]";
+        for (line, words) in [
+            ("hello".to_owned(), "no time in brackets"),
+            ("a [b] c".to_owned(), "no time in brackets"),
+            (
+                r#"a - - [41/Nov/2026:05:00:00 +0000] "GET / HTTP/1.1" 200 5"#.to_owned(),
+                "no such time",
+            ),
+            (format!("a - - {T}"), "no request in quotes"),
+            (format!(r#"a - - {T} "GET / HTTP/1.1"#), "no request in quotes"),
+            (format!(r#"a - - {T} "-" 400 0"#), "no request: \"-\""),
+            (format!(r#"a - - {T} "\x16\x03\x01 x" 400 0"#), "no request"),
+            (format!(r#"a - - {T} "GET / HTTP/1.1" - 0"#), "no status"),
+        ] {
+            let reason = read(&line).unwrap_err();
+            assert!(reason.contains(words), "{line}: {reason}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_panics(
+            line: Vec<u8>,
+            ascii in r#"[0-9a-f.:]{0,9} - - \[[0-9/:A-Za-z +-]{0,28}\]? ?"[ -~]{0,20}"? ?[0-9]{0,4}[ -~]{0,30}"#,
+            request in r#"[ -~\\"]{0,30}"#,
+        ) {
+            let words = &mut Words::default();
+            for line in [line, ascii.into(), format!("a - - [21/Nov/2026:05:00:00 +0000] \"{request}\" 200 \"{request}").into()] {
+                if let Ok(it) = parse(&line, words) {
+                    prop_assert!(it.request.path.is_some());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What the parsers of logs share: a request as a log tells it, stamps, words told once.
+
+use super::Reason;
+use crate::{
+    flow::Instant,
+    replay::event::{Arrival, Ending, Id, RecordedKey, Request},
+};
+use core::time::Duration;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use std::{
+    collections::{HashMap, HashSet},
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+/// A request that a log tells of.
+#[derive(Debug)]
+pub(super) struct Logged {
+    pub(super) at: Instant,
+    /// Whether the log tells the second only.
+    pub(super) is_coarse: bool,
+    pub(super) request: Request,
+    /// From its start to its end.
+    pub(super) takes: Duration,
+    pub(super) ending: Ending,
+    /// What only our own log tells.
+    pub(super) ours: Ours,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Ours {
+    pub(super) route: Option<Arc<str>>,
+    pub(super) keys: Option<Arc<[RecordedKey]>>,
+}
+
+impl Logged {
+    pub(super) fn answered(
+        at: Instant,
+        request: Request,
+        takes: Duration,
+        status: Option<u16>,
+    ) -> Self {
+        let ending = Ending::Answered(status);
+        Self { at, is_coarse: false, request, takes, ending, ours: Ours::default() }
+    }
+
+    pub(super) fn arrival(self, id: Id) -> Arrival {
+        Arrival {
+            at: self.at,
+            id,
+            request: self.request,
+            route: None,
+            found: self.ours.route,
+            key: None,
+            recorded: self.ours.keys,
+            cost: None,
+            priority: false,
+            takes: Some(self.takes),
+            ending: self.ending,
+        }
+    }
+}
+
+/// Texts that many lines have, each kept once.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    texts: HashSet<Arc<str>>,
+    headers: HashMap<Box<[u8]>, Option<Arc<HeaderMap>>>,
+    /// The last stamp of a whole second, since many lines share one.
+    pub(super) second: Option<(Box<[u8]>, Instant)>,
+}
+
+/// How many different texts are remembered; beyond them it begins anew.
+const MOST_WORDS: usize = 200_000;
+
+impl Words {
+    pub(super) fn text(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.texts.get(text) {
+            return Arc::clone(known);
+        }
+        if self.texts.len() >= MOST_WORDS {
+            self.texts.clear();
+        }
+        let new: Arc<str> = text.into();
+        self.texts.insert(Arc::clone(&new));
+        new
+    }
+
+    /// Returns the headers that `make` makes of `from`, or made of it before.
+    pub(super) fn headers(
+        &mut self,
+        from: &[u8],
+        make: impl FnOnce() -> Option<HeaderMap>,
+    ) -> Option<Arc<HeaderMap>> {
+        if let Some(known) = self.headers.get(from) {
+            return known.clone();
+        }
+        if self.headers.len() >= MOST_WORDS {
+            self.headers.clear();
+        }
+        let new = make().map(Arc::new);
+        self.headers.insert(from.into(), new.clone());
+        new
+    }
+}
+
+/// Reads an RFC 3339 stamp.
+pub(super) fn rfc3339(text: &str) -> Result<Instant, Reason> {
+    match text.parse() {
+        Ok(stamp) => instant(stamp),
+        Err(_) => Err(format!("{text:?} is not a time as RFC 3339 writes it").into()),
+    }
+}
+
+pub(super) fn instant(stamp: Timestamp) -> Result<Instant, Reason> {
+    let nanos = u64::try_from(stamp.as_nanosecond());
+    nanos.map(Instant::from_nanos).map_err(|_| "the time is before 1970 or after 2554".into())
+}
+
+pub(super) fn method(name: &str) -> Result<Method, Reason> {
+    Method::from_bytes(name.as_bytes()).map_err(|_| format!("{name:?} is not a method").into())
+}
+
+/// Reads an address, with or without a port; `None` for a name or `-`.
+pub(super) fn address(text: &str) -> Option<IpAddr> {
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    let address = bare.parse().ok();
+    address.or_else(|| text.parse().ok().map(|address: SocketAddr| address.ip()))
+}
+
+/// Adds a header line, unless it cannot be one.
+pub(super) fn add_header(headers: &mut HeaderMap, name: &str, value: &[u8]) {
+    let name = HeaderName::from_bytes(name.as_bytes()).ok();
+    if let (Some(name), Ok(value)) = (name, HeaderValue::from_bytes(value)) {
+        // A log line holds fewer than a map can.
+        let _full = headers.try_append(name, value);
+    }
+}
+
+/// Returns the first of `names` that has a text that tells something.
+pub(super) fn text<'a>(object: &'a Map<String, Value>, names: &[&str]) -> Option<&'a str> {
+    let told = names.iter().filter_map(|name| object.get(*name)?.as_str());
+    told.into_iter().find(|text| !matches!(*text, "" | "-"))
+}
+
+/// Returns the digits of a number, or of a text that holds one.
+pub(super) fn digits(value: Option<&Value>) -> Option<String> {
+    match value? {
+        Value::Number(number) => Some(number.to_string()),
+        Value::String(text) => Some(text.clone()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// Returns a status, from a number or from a text.
+pub(super) fn status(value: Option<&Value>) -> Option<u16> {
+    digits(value)?.parse().ok()
+}
+
+/// Returns the request line's target as a path, and the host that an absolute one names.
+pub(super) fn target(text: &str) -> (Option<&str>, &str) {
+    let absolute = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    match absolute {
+        Some(rest) => {
+            let end = rest.find(['/', '?']).unwrap_or(rest.len());
+            (Some(&rest[..end]), if end == rest.len() { "/" } else { &rest[end..] })
+        }
+        None => (None, text),
+    }
+}

@@ -1,0 +1,119 @@
+//! A gateway's own access log, replayed, gives the verdicts that the gateway gave.
+
+use crate::common::{
+    Gateway, eventually,
+    http::Client,
+    pause,
+    upstream::{self, Script},
+    yaml,
+};
+use serde_json::Value;
+use std::{fs, process::Command, thread, time::Duration};
+
+/// Rules of each kind, over clients that are told apart by what the log has and by what
+/// it has not. What is in flight and what waits depends on when requests end.
+const ROUTES: &str = "\
+\x20 - name: mixed
+    match: { path_prefix: /mixed }
+    upstream: up
+    flow:
+      - { name: session, limit: 40/1s, burst: 6, key: \"cookie:sid\", cost: { default: 1, POST: 2 } }
+      - { name: in-flight, concurrency: 3 }
+  - name: keyed
+    match: { path_prefix: /keyed }
+    upstream: up
+    flow:
+      - { name: tenant, algorithm: fixed_window, limit: 9/1h, key: [\"header:x-tenant\", path], on_missing_key: skip }
+      - { name: caller, algorithm: sliding_window, limit: 50/1h, key: client_ip, except: { header: { x-tenant: staff } } }
+  - name: paced
+    match: { path_prefix: /paced, header: { x-tenant: { present: true } } }
+    upstream: up
+    flow: [{ name: busy, concurrency: 5 }]
+    pacing: { rate: 200/1s, max_wait: 20ms }
+  - name: rest
+    match: { path_prefix: / }
+    upstream: up
+    flow:
+      - { name: dry, limit: 1000/1s, burst: 90, dry_run: true }
+      - { name: window, algorithm: sliding_window, limit: 20/2s, buckets: 4 }
+";
+
+const CLIENTS: usize = 8;
+
+/// Requests of each client.
+const EACH: usize = 150;
+
+#[test]
+fn a_gateways_own_log_gives_the_same_verdicts_one_by_one() {
+    let upstream = Script::answering(|request| {
+        // A few take their time, so that what is in flight decides.
+        if request.path().ends_with('3') {
+            thread::park_timeout(Duration::from_millis(4));
+        }
+        if request.path().ends_with('5') {
+            b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n".to_vec()
+        } else {
+            upstream::ok("fine")
+        }
+    });
+    // One worker reads the clock and decides without another in between.
+    let text = yaml(upstream.address, ROUTES).replace("workers: 2", "workers: 1");
+    let gateway = Gateway::start(&format!("access_log: access.log\n{text}"));
+    let web = gateway.web();
+    let threads: Vec<_> =
+        (0..CLIENTS).map(|client| thread::spawn(move || be_client(web, client, EACH))).collect();
+    for thread in threads {
+        thread.join().expect("the client is done");
+    }
+    let path = gateway.dir.path().join("access.log");
+    let mut live = eventually("every line", || {
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let lines: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
+        lines.ok().filter(|lines| lines.len() == CLIENTS * EACH)
+    });
+    live.sort_by_key(|line| line["ts"].as_str().map(str::to_owned));
+
+    let output = Command::new(env!("CARGO_BIN_EXE_flowgate"))
+        .args(["replay", "--strict", "--output", "decisions", "-c"])
+        .args([&gateway.config, &path])
+        .output()
+        .expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let replayed = String::from_utf8(output.stdout).expect("text");
+    let replayed: Vec<Value> =
+        replayed.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(replayed.len(), live.len());
+    for (live, replayed) in live.iter().zip(&replayed) {
+        assert_eq!(live["route"], replayed["route"], "{live}\n{replayed}");
+        for field in ["verdict", "rule", "limit", "used", "wait_ms", "retry_after_ms"] {
+            assert_eq!(live["flow"][field], replayed[field], "{field}\n{live}\n{replayed}");
+        }
+    }
+    let count = |verdict: &str| live.iter().filter(|it| it["flow"]["verdict"] == verdict).count();
+    for verdict in ["passed", "delayed", "rejected", "shed"] {
+        assert!(count(verdict) > 0, "nothing was {verdict}: the test shows less than it should");
+    }
+    for rule in ["window", "tenant", "session", "caller", "in-flight", "busy", "pacing"] {
+        let decided = live.iter().any(|it| it["flow"]["rule"] == rule);
+        assert!(decided, "{rule} never decided: the test shows less than it should");
+    }
+}
+
+/// Sends requests of all kinds, in bursts.
+fn be_client(address: std::net::SocketAddr, number: usize, count: usize) {
+    let mut client = Client::new(address);
+    for at in 0..count {
+        let cookie = format!("sid={}", (number + at) % 5);
+        let mut headers = vec![("Cookie", cookie.as_str())];
+        if at % 4 != 0 {
+            headers.push(("X-Tenant", ["gold", "iron", "staff"][(at / 7) % 3]));
+        }
+        let section = ["mixed", "keyed", "paced", "mixed", "paced", "other"][(number + at) % 6];
+        let path = format!("/{section}/{}", at % 7);
+        let method = if at % 9 == 0 { "POST" } else { "GET" };
+        client.request(method, &path, &headers);
+        if at % 30 == 29 {
+            pause();
+        }
+    }
+}

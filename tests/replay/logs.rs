@@ -1,0 +1,136 @@
+//! Logs of several gateways as input.
+
+use crate::{config, one_route, replayed};
+use flate2::{Compression, write::GzEncoder};
+use flowgate::replay::{Format, ReplayError};
+use serde_json::Value;
+use std::io::Write as _;
+
+fn told(config: &str, input: impl AsRef<[u8]>) -> Vec<(f64, String)> {
+    let (out, complaints) = replayed(config, input, |_| {}).expect("it is replayed");
+    assert!(!complaints.contains("passed over"), "{complaints}");
+    let lines = out.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    lines
+        .map(|it| {
+            (it["t"].as_f64().expect("a time"), it["verdict"].as_str().unwrap_or("none").to_owned())
+        })
+        .collect()
+}
+
+/// One request each 10 s for each client.
+fn per_client() -> String {
+    one_route("    flow: [{ name: c, algorithm: sliding_window, limit: 1/10s, key: client_ip }]")
+}
+
+fn passed_and_rejected(t: [f64; 3]) -> Vec<(f64, String)> {
+    t.into_iter().zip(["passed", "passed", "rejected"].map(str::to_owned)).collect()
+}
+
+#[test]
+fn every_log_is_known_by_its_content() {
+    const NGINX: &str = r#"192.0.2.1 - - [21/Nov/2026:05:00:07 +0000] "GET /a HTTP/1.1" 200 5 "-" "curl"
+192.0.2.2 - - [21/Nov/2026:05:00:08 +0000] "GET /b HTTP/1.1" 200 5 "-" "curl"
+192.0.2.1 - - [21/Nov/2026:06:00:09 +0100] "GET /c HTTP/1.1" 200 5 "-" "curl"
+"#;
+    assert_eq!(told(&per_client(), NGINX), passed_and_rejected([7000.0, 8000.0, 9000.0]));
+    let envoy = |time: &str, client: &str| {
+        format!(
+            "{{\"start_time\":\"2026-11-21T05:00:{time}Z\",\"method\":\"GET\",\"path\":\"/\",\"response_code\":200,\
+             \"duration\":5,\"downstream_remote_address\":\"{client}:99\"}}\n"
+        )
+    };
+    // In the order of their ends.
+    let lines = [envoy("09.5", "192.0.2.1"), envoy("07", "192.0.2.1"), envoy("08", "192.0.2.2")];
+    assert_eq!(told(&per_client(), lines.concat()), passed_and_rejected([7000.0, 8000.0, 9500.0]));
+    let caddy = |ts: &str, client: &str| {
+        format!(
+            "{{\"ts\":{ts},\"request\":{{\"remote_ip\":\"{client}\",\"method\":\"GET\",\"host\":\"h\",\"uri\":\"/\"}},\
+             \"duration\":0.5,\"status\":200}}\n"
+        )
+    };
+    let lines = [
+        caddy("1795237207.5", "192.0.2.1"),
+        caddy("1795237208.5", "192.0.2.2"),
+        caddy("1795237209.5", "192.0.2.1"),
+    ];
+    assert_eq!(told(&per_client(), lines.concat()), passed_and_rejected([7000.0, 8000.0, 9000.0]));
+    let traefik = |time: &str, client: &str| {
+        format!(
+            "{{\"StartUTC\":\"2026-11-21T05:00:{time}Z\",\"RequestMethod\":\"GET\",\"RequestPath\":\"/\",\"Duration\":5,\
+             \"ClientHost\":\"{client}\",\"DownstreamStatus\":200}}\n"
+        )
+    };
+    let lines =
+        [traefik("07", "192.0.2.1"), traefik("08", "192.0.2.2"), traefik("09", "192.0.2.1")];
+    assert_eq!(told(&per_client(), lines.concat()), passed_and_rejected([7000.0, 8000.0, 9000.0]));
+}
+
+#[test]
+fn arrivals_of_one_second_are_spread_over_it() {
+    let line = "192.0.2.1 - - [21/Nov/2026:05:00:07 +0000] \"GET / HTTP/1.1\" 200 5\n";
+    let (out, complaints) = replayed(&per_client(), line.repeat(4), |_| {}).unwrap();
+    let t = |line: &str| serde_json::from_str::<Value>(line).unwrap()["t"].as_f64().unwrap();
+    let times: Vec<f64> = out.lines().map(t).collect();
+    assert_eq!(times, [7000.0, 7250.0, 7500.0, 7750.0]);
+    assert!(complaints.contains("whole seconds"), "{complaints}");
+}
+
+#[test]
+fn gzip_is_read_and_what_is_cut_short_is_said() {
+    let line = "192.0.2.1 - - [21/Nov/2026:05:00:07 +0000] \"GET / HTTP/1.1\" 200 5\n";
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(line.repeat(5000).as_bytes()).unwrap();
+    let packed = packed.finish().unwrap();
+    assert_eq!(told(&per_client(), &packed).len(), 5000);
+    let (out, complaints) = replayed(&per_client(), &packed[..packed.len() / 2], |_| {}).unwrap();
+    assert!((1..5000).contains(&out.lines().count()));
+    assert!(complaints.contains("the rest is not read"), "{complaints}");
+}
+
+#[test]
+fn lines_that_hold_no_request_are_passed_over() {
+    let log = "192.0.2.1 - - [21/Nov/2026:05:00:07 +0000] \"GET / HTTP/1.1\" 200 5\n\
+        192.0.2.1 - - [21/Nov/2026:05:00:07 +0000] \"\\x16\\x03\\x01\" 400 150\n\
+        192.0.2.1 - - [21/Nov/2026:05:00:07 +0000] \"-\" 408 0\n";
+    let (out, complaints) = replayed(&per_client(), log, |_| {}).unwrap();
+    assert_eq!(out.lines().count(), 1);
+    assert!(complaints.contains("2 of 3 lines were passed over"), "{complaints}");
+}
+
+#[test]
+fn our_log_names_the_route_where_it_does_not_tell_what_found_it() {
+    let line = r#"{"ts":"2026-11-21T05:00:07.5Z","method":"GET","host":"h","path":"/","route":"a","status":200,
+        "duration_ms":1.5,"client_ip":"192.0.2.1","attempts":1,"bytes_in":0,"bytes_out":0,"config_hash":"0"}"#;
+    let line = line.replace('\n', "") + "\n";
+    let routes = |condition: &str| {
+        config(&format!(
+            "  - {{ name: a, match: {{ path: /, {condition} }}, upstream: up }}\n\
+             \x20 - {{ name: b, match: {{ path: / }}, upstream: up }}"
+        ))
+    };
+    let route = |config: &str| {
+        let (out, _) = replayed(config, &line, |_| {}).unwrap();
+        serde_json::from_str::<Value>(&out).unwrap()["route"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(route(&routes("header: { x-a: 1 }")), "a");
+    assert_eq!(route(&routes("method: [POST]")), "b", "the table knows");
+}
+
+#[test]
+fn events_and_logs_are_not_merged() {
+    let folder = tempfile::tempdir().unwrap();
+    let events = folder.path().join("events");
+    std::fs::write(&events, "{\"t\":0}\n").unwrap();
+    let log = "192.0.2.1 - - [21/Nov/2026:05:00:07 +0000] \"GET / HTTP/1.1\" 200 5\n";
+    let mixed = replayed(&per_client(), log, |options| options.inputs.push(events.clone()));
+    assert!(matches!(mixed, Err(ReplayError::Input(_))), "{mixed:?}");
+    // Two of a kind are.
+    let two = replayed(&per_client(), "{\"t\":1}\n{\"t\":3}\n", |options| {
+        options.inputs.push(events.clone());
+        options.format = Some(Format::Events);
+    });
+    let (out, _) = two.unwrap();
+    let times: Vec<Value> =
+        out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["t"].take()).collect();
+    assert_eq!(times, [0, 1, 3]);
+}

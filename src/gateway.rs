@@ -65,8 +65,9 @@ fn cannot(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
 /// See [`StartError`]; once started, nothing ends it but a signal.
 pub fn run(path: &Path) -> Result<(), StartError> {
     raise_file_limit();
-    make_certificates(path);
-    let seen = Seen::look(&named_files(path));
+    let certificates = config::certificate_files(path);
+    make_certificates(&certificates);
+    let seen = Seen::look(&named_files(path, &certificates));
     let plan = config::read(path).map_err(StartError::Config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -79,12 +80,12 @@ pub fn run(path: &Path) -> Result<(), StartError> {
     })
 }
 
-/// Makes the development certificate where the file at `path` asks for it, and
-/// returns whether it did.
-pub fn make_certificates(path: &Path) -> bool {
+/// Makes the development certificate where one of these pairs of a certificate and its
+/// key asks for it, and returns whether it did.
+fn make_certificates(pairs: &[(PathBuf, PathBuf)]) -> bool {
     let mut made = false;
-    for (certificate, key) in config::certificate_files(path) {
-        match certs::make_if_missing(&certificate, &key) {
+    for (certificate, key) in pairs {
+        match certs::make_if_missing(certificate, key) {
             Ok(false) => {}
             Ok(true) => {
                 made = true;
@@ -196,10 +197,9 @@ impl Seen {
 }
 
 /// The file at `path`, and the certificates and keys that it names.
-fn named_files(path: &Path) -> Vec<PathBuf> {
-    let named = config::certificate_files(path).into_iter();
-    let named = named.flat_map(|(certificate, key)| [certificate, key]);
-    std::iter::once(path.to_owned()).chain(named).collect()
+fn named_files(path: &Path, certificates: &[(PathBuf, PathBuf)]) -> Vec<PathBuf> {
+    let named = certificates.iter().flat_map(|(certificate, key)| [certificate, key]);
+    std::iter::once(path).chain(named.map(PathBuf::as_path)).map(Path::to_owned).collect()
 }
 
 fn look_at(file: &PathBuf) -> u64 {
@@ -439,10 +439,11 @@ impl Gateway {
 
     fn read(&mut self) -> Result<Plan, Refusal> {
         let mut read = self.live.read(&self.path);
-        let has_made = read.is_err() && make_certificates(&self.path);
-        let files = match &read {
-            Ok(plan) => plan.files.clone(),
-            Err(_) => named_files(&self.path),
+        let (files, has_made) = if let Ok(plan) = &read {
+            (plan.files.clone(), false)
+        } else {
+            let certificates = config::certificate_files(&self.path);
+            (named_files(&self.path, &certificates), make_certificates(&certificates))
         };
         // What is named for the first time was not looked at before it was read.
         let again = has_made || !self.seen.has_all(&files);

@@ -289,17 +289,19 @@ fn listeners_come_and_go_with_the_file() {
 }
 
 #[test]
-fn ten_thousand_routes_swap_without_a_pause() {
+fn ten_thousand_routes_with_rules_swap_without_a_failure() {
     let upstream = upstream::echo();
-    let many = |name: &str| {
+    let many = |name: &str, limit: u32| {
         let mut routes = version(name, 100_000_000);
         for i in 0..10_000 {
-            routes +=
-                &format!("  - {{ name: r{i}, match: {{ path_prefix: /r/{i} }}, upstream: up }}\n");
+            routes += &format!(
+                "  - {{ name: r{i}, match: {{ path_prefix: /r/{i} }}, upstream: up, \
+                 flow: [{{ name: all, limit: {limit}/1s }}] }}\n"
+            );
         }
         yaml(upstream.address, &routes)
     };
-    let gateway = Gateway::start(&many("one"));
+    let gateway = Gateway::start(&many("one", 1_000));
     let web = gateway.web();
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
@@ -312,7 +314,8 @@ fn ten_thousand_routes_swap_without_a_pause() {
         }
         served
     });
-    gateway.edit(&many("two"));
+    let line = gateway.edit(&many("two", 2_000));
+    assert!(line.contains("kept 1, converted 10000, reset 0"), "{line}");
     wait_version(&gateway, "two");
     stop.store(true, Ordering::SeqCst);
     assert!(client.join().expect("every request was answered") > 0);

@@ -7,7 +7,7 @@ use crate::common::{
     yaml,
 };
 use futures_util::{SinkExt, StreamExt};
-use std::io::Read;
+use std::{io::Read, net::TcpStream};
 use tokio_tungstenite::tungstenite::Message;
 
 const ALL: &str = "  - { name: all, match: { path_prefix: / }, upstream: up, flow: [{ name: two, concurrency: 2 }] }";
@@ -45,6 +45,38 @@ async fn a_websocket_is_tunnelled_and_survives_a_reload() {
     socket.close(None).await.expect("closed");
     drop(socket);
     eventually("the permit is back", || (in_flight(&gateway) == 0.0).then_some(()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_lets_a_tunnel_go_on_until_it_ends() {
+    let upstream = demo();
+    let mut gateway = Gateway::start(&yaml(upstream.address(), ALL));
+    let web = gateway.web();
+    let (mut socket, _) =
+        tokio_tungstenite::connect_async(&format!("ws://{web}/ws")).await.expect("a WebSocket");
+    gateway.signal("TERM");
+    eventually("the listener is closed", || TcpStream::connect(web).is_err().then_some(()));
+    socket.send(Message::text("late")).await.expect("sent");
+    let echoed = socket.next().await.expect("open").expect("a message");
+    assert_eq!(echoed.into_text().expect("text").as_str(), "late");
+    assert!(gateway.is_running());
+    socket.close(None).await.expect("closed");
+    drop(socket);
+    assert_eq!(gateway.wait().code(), Some(0));
+    gateway.wait_log("drained");
+}
+
+#[test]
+fn a_tunnel_is_cut_off_at_the_drains_deadline() {
+    let upstream = willing();
+    let text = format!("drain_timeout: 300ms\n{}", yaml(upstream.address, ALL));
+    let mut gateway = Gateway::start(&text);
+    let (status, mut client) = ask(&gateway, "websocket");
+    assert_eq!(status, 101);
+    gateway.signal("TERM");
+    assert_eq!(gateway.wait().code(), Some(0));
+    assert!(client.is_closed());
+    gateway.wait_log("ending with requests in flight");
 }
 
 /// Switches to whatever is asked for, and echoes bytes.

@@ -130,6 +130,36 @@ async fn routes_are_listed_as_they_match_with_what_they_have_seen() {
     assert_eq!(page["upstreams"][0]["servers"][1]["address"], "[::1]:9002");
 }
 
+/// A swap puts the rules into the gates before it puts the snapshot in force.
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_is_reset_is_shown_without_the_old_words_during_a_swap() {
+    let fixture = Fixture::new();
+    fixture.serve_a_little().await;
+    let (before, now) = (fixture.snapshot(), fixture.admin.state.clock.now());
+    let text = CONFIG.replace(
+        "algorithm: fixed_window, limit: 3/1h",
+        "algorithm: sliding_window, limit: 5/1h, key: client_ip",
+    );
+    let plan = fixture.read(&text).unwrap();
+    let summary = fixture.admin.state.live.apply(plan, now, &mut config::Retired::default());
+    assert_eq!(summary.reset, ["api/total"]);
+    let total = |snapshot: &Snapshot| -> Value {
+        let page: Value = serde_json::from_slice(&routes::write(snapshot, now).unwrap()).unwrap();
+        page["routes"][0]["rules"][0].clone()
+    };
+    for rule in [total(&before), total(&fixture.snapshot())] {
+        assert_eq!(rule["name"], "total");
+        assert_eq!(rule["algorithm"], "sliding_window");
+        assert_eq!((&rule["most"], &rule["used"]), (&5.into(), &0.into()));
+        assert_eq!(rule["passed"], 3, "what was decided stays counted");
+    }
+    let during = total(&before);
+    assert!(during.get("limit").is_none() && during.get("key").is_none(), "{during}");
+    let after = total(&fixture.snapshot());
+    assert_eq!(after["limit"], "5/1h");
+    assert!(after["key"].as_str().unwrap().contains("client_ip"));
+}
+
 #[test]
 fn readiness_is_as_it_was_set() {
     let fixture = Fixture::new();

@@ -48,6 +48,29 @@ pub(super) struct Page {
     process: Process,
 }
 
+/// Returns what each rule and its overrides decided together, under the rule's name.
+fn by_name(route: &Route, seen: Vec<RuleObservation>) -> Vec<RuleObservation> {
+    let mut rules: Vec<RuleObservation> = Vec::with_capacity(seen.len());
+    let mut is_open = false;
+    for seen in seen {
+        let rule = route.rules.iter().find(|rule| rule.slot == seen.slot);
+        let seen = RuleObservation { name: route.rule_name(seen.slot).into(), ..seen };
+        match rules.last_mut().filter(|_| is_open) {
+            Some(sum) => {
+                sum.counts += seen.counts;
+                if let (Some(sum), Some(keys)) = (&mut sum.keys, seen.keys) {
+                    sum.live += keys.live;
+                    sum.overflowed += keys.overflowed;
+                }
+            }
+            None => rules.push(seen),
+        }
+        // The rule itself stands after its overrides.
+        is_open = rule.is_some_and(|rule| rule.when.is_some());
+    }
+    rules
+}
+
 impl Page {
     /// Reads all numbers.
     pub(super) fn read(
@@ -56,7 +79,11 @@ impl Page {
         started: Instant,
         now: Instant,
     ) -> Self {
-        let read = |route: &Arc<Route>| (route.gate.observe(now), route.meter.read());
+        let read = |route: &Arc<Route>| {
+            let mut seen = route.gate.observe(now);
+            seen.rules = by_name(route, seen.rules);
+            (seen, route.meter.read())
+        };
         let routes = snapshot.routes.iter().map(read).collect();
         Self { snapshot, counters, started, routes, process: Process::look() }
     }

@@ -58,6 +58,9 @@ struct RouteView<'a> {
 #[derive(Serialize)]
 struct RuleView<'a> {
     name: &'a str,
+    /// Which requests it is asked about instead of the rule of that name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    when: Option<&'a str>,
     algorithm: &'a str,
     /// As in the file: `10/1m`.
     #[serde(rename = "limit", skip_serializing_if = "Option::is_none")]
@@ -148,12 +151,13 @@ impl<'a> RouteView<'a> {
 }
 
 impl<'a> RuleView<'a> {
-    fn of(route: &Route, seen: &'a RuleObservation) -> Self {
+    fn of(route: &'a Route, seen: &'a RuleObservation) -> Self {
         // Breaker and pacing are not among the route's rules.
         let rule = route.rules.iter().find(|rule| rule.slot == seen.slot);
         let keyed = rule.filter(|rule| !rule.key.is_shared());
         Self {
-            name: &seen.name,
+            name: route.rule_name(seen.slot),
+            when: rule.and_then(|rule| rule.when.as_ref()).map(|when| &**when.words()),
             algorithm: seen.algorithm,
             quota: rule.and_then(|rule| rule.quota.as_ref()).map(|quota| quota.text.to_string()),
             key: keyed.map(|rule| rule.key.to_string()),

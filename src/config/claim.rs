@@ -74,9 +74,19 @@ impl Route {
         client: IpAddr,
         identify: impl Fn(&RouteRule) -> Option<u128>,
     ) -> Claims {
-        let rules = self.rules.iter();
-        let mut claims: Claims =
-            rules.filter_map(|rule| rule.claim(target, client, &identify)).collect();
+        let mut claims = Claims::new();
+        let mut is_taken = false;
+        for rule in &self.rules {
+            // Of a rule and its alternatives, which stand before it, the first that fits is asked.
+            let (is_past, fits) = match &rule.when {
+                Some(when) => (is_taken, !is_taken && when.covers(target, client)),
+                None => (false, !is_taken),
+            };
+            is_taken = is_past || (fits && rule.when.is_some());
+            if fits {
+                claims.extend(rule.claim(target, client, &identify));
+            }
+        }
         let others = self.breaker.into_iter().chain(self.pacing);
         claims.extend(others.map(|slot| Claim { slot, key: Key::Shared, cost: 1 }));
         claims

@@ -93,7 +93,8 @@ fn write_upstream(out: &mut String, upstream: &UpstreamPlan) -> fmt::Result {
 fn write_route(out: &mut String, route: &RoutePlan, upstream: &str) -> fmt::Result {
     writeln!(out, "  {}  {} → {upstream}", route.name, route.matches)?;
     for (rule, plan) in route.flow.flow.iter().zip(&route.rules) {
-        writeln!(out, "    {}  {}", rule.name, promise(rule))?;
+        let indent = if plan.when.is_some() { "  " } else { "" };
+        writeln!(out, "    {indent}{}  {}", rule.name, promise(rule))?;
         write_details(out, rule, plan)?;
     }
     if let Some(breaker) = &route.flow.breaker {

@@ -304,6 +304,7 @@ impl<'o> Builder<'o> {
         let rules = plan.rules.into_iter().zip(installed.flow).map(|(rule, slot)| RouteRule {
             slot,
             name: rule.name,
+            when: rule.when,
             key: rule.key,
             on_missing: rule.on_missing,
             cost: rule.cost,

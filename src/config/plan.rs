@@ -3,7 +3,7 @@
 use super::{
     error::Diagnostics,
     settings::Settings,
-    snapshot::{Cost, Except, HeaderEdits, Limit, Listener, Reject, RouteTimeouts},
+    snapshot::{Cost, Except, HeaderEdits, Limit, Listener, Reject, RouteTimeouts, When},
     spec::{Balance, OnMissing},
     values::Endpoint,
 };
@@ -82,6 +82,8 @@ pub(super) struct RoutePlan {
 #[derive(Clone, Debug)]
 pub(super) struct RulePlan {
     pub name: Arc<str>,
+    /// Of an alternative.
+    pub when: Option<Arc<When>>,
     pub key: route::KeySpec,
     pub on_missing: OnMissing,
     pub cost: Cost,

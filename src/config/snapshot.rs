@@ -177,6 +177,9 @@ pub struct RouteRule {
     pub slot: SlotId,
     /// Its name in headers, logs and metrics.
     pub name: Arc<str>,
+    /// Which requests it is asked about instead of the rule of that name that follows;
+    /// `None` for the rule itself.
+    pub when: Option<Arc<When>>,
     /// What is counted separately; [`KeySpec::is_shared`] if nothing is.
     pub key: KeySpec,
     /// What becomes of a request that lacks a part of the key.
@@ -194,12 +197,10 @@ pub struct RouteRule {
 /// A quota over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// How many in each window.
-    pub count: u64,
-    /// How long a window is, if all have the same length.
-    pub window: Option<Duration>,
     /// In words, as in the file: `10/1m`.
     pub text: Arc<str>,
+    /// Its item in `RateLimit-Policy`.
+    pub policy: Arc<str>,
 }
 
 /// How much a request counts.
@@ -248,5 +249,32 @@ impl Except {
     pub fn covers(&self, target: &Target<'_>, client: IpAddr) -> bool {
         self.client_ip.iter().any(|network| network.contains(&client))
             || self.requests.as_ref().is_some_and(|table| table.find(target).is_some())
+    }
+}
+
+/// Requests for which a rule has other numbers.
+#[derive(Debug)]
+pub struct When {
+    words: Arc<str>,
+    /// Empty: any.
+    client_ip: Vec<IpNet>,
+    /// One of them must match.
+    requests: route::Table,
+}
+
+impl When {
+    pub(super) fn new(words: Arc<str>, client_ip: Vec<IpNet>, requests: Vec<Matcher>) -> Self {
+        Self { words, client_ip, requests: route::Table::build(requests) }
+    }
+
+    /// Says when: the identity of an alternative within its rule.
+    pub fn words(&self) -> &Arc<str> {
+        &self.words
+    }
+
+    /// Reports whether the request is one of these.
+    pub fn covers(&self, target: &Target<'_>, client: IpAddr) -> bool {
+        (self.client_ip.is_empty() || self.client_ip.iter().any(|net| net.contains(&client)))
+            && self.requests.find(target).is_some()
     }
 }

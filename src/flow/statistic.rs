@@ -18,7 +18,7 @@ use super::{
     time::{Instant, nanos},
     window::{Grid, Ring},
 };
-use core::{num::NonZeroU64, time::Duration};
+use core::{num::NonZeroU64, ops::AddAssign, time::Duration};
 use std::sync::Arc;
 
 /// What happened in some time.
@@ -118,6 +118,15 @@ pub struct Counts {
     pub blocked: u64,
     /// Requests that it would have refused in earnest.
     pub dry_run_blocked: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.delayed += other.delayed;
+        self.blocked += other.blocked;
+        self.dry_run_blocked += other.dry_run_blocked;
+    }
 }
 
 /// The slot.

@@ -26,6 +26,8 @@ pub(super) struct Told {
     /// Limit, what is left, seconds to the reset, for clients that know the older
     /// fields only.
     legacy: Option<[u64; 3]>,
+    /// Of a request that an override is for; else the route's.
+    policy: Option<HeaderValue>,
 }
 
 impl Told {
@@ -49,14 +51,15 @@ impl Told {
         ]
         .concat();
         let legacy = (words == RateLimitHeaders::Legacy).then_some([quota.limit, left, reset]);
-        Some(Self { ratelimit: HeaderValue::from_maybe_shared(Bytes::from(line)).ok()?, legacy })
+        let ratelimit = HeaderValue::from_maybe_shared(Bytes::from(line)).ok()?;
+        Some(Self { ratelimit, legacy, policy: own_policy(route, report) })
     }
 
     /// Writes the fields.
     pub(super) fn write(self, headers: &mut HeaderMap, route: &Route) {
         headers.insert(RATELIMIT, self.ratelimit);
-        if let Some(policy) = &route.policy {
-            headers.insert(RATELIMIT_POLICY, policy.clone());
+        if let Some(policy) = self.policy.or_else(|| route.policy.clone()) {
+            headers.insert(RATELIMIT_POLICY, policy);
         }
         for (name, number) in
             [X_LIMIT, X_REMAINING, X_RESET].into_iter().zip(self.legacy.into_iter().flatten())
@@ -64,6 +67,14 @@ impl Told {
             headers.insert(name, HeaderValue::from(number));
         }
     }
+}
+
+/// Returns the quotas of a request that an override is for.
+fn own_policy(route: &Route, report: &Report) -> Option<HeaderValue> {
+    let rules = || report.quotas.iter().filter_map(|quota| shown(route, quota));
+    rules().find(|rule| rule.when.is_some())?;
+    let items: Vec<_> = rules().filter_map(|rule| Some(&*rule.quota.as_ref()?.policy)).collect();
+    HeaderValue::try_from(items.join(", ")).ok()
 }
 
 /// Names the rule that decided, for whoever asked to be told.
@@ -79,4 +90,40 @@ pub(super) fn explain(headers: &mut HeaderMap, rule: &str, reason: &'static str)
 fn shown<'a>(route: &'a Route, quota: &Quota) -> Option<&'a RouteRule> {
     let rule = route.rules.iter().find(|rule| rule.slot == quota.slot)?;
     (rule.quota.is_some() && !rule.dry_run).then_some(rule)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        config::{self, Live},
+        flow::{Claim, Instant, Key},
+    };
+
+    #[test]
+    fn who_an_override_is_for_is_told_its_quota() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gateway.yaml");
+        let rules = "{ name: a, limit: 5/1m, overrides: [{ when: { method: PUT }, limit: 9/1m }] }, { name: b, limit: 20/1s }";
+        let text = format!(
+            "listeners: [{{ name: web, listen: 127.0.0.1:0 }}]
+upstreams: [{{ name: app, servers: [{{ url: http://127.0.0.1:9000 }}] }}]
+routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rules}] }}]\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        let plan = config::read(&path).unwrap_or_else(|problems| panic!("{problems}"));
+        let snapshot = Live::start(plan, Instant::EPOCH).load_full();
+        let route = &snapshot.routes[0];
+        for (asked, policy) in
+            [([0, 2], "\"a\";q=9;w=60, \"b\";q=20;w=1"), ([1, 2], "\"a\";q=5;w=60, \"b\";q=20;w=1")]
+        {
+            let claim = |at: usize| Claim { slot: route.rules[at].slot, key: Key::Shared, cost: 1 };
+            let admission = route.gate.enter(Instant::EPOCH, &asked.map(claim)).unwrap();
+            let told = Told::of(route, &admission.report, RateLimitHeaders::Draft).unwrap();
+            let mut headers = HeaderMap::new();
+            told.write(&mut headers, route);
+            assert_eq!(headers[RATELIMIT_POLICY], policy);
+            assert!(headers[RATELIMIT].to_str().unwrap().starts_with("\"a\";r="));
+        }
+    }
 }

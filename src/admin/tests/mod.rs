@@ -231,6 +231,42 @@ fn another_method_is_told_which_one_serves_and_another_path_that_there_is_none()
 }
 
 #[test]
+fn a_rule_and_its_overrides_are_one_series_and_several_on_the_page_of_routes() {
+    let fixture = Fixture::new();
+    let rule = "{ name: a, limit: 2/1h, burst: 2, overrides: [{ when: { header:x: y }, burst: 1 }, { when: { method: PUT }, limit: 9/1h }] }";
+    let text = format!(
+        "listeners: [{{ name: web, listen: 127.0.0.1:0 }}]
+upstreams: [{{ name: app, servers: [{{ url: http://127.0.0.1:9000 }}] }}]
+routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rule}] }}]\n"
+    );
+    let now = fixture.admin.state.clock.now();
+    let live = &fixture.admin.state.live;
+    live.apply(fixture.read(&text).unwrap(), now, &mut config::Retired::default());
+    let snapshot = fixture.snapshot();
+    for rule in &snapshot.routes[0].rules {
+        for _ in 0..2 {
+            let claim = Claim { slot: rule.slot, key: Key::Shared, cost: 1 };
+            drop(snapshot.routes[0].gate.enter(now, &[claim]));
+        }
+    }
+    let (_, page) = fixture.get("/metrics");
+    let verdict = |verdict: &str, count: u64| {
+        let series = r#"flowgate_flow_decisions_total{route="r",rule="a",verdict=""#;
+        assert_eq!(page.matches(&format!("{series}{verdict}\"}} ")).count(), 1, "{page}");
+        assert!(page.contains(&format!("{series}{verdict}\"}} {count}\n")), "{page}");
+    };
+    verdict("passed", 5);
+    verdict("rejected", 1);
+    let (_, page) = fixture.get("/routes");
+    let page: Value = serde_json::from_str(&page).unwrap();
+    let rules = page["routes"][0]["rules"].as_array().unwrap();
+    let of = |key: &str| rules.iter().map(|rule| rule[key].to_string()).collect::<Vec<_>>();
+    assert_eq!(of("name"), [r#""a""#; 3]);
+    assert_eq!(of("when"), [r#""header:x=y""#, r#""method=PUT""#, "null"]);
+    assert_eq!(of("limit"), [r#""2/1h""#, r#""9/1h""#, r#""2/1h""#]);
+}
+
+#[test]
 fn the_index_lists_every_page() {
     let (status, page) = Fixture::new().get("/");
     assert_eq!(status, StatusCode::OK);

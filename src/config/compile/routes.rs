@@ -82,7 +82,7 @@ impl Compiler {
             request_headers: spec.request_headers,
             response_headers: spec.response_headers,
             reject: spec.reject,
-            policy: super::rules::policy(&rules),
+            policy: super::quotas::policy(&rules),
             flow,
             rules,
             print: spec.print,
@@ -198,7 +198,7 @@ fn in_words(spec: &MatchSpec) -> String {
     text
 }
 
-fn field_in_words(field: &FieldSpec) -> String {
+pub(super) fn field_in_words(field: &FieldSpec) -> String {
     match field {
         FieldSpec::Equals(value) => format!("={value}"),
         FieldSpec::Regex(regex) => format!("~{regex}"),

@@ -1,6 +1,6 @@
 //! Rules and pacing: numbers that can work, keys that fit, and rules that can never decide.
 
-use super::Compiler;
+use super::{Compiler, quotas};
 use crate::{
     config::{
         calendar,
@@ -8,7 +8,7 @@ use crate::{
         node::Place,
         plan::RulePlan,
         problem::{Problem, quoted},
-        snapshot::{Cost, Except, Limit},
+        snapshot::{Cost, Except, When},
         spec::{
             CostSpec, ExceptSpec, KeySpecs, OnMissing, PacingSpec, RuleKind, RuleSpec, Windows,
         },
@@ -24,8 +24,7 @@ use crate::{
     route::{KeySpec, Matcher, Part, PathPattern},
 };
 use bytesize::ByteSize;
-use http::HeaderValue;
-use std::{collections::hash_map::Entry, fmt::Write, sync::Arc, time::Duration};
+use std::{collections::hash_map::Entry, sync::Arc, time::Duration};
 
 impl Compiler {
     pub(super) fn rules(
@@ -39,10 +38,11 @@ impl Compiler {
         let mut plans: Vec<RulePlan> = Vec::with_capacity(specs.len());
         for spec in specs {
             let place = spec.place;
-            let Some((rule, plan)) = self.rule(spec) else { continue };
-            places.push(place);
-            rules.flow.push(rule);
-            plans.push(plan);
+            for (rule, plan) in self.rule(spec).into_iter().flatten() {
+                places.push(place);
+                rules.flow.push(rule);
+                plans.push(plan);
+            }
         }
         for (idle, busy) in idle_rules(&rules.flow, &plans) {
             let message = format!("the rule `{}` can never refuse anything", plans[idle].name);
@@ -57,7 +57,8 @@ impl Compiler {
         (rules, plans)
     }
 
-    fn rule(&mut self, spec: RuleSpec) -> Option<(flow::Rule, RulePlan)> {
+    /// Compiles a rule: first its alternatives, of which a request is asked by the first that fits.
+    fn rule(&mut self, spec: RuleSpec) -> Option<Vec<(flow::Rule, RulePlan)>> {
         let key = self.key(&spec.keys);
         let is_keyed = key.as_ref().is_some_and(|key| !key.is_shared());
         if let Some(at) = spec.max_keys.filter(|at| at.written && !is_keyed) {
@@ -68,48 +69,63 @@ impl Compiler {
         }
         let algorithm = spec.kind.as_ref().and_then(|kind| self.algorithm(kind, &spec.cost));
         let except = self.except(&spec.except);
+        let cost = Cost {
+            default: spec.cost.default.value,
+            by_method: spec.cost.by_method.iter().map(|(m, at)| (m.clone(), at.value)).collect(),
+        };
+        self.distinct(spec.overrides.iter().map(|it| &it.when));
+        let mut versions = Vec::with_capacity(spec.overrides.len() + 1);
+        for it in &spec.overrides {
+            let algorithm = self.algorithm(&it.kind, &spec.cost);
+            let when = self.when(&it.when).map(Arc::new);
+            versions.extend(algorithm.zip(when).map(|(algorithm, when)| (algorithm, Some(when))));
+        }
         let (key, algorithm, name) = (key?, algorithm?, spec.name?.value);
-        let quota = quota(&algorithm);
+        versions.push((algorithm, None));
         let keyed = is_keyed.then(|| Keyed {
             by: key.to_string().into(),
             max_keys: spec
                 .max_keys
                 .map_or(u32::MAX, |at| u32::try_from(at.value).unwrap_or(u32::MAX)),
         });
-        let rule = flow::Rule { name: name.clone(), algorithm, keyed, dry_run: spec.dry_run };
-        self.memory(&rule, spec.max_keys.map_or(spec.place, |at| at.place));
-        let plan = RulePlan {
-            name,
-            key,
-            on_missing: spec.keys.on_missing.map_or(OnMissing::Shared, |at| at.value),
-            cost: Cost {
-                default: spec.cost.default.value,
-                by_method: spec.cost.by_method.into_iter().map(|(m, at)| (m, at.value)).collect(),
-            },
-            except,
-            quota,
-            dry_run: spec.dry_run,
+        let version = |(algorithm, when): (Algorithm, Option<Arc<When>>)| {
+            // A name cannot hold blanks, so that this is nobody else's.
+            let identity = when.as_ref().map(|when| format!("{name} when {}", when.words()).into());
+            let plan = RulePlan {
+                name: name.clone(),
+                when,
+                key: key.clone(),
+                on_missing: spec.keys.on_missing.map_or(OnMissing::Shared, |at| at.value),
+                cost: cost.clone(),
+                except: except.clone(),
+                quota: quotas::quota(&name, &algorithm),
+                dry_run: spec.dry_run,
+            };
+            let name = identity.unwrap_or_else(|| name.clone());
+            let keyed = keyed.clone();
+            (flow::Rule { name, algorithm, keyed, dry_run: spec.dry_run }, plan)
         };
-        Some((rule, plan))
+        let versions: Vec<_> = versions.into_iter().map(version).collect();
+        self.memory(&versions, spec.max_keys.map_or(spec.place, |at| at.place));
+        Some(versions)
     }
 
     /// Warns of a rule that may take more memory than anyone means to give.
-    fn memory(&mut self, rule: &flow::Rule, place: Place) {
-        let most = rule.most_bytes();
-        if most <= MUCH_MEMORY {
-            return;
-        }
+    fn memory(&mut self, versions: &[(flow::Rule, RulePlan)], place: Place) {
+        let most =
+            versions.iter().fold(0, |sum: u64, (rule, _)| sum.saturating_add(rule.most_bytes()));
+        let Some((rule, plan)) = versions.last().filter(|_| most > MUCH_MEMORY) else { return };
         let mut help = Vec::new();
-        if rule.keyed.is_some() {
-            let fitting = MUCH_MEMORY / rule.algorithm.bytes_per_key() as u64;
-            help.push(format!("`max_keys: {}`", fitting.max(1)));
+        if let Some(keyed) = &rule.keyed {
+            let each = most / u64::from(keyed.max_keys);
+            help.push(format!("`max_keys: {}`", (MUCH_MEMORY / each).max(1)));
         }
         if matches!(rule.algorithm, Algorithm::SlidingLog(_)) {
             let flat = "`algorithm: sliding_window` with `strict: true`, whose memory does not \
                         grow with the limit";
             help.push(flat.to_owned());
         }
-        let message = format!("the rule `{}` may take {:.1} of memory", rule.name, ByteSize(most));
+        let message = format!("the rule `{}` may take {:.1} of memory", plan.name, ByteSize(most));
         self.warn(Problem::warning(place, message).help(format!("write {}", help.join(", or "))));
     }
 
@@ -318,6 +334,9 @@ fn fitting(rate: Rate, max_wait: Duration) -> u64 {
 /// Returns pairs of a rule that can never refuse and the one that always refuses before it: the
 /// same algorithm, key, cost and exceptions, over the same window, and numbers no larger.
 fn idle_rules(rules: &[flow::Rule], plans: &[RulePlan]) -> Vec<(usize, usize)> {
+    // A rule that has overrides is not asked by all.
+    let is_split =
+        |plan: &RulePlan| plans.iter().any(|it| it.when.is_some() && it.name == plan.name);
     let is_busier = |busy: usize, idle: usize| {
         let (a, b) = (&plans[busy], &plans[idle]);
         let stricter = match (&rules[busy].algorithm, &rules[idle].algorithm) {
@@ -353,6 +372,7 @@ fn idle_rules(rules: &[flow::Rule], plans: &[RulePlan]) -> Vec<(usize, usize)> {
             && !a.dry_run
             && a.cost == b.cost
             && (a.except.is_none() && b.except.is_none())
+            && (!is_split(a) && !is_split(b))
             && rules[busy].keyed == rules[idle].keyed
             && a.on_missing == b.on_missing
     };
@@ -364,49 +384,4 @@ fn idle_rules(rules: &[flow::Rule], plans: &[RulePlan]) -> Vec<(usize, usize)> {
         (0..rules.len()).find(busy).map(|busy| (idle, busy))
     };
     (0..rules.len()).filter_map(of).collect()
-}
-
-/// Returns the quota that an algorithm keeps, if it is one over time.
-fn quota(algorithm: &Algorithm) -> Option<Limit> {
-    let rate = match algorithm {
-        Algorithm::TokenBucket(token_bucket::Config { rate, .. })
-        | Algorithm::LeakyBucket(leaky_bucket::Config { rate, .. })
-        | Algorithm::SlidingLog(sliding_log::Config { rate })
-        | Algorithm::SlidingWindow(sliding_window::Config { rate, .. })
-        | Algorithm::SlidingCounter(sliding_counter::Config { rate }) => rate,
-        Algorithm::FixedWindow(fixed_window::Config { rate, align }) => match align {
-            fixed_window::Align::Clock | fixed_window::Align::FirstRequest => rate,
-            fixed_window::Align::Calendar(calendar) => {
-                let text = format!("{}/{}", rate.count(), calendar.name()).into();
-                return Some(Limit { count: rate.count(), window: calendar.even(), text });
-            }
-        },
-        Algorithm::Concurrency(_) => return None,
-    };
-    let text = rate.to_string().into();
-    Some(Limit { count: rate.count(), window: Some(rate.window()), text })
-}
-
-/// Returns the header that publishes a route's quotas, or `None` if it has none.
-///
-/// Source: draft-ietf-httpapi-ratelimit-headers-10, section 3. `w` is in whole seconds; a window
-/// that divides the second is published as one second's worth, any other one without `w`, as are
-/// months, which differ in length.
-pub(super) fn policy(rules: &[RulePlan]) -> Option<HeaderValue> {
-    const SECOND: u128 = 1_000_000_000;
-    let mut text = String::new();
-    for rule in rules.iter().filter(|rule| !rule.dry_run) {
-        let Some(Limit { count, window, .. }) = &rule.quota else { continue };
-        let separator = if text.is_empty() { "" } else { ", " };
-        _ = write!(text, "{separator}\"{}\"", rule.name);
-        let nanos = window.map_or(0, |window| window.as_nanos());
-        _ = if nanos > 0 && nanos.is_multiple_of(SECOND) {
-            write!(text, ";q={count};w={}", nanos / SECOND)
-        } else if nanos > 0 && SECOND.is_multiple_of(nanos) {
-            write!(text, ";q={};w=1", u128::from(*count) * (SECOND / nanos))
-        } else {
-            write!(text, ";q={count}")
-        };
-    }
-    (!text.is_empty()).then(|| HeaderValue::try_from(text).ok())?
 }

@@ -1,6 +1,6 @@
 //! Reading the values of one map by their keys, each as its key's kind says.
 
-use super::{At, Decoder, Fields, MAX_VALUES};
+use super::{At, Decoder, Fields};
 use crate::{
     config::{
         node::{Content, Node, Place},
@@ -221,20 +221,7 @@ impl<'n, 's> Fields<'n, 's> {
         read: impl Fn(&str) -> Result<T, Invalid>,
     ) -> Vec<At<T>> {
         match self.node(name) {
-            Some((key, node)) => match &node.content {
-                Content::List(items) => {
-                    // The values are looked through for each request.
-                    let items = if decoder.fits(key, node, items.len(), MAX_VALUES) {
-                        &items[..]
-                    } else {
-                        &[]
-                    };
-                    items.iter().filter_map(|item| decoder.leaf(item, key, &read)).collect()
-                }
-                Content::Empty | Content::Scalar(_) | Content::Map(_) => {
-                    decoder.leaf(node, key, &read).into_iter().collect()
-                }
-            },
+            Some((key, node)) => decoder.each(key, node, read),
             None => self.leaf(decoder, name, read).into_iter().collect(),
         }
     }

@@ -157,6 +157,26 @@ impl<'s> Decoder<'s> {
         }
     }
 
+    /// Reads a plain value or a list of them.
+    pub(super) fn each<T>(
+        &mut self,
+        key: &Key,
+        node: &Node<'s>,
+        read: impl Fn(&str) -> Result<T, Invalid>,
+    ) -> Vec<At<T>> {
+        match &node.content {
+            Content::List(items) => {
+                // The values are looked through for each request.
+                let fits = self.fits(key, node, items.len(), MAX_VALUES);
+                let items = if fits { &items[..] } else { &[] };
+                items.iter().filter_map(|item| self.leaf(item, key, &read)).collect()
+            }
+            Content::Empty | Content::Scalar(_) | Content::Map(_) => {
+                self.leaf(node, key, &read).into_iter().collect()
+            }
+        }
+    }
+
     /// Reads a map of the user's own names, without duplicates.
     pub(super) fn entries<'n>(
         &mut self,

@@ -2,10 +2,12 @@
 //! is the compiler's question.
 
 mod breaker;
+mod overrides;
 mod route;
 mod rule;
 
 pub(super) use breaker::BreakerSpec;
+pub(super) use overrides::{OverrideSpec, WhenSpec};
 pub(super) use route::{FieldSpec, MatchSpec, PathSpec, RouteSpec};
 pub use rule::OnMissing;
 pub(super) use rule::{CostSpec, ExceptSpec, KeySpecs, PacingSpec, RuleKind, RuleSpec, Windows};

@@ -7,7 +7,7 @@ use crate::config::{
     problem::{Problem, quoted},
     snapshot::{HeaderEdits, Reject, RouteTimeouts},
     values::{self, Invalid},
-    vocabulary::tables,
+    vocabulary::{Key, tables},
 };
 use ahash::AHasher;
 use bytes::Bytes;
@@ -73,9 +73,11 @@ impl RouteSpec {
     pub(super) fn read<'s>(d: &mut Decoder<'s>, node: &Node<'s>) -> Option<Self> {
         let f = d.fields(node, &tables::ROUTE)?;
         let mut flow = f.list(d, "flow", RuleSpec::read);
-        if flow.len() > MAX_RULES {
+        // Each override is asked as a rule of its own.
+        let count = flow.iter().map(|rule| 1 + rule.overrides.len()).sum::<usize>();
+        if count > MAX_RULES {
             let place = f.key_place("flow").unwrap_or(f.place);
-            let problem = Problem::error(place, format!("{} rules are too many", flow.len()))
+            let problem = Problem::error(place, format!("{count} rules are too many"))
                 .help(format!("write at most {MAX_RULES} rules a route"));
             d.problems.add(problem);
             flow.truncate(MAX_RULES);
@@ -148,15 +150,23 @@ pub(super) fn fields<'s, N>(
     for (name, node) in entries {
         let name = At { value: read(&name.value), place: name.place, written: true };
         let name = d.keep(name.value, name.place);
-        let pattern = match &node.content {
-            Content::Map(_) => field(d, node),
-            Content::Empty | Content::Scalar(_) | Content::List(_) => {
-                d.leaf(node, key, values::text).map(|text| text.map(FieldSpec::Equals))
-            }
-        };
-        patterns.extend(name.zip(pattern));
+        patterns.extend(name.zip(field_of(d, key, node)));
     }
     patterns
+}
+
+/// Reads what a field must look like: a text that must be equal, or a map.
+pub(super) fn field_of<'s>(
+    d: &mut Decoder<'s>,
+    key: &Key,
+    node: &Node<'s>,
+) -> Option<At<FieldSpec>> {
+    match &node.content {
+        Content::Map(_) => field(d, node),
+        Content::Empty | Content::Scalar(_) | Content::List(_) => {
+            d.leaf(node, key, values::text).map(|text| text.map(FieldSpec::Equals))
+        }
+    }
 }
 
 /// Reads the long form of a field's pattern, in which exactly one key says what must hold.

@@ -1,6 +1,10 @@
 //! A rule and pacing as written.
 
-use super::{FieldSpec, plain, route};
+use super::{
+    FieldSpec, OverrideSpec,
+    overrides::{self, Base},
+    plain, route,
+};
 use crate::{
     config::{
         calendar::Unit,
@@ -28,6 +32,7 @@ pub(in crate::config) struct RuleSpec {
     pub cost: CostSpec,
     pub except: ExceptSpec,
     pub dry_run: bool,
+    pub overrides: Vec<OverrideSpec>,
 }
 
 /// What a rule counts.
@@ -122,10 +127,11 @@ impl RuleSpec {
     pub(super) fn read<'s>(d: &mut Decoder<'s>, node: &Node<'s>) -> Option<Self> {
         let f = d.fields(node, &tables::RULE)?;
         _ = f.word(d, "scope", &[()]);
+        let (kind, base) = kind(d, &f).unzip();
         Some(Self {
             place: f.place,
             name: f.leaf(d, "name", values::name),
-            kind: kind(d, &f),
+            kind: kind.flatten(),
             keys: KeySpecs {
                 place: f.key_place("key").unwrap_or(f.place),
                 parts: f.several(d, "key", values::text),
@@ -140,12 +146,13 @@ impl RuleSpec {
             cost: CostSpec::read(d, &f),
             except: f.map(d, "except").map(|f| ExceptSpec::read(d, &f)).unwrap_or_default(),
             dry_run: f.flag(d, "dry_run").is_some_and(|at| at.value),
+            overrides: overrides::read(d, &f, base.as_ref()),
         })
     }
 }
 
 /// Reads what a rule counts, and refuses the keys that another kind of rule takes.
-fn kind<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<RuleKind> {
+fn kind<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<(Option<RuleKind>, Base)> {
     let limit = f.limit(d, "limit");
     let in_flight = f.integer(d, "concurrency");
     let manner = Manner::read(d, f);
@@ -170,16 +177,21 @@ fn kind<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<RuleKind> {
             for (name, ..) in OWNERS {
                 foreign(d, f, name, "`concurrency` takes none");
             }
-            Some(RuleKind::Concurrency { limit: in_flight? })
+            Some((in_flight.map(|limit| RuleKind::Concurrency { limit }), Base::Concurrency))
         }
-        (Some(_), None) => manner.of(d, f, limit),
+        (Some(_), None) => {
+            manner.refuse_foreign(d, f);
+            let limit = limit?;
+            Some((manner.count(d, limit), Base::Rate(Box::new(manner), limit)))
+        }
     }
 }
 
 /// How a limit is counted.
-struct Manner {
+#[derive(Clone)]
+pub(super) struct Manner {
     algorithm: Option<At<Word>>,
-    burst: Option<At<u64>>,
+    pub(super) burst: Option<At<u64>>,
     buckets: Option<At<u64>>,
     strict: Option<At<bool>>,
     to_clock: Option<At<bool>>,
@@ -211,20 +223,27 @@ impl Manner {
         }
     }
 
-    /// Returns the kind of rule that counts `rate` so.
-    fn of<'s>(
-        self,
-        d: &mut Decoder<'s>,
-        f: &Fields<'_, 's>,
-        limit: Option<At<Limit>>,
-    ) -> Option<RuleKind> {
-        let algorithm = self.algorithm?.value;
+    fn refuse_foreign<'s>(&self, d: &mut Decoder<'s>, f: &Fields<'_, 's>) {
+        let Some(algorithm) = self.algorithm else { return };
         for (name, owners, takes) in OWNERS {
-            if !owners.contains(&algorithm) {
+            if !owners.contains(&algorithm.value) {
                 foreign(d, f, name, takes);
             }
         }
-        let (limit, burst) = (limit?, self.burst);
+    }
+
+    pub(super) fn takes_burst(&self) -> bool {
+        let takes = |word: At<Word>| matches!(word.value, Word::TokenBucket | Word::LeakyBucket);
+        self.algorithm.is_some_and(takes)
+    }
+
+    pub(super) fn with_burst(&self, burst: Option<At<u64>>) -> Self {
+        Self { burst, ..self.clone() }
+    }
+
+    /// Returns the kind of rule that counts `limit` so.
+    pub(super) fn count(&self, d: &mut Decoder<'_>, limit: At<Limit>) -> Option<RuleKind> {
+        let (algorithm, burst) = (self.algorithm?.value, self.burst);
         let windows = if algorithm == Word::FixedWindow {
             Some(self.windows(d, limit.value.unit)?)
         } else {

@@ -5,6 +5,7 @@ mod checks;
 mod diagnostics;
 mod examples;
 mod mutations;
+mod overrides;
 mod plans;
 mod reload;
 mod rules;

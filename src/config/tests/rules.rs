@@ -148,7 +148,6 @@ fn what_a_later_version_will_know_is_never_ignored() {
     for key in [
         "warm_up: { period: 10s }",
         "priority: { header: x }",
-        "overrides: []",
         "sync_interval: 1s",
         "on_store_error: local",
     ] {

@@ -47,6 +47,16 @@ pub enum Align {
     Calendar(Calendar),
 }
 
+impl Align {
+    /// Returns the calendar, if windows follow one.
+    pub const fn calendar(&self) -> Option<&Calendar> {
+        match self {
+            Self::Clock | Self::FirstRequest => None,
+            Self::Calendar(calendar) => Some(calendar),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct FixedWindow {
     limit: u64,

@@ -105,6 +105,12 @@ pub(in crate::config) static RULE: Section = Section {
             Absent,
             "Requests that the rule neither refuses nor counts; any of what is written.",
         ),
+        key(
+            "overrides",
+            Kind::List(&Kind::Section(&OVERRIDE)),
+            Words("none"),
+            "Other numbers for some requests. The first whose `when` fits is asked in place of the rule, with counts of its own, under the rule's name. Each counts among the 16 rules of a route.",
+        ),
         key("dry_run", Kind::Flag, Value("false"), "Decides and counts, and refuses nothing."),
         key(
             "scope",
@@ -116,7 +122,41 @@ pub(in crate::config) static RULE: Section = Section {
         later("on_store_error", "What holds while the shared store is away."),
         later("warm_up", "A limit that grows while the service is cold."),
         later("priority", "Requests that may borrow from the next window."),
-        later("overrides", "Other limits for some keys."),
+    ],
+};
+
+/// Other numbers for some requests.
+pub(in crate::config) static OVERRIDE: Section = Section {
+    title: "an override",
+    doc: "Numbers of the rule that differ for some requests. What is not written is the rule's.",
+    keys: &[
+        key(
+            "when",
+            Kind::Map {
+                of: "header:x-tenant",
+                to: &Kind::Either(&Kind::Several(&Kind::Text), &Kind::Section(&FIELD)),
+            },
+            Required,
+            "Which requests: `client_ip`, `method` and `path_prefix` (a value, or a list of which one must fit), `header:NAME` and `query:NAME` (a text, or a map). All that is written must hold; state survives an edit as long as it stays the same.",
+        ),
+        key(
+            "limit",
+            Kind::Either(&Kind::Rate, &Kind::Section(&RATE)),
+            Absent,
+            "How many per how long, if the rule has a `limit`.",
+        ),
+        key(
+            "burst",
+            integer(1, 1_000_000_000_000),
+            Words("the rule's, or the default for the override's `limit`"),
+            "How many may pass at once (`token_bucket` and `leaky_bucket`).",
+        ),
+        key(
+            "concurrency",
+            integer(1, 1_000_000_000),
+            Absent,
+            "How many in flight at once, if the rule has `concurrency`.",
+        ),
     ],
 };
 

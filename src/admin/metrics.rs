@@ -11,7 +11,7 @@ use super::{
     process::Process,
 };
 use crate::{
-    config::{Route, Server, Snapshot},
+    config::{Route, Server, Snapshot, rule_of},
     flow::{Instant, Observation, RuleObservation, WAIT_BOUNDS, breaker::Phase},
     meter::{Counters, DURATION_BOUNDS, Refusal, RouteReading, ServerMeter},
 };
@@ -49,13 +49,11 @@ pub(super) struct Page {
 }
 
 /// Returns what each rule and its overrides decided together, under the rule's name.
-fn by_name(route: &Route, seen: Vec<RuleObservation>) -> Vec<RuleObservation> {
+fn by_name(seen: Vec<RuleObservation>) -> Vec<RuleObservation> {
     let mut rules: Vec<RuleObservation> = Vec::with_capacity(seen.len());
-    let mut is_open = false;
     for seen in seen {
-        let rule = route.rules.iter().find(|rule| rule.slot == seen.slot);
-        let seen = RuleObservation { name: route.rule_name(seen.slot).into(), ..seen };
-        match rules.last_mut().filter(|_| is_open) {
+        let name = rule_of(&seen.name);
+        match rules.last_mut().filter(|last| *last.name == *name) {
             Some(sum) => {
                 sum.counts += seen.counts;
                 if let (Some(sum), Some(keys)) = (&mut sum.keys, seen.keys) {
@@ -63,10 +61,8 @@ fn by_name(route: &Route, seen: Vec<RuleObservation>) -> Vec<RuleObservation> {
                     sum.overflowed += keys.overflowed;
                 }
             }
-            None => rules.push(seen),
+            None => rules.push(RuleObservation { name: name.into(), ..seen }),
         }
-        // The rule itself stands after its overrides.
-        is_open = rule.is_some_and(|rule| rule.when.is_some());
     }
     rules
 }
@@ -81,7 +77,7 @@ impl Page {
     ) -> Self {
         let read = |route: &Arc<Route>| {
             let mut seen = route.gate.observe(now);
-            seen.rules = by_name(route, seen.rules);
+            seen.rules = by_name(seen.rules);
             (seen, route.meter.read())
         };
         let routes = snapshot.routes.iter().map(read).collect();

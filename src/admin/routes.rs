@@ -3,7 +3,7 @@
 
 use super::metrics::address;
 use crate::{
-    config::{Route, Snapshot, Upstream},
+    config::{Route, Snapshot, Upstream, rule_of},
     flow::{Instant, Observation, RuleObservation, Sums},
 };
 use serde::Serialize;
@@ -156,7 +156,7 @@ impl<'a> RuleView<'a> {
         let rule = route.rules.iter().find(|rule| rule.slot == seen.slot);
         let keyed = rule.filter(|rule| !rule.key.is_shared());
         Self {
-            name: route.rule_name(seen.slot),
+            name: rule_of(&seen.name),
             when: rule.and_then(|rule| rule.when.as_ref()).map(|when| &**when.words()),
             algorithm: seen.algorithm,
             quota: rule.and_then(|rule| rule.quota.as_ref()).map(|quota| quota.text.to_string()),

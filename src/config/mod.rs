@@ -34,7 +34,7 @@ mod vocabulary;
 pub mod watch;
 
 pub use certificate::{Certificate, Certificates};
-pub use claim::{Claims, Unrouted, is_served, outcome};
+pub use claim::{Claims, Unrouted, is_served, outcome, rule_of};
 pub use describe::describe;
 pub use error::{Diagnostics, Entry};
 pub use live::{Live, Retired, Summary};

@@ -28,6 +28,8 @@ pub(super) struct Activity {
     head_since: Stamp,
     /// Since when the client does not take what is sent.
     write_since: Stamp,
+    /// Whether it did not take all at once since the connection was last judged.
+    congested: AtomicBool,
     /// Of HTTP/2; there from the first on.
     streams: OnceLock<Streams>,
     /// When the request of an HTTP/1.1 connection must have ended.
@@ -65,6 +67,7 @@ impl Activity {
             idle_since,
             head_since: Stamp::default(),
             write_since: Stamp::default(),
+            congested: AtomicBool::new(false),
             streams: OnceLock::new(),
             end_by: Stamp::default(),
             answer_by: Stamp::default(),
@@ -101,6 +104,9 @@ impl Activity {
 
     /// Notes whether the client refuses to take more.
     pub(super) fn on_write(&self, blocked: bool) {
+        if blocked {
+            self.congested.store(true, Relaxed);
+        }
         self.write_since.note(blocked, &self.clock);
     }
 
@@ -191,7 +197,8 @@ impl Activity {
             // A write may begin to block without this being asked.
             next = next.min(now + limits.write);
             if let Some(streams) = self.streams.get() {
-                next = next.min(streams.judge(now, limits.write));
+                let congested = self.congested.swap(self.write_since.is_set(), Relaxed);
+                next = next.min(streams.judge(now, limits.write, congested));
             }
         } else if self.head_since.is_set() {
             if expired(&self.head_since, limits.header_read) {

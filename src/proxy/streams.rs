@@ -71,11 +71,12 @@ impl Streams {
     }
 
     /// Resets the streams on which the client has taken nothing for `limit`, and those
-    /// that are over their time. Returns when to look again.
-    pub(super) fn judge(&self, now: Instant, limit: Duration) -> Instant {
+    /// that are over their time. Returns when to look again. Where the whole connection
+    /// was `congested` a stream may have waited for the others.
+    pub(super) fn judge(&self, now: Instant, limit: Duration, congested: bool) -> Instant {
         let mut open = self.lock();
         open.retain(|stream| !stream.task.is_finished());
-        for stream in open.iter().filter(|stream| stream.is_over(now, limit)) {
+        for stream in open.iter().filter(|stream| stream.is_over(now, limit, congested)) {
             stream.task.abort();
         }
         if open.is_empty() { Instant::FAR_FUTURE } else { now + limit / LOOKS }
@@ -92,11 +93,12 @@ impl Stream {
         self.end_by.set(deadline);
     }
 
-    fn is_over(&self, now: Instant, limit: Duration) -> bool {
+    fn is_over(&self, now: Instant, limit: Duration, congested: bool) -> bool {
         if self.end_by.get().is_some_and(|deadline| deadline <= now) {
             return true;
         }
-        if self.handed.load(Relaxed) == 0 || self.moved.swap(false, Relaxed) {
+        let moved = self.moved.swap(false, Relaxed);
+        if moved || congested || self.handed.load(Relaxed) == 0 {
             self.moved_by.set(now);
             return false;
         }

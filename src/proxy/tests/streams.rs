@@ -1,7 +1,8 @@
 //! Streams of HTTP/2 whose client takes its time, frame by frame.
 
 use super::{Client, House, secs};
-use crate::{flow::Instant, proxy::connection::Protocol};
+use crate::{clock::Clock, flow::Instant, proxy::connection::Protocol};
+use core::time::Duration;
 use std::sync::Arc;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf},
@@ -36,17 +37,22 @@ struct Http2 {
 impl Http2 {
     /// Connects with streams that may send nothing.
     async fn connect(house: &House) -> Self {
+        Self::connect_with(house, 0, secs(0)).await
+    }
+
+    /// Connects with streams that may send `window` bytes, and pauses after each frame
+    /// of data.
+    async fn connect_with(house: &House, window: u32, pause: Duration) -> Self {
         let Client { stream, .. } = house.client_of(Protocol::Http2);
         let (read, write) = tokio::io::split(stream);
         let write = Arc::new(Mutex::new(write));
         let (note, sent) = mpsc::unbounded_channel();
         let clock = house.worker.clock.clone();
-        let now = move || clock.now();
-        tokio::spawn(listen(read, Arc::clone(&write), note, now));
+        tokio::spawn(listen(read, Arc::clone(&write), note, clock, pause));
         let this = Self { write, sent };
         this.write.lock().await.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.expect("sent");
         // SETTINGS_INITIAL_WINDOW_SIZE.
-        this.send(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]).await;
+        this.send(SETTINGS, 0, 0, &[&[0, 4], window.to_be_bytes().as_slice()].concat()).await;
         this
     }
 
@@ -91,7 +97,8 @@ async fn listen(
     mut read: ReadHalf<DuplexStream>,
     write: Arc<Mutex<WriteHalf<DuplexStream>>>,
     note: mpsc::UnboundedSender<Sent>,
-    now: impl Fn() -> Instant,
+    clock: Clock,
+    pause: Duration,
 ) {
     let mut head = [0; 9];
     while read.read_exact(&mut head).await.is_ok() {
@@ -103,8 +110,11 @@ async fn listen(
         match kind {
             SETTINGS if flags & ACK == 0 => send(&write, SETTINGS, ACK, 0, &[]).await,
             PING if flags & ACK == 0 => send(&write, PING, ACK, 0, &payload).await,
-            DATA => drop(note.send(Sent::Data(stream, payload.len()))),
-            RST_STREAM => drop(note.send(Sent::Reset(stream, now()))),
+            DATA => {
+                drop(note.send(Sent::Data(stream, payload.len())));
+                clock.sleep_until(clock.now() + pause).await;
+            }
+            RST_STREAM => drop(note.send(Sent::Reset(stream, clock.now()))),
             _ => {}
         }
     }
@@ -171,4 +181,22 @@ async fn a_stream_that_trickles_for_ever_ends_at_the_requests_deadline() {
     let sent = client.trickle(&house, 1, 12).await;
     assert_reset(fate(&sent, 1).0, begun, 200);
     flood.await.expect("the upstream's connection is closed as well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_that_share_a_slow_line_are_not_at_fault() {
+    let mut house = House::new(", timeouts: { idle: 10h, request: 10h }");
+    let most = 0x7fff_ffff;
+    // Forty take turns of 2 s each, so that one moves every 80 s.
+    let mut client = Http2::connect_with(&house, most, secs(2)).await;
+    client.grant(0, most - 0xffff).await;
+    let mut floods = Vec::new();
+    for stream in (1..80).step_by(2) {
+        client.get(stream).await;
+        floods.push(house.flood().await);
+    }
+    house.worker.clock.sleep_until(house.now() + secs(600)).await;
+    let sent: Vec<_> = core::iter::from_fn(|| client.sent.try_recv().ok()).collect();
+    assert!(sent.len() > 100, "{} frames", sent.len());
+    assert!((1..80).step_by(2).all(|stream| fate(&sent, stream).0.is_none()), "{sent:?}");
 }

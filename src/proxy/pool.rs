@@ -19,9 +19,9 @@ use tokio::{
     task::AbortHandle,
 };
 
-/// Fields of an answer's head, and their size: more than any server has reason to
-/// send, and what one may make a gateway hold.
-const HEADERS_MAX: usize = 200;
+/// The size of an answer's head: more than any server has reason to send, and what
+/// one may make a gateway hold. Of fields hyper takes a hundred; with a higher limit
+/// it would take memory from the heap for each head.
 const HEADER_BYTES_MAX: usize = 64 * 1024;
 
 /// Idle connections by [`Server::id`]. Another worker never takes from it; the
@@ -249,7 +249,6 @@ where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (sender, connection) = http1::Builder::new()
-        .max_headers(HEADERS_MAX)
         .max_header_size(HEADER_BYTES_MAX)
         .handshake(TokioIo::new(stream))
         .await

@@ -234,7 +234,7 @@ impl Body for ResponseBody {
         let frame = match &mut this.source {
             Source::Own(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
             Source::Upstream { incoming, lease, patience } => {
-                let frame = match Pin::new(&mut *incoming).poll_frame(context) {
+                let frame = match lease.poll_frame(incoming, context) {
                     Poll::Ready(frame) => {
                         patience.renew();
                         frame.map(|frame| frame.map_err(Cut::Broken))

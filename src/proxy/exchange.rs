@@ -111,8 +111,8 @@ impl Exchange<'_> {
             lease.upload.clone_from(&sent);
             let copy = (harmless && lease.reused && !again).then(|| Copied::of(&request));
             server.meter.requests.fetch_add(1, Relaxed);
-            let Some(sender) = lease.sender() else { return Err(Failure::Broken) };
-            let answer = pin!(sender.try_send_request(request));
+            let Some(wire) = lease.wire() else { return Err(Failure::Broken) };
+            let answer = pin!(wire.sender.try_send_request(request));
             match self.in_time(answer, sent.as_deref()).await {
                 Ok(Ok(response)) => return Ok((response, lease)),
                 Err(Elapsed) => {

@@ -22,6 +22,7 @@ mod streams;
 mod tail;
 mod tls;
 mod upgrade;
+mod wire;
 
 #[cfg(test)]
 mod tests;
@@ -29,7 +30,8 @@ mod tests;
 pub use connections::Connections;
 pub(crate) use listener::accept;
 pub use listener::{Bound, bind};
-pub use pool::{Connector, Pools};
+pub use pool::Pools;
 pub use service::Worker;
 pub use tls::Acceptor;
 pub(crate) use tls::certificates;
+pub use wire::Connector;

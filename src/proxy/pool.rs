@@ -1,28 +1,29 @@
 //! One worker's idle connections to upstream servers.
 
-use super::body::{RequestBody, Upload, upload};
+use super::{
+    body::{Upload, upload},
+    wire::Wire,
+};
 use crate::{
     config::{Server, Upstream},
     flow::Instant,
     proxy::service::Worker,
 };
-use core::{fmt, future::poll_fn, sync::atomic::Ordering::Relaxed, task::Poll, time::Duration};
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
+use bytes::Bytes;
+use core::{
+    fmt,
+    future::poll_fn,
+    sync::atomic::Ordering::Relaxed,
+    task::{Context, Poll},
+    time::Duration,
+};
+use http_body::{Body as _, Frame};
+use hyper::body::Incoming;
 use std::{
     io,
+    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-    task::AbortHandle,
-};
-
-/// The size of an answer's head: more than any server has reason to send, and what
-/// one may make a gateway hold. Of fields hyper takes a hundred; with a higher limit
-/// it would take memory from the heap for each head.
-const HEADER_BYTES_MAX: usize = 64 * 1024;
 
 /// Idle connections by [`Server::id`]. Another worker never takes from it; the
 /// lock is there for the compiler, and never waited for.
@@ -34,23 +35,6 @@ pub struct Pools {
 struct Idle {
     wire: Wire,
     since: Instant,
-}
-
-/// A connection: the way in, and the task that moves its bytes.
-struct Wire {
-    sender: SendRequest<RequestBody>,
-    task: AbortHandle,
-}
-
-/// How the pool comes to new connections.
-#[derive(Debug, Default)]
-pub enum Connector {
-    /// Over TCP, by name or address.
-    #[default]
-    Tcp,
-    /// To a server in this process: the other ends arrive there.
-    #[cfg(test)]
-    Memory(tokio::sync::mpsc::UnboundedSender<tokio::io::DuplexStream>),
 }
 
 impl Pools {
@@ -147,16 +131,17 @@ impl Lease {
         let now = worker.clock.now();
         let limit = upstream.connect_timeout.min(deadline.since(now));
         while !fresh && let Some(mut wire) = worker.pools.take(server, upstream, now) {
-            if is_ready(&mut wire.sender, worker, limit).await {
+            if is_ready(&mut wire, worker, limit).await {
                 lease.wire = Some(wire);
                 return Ok(lease);
             }
-            wire.task.abort();
+            wire.abort();
         }
         lease.reused = false;
         server.meter.connects.fetch_add(1, Relaxed);
         // In a box because it is rare, and would make every request's future larger.
-        let connected = Box::pin(worker.clock.timeout(limit, connect(worker, server))).await;
+        let connected =
+            Box::pin(worker.clock.timeout(limit, worker.connector.connect(server))).await;
         match connected
             .unwrap_or_else(|elapsed| Err(io::Error::new(io::ErrorKind::TimedOut, elapsed)))
         {
@@ -172,12 +157,24 @@ impl Lease {
     }
 
     /// Returns the connection.
-    pub(super) fn sender(&mut self) -> Option<&mut SendRequest<RequestBody>> {
-        self.wire.as_mut().map(|wire| &mut wire.sender)
+    pub(super) fn wire(&mut self) -> Option<&mut Wire> {
+        self.wire.as_mut()
     }
 
     pub(super) fn server(&self) -> &Arc<Server> {
         &self.server
+    }
+
+    /// Polls for the next part of the answer.
+    pub(super) fn poll_frame(
+        &self,
+        incoming: &mut Incoming,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        match &self.wire {
+            Some(wire) => wire.poll_frame(incoming, context),
+            None => Pin::new(incoming).poll_frame(context),
+        }
     }
 
     /// Gives the connection back, if its request was sent whole.
@@ -203,18 +200,18 @@ impl Drop for Lease {
         self.server.in_flight.fetch_sub(1, Relaxed);
         // Left alone, its task would go on sending to a server that does not read.
         if let Some(wire) = self.wire.take() {
-            wire.task.abort();
+            wire.abort();
         }
     }
 }
 
 /// Whether an idle connection takes another request. Its task may not have run
 /// since its last answer ended.
-async fn is_ready(sender: &mut SendRequest<RequestBody>, worker: &Worker, limit: Duration) -> bool {
-    match poll_fn(|context| Poll::Ready(sender.poll_ready(context))).await {
+async fn is_ready(wire: &mut Wire, worker: &Worker, limit: Duration) -> bool {
+    match poll_fn(|context| Poll::Ready(wire.sender.poll_ready(context))).await {
         Poll::Ready(ready) => ready.is_ok(),
         Poll::Pending => {
-            matches!(Box::pin(worker.clock.timeout(limit, sender.ready())).await, Ok(Ok(())))
+            matches!(Box::pin(worker.clock.timeout(limit, wire.sender.ready())).await, Ok(Ok(())))
         }
     }
 }
@@ -226,37 +223,4 @@ impl fmt::Debug for Lease {
             .field("reused", &self.reused)
             .finish_non_exhaustive()
     }
-}
-
-async fn connect(worker: &Arc<Worker>, server: &Server) -> io::Result<Wire> {
-    match &worker.connector {
-        Connector::Tcp => {
-            let stream = TcpStream::connect((&*server.host, server.port)).await?;
-            stream.set_nodelay(true)?;
-            handshake(stream).await
-        }
-        #[cfg(test)]
-        Connector::Memory(accept) => {
-            let (near, far) = tokio::io::duplex(64 * 1024);
-            accept.send(far).map_err(|_| io::ErrorKind::ConnectionRefused)?;
-            handshake(near).await
-        }
-    }
-}
-
-async fn handshake<T>(stream: T) -> io::Result<Wire>
-where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let (sender, connection) = http1::Builder::new()
-        .max_header_size(HEADER_BYTES_MAX)
-        .handshake(TokioIo::new(stream))
-        .await
-        .map_err(io::Error::other)?;
-    let task = tokio::spawn(async move {
-        // Ends when its lease or the pool lets go of it; its error reaches the
-        // request that waits for it.
-        drop(connection.with_upgrades().await);
-    });
-    Ok(Wire { sender, task: task.abort_handle() })
 }

@@ -9,11 +9,12 @@ use super::{
     fields::Fields,
     journey::Journey,
     peer::Peer,
-    pool::{Connector, Pools},
+    pool::Pools,
     quota::Told,
     reply::{Manner, Refusal, refuse, reject},
     request::{Invalid, inspect},
     tail::Tail,
+    wire::Connector,
 };
 use crate::{
     access_log,

@@ -1,0 +1,201 @@
+//! A connection to an upstream server: the way in, and the task that moves its bytes.
+
+use super::body::RequestBody;
+use crate::config::Server;
+use bytes::Bytes;
+use core::{
+    future::poll_fn,
+    pin::{Pin, pin},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+    task::{Context, Poll, Waker},
+};
+use http_body::{Body as _, Frame};
+use hyper::{
+    body::Incoming,
+    client::conn::http1::{self, SendRequest},
+};
+use hyper_util::rt::TokioIo;
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+    task::Wake,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    task::AbortHandle,
+};
+
+/// The size of an answer's head: more than any server has reason to send, and what
+/// one may make a gateway hold. Of fields hyper takes a hundred; with a higher limit
+/// it would take memory from the heap for each head.
+const HEADER_BYTES_MAX: usize = 64 * 1024;
+
+/// How new connections are made.
+#[derive(Debug, Default)]
+pub enum Connector {
+    /// Over TCP, by name or address.
+    #[default]
+    Tcp,
+    /// To a server in this process: the other ends arrive there.
+    #[cfg(test)]
+    Memory(tokio::sync::mpsc::UnboundedSender<tokio::io::DuplexStream>),
+}
+
+/// An open connection.
+pub(super) struct Wire {
+    pub(super) sender: SendRequest<RequestBody>,
+    bell: Arc<Bell>,
+    task: AbortHandle,
+}
+
+impl Connector {
+    /// Connects to `server`.
+    pub(super) async fn connect(&self, server: &Server) -> io::Result<Wire> {
+        match self {
+            Self::Tcp => {
+                let stream = TcpStream::connect((&*server.host, server.port)).await?;
+                stream.set_nodelay(true)?;
+                Wire::open(stream).await
+            }
+            #[cfg(test)]
+            Self::Memory(accept) => {
+                let (near, far) = tokio::io::duplex(64 * 1024);
+                accept.send(far).map_err(|_| io::ErrorKind::ConnectionRefused)?;
+                Wire::open(near).await
+            }
+        }
+    }
+}
+
+impl Wire {
+    async fn open<T>(stream: T) -> io::Result<Self>
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (sender, connection) = http1::Builder::new()
+            .max_header_size(HEADER_BYTES_MAX)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(io::Error::other)?;
+        let bell = Arc::<Bell>::default();
+        let task = tokio::spawn(Bell::attend(Arc::clone(&bell), async move {
+            // Ends when its lease or the pool lets go of it; its error reaches the
+            // request that waits for it.
+            drop(connection.with_upgrades().await);
+        }));
+        Ok(Self { sender, bell, task: task.abort_handle() })
+    }
+
+    /// Polls for the next part of an answer that comes over this connection.
+    pub(super) fn poll_frame(
+        &self,
+        incoming: &mut Incoming,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        self.bell.hold();
+        let polled = Pin::new(&mut *incoming).poll_frame(context);
+        self.bell.release(u32::from(incoming.is_end_stream()));
+        polled
+    }
+
+    /// Cuts the connection off.
+    pub(super) fn abort(&self) {
+        self.task.abort();
+    }
+}
+
+/// What wakes a connection's task.
+///
+/// Whoever takes a part of an answer wakes the task through it, as there is room for
+/// the next one; after the last one the task would be polled for nothing, which costs
+/// a thousand instructions. All of it happens on the worker's only thread.
+#[derive(Debug, Default)]
+struct Bell {
+    /// The task that hears it; the same for as long as it lives.
+    task: OnceLock<Waker>,
+    held: AtomicBool,
+    /// How often it was rung while it was held.
+    rung: AtomicU32,
+}
+
+impl Bell {
+    /// Runs `future`, which is woken by `bell`, as a part of the task that polls this.
+    async fn attend(bell: Arc<Self>, future: impl Future<Output = ()>) {
+        let waker = Waker::from(Arc::clone(&bell));
+        let mut future = pin!(future);
+        poll_fn(|context| {
+            bell.task.get_or_init(|| context.waker().clone());
+            future.as_mut().poll(&mut Context::from_waker(&waker))
+        })
+        .await;
+    }
+
+    /// Keeps it from sounding until it is released.
+    fn hold(&self) {
+        self.held.store(true, Relaxed);
+    }
+
+    /// Lets it sound again, at once if it was rung more than `in_vain` times.
+    fn release(&self, in_vain: u32) {
+        self.held.store(false, Relaxed);
+        if self.rung.swap(0, Relaxed) > in_vain {
+            self.sound();
+        }
+    }
+
+    fn sound(&self) {
+        if let Some(task) = self.task.get() {
+            task.wake_by_ref();
+        }
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.held.load(Relaxed) {
+            self.rung.fetch_add(1, Relaxed);
+        } else {
+            self.sound();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts how often it was woken.
+    #[derive(Default)]
+    struct Woken(AtomicU32);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_bell_that_was_rung_in_vain_wakes_nobody() {
+        let (bell, woken) = (Arc::<Bell>::default(), Arc::<Woken>::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        bell.task.get_or_init(|| waker);
+        let mut expected = 0;
+        for (in_vain, rings, wakes) in [(1, 1, 0), (1, 2, 1), (0, 1, 1), (0, 0, 0), (1, 0, 0)] {
+            bell.hold();
+            for _ in 0..rings {
+                bell.wake_by_ref();
+            }
+            assert_eq!(woken.0.load(Relaxed), expected, "it sounds while it is held");
+            bell.release(in_vain);
+            expected += wakes;
+            assert_eq!(woken.0.load(Relaxed), expected, "{in_vain} in vain of {rings}");
+        }
+        bell.wake_by_ref();
+        assert_eq!(woken.0.load(Relaxed), expected + 1);
+    }
+}

@@ -83,8 +83,8 @@ impl Route {
                 None => (false, !is_taken),
             };
             is_taken = is_past || (fits && rule.when.is_some());
-            if fits {
-                claims.extend(rule.claim(target, client, &identify));
+            if fits && let Some(claim) = rule.claim(target, client, &identify) {
+                claims.push(claim);
             }
         }
         let others = self.breaker.into_iter().chain(self.pacing);

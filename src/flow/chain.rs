@@ -219,7 +219,7 @@ impl Chain {
             }
         }
         match hearing.refusal {
-            None => Ok(self.pass(now, hearing)),
+            None => Ok(self.pass(now, &mut hearing)),
             Some((at, reason)) => Err(self.block(now, &hearing, at, reason)),
         }
     }
@@ -296,13 +296,14 @@ impl Chain {
     }
 
     /// Tells every slot that was asked about a request that all let pass.
-    fn pass(&mut self, now: Instant, hearing: Hearing<'_>) -> Charged {
-        let Hearing { report, asked, start, refusal: _ } = hearing;
-        let Report { quotas, turn: turned } = report;
+    fn pass(&mut self, now: Instant, hearing: &mut Hearing<'_>) -> Charged {
+        let start = hearing.start;
+        let Report { quotas, turn: turned } = &mut *hearing.report;
         let times = Times { now, start };
         self.statistic.on_pass(times);
         let mut held = Held::new();
-        for (quota, &Asked { link, cost, place, charged }) in quotas.iter_mut().zip(&asked) {
+        let asked = quotas.iter_mut().zip(&hearing.asked);
+        for (quota, &Asked { link, cost, place, charged }) in asked {
             let link = &mut self.links[link];
             match quota.verdict {
                 Verdict::Pass => link.counts.passed += 1,

@@ -24,7 +24,9 @@ pub(super) struct Activity {
     requests: AtomicU32,
     /// Since when no request is under way and no byte of one has come.
     idle_since: Stamp,
-    /// Since when a request's head is incomplete.
+    /// Whether a request's head is incomplete.
+    reading: AtomicBool,
+    /// Since when it is. Most heads come whole and never have it set.
     head_since: Stamp,
     /// Since when the client does not take what is sent.
     write_since: Stamp,
@@ -65,6 +67,7 @@ impl Activity {
             clock: clock.clone(),
             requests: AtomicU32::new(0),
             idle_since,
+            reading: AtomicBool::new(false),
             head_since: Stamp::default(),
             write_since: Stamp::default(),
             congested: AtomicBool::new(false),
@@ -79,14 +82,15 @@ impl Activity {
 
     /// Notes that bytes came: the beginning of a head if nothing else is expected.
     pub(super) fn on_read(&self) {
-        if self.requests.load(Relaxed) == 0 && !self.head_since.is_set() {
-            self.head_since.set(self.clock.now());
+        if self.requests.load(Relaxed) == 0 {
+            self.reading.store(true, Relaxed);
         }
     }
 
     /// Notes that a head is complete.
     pub(super) fn on_request(&self) {
         self.requests.fetch_add(1, Relaxed);
+        self.reading.store(false, Relaxed);
         self.head_since.clear();
     }
 
@@ -164,8 +168,10 @@ impl Activity {
     }
 
     /// Returns the deadline that may come before the one already watched for: of a
-    /// head that is incomplete, or of an answer.
+    /// head that is incomplete, or of an answer. To be asked whenever the connection
+    /// has been polled.
     pub(super) fn urgent(&self, limits: &ClientTimeouts) -> Option<Instant> {
+        self.head_since.note(self.reading.load(Relaxed), &self.clock);
         let head = self.head_since.get().map(|since| since + limits.header_read);
         head.or_else(|| self.answer_by.get()).or_else(|| self.end_by.get())
     }
@@ -176,6 +182,7 @@ impl Activity {
     /// the frames of one stream are not told from another's here.
     pub(super) fn judge(&self, now: Instant, limits: &ClientTimeouts) -> Verdict {
         let busy = self.requests.load(Relaxed) > 0;
+        self.head_since.note(self.reading.load(Relaxed), &self.clock);
         let mut next = Instant::FAR_FUTURE;
         let mut expired = |stamp: &Stamp, limit: Duration| {
             let deadline = stamp.get().map_or(Instant::FAR_FUTURE, |since| since + limit);
@@ -271,6 +278,7 @@ mod tests {
         let activity = idle();
         for _ in 0..3 {
             activity.on_read();
+            assert!(activity.urgent(&LIMITS).is_some());
             assert!(matches!(after(&activity, 3).await, Verdict::LookAgain(_)));
         }
         activity.on_read();

@@ -5,7 +5,7 @@ use super::{
     streams::{Part, Stream},
     tail::Tail,
 };
-use crate::{clock::Clock, flow::Instant};
+use crate::{clock::Clock, config::Route, flow::Instant};
 use bytes::Bytes;
 use core::{
     pin::Pin,
@@ -86,14 +86,15 @@ pub(super) struct Streaming {
 }
 
 impl RequestBody {
-    /// Wraps what the client sends: at most `limit` bytes, with no pause longer
-    /// than `idle`.
-    pub(super) fn new(incoming: Incoming, limit: u64, idle: Duration, clock: &Clock) -> Self {
+    /// Wraps what the client sends: as much, and with no longer pauses, than the
+    /// route allows.
+    pub(super) fn new(incoming: Incoming, route: &Route, clock: &Clock) -> Self {
         if incoming.is_end_stream() {
             return Self::Empty;
         }
-        let (upload, patience) = (Arc::default(), Patience::new(clock, idle, Instant::FAR_FUTURE));
-        Self::Streaming(Box::new(Streaming { incoming, left: limit, upload, patience }))
+        let patience = Patience::new(clock, route.timeouts.idle, Instant::FAR_FUTURE);
+        let (left, upload) = (route.body_limit, Arc::default());
+        Self::Streaming(Box::new(Streaming { incoming, left, upload, patience }))
     }
 
     /// Returns where its progress can be followed, or `None` if it is empty.
@@ -172,7 +173,7 @@ impl Body for RequestBody {
 #[derive(Debug)]
 pub(super) struct ResponseBody {
     source: Source,
-    tail: Tail,
+    tail: Box<Tail>,
     /// Its stream, in HTTP/2, from the first part on.
     stream: Option<Arc<Stream>>,
 }
@@ -185,7 +186,7 @@ enum Source {
 
 impl ResponseBody {
     /// Answers with `bytes` of our own.
-    pub(super) fn own(bytes: Bytes, mut tail: Tail) -> Self {
+    pub(super) fn own(bytes: Bytes, mut tail: Box<Tail>) -> Self {
         let source = Source::Own(Some(bytes).filter(|bytes| !bytes.is_empty()));
         if matches!(source, Source::Own(None)) {
             tail.complete();
@@ -198,11 +199,10 @@ impl ResponseBody {
         incoming: Incoming,
         mut lease: Lease,
         patience: Patience,
-        mut tail: Tail,
+        mut tail: Box<Tail>,
     ) -> Self {
         if incoming.is_end_stream() {
-            lease.give_back();
-            tail.complete();
+            lease.give_back(tail.complete());
         }
         Self { source: Source::Upstream { incoming, lease, patience }, tail, stream: None }
     }
@@ -234,27 +234,30 @@ impl Body for ResponseBody {
         let frame = match &mut this.source {
             Source::Own(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
             Source::Upstream { incoming, lease, patience } => {
-                let frame = match lease.poll_frame(incoming, context) {
+                match lease.poll_frame(incoming, context) {
                     Poll::Ready(frame) => {
                         patience.renew();
                         frame.map(|frame| frame.map_err(Cut::Broken))
                     }
                     Poll::Pending => Some(Err(ready!(patience.poll(context)))),
-                };
-                if frame.is_none() || incoming.is_end_stream() {
-                    lease.give_back();
                 }
-                frame
             }
         };
-        match &frame {
-            None => this.tail.complete(),
-            Some(Err(_)) => this.tail.fail(),
-            Some(Ok(frame)) => {
-                this.tail.add_bytes(frame.data_ref().map_or(0, Bytes::len));
-                if this.is_end_stream() {
-                    this.tail.complete();
-                }
+        let ended = match &frame {
+            None => true,
+            Some(Err(_)) => {
+                this.tail.fail();
+                false
+            }
+            Some(Ok(part)) => {
+                this.tail.add_bytes(part.data_ref().map_or(0, Bytes::len));
+                this.is_end_stream()
+            }
+        };
+        if ended {
+            let now = this.tail.complete();
+            if let Source::Upstream { lease, .. } = &mut this.source {
+                lease.give_back(now);
             }
         }
         let part = |bytes| Part::new(bytes, this.stream.as_ref());

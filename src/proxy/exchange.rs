@@ -5,6 +5,7 @@ use super::{
     balance::{Tried, pick},
     body::{RequestBody, Upload, upload},
     connection::Protocol,
+    headers::{self, Forward},
     peer::Peer,
     pool::Lease,
 };
@@ -19,8 +20,8 @@ use core::{
     sync::atomic::Ordering::Relaxed,
     task::Poll,
 };
-use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
-use hyper::body::Incoming;
+use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, Version};
+use hyper::{body::Incoming, client::conn::TrySendError};
 
 /// Attempts for one request at most: enough to pass over a dead server or two and a
 /// connection that was just closed, few enough that a dead upstream is answered for
@@ -61,10 +62,12 @@ pub(super) type Answer = (Response<Incoming>, Lease);
 pub(super) struct Exchange<'a> {
     pub(super) peer: &'a Peer,
     pub(super) route: &'a Route,
+    /// What it is forwarded with.
+    pub(super) forward: &'a Forward,
+    /// When it began.
+    pub(super) start: Instant,
     /// When the whole request must have ended.
     pub(super) deadline: Instant,
-    /// Whether it may change the connection's protocol.
-    pub(super) upgrades: bool,
     /// What the client speaks.
     pub(super) protocol: Protocol,
     /// How many servers have been asked.
@@ -72,7 +75,8 @@ pub(super) struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// Sends `request` and waits for the head of its answer.
+    /// Sends the client's request and waits for the head of its answer. It is `None`
+    /// while it is on its way.
     ///
     /// What was not written is sent again to another server or over another
     /// connection. What was written is sent again only if it can do no harm: once,
@@ -85,11 +89,11 @@ impl Exchange<'_> {
     /// See [`Failure`].
     pub(super) async fn send(
         &mut self,
-        mut request: Request<RequestBody>,
+        request: &mut Option<Request<RequestBody>>,
     ) -> Result<Answer, Failure> {
-        let sent = request.body().upload();
-        let harmless = sent.is_none() && !self.upgrades && is_harmless(request.method());
-        let (mut tried, mut fresh, mut again) = (Tried::default(), false, false);
+        let sent = request.as_ref().and_then(|request| request.body().upload());
+        let mut copy = request.as_mut().and_then(|request| self.prepare(request));
+        let (mut tried, mut fresh, mut now) = (Tried::default(), false, self.start);
         let upstream = &self.route.upstream;
         let mut chosen = None;
         loop {
@@ -100,54 +104,84 @@ impl Exchange<'_> {
                 .ok_or(Failure::Unreachable)?;
             self.attempts += 1;
             let worker = &self.peer.worker;
-            let Ok(mut lease) = Lease::take(worker, upstream, server, fresh, self.deadline).await
-            else {
-                if worker.clock.now() >= self.deadline {
+            let lease = Lease::take(worker, upstream, server, fresh, now..self.deadline).await;
+            let Ok(mut lease) = lease else {
+                now = worker.clock.now();
+                if now >= self.deadline {
                     return Err(Failure::Timeout);
                 }
                 tried.add(place);
                 continue;
             };
             lease.upload.clone_from(&sent);
-            let copy = (harmless && lease.reused && !again).then(|| Copied::of(&request));
             server.meter.requests.fetch_add(1, Relaxed);
-            let Some(wire) = lease.wire() else { return Err(Failure::Broken) };
-            let answer = pin!(wire.sender.try_send_request(request));
-            match self.in_time(answer, sent.as_deref()).await {
+            let since = lease.since;
+            let (Some(wire), Some(sending)) = (lease.wire(), request.take()) else {
+                return Err(Failure::Broken);
+            };
+            let answer = pin!(wire.sender.try_send_request(sending));
+            match self.in_time(answer, sent.as_deref(), since).await {
                 Ok(Ok(response)) => return Ok((response, lease)),
                 Err(Elapsed) => {
                     server.meter.failures.fetch_add(1, Relaxed);
                     return Err(Failure::Timeout);
                 }
-                Ok(Err(mut error)) => {
-                    let (unsent, error) = (error.take_message(), error.into_error());
-                    if let Some(unsent) = unsent {
-                        request = unsent;
-                    } else if let Some(copy) = copy.filter(|_| closed_meanwhile(&error)) {
-                        request = copy.restore();
-                        again = true;
-                        server.meter.retries.fetch_add(1, Relaxed);
-                    } else {
-                        tracing::debug!(route = %self.route.name, server = %server.host, %error, "upstream failed");
-                        return Err(Self::blame(sent.as_deref(), server));
-                    }
-                }
+                Ok(Err(error)) => *request = Some(self.recover(error, &lease, &mut copy)?),
             }
+            now = worker.clock.now();
             fresh = true;
             chosen = Some((place, server));
         }
     }
 
-    /// Waits for the answer's head: `first_byte` long from the end of the request.
-    /// While its body is under way, the body's own limits hold.
+    /// Makes the client's request the upstream's. Returns a copy of the client's, if
+    /// it does no harm to send it again.
+    fn prepare(&self, request: &mut Request<RequestBody>) -> Option<Copied> {
+        let harmless = matches!(request.body(), RequestBody::Empty)
+            && self.forward.upgrade.is_none()
+            && is_harmless(request.method());
+        let copy = harmless.then(|| Copied::of(request));
+        headers::prepare(request, self.peer, self.forward);
+        headers::edit(request.headers_mut(), &self.route.request_headers);
+        copy
+    }
+
+    /// Returns what may be sent again after `error`.
+    fn recover(
+        &self,
+        mut error: TrySendError<Request<RequestBody>>,
+        lease: &Lease,
+        copy: &mut Option<Copied>,
+    ) -> Result<Request<RequestBody>, Failure> {
+        if let Some(unsent) = error.take_message() {
+            return Ok(unsent);
+        }
+        let (error, server) = (error.into_error(), lease.server());
+        if lease.reused
+            && closed_meanwhile(&error)
+            && let Some(copy) = copy.take()
+        {
+            let mut request = copy.restore();
+            self.prepare(&mut request);
+            server.meter.retries.fetch_add(1, Relaxed);
+            return Ok(request);
+        }
+        tracing::debug!(route = %self.route.name, server = %server.host, %error, "upstream failed");
+        Err(Self::blame(lease.upload.as_deref(), server))
+    }
+
+    /// Waits for the answer's head: `first_byte` long from the end of the request,
+    /// which was begun at `since`. While its body is under way, the body's own limits
+    /// hold.
     async fn in_time<F: Future>(
         &self,
         answer: Pin<&mut F>,
         sent: Option<&Upload>,
+        since: Instant,
     ) -> Result<F::Output, Elapsed> {
         match self.protocol {
-            Protocol::Http1 => self.watched(answer, sent).await,
-            Protocol::Http2 => Box::pin(self.timed(answer, sent)).await,
+            Protocol::Http1 => self.watched(answer, sent, since).await,
+            Protocol::Http2 => Box::pin(self.timed(answer, sent, since)).await,
         }
     }
 
@@ -156,6 +190,7 @@ impl Exchange<'_> {
         &self,
         mut answer: Pin<&mut F>,
         sent: Option<&Upload>,
+        since: Instant,
     ) -> Result<F::Output, Elapsed> {
         let activity = &self.peer.activity;
         let mut watching = false;
@@ -163,12 +198,14 @@ impl Exchange<'_> {
             if let Poll::Ready(answer) = answer.as_mut().poll(context) {
                 return Poll::Ready(Ok(answer));
             }
-            if !watching || activity.is_overdue() {
+            if !watching {
+                watching = true;
+                activity.answer_by(self.next_look(since));
+            } else if activity.is_overdue() {
                 let now = self.peer.worker.clock.now();
-                if watching && self.is_over(sent, now) {
+                if self.is_over(sent, now) {
                     return Poll::Ready(Err(Elapsed));
                 }
-                watching = true;
                 activity.answer_by(self.next_look(now));
             }
             Poll::Pending
@@ -183,9 +220,10 @@ impl Exchange<'_> {
         &self,
         mut answer: Pin<&mut F>,
         sent: Option<&Upload>,
+        since: Instant,
     ) -> Result<F::Output, Elapsed> {
         let clock = &self.peer.worker.clock;
-        let mut timer = pin!(clock.timer(self.next_look(clock.now())));
+        let mut timer = pin!(clock.timer(self.next_look(since)));
         loop {
             tokio::select! {
                 biased;
@@ -231,11 +269,12 @@ fn is_harmless(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
-/// What is needed to send a request without a body again. A list is copied in half
-/// the time of a map, and hardly ever needed.
+/// A client's request without a body, to be sent again if need be. A list is copied
+/// in half the time of a map, and hardly ever needed.
 struct Copied {
     method: Method,
     uri: Uri,
+    version: Version,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -245,13 +284,15 @@ impl Copied {
         for (name, value) in request.headers() {
             headers.push((name.clone(), value.clone()));
         }
-        Self { method: request.method().clone(), uri: request.uri().clone(), headers }
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        Self { method, uri, version: request.version(), headers }
     }
 
     fn restore(self) -> Request<RequestBody> {
         let mut request = Request::new(RequestBody::Empty);
         *request.method_mut() = self.method;
         *request.uri_mut() = self.uri;
+        *request.version_mut() = self.version;
         for (name, value) in self.headers {
             request.headers_mut().append(name, value);
         }

@@ -2,10 +2,10 @@
 //! walk instead of one look-up each: most messages have none but `Host`.
 
 use http::{
-    HeaderMap, HeaderName,
+    HeaderMap, HeaderName, HeaderValue,
     header::{
-        CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, PROXY_AUTHENTICATE,
-        PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
+        CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, FORWARDED, HOST,
+        PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
     },
 };
 
@@ -17,6 +17,7 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 pub(super) enum Field {
     Host,
     ContentLength,
+    ContentType,
     TransferEncoding,
     Connection,
     Upgrade,
@@ -51,15 +52,23 @@ pub(super) struct Fields {
 impl Fields {
     /// Walks over `headers`.
     pub(super) fn of(headers: &HeaderMap) -> Self {
-        let mut fields = Self::default();
-        for (name, _) in headers {
+        Self::and_host(headers).0
+    }
+
+    /// Walks over `headers`, and returns `Host` as well.
+    pub(super) fn and_host(headers: &HeaderMap) -> (Self, Option<&HeaderValue>) {
+        let (mut fields, mut host) = (Self::default(), None);
+        for (name, value) in headers {
             if let Some(field) = Field::of(name) {
                 let bit = field.bit();
                 fields.repeated |= fields.present & bit;
                 fields.present |= bit;
+                if field == Field::Host {
+                    host = Some(value);
+                }
             }
         }
-        fields
+        (fields, host)
     }
 
     pub(super) fn has(self, field: Field) -> bool {
@@ -91,6 +100,7 @@ impl Field {
         Some(match name {
             name if *name == HOST => Self::Host,
             name if *name == CONTENT_LENGTH => Self::ContentLength,
+            name if *name == CONTENT_TYPE => Self::ContentType,
             name if *name == CONNECTION => Self::Connection,
             name if *name == COOKIE => Self::Cookie,
             name if *name == TRANSFER_ENCODING => Self::TransferEncoding,
@@ -113,7 +123,6 @@ impl Field {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::HeaderValue;
 
     #[test]
     fn each_hop_by_hop_field_is_seen() {

@@ -59,15 +59,16 @@ pub(super) struct Forward {
 }
 
 /// Rewrites a request's target and fields for an HTTP/1.1 upstream.
-pub(super) fn prepare(parts: &mut http::request::Parts, peer: &Peer, forward: Forward) {
-    let Forward { authority, upgrade, trusted, fields } = forward;
-    let headers = &mut parts.headers;
+pub(super) fn prepare<B>(request: &mut Request<B>, peer: &Peer, forward: &Forward) {
+    let &Forward { ref authority, ref upgrade, trusted, fields } = forward;
+    let (version, full) = (request.version(), request.uri().authority().is_some());
+    let headers = request.headers_mut();
     let wants_trailers = fields.has(Field::Te) && upgrade.is_none() && accepts_trailers(headers);
     strip_hop_by_hop(headers, fields);
     if fields.has(Field::Expect) {
         headers.remove(EXPECT);
     }
-    if fields.repeats(Field::Cookie) && parts.version == Version::HTTP_2 {
+    if fields.repeats(Field::Cookie) && version == Version::HTTP_2 {
         join_cookies(headers);
     }
     if fields.repeats(Field::ContentLength) {
@@ -77,7 +78,7 @@ pub(super) fn prepare(parts: &mut http::request::Parts, peer: &Peer, forward: Fo
         headers.remove(FORWARDED);
     }
     // An authority in the target goes before a Host beside it.
-    if !fields.has(Field::Host) || parts.uri.authority().is_some() {
+    if !fields.has(Field::Host) || full {
         headers.insert(HOST, authority.clone());
     }
     forwarded(headers, peer, trusted, authority);
@@ -88,13 +89,13 @@ pub(super) fn prepare(parts: &mut http::request::Parts, peer: &Peer, forward: Fo
     }
     if let Some(token) = upgrade {
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        headers.insert(UPGRADE, token);
+        headers.insert(UPGRADE, token.clone());
     }
-    if parts.uri.authority().is_some() {
-        let target = parts.uri.path_and_query().cloned();
-        parts.uri = Uri::from(target.unwrap_or_else(|| PathAndQuery::from_static("/")));
+    if full {
+        let target = request.uri().path_and_query().cloned();
+        *request.uri_mut() = Uri::from(target.unwrap_or_else(|| PathAndQuery::from_static("/")));
     }
-    parts.version = Version::HTTP_11;
+    *request.version_mut() = Version::HTTP_11;
 }
 
 fn accepts_trailers(headers: &HeaderMap) -> bool {
@@ -122,19 +123,19 @@ fn single_content_length(headers: &mut HeaderMap) {
 
 /// Tells the upstream whom the request is from. What a peer that is not trusted
 /// says about that is replaced.
-fn forwarded(headers: &mut HeaderMap, peer: &Peer, trusted: bool, authority: HeaderValue) {
+fn forwarded(headers: &mut HeaderMap, peer: &Peer, trusted: bool, authority: &HeaderValue) {
     if trusted {
         headers.append(X_FORWARDED_FOR, peer.address_value.clone());
         if !headers.contains_key(X_FORWARDED_PROTO) {
             headers.insert(X_FORWARDED_PROTO, peer.scheme.clone());
         }
         if !headers.contains_key(X_FORWARDED_HOST) {
-            headers.insert(X_FORWARDED_HOST, authority);
+            headers.insert(X_FORWARDED_HOST, authority.clone());
         }
     } else {
         headers.insert(X_FORWARDED_FOR, peer.address_value.clone());
         headers.insert(X_FORWARDED_PROTO, peer.scheme.clone());
-        headers.insert(X_FORWARDED_HOST, authority);
+        headers.insert(X_FORWARDED_HOST, authority.clone());
     }
 }
 

@@ -21,56 +21,51 @@ use std::sync::Arc;
 
 /// An admitted request.
 pub(super) struct Journey {
+    /// As the client sent it; `None` once it is on its way.
+    pub(super) request: Option<Request<RequestBody>>,
     pub(super) route: Arc<Route>,
-    /// As it was asked for, with its port.
-    pub(super) authority: HeaderValue,
-    /// Whether the peer is one of `trusted_proxies`.
-    pub(super) trusted: bool,
+    pub(super) forward: Forward,
     /// What the client speaks.
     pub(super) protocol: Protocol,
-    /// What the request has.
-    pub(super) fields: Fields,
     /// What the client is told of its quotas.
     pub(super) told: Option<Told>,
     /// When it may start.
     pub(super) start: Instant,
-    pub(super) tail: Tail,
+    pub(super) tail: Box<Tail>,
 }
-
-/// The client's side of a change of protocol, and which.
-type Upgrade = (OnUpgrade, HeaderValue);
 
 impl Journey {
     /// Waits until the request may start, sends it on and brings the answer back.
-    pub(super) async fn travel(
-        mut self: Box<Self>,
-        mut request: Request<Incoming>,
-    ) -> Response<ResponseBody> {
+    pub(super) async fn travel(mut self: Box<Self>) -> Response<ResponseBody> {
         if self.start > self.tail.started {
             let (clock, start) = (self.tail.peer.worker.clock.clone(), self.start);
             // In a box because it is rare, and would make every request's future larger.
             Box::pin(async move { clock.sleep_until(start).await }).await;
+            self.start = self.tail.peer.worker.clock.now();
         }
-        let upgrade = self.upgrade(&mut request);
-        let request = self.prepare(request, upgrade.as_ref());
-        let content_type = request.headers().get(header::CONTENT_TYPE).cloned();
-        let peer = Arc::clone(&self.tail.peer);
-        let route = Arc::clone(&self.route);
+        let client = self.upgrade();
+        let content_type = self.content_type();
+        if let (Some(entry), Some(request)) = (&mut self.tail.entry, &self.request) {
+            entry.upload = request.body().upload();
+            entry.sent(self.start);
+        }
         let mut exchange = Exchange {
-            peer: &peer,
-            route: &route,
-            deadline: self.tail.started + route.timeouts.request,
-            upgrades: upgrade.is_some(),
+            peer: &self.tail.peer,
+            route: &self.route,
+            forward: &self.forward,
+            start: self.start,
+            deadline: self.tail.started + self.route.timeouts.request,
             protocol: self.protocol,
             attempts: 0,
         };
-        let sent = exchange.send(request).await;
+        let sent = exchange.send(&mut self.request).await;
+        let attempts = exchange.attempts;
         if let Some(entry) = &mut self.tail.entry {
             let server = sent.as_ref().ok().map(|(_, lease)| lease.server());
-            entry.answered(peer.worker.clock.now(), server, exchange.attempts);
+            entry.answered(self.tail.peer.worker.clock.now(), server, attempts);
         }
         match sent {
-            Ok(answer) => self.answer(answer, upgrade),
+            Ok(answer) => self.answer(answer, client),
             Err(failure) => {
                 if failure.is_of_client() {
                     self.tail.blame_client();
@@ -83,46 +78,31 @@ impl Journey {
 
     /// Takes the client's side if the request asks for a protocol that the route
     /// allows.
-    fn upgrade(&self, request: &mut Request<Incoming>) -> Option<Upgrade> {
-        let token = headers::upgrade_token(request, self.fields)?;
+    fn upgrade(&mut self) -> Option<OnUpgrade> {
+        let request = self.request.as_mut()?;
+        let token = headers::upgrade_token(request, self.forward.fields)?;
         let allowed = |name: &String| token.as_bytes().eq_ignore_ascii_case(name.as_bytes());
-        self.route.upgrades.iter().any(allowed).then(|| (hyper::upgrade::on(request), token))
+        if !self.route.upgrades.iter().any(allowed) {
+            return None;
+        }
+        self.forward.upgrade = Some(token);
+        Some(hyper::upgrade::on(request))
     }
 
-    /// Makes the request the upstream's.
-    fn prepare(
-        &mut self,
-        request: Request<Incoming>,
-        upgrade: Option<&Upgrade>,
-    ) -> Request<RequestBody> {
-        let (mut parts, incoming) = request.into_parts();
-        let forward = Forward {
-            authority: self.authority.clone(),
-            upgrade: upgrade.map(|(_, token)| token.clone()),
-            trusted: self.trusted,
-            fields: self.fields,
-        };
-        let peer = &self.tail.peer;
-        headers::prepare(&mut parts, peer, forward);
-        headers::edit(&mut parts.headers, &self.route.request_headers);
-        let clock = &peer.worker.clock;
-        let body =
-            RequestBody::new(incoming, self.route.body_limit, self.route.timeouts.idle, clock);
-        if let Some(entry) = &mut self.tail.entry {
-            entry.upload = body.upload();
-            entry.sent(clock.now());
-        }
-        Request::from_parts(parts, body)
+    /// Returns what tells in which words the client must be answered.
+    fn content_type(&self) -> Option<HeaderValue> {
+        let request = self.request.as_ref().filter(|_| self.forward.fields.has(Field::ContentType));
+        request?.headers().get(header::CONTENT_TYPE).cloned()
     }
 
     /// Turns the upstream's answer into the client's.
     fn answer(
         mut self: Box<Self>,
         (mut response, lease): Answer,
-        upgrade: Option<Upgrade>,
+        client: Option<OnUpgrade>,
     ) -> Response<ResponseBody> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return self.switch(response, lease, upgrade);
+            return self.switch(response, lease, client);
         }
         let fields = Fields::of(response.headers());
         if !is_framed_once(response.headers(), fields) {
@@ -150,10 +130,11 @@ impl Journey {
         mut self: Box<Self>,
         mut response: Response<Incoming>,
         lease: Lease,
-        upgrade: Option<Upgrade>,
+        client: Option<OnUpgrade>,
     ) -> Response<ResponseBody> {
         let agreed = response.headers().get(header::UPGRADE);
-        let Some((client, token)) = upgrade.filter(|(_, token)| {
+        let asked = self.forward.upgrade.take();
+        let Some((client, token)) = client.zip(asked).filter(|(_, token)| {
             agreed.is_some_and(|agreed| agreed.as_bytes().eq_ignore_ascii_case(token.as_bytes()))
         }) else {
             return refuse(Refusal::Upstream(Failure::Broken), &HeaderMap::new(), self.tail);

@@ -13,6 +13,8 @@ use bytes::Bytes;
 use core::{
     fmt,
     future::poll_fn,
+    ops::Range,
+    pin::Pin,
     sync::atomic::Ordering::Relaxed,
     task::{Context, Poll},
     time::Duration,
@@ -21,7 +23,6 @@ use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
 use std::{
     io,
-    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -101,23 +102,26 @@ pub(super) struct Lease {
     /// Whether an earlier request was served on it, so that the server may have
     /// closed it in the meantime.
     pub(super) reused: bool,
+    /// Since when it is held.
+    pub(super) since: Instant,
     /// The request's body, which must have been sent before it is given back.
     pub(super) upload: Option<Arc<Upload>>,
 }
 
 impl Lease {
-    /// Returns an idle connection to `server`, or else a new one.
+    /// Returns an idle connection to `server`, or else a new one, in the time
+    /// that there is, beginning now.
     ///
     /// # Errors
     ///
-    /// The server cannot be reached within the upstream's connect timeout, or by
-    /// `deadline`.
+    /// The server cannot be reached within the upstream's connect timeout, or in
+    /// `time`.
     pub(super) async fn take(
         worker: &Arc<Worker>,
         upstream: &Arc<Upstream>,
         server: &Arc<Server>,
         fresh: bool,
-        deadline: Instant,
+        time: Range<Instant>,
     ) -> io::Result<Self> {
         server.in_flight.fetch_add(1, Relaxed);
         let mut lease = Self {
@@ -126,11 +130,11 @@ impl Lease {
             server: Arc::clone(server),
             wire: None,
             reused: true,
+            since: time.start,
             upload: None,
         };
-        let now = worker.clock.now();
-        let limit = upstream.connect_timeout.min(deadline.since(now));
-        while !fresh && let Some(mut wire) = worker.pools.take(server, upstream, now) {
+        let limit = upstream.connect_timeout.min(time.end.since(time.start));
+        while !fresh && let Some(mut wire) = worker.pools.take(server, upstream, time.start) {
             if is_ready(&mut wire, worker, limit).await {
                 lease.wire = Some(wire);
                 return Ok(lease);
@@ -147,6 +151,7 @@ impl Lease {
         {
             Ok(wire) => {
                 lease.wire = Some(wire);
+                lease.since = worker.clock.now();
                 Ok(lease)
             }
             Err(error) => {
@@ -177,14 +182,13 @@ impl Lease {
         }
     }
 
-    /// Gives the connection back, if its request was sent whole.
-    pub(super) fn give_back(&mut self) {
+    /// Gives the connection back at `since`, if its request was sent whole.
+    pub(super) fn give_back(&mut self, since: Instant) {
         let sent = self.upload.as_ref().is_none_or(|sent| sent.state() == upload::DONE);
         if sent
             && let Some(wire) = self.wire.take()
             && !wire.sender.is_closed()
         {
-            let since = self.worker.clock.now();
             self.worker.pools.put(&self.server, self.upstream.max_idle, Idle { wire, since });
         }
     }

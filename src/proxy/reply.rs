@@ -85,7 +85,11 @@ impl Refusal {
 }
 
 /// Answers with a status, a `problem+json` body (RFC 9457), or what gRPC expects.
-pub(super) fn refuse(refusal: Refusal, request: &HeaderMap, tail: Tail) -> Response<ResponseBody> {
+pub(super) fn refuse(
+    refusal: Refusal,
+    request: &HeaderMap,
+    tail: Box<Tail>,
+) -> Response<ResponseBody> {
     let status = refusal.status();
     let code = match status {
         StatusCode::NOT_FOUND => GrpcCode::Unimplemented,
@@ -125,7 +129,7 @@ pub(super) fn reject(
     route: &Route,
     manner: &Manner,
     request: &HeaderMap,
-    tail: Tail,
+    tail: Box<Tail>,
 ) -> Response<ResponseBody> {
     let rule = route.rule_name(rejection.slot);
     let (standard, code, detail) = words(rejection.reason);
@@ -231,7 +235,11 @@ fn grpc(request: &HeaderMap, code: GrpcCode, message: &'static str) -> Option<Re
 }
 
 /// Adds the body, which a HEAD is only told the length of.
-fn finish(mut response: Response<()>, mut body: Bytes, mut tail: Tail) -> Response<ResponseBody> {
+fn finish(
+    mut response: Response<()>,
+    mut body: Bytes,
+    mut tail: Box<Tail>,
+) -> Response<ResponseBody> {
     tail.answered(response.status());
     if tail.method == Method::HEAD {
         response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(body.len()));

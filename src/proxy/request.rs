@@ -3,10 +3,7 @@
 
 use super::fields::{Field, Fields};
 use crate::{config::is_served, meter::Refusal, route::canonical_host};
-use http::{
-    HeaderMap, HeaderValue, Request, Version,
-    header::{HOST, TRANSFER_ENCODING},
-};
+use http::{HeaderMap, HeaderValue, Request, Version, header::TRANSFER_ENCODING};
 use std::sync::Arc;
 
 /// Why a request cannot be served, whatever the routes say: it could be
@@ -31,8 +28,12 @@ fn invalid_host(why: &'static str) -> Invalid {
 }
 
 /// Checks what hyper lets pass, and finds the authority as it came, with its port;
-/// empty if there is none. `fields` is what the request has.
-pub(super) fn inspect<B>(request: &Request<B>, fields: Fields) -> Result<HeaderValue, Invalid> {
+/// empty if there is none. `fields` is what the request has, and `host` its `Host`.
+pub(super) fn inspect<B>(
+    request: &Request<B>,
+    fields: Fields,
+    host: Option<&HeaderValue>,
+) -> Result<HeaderValue, Invalid> {
     if !is_served(request.method()) {
         return Err(METHOD);
     }
@@ -42,7 +43,7 @@ pub(super) fn inspect<B>(request: &Request<B>, fields: Fields) -> Result<HeaderV
     if fields.repeats(Field::Host) {
         return Err(invalid_host("Host is given more than once"));
     }
-    authority(request)
+    authority(request, host)
 }
 
 /// Returns the form of an authority that routes are found by: lower-case, without
@@ -72,8 +73,7 @@ pub(super) fn check_coding(headers: &HeaderMap) -> Result<(), Invalid> {
     Ok(())
 }
 
-fn authority<B>(request: &Request<B>) -> Result<HeaderValue, Invalid> {
-    let host = request.headers().get(HOST);
+fn authority<B>(request: &Request<B>, host: Option<&HeaderValue>) -> Result<HeaderValue, Invalid> {
     match (request.uri().authority(), host) {
         (Some(target), host) => {
             // HTTP/1.1 lets the target win over Host; HTTP/2 has them agree.
@@ -107,7 +107,8 @@ mod tests {
     }
 
     fn host(request: &Request<()>) -> Result<String, Invalid> {
-        let authority = inspect(request, Fields::of(request.headers()))?;
+        let (fields, host) = Fields::and_host(request.headers());
+        let authority = inspect(request, fields, host)?;
         canonical(&authority).map(|host| (*host).to_owned())
     }
 

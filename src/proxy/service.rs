@@ -3,10 +3,11 @@
 
 use super::{
     Connections,
-    body::ResponseBody,
+    body::{RequestBody, ResponseBody},
     connection::Protocol,
     entry::Entry,
     fields::Fields,
+    headers::Forward,
     journey::Journey,
     peer::Peer,
     pool::Pools,
@@ -20,7 +21,7 @@ use crate::{
     access_log,
     clock::Clock,
     config::{Live, Route, Snapshot, Unrouted},
-    flow::{Admission, Rejection},
+    flow::{Admission, Claim},
     meter::{self, Counters},
     route::{Seed, Target, client_ip, normal_path},
 };
@@ -28,6 +29,7 @@ use core::{convert::Infallible, net::IpAddr};
 use http::{HeaderValue, Request, Response, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
+use smallvec::SmallVec;
 use std::sync::Arc;
 use tokio_util::task::TaskTracker;
 
@@ -55,10 +57,11 @@ pub struct Worker {
 }
 
 /// What becomes of a request after the decision.
-#[expect(clippy::large_enum_variant, reason = "the large one is the usual one")]
+///
+/// In boxes, as it is copied on its way into the connection.
 enum Step {
     Answered(Box<Response<ResponseBody>>),
-    Forward(Box<Journey>, Request<Incoming>),
+    Forward(Box<Journey>),
 }
 
 /// Serves one request.
@@ -73,7 +76,7 @@ pub(super) fn handle(
     async move {
         Ok(match step {
             Step::Answered(response) => *response,
-            Step::Forward(journey, request) => journey.travel(request).await,
+            Step::Forward(journey) => journey.travel().await,
         })
     }
 }
@@ -82,22 +85,22 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
     peer.activity.on_request();
     let worker = &peer.worker;
     let now = worker.clock.now();
-    let snapshot = Arc::clone(&worker.live.load());
+    let snapshot = worker.live.load();
     let entry =
         worker.access_log.is_on().then(|| Box::new(Entry::new(&request, &snapshot, peer.address)));
     let mut tail = Tail::new(peer, request.method().clone(), request.version(), now);
     tail.entry = entry;
-    let fields = Fields::of(request.headers());
-    let asked = match ask(&snapshot, &request, fields, &mut tail) {
-        Ok(asked) => asked,
+    let found = match find(&snapshot, &request, &mut tail) {
+        Ok(found) => found,
         Err(refusal) => return Step::Answered(Box::new(refuse(refusal, request.headers(), tail))),
     };
-    let Asked { authority, client, route, decision } = asked;
+    let Found { authority, fields, client, route, claims } = found;
     if let Some(entry) = &mut tail.entry {
         entry.client = client;
+        entry.claimed(&route, &claims);
     }
     let settings = &snapshot.settings;
-    match decision {
+    match route.gate.enter(now, &claims) {
         Ok(Admission { permit, report }) => {
             let start = permit.start();
             if let Some(entry) = &mut tail.entry {
@@ -111,9 +114,11 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
                 Version::HTTP_2 => Protocol::Http2,
                 _ => Protocol::Http1,
             };
-            let journey =
-                Journey { route, authority, trusted, protocol, fields, told, start, tail };
-            Step::Forward(Box::new(journey), request)
+            let forward = Forward { authority, upgrade: None, trusted, fields };
+            let clock = &tail.peer.worker.clock;
+            let request = Some(request.map(|body| RequestBody::new(body, &route, clock)));
+            let journey = Journey { request, route, forward, protocol, told, start, tail };
+            Step::Forward(Box::new(journey))
         }
         Err(rejection) => {
             if let Some(entry) = &mut tail.entry {
@@ -126,28 +131,29 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
     }
 }
 
-/// A request whose route was asked.
-struct Asked {
+/// A request whose route is known, and what it asks of that route's rules.
+struct Found {
     authority: HeaderValue,
+    fields: Fields,
     client: IpAddr,
     route: Arc<Route>,
-    decision: Result<Admission, Rejection>,
+    claims: SmallVec<[Claim; 4]>,
 }
 
-/// Finds the route and asks its gate. Notes the route in `tail`.
-fn ask(
+/// Finds the route, and notes it in `tail`.
+fn find(
     snapshot: &Snapshot,
     request: &Request<Incoming>,
-    fields: Fields,
     tail: &mut Tail,
-) -> Result<Asked, Refusal> {
-    let (uri, peer, now) = (request.uri(), &tail.peer, tail.started);
+) -> Result<Found, Refusal> {
+    let (uri, peer) = (request.uri(), &tail.peer);
     let worker = &peer.worker;
     let refused = |invalid: Invalid| {
         worker.counters.refuse(invalid.kind);
         Refusal::Invalid(invalid)
     };
-    let authority = inspect(request, fields).map_err(refused)?;
+    let (fields, host) = Fields::and_host(request.headers());
+    let authority = inspect(request, fields, host).map_err(refused)?;
     let host = peer.host(&authority).map_err(refused)?;
     if !peer.may_ask_for(&host) {
         return Err(Refusal::Misdirected);
@@ -175,11 +181,7 @@ fn ask(
     }
     let client = client_ip(peer.address, request.headers(), &snapshot.settings.trusted_proxies);
     let claims = route.claims(&worker.seed, &target, client);
-    if let Some(entry) = &mut tail.entry {
-        entry.claimed(route, &claims);
-    }
-    let decision = route.gate.enter(now, &claims);
     let route = Arc::clone(route);
     tail.route = Some(Arc::clone(&route));
-    Ok(Asked { authority, client, route, decision })
+    Ok(Found { authority, fields, client, route, claims })
 }

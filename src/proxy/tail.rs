@@ -43,13 +43,19 @@ pub(super) struct Tail {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     Cancelled,
-    Complete,
+    Complete { at: Instant },
     Failed,
 }
 
 impl Tail {
-    pub(super) fn new(peer: Arc<Peer>, method: Method, version: Version, started: Instant) -> Self {
-        Self {
+    /// In a box, as it passes through many hands.
+    pub(super) fn new(
+        peer: Arc<Peer>,
+        method: Method,
+        version: Version,
+        started: Instant,
+    ) -> Box<Self> {
+        Box::new(Self {
             peer,
             version,
             route: None,
@@ -61,11 +67,11 @@ impl Tail {
             bytes_out: 0,
             entry: None,
             silent: false,
-        }
+        })
     }
 
     /// Ends an answer whose request goes on elsewhere.
-    pub(super) fn of_head_only(peer: Arc<Peer>, method: Method, started: Instant) -> Self {
+    pub(super) fn of_head_only(peer: Arc<Peer>, method: Method, started: Instant) -> Box<Self> {
         let mut tail = Self::new(peer, method, Version::HTTP_11, started);
         tail.silent = true;
         tail
@@ -102,11 +108,13 @@ impl Tail {
         }
     }
 
-    /// Notes that the answer's last byte was handed over.
-    pub(super) fn complete(&mut self) {
+    /// Notes that the answer's last byte was handed over, and returns when.
+    pub(super) fn complete(&mut self) -> Instant {
+        let now = self.peer.worker.clock.now();
         if self.ending == Ending::Cancelled {
-            self.ending = Ending::Complete;
+            self.ending = Ending::Complete { at: now };
         }
+        now
     }
 
     /// Notes that the answer broke off.
@@ -121,7 +129,10 @@ impl Tail {
 
 impl Drop for Tail {
     fn drop(&mut self) {
-        let at = self.peer.worker.clock.now();
+        let at = match self.ending {
+            Ending::Complete { at } => at,
+            Ending::Cancelled | Ending::Failed => self.peer.worker.clock.now(),
+        };
         self.peer.activity.on_answered(at);
         if self.silent {
             return;
@@ -131,7 +142,7 @@ impl Drop for Tail {
         if let Some(permit) = self.permit.take() {
             let turn = permit.finish(match self.ending {
                 Ending::Cancelled => Outcome::Cancelled,
-                Ending::Complete => outcome(status, at),
+                Ending::Complete { .. } => outcome(status, at),
                 Ending::Failed => Outcome::Failure { at },
             });
             self.log(turn);
@@ -149,7 +160,7 @@ impl Drop for Tail {
                 duration,
                 ending: match self.ending {
                     Ending::Cancelled => access_log::Ending::Cancelled,
-                    Ending::Complete => access_log::Ending::Completed,
+                    Ending::Complete { .. } => access_log::Ending::Completed,
                     Ending::Failed => access_log::Ending::Failed,
                 },
                 bytes_out: self.bytes_out,

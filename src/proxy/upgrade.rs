@@ -15,7 +15,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
 
 /// Joins the two sides until one closes or both are silent for `idle`. The permit
 /// in `tail` is held as long.
-pub(super) async fn tunnel(client: OnUpgrade, server: OnUpgrade, idle: Duration, mut tail: Tail) {
+pub(super) async fn tunnel(
+    client: OnUpgrade,
+    server: OnUpgrade,
+    idle: Duration,
+    mut tail: Box<Tail>,
+) {
     let clock = tail.peer.worker.clock.clone();
     let Ok((client, server)) = tokio::try_join!(client, server) else {
         tail.fail();
@@ -43,7 +48,9 @@ pub(super) async fn tunnel(client: OnUpgrade, server: OnUpgrade, idle: Duration,
             }
             Err(_) => tail.fail(),
         },
-        () = silence => tail.complete(),
+        () = silence => {
+            tail.complete();
+        }
     }
 }
 

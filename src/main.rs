@@ -3,7 +3,7 @@
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use flowgate::{certs, config, demo, gateway, replay, shutdown};
 use std::{
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -198,8 +198,11 @@ fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
             }
         }
         Command::Replay { file, options } => {
-            let (stdout, mut stderr) = (io::stdout().lock(), io::stderr().lock());
-            unless_closed(replay::run(&options, &file.path(), stdout, &mut stderr))?;
+            let (stdout, mut stderr, mut terminal) =
+                (io::stdout().lock(), io::stderr(), io::stderr());
+            let terminal: Option<&mut dyn Write> =
+                if terminal.is_terminal() { Some(&mut terminal) } else { None };
+            unless_closed(replay::run(&options, &file.path(), stdout, &mut stderr, terminal))?;
         }
         Command::Schema => print(&config::schema())?,
         Command::Reference => print(&config::reference())?,

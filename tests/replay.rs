@@ -8,6 +8,8 @@ mod decisions;
 mod golden;
 #[path = "replay/logs.rs"]
 mod logs;
+#[path = "replay/report.rs"]
+mod report;
 
 use flowgate::replay::{self, Options, Output, ReplayError};
 use std::{fs, path::Path};
@@ -32,6 +34,9 @@ fn options(input: &Path) -> Options {
         format: None,
         route: None,
         output: Output::Decisions,
+        against: None,
+        html: None,
+        svg: None,
         strict: false,
     }
 }
@@ -50,7 +55,7 @@ fn replayed(
     let mut options = options(&input_file);
     change(&mut options);
     let (mut out, mut complaints) = (Vec::new(), Vec::new());
-    replay::run(&options, &config_file, &mut out, &mut complaints)?;
+    replay::run(&options, &config_file, &mut out, &mut complaints, None)?;
     let text = |bytes| String::from_utf8(bytes).expect("it is text");
     Ok((text(out), text(complaints)))
 }

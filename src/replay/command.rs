@@ -1,15 +1,19 @@
 //! `flowgate replay`: from what was asked to what is printed.
 
 use super::{
+    against::Comparison,
     decisions,
     engine::Engine,
     event::Event,
     input::{Format, InputError, Inputs},
+    progress::Progress,
+    report::{self, Collector, Report},
 };
-use crate::config;
+use crate::{config, flow::Instant};
 use std::{
+    fs,
     io::{self, BufWriter, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 /// What to replay, through what, and what to tell of it.
@@ -25,8 +29,17 @@ pub struct Options {
     #[arg(long, value_name = "NAME")]
     pub route: Option<String>,
     /// What to print.
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Output::Decisions)]
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Output::Report)]
     pub output: Output,
+    /// Also run the traffic through this configuration, and tell the difference.
+    #[arg(long, value_name = "FILE")]
+    pub against: Option<PathBuf>,
+    /// Write the report as a page, with timelines.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Draw the timeline of the busiest route.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
     /// Fail if a line cannot be read.
     #[arg(long)]
     pub strict: bool,
@@ -35,6 +48,8 @@ pub struct Options {
 /// What is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Output {
+    /// What became of the arrivals, by route and rule.
+    Report,
     /// One JSON line for each arrival, in order.
     Decisions,
 }
@@ -56,56 +71,164 @@ pub enum ReplayError {
         /// Those that it has.
         known: String,
     },
-    /// The result cannot be written.
+    /// The result cannot be printed.
     #[error("cannot write the result")]
     Write(#[from] io::Error),
+    /// A file cannot be written.
+    #[error("cannot write {}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// With `--strict`.
     #[error("{0} lines could not be read")]
     BadLines(u64),
 }
 
-/// Runs the inputs through the rules of the file `config`, prints to `out`, and says
-/// what could not be read to `complaints`.
+/// What a replay found.
+struct Found {
+    report: Report,
+    comparison: Option<Comparison>,
+    /// What `t` is counted from.
+    origin: Instant,
+    /// What a reader should know.
+    notes: Vec<String>,
+    bad: u64,
+}
+
+/// Runs the inputs through the rules of the file `config`, prints to `out`, says what
+/// could not be read to `complaints`, and draws its progress on `terminal`.
 ///
 /// # Errors
 ///
 /// What could not be read or written.
 pub fn run(
     options: &Options,
-    config: &std::path::Path,
+    config: &Path,
     out: impl Write,
     complaints: &mut impl Write,
+    terminal: Option<&mut dyn Write>,
 ) -> Result<(), ReplayError> {
-    let plan = config::read_rules(config).map_err(|e| ReplayError::Config(Box::new(e)))?;
-    let mut inputs = Inputs::open(&options.inputs, options.format, &mut |_| {})?;
-    let origin = inputs.origin();
-    let mut engine = Engine::new(plan, origin, options.route.as_deref());
-    check_route(options.route.as_deref(), &engine)?;
     let mut out = BufWriter::with_capacity(64 * 1024, out);
-    let mut number = 0;
-    while let Some(event) = inputs.next_event() {
-        match event {
-            Event::Complete(complete) => engine.complete(&complete),
-            Event::Arrival(arrival) => {
-                let ruling = engine.arrive(&arrival);
-                let t = arrival.at.since(origin);
-                decisions::write(&mut out, number, t, &engine, &ruling)?;
-                number += 1;
+    let mut progress = Progress::new(&options.inputs, terminal);
+    let found = replay(options, config, &mut out, &mut progress);
+    progress.clear();
+    let found = found?;
+    match options.output {
+        Output::Report => print_report(&mut out, options, &found)?,
+        Output::Decisions => {
+            for note in &found.notes {
+                writeln!(complaints, "{note}")?;
             }
         }
     }
     out.flush()?;
-    for note in &inputs.notes {
-        writeln!(complaints, "note: {note}")?;
+    if let Some(path) = &options.html {
+        let inputs: Vec<_> = options.inputs.iter().map(|it| it.display().to_string()).collect();
+        let source = format!("{} on {}", config.display(), inputs.join(", "));
+        let page = report::page(&found.report, &source, &found.notes, found.origin);
+        write_file(path, &page)?;
     }
-    for line in &inputs.bad.shown {
-        writeln!(complaints, "{line}")?;
+    if let Some(path) = &options.svg {
+        let busiest = found.report.routes.iter().max_by_key(|route| route.offered);
+        let picture = busiest
+            .map(|route| report::draw(&route.timeline, &route.name, true))
+            .unwrap_or_default();
+        write_file(path, &picture)?;
     }
-    match inputs.bad.count {
-        0 => Ok(()),
-        count if options.strict => Err(ReplayError::BadLines(count)),
-        count => Ok(writeln!(complaints, "{count} of {} lines were passed over", inputs.lines)?),
+    if options.strict && found.bad > 0 {
+        return Err(ReplayError::BadLines(found.bad));
     }
+    Ok(())
+}
+
+fn replay(
+    options: &Options,
+    config: &Path,
+    out: &mut impl Write,
+    progress: &mut Progress<'_>,
+) -> Result<Found, ReplayError> {
+    /// Events between two looks at how far it is.
+    const STEP: u64 = 4096;
+    let mut engine = engine(config, options.route.as_deref())?;
+    let other = options.against.as_ref().map(|path| self::engine(path, options.route.as_deref()));
+    let mut other = other.transpose()?.map(|engine| (engine, Comparison::default()));
+    let mut inputs =
+        Inputs::open(&options.inputs, options.format, &mut |bytes| progress.at(bytes))?;
+    let origin = inputs.origin();
+    let mut number = 0;
+    let mut collector: Option<Collector> = None;
+    while let Some(event) = inputs.next_event() {
+        let arrival = match event {
+            Event::Arrival(arrival) => arrival,
+            Event::Complete(complete) => {
+                engine.complete(&complete);
+                if let Some((other, _)) = &mut other {
+                    other.complete(&complete);
+                }
+                continue;
+            }
+        };
+        let ruling = engine.arrive(&arrival);
+        let t = arrival.at.since(origin);
+        if options.output == Output::Decisions {
+            decisions::write(out, number, t, &engine, &ruling)?;
+        }
+        if options.output == Output::Report || options.html.is_some() || options.svg.is_some() {
+            let collector = collector.get_or_insert_with(|| Collector::new(&engine, arrival.at));
+            collector.note(&engine, &arrival, &ruling);
+        }
+        if let Some((other, comparison)) = &mut other {
+            let there = other.arrive(&arrival);
+            comparison.note(number, t, &arrival, [(&engine, &ruling), (other, &there)]);
+        }
+        number += 1;
+        if number.is_multiple_of(STEP) {
+            progress.at(inputs.bytes());
+        }
+    }
+    let collector = collector.unwrap_or_else(|| Collector::new(&engine, origin));
+    Ok(Found {
+        report: collector.report(),
+        comparison: other.map(|(_, comparison)| comparison),
+        origin,
+        notes: notes(&inputs),
+        bad: inputs.bad.count,
+    })
+}
+
+fn engine(config: &Path, route: Option<&str>) -> Result<Engine, ReplayError> {
+    let plan = config::read_rules(config).map_err(|e| ReplayError::Config(Box::new(e)))?;
+    let engine = Engine::new(plan, Instant::EPOCH, route);
+    check_route(route, &engine)?;
+    Ok(engine)
+}
+
+fn print_report(out: &mut impl Write, options: &Options, found: &Found) -> io::Result<()> {
+    write!(out, "{}", report::write(&found.report, found.origin))?;
+    if let (Some(comparison), Some(other)) = (&found.comparison, &options.against) {
+        write!(out, "\n{}", comparison.write(&other.display().to_string()))?;
+    }
+    if !found.notes.is_empty() {
+        writeln!(out)?;
+    }
+    found.notes.iter().try_for_each(|note| writeln!(out, "{note}"))
+}
+
+/// Says what a reader of the result should know, and what could not be read.
+fn notes(inputs: &Inputs) -> Vec<String> {
+    let mut notes: Vec<String> = inputs.notes.iter().map(|note| format!("note: {note}")).collect();
+    if inputs.bad.count > 0 {
+        notes.push(format!("{} of {} lines were passed over:", inputs.bad.count, inputs.lines));
+        notes.extend(inputs.bad.shown.iter().map(|line| format!("  {line}")));
+    }
+    notes
+}
+
+fn write_file(path: &Path, text: &str) -> Result<(), ReplayError> {
+    fs::write(path, text).map_err(|source| ReplayError::File { path: path.to_owned(), source })
 }
 
 fn check_route(name: Option<&str>, engine: &Engine) -> Result<(), ReplayError> {
@@ -114,8 +237,8 @@ fn check_route(name: Option<&str>, engine: &Engine) -> Result<(), ReplayError> {
     let Some(name) = name.filter(|name| routes.iter().all(|route| *route.name != **name)) else {
         return Ok(());
     };
-    let mut known: Vec<_> =
-        routes.iter().take(MOST).map(|route| format!("`{}`", route.name)).collect();
+    let named = routes.iter().take(MOST).map(|route| format!("`{}`", route.name));
+    let mut known: Vec<_> = named.collect();
     if routes.len() > MOST {
         known.push(format!("{} more", routes.len() - MOST));
     }

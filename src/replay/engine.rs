@@ -189,6 +189,51 @@ impl Engine {
 
     /// Finds the route, and what the arrival claims of its rules.
     fn claim(&self, snapshot: &Snapshot, arrival: &Arrival) -> Result<(usize, Claims), Unreached> {
+        self.with_head(arrival, |target, path, client| {
+            let index = self.route_of(snapshot, arrival, target, path)?;
+            let route = &snapshot.routes[index];
+            let mut claims = match (&arrival.key, &arrival.recorded) {
+                (None, None) => route.claims(&self.seed, target, client),
+                (Some(key), _) => {
+                    let fingerprint = self.seed.fingerprint(key.as_bytes());
+                    route.claims_of(target, client, |_| Some(fingerprint))
+                }
+                (None, Some(keys)) => {
+                    let known = |rule: &RouteRule| keys.iter().find(|key| *key.rule == *rule.name);
+                    route.claims_of(target, client, |rule| match known(rule) {
+                        Some(key) => key.fingerprint,
+                        None => rule.key.fingerprint(&self.seed, target, client),
+                    })
+                }
+            };
+            Self::amend(arrival, route, &mut claims);
+            Ok((index, claims))
+        })
+    }
+
+    /// Returns an arrival's key for a rule, for people to read.
+    pub fn show_key(&self, arrival: &Arrival, rule: &RouteRule) -> String {
+        const UNKNOWN: &str = "(none)";
+        if let Some(key) = &arrival.key {
+            return key.to_string();
+        }
+        let recorded = arrival.recorded.iter().flat_map(|keys| keys.iter());
+        if let Some(print) =
+            recorded.filter(|key| *key.rule == *rule.name).find_map(|key| key.fingerprint)
+        {
+            return format!("#{:08x}", print >> 96);
+        }
+        let shown = self.with_head(arrival, |target, _, client| Ok(rule.key.show(target, client)));
+        shown.ok().flatten().unwrap_or_else(|| UNKNOWN.to_owned())
+    }
+
+    /// Hands the head of an arrival to `then`: the target, the path as received and the
+    /// client's address.
+    fn with_head<T>(
+        &self,
+        arrival: &Arrival,
+        then: impl FnOnce(&Target<'_>, &str, IpAddr) -> Result<T, Unreached>,
+    ) -> Result<T, Unreached> {
         let Request { method, host, path, headers, client } = &arrival.request;
         if !config::is_served(method) {
             return Err(Unreached::Invalid("the method is not served"));
@@ -203,26 +248,9 @@ impl Engine {
         let headers = headers.as_deref().unwrap_or(&self.no_headers);
         let normal = normal_path(path);
         let target = Target { host: &host, path: &normal, query, method, headers };
-        let index = self.route_of(snapshot, arrival, &target, path)?;
-        let route = &snapshot.routes[index];
         let peer = client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        let client = client_ip(peer, headers, &snapshot.settings.trusted_proxies);
-        let mut claims = match (&arrival.key, &arrival.recorded) {
-            (None, None) => route.claims(&self.seed, &target, client),
-            (Some(key), _) => {
-                let fingerprint = self.seed.fingerprint(key.as_bytes());
-                route.claims_of(&target, client, |_| Some(fingerprint))
-            }
-            (None, Some(recorded)) => {
-                let known = |rule: &RouteRule| recorded.iter().find(|key| *key.rule == *rule.name);
-                route.claims_of(&target, client, |rule| match known(rule) {
-                    Some(key) => key.fingerprint,
-                    None => rule.key.fingerprint(&self.seed, &target, client),
-                })
-            }
-        };
-        Self::amend(arrival, route, &mut claims);
-        Ok((index, claims))
+        let client = client_ip(peer, headers, &self.snapshot.settings.trusted_proxies);
+        then(&target, path, client)
     }
 
     /// Puts what the line says of the claims in the place of what the rules say.

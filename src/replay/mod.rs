@@ -9,12 +9,15 @@
 //! gates of a compiled configuration, by the claims that the proxy makes of a request.
 //! It runs on one thread and reads no clock.
 
+mod against;
 mod command;
 mod decimal;
 mod decisions;
 mod engine;
 mod event;
 mod input;
+mod progress;
+mod report;
 
 pub use command::{Options, Output, ReplayError, run};
 pub use decimal::Millis;
@@ -22,3 +25,4 @@ pub use decisions::write as write_decision;
 pub use engine::{Engine, Ruling, Unreached};
 pub use event::{Arrival, Complete, Ending, Event, Id, RecordedKey, Request};
 pub use input::{Bad, BadLine, Format, InputError, Inputs};
+pub use report::{Collector, Column, Report, RouteReport, RuleReport, Timeline, WorstReport};

@@ -3,6 +3,7 @@
 use super::{Invalid, Seed, Target, fingerprint::Fingerprint, header, normal_path, query};
 use core::{fmt, net::IpAddr};
 use http::HeaderName;
+use ipnet::IpNet;
 
 /// The most parts of a key.
 const MAX_PARTS: usize = 8;
@@ -100,6 +101,30 @@ impl Part {
             Self::Query(name) => fingerprint.add(some(&query::first(target.query?, name)?)?),
         }
         Some(())
+    }
+}
+
+impl Part {
+    /// Returns this part of a request for people to read.
+    fn show(&self, target: &Target<'_>, client: IpAddr) -> Option<String> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Some(match self {
+            Self::Route => "all".to_owned(),
+            Self::ClientIp { v6_prefix, v4_prefix } => {
+                let client = client.to_canonical();
+                let bits = if client.is_ipv4() { *v4_prefix } else { *v6_prefix };
+                match IpNet::new(client, bits) {
+                    Ok(net) if bits < net.max_prefix_len() => net.trunc().to_string(),
+                    _ => client.to_string(),
+                }
+            }
+            Self::Host => target.host.to_owned(),
+            Self::Path => normal_path(target.path).into_owned(),
+            Self::Method => target.method.to_string(),
+            Self::Header(name) => text(some(header::first(target.headers, name)?)?),
+            Self::Cookie(name) => text(some(cookie(target.headers, name)?)?),
+            Self::Query(name) => text(some(&query::first(target.query?, name)?)?),
+        })
     }
 }
 
@@ -202,6 +227,13 @@ impl KeySpec {
             Part::Header(_) | Part::Cookie(_) | Part::Query(_) => true,
             Part::Route | Part::ClientIp { .. } | Part::Host | Part::Path | Part::Method => false,
         })
+    }
+
+    /// Returns a request's key for people to read, or `None` if it lacks some part.
+    pub fn show(&self, target: &Target<'_>, client: IpAddr) -> Option<String> {
+        let parts: Option<Vec<String>> =
+            self.parts.iter().map(|part| part.show(target, client)).collect();
+        parts.map(|parts| parts.join(", "))
     }
 
     /// Returns the fingerprint of a request's key, or `None` if the request lacks some

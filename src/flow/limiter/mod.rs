@@ -17,6 +17,7 @@ use super::{
     keyed::{Keyed, entry_bytes},
     slot::{Slot, Stage},
 };
+use core::time::Duration;
 
 /// An algorithm with its numbers, as a rule asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +50,29 @@ impl Algorithm {
             Self::FixedWindow(_) => "fixed_window",
             Self::Concurrency(_) => "concurrency",
         }
+    }
+
+    /// Returns the most cost that it lets pass in any stretch of time as long as its
+    /// window, the stretch's beginning not included, and that window; `None` for what
+    /// counts by no window of one length.
+    pub fn most_in_a_window(&self) -> Option<(u64, Duration)> {
+        let (most, rate) = match self {
+            Self::TokenBucket(it) => (it.burst.saturating_add(it.rate.count()), it.rate),
+            Self::LeakyBucket(it) => (it.capacity.saturating_add(it.rate.count()), it.rate),
+            Self::SlidingLog(it) => (it.rate.count(), it.rate),
+            Self::SlidingWindow(it) if it.strict => (it.rate.count(), it.rate),
+            Self::SlidingWindow(it) => (it.rate.count().saturating_mul(2), it.rate),
+            Self::SlidingCounter(it) => (it.rate.count().saturating_mul(2) - 1, it.rate),
+            Self::FixedWindow(it) => match it.align {
+                fixed_window::Align::Clock => (it.rate.count().saturating_mul(2), it.rate),
+                fixed_window::Align::FirstRequest => {
+                    (it.rate.count().saturating_mul(2) - 1, it.rate)
+                }
+                fixed_window::Align::Calendar(_) => return None,
+            },
+            Self::Concurrency(_) => return None,
+        };
+        Some((most, rate.window()))
     }
 
     /// Returns the memory that each key of a keyed rule takes at most, in bytes.

@@ -1,0 +1,330 @@
+//! What a replay came to: counted on the way, in bounded memory, and told at the end.
+
+mod html;
+mod keys;
+mod svg;
+mod text;
+mod timeline;
+mod worst;
+
+pub(super) use html::page;
+pub(super) use svg::draw;
+pub(super) use text::write;
+pub use timeline::{Column, Timeline};
+
+use super::{
+    engine::{Engine, Ruling},
+    event::Arrival,
+};
+use crate::flow::{Instant, Key, Quota, SlotId, Verdict, time::nanos};
+use core::time::Duration;
+use keys::TopKeys;
+use std::collections::BTreeMap;
+use worst::Worst;
+
+/// How many clients are named of those that a rule refused.
+const MOST_NAMED: usize = 5;
+
+/// Counts while arrivals are decided.
+#[derive(Debug)]
+pub struct Collector {
+    routes: Vec<RouteTally>,
+    unreached: BTreeMap<&'static str, u64>,
+    span: Option<(Instant, Instant)>,
+}
+
+#[derive(Debug)]
+struct RouteTally {
+    told: RouteReport,
+    /// Of requests that waited, in nanoseconds.
+    waits: Vec<u64>,
+    rules: Vec<RuleTally>,
+}
+
+#[derive(Debug)]
+struct RuleTally {
+    slot: SlotId,
+    is_pacing: bool,
+    told: RuleReport,
+    worst: Option<Worst>,
+    worst_key: String,
+    keys: TopKeys,
+}
+
+/// What a replay came to.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// In the order of the file.
+    pub routes: Vec<RouteReport>,
+    /// Arrivals that reached no route, by reason.
+    pub unreached: Vec<(&'static str, u64)>,
+    /// The first arrival and the last.
+    pub span: Option<(Instant, Instant)>,
+}
+
+/// What came of a route's arrivals.
+#[derive(Clone, Debug)]
+pub struct RouteReport {
+    /// Its name.
+    pub name: String,
+    /// Arrivals.
+    pub offered: u64,
+    /// Those that started at once.
+    pub passed: u64,
+    /// Those that waited and started.
+    pub delayed: u64,
+    /// Those that were refused, by the word of the verdict.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// The half of those that started waited no longer.
+    pub wait_p50: Duration,
+    /// 99 of 100 waited no longer.
+    pub wait_p99: Duration,
+    /// The longest wait.
+    pub wait_max: Duration,
+    /// In the order of the file; the breaker and the pacing last.
+    pub rules: Vec<RuleReport>,
+    /// What happened when.
+    pub timeline: Timeline,
+}
+
+/// What a rule decided.
+#[derive(Clone, Debug, Default)]
+pub struct RuleReport {
+    /// Its name.
+    pub name: String,
+    /// Requests that it was asked about.
+    pub asked: u64,
+    /// Requests that it let pass at once, whatever other rules said.
+    pub passed: u64,
+    /// Requests that it made wait.
+    pub delayed: u64,
+    /// Requests whose refusal was its own.
+    pub refused: u64,
+    /// Requests that it would have refused, were it not a dry run.
+    pub dry_run: u64,
+    /// The most of its limit that was in use, and the limit.
+    pub used: (u64, u64),
+    /// The most that it let pass in any window.
+    pub worst: Option<WorstReport>,
+    /// Whom it refused most often.
+    pub keys: Vec<(String, u64)>,
+    /// How many clients it refused.
+    pub refused_keys: usize,
+}
+
+/// The most that passed in any window.
+#[derive(Clone, Debug)]
+pub struct WorstReport {
+    /// The window.
+    pub window: Duration,
+    /// What passed.
+    pub measured: u64,
+    /// What may.
+    pub promised: u64,
+    /// When the window ended.
+    pub at: Instant,
+    /// Whose it was, for a keyed rule.
+    pub key: Option<String>,
+    /// Whether some clients were not measured.
+    pub is_partial: bool,
+}
+
+impl Collector {
+    /// Begins to count what `engine` decides from `from` on.
+    pub fn new(engine: &Engine, from: Instant) -> Self {
+        let route = |route: &std::sync::Arc<crate::config::Route>| {
+            let flow = route.flow.flow.iter().zip(&route.rules).map(|(rule, plan)| {
+                let promised = rule.algorithm.most_in_a_window();
+                RuleTally::new(plan.slot, &plan.name, promised)
+            });
+            let pacing = route.flow.pacing.as_ref().zip(route.pacing).map(|(pacing, slot)| {
+                let promised = (pacing.rate.count() + 1, pacing.rate.window());
+                let tally = RuleTally::new(slot, route.rule_name(slot), Some(promised));
+                RuleTally { is_pacing: true, ..tally }
+            });
+            let breaker =
+                route.breaker.map(|slot| RuleTally::new(slot, route.rule_name(slot), None));
+            RouteTally {
+                told: RouteReport {
+                    name: route.name.to_string(),
+                    offered: 0,
+                    passed: 0,
+                    delayed: 0,
+                    refused: BTreeMap::new(),
+                    wait_p50: Duration::ZERO,
+                    wait_p99: Duration::ZERO,
+                    wait_max: Duration::ZERO,
+                    rules: Vec::new(),
+                    timeline: Timeline::new(from),
+                },
+                waits: Vec::new(),
+                rules: flow.chain(breaker).chain(pacing).collect(),
+            }
+        };
+        Self {
+            routes: engine.snapshot().routes.iter().map(route).collect(),
+            unreached: BTreeMap::new(),
+            span: None,
+        }
+    }
+
+    /// Counts what became of an arrival.
+    pub fn note(&mut self, engine: &Engine, arrival: &Arrival, ruling: &Ruling) {
+        let (first, last) = self.span.unwrap_or((arrival.at, arrival.at));
+        let now = arrival.at.max(last);
+        self.span = Some((first, now));
+        match ruling.route {
+            Err(reason) => *self.unreached.entry(reason.words()).or_default() += 1,
+            Ok(index) => {
+                let rules = &engine.snapshot().routes[index].rules;
+                let show = |slot| {
+                    let rule = rules.iter().find(|rule| rule.slot == slot);
+                    rule.map_or_else(String::new, |rule| engine.show_key(arrival, rule))
+                };
+                self.routes[index].note(ruling, arrival.at, now, show);
+            }
+        }
+    }
+
+    /// Adds up.
+    pub fn report(self) -> Report {
+        Report {
+            routes: self.routes.into_iter().map(RouteTally::report).collect(),
+            unreached: self.unreached.into_iter().collect(),
+            span: self.span,
+        }
+    }
+}
+
+impl RouteTally {
+    /// Counts what became of an arrival at `at`, when the latest seen was `now`; `show`
+    /// shows its key for a rule.
+    fn note(
+        &mut self,
+        ruling: &Ruling,
+        at: Instant,
+        now: Instant,
+        show: impl Fn(SlotId) -> String,
+    ) {
+        let told = &mut self.told;
+        told.offered += 1;
+        told.timeline.note(now, ruling.start.map(|start| start.max(now)));
+        match ruling.start.map(|start| nanos(start.since(at))) {
+            Some(0) => told.passed += 1,
+            Some(wait) => {
+                told.delayed += 1;
+                self.waits.push(wait);
+            }
+            None => {
+                let word = ruling.decided.map_or("rejected", |decided| decided.verdict);
+                *told.refused.entry(word).or_default() += 1;
+            }
+        }
+        for quota in &ruling.report.quotas {
+            if let Some(rule) = self.rules.iter_mut().find(|rule| rule.slot == quota.slot) {
+                rule.note(quota, ruling, now, || show(quota.slot));
+            }
+        }
+    }
+
+    fn report(mut self) -> RouteReport {
+        self.waits.sort_unstable();
+        let started = self.told.passed + self.told.delayed;
+        // The others did not wait.
+        let nth = |part: u64| {
+            let rank = (started * part).div_ceil(100).max(1);
+            let among = rank.checked_sub(self.told.passed + 1);
+            let wait = among.and_then(|at| self.waits.get(usize::try_from(at).ok()?));
+            Duration::from_nanos(wait.copied().unwrap_or(0))
+        };
+        RouteReport {
+            wait_p50: nth(50),
+            wait_p99: nth(99),
+            wait_max: Duration::from_nanos(self.waits.last().copied().unwrap_or(0)),
+            rules: self.rules.into_iter().map(RuleTally::report).collect(),
+            ..self.told
+        }
+    }
+}
+
+impl RuleTally {
+    fn new(slot: SlotId, name: &str, promised: Option<(u64, Duration)>) -> Self {
+        let report = |(promised, window)| WorstReport {
+            window,
+            measured: 0,
+            promised,
+            at: Instant::EPOCH,
+            key: None,
+            is_partial: false,
+        };
+        Self {
+            slot,
+            is_pacing: false,
+            told: RuleReport {
+                name: name.to_owned(),
+                worst: promised.map(report),
+                ..RuleReport::default()
+            },
+            worst: promised.map(|(_, window)| Worst::new(window)),
+            worst_key: String::new(),
+            keys: TopKeys::default(),
+        }
+    }
+
+    /// Counts what the rule said, and what came of it.
+    fn note(
+        &mut self,
+        quota: &Quota,
+        ruling: &Ruling,
+        now: Instant,
+        show: impl FnOnce() -> String,
+    ) {
+        let claim = ruling.claims.iter().find(|claim| claim.slot == self.slot);
+        let key = claim.map_or(Key::Shared, |claim| claim.key);
+        let told = &mut self.told;
+        told.asked += 1;
+        match quota.verdict {
+            Verdict::Pass => told.passed += 1,
+            Verdict::Wait => told.delayed += 1,
+            Verdict::DryRunBlock => told.dry_run += 1,
+            Verdict::Block => {}
+        }
+        if let Some(start) = ruling.start {
+            if quota.used > told.used.0 {
+                told.used = (quota.used, quota.limit);
+            }
+            if quota.verdict != Verdict::DryRunBlock {
+                // What a pacing promises is said of starts.
+                let at = if self.is_pacing { start.max(now) } else { now };
+                self.pass(key, at, quota.cost, show);
+            }
+        } else if ruling.decided.is_some_and(|decided| decided.quota.slot == self.slot) {
+            told.refused += 1;
+            self.keys.note(key, show);
+        }
+    }
+
+    fn pass(&mut self, key: Key, at: Instant, cost: u64, show: impl FnOnce() -> String) {
+        let Some(worst) = &mut self.worst else { return };
+        let (most, whose) = (worst.most, worst.key);
+        worst.note(key, at, cost);
+        // Names are made when they change only.
+        if worst.most > most && (worst.key != whose || most == 0) && key != Key::Shared {
+            self.worst_key = show();
+        }
+    }
+
+    fn report(self) -> RuleReport {
+        let (keys, refused_keys) = self.keys.top(MOST_NAMED);
+        let measured = |told: WorstReport, worst: Worst| WorstReport {
+            window: worst.window(),
+            measured: worst.most,
+            at: worst.at,
+            key: Some(self.worst_key).filter(|key| !key.is_empty()),
+            is_partial: worst.is_partial,
+            ..told
+        };
+        let worst = self.told.worst.zip(self.worst).map(|(told, worst)| measured(told, worst));
+        RuleReport { worst, keys, refused_keys, ..self.told }
+    }
+}

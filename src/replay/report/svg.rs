@@ -1,0 +1,247 @@
+//! Timelines as SVG, legible on paper and in the dark.
+//!
+//! Above, per second: what was offered (a line), what started (an area) and what was
+//! refused (a dashed line). Below, if anybody waited: how many, on average.
+
+use super::timeline::{Column, Timeline};
+use core::{fmt::Write, time::Duration};
+
+/// Colours and lines, for a page and for a picture alone.
+pub(super) const STYLE: &str = "\
+.chart text{font:11px system-ui,sans-serif;fill:var(--ink)}\
+.chart .axis{stroke:var(--ink);stroke-opacity:.35;fill:none}\
+.chart .started{fill:var(--started);fill-opacity:.45;stroke:var(--started)}\
+.chart .offered{fill:none;stroke:var(--ink);stroke-opacity:.75}\
+.chart .refused{fill:none;stroke:var(--refused);stroke-dasharray:3 2}\
+.chart .queue{fill:var(--queue);fill-opacity:.4;stroke:var(--queue)}\
+.chart .legend-ink{fill:var(--ink)}";
+
+/// Colours that are told apart in grey and by those who do not see red.
+pub(super) const COLOURS: &str = "\
+:root{--ink:#222;--paper:#fff;--started:#0072b2;--refused:#d55e00;--queue:#8a6d00}\
+@media (prefers-color-scheme:dark){:root{--ink:#ddd;--paper:#161616;--started:#56b4e9;--refused:#ff8c42;--queue:#e0c341}}\
+@media print{:root{--ink:#000;--paper:#fff;--started:#0072b2;--refused:#d55e00;--queue:#8a6d00}}";
+
+const WIDTH: f64 = 720.0;
+const LEFT: f64 = 48.0;
+const RIGHT: f64 = 12.0;
+const TOP: f64 = 24.0;
+const RATES: f64 = 150.0;
+const GAP: f64 = 18.0;
+const QUEUE: f64 = 46.0;
+const BOTTOM: f64 = 22.0;
+
+/// Draws a timeline under `title`. Alone it has its own colours.
+pub(in crate::replay) fn draw(timeline: &Timeline, title: &str, alone: bool) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    _ = svg(&mut out, timeline, title, alone);
+    out
+}
+
+/// A part of the picture: where it stands, and what its top stands for.
+struct Panel {
+    top: f64,
+    height: f64,
+    most: f64,
+}
+
+fn svg(out: &mut String, timeline: &Timeline, title: &str, alone: bool) -> std::fmt::Result {
+    let columns = timeline.columns();
+    let second = timeline.width().as_secs_f64();
+    let waits = |column: &Column| number(column.waited) / 1e9 / second;
+    let has_queue = columns.iter().any(|column| column.waited > 0);
+    let rate = |count: u64| number(count) / second;
+    let busiest = columns.iter().map(|it| it.offered.max(it.admitted)).max().unwrap_or(0);
+    let rates = Panel { top: TOP, height: RATES, most: rate(busiest).max(1.0) };
+    let longest = columns.iter().map(waits).fold(0.0, f64::max);
+    let queue = Panel { top: TOP + RATES + GAP, height: QUEUE, most: longest.max(1.0) };
+    let bottom = if has_queue { queue.top + QUEUE } else { TOP + RATES };
+    let height = bottom + BOTTOM;
+    write!(
+        out,
+        "<svg class=\"chart\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+         role=\"img\" aria-label=\"{}\">",
+        escaped(title)
+    )?;
+    if alone {
+        write!(out, "<style>{COLOURS}{STYLE}</style>")?;
+        write!(out, "<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"var(--paper)\"/>")?;
+    }
+    write!(out, "<text x=\"{LEFT}\" y=\"14\" font-weight=\"bold\">{}</text>", escaped(title))?;
+    legend(out, has_queue)?;
+    rates.axis(out, "/s")?;
+    rates.area(out, "started", columns.iter().map(|column| rate(column.admitted)))?;
+    rates.line(out, "offered", columns.iter().map(|column| rate(column.offered)))?;
+    rates.line(out, "refused", columns.iter().map(|column| rate(column.refused)))?;
+    if has_queue {
+        queue.axis(out, " waiting")?;
+        queue.area(out, "queue", columns.iter().map(waits))?;
+    }
+    time_axis(out, timeline, bottom)?;
+    out.write_str("</svg>\n")
+}
+
+impl Panel {
+    fn y(&self, value: f64) -> f64 {
+        self.top + self.height * (1.0 - value / self.most)
+    }
+
+    fn axis(&self, out: &mut String, unit: &str) -> std::fmt::Result {
+        let (bottom, right) = (self.top + self.height, WIDTH - RIGHT);
+        write!(out, "<path class=\"axis\" d=\"M{LEFT} {}V{bottom}H{right}\"/>", self.top)?;
+        let x = LEFT - 4.0;
+        let most = if self.most < 10.0 {
+            format!("{:.1}", self.most)
+        } else {
+            format!("{:.0}", self.most)
+        };
+        write!(out, "<text x=\"{x}\" y=\"{}\" text-anchor=\"end\">{most}</text>", self.top + 9.0)?;
+        write!(out, "<text x=\"{x}\" y=\"{bottom}\" text-anchor=\"end\">0{unit}</text>")
+    }
+
+    fn line(
+        &self,
+        out: &mut String,
+        class: &str,
+        values: impl Iterator<Item = f64>,
+    ) -> std::fmt::Result {
+        let path = self.steps(values);
+        write!(out, "<path class=\"{class}\" d=\"{path}\"/>")
+    }
+
+    fn area(
+        &self,
+        out: &mut String,
+        class: &str,
+        values: impl Iterator<Item = f64>,
+    ) -> std::fmt::Result {
+        let (path, bottom) = (self.steps(values), self.top + self.height);
+        write!(out, "<path class=\"{class}\" d=\"{path}V{bottom}H{LEFT}Z\"/>")
+    }
+
+    /// Draws a step for each column, from the bottom.
+    fn steps(&self, values: impl Iterator<Item = f64>) -> String {
+        let values: Vec<f64> = values.collect();
+        let step = (WIDTH - LEFT - RIGHT) / number(values.len().max(1) as u64);
+        let mut path = format!("M{LEFT} {}", self.top + self.height);
+        let mut last = String::new();
+        for (at, value) in (0..).zip(&values) {
+            let y = format!("{:.1}", self.y(*value));
+            // Columns of one height are one step.
+            if y != last {
+                if at > 0 {
+                    _ = write!(path, "H{:.1}", LEFT + step * number(at));
+                }
+                _ = write!(path, "V{y}");
+                last = y;
+            }
+        }
+        _ = write!(path, "H{:.1}", WIDTH - RIGHT);
+        path
+    }
+}
+
+fn legend(out: &mut String, has_queue: bool) -> std::fmt::Result {
+    let words = [("legend-ink", "offered"), ("started", "started"), ("refused", "refused")];
+    let queue = has_queue.then_some(("queue", "waiting"));
+    let mut x = WIDTH - RIGHT - 78.0 * number(3 + u64::from(has_queue));
+    for (class, word) in words.into_iter().chain(queue) {
+        let fill = if class == "refused" { "fill=\"var(--refused)\" " } else { "" };
+        let style = if class == "refused" { "" } else { class };
+        write!(out, "<rect x=\"{x}\" y=\"6\" width=\"10\" height=\"8\" {fill}class=\"{style}\"/>")?;
+        write!(out, "<text x=\"{}\" y=\"14\">{word}</text>", x + 14.0)?;
+        x += 78.0;
+    }
+    Ok(())
+}
+
+fn time_axis(out: &mut String, timeline: &Timeline, bottom: f64) -> std::fmt::Result {
+    const TICKS: u32 = 4;
+    let columns = u32::try_from(timeline.columns().len()).unwrap_or(u32::MAX);
+    let whole = timeline.width().saturating_mul(columns);
+    for tick in 0..=TICKS {
+        let x = LEFT + (WIDTH - LEFT - RIGHT) * f64::from(tick) / f64::from(TICKS);
+        let anchor = match tick {
+            0 => "start",
+            TICKS => "end",
+            _ => "middle",
+        };
+        let label = time(whole * tick / TICKS);
+        let y = bottom + 14.0;
+        write!(out, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{label}</text>")?;
+    }
+    Ok(())
+}
+
+/// Writes a time with the three digits that an axis has room for.
+fn time(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds {
+        0.0 => "0".to_owned(),
+        ..1.0 => format!("{:.0} ms", seconds * 1e3),
+        1.0..120.0 => format!("{seconds:.1} s"),
+        120.0..7200.0 => format!("{:.1} min", seconds / 60.0),
+        7200.0..172_800.0 => format!("{:.1} h", seconds / 3600.0),
+        _ => format!("{:.1} d", seconds / 86_400.0),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "it becomes a place on a page")]
+fn number(count: u64) -> f64 {
+    count as f64
+}
+
+/// Writes a text so that it is nothing but text in HTML and SVG.
+pub(super) fn escaped(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => clean.push_str("&amp;"),
+            '<' => clean.push_str("&lt;"),
+            '>' => clean.push_str("&gt;"),
+            '"' => clean.push_str("&quot;"),
+            '\'' => clean.push_str("&#39;"),
+            // XML has none of these.
+            c if c.is_control() => clean.extend(c.escape_default()),
+            c => clean.push(c),
+        }
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::Instant;
+
+    #[test]
+    fn a_picture_shows_each_column_once() {
+        let mut timeline = Timeline::new(Instant::EPOCH);
+        for at in 0..100_u64 {
+            let now = Instant::EPOCH + Duration::from_millis(at * 10);
+            timeline.note(now, (at % 2 == 0).then_some(now));
+        }
+        let picture = draw(&timeline, "a <b>", true);
+        assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
+        assert!(picture.contains("a &lt;b&gt;") && !picture.contains("<b>"));
+        assert!(picture.contains("prefers-color-scheme:dark"));
+        assert!(
+            !picture.contains("waiting") && !picture.contains("NaN") && !picture.contains("inf")
+        );
+        let now = Instant::EPOCH + Duration::from_millis(5);
+        timeline.note(now, Some(now + Duration::from_millis(300)));
+        assert!(draw(&timeline, "", false).contains("waiting"));
+    }
+
+    #[test]
+    fn nothing_can_be_drawn() {
+        let picture = draw(&Timeline::new(Instant::EPOCH), "empty", true);
+        assert!(!picture.contains("NaN") && !picture.contains("inf"), "{picture}");
+    }
+
+    #[test]
+    fn what_clients_send_is_text() {
+        assert_eq!(escaped("<script>'\"&\u{1b}"), "&lt;script&gt;&#39;&quot;&amp;\\u{1b}");
+    }
+}

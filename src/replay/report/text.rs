@@ -1,0 +1,163 @@
+//! A report for people, as lines of text.
+
+use super::{Report, RouteReport, RuleReport};
+use crate::{
+    flow::{Instant, time::nanos},
+    replay::decimal::Millis,
+};
+use core::{fmt::Write, time::Duration};
+
+/// Returns the report in words; times are counted from `origin`.
+pub(in crate::replay) fn write(report: &Report, origin: Instant) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    _ = text(&mut out, report, origin);
+    out
+}
+
+fn text(out: &mut String, report: &Report, origin: Instant) -> std::fmt::Result {
+    let offered: u64 = report.routes.iter().map(|route| route.offered).sum();
+    let unreached: u64 = report.unreached.iter().map(|(_, count)| count).sum();
+    let span = report.span.map_or(Duration::ZERO, |(first, last)| last.since(first));
+    writeln!(out, "{} arrivals in {}", offered + unreached, short(span))?;
+    for (reason, count) in &report.unreached {
+        writeln!(out, "  {count} reached no rule: {reason}")?;
+    }
+    for route in report.routes.iter().filter(|route| route.offered > 0) {
+        writeln!(out)?;
+        write_route(out, route, origin)?;
+    }
+    let unused: Vec<_> = report.routes.iter().filter(|route| route.offered == 0).collect();
+    if !unused.is_empty() {
+        let names: Vec<_> = unused.iter().take(10).map(|route| route.name.as_str()).collect();
+        let more = if unused.len() > 10 { ", …" } else { "" };
+        writeln!(out, "\nno arrivals: {}{more}", names.join(", "))?;
+    }
+    Ok(())
+}
+
+fn write_route(out: &mut String, route: &RouteReport, origin: Instant) -> std::fmt::Result {
+    let share = |count: u64| percent(count, route.offered);
+    writeln!(out, "{}", route.name)?;
+    write!(out, "  offered {}, passed {}", route.offered, route.passed)?;
+    write!(
+        out,
+        " ({}), delayed {} ({})",
+        share(route.passed),
+        route.delayed,
+        share(route.delayed)
+    )?;
+    for (word, count) in &route.refused {
+        write!(out, ", {word} {count} ({})", share(*count))?;
+    }
+    writeln!(out)?;
+    if route.delayed > 0 {
+        let [p50, p99, max] = [route.wait_p50, route.wait_p99, route.wait_max].map(millis);
+        writeln!(out, "  added wait of those that started: p50 {p50}, p99 {p99}, max {max}")?;
+    }
+    let rows: Vec<[String; 6]> = route.rules.iter().map(|rule| row(rule, origin)).collect();
+    let head = ["rule", "asked", "passed", "delayed", "refused", "worst"].map(str::to_owned);
+    if !rows.is_empty() {
+        write_table(out, &[vec![head], rows].concat())?;
+    }
+    for rule in route.rules.iter().filter(|rule| !rule.keys.is_empty()) {
+        let named: Vec<_> =
+            rule.keys.iter().map(|(key, count)| format!("{} ×{count}", clean(key))).collect();
+        let more = rule.refused_keys.saturating_sub(rule.keys.len());
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        writeln!(out, "  refused most by {}: {}{more}", rule.name, named.join(", "))?;
+    }
+    Ok(())
+}
+
+fn row(rule: &RuleReport, origin: Instant) -> [String; 6] {
+    let refused = match rule.dry_run {
+        0 => rule.refused.to_string(),
+        would => format!("{} (dry run: {would})", rule.refused),
+    };
+    let numbers = [rule.asked, rule.passed, rule.delayed].map(|count| count.to_string());
+    let [asked, passed, delayed] = numbers;
+    [rule.name.clone(), asked, passed, delayed, refused, worst(rule, origin)]
+}
+
+/// Says the most that passed, against what was promised.
+pub(super) fn worst(rule: &RuleReport, origin: Instant) -> String {
+    let Some(worst) = &rule.worst else {
+        let (used, limit) = rule.used;
+        return if limit > 0 { format!("{used} at once of {limit}") } else { String::new() };
+    };
+    if worst.measured == 0 {
+        return format!("nothing; at most {} in any {}", worst.promised, short(worst.window));
+    }
+    let mut text = format!(
+        "{} in {}, at most {} promised; until {}",
+        worst.measured,
+        short(worst.window),
+        worst.promised,
+        millis(worst.at.since(origin))
+    );
+    if let Some(key) = &worst.key {
+        _ = write!(text, ", {}", clean(key));
+    }
+    if worst.is_partial {
+        text += " (not of all keys)";
+    }
+    text
+}
+
+fn write_table(out: &mut String, rows: &[[String; 6]]) -> std::fmt::Result {
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 6] = core::array::from_fn(width);
+    for row in rows {
+        write!(out, "  {:<1$}", row[0], widths[0])?;
+        for (cell, width) in row.iter().zip(widths).take(5).skip(1) {
+            write!(out, "  {cell:>width$}")?;
+        }
+        writeln!(out, "  {}", row[5])?;
+    }
+    Ok(())
+}
+
+/// Writes a time in milliseconds, and from a second on in seconds.
+pub(super) fn millis(time: Duration) -> String {
+    match nanos(time) {
+        nanos if nanos < 1_000_000_000 => format!("{} ms", trimmed(nanos)),
+        _ => format!("{:.3} s", time.as_secs_f64()),
+    }
+}
+
+fn trimmed(nanos: u64) -> String {
+    Millis(nanos).to_string().trim_end_matches(".0").to_owned()
+}
+
+pub(super) fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "0 %".to_owned();
+    }
+    // In tenths of a percent, rounded.
+    let (part, whole) = (u128::from(part), u128::from(whole));
+    match (2000 * part + whole) / (2 * whole) {
+        1000 => "100 %".to_owned(),
+        share => format!("{}.{} %", share / 10, share % 10),
+    }
+}
+
+pub(super) fn short(time: Duration) -> String {
+    // A span to the nanosecond is more than anybody reads.
+    let shown = match time.as_secs() {
+        0..60 => time,
+        _ => Duration::from_secs(time.as_secs()),
+    };
+    humantime::format_duration(shown).to_string()
+}
+
+/// A key may hold whatever a client sent.
+fn clean(key: &str) -> String {
+    const LONGEST: usize = 60;
+    let mut text: String = key.chars().take(LONGEST).flat_map(char::escape_debug).collect();
+    if key.chars().count() > LONGEST {
+        text.push('…');
+    }
+    text
+}

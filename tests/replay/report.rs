@@ -1,0 +1,114 @@
+//! The report, the page and the comparison.
+
+use crate::{config, replayed};
+use core::fmt::Write as _;
+use flowgate::replay::Output;
+use std::fs;
+
+const ROUTES: &str = "\
+\x20 - name: api
+    match: { path_prefix: /api }
+    upstream: up
+    flow:
+      - { name: per-client, algorithm: fixed_window, limit: 10/1s, key: client_ip }
+      - { name: trial, algorithm: fixed_window, limit: 1/1h, dry_run: true }
+  - { name: paced, match: { path_prefix: /paced }, upstream: up, pacing: { rate: 10/1s, max_wait: 300ms } }
+  - { name: idle, match: { path: /idle }, upstream: up }
+";
+
+/// Two clients across a window's boundary, a burst that is paced, and one lost.
+fn events() -> String {
+    let mut events = String::new();
+    for at in 0..30 {
+        let t = 900 + at * 10;
+        writeln!(events, r#"{{"t":{t},"client_ip":"192.0.2.1","path":"/api/x"}}"#)
+            .expect("it is text");
+        if at % 10 == 0 {
+            writeln!(events, r#"{{"t":{t},"client_ip":"2001:db8::1","path":"/api/x"}}"#)
+                .expect("it is text");
+        }
+    }
+    for _ in 0..6 {
+        writeln!(events, r#"{{"t":2000,"path":"/paced"}}"#).expect("it is text");
+    }
+    events + "{\"t\":2500,\"path\":\"/lost\"}\n"
+}
+
+#[test]
+fn a_report_tells_of_each_route_and_rule() {
+    let (out, _) = replayed(&config(ROUTES), events(), |it| it.output = Output::Report).unwrap();
+    let expected = "\
+40 arrivals in 1s 600ms
+  1 reached no rule: no route matches
+
+api
+  offered 33, passed 23 (69.7 %), delayed 0 (0.0 %), rejected 10 (30.3 %)
+  rule        asked  passed  delayed           refused  worst
+  per-client     33      23        0                10  20 in 1s, at most 20 promised; until 1.090 s, 192.0.2.1
+  trial          33       1        0  0 (dry run: 32)  1 in 1h, at most 2 promised; until 900 ms
+  refused most by per-client: 192.0.2.1 ×10
+
+paced
+  offered 6, passed 1 (16.7 %), delayed 3 (50.0 %), shed 2 (33.3 %)
+  added wait of those that started: p50 100 ms, p99 300 ms, max 300 ms
+  rule    asked  passed  delayed  refused  worst
+  pacing      6       1        3        2  4 in 1s, at most 11 promised; until 2.300 s
+
+no arrivals: idle
+";
+    let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(squeezed(&out), squeezed(expected), "{out}");
+}
+
+#[test]
+fn a_page_stands_alone_and_holds_nothing_that_a_client_could_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let (html, svg) = (folder.path().join("report.html"), folder.path().join("picture.svg"));
+    let evil = config(ROUTES).replace("key: client_ip", "key: \"header:x-a\"");
+    let event = r#"{"t":900,"path":"/api","headers":{"x-a":"<script>alert(1)</script>"}}"#;
+    let events = events() + &format!("{event}\n").repeat(20);
+    let (out, _) = replayed(&evil, events, |it| {
+        it.html = Some(html.clone());
+        it.svg = Some(svg.clone());
+    })
+    .unwrap();
+    assert_eq!(out.lines().count(), 60, "the decisions are printed all the same");
+    let page = fs::read_to_string(html).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    assert!(page.contains("&lt;script&gt;") && !page.contains("<script"), "{page}");
+    for word in ["<svg", "prefers-color-scheme:dark", "@media print", "per-client", "waiting"] {
+        assert!(page.contains(word), "no {word}");
+    }
+    // Names of the namespace apart, it names no place to load from.
+    let places = page.replace("http://www.w3.org/2000/svg", "");
+    assert!(!places.contains("http:") && !places.contains("https:") && !places.contains("src="));
+    assert!(fs::read_to_string(svg).unwrap().starts_with("<svg"));
+}
+
+#[test]
+fn two_configurations_are_compared_on_the_same_traffic() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = folder.path().join("other.yaml");
+    fs::write(&other, config(ROUTES).replace("limit: 10/1s", "limit: 5/1s")).unwrap();
+    let compare = |text: &str| {
+        fs::write(&other, text).unwrap();
+        let (out, _) = replayed(&config(ROUTES), events(), |it| {
+            it.output = Output::Report;
+            it.against = Some(other.clone());
+        })
+        .unwrap();
+        out[out.find("against").unwrap()..].to_owned()
+    };
+    let same = compare(&config(ROUTES));
+    assert!(same.contains("other.yaml: 0 of 40 arrivals fare differently there"), "{same}");
+    let stricter = compare(&config(ROUTES).replace("limit: 10/1s", "limit: 5/1s"));
+    for line in [
+        "10 of 40 arrivals",
+        "10  api: passed → api: rejected by per-client",
+        "e.g. #6 at 950.0 ms, GET /api/x from 192.0.2.1;",
+    ] {
+        assert!(stricter.contains(line), "no {line:?} in:\n{stricter}");
+    }
+    let elsewhere = compare(&config(ROUTES).replace("path: /idle", "path: /lost"));
+    assert!(elsewhere.contains("1  no route matches → idle: passed"), "{elsewhere}");
+}

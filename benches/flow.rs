@@ -59,6 +59,7 @@ fn paced(algorithms: &[Algorithm]) -> Opened {
         rate: Rate::new(PLENTY, Duration::from_secs(1)).expect("within its bounds"),
         max_wait: Duration::from_secs(1),
         max_queue: 100,
+        warm_up: None,
     };
     open(&Rules { pacing: Some(pacing), ..rules(algorithms, None) })
 }

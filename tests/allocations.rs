@@ -115,6 +115,7 @@ fn three_rules_and_pacing(keyed: Option<&Keyed>) -> Rules {
             rate: per_second(1_700),
             max_wait: Duration::from_millis(2),
             max_queue: 100,
+            warm_up: None,
         }),
         breaker: None,
     }

@@ -4,6 +4,8 @@
 
 #[path = "golden/breaker.rs"]
 mod breaker;
+#[path = "golden/warm_up.rs"]
+mod warm_up;
 
 use core::time::Duration;
 use flate2::read::GzDecoder;
@@ -77,6 +79,7 @@ fn pacing_waits_as_sentinels_throttling() {
             rate: rate(&params["count"], &params["statDurationMs"]),
             max_wait: millis(&params["maxQueueingTimeMs"]),
             max_queue: u64::MAX,
+            warm_up: None,
         }),
         ..Rules::default()
     });

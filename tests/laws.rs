@@ -13,6 +13,8 @@ mod edits;
 mod oracle;
 #[path = "laws/threads.rs"]
 mod threads;
+#[path = "laws/warm_up.rs"]
+mod warm_up;
 
 use core::time::Duration;
 use day::{Day, Fate, Step, days, days_of_one, key};
@@ -213,7 +215,7 @@ fn the_long_run_rate_of_pacing_is_exact() {
     for per_second in [1, 7, 100, 999, 2_004, 10_000, 100_000, 300_000] {
         let rate = Rate::new(per_second, Duration::from_secs(1)).expect("a rate");
         let max_wait = Duration::from_secs(100_000);
-        let pacing = Some(pacing::Config { rate, max_wait, max_queue: u64::MAX });
+        let pacing = Some(pacing::Config { rate, max_wait, max_queue: u64::MAX, warm_up: None });
         let mut day = Day::new(&Rules { pacing, ..Rules::default() });
         for n in 0..20_000_u128 {
             let start = day.enter(day.now, 0, 1).decided.expect("it may wait");

@@ -5,7 +5,7 @@ use super::{
     plan::{RoutePlan, RulePlan, UpstreamPlan},
 };
 use crate::flow::{
-    Algorithm, Rate, Rule,
+    Algorithm, Rate, Rule, WarmUp,
     breaker::{self, Ratio},
     limiter::{fixed_window::Align, sliding_window},
     pacing,
@@ -137,6 +137,10 @@ fn breaker_promise(config: &breaker::Config) -> String {
 fn promise(rule: &Rule) -> String {
     match &rule.algorithm {
         Algorithm::TokenBucket(config) => bucket("token_bucket", config.rate, config.burst),
+        Algorithm::WarmUp(config) => {
+            let promise = bucket("token_bucket", config.rate, config.burst);
+            format!("{promise}, when warm; {}", ramp_promise(config.rate, config.warm_up))
+        }
         Algorithm::LeakyBucket(config) => bucket("leaky_bucket", config.rate, config.capacity),
         Algorithm::SlidingLog(config) => {
             let (count, window) = (config.rate.count(), short(config.rate.window()));
@@ -186,6 +190,18 @@ fn bucket(word: &str, rate: Rate, size: u64) -> String {
     let (count, window) = (rate.count(), short(rate.window()));
     let most = size.saturating_add(count);
     format!("{word} {count}/{window}, burst {size}: at most {size} at once, {most} in any {window}")
+}
+
+/// Says how a rate grows.
+fn ramp_promise(rate: Rate, warm_up: WarmUp) -> String {
+    let cold =
+        rate.window() / u32::try_from(rate.count()).unwrap_or(u32::MAX) * warm_up.cold_factor;
+    format!(
+        "one each {} when cold, warm after {}, cold after {} of silence",
+        short(cold),
+        short(warm_up.duration()),
+        short(warm_up.coldest()),
+    )
 }
 
 fn sliding(config: &sliding_window::Config) -> String {
@@ -243,10 +259,12 @@ fn write_details(out: &mut String, rule: &Rule, plan: &RulePlan) -> fmt::Result 
 }
 
 fn pacing_promise(config: &pacing::Config) -> String {
+    let ramp = |warm_up| format!("; {}", ramp_promise(config.rate, warm_up));
+    let ramp = config.warm_up.map_or_else(String::new, ramp);
     let interval = Duration::from_nanos(config.rate.window_nanos() / config.rate.count());
     let window = short(config.rate.window());
     format!(
-        "{}/{window}: starts at least {} apart; waits up to {}, {} at most",
+        "{}/{window}: starts at least {} apart; waits up to {}, {} at most{ramp}",
         config.rate.count(),
         short(interval),
         short(config.max_wait),

@@ -21,6 +21,7 @@
 mod chain;
 mod gate;
 mod keyed;
+mod ramp;
 mod slot;
 mod window;
 
@@ -41,6 +42,7 @@ pub use decision::{Decision, Outcome, Quota, Reason, Rejection, Report, Verdict}
 pub use gate::{Admission, Gate, Permit};
 pub use keyed::{Keyed, Keys};
 pub use limiter::Algorithm;
+pub use ramp::WarmUp;
 pub use rate::Rate;
 pub use slot::{Claim, Key, SlotId};
 pub use statistic::{Counts, Observation, RuleObservation, Sums, WAIT_BOUNDS};

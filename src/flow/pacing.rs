@@ -16,8 +16,12 @@
 //! [`Interval`](super::rate), so that no rounding adds up; each start is rounded up
 //! to a nanosecond. An edited rate spaces the next start from the last one.
 //!
+//! With a warm-up, `n·T` follows the curve of `ramp.rs`: a cold service is asked `f`
+//! times as seldom. The time from `next` to the next start is silence, in which it
+//! cools.
+//!
 //! Worst case: starts `T` apart to the nanosecond, so at most `N + 1` in any closed
-//! `W`. Memory: 40 bytes and 8 for each request that waits.
+//! `W`. Memory: 56 bytes and 8 for each request that waits.
 //!
 //! Source: Sentinel `ThrottlingController`, whose `latest` is the last start. It
 //! waits for a request's own cost, `latest + n·T`, where this waits for that of the
@@ -25,6 +29,7 @@
 
 use super::{
     decision::{Decision, Reason},
+    ramp::{Cold, Ramp, WarmUp},
     rate::{Interval, Rate},
     slot::{Formula, Standing, Times},
     time::Instant,
@@ -41,6 +46,8 @@ pub struct Config {
     pub max_wait: Duration,
     /// The most requests that may wait at a time.
     pub max_queue: u64,
+    /// How a cold service is warmed up, if it has to be.
+    pub warm_up: Option<WarmUp>,
 }
 
 #[derive(Debug)]
@@ -48,6 +55,7 @@ pub(super) struct Pacing {
     interval: Interval,
     max_wait: Duration,
     max_queue: u64,
+    ramp: Option<Ramp>,
 }
 
 /// The queue.
@@ -57,6 +65,8 @@ pub(super) struct State {
     last: u128,
     /// What it cost.
     cost: u64,
+    /// How cold the service was then.
+    cold: Cold,
     /// When those who wait will start. What lies in the past is dropped at the
     /// next charge.
     starts: VecDeque<Instant>,
@@ -69,14 +79,19 @@ const ROOM: u64 = 1024;
 impl Config {
     /// Returns the pacer.
     pub(super) fn build(&self) -> Pacing {
-        let Self { rate, max_wait, max_queue } = *self;
-        Pacing { interval: Interval::of(rate), max_wait, max_queue }
+        let Self { rate, max_wait, max_queue, warm_up } = *self;
+        let ramp = warm_up.map(|warm_up| Ramp::new(rate, warm_up));
+        Pacing { interval: Interval::of(rate), max_wait, max_queue, ramp }
     }
 }
 
 impl Pacing {
-    const fn next(&self, state: &State) -> u128 {
-        state.last.saturating_add(self.interval.times(state.cost))
+    fn next(&self, state: &State) -> u128 {
+        let cost = match self.ramp {
+            None => self.interval.times(state.cost),
+            Some(ramp) => ramp.cost(state.cold, state.cost),
+        };
+        state.last.saturating_add(cost)
     }
 
     fn start(&self, state: &State, now: Instant) -> Instant {
@@ -102,7 +117,8 @@ impl Formula for Pacing {
     fn fresh(&self) -> State {
         let longest = self.interval.whole(Instant::EPOCH + self.max_wait).saturating_add(1);
         let room = longest.min(self.max_queue).min(ROOM);
-        State { starts: VecDeque::with_capacity(room as usize), ..State::default() }
+        let cold = self.ramp.map_or(0, |ramp| ramp.coldest());
+        State { starts: VecDeque::with_capacity(room as usize), cold, ..State::default() }
     }
 
     fn is_fresh(&self, state: &State, now: Instant) -> bool {
@@ -140,12 +156,17 @@ impl Formula for Pacing {
 
     fn charge(&self, state: &mut State, times: Times, cost: u64) {
         // Its own next start, or the later one that another slot asked for.
-        state.last = if times.start > self.start(state, times.now) {
+        let next = self.next(state);
+        let start = if times.start > self.start(state, times.now) {
             self.interval.at(times.start)
         } else {
-            self.next(state).max(self.interval.at(times.now))
+            next.max(self.interval.at(times.now))
         };
-        state.cost = cost;
+        if let Some(ramp) = self.ramp {
+            let cold = ramp.after(state.cold, state.cost);
+            state.cold = ramp.after_silence(cold, start.saturating_sub(next));
+        }
+        (state.last, state.cost) = (start, cost);
         while state.starts.front().is_some_and(|&start| start <= times.now) {
             state.starts.pop_front();
         }
@@ -160,6 +181,11 @@ impl Formula for Pacing {
 
     fn convert(&self, old: &Self, state: &mut State, _now: Instant) {
         state.last = self.interval.convert(state.last, old.interval);
+        state.cold = match (self.ramp, old.ramp) {
+            (Some(ramp), Some(old)) => ramp.convert(state.cold, &old),
+            // What was not warmed up until now is taken for warm, if it was not idle.
+            (Some(_), None) | (None, _) => 0,
+        };
     }
 }
 

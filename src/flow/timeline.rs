@@ -125,7 +125,7 @@ pub(super) fn rule(name: &str, algorithm: Algorithm) -> Rule {
 /// Returns rules that only pace.
 pub(super) fn paced(rate: Rate, max_wait: u64, max_queue: u64) -> Rules {
     let max_wait = Duration::from_millis(max_wait);
-    let pacing = Some(pacing::Config { rate, max_wait, max_queue });
+    let pacing = Some(pacing::Config { rate, max_wait, max_queue, warm_up: None });
     Rules { pacing, ..Rules::default() }
 }
 

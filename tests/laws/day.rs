@@ -206,7 +206,7 @@ fn calendar(window: u64) -> impl Strategy<Value = Calendar> {
 pub(crate) fn paced(window: u64) -> impl Strategy<Value = pacing::Config> {
     (rate(window), 0..=window, 0..=6_u64).prop_map(|(rate, max_wait, max_queue)| {
         let max_wait = Duration::from_nanos(max_wait);
-        pacing::Config { rate, max_wait, max_queue }
+        pacing::Config { rate, max_wait, max_queue, warm_up: None }
     })
 }
 

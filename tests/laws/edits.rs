@@ -119,7 +119,9 @@ fn recount(algorithm: &mut Algorithm, count: u64) -> bool {
         Algorithm::FixedWindow(config) => recount(&mut config.rate),
         Algorithm::Concurrency(config) => config.limit = count,
         // Another size is another share.
-        Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(_) => return false,
+        Algorithm::TokenBucket(_) | Algorithm::WarmUp(_) | Algorithm::LeakyBucket(_) => {
+            return false;
+        }
     }
     true
 }
@@ -151,6 +153,7 @@ fn a_thousand_edits_of_pacing_keep_starts_apart() {
             rate: per_second(50 + turn * 37 % 51),
             max_wait: Duration::from_millis(100),
             max_queue: 5,
+            warm_up: None,
         }),
         ..Rules::default()
     };

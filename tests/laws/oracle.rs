@@ -6,7 +6,7 @@ use flowgate::flow::{
     limiter::{
         concurrency,
         fixed_window::{self, Align},
-        leaky_bucket, sliding_counter, sliding_log, sliding_window, token_bucket,
+        leaky_bucket, sliding_counter, sliding_log, sliding_window, token_bucket, warm_up,
     },
     pacing,
 };
@@ -25,6 +25,8 @@ pub(crate) struct Past {
 pub(crate) fn passes(algorithm: &Algorithm, past: &Past, now: Instant, cost: u64) -> bool {
     let now = now.as_nanos();
     match algorithm {
+        // `warm_up.rs` has its laws.
+        Algorithm::WarmUp(_) => unreachable!("no day has one"),
         Algorithm::TokenBucket(token_bucket::Config { rate, burst: size })
         | Algorithm::LeakyBucket(leaky_bucket::Config { rate, capacity: size }) => {
             bucket_holds(*rate, *size, past, now, cost)
@@ -115,7 +117,8 @@ pub(crate) fn start(config: &pacing::Config, past: &Past, now: Instant) -> Optio
 /// Asserts the promise of each algorithm over a whole day.
 pub(crate) fn assert_promise(algorithm: &Algorithm, past: &Past) {
     match algorithm {
-        Algorithm::TokenBucket(token_bucket::Config { rate, burst: size })
+        Algorithm::WarmUp(warm_up::Config { rate, burst: size, .. })
+        | Algorithm::TokenBucket(token_bucket::Config { rate, burst: size })
         | Algorithm::LeakyBucket(leaky_bucket::Config { rate, capacity: size }) => {
             each_span(&past.passed, |nanos, sum| {
                 let filled = u128::from(nanos) * u128::from(rate.count());

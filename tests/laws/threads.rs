@@ -123,7 +123,7 @@ fn threads_hold_no_more_than_the_limit() {
 fn threads_start_no_closer_than_the_interval() {
     let rate = Rate::new(1_000, Duration::from_secs(1)).expect("a rate");
     let max_wait = Duration::from_secs(10);
-    let pacing = Some(pacing::Config { rate, max_wait, max_queue: u64::MAX });
+    let pacing = Some(pacing::Config { rate, max_wait, max_queue: u64::MAX, warm_up: None });
     let (gate, slot) = open(&Rules { pacing, ..Rules::default() });
     let claims = [Claim { slot, key: key(1), cost: 1 }];
     let mut starts = hammer(|| {

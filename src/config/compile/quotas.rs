@@ -6,6 +6,7 @@ use crate::{
         Algorithm,
         limiter::{
             fixed_window, leaky_bucket, sliding_counter, sliding_log, sliding_window, token_bucket,
+            warm_up,
         },
     },
 };
@@ -16,6 +17,7 @@ use std::time::Duration;
 pub(super) fn quota(name: &str, algorithm: &Algorithm) -> Option<Limit> {
     let (rate, calendar) = match algorithm {
         Algorithm::TokenBucket(token_bucket::Config { rate, .. })
+        | Algorithm::WarmUp(warm_up::Config { rate, .. })
         | Algorithm::LeakyBucket(leaky_bucket::Config { rate, .. })
         | Algorithm::SlidingLog(sliding_log::Config { rate })
         | Algorithm::SlidingWindow(sliding_window::Config { rate, .. })

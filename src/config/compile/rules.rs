@@ -17,7 +17,7 @@ use crate::{
         self, Algorithm, Keyed, Rate,
         limiter::{
             concurrency, fixed_window, leaky_bucket, sliding_counter, sliding_log, sliding_window,
-            token_bucket,
+            token_bucket, warm_up,
         },
         pacing,
     },
@@ -173,9 +173,12 @@ impl Compiler {
 
     fn algorithm(&mut self, kind: &RuleKind, cost: &CostSpec) -> Option<Algorithm> {
         Some(match kind {
-            RuleKind::TokenBucket { rate, burst } => {
-                let burst = self.bucket(*rate, *burst, cost);
-                Algorithm::TokenBucket(token_bucket::Config { rate: rate.value, burst })
+            RuleKind::TokenBucket { rate, burst, warm_up } => {
+                let (burst, rate) = (self.bucket(*rate, *burst, cost), rate.value);
+                match *warm_up {
+                    None => Algorithm::TokenBucket(token_bucket::Config { rate, burst }),
+                    Some(warm_up) => Algorithm::WarmUp(warm_up::Config { rate, burst, warm_up }),
+                }
             }
             RuleKind::LeakyBucket { rate, burst } => {
                 let capacity = self.bucket(*rate, *burst, cost);
@@ -309,7 +312,8 @@ impl Compiler {
             }
             at.value
         });
-        Some(pacing::Config { rate: rate.value, max_wait: max_wait.value, max_queue })
+        let (rate, max_wait, warm_up) = (rate.value, max_wait.value, spec.warm_up);
+        Some(pacing::Config { rate, max_wait, max_queue, warm_up })
     }
 }
 
@@ -340,6 +344,12 @@ fn idle_rules(rules: &[flow::Rule], plans: &[RulePlan]) -> Vec<(usize, usize)> {
     let is_busier = |busy: usize, idle: usize| {
         let (a, b) = (&plans[busy], &plans[idle]);
         let stricter = match (&rules[busy].algorithm, &rules[idle].algorithm) {
+            (Algorithm::WarmUp(a), Algorithm::WarmUp(b)) => {
+                a.rate.window() == b.rate.window()
+                    && a.rate.count() <= b.rate.count()
+                    && a.burst <= b.burst
+                    && a.warm_up == b.warm_up
+            }
             (Algorithm::TokenBucket(a), Algorithm::TokenBucket(b)) => {
                 a.rate.window() == b.rate.window()
                     && a.rate.count() <= b.rate.count()

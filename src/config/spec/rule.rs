@@ -14,7 +14,7 @@ use crate::{
         values::{self, Limit},
         vocabulary::tables,
     },
-    flow::Rate,
+    flow::{Rate, WarmUp},
 };
 use http::{HeaderName, Method};
 use ipnet::IpNet;
@@ -38,7 +38,7 @@ pub(in crate::config) struct RuleSpec {
 /// What a rule counts.
 #[derive(Clone, Debug)]
 pub(in crate::config) enum RuleKind {
-    TokenBucket { rate: At<Rate>, burst: Option<At<u64>> },
+    TokenBucket { rate: At<Rate>, burst: Option<At<u64>>, warm_up: Option<WarmUp> },
     LeakyBucket { rate: At<Rate>, burst: Option<At<u64>> },
     SlidingLog { rate: At<Rate> },
     SlidingWindow { rate: At<Rate>, buckets: At<u64>, strict: bool },
@@ -99,6 +99,7 @@ pub(in crate::config) struct PacingSpec {
     pub rate: Option<At<Rate>>,
     pub max_wait: Option<At<Duration>>,
     pub max_queue: Option<At<u64>>,
+    pub warm_up: Option<WarmUp>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -192,6 +193,7 @@ fn kind<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<(Option<RuleKind>
 pub(super) struct Manner {
     algorithm: Option<At<Word>>,
     pub(super) burst: Option<At<u64>>,
+    warm_up: Option<WarmUp>,
     buckets: Option<At<u64>>,
     strict: Option<At<bool>>,
     to_clock: Option<At<bool>>,
@@ -199,12 +201,13 @@ pub(super) struct Manner {
 }
 
 /// Keys that only some algorithms take, which ones, and in words.
-const OWNERS: [(&str, &[Word], &str); 5] = [
+const OWNERS: [(&str, &[Word], &str); 6] = [
     (
         "burst",
         &[Word::TokenBucket, Word::LeakyBucket],
         "only `token_bucket` and `leaky_bucket` take it",
     ),
+    ("warm_up", &[Word::TokenBucket], "only `token_bucket` and `pacing` take it"),
     ("buckets", &[Word::SlidingWindow], "only `algorithm: sliding_window` takes it"),
     ("strict", &[Word::SlidingWindow], "only `algorithm: sliding_window` takes it"),
     ("align", &[Word::FixedWindow], "only `algorithm: fixed_window` takes it"),
@@ -216,6 +219,7 @@ impl Manner {
         Self {
             algorithm: f.word(d, "algorithm", &Word::ALL),
             burst: f.integer(d, "burst"),
+            warm_up: warm_up(d, f),
             buckets: f.integer(d, "buckets"),
             strict: f.flag(d, "strict"),
             to_clock: f.word(d, "align", &[true, false]),
@@ -255,7 +259,7 @@ impl Manner {
             d.keep(limit.value.steady(), limit.place)?
         };
         Some(match algorithm {
-            Word::TokenBucket => RuleKind::TokenBucket { rate, burst },
+            Word::TokenBucket => RuleKind::TokenBucket { rate, burst, warm_up: self.warm_up },
             Word::LeakyBucket => RuleKind::LeakyBucket { rate, burst },
             Word::SlidingLog => RuleKind::SlidingLog { rate },
             Word::SlidingWindow => {
@@ -281,6 +285,14 @@ impl Manner {
             (None, _) => Windows::FirstRequest,
         })
     }
+}
+
+/// Reads how a cold service is warmed up.
+fn warm_up<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<WarmUp> {
+    let f = f.map(d, "warm_up")?;
+    let (period, factor) = (f.duration(d, "period"), f.integer(d, "cold_factor"));
+    let cold_factor = u32::try_from(factor?.value).unwrap_or(u32::MAX);
+    Some(WarmUp { period: period?.value, cold_factor })
 }
 
 /// Refuses a key that means nothing in this kind of rule.
@@ -338,6 +350,7 @@ impl PacingSpec {
             rate: f.rate(d, "rate"),
             max_wait: f.duration(d, "max_wait"),
             max_queue: f.integer(d, "max_queue"),
+            warm_up: warm_up(d, f),
         }
     }
 }

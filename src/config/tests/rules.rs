@@ -2,9 +2,9 @@
 
 use super::{FRAME, messages, plan, warnings, with_rules};
 use crate::flow::{
-    Algorithm, Instant,
+    Algorithm, Instant, Rate, WarmUp,
     breaker::{self, Ratio},
-    limiter::{fixed_window, sliding_window, token_bucket},
+    limiter::{fixed_window, sliding_window, token_bucket, warm_up},
 };
 use std::time::Duration;
 
@@ -136,21 +136,7 @@ fn keys_that_mean_nothing_in_a_rule_are_refused() {
 
 #[test]
 fn what_a_later_version_will_know_is_never_ignored() {
-    for algorithm in ["warm_up", "breaker"] {
-        let message = format!(
-            "`algorithm: {algorithm}` is not supported in this version | write one of `token_bucket`, `leaky_bucket`, `sliding_log`, `sliding_window`, `sliding_counter`, `fixed_window`"
-        );
-        messages(
-            &with_rules(&format!("      - {{ name: a, limit: 1/1s, algorithm: {algorithm} }}\n")),
-            &[&message],
-        );
-    }
-    for key in [
-        "warm_up: { period: 10s }",
-        "priority: { header: x }",
-        "sync_interval: 1s",
-        "on_store_error: local",
-    ] {
+    for key in ["priority: { header: x }", "sync_interval: 1s", "on_store_error: local"] {
         let name = key.split(':').next().unwrap();
         let message = format!("`{name}` is not supported in this version | remove it");
         messages(&with_rules(&format!("      - {{ name: a, limit: 1/1s, {key} }}\n")), &[&message]);
@@ -198,8 +184,8 @@ fn pacing_is_checked() {
         &["`max_queue` cannot be 0 | write a number from 1 to 1000000"],
     );
     messages(
-        &text("rate: 10/1s, warm_up: {}"),
-        &["`warm_up` is not supported in this version | remove it"],
+        &text("rate: 10/1s, warm_up: { cold_factor: 1 }"),
+        &["`cold_factor` cannot be 1 | write a number from 2 to 1000"],
     );
     // Who comes 60 ms after a start waits 40 ms.
     warnings(&text("rate: 10/1s, max_wait: 50ms"), &[]);
@@ -249,6 +235,28 @@ fn a_breaker_becomes_what_the_gate_runs_by() {
     let (config, _) = breaker("errors: 5");
     assert_eq!((config.min_requests, config.probes, config.buckets), (1, 3, 10));
     assert_eq!((config.window, config.open_for), (Duration::from_secs(10), Duration::from_secs(5)));
+}
+
+#[test]
+fn a_warm_up_becomes_what_the_gate_runs_by() {
+    let plan = plan(&format!(
+        "{FRAME}routes:\n  - name: r\n    match: {{ path: / }}\n    upstream: app\n    flow:\n\
+         \x20     - {{ name: a, limit: 200/1s, warm_up: {{}} }}\n    \
+         pacing: {{ rate: 10/1s, warm_up: {{ period: 1m, cold_factor: 5 }} }}\n"
+    ));
+    let flow = &plan.routes[0].flow;
+    let rate = Rate::new(200, Duration::from_secs(1)).unwrap();
+    let warm_up = |secs, cold_factor| WarmUp { period: Duration::from_secs(secs), cold_factor };
+    let expected = warm_up::Config { rate, burst: 200, warm_up: warm_up(10, 3) };
+    assert_eq!(flow.flow[0].algorithm, Algorithm::WarmUp(expected));
+    assert_eq!(flow.pacing.as_ref().unwrap().warm_up, Some(warm_up(60, 5)));
+    let words = super::super::describe(&plan);
+    for part in [
+        "400 in any 1s, when warm; one each 15ms when cold, warm after 10s500ms, cold after 5s250ms of silence",
+        "5 at most; one each 500ms when cold, warm after 1m500ms, cold after 20s166ms666us666ns of silence",
+    ] {
+        assert!(words.contains(part), "{words}");
+    }
 }
 
 #[test]

@@ -3,7 +3,6 @@
 //! A file holds the algorithm's configuration, its formula with source and worst
 //! case, its state, and how a state is converted when the numbers are edited.
 //! Adding one takes the file and three lines here; the compiler asks for the third.
-//! Still to come in this place: `warm_up`, `breaker`.
 
 pub mod concurrency;
 pub mod fixed_window;
@@ -12,6 +11,7 @@ pub mod sliding_counter;
 pub mod sliding_log;
 pub mod sliding_window;
 pub mod token_bucket;
+pub mod warm_up;
 
 use super::{
     keyed::{Keyed, entry_bytes},
@@ -24,6 +24,8 @@ use core::time::Duration;
 pub enum Algorithm {
     /// A rate with a burst.
     TokenBucket(token_bucket::Config),
+    /// The same for a service that has to be warmed up.
+    WarmUp(warm_up::Config),
     /// The same, said from the bucket's side.
     LeakyBucket(leaky_bucket::Config),
     /// The instants of what passed in the last window.
@@ -42,7 +44,7 @@ impl Algorithm {
     /// Returns the word for it in `gateway.yaml`.
     pub const fn word(&self) -> &'static str {
         match self {
-            Self::TokenBucket(_) => "token_bucket",
+            Self::TokenBucket(_) | Self::WarmUp(_) => "token_bucket",
             Self::LeakyBucket(_) => "leaky_bucket",
             Self::SlidingLog(_) => "sliding_log",
             Self::SlidingWindow(_) => "sliding_window",
@@ -58,6 +60,7 @@ impl Algorithm {
     pub fn most_in_a_window(&self) -> Option<(u64, Duration)> {
         let (most, rate) = match self {
             Self::TokenBucket(it) => (it.burst.saturating_add(it.rate.count()), it.rate),
+            Self::WarmUp(it) => (it.burst.saturating_add(it.rate.count()), it.rate),
             Self::LeakyBucket(it) => (it.capacity.saturating_add(it.rate.count()), it.rate),
             Self::SlidingLog(it) => (it.rate.count(), it.rate),
             Self::SlidingWindow(it) if it.strict => (it.rate.count(), it.rate),
@@ -79,6 +82,7 @@ impl Algorithm {
     pub fn bytes_per_key(&self) -> usize {
         match self {
             Self::TokenBucket(_) | Self::LeakyBucket(_) => entry_bytes::<token_bucket::State>(),
+            Self::WarmUp(_) => entry_bytes::<warm_up::State>(),
             Self::SlidingLog(config) => {
                 entry_bytes::<sliding_log::State>().saturating_add(config.full_bytes())
             }
@@ -95,6 +99,7 @@ impl Algorithm {
     pub(super) fn build(&self, keyed: Option<&Keyed>) -> Box<dyn Slot> {
         match self {
             Self::TokenBucket(config) => Stage::boxed(config.build(), keyed),
+            Self::WarmUp(config) => Stage::boxed(config.build(), keyed),
             Self::LeakyBucket(config) => Stage::boxed(config.build(), keyed),
             Self::SlidingLog(config) => Stage::boxed(config.build(), keyed),
             Self::SlidingWindow(config) => Stage::boxed(config.build(), keyed),

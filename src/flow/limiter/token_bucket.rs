@@ -22,6 +22,7 @@
 
 use crate::flow::{
     decision::{Decision, Reason},
+    ramp::share,
     rate::{Interval, Rate},
     slot::{Formula, Standing, Times},
     time::Instant,
@@ -106,19 +107,6 @@ impl Formula for TokenBucket {
     }
 }
 
-/// Returns the part of `of` that `part` is of `whole`, rounded up, at most `of`.
-fn share(part: u128, whole: u128, of: u128) -> u128 {
-    // Long numbers lose their last bits, so that the products fit; up, that is,
-    // to less budget.
-    let excess = (u128::BITS - whole.leading_zeros()).saturating_sub(63);
-    let (part, whole) = (part.div_ceil(1 << excess), (whole >> excess).max(1));
-    if part >= whole {
-        return of;
-    }
-    let (times, rest) = (of / whole, of % whole);
-    (times * part + (rest * part).div_ceil(whole)).min(of)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,17 +186,5 @@ mod tests {
             .check("0 block rate 100")
             .check("200 x2 pass")
             .check("200 block rate 100");
-    }
-
-    #[test]
-    fn a_share_is_rounded_to_less_budget() {
-        assert_eq!(share(1, 3, 10), 4);
-        assert_eq!(share(0, 3, 10), 0);
-        assert_eq!(share(3, 3, 10), 10);
-        let long = 1 << 118;
-        assert_eq!(share(long, long, 77), 77);
-        assert_eq!(share(long / 2, long, 1 << 100), 1 << 99);
-        assert!(share(long / 3, long, 300) >= 100);
-        assert!(share(long / 3, long, 300) <= 101);
     }
 }

@@ -45,6 +45,3 @@ pub(in crate::config) const ALGORITHMS: &[&str] = &[
     "sliding_counter",
     "fixed_window",
 ];
-
-/// The algorithms that the language knows and this version does not.
-pub(in crate::config) const LATER_ALGORITHMS: &[&str] = &["warm_up", "breaker"];

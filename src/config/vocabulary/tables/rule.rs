@@ -1,6 +1,6 @@
 //! Rules and pacing: how many, counted how, for whom.
 
-use super::{ALGORITHMS, LATER_ALGORITHMS, integer, key, later, route::FIELD, word};
+use super::{ALGORITHMS, integer, key, later, route::FIELD, word};
 use crate::config::vocabulary::{
     Default::{Absent, Required, Value, Words},
     Kind, Section,
@@ -32,7 +32,7 @@ pub(in crate::config) static RULE: Section = Section {
         ),
         key(
             "algorithm",
-            Kind::Word { today: ALGORITHMS, later: LATER_ALGORITHMS },
+            word(ALGORITHMS),
             Value("token_bucket"),
             "How `limit` is counted; see the promises below.",
         ),
@@ -41,6 +41,12 @@ pub(in crate::config) static RULE: Section = Section {
             integer(1, 1_000_000_000_000),
             Words("the limit's count, at most one second's worth"),
             "How many may pass at once: the size of the bucket (`token_bucket` and `leaky_bucket`).",
+        ),
+        key(
+            "warm_up",
+            Kind::Section(&WARM_UP),
+            Absent,
+            "A limit that grows while the service is cold; `{}` for the defaults (`token_bucket` only).",
         ),
         key(
             "buckets",
@@ -120,7 +126,6 @@ pub(in crate::config) static RULE: Section = Section {
         ),
         later("sync_interval", "How often gateways exchange counts."),
         later("on_store_error", "What holds while the shared store is away."),
-        later("warm_up", "A limit that grows while the service is cold."),
         later("priority", "Requests that may borrow from the next window."),
     ],
 };
@@ -207,6 +212,21 @@ pub(in crate::config) static EXCEPT: Section = Section {
     ],
 };
 
+/// A cold start.
+pub(in crate::config) static WARM_UP: Section = Section {
+    title: "a warm-up",
+    doc: "A service that has idled gets the limit divided by `cold_factor` at first, and the whole of it when it has been asked for `period` without a pause. It is cold again after twice the period divided by `1 + cold_factor` of silence.",
+    keys: &[
+        key(
+            "period",
+            Kind::Duration { min: Duration::from_millis(1), max: Duration::from_hours(1) },
+            Value("10s"),
+            "How long it takes to warm up.",
+        ),
+        key("cold_factor", integer(2, 1000), Value("3"), "How much less a cold service gets."),
+    ],
+};
+
 /// Even starts.
 pub(in crate::config) static PACING: Section = Section {
     title: "pacing",
@@ -230,6 +250,11 @@ pub(in crate::config) static PACING: Section = Section {
             Words("as many as fit into `max_wait`"),
             "How many may wait.",
         ),
-        later("warm_up", "A rate that grows while the service is cold."),
+        key(
+            "warm_up",
+            Kind::Section(&WARM_UP),
+            Absent,
+            "Starts further apart while the service is cold; `{}` for the defaults.",
+        ),
     ],
 };

@@ -1,0 +1,247 @@
+//! The cold-start curve: the longer a service has idled, the longer the interval.
+//!
+//! With `c` requests per second, a period `p` and a cold factor `f`, Guava and
+//! Sentinel store a token for each request not made, up to a maximum, and above a
+//! threshold the interval grows with what is stored, from `1/c` to `f/c`:
+//!
+//! ```text
+//! threshold = p·c/(f−1)        max = threshold + 2·p·c/(1+f)
+//! interval  = 1/c + slope·(stored − threshold)        slope = (f−1)/(c·(max−threshold))
+//! ```
+//!
+//! Storing `c` tokens a second, what lies below the threshold comes back as fast as it
+//! can be spent, so only the part above it has an effect. That is the **coldness**
+//! kept here, as a time: `X`, from 0 to `M = 2(p+L)/(1+f)`, which grows by the time in
+//! which nothing was asked for and shrinks by `T` for each request. With `T = W/N`:
+//!
+//! ```text
+//! interval(X) = T·(1 + (f−1)·X/M)
+//! n requests:  n·T + (f−1)·(2X−d)·d/(2M),  d = min(n·T, X)       then  X = X − d
+//! ```
+//!
+//! the area under the curve, which for a cold service asked without a pause makes it
+//! warm in `p+L`; a warm one is cold after `M` of silence. `L` is half a second, since
+//! the originals move once a second, after it, and this is to lie amid their steps.
+//! It is never less than
+//! one request for each cold interval, `f·T`, however small `c` is.
+//!
+//! All is integers, in the units of [`Interval`], in which `T` is whole; where `M` has
+//! more than 56 bits in these, `X` is kept to the 2^-56th part of it.
+
+use super::{
+    rate::{Interval, Rate},
+    time::Instant,
+};
+use core::{num::NonZeroU64, time::Duration};
+
+/// How a cold service is warmed up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WarmUp {
+    /// How long it takes when requests never cease.
+    pub period: Duration,
+    /// How many times as long as the limit's the interval of a cold service is, from 2
+    /// to [`Self::MAX_FACTOR`].
+    pub cold_factor: u32,
+}
+
+/// How much longer than its period a warm-up takes. Sentinel's curve moves once a
+/// second, after the second: half of that puts this one amid its steps.
+const LAG: Duration = Duration::from_millis(500);
+
+impl WarmUp {
+    /// Returns how long it takes, when requests never cease: a half second more than
+    /// the period, or half of that again if it is shorter than a second.
+    pub fn duration(&self) -> Duration {
+        self.period.saturating_add(LAG.min(self.period / 2))
+    }
+
+    const fn factor(&self) -> u32 {
+        if self.cold_factor < 2 {
+            2
+        } else if self.cold_factor > Self::MAX_FACTOR {
+            Self::MAX_FACTOR
+        } else {
+            self.cold_factor
+        }
+    }
+
+    /// Returns how long a warm service takes to be quite cold, if nobody asks for it.
+    pub fn coldest(&self) -> Duration {
+        self.duration() * 2 / (1 + self.factor())
+    }
+
+    /// The largest cold factor; a larger one is taken for it.
+    pub const MAX_FACTOR: u32 = 1_000;
+}
+
+/// The curve of one rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ramp {
+    interval: Interval,
+    /// `M`.
+    max: NonZeroU64,
+    /// `f − 1`.
+    slope: u32,
+    /// Coldness is counted in steps of `2^shift` units of the interval.
+    shift: u32,
+}
+
+/// How cold a service is: `X`, in steps.
+pub(super) type Cold = u64;
+
+/// Bits of the coldest.
+const BITS: u32 = 56;
+
+impl Ramp {
+    /// Returns the curve.
+    pub(super) fn new(rate: Rate, warm_up: WarmUp) -> Self {
+        let interval = Interval::of(rate);
+        let units = interval.at(Instant::EPOCH + warm_up.coldest());
+        let shift = (u128::BITS - units.leading_zeros()).saturating_sub(BITS);
+        let max = u64::try_from(units >> shift).ok().and_then(NonZeroU64::new);
+        Self { interval, max: max.unwrap_or(NonZeroU64::MIN), slope: warm_up.factor() - 1, shift }
+    }
+
+    /// Returns how cold a service is that has not been asked for long.
+    pub(super) const fn coldest(&self) -> Cold {
+        self.max.get()
+    }
+
+    /// Returns the time that `n` requests take of a service so cold, in units.
+    pub(super) fn cost(&self, cold: Cold, n: u64) -> u128 {
+        let warmed = u128::from(self.warmed(cold, n));
+        let area = u128::from(self.slope) * (2 * u128::from(cold) - warmed) * warmed;
+        let extra = area.div_ceil(2 * u128::from(self.max.get()));
+        self.interval.times(n) + (extra << self.shift)
+    }
+
+    /// Returns how cold it is after them.
+    pub(super) fn after(&self, cold: Cold, n: u64) -> Cold {
+        cold - self.warmed(cold, n)
+    }
+
+    /// Returns how cold it is after so many units in which nothing was asked for.
+    pub(super) fn after_silence(&self, cold: Cold, units: u128) -> Cold {
+        let grown = units.div_ceil(1 << self.shift).saturating_add(cold.into());
+        u64::try_from(grown).unwrap_or(u64::MAX).min(self.max.get())
+    }
+
+    /// Returns the part of `of` that `cold` is of the coldest, rounded up.
+    pub(super) fn share(&self, cold: Cold, of: u128) -> u128 {
+        share(cold.into(), self.max.get().into(), of)
+    }
+
+    /// Returns how cold by this curve what is so cold by `other` is.
+    pub(super) fn convert(&self, cold: Cold, other: &Self) -> Cold {
+        let converted = other.share(cold, self.max.get().into());
+        u64::try_from(converted).unwrap_or(u64::MAX).min(self.max.get())
+    }
+
+    fn warmed(&self, cold: Cold, n: u64) -> Cold {
+        u64::try_from(self.interval.times(n) >> self.shift).unwrap_or(u64::MAX).min(cold)
+    }
+}
+
+/// Returns the part of `of` that `part` is of `whole`, rounded up, at most `of`.
+pub(super) fn share(part: u128, whole: u128, of: u128) -> u128 {
+    // Long numbers lose their last bits, so that the products fit; up, that is,
+    // to less budget.
+    let excess = (u128::BITS - whole.leading_zeros()).saturating_sub(63);
+    let (part, whole) = (part.div_ceil(1 << excess), (whole >> excess).max(1));
+    if part >= whole {
+        return of;
+    }
+    let (times, rest) = (of / whole, of % whole);
+    (times * part + (rest * part).div_ceil(whole)).min(of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(count: u64, window: Duration, period: Duration, cold_factor: u32) -> Ramp {
+        let rate = Rate::new(count, window).expect("a rate");
+        Ramp::new(rate, WarmUp { period, cold_factor })
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_cold_service_asked_without_a_pause_is_warm_after_the_period() {
+        for (count, period, factor) in
+            [(200, 10, 3), (6, 5, 2), (100, 10, 5), (300_000, 1, 10), (1_000_000_000_000, 10, 3)]
+        {
+            let ramp = curve(count, SECOND, Duration::from_secs(period), factor);
+            // 2·(p+L)·c/(1+f) requests.
+            let requests = (2 * period + 1) * count / u64::from(1 + factor);
+            let cost = ramp.cost(ramp.coldest(), requests);
+            let took = ramp.interval.duration(cost);
+            assert!(
+                took.abs_diff(Duration::from_millis(1_000 * period + 500)) < SECOND / 50,
+                "{took:?}"
+            );
+            assert!(ramp.after(ramp.coldest(), requests + 1) <= ramp.coldest() / 10_000);
+        }
+    }
+
+    #[test]
+    fn one_by_one_costs_what_it_costs_together() {
+        for factor in [2, 3, 10, 1_000] {
+            let ramp = curve(7, SECOND, Duration::from_secs(5), factor);
+            let (mut cold, mut sum) = (ramp.coldest(), 0);
+            for n in 1..=200 {
+                sum += ramp.cost(cold, 1);
+                cold = ramp.after(cold, 1);
+                let together = ramp.cost(ramp.coldest(), n);
+                // Each is rounded up to a unit, a seventh of a nanosecond.
+                assert!((together..=together + u128::from(n)).contains(&sum));
+                assert_eq!(cold, ramp.after(ramp.coldest(), n));
+            }
+            assert_eq!((cold, ramp.cost(cold, 3)), (0, ramp.interval.times(3)));
+        }
+    }
+
+    #[test]
+    fn the_first_interval_is_the_cold_one_and_none_is_longer() {
+        let ramp = curve(200, SECOND, Duration::from_secs(10), 3);
+        // A thousandth part less, as the curve falls by a step within it.
+        let first = ramp.interval.duration(ramp.cost(ramp.coldest(), 1));
+        assert!(first <= Duration::from_millis(15) && first > Duration::from_micros(14_980));
+        let slow = curve(1, Duration::from_mins(1), Duration::from_secs(10), 3);
+        let first = slow.interval.duration(slow.cost(slow.coldest(), 1));
+        assert_eq!(first, Duration::from_millis(65_250));
+    }
+
+    #[test]
+    fn silence_cools_and_extremes_do_not_overflow() {
+        let ramp = curve(200, SECOND, Duration::from_secs(10), 3);
+        assert_eq!(
+            ramp.after_silence(0, ramp.interval.at(Instant::EPOCH + 21 * SECOND / 4)),
+            ramp.coldest()
+        );
+        assert_eq!(ramp.after_silence(0, u128::MAX >> 1), ramp.coldest());
+        let day = Duration::from_hours(24);
+        for (count, window) in [(1, Rate::MAX_WINDOW), (Rate::MAX_COUNT, Duration::from_nanos(1))] {
+            for period in [Duration::from_nanos(1), day] {
+                let ramp = curve(count, window, period, u32::MAX);
+                assert!(
+                    ramp.cost(ramp.coldest(), Rate::MAX_COUNT) >= ramp.cost(0, Rate::MAX_COUNT)
+                );
+                assert_eq!(ramp.after_silence(ramp.coldest(), u128::MAX), ramp.coldest());
+                assert_eq!(ramp.convert(ramp.coldest(), &ramp), ramp.coldest());
+            }
+        }
+    }
+
+    #[test]
+    fn a_share_is_rounded_to_less_budget() {
+        assert_eq!(share(1, 3, 10), 4);
+        assert_eq!(share(0, 3, 10), 0);
+        assert_eq!(share(3, 3, 10), 10);
+        let long = 1 << 118;
+        assert_eq!(share(long, long, 77), 77);
+        assert_eq!(share(long / 2, long, 1 << 100), 1 << 99);
+        assert!(share(long / 3, long, 300) >= 100);
+        assert!(share(long / 3, long, 300) <= 101);
+    }
+}

@@ -4,13 +4,18 @@
 
 #[path = "golden/breaker.rs"]
 mod breaker;
+#[path = "golden/deviations.rs"]
+mod deviations;
+#[path = "golden/references.rs"]
+mod references;
 #[path = "golden/warm_up.rs"]
 mod warm_up;
 
 use core::time::Duration;
 use flate2::read::GzDecoder;
 use flowgate::flow::{
-    Algorithm, Claim, Gate, Instant, Key, Outcome, Permit, Rate, Rule, Rules, SlotId,
+    Algorithm, Claim, Gate, Instant, Key, Keyed, Outcome, Permit, Rate, Reason, Rule, Rules,
+    SlotId,
     limiter::{concurrency, fixed_window, sliding_log, sliding_window, token_bucket},
     pacing,
 };
@@ -41,7 +46,7 @@ const FIRST_WINDOW_DIFFERS: [&str; 2] =
 
 #[test]
 fn fixed_window_decides_as_the_counter_of_the_articles() {
-    compare("seed_counter", 18, |params| {
+    compare("seed_counter", (18, 13_274), |params| {
         let rate = rate(&params["limit"], &params["windowMs"]);
         let align = fixed_window::Align::FirstRequest;
         one(Algorithm::FixedWindow(fixed_window::Config { rate, align }))
@@ -50,7 +55,7 @@ fn fixed_window_decides_as_the_counter_of_the_articles() {
 
 #[test]
 fn sliding_log_decides_as_the_log_of_the_articles() {
-    compare("seed_sliding_log", 30, |params| {
+    compare("seed_sliding_log", (30, 9_284), |params| {
         let rate = rate(&params["limit"], &params["windowMs"]);
         one(Algorithm::SlidingLog(sliding_log::Config { rate }))
     });
@@ -58,7 +63,7 @@ fn sliding_log_decides_as_the_log_of_the_articles() {
 
 #[test]
 fn sliding_window_decides_as_sentinels_default_rule() {
-    compare("sentinel_default_qps", 30, |params| {
+    compare("sentinel_default_qps", (30, 18_272), |params| {
         let rate = rate(&params["count"], &params["intervalMs"]);
         let buckets = u32::try_from(whole(&params["sampleCount"])).expect("few buckets");
         one(Algorithm::SlidingWindow(sliding_window::Config { rate, buckets, strict: false }))
@@ -67,14 +72,14 @@ fn sliding_window_decides_as_sentinels_default_rule() {
 
 #[test]
 fn concurrency_decides_as_sentinels_thread_grade() {
-    compare("sentinel_default_thread", 10, |params| {
+    compare("sentinel_default_thread", (10, 10_715), |params| {
         one(Algorithm::Concurrency(concurrency::Config { limit: whole(&params["count"]) }))
     });
 }
 
 #[test]
 fn pacing_waits_as_sentinels_throttling() {
-    compare("sentinel_throttling", 110, |params| Rules {
+    compare("sentinel_throttling", (110, 109_946), |params| Rules {
         pacing: Some(pacing::Config {
             rate: rate(&params["count"], &params["statDurationMs"]),
             max_wait: millis(&params["maxQueueingTimeMs"]),
@@ -86,8 +91,62 @@ fn pacing_waits_as_sentinels_throttling() {
 }
 
 #[test]
+fn pacing_decides_and_waits_as_mennanovs_leaky_bucket() {
+    compare("mennanov_leakybucket", (43, 27_996), |params| {
+        let (interval, places) = (nanos(&params["rateNs"]), whole(&params["capacity"]));
+        // It refuses whom so many intervals would be waited for.
+        let most = interval * u32::try_from(places).expect("few places");
+        let max_wait = most.saturating_sub(Duration::from_nanos(1));
+        let rate = Rate::new(1, interval).expect("an interval");
+        let pacing = Some(pacing::Config { rate, max_wait, max_queue: u64::MAX, warm_up: None });
+        Rules { pacing, ..Rules::default() }
+    });
+}
+
+#[test]
+fn token_bucket_decides_as_mennanovs() {
+    compare("mennanov_tokenbucket", (26, 19_446), |params| {
+        let rate = Rate::new(1, nanos(&params["refillNs"])).expect("an interval");
+        let burst = whole(&params["capacity"]);
+        one(Algorithm::TokenBucket(token_bucket::Config { rate, burst }))
+    });
+}
+
+#[test]
+fn fixed_window_decides_as_mennanovs() {
+    compare("mennanov_fixed", (31, 25_381), |params| {
+        let rate = rate(&params["capacity"], &params["rateMs"]);
+        let align = fixed_window::Align::Clock;
+        one(Algorithm::FixedWindow(fixed_window::Config { rate, align }))
+    });
+}
+
+#[test]
+fn sliding_window_decides_as_the_rule_of_sentinel_golang() {
+    compare("sentinelgo_reject", (30, 9_310), |params| {
+        // Its buckets are 500 ms, up to 10 s; another interval has a bucket to itself.
+        let interval = whole(&params["statIntervalMs"]);
+        let is_shared = interval <= 10_000 && interval.is_multiple_of(500);
+        let buckets =
+            if is_shared { u32::try_from(interval / 500).expect("at most 20") } else { 1 };
+        // Of two and a half a window no third one passes.
+        let count = params["threshold"].as_f64().expect("a count").floor();
+        let rate = rate(&integer(count).into(), &params["statIntervalMs"]);
+        one(Algorithm::SlidingWindow(sliding_window::Config { rate, buckets, strict: false }))
+    });
+}
+
+#[test]
+fn keyed_concurrency_decides_as_sentinels_threads_of_hot_parameters() {
+    compare("sentinel_param_thread", (1, 360), |params| {
+        let (base, hot) = references::counts(params);
+        keyed([base, hot].map(|limit| Algorithm::Concurrency(concurrency::Config { limit })))
+    });
+}
+
+#[test]
 fn token_bucket_decides_as_governor() {
-    compare("governor_gcra", 83, |params| {
+    compare("governor_gcra", (83, 72_426), |params| {
         let interval = Duration::from_nanos(whole(&params["replenish_interval_ns"]));
         let rate = Rate::new(1, interval).expect("an interval");
         let burst = whole(&params["burst"]);
@@ -95,14 +154,13 @@ fn token_bucket_decides_as_governor() {
     });
 }
 
-/// Plays each of the `count` traces of `family` on a gate with the rules that its
-/// parameters ask for.
-fn compare(family: &str, count: usize, rules: impl Fn(&Value) -> Rules) {
-    let mut played = 0;
+/// Plays each trace of `family` on a gate with the rules that its parameters ask for:
+/// so many traces, with so many arrivals.
+fn compare(family: &str, count: (usize, u64), rules: impl Fn(&Value) -> Rules) {
+    let mut played = (0, 0);
     for (name, path) in traces(family) {
         if !CLOCK_STEPS_BACK.contains(&name.as_str()) {
-            play(&name, &path, &rules);
-            played += 1;
+            played = (played.0 + 1, played.1 + play(&name, &path, &rules));
         }
     }
     assert_eq!(played, count, "every trace of {family} is played");
@@ -125,7 +183,8 @@ fn lines(path: &Path) -> impl Iterator<Item = Value> {
     lines.map(|line| serde_json::from_str(&line.expect("gzip over text")).expect("JSON lines"))
 }
 
-fn play(name: &str, path: &Path, rules: impl Fn(&Value) -> Rules) {
+/// Returns how many arrivals there were.
+fn play(name: &str, path: &Path, rules: impl Fn(&Value) -> Rules) -> u64 {
     let mut lines = lines(path);
     let mut head = lines.next().expect("a first line");
     let mut params = head["params"].take();
@@ -133,9 +192,13 @@ fn play(name: &str, path: &Path, rules: impl Fn(&Value) -> Rules) {
     params["replenish_interval_ns"] = head["replenish_interval_ns"].take();
     let epoch = Instant::EPOCH + Duration::from_millis(head["epoch_ms"].as_u64().unwrap_or(0));
     let mut day = Day::new(&rules(&params), epoch);
+    // Mennanov's token bucket leaves out the part of a token that it has.
+    day.late = params["refillNs"].as_u64().map_or(Duration::ZERO, Duration::from_nanos);
     let from = epoch + Duration::from_secs(FIRST_WINDOW_DIFFERS.contains(&name).into());
+    let mut arrivals = 0;
     for line in lines {
         let now = epoch + millis(&line["t"]);
+        arrivals += u64::from(line["event"].is_null());
         if now < from {
             continue;
         }
@@ -146,26 +209,35 @@ fn play(name: &str, path: &Path, rules: impl Fn(&Value) -> Rules) {
             day.complete(whole(&line["of"]), now);
         }
     }
+    arrivals
 }
 
 /// A gate while a trace is played.
 struct Day {
     gate: Arc<Gate>,
-    slot: SlotId,
+    /// The rule's, and that of the key `hot` if it has one of its own.
+    slots: Vec<SlotId>,
     live: HashMap<u64, Permit>,
+    /// How much later than need be the reference tells to come back, at most.
+    late: Duration,
 }
 
 impl Day {
     fn new(rules: &Rules, epoch: Instant) -> Self {
         let gate = Arc::new(Gate::new(epoch));
         let installed = gate.install(rules, epoch);
-        let slot = installed.flow.into_iter().chain(installed.pacing).next().expect("one rule");
-        Self { gate, slot, live: HashMap::new() }
+        let slots = installed.flow.into_iter().chain(installed.pacing).collect();
+        Self { gate, slots, live: HashMap::new(), late: Duration::ZERO }
+    }
+
+    fn claim(&self, line: &Value) -> Claim {
+        let is_hot = line["key"] == "hot" && self.slots.len() > 1;
+        let slot = self.slots[usize::from(is_hot)];
+        Claim { slot, key: key(&line["key"]), cost: line["n"].as_u64().unwrap_or(1) }
     }
 
     fn arrive(&mut self, name: &str, line: &Value, now: Instant) {
-        let cost = line["n"].as_u64().unwrap_or(1);
-        match self.gate.enter(now, &[Claim { slot: self.slot, key: Key::Shared, cost }]) {
+        match self.gate.enter(now, &[self.claim(line)]) {
             Ok(admission) => {
                 let wait = admission.permit.start().since(now);
                 let decided = if wait.is_zero() { "pass" } else { "wait" };
@@ -177,13 +249,24 @@ impl Day {
             Err(rejection) => {
                 assert_eq!(line["decision"], "block", "{name}: {line}");
                 if !line["retry_ms"].is_null() {
-                    let retry_after = rejection.reason.retry_after();
-                    assert_eq!(retry_after, Some(millis(&line["retry_ms"])), "{name}: {line}");
+                    self.advise(rejection.reason, millis(&line["retry_ms"]), line);
                 }
                 if line["reason"] == "insufficient_capacity" {
                     assert!(rejection.reason.is_lasting(), "{name}: {line}");
                 }
             }
+        }
+    }
+
+    /// Compares when to come back.
+    fn advise(&self, reason: Reason, theirs: Duration, line: &Value) {
+        if let Reason::QueueWait { wait, .. } = reason {
+            // They tell when the request would start, were it to wait.
+            assert_eq!(wait, theirs, "{line}");
+        } else if !reason.is_lasting() {
+            let ours = reason.retry_after().expect("a rate");
+            let late = theirs.checked_sub(ours).expect("not too early");
+            assert!(late <= self.late, "{line}: {ours:?}");
         }
     }
 
@@ -198,6 +281,30 @@ const MICROSECOND: Duration = Duration::from_micros(1);
 fn one(algorithm: Algorithm) -> Rules {
     let name = algorithm.word().into();
     Rules { flow: vec![Rule { name, algorithm, keyed: None, dry_run: false }], ..Rules::default() }
+}
+
+/// Returns two rules with a state for each key.
+fn keyed(algorithms: [Algorithm; 2]) -> Rules {
+    let mut rules = Rules::default();
+    for (at, algorithm) in algorithms.into_iter().enumerate() {
+        let keyed = Some(Keyed { by: "key".into(), max_keys: 1_000 });
+        rules.flow.push(Rule { name: at.to_string().into(), algorithm, keyed, dry_run: false });
+    }
+    rules
+}
+
+/// Returns a key as evenly spread as a hash.
+fn key(name: &Value) -> Key {
+    name.as_str().map_or(Key::Shared, |name| {
+        let step = |key: u128, byte| {
+            (key ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013B)
+        };
+        Key::Of(name.bytes().fold(0x6C62_272E_07BB_0142_62B8_2175_6295_C58D, step))
+    })
+}
+
+fn nanos(value: &Value) -> Duration {
+    Duration::from_nanos(whole(value))
 }
 
 /// Returns a count that may have halves, per milliseconds.

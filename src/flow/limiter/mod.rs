@@ -109,3 +109,28 @@ impl Algorithm {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::timeline::rate;
+
+    #[test]
+    fn a_key_takes_as_much_memory_as_the_documentation_says() {
+        let rate = rate(100, 1000);
+        let align = fixed_window::Align::Clock;
+        let sliding =
+            |strict| Algorithm::SlidingWindow(sliding_window::Config { rate, buckets: 10, strict });
+        for (algorithm, bytes) in [
+            (Algorithm::LeakyBucket(leaky_bucket::Config { rate, capacity: 100 }), 52),
+            (Algorithm::SlidingLog(sliding_log::Config { rate }), 68 + 16 * 100),
+            (sliding(false), 68 + 8 * 10),
+            (sliding(true), 68 + 8 * 11),
+            (Algorithm::SlidingCounter(sliding_counter::Config { rate }), 52),
+            (Algorithm::FixedWindow(fixed_window::Config { rate, align }), 44),
+            (Algorithm::Concurrency(concurrency::Config { limit: 100 }), 36),
+        ] {
+            assert_eq!(algorithm.bytes_per_key(), bytes, "{algorithm:?}");
+        }
+    }
+}

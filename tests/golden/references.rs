@@ -1,0 +1,103 @@
+//! The references that we differ from, in a few lines each.
+//!
+//! Each of these decides every recorded arrival as the reference did: so what sets ours
+//! apart is what stands here, and nothing else.
+
+use super::whole;
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// Decides about an arrival: at so many nanoseconds, of this cost and key.
+pub(crate) type Model = Box<dyn FnMut(u64, u64, &str) -> bool>;
+
+const MS: u64 = 1_000_000;
+
+/// Two windows, the weighted count cut down to a whole number.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "as the reference computes"
+)]
+pub(crate) fn russellluo_local(params: &Value, _epoch: u64) -> Model {
+    let (window, limit) = (whole(&params["sizeMs"]) * MS, whole(&params["limit"]));
+    let (mut index, mut prev, mut curr) = (0, 0, 0);
+    Box::new(move |now, cost, _| {
+        (index, prev, curr) = roll(index, prev, curr, now / window);
+        let weight = (window - now % window) as f64 / window as f64;
+        let passes = (weight * prev as f64) as u64 + curr + cost <= limit;
+        curr += if passes { cost } else { 0 };
+        passes
+    })
+}
+
+/// The same, but what is refused is counted, up to one more than the limit.
+#[expect(clippy::cast_precision_loss, reason = "as the reference computes")]
+pub(crate) fn mennanov_sliding(params: &Value, _epoch: u64) -> Model {
+    let (window, limit) = (whole(&params["rateMs"]) * MS, whole(&params["capacity"]));
+    let epsilon = params["epsilon"].as_f64().expect("a number");
+    let (mut index, mut prev, mut curr) = (0, 0, 0);
+    Box::new(move |now, _, _| {
+        (index, prev, curr) = roll(index, prev, curr, now / window);
+        curr = (curr + 1).min(limit + 1);
+        let weighted = (prev * (window - now % window)) as f64 / window as f64;
+        weighted + curr as f64 - (limit as f64) < epsilon
+    })
+}
+
+fn roll(index: u64, prev: u64, curr: u64, now: u64) -> (u64, u64, u64) {
+    match now - index {
+        0 => (index, prev, curr),
+        1 => (now, curr, 0),
+        _ => (now, 0, 0),
+    }
+}
+
+/// Tokens come all at once, at the end of each interval since the start.
+pub(crate) fn sentinel_tokenbucket(params: &Value, epoch: u64) -> Model {
+    let number = |name: &str| whole(&params[name]);
+    let (unit, most) = (number("unitProduceNum"), number("maxTokenNum"));
+    let interval = number("intervalInMs") * MS;
+    let mut tokens = if number("fullStart") > 0 { most } else { 0 };
+    // Units that have come; the first comes with the first request.
+    let mut come = 0;
+    Box::new(move |now, cost, _| {
+        let due = (now - epoch) / interval + 1;
+        tokens = most.min(tokens + (due - come) * unit);
+        come = due;
+        let passes = cost <= tokens;
+        tokens -= if passes { cost } else { 0 };
+        passes
+    })
+}
+
+/// Tokens come when more than a whole duration has passed since they last came.
+pub(crate) fn sentinel_param_default(params: &Value, _epoch: u64) -> Model {
+    let (base, hot) = counts(params);
+    let (duration, burst) = (whole(&params["durationInSec"]) * 1_000, whole(&params["burstCount"]));
+    let mut keys: HashMap<String, (u64, u64)> = HashMap::new();
+    Box::new(move |now, cost, key| {
+        let (now, count) = (now / MS, if key == "hot" { hot } else { base });
+        let most = count + burst;
+        let known = keys.get(key).copied();
+        let (last, rest) = match known {
+            Some((last, rest)) if now - last > duration => {
+                (now, most.min(rest + (now - last) * count / duration))
+            }
+            Some(known) => known,
+            None => (now, most),
+        };
+        let left = rest.checked_sub(cost);
+        if let Some(left) = left {
+            keys.insert(key.to_owned(), (last, left));
+        }
+        left.is_some()
+    })
+}
+
+/// Returns the count of a rule on parameters, and that of the key `hot`.
+pub(crate) fn counts(params: &Value) -> (u64, u64) {
+    let hot = params["hotItems"].as_str().and_then(|items| items.strip_prefix("hot:"));
+    let base = whole(&params["count"]);
+    (base, hot.map_or(base, |hot| hot.parse().expect("a number")))
+}

@@ -62,6 +62,19 @@ enum Command {
         #[command(flatten)]
         options: replay::Options,
     },
+    /// Tell what a reload from OLD to NEW would keep, convert and reset.
+    ///
+    /// Exits with 0 whether they differ or not, and with 1 if one of them has errors.
+    /// Certificates are not looked at.
+    Diff {
+        /// The configuration in force.
+        old: PathBuf,
+        /// The one to take its place.
+        new: PathBuf,
+        /// How to print it.
+        #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+        output: LogFormat,
+    },
     /// Print the JSON Schema of the configuration, for editors.
     Schema,
     /// Print the reference of the configuration, as Markdown.
@@ -203,6 +216,13 @@ fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
             let terminal: Option<&mut dyn Write> =
                 if terminal.is_terminal() { Some(&mut terminal) } else { None };
             unless_closed(replay::run(&options, &file.path(), stdout, &mut stderr, terminal))?;
+        }
+        Command::Diff { old, new, output } => {
+            let difference = config::diff(&config::read_rules(&old)?, &config::read_rules(&new)?);
+            print(&match output {
+                LogFormat::Text => difference.to_string(),
+                LogFormat::Json => serde_json::to_string_pretty(&difference)?,
+            })?;
         }
         Command::Schema => print(&config::schema())?,
         Command::Reference => print(&config::reference())?,

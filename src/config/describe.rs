@@ -5,7 +5,7 @@ use super::{
     plan::{RoutePlan, RulePlan, UpstreamPlan},
 };
 use crate::flow::{
-    Algorithm, Rate, Rule, WarmUp,
+    self, Algorithm, Rate, Rule, WarmUp,
     breaker::{self, Ratio},
     limiter::{fixed_window::Align, sliding_window},
     pacing,
@@ -131,6 +131,20 @@ fn breaker_promise(config: &breaker::Config) -> String {
         short(config.open_for),
         count(config.probes as usize, "probe"),
     )
+}
+
+/// Says what the rule of this name promises, or the breaker, or the pacing.
+pub(super) fn promise_of(rules: &flow::Rules, name: &str) -> Option<String> {
+    if let Some(rule) = rules.flow.iter().find(|rule| *rule.name == *name) {
+        let each = rule.keyed.as_ref().map(|keyed| format!(", for each {}", keyed.by));
+        let dry_run = if rule.dry_run { ", dry run" } else { "" };
+        return Some(format!("{}{}{dry_run}", promise(rule), each.unwrap_or_default()));
+    }
+    match name {
+        "breaker" => rules.breaker.as_ref().map(breaker_promise),
+        "pacing" => rules.pacing.as_ref().map(pacing_promise),
+        _ => None,
+    }
 }
 
 /// Says the most that a rule lets pass: its line of the table of promises, with its numbers.

@@ -3,6 +3,7 @@
 mod certificates;
 mod checks;
 mod diagnostics;
+mod diff;
 mod examples;
 mod mutations;
 mod overrides;

@@ -1,0 +1,280 @@
+//! What putting one file in the place of another would do: `flowgate diff OLD NEW`.
+//!
+//! What becomes of a rule is not worked out here: a gate is given the old rules and then
+//! the new ones, and says so itself, as it does at a reload.
+
+use super::{
+    Settings, describe,
+    plan::{Plan, RoutePlan, UpstreamPlan},
+};
+use crate::flow::{Change, Gate, Instant};
+use serde::Serialize;
+use std::{
+    collections::HashMap,
+    fmt::{self, Debug},
+    sync::Arc,
+};
+
+/// How two files differ, for people (`Display`) and for machines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// Routes with their rules, in the order of the new file, then what is gone.
+    pub routes: Vec<RouteChange>,
+    /// Listeners that differ.
+    pub listeners: Vec<Named>,
+    /// Upstreams that differ.
+    pub upstreams: Vec<Named>,
+    /// Other keys of the file that differ.
+    pub settings: Vec<&'static str>,
+    /// Of those, what only a restart puts in force.
+    pub restart: Vec<&'static str>,
+}
+
+/// What becomes of a route.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RouteChange {
+    /// Its name.
+    pub name: String,
+    /// What becomes of it.
+    pub change: Fate,
+    /// What becomes of its rules.
+    pub rules: Vec<RuleChange>,
+}
+
+/// What becomes of a rule and its state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RuleChange {
+    /// Its name.
+    pub name: String,
+    /// `kept`, `converted`, `reset`, `added` or `removed`.
+    pub change: &'static str,
+    /// What it promises now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// What it will promise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+
+/// What becomes of a listener or an upstream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Named {
+    /// Its name.
+    pub name: String,
+    /// What becomes of it.
+    pub change: Fate,
+}
+
+/// What becomes of something that has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fate {
+    /// It is as it was.
+    Kept,
+    /// It was edited.
+    Edited,
+    /// It is new.
+    Added,
+    /// It is gone.
+    Removed,
+}
+
+/// Compares two files. Certificates are not looked at.
+pub fn diff(old: &Plan, new: &Plan) -> Difference {
+    let before: HashMap<&str, &RoutePlan> = old.routes.iter().map(|r| (&*r.name, r)).collect();
+    let after: HashMap<&str, &RoutePlan> = new.routes.iter().map(|r| (&*r.name, r)).collect();
+    let gone = old.routes.iter().filter(|route| !after.contains_key(&*route.name));
+    let routes = new
+        .routes
+        .iter()
+        .map(|route| route_change(before.get(&*route.name).copied(), Some(route), &route.name))
+        .chain(gone.map(|route| route_change(Some(route), None, &route.name)));
+    let settings = settings(&old.settings, &new.settings);
+    Difference {
+        routes: routes.collect(),
+        listeners: named(
+            &old.listeners,
+            &new.listeners,
+            |it| &it.name,
+            |a, b| a.address == b.address,
+        ),
+        upstreams: named(&old.upstreams, &new.upstreams, |it| &it.name, is_same),
+        restart: settings
+            .iter()
+            .copied()
+            .filter(|key| ["admin", "workers"].contains(key))
+            .collect(),
+        settings,
+    }
+}
+
+impl Difference {
+    /// Returns whether nothing differs.
+    pub fn is_empty(&self) -> bool {
+        self.routes.iter().all(|route| route.change == Fate::Kept)
+            && self.listeners.is_empty()
+            && self.upstreams.is_empty()
+            && self.settings.is_empty()
+    }
+
+    fn count(&self, change: &str) -> usize {
+        let rules = self.routes.iter().flat_map(|route| &route.rules);
+        rules.filter(|rule| rule.change == change).count()
+    }
+}
+
+fn route_change(old: Option<&RoutePlan>, new: Option<&RoutePlan>, name: &Arc<str>) -> RouteChange {
+    let change = match (old, new) {
+        (Some(old), Some(new)) if old.print == new.print && old.body_limit == new.body_limit => {
+            Fate::Kept
+        }
+        (Some(_), Some(_)) => Fate::Edited,
+        (None, _) => Fate::Added,
+        (_, None) => Fate::Removed,
+    };
+    let gate = Gate::new(Instant::EPOCH);
+    let none = crate::flow::Rules::default();
+    let flow =
+        |plan: Option<&RoutePlan>| plan.map_or_else(|| none.clone(), |plan| plan.flow.clone());
+    gate.install(&flow(old), Instant::EPOCH);
+    let installed = gate.install(&flow(new), Instant::EPOCH);
+    let rule = |(name, change): &(Arc<str>, Change)| RuleChange {
+        name: name.to_string(),
+        change: word(*change),
+        before: old.and_then(|plan| describe::promise_of(&plan.flow, name)),
+        after: new.and_then(|plan| describe::promise_of(&plan.flow, name)),
+    };
+    RouteChange {
+        name: name.to_string(),
+        change,
+        rules: installed.changes.iter().map(rule).collect(),
+    }
+}
+
+const fn word(change: Change) -> &'static str {
+    match change {
+        Change::Added => "added",
+        Change::Kept => "kept",
+        Change::Converted => "converted",
+        Change::Reset => "reset",
+        Change::Removed => "removed",
+    }
+}
+
+/// Returns what differs of two lists of named things.
+fn named<T>(
+    old: &[T],
+    new: &[T],
+    name: impl Fn(&T) -> &Arc<str>,
+    is_same: impl Fn(&T, &T) -> bool,
+) -> Vec<Named> {
+    let find = |list: &[T], wanted: &T| list.iter().position(|it| name(it) == name(wanted));
+    let mut changes = Vec::new();
+    for it in new {
+        let change = match find(old, it) {
+            None => Fate::Added,
+            Some(at) if is_same(&old[at], it) => continue,
+            Some(_) => Fate::Edited,
+        };
+        changes.push(Named { name: name(it).to_string(), change });
+    }
+    let gone = old.iter().filter(|it| find(new, it).is_none());
+    changes.extend(gone.map(|it| Named { name: name(it).to_string(), change: Fate::Removed }));
+    changes
+}
+
+fn is_same(old: &UpstreamPlan, new: &UpstreamPlan) -> bool {
+    let UpstreamPlan {
+        name: _,
+        servers,
+        balance,
+        schedule,
+        connect_timeout,
+        idle_timeout,
+        max_idle,
+    } = old;
+    servers.len() == new.servers.len()
+        && servers
+            .iter()
+            .zip(&new.servers)
+            .all(|(old, new)| old.endpoint == new.endpoint && old.weight == new.weight)
+        && *balance == new.balance
+        && *schedule == new.schedule
+        && *connect_timeout == new.connect_timeout
+        && *idle_timeout == new.idle_timeout
+        && *max_idle == new.max_idle
+}
+
+/// Returns the keys at the top of the file that differ.
+fn settings(old: &Settings, new: &Settings) -> Vec<&'static str> {
+    let pairs = [
+        ("admin", old.admin == new.admin),
+        ("workers", old.workers == new.workers),
+        ("drain_timeout", old.drain_timeout == new.drain_timeout),
+        ("trusted_proxies", old.trusted_proxies == new.trusted_proxies),
+        ("timeouts", old.timeouts == new.timeouts),
+        ("limits", old.limits == new.limits),
+        ("access_log", old.access_log == new.access_log),
+        ("headers", old.rate_limit_headers == new.rate_limit_headers),
+        ("explain_headers", old.explain_headers == new.explain_headers),
+    ];
+    pairs.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for route in self.routes.iter().filter(|route| route.change != Fate::Kept) {
+            writeln!(f, "route {}  {}", route.name, route.change)?;
+            for rule in &route.rules {
+                write!(f, "  {}  {}", rule.name, rule.change)?;
+                match (&rule.before, &rule.after) {
+                    (Some(before), Some(after)) if before != after => {
+                        writeln!(f, "\n    from {before}\n    to   {after}")?;
+                    }
+                    (Some(one), None) | (None, Some(one)) => writeln!(f, "\n    {one}")?,
+                    (Some(_), Some(_)) | (None, None) => writeln!(f)?,
+                }
+                if rule.change == "reset" {
+                    writeln!(
+                        f,
+                        "    warning: another algorithm or key, so its count begins afresh"
+                    )?;
+                }
+            }
+        }
+        for (what, list) in [("listener", &self.listeners), ("upstream", &self.upstreams)] {
+            list.iter().try_for_each(|it| writeln!(f, "{what} {}  {}", it.name, it.change))?;
+        }
+        for key in &self.settings {
+            let late = if self.restart.contains(key) { ", in force at the next start" } else { "" };
+            writeln!(f, "{key}  edited{late}")?;
+        }
+        if self.is_empty() {
+            writeln!(f, "nothing differs")?;
+        }
+        let routes = |change| self.routes.iter().filter(|route| route.change == change).count();
+        write!(
+            f,
+            "routes +{} ~{} -{}; rules kept {}, converted {}, reset {}, added {}, removed {}",
+            routes(Fate::Added),
+            routes(Fate::Edited),
+            routes(Fate::Removed),
+            self.count("kept"),
+            self.count("converted"),
+            self.count("reset"),
+            self.count("added"),
+            self.count("removed")
+        )
+    }
+}
+
+impl fmt::Display for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kept => "kept",
+            Self::Edited => "edited",
+            Self::Added => "added",
+            Self::Removed => "removed",
+        })
+    }
+}

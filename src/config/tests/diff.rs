@@ -1,0 +1,75 @@
+//! What `flowgate diff` tells of two files.
+
+use super::{FRAME, plan};
+use crate::config::{Fate, diff};
+
+fn routes(rules: &str) -> String {
+    format!(
+        "{FRAME}routes:\n  - {{ name: a, match: {{ path: /a }}, upstream: app, flow: [{rules}] }}\n\
+         \x20 - {{ name: b, match: {{ path: /b }}, upstream: app }}\n"
+    )
+}
+
+#[test]
+fn each_rule_is_kept_converted_reset_added_or_removed() {
+    let old = routes(
+        "{ name: same, limit: 1/1s }, { name: numbers, limit: 10/1s }, { name: key, limit: 1/1s }, \
+         { name: gone, concurrency: 5 }",
+    );
+    let new = routes(
+        "{ name: same, limit: 1/1s }, { name: numbers, limit: 20/1s }, \
+         { name: key, limit: 1/1s, key: client_ip }, { name: new, concurrency: 5 }",
+    );
+    let difference = diff(&plan(&old), &plan(&new));
+    assert_eq!([Fate::Edited, Fate::Kept], [0, 1].map(|at| difference.routes[at].change));
+    let rules = difference.routes[0].rules.iter();
+    let told: Vec<_> = rules.map(|rule| (rule.name.as_str(), rule.change)).collect();
+    let expected = [
+        ("same", "kept"),
+        ("numbers", "converted"),
+        ("key", "reset"),
+        ("new", "added"),
+        ("gone", "removed"),
+    ];
+    assert_eq!(told, expected);
+    let said = difference.to_string();
+    for line in [
+        "route a  edited",
+        "  numbers  converted\n    from token_bucket 10/1s",
+        "  key  reset",
+        "warning: another algorithm or key",
+        "routes +0 ~1 -0; rules kept 1, converted 1, reset 1, added 1, removed 1",
+    ] {
+        assert!(said.contains(line), "no {line:?} in:\n{said}");
+    }
+    assert!(!said.contains("route b"), "{said}");
+    let json = serde_json::to_value(&difference).unwrap();
+    assert_eq!(json["routes"][0]["rules"][1]["change"], "converted");
+    assert_eq!(json["routes"][1]["change"], "kept");
+}
+
+#[test]
+fn listeners_upstreams_and_settings_are_told() {
+    let old = routes("");
+    let new = old.replacen("127.0.0.1:8080", "127.0.0.1:8081", 1).replacen(
+        "upstreams:",
+        "workers: 7\ndrain_timeout: 3s\nupstreams:",
+        1,
+    ) + "  - { name: c, match: { path: /c }, upstream: app }\n";
+    let new = new.replacen("  - { name: b, match: { path: /b }, upstream: app }\n", "", 1);
+    let difference = diff(&plan(&old), &plan(&new));
+    let said = difference.to_string();
+    for line in [
+        "route c  added",
+        "route b  removed",
+        "listener web  edited",
+        "workers  edited, in force at the next start",
+        "drain_timeout  edited\n",
+        "routes +1 ~0 -1",
+    ] {
+        assert!(said.contains(line), "no {line:?} in:\n{said}");
+    }
+    assert!(!difference.is_empty());
+    let same = diff(&plan(&old), &plan(&old));
+    assert!(same.is_empty() && same.to_string().starts_with("nothing differs\n"), "{same}");
+}

@@ -1,6 +1,6 @@
 //! What one line of the access log says.
 
-use crate::flow::Instant;
+use crate::flow::{Instant, Key};
 use serde::{Serialize, Serializer};
 use std::{
     net::IpAddr,
@@ -70,12 +70,12 @@ pub enum Ending {
 /// A key that a rule counted the request by, where nothing else in the log tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedKey {
-    /// The rule.
+    /// The rule, with the condition of an override.
     pub rule: Arc<str>,
     /// The key's fingerprint, by the secret of this process: equal for equal keys until
-    /// it ends, and nothing that the key could be found by. `None`: the rule left the
-    /// request alone.
-    pub fingerprint: Option<u128>,
+    /// it ends, and nothing that the key could be found by. `None`: the rule was not
+    /// asked.
+    pub key: Option<Key>,
 }
 
 /// The decision of flow control in an [`AccessRecord`].
@@ -125,11 +125,14 @@ where
 }
 
 fn keys<S: Serializer>(keys: &&[LoggedKey], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(
-        keys.iter().map(|key| {
-            (&*key.rule, key.fingerprint.map(|fingerprint| format!("{fingerprint:032x}")))
-        }),
-    )
+    serializer.collect_map(keys.iter().map(|key| {
+        let word = key.key.map(|key| match key {
+            Key::Shared => "shared".to_owned(),
+            Key::Missing => "missing".to_owned(),
+            Key::Of(fingerprint) => format!("{fingerprint:032x}"),
+        });
+        (&*key.rule, word)
+    }))
 }
 
 /// Returns a record whose path is `path`.
@@ -189,13 +192,13 @@ mod tests {
     fn keys_are_logged_by_their_fingerprints() {
         let mut record = sample("/");
         record.duration = Duration::from_nanos(1_000_000_001);
-        let keys = [("a", Some(255)), ("b", None)]
-            .map(|(rule, fingerprint)| LoggedKey { rule: rule.into(), fingerprint });
+        let keys = [("a", Some(Key::Of(255))), ("b", None), ("c", Some(Key::Shared))]
+            .map(|(rule, key)| LoggedKey { rule: rule.into(), key });
         record.flow.as_mut().unwrap().keys = &keys;
         let line = serde_json::to_value(record).unwrap();
         assert_eq!(
             line["flow"]["keys"],
-            json!({ "a": "000000000000000000000000000000ff", "b": null })
+            json!({ "a": "000000000000000000000000000000ff", "b": null, "c": "shared" })
         );
         assert_eq!(line["duration_ms"].to_string(), "1000.000001");
     }

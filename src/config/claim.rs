@@ -24,6 +24,17 @@ const BREAKER: &str = "breaker";
 /// The name that its pacing goes by there.
 const PACING: &str = "pacing";
 
+/// What is known of a request's part in a rule without looking at the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Nothing.
+    Nothing,
+    /// The fingerprint of its key, if the rule has keys.
+    Key(u128),
+    /// What it claimed when it was recorded; `None`: nothing.
+    Was(Option<Key>),
+}
+
 /// Why a request reaches no rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unrouted {
@@ -63,27 +74,38 @@ impl Snapshot {
 impl Route {
     /// Returns what a request claims.
     pub fn claims(&self, seed: &Seed, target: &Target<'_>, client: IpAddr) -> Claims {
-        self.claims_of(target, client, |rule| rule.key.fingerprint(seed, target, client))
+        self.claims_of(seed, target, client, |_| Known::Nothing)
     }
 
-    /// Returns what a request claims whose key for a rule `identify` knows, or that it
-    /// has none.
+    /// Returns what a request claims of whose part in a rule, by the rule's identity,
+    /// something is `known`.
     pub fn claims_of(
         &self,
+        seed: &Seed,
         target: &Target<'_>,
         client: IpAddr,
-        identify: impl Fn(&RouteRule) -> Option<u128>,
+        known: impl Fn(&str) -> Known,
     ) -> Claims {
         let mut claims = Claims::new();
         let mut is_taken = false;
-        for rule in &self.rules {
+        for (rule, identity) in self.rules.iter().zip(&self.flow.flow) {
+            let known = known(&identity.name);
+            if let Known::Was(key) = known {
+                is_taken = rule.when.is_some() && (is_taken || key.is_some());
+                claims.extend(key.map(|key| rule.claim_on(key, target)));
+                continue;
+            }
             // Of a rule and its alternatives, which stand before it, the first that fits is asked.
             let (is_past, fits) = match &rule.when {
                 Some(when) => (is_taken, !is_taken && when.covers(target, client)),
                 None => (false, !is_taken),
             };
             is_taken = is_past || (fits && rule.when.is_some());
-            if fits && let Some(claim) = rule.claim(target, client, &identify) {
+            let fingerprint = || match known {
+                Known::Key(fingerprint) => Some(fingerprint),
+                Known::Nothing | Known::Was(_) => rule.key.fingerprint(seed, target, client),
+            };
+            if fits && let Some(claim) = rule.claim(target, client, fingerprint) {
                 claims.push(claim);
             }
         }
@@ -92,21 +114,18 @@ impl Route {
         claims
     }
 
-    /// Returns the rules whose part in a request with these claims cannot be known from
-    /// its address, host, path and method: each with the key, or `None` if it left the
-    /// request alone.
-    pub fn hidden_keys(&self, claims: &Claims) -> impl Iterator<Item = (&Arc<str>, Option<u128>)> {
-        self.rules.iter().filter_map(|rule| {
-            let looks_at_fields = rule.key.looks_at_fields()
-                || rule.except.as_ref().is_some_and(|except| except.looks_at_headers());
+    /// Returns the rules, by their identities, whose part in a request with these claims
+    /// cannot be known from its address, host, path and method: each with the key, or
+    /// `None` if it was not asked.
+    pub fn hidden_keys(&self, claims: &Claims) -> impl Iterator<Item = (&Arc<str>, Option<Key>)> {
+        let rules = self.rules.iter().zip(&self.flow.flow);
+        let hidden = rules.filter(|(rule, _)| {
+            // Of a rule and its alternatives one is asked, so that none is known alone.
+            self.rules.iter().any(|it| it.name == rule.name && it.looks_at_fields())
+        });
+        hidden.map(|(rule, identity)| {
             let claim = claims.iter().find(|claim| claim.slot == rule.slot);
-            match claim.map(|claim| claim.key) {
-                _ if !looks_at_fields => None,
-                None => Some((&rule.name, None)),
-                Some(Key::Of(fingerprint)) => Some((&rule.name, Some(fingerprint))),
-                // That the key is missing is seen without it.
-                Some(Key::Shared | Key::Missing) => None,
-            }
+            (&identity.name, claim.map(|claim| claim.key))
         })
     }
 
@@ -123,7 +142,7 @@ impl RouteRule {
         &self,
         target: &Target<'_>,
         client: IpAddr,
-        identify: impl Fn(&Self) -> Option<u128>,
+        fingerprint: impl FnOnce() -> Option<u128>,
     ) -> Option<Claim> {
         if self.except.as_ref().is_some_and(|except| except.covers(target, client)) {
             return None;
@@ -131,14 +150,25 @@ impl RouteRule {
         let key = if self.key.is_shared() {
             Key::Shared
         } else {
-            match (identify(self), self.on_missing) {
+            match (fingerprint(), self.on_missing) {
                 (Some(fingerprint), _) => Key::Of(fingerprint),
                 (None, OnMissing::Shared) => Key::Shared,
                 (None, OnMissing::Skip) => return None,
                 (None, OnMissing::Reject) => Key::Missing,
             }
         };
-        Some(Claim { slot: self.slot, key, cost: self.cost.of(target.method) })
+        Some(self.claim_on(key, target))
+    }
+
+    fn claim_on(&self, key: Key, target: &Target<'_>) -> Claim {
+        Claim { slot: self.slot, key, cost: self.cost.of(target.method) }
+    }
+
+    /// Whether a header, a cookie or the query has a part in what a request claims.
+    fn looks_at_fields(&self) -> bool {
+        self.key.looks_at_fields()
+            || self.except.as_ref().is_some_and(|except| except.looks_at_headers())
+            || self.when.as_ref().is_some_and(|when| when.looks_at_fields())
     }
 }
 

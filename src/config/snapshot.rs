@@ -260,11 +260,19 @@ pub struct When {
     client_ip: Vec<IpNet>,
     /// One of them must match.
     requests: route::Table,
+    looks_at_fields: bool,
 }
 
 impl When {
     pub(super) fn new(words: Arc<str>, client_ip: Vec<IpNet>, requests: Vec<Matcher>) -> Self {
-        Self { words, client_ip, requests: route::Table::build(requests) }
+        let has_fields = |it: &Matcher| !(it.headers.is_empty() && it.query.is_empty());
+        let looks_at_fields = requests.iter().any(has_fields);
+        Self { words, client_ip, requests: route::Table::build(requests), looks_at_fields }
+    }
+
+    /// Reports whether some request is one of these by a header or by its query.
+    pub const fn looks_at_fields(&self) -> bool {
+        self.looks_at_fields
     }
 
     /// Says when: the identity of an alternative within its rule.

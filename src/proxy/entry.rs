@@ -61,9 +61,7 @@ impl Entry {
     /// Notes what the rules count the request by, where the log has nothing else of it.
     pub(super) fn claimed(&mut self, route: &Route, claims: &Claims) {
         let keys = route.hidden_keys(claims);
-        self.keys = keys
-            .map(|(rule, fingerprint)| LoggedKey { rule: Arc::clone(rule), fingerprint })
-            .collect();
+        self.keys = keys.map(|(rule, key)| LoggedKey { rule: Arc::clone(rule), key }).collect();
     }
 
     /// Notes an admission: the wait, and the rule that has least left.

@@ -6,11 +6,11 @@
 //! has the network for: time, and the ends of requests. Whoever is due to end at or
 //! before an arrival has ended when it is decided.
 
-use super::event::{Arrival, Complete, Ending, Id, Request};
+use super::event::{Arrival, Complete, Ending, Id, RecordedKey, Request};
 use crate::{
     access_log::Decided,
-    config::{self, Claims, Live, Plan, Retired, Route, RouteRule, Snapshot, Unrouted},
-    flow::{Admission, Instant, Outcome, Permit, Report},
+    config::{self, Claims, Known, Live, Plan, Retired, RouteRule, Snapshot, Unrouted},
+    flow::{Admission, Instant, Key, Outcome, Permit, Report},
     route::{Seed, Target, canonical_host, client_ip, normal_path},
 };
 use core::{
@@ -189,24 +189,19 @@ impl Engine {
 
     /// Finds the route, and what the arrival claims of its rules.
     fn claim(&self, snapshot: &Snapshot, arrival: &Arrival) -> Result<(usize, Claims), Unreached> {
+        let key = arrival.key.as_ref();
+        let fingerprint = key.map(|key| self.seed.fingerprint(key.as_bytes()));
         self.with_head(arrival, |target, path, client| {
             let index = self.route_of(snapshot, arrival, target, path)?;
             let route = &snapshot.routes[index];
-            let mut claims = match (&arrival.key, &arrival.recorded) {
-                (None, None) => route.claims(&self.seed, target, client),
-                (Some(key), _) => {
-                    let fingerprint = self.seed.fingerprint(key.as_bytes());
-                    route.claims_of(target, client, |_| Some(fingerprint))
-                }
-                (None, Some(keys)) => {
-                    let known = |rule: &RouteRule| keys.iter().find(|key| *key.rule == *rule.name);
-                    route.claims_of(target, client, |rule| match known(rule) {
-                        Some(key) => key.fingerprint,
-                        None => rule.key.fingerprint(&self.seed, target, client),
-                    })
-                }
-            };
-            Self::amend(arrival, route, &mut claims);
+            let mut claims =
+                route.claims_of(&self.seed, target, client, |rule| match fingerprint {
+                    Some(fingerprint) => Known::Key(fingerprint),
+                    None => recorded(arrival, rule),
+                });
+            if let Some(cost) = arrival.cost {
+                claims.iter_mut().for_each(|claim| claim.cost = cost);
+            }
             Ok((index, claims))
         })
     }
@@ -217,10 +212,12 @@ impl Engine {
         if let Some(key) = &arrival.key {
             return key.to_string();
         }
-        let recorded = arrival.recorded.iter().flat_map(|keys| keys.iter());
-        if let Some(print) =
-            recorded.filter(|key| *key.rule == *rule.name).find_map(|key| key.fingerprint)
-        {
+        let of_rule = |key: &&RecordedKey| config::rule_of(&key.rule) == &*rule.name;
+        let mut recorded = arrival.recorded.iter().flat_map(|keys| keys.iter()).filter(of_rule);
+        if let Some(print) = recorded.find_map(|key| match key.key {
+            Some(Key::Of(print)) => Some(print),
+            Some(Key::Shared | Key::Missing) | None => None,
+        }) {
             return format!("#{:08x}", print >> 96);
         }
         let shown = self.with_head(arrival, |target, _, client| Ok(rule.key.show(target, client)));
@@ -251,19 +248,6 @@ impl Engine {
         let peer = client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let client = client_ip(peer, headers, &self.snapshot.settings.trusted_proxies);
         then(&target, path, client)
-    }
-
-    /// Puts what the line says of the claims in the place of what the rules say.
-    fn amend(arrival: &Arrival, route: &Route, claims: &mut Claims) {
-        if let Some(recorded) = &arrival.recorded {
-            let exempt = |name: &str| {
-                recorded.iter().any(|key| *key.rule == *name && key.fingerprint.is_none())
-            };
-            claims.retain(|claim| !exempt(route.rule_name(claim.slot)));
-        }
-        if let Some(cost) = arrival.cost {
-            claims.iter_mut().for_each(|claim| claim.cost = cost);
-        }
     }
 
     fn route_of(
@@ -313,6 +297,12 @@ impl Unreached {
             Self::UnknownRoute => "no route has this name",
         }
     }
+}
+
+/// Returns what an arrival is known to have claimed of a rule.
+fn recorded(arrival: &Arrival, rule: &str) -> Known {
+    let mut keys = arrival.recorded.iter().flat_map(|keys| keys.iter());
+    keys.find(|key| *key.rule == *rule).map_or(Known::Nothing, |key| Known::Was(key.key))
 }
 
 fn finish(permit: Permit, ending: Ending, at: Instant) {

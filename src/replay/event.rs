@@ -1,7 +1,7 @@
 //! What the inputs are read into: arrivals of requests, and the ends of those that no
 //! line knows the length of.
 
-use crate::flow::Instant;
+use crate::flow::{Instant, Key};
 use core::{net::IpAddr, time::Duration};
 use http::{HeaderMap, Method};
 use std::sync::Arc;
@@ -69,10 +69,10 @@ pub struct Request {
 /// A key that the gateway logged, since the line tells nothing else of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedKey {
-    /// The rule.
+    /// The rule's identity.
     pub rule: Box<str>,
-    /// `None`: the rule left the request alone.
-    pub fingerprint: Option<u128>,
+    /// `None`: the rule was not asked.
+    pub key: Option<Key>,
 }
 
 /// How an answer ended.

@@ -23,7 +23,8 @@ const ROUTES: &str = "\
     match: { path_prefix: /keyed }
     upstream: up
     flow:
-      - { name: tenant, algorithm: fixed_window, limit: 9/1h, key: [\"header:x-tenant\", path], on_missing_key: skip }
+      - { name: tenant, algorithm: fixed_window, limit: 9/1h, key: [\"header:x-tenant\", path], on_missing_key: skip,
+          overrides: [{ when: { \"header:x-tenant\": gold }, limit: 4/1h }] }
       - { name: caller, algorithm: sliding_window, limit: 50/1h, key: client_ip, except: { header: { x-tenant: staff } } }
   - name: paced
     match: { path_prefix: /paced, header: { x-tenant: { present: true } } }

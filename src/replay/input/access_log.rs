@@ -10,7 +10,7 @@ use super::{
     logged::{Logged, Ours, Words, method, rfc3339},
 };
 use crate::{
-    flow::Instant,
+    flow::{Instant, Key},
     replay::{
         decimal::scaled,
         event::{Ending, RecordedKey, Request},
@@ -94,10 +94,14 @@ fn millis(value: &RawValue) -> Result<u64, Reason> {
 }
 
 fn keys(keys: BTreeMap<Box<str>, Option<Box<str>>>) -> Result<Arc<[RecordedKey]>, Reason> {
-    let key = |(rule, print): (Box<str>, Option<Box<str>>)| {
-        let print = print.map(|print| u128::from_str_radix(&print, 16));
-        let fingerprint = print.transpose().map_err(|_| "a key is not 32 hexadecimal digits")?;
-        Ok(RecordedKey { rule, fingerprint })
+    let key = |(rule, word): (Box<str>, Option<Box<str>>)| {
+        let key = word.map(|word| match &*word {
+            "shared" => Ok(Key::Shared),
+            "missing" => Ok(Key::Missing),
+            print => u128::from_str_radix(print, 16).map(Key::Of),
+        });
+        let key = key.transpose().map_err(|_| "a key is not 32 hexadecimal digits")?;
+        Ok(RecordedKey { rule, key })
     };
     keys.into_iter().map(key).collect()
 }
@@ -110,7 +114,7 @@ mod tests {
     const LINE: &str = r#"{"ts":"2026-11-21T05:00:00.125000001Z","method":"GET","host":"a.example:80","path":"/x",
         "route":"r","status":200,"duration_ms":112.345678,"outcome":"failed","client_ip":"192.0.2.7","attempts":1,
         "bytes_in":0,"bytes_out":17,"config_hash":"00d1ce","flow":{"verdict":"delayed","rule":"q","limit":1,"used":1,
-        "cost":1,"wait_ms":100.0,"keys":{"a":"000000000000000000000000000000ff","b":null}}}"#;
+        "cost":1,"wait_ms":100.0,"keys":{"a":"000000000000000000000000000000ff","b":null,"c":"shared"}}}"#;
 
     #[test]
     fn a_line_is_read_to_the_nanosecond() {
@@ -121,8 +125,8 @@ mod tests {
         assert_eq!(it.ending, Ending::Failed);
         assert_eq!(it.ours.route.as_deref(), Some("r"));
         let keys = it.ours.keys.unwrap();
-        let keys: Vec<_> = keys.iter().map(|key| (&*key.rule, key.fingerprint)).collect();
-        assert_eq!(keys, [("a", Some(255)), ("b", None)]);
+        let keys: Vec<_> = keys.iter().map(|key| (&*key.rule, key.key)).collect();
+        assert_eq!(keys, [("a", Some(Key::Of(255))), ("b", None), ("c", Some(Key::Shared))]);
     }
 
     proptest! {

@@ -31,6 +31,7 @@ pub mod meter;
 pub mod proxy;
 pub mod replay;
 pub mod route;
+pub mod scenario;
 pub mod shutdown;
 pub mod small_http;
 pub mod workers;

@@ -1,7 +1,7 @@
 //! The command line: flags and exit codes.
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
-use flowgate::{certs, config, demo, gateway, replay, shutdown};
+use flowgate::{certs, config, demo, gateway, replay, scenario, shutdown};
 use std::{
     io::{self, IsTerminal, Write},
     net::SocketAddr,
@@ -62,6 +62,11 @@ enum Command {
         #[command(flatten)]
         options: replay::Options,
     },
+    /// Run scenarios through the rules, as tests of them.
+    ///
+    /// Exits with 0 if all pass, with 101 if one fails, and with 1 if a scenario or its
+    /// configuration has errors.
+    Test(scenario::Options),
     /// Tell what a reload from OLD to NEW would keep, convert and reset.
     ///
     /// Exits with 0 whether they differ or not, and with 1 if one of them has errors.
@@ -151,6 +156,11 @@ enum Trouble {
     Print(#[source] io::Error),
 }
 
+/// Some test failed, and has been told of.
+#[derive(Debug, thiserror::Error)]
+#[error("some tests failed")]
+struct TestsFailed;
+
 /// What to try with the committed `gateway.yaml`.
 const INVITATION: &str = "\
 flowgate demo: the gateway on http://127.0.0.1:8080, its admin pages on http://127.0.0.1:9901
@@ -168,6 +178,9 @@ Ctrl-C ends it.
 /// Problems were found. (Clap itself exits with 2 on wrong usage.)
 const PROBLEMS: u8 = 1;
 
+/// What `cargo test` exits with.
+const TESTS_FAILED: u8 = 101;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
@@ -180,6 +193,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<TestsFailed>() => ExitCode::from(TESTS_FAILED),
         Err(error) => {
             complain(&error.to_string(), error.source());
             ExitCode::from(PROBLEMS)
@@ -216,6 +230,11 @@ fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
             let terminal: Option<&mut dyn Write> =
                 if terminal.is_terminal() { Some(&mut terminal) } else { None };
             unless_closed(replay::run(&options, &file.path(), stdout, &mut stderr, terminal))?;
+        }
+        Command::Test(options) => {
+            if !scenario::run(&options, &mut io::stdout().lock())? {
+                return Err(Box::new(TestsFailed));
+            }
         }
         Command::Diff { old, new, output } => {
             let difference = config::diff(&config::read_rules(&old)?, &config::read_rules(&new)?);

@@ -42,6 +42,7 @@ const LAYERS: &[Layer] = &[
     io("proxy", &["flow", "route", "meter", "config", "clock", "access_log"]),
     io("admin", &["flow", "route", "meter", "config", "clock", "access_log", "small_http"]),
     io("replay", &["flow", "route", "config", "access_log"]),
+    io("scenario", &["flow", "config", "replay"]),
     io("workers", &["flow", "meter", "config", "clock", "access_log", "proxy"]),
     io("gateway", EVERY_LAYER),
 ];

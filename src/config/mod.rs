@@ -25,6 +25,7 @@ mod live;
 mod node;
 mod plan;
 mod problem;
+mod scenario;
 mod settings;
 mod snapshot;
 mod source;
@@ -42,6 +43,10 @@ pub use error::{Diagnostics, Entry};
 pub use live::{Live, Retired, Summary};
 pub use plan::Plan;
 pub use problem::Problem;
+pub use scenario::{
+    Arrivals, Bound, Count, Expect, Measure, Scenario, Spread, Step, Test, What, When, Word,
+    read_scenario,
+};
 pub use settings::{AccessLog, ClientTimeouts, Limits, RateLimitHeaders, Settings};
 pub use snapshot::{
     Cost, Except, HeaderEdits, Limit, Listener, Reject, Route, RouteRule, RouteTimeouts, Server,

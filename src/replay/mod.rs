@@ -26,3 +26,4 @@ pub use engine::{Engine, Ruling, Unreached};
 pub use event::{Arrival, Complete, Ending, Event, Id, RecordedKey, Request};
 pub use input::{Bad, BadLine, Format, InputError, Inputs};
 pub use report::{Collector, Column, Report, RouteReport, RuleReport, Timeline, WorstReport};
+pub(crate) use report::{escaped, escaped_lines};

@@ -9,6 +9,7 @@ mod worst;
 
 pub(super) use html::page;
 pub(super) use svg::draw;
+pub(crate) use svg::{escaped, escaped_lines};
 pub(super) use text::write;
 pub use timeline::{Column, Timeline};
 

@@ -193,7 +193,7 @@ fn number(count: u64) -> f64 {
 }
 
 /// Writes a text so that it is nothing but text in HTML and SVG.
-pub(super) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -208,6 +208,11 @@ pub(super) fn escaped(text: &str) -> String {
         }
     }
     clean
+}
+
+/// The same for a text of several lines.
+pub(crate) fn escaped_lines(text: &str) -> String {
+    text.split('\n').map(escaped).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

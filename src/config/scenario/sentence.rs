@@ -1,0 +1,436 @@
+//! The sentences of a step.
+//!
+//! ```text
+//! when   at TIME [over TIME] | after TIME [over TIME] | [at TIME] every TIME for TIME
+//! what   [COUNT x] METHOD PATH clause… -> expectation, …  |  reload FILE
+//! clause      from ADDRESS | host HOST | header NAME=VALUE | key TEXT | cost N | priority
+//!             | taking TIME | status CODE
+//! expectation COUNT WORD [by RULE] | wait <= TIME | retry after <= TIME
+//! ```
+//!
+//! `→` and `≤` are the same as `->` and `<=`.
+
+use crate::config::{
+    node::Place,
+    problem::{Problem, quoted},
+    values,
+    vocabulary::nearest,
+};
+use core::ops::Range;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// The most arrivals of a step.
+const MOST: u64 = 10_000_000;
+
+/// When a step happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct When {
+    /// Since the test's beginning; `None`: when the step before ends.
+    pub at: Option<Duration>,
+    /// Since the end of the step before, or since `at`.
+    pub after: Duration,
+    /// How the arrivals are spread.
+    pub spread: Spread,
+}
+
+/// How the arrivals of a step are spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spread {
+    /// All at once.
+    Once,
+    /// Evenly over this time.
+    Over(Duration),
+    /// So many at once, again and again, for a time.
+    Every(Duration, Duration),
+}
+
+/// What happens.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// Requests come.
+    Arrivals(Box<Arrivals>),
+    /// Another configuration is put in force.
+    Reload(PathBuf),
+}
+
+/// Requests that come, and what is expected of them.
+#[derive(Clone, Debug)]
+pub struct Arrivals {
+    /// How many at a time.
+    pub count: u64,
+    /// The method.
+    pub method: Method,
+    /// With the query.
+    pub path: String,
+    /// The host.
+    pub host: Option<String>,
+    /// Whose they are.
+    pub client: Option<IpAddr>,
+    /// The header lines.
+    pub headers: HeaderMap,
+    /// The key for every keyed rule.
+    pub key: Option<String>,
+    /// The cost, in place of what the rules say.
+    pub cost: Option<u64>,
+    /// Whether they go before others.
+    pub priority: bool,
+    /// How long each takes from its start.
+    pub takes: Duration,
+    /// What is answered.
+    pub status: Option<u16>,
+    /// What is expected.
+    pub expect: Vec<Expect>,
+}
+
+/// One thing that is expected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// So many arrivals fare like this.
+    Count(Count),
+    /// A time is within a bound, for each that has one.
+    Time(Measure, Bound, Duration),
+}
+
+/// How many arrivals fare how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// How many.
+    pub count: u64,
+    /// How.
+    pub word: Word,
+    /// The rule that decided.
+    pub rule: Option<String>,
+}
+
+/// How an arrival fares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// One of the verdicts.
+    Verdict(&'static str),
+    /// Passed or delayed.
+    Admitted,
+    /// Refused in whatever words.
+    Refused,
+    /// No route was found.
+    Unrouted,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// The wait of those that started.
+    Wait,
+    /// When those that were refused may come back.
+    RetryAfter,
+}
+
+/// How a time is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// No longer.
+    AtMost,
+    /// No shorter.
+    AtLeast,
+    /// Just as long.
+    Exactly,
+}
+
+/// What is wrong with a sentence, and which of its bytes.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    at: Range<usize>,
+    message: String,
+    help: String,
+}
+
+impl Wrong {
+    /// Returns the problem of a text at `place`; if it stands there as it was read, only
+    /// the wrong word is marked.
+    pub(super) fn problem(self, place: Place, as_written: bool) -> Problem {
+        let start = place.range().start;
+        let place =
+            if as_written { Place::of(start + self.at.start..start + self.at.end) } else { place };
+        Problem::error(place, self.message).help(self.help)
+    }
+}
+
+type Found<T> = Result<T, Wrong>;
+
+/// The words of a sentence, one after the other.
+struct Words<'t> {
+    text: &'t str,
+    all: Vec<Range<usize>>,
+    next: usize,
+}
+
+impl<'t> Words<'t> {
+    fn of(text: &'t str) -> Self {
+        let mut all = Vec::new();
+        for word in text.split_whitespace() {
+            let start = word.as_ptr() as usize - text.as_ptr() as usize;
+            all.push(start..start + word.len());
+        }
+        Self { text, all, next: 0 }
+    }
+
+    fn peek(&self) -> Option<&'t str> {
+        self.all.get(self.next).map(|range| &self.text[range.clone()])
+    }
+
+    fn take(&mut self) -> Option<&'t str> {
+        let word = self.peek();
+        self.next += usize::from(word.is_some());
+        word
+    }
+
+    /// Takes the next word if it is `word`.
+    fn is(&mut self, word: &str) -> bool {
+        let is = self.peek() == Some(word);
+        self.next += usize::from(is);
+        is
+    }
+
+    fn wanted(&mut self, what: &str, example: &str) -> Found<&'t str> {
+        self.take().ok_or_else(|| Wrong {
+            at: self.text.len()..self.text.len(),
+            message: format!("{what} is missing"),
+            help: format!("write {example}"),
+        })
+    }
+
+    /// Says what is wrong with the word that was taken last.
+    fn wrong(&self, message: impl Into<String>, help: impl Into<String>) -> Wrong {
+        let at = self.all.get(self.next.saturating_sub(1)).cloned().unwrap_or(0..0);
+        Wrong { at, message: message.into(), help: help.into() }
+    }
+
+    fn duration(&mut self, example: &str) -> Found<Duration> {
+        let word = self.wanted("a time", example)?;
+        values::duration(word).map_err(|invalid| self.wrong(invalid.message, invalid.help))
+    }
+
+    fn number(&mut self, what: &str, example: &str) -> Found<u64> {
+        let word = self.wanted(what, example)?;
+        values::integer(word).map_err(|invalid| self.wrong(invalid.message, invalid.help))
+    }
+
+    fn end(&mut self, help: &str) -> Found<()> {
+        match self.take() {
+            None => Ok(()),
+            Some(word) => Err(self.wrong(format!("{} says nothing here", quoted(word)), help)),
+        }
+    }
+}
+
+/// Reads when a step happens.
+pub(super) fn when(text: &str) -> Found<When> {
+    const HELP: &str = "write `at 10s`, `after 1s`, `at 0s over 1s` or `every 10ms for 5s`";
+    let mut words = Words::of(text);
+    let mut when = When { at: None, after: Duration::ZERO, spread: Spread::Once };
+    if words.is("at") {
+        when.at = Some(words.duration("`at 10s`")?);
+    } else if words.is("after") {
+        when.after = words.duration("`after 1s`")?;
+    } else if words.peek() != Some("every") {
+        let word = words.take().unwrap_or_default();
+        return Err(words.wrong(format!("{} is no time of a step", quoted(word)), HELP));
+    }
+    if words.is("over") {
+        when.spread = Spread::Over(words.duration("`over 1s`")?);
+    } else if words.is("every") {
+        let every = words.duration("`every 10ms for 5s`")?;
+        if every.is_zero() || !words.is("for") {
+            return Err(words.wrong("`every` needs a time and how long it goes on", HELP));
+        }
+        when.spread = Spread::Every(every, words.duration("`every 10ms for 5s`")?);
+    }
+    words.end(HELP)?;
+    Ok(when)
+}
+
+/// Reads what happens; a file is meant from `folder`.
+pub(super) fn what(text: &str, folder: &Path) -> Found<What> {
+    let mut words = Words::of(text);
+    if words.is("reload") {
+        let file = words.wanted("the file", "`reload other.yaml`")?;
+        words.end("write `reload other.yaml`")?;
+        return Ok(What::Reload(folder.join(file)));
+    }
+    let mut arrivals = request(&mut words)?;
+    loop {
+        match words.take() {
+            None => break,
+            Some("->" | "→") => {
+                arrivals.expect = expectations(&mut words)?;
+                break;
+            }
+            Some(clause) => self::clause(clause, &mut words, &mut arrivals)?,
+        }
+    }
+    Ok(What::Arrivals(Box::new(arrivals)))
+}
+
+/// Reads `120 x GET /a`.
+fn request(words: &mut Words<'_>) -> Found<Arrivals> {
+    const EXAMPLE: &str = "`120 x GET /a`";
+    let first = words.wanted("the request", EXAMPLE)?;
+    let (count, method) = if first.starts_with(|c: char| c.is_ascii_digit()) {
+        let count = values::integer(first).map_err(|it| words.wrong(it.message, it.help))?;
+        if count > MOST {
+            return Err(words.wrong("too many for one step", format!("write at most {MOST}")));
+        }
+        if !(words.is("x") || words.is("×")) {
+            words.take();
+            return Err(words.wrong("`x` is missing behind the number", format!("write {EXAMPLE}")));
+        }
+        (count, words.wanted("the method", EXAMPLE)?)
+    } else {
+        (1, first)
+    };
+    let is_method = method.bytes().all(|byte| byte.is_ascii_uppercase());
+    let method = Method::from_bytes(method.as_bytes()).ok().filter(|_| is_method);
+    let method =
+        method.ok_or_else(|| words.wrong("this is no method", format!("write {EXAMPLE}")))?;
+    let path = words.wanted("the path", EXAMPLE)?;
+    if !path.starts_with('/') {
+        return Err(words.wrong("a path begins with `/`", format!("write {EXAMPLE}")));
+    }
+    Ok(Arrivals {
+        count,
+        method,
+        path: path.to_owned(),
+        host: None,
+        client: None,
+        headers: HeaderMap::new(),
+        key: None,
+        cost: None,
+        priority: false,
+        takes: Duration::ZERO,
+        status: None,
+        expect: Vec::new(),
+    })
+}
+
+const CLAUSES: [&str; 8] =
+    ["from", "host", "header", "key", "cost", "priority", "taking", "status"];
+
+fn clause(word: &str, words: &mut Words<'_>, to: &mut Arrivals) -> Found<()> {
+    match word {
+        // As in `with status 503`.
+        "with" | "and" => {}
+        "from" => {
+            let address = words.wanted("the address", "`from 192.0.2.4`")?;
+            let address = address
+                .parse()
+                .map_err(|_| words.wrong("this is no address", "write `from 192.0.2.4`"));
+            to.client = Some(address?);
+        }
+        "host" => to.host = Some(words.wanted("the host", "`host shop.example.com`")?.to_owned()),
+        "header" => {
+            let pair = words.wanted("the header", "`header x-tenant=gold`")?;
+            let field = pair.split_once('=').and_then(|(name, value)| {
+                Some((
+                    HeaderName::from_bytes(name.as_bytes()).ok()?,
+                    HeaderValue::from_str(value).ok()?,
+                ))
+            });
+            let (name, value) = field
+                .ok_or_else(|| words.wrong("this is no header", "write `header x-tenant=gold`"))?;
+            to.headers.append(name, value);
+        }
+        "key" => to.key = Some(words.wanted("the key", "`key tenant-4`")?.to_owned()),
+        "cost" => to.cost = Some(words.number("the cost", "`cost 5`")?),
+        "priority" => to.priority = true,
+        "taking" => to.takes = words.duration("`taking 30ms`")?,
+        "status" => {
+            let status = words.number("the status", "`status 503`")?;
+            let status = u16::try_from(status).ok().filter(|it| (100..600).contains(it));
+            to.status =
+                Some(status.ok_or_else(|| words.wrong("this is no status", "write `status 503`"))?);
+        }
+        other => {
+            let message = format!("{} says nothing about a request", quoted(other));
+            let help = nearest(other, CLAUSES.into_iter()).map_or_else(
+                || format!("write one of {}, or `->` and what is expected", CLAUSES.join(", ")),
+                |meant| format!("did you mean `{meant}`?"),
+            );
+            return Err(words.wrong(message, help));
+        }
+    }
+    Ok(())
+}
+
+/// Reads what is expected, parted by commas.
+fn expectations(words: &mut Words<'_>) -> Found<Vec<Expect>> {
+    const HELP: &str =
+        "write `100 passed, 20 rejected by per-client`, `wait <= 100ms` or `retry after <= 1s`";
+    let mut all = Vec::new();
+    let from = words.all.get(words.next).map_or(words.text.len(), |range| range.start);
+    let mut start = from;
+    for part in words.text[from..].split(',') {
+        let mut inner = Words::of(part);
+        let found = expectation(&mut inner).and_then(|it| inner.end(HELP).map(|()| it));
+        all.push(found.map_err(|wrong| Wrong {
+            at: start + wrong.at.start..start + wrong.at.end,
+            ..wrong
+        })?);
+        start += part.len() + 1;
+    }
+    Ok(all)
+}
+
+const VERDICTS: [(&str, Word); 8] = [
+    ("passed", Word::Verdict("passed")),
+    ("delayed", Word::Verdict("delayed")),
+    ("rejected", Word::Verdict("rejected")),
+    ("shed", Word::Verdict("shed")),
+    ("broken", Word::Verdict("broken")),
+    ("admitted", Word::Admitted),
+    ("refused", Word::Refused),
+    ("unrouted", Word::Unrouted),
+];
+
+fn expectation(words: &mut Words<'_>) -> Found<Expect> {
+    if words.is("wait") {
+        return time(words, Measure::Wait);
+    }
+    if words.is("retry") {
+        if !words.is("after") {
+            return Err(words.wrong("`after` is missing", "write `retry after <= 1s`"));
+        }
+        return time(words, Measure::RetryAfter);
+    }
+    let count = words.number("what is expected", "`100 passed`")?;
+    let word = words.wanted("the verdict", "`100 passed`")?;
+    let known = VERDICTS.iter().find(|(name, _)| *name == word);
+    let Some((_, word)) = known else {
+        let names = VERDICTS.map(|(name, _)| name);
+        let help = nearest(word, names.into_iter()).map_or_else(
+            || format!("write one of {}", names.join(", ")),
+            |meant| format!("did you mean `{meant}`?"),
+        );
+        return Err(words.wrong(format!("{} is no verdict", quoted(word)), help));
+    };
+    let rule = if words.is("by") {
+        Some(words.wanted("the rule", "`20 rejected by per-client`")?.to_owned())
+    } else {
+        None
+    };
+    Ok(Expect::Count(Count { count, word: *word, rule }))
+}
+
+fn time(words: &mut Words<'_>, measure: Measure) -> Found<Expect> {
+    let bound = match words.peek() {
+        Some("<=" | "≤") => Bound::AtMost,
+        Some(">=" | "≥") => Bound::AtLeast,
+        Some("=") => Bound::Exactly,
+        _ => return Ok(Expect::Time(measure, Bound::Exactly, words.duration("`wait <= 100ms`")?)),
+    };
+    words.take();
+    Ok(Expect::Time(measure, bound, words.duration("`wait <= 100ms`")?))
+}

@@ -1,0 +1,82 @@
+use super::*;
+use proptest::prelude::*;
+
+fn problems(step: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scenario.yaml");
+    let text = format!(
+        "config:\n  listeners: [{{ name: web, listen: 127.0.0.1:0 }}]\n\
+         \x20 upstreams: [{{ name: up, servers: [{{ url: http://127.0.0.1:9 }}] }}]\n\
+         \x20 routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: up }}]\n\
+         tests:\n  - name: t\n    steps:\n      - {step}\n"
+    );
+    std::fs::write(&path, text).unwrap();
+    match read_scenario(&path) {
+        Ok(scenario) => format!("{:?}", scenario.tests[0].steps[0].what),
+        Err(problems) => problems
+            .entries()
+            .map(|it| format!("{}:{}: {} | {}", it.line, it.column, it.message, it.help))
+            .collect::<Vec<_>>()
+            .join("\n"),
+    }
+}
+
+#[test]
+fn a_wrong_word_is_marked_with_a_hint() {
+    for (step, expected) in [
+        ("at 0s: 5 x GET /a -> 5 pased", "8:32: `pased` is no verdict | did you mean `passed`?"),
+        (
+            "at 0s: 5 x GET /a form 192.0.2.1",
+            "8:27: `form` says nothing about a request | did you mean `from`?",
+        ),
+        ("at 0s: 5 GET /a", "8:18: `x` is missing behind the number | write `120 x GET /a`"),
+        ("at 0s: get /a", "8:16: this is no method | write `120 x GET /a`"),
+        ("at 0s: GET a", "8:20: a path begins with `/` | write `120 x GET /a`"),
+        ("at 5: GET /a", "8:12: `5` has no unit"),
+        ("soon: GET /a", "8:9: `soon` is no time of a step"),
+        ("every 0s for 1s: GET /a", "8:15: `every` needs a time"),
+        ("at 0s: GET /a from there", "8:28: this is no address"),
+        ("at 0s: GET /a -> 5 passed, wait < 5ms", "8:41: `<` is not a duration"),
+        ("at 0s: GET /a -> 1 passed by", "8:37: the rule is missing"),
+        ("at 0s: GET /a status 5", "8:30: this is no status"),
+        ("at 0s", "8:9: a step is a time and a sentence"),
+        ("at 0s: [a]", "8:9: a step is a time and a sentence"),
+    ] {
+        let said = problems(step);
+        assert!(said.starts_with(expected), "{step}: {said}\nnot {expected}");
+    }
+}
+
+#[test]
+fn every_clause_is_read() {
+    let said = problems(
+        "at 1s over 2s: 3 × POST /a?b from 2001:db8::1 host a.example header x-a=b key k cost 2 priority taking 30ms \
+         with status 503 → 1 passed, 2 rejected by r, wait ≤ 5ms, retry after >= 1s",
+    );
+    for part in [
+        "count: 3",
+        "method: POST",
+        "2001:db8::1",
+        "x-a",
+        "Some(\"k\")",
+        "cost: Some(2)",
+        "priority: true",
+        "30ms",
+        "Some(503)",
+        "AtMost, 5ms",
+        "AtLeast, 1s",
+    ] {
+        assert!(said.contains(part), "no {part} in {said}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_sentence_panics(when in ".{0,40}", what in ".{0,80}", words in proptest::collection::vec("at|every|over|for|5s|0s|12|x|GET|/a|->|→|,|passed|by|wait|≤|from|header|retry|after|ü", 0..12)) {
+        drop(sentence::when(&when));
+        drop(sentence::what(&what, Path::new("")));
+        let words = words.join(" ");
+        drop(sentence::when(&words));
+        drop(sentence::what(&words, Path::new("")));
+    }
+}

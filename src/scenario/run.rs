@@ -1,0 +1,226 @@
+//! One test: a gateway that has seen nothing, and what happens to it.
+
+use crate::{
+    config::{self, Arrivals, Bound, Count, Expect, Measure, Plan, Spread, Step, Test, What, Word},
+    flow::Instant,
+    replay::{Arrival, Ending, Engine, Id, Request, Ruling},
+};
+use core::{fmt::Write, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// What a step came to.
+#[derive(Debug, Default)]
+struct Tally {
+    /// By verdict and the rule that decided.
+    counts: BTreeMap<(&'static str, String), u64>,
+    waits: Vec<Duration>,
+    retries: Vec<Duration>,
+    /// Where the rules stand that were asked last: name, used, limit.
+    standing: Vec<(String, u64, u64)>,
+}
+
+/// The verdict of an arrival that found no route.
+const UNROUTED: &str = "unrouted";
+
+/// Runs a test, and returns what was not as expected, in words; nothing if all was.
+pub(super) fn run(test: &Test, plan: Plan) -> Vec<String> {
+    let mut engine = Engine::new(plan, Instant::EPOCH, None);
+    let (mut clock, mut number, mut failures) = (Duration::ZERO, 0, Vec::new());
+    for step in &test.steps {
+        let begin = step.when.at.unwrap_or(clock) + step.when.after;
+        let complain = |text: &str| format!("line {}: {}\n{text}", step.line, step.text);
+        if begin < clock {
+            failures.push(complain("  it begins before the step above has ended\n"));
+        }
+        match &step.what {
+            What::Reload(path) => match config::read_rules(path) {
+                Ok(plan) => engine.reload(plan, Instant::EPOCH + begin),
+                Err(problems) => failures.push(complain(&format!("{problems}\n"))),
+            },
+            What::Arrivals(arrivals) => {
+                let mut tally = Tally::default();
+                for at in times(step, arrivals.count, begin) {
+                    let arrival = arrival(arrivals, Instant::EPOCH + at, number);
+                    number += 1;
+                    let ruling = engine.arrive(&arrival);
+                    tally.note(&engine, &arrival, &ruling);
+                }
+                let wrong = tally.check(&arrivals.expect);
+                if !wrong.is_empty() {
+                    failures.push(complain(&(wrong + &tally.standing())));
+                }
+            }
+        }
+        clock = clock.max(begin + length(step));
+    }
+    failures
+}
+
+fn length(step: &Step) -> Duration {
+    match step.when.spread {
+        Spread::Once => Duration::ZERO,
+        Spread::Over(time) | Spread::Every(_, time) => time,
+    }
+}
+
+/// Returns when each of the step's arrivals comes.
+fn times(step: &Step, count: u64, begin: Duration) -> Box<dyn Iterator<Item = Duration>> {
+    let nth = move |time: Duration, place: u64, of: u64| {
+        let nanos = time.as_nanos() * u128::from(place) / u128::from(of.max(1));
+        begin + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    };
+    match step.when.spread {
+        Spread::Once => Box::new((0..count).map(move |_| begin)),
+        Spread::Over(time) => Box::new((0..count).map(move |place| nth(time, place, count))),
+        Spread::Every(each, time) => {
+            let rounds = time.as_nanos().div_ceil(each.as_nanos().max(1));
+            let rounds = u64::try_from(rounds).unwrap_or(u64::MAX);
+            let round = move |place: u64| {
+                begin + Duration::from_nanos(crate::flow::time::nanos(each).saturating_mul(place))
+            };
+            Box::new((0..rounds).flat_map(move |place| (0..count).map(move |_| round(place))))
+        }
+    }
+}
+
+fn arrival(arrivals: &Arrivals, at: Instant, number: u64) -> Arrival {
+    let headers = &arrivals.headers;
+    Arrival {
+        at,
+        id: Id { input: 0, number },
+        request: Request {
+            method: arrivals.method.clone(),
+            host: arrivals.host.as_deref().map(Arc::from),
+            path: Some(arrivals.path.as_str().into()),
+            headers: (!headers.is_empty()).then(|| Arc::new(headers.clone())),
+            client: arrivals.client,
+        },
+        route: None,
+        found: None,
+        key: arrivals.key.as_deref().map(Arc::from),
+        recorded: None,
+        cost: arrivals.cost,
+        priority: arrivals.priority,
+        takes: Some(arrivals.takes),
+        ending: Ending::Answered(arrivals.status),
+    }
+}
+
+impl Tally {
+    fn note(&mut self, engine: &Engine, arrival: &Arrival, ruling: &Ruling) {
+        let Ok(index) = ruling.route else {
+            *self.counts.entry((UNROUTED, String::new())).or_default() += 1;
+            return;
+        };
+        let route = &engine.snapshot().routes[index];
+        let key = match ruling.decided {
+            Some(decided) => (decided.verdict, route.rule_name(decided.quota.slot).to_owned()),
+            None => ("passed", String::new()),
+        };
+        *self.counts.entry(key).or_default() += 1;
+        self.waits.extend(ruling.start.map(|start| start.since(arrival.at)));
+        self.retries.extend(ruling.decided.and_then(|decided| decided.retry_after));
+        self.standing.clear();
+        let quotas = ruling.report.quotas.iter();
+        self.standing
+            .extend(quotas.map(|it| (route.rule_name(it.slot).to_owned(), it.used, it.limit)));
+    }
+
+    /// Says what is not as expected.
+    fn check(&self, expect: &[Expect]) -> String {
+        let mut text = String::new();
+        let counts: Vec<&Count> = expect
+            .iter()
+            .filter_map(|it| if let Expect::Count(count) = it { Some(count) } else { None })
+            .collect();
+        for count in &counts {
+            let got = self.matching(count);
+            if got != count.count {
+                // Writing to a String cannot fail.
+                _ = writeln!(text, "  expected {}, got {got}", in_words(count));
+            }
+        }
+        let is_told = |verdict: &str, rule: &str| counts.iter().any(|it| fits(it, verdict, rule));
+        let untold = self.counts.iter().filter(|((verdict, rule), _)| !is_told(verdict, rule));
+        for ((verdict, rule), count) in untold.filter(|_| !counts.is_empty()) {
+            let by = if rule.is_empty() || *verdict == "passed" {
+                String::new()
+            } else {
+                format!(" by {rule}")
+            };
+            _ = writeln!(text, "  not expected: {count} {verdict}{by}");
+        }
+        for expect in expect {
+            if let Expect::Time(measure, bound, time) = expect {
+                text += &self.check_time(*measure, *bound, *time);
+            }
+        }
+        text
+    }
+
+    fn check_time(&self, measure: Measure, bound: Bound, time: Duration) -> String {
+        let (name, all) = match measure {
+            // Who did not wait has waited no longer than allowed, but not as long as asked.
+            Measure::Wait if bound == Bound::AtMost => ("wait", &self.waits),
+            Measure::Wait => {
+                ("wait", &self.waits.iter().copied().filter(|it| !it.is_zero()).collect())
+            }
+            Measure::RetryAfter => ("retry after", &self.retries),
+        };
+        let sign = match bound {
+            Bound::AtMost => "at most ",
+            Bound::AtLeast => "at least ",
+            Bound::Exactly => "",
+        };
+        let expected = format!("  expected {name} {sign}{time:?}");
+        let (Some(least), Some(most)) = (all.iter().min(), all.iter().max()) else {
+            return match bound {
+                Bound::AtMost => String::new(),
+                Bound::AtLeast | Bound::Exactly => format!("{expected}, but there was none\n"),
+            };
+        };
+        let is_fine = match bound {
+            Bound::AtMost => *most <= time,
+            Bound::AtLeast => *least >= time,
+            Bound::Exactly => *least == time && *most == time,
+        };
+        if is_fine { String::new() } else { format!("{expected}, got {least:?} to {most:?}\n") }
+    }
+
+    fn matching(&self, count: &Count) -> u64 {
+        let all = self.counts.iter().filter(|((verdict, rule), _)| fits(count, verdict, rule));
+        all.map(|(_, count)| count).sum()
+    }
+
+    /// Says where the rules stand.
+    fn standing(&self) -> String {
+        let rule = |(name, used, limit): &(String, u64, u64)| format!("{name} {used} of {limit}");
+        let rules: Vec<_> = self.standing.iter().map(rule).collect();
+        if rules.is_empty() {
+            String::new()
+        } else {
+            format!("  in use at the end: {}\n", rules.join(", "))
+        }
+    }
+}
+
+fn fits(count: &Count, verdict: &str, rule: &str) -> bool {
+    let is_word = match count.word {
+        Word::Verdict(word) => word == verdict,
+        Word::Admitted => ["passed", "delayed"].contains(&verdict),
+        Word::Refused => ["rejected", "shed", "broken"].contains(&verdict),
+        Word::Unrouted => verdict == UNROUTED,
+    };
+    is_word && count.rule.as_deref().is_none_or(|wanted| wanted == rule)
+}
+
+fn in_words(count: &Count) -> String {
+    let word = match count.word {
+        Word::Verdict(word) => word,
+        Word::Admitted => "admitted",
+        Word::Refused => "refused",
+        Word::Unrouted => UNROUTED,
+    };
+    let by = count.rule.as_ref().map_or_else(String::new, |rule| format!(" by {rule}"));
+    format!("{} {word}{by}", count.count)
+}

@@ -1,0 +1,119 @@
+//! `flowgate test`: scenarios, what they print, and how they end.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+const CONFIG: &str = "\
+config:
+  listeners: [{ name: web, listen: 127.0.0.1:0 }]
+  upstreams: [{ name: up, servers: [{ url: http://127.0.0.1:9 }] }]
+  routes:
+    - name: all
+      match: { path_prefix: /a }
+      upstream: up
+      flow: [{ name: r, algorithm: fixed_window, limit: 3/1m }]
+";
+
+fn test(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_flowgate"))
+        .arg("test")
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .expect("it runs")
+}
+
+fn write(folder: &Path, name: &str, tests: &str) {
+    fs::write(folder.join(name), format!("{CONFIG}tests:\n{tests}")).expect("written");
+}
+
+#[test]
+fn the_example_passes() {
+    let output = test(Path::new(env!("CARGO_MANIFEST_DIR")), &["examples/scenario.yaml"]);
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(printed.starts_with("running 4 tests\n"), "{printed}");
+    assert_eq!(printed.matches(" ... ok\n").count(), 4, "{printed}");
+    assert!(printed.ends_with("\ntest result: ok. 4 passed; 0 failed\n"), "{printed}");
+}
+
+#[test]
+fn a_failure_says_what_was_expected_and_where_the_rule_stands() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let tests = "  - name: too many <&>\n    steps:\n      - at 0s: 5 x GET /a -> 4 passed, 1 rejected by r\n\
+        \x20     - at 1s: GET /b -> 1 passed, wait = 5ms\n      - at 0s: GET /a -> 1 rejected by r\n\
+        \x20 - name: fine\n    steps:\n      - at 0s: 3 x GET /a → 3 passed\n";
+    write(folder.path(), "a.yaml", tests);
+    let output = test(folder.path(), &["a.yaml", "--junit", "out.xml"]);
+    assert_eq!(output.status.code(), Some(101));
+    let expected = "\
+running 2 tests
+test a.yaml: too many <&> ... FAILED
+test a.yaml: fine ... ok
+
+failures:
+
+---- a.yaml: too many <&> ----
+line 12: at 0s: 5 x GET /a -> 4 passed, 1 rejected by r
+  expected 4 passed, got 3
+  expected 1 rejected by r, got 2
+  in use at the end: r 3 of 3
+line 13: at 1s: GET /b -> 1 passed, wait = 5ms
+  expected 1 passed, got 0
+  not expected: 1 unrouted
+  expected wait 5ms, but there was none
+line 14: at 0s: GET /a -> 1 rejected by r
+  it begins before the step above has ended
+
+test result: FAILED. 1 passed; 1 failed
+";
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+    assert_eq!(output.stderr, b"");
+    let xml = fs::read_to_string(folder.path().join("out.xml")).expect("written");
+    for part in [
+        "<testsuite name=\"a.yaml\" tests=\"2\" failures=\"1\">",
+        "name=\"too many &lt;&amp;&gt;\"><failure",
+        "expected 4 passed, got 3\n",
+        "<testcase classname=\"a.yaml\" name=\"fine\"/>",
+    ] {
+        assert!(xml.contains(part), "no {part} in {xml}");
+    }
+}
+
+#[test]
+fn errors_are_told_with_their_places_before_any_test_runs() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write(folder.path(), "a.yaml", "  - name: t\n    steps:\n      - at 0s: GET /a -> 1 pased\n");
+    let output = test(folder.path(), &["a.yaml"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("a.yaml:12:28") && said.contains("did you mean `passed`?"), "{said}");
+    assert_eq!(output.stdout, b"");
+    fs::write(folder.path().join("b.yaml"), "config: none.yaml\ntests: [{ name: t, steps: [] }]\n")
+        .expect("written");
+    assert_eq!(test(folder.path(), &["b.yaml"]).status.code(), Some(1));
+    assert_eq!(test(folder.path(), &[]).status.code(), Some(2));
+}
+
+#[test]
+fn a_configuration_is_put_in_force_on_the_way() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    // The same configuration in files of its own, with another limit in the second.
+    let inner = CONFIG.strip_prefix("config:\n").expect("it begins so").replace("\n  ", "\n");
+    let inner = inner.strip_prefix("  ").expect("indented");
+    fs::write(folder.path().join("one.yaml"), inner).expect("written");
+    fs::write(folder.path().join("two.yaml"), inner.replace("3/1m", "5/1m")).expect("written");
+    fs::write(
+        folder.path().join("a.yaml"),
+        "config: one.yaml\ntests:\n  - name: raised in the middle of a window\n    steps:\n\
+         \x20     - at 0s: 4 x GET /a -> 3 passed, 1 rejected\n      - at 1s: reload two.yaml\n\
+         \x20     - after 1s: 4 x GET /a -> 2 admitted, 2 refused by r\n      - at 60s over 3s: 6 x GET /a -> 5 passed, 1 rejected\n",
+    )
+    .expect("written");
+    let output = test(folder.path(), &["a.yaml"]);
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -4,7 +4,7 @@ use allocation_counter::{AllocationInfo, measure};
 use core::time::Duration;
 use flowgate::flow::{
     Algorithm, Claim, Gate, Instant, Key, Keyed, Outcome, Rate, Rule, Rules,
-    limiter::{concurrency, sliding_log, sliding_window, token_bucket},
+    limiter::{concurrency, sliding_counter, sliding_log, sliding_window, token_bucket},
     pacing,
 };
 use std::sync::Arc;
@@ -54,6 +54,48 @@ fn a_sliding_log_takes_memory_only_as_it_fills() {
     let (passed, full) = flood(100_000);
     assert!((29_000..=31_000).contains(&passed), "{passed}");
     assert_eq!(full.count_total, 0);
+}
+
+#[test]
+fn a_million_keys_take_no_more_memory_than_was_said_and_reset_nobody() {
+    let rate = Rate::new(2, Duration::from_hours(1)).expect("a rate");
+    for algorithm in [
+        Algorithm::TokenBucket(token_bucket::Config { rate, burst: 2 }),
+        Algorithm::SlidingCounter(sliding_counter::Config { rate }),
+        Algorithm::SlidingLog(sliding_log::Config { rate }),
+    ] {
+        let keyed = Some(Keyed { by: "client_ip".into(), max_keys: 100_000 });
+        let rule = Rule { name: "it".into(), algorithm, keyed, dry_run: false };
+        let (most, word) = (rule.most_bytes(), rule.algorithm.word());
+        let now = Instant::EPOCH + Duration::from_hours(500_000);
+        let mut seen = None;
+        let AllocationInfo { bytes_max, .. } = measure(|| {
+            let gate = Arc::new(Gate::new(now));
+            let rules = Rules { flow: vec![rule], ..Rules::default() };
+            let slot = gate.install(&rules, now).flow[0];
+            let passes = |client: u128, at: Instant| {
+                let key = client.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
+                gate.enter(at, &[Claim { slot, key: Key::Of(key), cost: 1 }]).is_ok()
+            };
+            // One who has used up all, and one who comes now and then.
+            let (greedy, honest) = (1, 2);
+            let used = [passes(greedy, now), passes(greedy, now), passes(greedy, now)];
+            assert_eq!(used, [true, true, false], "{word}");
+            assert!(passes(honest, now), "{word}");
+            for client in 10..1_000_010 {
+                passes(client, now + Duration::from_micros(1));
+            }
+            assert!(!passes(greedy, now + Duration::from_secs(1)), "{word}");
+            assert!(passes(honest, now + Duration::from_secs(1)), "{word}");
+            assert!(!passes(honest, now + Duration::from_secs(1)), "{word}");
+            seen = gate.observe(now).rules[0].keys;
+        });
+        let keys = seen.expect("keys");
+        assert_eq!((keys.live, keys.max), (100_000, 100_000), "{word}");
+        assert!(keys.overflowed >= 900_000, "{word}: {}", keys.overflowed);
+        assert!(bytes_max <= most, "{word}: {bytes_max} bytes, of {most}");
+        assert!(bytes_max * 10 > most * 8, "{word}: {bytes_max} bytes, of {most}");
+    }
 }
 
 /// Returns the allocations of a thousand requests, admitted, waiting, refused,

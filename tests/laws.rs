@@ -11,6 +11,8 @@ mod day;
 mod edits;
 #[path = "laws/oracle.rs"]
 mod oracle;
+#[path = "laws/scale.rs"]
+mod scale;
 #[path = "laws/threads.rs"]
 mod threads;
 #[path = "laws/warm_up.rs"]

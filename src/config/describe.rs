@@ -5,7 +5,7 @@ use super::{
     plan::{RoutePlan, RulePlan, UpstreamPlan},
 };
 use crate::flow::{
-    self, Algorithm, Rate, Rule, WarmUp,
+    self, Algorithm, OTHERS, Rate, Rule, WarmUp,
     breaker::{self, Ratio},
     limiter::{fixed_window::Align, sliding_window},
     pacing,
@@ -168,9 +168,14 @@ fn promise(rule: &Rule) -> String {
         Algorithm::SlidingCounter(config) => {
             let (count, window) = (config.rate.count(), short(config.rate.window()));
             let most = 2 * count - 1;
+            // Of a full window the last one is in sight to the end of the next.
+            let saturated = match count {
+                1 => "1 in every other window".to_owned(),
+                count => format!("{} in each", count - 1),
+            };
             format!(
                 "sliding_counter {count}/{window}: at most {count} in each window of the clock, \
-                 {most} in any {window} at worst, about {count} in steady traffic"
+                 {most} in any {window}; {saturated} under saturation"
             )
         }
         Algorithm::FixedWindow(config) => {
@@ -252,7 +257,7 @@ fn write_details(out: &mut String, rule: &Rule, plan: &RulePlan) -> fmt::Result 
         };
         writeln!(
             out,
-            "      for each {}: at most {} keys, {each} bytes each, {most:.1} in all{missing}",
+            "      for each {}: at most {} keys and {OTHERS} spare, {each} bytes each, {most:.1} in all{missing}",
             keyed.by, keyed.max_keys
         )?;
     }

@@ -3,7 +3,7 @@
 use super::{
     breaker,
     decision::{Decision, Outcome, Quota, Reason, Report, Verdict},
-    keyed::{Keyed, Place},
+    keyed::{Keyed, OTHERS, Place},
     limiter::Algorithm,
     pacing,
     slot::{Answer, Charge, Claim, End, Slot, SlotId, Stage, Stake, Times, Until},
@@ -41,7 +41,8 @@ pub struct Rule {
 impl Rule {
     /// Returns the memory that its states take at most, in bytes.
     pub fn most_bytes(&self) -> u64 {
-        let keys = self.keyed.as_ref().map_or(1, |keyed| u64::from(keyed.max_keys));
+        let keys =
+            self.keyed.as_ref().map_or(1, |keyed| u64::from(keyed.max_keys) + u64::from(OTHERS));
         (self.algorithm.bytes_per_key() as u64).saturating_mul(keys)
     }
 }

@@ -97,6 +97,9 @@ pub(super) const fn entry_bytes<S>() -> usize {
     index::entry_bytes::<S>()
 }
 
+/// States of a rule's table beside those of `max_keys` clients.
+pub const OTHERS: u32 = OVERFLOWS + 2;
+
 impl<S: Clone> Table<S> {
     /// Returns an empty table, which grows as clients come.
     pub(super) fn new(fresh: S, max_keys: u32) -> Self {

@@ -40,7 +40,7 @@ mod timeline;
 pub use chain::{Change, Installed, Rule, Rules};
 pub use decision::{Decision, Outcome, Quota, Reason, Rejection, Report, Verdict};
 pub use gate::{Admission, Gate, Permit};
-pub use keyed::{Keyed, Keys};
+pub use keyed::{Keyed, Keys, OTHERS};
 pub use limiter::Algorithm;
 pub use ramp::WarmUp;
 pub use rate::Rate;

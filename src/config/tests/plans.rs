@@ -132,7 +132,7 @@ in the order in which they match
   r  /* → app
     bucket  token_bucket 100/1m, burst 1: at most 1 at once, 101 in any 1m
     ring  sliding_window 30/1s, 10 buckets: at most 30 in any 900ms, 60 in any 1s
-      for each client_ip/64: at most 1000 keys, {per_key} bytes each, {:.1} in all
+      for each client_ip/64: at most 1000 keys and 66 spare, {per_key} bytes each, {:.1} in all
     hard  sliding_window 31/1s, 10 buckets, strict: at most 31 in any 1s
       dry run: counts, refuses nothing
     window  fixed_window 40/1s: at most 40 in each window from the first request, 79 in any 1s across a boundary
@@ -141,7 +141,7 @@ in the order in which they match
       some requests are exempt
     pacing  100/1s: starts at least 10ms apart; waits up to 500ms, 10 at most
 ",
-        bytesize::ByteSize(per_key as u64 * 1000)
+        bytesize::ByteSize(per_key as u64 * 1066)
     );
     assert_eq!(routes, expected);
     assert!(text.contains("app  round_robin  connect_timeout 3s, idle_timeout 55s, max_idle 256"));

@@ -44,9 +44,10 @@ const NONE: u32 = u32::MAX;
 /// Entries in a piece: 40 to 60 KB of the usual states.
 const PIECE: usize = 1024;
 
-/// Returns the memory that an entry takes, its bucket included.
+/// Returns the memory that an entry takes at most, its bucket included, for which there may be
+/// twice the room that is used: a vector grows by doubling.
 pub(super) const fn entry_bytes<S>() -> usize {
-    size_of::<Entry<S>>() + size_of::<u32>()
+    size_of::<Entry<S>>() + 2 * size_of::<u32>()
 }
 
 impl Print {

@@ -122,13 +122,13 @@ mod tests {
         let sliding =
             |strict| Algorithm::SlidingWindow(sliding_window::Config { rate, buckets: 10, strict });
         for (algorithm, bytes) in [
-            (Algorithm::LeakyBucket(leaky_bucket::Config { rate, capacity: 100 }), 52),
-            (Algorithm::SlidingLog(sliding_log::Config { rate }), 68 + 16 * 100),
-            (sliding(false), 68 + 8 * 10),
-            (sliding(true), 68 + 8 * 11),
-            (Algorithm::SlidingCounter(sliding_counter::Config { rate }), 52),
-            (Algorithm::FixedWindow(fixed_window::Config { rate, align }), 44),
-            (Algorithm::Concurrency(concurrency::Config { limit: 100 }), 36),
+            (Algorithm::LeakyBucket(leaky_bucket::Config { rate, capacity: 100 }), 56),
+            (Algorithm::SlidingLog(sliding_log::Config { rate }), 72 + 16 * 100),
+            (sliding(false), 72 + 8 * 10),
+            (sliding(true), 72 + 8 * 11),
+            (Algorithm::SlidingCounter(sliding_counter::Config { rate }), 56),
+            (Algorithm::FixedWindow(fixed_window::Config { rate, align }), 48),
+            (Algorithm::Concurrency(concurrency::Config { limit: 100 }), 40),
         ] {
             assert_eq!(algorithm.bytes_per_key(), bytes, "{algorithm:?}");
         }

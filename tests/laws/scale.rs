@@ -1,0 +1,165 @@
+//! Laws at any scale: from one request in 31 days to 300,000 a second, and for a day.
+
+use crate::{
+    Expected, Oracle, config,
+    day::{Day, MORNING, Step, key, rule},
+};
+use core::time::Duration;
+use flowgate::flow::{
+    Algorithm, Claim, Gate, Rate, Rules,
+    limiter::{
+        fixed_window::{self, Align},
+        leaky_bucket, sliding_counter, sliding_log, sliding_window, token_bucket,
+    },
+    pacing,
+};
+use proptest::{collection::vec, prelude::*};
+use std::sync::Arc;
+
+const MS: u64 = 1_000_000;
+const DAY: u64 = 24 * 60 * 60 * 1_000;
+
+/// Windows in milliseconds.
+const WINDOWS: [u64; 7] = [10, 999, 1_000, 60_000, 3_600_000, DAY, 31 * DAY];
+
+fn rate_of(count: u64, millis: u64) -> Rate {
+    Rate::new(count, Duration::from_millis(millis)).expect("within its bounds")
+}
+
+/// Every algorithm that counts, with the whole count at once for a bucket.
+fn every(rate: Rate) -> Vec<Algorithm> {
+    let sliding =
+        |strict| Algorithm::SlidingWindow(sliding_window::Config { rate, buckets: 10, strict });
+    let fixed = |align| Algorithm::FixedWindow(fixed_window::Config { rate, align });
+    vec![
+        Algorithm::TokenBucket(token_bucket::Config { rate, burst: rate.count() }),
+        Algorithm::LeakyBucket(leaky_bucket::Config { rate, capacity: rate.count() }),
+        fixed(Align::Clock),
+        fixed(Align::FirstRequest),
+        sliding(false),
+        sliding(true),
+        Algorithm::SlidingLog(sliding_log::Config { rate }),
+        Algorithm::SlidingCounter(sliding_counter::Config { rate }),
+    ]
+}
+
+/// A rule of any scale, and steps whose waits and costs fit it.
+fn wide() -> impl Strategy<Value = (Rules, Vec<Step>)> {
+    let counts = prop_oneof![Just(1_u64), 2..=9_u64, 10..=2_004_u64, 2_005..=300_000_u64];
+    let scale = (prop::sample::select(WINDOWS.to_vec()), counts, 0..8_usize);
+    scale.prop_flat_map(|(millis, per_second, which)| {
+        let count = u128::from(per_second) * u128::from(millis) / 1_000;
+        let count = u64::try_from(count).expect("few enough").clamp(1, Rate::MAX_COUNT);
+        let algorithm = every(rate_of(count, millis)).swap_remove(which);
+        let rules = Rules { flow: vec![rule(0, algorithm, false)], ..Rules::default() };
+        let window = millis * MS;
+        let cost = prop_oneof![Just(1), 1..=count, Just(count), (count / 3..=count / 2)];
+        let step = prop_oneof![
+            2 => (0..=window / 8).prop_map(Step::Wait),
+            1 => Just(Step::Wait(1)),
+            1 => Just(Step::Wait(window)),
+            6 => cost.prop_map(|cost| Step::Enter { client: 0, cost }),
+        ];
+        (Just(rules), vec(step, 1..120))
+    })
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn what_passes_is_what_the_definitions_say_at_any_scale((rules, steps) in wide()) {
+        let mut day = Day::new(&rules);
+        let mut oracle = Oracle::new(&rules);
+        for step in steps {
+            let expected = oracle.expect(&day, step);
+            let fate = day.step(step);
+            prop_assert_eq!(Expected::from(fate.as_ref()), expected);
+            oracle.learn(&day, fate.as_ref());
+            day.live.clear();
+        }
+        oracle.assert_promises();
+    }
+}
+
+/// Returns what a rule admits from the morning on for `span`, of one who comes back
+/// exactly when told to.
+fn saturate(algorithm: &Algorithm, span: Duration, cost: u64) -> u64 {
+    let gate = Arc::new(Gate::new(MORNING));
+    let rules = Rules { flow: vec![rule(0, algorithm.clone(), false)], ..Rules::default() };
+    let slot = gate.install(&rules, MORNING).flow[0];
+    let (mut now, mut passed) = (MORNING, 0);
+    while now.since(MORNING) <= span {
+        match gate.enter(now, &[Claim { slot, key: key(0), cost }]) {
+            Ok(_) => passed += cost,
+            Err(rejection) => now = now + rejection.reason.retry_after().expect("a rate"),
+        }
+    }
+    passed
+}
+
+#[test]
+fn under_saturation_nothing_drifts() {
+    // How many in how many ms, how many windows, and the cost of each request.
+    for (count, millis, windows, cost) in [
+        (1, 1_000, 86_400, 1),
+        (3, 7_000, 12_342, 1),
+        (300_000, 1_000, 600, 1_000),
+        (2, 10, 6_000, 1),
+        (70, 3_600_000, 24 * 31, 7),
+        (1_000, 31 * DAY, 24, 1),
+    ] {
+        let rate = rate_of(count, millis);
+        let span = Duration::from_millis(millis * windows);
+        let every = every(rate);
+        let (exact, others) = every.split_at(5);
+        for algorithm in exact {
+            // What there is at once, and then N·D/W.
+            assert_eq!(saturate(algorithm, span, cost), count + count * windows, "{algorithm:?}");
+        }
+        let (strict, log, counter) = (&others[0], &others[1], &others[2]);
+        // In a closed window: the last one ends some nanoseconds too late.
+        assert_eq!(saturate(log, span, cost), count * windows, "{log:?}");
+        // A burst is held on to for a bucket longer.
+        let held = saturate(strict, span, cost);
+        let ideal = count * (windows * 10).div_ceil(11);
+        assert!((ideal..=ideal + count).contains(&held), "{held} of {ideal}: {strict:?}");
+        // The last one of a full window is estimated to be in sight to the end of the next.
+        let held = saturate(counter, span, cost);
+        let ideal = if count > cost { (count - cost) * windows } else { count * windows / 2 };
+        assert!((ideal..=ideal + 2 * count).contains(&held), "{held} of {ideal}: {counter:?}");
+    }
+}
+
+#[test]
+fn a_day_of_pacing_is_exact() {
+    let max_wait = Duration::from_millis(2 * DAY);
+    for (count, millis) in [(1, 1_000), (3, 1_009)] {
+        let config = pacing::Config {
+            rate: rate_of(count, millis),
+            max_wait,
+            max_queue: u64::MAX,
+            warm_up: None,
+        };
+        let gate = Arc::new(Gate::new(MORNING));
+        let rules = Rules { pacing: Some(config), ..Rules::default() };
+        let slot = gate.install(&rules, MORNING).pacing.expect("pacing");
+        let (mut now, mut starts) = (MORNING, 0_u64);
+        while now.since(MORNING) < Duration::from_millis(DAY) {
+            let admission = gate.enter(now, &[Claim { slot, key: key(0), cost: 1 }]).expect("room");
+            now = admission.permit.start();
+            let ideal = (u128::from(starts) * u128::from(millis * MS)).div_ceil(count.into());
+            assert_eq!(now.since(MORNING).as_nanos(), ideal, "{count} per {millis} ms");
+            starts += 1;
+        }
+        assert!(starts.abs_diff((DAY * count).div_ceil(millis)) <= 1, "{starts}");
+    }
+}
+
+#[test]
+fn limits_in_any_unit_are_exact() {
+    let third = Rate::new(1, Duration::from_nanos(333)).expect("a rate");
+    let config = token_bucket::Config { rate: third, burst: 1 };
+    let span = Duration::from_millis(10);
+    assert_eq!(saturate(&Algorithm::TokenBucket(config), span, 1), 1 + 10_000_000 / 333);
+}

@@ -1,7 +1,7 @@
 //! Token bucket for a service that has to be warmed up: its tokens cost more time
 //! while it is cold, and its bucket holds less.
 //!
-//! With the curve of [`ramp`](crate::flow::ramp), coldness `X` of at most `M`, and the
+//! With the curve of `flow::ramp`, coldness `X` of at most `M`, and the
 //! theoretical arrival time `TAT` of [`token_bucket`](super::token_bucket):
 //!
 //! ```text

@@ -1,8 +1,8 @@
 //! Fixed window: a count that starts anew with every window.
 //!
 //! Windows `[s, s+W)` follow the clock (`s = t − t mod W`), or each begins with the
-//! first request after the last one ended, or they are the days, weeks or months of a
-//! [`Calendar`], which differ in length. A request of cost `n` passes iff
+//! first request after the last one ended (the very first one with the clock), or they
+//! are the days, weeks or months of a [`Calendar`], which differ in length. A request of cost `n` passes iff
 //! `used + n ≤ N`.
 //!
 //! Worst case: up to `2N` pass in some `W` across a boundary (`2N − 1` where a
@@ -41,7 +41,7 @@ pub enum Align {
     /// At whole multiples of the window since the clock's zero.
     #[default]
     Clock,
-    /// With the first request after the last window ended.
+    /// With the first request after the last window ended; the first one at the clock's zero.
     FirstRequest,
     /// With the windows of a calendar.
     Calendar(Calendar),
@@ -90,6 +90,10 @@ impl FixedWindow {
     fn end(&self, now: Instant) -> Instant {
         match &self.align {
             Align::Clock => now + Duration::from_nanos(self.window - now.as_nanos() % self.window),
+            // The first window begins with the clock, as a counter's does that is made then.
+            Align::FirstRequest if now.as_nanos() < self.window => {
+                Instant::EPOCH + Duration::from_nanos(self.window)
+            }
             Align::FirstRequest => now + Duration::from_nanos(self.window),
             Align::Calendar(calendar) => calendar.window(now).1,
         }
@@ -211,16 +215,29 @@ mod tests {
         check(
             &per(2, 100, Align::FirstRequest),
             "
-            50  cost=3 block costly 2
-            60  pass
-            150 pass
-            159 block rate 1
-            160 pass
-            259 pass
-            259.5 block rate 0.5
-            400 pass
-            499 pass
-            500 pass
+            1050  cost=3 block costly 2
+            1060  pass
+            1150  pass
+            1159  block rate 1
+            1160  pass
+            1259  pass
+            1259.5 block rate 0.5
+            1400  pass
+            1499  pass
+            1500  pass
+            ",
+        );
+    }
+
+    #[test]
+    fn the_first_window_begins_with_the_clock() {
+        check(
+            &per(2, 100, Align::FirstRequest),
+            "
+            60  x2 pass
+            99  block rate 1
+            130 x2 pass
+            229 block rate 1
             ",
         );
     }

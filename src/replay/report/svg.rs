@@ -75,7 +75,7 @@ fn svg(out: &mut String, timeline: &Timeline, title: &str, alone: bool) -> std::
     rates.line(out, "offered", columns.iter().map(|column| rate(column.offered)))?;
     rates.line(out, "refused", columns.iter().map(|column| rate(column.refused)))?;
     if has_queue {
-        queue.axis(out, " waiting")?;
+        queue.axis(out, "")?;
         queue.area(out, "queue", columns.iter().map(waits))?;
     }
     time_axis(out, timeline, bottom)?;

@@ -170,7 +170,7 @@ fn one(opened: &Opened, now: Instant, key: Key) -> Instant {
 
 fn enter((gate, slots): &Opened, now: Instant, key: Key) -> Option<Admission> {
     let claims: SmallVec<[Claim; 4]> =
-        slots.iter().map(|&slot| Claim { slot, key, cost: 1 }).collect();
+        slots.iter().map(|&slot| Claim { slot, key, cost: 1, patience: Duration::ZERO }).collect();
     gate.enter(now, &claims).ok()
 }
 

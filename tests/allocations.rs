@@ -40,7 +40,7 @@ fn a_sliding_log_takes_memory_only_as_it_fills() {
         let info = measure(|| {
             for _ in 0..requests {
                 now = now + Duration::from_micros(300);
-                let claims = [Claim { slot, key: Key::Shared, cost: 1 }];
+                let claims = [Claim { slot, key: Key::Shared, cost: 1, patience: Duration::ZERO }];
                 passed += u64::from(gate.enter(now, &claims).is_ok());
             }
         });
@@ -75,7 +75,11 @@ fn a_million_keys_take_no_more_memory_than_was_said_and_reset_nobody() {
             let slot = gate.install(&rules, now).flow[0];
             let passes = |client: u128, at: Instant| {
                 let key = client.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
-                gate.enter(at, &[Claim { slot, key: Key::Of(key), cost: 1 }]).is_ok()
+                gate.enter(
+                    at,
+                    &[Claim { slot, key: Key::Of(key), cost: 1, patience: Duration::ZERO }],
+                )
+                .is_ok()
             };
             // One who has used up all, and one who comes now and then.
             let (greedy, honest) = (1, 2);
@@ -108,7 +112,12 @@ fn of_a_thousand_requests(keyed: Option<&Keyed>, clients: u128) -> u64 {
     let mut enter = |client: u128| {
         now = now + Duration::from_micros(300);
         let key = Key::Of(client.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835));
-        let claims = [0, 1, 2, 3].map(|at| Claim { slot: slots[at], key, cost: 1 });
+        let claims = [0, 1, 2, 3].map(|at| Claim {
+            slot: slots[at],
+            key,
+            cost: 1,
+            patience: Duration::ZERO,
+        });
         Some((now, gate.enter(now, &claims).ok()?))
     };
     for client in 0..clients {

@@ -6,6 +6,8 @@
 mod breaker;
 #[path = "golden/deviations.rs"]
 mod deviations;
+#[path = "golden/priority.rs"]
+mod priority;
 #[path = "golden/references.rs"]
 mod references;
 #[path = "golden/warm_up.rs"]
@@ -225,7 +227,8 @@ impl Day {
     fn claim(&self, line: &Value) -> Claim {
         let is_hot = line["key"] == "hot" && self.slots.len() > 1;
         let slot = self.slots[usize::from(is_hot)];
-        Claim { slot, key: key(&line["key"]), cost: line["n"].as_u64().unwrap_or(1) }
+        let cost = line["n"].as_u64().unwrap_or(1);
+        Claim { slot, key: key(&line["key"]), cost, patience: Duration::ZERO }
     }
 
     fn arrive(&mut self, name: &str, line: &Value, now: Instant) {

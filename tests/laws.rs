@@ -11,6 +11,8 @@ mod day;
 mod edits;
 #[path = "laws/oracle.rs"]
 mod oracle;
+#[path = "laws/priority.rs"]
+mod priority;
 #[path = "laws/scale.rs"]
 mod scale;
 #[path = "laws/threads.rs"]
@@ -263,7 +265,7 @@ fn a_slot_without_a_claim_is_not_asked() {
     let rules = Rules { flow: vec![day::rule(0, limit, false)], ..Rules::default() };
     let day = Day::new(&rules);
     assert!(day.gate.enter(day.now, &[]).is_ok());
-    let claims = [Claim { slot: day.slots[0], key: key(1), cost: 1 }];
+    let claims = [Claim { slot: day.slots[0], key: key(1), cost: 1, patience: Duration::ZERO }];
     assert!(day.gate.enter(day.now, &claims).is_err());
 }
 

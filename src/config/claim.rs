@@ -9,7 +9,7 @@ use crate::{
     flow::{Claim, Instant, Key, Outcome, SlotId},
     route::{Seed, Target, dangerous_path},
 };
-use core::net::IpAddr;
+use core::{net::IpAddr, time::Duration};
 use http::{Method, StatusCode};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -110,8 +110,23 @@ impl Route {
             }
         }
         let others = self.breaker.into_iter().chain(self.pacing);
-        claims.extend(others.map(|slot| Claim { slot, key: Key::Shared, cost: 1 }));
+        claims.extend(others.map(|slot| Claim {
+            slot,
+            key: Key::Shared,
+            cost: 1,
+            patience: Duration::ZERO,
+        }));
         claims
+    }
+
+    /// Gives a request with these claims the priority that any of its rules knows.
+    pub fn prioritize(&self, claims: &mut Claims) {
+        for claim in claims {
+            let rule = self.rules.iter().find(|rule| rule.slot == claim.slot);
+            if let Some(priority) = rule.and_then(|rule| rule.priority.as_ref()) {
+                claim.patience = priority.max_wait;
+            }
+        }
     }
 
     /// Returns the rules, by their identities, whose part in a request with these claims
@@ -161,13 +176,16 @@ impl RouteRule {
     }
 
     fn claim_on(&self, key: Key, target: &Target<'_>) -> Claim {
-        Claim { slot: self.slot, key, cost: self.cost.of(target.method) }
+        let priority = self.priority.as_ref().filter(|priority| priority.covers(target));
+        let patience = priority.map_or(Duration::ZERO, |priority| priority.max_wait);
+        Claim { slot: self.slot, key, cost: self.cost.of(target.method), patience }
     }
 
     /// Whether a header, a cookie or the query has a part in what a request claims.
     fn looks_at_fields(&self) -> bool {
         self.key.looks_at_fields()
             || self.except.as_ref().is_some_and(|except| except.looks_at_headers())
+            || self.priority.is_some()
             || self.when.as_ref().is_some_and(|when| when.looks_at_fields())
     }
 }

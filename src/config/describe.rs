@@ -271,6 +271,10 @@ fn write_details(out: &mut String, rule: &Rule, plan: &RulePlan) -> fmt::Result 
     if plan.except.is_some() {
         writeln!(out, "      some requests are exempt")?;
     }
+    if let Some(priority) = &plan.priority {
+        let most = short(priority.max_wait);
+        writeln!(out, "      some requests borrow from windows to come, and wait up to {most}")?;
+    }
     if plan.dry_run {
         writeln!(out, "      dry run: counts, refuses nothing")?;
     }

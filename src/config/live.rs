@@ -309,6 +309,7 @@ impl<'o> Builder<'o> {
             on_missing: rule.on_missing,
             cost: rule.cost,
             except: rule.except,
+            priority: rule.priority,
             quota: rule.quota,
             dry_run: rule.dry_run,
         });

@@ -3,7 +3,7 @@
 use super::{
     error::Diagnostics,
     settings::Settings,
-    snapshot::{Cost, Except, HeaderEdits, Limit, Listener, Reject, RouteTimeouts, When},
+    snapshot::{Cost, Except, HeaderEdits, Limit, Listener, Priority, Reject, RouteTimeouts, When},
     spec::{Balance, OnMissing},
     values::Endpoint,
 };
@@ -88,6 +88,7 @@ pub(super) struct RulePlan {
     pub on_missing: OnMissing,
     pub cost: Cost,
     pub except: Option<Arc<Except>>,
+    pub priority: Option<Arc<Priority>>,
     pub quota: Option<Limit>,
     pub dry_run: bool,
 }

@@ -188,6 +188,8 @@ pub struct RouteRule {
     pub cost: Cost,
     /// Who is exempt, if anyone.
     pub except: Option<Arc<Except>>,
+    /// Who may borrow from the windows to come, if anyone.
+    pub priority: Option<Arc<Priority>>,
     /// The quota to publish; `None` for a rule without a rate.
     pub quota: Option<Limit>,
     /// Whether it only counts what it would refuse.
@@ -217,6 +219,26 @@ impl Cost {
     pub fn of(&self, method: &Method) -> u64 {
         let named = self.by_method.iter().find(|(named, _)| named == method);
         named.map_or(self.default, |(_, cost)| *cost)
+    }
+}
+
+/// Requests that may borrow from a rule's windows to come.
+#[derive(Debug)]
+pub struct Priority {
+    requests: route::Table,
+    /// The longest that one waits for what it borrows.
+    pub max_wait: Duration,
+}
+
+impl Priority {
+    /// Returns the priority of requests that match.
+    pub(super) fn new(matcher: Matcher, max_wait: Duration) -> Self {
+        Self { requests: route::Table::build(vec![matcher]), max_wait }
+    }
+
+    /// Reports whether this request has it.
+    pub fn covers(&self, target: &Target<'_>) -> bool {
+        self.requests.find(target).is_some()
     }
 }
 

@@ -290,7 +290,6 @@ impl Chain {
     pub(super) fn observe(&self, now: Instant) -> Observation {
         let now = now.max(self.latest);
         Observation {
-            waiting: self.links.iter().map(|link| link.slot.waiting(now)).sum(),
             rules: self.links.iter().map(|link| link.observe(now)).collect(),
             ..self.statistic.observe(now)
         }
@@ -300,8 +299,7 @@ impl Chain {
     fn pass(&mut self, now: Instant, hearing: &mut Hearing<'_>) -> Charged {
         let start = hearing.start;
         let Report { quotas, turn: turned } = &mut *hearing.report;
-        let times = Times { now, start };
-        self.statistic.on_pass(times);
+        self.statistic.on_pass(now, start);
         let mut held = Held::new();
         let asked = quotas.iter_mut().zip(&hearing.asked);
         for (quota, &Asked { link, cost, place, charged }) in asked {
@@ -316,6 +314,7 @@ impl Chain {
                 }
             }
             if charged {
+                let times = Times { now, own: now + quota.wait, start };
                 let Charge { hold, turn, standing } = link.slot.on_pass(times, cost, place);
                 *turned = turned.or(turn);
                 (quota.used, quota.reset) = (standing.used, standing.reset);

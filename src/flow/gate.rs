@@ -272,7 +272,7 @@ mod tests {
                 let old = gate.install(&one(bucket(10, 3)), Instant::EPOCH).flow[0];
                 let new = gate.install(&after, Instant::EPOCH);
                 assert_eq!(new.changes[0].1, Change::Reset);
-                let claim = [Claim { slot: old, key, cost: 1 }];
+                let claim = [Claim { slot: old, key, cost: 1, patience: Duration::ZERO }];
                 for used in 1..=3 {
                     let admission = gate.enter(Instant::EPOCH, &claim).expect("three");
                     let quota = admission.report.quotas[0];
@@ -291,7 +291,8 @@ mod tests {
     fn what_an_old_claim_holds_is_given_back_to_the_successor() {
         let gate = Arc::new(Gate::new(Instant::EPOCH));
         let old = gate.install(&one(in_flight(1)), Instant::EPOCH).flow[0];
-        let claim = |slot| [Claim { slot, key: Key::Of(7 << 64), cost: 1 }];
+        let claim =
+            |slot| [Claim { slot, key: Key::Of(7 << 64), cost: 1, patience: Duration::ZERO }];
         let before = gate.enter(Instant::EPOCH, &claim(old)).expect("the first");
         let new = gate.install(&keyed(in_flight(1), 9), Instant::EPOCH).flow[0];
         let after = gate.enter(Instant::EPOCH, &claim(old)).expect("the first of the new one");
@@ -312,12 +313,13 @@ mod tests {
     fn a_request_that_misses_a_key_is_refused_by_name() {
         let gate = Arc::new(Gate::new(Instant::EPOCH));
         let slot = gate.install(&one(bucket(10, 5)), Instant::EPOCH).flow[0];
-        let claim = |key| [Claim { slot, key, cost: 1 }];
+        let claim = |key| [Claim { slot, key, cost: 1, patience: Duration::ZERO }];
         assert!(gate.enter(Instant::EPOCH, &claim(Key::Shared)).is_ok());
         let rejection = gate.enter(Instant::EPOCH, &claim(Key::Missing)).expect_err("no key");
         assert_eq!((rejection.slot, rejection.reason), (slot, crate::flow::Reason::MissingKey));
         assert_eq!(rejection.report.quotas[0].used, 1);
-        let unknown = [Claim { slot: SlotId(77), key: Key::Missing, cost: 1 }];
+        let unknown =
+            [Claim { slot: SlotId(77), key: Key::Missing, cost: 1, patience: Duration::ZERO }];
         assert!(gate.enter(Instant::EPOCH, &unknown).is_ok());
     }
 
@@ -328,7 +330,8 @@ mod tests {
         let wanted = Rules { flow, ..paced(rate(10, 1000), 1000, 7) };
         let installed = gate.install(&wanted, Instant::EPOCH);
         let slots = [installed.flow[0], installed.flow[1], installed.pacing.expect("pacing")];
-        let claims = slots.map(|slot| Claim { slot, key: Key::Shared, cost: 2 });
+        let claims =
+            slots.map(|slot| Claim { slot, key: Key::Shared, cost: 2, patience: Duration::ZERO });
         let _first = gate.enter(Instant::EPOCH, &claims).expect("a burst");
         let second = gate.enter(Instant::EPOCH, &claims).expect("a burst");
         let ms = Duration::from_millis;
@@ -357,7 +360,12 @@ mod tests {
         let at = |millis| Instant::EPOCH + Duration::from_millis(millis);
         let enter = |millis| {
             let pacing = gate.install(&paced(rate(10, 1000), 150, 9), at(0)).pacing;
-            let claim = Claim { slot: pacing.expect("pacing"), key: Key::Shared, cost: 1 };
+            let claim = Claim {
+                slot: pacing.expect("pacing"),
+                key: Key::Shared,
+                cost: 1,
+                patience: Duration::ZERO,
+            };
             gate.enter(at(millis), &[claim]).ok().map(|it| it.permit)
         };
         let (first, second) = (enter(100).expect("at once"), enter(100).expect("in 100 ms"));

@@ -175,10 +175,6 @@ impl Formula for Pacing {
         }
     }
 
-    fn waiting(&self, state: &State, now: Instant) -> u64 {
-        state.waiting(now) as u64
-    }
-
     fn convert(&self, old: &Self, state: &mut State, _now: Instant) {
         state.last = self.interval.convert(state.last, old.interval);
         state.cold = match (self.ramp, old.ramp) {

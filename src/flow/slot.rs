@@ -36,6 +36,9 @@ pub struct Claim {
     pub key: Key,
     /// What the request costs. What costs nothing passes and is not charged.
     pub cost: u64,
+    /// How long it may wait for a window to open from which it borrows, where the rule
+    /// has windows; zero for a request without priority.
+    pub patience: Duration,
 }
 
 /// A slot's answer, and what it rests on.
@@ -72,6 +75,8 @@ pub(super) struct Standing {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     pub(super) now: Instant,
+    /// When this slot let it start: `now`, but for pacing and for a loan.
+    pub(super) own: Instant,
     /// The latest that any slot asked for; `now` if none did.
     pub(super) start: Instant,
 }
@@ -132,6 +137,13 @@ pub(super) trait Formula: Debug + Send + 'static {
     /// Decides about a request of `cost`, and changes nothing.
     fn check(&self, state: &Self::State, now: Instant, cost: u64) -> Decision;
 
+    /// Returns how long a request with priority, which would be refused now, waits for
+    /// a window to open in which it fits; `None` if this has no such windows. It is
+    /// charged then, as of [`Times::own`].
+    fn loan(&self, _state: &Self::State, _now: Instant, _cost: u64) -> Option<Duration> {
+        None
+    }
+
     /// Returns what is used as of `now`.
     fn standing(&self, state: &Self::State, now: Instant) -> Standing;
 
@@ -154,11 +166,6 @@ pub(super) trait Formula: Debug + Send + 'static {
     /// Returns what was seen, if this is a breaker.
     fn breaker(&self, _state: &Self::State, _now: Instant) -> Option<breaker::Seen> {
         None
-    }
-
-    /// Returns how many admitted requests have not started yet.
-    fn waiting(&self, _state: &Self::State, _now: Instant) -> u64 {
-        0
     }
 
     /// Turns a state of `old` into one of this formula, without creating budget.
@@ -193,9 +200,6 @@ pub(super) trait Slot: Any + Debug + Send {
 
     /// Returns the standing of what is shared by all.
     fn shared(&self, now: Instant) -> Standing;
-
-    /// Returns how many admitted requests have not started yet.
-    fn waiting(&self, now: Instant) -> u64;
 
     /// Returns what was seen, if the slot is a breaker.
     fn breaker(&self, now: Instant) -> Option<breaker::Seen>;
@@ -240,6 +244,23 @@ impl<F: Formula> Stage<F> {
     }
 }
 
+impl<F: Formula> Stage<F> {
+    /// Returns `decision`, or the wait in its place of a request with priority.
+    fn or_loan(
+        &self,
+        state: &F::State,
+        now: Instant,
+        claim: &Claim,
+        decision: Decision,
+    ) -> Decision {
+        if claim.patience.is_zero() || !matches!(decision, Decision::Block(Reason::Rate { .. })) {
+            return decision;
+        }
+        let loan = self.formula.loan(state, now, claim.cost);
+        loan.filter(|wait| *wait <= claim.patience).map_or(decision, Decision::Wait)
+    }
+}
+
 impl<S: Clone> States<S> {
     fn get(&self, place: Place) -> &S {
         match self {
@@ -274,7 +295,10 @@ impl<F: Formula> Slot for Stage<F> {
         let decision = match claim {
             Claim { key: Key::Missing, .. } => Decision::Block(Reason::MissingKey),
             Claim { cost: 0, .. } => Decision::Pass,
-            Claim { cost, .. } => self.formula.check(state, now, *cost),
+            Claim { cost, .. } => {
+                let decision = self.formula.check(state, now, *cost);
+                self.or_loan(state, now, claim, decision)
+            }
         };
         let standing = self.formula.standing(state, now);
         Answer { decision, limit: self.formula.limit(), standing, place }
@@ -326,10 +350,6 @@ impl<F: Formula> Slot for Stage<F> {
 
     fn shared(&self, now: Instant) -> Standing {
         self.formula.standing(self.states.shared(), now)
-    }
-
-    fn waiting(&self, now: Instant) -> u64 {
-        self.formula.waiting(self.states.shared(), now)
     }
 
     fn breaker(&self, now: Instant) -> Option<breaker::Seen> {

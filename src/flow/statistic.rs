@@ -14,12 +14,12 @@ use super::{
     breaker,
     decision::Outcome,
     keyed::Keys,
-    slot::{SlotId, Times},
+    slot::SlotId,
     time::{Instant, nanos},
     window::{Grid, Ring},
 };
-use core::{num::NonZeroU64, ops::AddAssign, time::Duration};
-use std::sync::Arc;
+use core::{cmp::Reverse, num::NonZeroU64, ops::AddAssign, time::Duration};
+use std::{collections::BinaryHeap, sync::Arc};
 
 /// What happened in some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -142,6 +142,9 @@ pub(super) struct Statistic {
 
 #[derive(Debug)]
 struct Recent {
+    /// When those who wait will start, the first on top. What lies in the past is
+    /// dropped when the next one waits.
+    starts: BinaryHeap<Reverse<Instant>>,
     second: Ring<Cell>,
     minute: Ring<Cell>,
 }
@@ -176,19 +179,20 @@ const fn grid(length: u64) -> Grid {
 
 impl Statistic {
     /// Counts an admitted request.
-    pub(super) fn on_pass(&mut self, times: Times) {
+    pub(super) fn on_pass(&mut self, now: Instant, start: Instant) {
         self.in_flight += 1;
         self.in_flight_max = self.in_flight_max.max(self.in_flight);
-        let wait = times.start.since(times.now);
+        let wait = start.since(now);
         if wait.is_zero() {
-            return self.count(times.now, |cell| cell.passed += 1);
+            return self.count(now, |cell| cell.passed += 1);
         }
         self.waits[WAIT_BOUNDS.partition_point(|bound| *bound < wait)] += 1;
-        self.count(times.now, |cell| {
+        self.count(now, |cell| {
             cell.passed += 1;
             cell.waited += 1;
             cell.wait_sum += nanos(wait);
         });
+        self.recent().wait(now, start);
     }
 
     /// Counts a refused request.
@@ -217,7 +221,7 @@ impl Statistic {
         });
     }
 
-    /// Returns what was seen, without `waiting` and rules, which others know.
+    /// Returns what was seen, without the rules, which others know.
     pub(super) fn observe(&self, now: Instant) -> Observation {
         let recent = self.recent.as_deref();
         Observation {
@@ -227,21 +231,44 @@ impl Statistic {
             in_flight: self.in_flight,
             in_flight_max: self.in_flight_max,
             waits: self.waits,
+            waiting: recent.map_or(0, |it| it.waiting(now)),
             ..Observation::default()
         }
     }
 
+    fn recent(&mut self) -> &mut Recent {
+        self.recent.get_or_insert_with(|| Box::new(Recent::new()))
+    }
+
     fn count(&mut self, now: Instant, event: impl Fn(&mut Cell)) {
         event(&mut self.totals);
-        let recent = self.recent.get_or_insert_with(|| Box::new(Recent::new()));
+        let recent = self.recent();
         event(recent.second.advance(SECOND.index(now)));
         event(recent.minute.advance(MINUTE.index(now)));
     }
 }
 
+/// Waiting requests that room is made for in advance.
+const ROOM: usize = 64;
+
 impl Recent {
+    fn wait(&mut self, now: Instant, start: Instant) {
+        while self.starts.peek().is_some_and(|Reverse(first)| *first <= now) {
+            self.starts.pop();
+        }
+        self.starts.push(Reverse(start));
+    }
+
+    fn waiting(&self, now: Instant) -> u64 {
+        self.starts.iter().filter(|Reverse(start)| *start > now).count() as u64
+    }
+
     fn new() -> Self {
-        Self { second: Ring::new(SECOND_BUCKETS), minute: Ring::new(MINUTE_BUCKETS) }
+        Self {
+            starts: BinaryHeap::with_capacity(ROOM),
+            second: Ring::new(SECOND_BUCKETS),
+            minute: Ring::new(MINUTE_BUCKETS),
+        }
     }
 }
 

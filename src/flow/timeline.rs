@@ -5,6 +5,7 @@
 //! 0.5 x3       block rate 9.5  three are refused; 9.5 ms later one would pass
 //! 1 key=a      wait 20         the client `a` may start 20 ms later
 //! 2 cost=4     block costly 3
+//! 2 prio=500   wait 98         one with priority borrows, and would wait 500 ms
 //! 3 done       7               the oldest in flight ends cancelled, 7 are left
 //! 3 ok         6               the oldest ends well
 //! 3 fail       5               the oldest ends badly
@@ -94,7 +95,9 @@ impl Timeline {
             }
         };
         let cost = option(options, "cost=").unwrap_or(1);
-        let claims: Vec<Claim> = self.slots.iter().map(|&slot| Claim { slot, key, cost }).collect();
+        let patience = Duration::from_millis(option(options, "prio=").unwrap_or(0));
+        let claims: Vec<Claim> =
+            self.slots.iter().map(|&slot| Claim { slot, key, cost, patience }).collect();
         match self.gate.enter(self.now, &claims) {
             Ok(admission) => {
                 let wait = admission.permit.start().since(self.now);

@@ -75,6 +75,35 @@ impl<T: Copy + Default> Ring<T> {
         &mut self.cells[self.at as usize]
     }
 
+    /// Returns the bucket `index`, or an empty one if it is not remembered.
+    pub(super) fn get(&self, index: u64) -> T {
+        self.place(index).map_or_else(T::default, |at| self.cells[at])
+    }
+
+    /// Returns the bucket `index`, which is not later than the latest, to be written;
+    /// `None` if it is not remembered.
+    pub(super) fn get_mut(&mut self, index: u64) -> Option<&mut T> {
+        self.place(index).map(|at| &mut self.cells[at])
+    }
+
+    /// Remembers `len` buckets from now on, if it did not as many.
+    pub(super) fn widen(&mut self, len: u32) {
+        let more = (len as usize).saturating_sub(self.cells.len());
+        if more > 0 {
+            self.cells.rotate_left(self.after(self.at) as usize);
+            let older = iter::repeat_n(T::default(), more);
+            self.cells = older.chain(self.cells.iter().copied()).collect();
+            self.at = len - 1;
+        }
+    }
+
+    /// Returns where bucket `index` lies.
+    fn place(&self, index: u64) -> Option<usize> {
+        let age = self.head.checked_sub(index).filter(|age| *age < self.span())?;
+        let (age, at) = (usize::try_from(age).ok()?, self.at as usize);
+        Some(if age <= at { at - age } else { at + self.cells.len() - age })
+    }
+
     /// Returns the buckets that are still remembered when `index` is the current
     /// one, oldest first, each with its index.
     pub(super) fn live(&self, index: u64) -> impl Iterator<Item = (u64, &T)> {

@@ -117,7 +117,12 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rules}]
         for (asked, policy) in
             [([0, 2], "\"a\";q=9;w=60, \"b\";q=20;w=1"), ([1, 2], "\"a\";q=5;w=60, \"b\";q=20;w=1")]
         {
-            let claim = |at: usize| Claim { slot: route.rules[at].slot, key: Key::Shared, cost: 1 };
+            let claim = |at: usize| Claim {
+                slot: route.rules[at].slot,
+                key: Key::Shared,
+                cost: 1,
+                patience: core::time::Duration::ZERO,
+            };
             let admission = route.gate.enter(Instant::EPOCH, &asked.map(claim)).unwrap();
             let told = Told::of(route, &admission.report, RateLimitHeaders::Draft).unwrap();
             let mut headers = HeaderMap::new();

@@ -199,6 +199,9 @@ impl Engine {
                     Some(fingerprint) => Known::Key(fingerprint),
                     None => recorded(arrival, rule),
                 });
+            if arrival.priority {
+                route.prioritize(&mut claims);
+            }
             if let Some(cost) = arrival.cost {
                 claims.iter_mut().for_each(|claim| claim.cost = cost);
             }

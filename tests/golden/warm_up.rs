@@ -76,7 +76,9 @@ fn play(path: &Path) -> Played {
         if line["decision"] != "block" {
             count(&mut played.theirs, now + millis(&line["wait_ms"]), epoch, cost);
         }
-        if let Ok(admission) = gate.enter(now, &[Claim { slot, key: Key::Shared, cost }]) {
+        if let Ok(admission) =
+            gate.enter(now, &[Claim { slot, key: Key::Shared, cost, patience: Duration::ZERO }])
+        {
             count(&mut played.ours, admission.permit.start(), epoch, cost);
         }
     }

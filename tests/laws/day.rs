@@ -94,7 +94,11 @@ impl Day {
 
     pub(crate) fn enter(&mut self, now: Instant, client: u8, cost: u64) -> Fate {
         let key = key(client);
-        let claims: Vec<_> = self.slots.iter().map(|&slot| Claim { slot, key, cost }).collect();
+        let claims: Vec<_> = self
+            .slots
+            .iter()
+            .map(|&slot| Claim { slot, key, cost, patience: Duration::ZERO })
+            .collect();
         let (decided, report) = match self.gate.enter(now, &claims) {
             Ok(admission) => {
                 let start = admission.permit.start();

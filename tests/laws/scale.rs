@@ -90,7 +90,7 @@ fn saturate(algorithm: &Algorithm, span: Duration, cost: u64) -> u64 {
     let slot = gate.install(&rules, MORNING).flow[0];
     let (mut now, mut passed) = (MORNING, 0);
     while now.since(MORNING) <= span {
-        match gate.enter(now, &[Claim { slot, key: key(0), cost }]) {
+        match gate.enter(now, &[Claim { slot, key: key(0), cost, patience: Duration::ZERO }]) {
             Ok(_) => passed += cost,
             Err(rejection) => now = now + rejection.reason.retry_after().expect("a rate"),
         }
@@ -146,7 +146,9 @@ fn a_day_of_pacing_is_exact() {
         let slot = gate.install(&rules, MORNING).pacing.expect("pacing");
         let (mut now, mut starts) = (MORNING, 0_u64);
         while now.since(MORNING) < Duration::from_millis(DAY) {
-            let admission = gate.enter(now, &[Claim { slot, key: key(0), cost: 1 }]).expect("room");
+            let admission = gate
+                .enter(now, &[Claim { slot, key: key(0), cost: 1, patience: Duration::ZERO }])
+                .expect("room");
             now = admission.permit.start();
             let ideal = (u128::from(starts) * u128::from(millis * MS)).div_ceil(count.into());
             assert_eq!(now.since(MORNING).as_nanos(), ideal, "{count} per {millis} ms");

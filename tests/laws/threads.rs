@@ -62,7 +62,7 @@ fn threads_at_one_instant_pass_exactly_the_limit() {
     for algorithm in rates() {
         for keyed in [false, true] {
             let (gate, slot) = open_one(&algorithm, keyed);
-            let claims = [Claim { slot, key: key(1), cost: 1 }];
+            let claims = [Claim { slot, key: key(1), cost: 1, patience: Duration::ZERO }];
             let passed = hammer(|| {
                 (0..200).filter_map(|_| gate.enter(MORNING, &claims).ok()).collect::<Vec<_>>()
             });
@@ -75,7 +75,7 @@ fn threads_at_one_instant_pass_exactly_the_limit() {
 fn threads_keep_the_promise_while_time_passes() {
     for algorithm in rates() {
         let (gate, slot) = open_one(&algorithm, false);
-        let claims = [Claim { slot, key: key(1), cost: 1 }];
+        let claims = [Claim { slot, key: key(1), cost: 1, patience: Duration::ZERO }];
         let clock = AtomicU64::new(0);
         let mut starts = hammer(|| {
             // Each reads the clock, and gets to the gate when it can.
@@ -97,7 +97,7 @@ fn threads_hold_no_more_than_the_limit() {
     let limit = 5;
     for keyed in [false, true] {
         let (gate, slot) = open_one(&Algorithm::Concurrency(concurrency::Config { limit }), keyed);
-        let claims = [Claim { slot, key: key(1), cost: 1 }];
+        let claims = [Claim { slot, key: key(1), cost: 1, patience: Duration::ZERO }];
         let in_flight = AtomicU64::new(0);
         let passed = hammer(|| {
             (0..5_000)
@@ -125,7 +125,7 @@ fn threads_start_no_closer_than_the_interval() {
     let max_wait = Duration::from_secs(10);
     let pacing = Some(pacing::Config { rate, max_wait, max_queue: u64::MAX, warm_up: None });
     let (gate, slot) = open(&Rules { pacing, ..Rules::default() });
-    let claims = [Claim { slot, key: key(1), cost: 1 }];
+    let claims = [Claim { slot, key: key(1), cost: 1, patience: Duration::ZERO }];
     let mut starts = hammer(|| {
         let admitted = (0..1_000).filter_map(|_| gate.enter(MORNING, &claims).ok());
         admitted.map(|it| it.permit.start()).collect()

@@ -245,7 +245,8 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rule}] 
     let snapshot = fixture.snapshot();
     for rule in &snapshot.routes[0].rules {
         for _ in 0..2 {
-            let claim = Claim { slot: rule.slot, key: Key::Shared, cost: 1 };
+            let claim =
+                Claim { slot: rule.slot, key: Key::Shared, cost: 1, patience: Duration::ZERO };
             drop(snapshot.routes[0].gate.enter(now, &[claim]));
         }
     }
@@ -317,7 +318,7 @@ impl Fixture {
     async fn serve_a_little(&self) {
         let snapshot = self.snapshot();
         let api = &snapshot.routes[1];
-        let claim = |slot, key| Claim { slot, key, cost: 1 };
+        let claim = |slot, key| Claim { slot, key, cost: 1, patience: Duration::ZERO };
         let clock = &self.admin.state.clock;
         let arrival = clock.now();
         for client in 0..5 {

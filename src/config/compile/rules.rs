@@ -8,9 +8,10 @@ use crate::{
         node::Place,
         plan::RulePlan,
         problem::{Problem, quoted},
-        snapshot::{Cost, Except, When},
+        snapshot::{Cost, Except, Priority, When},
         spec::{
-            CostSpec, ExceptSpec, KeySpecs, OnMissing, PacingSpec, RuleKind, RuleSpec, Windows,
+            CostSpec, ExceptSpec, KeySpecs, OnMissing, PacingSpec, PrioritySpec, RuleKind,
+            RuleSpec, Windows,
         },
     },
     flow::{
@@ -69,6 +70,7 @@ impl Compiler {
         }
         let algorithm = spec.kind.as_ref().and_then(|kind| self.algorithm(kind, &spec.cost));
         let except = self.except(&spec.except);
+        let priority = spec.priority.as_ref().and_then(|spec| self.priority(spec)).map(Arc::new);
         let cost = Cost {
             default: spec.cost.default.value,
             by_method: spec.cost.by_method.iter().map(|(m, at)| (m.clone(), at.value)).collect(),
@@ -98,6 +100,7 @@ impl Compiler {
                 on_missing: spec.keys.on_missing.map_or(OnMissing::Shared, |at| at.value),
                 cost: cost.clone(),
                 except: except.clone(),
+                priority: priority.clone(),
                 quota: quotas::quota(&name, &algorithm),
                 dry_run: spec.dry_run,
             };
@@ -271,6 +274,12 @@ impl Compiler {
                 self.warn(problem.also(limit.place, "the bound").help(help.clone()));
             }
         }
+    }
+
+    fn priority(&mut self, spec: &PrioritySpec) -> Option<Priority> {
+        let field = self.field(spec.header.value.as_str(), &spec.value)?;
+        let matcher = Matcher { headers: vec![field], ..Matcher::default() };
+        Some(Priority::new(matcher, spec.max_wait))
     }
 
     fn except(&mut self, spec: &ExceptSpec) -> Option<Arc<Except>> {

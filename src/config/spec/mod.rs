@@ -10,7 +10,9 @@ pub(super) use breaker::BreakerSpec;
 pub(super) use overrides::{OverrideSpec, WhenSpec};
 pub(super) use route::{FieldSpec, MatchSpec, PathSpec, RouteSpec};
 pub use rule::OnMissing;
-pub(super) use rule::{CostSpec, ExceptSpec, KeySpecs, PacingSpec, RuleKind, RuleSpec, Windows};
+pub(super) use rule::{
+    CostSpec, ExceptSpec, KeySpecs, PacingSpec, PrioritySpec, RuleKind, RuleSpec, Windows,
+};
 
 use super::{
     decode::{At, Decoder, Fields},

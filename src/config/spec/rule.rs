@@ -32,6 +32,7 @@ pub(in crate::config) struct RuleSpec {
     pub cost: CostSpec,
     pub except: ExceptSpec,
     pub dry_run: bool,
+    pub priority: Option<PrioritySpec>,
     pub overrides: Vec<OverrideSpec>,
 }
 
@@ -75,6 +76,14 @@ pub enum OnMissing {
     Skip,
     /// The rule refuses it.
     Reject,
+}
+
+/// Who may borrow from the windows to come.
+#[derive(Debug)]
+pub(in crate::config) struct PrioritySpec {
+    pub header: At<HeaderName>,
+    pub value: At<FieldSpec>,
+    pub max_wait: Duration,
 }
 
 /// How much a request counts.
@@ -146,6 +155,7 @@ impl RuleSpec {
             max_keys: f.integer(d, "max_keys"),
             cost: CostSpec::read(d, &f),
             except: f.map(d, "except").map(|f| ExceptSpec::read(d, &f)).unwrap_or_default(),
+            priority: f.map(d, "priority").and_then(|f| PrioritySpec::read(d, &f)),
             dry_run: f.flag(d, "dry_run").is_some_and(|at| at.value),
             overrides: overrides::read(d, &f, base.as_ref()),
         })
@@ -201,13 +211,18 @@ pub(super) struct Manner {
 }
 
 /// Keys that only some algorithms take, which ones, and in words.
-const OWNERS: [(&str, &[Word], &str); 6] = [
+const OWNERS: [(&str, &[Word], &str); 7] = [
     (
         "burst",
         &[Word::TokenBucket, Word::LeakyBucket],
         "only `token_bucket` and `leaky_bucket` take it",
     ),
     ("warm_up", &[Word::TokenBucket], "only `token_bucket` and `pacing` take it"),
+    (
+        "priority",
+        &[Word::SlidingWindow, Word::FixedWindow],
+        "only `sliding_window` and `fixed_window` have windows to borrow from",
+    ),
     ("buckets", &[Word::SlidingWindow], "only `algorithm: sliding_window` takes it"),
     ("strict", &[Word::SlidingWindow], "only `algorithm: sliding_window` takes it"),
     ("align", &[Word::FixedWindow], "only `algorithm: fixed_window` takes it"),
@@ -325,6 +340,17 @@ impl CostSpec {
             cost.by_method.extend(method.map(|at| at.value).zip(value));
         }
         cost
+    }
+}
+
+impl PrioritySpec {
+    fn read<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<Self> {
+        let header = f.leaf(d, "header", values::header_name);
+        let equals = f.leaf(d, "equals", values::text).map(|at| at.map(FieldSpec::Equals));
+        let max_wait = f.duration(d, "max_wait");
+        let header = header?;
+        let present = At { value: FieldSpec::Present, place: header.place, written: false };
+        Some(Self { header, value: equals.unwrap_or(present), max_wait: max_wait?.value })
     }
 }
 

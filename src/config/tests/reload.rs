@@ -196,8 +196,11 @@ impl Gateway {
     fn admitted(&self, count: usize) -> usize {
         let snapshot = self.snapshot();
         let route = &snapshot.routes[0];
-        let claims: Vec<_> =
-            route.rules.iter().map(|r| Claim { slot: r.slot, key: Key::Shared, cost: 1 }).collect();
+        let claims: Vec<_> = route
+            .rules
+            .iter()
+            .map(|r| Claim { slot: r.slot, key: Key::Shared, cost: 1, patience: Duration::ZERO })
+            .collect();
         let at = NOW + Duration::from_millis(1);
         (0..count).filter(|_| route.gate.enter(at, &claims).is_ok()).count()
     }

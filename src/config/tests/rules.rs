@@ -99,6 +99,19 @@ fn keys_that_mean_nothing_in_a_rule_are_refused() {
             ],
         ),
         (
+            "limit: 1/1s, priority: { header: x-priority }, warm_up: {}",
+            &[
+                "`priority` means nothing in this rule | remove it: only `sliding_window` and `fixed_window` have windows to borrow from",
+            ],
+        ),
+        (
+            "limit: 1/1s, algorithm: fixed_window, priority: { equals: high }, warm_up: {}",
+            &[
+                "a priority needs `header` | write `header: x-tenant`",
+                "`warm_up` means nothing in this rule | remove it: only `token_bucket` and `pacing` take it",
+            ],
+        ),
+        (
             "limit: 1/1s, max_keys: 5",
             &[
                 "`max_keys` without a `key` | write `key: client_ip`, or remove it: all requests share one count",
@@ -136,7 +149,7 @@ fn keys_that_mean_nothing_in_a_rule_are_refused() {
 
 #[test]
 fn what_a_later_version_will_know_is_never_ignored() {
-    for key in ["priority: { header: x }", "sync_interval: 1s", "on_store_error: local"] {
+    for key in ["sync_interval: 1s", "on_store_error: local"] {
         let name = key.split(':').next().unwrap();
         let message = format!("`{name}` is not supported in this version | remove it");
         messages(&with_rules(&format!("      - {{ name: a, limit: 1/1s, {key} }}\n")), &[&message]);

@@ -295,7 +295,7 @@ fn a_dry_run_refuses_nobody_and_is_told_as_if() {
 /// Lets a request in whose breaker then hears `outcome`.
 fn enter(gate: &Arc<Gate>, at: Instant) -> (Permit, Option<Turn>) {
     let slot = gate.install(&rules(half()), at).breaker.expect("a breaker");
-    let claim = Claim { slot, key: Key::Shared, cost: 1 };
+    let claim = Claim { slot, key: Key::Shared, cost: 1, patience: Duration::ZERO };
     let admission = gate.enter(at, &[claim]).expect("it is not open");
     (admission.permit, admission.report.turn)
 }

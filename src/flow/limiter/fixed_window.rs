@@ -9,6 +9,10 @@
 //! window starts with its first request); `N` in each window. It refuses what an
 //! exact log would let in near a window's end.
 //!
+//! A request with priority over the limit may borrow from the window that opens next:
+//! it waits until then and is counted there. At most `N` are lent of a window, and what
+//! is lent is used when it opens.
+//!
 //! An edit keeps what is used in the current window. If it changes the window, all
 //! that was used in the one that `now` falls in counts as used in the new one that
 //! `now` falls in. Where that would have ended, it ends as the old one, or after the
@@ -71,6 +75,8 @@ pub(super) struct State {
     /// When it ends; the clock's zero if there was none yet.
     end: Instant,
     used: u64,
+    /// What was borrowed from the window that opens then.
+    loan: u64,
 }
 
 impl Config {
@@ -82,8 +88,18 @@ impl Config {
 }
 
 impl FixedWindow {
-    fn used(state: &State, now: Instant) -> u64 {
-        if now < state.end { state.used } else { 0 }
+    /// Returns the state with the window that `now` falls in, if that is open.
+    fn as_of(&self, state: &State, now: Instant) -> State {
+        if now < state.end {
+            return state.clone();
+        }
+        if state.loan > 0 {
+            let next = State { end: self.end(state.end), used: state.loan, loan: 0 };
+            if now < next.end {
+                return next;
+            }
+        }
+        self.fresh()
     }
 
     /// Returns when a window ends that is opened at `now`.
@@ -116,40 +132,55 @@ impl Formula for FixedWindow {
     }
 
     fn fresh(&self) -> State {
-        State { end: Instant::EPOCH, used: 0 }
+        State { end: Instant::EPOCH, used: 0, loan: 0 }
     }
 
     fn is_fresh(&self, state: &State, now: Instant) -> bool {
-        Self::used(state, now) == 0
+        self.as_of(state, now).used == 0
     }
 
     fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {
+        let State { end, used, loan } = self.as_of(state, now);
         if cost > self.limit {
             Decision::Block(Reason::TooCostly { limit: self.limit })
-        } else if Self::used(state, now).saturating_add(cost) > self.limit {
-            Decision::Block(Reason::Rate { retry_after: state.end.since(now) })
-        } else {
+        } else if used.saturating_add(cost) <= self.limit {
             Decision::Pass
+        } else {
+            // The next window may be lent out.
+            let is_lent = loan.saturating_add(cost) > self.limit;
+            let opens = if is_lent { self.end(end) } else { end };
+            Decision::Block(Reason::Rate { retry_after: opens.since(now) })
         }
     }
 
+    fn loan(&self, state: &State, now: Instant, cost: u64) -> Option<Duration> {
+        let State { end, loan, .. } = self.as_of(state, now);
+        (loan.saturating_add(cost) <= self.limit).then(|| end.since(now))
+    }
+
     fn standing(&self, state: &State, now: Instant) -> Standing {
-        match Self::used(state, now) {
-            0 => Standing::default(),
-            used => Standing { used, reset: state.end.since(now) },
+        match self.as_of(state, now) {
+            State { used: 0, .. } => Standing::default(),
+            State { end, used, loan: 0 } => Standing { used, reset: end.since(now) },
+            State { end, used, .. } => Standing { used, reset: self.end(end).since(now) },
         }
     }
 
     fn charge(&self, state: &mut State, times: Times, cost: u64) {
-        let used = Self::used(state, times.now);
-        if used == 0 {
+        *state = self.as_of(state, times.now);
+        if times.own > times.now {
+            state.loan = state.loan.saturating_add(cost);
+            return;
+        }
+        if state.used == 0 {
             state.end = self.end(times.now);
         }
-        state.used = used.saturating_add(cost);
+        state.used = state.used.saturating_add(cost);
     }
 
     fn convert(&self, old: &Self, state: &mut State, now: Instant) {
-        let used = Self::used(state, now);
+        *state = old.as_of(state, now);
+        let State { used, loan, .. } = *state;
         let end = match &self.align {
             align if (self.window, align) == (old.window, &old.align) => return,
             _ if used == 0 => Instant::EPOCH,
@@ -160,7 +191,12 @@ impl Formula for FixedWindow {
                 if end > now { end } else { state.end.min(now + window) }
             }
         };
-        *state = State { end, used };
+        // What was borrowed starts when the old window ends.
+        *state = if end > state.end {
+            State { end, used: used.saturating_add(loan), loan: 0 }
+        } else {
+            State { end, used, loan }
+        };
     }
 }
 
@@ -267,6 +303,41 @@ mod tests {
             .check(&format!("{}         block rate {}", day(59), day(31)))
             .edit(&per(2, 40 * DAY, Align::FirstRequest), &[Change::Converted])
             .check(&format!("{}         block rate {}", day(60), day(39)));
+    }
+
+    #[test]
+    fn one_with_priority_borrows_from_the_next_window() {
+        for align in [Align::Clock, Align::FirstRequest] {
+            check(
+                &per(2, 100, align),
+                "
+                100 x2          pass
+                130             block rate 70
+                130 prio=69     block rate 70
+                130 prio=70     wait 70
+                130 cost=2      block rate 170
+                130             block rate 70
+                140 prio=500    wait 60
+                140 prio=500    block rate 160
+                140             block rate 160
+                200             block rate 100
+                250 prio=500    wait 50
+                300             pass
+                300             block rate 100
+                550 x2          pass
+                ",
+            );
+        }
+    }
+
+    #[test]
+    fn a_loan_survives_edits() {
+        Timeline::new(&per(2, 100, Align::Clock))
+            .check("100 x2 pass\n130 prio=500 wait 70")
+            .edit(&per(3, 100, Align::Clock), &[Change::Converted])
+            .check("140 pass\n140 prio=500 x2 wait 60\n140 block rate 160")
+            .edit(&per(9, 1000, Align::Clock), &[Change::Converted])
+            .check("250 x3 pass\n250 block rate 750");
     }
 
     #[test]

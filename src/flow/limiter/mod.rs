@@ -127,7 +127,7 @@ mod tests {
             (sliding(false), 72 + 8 * 10),
             (sliding(true), 72 + 8 * 11),
             (Algorithm::SlidingCounter(sliding_counter::Config { rate }), 56),
-            (Algorithm::FixedWindow(fixed_window::Config { rate, align }), 48),
+            (Algorithm::FixedWindow(fixed_window::Config { rate, align }), 56),
             (Algorithm::Concurrency(concurrency::Config { limit: 100 }), 40),
         ] {
             assert_eq!(algorithm.bytes_per_key(), bytes, "{algorithm:?}");

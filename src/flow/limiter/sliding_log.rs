@@ -223,14 +223,15 @@ mod tests {
         let mut rooms = Vec::new();
         for nanos in 0..11 {
             let now = Instant::from_nanos(nanos);
-            limiter.charge(&mut state, Times { now, start: now }, 1);
+            limiter.charge(&mut state, Times { now, own: now, start: now }, 1);
             rooms.push(state.stamps.capacity());
         }
         assert_eq!(rooms, [4, 4, 4, 4, 8, 8, 8, 8, 11, 11, 11]);
         // What comes at one instant shares a stamp.
         let mut state = limiter.fresh();
         for cost in [3, 1, 5] {
-            limiter.charge(&mut state, Times { now: Instant::EPOCH, start: Instant::EPOCH }, cost);
+            let now = Instant::EPOCH;
+            limiter.charge(&mut state, Times { now, own: now, start: now }, cost);
         }
         assert_eq!((state.stamps.len(), limiter.used(&state, Instant::EPOCH)), (1, 9));
     }
@@ -242,7 +243,7 @@ mod tests {
         for nanos in 0..3 {
             let now = Instant::from_nanos(nanos);
             assert_eq!(limiter.check(&state, now, 1), Decision::Pass);
-            limiter.charge(&mut state, Times { now, start: now }, 1);
+            limiter.charge(&mut state, Times { now, own: now, start: now }, 1);
         }
         let retry_after = Duration::from_nanos(1_000_000_001 - 3 + 1);
         let blocked = Decision::Block(Reason::Rate { retry_after });

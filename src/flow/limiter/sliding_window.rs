@@ -9,6 +9,11 @@
 //! refuse for up to `W/b` longer, about `1/(2b)` below the limit in steady traffic.
 //! With `b = 1` it is the fixed window of the clock.
 //!
+//! A request with priority over the limit may borrow from the buckets to come: it waits
+//! until the first in which it fits, a window away at most, and is counted there. Others
+//! see the loan: they pass
+//! only if what was lent still fits when it starts. The ring doubles at the first loan.
+//!
 //! An edit of the count alone keeps the buckets. Where their length changes, each
 //! is counted in the new bucket of its last instant (never in the future): nothing
 //! is forgotten before its time, and a shorter window forgets what it must.
@@ -71,20 +76,52 @@ impl SlidingWindow {
         self.span as usize * size_of::<u64>()
     }
 
-    fn used(state: &State, index: u64) -> u64 {
+    fn used(&self, state: &State, index: u64) -> u64 {
         let State { ring, sum } = state;
+        let span = u64::from(self.span);
         match index.saturating_sub(ring.head()) {
-            // Nothing was forgotten since, or all.
-            0 => *sum,
-            age if age >= ring.span() => 0,
-            _ => ring.live(index).map(|(_, count)| *count).fold(0, u64::saturating_add),
+            0 if index == ring.head() => *sum,
+            age if age >= span => 0,
+            // Others may be remembered where something was borrowed.
+            _ => ring
+                .live(index)
+                .filter(|(at, _)| *at <= index && at + span > index)
+                .map(|(_, count)| *count)
+                .fold(0, u64::saturating_add),
         }
     }
 
-    fn add(state: &mut State, index: u64, count: u64) {
-        state.sum = Self::used(state, index).saturating_add(count);
-        let bucket = state.ring.advance(index);
-        *bucket = bucket.saturating_add(count);
+    fn add(&self, state: &mut State, index: u64, count: u64) {
+        let head = state.ring.head();
+        if index >= head {
+            state.sum = self.used(state, index).saturating_add(count);
+            let bucket = state.ring.advance(index);
+            *bucket = bucket.saturating_add(count);
+        } else if let Some(bucket) = state.ring.get_mut(index) {
+            *bucket = bucket.saturating_add(count);
+            if index + u64::from(self.span) > head {
+                state.sum = state.sum.saturating_add(count);
+            }
+        }
+    }
+
+    /// Returns the first bucket from `index` on in which `cost` fits: then and in all
+    /// that something is borrowed from, for what was promised there stays promised.
+    fn opening(&self, state: &State, index: u64, cost: u64) -> u64 {
+        let last = state.ring.head().max(index);
+        let mut sum = self.used(state, index);
+        let (mut opening, mut at) = (index, index);
+        loop {
+            if sum.saturating_add(cost) > self.limit {
+                opening = at + 1;
+            } else if at >= last {
+                // Further on, nothing is added.
+                return opening;
+            }
+            at += 1;
+            let expired = at.checked_sub(self.span.into()).map_or(0, |at| state.ring.get(at));
+            sum = sum.saturating_sub(expired).saturating_add(state.ring.get(at));
+        }
     }
 
     /// Returns the time until bucket `index` is forgotten.
@@ -105,7 +142,8 @@ impl Formula for SlidingWindow {
     }
 
     fn is_fresh(&self, state: &State, now: Instant) -> bool {
-        Self::used(state, self.grid.index(now)) == 0
+        let index = self.grid.index(now);
+        state.ring.head() <= index && self.used(state, index) == 0
     }
 
     fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {
@@ -113,27 +151,34 @@ impl Formula for SlidingWindow {
             return Decision::Block(Reason::TooCostly { limit: self.limit });
         }
         let index = self.grid.index(now);
-        let mut used = Self::used(state, index);
-        if used.saturating_add(cost) <= self.limit {
-            return Decision::Pass;
+        match self.opening(state, index, cost) {
+            opening if opening == index => Decision::Pass,
+            opening => {
+                let retry_after = self.grid.start(opening).since(now);
+                Decision::Block(Reason::Rate { retry_after })
+            }
         }
-        let enough = state.ring.live(index).find(|(_, count)| {
-            used = used.saturating_sub(**count);
-            used.saturating_add(cost) <= self.limit
-        });
-        let last = enough.map_or_else(|| state.ring.head(), |(index, _)| index);
-        Decision::Block(Reason::Rate { retry_after: self.expiry(last, now) })
+    }
+
+    fn loan(&self, state: &State, now: Instant, cost: u64) -> Option<Duration> {
+        let index = self.grid.index(now);
+        let opening = self.opening(state, index, cost);
+        // What counts now must still be remembered when the latest loan is.
+        (opening - index <= self.span.into()).then(|| self.grid.start(opening).since(now))
     }
 
     fn standing(&self, state: &State, now: Instant) -> Standing {
-        match Self::used(state, self.grid.index(now)) {
+        match self.used(state, self.grid.index(now)) {
             0 => Standing::default(),
             used => Standing { used, reset: self.expiry(state.ring.head(), now) },
         }
     }
 
     fn charge(&self, state: &mut State, times: Times, cost: u64) {
-        Self::add(state, self.grid.index(times.now), cost);
+        if times.own > times.now {
+            state.ring.widen(2 * self.span);
+        }
+        self.add(state, self.grid.index(times.own), cost);
     }
 
     fn convert(&self, old: &Self, state: &mut State, now: Instant) {
@@ -141,11 +186,20 @@ impl Formula for SlidingWindow {
             return;
         }
         let mut converted = self.fresh();
-        let current = self.grid.index(now);
-        let buckets = state.ring.live(old.grid.index(now));
-        for (index, count) in buckets.filter(|(_, count)| **count > 0) {
-            let end = old.grid.start(index + 1) - Duration::from_nanos(1);
-            Self::add(&mut converted, self.grid.index(end.min(now)).min(current), *count);
+        let (before, current) = (old.grid.index(now), self.grid.index(now));
+        let counted = state
+            .ring
+            .live(before)
+            .filter(|(at, count)| **count > 0 && at + u64::from(old.span) > before);
+        for (at, count) in counted {
+            if at > before {
+                // Borrowed, to start then.
+                converted.ring.widen(2 * self.span);
+                self.add(&mut converted, self.grid.index(old.grid.start(at)), *count);
+            } else {
+                let end = old.grid.start(at + 1) - Duration::from_nanos(1);
+                self.add(&mut converted, self.grid.index(end.min(now)).min(current), *count);
+            }
         }
         *state = converted;
     }
@@ -251,6 +305,51 @@ mod tests {
             1333.333334 pass
             ",
         );
+    }
+
+    #[test]
+    fn one_with_priority_borrows_from_the_bucket_in_which_it_fits() {
+        check(
+            &per(3, 1000, 10),
+            "
+            50   x2         pass
+            150             pass
+            850             block rate 150
+            850 prio=149    block rate 150
+            850 prio=500    wait 150
+            850 prio=500    wait 150
+            850 prio=500    wait 250
+            850 prio=500    block rate 1150
+            850             block rate 1150
+            999             block rate 1001
+            1000            block rate 1000
+            1100            block rate 900
+            1999            block rate 1
+            2000 x2         pass
+            2000            block rate 100
+            2100            pass
+            ",
+        );
+        // What is lent of a bucket to come is not given to others before.
+        check(
+            &per(3, 1000, 10),
+            "
+            50              pass
+            850 cost=2      pass
+            900 cost=2 prio=950 wait 900
+            1000            pass
+            1000            block rate 1000
+            1799            block rate 201
+            ",
+        );
+    }
+
+    #[test]
+    fn an_edit_keeps_what_is_lent() {
+        Timeline::new(&per(3, 1000, 10))
+            .check("50 x3 pass\n850 prio=500 x2 wait 150")
+            .edit(&per(3, 1000, 5), &[Change::Converted])
+            .check("900 prio=500 wait 100\n1000 block rate 1000\n1999 block rate 1\n2000 x3 pass");
     }
 
     #[test]

@@ -117,6 +117,12 @@ pub(in crate::config) static RULE: Section = Section {
             Words("none"),
             "Other numbers for some requests. The first whose `when` fits is asked in place of the rule, with counts of its own, under the rule's name. Each counts among the 16 rules of a route.",
         ),
+        key(
+            "priority",
+            Kind::Section(&PRIORITY),
+            Absent,
+            "Requests that may borrow from the windows to come (`fixed_window` and `sliding_window` only).",
+        ),
         key("dry_run", Kind::Flag, Value("false"), "Decides and counts, and refuses nothing."),
         key(
             "scope",
@@ -126,7 +132,6 @@ pub(in crate::config) static RULE: Section = Section {
         ),
         later("sync_interval", "How often gateways exchange counts."),
         later("on_store_error", "What holds while the shared store is away."),
-        later("priority", "Requests that may borrow from the next window."),
     ],
 };
 
@@ -224,6 +229,22 @@ pub(in crate::config) static WARM_UP: Section = Section {
             "How long it takes to warm up.",
         ),
         key("cold_factor", integer(2, 1000), Value("3"), "How much less a cold service gets."),
+    ],
+};
+
+/// Who may borrow.
+pub(in crate::config) static PRIORITY: Section = Section {
+    title: "a priority",
+    doc: "A request with priority that is over the limit waits until a window, or a bucket of one, opens in which it fits, and is counted there; nobody else gets what it borrowed. Clients can send what they like: use it behind a proxy that removes the field, or for clients you trust.",
+    keys: &[
+        key("header", Kind::HeaderName, Required, "The header field that gives it."),
+        key("equals", Kind::Text, Words("any"), "The value that the field must have."),
+        key(
+            "max_wait",
+            Kind::Duration { min: Duration::from_millis(1), max: Duration::from_hours(1) },
+            Value("500ms"),
+            "The longest wait; what would wait longer is refused.",
+        ),
     ],
 };
 

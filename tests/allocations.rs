@@ -66,7 +66,7 @@ fn a_million_keys_take_no_more_memory_than_was_said_and_reset_nobody() {
     ] {
         let keyed = Some(Keyed { by: "client_ip".into(), max_keys: 100_000 });
         let rule = Rule { name: "it".into(), algorithm, keyed, dry_run: false };
-        let (most, word) = (rule.most_bytes(), rule.algorithm.word());
+        let (most, word) = (rule.most_bytes(false), rule.algorithm.word());
         let now = Instant::EPOCH + Duration::from_hours(500_000);
         let mut seen = None;
         let AllocationInfo { bytes_max, .. } = measure(|| {
@@ -100,6 +100,35 @@ fn a_million_keys_take_no_more_memory_than_was_said_and_reset_nobody() {
         assert!(bytes_max <= most, "{word}: {bytes_max} bytes, of {most}");
         assert!(bytes_max * 10 > most * 8, "{word}: {bytes_max} bytes, of {most}");
     }
+}
+
+#[test]
+fn clients_who_borrow_take_no_more_memory_than_was_said() {
+    const CLIENTS: u32 = 10_000;
+    let rate = Rate::new(1, Duration::from_secs(1)).expect("a rate");
+    let config = sliding_window::Config { rate, buckets: 10, strict: false };
+    let keyed = Some(Keyed { by: "client_ip".into(), max_keys: CLIENTS });
+    let algorithm = Algorithm::SlidingWindow(config);
+    let rule = Rule { name: "it".into(), algorithm, keyed, dry_run: false };
+    let (plain, most) = (rule.most_bytes(false), rule.most_bytes(true));
+    let gate = Arc::new(Gate::new(Instant::EPOCH));
+    let rules = Rules { flow: vec![rule], ..Rules::default() };
+    let slot = gate.install(&rules, Instant::EPOCH).flow[0];
+    // The gate's own statistics are no key's.
+    drop(gate.enter(Instant::EPOCH, &[]));
+    let AllocationInfo { bytes_max, .. } = measure(|| {
+        for client in 0..u128::from(CLIENTS) {
+            let key = Key::Of(client.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835));
+            let claims = [Claim { slot, key, cost: 1, patience: Duration::from_secs(1) }];
+            for start in [Instant::EPOCH, Instant::EPOCH + Duration::from_secs(1)] {
+                let admission = gate.enter(Instant::EPOCH, &claims).expect("at once, and a loan");
+                assert_eq!(admission.permit.start(), start);
+            }
+        }
+    });
+    // The gate remembers when each that waits will start, in room that grows by doubling.
+    let bytes_max = bytes_max - 2 * 8 * u64::from(CLIENTS);
+    assert!((plain + 1..=most).contains(&bytes_max), "{bytes_max} bytes, of {most}");
 }
 
 /// Returns the allocations of a thousand requests, admitted, waiting, refused,

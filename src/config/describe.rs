@@ -249,7 +249,8 @@ fn sliding(config: &sliding_window::Config) -> String {
 /// Says how a rule counts, where that is not the default.
 fn write_details(out: &mut String, rule: &Rule, plan: &RulePlan) -> fmt::Result {
     if let Some(keyed) = &rule.keyed {
-        let (each, most) = (rule.algorithm.bytes_per_key(), ByteSize(rule.most_bytes()));
+        let lends = plan.priority.is_some();
+        let (each, most) = (rule.algorithm.bytes_per_key(lends), ByteSize(rule.most_bytes(lends)));
         let missing = match plan.on_missing {
             OnMissing::Shared => "",
             OnMissing::Skip => "; without a key: not counted",

@@ -39,11 +39,12 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Returns the memory that its states take at most, in bytes.
-    pub fn most_bytes(&self) -> u64 {
+    /// Returns the memory that its states take at most, in bytes, if it `lends` or not:
+    /// see [`Algorithm::bytes_per_key`].
+    pub fn most_bytes(&self, lends: bool) -> u64 {
         let keys =
             self.keyed.as_ref().map_or(1, |keyed| u64::from(keyed.max_keys) + u64::from(OTHERS));
-        (self.algorithm.bytes_per_key() as u64).saturating_mul(keys)
+        (self.algorithm.bytes_per_key(lends) as u64).saturating_mul(keys)
     }
 }
 

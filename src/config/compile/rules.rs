@@ -115,8 +115,8 @@ impl Compiler {
 
     /// Warns of a rule that may take more memory than anyone means to give.
     fn memory(&mut self, versions: &[(flow::Rule, RulePlan)], place: Place) {
-        let most =
-            versions.iter().fold(0, |sum: u64, (rule, _)| sum.saturating_add(rule.most_bytes()));
+        let each = versions.iter().map(|(rule, plan)| rule.most_bytes(plan.priority.is_some()));
+        let most = each.fold(0, u64::saturating_add);
         let Some((rule, plan)) = versions.last().filter(|_| most > MUCH_MEMORY) else { return };
         let mut help = Vec::new();
         if let Some(keyed) = &rule.keyed {

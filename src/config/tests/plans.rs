@@ -114,6 +114,7 @@ fn a_description_says_what_each_rule_promises() {
             "\
 \u{20}     - { name: bucket, limit: 100/1m }
       - { name: ring, algorithm: sliding_window, limit: 30/1s, key: client_ip, max_keys: 1000 }
+      - { name: lender, algorithm: sliding_window, limit: 30/1s, key: client_ip, max_keys: 1000, priority: { header: x-p } }
       - { name: hard, algorithm: sliding_window, limit: 31/1s, strict: true, dry_run: true }
       - { name: window, algorithm: fixed_window, limit: 40/1s, align: first_request, cost: { POST: 5 } }
       - { name: in-flight, concurrency: 64, except: { method: OPTIONS } }
@@ -123,7 +124,8 @@ fn a_description_says_what_each_rule_promises() {
     );
     let text = describe(&plan);
     let routes = text.split("\nroutes, ").nth(1).unwrap().split("\nsettings").next().unwrap();
-    let per_key = plan.routes[0].flow.flow[1].algorithm.bytes_per_key();
+    let per_key = plan.routes[0].flow.flow[1].algorithm.bytes_per_key(false);
+    let lent = per_key + 8 * 10;
     let expected = format!(
         "\
 in the order in which they match
@@ -133,6 +135,9 @@ in the order in which they match
     bucket  token_bucket 100/1m, burst 1: at most 1 at once, 101 in any 1m
     ring  sliding_window 30/1s, 10 buckets: at most 30 in any 900ms, 60 in any 1s
       for each client_ip/64: at most 1000 keys and 66 spare, {per_key} bytes each, {:.1} in all
+    lender  sliding_window 30/1s, 10 buckets: at most 30 in any 900ms, 60 in any 1s
+      for each client_ip/64: at most 1000 keys and 66 spare, {lent} bytes each, {:.1} in all
+      some requests borrow from windows to come, and wait up to 500ms
     hard  sliding_window 31/1s, 10 buckets, strict: at most 31 in any 1s
       dry run: counts, refuses nothing
     window  fixed_window 40/1s: at most 40 in each window from the first request, 79 in any 1s across a boundary
@@ -141,7 +146,8 @@ in the order in which they match
       some requests are exempt
     pacing  100/1s: starts at least 10ms apart; waits up to 500ms, 10 at most
 ",
-        bytesize::ByteSize(per_key as u64 * 1066)
+        bytesize::ByteSize(per_key as u64 * 1066),
+        bytesize::ByteSize(lent as u64 * 1066)
     );
     assert_eq!(routes, expected);
     assert!(text.contains("app  round_robin  connect_timeout 3s, idle_timeout 55s, max_idle 256"));

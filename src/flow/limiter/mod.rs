@@ -78,8 +78,9 @@ impl Algorithm {
         Some((most, rate.window()))
     }
 
-    /// Returns the memory that each key of a keyed rule takes at most, in bytes.
-    pub fn bytes_per_key(&self) -> usize {
+    /// Returns the memory that each key of a keyed rule takes at most, in bytes; if it
+    /// `lends`, to requests with patience, then with what that takes.
+    pub fn bytes_per_key(&self, lends: bool) -> usize {
         match self {
             Self::TokenBucket(_) | Self::LeakyBucket(_) => entry_bytes::<token_bucket::State>(),
             Self::WarmUp(_) => entry_bytes::<warm_up::State>(),
@@ -87,7 +88,7 @@ impl Algorithm {
                 entry_bytes::<sliding_log::State>().saturating_add(config.full_bytes())
             }
             Self::SlidingWindow(config) => {
-                entry_bytes::<sliding_window::State>() + config.build().heap_bytes()
+                entry_bytes::<sliding_window::State>() + config.build().heap_bytes(lends)
             }
             Self::SlidingCounter(_) => entry_bytes::<sliding_counter::State>(),
             Self::FixedWindow(_) => entry_bytes::<fixed_window::State>(),
@@ -130,7 +131,10 @@ mod tests {
             (Algorithm::FixedWindow(fixed_window::Config { rate, align }), 56),
             (Algorithm::Concurrency(concurrency::Config { limit: 100 }), 40),
         ] {
-            assert_eq!(algorithm.bytes_per_key(), bytes, "{algorithm:?}");
+            assert_eq!(algorithm.bytes_per_key(false), bytes, "{algorithm:?}");
+            let ring =
+                if matches!(algorithm, Algorithm::SlidingWindow(_)) { bytes - 72 } else { 0 };
+            assert_eq!(algorithm.bytes_per_key(true), bytes + ring, "{algorithm:?}");
         }
     }
 }

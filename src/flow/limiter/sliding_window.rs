@@ -71,9 +71,14 @@ impl Config {
 }
 
 impl SlidingWindow {
-    /// Returns what a state takes beside its own size.
-    pub(super) const fn heap_bytes(&self) -> usize {
-        self.span as usize * size_of::<u64>()
+    /// Returns what a state takes beside its own size, `lent` from or not.
+    pub(super) const fn heap_bytes(&self, lent: bool) -> usize {
+        self.ring_of(lent) as usize * size_of::<u64>()
+    }
+
+    /// Returns how many buckets the ring of a client remembers.
+    const fn ring_of(&self, lent: bool) -> u32 {
+        if lent { self.span.saturating_mul(2) } else { self.span }
     }
 
     fn used(&self, state: &State, index: u64) -> u64 {
@@ -138,7 +143,7 @@ impl Formula for SlidingWindow {
     }
 
     fn fresh(&self) -> State {
-        State { ring: Ring::new(self.span), sum: 0 }
+        State { ring: Ring::new(self.ring_of(false)), sum: 0 }
     }
 
     fn is_fresh(&self, state: &State, now: Instant) -> bool {
@@ -176,7 +181,7 @@ impl Formula for SlidingWindow {
 
     fn charge(&self, state: &mut State, times: Times, cost: u64) {
         if times.own > times.now {
-            state.ring.widen(2 * self.span);
+            state.ring.widen(self.ring_of(true));
         }
         self.add(state, self.grid.index(times.own), cost);
     }
@@ -194,7 +199,7 @@ impl Formula for SlidingWindow {
         for (at, count) in counted {
             if at > before {
                 // Borrowed, to start then.
-                converted.ring.widen(2 * self.span);
+                converted.ring.widen(self.ring_of(true));
                 self.add(&mut converted, self.grid.index(old.grid.start(at)), *count);
             } else {
                 let end = old.grid.start(at + 1) - Duration::from_nanos(1);

@@ -25,6 +25,10 @@ pub struct AccessRecord<'a> {
     pub route: Option<&'a str>,
     /// The status that was answered.
     pub status: u16,
+    /// From the arrival to the head of the answer; absent if the client left before.
+    #[serde(rename = "answered_ms", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "millis")]
+    pub answered: Option<Duration>,
     /// From the arrival to the end of the answer.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
     pub duration: Duration,
@@ -145,6 +149,7 @@ pub(super) fn sample(path: &str) -> AccessRecord<'_> {
         path,
         route: Some("checkout"),
         status: 429,
+        answered: Some(Duration::from_nanos(12_000_001)),
         duration: Duration::from_micros(12_345),
         outcome: Ending::Completed,
         client_ip: [192, 0, 2, 7].into(),
@@ -180,7 +185,8 @@ mod tests {
         let expected = json!({
             "ts": "2026-11-21T05:00:00.125000000Z", "method": "GET", "host": "shop.example.com",
             "path": "/a\"b\n\u{7f}\u{2028}ü\\", "route": "checkout", "status": 429,
-            "duration_ms": 12.345, "outcome": "completed", "client_ip": "192.0.2.7", "attempts": 0,
+            "answered_ms": 12.000_001, "duration_ms": 12.345, "outcome": "completed",
+            "client_ip": "192.0.2.7", "attempts": 0,
             "bytes_in": 0, "bytes_out": 17, "config_hash": "00d1ce",
             "flow": { "verdict": "rejected", "rule": "per-client", "limit": 10, "used": 10,
                 "cost": 1, "wait_ms": 0.0, "retry_after_ms": 1500.0 },

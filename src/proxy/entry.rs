@@ -21,7 +21,10 @@ pub(super) struct Entry {
     upstream: Option<Arc<Server>>,
     pub(super) attempts: u32,
     sent_at: Option<Instant>,
-    answered_at: Option<Instant>,
+    /// When the upstream's answer began.
+    returned_at: Option<Instant>,
+    /// When the client's did.
+    pub(super) answered_at: Option<Instant>,
     pub(super) upload: Option<Arc<Upload>>,
     flow: Option<Decided>,
     keys: Vec<LoggedKey>,
@@ -51,6 +54,7 @@ impl Entry {
             upstream: None,
             attempts: 0,
             sent_at: None,
+            returned_at: None,
             answered_at: None,
             upload: None,
             flow: None,
@@ -78,8 +82,8 @@ impl Entry {
         self.sent_at = Some(now);
     }
 
-    pub(super) fn answered(&mut self, now: Instant, server: Option<&Arc<Server>>, attempts: u32) {
-        self.answered_at = server.map(|_| now);
+    pub(super) fn returned(&mut self, now: Instant, server: Option<&Arc<Server>>, attempts: u32) {
+        self.returned_at = server.map(|_| now);
         self.upstream = server.cloned();
         self.attempts = attempts;
     }
@@ -95,12 +99,13 @@ impl Entry {
             path: &self.path,
             route: end.route.map(|route| &*route.name),
             status: end.status.as_u16(),
+            answered: self.answered_at.map(|at| at.since(end.started)),
             duration: end.duration,
             outcome: end.ending,
             client_ip: self.client,
             upstream: upstream.as_deref(),
             upstream_duration: self
-                .answered_at
+                .returned_at
                 .zip(self.sent_at)
                 .map(|(end, start)| end.since(start)),
             attempts: self.attempts,

@@ -62,7 +62,7 @@ impl Journey {
         let attempts = exchange.attempts;
         if let Some(entry) = &mut self.tail.entry {
             let server = sent.as_ref().ok().map(|(_, lease)| lease.server());
-            entry.answered(self.tail.peer.worker.clock.now(), server, attempts);
+            entry.returned(self.tail.peer.worker.clock.now(), server, attempts);
         }
         match sent {
             Ok(answer) => self.answer(answer, client),

@@ -80,9 +80,17 @@ impl Tail {
     /// Notes the answer's status.
     pub(super) fn answered(&mut self, status: StatusCode) {
         self.status = Some(status);
-        // The clock is read for routes with a breaker only.
-        if let Some(permit) = self.permit.as_mut().filter(|permit| permit.awaits_answer()) {
-            let turn = permit.answered(outcome(status, self.peer.worker.clock.now()));
+        let permit = self.permit.as_mut().filter(|permit| permit.awaits_answer());
+        // The clock is read for a breaker and for the log only.
+        if permit.is_none() && self.entry.is_none() {
+            return;
+        }
+        let now = self.peer.worker.clock.now();
+        if let Some(entry) = &mut self.entry {
+            entry.answered_at = Some(now);
+        }
+        if let Some(permit) = permit {
+            let turn = permit.answered(outcome(status, now));
             self.log(turn);
         }
     }

@@ -6,7 +6,7 @@
 //! has the network for: time, and the ends of requests. Whoever is due to end at or
 //! before an arrival has ended when it is decided.
 
-use super::event::{Arrival, Complete, Ending, Id, RecordedKey, Request};
+use super::event::{Answered, Arrival, Complete, Ending, Id, RecordedKey, Request};
 use crate::{
     access_log::Decided,
     config::{self, Claims, Known, Live, Plan, Retired, RouteRule, Snapshot, Unrouted},
@@ -19,7 +19,7 @@ use core::{
 };
 use http::{HeaderMap, StatusCode};
 use std::{
-    collections::{BinaryHeap, HashMap},
+    collections::{BinaryHeap, HashMap, binary_heap::PeekMut},
     sync::Arc,
 };
 
@@ -69,12 +69,14 @@ pub enum Unreached {
     UnknownRoute,
 }
 
-/// A request that will end at a known time.
+/// A request that will be answered, or end, at a known time.
 #[derive(Debug)]
 struct Due {
     at: Instant,
     number: u64,
     permit: Permit,
+    /// The status of its answer, and when it ends, if it is to be answered first.
+    answer: Option<(Option<u16>, Instant)>,
     ending: Ending,
 }
 
@@ -154,10 +156,15 @@ impl Engine {
         }
     }
 
-    /// Ends what is due at `until` or before.
+    /// Answers and ends what is due at `until` or before.
     pub fn release_until(&mut self, until: Instant) {
-        while self.due.peek().is_some_and(|Reverse(due)| due.at <= until) {
-            if let Some(Reverse(Due { at, permit, ending, .. })) = self.due.pop() {
+        while let Some(mut next) = self.due.peek_mut().filter(|next| next.0.at <= until) {
+            if let Some((status, end)) = next.0.answer {
+                let Reverse(due) = &mut *next;
+                due.permit.answered(status.map_or(Outcome::Cancelled, |it| answer(it, due.at)));
+                (due.answer, due.at) = (None, end.max(due.at));
+            } else {
+                let Reverse(Due { at, permit, ending, .. }) = PeekMut::pop(next);
                 finish(permit, ending, at);
             }
         }
@@ -178,7 +185,14 @@ impl Engine {
         }
         let ending = arrival.ending;
         if let Some(takes) = arrival.takes {
-            let due = Due { at: permit.start() + takes, number: self.admitted, permit, ending };
+            let (start, number) = (permit.start(), self.admitted);
+            let answered = arrival.recorded.as_ref().and_then(|recorded| recorded.answered);
+            let end = start + takes;
+            let (at, answer) = match answered.filter(|_| permit.awaits_answer()) {
+                Some(Answered { after, status }) => (start + after, Some((status, end))),
+                None => (end, None),
+            };
+            let due = Due { at, number, permit, answer, ending };
             self.admitted += 1;
             self.due.push(Reverse(due));
         } else {
@@ -216,7 +230,7 @@ impl Engine {
             return key.to_string();
         }
         let of_rule = |key: &&RecordedKey| config::rule_of(&key.rule) == &*rule.name;
-        let mut recorded = arrival.recorded.iter().flat_map(|keys| keys.iter()).filter(of_rule);
+        let mut recorded = recorded_keys(arrival).filter(of_rule);
         if let Some(print) = recorded.find_map(|key| match key.key {
             Some(Key::Of(print)) => Some(print),
             Some(Key::Shared | Key::Missing) | None => None,
@@ -264,7 +278,8 @@ impl Engine {
         if let Some(name) = named {
             return self.by_name.get(name).copied().ok_or(Unreached::UnknownRoute);
         }
-        let found = arrival.found.as_ref().filter(|_| self.needs_fields);
+        let found = arrival.recorded.as_ref().filter(|_| self.needs_fields);
+        let found = found.and_then(|recorded| recorded.route.as_ref());
         if let Some(index) = found.and_then(|name| self.by_name.get(name)) {
             return Ok(*index);
         }
@@ -302,21 +317,27 @@ impl Unreached {
     }
 }
 
+fn recorded_keys(arrival: &Arrival) -> impl Iterator<Item = &RecordedKey> {
+    arrival.recorded.iter().flat_map(|recorded| &recorded.keys)
+}
+
 /// Returns what an arrival is known to have claimed of a rule.
 fn recorded(arrival: &Arrival, rule: &str) -> Known {
-    let mut keys = arrival.recorded.iter().flat_map(|keys| keys.iter());
-    keys.find(|key| *key.rule == *rule).map_or(Known::Nothing, |key| Known::Was(key.key))
+    recorded_keys(arrival)
+        .find(|key| *key.rule == *rule)
+        .map_or(Known::Nothing, |key| Known::Was(key.key))
 }
 
 fn finish(permit: Permit, ending: Ending, at: Instant) {
     permit.finish(match ending {
-        Ending::Answered(status) => {
-            let status = status.and_then(|status| StatusCode::from_u16(status).ok());
-            config::outcome(status.unwrap_or(StatusCode::OK), at)
-        }
+        Ending::Answered(status) => answer(status.unwrap_or(200), at),
         Ending::Failed => Outcome::Failure { at },
         Ending::Cancelled => Outcome::Cancelled,
     });
+}
+
+fn answer(status: u16, at: Instant) -> Outcome {
+    config::outcome(StatusCode::from_u16(status).unwrap_or(StatusCode::OK), at)
 }
 
 /// Parts a path and its query.

@@ -26,12 +26,8 @@ pub struct Arrival {
     pub request: Request,
     /// The route that it belongs to, where the line names one.
     pub route: Option<Arc<str>>,
-    /// The route that the gateway found when the request was recorded.
-    pub found: Option<Arc<str>>,
     /// The key that it has for every keyed rule.
     pub key: Option<Arc<str>>,
-    /// The keys that it had when it was recorded.
-    pub recorded: Option<Arc<[RecordedKey]>>,
     /// What it costs, in place of what the rules say.
     pub cost: Option<u64>,
     /// Whether it goes before others.
@@ -40,6 +36,19 @@ pub struct Arrival {
     pub takes: Option<Duration>,
     /// What was answered.
     pub ending: Ending,
+    /// What only our own log tells.
+    pub recorded: Option<Box<Recorded>>,
+}
+
+/// What the gateway that recorded a request knew of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// The route that it found.
+    pub route: Option<Arc<str>>,
+    /// The keys that it had.
+    pub keys: Vec<RecordedKey>,
+    /// When the head of its answer came; without it the answer is judged when it ends.
+    pub answered: Option<Answered>,
 }
 
 /// The identity of an arrival.
@@ -73,6 +82,15 @@ pub struct RecordedKey {
     pub rule: Box<str>,
     /// `None`: the rule was not asked.
     pub key: Option<Key>,
+}
+
+/// The head of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// From the request's start.
+    pub after: Duration,
+    /// `None`: it says nothing about the service.
+    pub status: Option<u16>,
 }
 
 /// How an answer ended.

@@ -23,7 +23,7 @@ pub use command::{Options, Output, ReplayError, run};
 pub use decimal::Millis;
 pub use decisions::write as write_decision;
 pub use engine::{Engine, Ruling, Unreached};
-pub use event::{Arrival, Complete, Ending, Event, Id, RecordedKey, Request};
+pub use event::{Answered, Arrival, Complete, Ending, Event, Id, Recorded, RecordedKey, Request};
 pub use input::{Bad, BadLine, Format, InputError, Inputs};
 pub use report::{Collector, Column, Report, RouteReport, RuleReport, Timeline, WorstReport};
 pub(crate) use report::{escaped, escaped_lines};

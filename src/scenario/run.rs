@@ -96,7 +96,6 @@ fn arrival(arrivals: &Arrivals, at: Instant, number: u64) -> Arrival {
             client: arrivals.client,
         },
         route: None,
-        found: None,
         key: arrivals.key.as_deref().map(Arc::from),
         recorded: None,
         cost: arrivals.cost,

@@ -4,7 +4,7 @@ use crate::common::{
     Gateway, eventually,
     http::Client,
     pause,
-    upstream::{self, Script},
+    upstream::{self, Connection, Request, Script},
     yaml,
 };
 use serde_json::Value;
@@ -31,6 +31,11 @@ const ROUTES: &str = "\
     upstream: up
     flow: [{ name: busy, concurrency: 5 }]
     pacing: { rate: 200/1s, max_wait: 20ms }
+  - name: fragile
+    match: { path_prefix: /fragile }
+    upstream: up
+    breaker: { errors: 3, error_ratio: 0.9, slow_after: 2ms, slow_ratio: 0.9, min_requests: 3, window: 1s, open_for: 20ms, probes: 2 }
+    flow: [{ name: enough, limit: 100000/1s }]
   - name: rest
     match: { path_prefix: / }
     upstream: up
@@ -46,16 +51,8 @@ const EACH: usize = 150;
 
 #[test]
 fn a_gateways_own_log_gives_the_same_verdicts_one_by_one() {
-    let upstream = Script::answering(|request| {
-        // A few take their time, so that what is in flight decides.
-        if request.path().ends_with('3') {
-            thread::park_timeout(Duration::from_millis(4));
-        }
-        if request.path().ends_with('5') {
-            b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n".to_vec()
-        } else {
-            upstream::ok("fine")
-        }
+    let upstream = Script::start(|_, mut connection| {
+        while connection.read().and_then(|request| answer(&mut connection, &request)).is_some() {}
     });
     // One worker reads the clock and decides without another in between.
     let text = yaml(upstream.address, ROUTES).replace("workers: 2", "workers: 1");
@@ -91,13 +88,31 @@ fn a_gateways_own_log_gives_the_same_verdicts_one_by_one() {
         }
     }
     let count = |verdict: &str| live.iter().filter(|it| it["flow"]["verdict"] == verdict).count();
-    for verdict in ["passed", "delayed", "rejected", "shed"] {
+    for verdict in ["passed", "delayed", "rejected", "shed", "broken"] {
         assert!(count(verdict) > 0, "nothing was {verdict}: the test shows less than it should");
     }
-    for rule in ["window", "tenant", "session", "caller", "in-flight", "busy", "pacing"] {
+    for rule in ["window", "tenant", "session", "caller", "in-flight", "busy", "pacing", "breaker"]
+    {
         let decided = live.iter().any(|it| it["flow"]["rule"] == rule);
         assert!(decided, "{rule} never decided: the test shows less than it should");
     }
+}
+
+/// Some fail. A few take their time, so that what is in flight decides; a few have a
+/// head long before they end, by which the breaker judges them.
+fn answer(connection: &mut Connection, request: &Request) -> Option<()> {
+    let pause = || thread::park_timeout(Duration::from_millis(4));
+    match request.path().chars().last() {
+        Some('3') => pause(),
+        Some('4') => {
+            connection.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n")?;
+            pause();
+            return connection.write("fine");
+        }
+        Some('5') => return connection.write("HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"),
+        Some(_) | None => {}
+    }
+    connection.write(upstream::ok("fine"))
 }
 
 /// Sends requests of all kinds, in bursts.
@@ -109,7 +124,8 @@ fn be_client(address: std::net::SocketAddr, number: usize, count: usize) {
         if at % 4 != 0 {
             headers.push(("X-Tenant", ["gold", "iron", "staff"][(at / 7) % 3]));
         }
-        let section = ["mixed", "keyed", "paced", "mixed", "paced", "other"][(number + at) % 6];
+        let section = ["mixed", "keyed", "paced", "fragile", "mixed", "paced", "other", "fragile"]
+            [(number + at) % 8];
         let path = format!("/{section}/{}", at % 7);
         let method = if at % 9 == 0 { "POST" } else { "GET" };
         client.request(method, &path, &headers);

@@ -7,19 +7,19 @@
 
 use super::{
     Reason, json_reason,
-    logged::{Logged, Ours, Words, method, rfc3339},
+    logged::{Logged, Words, method, rfc3339},
 };
 use crate::{
     flow::{Instant, Key},
     replay::{
         decimal::scaled,
-        event::{Ending, RecordedKey, Request},
+        event::{Answered, Ending, Recorded, RecordedKey, Request},
     },
 };
 use core::{net::IpAddr, time::Duration};
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value, value::RawValue};
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap};
 
 #[derive(Deserialize)]
 struct Line<'a> {
@@ -35,15 +35,20 @@ struct Line<'a> {
     route: Option<Cow<'a, str>>,
     status: u16,
     #[serde(borrow)]
+    answered_ms: Option<&'a RawValue>,
+    #[serde(borrow)]
     duration_ms: &'a RawValue,
     outcome: Option<Outcome>,
     client_ip: IpAddr,
+    upstream: Option<IgnoredAny>,
     #[serde(borrow)]
     flow: Option<Flow<'a>>,
 }
 
 #[derive(Deserialize)]
 struct Flow<'a> {
+    #[serde(borrow)]
+    verdict: Cow<'a, str>,
     #[serde(borrow)]
     wait_ms: &'a RawValue,
     keys: Option<BTreeMap<Box<str>, Option<Box<str>>>>,
@@ -81,19 +86,36 @@ pub(super) fn parse(line: &[u8], words: &mut Words) -> Result<Logged, Reason> {
         Some(Outcome::Failed) => Ending::Failed,
         Some(Outcome::Cancelled) => Ending::Cancelled,
     };
-    let ours = Ours {
+    let head = line.answered_ms.map(millis).transpose()?;
+    let answered = head.map(|head| Answered {
+        after: Duration::from_nanos(head.saturating_sub(wait)),
+        status: line.is_of_service().then_some(line.status),
+    });
+    let recorded = Recorded {
         route: line.route.as_deref().map(|route| words.text(route)),
-        keys: line.flow.and_then(|flow| flow.keys).map(keys).transpose()?,
+        keys: line.flow.and_then(|flow| flow.keys).map_or_else(|| Ok(Vec::new()), keys)?,
+        answered,
     };
+    let recorded = Some(Box::new(recorded));
     let takes = Duration::from_nanos(whole.saturating_sub(wait));
-    Ok(Logged { ending, ours, ..Logged::answered(at, request, takes, None) })
+    Ok(Logged { ending, recorded, ..Logged::answered(at, request, takes, None) })
+}
+
+impl Line<'_> {
+    /// Whether the answer says anything about the service: a refusal does not, nor does
+    /// one of the gateway's own that blames the client.
+    fn is_of_service(&self) -> bool {
+        let admitted = |flow: &Flow<'_>| matches!(&*flow.verdict, "passed" | "delayed");
+        let blames_client = self.upstream.is_none() && self.status < 500;
+        self.flow.as_ref().is_none_or(admitted) && !blames_client
+    }
 }
 
 fn millis(value: &RawValue) -> Result<u64, Reason> {
     scaled(value.get(), 6).ok_or_else(|| format!("{} is no time in ms", value.get()).into())
 }
 
-fn keys(keys: BTreeMap<Box<str>, Option<Box<str>>>) -> Result<Arc<[RecordedKey]>, Reason> {
+fn keys(keys: BTreeMap<Box<str>, Option<Box<str>>>) -> Result<Vec<RecordedKey>, Reason> {
     let key = |(rule, word): (Box<str>, Option<Box<str>>)| {
         let key = word.map(|word| match &*word {
             "shared" => Ok(Key::Shared),
@@ -112,7 +134,8 @@ mod tests {
     use proptest::prelude::*;
 
     const LINE: &str = r#"{"ts":"2026-11-21T05:00:00.125000001Z","method":"GET","host":"a.example:80","path":"/x",
-        "route":"r","status":200,"duration_ms":112.345678,"outcome":"failed","client_ip":"192.0.2.7","attempts":1,
+        "route":"r","status":200,"answered_ms":101.5,"duration_ms":112.345678,"outcome":"failed","client_ip":"192.0.2.7",
+        "upstream":"u:80","attempts":1,
         "bytes_in":0,"bytes_out":17,"config_hash":"00d1ce","flow":{"verdict":"delayed","rule":"q","limit":1,"used":1,
         "cost":1,"wait_ms":100.0,"keys":{"a":"000000000000000000000000000000ff","b":null,"c":"shared"}}}"#;
 
@@ -123,10 +146,25 @@ mod tests {
         assert_eq!(it.at, Instant::from_nanos(1_795_237_200_125_000_001));
         assert_eq!(it.takes, Duration::from_nanos(12_345_678), "the wait is not its own");
         assert_eq!(it.ending, Ending::Failed);
-        assert_eq!(it.ours.route.as_deref(), Some("r"));
-        let keys = it.ours.keys.unwrap();
-        let keys: Vec<_> = keys.iter().map(|key| (&*key.rule, key.key)).collect();
+        let after = Duration::from_micros(1500);
+        let recorded = it.recorded.unwrap();
+        assert_eq!(recorded.answered, Some(Answered { after, status: Some(200) }));
+        assert_eq!(recorded.route.as_deref(), Some("r"));
+        let keys: Vec<_> = recorded.keys.iter().map(|key| (&*key.rule, key.key)).collect();
         assert_eq!(keys, [("a", Some(Key::Of(255))), ("b", None), ("c", Some(Key::Shared))]);
+    }
+
+    #[test]
+    fn an_answer_that_is_not_the_services_is_no_verdict_on_it() {
+        let status = |line: &str| {
+            let it = parse(line.as_bytes(), &mut Words::default()).unwrap();
+            it.recorded.unwrap().answered.map(|answered| answered.status)
+        };
+        let unreached = LINE.replace("\"upstream\":\"u:80\",", "");
+        assert_eq!(status(&unreached.replace("200", "502")), Some(Some(502)));
+        assert_eq!(status(&unreached.replace("200", "408")), Some(None));
+        assert_eq!(status(&LINE.replace("delayed", "shed").replace("200", "503")), Some(None));
+        assert_eq!(status(&LINE.replace("answered_ms", "x")), None);
     }
 
     proptest! {

@@ -81,7 +81,6 @@ pub(super) fn parse(line: &[u8], input: u32, arrivals: &mut u64) -> Result<Event
             client: line.client_ip,
         },
         route: shared(line.route),
-        found: None,
         key: line.key.map(key).transpose()?,
         recorded: None,
         cost: line.cost,

@@ -3,7 +3,7 @@
 use super::Reason;
 use crate::{
     flow::Instant,
-    replay::event::{Arrival, Ending, Id, RecordedKey, Request},
+    replay::event::{Arrival, Ending, Id, Recorded, Request},
 };
 use core::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -26,13 +26,7 @@ pub(super) struct Logged {
     pub(super) takes: Duration,
     pub(super) ending: Ending,
     /// What only our own log tells.
-    pub(super) ours: Ours,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Ours {
-    pub(super) route: Option<Arc<str>>,
-    pub(super) keys: Option<Arc<[RecordedKey]>>,
+    pub(super) recorded: Option<Box<Recorded>>,
 }
 
 impl Logged {
@@ -43,7 +37,7 @@ impl Logged {
         status: Option<u16>,
     ) -> Self {
         let ending = Ending::Answered(status);
-        Self { at, is_coarse: false, request, takes, ending, ours: Ours::default() }
+        Self { at, is_coarse: false, request, takes, ending, recorded: None }
     }
 
     pub(super) fn arrival(self, id: Id) -> Arrival {
@@ -52,13 +46,12 @@ impl Logged {
             id,
             request: self.request,
             route: None,
-            found: self.ours.route,
             key: None,
-            recorded: self.ours.keys,
             cost: None,
             priority: false,
             takes: Some(self.takes),
             ending: self.ending,
+            recorded: self.recorded,
         }
     }
 }

@@ -40,6 +40,10 @@ fn main() {
             println!("{name:<44}{:>8}", ns(&gate, keys));
         }
     }
+    for (name, edits) in edits() {
+        let name = format!("longest hold at an edit of 100000 keys: {name}");
+        println!("{name:<60}{:>8} µs", longest_hold(&edits));
+    }
     println!(
         "{:<44}{:>8}",
         "3 slots, 2 threads, per request of each",
@@ -157,6 +161,40 @@ fn contended(opened: &Opened) -> u64 {
             run().max(other.join().expect("the other thread does not panic"))
         })
     })
+}
+
+/// Edits whose states are to be converted, there and back.
+fn edits() -> [(&'static str, [Algorithm; 2]); 2] {
+    let buckets = |buckets| {
+        let rate = rate(PLENTY);
+        Algorithm::SlidingWindow(sliding_window::Config { rate, buckets, strict: false })
+    };
+    [
+        ("token_bucket", [token_bucket(PLENTY), token_bucket(PLENTY / 2)]),
+        ("sliding_window", [buckets(10), buckets(20)]),
+    ]
+}
+
+/// Returns the longest that one call keeps the others waiting while a full table is
+/// edited and converted, in microseconds: the edit, a step of the conversion, or the
+/// decision about a client that is new, for whom a place is looked for.
+fn longest_hold(edits: &[Algorithm; 2]) -> u128 {
+    const KEYS: u32 = 100_000;
+    let rules = edits.clone().map(|algorithm| rules(&[algorithm], Some(KEYS)));
+    let opened = open(&rules[0]);
+    let mut keys = Keys::new(KEYS);
+    let mut live: Vec<_> = (0..KEYS).map(|_| enter(&opened, START, keys.next())).collect();
+    let longest = (1..=ROUNDS).map(|round| {
+        let mut more = true;
+        let edit = timed(|| drop(opened.0.install(&rules[round % 2], START)));
+        let new = timed(|| live.extend([enter(&opened, START, Key::Of(round as u128))]));
+        let mut longest = edit.max(new);
+        while more {
+            longest = longest.max(timed(|| more = opened.0.catch_up()));
+        }
+        longest
+    });
+    longest.min().unwrap_or_default().as_micros()
 }
 
 /// One request, from enter to finish; then the next may come.

@@ -6,7 +6,7 @@ use crate::{
     admin::{self, Readiness},
     certs,
     clock::Clock,
-    config::{self, Diagnostics, Listener, Live, Plan, Retired, watch},
+    config::{self, Diagnostics, Listener, Live, Plan, Retired, Snapshot, watch},
     meter::Counters,
     proxy::{Acceptor, Bound, Connections, Connector, Pools, Worker, bind, certificates},
     route::Seed,
@@ -465,6 +465,7 @@ impl Gateway {
             .map_err(|error| Refusal::outside(&error))?;
         warn(&plan);
         let summary = self.live.apply(plan, self.clock.now(), &mut self.retired);
+        tokio::spawn(catch_up(self.live.load_full()));
         for listener in opened {
             if let Err(error) = self.listen(listener) {
                 tracing::error!(error = %chain(&error), "a listener of the new configuration is lost");
@@ -607,6 +608,16 @@ fn start_workers(
         })
         .collect::<io::Result<_>>()
         .map_err(cannot("start a worker"))
+}
+
+/// Converts the states that edited rules have left, a few at a time, so that requests
+/// are decided and signals are heard between.
+async fn catch_up(snapshot: Arc<Snapshot>) {
+    for route in &snapshot.routes {
+        while route.gate.catch_up() {
+            tokio::task::yield_now().await;
+        }
+    }
 }
 
 /// Takes the wish that was noted, or waits for one.

@@ -131,6 +131,32 @@ fn clients_who_borrow_take_no_more_memory_than_was_said() {
     assert!((plain + 1..=most).contains(&bytes_max), "{bytes_max} bytes, of {most}");
 }
 
+#[test]
+fn an_edit_of_buckets_takes_memory_once_for_a_client() {
+    let rules = |buckets| {
+        let rate = Rate::new(1_000, Duration::from_secs(1)).expect("a rate");
+        let algorithm =
+            Algorithm::SlidingWindow(sliding_window::Config { rate, buckets, strict: false });
+        let keyed = Some(Keyed { by: "client_ip".into(), max_keys: 100 });
+        let rule = Rule { name: "window".into(), algorithm, keyed, dry_run: false };
+        Rules { flow: vec![rule], ..Rules::default() }
+    };
+    let gate = Arc::new(Gate::new(Instant::EPOCH));
+    let slot = gate.install(&rules(10), Instant::EPOCH).flow[0];
+    let enter = |client: u128| {
+        let key = Key::Of(client.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835));
+        drop(gate.enter(Instant::EPOCH, &[Claim { slot, key, cost: 1, patience: Duration::ZERO }]));
+    };
+    (0..100).for_each(enter);
+    gate.install(&rules(20), Instant::EPOCH);
+    // The first few were converted by the edit.
+    assert_eq!(measure(|| enter(0)).count_total, 0);
+    assert_eq!(measure(|| enter(99)).count_total, 1);
+    assert_eq!(measure(|| enter(99)).count_total, 0);
+    while gate.catch_up() {}
+    assert_eq!(measure(|| enter(98)).count_total, 0);
+}
+
 /// Returns the allocations of a thousand requests, admitted, waiting, refused,
 /// finished and cancelled, of clients that have all been seen before.
 fn of_a_thousand_requests(keyed: Option<&Keyed>, clients: u128) -> u64 {

@@ -87,6 +87,8 @@ pub(super) struct Chain {
     /// The latest instant seen. Threads read the clock before they take the lock,
     /// so theirs may be earlier.
     latest: Instant,
+    /// Whether an edit may have left clients' states to be converted.
+    is_behind: bool,
 }
 
 /// A slot in the chain.
@@ -162,7 +164,8 @@ struct Hearing<'a> {
 impl Chain {
     /// Returns a chain without rules.
     pub(super) fn new(now: Instant) -> Self {
-        Self { statistic: Statistic::default(), links: Vec::new(), next: 0, latest: now }
+        let (statistic, links) = (Statistic::default(), Vec::new());
+        Self { statistic, links, next: 0, latest: now, is_behind: false }
     }
 
     /// Makes this the chain of `rules`. Rules are found again by name. Returns what
@@ -196,7 +199,18 @@ impl Chain {
             installed.changes.push((link.wanted.name(), Change::Removed));
             unused.push(link);
         }
+        self.is_behind = true;
+        self.catch_up();
         (installed, unused)
+    }
+
+    /// Converts some of the states that an edit has left. Returns whether there may be
+    /// more of them.
+    pub(super) fn catch_up(&mut self) -> bool {
+        let now = self.latest;
+        self.is_behind =
+            self.is_behind && self.links.iter_mut().any(|link| link.slot.catch_up(now));
+        self.is_behind
     }
 
     /// Admits a request arriving at `now`, and charges what it claims. Either way
@@ -212,6 +226,9 @@ impl Chain {
         report: &mut Report,
     ) -> Result<Charged, Refused> {
         let now = self.clamp(now);
+        if self.is_behind {
+            self.prepare(claims);
+        }
         let mut hearing = Hearing { report, asked: SmallVec::new(), start: now, refusal: None };
         // One refusal does not spare the other slots the question: `retry_after` and
         // the report heed them all.
@@ -353,6 +370,16 @@ impl Chain {
         let (former, counts) = (Some(link.id), core::mem::take(&mut link.counts));
         unused.push(link);
         (self.link(wanted, former, counts), Change::Reset)
+    }
+
+    /// Converts what deciding about `claims` looks at. That is no trace of the request:
+    /// every later decision is as if all had been converted by the edit.
+    fn prepare(&mut self, claims: &[Claim]) {
+        for link in &mut self.links {
+            if let Some(&Claim { key, .. }) = link.claim_in(claims) {
+                link.slot.prepare(key);
+            }
+        }
     }
 
     fn clamp(&mut self, now: Instant) -> Instant {

@@ -49,19 +49,29 @@ impl Gate {
     /// slot it had before, too, but not to the one before that. A rule that is added
     /// does not ask who cannot know it yet; a renamed rule is an added one.
     ///
-    /// The states of a keyed rule with other numbers are converted one by one, while
-    /// no request is decided: about 10 ns each, measured; for a sliding window whose
-    /// buckets are edited 0.5 µs, since it takes new memory.
+    /// The states of a keyed rule's clients are not converted yet, so that requests do
+    /// not wait for it, however many there are: each is when a decision looks at it, or
+    /// by [`catch_up`](Self::catch_up), and decisions are the same either way.
     pub fn install(&self, rules: &Rules, now: Instant) -> Installed {
+        // So that no state is two edits old.
+        while self.catch_up() {}
         let (installed, _unused) = self.lock().install(rules, now);
         installed
+    }
+
+    /// Converts a few of the states that an edit has left. Returns whether there may be
+    /// more: to be called until there are none, with pauses between, since no request is
+    /// decided meanwhile.
+    pub fn catch_up(&self) -> bool {
+        self.lock().catch_up()
     }
 
     /// Decides about a request arriving at `now`, and charges it if it is admitted.
     ///
     /// Every slot with a claim is asked, then every one is told. No heap memory is
-    /// taken for up to four slots, but for a client that a keyed rule has not seen,
-    /// and for the first request of all.
+    /// taken for up to four slots, but for a client that a keyed rule has not seen, for
+    /// sliding windows that an edit of their buckets has left to be converted, and for
+    /// the first request of all.
     ///
     /// # Errors
     ///

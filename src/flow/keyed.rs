@@ -11,6 +11,10 @@
 //! Worst case: while the table is full, clients that are new share overflow states
 //! and may be refused because of each other. The hand looks at [`SEARCH`] states
 //! for each of them, so states that have become fresh may be found that much later.
+//!
+//! An edit of the numbers puts every client's own state out of date, and converts
+//! none. A decision first converts what it looks at; the rest is converted a few at
+//! a time ([`Table::catch_up`]), so that no request waits for all of them.
 
 mod index;
 
@@ -71,6 +75,8 @@ pub(super) struct Table<S> {
     max: u32,
     /// Where the search for a fresh state goes on.
     hand: u32,
+    /// States before this one are up to date.
+    caught_up: u32,
     /// For requests without a key of their own.
     shared: S,
     /// What a client never seen has.
@@ -87,6 +93,9 @@ pub(super) const SEARCH: u32 = 32;
 /// States to look at while there is room: more than one, so that the table shrinks
 /// towards what is live; few, since growing costs little.
 const GLANCE: u32 = 4;
+
+/// States that [`Table::catch_up`] converts at a time: 16 µs for the slowest.
+const STEP: u32 = 32;
 
 /// Overflow states. Enough that one busy client among those without room
 /// disturbs few others; a matter of a few KB.
@@ -107,16 +116,12 @@ impl<S: Clone> Table<S> {
             own: Index::new(),
             max: max_keys.min(index::MAX),
             hand: 0,
+            caught_up: 0,
             shared: fresh.clone(),
             fresh,
             overflow: Vec::new(),
             overflowed: 0,
         }
-    }
-
-    /// Returns the most clients that have a state of their own.
-    pub(super) const fn max_keys(&self) -> u32 {
-        self.max
     }
 
     /// Returns the counts.
@@ -202,19 +207,52 @@ impl<S: Clone> Table<S> {
         }
     }
 
-    /// Converts every state.
-    pub(super) fn convert(&mut self, convert: impl Fn(&mut S)) {
-        let others = [&mut self.shared, &mut self.fresh];
-        self.own.iter_mut().chain(&mut self.overflow).chain(others).for_each(convert);
+    /// Takes over the bound of `wanted`, converts what clients share, and leaves their
+    /// own states, which must all be up to date, to be converted.
+    pub(super) fn retune(&mut self, wanted: &Self, convert: impl Fn(&mut S)) {
+        self.max = wanted.max;
+        self.caught_up = 0;
+        self.own.age();
+        self.overflow.iter_mut().chain([&mut self.shared, &mut self.fresh]).for_each(convert);
     }
 
-    /// Allows for `max_keys` clients. Those over it leave as far as the last ones
-    /// are fresh; the rest keep their states, which then go to other clients.
-    pub(super) fn resize(&mut self, max_keys: u32, is_fresh: impl Fn(&S) -> bool) {
-        self.max = max_keys.min(index::MAX);
-        while self.own.len() > self.max && is_fresh(self.own.get(self.own.len() - 1)) {
-            self.own.pop();
+    /// Converts what a decision about `key` looks at, as far as it is out of date.
+    pub(super) fn prepare(&mut self, key: u128, convert: impl Fn(&mut S)) {
+        match self.own.find(Print::of(key)) {
+            Some(at) => self.own.refresh(at, convert),
+            None => self.looks().for_each(|at| self.own.refresh(at, &convert)),
         }
+    }
+
+    /// Converts the state at `seat`, if it is out of date.
+    pub(super) fn prepare_seat(&mut self, seat: Seat, convert: impl Fn(&mut S)) {
+        match seat {
+            Seat::Own(at) => self.own.refresh(at, convert),
+            Seat::Shared | Seat::Overflow(_) => {}
+        }
+    }
+
+    /// Goes on with converting. Then clients over `max_keys` leave, as far as the last
+    /// ones are fresh; the rest keep their states, which later go to other clients.
+    /// Returns whether there may be more to do.
+    pub(super) fn catch_up(
+        &mut self,
+        convert: impl Fn(&mut S),
+        is_fresh: impl Fn(&S) -> bool,
+    ) -> bool {
+        if self.caught_up < self.own.len() {
+            let to = self.own.len().min(self.caught_up.saturating_add(STEP));
+            (self.caught_up..to).for_each(|at| self.own.refresh(at, &convert));
+            self.caught_up = to;
+            return true;
+        }
+        (0..STEP).all(|_| {
+            let leaves = self.own.len() > self.max && is_fresh(self.own.get(self.own.len() - 1));
+            if leaves {
+                self.own.pop();
+            }
+            leaves
+        })
     }
 
     fn on_overflow(&mut self) {
@@ -227,15 +265,23 @@ impl<S: Clone> Table<S> {
         if self.hand < self.own.len() { self.hand } else { 0 }
     }
 
+    /// Returns whether a new client may get a state that nobody had.
+    const fn grows(&self) -> bool {
+        self.own.len() < self.max
+    }
+
+    /// Returns where a fresh state is looked for.
+    fn looks(&self) -> impl Iterator<Item = u32> + use<S> {
+        let (len, start) = (self.own.len(), self.start());
+        let looks = len.min(if self.grows() { GLANCE } else { SEARCH });
+        let at = move |step| if step < len - start { start + step } else { step - (len - start) };
+        (0..looks).map(at)
+    }
+
     /// Finds a place for a new client.
     fn room(&self, is_fresh: impl Fn(&S) -> bool) -> Option<u32> {
-        let (len, start) = (self.own.len(), self.start());
-        let grows = len < self.max;
-        let looks = len.min(if grows { GLANCE } else { SEARCH });
-        (0..looks)
-            .map(|step| if step < len - start { start + step } else { step - (len - start) })
-            .find(|&at| is_fresh(self.own.get(at)))
-            .or_else(|| grows.then_some(len))
+        let fresh = self.looks().find(|&at| is_fresh(self.own.get(at)));
+        fresh.or_else(|| self.grows().then_some(self.own.len()))
     }
 }
 
@@ -348,6 +394,23 @@ mod tests {
         }
         assert_eq!(table.keys(), Keys { live: 2_000, max: 2_000, overflowed: 98_000 });
         assert_eq!(table.overflow.len(), OVERFLOWS as usize);
+    }
+
+    #[test]
+    fn clients_over_a_lowered_bound_leave_a_few_at_a_time() {
+        let mut table = Table::new(0_u32, 100);
+        for n in 1..=100 {
+            let seat = table.seat(table.find(key(n), false, |_| false));
+            *table.get_mut(seat) = n;
+        }
+        table.retune(&Table::new(0, 10), |_| {});
+        let mut live = Vec::new();
+        while table.catch_up(|_| {}, |state| *state > 20) {
+            live.push(table.keys().live);
+        }
+        live.push(table.keys().live);
+        // Four times 32 are converted first.
+        assert_eq!(live, [100, 100, 100, 100, 68, 36, 20]);
     }
 
     #[test]

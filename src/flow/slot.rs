@@ -191,9 +191,17 @@ pub(super) trait Slot: Any + Debug + Send {
     /// Returns what that has turned a breaker to.
     fn on_done(&mut self, seat: Seat, end: &End, cost: u64) -> Option<breaker::Turn>;
 
-    /// Goes over to the formula of `wanted`, converting its states, and returns true;
-    /// or false, unchanged, if `wanted` is of another algorithm or key.
+    /// Goes over to the formula of `wanted`, and returns true; or false, unchanged, if
+    /// `wanted` is of another algorithm or key. Clients' own states are left to be
+    /// converted: [`prepare`](Self::prepare) and [`catch_up`](Self::catch_up).
     fn retune(&mut self, wanted: Box<dyn Slot>, now: Instant) -> bool;
+
+    /// Converts what [`check`](Self::check) of a claim with `key` will look at, as far as
+    /// the latest edit has left that to be done.
+    fn prepare(&mut self, key: Key);
+
+    /// Converts some of what the latest edit has left. Returns whether there may be more.
+    fn catch_up(&mut self, now: Instant) -> bool;
 
     /// Returns the most that a standing's `used` may be.
     fn limit(&self) -> u64;
@@ -212,7 +220,18 @@ pub(super) trait Slot: Any + Debug + Send {
 #[derive(Debug)]
 pub(super) struct Stage<F: Formula> {
     formula: F,
+    /// What some clients' states are still of, after an edit.
+    former: Option<Former<F>>,
     states: States<F::State>,
+}
+
+/// A formula that an edit has replaced.
+#[derive(Debug)]
+struct Former<F> {
+    formula: F,
+    /// When. States are converted as of then, however late that is done: until then
+    /// nothing has touched them.
+    edited: Instant,
 }
 
 #[derive(Debug)]
@@ -231,7 +250,18 @@ impl<F: Formula> Stage<F> {
                 States::Keyed { by: Arc::clone(by), table: Table::new(fresh, *max_keys) }
             }
         };
-        Box::new(Self { formula, states })
+        Box::new(Self { formula, former: None, states })
+    }
+
+    /// Has `work` done on the states that the latest edit may have left to be converted,
+    /// given the formula and how they are converted to it.
+    fn on_stale(&mut self, work: impl FnOnce(&mut Table<F::State>, &F, &dyn Fn(&mut F::State))) {
+        let Self { formula, former, states } = self;
+        if let (Some(Former { formula: old, edited }), States::Keyed { table, .. }) =
+            (former, states)
+        {
+            work(table, formula, &|state| formula.convert(old, state, *edited));
+        }
     }
 
     fn find(&self, now: Instant, key: Key) -> Place {
@@ -321,6 +351,7 @@ impl<F: Formula> Slot for Stage<F> {
     }
 
     fn on_done(&mut self, seat: Seat, end: &End, cost: u64) -> Option<breaker::Turn> {
+        self.on_stale(|table, _, convert| table.prepare_seat(seat, convert));
         let state = self.states.get_mut(seat);
         self.formula.release(state, end, cost);
         self.formula.turned(state)
@@ -328,20 +359,39 @@ impl<F: Formula> Slot for Stage<F> {
 
     fn retune(&mut self, wanted: Box<dyn Slot>, now: Instant) -> bool {
         let Ok(wanted) = (wanted as Box<dyn Any>).downcast::<Self>() else { return false };
-        let Self { formula, states } = *wanted;
+        // One former formula is enough to remember: the gate has caught up already.
+        while self.catch_up(now) {}
+        let Self { formula, states, .. } = *wanted;
         let convert = |state: &mut F::State| formula.convert(&self.formula, state, now);
         match (&mut self.states, states) {
             (States::One(state), States::One(_)) => convert(state),
             (States::Keyed { by, table }, States::Keyed { by: same, table: wanted })
                 if *by == same =>
             {
-                table.convert(convert);
-                table.resize(wanted.max_keys(), |state| formula.is_fresh(state, now));
+                table.retune(&wanted, convert);
             }
             (States::One(_) | States::Keyed { .. }, _) => return false,
         }
-        self.formula = formula;
+        let former = core::mem::replace(&mut self.formula, formula);
+        self.former = Some(Former { formula: former, edited: now });
         true
+    }
+
+    fn prepare(&mut self, key: Key) {
+        if let Key::Of(key) = key {
+            self.on_stale(|table, _, convert| table.prepare(key, convert));
+        }
+    }
+
+    fn catch_up(&mut self, now: Instant) -> bool {
+        let mut more = false;
+        self.on_stale(|table, formula, convert| {
+            more = table.catch_up(convert, |state| formula.is_fresh(state, now));
+        });
+        if !more {
+            self.former = None;
+        }
+        more
     }
 
     fn limit(&self) -> u64 {

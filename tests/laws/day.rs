@@ -110,8 +110,10 @@ impl Day {
         Fate { now: self.now, client, cost, decided, report }
     }
 
-    /// Returns the states of the slots as text.
+    /// Returns the states of the slots as text, converted if an edit has left that to be
+    /// done.
     pub(crate) fn states(&self) -> Vec<String> {
+        while self.gate.catch_up() {}
         let text = format!("{:?}", self.gate);
         let states = text.split("slot: Stage").skip(1);
         states.map(|it| it.split("counts: Counts").next().unwrap_or_default().into()).collect()
@@ -221,11 +223,15 @@ fn rate(window: u64) -> impl Strategy<Value = Rate> {
 }
 
 pub(crate) fn steps(window: u64) -> impl Strategy<Value = Vec<Step>> {
+    steps_of(CLIENTS, window)
+}
+
+pub(crate) fn steps_of(clients: u8, window: u64) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         3 => (0..=window / 8).prop_map(Step::Wait),
         1 => Just(Step::Wait(1)),
         1 => (window / 2..=window * 2).prop_map(Step::Wait),
-        6 => (0..CLIENTS, cost()).prop_map(|(client, cost)| Step::Enter { client, cost }),
+        6 => (0..clients, cost()).prop_map(|(client, cost)| Step::Enter { client, cost }),
         2 => any::<usize>().prop_map(Step::End),
     ];
     vec(step, 1..150)

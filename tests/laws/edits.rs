@@ -2,12 +2,15 @@
 
 use crate::{
     Expected, Oracle, config,
-    day::{Day, Fate, MORNING, Step, days_of_one, one, rule, rules, steps, windows},
+    day::{
+        Day, Fate, MORNING, Step, algorithm, days_of_one, one, rule, rules, steps, steps_of,
+        windows,
+    },
     oracle::{Past, assert_promise},
 };
 use core::time::Duration;
 use flowgate::flow::{
-    Algorithm, Rate, Rules,
+    Algorithm, Keyed, Outcome, Rate, Rule, Rules,
     limiter::{
         concurrency, fixed_window, sliding_counter, sliding_log, sliding_window, token_bucket,
     },
@@ -23,8 +26,80 @@ fn chapters(one_rule: bool) -> impl Strategy<Value = Vec<(Rules, Vec<Step>)>> {
     })
 }
 
+/// Clients of a crowded day: so many that most do not come between two edits.
+const CROWD: u8 = 90;
+
+/// Returns a day of many clients in chapters, each with its own numbers for one rule;
+/// some states are converted as soon as a chapter begins, that many handfuls.
+fn crowded() -> impl Strategy<Value = Vec<(Algorithm, (usize, Vec<Step>))>> {
+    let algorithms = vec(windows().prop_flat_map(algorithm), 100);
+    let days = windows().prop_flat_map(|window| vec((0..5_usize, steps_of(CROWD, window)), 1..12));
+    (algorithms, days).prop_map(|(mut algorithms, days)| {
+        let word = algorithms[0].word();
+        algorithms.retain(|it| it.word() == word);
+        algorithms.into_iter().zip(days).collect()
+    })
+}
+
+fn crowd(algorithm: &Algorithm, max_keys: Option<u8>) -> Rules {
+    let keyed = max_keys.map(|most| Keyed { by: "client_ip".into(), max_keys: most.into() });
+    let rule = Rule { keyed, ..rule(0, algorithm.clone(), false) };
+    Rules { flow: vec![rule], ..Rules::default() }
+}
+
 proptest! {
     #![proptest_config(config())]
+
+    #[test]
+    fn keyed_rules_are_edited_as_if_each_client_had_a_gate_of_its_own(chapters in crowded()) {
+        let mut all = Day::new(&Rules::default());
+        let mut own: Vec<Day> = (0..CROWD).map(|_| Day::new(&Rules::default())).collect();
+        let mut live = Vec::new();
+        for (algorithm, (handfuls, steps)) in chapters {
+            all.install(&crowd(&algorithm, Some(CROWD)));
+            for day in &mut own {
+                day.now = all.now;
+                day.install(&crowd(&algorithm, None));
+            }
+            (0..handfuls).for_each(|_| _ = all.gate.catch_up());
+            for step in steps {
+                match step {
+                    Step::Wait(_) => drop(all.step(step)),
+                    Step::Enter { client, cost } => {
+                        let day = &mut own[usize::from(client)];
+                        day.now = all.now;
+                        let fate = all.enter(all.now, client, cost);
+                        prop_assert_eq!(fate, day.enter(all.now, client, cost));
+                        live.extend(all.live.pop().zip(day.live.pop()));
+                    }
+                    Step::End(which) if !live.is_empty() => {
+                        let (one, other) = live.swap_remove(which % live.len());
+                        one.permit.finish(Outcome::Success { at: all.now });
+                        other.permit.finish(Outcome::Success { at: all.now });
+                    }
+                    Step::End(_) => {}
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn when_states_are_converted_changes_no_decision(
+        chapters in crowded(),
+        max_keys in 1..=CROWD,
+    ) {
+        let (mut late, mut early) = (Day::new(&Rules::default()), Day::new(&Rules::default()));
+        for (algorithm, (handfuls, steps)) in chapters {
+            for day in [&mut late, &mut early] {
+                day.install(&crowd(&algorithm, Some(max_keys)));
+            }
+            while early.gate.catch_up() {}
+            (0..handfuls).for_each(|_| _ = late.gate.catch_up());
+            for step in steps {
+                prop_assert_eq!(late.step(step), early.step(step));
+            }
+        }
+    }
 
     #[test]
     fn edits_lose_no_request_in_flight(chapters in chapters(false)) {

@@ -18,6 +18,8 @@ pub(super) struct Index<S> {
     /// In pieces, so that growing moves none of them.
     pieces: Vec<Vec<Entry<S>>>,
     len: u32,
+    /// Of the entries that are up to date. It turns with [`Self::age`].
+    mark: bool,
 }
 
 #[derive(Debug)]
@@ -25,6 +27,8 @@ struct Entry<S> {
     print: Print,
     /// The next in the bucket's chain, or [`NONE`].
     next: u32,
+    /// In what would be padding.
+    mark: bool,
     state: S,
 }
 
@@ -64,7 +68,7 @@ impl Print {
 
 impl<S> Index<S> {
     pub(super) const fn new() -> Self {
-        Self { heads: Vec::new(), pieces: Vec::new(), len: 0 }
+        Self { heads: Vec::new(), pieces: Vec::new(), len: 0, mark: false }
     }
 
     /// Returns how many entries there are.
@@ -87,9 +91,19 @@ impl<S> Index<S> {
         &mut self.entry_mut(at).state
     }
 
-    /// Returns every state, to be changed.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut S> {
-        self.pieces.iter_mut().flatten().map(|entry| &mut entry.state)
+    /// Puts every entry out of date at once. All must be up to date.
+    pub(super) const fn age(&mut self) {
+        self.mark = !self.mark;
+    }
+
+    /// Converts an entry that exists, unless it is up to date.
+    pub(super) fn refresh(&mut self, at: u32, convert: impl FnOnce(&mut S)) {
+        let mark = self.mark;
+        let entry = self.entry_mut(at);
+        if entry.mark != mark {
+            entry.mark = mark;
+            convert(&mut entry.state);
+        }
     }
 
     /// Adds an entry as the last one, for a `print` that has none.
@@ -99,7 +113,7 @@ impl<S> Index<S> {
             self.pieces.push(Vec::with_capacity(if self.len == 0 { 0 } else { PIECE }));
         }
         if let Some(piece) = self.pieces.last_mut() {
-            piece.push(Entry { print, next: NONE, state });
+            piece.push(Entry { print, next: NONE, mark: self.mark, state });
         }
         self.len += 1;
         self.heads.push(NONE);
@@ -189,6 +203,28 @@ impl<S> Index<S> {
 mod tests {
     use super::*;
     use std::collections::HashMap;
+
+    #[test]
+    fn a_mark_takes_no_room() {
+        let print_and_next = size_of::<Print>() + size_of::<u64>();
+        assert_eq!(size_of::<Entry<u64>>(), print_and_next + size_of::<u64>());
+        assert_eq!(size_of::<Entry<u128>>(), 48);
+    }
+
+    #[test]
+    fn an_entry_is_converted_once_after_each_time_that_all_aged() {
+        let mut index: Index<u64> = Index::new();
+        index.push(Print::of(1), 10);
+        index.age();
+        index.push(Print::of(2), 20);
+        for _ in 0..2 {
+            (0..2).for_each(|at| index.refresh(at, |state| *state += 1));
+            assert_eq!((*index.get(0), *index.get(1)), (11, 20));
+        }
+        index.age();
+        (0..2).for_each(|at| index.refresh(at, |state| *state += 1));
+        assert_eq!((*index.get(0), *index.get(1)), (12, 21));
+    }
 
     /// Drives an index and a hash map through the same random day.
     #[test]

@@ -62,6 +62,7 @@ impl Decided {
             wait: self.wait,
             retry_after: self.retry_after,
             keys,
+            priority: keys,
         }
     }
 }

@@ -80,6 +80,8 @@ pub struct LoggedKey {
     /// it ends, and nothing that the key could be found by. `None`: the rule was not
     /// asked.
     pub key: Option<Key>,
+    /// Whether it might wait for what it borrows.
+    pub priority: bool,
 }
 
 /// The decision of flow control in an [`AccessRecord`].
@@ -106,6 +108,9 @@ pub struct FlowRecord<'a> {
     /// What rules counted by that look at headers, cookies or the query.
     #[serde(skip_serializing_if = "<[LoggedKey]>::is_empty", serialize_with = "keys")]
     pub keys: &'a [LoggedKey],
+    /// Of these rules, those for which the request has priority.
+    #[serde(skip_serializing_if = "has_none", serialize_with = "prior")]
+    pub priority: &'a [LoggedKey],
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
@@ -139,6 +144,14 @@ fn keys<S: Serializer>(keys: &&[LoggedKey], serializer: S) -> Result<S::Ok, S::E
     }))
 }
 
+fn has_none(keys: &&[LoggedKey]) -> bool {
+    keys.iter().all(|key| !key.priority)
+}
+
+fn prior<S: Serializer>(keys: &&[LoggedKey], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(keys.iter().filter(|key| key.priority).map(|key| &*key.rule))
+}
+
 /// Returns a record whose path is `path`.
 #[cfg(test)]
 pub(super) fn sample(path: &str) -> AccessRecord<'_> {
@@ -169,6 +182,7 @@ pub(super) fn sample(path: &str) -> AccessRecord<'_> {
             wait: Duration::ZERO,
             retry_after: Some(Duration::from_millis(1500)),
             keys: &[],
+            priority: &[],
         }),
     }
 }
@@ -199,13 +213,15 @@ mod tests {
         let mut record = sample("/");
         record.duration = Duration::from_nanos(1_000_000_001);
         let keys = [("a", Some(Key::Of(255))), ("b", None), ("c", Some(Key::Shared))]
-            .map(|(rule, key)| LoggedKey { rule: rule.into(), key });
-        record.flow.as_mut().unwrap().keys = &keys;
+            .map(|(rule, key)| LoggedKey { rule: rule.into(), key, priority: rule == "c" });
+        let flow = record.flow.as_mut().unwrap();
+        (flow.keys, flow.priority) = (&keys, &keys);
         let line = serde_json::to_value(record).unwrap();
         assert_eq!(
             line["flow"]["keys"],
             json!({ "a": "000000000000000000000000000000ff", "b": null, "c": "shared" })
         );
+        assert_eq!(line["flow"]["priority"], json!(["c"]));
         assert_eq!(line["duration_ms"].to_string(), "1000.000001");
     }
 }

@@ -31,8 +31,13 @@ pub enum Known {
     Nothing,
     /// The fingerprint of its key, if the rule has keys.
     Key(u128),
-    /// What it claimed when it was recorded; `None`: nothing.
-    Was(Option<Key>),
+    /// What it claimed when it was recorded.
+    Was {
+        /// `None`: nothing.
+        key: Option<Key>,
+        /// Whether the rule knew it to have priority.
+        priority: bool,
+    },
 }
 
 /// Why a request reaches no rule.
@@ -90,9 +95,9 @@ impl Route {
         let mut is_taken = false;
         for (rule, identity) in self.rules.iter().zip(&self.flow.flow) {
             let known = known(&identity.name);
-            if let Known::Was(key) = known {
+            if let Known::Was { key, priority } = known {
                 is_taken = rule.when.is_some() && (is_taken || key.is_some());
-                claims.extend(key.map(|key| rule.claim_on(key, target)));
+                claims.extend(key.map(|key| rule.claim_on(key, target.method, priority)));
                 continue;
             }
             // Of a rule and its alternatives, which stand before it, the first that fits is asked.
@@ -103,7 +108,7 @@ impl Route {
             is_taken = is_past || (fits && rule.when.is_some());
             let fingerprint = || match known {
                 Known::Key(fingerprint) => Some(fingerprint),
-                Known::Nothing | Known::Was(_) => rule.key.fingerprint(seed, target, client),
+                Known::Nothing | Known::Was { .. } => rule.key.fingerprint(seed, target, client),
             };
             if fits && let Some(claim) = rule.claim(target, client, fingerprint) {
                 claims.push(claim);
@@ -130,17 +135,19 @@ impl Route {
     }
 
     /// Returns the rules, by their identities, whose part in a request with these claims
-    /// cannot be known from its address, host, path and method: each with the key, or
+    /// cannot be known from its address, host, path and method: each with its claim, or
     /// `None` if it was not asked.
-    pub fn hidden_keys(&self, claims: &Claims) -> impl Iterator<Item = (&Arc<str>, Option<Key>)> {
+    pub fn hidden_claims<'a>(
+        &'a self,
+        claims: &'a Claims,
+    ) -> impl Iterator<Item = (&'a Arc<str>, Option<&'a Claim>)> {
         let rules = self.rules.iter().zip(&self.flow.flow);
         let hidden = rules.filter(|(rule, _)| {
             // Of a rule and its alternatives one is asked, so that none is known alone.
             self.rules.iter().any(|it| it.name == rule.name && it.looks_at_fields())
         });
         hidden.map(|(rule, identity)| {
-            let claim = claims.iter().find(|claim| claim.slot == rule.slot);
-            (&identity.name, claim.map(|claim| claim.key))
+            (&identity.name, claims.iter().find(|claim| claim.slot == rule.slot))
         })
     }
 
@@ -172,13 +179,14 @@ impl RouteRule {
                 (None, OnMissing::Reject) => Key::Missing,
             }
         };
-        Some(self.claim_on(key, target))
+        let has_priority = self.priority.as_ref().is_some_and(|priority| priority.covers(target));
+        Some(self.claim_on(key, target.method, has_priority))
     }
 
-    fn claim_on(&self, key: Key, target: &Target<'_>) -> Claim {
-        let priority = self.priority.as_ref().filter(|priority| priority.covers(target));
+    fn claim_on(&self, key: Key, method: &Method, has_priority: bool) -> Claim {
+        let priority = self.priority.as_ref().filter(|_| has_priority);
         let patience = priority.map_or(Duration::ZERO, |priority| priority.max_wait);
-        Claim { slot: self.slot, key, cost: self.cost.of(target.method), patience }
+        Claim { slot: self.slot, key, cost: self.cost.of(method), patience }
     }
 
     /// Whether a header, a cookie or the query has a part in what a request claims.

@@ -64,8 +64,12 @@ impl Entry {
 
     /// Notes what the rules count the request by, where the log has nothing else of it.
     pub(super) fn claimed(&mut self, route: &Route, claims: &Claims) {
-        let keys = route.hidden_keys(claims);
-        self.keys = keys.map(|(rule, key)| LoggedKey { rule: Arc::clone(rule), key }).collect();
+        let keys = route.hidden_claims(claims).map(|(rule, claim)| LoggedKey {
+            rule: Arc::clone(rule),
+            key: claim.map(|claim| claim.key),
+            priority: claim.is_some_and(|claim| !claim.patience.is_zero()),
+        });
+        self.keys = keys.collect();
     }
 
     /// Notes an admission: the wait, and the rule that has least left.

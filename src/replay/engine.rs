@@ -325,7 +325,7 @@ fn recorded_keys(arrival: &Arrival) -> impl Iterator<Item = &RecordedKey> {
 fn recorded(arrival: &Arrival, rule: &str) -> Known {
     recorded_keys(arrival)
         .find(|key| *key.rule == *rule)
-        .map_or(Known::Nothing, |key| Known::Was(key.key))
+        .map_or(Known::Nothing, |known| Known::Was { key: known.key, priority: known.priority })
 }
 
 fn finish(permit: Permit, ending: Ending, at: Instant) {

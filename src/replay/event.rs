@@ -82,6 +82,8 @@ pub struct RecordedKey {
     pub rule: Box<str>,
     /// `None`: the rule was not asked.
     pub key: Option<Key>,
+    /// Whether the request had priority for the rule.
+    pub priority: bool,
 }
 
 /// The head of an answer.

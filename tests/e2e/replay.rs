@@ -41,7 +41,7 @@ const ROUTES: &str = "\
     upstream: up
     flow:
       - { name: dry, limit: 1000/1s, burst: 90, dry_run: true }
-      - { name: window, algorithm: sliding_window, limit: 20/2s, buckets: 4 }
+      - { name: window, algorithm: sliding_window, limit: 12/500ms, buckets: 4, priority: { header: x-tenant, equals: gold, max_wait: 450ms } }
 ";
 
 const CLIENTS: usize = 8;
@@ -87,6 +87,8 @@ fn a_gateways_own_log_gives_the_same_verdicts_one_by_one() {
             assert_eq!(live["flow"][field], replayed[field], "{field}\n{live}\n{replayed}");
         }
     }
+    let lent = |it: &Value| it["flow"]["rule"] == "window" && it["flow"]["verdict"] == "delayed";
+    assert!(live.iter().any(lent), "nothing was lent: the test shows less than it should");
     let count = |verdict: &str| live.iter().filter(|it| it["flow"]["verdict"] == verdict).count();
     for verdict in ["passed", "delayed", "rejected", "shed", "broken"] {
         assert!(count(verdict) > 0, "nothing was {verdict}: the test shows less than it should");

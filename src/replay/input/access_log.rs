@@ -51,7 +51,10 @@ struct Flow<'a> {
     verdict: Cow<'a, str>,
     #[serde(borrow)]
     wait_ms: &'a RawValue,
-    keys: Option<BTreeMap<Box<str>, Option<Box<str>>>>,
+    #[serde(default)]
+    keys: BTreeMap<Box<str>, Option<Box<str>>>,
+    #[serde(default)]
+    priority: Vec<Box<str>>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -93,7 +96,7 @@ pub(super) fn parse(line: &[u8], words: &mut Words) -> Result<Logged, Reason> {
     });
     let recorded = Recorded {
         route: line.route.as_deref().map(|route| words.text(route)),
-        keys: line.flow.and_then(|flow| flow.keys).map_or_else(|| Ok(Vec::new()), keys)?,
+        keys: line.flow.map_or_else(|| Ok(Vec::new()), keys)?,
         answered,
     };
     let recorded = Some(Box::new(recorded));
@@ -115,7 +118,7 @@ fn millis(value: &RawValue) -> Result<u64, Reason> {
     scaled(value.get(), 6).ok_or_else(|| format!("{} is no time in ms", value.get()).into())
 }
 
-fn keys(keys: BTreeMap<Box<str>, Option<Box<str>>>) -> Result<Vec<RecordedKey>, Reason> {
+fn keys(flow: Flow<'_>) -> Result<Vec<RecordedKey>, Reason> {
     let key = |(rule, word): (Box<str>, Option<Box<str>>)| {
         let key = word.map(|word| match &*word {
             "shared" => Ok(Key::Shared),
@@ -123,9 +126,10 @@ fn keys(keys: BTreeMap<Box<str>, Option<Box<str>>>) -> Result<Vec<RecordedKey>, 
             print => u128::from_str_radix(print, 16).map(Key::Of),
         });
         let key = key.transpose().map_err(|_| "a key is not 32 hexadecimal digits")?;
-        Ok(RecordedKey { rule, key })
+        let priority = flow.priority.contains(&rule);
+        Ok(RecordedKey { rule, key, priority })
     };
-    keys.into_iter().map(key).collect()
+    flow.keys.into_iter().map(key).collect()
 }
 
 #[cfg(test)]
@@ -137,7 +141,7 @@ mod tests {
         "route":"r","status":200,"answered_ms":101.5,"duration_ms":112.345678,"outcome":"failed","client_ip":"192.0.2.7",
         "upstream":"u:80","attempts":1,
         "bytes_in":0,"bytes_out":17,"config_hash":"00d1ce","flow":{"verdict":"delayed","rule":"q","limit":1,"used":1,
-        "cost":1,"wait_ms":100.0,"keys":{"a":"000000000000000000000000000000ff","b":null,"c":"shared"}}}"#;
+        "cost":1,"wait_ms":100.0,"keys":{"a":"000000000000000000000000000000ff","b":null,"c":"shared"},"priority":["c"]}}"#;
 
     #[test]
     fn a_line_is_read_to_the_nanosecond() {
@@ -150,8 +154,13 @@ mod tests {
         let recorded = it.recorded.unwrap();
         assert_eq!(recorded.answered, Some(Answered { after, status: Some(200) }));
         assert_eq!(recorded.route.as_deref(), Some("r"));
-        let keys: Vec<_> = recorded.keys.iter().map(|key| (&*key.rule, key.key)).collect();
-        assert_eq!(keys, [("a", Some(Key::Of(255))), ("b", None), ("c", Some(Key::Shared))]);
+        let keys: Vec<_> =
+            recorded.keys.iter().map(|it| (&*it.rule, it.key, it.priority)).collect();
+        let shared = Some(Key::Shared);
+        assert_eq!(
+            keys,
+            [("a", Some(Key::Of(255)), false), ("b", None, false), ("c", shared, true)]
+        );
     }
 
     #[test]

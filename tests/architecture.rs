@@ -305,10 +305,10 @@ fn words(module: &[&str], tokens: &[Token<'_>]) -> Vec<(usize, String)> {
         let fix = match word {
             "unsafe" => Some("no unsafe, not even well meant".to_owned()),
             "static" if is_mutable(&tokens[at + 1..]) => {
-                Some("nothing is global: own it in gateway.rs and pass it".to_owned())
+                Some("nothing is global: own it in gateway and pass it".to_owned())
             }
             "thread_local" | "lazy_static" => {
-                Some("nothing is global: own it in gateway.rs and pass it".to_owned())
+                Some("nothing is global: own it in gateway and pass it".to_owned())
             }
             "Mutex" | "RwLock" | "Condvar"
                 if ["flow", "route", "config"].contains(&layer)

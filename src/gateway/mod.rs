@@ -1,0 +1,346 @@
+//! The control thread: it wires the layers, watches the file, and ends the
+//! process in good order. No request passes through it.
+//!
+//! Here is what it owns, its loop, and the end; `files.rs` knows what a configuration is
+//! made of, `reload.rs` puts another one in force, `listeners.rs` opens and closes ports.
+
+mod files;
+mod listeners;
+mod reload;
+
+use crate::{
+    access_log,
+    admin::{self, Readiness},
+    clock::Clock,
+    config::{self, Diagnostics, Live, Plan, Retired, watch},
+    meter::Counters,
+    proxy::{Connections, Connector, Pools, Worker},
+    route::Seed,
+    shutdown::{Signals, Wish},
+    workers::Handle,
+};
+use core::net::SocketAddr;
+use files::{Seen, make_certificates, named_files};
+use listeners::{Listeners, Opened, open};
+use reload::Refusal;
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tokio::sync::mpsc;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// How much the control thread gives way: compiling ten thousand routes must not
+/// take a core from a worker.
+const NICENESS: i32 = 5;
+
+/// Why the gateway could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration has errors.
+    #[error("{0}")]
+    Config(Diagnostics),
+    /// A listener cannot be opened.
+    #[error("listener {name} cannot listen on {address}")]
+    Listen {
+        /// The listener's name.
+        name: Arc<str>,
+        /// Its address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The operating system refused something else.
+    #[error("cannot {what}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+/// Returns what turns an error of the operating system into a [`StartError`].
+fn cannot(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
+    move |source| StartError::System { what, source }
+}
+
+/// Runs the gateway with the file at `path` until it is asked to end.
+///
+/// # Errors
+///
+/// See [`StartError`]; once started, nothing ends it but a signal.
+pub fn run(path: &Path) -> Result<(), StartError> {
+    raise_file_limit();
+    let certificates = config::certificate_files(path);
+    make_certificates(&certificates);
+    let seen = Seen::look(&named_files(path, &certificates));
+    let plan = config::read(path).map_err(StartError::Config)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(cannot("start a runtime"))?;
+    runtime.block_on(async {
+        let mut gateway = Gateway::start(plan, seen)?;
+        gateway.serve().await;
+        Ok(())
+    })
+}
+
+struct Gateway {
+    path: PathBuf,
+    clock: Clock,
+    live: Arc<Live>,
+    retired: Retired,
+    counters: Arc<Counters>,
+    readiness: Arc<Readiness>,
+    workers: Vec<Handle>,
+    listeners: Listeners,
+    access_log: access_log::Sink,
+    signals: Signals,
+    reload_requests: mpsc::Receiver<()>,
+    /// Ends the admin listener.
+    closing: CancellationToken,
+    /// The files of the configuration that was read last, in force or refused.
+    seen: Seen,
+    /// Why it was refused, if it was.
+    refused: Option<Refusal>,
+}
+
+impl Gateway {
+    /// Opens every listener, then starts the workers: all or nothing.
+    fn start(plan: Plan, seen: Seen) -> Result<Self, StartError> {
+        let clock = Clock::start();
+        let count = plan.settings.workers.get();
+        let sockets = plan
+            .listeners
+            .iter()
+            .map(|listener| open(&listener.name, listener.address, count))
+            .collect::<Result<Vec<_>, _>>()?;
+        let admin =
+            plan.settings.admin.map(|address| open(&Arc::from("admin"), address, 1)).transpose()?;
+        let counters = Arc::<Counters>::default();
+        let access_log = access_log::Sink::open(
+            &plan.settings.access_log,
+            plan.settings.workers,
+            Arc::clone(&counters),
+        )
+        .map_err(cannot("open the access log"))?;
+        warn(&plan);
+        let path = plan.path.clone();
+        let live = Arc::new(Live::start(plan, clock.now()));
+        let workers = start_workers(count, &clock, &live, &counters, &access_log)?;
+        let (requests, reload_requests) = mpsc::channel(1);
+        let mut gateway = Self {
+            path,
+            clock,
+            live,
+            retired: Retired::default(),
+            counters,
+            readiness: Arc::default(),
+            workers,
+            listeners: Listeners::default(),
+            access_log,
+            signals: Signals::listen().map_err(cannot("listen to signals"))?,
+            reload_requests,
+            closing: CancellationToken::new(),
+            seen,
+            refused: None,
+        };
+        if let Some(opened) = admin {
+            gateway.administer(opened, requests)?;
+        }
+        for opened in sockets {
+            gateway.listeners.listen(opened, &gateway.live, &gateway.workers)?;
+        }
+        give_way();
+        Ok(gateway)
+    }
+
+    /// Serves the admin listener on this thread.
+    fn administer(&self, opened: Opened, reload: mpsc::Sender<()>) -> Result<(), StartError> {
+        let Some(socket) = opened.sockets.into_iter().next() else { return Ok(()) };
+        let listener = tokio::net::TcpListener::from_std(socket)
+            .map_err(cannot("serve the admin listener"))?;
+        tracing::info!(listener = %opened.name, address = %opened.address, "listening");
+        let state = admin::State {
+            live: Arc::clone(&self.live),
+            counters: Arc::clone(&self.counters),
+            readiness: Arc::clone(&self.readiness),
+            clock: self.clock.clone(),
+            reload,
+        };
+        tokio::spawn(admin::serve(listener, state, self.closing.clone().cancelled_owned()));
+        Ok(())
+    }
+
+    /// Runs until a signal ends it.
+    async fn serve(&mut self) {
+        let (mut guard, mut changes) = match watch::watch() {
+            Ok((guard, changes)) => (Some(guard), changes),
+            Err(error) => {
+                tracing::warn!(%error, every = ?watch::POLL, "cannot watch the configuration; looking at it");
+                (None, mpsc::channel(1).1)
+            }
+        };
+        self.watch(guard.as_mut());
+        let mut poll = tokio::time::interval(watch::POLL);
+        poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        let routes = self.live.load().routes.len();
+        tracing::info!(config = %self.path.display(), workers = self.workers.len(), routes, "ready");
+        self.readiness.set_ready(true);
+        let mut said = None;
+        loop {
+            let wish = tokio::select! {
+                biased;
+                wish = next_wish(&mut self.signals, &mut said) => Some(wish),
+                Some(()) = self.reload_requests.recv() => Some(Wish::Reload),
+                Some(()) = changes.recv() => {
+                    // A signal does not wait for an edit to be over.
+                    said = self.settle(&mut changes).await;
+                    None
+                }
+                _ = poll.tick() => None,
+            };
+            let asked = match wish {
+                Some(Wish::End) => break,
+                Some(Wish::Reopen) => {
+                    self.reopen_log();
+                    continue;
+                }
+                Some(Wish::Reload) => true,
+                None => false,
+            };
+            self.reload(asked);
+            self.watch(guard.as_mut());
+        }
+        self.drain().await;
+    }
+
+    fn reopen_log(&self) {
+        match self.access_log.redirect(&self.live.load().settings.access_log) {
+            Ok(()) => tracing::info!("access log opened again"),
+            Err(error) => {
+                tracing::error!(%error, "the access log cannot be opened again; it stays where it was");
+            }
+        }
+    }
+
+    /// Ends in good order, or at once at the second signal or the deadline.
+    async fn drain(&mut self) {
+        let limit = self.live.load().settings.drain_timeout;
+        tracing::info!(?limit, "draining; a second signal ends at once");
+        self.readiness.set_ready(false);
+        for worker in &self.workers {
+            worker.drain();
+        }
+        self.listeners.clear();
+        let (workers, signals) = (&mut self.workers, &mut self.signals);
+        let all_ended = async {
+            for worker in workers.iter_mut() {
+                worker.ended().await;
+            }
+        };
+        let again = async { while signals.next().await != Wish::End {} };
+        let whole = tokio::select! {
+            ended = self.clock.timeout(limit, all_ended) => ended.is_ok(),
+            () = again => false,
+        };
+        if whole {
+            tracing::info!("drained");
+        } else {
+            tracing::warn!("ending with requests in flight");
+        }
+        for worker in &self.workers {
+            worker.stop();
+        }
+        self.closing.cancel();
+    }
+}
+
+/// Starts the workers, which have nothing to accept yet.
+fn start_workers(
+    count: usize,
+    clock: &Clock,
+    live: &Arc<Live>,
+    counters: &Arc<Counters>,
+    log: &access_log::Sink,
+) -> Result<Vec<Handle>, StartError> {
+    let seed = Seed::random();
+    (0..count)
+        .map(|index| {
+            let (live, counters, log) = (Arc::clone(live), Arc::clone(counters), log.handle(index));
+            Handle::start(index, clock.clone(), move |clock| Worker {
+                clock,
+                live,
+                pools: Pools::default(),
+                connector: Connector::default(),
+                tasks: TaskTracker::new(),
+                counters,
+                access_log: log,
+                connections: Connections::default(),
+                seed,
+            })
+        })
+        .collect::<io::Result<_>>()
+        .map_err(cannot("start a worker"))
+}
+
+/// Takes the wish that was noted, or waits for one.
+async fn next_wish(signals: &mut Signals, said: &mut Option<Wish>) -> Wish {
+    match said.take() {
+        Some(wish) => wish,
+        None => signals.next().await,
+    }
+}
+
+/// An error and what caused it, in one line.
+fn chain(error: &dyn core::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        line += ": ";
+        line += &cause.to_string();
+        source = cause.source();
+    }
+    line
+}
+
+/// Logs what is odd about a configuration.
+fn warn(plan: &Plan) {
+    if !plan.warnings.is_empty() {
+        tracing::warn!("{}\n{}", plan.warnings.summary(), plan.warnings);
+    }
+}
+
+/// Lets the process have as many connections as it is allowed to.
+fn raise_file_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "cannot raise the limit of open files");
+    }
+}
+
+/// Has the calling thread give way to the workers.
+fn give_way() {
+    // Zero means the calling thread on Linux, whose threads have their own priority.
+    if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
+        tracing::debug!(%error, "cannot lower the control thread's priority");
+    }
+}
+
+/// Has the gateway's own log written to the standard error, in lines for people or,
+/// with `json`, for machines; `RUST_LOG` picks what is written, `info` otherwise.
+pub fn log_to_stderr(json: bool) {
+    use std::io::IsTerminal;
+    use tracing_subscriber::{EnvFilter, fmt};
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let colour = io::stderr().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let lines =
+        fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colour).with_target(false);
+    if json { lines.json().init() } else { lines.init() }
+}

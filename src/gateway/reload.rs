@@ -1,0 +1,166 @@
+//! A reload: an edit is waited for, read, and put in force whole, or refused whole.
+
+use super::{
+    Gateway, StartError, cannot, chain,
+    files::{Seen, make_certificates, named_files},
+    warn,
+};
+use crate::{
+    access_log,
+    config::{self, Diagnostics, Plan, Snapshot, watch},
+    shutdown::Wish,
+};
+use core::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// Why a configuration was not put in force.
+pub(super) struct Refusal {
+    line: String,
+    drawing: String,
+    /// Whether the cause may go away without an edit.
+    is_outside: bool,
+}
+
+impl Refusal {
+    fn outside(error: &StartError) -> Self {
+        let drawing = format!("error: {}", chain(error));
+        Self { line: error.to_string(), drawing, is_outside: true }
+    }
+}
+
+impl From<Diagnostics> for Refusal {
+    fn from(problems: Diagnostics) -> Self {
+        let (line, drawing) = (problems.summary(), problems.to_string());
+        Self { line, drawing, is_outside: false }
+    }
+}
+
+impl Gateway {
+    pub(super) fn watch(&self, guard: Option<&mut watch::Watcher>) {
+        if let Some(guard) = guard
+            && let Err(error) = guard.set(&self.seen.files())
+        {
+            tracing::debug!(%error, "a folder cannot be watched");
+        }
+    }
+
+    /// Waits until an edit is over, or until a signal comes, which it returns.
+    pub(super) async fn settle(&mut self, changes: &mut mpsc::Receiver<()>) -> Option<Wish> {
+        let latest = self.clock.now() + watch::QUIET_MOST;
+        while self.clock.now() < latest {
+            tokio::select! {
+                wish = self.signals.next() => return Some(wish),
+                more = self.clock.timeout(watch::QUIET, changes.recv()) => {
+                    if !matches!(more, Ok(Some(()))) {
+                        break;
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Reads the files and puts them in force if nothing is wrong with them. Files that
+    /// are as they were are read again only if they were refused, and somebody asks or
+    /// the cause is not in them.
+    pub(super) fn reload(&mut self, asked: bool) {
+        self.retired.sweep();
+        // Before they are read, so that an edit meanwhile is seen the next time.
+        let now = Seen::look(&self.seen.files());
+        let changed = now != self.seen;
+        let again = self.refused.as_ref().is_some_and(|refusal| asked || refusal.is_outside);
+        if !changed && !again {
+            if asked {
+                tracing::info!(config = %self.path.display(), "unchanged");
+            }
+            return;
+        }
+        self.seen = now;
+        match self.read().and_then(|plan| self.take(plan)) {
+            Ok(()) => self.refused = None,
+            Err(refusal) => {
+                let is_news =
+                    self.refused.as_ref().is_none_or(|last| last.drawing != refusal.drawing);
+                if changed || asked || is_news {
+                    self.refuse(&refusal);
+                }
+                self.refused = Some(refusal);
+            }
+        }
+    }
+
+    fn read(&mut self) -> Result<Plan, Refusal> {
+        let mut read = self.live.read(&self.path);
+        let (files, has_made) = if let Ok(plan) = &read {
+            (plan.files.clone(), false)
+        } else {
+            let certificates = config::certificate_files(&self.path);
+            (named_files(&self.path, &certificates), make_certificates(&certificates))
+        };
+        // What is named for the first time was not looked at before it was read.
+        let again = has_made || !self.seen.has_all(&files);
+        self.seen = if has_made { Seen::look(&files) } else { self.seen.extend(&files) };
+        if again {
+            read = self.live.read(&self.path);
+        }
+        read.map_err(Refusal::from)
+    }
+
+    /// Puts `plan` in force, listeners included, or leaves everything as it was.
+    fn take(&mut self, plan: Plan) -> Result<(), Refusal> {
+        let opened = self
+            .listeners
+            .open_new(&plan, self.workers.len())
+            .map_err(|error| Refusal::outside(&error))?;
+        let log = &plan.settings.access_log;
+        let moved_log = (*log != self.live.load().settings.access_log)
+            .then(|| access_log::Output::open(log))
+            .transpose()
+            .map_err(cannot("open the access log"))
+            .map_err(|error| Refusal::outside(&error))?;
+        warn(&plan);
+        let summary = self.live.apply(plan, self.clock.now(), &mut self.retired);
+        tokio::spawn(catch_up(self.live.load_full()));
+        for listener in opened {
+            if let Err(error) = self.listeners.listen(listener, &self.live, &self.workers) {
+                tracing::error!(error = %chain(&error), "a listener of the new configuration is lost");
+            }
+        }
+        self.listeners.close_others(&self.live.load(), &self.workers);
+        if let Some(output) = moved_log
+            && let Err(error) = self.access_log.switch(output)
+        {
+            tracing::error!(%error, "the access log does not move yet");
+        }
+        self.counters.reloads_ok.fetch_add(1, Relaxed);
+        self.counters
+            .last_reload_seconds
+            .store(self.clock.now().as_nanos() / 1_000_000_000, Relaxed);
+        self.readiness.reloaded(self.clock.now(), &summary.to_string());
+        match summary.warning() {
+            None => tracing::info!("{summary}"),
+            Some(warning) => tracing::warn!("{summary}; {warning}"),
+        }
+        Ok(())
+    }
+
+    /// Says what is wrong, and keeps what is in force.
+    fn refuse(&self, Refusal { line, drawing, .. }: &Refusal) {
+        self.counters.reloads_failed.fetch_add(1, Relaxed);
+        self.readiness.refused(self.clock.now(), drawing);
+        tracing::error!(
+            "configuration refused, the last good one stays in force: {line}\n{drawing}"
+        );
+    }
+}
+
+/// Converts the states that edited rules have left, a few at a time, so that requests
+/// are decided and signals are heard between.
+async fn catch_up(snapshot: Arc<Snapshot>) {
+    for route in &snapshot.routes {
+        while route.gate.catch_up() {
+            tokio::task::yield_now().await;
+        }
+    }
+}

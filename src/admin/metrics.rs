@@ -11,8 +11,8 @@ use super::{
     process::Process,
 };
 use crate::{
-    config::{Route, Server, Snapshot, rule_of},
-    flow::{Instant, Observation, RuleObservation, WAIT_BOUNDS, breaker::Phase},
+    config::{Route, Server, Snapshot},
+    flow::{Instant, Observation, RuleObservation, WAIT_BOUNDS, breaker::Phase, rule_of},
     meter::{Counters, DURATION_BOUNDS, Refusal, RouteReading, ServerMeter},
 };
 use prometheus_client::{

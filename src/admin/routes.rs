@@ -3,8 +3,8 @@
 
 use super::metrics::address;
 use crate::{
-    config::{Route, Snapshot, Upstream, rule_of},
-    flow::{Instant, Observation, RuleObservation, Sums},
+    config::{Route, Snapshot, Upstream},
+    flow::{Instant, Observation, RuleObservation, Sums, rule_of},
 };
 use serde::Serialize;
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};

@@ -198,12 +198,6 @@ impl RouteRule {
     }
 }
 
-/// Returns the name of the rule that a gate knows as `identity`, which for an override says when,
-/// too. A name holds no blanks.
-pub fn rule_of(identity: &str) -> &str {
-    identity.split_once(' ').map_or(identity, |(name, _)| name)
-}
-
 /// Returns whether requests with this method are served at all. `CONNECT` is a tunnel to
 /// anywhere, `TRACE` an echo of secrets.
 pub fn is_served(method: &Method) -> bool {

@@ -36,7 +36,7 @@ mod vocabulary;
 pub mod watch;
 
 pub use certificate::{Certificate, Certificates};
-pub use claim::{Claims, Known, Unrouted, is_served, outcome, rule_of};
+pub use claim::{Claims, Known, Unrouted, is_served, outcome};
 pub use describe::describe;
 pub use diff::{Difference, Fate, Named, RouteChange, RuleChange, diff};
 pub use error::{Diagnostics, Entry};

@@ -48,6 +48,12 @@ impl Rule {
     }
 }
 
+/// Returns the name of the rule with this identity. The alternatives to a rule, which are
+/// asked in its place, have its name, a blank, and what tells them apart.
+pub fn rule_of(identity: &str) -> &str {
+    identity.split_once(' ').map_or(identity, |(name, _)| name)
+}
+
 /// What became of the rules of the chain before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Installed {
@@ -197,6 +203,7 @@ impl Chain {
         }
         for link in before.into_iter().flatten() {
             installed.changes.push((link.wanted.name(), Change::Removed));
+            self.leave_counts(&link);
             unused.push(link);
         }
         self.is_behind = true;
@@ -379,6 +386,18 @@ impl Chain {
             if let Some(&Claim { key, .. }) = link.claim_in(claims) {
                 link.slot.prepare(key);
             }
+        }
+    }
+
+    /// Gives the counts of an alternative that is gone to its rule: their sum must not sink.
+    fn leave_counts(&mut self, gone: &Link) {
+        let Wanted::Flow(gone_rule) = &gone.wanted else { return };
+        let is_rule_of_it = |link: &&mut Link| match &link.wanted {
+            Wanted::Flow(rule) => rule_of(&rule.name) == rule_of(&gone_rule.name),
+            Wanted::Breaker(_) | Wanted::Pacing(_) => false,
+        };
+        if let Some(rule) = self.links.iter_mut().rev().find(is_rule_of_it) {
+            rule.counts += gone.counts;
         }
     }
 

@@ -37,7 +37,7 @@ pub mod time;
 #[cfg(test)]
 mod timeline;
 
-pub use chain::{Change, Installed, Rule, Rules};
+pub use chain::{Change, Installed, Rule, Rules, rule_of};
 pub use decision::{Decision, Outcome, Quota, Reason, Rejection, Report, Verdict};
 pub use gate::{Admission, Gate, Permit};
 pub use keyed::{Keyed, Keys, OTHERS};

@@ -107,7 +107,8 @@ pub struct RuleObservation {
     pub keys: Option<Keys>,
 }
 
-/// The decisions of one rule. They outlive edits of the rule, resets included.
+/// The decisions of one rule. They outlive edits of the rule, resets included; a rule has
+/// those of its alternatives that were removed, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Admitted requests that it let pass at once.

@@ -10,7 +10,7 @@ use super::event::{Answered, Arrival, Complete, Ending, Id, RecordedKey, Request
 use crate::{
     access_log::Decided,
     config::{self, Claims, Known, Live, Plan, Retired, RouteRule, Snapshot, Unrouted},
-    flow::{Admission, Instant, Key, Outcome, Permit, Report},
+    flow::{Admission, Instant, Key, Outcome, Permit, Report, rule_of},
     route::{Seed, Target, canonical_host, client_ip, normal_path},
 };
 use core::{
@@ -229,7 +229,7 @@ impl Engine {
         if let Some(key) = &arrival.key {
             return key.to_string();
         }
-        let of_rule = |key: &&RecordedKey| config::rule_of(&key.rule) == &*rule.name;
+        let of_rule = |key: &&RecordedKey| rule_of(&key.rule) == &*rule.name;
         let mut recorded = recorded_keys(arrival).filter(of_rule);
         if let Some(print) = recorded.find_map(|key| match key.key {
             Some(Key::Of(print)) => Some(print),

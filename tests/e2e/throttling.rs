@@ -55,6 +55,46 @@ fn every_algorithm_of_a_rate_admits_its_limit() {
 }
 
 #[test]
+fn an_override_gives_its_requests_numbers_of_their_own() {
+    let upstream = upstream::echo();
+    let rule = |overrides: &str| {
+        let numbers = "name: r, algorithm: fixed_window, align: first_request, limit: 2/1h";
+        yaml(upstream.address, &route(&format!("    flow: [{{ {numbers}{overrides} }}]")))
+    };
+    let gold = ", overrides: [{ when: { \"header:x-tenant\": gold }, limit: 5/1h }]";
+    let gateway = Gateway::start(&rule(gold));
+    let mut client = Client::new(gateway.web());
+    for (tenant, limit) in [("gold", 5), ("iron", 2)] {
+        for at in 0..7 {
+            let answer = client.request("GET", "/", &[("X-Tenant", tenant)]);
+            assert_eq!(answer.status, if at < limit { 200 } else { 429 }, "{tenant} {at}");
+            let policy = format!("\"r\";q={limit};w=3600");
+            assert_eq!(answer.header("ratelimit-policy"), Some(&*policy), "{tenant} {at}");
+        }
+    }
+    let routes = http::get(gateway.address("admin"), "/routes").json();
+    let rules = routes["routes"][0]["rules"].as_array().expect("a list");
+    let seen = |key: &str| rules.iter().map(|rule| rule[key].to_string()).collect::<Vec<_>>();
+    assert_eq!(seen("name"), [r#""r""#, r#""r""#]);
+    assert_eq!(seen("when"), [r#""header:x-tenant=gold""#, "null"]);
+    assert_eq!(
+        (seen("passed"), seen("blocked")),
+        (vec!["5".into(), "2".into()], vec!["2".into(), "5".into()])
+    );
+    let counted = |verdict: &str| {
+        let decisions = metrics(&gateway, "flowgate_flow_decisions_total");
+        let verdict = format!("verdict=\"{verdict}\"");
+        let of: Vec<f64> =
+            decisions.iter().filter(|(key, _)| key.contains(&verdict)).map(|(_, n)| *n).collect();
+        of.iter().sum::<f64>()
+    };
+    assert_eq!((counted("passed"), counted("rejected")), (7.0, 7.0));
+    gateway.edit(&rule(""));
+    assert_eq!(client.request("GET", "/", &[("X-Tenant", "gold")]).status, 429, "as the others");
+    assert_eq!((counted("passed"), counted("rejected")), (7.0, 8.0), "no counter sinks");
+}
+
+#[test]
 fn a_refusal_tells_the_client_what_it_needs() {
     let upstream = upstream::echo();
     let gateway = Gateway::start(&yaml(

@@ -250,8 +250,8 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rule}] 
             drop(snapshot.routes[0].gate.enter(now, &[claim]));
         }
     }
-    let (_, page) = fixture.get("/metrics");
     let verdict = |verdict: &str, count: u64| {
+        let (_, page) = fixture.get("/metrics");
         let series = r#"flowgate_flow_decisions_total{route="r",rule="a",verdict=""#;
         assert_eq!(page.matches(&format!("{series}{verdict}\"}} ")).count(), 1, "{page}");
         assert!(page.contains(&format!("{series}{verdict}\"}} {count}\n")), "{page}");
@@ -265,6 +265,12 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rule}] 
     assert_eq!(of("name"), [r#""a""#; 3]);
     assert_eq!(of("when"), [r#""header:x=y""#, r#""method=PUT""#, "null"]);
     assert_eq!(of("limit"), [r#""2/1h""#, r#""9/1h""#, r#""2/1h""#]);
+    // A counter that sinks is a reset to whoever reads it.
+    let without = text.replace("{ when: { header:x: y }, burst: 1 }, ", "");
+    assert_ne!(without, text);
+    live.apply(fixture.read(&without).unwrap(), now, &mut config::Retired::default());
+    verdict("passed", 5);
+    verdict("rejected", 1);
 }
 
 #[test]

@@ -161,15 +161,15 @@ enum Trouble {
 #[error("some tests failed")]
 struct TestsFailed;
 
-/// What to try with the committed `gateway.yaml`.
+/// What to try with the committed `gateway.yaml`, whose addresses may have been edited.
 const INVITATION: &str = "\
-flowgate demo: the gateway on http://127.0.0.1:8080, its admin pages on http://127.0.0.1:9901
+flowgate demo: the gateway on http://WEB, its admin pages on http://ADMIN
 
-  curl http://127.0.0.1:8080/anything                     what the upstream receives
-  for i in $(seq 30); do curl -s -o /dev/null -w '%{http_code} ' http://127.0.0.1:8080/limited; done; echo
-  curl -i http://127.0.0.1:8080/limited                   RateLimit fields, and Retry-After once refused
-  time (for i in $(seq 5); do curl -s -o /dev/null http://127.0.0.1:8080/paced & done; wait)
-  curl http://127.0.0.1:9901/routes                       the rules and where they stand
+  curl http://WEB/anything                     what the upstream receives
+  for i in $(seq 30); do curl -s -o /dev/null -w '%{http_code} ' http://WEB/limited; done; echo
+  curl -i http://WEB/limited                   RateLimit fields, and Retry-After once refused
+  time (for i in $(seq 5); do curl -s -o /dev/null http://WEB/paced & done; wait)
+  curl http://ADMIN/routes                       the rules and where they stand
 
 Now edit a limit in gateway.yaml, save, and run the loop again: it is in force at once.
 Ctrl-C ends it.
@@ -215,7 +215,7 @@ fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
                 .map_err(|source| Trouble::Upstream { address: upstream, source })?;
             // It speaks of the addresses and routes of the committed file.
             if !upstream_only && path == Path::new(DEFAULT_FILE) {
-                print(INVITATION)?;
+                print(&invitation(&path))?;
             }
             tracing::info!(address = %upstream.address(), "the demo's upstream is listening");
             if upstream_only {
@@ -247,6 +247,20 @@ fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
         Command::Reference => print(&config::reference())?,
     }
     Ok(())
+}
+
+/// Returns what to try with the addresses of the file at `path`. What is wrong with
+/// the file is for the gateway to say.
+fn invitation(path: &Path) -> String {
+    let plan = config::read_rules(path).ok();
+    let address = |listener: Option<SocketAddr>, usual: &str| {
+        listener.map_or_else(|| usual.to_owned(), |address| address.to_string())
+    };
+    let web = plan.as_ref().and_then(|plan| plan.listeners.iter().find(|it| it.tls.is_none()));
+    let admin = plan.as_ref().and_then(|plan| plan.settings.admin);
+    INVITATION
+        .replace("WEB", &address(web.map(|listener| listener.address), "127.0.0.1:8080"))
+        .replace("ADMIN", &address(admin, "127.0.0.1:9901"))
 }
 
 /// Prints what a configuration promises, and writes no file.

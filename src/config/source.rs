@@ -1,6 +1,10 @@
 //! Files to text: the only reads of the configuration, each of bounded size.
 
-use super::error::{Diagnostics, Source};
+use super::{
+    error::{Diagnostics, Source},
+    node::Place,
+    problem::{Problem, Problems},
+};
 use std::{
     collections::HashMap,
     fs::File,
@@ -44,10 +48,15 @@ pub(super) fn read(path: &Path) -> Result<Source, Diagnostics> {
         Ok(text) => text,
         Err(error) => {
             let at = error.utf8_error().valid_up_to();
-            let line = error.as_bytes()[..at].split(|byte| *byte == b'\n').count();
-            let message =
-                format!("the file is not UTF-8: byte {at}, on line {line}, is no character");
-            return refuse(message, "save the file as UTF-8");
+            // What comes before is text already, so that its places hold.
+            let text = String::from_utf8_lossy(error.as_bytes());
+            let source = Source { path: path.into(), text: text.as_ref().into() };
+            let problem =
+                Problem::error(Place::of(at..at + '\u{fffd}'.len_utf8()), "the file is not UTF-8");
+            let mut problems = Problems::default();
+            problems
+                .add(problem.label("these bytes are no character").help("save the file as UTF-8"));
+            return Err(Diagnostics::new(&source, problems));
         }
     };
     // A mark that editors on Windows put first; it is no part of the text.
@@ -111,7 +120,7 @@ mod tests {
         };
         check(&folder.path().join("none.yaml"), "No such file");
         check(folder.path(), "it is a folder");
-        check(&file(b"a: 1\nb: \xff\xfe\n"), "byte 8, on line 2, is no character");
+        check(&file(b"a: 1\nb: \xff\xfe\n"), "gateway.yaml:2:4: the file is not UTF-8");
         check(&file(&vec![b'#'; 16 * 1024 * 1024 + 1]), "it is larger than 16 MiB");
     }
 

@@ -9,8 +9,19 @@ pub(super) fn problem(text: &str, error: &Error) -> Problem {
     let at = error.location().map_or(text.len(), |location| byte_of(text, location));
     // The parser marks a point; a caret needs a character to stand under.
     let width = text[at..].chars().next().filter(|c| *c != '\n').map_or(0, char::len_utf8);
-    let (message, help) = words(error);
+    let (message, help) = if is_brace_in_text(text, at) {
+        ("a bracket in the middle of a text ends it here".to_owned(), QUOTE)
+    } else {
+        words(error)
+    };
     Problem::error(Place::of(at..at + width), message).help(help)
+}
+
+/// Reports whether a bracket stands at `at` right behind a character of a text, as in `/users/{id}`,
+/// which within `{ … }` ends the text.
+fn is_brace_in_text(text: &str, at: usize) -> bool {
+    let is_text = |c: char| !c.is_whitespace() && !matches!(c, '{' | '[' | ',' | ':');
+    text[at..].starts_with(['{', '[']) && text[..at].ends_with(is_text)
 }
 
 /// Returns the byte that `location` names. Scanner errors know only line and column.
@@ -43,6 +54,8 @@ fn words(error: &Error) -> (String, &'static str) {
             | Error::AliasReplayStackDepthExceeded { .. }
     );
     if is_bound || said.contains("recursion limit") {
+        // Some bounds have no words of their own, only the names of the parser's fields.
+        let said = if said.contains('{') { "too much comes through aliases" } else { said };
         return (
             format!("the file passes a bound that protects the gateway: {said}"),
             "aliases may add 500,000 values and nesting may be 64 deep; write the values out",
@@ -57,6 +70,8 @@ fn words(error: &Error) -> (String, &'static str) {
         ),
     }
 }
+
+const QUOTE: &str = "put the text in quotes, as in `path: \"/users/{id}\"`";
 
 /// What the parser says, what it means, and what to do.
 const KNOWN: &[(&str, &str, &str)] = &[
@@ -100,6 +115,7 @@ mod tests {
         check("ä: ü\nb:\n\tc: 1\n", 11, "a tab stands where YAML wants spaces");
         check("a: 1\n  b: 2\n", 8, "a second `:` where no key can stand");
         check("ä: *q\n", 4, "the alias names no anchor");
+        check("a: { b: /x/{id} }\n", 11, "a bracket in the middle of a text");
         check("ä: 'x", 4, "the quote that opens here is never closed");
         check("a: [1\nb: 2\n", 7, "the file is not YAML: illegal placement of ':'");
         check("a: &b [*b]\n", 7, "ecursive reference");

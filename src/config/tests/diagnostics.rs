@@ -109,17 +109,17 @@ fn a_file_needs_listeners_upstreams_and_routes() {
     messages(
         "end: true",
         &[
-            "the file needs `listeners` | write `listeners: [{ name: checkout }]`",
-            "the file needs `upstreams` | write `upstreams: [{ name: checkout }]`",
-            "the file needs `routes` | write `routes: [{ name: checkout }]`",
+            "the file needs `listeners` | write `listeners: [{ name: checkout, listen: 127.0.0.1:8080 }]`",
+            "the file needs `upstreams` | write `upstreams: [{ name: checkout, servers: [{ url: http://10.0.1.5:8000 }] }]`",
+            "the file needs `routes` | write `routes: [{ name: checkout, match: { host: shop.example.com }, upstream: checkout }]`",
         ],
     );
     messages(
         "listeners: []\nupstreams: []\nroutes: []\n",
         &[
-            "`listeners` is empty | write at least one: `listeners: [{ name: checkout }]`",
-            "`upstreams` is empty | write at least one: `upstreams: [{ name: checkout }]`",
-            "`routes` is empty | write at least one: `routes: [{ name: checkout }]`",
+            "`listeners` is empty | write at least one: `listeners: [{ name: checkout, listen: 127.0.0.1:8080 }]`",
+            "`upstreams` is empty | write at least one: `upstreams: [{ name: checkout, servers: [{ url: http://10.0.1.5:8000 }] }]`",
+            "`routes` is empty | write at least one: `routes: [{ name: checkout, match: { host: shop.example.com }, upstream: checkout }]`",
         ],
     );
 }
@@ -239,12 +239,14 @@ fn wrong_types_say_what_is_wanted() {
 fn the_file_must_be_a_map() {
     messages(
         "- a\n- b\n",
-        &["expected a map for the file, not a list | write `{ listeners: [{ name: checkout }] }`"],
+        &[
+            "expected a map for the file, not a list | write `{ listeners: [{ name: checkout, listen: 127.0.0.1:8080 }], upstreams: [{ name: checkout, servers: [{ url: http://10.0.1.5:8000 }] }], routes: [{ name: checkout, match: { host: shop.example.com }, upstream: checkout }] }`",
+        ],
     );
     messages(
         "just text",
         &[
-            "expected a map for the file, not a plain value | write `{ listeners: [{ name: checkout }] }`",
+            "expected a map for the file, not a plain value | write `{ listeners: [{ name: checkout, listen: 127.0.0.1:8080 }], upstreams: [{ name: checkout, servers: [{ url: http://10.0.1.5:8000 }] }], routes: [{ name: checkout, match: { host: shop.example.com }, upstream: checkout }] }`",
         ],
     );
 }

@@ -157,10 +157,11 @@ impl Kind {
             Self::KeyPart => "client_ip",
             Self::Section(section) => {
                 let wanted = |key: &&Key| key.default == Default::Required;
-                let first = section.keys.iter().filter(wanted).chain(section.keys).next();
-                return first.map_or_else(String::new, |key| {
-                    format!("{{ {}: {} }}", key.name, key.kind.example())
-                });
+                let required = section.keys.iter().filter(wanted).count();
+                let keys = section.keys.iter().filter(|key| required == 0 || wanted(key));
+                let entry = |key: &Key| format!("{}: {}", key.name, key.kind.example());
+                let entries: Vec<_> = keys.take(required.max(1)).map(entry).collect();
+                return format!("{{ {} }}", entries.join(", "));
             }
             Self::List(kind) => return format!("[{}]", kind.example()),
             Self::Several(kind) | Self::Either(kind, _) => return kind.example(),

@@ -125,7 +125,7 @@ pub(in crate::config) static CERTIFICATE: Section = Section {
 /// The admin listener.
 pub(in crate::config) static ADMIN: Section = Section {
     title: "the admin listener",
-    doc: "Serves `/healthz`, `/readyz`, `/metrics` and `/routes`. Whoever reaches it can read the rules: keep it on loopback or inside the network. Read at start only.",
+    doc: "Serves `/healthz`, `/readyz`, `/metrics`, `/routes`, and `POST /reload`, which reads the configuration again. Whoever reaches it can do so, and read the rules: keep it on loopback or inside the network. Read at start only.",
     keys: &[key("listen", Kind::Address, Value("127.0.0.1:9901"), "IP address and port.")],
 };
 

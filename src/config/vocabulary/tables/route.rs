@@ -108,7 +108,7 @@ pub(in crate::config) static MATCH: Section = Section {
             "path",
             Kind::Path,
             Words("any"),
-            "The whole path, as in `/health`; `{…}` stands for one segment, as in `/users/{id}`.",
+            "The whole path, as in `/health`; `{…}` stands for one segment, as in `/users/{id}`, which needs quotes where the match is written in braces.",
         ),
         key(
             "path_prefix",

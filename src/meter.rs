@@ -228,6 +228,8 @@ pub enum Refusal {
     Connections,
     /// The request breaks the protocol: framing, header fields, target.
     Malformed,
+    /// More header fields, or longer ones, than the settings allow.
+    TooLarge,
     /// No host, two hosts, or a host that is not one.
     Host,
     /// A path that an upstream might read as another.
@@ -240,14 +242,22 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Self; 6] =
-        [Self::Connections, Self::Malformed, Self::Host, Self::Path, Self::Method, Self::NoRoute];
+    pub const ALL: [Self; 7] = [
+        Self::Connections,
+        Self::Malformed,
+        Self::TooLarge,
+        Self::Host,
+        Self::Path,
+        Self::Method,
+        Self::NoRoute,
+    ];
 
     /// Returns the reason as a metric label.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Connections => "connections",
             Self::Malformed => "malformed",
+            Self::TooLarge => "too_large",
             Self::Host => "host",
             Self::Path => "path",
             Self::Method => "method",
@@ -384,6 +394,6 @@ mod tests {
             }
         }
         let counted = Refusal::ALL.map(|reason| counters.refused(reason));
-        assert_eq!(counted, [0, 1, 2, 3, 4, 5]);
+        assert_eq!(counted, [0, 1, 2, 3, 4, 5, 6]);
     }
 }

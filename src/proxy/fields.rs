@@ -10,6 +10,7 @@ use http::{
 };
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
 /// One of the fields, or the kind that is only removed.
@@ -29,10 +30,11 @@ pub(super) enum Field {
     OtherHop,
 }
 
-/// Fields that mean something between two neighbours only (RFC 9110, 7.6.1), and
-/// the framing, which is made anew on each side.
-pub(super) const HOP_BY_HOP: [HeaderName; 8] = [
+/// Fields that mean something between two neighbours only (RFC 9110, 7.6.1; RFC 7540,
+/// 3.2.1), and the framing, which is made anew on each side.
+pub(super) const HOP_BY_HOP: [HeaderName; 9] = [
     CONNECTION,
+    HTTP2_SETTINGS,
     KEEP_ALIVE,
     PROXY_CONNECTION,
     PROXY_AUTHENTICATE,
@@ -111,6 +113,7 @@ impl Field {
             name if *name == PROXY_AUTHENTICATE
                 || *name == PROXY_AUTHORIZATION
                 || *name == KEEP_ALIVE
+                || *name == HTTP2_SETTINGS
                 || *name == PROXY_CONNECTION =>
             {
                 Self::OtherHop

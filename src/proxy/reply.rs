@@ -47,6 +47,9 @@ impl Refusal {
             Self::Invalid(invalid) if invalid.kind == meter::Refusal::Method => {
                 StatusCode::METHOD_NOT_ALLOWED
             }
+            Self::Invalid(invalid) if invalid.kind == meter::Refusal::TooLarge => {
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
+            }
             Self::Invalid(_) | Self::Upstream(Failure::ClientBroken) => StatusCode::BAD_REQUEST,
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,

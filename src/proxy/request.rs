@@ -16,6 +16,9 @@ pub(super) struct Invalid {
 
 const METHOD: Invalid = Invalid { kind: Refusal::Method, why: "this method is not served here" };
 
+const TOO_MANY_FIELDS: Invalid =
+    Invalid { kind: Refusal::TooLarge, why: "the request has more header fields than are served" };
+
 impl Invalid {
     /// Of a path that servers read differently.
     pub(super) const fn path(why: &'static str) -> Self {
@@ -28,12 +31,17 @@ fn invalid_host(why: &'static str) -> Invalid {
 }
 
 /// Checks what hyper lets pass, and finds the authority as it came, with its port;
-/// empty if there is none. `fields` is what the request has, and `host` its `Host`.
+/// empty if there is none. `fields` is what the request has, and `host` its `Host`;
+/// it may have `limit` field lines, which hyper heeds in HTTP/1.1 only.
 pub(super) fn inspect<B>(
     request: &Request<B>,
     fields: Fields,
     host: Option<&HeaderValue>,
+    limit: usize,
 ) -> Result<HeaderValue, Invalid> {
+    if request.headers().len() > limit {
+        return Err(TOO_MANY_FIELDS);
+    }
     if !is_served(request.method()) {
         return Err(METHOD);
     }
@@ -87,9 +95,9 @@ fn authority<B>(request: &Request<B>, host: Option<&HeaderValue>) -> Result<Head
             HeaderValue::from_str(target.as_str())
                 .map_err(|_| invalid_host("Host has characters that a host cannot have"))
         }
-        (None, Some(host)) => Ok(host.clone()),
-        (None, None) if request.version() == Version::HTTP_10 => Ok(HeaderValue::from_static("")),
-        (None, None) => Err(invalid_host("Host is missing")),
+        (None, Some(host)) if !host.is_empty() => Ok(host.clone()),
+        (None, _) if request.version() == Version::HTTP_10 => Ok(HeaderValue::from_static("")),
+        (None, _) => Err(invalid_host("Host is missing or empty")),
     }
 }
 
@@ -108,7 +116,7 @@ mod tests {
 
     fn host(request: &Request<()>) -> Result<String, Invalid> {
         let (fields, host) = Fields::and_host(request.headers());
-        let authority = inspect(request, fields, host)?;
+        let authority = inspect(request, fields, host, 3)?;
         canonical(&authority).map(|host| (*host).to_owned())
     }
 
@@ -130,6 +138,7 @@ mod tests {
             ),
             (request(Version::HTTP_2, "/x", &[("host", "a.example")]), "a.example"),
             (request(Version::HTTP_10, "/", &[]), ""),
+            (request(Version::HTTP_10, "/", &[("host", "")]), ""),
         ] {
             assert_eq!(host(&request).as_deref(), Ok(expected), "{request:?}");
         }
@@ -139,6 +148,8 @@ mod tests {
     fn what_could_be_read_in_two_ways_is_refused() {
         for request in [
             request(Version::HTTP_11, "/", &[]),
+            request(Version::HTTP_11, "/", &[("host", "")]),
+            request(Version::HTTP_2, "/", &[("host", "")]),
             request(Version::HTTP_11, "/", &[("host", "a"), ("host", "a")]),
             request(Version::HTTP_2, "https://a.example/", &[("host", "b.example")]),
             request(
@@ -168,6 +179,16 @@ mod tests {
             let mut request = request(Version::HTTP_11, "/", &[("host", "a")]);
             *request.method_mut() = method;
             assert_eq!(host(&request).err(), Some(METHOD));
+        }
+    }
+
+    #[test]
+    fn fields_are_counted_by_line_in_either_version() {
+        for version in [Version::HTTP_11, Version::HTTP_2] {
+            let mut fields = vec![("host", "a"), ("x", "1"), ("x", "1")];
+            assert_eq!(host(&request(version, "/", &fields)).as_deref(), Ok("a"));
+            fields.push(("x", "1"));
+            assert_eq!(host(&request(version, "/", &fields)).err(), Some(TOO_MANY_FIELDS));
         }
     }
 }

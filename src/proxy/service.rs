@@ -152,8 +152,9 @@ fn find(
         worker.counters.refuse(invalid.kind);
         Refusal::Invalid(invalid)
     };
+    let limits = &snapshot.settings.limits;
     let (fields, host) = Fields::and_host(request.headers());
-    let authority = inspect(request, fields, host).map_err(refused)?;
+    let authority = inspect(request, fields, host, limits.headers).map_err(refused)?;
     let host = peer.host(&authority).map_err(refused)?;
     if !peer.may_ask_for(&host) {
         return Err(Refusal::Misdirected);

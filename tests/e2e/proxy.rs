@@ -74,12 +74,20 @@ fn a_trusted_proxy_is_believed_and_added_to() {
 #[test]
 fn hop_by_hop_fields_are_removed_both_ways() {
     let upstream = Script::answering(|request| {
-        let seen = ["keep-alive", "proxy-authorization", "te", "x-named", "upgrade", "connection"]
-            .iter()
-            .filter(|name| request.header(name).is_some())
-            .copied()
-            .collect::<Vec<_>>()
-            .join(",");
+        let seen = [
+            "keep-alive",
+            "proxy-authorization",
+            "te",
+            "x-named",
+            "upgrade",
+            "connection",
+            "http2-settings",
+        ]
+        .iter()
+        .filter(|name| request.header(name).is_some())
+        .copied()
+        .collect::<Vec<_>>()
+        .join(",");
         format!(
             "HTTP/1.1 200 OK\r\nConnection: x-secret\r\nX-Secret: 1\r\nKeep-Alive: timeout=5\r\n\
              Proxy-Authenticate: Basic\r\nContent-Length: {}\r\n\r\n{seen}",
@@ -98,6 +106,7 @@ fn hop_by_hop_fields_are_removed_both_ways() {
             ("Proxy-Authorization", "Basic x"),
             ("TE", "gzip"),
             ("Upgrade", "h2c"),
+            ("HTTP2-Settings", "AAMAAABkAAQAAP__"),
         ],
     );
     assert_eq!(answer.text(), "");
@@ -284,6 +293,7 @@ fn what_could_be_read_in_two_ways_is_refused() {
     for (what, request) in [
         ("no host", "GET / HTTP/1.1\r\n\r\n"),
         ("two hosts", "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"),
+        ("an empty host", "GET / HTTP/1.1\r\nHost:\r\n\r\n"),
         ("a host that is none", "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n"),
         (
             "two lengths",
@@ -339,6 +349,17 @@ fn oversized_requests_are_refused_with_their_status() {
     assert_eq!(Client::new(gateway.web()).request("GET", "/", &[("X", &long)]).status, 431);
     let many: Vec<_> = (0..30).map(|_| ("X", "y")).collect();
     assert_eq!(Client::new(gateway.web()).request("GET", "/", &many).status, 431);
+    let url = format!("http://{}/", gateway.web());
+    let over_http2 = |fields: usize| {
+        let fields = (0..fields).flat_map(|i| ["-H".to_owned(), format!("x-{i}: y")]);
+        let fields: Vec<_> = fields.collect();
+        let mut arguments = vec!["--http2-prior-knowledge", "-w", "%{http_code}"];
+        arguments.extend(["-o", "/dev/null", url.as_str()]);
+        arguments.extend(fields.iter().map(String::as_str));
+        curl(&arguments)
+    };
+    assert_eq!(over_http2(10), "200");
+    assert_eq!(over_http2(30), "431");
     let mut declared = Client::new(gateway.web());
     declared.send(head("POST", "/", &[("Content-Length", "1001")]));
     assert_eq!(declared.read("POST").status, 413);

@@ -21,7 +21,7 @@ use crate::{
     access_log,
     clock::Clock,
     config::{Live, Route, Snapshot, Unrouted},
-    flow::{Admission, Claim},
+    flow::{Admission, Claim, Key},
     meter::{self, Counters},
     route::{Seed, Target, client_ip, normal_path},
 };
@@ -120,10 +120,13 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
             let journey = Journey { request, route, forward, protocol, told, start, tail };
             Step::Forward(Box::new(journey))
         }
-        Err(rejection) => {
+        Err(mut rejection) => {
             if let Some(entry) = &mut tail.entry {
                 entry.rejected(&rejection);
             }
+            // Who lacks a key has no quota under its rule to be told of.
+            let lacks = |slot| claims.iter().any(|c| c.slot == slot && c.key == Key::Missing);
+            rejection.report.quotas.retain(|quota| !lacks(quota.slot));
             let manner =
                 Manner { headers: settings.rate_limit_headers, explain: settings.explain_headers };
             Step::Answered(Box::new(reject(&rejection, &route, &manner, request.headers(), tail)))

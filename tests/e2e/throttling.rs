@@ -395,3 +395,30 @@ fn a_breaker_opens_on_errors_and_closes_when_its_probe_is_answered() {
     gateway.wait_log("breaker closed");
     assert_eq!(http::statuses(gateway.web(), "/", 5), [200; 5]);
 }
+
+#[test]
+fn who_lacks_a_key_is_told_of_no_quota_under_its_rule() {
+    let upstream = upstream::echo();
+    let rule = |key: &str| {
+        format!(
+            "{{ name: by-{key}, limit: 5/1h, burst: 5, key: \"header:{key}\", on_missing_key: reject }}"
+        )
+    };
+    let routes = format!(
+        "  - {{ name: one, match: {{ path: /one }}, upstream: up, flow: [{a}] }}\n\
+         \x20 - {{ name: more, match: {{ path: /more }}, upstream: up, \
+         flow: [{a}, {b}, {{ name: all, limit: 9/1h, burst: 9 }}] }}\n",
+        a = rule("a"),
+        b = rule("b"),
+    );
+    let gateway = Gateway::start(&yaml(upstream.address, &routes));
+    let one = http::get(gateway.web(), "/one");
+    assert_eq!((one.status, one.header("ratelimit")), (429, None));
+    let more = http::get(gateway.web(), "/more");
+    assert_eq!(more.status, 429);
+    let told = more.header("ratelimit").expect("what all share has a quota");
+    assert!(told.starts_with("\"all\";r=9;"), "{told}");
+    let keyed = Client::new(gateway.web()).request("GET", "/one", &[("a", "x")]);
+    let told = keyed.header("ratelimit").expect("a client with a key has one");
+    assert!(told.starts_with("\"by-a\";r=4;"), "{told}");
+}

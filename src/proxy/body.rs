@@ -1,6 +1,8 @@
 //! Bodies on their way through: nothing is gathered, everything is bounded.
 
 use super::{
+    fields::Fields,
+    headers::{strip_hop_by_hop, strip_trailers},
     pool::Lease,
     streams::{Part, Stream},
     tail::Tail,
@@ -81,6 +83,8 @@ pub(super) struct Streaming {
     incoming: Incoming,
     /// Bytes that may still come.
     left: u64,
+    /// Says what its trailers may not name.
+    route: Arc<Route>,
     upload: Arc<Upload>,
     patience: Patience,
 }
@@ -88,13 +92,13 @@ pub(super) struct Streaming {
 impl RequestBody {
     /// Wraps what the client sends: as much, and with no longer pauses, than the
     /// route allows.
-    pub(super) fn new(incoming: Incoming, route: &Route, clock: &Clock) -> Self {
+    pub(super) fn new(incoming: Incoming, route: &Arc<Route>, clock: &Clock) -> Self {
         if incoming.is_end_stream() {
             return Self::Empty;
         }
         let patience = Patience::new(clock, route.timeouts.idle, Instant::FAR_FUTURE);
-        let (left, upload) = (route.body_limit, Arc::default());
-        Self::Streaming(Box::new(Streaming { incoming, left, upload, patience }))
+        let (left, route, upload) = (route.body_limit, Arc::clone(route), Arc::default());
+        Self::Streaming(Box::new(Streaming { incoming, left, route, upload, patience }))
     }
 
     /// Returns where its progress can be followed, or `None` if it is empty.
@@ -138,7 +142,10 @@ impl Body for RequestBody {
                 Poll::Ready(None)
             }
             Some(Err(error)) => body.cut(upload::BROKEN, Cut::Broken(error)),
-            Some(Ok(frame)) => {
+            Some(Ok(mut frame)) => {
+                if let Some(trailers) = frame.trailers_mut() {
+                    strip_trailers(trailers, &body.route.request_headers);
+                }
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
                 let Some(left) = body.left.checked_sub(length) else {
                     return body.cut(upload::TOO_LONG, Cut::TooLong);
@@ -235,8 +242,13 @@ impl Body for ResponseBody {
             Source::Own(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
             Source::Upstream { incoming, lease, patience } => {
                 match lease.poll_frame(incoming, context) {
-                    Poll::Ready(frame) => {
+                    Poll::Ready(mut frame) => {
                         patience.renew();
+                        if let Some(Ok(frame)) = &mut frame
+                            && let Some(trailers) = frame.trailers_mut()
+                        {
+                            strip_hop_by_hop(trailers, Fields::of(trailers));
+                        }
                         frame.map(|frame| frame.map_err(Cut::Broken))
                     }
                     Poll::Pending => Some(Err(ready!(patience.poll(context)))),

@@ -41,6 +41,16 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap, fields: Fields) {
     }
 }
 
+/// Removes from a request's trailers what its head could not have said to the upstream
+/// either: a server that merges the two would take it for the gateway's word.
+pub(super) fn strip_trailers(trailers: &mut HeaderMap, edits: &HeaderEdits) {
+    strip_hop_by_hop(trailers, Fields::of(trailers));
+    let set = edits.set.iter().map(|(name, _)| name);
+    for name in PROTECTED.iter().chain(&edits.remove).chain(set) {
+        trailers.remove(name);
+    }
+}
+
 fn is_plain_option(option: &str) -> bool {
     ["close", "keep-alive", "upgrade", "te"].iter().any(|plain| option.eq_ignore_ascii_case(plain))
 }

@@ -237,6 +237,42 @@ fn trailers_pass_where_both_sides_agreed_on_them() {
 }
 
 #[test]
+fn trailers_cannot_say_what_the_head_may_not() {
+    let upstream = Script::answering(|request| {
+        let names: Vec<_> = request.trailers.iter().map(|(name, _)| name.to_lowercase()).collect();
+        format!(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: keep-alive, x-seen\r\n\r\n\
+             2\r\nhi\r\n0\r\nkeep-alive: timeout=5\r\nx-seen: {}\r\n\r\n",
+            names.join(" ")
+        )
+        .into_bytes()
+    });
+    let routes = "  - name: all\n    match: { path_prefix: / }\n    upstream: up\n    \
+                  request_headers: { set: { X-Tenant: a }, remove: [X-Secret] }";
+    let gateway = Gateway::start(&yaml(upstream.address, routes));
+    let forged = "x-forwarded-for x-forwarded-proto x-forwarded-host forwarded x-tenant x-secret \
+                  keep-alive proxy-authorization connection cookie";
+    let mut client = Client::new(gateway.web());
+    for (names, passed) in [(format!("{forged} x-sum"), "x-sum"), (forged.to_owned(), "")] {
+        let names: Vec<_> = names.split_whitespace().collect();
+        let fields = names.join(": 6.6.6.6\r\n") + ": 6.6.6.6\r\n";
+        client.send(
+            head(
+                "POST",
+                "/",
+                &[
+                    ("Transfer-Encoding", "chunked"),
+                    ("TE", "trailers"),
+                    ("Trailer", &names.join(", ")),
+                ],
+            ) + &format!("2\r\nhi\r\n0\r\n{fields}\r\n"),
+        );
+        let answer = client.read("POST");
+        assert_eq!(answer.trailers, [("x-seen".to_owned(), passed.to_owned())]);
+    }
+}
+
+#[test]
 fn expect_100_continue_is_answered_when_the_body_is_wanted_and_not_before() {
     let upstream = upstream::echo();
     let routes = "  - name: once\n    match: { path: /once }\n    upstream: up\n    \

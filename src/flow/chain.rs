@@ -6,7 +6,7 @@ use super::{
     keyed::{Keyed, OTHERS, Place},
     limiter::Algorithm,
     pacing,
-    slot::{Answer, Charge, Claim, End, Slot, SlotId, Stage, Stake, Times, Until},
+    slot::{Answer, Charge, Claim, End, Slot, SlotId, Stage, Stake, Standing, Times, Until},
     statistic::{Counts, Observation, RuleObservation, Statistic},
     time::Instant,
 };
@@ -150,18 +150,19 @@ impl Hold {
     }
 }
 
-/// A slot that was asked: which link, about what, where its state lies.
-struct Asked {
+/// A slot that was asked: which link, by which claim, what it said and where the state
+/// lies that it judged by.
+struct Asked<'a> {
     link: usize,
-    cost: u64,
+    claim: &'a Claim,
+    verdict: Verdict,
+    wait: Duration,
     place: Place,
-    charged: bool,
 }
 
 /// The answers of all the slots, as they come in.
 struct Hearing<'a> {
-    report: &'a mut Report,
-    asked: SmallVec<[Asked; 4]>,
+    asked: SmallVec<[Asked<'a>; 4]>,
     start: Instant,
     /// Which of `asked`, and why.
     refusal: Option<(usize, Reason)>,
@@ -236,7 +237,7 @@ impl Chain {
         if self.is_behind {
             self.prepare(claims);
         }
-        let mut hearing = Hearing { report, asked: SmallVec::new(), start: now, refusal: None };
+        let mut hearing = Hearing { asked: SmallVec::new(), start: now, refusal: None };
         // One refusal does not spare the other slots the question: `retry_after` and
         // the report heed them all.
         for (at, link) in self.links.iter().enumerate() {
@@ -245,8 +246,11 @@ impl Chain {
             }
         }
         match hearing.refusal {
-            None => Ok(self.pass(now, &mut hearing)),
-            Some((at, reason)) => Err(self.block(now, &hearing, at, reason)),
+            None => Ok(self.pass(now, &hearing, report)),
+            Some((at, reason)) => {
+                self.block(now, &hearing, at, report);
+                Err(Refused { slot: hearing.asked[at].claim.slot, reason })
+            }
         }
     }
 
@@ -321,43 +325,49 @@ impl Chain {
     }
 
     /// Tells every slot that was asked about a request that all let pass.
-    fn pass(&mut self, now: Instant, hearing: &mut Hearing<'_>) -> Charged {
+    fn pass(&mut self, now: Instant, hearing: &Hearing<'_>, report: &mut Report) -> Charged {
         let start = hearing.start;
-        let Report { quotas, turn: turned } = &mut *hearing.report;
         self.statistic.on_pass(now, start);
         let mut held = Held::new();
-        let asked = quotas.iter_mut().zip(&hearing.asked);
-        for (quota, &Asked { link, cost, place, charged }) in asked {
-            let link = &mut self.links[link];
-            match quota.verdict {
-                Verdict::Pass => link.counts.passed += 1,
-                Verdict::Wait => link.counts.delayed += 1,
+        for asked in &hearing.asked {
+            let &Asked { link, claim: &Claim { cost, .. }, verdict, wait, place } = asked;
+            let Link { id, slot, counts, .. } = &mut self.links[link];
+            match verdict {
+                Verdict::Pass => counts.passed += 1,
+                Verdict::Wait => counts.delayed += 1,
                 Verdict::Block => {}
                 Verdict::DryRunBlock => {
-                    link.counts.dry_run_blocked += 1;
-                    link.slot.on_block(place);
+                    counts.dry_run_blocked += 1;
+                    slot.on_block(place);
                 }
             }
-            if charged {
-                let times = Times { now, own: now + quota.wait, start };
-                let Charge { hold, turn, standing } = link.slot.on_pass(times, cost, place);
-                *turned = turned.or(turn);
-                (quota.used, quota.reset) = (standing.used, standing.reset);
-                let slot = link.id;
-                held.extend(hold.map(|stake| Hold { slot, stake, cost }));
-            }
+            let is_charged = cost > 0 && matches!(verdict, Verdict::Pass | Verdict::Wait);
+            let standing = if is_charged {
+                let times = Times { now, own: now + wait, start };
+                let Charge { hold, turn, standing } = slot.on_pass(times, cost, place);
+                report.turn = report.turn.or(turn);
+                if let Some(stake) = hold {
+                    held.push(Hold { slot: *id, stake, cost });
+                }
+                standing
+            } else {
+                slot.standing(now, place)
+            };
+            report.quotas.push(asked.quota(slot.limit(), standing));
         }
         Charged { start, held }
     }
 
-    /// Tells every slot that was asked about a request that one refused.
-    fn block(&mut self, now: Instant, hearing: &Hearing<'_>, at: usize, reason: Reason) -> Refused {
+    /// Tells every slot that was asked about a request that one refused, of which `at`
+    /// is the one to blame.
+    fn block(&mut self, now: Instant, hearing: &Hearing<'_>, at: usize, report: &mut Report) {
         self.statistic.on_block(now);
         for asked in &hearing.asked {
-            self.links[asked.link].slot.on_block(asked.place);
+            let slot = &mut self.links[asked.link].slot;
+            report.quotas.push(asked.quota(slot.limit(), slot.standing(now, asked.place)));
+            slot.on_block(asked.place);
         }
         self.links[hearing.asked[at].link].counts.blocked += 1;
-        Refused { slot: hearing.report.quotas[at].slot, reason }
     }
 
     /// Returns the link that follows `link` when it is to be `wanted`.
@@ -413,12 +423,15 @@ impl Chain {
     }
 }
 
-impl Hearing<'_> {
-    fn note(&mut self, at: usize, link: &Link, claim: &Claim, now: Instant) {
-        let Answer { decision, limit, standing, place } = link.slot.check(now, claim);
+impl<'a> Hearing<'a> {
+    fn note(&mut self, at: usize, link: &Link, claim: &'a Claim, now: Instant) {
+        let Answer { decision, place } = link.slot.check(now, claim);
         let (verdict, wait) = match decision {
             Decision::Pass => (Verdict::Pass, Duration::ZERO),
-            Decision::Wait(wait) => (Verdict::Wait, wait),
+            Decision::Wait(wait) => {
+                self.start = self.start.max(now + wait);
+                (Verdict::Wait, wait)
+            }
             Decision::Block(_) if link.wanted.is_dry_run() => {
                 (Verdict::DryRunBlock, Duration::ZERO)
             }
@@ -427,19 +440,7 @@ impl Hearing<'_> {
                 (Verdict::Block, Duration::ZERO)
             }
         };
-        self.start = self.start.max(now + wait);
-        let charged = claim.cost > 0 && matches!(verdict, Verdict::Pass | Verdict::Wait);
-        self.asked.push(Asked { link: at, cost: claim.cost, place, charged });
-        self.report.quotas.push(Quota {
-            // As claimed, since who claims a former slot knows the rule by that one.
-            slot: claim.slot,
-            verdict,
-            limit,
-            used: standing.used,
-            cost: claim.cost,
-            wait,
-            reset: standing.reset,
-        });
+        self.asked.push(Asked { link: at, claim, verdict, wait, place });
     }
 
     fn refuse(&mut self, at: usize, reason: Reason) {
@@ -448,6 +449,15 @@ impl Hearing<'_> {
             Some((_, first)) if reason.is_lasting() && !first.is_lasting() => (at, reason),
             Some((at, first)) => (at, first.not_before(reason.retry_after().unwrap_or_default())),
         });
+    }
+}
+
+impl Asked<'_> {
+    /// Returns the record of what this slot said, now that it has the `standing`.
+    fn quota(&self, limit: u64, Standing { used, reset }: Standing) -> Quota {
+        let &Self { claim: &Claim { slot, cost, .. }, verdict, wait, .. } = self;
+        // The slot as claimed, since who claims a former one knows the rule by that.
+        Quota { slot, verdict, limit, used, cost, wait, reset }
     }
 }
 

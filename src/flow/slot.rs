@@ -45,11 +45,8 @@ pub struct Claim {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer {
     pub(super) decision: Decision,
-    /// The most that a standing's `used` may be.
-    pub(super) limit: u64,
-    /// Before the request.
-    pub(super) standing: Standing,
-    /// Where the state lies, for [`Slot::on_pass`] and [`Slot::on_block`].
+    /// Where the state lies, for [`Slot::on_pass`], [`Slot::on_block`] and
+    /// [`Slot::standing`].
     pub(super) place: Place,
 }
 
@@ -180,6 +177,9 @@ pub(super) trait Formula: Debug + Send + 'static {
 pub(super) trait Slot: Any + Debug + Send {
     /// Decides about `claim` from the state as of `now`.
     fn check(&self, now: Instant, claim: &Claim) -> Answer;
+
+    /// Returns what is used at the `place` of an answer, without the request.
+    fn standing(&self, now: Instant, place: Place) -> Standing;
 
     /// Charges a request that every slot let pass, at the `place` of its answer.
     fn on_pass(&mut self, times: Times, cost: u64, place: Place) -> Charge;
@@ -330,8 +330,11 @@ impl<F: Formula> Slot for Stage<F> {
                 self.or_loan(state, now, claim, decision)
             }
         };
-        let standing = self.formula.standing(state, now);
-        Answer { decision, limit: self.formula.limit(), standing, place }
+        Answer { decision, place }
+    }
+
+    fn standing(&self, now: Instant, place: Place) -> Standing {
+        self.formula.standing(self.states.get(place), now)
     }
 
     fn on_pass(&mut self, times: Times, cost: u64, place: Place) -> Charge {

@@ -18,16 +18,20 @@ const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const X_RULE: HeaderName = HeaderName::from_static("x-flowgate-rule");
 const X_REASON: HeaderName = HeaderName::from_static("x-flowgate-reason");
 
-/// What a client is told of its quotas, made when its request is decided: the one
+/// What a client is told of its quotas, known when its request is decided: of the one
 /// that has least left, as it is the one to heed. `RateLimit-Policy` names them all.
 #[derive(Debug)]
 pub(super) struct Told {
-    ratelimit: HeaderValue,
-    /// Limit, what is left, seconds to the reset, for clients that know the older
-    /// fields only.
-    legacy: Option<[u64; 3]>,
+    /// Which of the route's rules it is.
+    rule: usize,
+    limit: u64,
+    left: u64,
+    /// In seconds.
+    reset: u64,
+    /// Whether clients are told in the older fields, too.
+    legacy: bool,
     /// Of a request that an override is for; else the route's.
-    policy: Option<HeaderValue>,
+    policy: Option<Box<HeaderValue>>,
 }
 
 impl Told {
@@ -36,45 +40,59 @@ impl Told {
         if route.policy.is_none() || words == RateLimitHeaders::Off {
             return None;
         }
-        let shown = report.quotas.iter().filter_map(|quota| Some((shown(route, quota)?, quota)));
-        let (rule, quota) = shown.min_by_key(|(_, quota)| quota.remaining())?;
-        let (left, reset) = (quota.remaining(), whole_seconds(quota.reset));
-        let (mut digits, mut more) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let (mut least, mut is_overridden) = (None, false);
+        for quota in &report.quotas {
+            let Some((at, rule)) = shown(route, quota) else { continue };
+            is_overridden |= rule.when.is_some();
+            let left = quota.remaining();
+            if least.is_none_or(|(_, _, least)| left < least) {
+                least = Some((at, quota, left));
+            }
+        }
+        let (rule, quota, left) = least?;
+        Some(Self {
+            rule,
+            limit: quota.limit,
+            left,
+            reset: whole_seconds(quota.reset),
+            legacy: words == RateLimitHeaders::Legacy,
+            policy: if is_overridden { own_policy(route, report) } else { None },
+        })
+    }
+
+    /// Writes the fields. `route` is the one that the client was told of.
+    pub(super) fn write(self, headers: &mut HeaderMap, route: &Route) {
+        let Some(rule) = route.rules.get(self.rule) else { return };
+        let (mut left, mut reset) = (itoa::Buffer::new(), itoa::Buffer::new());
         // A fifth of the cost of `format!`.
         let line = [
             b"\"",
             rule.name.as_bytes(),
             b"\";r=",
-            digits.format(left).as_bytes(),
+            left.format(self.left).as_bytes(),
             b";t=",
-            more.format(reset).as_bytes(),
+            reset.format(self.reset).as_bytes(),
         ]
         .concat();
-        let legacy = (words == RateLimitHeaders::Legacy).then_some([quota.limit, left, reset]);
-        let ratelimit = HeaderValue::from_maybe_shared(Bytes::from(line)).ok()?;
-        Some(Self { ratelimit, legacy, policy: own_policy(route, report) })
-    }
-
-    /// Writes the fields.
-    pub(super) fn write(self, headers: &mut HeaderMap, route: &Route) {
-        headers.insert(RATELIMIT, self.ratelimit);
-        if let Some(policy) = self.policy.or_else(|| route.policy.clone()) {
+        if let Ok(line) = HeaderValue::from_maybe_shared(Bytes::from(line)) {
+            headers.insert(RATELIMIT, line);
+        }
+        if let Some(policy) = self.policy.map(|policy| *policy).or_else(|| route.policy.clone()) {
             headers.insert(RATELIMIT_POLICY, policy);
         }
-        for (name, number) in
-            [X_LIMIT, X_REMAINING, X_RESET].into_iter().zip(self.legacy.into_iter().flatten())
-        {
-            headers.insert(name, HeaderValue::from(number));
+        if self.legacy {
+            headers.insert(X_LIMIT, HeaderValue::from(self.limit));
+            headers.insert(X_REMAINING, HeaderValue::from(self.left));
+            headers.insert(X_RESET, HeaderValue::from(self.reset));
         }
     }
 }
 
 /// Returns the quotas of a request that an override is for.
-fn own_policy(route: &Route, report: &Report) -> Option<HeaderValue> {
-    let rules = || report.quotas.iter().filter_map(|quota| shown(route, quota));
-    rules().find(|rule| rule.when.is_some())?;
-    let items: Vec<_> = rules().filter_map(|rule| Some(&*rule.quota.as_ref()?.policy)).collect();
-    HeaderValue::try_from(items.join(", ")).ok()
+fn own_policy(route: &Route, report: &Report) -> Option<Box<HeaderValue>> {
+    let rules = report.quotas.iter().filter_map(|quota| shown(route, quota));
+    let items: Vec<_> = rules.filter_map(|(_, rule)| Some(&*rule.quota.as_ref()?.policy)).collect();
+    HeaderValue::try_from(items.join(", ")).ok().map(Box::new)
 }
 
 /// Names the rule that decided, for whoever asked to be told.
@@ -85,11 +103,12 @@ pub(super) fn explain(headers: &mut HeaderMap, rule: &str, reason: &'static str)
     headers.insert(X_REASON, HeaderValue::from_static(reason));
 }
 
-/// The rule of `quota`, if clients are told of it: it has a quota over time, and
-/// it is in force.
-fn shown<'a>(route: &'a Route, quota: &Quota) -> Option<&'a RouteRule> {
-    let rule = route.rules.iter().find(|rule| rule.slot == quota.slot)?;
-    (rule.quota.is_some() && !rule.dry_run).then_some(rule)
+/// The rule of `quota` and its place among the route's, if clients are told of it: it
+/// has a quota over time, and it is in force.
+fn shown<'a>(route: &'a Route, quota: &Quota) -> Option<(usize, &'a RouteRule)> {
+    let mut rules = route.rules.iter().enumerate();
+    let shown = rules.find(|(_, rule)| rule.slot == quota.slot)?;
+    (shown.1.quota.is_some() && !shown.1.dry_run).then_some(shown)
 }
 
 #[cfg(test)]

@@ -77,24 +77,19 @@ impl Snapshot {
 }
 
 impl Route {
-    /// Returns what a request claims.
-    pub fn claims(&self, seed: &Seed, target: &Target<'_>, client: IpAddr) -> Claims {
-        self.claims_of(seed, target, client, |_| Known::Nothing)
-    }
-
-    /// Returns what a request claims of whose part in a rule, by the rule's identity,
-    /// something is `known`.
-    pub fn claims_of(
+    /// Returns what a request claims, of whose part in a rule, which comes with its
+    /// identity, something may be `known`.
+    pub fn claims(
         &self,
         seed: &Seed,
         target: &Target<'_>,
         client: IpAddr,
-        known: impl Fn(&str) -> Known,
+        known: impl Fn(&RouteRule, &str) -> Known,
     ) -> Claims {
         let mut claims = Claims::new();
         let mut is_taken = false;
         for (rule, identity) in self.rules.iter().zip(&self.flow.flow) {
-            let known = known(&identity.name);
+            let known = known(rule, &identity.name);
             if let Known::Was { key, priority } = known {
                 is_taken = rule.when.is_some() && (is_taken || key.is_some());
                 claims.extend(key.map(|key| rule.claim_on(key, target.method, priority)));

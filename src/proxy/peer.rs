@@ -5,10 +5,13 @@ use super::{
     request::{Invalid, canonical},
     service::Worker,
 };
-use crate::config::{Certificates, Snapshot};
+use crate::{
+    config::{Certificates, Snapshot},
+    route::{KeySpec, Part, Target},
+};
 use core::net::{IpAddr, SocketAddr};
 use http::HeaderValue;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What the requests of one connection share.
 #[derive(Debug)]
@@ -23,6 +26,9 @@ pub(super) struct Peer {
     server_name: Option<ServerName>,
     /// The authority that was asked for last: most connections ask for one only.
     known: Mutex<Option<Known>>,
+    /// The fingerprint of `address` by the first key that was that alone: most rules have
+    /// the same, and it costs four hundred instructions.
+    print: OnceLock<Option<(Part, u128)>>,
 }
 
 /// The name that a TLS client asked for, and what its listener chose from. They stay
@@ -51,8 +57,8 @@ impl Peer {
         let address_value = HeaderValue::try_from(address.to_string())
             .unwrap_or_else(|_| HeaderValue::from_static("unknown"));
         let scheme = HeaderValue::from_static(if tls { "https" } else { "http" });
-        let known = Mutex::default();
-        Self { worker, address, address_value, scheme, activity, server_name, known }
+        let (known, print) = (Mutex::default(), OnceLock::new());
+        Self { worker, address, address_value, scheme, activity, server_name, known, print }
     }
 
     /// Returns the host that routes know an authority by.
@@ -64,6 +70,23 @@ impl Peer {
         let host = canonical(authority)?;
         *known = Some(Known { authority: authority.clone(), host: Arc::clone(&host) });
         Ok(host)
+    }
+
+    /// Returns the fingerprint of a request's key if that is this peer's address and is
+    /// remembered, or `None` if it must be made.
+    pub(super) fn fingerprint(
+        &self,
+        key: &KeySpec,
+        target: &Target<'_>,
+        client: IpAddr,
+    ) -> Option<u128> {
+        let [part @ Part::ClientIp { .. }] = key.parts() else { return None };
+        if client != self.address {
+            return None;
+        }
+        let make = || Some((part.clone(), key.fingerprint(&self.worker.seed, target, client)?));
+        let (of, print) = self.print.get_or_init(make).as_ref()?;
+        (of == part).then_some(*print)
     }
 
     /// Whether `host` may be asked for on this connection: with several certificates,

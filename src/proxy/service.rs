@@ -20,7 +20,7 @@ use super::{
 use crate::{
     access_log,
     clock::Clock,
-    config::{Live, Route, Snapshot, Unrouted},
+    config::{Known, Live, Route, Snapshot, Unrouted},
     flow::{Admission, Claim, Key},
     meter::{self, Counters},
     route::{Seed, Target, client_ip, normal_path},
@@ -184,7 +184,9 @@ fn find(
         return Err(Refusal::TooLong);
     }
     let client = client_ip(peer.address, request.headers(), &snapshot.settings.trusted_proxies);
-    let claims = route.claims(&worker.seed, &target, client);
+    let claims = route.claims(&worker.seed, &target, client, |rule, _| {
+        peer.fingerprint(&rule.key, &target, client).map_or(Known::Nothing, Known::Key)
+    });
     let route = Arc::clone(route);
     tail.route = Some(Arc::clone(&route));
     Ok(Found { authority, fields, client, route, claims })

@@ -15,9 +15,10 @@ use crate::{
     config::{self, Live},
     flow::Instant,
     meter::Counters,
-    route::Seed,
+    route::{KeySpec, Part, Seed, Target},
 };
-use core::{num::NonZeroUsize, time::Duration};
+use core::{net::IpAddr, num::NonZeroUsize, time::Duration};
+use http::{HeaderMap, Method};
 use std::sync::Arc;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
@@ -247,6 +248,33 @@ async fn an_upload_under_way_does_not_use_up_the_first_byte_timeout() {
     }
     assert_eq!(client.status().await, Some(204));
     drop(answering.await.expect("no panic"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_remembered_fingerprint_is_that_of_the_same_key_and_client() {
+    let house = House::new("");
+    let activity = Activity::new(&house.worker.clock, house.worker.counters.connection());
+    let address = "192.0.2.1:4000".parse().expect("an address");
+    let peer = Peer::new(Arc::clone(&house.worker), activity, address, None, false);
+    let (method, headers) = (Method::GET, HeaderMap::new());
+    let target = Target { host: "a", path: "/", query: None, method: &method, headers: &headers };
+    let own = |v4_prefix| vec![Part::ClientIp { v6_prefix: 64, v4_prefix }];
+    let known = |parts, client: [u8; 4]| {
+        let (key, client) = (KeySpec::new(parts).expect("a key"), IpAddr::from(client));
+        let known = peer.fingerprint(&key, &target, client);
+        known.map(|print| Some(print) == key.fingerprint(&house.worker.seed, &target, client))
+    };
+    for (parts, client, expected) in [
+        (vec![Part::Host], [192, 0, 2, 1], None),
+        (own(24), [192, 0, 2, 7], None),
+        (own(32), [192, 0, 2, 1], Some(true)),
+        (own(32), [192, 0, 2, 1], Some(true)),
+        (own(32), [192, 0, 2, 7], None),
+        (own(24), [192, 0, 2, 1], None),
+        ([own(32), vec![Part::Host]].concat(), [192, 0, 2, 1], None),
+    ] {
+        assert_eq!(known(parts.clone(), client), expected, "{parts:?} {client:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

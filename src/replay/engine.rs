@@ -209,7 +209,7 @@ impl Engine {
             let index = self.route_of(snapshot, arrival, target, path)?;
             let route = &snapshot.routes[index];
             let mut claims =
-                route.claims_of(&self.seed, target, client, |rule| match fingerprint {
+                route.claims(&self.seed, target, client, |_, rule| match fingerprint {
                     Some(fingerprint) => Known::Key(fingerprint),
                     None => recorded(arrival, rule),
                 });

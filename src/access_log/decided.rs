@@ -21,12 +21,13 @@ pub struct Decided {
 }
 
 impl Decided {
-    /// Returns an admission and the rule that has least left; `None` if no rule
-    /// that counts was asked.
-    pub fn admitted(report: &Report, wait: Duration) -> Option<Self> {
+    /// Returns an admission and the rule that has least left, of those that let the
+    /// request pass; `None` if no rule that counts did.
+    pub fn admitted(report: &Report) -> Option<Self> {
         // A breaker has no number.
-        let counted = report.quotas.iter().filter(|quota| quota.limit > 0);
-        let tightest = counted.min_by_key(|quota| quota.remaining());
+        let counts = |quota: &&Quota| quota.limit > 0 && quota.verdict != Verdict::DryRunBlock;
+        let tightest = report.quotas.iter().filter(counts).min_by_key(|quota| quota.remaining());
+        let wait = report.wait();
         let verdict = if wait.is_zero() { "passed" } else { "delayed" };
         tightest.map(|&quota| Self { verdict, quota, wait, retry_after: None })
     }

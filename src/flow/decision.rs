@@ -152,6 +152,13 @@ pub struct Report {
     pub turn: Option<Turn>,
 }
 
+impl Report {
+    /// Returns how long the rules hold the request: the longest that any asked for.
+    pub fn wait(&self) -> Duration {
+        self.quotas.iter().map(|quota| quota.wait).max().unwrap_or_default()
+    }
+}
+
 /// A request that may not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {

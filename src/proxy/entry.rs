@@ -73,8 +73,8 @@ impl Entry {
     }
 
     /// Notes an admission: the wait, and the rule that has least left.
-    pub(super) fn admitted(&mut self, report: &Report, wait: Duration) {
-        self.flow = Decided::admitted(report, wait);
+    pub(super) fn admitted(&mut self, report: &Report) {
+        self.flow = Decided::admitted(report);
     }
 
     /// Notes a refusal and the rule that it came from.

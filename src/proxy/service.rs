@@ -102,9 +102,10 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
     let settings = &snapshot.settings;
     match route.gate.enter(now, &claims) {
         Ok(Admission { permit, report }) => {
-            let start = permit.start();
+            // Another thread may have read a later time and come first. That is no wait.
+            let start = if report.wait().is_zero() { now } else { permit.start() };
             if let Some(entry) = &mut tail.entry {
-                entry.admitted(&report, start.since(now));
+                entry.admitted(&report);
             }
             let told = Told::of(&route, &report, settings.rate_limit_headers);
             let trusted = tail.peer.is_trusted(&snapshot);

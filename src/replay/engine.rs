@@ -129,7 +129,7 @@ impl Engine {
         match decision {
             Ok(Admission { permit, report }) => {
                 let start = permit.start();
-                let decided = Decided::admitted(&report, start.since(arrival.at));
+                let decided = Decided::admitted(&report);
                 self.keep(arrival, permit);
                 Ruling { route: Ok(route), decided, claims, report, start: Some(start) }
             }

@@ -85,6 +85,24 @@ fn time_that_steps_back_stands_still() {
 }
 
 #[test]
+fn only_a_rule_delays() {
+    let config = one_route("    flow: [{ name: l, algorithm: sliding_log, limit: 9/1s }]");
+    let lines = decided(&config, "{\"t\":100000}\n{\"t\":100}\n");
+    assert_eq!(lines[1]["verdict"], "passed");
+    assert_eq!(lines[1]["wait_ms"], 0.0);
+}
+
+#[test]
+fn a_dry_run_that_would_refuse_is_not_what_let_a_request_pass() {
+    let config = one_route(
+        "    flow: [{ name: trial, limit: 1/1h, burst: 1, dry_run: true }, { name: real, limit: 9/1h, burst: 9 }]",
+    );
+    let lines = decided(&config, "{\"t\":0}\n{\"t\":0}\n");
+    assert_eq!(lines[0]["rule"], "trial");
+    assert_eq!((&lines[1]["rule"], &lines[1]["used"]), (&"real".into(), &2.into()));
+}
+
+#[test]
 fn keys_costs_and_heads_are_heeded() {
     let config = one_route(
         "    flow: [{ name: k, algorithm: fixed_window, limit: 2/1h, key: [client_ip, \"header:x-a\"], cost: { default: 1, POST: 2 } }]",

@@ -182,7 +182,7 @@ impl Collector {
                     let rule = rules.iter().find(|rule| rule.slot == slot);
                     rule.map_or_else(String::new, |rule| engine.show_key(arrival, rule))
                 };
-                self.routes[index].note(ruling, arrival.at, now, show);
+                self.routes[index].note(ruling, now, show);
             }
         }
     }
@@ -198,19 +198,13 @@ impl Collector {
 }
 
 impl RouteTally {
-    /// Counts what became of an arrival at `at`, when the latest seen was `now`; `show`
-    /// shows its key for a rule.
-    fn note(
-        &mut self,
-        ruling: &Ruling,
-        at: Instant,
-        now: Instant,
-        show: impl Fn(SlotId) -> String,
-    ) {
+    /// Counts what became of an arrival at `now`, or earlier where time has stepped back;
+    /// `show` shows its key for a rule.
+    fn note(&mut self, ruling: &Ruling, now: Instant, show: impl Fn(SlotId) -> String) {
         let told = &mut self.told;
         told.offered += 1;
         told.timeline.note(now, ruling.start.map(|start| start.max(now)));
-        match ruling.start.map(|start| nanos(start.since(at))) {
+        match ruling.start.map(|_| nanos(ruling.report.wait())) {
             Some(0) => told.passed += 1,
             Some(wait) => {
                 told.delayed += 1;

@@ -230,6 +230,8 @@ pub enum Refusal {
     Malformed,
     /// More header fields, or longer ones, than the settings allow.
     TooLarge,
+    /// The header was not whole in time.
+    HeaderTimeout,
     /// No host, two hosts, or a host that is not one.
     Host,
     /// A path that an upstream might read as another.
@@ -242,10 +244,11 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Connections,
         Self::Malformed,
         Self::TooLarge,
+        Self::HeaderTimeout,
         Self::Host,
         Self::Path,
         Self::Method,
@@ -258,6 +261,7 @@ impl Refusal {
             Self::Connections => "connections",
             Self::Malformed => "malformed",
             Self::TooLarge => "too_large",
+            Self::HeaderTimeout => "header_timeout",
             Self::Host => "host",
             Self::Path => "path",
             Self::Method => "method",
@@ -394,6 +398,6 @@ mod tests {
             }
         }
         let counted = Refusal::ALL.map(|reason| counters.refused(reason));
-        assert_eq!(counted, [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(counted, [0, 1, 2, 3, 4, 5, 6, 7]);
     }
 }

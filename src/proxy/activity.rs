@@ -53,6 +53,8 @@ pub(super) enum Verdict {
     Close,
     /// The client has stopped in the middle of something: cut it off.
     Abort,
+    /// The client has not sent the whole of a head in time: cut it off.
+    HeadLate,
     /// The upstream has not begun to answer in time: poll the request.
     Overdue,
 }
@@ -209,7 +211,7 @@ impl Activity {
             }
         } else if self.head_since.is_set() {
             if expired(&self.head_since, limits.header_read) {
-                return Verdict::Abort;
+                return Verdict::HeadLate;
             }
         } else if expired(&self.idle_since, limits.keep_alive) {
             return Verdict::Close;
@@ -282,7 +284,7 @@ mod tests {
             assert!(matches!(after(&activity, 3).await, Verdict::LookAgain(_)));
         }
         activity.on_read();
-        assert_eq!(after(&activity, 1).await, Verdict::Abort);
+        assert_eq!(after(&activity, 1).await, Verdict::HeadLate);
     }
 
     #[tokio::test(start_paused = true)]

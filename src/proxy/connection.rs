@@ -7,7 +7,10 @@ use super::{
     service::handle,
     streams::Spawner,
 };
-use crate::config::{ClientTimeouts, Limits, Settings};
+use crate::{
+    config::{ClientTimeouts, Limits, Settings},
+    meter::Refusal,
+};
 use core::{
     future::poll_fn,
     pin::{Pin, pin},
@@ -66,9 +69,9 @@ where
     let activity = Arc::clone(&peer.activity);
     let io = TokioIo::new(Watched::new(io, Arc::clone(&activity), protocol == Protocol::Http1));
     let timeouts = manners.timeouts;
-    let clock = peer.worker.clock.clone();
+    let (worker, client) = (Arc::clone(&peer.worker), peer.address);
     let service = service_fn(move |request: Request<Incoming>| handle(Arc::clone(&peer), request));
-    match protocol {
+    let refused = match protocol {
         Protocol::Http1 => {
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -79,7 +82,7 @@ where
                 .max_buf_size(BUFFER_MIN.max(manners.limits.header_bytes * 2))
                 .serve_connection(io, service)
                 .with_upgrades();
-            drive(connection, &activity, &timeouts, &clock).await;
+            drive(connection, &activity, &timeouts, &worker.clock).await
         }
         Protocol::Http2 => {
             let list = u32::try_from(manners.limits.header_bytes).unwrap_or(u32::MAX);
@@ -92,13 +95,27 @@ where
                 .max_header_list_size(list)
                 .keep_alive_interval(PING_INTERVAL)
                 .serve_connection(io, service);
-            drive(connection, &activity, &timeouts, &clock).await;
+            drive(connection, &activity, &timeouts, &worker.clock).await
         }
+    };
+    // Not in the access log: neither path nor host is known, and `replay` could not use it.
+    if let Some(reason) = refused {
+        worker.counters.refuse(reason);
+        tracing::debug!(%client, reason = reason.label(), "a request was refused unread");
     }
 }
 
+/// Returns which refusal of hyper's, made before the gateway saw a request, a
+/// connection has ended with.
+fn refusal(error: &hyper::Error) -> Option<Refusal> {
+    if error.is_parse_too_large() {
+        return Some(Refusal::TooLarge);
+    }
+    error.is_parse().then_some(Refusal::Malformed)
+}
+
 /// A connection that can be asked to end.
-trait Graceful: Future {
+trait Graceful: Future<Output = hyper::Result<()>> {
     /// Ends it when what is under way has ended.
     fn graceful_shutdown(self: Pin<&mut Self>);
 }
@@ -130,7 +147,8 @@ where
     }
 }
 
-/// Polls `connection` to its end, and looks at its activity on the way.
+/// Polls `connection` to its end, and looks at its activity on the way. Returns why its
+/// last request was refused, if that was so before anybody saw it.
 ///
 /// The timer is only ever moved to an earlier deadline; where it rings too early
 /// it is armed anew, so that a request costs no timer operation.
@@ -139,7 +157,7 @@ async fn drive<C: Graceful>(
     activity: &Activity,
     timeouts: &ClientTimeouts,
     clock: &crate::clock::Clock,
-) {
+) -> Option<Refusal> {
     let mut connection = pin!(connection);
     let mut bell = pin!(activity.bell.notified());
     let mut timer = pin!(clock.timer(clock.now() + timeouts.header_read));
@@ -160,8 +178,8 @@ async fn drive<C: Graceful>(
                 closing = true;
                 connection.as_mut().graceful_shutdown();
             }
-            if connection.as_mut().poll(context).is_ready() {
-                return Poll::Ready(());
+            if let Poll::Ready(end) = connection.as_mut().poll(context) {
+                return Poll::Ready(end.err().as_ref().and_then(refusal));
             }
             let rang = if ticking {
                 timer.is_elapsed()
@@ -181,8 +199,9 @@ async fn drive<C: Graceful>(
             }
             let now = clock.now();
             match activity.judge(now, timeouts) {
-                Verdict::Abort => return Poll::Ready(()),
-                Verdict::Close if closing => return Poll::Ready(()),
+                Verdict::HeadLate => return Poll::Ready(Some(Refusal::HeaderTimeout)),
+                Verdict::Abort => return Poll::Ready(None),
+                Verdict::Close if closing => return Poll::Ready(None),
                 Verdict::Close => {
                     closing = true;
                     connection.as_mut().graceful_shutdown();
@@ -195,5 +214,5 @@ async fn drive<C: Graceful>(
             ticking = false;
         }
     })
-    .await;
+    .await
 }

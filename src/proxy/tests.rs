@@ -14,7 +14,7 @@ use crate::{
     clock::Clock,
     config::{self, Live},
     flow::Instant,
-    meter::Counters,
+    meter::{Counters, Refusal},
     route::{KeySpec, Part, Seed, Target},
 };
 use core::{net::IpAddr, num::NonZeroUsize, time::Duration};
@@ -126,6 +126,12 @@ impl House {
                 while stream.write_all(&block).await.is_ok() {}
             }
         })
+    }
+
+    /// What was refused before a route was found.
+    fn refused(&self) -> Vec<(Refusal, u64)> {
+        let counts = Refusal::ALL.map(|reason| (reason, self.worker.counters.refused(reason)));
+        counts.into_iter().filter(|(_, count)| *count > 0).collect()
     }
 
     fn in_flight(&self) -> u64 {
@@ -299,6 +305,33 @@ async fn a_slow_head_is_cut_off_in_time() {
     client.served.await.expect("no panic");
     let took = house.now().since(begun);
     assert!((secs(10)..secs(11)).contains(&took), "{took:?}");
+    assert_eq!(house.refused(), [(Refusal::HeaderTimeout, 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_unread_is_counted_by_its_reason() {
+    for (header, status, reason) in [
+        ("no colon".to_owned(), 400, Refusal::Malformed),
+        (format!("x: {}", "y".repeat(70_000)), 431, Refusal::TooLarge),
+        ("x: y\r\n".repeat(101), 431, Refusal::TooLarge),
+    ] {
+        let mut house = House::new("");
+        let _arrivals = house.answer();
+        let mut client = house.client();
+        assert_eq!(client.get().await, 200);
+        let request = format!("GET / HTTP/1.1\r\nhost: a\r\n{header}\r\n\r\n");
+        // The gateway may close before all is sent.
+        let _sent = client.stream.write_all(request.as_bytes()).await;
+        assert_eq!(client.status().await, Some(status));
+        client.served.await.expect("no panic");
+        assert_eq!(house.refused(), [(reason, 1)]);
+    }
+    let house = House::new("");
+    let mut leaving = house.client();
+    leaving.send("GET / HT").await;
+    drop(leaving.stream);
+    leaving.served.await.expect("no panic");
+    assert_eq!(house.refused(), [], "who leaves is not refused");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,10 @@
 //! first request of a route. Counters are read one after another while others
 //! write, so that a reading is exact per number and not across numbers.
 
+mod pairs;
+
 use http::{Method, StatusCode};
+use pairs::Pairs;
 use std::{
     array,
     sync::{
@@ -56,17 +59,9 @@ pub struct RouteMeter {
 
 #[derive(Debug)]
 struct Cells {
-    pairs: [Pair; PAIRS],
-    others: AtomicU64,
+    pairs: Pairs<PAIRS>,
     buckets: [AtomicU64; DURATION_BOUNDS.len() + 1],
     sum_nanos: AtomicU64,
-}
-
-/// A count and whose it is. The tag is set once, from zero, and never changes.
-#[derive(Debug, Default)]
-struct Pair {
-    tag: AtomicU64,
-    count: AtomicU64,
 }
 
 /// The numbers of a [`RouteMeter`] at one moment.
@@ -99,7 +94,7 @@ impl RouteMeter {
     /// end of its answer.
     pub fn record(&self, method: &Method, status: StatusCode, duration: Duration) {
         let cells = self.cells.get_or_init(Box::default);
-        cells.count_of(tag(method, status)).fetch_add(1, Relaxed);
+        cells.pairs.count(tag(method, status));
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let bucket = DURATION_BOUNDS.partition_point(|bound| *bound < nanos);
         cells.buckets[bucket].fetch_add(1, Relaxed);
@@ -109,11 +104,11 @@ impl RouteMeter {
     /// Reads all numbers.
     pub fn read(&self) -> RouteReading {
         let Some(cells) = self.cells.get() else { return RouteReading::default() };
-        let mut answers: Vec<Answers> = cells.pairs.iter().filter_map(Pair::read).collect();
+        let mut answers: Vec<Answers> = cells.pairs.read().filter_map(Answers::of).collect();
         answers.sort_unstable();
         RouteReading {
             answers,
-            others: cells.others.load(Relaxed),
+            others: cells.pairs.others(),
             buckets: array::from_fn(|index| cells.buckets[index].load(Relaxed)),
             sum: Duration::from_nanos(cells.sum_nanos.load(Relaxed)),
         }
@@ -123,45 +118,18 @@ impl RouteMeter {
 impl Default for Cells {
     fn default() -> Self {
         Self {
-            pairs: array::from_fn(|_| Pair::default()),
-            others: AtomicU64::default(),
+            pairs: Pairs::default(),
             buckets: array::from_fn(|_| AtomicU64::default()),
             sum_nanos: AtomicU64::default(),
         }
     }
 }
 
-impl Cells {
-    /// Returns the counter of `tag`, which takes the first free place from its own
-    /// on. Two threads with the same new tag race for the same place, so that a tag
-    /// never has two.
-    fn count_of(&self, tag: u64) -> &AtomicU64 {
-        let home = usize::try_from(tag % PAIRS as u64).unwrap_or_default();
-        for step in 0..PAIRS {
-            let pair = &self.pairs[(home + step) % PAIRS];
-            let mut seen = pair.tag.load(Relaxed);
-            if seen == 0 {
-                seen = match pair.tag.compare_exchange(0, tag, Relaxed, Relaxed) {
-                    Ok(_) => tag,
-                    Err(winner) => winner,
-                };
-            }
-            if seen == tag {
-                return &pair.count;
-            }
-        }
-        &self.others
-    }
-}
-
-impl Pair {
-    fn read(&self) -> Option<Answers> {
-        let tag = self.tag.load(Relaxed);
+impl Answers {
+    fn of((tag, count): (u64, u64)) -> Option<Self> {
         let method = METHODS.get(usize::try_from(tag / 1000).ok()?)?;
-        let status = u16::try_from(tag % 1000).ok().filter(|status| *status > 0)?;
-        // A place that was taken a moment ago may not have been counted yet.
-        let count = self.count.load(Relaxed);
-        (count > 0).then_some(Answers { method, status, count })
+        let status = u16::try_from(tag % 1000).ok()?;
+        Some(Self { method, status, count })
     }
 }
 

@@ -1,0 +1,81 @@
+//! Models of what threads share without a lock: every order in which they can run, and
+//! every value that relaxed memory lets them read.
+
+use loom::{
+    model,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+};
+use pairs::Pairs;
+use std::collections::BTreeMap;
+
+// The production file itself, whose atomics are loom's here.
+#[path = "../src/meter/pairs.rs"]
+mod pairs;
+
+/// Counts `one` and `other`, each in a thread, in a table of two places that has counted
+/// `before`. Returns what one of them reads meanwhile, and the table when both have ended.
+fn race(before: Option<u64>, one: u64, other: u64) -> (Vec<(u64, u64)>, Arc<Pairs<2>>) {
+    let pairs = Arc::new(Pairs::default());
+    if let Some(tag) = before {
+        pairs.count(tag);
+    }
+    let shared = Arc::clone(&pairs);
+    let thread = thread::spawn(move || shared.count(other));
+    pairs.count(one);
+    let meanwhile = pairs.read().collect();
+    thread.join().expect("it does not panic");
+    (meanwhile, pairs)
+}
+
+/// Returns the counts by tag.
+///
+/// # Panics
+///
+/// If a tag has two places.
+fn by_tag(read: impl IntoIterator<Item = (u64, u64)>) -> BTreeMap<u64, u64> {
+    let mut counts = BTreeMap::new();
+    for (tag, count) in read {
+        assert_eq!(counts.insert(tag, count), None, "{tag} has two places");
+    }
+    counts
+}
+
+#[test]
+fn threads_that_race_for_a_place_lose_no_count_and_no_tag_has_two() {
+    model(|| {
+        let (_, pairs) = race(None, 2, 2);
+        assert_eq!((by_tag(pairs.read()), pairs.others()), ([(2, 2)].into(), 0));
+    });
+    // Both are at home in the same place.
+    model(|| {
+        let (_, pairs) = race(None, 2, 4);
+        assert_eq!((by_tag(pairs.read()), pairs.others()), ([(2, 1), (4, 1)].into(), 0));
+    });
+}
+
+#[test]
+fn a_tag_that_loses_the_last_place_is_counted_with_the_others() {
+    model(|| {
+        let (_, pairs) = race(Some(3), 2, 4);
+        let counts = by_tag(pairs.read());
+        assert!(counts == [(2, 1), (3, 1)].into() || counts == [(3, 1), (4, 1)].into());
+        assert_eq!(pairs.others(), 1);
+    });
+}
+
+#[test]
+fn a_reader_among_writers_sees_no_count_that_was_not() {
+    for other in [2, 4] {
+        model(move || {
+            let (meanwhile, pairs) = race(None, 2, other);
+            let (seen, all) = (by_tag(meanwhile), by_tag(pairs.read()));
+            // Its own it sees always, the other's perhaps.
+            assert!(seen.get(&2).is_some_and(|count| *count >= 1), "{seen:?}");
+            assert!(seen.iter().all(|(tag, count)| *count <= all[tag]), "{seen:?} of {all:?}");
+        });
+    }
+}

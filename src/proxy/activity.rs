@@ -22,6 +22,8 @@ pub(super) struct Activity {
     clock: Clock,
     /// Requests whose answer has not ended.
     requests: AtomicU32,
+    /// Requests' bodies that are being read.
+    uploads: AtomicU32,
     /// Since when no request is under way and no byte of one has come.
     idle_since: Stamp,
     /// Whether a request's head is incomplete.
@@ -68,6 +70,7 @@ impl Activity {
             _open: open,
             clock: clock.clone(),
             requests: AtomicU32::new(0),
+            uploads: AtomicU32::new(0),
             idle_since,
             reading: AtomicBool::new(false),
             head_since: Stamp::default(),
@@ -106,6 +109,12 @@ impl Activity {
             self.end_by.clear();
             self.idle_since.set(now);
         }
+    }
+
+    /// Notes a request's body that is to be read, until the value is dropped.
+    pub(super) fn upload(self: &Arc<Self>) -> Uploading {
+        self.uploads.fetch_add(1, Relaxed);
+        Uploading(Arc::clone(self))
     }
 
     /// Notes whether the client refuses to take more.
@@ -178,6 +187,16 @@ impl Activity {
         head.or_else(|| self.answer_by.get()).or_else(|| self.end_by.get())
     }
 
+    /// Returns since when nothing is under way on an HTTP/1.1 connection: nothing is
+    /// read, nothing is left to write.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        let idle = self.requests.load(Relaxed) == 0
+            && !self.reading.load(Relaxed)
+            && !self.write_since.is_set()
+            && self.uploads.load(Relaxed) == 0;
+        self.idle_since.get().filter(|_| idle)
+    }
+
     /// Judges the connection by its notes as of `now`.
     ///
     /// A head is only stale on a connection that serves nothing else: on HTTP/2
@@ -217,6 +236,16 @@ impl Activity {
             return Verdict::Close;
         }
         Verdict::LookAgain(next)
+    }
+}
+
+/// A request's body that is being read.
+#[derive(Debug)]
+pub(super) struct Uploading(Arc<Activity>);
+
+impl Drop for Uploading {
+    fn drop(&mut self) {
+        self.0.uploads.fetch_sub(1, Relaxed);
     }
 }
 

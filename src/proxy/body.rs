@@ -1,6 +1,7 @@
 //! Bodies on their way through: nothing is gathered, everything is bounded.
 
 use super::{
+    activity::{Activity, Uploading},
     fields::Fields,
     headers::{strip_hop_by_hop, strip_trailers},
     pool::Lease,
@@ -87,18 +88,32 @@ pub(super) struct Streaming {
     route: Arc<Route>,
     upload: Arc<Upload>,
     patience: Patience,
+    _noted: Uploading,
 }
 
 impl RequestBody {
     /// Wraps what the client sends: as much, and with no longer pauses, than the
     /// route allows.
-    pub(super) fn new(incoming: Incoming, route: &Arc<Route>, clock: &Clock) -> Self {
+    pub(super) fn new(
+        incoming: Incoming,
+        route: &Arc<Route>,
+        clock: &Clock,
+        activity: &Arc<Activity>,
+    ) -> Self {
         if incoming.is_end_stream() {
             return Self::Empty;
         }
         let patience = Patience::new(clock, route.timeouts.idle, Instant::FAR_FUTURE);
         let (left, route, upload) = (route.body_limit, Arc::clone(route), Arc::default());
-        Self::Streaming(Box::new(Streaming { incoming, left, route, upload, patience }))
+        let noted = activity.upload();
+        Self::Streaming(Box::new(Streaming {
+            incoming,
+            left,
+            route,
+            upload,
+            patience,
+            _noted: noted,
+        }))
     }
 
     /// Returns where its progress can be followed, or `None` if it is empty.

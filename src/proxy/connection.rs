@@ -2,13 +2,16 @@
 
 use super::{
     activity::{Activity, Verdict},
+    asleep::Asleep,
     io::Watched,
     peer::Peer,
     service::handle,
     streams::Spawner,
 };
 use crate::{
+    clock::Clock,
     config::{ClientTimeouts, Limits, Settings},
+    flow::Instant,
     meter::Refusal,
 };
 use core::{
@@ -25,7 +28,11 @@ use hyper::{
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::futures::Notified,
+    time::Sleep,
+};
 
 /// Streams that one HTTP/2 connection may have open at once.
 const STREAMS_MAX: u32 = 100;
@@ -39,6 +46,14 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// The least that hyper's read buffer may be limited to.
 const BUFFER_MIN: usize = 64 * 1024;
+
+/// How long an HTTP/1.1 connection is idle before it gives up what it only needs while
+/// it serves, some 20 KiB. To begin again costs a part of a request: who asks more
+/// often than this never pays it.
+const REST: Duration = Duration::from_millis(100);
+/// The same for one that had several requests within [`REST`]: to look at it every
+/// tenth of a second would not be free.
+const REST_OF_BUSY: Duration = Duration::from_secs(1);
 
 /// The version of HTTP that a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,51 +77,178 @@ impl Manners {
 }
 
 /// Serves a connection until it ends, is idle for too long or is drained.
+///
+/// One that speaks HTTP/1.1 gives up everything but its socket while it is idle. What
+/// it needs besides is in boxes, so that the task itself is small.
 pub(super) async fn serve<T>(io: T, protocol: Protocol, peer: Arc<Peer>, manners: Manners)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let activity = Arc::clone(&peer.activity);
-    let io = TokioIo::new(Watched::new(io, Arc::clone(&activity), protocol == Protocol::Http1));
-    let timeouts = manners.timeouts;
-    let (worker, client) = (Arc::clone(&peer.worker), peer.address);
-    let service = service_fn(move |request: Request<Incoming>| handle(Arc::clone(&peer), request));
-    let refused = match protocol {
-        Protocol::Http1 => {
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                // The connection's own timer tells an idle client from a slow one.
-                .header_read_timeout(None)
-                .max_headers(manners.limits.headers)
-                .max_header_size(manners.limits.header_bytes)
-                .max_buf_size(BUFFER_MIN.max(manners.limits.header_bytes * 2))
-                .serve_connection(io, service)
-                .with_upgrades();
-            drive(connection, &activity, &timeouts, &worker.clock).await
-        }
-        Protocol::Http2 => {
-            let list = u32::try_from(manners.limits.header_bytes).unwrap_or(u32::MAX);
-            let connection = http2::Builder::new(Spawner(Arc::clone(&activity)))
-                .timer(TokioTimer::new())
-                .max_concurrent_streams(STREAMS_MAX)
-                .max_send_buf_size(STREAM_SEND_BUFFER)
-                .initial_stream_window_size(STREAM_WINDOW)
-                .initial_connection_window_size(CONNECTION_WINDOW)
-                .max_header_list_size(list)
-                .keep_alive_interval(PING_INTERVAL)
-                .serve_connection(io, service);
-            drive(connection, &activity, &timeouts, &worker.clock).await
-        }
+    let clock = &peer.worker.clock;
+    let armed = clock.now() + manners.timeouts.header_read;
+    let bell = pin!(activity.bell.notified());
+    let timer = pin!(clock.timer(armed));
+    let mut watch = Watch {
+        activity: &activity,
+        timeouts: &manners.timeouts,
+        clock,
+        bell,
+        listening: false,
+        timer,
+        ticking: false,
+        armed,
+        refused: None,
     };
+    take_turns(io, protocol, &peer, &manners, &mut watch).await;
     // Not in the access log: neither path nor host is known, and `replay` could not use it.
-    if let Some(reason) = refused {
-        worker.counters.refuse(reason);
-        tracing::debug!(%client, reason = reason.label(), "a request was refused unread");
+    if let Some(reason) = watch.refused {
+        peer.worker.counters.refuse(reason);
+        tracing::debug!(client = %peer.address, reason = reason.label(), "a request was refused unread");
     }
 }
 
-/// Returns which refusal of hyper's, made before the gateway saw a request, a
-/// connection has ended with.
+/// Serves and sleeps by turns.
+async fn take_turns<T>(
+    io: T,
+    protocol: Protocol,
+    peer: &Arc<Peer>,
+    manners: &Manners,
+    watch: &mut Watch<'_, '_>,
+) where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut io = Watched::new(io, Arc::clone(&peer.activity), protocol == Protocol::Http1);
+    if protocol == Protocol::Http2 {
+        return Box::pin(http2(io, peer, manners, watch)).await;
+    }
+    loop {
+        let mut asleep = Asleep::new(io);
+        drive(&mut asleep, watch).await;
+        let Some(woken) = asleep.woken() else { return };
+        let Some(idle) = Box::pin(http1(woken, peer, manners, watch)).await else { return };
+        peer.forget();
+        io = idle;
+    }
+}
+
+/// Speaks HTTP/1.1 until the connection ends, or is idle and returned.
+async fn http1<T>(
+    io: Watched<T>,
+    peer: &Arc<Peer>,
+    manners: &Manners,
+    watch: &mut Watch<'_, '_>,
+) -> Option<Watched<T>>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let peer = Arc::clone(peer);
+    let service = service_fn(move |request: Request<Incoming>| handle(Arc::clone(&peer), request));
+    let mut connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        // The connection's own timer tells an idle client from a slow one.
+        .header_read_timeout(None)
+        .max_headers(manners.limits.headers)
+        .max_header_size(manners.limits.header_bytes)
+        .max_buf_size(BUFFER_MIN.max(manners.limits.header_bytes * 2))
+        .serve_connection(TokioIo::new(io), service)
+        .with_upgrades();
+    match drive(&mut connection, watch).await {
+        Left::Ended => None,
+        Left::Idle => {
+            let parts = connection.into_parts()?;
+            let mut io = parts.io.into_inner();
+            io.rewind(parts.read_buf);
+            Some(io)
+        }
+    }
+}
+
+/// Speaks HTTP/2 until the connection ends.
+async fn http2<T>(io: Watched<T>, peer: &Arc<Peer>, manners: &Manners, watch: &mut Watch<'_, '_>)
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let list = u32::try_from(manners.limits.header_bytes).unwrap_or(u32::MAX);
+    let spawner = Spawner(Arc::clone(&peer.activity));
+    let peer = Arc::clone(peer);
+    let service = service_fn(move |request: Request<Incoming>| handle(Arc::clone(&peer), request));
+    let mut connection = http2::Builder::new(spawner)
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_send_buf_size(STREAM_SEND_BUFFER)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(list)
+        .keep_alive_interval(PING_INTERVAL)
+        .serve_connection(TokioIo::new(io), service);
+    drive(&mut connection, watch).await;
+}
+
+/// A connection that can be asked to end.
+trait Graceful: Future + Unpin {
+    /// Whether it is left when it is idle.
+    const RESTS: bool;
+
+    /// Returns which refusal, made before the gateway saw a request, it has ended with.
+    fn refusal(end: Self::Output) -> Option<Refusal>;
+
+    /// Ends it when what is under way has ended.
+    fn graceful_shutdown(&mut self);
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Graceful for Asleep<T> {
+    const RESTS: bool = false;
+
+    fn refusal(_: Self::Output) -> Option<Refusal> {
+        None
+    }
+
+    fn graceful_shutdown(&mut self) {
+        self.close();
+    }
+}
+
+impl<I, B, S> Graceful for http1::UpgradeableConnection<I, S>
+where
+    S: hyper::service::HttpService<Incoming, ResBody = B> + Unpin,
+    S::Error: Into<Box<dyn core::error::Error + Send + Sync>>,
+    I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+    B: hyper::body::Body + 'static,
+    B::Error: Into<Box<dyn core::error::Error + Send + Sync>>,
+{
+    const RESTS: bool = true;
+
+    fn refusal(end: Self::Output) -> Option<Refusal> {
+        end.err().as_ref().and_then(refusal)
+    }
+
+    fn graceful_shutdown(&mut self) {
+        Self::graceful_shutdown(Pin::new(self));
+    }
+}
+
+impl<I, B, S, E> Graceful for http2::Connection<I, S, E>
+where
+    S: hyper::service::HttpService<Incoming, ResBody = B> + Unpin,
+    S::Error: Into<Box<dyn core::error::Error + Send + Sync>>,
+    I: hyper::rt::Read + hyper::rt::Write + Unpin,
+    B: hyper::body::Body + 'static,
+    B::Error: Into<Box<dyn core::error::Error + Send + Sync>>,
+    E: hyper::rt::bounds::Http2ServerConnExec<S::Future, B> + Unpin,
+{
+    const RESTS: bool = false;
+
+    fn refusal(end: Self::Output) -> Option<Refusal> {
+        end.err().as_ref().and_then(refusal)
+    }
+
+    fn graceful_shutdown(&mut self) {
+        Self::graceful_shutdown(Pin::new(self));
+    }
+}
+
+/// Returns which refusal an error of hyper's is.
 fn refusal(error: &hyper::Error) -> Option<Refusal> {
     if error.is_parse_too_large() {
         return Some(Refusal::TooLarge);
@@ -114,104 +256,124 @@ fn refusal(error: &hyper::Error) -> Option<Refusal> {
     error.is_parse().then_some(Refusal::Malformed)
 }
 
-/// A connection that can be asked to end.
-trait Graceful: Future<Output = hyper::Result<()>> {
-    /// Ends it when what is under way has ended.
-    fn graceful_shutdown(self: Pin<&mut Self>);
+/// How a connection was left.
+enum Left {
+    Ended,
+    /// In good order between two requests.
+    Idle,
 }
 
-impl<I, B, S> Graceful for http1::UpgradeableConnection<I, S>
-where
-    S: hyper::service::HttpService<Incoming, ResBody = B>,
-    S::Error: Into<Box<dyn core::error::Error + Send + Sync>>,
-    I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
-    B: hyper::body::Body + 'static,
-    B::Error: Into<Box<dyn core::error::Error + Send + Sync>>,
-{
-    fn graceful_shutdown(self: Pin<&mut Self>) {
-        Self::graceful_shutdown(self);
-    }
+/// What wakes a connection's task besides its socket, whatever it does just then.
+struct Watch<'a, 'b> {
+    activity: &'a Activity,
+    timeouts: &'a ClientTimeouts,
+    clock: &'a Clock,
+    /// The bell and the timer are polled once to make the task known to them; later a
+    /// flag each tells whether they rang.
+    bell: Pin<&'a mut Notified<'b>>,
+    listening: bool,
+    timer: Pin<&'a mut Sleep>,
+    ticking: bool,
+    armed: Instant,
+    /// What was refused before it was a request, if the connection has ended with that.
+    refused: Option<Refusal>,
 }
 
-impl<I, B, S, E> Graceful for http2::Connection<I, S, E>
-where
-    S: hyper::service::HttpService<Incoming, ResBody = B>,
-    S::Error: Into<Box<dyn core::error::Error + Send + Sync>>,
-    I: hyper::rt::Read + hyper::rt::Write + Unpin,
-    B: hyper::body::Body + 'static,
-    B::Error: Into<Box<dyn core::error::Error + Send + Sync>>,
-    E: hyper::rt::bounds::Http2ServerConnExec<S::Future, B>,
-{
-    fn graceful_shutdown(self: Pin<&mut Self>) {
-        Self::graceful_shutdown(self);
-    }
-}
-
-/// Polls `connection` to its end, and looks at its activity on the way. Returns why its
-/// last request was refused, if that was so before anybody saw it.
-///
-/// The timer is only ever moved to an earlier deadline; where it rings too early
-/// it is armed anew, so that a request costs no timer operation.
-async fn drive<C: Graceful>(
-    connection: C,
-    activity: &Activity,
-    timeouts: &ClientTimeouts,
-    clock: &crate::clock::Clock,
-) -> Option<Refusal> {
-    let mut connection = pin!(connection);
-    let mut bell = pin!(activity.bell.notified());
-    let mut timer = pin!(clock.timer(clock.now() + timeouts.header_read));
-    let mut armed = clock.now() + timeouts.header_read;
-    let mut closing = false;
-    // The bell and the timer are polled once to make this task known to them; later
-    // a flag each tells whether they rang.
-    let (mut listening, mut ticking) = (false, false);
-    poll_fn(|context: &mut Context<'_>| {
-        if !listening {
-            listening = true;
-            if bell.as_mut().poll(context).is_ready() {
+impl Watch<'_, '_> {
+    fn listen(&mut self, context: &mut Context<'_>) {
+        if !self.listening {
+            self.listening = true;
+            if self.bell.as_mut().poll(context).is_ready() {
                 context.waker().wake_by_ref();
             }
         }
+    }
+
+    fn rang(&mut self, context: &mut Context<'_>) -> bool {
+        if self.ticking {
+            return self.timer.is_elapsed();
+        }
+        self.ticking = true;
+        self.timer.as_mut().poll(context).is_ready()
+    }
+
+    fn arm(&mut self, deadline: Instant) {
+        self.armed = deadline;
+        self.timer.as_mut().reset(self.clock.to_tokio(deadline));
+        self.ticking = false;
+    }
+
+    /// Returns the deadline to which the timer must be moved, if there is one.
+    fn urgent(&self, rest: Option<Duration>) -> Option<Instant> {
+        let urgent = self.activity.urgent(self.timeouts).or_else(|| self.rest_at(rest));
+        urgent.filter(|&deadline| deadline < self.armed)
+    }
+
+    /// Returns when the connection may rest, if it does so at all once it has been idle
+    /// for `rest`.
+    fn rest_at(&self, rest: Option<Duration>) -> Option<Instant> {
+        let rest = rest?;
+        self.activity.idle_since().map(|since| since + rest)
+    }
+}
+
+/// Polls `connection` to its end, and looks at its activity on the way.
+///
+/// The timer is only ever moved to an earlier deadline; where it rings too early
+/// it is armed anew, so that a request costs no timer operation.
+async fn drive<C: Graceful>(connection: &mut C, watch: &mut Watch<'_, '_>) -> Left {
+    let mut closing = false;
+    let mut rest = C::RESTS.then_some(REST);
+    poll_fn(|context: &mut Context<'_>| {
+        watch.listen(context);
         loop {
-            if activity.is_draining() && !closing {
+            if watch.activity.is_draining() && !closing {
                 closing = true;
-                connection.as_mut().graceful_shutdown();
+                rest = None;
+                connection.graceful_shutdown();
             }
-            if let Poll::Ready(end) = connection.as_mut().poll(context) {
-                return Poll::Ready(end.err().as_ref().and_then(refusal));
+            if let Poll::Ready(end) = Pin::new(&mut *connection).poll(context) {
+                watch.refused = C::refusal(end);
+                return Poll::Ready(Left::Ended);
             }
-            let rang = if ticking {
-                timer.is_elapsed()
-            } else {
-                ticking = true;
-                timer.as_mut().poll(context).is_ready()
-            };
-            if !rang {
-                let Some(deadline) = activity.urgent(timeouts) else { return Poll::Pending };
-                if deadline >= armed {
-                    return Poll::Pending;
-                }
-                armed = deadline;
-                timer.as_mut().reset(clock.to_tokio(deadline));
-                ticking = false;
+            if !watch.rang(context) {
+                let Some(deadline) = watch.urgent(rest) else { return Poll::Pending };
+                watch.arm(deadline);
                 continue;
             }
-            let now = clock.now();
-            match activity.judge(now, timeouts) {
-                Verdict::HeadLate => return Poll::Ready(Some(Refusal::HeaderTimeout)),
-                Verdict::Abort => return Poll::Ready(None),
-                Verdict::Close if closing => return Poll::Ready(None),
+            let now = watch.clock.now();
+            let may_rest = |watch: &Watch<'_, '_>| watch.rest_at(rest).is_some_and(|at| at <= now);
+            if may_rest(watch) {
+                // hyper has to be polled to learn that nobody reads a body any more: it
+                // reads the rest of it, or ends the connection. Nothing is left of the
+                // request then, and hyper is between two.
+                if Pin::new(&mut *connection).poll(context).is_ready() {
+                    return Poll::Ready(Left::Ended);
+                }
+                if may_rest(watch) {
+                    return Poll::Ready(Left::Idle);
+                }
+            }
+            let armed = match watch.activity.judge(now, watch.timeouts) {
+                Verdict::HeadLate => {
+                    watch.refused = Some(Refusal::HeaderTimeout);
+                    return Poll::Ready(Left::Ended);
+                }
+                Verdict::Abort => return Poll::Ready(Left::Ended),
+                Verdict::Close if closing => return Poll::Ready(Left::Ended),
                 Verdict::Close => {
                     closing = true;
-                    connection.as_mut().graceful_shutdown();
-                    armed = now + timeouts.write;
+                    rest = None;
+                    connection.graceful_shutdown();
+                    now + watch.timeouts.write
                 }
-                Verdict::LookAgain(deadline) => armed = deadline,
-                Verdict::Overdue => armed = now + timeouts.write,
-            }
-            timer.as_mut().reset(clock.to_tokio(armed));
-            ticking = false;
+                Verdict::LookAgain(deadline) => {
+                    rest = rest.map(|_| REST_OF_BUSY);
+                    watch.rest_at(rest).map_or(deadline, |at| at.min(deadline))
+                }
+                Verdict::Overdue => now + watch.timeouts.write,
+            };
+            watch.arm(armed);
         }
     })
     .await

@@ -1,6 +1,7 @@
 //! A client's socket that notes what it does.
 
 use super::activity::Activity;
+use bytes::Bytes;
 use core::{
     pin::Pin,
     task::{Context, Poll},
@@ -12,6 +13,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 #[derive(Debug)]
 pub(super) struct Watched<T> {
     inner: T,
+    /// What was read already and is to be read once more, before anything else.
+    ahead: Bytes,
     activity: Arc<Activity>,
     /// Whether bytes on an idle connection are the beginning of a request. On
     /// HTTP/2 they may be the answer to a ping.
@@ -20,7 +23,30 @@ pub(super) struct Watched<T> {
 
 impl<T> Watched<T> {
     pub(super) fn new(inner: T, activity: Arc<Activity>, reads_begin_requests: bool) -> Self {
-        Self { inner, activity, reads_begin_requests }
+        Self { inner, ahead: Bytes::new(), activity, reads_begin_requests }
+    }
+
+    /// Puts back what was read on an idle connection: the beginning of a request.
+    pub(super) fn rewind(&mut self, bytes: Bytes) {
+        // Empty ones would still keep the buffer that they are a part of.
+        if !bytes.is_empty() {
+            self.activity.on_read();
+            self.ahead = bytes;
+        }
+    }
+
+    /// Whether there is something that was put back.
+    pub(super) fn is_rewound(&self) -> bool {
+        !self.ahead.is_empty()
+    }
+
+    /// Reads what was put back.
+    fn read_again(&mut self, buffer: &mut ReadBuf<'_>) {
+        let count = self.ahead.len().min(buffer.remaining());
+        buffer.put_slice(&self.ahead.split_to(count));
+        if self.ahead.is_empty() {
+            self.ahead = Bytes::new();
+        }
     }
 
     fn noted<R>(&self, polled: Poll<R>) -> Poll<R> {
@@ -35,6 +61,10 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.is_rewound() {
+            self.read_again(buffer);
+            return Poll::Ready(Ok(()));
+        }
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.inner).poll_read(context, buffer);
         if self.reads_begin_requests && buffer.filled().len() > before {

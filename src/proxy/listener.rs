@@ -156,11 +156,15 @@ async fn greet(
         Arc::new(Peer::new(Arc::clone(worker), Arc::clone(activity), address, name, tls))
     };
     let Some(acceptor) = tls else {
-        let sniffing = worker.clock.timeout(manners.timeouts.header_read, sniff(worker, &stream));
+        let peer = peer(None, false);
+        let limit = manners.timeouts.header_read;
+        // In a box, as is the handshake: what they need is not needed later.
+        let sniffing = Box::pin(worker.clock.timeout(limit, sniff(worker, &stream)));
         let Some(Ok(Some(protocol))) = unless_drained(activity, sniffing).await else { return };
-        return serve(stream, protocol, peer(None, false), manners).await;
+        return serve(stream, protocol, peer, manners).await;
     };
-    let handshake = worker.clock.timeout(manners.timeouts.tls_handshake, acceptor.accept(stream));
+    let limit = manners.timeouts.tls_handshake;
+    let handshake = Box::pin(worker.clock.timeout(limit, acceptor.accept(stream)));
     let Some(Ok(Ok((stream, protocol, name)))) = unless_drained(activity, handshake).await else {
         worker.counters.tls_failures.fetch_add(1, Relaxed);
         return;

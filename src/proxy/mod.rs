@@ -1,6 +1,7 @@
 //! The journey of a request over the wire: accepted, decided, forwarded, answered.
 
 mod activity;
+mod asleep;
 mod balance;
 mod body;
 mod connection;

@@ -41,7 +41,8 @@ pub(super) struct ServerName {
 
 #[derive(Debug)]
 struct Known {
-    authority: HeaderValue,
+    /// A copy: the field itself would keep the whole buffer that it was read into.
+    authority: Box<[u8]>,
     host: Arc<str>,
 }
 
@@ -64,11 +65,12 @@ impl Peer {
     /// Returns the host that routes know an authority by.
     pub(super) fn host(&self, authority: &HeaderValue) -> Result<Arc<str>, Invalid> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known.as_ref().filter(|known| known.authority == *authority) {
+        let is_known = |known: &&Known| *known.authority == *authority.as_bytes();
+        if let Some(known) = known.as_ref().filter(is_known) {
             return Ok(Arc::clone(&known.host));
         }
         let host = canonical(authority)?;
-        *known = Some(Known { authority: authority.clone(), host: Arc::clone(&host) });
+        *known = Some(Known { authority: authority.as_bytes().into(), host: Arc::clone(&host) });
         Ok(host)
     }
 
@@ -87,6 +89,12 @@ impl Peer {
         let make = || Some((part.clone(), key.fingerprint(&self.worker.seed, target, client)?));
         let (of, print) = self.print.get_or_init(make).as_ref()?;
         (of == part).then_some(*print)
+    }
+
+    /// Forgets what was asked for: what stays for long among buffers that come and go
+    /// keeps the allocator from using their room again.
+    pub(super) fn forget(&self) {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Whether `host` may be asked for on this connection: with several certificates,

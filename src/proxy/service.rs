@@ -116,8 +116,8 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
                 _ => Protocol::Http1,
             };
             let forward = Forward { authority, upgrade: None, trusted, fields };
-            let clock = &tail.peer.worker.clock;
-            let request = Some(request.map(|body| RequestBody::new(body, &route, clock)));
+            let (clock, activity) = (&tail.peer.worker.clock, &tail.peer.activity);
+            let request = Some(request.map(|body| RequestBody::new(body, &route, clock, activity)));
             let journey = Journey { request, route, forward, protocol, told, start, tail };
             Step::Forward(Box::new(journey))
         }

@@ -1,6 +1,7 @@
 //! Requests in memory and in virtual time: what waits, and what happens when it
 //! has waited too long.
 
+mod asleep;
 mod streams;
 
 use super::{
@@ -19,10 +20,11 @@ use crate::{
 };
 use core::{net::IpAddr, num::NonZeroUsize, time::Duration};
 use http::{HeaderMap, Method};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex},
     sync::mpsc,
+    task::JoinHandle,
 };
 use tokio_util::task::TaskTracker;
 
@@ -79,17 +81,32 @@ impl House {
 
     fn client_of(&self, protocol: Protocol) -> Client {
         let (near, far) = duplex(64 * 1024);
+        let (served, peer) = self.serve(far, protocol);
+        Client { stream: near, served, peer }
+    }
+
+    /// Serves a connection; its peer is shared by the task and what serves requests.
+    fn serve<T>(&self, io: T, protocol: Protocol) -> (JoinHandle<()>, Weak<Peer>)
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let address = "192.0.2.1:4000".parse().expect("an address");
         let activity = Activity::new(&self.worker.clock, self.worker.counters.connection());
         let place = self.worker.connections.enter(&activity);
         let worker = Arc::clone(&self.worker);
         let peer = Arc::new(Peer::new(Arc::clone(&worker), activity, address, None, false));
         let manners = Manners::of(&worker.live.load().settings);
+        let weak = Arc::downgrade(&peer);
         let served = tokio::spawn(async move {
-            serve(far, protocol, peer, manners).await;
+            serve(io, protocol, peer, manners).await;
             worker.connections.leave(place);
         });
-        Client { stream: near, served }
+        (served, weak)
+    }
+
+    /// Lets time pass.
+    async fn pass(&self, time: Duration) {
+        self.worker.clock.sleep_until(self.now() + time).await;
     }
 
     /// Answers every request on every connection, and tells when each arrived.
@@ -116,7 +133,7 @@ impl House {
     }
 
     /// Answers the next request with more than anybody reads.
-    async fn flood(&mut self) -> tokio::task::JoinHandle<()> {
+    async fn flood(&mut self) -> JoinHandle<()> {
         let mut stream = self.upstream.recv().await.expect("a connection");
         read_head(&mut stream).await.expect("a head");
         tokio::spawn(async move {
@@ -142,7 +159,8 @@ impl House {
 
 struct Client {
     stream: DuplexStream,
-    served: tokio::task::JoinHandle<()>,
+    served: JoinHandle<()>,
+    peer: Weak<Peer>,
 }
 
 impl Client {
@@ -169,7 +187,7 @@ impl Client {
 }
 
 /// Reads up to the empty line.
-async fn read_head(stream: &mut DuplexStream) -> Option<String> {
+async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.ok()?);

@@ -61,8 +61,8 @@ impl Acceptor {
     pub(super) async fn accept(
         &self,
         stream: TcpStream,
-    ) -> io::Result<(TlsStream<TcpStream>, Protocol, Option<ServerName>)> {
-        let stream = self.inner.accept(stream).await?;
+    ) -> io::Result<(Box<TlsStream<TcpStream>>, Protocol, Option<ServerName>)> {
+        let stream = Box::new(self.inner.accept(stream).await?);
         let session = stream.get_ref().1;
         let protocol = match session.alpn_protocol() {
             Some(HTTP2) => Protocol::Http2,

@@ -7,6 +7,7 @@
 
 mod common;
 
+mod idle;
 mod operate;
 mod proxy;
 mod reload;

@@ -1,0 +1,61 @@
+//! An idle HTTP/1.1 connection that holds nothing but its socket.
+
+use super::io::Watched;
+use bytes::Bytes;
+use core::{
+    mem::MaybeUninit,
+    pin::Pin,
+    task::{Context, Poll},
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Bytes that are read to wake up: most heads are shorter, and cost no second read.
+const FIRST_READ: usize = 1024;
+
+/// Waits until the client sends something or leaves, or it is closed.
+#[derive(Debug)]
+pub(super) struct Asleep<T> {
+    io: Watched<T>,
+    closing: bool,
+}
+
+impl<T> Asleep<T> {
+    pub(super) fn new(io: Watched<T>) -> Self {
+        Self { io, closing: false }
+    }
+
+    /// Closes the connection in good order.
+    pub(super) fn close(&mut self) {
+        self.closing = true;
+    }
+
+    /// Returns the connection if the client has sent something.
+    pub(super) fn woken(self) -> Option<Watched<T>> {
+        Some(self.io).filter(|io| !self.closing && io.is_rewound())
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Future for Asleep<T> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let Self { io, closing } = self.get_mut();
+        if !*closing && !io.is_rewound() {
+            // Not a part of the future, which would be larger by as much.
+            let mut space = [MaybeUninit::uninit(); FIRST_READ];
+            let mut first = ReadBuf::uninit(&mut space);
+            match Pin::new(&mut *io).poll_read(context, &mut first) {
+                Poll::Ready(Ok(())) if first.filled().is_empty() => *closing = true,
+                Poll::Ready(Ok(())) => io.rewind(Bytes::copy_from_slice(first.filled())),
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                // TLS may have something of its own to say.
+                Poll::Pending => match Pin::new(&mut *io).poll_flush(context) {
+                    Poll::Ready(Err(_)) => return Poll::Ready(()),
+                    Poll::Ready(Ok(())) | Poll::Pending => return Poll::Pending,
+                },
+            }
+        }
+        // How well it is closed makes no difference any more.
+        if *closing { Pin::new(io).poll_shutdown(context).map(drop) } else { Poll::Ready(()) }
+    }
+}

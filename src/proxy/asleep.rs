@@ -36,9 +36,9 @@ impl<T> Asleep<T> {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Future for Asleep<T> {
-    type Output = ();
+    type Output = hyper::Result<()>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<hyper::Result<()>> {
         let Self { io, closing } = self.get_mut();
         if !*closing && !io.is_rewound() {
             // Not a part of the future, which would be larger by as much.
@@ -47,15 +47,18 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Future for Asleep<T> {
             match Pin::new(&mut *io).poll_read(context, &mut first) {
                 Poll::Ready(Ok(())) if first.filled().is_empty() => *closing = true,
                 Poll::Ready(Ok(())) => io.rewind(Bytes::copy_from_slice(first.filled())),
-                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                Poll::Ready(Err(_)) => return Poll::Ready(Ok(())),
                 // TLS may have something of its own to say.
                 Poll::Pending => match Pin::new(&mut *io).poll_flush(context) {
-                    Poll::Ready(Err(_)) => return Poll::Ready(()),
+                    Poll::Ready(Err(_)) => return Poll::Ready(Ok(())),
                     Poll::Ready(Ok(())) | Poll::Pending => return Poll::Pending,
                 },
             }
         }
         // How well it is closed makes no difference any more.
-        if *closing { Pin::new(io).poll_shutdown(context).map(drop) } else { Poll::Ready(()) }
+        if *closing {
+            return Pin::new(io).poll_shutdown(context).map(|_| Ok(()));
+        }
+        Poll::Ready(Ok(()))
     }
 }

@@ -98,47 +98,52 @@ where
         timer,
         ticking: false,
         armed,
-        refused: None,
     };
-    take_turns(io, protocol, &peer, &manners, &mut watch).await;
+    let io = Watched::new(io, Arc::clone(&activity), protocol == Protocol::Http1);
+    let refused = match protocol {
+        Protocol::Http1 => by_turns(io, &peer, &manners, &mut watch).await,
+        Protocol::Http2 => Box::pin(http2(io, &peer, &manners, &mut watch)).await,
+    };
     // Not in the access log: neither path nor host is known, and `replay` could not use it.
-    if let Some(reason) = watch.refused {
+    if let Some(reason) = refused {
         peer.worker.counters.refuse(reason);
         tracing::debug!(client = %peer.address, reason = reason.label(), "a request was refused unread");
     }
 }
 
-/// Serves and sleeps by turns.
-async fn take_turns<T>(
-    io: T,
-    protocol: Protocol,
+/// Sleeps while the client is idle and speaks HTTP/1.1 while it is not, until the
+/// connection ends.
+async fn by_turns<T>(
+    mut io: Watched<T>,
     peer: &Arc<Peer>,
     manners: &Manners,
     watch: &mut Watch<'_, '_>,
-) where
+) -> Option<Refusal>
+where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let mut io = Watched::new(io, Arc::clone(&peer.activity), protocol == Protocol::Http1);
-    if protocol == Protocol::Http2 {
-        return Box::pin(http2(io, peer, manners, watch)).await;
-    }
     loop {
         let mut asleep = Asleep::new(io);
         drive(&mut asleep, watch).await;
-        let Some(woken) = asleep.woken() else { return };
-        let Some(idle) = Box::pin(http1(woken, peer, manners, watch)).await else { return };
+        match Box::pin(http1(asleep.woken()?, peer, manners, watch)).await {
+            Ok(idle) => io = idle,
+            Err(refused) => return refused,
+        }
         peer.forget();
-        io = idle;
     }
 }
 
-/// Speaks HTTP/1.1 until the connection ends, or is idle and returned.
+/// Speaks HTTP/1.1 until the connection is idle, and returns it.
+///
+/// # Errors
+///
+/// It has ended, perhaps by a refusal.
 async fn http1<T>(
     io: Watched<T>,
     peer: &Arc<Peer>,
     manners: &Manners,
     watch: &mut Watch<'_, '_>,
-) -> Option<Watched<T>>
+) -> Result<Watched<T>, Option<Refusal>>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -154,18 +159,23 @@ where
         .serve_connection(TokioIo::new(io), service)
         .with_upgrades();
     match drive(&mut connection, watch).await {
-        Left::Ended => None,
+        Left::Ended(refused) => Err(refused),
         Left::Idle => {
-            let parts = connection.into_parts()?;
+            let parts = connection.into_parts().ok_or(None)?;
             let mut io = parts.io.into_inner();
             io.rewind(parts.read_buf);
-            Some(io)
+            Ok(io)
         }
     }
 }
 
 /// Speaks HTTP/2 until the connection ends.
-async fn http2<T>(io: Watched<T>, peer: &Arc<Peer>, manners: &Manners, watch: &mut Watch<'_, '_>)
+async fn http2<T>(
+    io: Watched<T>,
+    peer: &Arc<Peer>,
+    manners: &Manners,
+    watch: &mut Watch<'_, '_>,
+) -> Option<Refusal>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -182,16 +192,25 @@ where
         .max_header_list_size(list)
         .keep_alive_interval(PING_INTERVAL)
         .serve_connection(TokioIo::new(io), service);
-    drive(&mut connection, watch).await;
+    match drive(&mut connection, watch).await {
+        Left::Ended(refused) => refused,
+        Left::Idle => None,
+    }
+}
+
+/// Returns which refusal of hyper's, made before the gateway saw a request, a
+/// connection has ended with.
+fn refusal(error: &hyper::Error) -> Option<Refusal> {
+    if error.is_parse_too_large() {
+        return Some(Refusal::TooLarge);
+    }
+    error.is_parse().then_some(Refusal::Malformed)
 }
 
 /// A connection that can be asked to end.
-trait Graceful: Future + Unpin {
+trait Graceful: Future<Output = hyper::Result<()>> + Unpin {
     /// Whether it is left when it is idle.
     const RESTS: bool;
-
-    /// Returns which refusal, made before the gateway saw a request, it has ended with.
-    fn refusal(end: Self::Output) -> Option<Refusal>;
 
     /// Ends it when what is under way has ended.
     fn graceful_shutdown(&mut self);
@@ -199,10 +218,6 @@ trait Graceful: Future + Unpin {
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Graceful for Asleep<T> {
     const RESTS: bool = false;
-
-    fn refusal(_: Self::Output) -> Option<Refusal> {
-        None
-    }
 
     fn graceful_shutdown(&mut self) {
         self.close();
@@ -218,10 +233,6 @@ where
     B::Error: Into<Box<dyn core::error::Error + Send + Sync>>,
 {
     const RESTS: bool = true;
-
-    fn refusal(end: Self::Output) -> Option<Refusal> {
-        end.err().as_ref().and_then(refusal)
-    }
 
     fn graceful_shutdown(&mut self) {
         Self::graceful_shutdown(Pin::new(self));
@@ -239,28 +250,23 @@ where
 {
     const RESTS: bool = false;
 
-    fn refusal(end: Self::Output) -> Option<Refusal> {
-        end.err().as_ref().and_then(refusal)
-    }
-
     fn graceful_shutdown(&mut self) {
         Self::graceful_shutdown(Pin::new(self));
     }
 }
 
-/// Returns which refusal an error of hyper's is.
-fn refusal(error: &hyper::Error) -> Option<Refusal> {
-    if error.is_parse_too_large() {
-        return Some(Refusal::TooLarge);
-    }
-    error.is_parse().then_some(Refusal::Malformed)
-}
-
 /// How a connection was left.
 enum Left {
-    Ended,
+    /// It has ended, perhaps because a request was refused before it was seen.
+    Ended(Option<Refusal>),
     /// In good order between two requests.
     Idle,
+}
+
+impl Left {
+    fn ended(end: &hyper::Result<()>) -> Self {
+        Self::Ended(end.as_ref().err().and_then(refusal))
+    }
 }
 
 /// What wakes a connection's task besides its socket, whatever it does just then.
@@ -275,8 +281,6 @@ struct Watch<'a, 'b> {
     timer: Pin<&'a mut Sleep>,
     ticking: bool,
     armed: Instant,
-    /// What was refused before it was a request, if the connection has ended with that.
-    refused: Option<Refusal>,
 }
 
 impl Watch<'_, '_> {
@@ -333,8 +337,7 @@ async fn drive<C: Graceful>(connection: &mut C, watch: &mut Watch<'_, '_>) -> Le
                 connection.graceful_shutdown();
             }
             if let Poll::Ready(end) = Pin::new(&mut *connection).poll(context) {
-                watch.refused = C::refusal(end);
-                return Poll::Ready(Left::Ended);
+                return Poll::Ready(Left::ended(&end));
             }
             if !watch.rang(context) {
                 let Some(deadline) = watch.urgent(rest) else { return Poll::Pending };
@@ -347,8 +350,8 @@ async fn drive<C: Graceful>(connection: &mut C, watch: &mut Watch<'_, '_>) -> Le
                 // hyper has to be polled to learn that nobody reads a body any more: it
                 // reads the rest of it, or ends the connection. Nothing is left of the
                 // request then, and hyper is between two.
-                if Pin::new(&mut *connection).poll(context).is_ready() {
-                    return Poll::Ready(Left::Ended);
+                if let Poll::Ready(end) = Pin::new(&mut *connection).poll(context) {
+                    return Poll::Ready(Left::ended(&end));
                 }
                 if may_rest(watch) {
                     return Poll::Ready(Left::Idle);
@@ -356,11 +359,10 @@ async fn drive<C: Graceful>(connection: &mut C, watch: &mut Watch<'_, '_>) -> Le
             }
             let armed = match watch.activity.judge(now, watch.timeouts) {
                 Verdict::HeadLate => {
-                    watch.refused = Some(Refusal::HeaderTimeout);
-                    return Poll::Ready(Left::Ended);
+                    return Poll::Ready(Left::Ended(Some(Refusal::HeaderTimeout)));
                 }
-                Verdict::Abort => return Poll::Ready(Left::Ended),
-                Verdict::Close if closing => return Poll::Ready(Left::Ended),
+                Verdict::Abort => return Poll::Ready(Left::Ended(None)),
+                Verdict::Close if closing => return Poll::Ready(Left::Ended(None)),
                 Verdict::Close => {
                     closing = true;
                     rest = None;

@@ -1,86 +1,19 @@
 //! A route's slots, asked and told together.
 
+mod hearing;
+mod link;
+
 use super::{
     breaker,
-    decision::{Decision, Outcome, Quota, Reason, Report, Verdict},
-    keyed::{Keyed, OTHERS, Place},
-    limiter::Algorithm,
-    pacing,
-    slot::{Answer, Charge, Claim, End, Slot, SlotId, Stage, Stake, Standing, Times, Until},
-    statistic::{Counts, Observation, RuleObservation, Statistic},
+    decision::{Outcome, Reason, Report, Verdict},
+    rules::{Change, Installed, Rules, rule_of},
+    slot::{Charge, Claim, End, SlotId, Stake, Times, Until},
+    statistic::{Counts, Observation, Statistic},
     time::Instant,
 };
-use core::time::Duration;
+use hearing::{Asked, Hearing};
+use link::{Link, Wanted};
 use smallvec::SmallVec;
-use std::sync::Arc;
-
-/// A route's flow control, as wanted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rules {
-    /// Limits that must all agree.
-    pub flow: Vec<Rule>,
-    /// What keeps requests from a service that fails.
-    pub breaker: Option<breaker::Config>,
-    /// Spacing of what they let pass.
-    pub pacing: Option<pacing::Config>,
-}
-
-/// One limit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
-    /// Its identity: state is found again by it.
-    pub name: Arc<str>,
-    /// How it decides.
-    pub algorithm: Algorithm,
-    /// Whether each client has its own state.
-    pub keyed: Option<Keyed>,
-    /// Whether it only counts what it would refuse.
-    pub dry_run: bool,
-}
-
-impl Rule {
-    /// Returns the memory that its states take at most, in bytes, if it `lends` or not:
-    /// see [`Algorithm::bytes_per_key`].
-    pub fn most_bytes(&self, lends: bool) -> u64 {
-        let keys =
-            self.keyed.as_ref().map_or(1, |keyed| u64::from(keyed.max_keys) + u64::from(OTHERS));
-        (self.algorithm.bytes_per_key(lends) as u64).saturating_mul(keys)
-    }
-}
-
-/// Returns the name of the rule with this identity. The alternatives to a rule, which are
-/// asked in its place, have its name, a blank, and what tells them apart.
-pub fn rule_of(identity: &str) -> &str {
-    identity.split_once(' ').map_or(identity, |(name, _)| name)
-}
-
-/// What became of the rules of the chain before.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Installed {
-    /// The slots of `Rules::flow`, in its order.
-    pub flow: Vec<SlotId>,
-    /// The slot of `Rules::breaker`.
-    pub breaker: Option<SlotId>,
-    /// The slot of `Rules::pacing`.
-    pub pacing: Option<SlotId>,
-    /// By name, first the wanted in their order, then the removed.
-    pub changes: Vec<(Arc<str>, Change)>,
-}
-
-/// What became of a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// It is new.
-    Added,
-    /// It is equal.
-    Kept,
-    /// It has other numbers, which the very next decision heeds; its state stays.
-    Converted,
-    /// It has another algorithm or key, and starts with a fresh state.
-    Reset,
-    /// It is gone.
-    Removed,
-}
 
 /// A route's slots.
 #[derive(Debug)]
@@ -95,26 +28,6 @@ pub(super) struct Chain {
     latest: Instant,
     /// Whether an edit may have left clients' states to be converted.
     is_behind: bool,
-}
-
-/// A slot in the chain.
-#[derive(Debug)]
-pub(super) struct Link {
-    id: SlotId,
-    /// The slot that this one was reset from. Requests that began before the edit
-    /// still claim that one, until the snapshot with the new slots is in force.
-    former: Option<SlotId>,
-    wanted: Wanted,
-    slot: Box<dyn Slot>,
-    counts: Counts,
-}
-
-/// What a slot is made from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Wanted {
-    Flow(Rule),
-    Breaker(breaker::Config),
-    Pacing(pacing::Config),
 }
 
 /// A request that every slot let pass.
@@ -148,24 +61,6 @@ impl Hold {
     pub(super) fn awaits_answer(&self) -> bool {
         self.stake.until == Until::Answer
     }
-}
-
-/// A slot that was asked: which link, by which claim, what it said and where the state
-/// lies that it judged by.
-struct Asked<'a> {
-    link: usize,
-    claim: &'a Claim,
-    verdict: Verdict,
-    wait: Duration,
-    place: Place,
-}
-
-/// The answers of all the slots, as they come in.
-struct Hearing<'a> {
-    asked: SmallVec<[Asked<'a>; 4]>,
-    start: Instant,
-    /// Which of `asked`, and why.
-    refusal: Option<(usize, Reason)>,
 }
 
 impl Chain {
@@ -420,107 +315,5 @@ impl Chain {
         let id = SlotId(self.next);
         self.next += 1;
         Link { id, former, slot: wanted.build(), wanted, counts }
-    }
-}
-
-impl<'a> Hearing<'a> {
-    fn note(&mut self, at: usize, link: &Link, claim: &'a Claim, now: Instant) {
-        let Answer { decision, place } = link.slot.check(now, claim);
-        let (verdict, wait) = match decision {
-            Decision::Pass => (Verdict::Pass, Duration::ZERO),
-            Decision::Wait(wait) => {
-                self.start = self.start.max(now + wait);
-                (Verdict::Wait, wait)
-            }
-            Decision::Block(_) if link.wanted.is_dry_run() => {
-                (Verdict::DryRunBlock, Duration::ZERO)
-            }
-            Decision::Block(reason) => {
-                self.refuse(self.asked.len(), reason);
-                (Verdict::Block, Duration::ZERO)
-            }
-        };
-        self.asked.push(Asked { link: at, claim, verdict, wait, place });
-    }
-
-    fn refuse(&mut self, at: usize, reason: Reason) {
-        self.refusal = Some(match self.refusal {
-            None => (at, reason),
-            Some((_, first)) if reason.is_lasting() && !first.is_lasting() => (at, reason),
-            Some((at, first)) => (at, first.not_before(reason.retry_after().unwrap_or_default())),
-        });
-    }
-}
-
-impl Asked<'_> {
-    /// Returns the record of what this slot said, now that it has the `standing`.
-    fn quota(&self, limit: u64, Standing { used, reset }: Standing) -> Quota {
-        let &Self { claim: &Claim { slot, cost, .. }, verdict, wait, .. } = self;
-        // The slot as claimed, since who claims a former one knows the rule by that.
-        Quota { slot, verdict, limit, used, cost, wait, reset }
-    }
-}
-
-impl Link {
-    /// Returns the claim on this slot, or on the one that it was reset from. That
-    /// one's key may be made in another way: it still tells its clients apart.
-    fn claim_in<'a>(&self, claims: &'a [Claim]) -> Option<&'a Claim> {
-        let on = |slot| claims.iter().find(|claim| claim.slot == slot);
-        on(self.id).or_else(|| on(self.former?))
-    }
-
-    fn observe(&self, now: Instant) -> RuleObservation {
-        RuleObservation {
-            name: self.wanted.name(),
-            slot: self.id,
-            algorithm: self.wanted.word(),
-            dry_run: self.wanted.is_dry_run(),
-            limit: self.slot.limit(),
-            used: self.slot.shared(now).used,
-            counts: self.counts,
-            breaker: self.slot.breaker(now),
-            keys: self.slot.keys(),
-        }
-    }
-}
-
-impl Wanted {
-    fn build(&self) -> Box<dyn Slot> {
-        match self {
-            Self::Flow(rule) => rule.algorithm.build(rule.keyed.as_ref()),
-            Self::Breaker(config) => Stage::boxed(config.build(), None),
-            Self::Pacing(config) => Stage::boxed(config.build(), None),
-        }
-    }
-
-    fn is_version_of(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Flow(mine), Self::Flow(theirs)) => mine.name == theirs.name,
-            (Self::Breaker(_), Self::Breaker(_)) | (Self::Pacing(_), Self::Pacing(_)) => true,
-            (Self::Flow(_) | Self::Breaker(_) | Self::Pacing(_), _) => false,
-        }
-    }
-
-    fn name(&self) -> Arc<str> {
-        match self {
-            Self::Flow(rule) => Arc::clone(&rule.name),
-            Self::Breaker(_) | Self::Pacing(_) => self.word().into(),
-        }
-    }
-
-    const fn word(&self) -> &'static str {
-        match self {
-            Self::Flow(rule) => rule.algorithm.word(),
-            Self::Breaker(_) => "breaker",
-            Self::Pacing(_) => "pacing",
-        }
-    }
-
-    const fn is_dry_run(&self) -> bool {
-        match self {
-            Self::Flow(rule) => rule.dry_run,
-            Self::Breaker(config) => config.dry_run,
-            Self::Pacing(_) => false,
-        }
     }
 }

@@ -2,8 +2,9 @@
 
 use super::{
     breaker::Turn,
-    chain::{Chain, Charged, Held, Hold, Installed, Refused, Rules},
+    chain::{Chain, Charged, Held, Hold, Refused},
     decision::{Outcome, Rejection, Report},
+    rules::{Installed, Rules},
     slot::Claim,
     statistic::Observation,
     time::Instant,

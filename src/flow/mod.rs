@@ -22,6 +22,7 @@ mod chain;
 mod gate;
 mod keyed;
 mod ramp;
+mod rules;
 mod slot;
 mod window;
 
@@ -37,13 +38,13 @@ pub mod time;
 #[cfg(test)]
 mod timeline;
 
-pub use chain::{Change, Installed, Rule, Rules, rule_of};
 pub use decision::{Decision, Outcome, Quota, Reason, Rejection, Report, Verdict};
 pub use gate::{Admission, Gate, Permit};
 pub use keyed::{Keyed, Keys, OTHERS};
 pub use limiter::Algorithm;
 pub use ramp::WarmUp;
 pub use rate::Rate;
+pub use rules::{Change, Installed, Rule, Rules, rule_of};
 pub use slot::{Claim, Key, SlotId};
 pub use statistic::{Counts, Observation, RuleObservation, Sums, WAIT_BOUNDS};
 pub use time::Instant;

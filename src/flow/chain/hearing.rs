@@ -1,0 +1,67 @@
+//! What the slots say of one request, before any is told.
+
+use super::link::Link;
+use crate::flow::{
+    decision::{Decision, Quota, Reason, Verdict},
+    keyed::Place,
+    slot::{Answer, Claim, Standing},
+    time::Instant,
+};
+use core::time::Duration;
+use smallvec::SmallVec;
+
+/// A slot that was asked: which link, by which claim, what it said and where the state
+/// lies that it judged by.
+pub(super) struct Asked<'a> {
+    pub(super) link: usize,
+    pub(super) claim: &'a Claim,
+    pub(super) verdict: Verdict,
+    pub(super) wait: Duration,
+    pub(super) place: Place,
+}
+
+/// The answers of all the slots, as they come in.
+pub(super) struct Hearing<'a> {
+    pub(super) asked: SmallVec<[Asked<'a>; 4]>,
+    pub(super) start: Instant,
+    /// Which of `asked`, and why.
+    pub(super) refusal: Option<(usize, Reason)>,
+}
+
+impl<'a> Hearing<'a> {
+    pub(super) fn note(&mut self, at: usize, link: &Link, claim: &'a Claim, now: Instant) {
+        let Answer { decision, place } = link.slot.check(now, claim);
+        let (verdict, wait) = match decision {
+            Decision::Pass => (Verdict::Pass, Duration::ZERO),
+            Decision::Wait(wait) => {
+                self.start = self.start.max(now + wait);
+                (Verdict::Wait, wait)
+            }
+            Decision::Block(_) if link.wanted.is_dry_run() => {
+                (Verdict::DryRunBlock, Duration::ZERO)
+            }
+            Decision::Block(reason) => {
+                self.refuse(self.asked.len(), reason);
+                (Verdict::Block, Duration::ZERO)
+            }
+        };
+        self.asked.push(Asked { link: at, claim, verdict, wait, place });
+    }
+
+    fn refuse(&mut self, at: usize, reason: Reason) {
+        self.refusal = Some(match self.refusal {
+            None => (at, reason),
+            Some((_, first)) if reason.is_lasting() && !first.is_lasting() => (at, reason),
+            Some((at, first)) => (at, first.not_before(reason.retry_after().unwrap_or_default())),
+        });
+    }
+}
+
+impl Asked<'_> {
+    /// Returns the record of what this slot said, now that it has the `standing`.
+    pub(super) fn quota(&self, limit: u64, Standing { used, reset }: Standing) -> Quota {
+        let &Self { claim: &Claim { slot, cost, .. }, verdict, wait, .. } = self;
+        // The slot as claimed, since who claims a former one knows the rule by that.
+        Quota { slot, verdict, limit, used, cost, wait, reset }
+    }
+}

@@ -1,0 +1,94 @@
+//! One slot in the chain, and what it is made from.
+
+use crate::flow::{
+    breaker, pacing,
+    rules::Rule,
+    slot::{Claim, Slot, SlotId, Stage},
+    statistic::{Counts, RuleObservation},
+    time::Instant,
+};
+use std::sync::Arc;
+
+/// A slot in the chain.
+#[derive(Debug)]
+pub(in crate::flow) struct Link {
+    pub(super) id: SlotId,
+    /// The slot that this one was reset from. Requests that began before the edit
+    /// still claim that one, until the snapshot with the new slots is in force.
+    pub(super) former: Option<SlotId>,
+    pub(super) wanted: Wanted,
+    pub(super) slot: Box<dyn Slot>,
+    pub(super) counts: Counts,
+}
+
+/// What a slot is made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Flow(Rule),
+    Breaker(breaker::Config),
+    Pacing(pacing::Config),
+}
+
+impl Link {
+    /// Returns the claim on this slot, or on the one that it was reset from. That
+    /// one's key may be made in another way: it still tells its clients apart.
+    pub(super) fn claim_in<'a>(&self, claims: &'a [Claim]) -> Option<&'a Claim> {
+        let on = |slot| claims.iter().find(|claim| claim.slot == slot);
+        on(self.id).or_else(|| on(self.former?))
+    }
+
+    pub(super) fn observe(&self, now: Instant) -> RuleObservation {
+        RuleObservation {
+            name: self.wanted.name(),
+            slot: self.id,
+            algorithm: self.wanted.word(),
+            dry_run: self.wanted.is_dry_run(),
+            limit: self.slot.limit(),
+            used: self.slot.shared(now).used,
+            counts: self.counts,
+            breaker: self.slot.breaker(now),
+            keys: self.slot.keys(),
+        }
+    }
+}
+
+impl Wanted {
+    pub(super) fn build(&self) -> Box<dyn Slot> {
+        match self {
+            Self::Flow(rule) => rule.algorithm.build(rule.keyed.as_ref()),
+            Self::Breaker(config) => Stage::boxed(config.build(), None),
+            Self::Pacing(config) => Stage::boxed(config.build(), None),
+        }
+    }
+
+    pub(super) fn is_version_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Flow(mine), Self::Flow(theirs)) => mine.name == theirs.name,
+            (Self::Breaker(_), Self::Breaker(_)) | (Self::Pacing(_), Self::Pacing(_)) => true,
+            (Self::Flow(_) | Self::Breaker(_) | Self::Pacing(_), _) => false,
+        }
+    }
+
+    pub(super) fn name(&self) -> Arc<str> {
+        match self {
+            Self::Flow(rule) => Arc::clone(&rule.name),
+            Self::Breaker(_) | Self::Pacing(_) => self.word().into(),
+        }
+    }
+
+    pub(super) const fn word(&self) -> &'static str {
+        match self {
+            Self::Flow(rule) => rule.algorithm.word(),
+            Self::Breaker(_) => "breaker",
+            Self::Pacing(_) => "pacing",
+        }
+    }
+
+    pub(super) const fn is_dry_run(&self) -> bool {
+        match self {
+            Self::Flow(rule) => rule.dry_run,
+            Self::Breaker(config) => config.dry_run,
+            Self::Pacing(_) => false,
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! The report, the page and the comparison.
 
-use crate::{config, replayed};
+use crate::{config, one_route, replayed};
 use core::fmt::Write as _;
 use flowgate::replay::Output;
 use std::fs;
@@ -58,6 +58,32 @@ no arrivals: idle
 ";
     let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(squeezed(&out), squeezed(expected), "{out}");
+}
+
+#[test]
+fn what_is_borrowed_counts_in_the_window_that_it_is_taken_from() {
+    let lending = one_route(
+        "    flow: [{ name: w, algorithm: fixed_window, limit: 2/1s, priority: { header: x-a, max_wait: 1s } }]",
+    );
+    let events = [0, 0, 900, 900, 1000]
+        .map(|t| format!("{{\"t\":{t},\"priority\":{}}}\n", t == 900))
+        .concat();
+    let (out, _) = replayed(&lending, events, |it| it.output = Output::Report).unwrap();
+    assert!(out.contains("offered 5, passed 2 (40.0 %), delayed 2 (40.0 %), rejected 1"), "{out}");
+    assert!(out.contains("2 in 1s, at most 4 promised; until 0 ms"), "{out}");
+}
+
+#[test]
+fn a_rule_and_its_overrides_are_told_apart() {
+    let tiers = one_route(
+        "    flow: [{ name: r, algorithm: fixed_window, limit: 1/1s, key: client_ip, overrides: [{ when: { \"header:x-a\": gold }, limit: 2/1s }] }]",
+    );
+    let event = r#"{"t":0,"client_ip":"192.0.2.1","headers":{"x-a":"gold"}}"#;
+    let events = format!("{event}\n").repeat(3) + "{\"t\":0,\"client_ip\":\"192.0.2.1\"}\n";
+    let (out, _) = replayed(&tiers, events, |it| it.output = Output::Report).unwrap();
+    assert!(out.contains("\n  r when header:x-a=gold      3       2"), "{out}");
+    assert!(out.contains("\n  r                           1       1"), "{out}");
+    assert!(out.contains("refused most by r when header:x-a=gold: 192.0.2.1 ×1"), "{out}");
 }
 
 #[test]

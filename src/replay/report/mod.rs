@@ -48,7 +48,6 @@ struct RuleTally {
     is_pacing: bool,
     told: RuleReport,
     worst: Option<Worst>,
-    worst_key: String,
     keys: TopKeys,
 }
 
@@ -91,7 +90,7 @@ pub struct RouteReport {
 /// What a rule decided.
 #[derive(Clone, Debug, Default)]
 pub struct RuleReport {
-    /// Its name.
+    /// Its name; of an override the rule's, and when it is asked instead.
     pub name: String,
     /// Requests that it was asked about.
     pub asked: u64,
@@ -136,7 +135,7 @@ impl Collector {
         let route = |route: &std::sync::Arc<crate::config::Route>| {
             let flow = route.flow.flow.iter().zip(&route.rules).map(|(rule, plan)| {
                 let promised = rule.algorithm.most_in_a_window();
-                RuleTally::new(plan.slot, &plan.name, promised)
+                RuleTally::new(plan.slot, &rule.name, promised)
             });
             let pacing = route.flow.pacing.as_ref().zip(route.pacing).map(|(pacing, slot)| {
                 let promised = (pacing.rate.count() + 1, pacing.rate.window());
@@ -261,7 +260,6 @@ impl RuleTally {
                 ..RuleReport::default()
             },
             worst: promised.map(|(_, window)| Worst::new(window)),
-            worst_key: String::new(),
             keys: TopKeys::default(),
         }
     }
@@ -288,10 +286,13 @@ impl RuleTally {
             if quota.used > told.used.0 {
                 told.used = (quota.used, quota.limit);
             }
-            if quota.verdict != Verdict::DryRunBlock {
-                // What a pacing promises is said of starts.
-                let at = if self.is_pacing { start.max(now) } else { now };
-                self.pass(key, at, quota.cost, show);
+            if quota.verdict != Verdict::DryRunBlock
+                && let Some(worst) = &mut self.worst
+            {
+                // What a pacing promises is said of starts; a loan counts in the window
+                // that it is taken from, which opens when the rule's own wait ends.
+                let at = if self.is_pacing { start.max(now) } else { now + quota.wait };
+                worst.note(now, at, (key, quota.cost), show);
             }
         } else if ruling.decided.is_some_and(|decided| decided.quota.slot == self.slot) {
             told.refused += 1;
@@ -299,23 +300,16 @@ impl RuleTally {
         }
     }
 
-    fn pass(&mut self, key: Key, at: Instant, cost: u64, show: impl FnOnce() -> String) {
-        let Some(worst) = &mut self.worst else { return };
-        let (most, whose) = (worst.most, worst.key);
-        worst.note(key, at, cost);
-        // Names are made when they change only.
-        if worst.most > most && (worst.key != whose || most == 0) && key != Key::Shared {
-            self.worst_key = show();
+    fn report(mut self) -> RuleReport {
+        if let Some(worst) = &mut self.worst {
+            worst.settle(Instant::FAR_FUTURE);
         }
-    }
-
-    fn report(self) -> RuleReport {
         let (keys, refused_keys) = self.keys.top(MOST_NAMED);
         let measured = |told: WorstReport, worst: Worst| WorstReport {
             window: worst.window(),
             measured: worst.most,
             at: worst.at,
-            key: Some(self.worst_key).filter(|key| !key.is_empty()),
+            key: Some(worst.whose).filter(|key| !key.is_empty()),
             is_partial: worst.is_partial,
             ..told
         };

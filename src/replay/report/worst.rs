@@ -3,7 +3,7 @@
 use crate::flow::{Instant, Key, time::nanos};
 use ahash::RandomState;
 use core::time::Duration;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// How many clients are measured one by one.
 const MOST_KEYS: usize = 100_000;
@@ -18,14 +18,29 @@ pub(super) struct Worst {
     /// By fingerprint; a rule without keys has one, at 0.
     windows: HashMap<u128, Window, RandomState>,
     instants: usize,
+    /// What counts later than it was decided, in the order of time.
+    ahead: BTreeMap<(Instant, u64), Passed>,
+    /// How often something was put ahead.
+    put_ahead: u64,
     /// What was measured.
     pub(super) most: u64,
     /// When that was reached.
     pub(super) at: Instant,
-    /// Whose it was.
-    pub(super) key: Key,
+    /// Whose it was, for people; empty if all share the rule.
+    pub(super) whose: String,
+    /// The same, as the rule knows it.
+    key: Key,
     /// Whether some clients were not measured for want of room.
     pub(super) is_partial: bool,
+}
+
+/// What a rule let pass.
+#[derive(Debug)]
+struct Passed {
+    key: Key,
+    cost: u64,
+    /// Its key for people.
+    whose: String,
 }
 
 /// What passed in the last window: instants and costs, oldest first.
@@ -42,8 +57,11 @@ impl Worst {
             // A hash that is the same at every run.
             windows: HashMap::with_hasher(RandomState::with_seeds(0, 0, 0, 0)),
             instants: 0,
+            ahead: BTreeMap::new(),
+            put_ahead: 0,
             most: 0,
             at: Instant::EPOCH,
+            whose: String::new(),
             key: Key::Shared,
             is_partial: false,
         }
@@ -53,8 +71,37 @@ impl Worst {
         self.window
     }
 
-    /// Notes what passed at `now`, which does not step back.
-    pub(super) fn note(&mut self, key: Key, now: Instant, cost: u64) {
+    /// Notes what was let pass at `now`, which does not step back, and counts `at` then or
+    /// later; `show` shows whose it is.
+    pub(super) fn note(
+        &mut self,
+        now: Instant,
+        at: Instant,
+        (key, cost): (Key, u64),
+        show: impl FnOnce() -> String,
+    ) {
+        self.settle(now);
+        if at <= now {
+            self.measure(key, now, cost, show);
+        } else if self.instants + self.ahead.len() < MOST_INSTANTS {
+            let whose = if key == Key::Shared { String::new() } else { show() };
+            self.ahead.insert((at, self.put_ahead), Passed { key, cost, whose });
+            self.put_ahead += 1;
+        } else {
+            self.is_partial = true;
+        }
+    }
+
+    /// Measures what counts until `now`, and everything for [`Instant::FAR_FUTURE`].
+    pub(super) fn settle(&mut self, now: Instant) {
+        while let Some(next) = self.ahead.first_entry().filter(|next| next.key().0 <= now) {
+            let ((at, _), Passed { key, cost, whose }) = next.remove_entry();
+            self.measure(key, at, cost, || whose);
+        }
+    }
+
+    /// Measures what counts at `now`, after all that counts earlier.
+    fn measure(&mut self, key: Key, now: Instant, cost: u64, show: impl FnOnce() -> String) {
         let print = match key {
             Key::Of(print) => print,
             Key::Shared | Key::Missing => 0,
@@ -75,6 +122,10 @@ impl Worst {
         window.sum += cost;
         self.instants = self.instants + window.passed.len() - before;
         if window.sum > self.most {
+            // Names are made when they change only.
+            if key != Key::Shared && (key != self.key || self.most == 0) {
+                self.whose = show();
+            }
             (self.most, self.at, self.key) = (window.sum, now, key);
         }
     }
@@ -115,7 +166,8 @@ mod tests {
     fn a_window_holds_its_end_and_not_its_beginning() {
         let mut worst = Worst::new(Duration::from_nanos(10));
         for (at, most) in [(0, 1), (9, 2), (10, 2), (19, 2), (19, 3), (100, 3)] {
-            worst.note(Key::Shared, Instant::from_nanos(at), 1);
+            let now = Instant::from_nanos(at);
+            worst.note(now, now, (Key::Shared, 1), String::new);
             assert_eq!(worst.most, most, "{at}");
         }
         assert_eq!(worst.at, Instant::from_nanos(19));
@@ -124,20 +176,29 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_the_most_of_any_window(
-            mut passed in proptest::collection::vec((0..60_u64, 0..3_u128, 1..4_u64), 0..60),
+            mut passed in proptest::collection::vec((0..60_u64, 0..9_u64, 0..3_u128, 1..4_u64), 0..60),
             window in 1..20_u64,
         ) {
-            passed.sort_by_key(|(at, ..)| *at);
+            passed.sort_by_key(|(now, ..)| *now);
             let mut worst = Worst::new(Duration::from_nanos(window));
-            let mut most = 0;
-            for (at, key, cost) in &passed {
-                worst.note(Key::Of(*key), Instant::from_nanos(*at), *cost);
+            for (now, later, key, cost) in &passed {
+                let [now, at] = [*now, now + later].map(Instant::from_nanos);
+                worst.note(now, at, (Key::Of(*key), *cost), || key.to_string());
             }
-            for (end, key, _) in &passed {
-                let within = |(at, whose, _): &&(u64, u128, u64)| whose == key && at <= end && at + window > *end;
-                most = most.max(passed.iter().filter(within).map(|(.., cost)| cost).sum());
-            }
-            prop_assert_eq!(worst.most, most);
+            worst.settle(Instant::FAR_FUTURE);
+            let counted = passed.iter().map(|(now, later, key, cost)| (now + later, key, cost));
+            let windows = counted.clone().map(|(end, key, _)| {
+                let within = |(at, whose, _): &(u64, &u128, &u64)| {
+                    *whose == key && *at <= end && at + window > end
+                };
+                let sum = counted.clone().filter(within).map(|(.., cost)| cost).sum::<u64>();
+                (sum, Instant::from_nanos(end), key.to_string())
+            });
+            let windows: Vec<_> = windows.collect();
+            let most = windows.iter().map(|(sum, ..)| *sum).max();
+            prop_assert_eq!(worst.most, most.unwrap_or(0));
+            let it = (worst.most, worst.at, worst.whose);
+            prop_assert!(most.is_none() || windows.contains(&it), "{:?} of {:?}", it, windows);
             prop_assert!(!worst.is_partial);
         }
     }

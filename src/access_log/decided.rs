@@ -24,9 +24,8 @@ impl Decided {
     /// Returns an admission and the rule that has least left, of those that let the
     /// request pass; `None` if no rule that counts did.
     pub fn admitted(report: &Report) -> Option<Self> {
-        // A breaker has no number.
-        let counts = |quota: &&Quota| quota.limit > 0 && quota.verdict != Verdict::DryRunBlock;
-        let tightest = report.quotas.iter().filter(counts).min_by_key(|quota| quota.remaining());
+        let passed = |quota: &&Quota| counts(quota) && quota.verdict != Verdict::DryRunBlock;
+        let tightest = report.quotas.iter().filter(passed).min_by_key(|quota| quota.remaining());
         let wait = report.wait();
         let verdict = if wait.is_zero() { "passed" } else { "delayed" };
         tightest.map(|&quota| Self { verdict, quota, wait, retry_after: None })
@@ -54,11 +53,12 @@ impl Decided {
 
     /// Returns the decision in the words of the log, of a request of `route`.
     pub fn record<'a>(&self, route: Option<&'a Route>, keys: &'a [LoggedKey]) -> FlowRecord<'a> {
+        let quota = Some(self.quota).filter(counts);
         FlowRecord {
             verdict: self.verdict,
             rule: route.map(|route| route.rule_name(self.quota.slot)),
-            limit: self.quota.limit,
-            used: self.quota.used,
+            limit: quota.map(|quota| quota.limit),
+            used: quota.map(|quota| quota.used),
             cost: self.quota.cost,
             wait: self.wait,
             retry_after: self.retry_after,
@@ -66,6 +66,11 @@ impl Decided {
             priority: keys,
         }
     }
+}
+
+/// Whether a rule has a number that something is used of, which a breaker has not.
+const fn counts(quota: &Quota) -> bool {
+    quota.limit > 0
 }
 
 /// The word of a refusal: a client's own quota, what protects the service, or what

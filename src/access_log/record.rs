@@ -92,10 +92,12 @@ pub struct FlowRecord<'a> {
     /// The rule that blocked, or that has least left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<&'a str>,
-    /// That rule's limit.
-    pub limit: u64,
+    /// That rule's limit; a breaker has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
     /// How much of it is used, this request included.
-    pub used: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used: Option<u64>,
     /// What this request cost.
     pub cost: u64,
     /// How long the request was held.
@@ -176,8 +178,8 @@ pub(super) fn sample(path: &str) -> AccessRecord<'_> {
         flow: Some(FlowRecord {
             verdict: "rejected",
             rule: Some("per-client"),
-            limit: 10,
-            used: 10,
+            limit: Some(10),
+            used: Some(10),
             cost: 1,
             wait: Duration::ZERO,
             retry_after: Some(Duration::from_millis(1500)),

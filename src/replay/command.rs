@@ -170,6 +170,10 @@ fn replay(
                 }
                 continue;
             }
+            Event::Unreadable => {
+                number += 1;
+                continue;
+            }
         };
         let ruling = engine.arrive(&arrival);
         let t = arrival.at.since(origin);

@@ -12,7 +12,8 @@ use std::io::{self, Write};
 /// `origin`.
 ///
 /// `verdict` is `null` if the arrival reached no route; `rule`, `limit` and `used` are
-/// `null` if no rule was asked, as where a route has none.
+/// `null` if no rule was asked, as where a route has none. A breaker is a rule without
+/// `limit` and `used`.
 ///
 /// # Errors
 ///
@@ -44,9 +45,9 @@ pub fn write(
         out.write_all(b"\",\"rule\":")?;
         serde_json::to_writer(&mut *out, &record.rule)?;
         out.write_all(b",\"limit\":")?;
-        write_whole(out, record.limit)?;
+        write_count(out, record.limit)?;
         out.write_all(b",\"used\":")?;
-        write_whole(out, record.used)?;
+        write_count(out, record.used)?;
     } else {
         out.write_all(b",\"verdict\":\"passed\",\"rule\":null,\"limit\":null,\"used\":null")?;
     }
@@ -73,6 +74,13 @@ fn write_number(out: &mut impl Write, t: Duration) -> io::Result<()> {
 
 fn write_millis(out: &mut impl Write, time: Duration) -> io::Result<()> {
     if time.is_zero() { out.write_all(b"0.0") } else { write!(out, "{}", Millis(nanos(time))) }
+}
+
+fn write_count(out: &mut impl Write, count: Option<u64>) -> io::Result<()> {
+    match count {
+        Some(count) => write_whole(out, count),
+        None => out.write_all(b"null"),
+    }
 }
 
 /// Writes a number without the ways of `fmt`, which take longer than many a decision.

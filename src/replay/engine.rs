@@ -187,8 +187,13 @@ impl Engine {
         if let Some(takes) = arrival.takes {
             let (start, number) = (permit.start(), self.admitted);
             let answered = arrival.recorded.as_ref().and_then(|recorded| recorded.answered);
-            let end = start + takes;
-            let (at, answer) = match answered.filter(|_| permit.awaits_answer()) {
+            let end = match ending {
+                // Its patience is counted from when it came.
+                Ending::Cancelled(after) => arrival.at + after,
+                Ending::Answered(_) | Ending::Failed => start + takes,
+            };
+            let answered = answered.filter(|it| permit.awaits_answer() && start + it.after <= end);
+            let (at, answer) = match answered {
                 Some(Answered { after, status }) => (start + after, Some((status, end))),
                 None => (end, None),
             };
@@ -332,7 +337,7 @@ fn finish(permit: Permit, ending: Ending, at: Instant) {
     permit.finish(match ending {
         Ending::Answered(status) => answer(status.unwrap_or(200), at),
         Ending::Failed => Outcome::Failure { at },
-        Ending::Cancelled => Outcome::Cancelled,
+        Ending::Cancelled(_) => Outcome::Cancelled,
     });
 }
 

@@ -13,6 +13,8 @@ pub enum Event {
     Arrival(Arrival),
     /// A request ended whose arrival did not tell how long it takes.
     Complete(Complete),
+    /// A request came of which nothing could be read but that it did. It has a number.
+    Unreadable,
 }
 
 /// A request that came, as far as its line tells.
@@ -32,7 +34,8 @@ pub struct Arrival {
     pub cost: Option<u64>,
     /// Whether it goes before others.
     pub priority: bool,
-    /// How long it takes once it has started; `None`: until its [`Complete`].
+    /// How long it takes once it has started, unless its client leaves; `None`: until its
+    /// [`Complete`].
     pub takes: Option<Duration>,
     /// What was answered.
     pub ending: Ending,
@@ -102,8 +105,8 @@ pub enum Ending {
     Answered(Option<u16>),
     /// The upstream failed or the answer broke off.
     Failed,
-    /// The client left.
-    Cancelled,
+    /// The client left, so long after its arrival, whether it still waited or not.
+    Cancelled(Duration),
 }
 
 /// The end of a request.
@@ -118,11 +121,12 @@ pub struct Complete {
 }
 
 impl Event {
-    /// Returns when it happened.
-    pub const fn at(&self) -> Instant {
+    /// Returns when it happened, if that is known.
+    pub const fn at(&self) -> Option<Instant> {
         match self {
-            Self::Arrival(arrival) => arrival.at,
-            Self::Complete(complete) => complete.at,
+            Self::Arrival(arrival) => Some(arrival.at),
+            Self::Complete(complete) => Some(complete.at),
+            Self::Unreadable => None,
         }
     }
 }

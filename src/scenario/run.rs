@@ -120,7 +120,8 @@ impl Tally {
         self.waits.extend(ruling.start.map(|start| start.since(arrival.at)));
         self.retries.extend(ruling.decided.and_then(|decided| decided.retry_after));
         self.standing.clear();
-        let quotas = ruling.report.quotas.iter();
+        // A breaker has no number.
+        let quotas = ruling.report.quotas.iter().filter(|quota| quota.limit > 0);
         self.standing
             .extend(quotas.map(|it| (route.rule_name(it.slot).to_owned(), it.used, it.limit)));
     }

@@ -34,6 +34,33 @@ fn a_line_tells_the_rule_and_the_exact_times() {
 }
 
 #[test]
+fn a_breaker_is_a_rule_without_a_number() {
+    let config = one_route(
+        "    breaker: { errors: 1, min_requests: 1, window: 10s, open_for: 5s }\n    flow: [{ name: r, limit: 9/1s }]",
+    );
+    let lines = decided(&config, "{\"t\":0,\"duration\":1,\"status\":500}\n{\"t\":2}\n");
+    let expected = json!({
+        "i": 1, "t": 2, "verdict": "broken", "rule": "breaker", "limit": null, "used": null,
+        "wait_ms": 0.0, "retry_after_ms": 4999.0, "route": "all",
+    });
+    assert_eq!(lines[1], expected);
+}
+
+#[test]
+fn a_bad_line_does_not_renumber_the_arrivals_behind_it() {
+    let config = one_route("    flow: [{ name: c, concurrency: 2 }]");
+    // What is no JSON might as well be an end.
+    let events = "{\"t\":0}\n{\"t\":\"soon\"}\nnonsense\n{\"t\":1}\n{\"t\":2,\"complete\":2}\n\
+        {\"t\":2}\n{\"t\":3,\"complete\":1}\n{\"t\":3}\n";
+    let (out, complaints) = replayed(&config, events, |_| {}).unwrap();
+    let lines = out.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let told: Vec<_> = lines.map(|it| (it["i"].clone(), it["verdict"].clone())).collect();
+    let expected = [(0, "passed"), (2, "passed"), (3, "passed"), (4, "shed")];
+    assert_eq!(told, expected.map(|(i, verdict)| (i.into(), verdict.into())));
+    assert!(complaints.starts_with("2 of 8 lines"), "{complaints}");
+}
+
+#[test]
 fn aligned_windows_begin_with_the_first_minute() {
     let config = one_route("    flow: [{ name: w, algorithm: fixed_window, limit: 1/7s }]");
     let events = "{\"t\":6999.999999}\n{\"t\":7000}\n{\"t\":7000.000001}\n{\"t\":14000}\n";

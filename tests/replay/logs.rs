@@ -117,6 +117,28 @@ fn our_log_names_the_route_where_it_does_not_tell_what_found_it() {
 }
 
 #[test]
+fn a_client_that_left_while_it_waited_ended_then() {
+    let config = one_route(
+        "    flow: [{ name: c, concurrency: 1 }]\n    pacing: { rate: 1/1s, max_wait: 9s }",
+    );
+    let line = |at: &str, duration: &str, outcome: &str, flow: &str| {
+        format!(
+            "{{\"ts\":\"2026-11-21T05:00:{at}Z\",\"method\":\"GET\",\"host\":\"h\",\"path\":\"/\",\"route\":\"all\",\
+             \"status\":200,\"duration_ms\":{duration},\"outcome\":\"{outcome}\",\"client_ip\":\"192.0.2.1\",\
+             \"config_hash\":\"0\",\"flow\":{{\"verdict\":\"passed\",{flow}}}}}\n"
+        )
+    };
+    let log = [
+        line("00", "0.0", "completed", "\"wait_ms\":0.0"),
+        line("00.1", "100.0", "cancelled", "\"wait_ms\":900.0"),
+        line("00.15", "0.0", "completed", "\"wait_ms\":0.0"),
+        line("00.2", "1800.0", "completed", "\"wait_ms\":1800.0"),
+    ];
+    let verdicts: Vec<_> = told(&config, log.concat()).into_iter().map(|(_, it)| it).collect();
+    assert_eq!(verdicts, ["passed", "delayed", "shed", "delayed"]);
+}
+
+#[test]
 fn events_and_logs_are_not_merged() {
     let folder = tempfile::tempdir().unwrap();
     let events = folder.path().join("events");

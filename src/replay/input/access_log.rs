@@ -87,7 +87,7 @@ pub(super) fn parse(line: &[u8], words: &mut Words) -> Result<Logged, Reason> {
     let ending = match line.outcome {
         None | Some(Outcome::Completed) => Ending::Answered(Some(line.status)),
         Some(Outcome::Failed) => Ending::Failed,
-        Some(Outcome::Cancelled) => Ending::Cancelled,
+        Some(Outcome::Cancelled) => Ending::Cancelled(Duration::from_nanos(whole)),
     };
     let head = line.answered_ms.map(millis).transpose()?;
     let answered = head.map(|head| Answered {

@@ -12,9 +12,12 @@ use crate::{
         event::{Arrival, Complete, Ending, Event, Id, Request},
     },
 };
-use core::{net::IpAddr, time::Duration};
+use core::{fmt, net::IpAddr, time::Duration};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, Unexpected, Visitor},
+};
 use serde_json::{Map, Value, value::RawValue};
 use std::{borrow::Cow, sync::Arc};
 
@@ -22,7 +25,7 @@ use std::{borrow::Cow, sync::Arc};
 struct Line<'a> {
     #[serde(borrow)]
     t: &'a RawValue,
-    complete: Option<u64>,
+    complete: Option<Whole>,
     #[serde(borrow)]
     route: Option<Text<'a>>,
     #[serde(borrow)]
@@ -35,12 +38,16 @@ struct Line<'a> {
     #[serde(borrow)]
     path: Option<Text<'a>>,
     headers: Option<Map<String, Value>>,
-    cost: Option<u64>,
+    cost: Option<Whole>,
     priority: Option<bool>,
     #[serde(borrow)]
     duration: Option<&'a RawValue>,
-    status: Option<u16>,
+    status: Option<Whole>,
 }
+
+/// A whole number, also as programs write it that know floats only: `3.0`.
+#[derive(Clone, Copy)]
+struct Whole(u64);
 
 /// A text that is not copied unless it has escapes.
 #[derive(Deserialize)]
@@ -52,7 +59,27 @@ pub(super) fn is_event(object: &Map<String, Value>) -> bool {
 }
 
 /// Reads a line; `arrivals` is how many the input has had, and `input` its number.
+///
+/// Whoever recorded an arrival has counted it, so that one which cannot be read takes a
+/// number too: later ends name the arrivals that they mean. Of what is no JSON object
+/// nobody can tell, and it takes none.
 pub(super) fn parse(line: &[u8], input: u32, arrivals: &mut u64) -> Result<Event, Reason> {
+    let event = read(line, Id { input, number: *arrivals });
+    let is_arrival = match &event {
+        Ok(event) => matches!(event, Event::Arrival(_)),
+        Err(_) => is_no_end(line),
+    };
+    *arrivals += u64::from(is_arrival);
+    event
+}
+
+fn is_no_end(line: &[u8]) -> bool {
+    let object = serde_json::from_slice::<Map<String, Value>>(line);
+    object.is_ok_and(|object| object.get("complete").is_none_or(Value::is_null))
+}
+
+/// Reads the event on a line, which is `next` if it is an arrival.
+fn read(line: &[u8], next: Id) -> Result<Event, Reason> {
     // Checking the line as a whole is faster than each text of it.
     let line = match str::from_utf8(line) {
         Ok(text) => serde_json::from_str(text),
@@ -60,12 +87,13 @@ pub(super) fn parse(line: &[u8], input: u32, arrivals: &mut u64) -> Result<Event
     };
     let line: Line<'_> = line.map_err(|error| json_reason(&error))?;
     let at = Instant::from_nanos(millis("t", line.t)?);
-    if let Some(number) = line.complete {
-        if number >= *arrivals {
+    let status = line.status.map(|Whole(status)| u16::try_from(status));
+    let status = status.transpose().map_err(|_| "`status` is no status")?;
+    if let Some(Whole(number)) = line.complete {
+        if number >= next.number {
             return Err(format!("`complete` names arrival {number}, which has not come").into());
         }
-        let of = Id { input, number };
-        return Ok(Event::Complete(Complete { at, of, status: line.status }));
+        return Ok(Event::Complete(Complete { at, of: Id { number, ..next }, status }));
     }
     let takes = line.duration.map(|text| millis("duration", text)).transpose()?;
     let method = match &line.method {
@@ -75,9 +103,9 @@ pub(super) fn parse(line: &[u8], input: u32, arrivals: &mut u64) -> Result<Event
         }
     };
     let shared = |text: Option<Text<'_>>| text.map(|Text(text)| Arc::from(&*text));
-    let arrival = Arrival {
+    Ok(Event::Arrival(Arrival {
         at,
-        id: Id { input, number: *arrivals },
+        id: next,
         request: Request {
             method,
             host: shared(line.host),
@@ -88,13 +116,45 @@ pub(super) fn parse(line: &[u8], input: u32, arrivals: &mut u64) -> Result<Event
         route: shared(line.route),
         key: line.key.map(key).transpose()?,
         recorded: None,
-        cost: line.cost,
+        cost: line.cost.map(|Whole(cost)| cost),
         priority: line.priority.unwrap_or(false),
         takes: takes.map(Duration::from_nanos),
-        ending: Ending::Answered(line.status),
-    };
-    *arrivals += 1;
-    Ok(Event::Arrival(arrival))
+        ending: Ending::Answered(status),
+    }))
+}
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_u64(Wholes)
+    }
+}
+
+struct Wholes;
+
+impl Visitor<'_> for Wholes {
+    type Value = Whole;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a whole number from 0 on")
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Whole, E> {
+        Ok(Whole(number))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Whole, E> {
+        /// Floats tell whole numbers apart until here.
+        const MOST: f64 = 9_007_199_254_740_992.0;
+        if number.fract() == 0.0 && (0.0..=MOST).contains(&number) {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "it is whole"
+            )]
+            return Ok(Whole(number as u64));
+        }
+        Err(E::invalid_value(Unexpected::Float(number), &self))
+    }
 }
 
 fn millis(name: &str, value: &RawValue) -> Result<u64, Reason> {
@@ -140,7 +200,7 @@ mod tests {
     fn arrival(line: &str) -> Result<Arrival, String> {
         match parse(line.as_bytes(), 3, &mut 7).map_err(|reason| reason.to_string())? {
             Event::Arrival(arrival) => Ok(arrival),
-            Event::Complete(complete) => panic!("{complete:?}"),
+            other @ (Event::Complete(_) | Event::Unreadable) => panic!("{other:?}"),
         }
     }
 
@@ -196,10 +256,48 @@ mod tests {
             (r#"{"t":1,"headers":{"a b":""}}"#, "name of a header"),
             (r#"{"t":1,"headers":{"a":5}}"#, "no such value"),
             (r#"{"t":1,"client_ip":"x"}"#, "IP"),
+            (r#"{"t":1,"cost":1.5}"#, "whole number"),
+            (r#"{"t":1,"cost":-1}"#, "whole number"),
+            (r#"{"t":1,"status":70000}"#, "`status`"),
             ("[1]", "expected"),
         ] {
             let reason = arrival(line).unwrap_err();
             assert!(reason.contains(words), "{line}: {reason}");
+        }
+    }
+
+    #[test]
+    fn whole_floats_are_whole_numbers() {
+        let it = arrival(r#"{"t":1.0,"cost":3.0,"status":503.0}"#).unwrap();
+        assert_eq!((it.cost, it.ending), (Some(3), Ending::Answered(Some(503))));
+        let end = parse(br#"{"t":43,"complete":6.0}"#, 1, &mut 7).unwrap();
+        assert!(matches!(end, Event::Complete(Complete { of: Id { number: 6, .. }, .. })));
+    }
+
+    #[test]
+    fn what_is_null_is_not_there() {
+        let it = arrival(
+            r#"{"t":0,"route":null,"key":null,"client_ip":null,"method":null,"host":null,"path":null,
+                "headers":null,"cost":null,"priority":null,"duration":null,"status":null,"complete":null}"#,
+        );
+        let it = it.unwrap();
+        assert_eq!((it.route, it.key, it.cost, it.takes), (None, None, None, None));
+        assert_eq!((it.request.method, it.request.client), (Method::GET, None));
+    }
+
+    #[test]
+    fn an_arrival_that_cannot_be_read_takes_a_number() {
+        let mut arrivals = 7;
+        for (line, then) in [
+            (r#"{"t":-1}"#, 8),
+            (r#"{"t":1,"cost":-1,"complete":null}"#, 9),
+            (r#"{"t":-1,"complete":1}"#, 9),
+            (r#"{"t":1,"complete":"x"}"#, 9),
+            (r#"{"t":1"#, 9),
+            ("[]", 9),
+        ] {
+            assert!(parse(line.as_bytes(), 0, &mut arrivals).is_err());
+            assert_eq!(arrivals, then, "{line}");
         }
     }
 

@@ -242,13 +242,14 @@ impl Inputs {
     /// Reads on until the input `at` has an event again or ends.
     fn refill(&mut self, at: usize) {
         let input = &mut self.all[at];
-        loop {
+        while input.head.is_none() {
+            let before = input.arrivals;
             let reason = match input.lines.advance() {
                 Ok(Line::End) => return,
                 Ok(Line::Here) => match input.parse() {
                     Ok(Some(event)) => {
                         self.lines += 1;
-                        input.latest = input.latest.max(event.at());
+                        input.latest = event.at().map_or(input.latest, |at| at.max(input.latest));
                         input.head = Some(event);
                         return;
                     }
@@ -263,6 +264,7 @@ impl Inputs {
             };
             self.lines += 1;
             self.bad.note(&input.name, input.lines.number, &reason);
+            input.head = (input.arrivals > before).then_some(Event::Unreadable);
         }
     }
 }

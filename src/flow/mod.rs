@@ -24,6 +24,7 @@ mod keyed;
 mod ramp;
 mod rules;
 mod slot;
+mod warmth;
 mod window;
 
 pub mod breaker;

@@ -16,9 +16,10 @@
 //! [`Interval`](super::rate), so that no rounding adds up; each start is rounded up
 //! to a nanosecond. An edited rate spaces the next start from the last one.
 //!
-//! With a warm-up, `n·T` follows the curve of `ramp.rs`: a cold service is asked `f`
-//! times as seldom. The time from `next` to the next start is silence, in which it
-//! cools.
+//! With a warm-up, `n·T` follows the curve of `ramp.rs`: a cold service is
+//! asked `f` times as seldom. Where nobody waited at `next`, as with a short `max_wait`, a
+//! start may follow up to `cost − n·T` sooner than by the curve, to make up for it:
+//! `warmth.rs` says when.
 //!
 //! Worst case: starts `T` apart to the nanosecond, so at most `N + 1` in any closed
 //! `W`. Memory: 56 bytes and 8 for each request that waits.
@@ -33,6 +34,7 @@ use super::{
     rate::{Interval, Rate},
     slot::{Formula, Standing, Times},
     time::Instant,
+    warmth::{Budget, Step, Warmth},
 };
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -61,12 +63,14 @@ pub(super) struct Pacing {
 /// The queue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
-    /// The last start, in units of the interval.
+    /// The last start, in units of the interval; or earlier, as far as time was saved up.
     last: u128,
     /// What it cost.
     cost: u64,
     /// How cold the service was then.
     cold: Cold,
+    /// How warm it is since.
+    warmth: Option<Warmth>,
     /// When those who wait will start. What lies in the past is dropped at the
     /// next charge.
     starts: VecDeque<Instant>,
@@ -117,12 +121,14 @@ impl Formula for Pacing {
     fn fresh(&self) -> State {
         let longest = self.interval.whole(Instant::EPOCH + self.max_wait).saturating_add(1);
         let room = longest.min(self.max_queue).min(ROOM);
-        let cold = self.ramp.map_or(0, |ramp| ramp.coldest());
-        State { starts: VecDeque::with_capacity(room as usize), cold, ..State::default() }
+        let warmth = self.ramp.map(|ramp| Warmth::coldest(&ramp));
+        State { starts: VecDeque::with_capacity(room as usize), warmth, ..State::default() }
     }
 
     fn is_fresh(&self, state: &State, now: Instant) -> bool {
-        self.next(state) <= self.interval.at(now)
+        let is_cold =
+            self.ramp.zip(state.warmth).is_none_or(|(ramp, it)| it.is_coldest(&ramp, now));
+        is_cold && self.next(state) <= self.interval.at(now)
     }
 
     fn check(&self, state: &State, now: Instant, _cost: u64) -> Decision {
@@ -162,11 +168,13 @@ impl Formula for Pacing {
         } else {
             next.max(self.interval.at(times.now))
         };
-        if let Some(ramp) = self.ramp {
-            let cold = ramp.after(state.cold, state.cost);
-            state.cold = ramp.after_silence(cold, start.saturating_sub(next));
-        }
         (state.last, state.cost) = (start, cost);
+        if let (Some(ramp), Some(warmth)) = (&self.ramp, &mut state.warmth) {
+            let budget = Budget { start, tat: next, slack: 0 };
+            let Step { from, cold } = warmth.step(ramp, times.start, budget, cost);
+            warmth.on_start(ramp, times.start, cold, cost);
+            (state.last, state.cold) = (from, cold);
+        }
         while state.starts.front().is_some_and(|&start| start <= times.now) {
             state.starts.pop_front();
         }
@@ -175,13 +183,17 @@ impl Formula for Pacing {
         }
     }
 
-    fn convert(&self, old: &Self, state: &mut State, _now: Instant) {
+    fn convert(&self, old: &Self, state: &mut State, now: Instant) {
         state.last = self.interval.convert(state.last, old.interval);
-        state.cold = match (self.ramp, old.ramp) {
-            (Some(ramp), Some(old)) => ramp.convert(state.cold, &old),
-            // What was not warmed up until now is taken for warm, if it was not idle.
-            (Some(_), None) | (None, _) => 0,
-        };
+        match (&self.ramp, &old.ramp, &mut state.warmth) {
+            (Some(ramp), Some(old), Some(warmth)) => {
+                state.cold = ramp.convert(state.cold, old);
+                warmth.convert(ramp, old, now);
+            }
+            // What was not warmed up until now is taken for warm.
+            (Some(_), ..) => (state.cold, state.warmth) = (0, Some(Warmth::warm(now))),
+            (None, ..) => (state.cold, state.warmth) = (0, None),
+        }
     }
 }
 

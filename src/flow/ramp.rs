@@ -11,8 +11,9 @@
 //!
 //! Storing `c` tokens a second, what lies below the threshold comes back as fast as it
 //! can be spent, so only the part above it has an effect. That is the **coldness**
-//! kept here, as a time: `X`, from 0 to `M = 2(p+L)/(1+f)`, which grows by the time in
-//! which nothing was asked for and shrinks by `T` for each request. With `T = W/N`:
+//! kept here, as a time: `X`, from 0 to `M = 2(p+L)/(1+f)`, which grows by the time that
+//! goes by in silence, as [`warmth`](super::warmth) tells it from traffic, and shrinks by
+//! `T` for each request. With `T = W/N`:
 //!
 //! ```text
 //! interval(X) = T·(1 + (f−1)·X/M)
@@ -120,8 +121,24 @@ impl Ramp {
         cold - self.warmed(cold, n)
     }
 
-    /// Returns how cold it is after so many units in which nothing was asked for.
-    pub(super) fn after_silence(&self, cold: Cold, units: u128) -> Cold {
+    /// Returns what they cost more than of a warm service, in units.
+    pub(super) fn extra(&self, cold: Cold, n: u64) -> u128 {
+        self.cost(cold, n) - self.interval.times(n)
+    }
+
+    /// Returns the time that `n` requests take of a service that stays quite cold.
+    pub(super) fn cold_interval(&self, n: u64) -> Duration {
+        self.interval.duration(self.interval.times(n) * (u128::from(self.slope) + 1))
+    }
+
+    /// Returns a point in time in units.
+    pub(super) const fn units(&self, at: Instant) -> u128 {
+        self.interval.at(at)
+    }
+
+    /// Returns how cold it is after so much silence.
+    pub(super) fn after_silence(&self, cold: Cold, silence: Duration) -> Cold {
+        let units = self.interval.at(Instant::EPOCH + silence);
         let grown = units.div_ceil(1 << self.shift).saturating_add(cold.into());
         u64::try_from(grown).unwrap_or(u64::MAX).min(self.max.get())
     }
@@ -215,11 +232,8 @@ mod tests {
     #[test]
     fn silence_cools_and_extremes_do_not_overflow() {
         let ramp = curve(200, SECOND, Duration::from_secs(10), 3);
-        assert_eq!(
-            ramp.after_silence(0, ramp.interval.at(Instant::EPOCH + 21 * SECOND / 4)),
-            ramp.coldest()
-        );
-        assert_eq!(ramp.after_silence(0, u128::MAX >> 1), ramp.coldest());
+        assert_eq!(ramp.after_silence(0, 21 * SECOND / 4), ramp.coldest());
+        assert_eq!(ramp.after_silence(0, Duration::MAX), ramp.coldest());
         let day = Duration::from_hours(24);
         for (count, window) in [(1, Rate::MAX_WINDOW), (Rate::MAX_COUNT, Duration::from_nanos(1))] {
             for period in [Duration::from_nanos(1), day] {
@@ -227,7 +241,7 @@ mod tests {
                 assert!(
                     ramp.cost(ramp.coldest(), Rate::MAX_COUNT) >= ramp.cost(0, Rate::MAX_COUNT)
                 );
-                assert_eq!(ramp.after_silence(ramp.coldest(), u128::MAX), ramp.coldest());
+                assert_eq!(ramp.after_silence(ramp.coldest(), Duration::MAX), ramp.coldest());
                 assert_eq!(ramp.convert(ramp.coldest(), &ramp), ramp.coldest());
             }
         }

@@ -107,19 +107,20 @@ proptest! {
     }
 }
 
-/// What Sentinel's `WarmUpController` admits in each second of saturation, by its
+/// What Sentinel's `WarmUpController` admits of so many offered in each second, by its
 /// formulas: the rate at the second's beginning, kept for the whole of it.
-fn reference(count: u32, period: u32, factor: u32) -> Vec<f64> {
-    let [count, period, factor] = [count, period, factor].map(f64::from);
+fn reference(count: u32, period: u32, factor: u32, offered: u32) -> Vec<f64> {
+    let [count, period, factor, offered] = [count, period, factor, offered].map(f64::from);
     let most = 2.0 * period * count / (1.0 + factor);
     let mut above = most;
     let mut seconds = Vec::new();
     while above > 0.0 {
         let rate = 1.0 / ((factor - 1.0) / (count * most) * above + 1.0 / count);
-        seconds.push(rate.floor());
-        above -= rate.floor().max(1.0);
+        let passed = rate.floor().min(offered);
+        seconds.push(passed);
+        above -= passed.max(1.0);
     }
-    seconds.push(count);
+    seconds.push(offered.min(count));
     seconds
 }
 
@@ -140,12 +141,12 @@ fn assert_near(reference: &[f64], starts: &[u64]) {
 
 #[test]
 fn a_cold_bucket_follows_the_curve_within_one_step() {
-    assert_eq!(reference(200, 10, 3)[..3], [66.0, 69.0, 73.0]);
+    assert_eq!(reference(200, 10, 3, 200)[..3], [66.0, 69.0, 73.0]);
     for (count, period, factor) in
         [(200, 10, 3), (100, 10, 3), (100, 5, 3), (100, 10, 5), (1_000, 10, 3), (300, 5, 10)]
     {
         let warm_up = WarmUp { period: period * SECOND, cold_factor: factor };
-        let reference = reference(count, period, factor);
+        let reference = reference(count, period, factor, count);
         for burst in [1, 2, count.into()] {
             let mut day = Day::new(&bucket(count.into(), SECOND, burst, warm_up));
             let mut starts = Vec::new();
@@ -171,7 +172,7 @@ fn a_cold_pacer_follows_the_same_curve() {
         let max_wait = Duration::from_hours(1);
         let pacing = Some(pacing::Config { rate, max_wait, max_queue: u64::MAX, warm_up });
         let mut day = Day::new(&Rules { pacing, ..Rules::default() });
-        let reference = reference(count, period, factor);
+        let reference = reference(count, period, factor, count);
         let requests = u64::from(count) * (reference.len() as u64 + 1);
         let starts: Vec<u64> = (0..requests)
             .map(|_| day.enter(MORNING, 0, 1).decided.expect("it may wait"))
@@ -198,17 +199,120 @@ fn a_warm_bucket_cools_in_silence() {
             }
             passed
         };
-        assert_eq!(second(0), 34);
+        assert_eq!(second(0), 35);
         (1..20).for_each(|from| _ = second(from));
         assert_eq!(second(20), 100);
         second(21 + silence)
     };
     assert_eq!(per_second(0), 100);
     // Half as cold after half of 5 s, and no colder than cold.
-    assert!((50..=56).contains(&per_second(3)), "{}", per_second(3));
-    assert_eq!([per_second(6), per_second(60)], [34, 34]);
+    assert!((46..=52).contains(&per_second(3)), "{}", per_second(3));
+    assert_eq!([per_second(6), per_second(60)], [35, 35]);
 }
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).expect("within centuries")
+}
+
+/// Offers so many a second, evenly, in clumps that are a `pause` apart, for 40 s. Returns
+/// when they started.
+fn offer(rules: &Rules, per_second: u64, pause: Duration) -> Vec<u64> {
+    let mut day = Day::new(rules);
+    let mut starts = Vec::new();
+    for at in 0..40 * per_second {
+        let even = at * 1_000_000_000 / per_second;
+        let late = even.checked_rem(nanos(pause)).unwrap_or(0);
+        let now = MORNING + Duration::from_nanos(even - late);
+        let start = day.enter(now, 0, 1).decided.ok();
+        starts.extend(start.map(|start| nanos(start.since(MORNING))));
+        day.live.clear();
+    }
+    starts
+}
+
+/// Returns how many start in a second.
+fn in_second(starts: &[u64], second: u64) -> usize {
+    starts.iter().filter(|&&at| at / 1_000_000_000 == second).count()
+}
+
+fn pacer(count: u64, max_wait: Duration, warm_up: WarmUp) -> Rules {
+    let rate = Rate::new(count, SECOND).expect("a rate");
+    let warm_up = Some(warm_up);
+    let pacing = Some(pacing::Config { rate, max_wait, max_queue: u64::MAX, warm_up });
+    Rules { pacing, ..Rules::default() }
+}
+
+const TEN_SECONDS: WarmUp = WarmUp { period: Duration::from_secs(10), cold_factor: 3 };
+
+#[test]
+fn a_service_offered_its_cold_rate_or_more_gets_warm_however_that_is_spread() {
+    for offered in [334, 400, 500, 650, 800, 990, 1_000] {
+        let mut rules: Vec<_> = [1, 2, 5, 1_000]
+            .map(|burst| (bucket(1_000, SECOND, burst, TEN_SECONDS), Duration::ZERO))
+            .into();
+        for pause in [1, 10, 100, 500, 1_000].map(Duration::from_millis) {
+            rules.push((bucket(1_000, SECOND, 1_000, TEN_SECONDS), pause));
+        }
+        for max_wait in [0, 1, 500].map(Duration::from_millis) {
+            rules.push((pacer(1_000, max_wait, TEN_SECONDS), Duration::ZERO));
+        }
+        for (rules, pause) in rules {
+            let starts = offer(&rules, offered, pause);
+            let reference = reference(1_000, 10, 3, 1_000);
+            for second in 1..38 {
+                let got = in_second(&starts, second);
+                let cold = usize::try_from(offered).expect("few").min(333);
+                assert!(
+                    got + 1 >= cold,
+                    "{got} of {offered} in second {second}: {rules:?} {pause:?}"
+                );
+            }
+            // What is refused once it is warm: nothing, but where a beat meets no interval.
+            let warm = reference.len() as u64 + 4;
+            let late: usize = (warm..38).map(|second| in_second(&starts, second)).sum();
+            let all = usize::try_from((38 - warm) * offered).expect("few");
+            assert!(late + 1 >= all, "{late} of {all} at {offered}/s: {rules:?} {pause:?}");
+        }
+    }
+}
+
+#[test]
+fn a_service_offered_part_of_its_rate_follows_the_curve_within_one_step() {
+    for offered in [334, 400, 500, 650, 800, 990] {
+        let reference = reference(1_000, 10, 3, u32::try_from(offered).expect("few"));
+        for burst in [2, 1_000] {
+            assert_near(
+                &reference,
+                &offer(&bucket(1_000, SECOND, burst, TEN_SECONDS), offered, Duration::ZERO),
+            );
+        }
+        // With a queue, those who waited come after, a little more than are offered.
+        let pacer = pacer(1_000, Duration::from_millis(1), TEN_SECONDS);
+        assert_near(&reference, &offer(&pacer, offered, Duration::ZERO));
+    }
+}
+
+#[test]
+fn a_service_offered_less_than_its_cold_rate_gets_all_and_stays_cold() {
+    for pause in [0, 100, 1_000].map(Duration::from_millis) {
+        let rules = bucket(1_000, SECOND, 1_000, TEN_SECONDS);
+        let mut day = Day::new(&rules);
+        // A clump meets a cold service once; from the next on, the pause is saved up.
+        for at in 0..20 * 250 {
+            let even = at * 4_000_000;
+            let late = even % nanos(pause).max(1);
+            let now = MORNING + Duration::from_nanos(even - late);
+            let decided = day.enter(now, 0, 1).decided;
+            assert!(decided.is_ok() || now.since(MORNING) < SECOND / 2, "{now:?} {pause:?}");
+            day.live.clear();
+        }
+        // Asked for all of its rate, it begins like one that was never asked, but for what
+        // the latest pause has left.
+        let starts = (20_000..21_000)
+            .map(|at| MORNING + Duration::from_millis(at))
+            .filter(|&now| day.enter(now, 0, 1).decided.is_ok());
+        let left = usize::try_from(pause.as_millis() / 3).expect("few");
+        let starts = starts.count();
+        assert!((333..=343 + left).contains(&starts), "{starts} after {pause:?}");
+    }
 }

@@ -114,16 +114,18 @@ impl Algorithm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::timeline::rate;
+    use crate::flow::{WarmUp, timeline::rate};
 
     #[test]
     fn a_key_takes_as_much_memory_as_the_documentation_says() {
         let rate = rate(100, 1000);
         let align = fixed_window::Align::Clock;
+        let warm_up = WarmUp { period: Duration::from_secs(10), cold_factor: 3 };
         let sliding =
             |strict| Algorithm::SlidingWindow(sliding_window::Config { rate, buckets: 10, strict });
         for (algorithm, bytes) in [
             (Algorithm::LeakyBucket(leaky_bucket::Config { rate, capacity: 100 }), 56),
+            (Algorithm::WarmUp(warm_up::Config { rate, burst: 100, warm_up }), 72),
             (Algorithm::SlidingLog(sliding_log::Config { rate }), 72 + 16 * 100),
             (sliding(false), 72 + 8 * 10),
             (sliding(true), 72 + 8 * 11),

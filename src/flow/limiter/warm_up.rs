@@ -1,25 +1,24 @@
 //! Token bucket for a service that has to be warmed up: its tokens cost more time
 //! while it is cold, and its bucket holds less.
 //!
-//! With the curve of `flow::ramp`, coldness `X` of at most `M`, and the
-//! theoretical arrival time `TAT` of [`token_bucket`](super::token_bucket):
+//! With the curve of `flow::ramp`, coldness `X` of at most `M` as `flow::warmth` has it,
+//! and the theoretical arrival time `TAT` of [`token_bucket`](super::token_bucket):
 //!
 //! ```text
-//! slack   = T·(burst − 1)             what a warm bucket holds beside one request
-//! full    = TAT − slack·X/M           when it is as full as its coldness lets it be
-//! missing = max(TAT − t, slack·X/M)   nothing is saved up for a cold service
-//! n pass iff  missing ≤ slack  and  full − t + T·(n − 1) ≤ slack
-//! then  TAT = t + missing + cost(X, n),  X = X − n·T
+//! slack  = T·(burst − 1)           what a warm bucket holds beside one request
+//! n pass iff  TAT + T·(n − 1) ≤ t + slack
+//! full   = max(slack·(1 − X/M), saved)         what the bucket holds at most
+//! then  TAT = max(TAT, t + slack − full) + cost(X, n),  X = X − n·T
 //! ```
 //!
-//! From `full` on, time is silence, and `X` grows by it, so that no other instant is
-//! kept. With `X = 0` it is the token bucket; cold, it passes one request, and the next
-//! when that one's cost has gone by. From `full` on whatever `burst` allows passes,
-//! since a longer wait only makes it colder.
+//! With `X = 0` it is the token bucket; quite cold, it passes one request, and the next
+//! when that one's cost has gone by. What is `saved` is the latest pause, at most:
+//! `warmth` says why. It takes no token out of the envelope, as a cold service's cost
+//! more than that of the token bucket.
 //!
 //! Worst case: that of the token bucket, `burst + ⌊D·N/W⌋` in any `D`: its `TAT` is never
-//! later than `full`, as a cost on the curve is never less than `n·T`; cold, at most `N/f` in a window `W`, and one more.
-//! Memory: 16 bytes more a key.
+//! later than this one. Quite cold, `N/f` in a window `W`, what is saved up in a second,
+//! and one more. Memory: 16 bytes more a key.
 //!
 //! An edit keeps the fill as a share of the bucket's size, and the coldness as one of
 //! the coldest. With and without a warm-up are two algorithms.
@@ -30,10 +29,11 @@
 
 use crate::flow::{
     decision::{Decision, Reason},
-    ramp::{Cold, Ramp, WarmUp, share},
+    ramp::{Ramp, WarmUp, share},
     rate::{Interval, Rate},
     slot::{Formula, Standing, Times},
     time::Instant,
+    warmth::{Budget, Step, Warmth},
 };
 
 /// `rate` in the long run when warm, up to `burst` at once.
@@ -59,16 +59,26 @@ pub(super) struct WarmBucket {
 /// A client's bucket as of its last request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct State {
-    /// `TAT`, in units of the interval.
-    tat: u128,
-    cold: Cold,
+    tat: Tat,
+    warmth: Warmth,
 }
 
-/// A bucket as of an instant.
+/// `TAT`, in units of the interval. In halves, since a `u128` wants padding in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct View {
-    missing: u128,
-    cold: Cold,
+struct Tat {
+    low: u64,
+    high: u64,
+}
+
+impl Tat {
+    #[expect(clippy::cast_possible_truncation, reason = "the halves of the instant")]
+    const fn of(units: u128) -> Self {
+        Self { low: units as u64, high: (units >> 64) as u64 }
+    }
+
+    fn units(self) -> u128 {
+        u128::from(self.high) << 64 | u128::from(self.low)
+    }
 }
 
 impl Config {
@@ -81,26 +91,9 @@ impl Config {
 }
 
 impl WarmBucket {
-    /// Returns from when on the bucket is as full as its coldness lets it be.
-    fn full(&self, state: &State) -> u128 {
-        state.tat.saturating_sub(self.ramp.share(state.cold, self.slack))
-    }
-
-    fn view(&self, state: &State, now: Instant) -> View {
-        let (now, &State { tat, cold }) = (self.interval.at(now), state);
-        match now.checked_sub(self.full(state)) {
-            None => View { missing: tat.saturating_sub(now), cold },
-            Some(silence) => {
-                let cold = self.ramp.after_silence(cold, silence);
-                View { missing: self.ramp.share(cold, self.slack), cold }
-            }
-        }
-    }
-
-    /// Returns from when on `cost` pass, in units.
-    fn opening(&self, state: &State, cost: u64) -> u128 {
-        let more = self.interval.times(cost.saturating_sub(1));
-        state.tat.max(self.full(state) + more).saturating_sub(self.slack)
+    fn step(&self, State { tat, warmth }: &State, now: Instant, cost: u64) -> Step {
+        let (start, tat, slack) = (self.interval.at(now), tat.units(), self.slack);
+        warmth.step(&self.ramp, now, Budget { start, tat, slack }, cost)
     }
 }
 
@@ -112,19 +105,19 @@ impl Formula for WarmBucket {
     }
 
     fn fresh(&self) -> State {
-        State { tat: 0, cold: self.ramp.coldest() }
+        State { tat: Tat::of(0), warmth: Warmth::coldest(&self.ramp) }
     }
 
-    fn is_fresh(&self, state: &State, now: Instant) -> bool {
-        self.full(state) <= self.interval.at(now)
-            && self.view(state, now).cold == self.ramp.coldest()
+    fn is_fresh(&self, State { tat, warmth }: &State, now: Instant) -> bool {
+        tat.units() <= self.interval.at(now) && warmth.is_coldest(&self.ramp, now)
     }
 
-    fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {
+    fn check(&self, State { tat, .. }: &State, now: Instant, cost: u64) -> Decision {
         if cost > self.burst {
             return Decision::Block(Reason::TooCostly { limit: self.burst });
         }
-        match self.opening(state, cost).saturating_sub(self.interval.at(now)) {
+        let opens = tat.units() + self.interval.times(cost.saturating_sub(1));
+        match opens.saturating_sub(self.interval.at(now) + self.slack) {
             0 => Decision::Pass,
             wait => Decision::Block(Reason::Rate { retry_after: self.interval.duration(wait) }),
         }
@@ -134,32 +127,37 @@ impl Formula for WarmBucket {
     /// each further request is cheaper. The reset is when the bucket is as full as it
     /// gets before it cools.
     fn standing(&self, state: &State, now: Instant) -> Standing {
-        let View { missing, cold } = self.view(state, now);
-        let left = self.slack.checked_sub(missing).map_or(0, |slack| {
-            1 + u64::try_from(slack / self.ramp.cost(cold, 1)).unwrap_or(u64::MAX - 1)
+        let Step { from, cold } = self.step(state, now, 1);
+        let units = self.interval.at(now);
+        let left = (units + self.slack).checked_sub(from).map_or(0, |left| {
+            1 + u64::try_from(left / self.ramp.cost(cold, 1)).unwrap_or(u64::MAX - 1)
         });
-        let owed = self.full(state).saturating_sub(self.interval.at(now));
-        Standing { used: self.burst.saturating_sub(left), reset: self.interval.duration(owed) }
+        let full = state.tat.units().saturating_sub(self.ramp.share(cold, self.slack));
+        Standing {
+            used: self.burst.saturating_sub(left),
+            reset: self.interval.duration(full.saturating_sub(units)),
+        }
     }
 
     fn charge(&self, state: &mut State, times: Times, cost: u64) {
-        let View { missing, cold } = self.view(state, times.now);
-        let tat = self.interval.at(times.now) + missing + self.ramp.cost(cold, cost);
-        *state = State { tat, cold: self.ramp.after(cold, cost) };
+        let Step { from, cold } = self.step(state, times.now, cost);
+        state.tat = Tat::of(from + self.ramp.cost(cold, cost));
+        state.warmth.on_start(&self.ramp, times.now, cold, cost);
     }
 
     fn convert(&self, old: &Self, state: &mut State, now: Instant) {
         if self == old {
             return;
         }
-        let View { missing, cold } = old.view(state, now);
-        let cold = self.ramp.convert(cold, &old.ramp);
+        let Step { from, .. } = old.step(state, now, 1);
+        let saves = state.warmth.convert(&self.ramp, &old.ramp, now);
+        let owed = if saves { from } else { state.tat.units() };
+        let missing = owed.saturating_sub(old.interval.at(now));
         let [old_size, size] = [old, self].map(|it| it.interval.times(it.burst));
         // What is owed beyond the bucket's size is owed as a time.
         let debt = self.interval.convert(missing.saturating_sub(old_size), old.interval);
         let missing = share(missing, old_size, size) + debt;
-        let missing = missing.max(self.ramp.share(cold, self.slack));
-        *state = State { tat: self.interval.at(now) + missing, cold };
+        state.tat = Tat::of(self.interval.at(now) + missing);
     }
 }
 
@@ -199,7 +197,7 @@ mod tests {
             "
             0 cost=6 block costly 5
             0 cost=5 pass
-            0 cost=5 block rate 1490.476191
+            0 cost=5 block rate 1852.380953
             0 cost=1 block rate 1452.380953
             1452.380953 pass
             ",

@@ -81,8 +81,8 @@ enum Command {
         /// The one to take its place.
         new: PathBuf,
         /// How to print it.
-        #[arg(long, value_enum, default_value_t = LogFormat::Text)]
-        output: LogFormat,
+        #[arg(long, value_enum, default_value_t = DiffFormat::Text)]
+        output: DiffFormat,
     },
     /// Print the JSON Schema of the configuration, for editors.
     Schema,
@@ -119,6 +119,14 @@ enum LogFormat {
     /// Lines for people.
     Text,
     /// A JSON object a line, for machines.
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DiffFormat {
+    /// A summary for people.
+    Text,
+    /// One JSON object, for machines.
     Json,
 }
 
@@ -243,8 +251,8 @@ fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
         Command::Diff { old, new, output } => {
             let difference = config::diff(&config::read_rules(&old)?, &config::read_rules(&new)?);
             print(&match output {
-                LogFormat::Text => difference.to_string(),
-                LogFormat::Json => serde_json::to_string_pretty(&difference)?,
+                DiffFormat::Text => difference.to_string(),
+                DiffFormat::Json => serde_json::to_string_pretty(&difference)?,
             })?;
         }
         Command::Schema => print(&config::schema())?,

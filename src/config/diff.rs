@@ -54,7 +54,13 @@ pub struct RuleChange {
     /// What it will promise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
+    /// What is lost by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<&'static str>,
 }
+
+/// What a reset means for users.
+const RESET: &str = "another algorithm or key, so its count begins afresh";
 
 /// What becomes of a listener or an upstream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -143,6 +149,7 @@ fn route_change(old: Option<&RoutePlan>, new: Option<&RoutePlan>, name: &Arc<str
         change: word(*change),
         before: old.and_then(|plan| describe::promise_of(&plan.flow, name)),
         after: new.and_then(|plan| describe::promise_of(&plan.flow, name)),
+        warning: (*change == Change::Reset).then_some(RESET),
     };
     RouteChange {
         name: name.to_string(),
@@ -234,11 +241,8 @@ impl fmt::Display for Difference {
                     (Some(one), None) | (None, Some(one)) => writeln!(f, "\n    {one}")?,
                     (Some(_), Some(_)) | (None, None) => writeln!(f)?,
                 }
-                if rule.change == "reset" {
-                    writeln!(
-                        f,
-                        "    warning: another algorithm or key, so its count begins afresh"
-                    )?;
+                if let Some(warning) = rule.warning {
+                    writeln!(f, "    warning: {warning}")?;
                 }
             }
         }

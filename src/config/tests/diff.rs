@@ -45,6 +45,9 @@ fn each_rule_is_kept_converted_reset_added_or_removed() {
     assert!(!said.contains("route b"), "{said}");
     let json = serde_json::to_value(&difference).unwrap();
     assert_eq!(json["routes"][0]["rules"][1]["change"], "converted");
+    assert_eq!(json["routes"][0]["rules"][1]["warning"], serde_json::Value::Null);
+    let warning = json["routes"][0]["rules"][2]["warning"].as_str();
+    assert!(warning.is_some_and(|text| said.contains(text)), "{json}");
     assert_eq!(json["routes"][1]["change"], "kept");
 }
 

@@ -237,6 +237,9 @@ fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
             }
         }
         Command::Replay { file, options } => {
+            if let Some(wrong) = options.misuse() {
+                Cli::command().error(ErrorKind::ArgumentConflict, wrong).exit();
+            }
             let (stdout, mut stderr, mut terminal) =
                 (io::stdout().lock(), io::stderr(), io::stderr());
             let terminal: Option<&mut dyn Write> =

@@ -2,9 +2,10 @@
 
 use std::{
     fs,
+    io::Write as _,
     net::TcpListener,
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 #[test]
@@ -42,6 +43,33 @@ fn check_tells_certificates_apart_whose_names_begin_alike() {
     write(dir.path(), &format!(", tls: {{ certificates: [{both}] }}"));
     let output = flowgate(dir.path(), &["check"]);
     assert_eq!(output.status.code(), Some(1), "`run` makes no shop.pem: {output:?}");
+}
+
+#[test]
+fn the_standard_input_is_read_once_and_beside_files() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    write(dir.path(), "");
+    fs::write(dir.path().join("events"), "{\"t\":1}\n").expect("written");
+    let twice = flowgate(dir.path(), &["replay", "-", "-"]);
+    assert_eq!(twice.status.code(), Some(2), "{twice:?}");
+    assert!(String::from_utf8_lossy(&twice.stderr).contains("can be read once"), "{twice:?}");
+    for inputs in [["-", "events"], ["events", "-"]] {
+        let mut replay = Command::new(env!("CARGO_BIN_EXE_flowgate"))
+            .args(["replay", "--output", "decisions"])
+            .args(inputs)
+            .current_dir(dir.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it runs");
+        let mut stdin = replay.stdin.take().expect("piped");
+        stdin.write_all(b"{\"t\":0}\n{\"t\":2}\n").expect("written");
+        drop(stdin);
+        let output = replay.wait_with_output().expect("it ends");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let times: Vec<_> = text.lines().map(|line| &line[..12]).collect();
+        assert_eq!(times, [r#"{"i":0,"t":0"#, r#"{"i":1,"t":1"#, r#"{"i":2,"t":2"#]);
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::{
     decisions,
     engine::Engine,
     event::Event,
-    input::{Format, InputError, Inputs},
+    input::{Format, InputError, Inputs, STDIN},
     progress::Progress,
     report::{self, Collector, Report},
 };
@@ -52,6 +52,14 @@ pub enum Output {
     Report,
     /// One JSON line for each arrival, in order.
     Decisions,
+}
+
+impl Options {
+    /// Returns what is wrong with the command line, if something is.
+    pub fn misuse(&self) -> Option<&'static str> {
+        let stdin = self.inputs.iter().filter(|path| path.as_os_str() == STDIN);
+        (stdin.count() > 1).then_some("the standard input, `-`, can be read once")
+    }
 }
 
 /// Why a replay failed.

@@ -199,7 +199,7 @@ fn bad_lines_are_counted_and_shown_and_fatal_only_if_asked() {
     let said: Vec<_> = complaints.lines().collect();
     assert_eq!(said.len(), 6, "{complaints}");
     assert!(said[0].starts_with("11 of 13 lines"), "{complaints}");
-    assert!(said[1].contains("input:3: not JSON"), "{complaints}");
+    assert!(said[1].contains("input:3: not a JSON object"), "{complaints}");
     let strict = replayed(&config, &events, |options| options.strict = true);
     assert!(matches!(strict, Err(ReplayError::BadLines(11))), "{strict:?}");
 }

@@ -2,7 +2,7 @@
 
 use crate::{config, one_route, replayed};
 use flate2::{Compression, write::GzEncoder};
-use flowgate::replay::{Format, ReplayError};
+use flowgate::replay::{Format, Output, ReplayError};
 use serde_json::Value;
 use std::io::Write as _;
 
@@ -39,6 +39,13 @@ fn every_log_is_known_by_its_content() {
              \"duration\":5,\"downstream_remote_address\":\"{client}:99\"}}\n"
         )
     };
+    let text = |time: &str, client: &str| {
+        format!(
+            "[2026-11-21T05:00:{time}Z] \"GET / HTTP/2\" 200 - 0 5 5 4 \"{client}\" \"-\" \"-\" \"h\" \"-\"\n"
+        )
+    };
+    let lines = [text("09.5", "192.0.2.1"), text("07", "192.0.2.1"), text("08", "192.0.2.2")];
+    assert_eq!(told(&per_client(), lines.concat()), passed_and_rejected([7000.0, 8000.0, 9500.0]));
     // In the order of their ends.
     let lines = [envoy("09.5", "192.0.2.1"), envoy("07", "192.0.2.1"), envoy("08", "192.0.2.2")];
     assert_eq!(told(&per_client(), lines.concat()), passed_and_rejected([7000.0, 8000.0, 9500.0]));
@@ -88,13 +95,55 @@ fn gzip_is_read_and_what_is_cut_short_is_said() {
 }
 
 #[test]
-fn lines_that_hold_no_request_are_passed_over() {
+fn lines_that_hold_no_request_are_no_bad_lines() {
     let log = "192.0.2.1 - - [21/Nov/2026:05:00:07 +0000] \"GET / HTTP/1.1\" 200 5\n\
         192.0.2.1 - - [21/Nov/2026:05:00:07 +0000] \"\\x16\\x03\\x01\" 400 150\n\
         192.0.2.1 - - [21/Nov/2026:05:00:07 +0000] \"-\" 408 0\n";
     let (out, complaints) = replayed(&per_client(), log, |_| {}).unwrap();
     assert_eq!(out.lines().count(), 1);
-    assert!(complaints.contains("2 of 3 lines were passed over"), "{complaints}");
+    assert!(complaints.contains("note: 2 of 3 lines hold no request"), "{complaints}");
+    assert!(!complaints.contains("passed over"), "{complaints}");
+    assert!(replayed(&per_client(), log, |options| options.strict = true).is_ok());
+}
+
+#[test]
+fn a_log_that_nginx_wrote_is_reported_on() {
+    // Written by nginx 1.22 in its default format, to requests of curl and of sockets
+    // that spoke something else; the addresses are others.
+    let log = include_str!("nginx-combined.txt");
+    let config = config(
+        "  - { name: api, match: { path_prefix: /api }, upstream: up, flow: [{ name: per-client, algorithm: sliding_window, limit: 3/1s, key: client_ip }] }\n\
+         \x20 - { name: rest, match: { path_prefix: / }, upstream: up }",
+    );
+    let (report, complaints) = replayed(&config, log, |options| {
+        options.strict = true;
+        options.output = Output::Report;
+    })
+    .unwrap();
+    assert_eq!(complaints, "");
+    for part in [
+        "26 arrivals in 3s 750ms; times count from 2026-11-21T11:17:00Z\n",
+        "1 reached no rule: a backslash",
+        "3 reached no rule: a dot segment",
+        "1 reached no rule: the method is not served",
+        "offered 7, passed 5 (71.4 %), delayed 0 (0.0 %), rejected 2 (28.6 %)",
+        "3 in 1s, at most 6 promised; until 111.11111 ms, 192.0.2.4",
+        "refused most by per-client: 192.0.2.4 ×2",
+        "note: 4 of 30 lines hold no request",
+    ] {
+        assert!(report.contains(part), "no {part:?} in\n{report}");
+    }
+    let (hosts, _) = replayed(&config, log, |options| options.route = Some("rest".into())).unwrap();
+    assert_eq!(hosts.matches("\"verdict\":\"passed\"").count(), 25, "an absolute target is one");
+}
+
+#[test]
+fn what_a_line_brings_is_not_obeyed_by_a_terminal() {
+    let events = "{\"t\":0}\n{\"t\":\"\\u001b[31m\"}\n{\"t\":0,\"method\":\"\u{1b}[31m\"}\n[]\n";
+    let (_, complaints) = replayed(&per_client(), events, |_| {}).unwrap();
+    assert!(!complaints.contains('\u{1b}') && !complaints.contains("\\\\"), "{complaints}");
+    assert!(complaints.contains("from 0 on, but \"\\u001b[31m\"\n"), "{complaints}");
+    assert!(complaints.ends_with(":4: not a JSON object\n"), "{complaints}");
 }
 
 #[test]

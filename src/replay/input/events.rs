@@ -80,6 +80,9 @@ fn is_no_end(line: &[u8]) -> bool {
 
 /// Reads the event on a line, which is `next` if it is an arrival.
 fn read(line: &[u8], next: Id) -> Result<Event, Reason> {
+    if !line.trim_ascii_start().starts_with(b"{") {
+        return Err("not a JSON object".into());
+    }
     // Checking the line as a whole is faster than each text of it.
     let line = match str::from_utf8(line) {
         Ok(text) => serde_json::from_str(text),
@@ -259,7 +262,7 @@ mod tests {
             (r#"{"t":1,"cost":1.5}"#, "whole number"),
             (r#"{"t":1,"cost":-1}"#, "whole number"),
             (r#"{"t":1,"status":70000}"#, "`status`"),
-            ("[1]", "expected"),
+            ("[1]", "not a JSON object"),
         ] {
             let reason = arrival(line).unwrap_err();
             assert!(reason.contains(words), "{line}: {reason}");

@@ -1,16 +1,19 @@
-//! The JSON access logs of Caddy, Envoy and Traefik, as they write them by default.
+//! The JSON access logs of Caddy and Traefik.
 
 use super::{
     Reason,
+    common::STAMP as COMMON_STAMP,
     events::headers,
-    logged::{Logged, Words, add_header, address, digits, method, rfc3339, status, text},
+    logged::{
+        Logged, Words, address, digits, instant, method, nanos, rfc3339, some_headers, status, text,
+    },
 };
 use crate::{
     flow::Instant,
     replay::{decimal::scaled, event::Request},
 };
 use core::time::Duration;
-use http::HeaderMap;
+use jiff::{civil::DateTime, fmt::strtime, tz::TimeZone};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
@@ -26,16 +29,11 @@ pub(super) fn is_traefik(object: &Object) -> bool {
     object.contains_key("RequestMethod") || object.contains_key("DownstreamStatus")
 }
 
-/// Tells whether an object has what only Envoy's log has.
-pub(super) fn is_envoy(object: &Object) -> bool {
-    object.contains_key("start_time") && object.contains_key("response_code")
-}
-
-/// Reads a line of Caddy: `ts` is when the answer ended, `duration` is in seconds.
+/// Reads a line of Caddy: `ts` is when the answer ended.
 pub(super) fn caddy(object: &Object, words: &mut Words) -> Result<Logged, Reason> {
     let request = object.get("request").and_then(Value::as_object);
     let request = request.ok_or("there is no `request`, so it tells of none")?;
-    let takes = nanos(object.get("duration"), 9, "duration", "seconds")?;
+    let takes = caddy_duration(object.get("duration"))?;
     let end = caddy_time(object.get("ts"))?;
     let name = text(request, &["method"]).ok_or("the request has no `method`")?;
     let fields = request.get("headers").and_then(Value::as_object);
@@ -47,17 +45,59 @@ pub(super) fn caddy(object: &Object, words: &mut Words) -> Result<Logged, Reason
         headers: fields.and_then(|fields| headers(fields).ok()).map(Arc::new),
         client,
     };
-    let takes = Duration::from_nanos(takes);
     Ok(Logged::answered(end - takes, request, takes, status(object.get("status"))))
 }
 
-/// Reads Caddy's `ts`: seconds unless it is told to write milliseconds, nanoseconds or
-/// RFC 3339.
+/// Reads Caddy's `duration`: seconds unless it is told to write nanoseconds, or a text as
+/// Go does (`1m2.5s`).
+fn caddy_duration(value: Option<&Value>) -> Result<Duration, Reason> {
+    /// A day. No request takes as many seconds.
+    const NANOSECONDS: u64 = 86_400;
+    if let Some(text) = value.and_then(Value::as_str) {
+        return go_duration(text).ok_or_else(|| format!("`duration` is no time: {text:?}").into());
+    }
+    match value.and_then(Value::as_u64) {
+        Some(whole @ NANOSECONDS..) => Ok(Duration::from_nanos(whole)),
+        Some(0..NANOSECONDS) | None => nanos(value, 9, "duration", "seconds"),
+    }
+}
+
+fn go_duration(text: &str) -> Option<Duration> {
+    let (mut rest, mut sum) = (text, Duration::ZERO);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| c.is_ascii_alphabetic() || c == 'µ')?;
+        let (number, tail) = rest.split_at(digits);
+        let end = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
+        let (unit, after) = tail.split_at(end);
+        let (shift, times) = match unit {
+            "h" => (9, 3600),
+            "m" => (9, 60),
+            "s" => (9, 1),
+            "ms" => (6, 1),
+            "µs" | "us" => (3, 1),
+            "ns" => (0, 1),
+            _ => return None,
+        };
+        let part = Duration::from_nanos(scaled(number, shift)?);
+        sum = sum.checked_add(part.checked_mul(times)?)?;
+        rest = after;
+    }
+    Some(sum)
+}
+
+/// Reads Caddy's `ts`: seconds unless it is told to write milliseconds, nanoseconds, the
+/// wall's time, which is taken as that of UTC, or a stamp with its offset.
 fn caddy_time(ts: Option<&Value>) -> Result<Instant, Reason> {
     /// Seconds before this are before the year 5138, milliseconds after 1973.
     const SECONDS: u64 = 100_000_000_000;
     if let Some(text) = ts.and_then(Value::as_str) {
-        return rfc3339(text);
+        let wall = strtime::parse("%Y/%m/%d %H:%M:%S%.f", text).and_then(|it| it.to_datetime());
+        let of_utc = |it: DateTime| it.to_zoned(TimeZone::UTC).map(|it| it.timestamp());
+        let common = || strtime::parse(COMMON_STAMP, text).and_then(|it| it.to_timestamp());
+        return match wall.and_then(of_utc).or_else(|_| common()) {
+            Ok(stamp) => instant(stamp),
+            Err(_) => rfc3339(text),
+        };
     }
     let digits = digits(ts).ok_or("there is no `ts`")?;
     let whole = scaled(&digits, 0).ok_or("`ts` is not a time")?;
@@ -69,36 +109,10 @@ fn caddy_time(ts: Option<&Value>) -> Result<Instant, Reason> {
     scaled(&digits, shift).map(Instant::from_nanos).ok_or_else(|| "`ts` is not a time".into())
 }
 
-/// Reads a line of Envoy, whose fields its user names: those of its documentation and of
-/// Istio. `start_time` is the arrival, `duration` is in milliseconds.
-pub(super) fn envoy(object: &Object, words: &mut Words) -> Result<Logged, Reason> {
-    let at = rfc3339(text(object, &["start_time"]).ok_or("there is no `start_time`")?)?;
-    let takes = nanos(object.get("duration"), 6, "duration", "milliseconds")?;
-    let name = text(object, &["method", "request_method"]).ok_or("there is no `method`")?;
-    let client = text(object, &["downstream_remote_address", "downstream_direct_remote_address"]);
-    let fields = [
-        ("x-forwarded-for", text(object, &["x_forwarded_for"])),
-        ("user-agent", text(object, &["user_agent"])),
-    ];
-    let request = Request {
-        method: method(name)?,
-        host: text(object, &["authority", "host"]).map(|host| words.text(host)),
-        path: text(object, &["x_envoy_original_path", "path"]).map(|path| words.text(path)),
-        headers: some_headers(fields.into_iter().filter_map(|(name, value)| Some((name, value?)))),
-        client: client.and_then(address),
-    };
-    Ok(Logged::answered(
-        at,
-        request,
-        Duration::from_nanos(takes),
-        status(object.get("response_code")),
-    ))
-}
-
 /// Reads a line of Traefik: `StartUTC` is the arrival, `Duration` is in nanoseconds. If
 /// only `time` is there, it is the second in which the line was written.
 pub(super) fn traefik(object: &Object, words: &mut Words) -> Result<Logged, Reason> {
-    let takes = Duration::from_nanos(nanos(object.get("Duration"), 0, "Duration", "nanoseconds")?);
+    let takes = nanos(object.get("Duration"), 0, "Duration", "nanoseconds")?;
     let (at, is_coarse) = match text(object, &["StartUTC", "StartLocal"]) {
         Some(start) => (rfc3339(start)?, false),
         None => (rfc3339(text(object, &["time"]).ok_or("there is no `StartUTC`")?)? - takes, true),
@@ -118,19 +132,6 @@ pub(super) fn traefik(object: &Object, words: &mut Words) -> Result<Logged, Reas
     Ok(Logged { is_coarse, ..logged })
 }
 
-fn some_headers<'a>(fields: impl Iterator<Item = (&'a str, &'a str)>) -> Option<Arc<HeaderMap>> {
-    let mut headers = HeaderMap::new();
-    fields.for_each(|(name, value)| add_header(&mut headers, name, value.as_bytes()));
-    (!headers.is_empty()).then(|| Arc::new(headers))
-}
-
-/// Reads a number of `unit`s, each of `10^shift` nanoseconds; nothing is zero.
-fn nanos(value: Option<&Value>, shift: i32, name: &str, unit: &str) -> Result<u64, Reason> {
-    let Some(digits) = digits(value).filter(|digits| digits != "-") else { return Ok(0) };
-    scaled(&digits, shift)
-        .ok_or_else(|| format!("`{name}` is not a number of {unit}, but {digits}").into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,18 +139,6 @@ mod tests {
 
     fn object(line: &str) -> Object {
         serde_json::from_str(line).unwrap()
-    }
-
-    fn shown(it: &Logged) -> String {
-        let Request { method, host, path, client, .. } = &it.request;
-        let (host, path) = (host.as_deref().unwrap_or("-"), path.as_deref().unwrap_or("-"));
-        let client = client.map_or_else(|| "-".to_owned(), |client| client.to_string());
-        format!(
-            "{} +{:?} {client} {method} {host} {path} {:?}",
-            it.at.as_nanos(),
-            it.takes,
-            it.ending
-        )
     }
 
     #[test]
@@ -160,33 +149,45 @@ mod tests {
             "method":"GET","host":"localhost","uri":"/x?y","headers":{"User-Agent":["curl/7.82.0"]}},
             "bytes_read":0,"user_id":"","duration":0.000929675,"size":10900,"status":200}"#,
         );
-        assert!(is_caddy(&line) && !is_envoy(&line) && !is_traefik(&line));
+        assert!(is_caddy(&line) && !is_traefik(&line));
         let it = caddy(&line, &mut Words::default()).unwrap();
         assert_eq!(
-            shown(&it),
-            "1646861401523172725 +929.675µs 192.0.2.1 GET localhost /x?y Answered(Some(200))"
+            it.shown(),
+            "1646861401523172725 +929.675µs 192.0.2.1 GET localhost /x?y Answered(Some(200)) user-agent: curl/7.82.0"
         );
-        assert_eq!(it.request.headers.unwrap().get("user-agent").unwrap(), "curl/7.82.0");
-        for ts in ["1646861401524.125", "1646861401524125000", "\"2022-03-09T21:30:01.524125Z\""] {
-            let ts: Value = serde_json::from_str(ts).unwrap();
-            assert_eq!(caddy_time(Some(&ts)), Ok(Instant::from_nanos(1_646_861_401_524_125_000)));
-        }
     }
 
     #[test]
-    fn a_line_of_envoy_is_read() {
-        let line = object(
-            r#"{"start_time":"2026-11-21T05:00:00.125Z","method":"POST","path":"/a","protocol":"HTTP/1.1",
-            "response_code":503,"duration":12,"x_forwarded_for":"192.0.2.5","user_agent":"-",
-            "authority":"a.example","downstream_remote_address":"[2001:db8::1]:4711","upstream_host":null}"#,
-        );
-        assert!(is_envoy(&line) && !is_caddy(&line) && !is_traefik(&line));
-        let it = envoy(&line, &mut Words::default()).unwrap();
-        assert_eq!(
-            shown(&it),
-            "1795237200125000000 +12ms 2001:db8::1 POST a.example /a Answered(Some(503))"
-        );
-        assert_eq!(it.request.headers.unwrap().get("x-forwarded-for").unwrap(), "192.0.2.5");
+    fn caddys_times_are_read_in_every_form_that_it_has() {
+        let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        for ts in [
+            "1646861401524.125",
+            "1646861401524125000",
+            "\"2022-03-09T21:30:01.524125Z\"",
+            "\"2022-03-09T22:30:01.524125+0100\"",
+            "\"2022/03/09 21:30:01.524125000\"",
+        ] {
+            let expected = Ok(Instant::from_nanos(1_646_861_401_524_125_000));
+            assert_eq!(caddy_time(Some(&value(ts))), expected, "{ts}");
+        }
+        for ts in ["\"2022/03/09 21:30:01\"", "\"09/Mar/2022:22:30:01 +0100\"", "1646861401"] {
+            let expected = Ok(Instant::from_nanos(1_646_861_401_000_000_000));
+            assert_eq!(caddy_time(Some(&value(ts))), expected, "{ts}");
+        }
+        for (duration, expected) in [
+            ("0.0015", Duration::from_micros(1500)),
+            ("1500000", Duration::from_micros(1500)),
+            ("\"1.5ms\"", Duration::from_micros(1500)),
+            ("\"929.675µs\"", Duration::from_nanos(929_675)),
+            ("\"1h2m3.5s\"", Duration::from_millis(3_723_500)),
+            ("3", Duration::from_secs(3)),
+            ("\"0s\"", Duration::ZERO),
+        ] {
+            assert_eq!(caddy_duration(Some(&value(duration))), Ok(expected), "{duration}");
+        }
+        for wrong in ["\"5\"", "\"5 s\"", "\"5y\"", "-1", "\"99999999999999h\""] {
+            assert!(caddy_duration(Some(&value(wrong))).is_err(), "{wrong}");
+        }
     }
 
     #[test]
@@ -196,14 +197,13 @@ mod tests {
             "RequestHost":"b.example","RequestMethod":"GET","RequestPath":"/b?c","StartUTC":"2026-11-21T05:00:00.000000001Z",
             "time":"2026-11-21T05:00:01Z","request_X-Tenant":"gold"}"#,
         );
-        assert!(is_traefik(&line) && !is_caddy(&line) && !is_envoy(&line));
+        assert!(is_traefik(&line) && !is_caddy(&line));
         let it = traefik(&line, &mut Words::default()).unwrap();
         assert_eq!(
-            shown(&it),
-            "1795237200000000001 +1.5ms 192.0.2.1 GET b.example /b?c Answered(Some(404))"
+            it.shown(),
+            "1795237200000000001 +1.5ms 192.0.2.1 GET b.example /b?c Answered(Some(404)) x-tenant: gold"
         );
         assert!(!it.is_coarse);
-        assert_eq!(it.request.headers.unwrap().get("x-tenant").unwrap(), "gold");
     }
 
     #[test]
@@ -212,20 +212,13 @@ mod tests {
         let reasons = [
             caddy(&object(r#"{"ts":1}"#), words),
             caddy(&object(r#"{"request":{"method":"GET"}}"#), words),
-            envoy(&object(r#"{"method":"GET"}"#), words),
-            envoy(&object(r#"{"start_time":"yesterday"}"#), words),
             traefik(&object(r#"{"RequestMethod":"GET"}"#), words),
             traefik(&object(r#"{"Duration":"soon"}"#), words),
         ]
         .map(|it| it.unwrap_err().into_owned());
-        for (reason, words) in reasons.iter().zip([
-            "`request`",
-            "`ts`",
-            "`start_time`",
-            "RFC 3339",
-            "`StartUTC`",
-            "nanoseconds",
-        ]) {
+        for (reason, words) in
+            reasons.iter().zip(["`request`", "`ts`", "`StartUTC`", "nanoseconds"])
+        {
             assert!(reason.contains(words), "{reason}");
         }
     }
@@ -233,20 +226,19 @@ mod tests {
     proptest! {
         #[test]
         fn no_object_panics(
-            names in proptest::collection::vec(0..20_usize, 0..12),
+            names in proptest::collection::vec(0..13_usize, 0..12),
             values in proptest::collection::vec(r#"-?[0-9.e]{1,20}|"[0-9TZ:.+-]{0,30}"|\{"method":"GET","uri":"[ -~]{0,9}"\}|null|\[1\]"#, 12),
         ) {
-            const NAMES: [&str; 20] = [
-                "ts", "request", "duration", "status", "start_time", "method", "path", "authority", "x_forwarded_for",
-                "downstream_remote_address", "response_code", "StartUTC", "time", "Duration", "RequestMethod",
-                "RequestPath", "ClientHost", "DownstreamStatus", "request_X-A", "user_agent",
+            const NAMES: [&str; 13] = [
+                "ts", "request", "duration", "status", "method", "StartUTC", "time", "Duration",
+                "RequestMethod", "RequestPath", "ClientHost", "DownstreamStatus", "request_X-A",
             ];
             let words = &mut Words::default();
             let pairs = names.iter().zip(&values);
             let object: Object = pairs
                 .filter_map(|(name, value)| Some((NAMES[*name].to_owned(), serde_json::from_str(value).ok()?)))
                 .collect();
-            for read in [caddy, envoy, traefik] {
+            for read in [caddy, traefik] {
                 drop(read(&object, words));
             }
         }

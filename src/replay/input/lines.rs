@@ -14,7 +14,7 @@ use std::{
 pub(super) const LONGEST: u64 = 1024 * 1024;
 
 /// How the name of the standard input is written.
-const STDIN: &str = "-";
+pub(in crate::replay) const STDIN: &str = "-";
 
 /// What gzip begins with (RFC 1952, 2.3.1).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -64,7 +64,7 @@ impl Lines {
     /// Opens the file at `path`, or the standard input for `-`.
     pub(super) fn open(path: &Path, meter: &Meter) -> io::Result<Self> {
         let input: Box<dyn Read> = if path.as_os_str() == STDIN {
-            Box::new(io::stdin().lock())
+            Box::new(io::stdin())
         } else {
             let file = File::open(path)?;
             if file.metadata()?.is_dir() {

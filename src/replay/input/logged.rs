@@ -3,7 +3,10 @@
 use super::Reason;
 use crate::{
     flow::Instant,
-    replay::event::{Arrival, Ending, Id, Recorded, Request},
+    replay::{
+        decimal::scaled,
+        event::{Arrival, Ending, Id, Recorded, Request},
+    },
 };
 use core::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -36,8 +39,28 @@ impl Logged {
         takes: Duration,
         status: Option<u16>,
     ) -> Self {
-        let ending = Ending::Answered(status);
+        let ending = match status {
+            // nginx's word, and Traefik's, for a client that left.
+            Some(499) => Ending::Cancelled(takes),
+            _ => Ending::Answered(status),
+        };
         Self { at, is_coarse: false, request, takes, ending, recorded: None }
+    }
+
+    /// Says all of it on one line.
+    #[cfg(test)]
+    pub(super) fn shown(&self) -> String {
+        let Request { method, host, path, client, headers } = &self.request;
+        let (host, path) = (host.as_deref().unwrap_or("-"), path.as_deref().unwrap_or("-"));
+        let client = client.map_or_else(|| "-".to_owned(), |client| client.to_string());
+        let mut fields: Vec<_> = headers
+            .iter()
+            .flat_map(|map| map.iter())
+            .map(|(name, value)| format!(" {name}: {}", value.to_str().unwrap_or_default()))
+            .collect();
+        fields.sort();
+        let (at, takes, ending) = (self.at.as_nanos(), self.takes, self.ending);
+        format!("{at} +{takes:?} {client} {method} {host} {path} {ending:?}{}", fields.concat())
     }
 
     pub(super) fn arrival(self, id: Id) -> Arrival {
@@ -162,4 +185,28 @@ pub(super) fn target(text: &str) -> (Option<&str>, &str) {
         }
         None => (None, text),
     }
+}
+
+/// Makes headers of those fields that are there.
+pub(super) fn some_headers<'a>(
+    fields: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Option<Arc<HeaderMap>> {
+    let mut headers = HeaderMap::new();
+    fields.for_each(|(name, value)| add_header(&mut headers, name, value.as_bytes()));
+    (!headers.is_empty()).then(|| Arc::new(headers))
+}
+
+/// Reads a number of `unit`s, each of `10^shift` nanoseconds; nothing is zero.
+pub(super) fn nanos(
+    value: Option<&Value>,
+    shift: i32,
+    name: &str,
+    unit: &str,
+) -> Result<Duration, Reason> {
+    let Some(digits) = digits(value).filter(|digits| digits != "-") else {
+        return Ok(Duration::ZERO);
+    };
+    scaled(&digits, shift)
+        .map(Duration::from_nanos)
+        .ok_or_else(|| format!("`{name}` is not a number of {unit}, but {digits}").into())
 }

@@ -8,10 +8,13 @@
 
 mod access_log;
 mod common;
+mod envoy;
 mod events;
 mod gateways;
 mod lines;
 mod logged;
+
+pub(super) use lines::STDIN;
 
 use super::event::{Arrival, Event, Id};
 use crate::flow::{Instant, time::nanos};
@@ -40,7 +43,7 @@ pub enum Format {
     Combined,
     /// Caddy's JSON log.
     Caddy,
-    /// Envoy's JSON log, with the names of its documentation or of Istio.
+    /// Envoy's log: its default text, or JSON with the names of its documentation or of Istio.
     Envoy,
     /// Traefik's JSON log.
     Traefik,
@@ -57,9 +60,11 @@ pub struct Inputs {
     origin: Instant,
     meter: Meter,
     /// What a reader of the result should know.
-    pub notes: Vec<&'static str>,
+    pub notes: Vec<String>,
     /// How many lines were read.
     pub lines: u64,
+    /// Lines of a log that hold no request.
+    without_request: u64,
     /// Lines that could not be read.
     pub bad: Bad,
 }
@@ -122,6 +127,14 @@ struct Input {
     latest: Instant,
 }
 
+/// What a line of a log holds.
+enum Parsed {
+    Blank,
+    /// Something else: a log has lines for connections, too.
+    NoRequest,
+    Request(Logged),
+}
+
 /// How many bad lines are shown.
 const MOST_SHOWN: usize = 5;
 
@@ -157,6 +170,7 @@ impl Inputs {
             meter,
             notes: Vec::new(),
             lines: 0,
+            without_request: 0,
             bad: Bad::default(),
         };
         for at in 0..inputs.all.len() {
@@ -203,8 +217,13 @@ impl Inputs {
                 let reason = match log.lines.advance() {
                     Ok(Line::End) => break,
                     Ok(Line::Here) => match log.parse_logged(&mut words) {
-                        Ok(None) => continue,
-                        Ok(Some(logged)) => {
+                        Ok(Parsed::Blank) => continue,
+                        Ok(Parsed::NoRequest) => {
+                            self.lines += 1;
+                            self.without_request += 1;
+                            continue;
+                        }
+                        Ok(Parsed::Request(logged)) => {
                             self.lines += 1;
                             let id = Id { input: log.number, number: log.arrivals };
                             log.arrivals += 1;
@@ -226,11 +245,17 @@ impl Inputs {
         // Stable, so that lines of one instant stay in their order.
         all.sort_by_key(|(_, arrival)| arrival.at);
         if spread(&mut all) {
-            self.notes.push(
-                "the stamps are whole seconds: the arrivals of one are spread evenly over it, so \
-                 that bursts within a second are not seen",
-            );
+            let note = "the stamps are whole seconds: the arrivals of one are spread evenly over it, so \
+                 that bursts within a second are not seen";
+            self.notes.push(note.to_owned());
             all.sort_by_key(|(_, arrival)| arrival.at);
+        }
+        if self.without_request > 0 {
+            self.notes.push(format!(
+                "{} of {} lines hold no request, as of a connection that sent none: they reach no \
+                 rule, and are left out",
+                self.without_request, self.lines
+            ));
         }
         if let Some((_, first)) = all.first() {
             let minute = nanos(Duration::from_mins(1));
@@ -300,21 +325,22 @@ impl Input {
     }
 
     /// The same for a log.
-    fn parse_logged(&self, words: &mut Words) -> Result<Option<Logged>, Reason> {
+    fn parse_logged(&self, words: &mut Words) -> Result<Parsed, Reason> {
         let line = self.lines.text().trim_ascii();
         if line.is_empty() {
-            return Ok(None);
+            return Ok(Parsed::Blank);
         }
         let object = || serde_json::from_slice(line).map_err(|error| json_reason(&error));
         let logged = match self.format {
-            Format::Flowgate => access_log::parse(line, words),
+            Format::Flowgate => access_log::parse(line, words).map(Some),
             Format::Common | Format::Combined => common::parse(line, words),
-            Format::Caddy => gateways::caddy(&object()?, words),
-            Format::Envoy => gateways::envoy(&object()?, words),
-            Format::Traefik => gateways::traefik(&object()?, words),
+            Format::Caddy => gateways::caddy(&object()?, words).map(Some),
+            Format::Envoy if line.starts_with(b"{") => envoy::json(&object()?, words),
+            Format::Envoy => envoy::plain(line, words),
+            Format::Traefik => gateways::traefik(&object()?, words).map(Some),
             Format::Events => Err("events are no log".into()),
         };
-        logged.map(Some)
+        logged.map(|logged| logged.map_or(Parsed::NoRequest, Parsed::Request))
     }
 }
 
@@ -322,8 +348,12 @@ impl Bad {
     fn note(&mut self, input: &str, line: u64, reason: &str) {
         self.count += 1;
         if self.shown.len() < MOST_SHOWN {
-            // It may hold what the line holds.
-            let reason = reason.chars().flat_map(char::escape_debug).collect();
+            // It may hold what the line holds, which a terminal would obey.
+            let mut clean = String::with_capacity(reason.len());
+            for c in reason.chars() {
+                if c.is_control() { clean.extend(c.escape_debug()) } else { clean.push(c) }
+            }
+            let reason = clean;
             self.shown.push(BadLine { input: input.to_owned(), line, reason });
         }
     }
@@ -360,7 +390,8 @@ fn detect(lines: &mut Lines) -> io::Result<Option<Format>> {
 
 fn format_of(line: &[u8]) -> Option<Format> {
     if !line.starts_with(b"{") {
-        return common::is_common(line).then_some(Format::Combined);
+        let envoy = envoy::is_text(line).then_some(Format::Envoy);
+        return envoy.or_else(|| common::is_common(line).then_some(Format::Combined));
     }
     let object: Map<String, Value> = serde_json::from_slice(line).ok()?;
     // The more particular first.
@@ -368,7 +399,7 @@ fn format_of(line: &[u8]) -> Option<Format> {
         (access_log::is_ours(&object), Format::Flowgate),
         (gateways::is_caddy(&object), Format::Caddy),
         (gateways::is_traefik(&object), Format::Traefik),
-        (gateways::is_envoy(&object), Format::Envoy),
+        (envoy::is_json(&object), Format::Envoy),
         (events::is_event(&object), Format::Events),
     ]
     .into_iter()

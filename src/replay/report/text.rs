@@ -6,6 +6,7 @@ use crate::{
     replay::decimal::Millis,
 };
 use core::{fmt::Write, time::Duration};
+use jiff::Timestamp;
 
 /// Returns the report in words; times are counted from `origin`.
 pub(in crate::replay) fn write(report: &Report, origin: Instant) -> String {
@@ -19,7 +20,16 @@ fn text(out: &mut String, report: &Report, origin: Instant) -> std::fmt::Result 
     let offered: u64 = report.routes.iter().map(|route| route.offered).sum();
     let unreached: u64 = report.unreached.iter().map(|(_, count)| count).sum();
     let span = report.span.map_or(Duration::ZERO, |(first, last)| last.since(first));
-    writeln!(out, "{} arrivals in {}", offered + unreached, short(span))?;
+    let count = offered + unreached;
+    let arrivals = if count == 1 { "arrival" } else { "arrivals" };
+    write!(out, "{count} {arrivals} in {}", short(span))?;
+    // Events have no date.
+    if origin > Instant::EPOCH
+        && let Ok(minute) = Timestamp::from_nanosecond(origin.as_nanos().into())
+    {
+        write!(out, "; times count from {minute}")?;
+    }
+    writeln!(out)?;
     for (reason, count) in &report.unreached {
         writeln!(out, "  {count} reached no rule: {reason}")?;
     }

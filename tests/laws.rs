@@ -13,6 +13,8 @@ mod edits;
 mod oracle;
 #[path = "laws/priority.rs"]
 mod priority;
+#[path = "laws/reservations.rs"]
+mod reservations;
 #[path = "laws/scale.rs"]
 mod scale;
 #[path = "laws/threads.rs"]

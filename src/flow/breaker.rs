@@ -319,9 +319,11 @@ impl Formula for Breaker {
         Standing::default()
     }
 
-    fn charge(&self, state: &mut State, _times: Times, _cost: u64) {
+    fn charge(&self, state: &mut State, times: Times, _cost: u64) {
         match &mut state.light {
             Light::Closed => {}
+            // It was let pass before the breaker opened, as others in flight.
+            Light::Open { until } if times.now < *until => {}
             Light::Open { .. } => {
                 let light = Light::HalfOpen { free: self.probes - 1, good: 0 };
                 state.turn(light, Turn { to: Phase::HalfOpen, on: Answers::default() });

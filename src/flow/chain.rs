@@ -2,10 +2,12 @@
 
 mod hearing;
 mod link;
+mod reservation;
 
 use super::{
     breaker,
-    decision::{Outcome, Reason, Report, Verdict},
+    decision::{Outcome, Reason, Rejection, Report, Verdict},
+    pending::Pendings,
     rules::{Change, Installed, Rules, rule_of},
     slot::{Charge, Claim, End, SlotId, Stake, Times, Until},
     statistic::{Counts, Observation, Statistic},
@@ -13,6 +15,7 @@ use super::{
 };
 use hearing::{Asked, Hearing};
 use link::{Link, Wanted};
+pub(super) use reservation::{Elsewhere, Reserved};
 use smallvec::SmallVec;
 
 /// A route's slots.
@@ -23,6 +26,8 @@ pub(super) struct Chain {
     links: Vec<Link>,
     /// The next slot's identity.
     next: u32,
+    /// The next reservation's.
+    tickets: u64,
     /// The latest instant seen. Threads read the clock before they take the lock,
     /// so theirs may be earlier.
     latest: Instant,
@@ -41,8 +46,8 @@ pub(super) struct Charged {
 /// A request that some slot refused.
 #[derive(Debug)]
 pub(super) struct Refused {
-    pub(super) slot: SlotId,
-    pub(super) reason: Reason,
+    slot: SlotId,
+    reason: Reason,
 }
 
 /// What a request holds until its end.
@@ -56,6 +61,14 @@ pub(super) struct Hold {
     cost: u64,
 }
 
+impl Refused {
+    /// Returns what the client is told.
+    pub(super) fn with(self, report: Report) -> Rejection {
+        let Self { slot, reason } = self;
+        Rejection { slot, reason, report }
+    }
+}
+
 impl Hold {
     /// Returns whether it ends with the request's answer.
     pub(super) fn awaits_answer(&self) -> bool {
@@ -67,7 +80,7 @@ impl Chain {
     /// Returns a chain without rules.
     pub(super) fn new(now: Instant) -> Self {
         let (statistic, links) = (Statistic::default(), Vec::new());
-        Self { statistic, links, next: 0, latest: now, is_behind: false }
+        Self { statistic, links, next: 0, tickets: 0, latest: now, is_behind: false }
     }
 
     /// Makes this the chain of `rules`. Rules are found again by name. Returns what
@@ -128,24 +141,10 @@ impl Chain {
         claims: &[Claim],
         report: &mut Report,
     ) -> Result<Charged, Refused> {
-        let now = self.clamp(now);
-        if self.is_behind {
-            self.prepare(claims);
-        }
-        let mut hearing = Hearing { asked: SmallVec::new(), start: now, refusal: None };
-        // One refusal does not spare the other slots the question: `retry_after` and
-        // the report heed them all.
-        for (at, link) in self.links.iter().enumerate() {
-            if let Some(claim) = link.claim_in(claims) {
-                hearing.note(at, link, claim, now);
-            }
-        }
+        let (now, hearing) = self.hear(now, claims);
         match hearing.refusal {
             None => Ok(self.pass(now, &hearing, report)),
-            Some((at, reason)) => {
-                self.block(now, &hearing, at, report);
-                Err(Refused { slot: hearing.asked[at].claim.slot, reason })
-            }
+            Some(blame) => Err(self.refuse(now, &hearing, blame, report)),
         }
     }
 
@@ -219,6 +218,28 @@ impl Chain {
         }
     }
 
+    /// Makes ready to decide about `claims`. Returns when that is, in the chain's time.
+    fn arrive(&mut self, now: Instant, claims: &[Claim]) -> Instant {
+        if self.is_behind {
+            self.prepare(claims);
+        }
+        self.clamp(now)
+    }
+
+    /// Asks every slot that there is a claim on.
+    fn hear<'a>(&mut self, now: Instant, claims: &'a [Claim]) -> (Instant, Hearing<'a>) {
+        let now = self.arrive(now, claims);
+        let mut hearing = Hearing { asked: SmallVec::new(), start: now, refusal: None };
+        // One refusal does not spare the other slots the question: `retry_after` and
+        // the report heed them all.
+        for (at, link) in self.links.iter().enumerate() {
+            if let Some(claim) = link.claim_in(claims) {
+                hearing.note(at, link, claim, now);
+            }
+        }
+        (now, hearing)
+    }
+
     /// Tells every slot that was asked about a request that all let pass.
     fn pass(&mut self, now: Instant, hearing: &Hearing<'_>, report: &mut Report) -> Charged {
         let start = hearing.start;
@@ -253,16 +274,28 @@ impl Chain {
         Charged { start, held }
     }
 
-    /// Tells every slot that was asked about a request that one refused, of which `at`
-    /// is the one to blame.
-    fn block(&mut self, now: Instant, hearing: &Hearing<'_>, at: usize, report: &mut Report) {
+    /// Ends a request that a slot refused: which of those that were asked, and why.
+    fn refuse(
+        &mut self,
+        now: Instant,
+        hearing: &Hearing<'_>,
+        (at, reason): (usize, Reason),
+        report: &mut Report,
+    ) -> Refused {
+        self.block(now, hearing, report);
+        let Asked { link, claim, .. } = hearing.asked[at];
+        self.links[link].counts.blocked += 1;
+        Refused { slot: claim.slot, reason }
+    }
+
+    /// Tells every slot that was asked about a request that was refused.
+    fn block(&mut self, now: Instant, hearing: &Hearing<'_>, report: &mut Report) {
         self.statistic.on_block(now);
         for asked in &hearing.asked {
             let slot = &mut self.links[asked.link].slot;
             report.quotas.push(asked.quota(slot.limit(), slot.standing(now, asked.place)));
             slot.on_block(asked.place);
         }
-        self.links[hearing.asked[at].link].counts.blocked += 1;
     }
 
     /// Returns the link that follows `link` when it is to be `wanted`.
@@ -314,6 +347,7 @@ impl Chain {
     fn link(&mut self, wanted: Wanted, former: Option<SlotId>, counts: Counts) -> Link {
         let id = SlotId(self.next);
         self.next += 1;
-        Link { id, former, slot: wanted.build(), wanted, counts }
+        let (slot, pending) = (wanted.build(), Pendings::default());
+        Link { id, former, wanted, slot, counts, pending }
     }
 }

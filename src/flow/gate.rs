@@ -1,8 +1,12 @@
 //! The one lock of a route.
 
+mod reservation;
+
+pub use reservation::Reservation;
+
 use super::{
     breaker::Turn,
-    chain::{Chain, Charged, Held, Hold, Refused},
+    chain::{Chain, Charged, Held, Hold},
     decision::{Outcome, Rejection, Report},
     rules::{Installed, Rules},
     slot::Claim,
@@ -83,12 +87,8 @@ impl Gate {
         // In a statement of its own, so that the lock is given back before the rest.
         let decided = self.lock().enter(now, claims, &mut report);
         match decided {
-            Ok(Charged { start, held }) => {
-                let gate = Arc::clone(self);
-                let permit = Permit { gate, start, held, ended: false };
-                Ok(Admission { permit, report })
-            }
-            Err(Refused { slot, reason }) => Err(Rejection { slot, reason, report }),
+            Ok(charged) => Ok(Admission { permit: Permit::new(Arc::clone(self), charged), report }),
+            Err(refused) => Err(refused.with(report)),
         }
     }
 
@@ -104,6 +104,10 @@ impl Gate {
 }
 
 impl Permit {
+    fn new(gate: Arc<Gate>, Charged { start, held }: Charged) -> Self {
+        Self { gate, start, held, ended: false }
+    }
+
     /// Returns when the request may start: when it arrived, unless it must wait.
     pub const fn start(&self) -> Instant {
         self.start

@@ -21,6 +21,7 @@
 mod chain;
 mod gate;
 mod keyed;
+mod pending;
 mod ramp;
 mod rules;
 mod slot;
@@ -40,7 +41,7 @@ pub mod time;
 mod timeline;
 
 pub use decision::{Decision, Outcome, Quota, Reason, Rejection, Report, Verdict};
-pub use gate::{Admission, Gate, Permit};
+pub use gate::{Admission, Gate, Permit, Reservation};
 pub use keyed::{Keyed, Keys, OTHERS};
 pub use limiter::Algorithm;
 pub use ramp::WarmUp;

@@ -155,6 +155,11 @@ impl Formula for Pacing {
         }
     }
 
+    /// In the order of being charged, whoever was asked first.
+    fn due(&self, state: &State, now: Instant) -> Instant {
+        self.start(state, now)
+    }
+
     fn standing(&self, state: &State, now: Instant) -> Standing {
         let reset = self.start(state, now).since(now);
         Standing { used: state.waiting(now) as u64, reset }

@@ -4,6 +4,7 @@ use super::{
     breaker,
     decision::{Decision, Outcome, Reason},
     keyed::{Keyed, Keys, Place, Seat, Table},
+    pending::Pendings,
     time::Instant,
 };
 use core::{any::Any, fmt::Debug, time::Duration};
@@ -141,6 +142,12 @@ pub(super) trait Formula: Debug + Send + 'static {
         None
     }
 
+    /// Returns when a request may start that this let pass before, and that is charged
+    /// only now.
+    fn due(&self, _state: &Self::State, now: Instant) -> Instant {
+        now
+    }
+
     /// Returns what is used as of `now`.
     fn standing(&self, state: &Self::State, now: Instant) -> Standing;
 
@@ -175,8 +182,12 @@ pub(super) trait Formula: Debug + Send + 'static {
 /// [`check`](Self::check) borrows the slot immutably, a request that another slot
 /// refuses leaves no trace in this one.
 pub(super) trait Slot: Any + Debug + Send {
-    /// Decides about `claim` from the state as of `now`.
-    fn check(&self, now: Instant, claim: &Claim) -> Answer;
+    /// Decides about `claim` from the state as of `now`, so that what is `pending` fits, too.
+    fn check(&self, now: Instant, claim: &Claim, pending: &Pendings) -> Answer;
+
+    /// Returns where the state of `claim` lies, and when it may start, which was let pass
+    /// before.
+    fn due(&self, now: Instant, claim: &Claim) -> (Place, Instant);
 
     /// Returns what is used at the `place` of an answer, without the request.
     fn standing(&self, now: Instant, place: Place) -> Standing;
@@ -275,19 +286,48 @@ impl<F: Formula> Stage<F> {
 }
 
 impl<F: Formula> Stage<F> {
-    /// Returns `decision`, or the wait in its place of a request with priority.
-    fn or_loan(
-        &self,
-        state: &F::State,
-        now: Instant,
-        claim: &Claim,
-        decision: Decision,
-    ) -> Decision {
+    fn decide(&self, state: &F::State, now: Instant, claim: &Claim) -> Decision {
+        let decision = self.formula.check(state, now, claim.cost);
         if claim.patience.is_zero() || !matches!(decision, Decision::Block(Reason::Rate { .. })) {
             return decision;
         }
         let loan = self.formula.loan(state, now, claim.cost);
         loan.filter(|wait| *wait <= claim.patience).map_or(decision, Decision::Wait)
+    }
+
+    /// Decides whether a request of `cost` fits beside those that are `pending`, in
+    /// whatever order they will be charged. If so it is the first, and starts before them.
+    /// Nothing is lent: what is left of the next window may be theirs.
+    fn decide_beside(
+        &self,
+        state: &F::State,
+        now: Instant,
+        cost: u64,
+        pending: impl Iterator<Item = u64> + Clone,
+    ) -> Decision {
+        match self.formula.check(state, now, cost) {
+            Decision::Block(reason) if reason.is_lasting() => return Decision::Block(reason),
+            Decision::Block(_) | Decision::Pass | Decision::Wait(_) => {}
+        }
+        // It is hardest for the least of them to be the last, behind the cost of all others.
+        let costs = pending.chain([cost]);
+        let least = costs.clone().min().unwrap_or(cost);
+        let (mut all, mut is_left_out) = (state.clone(), false);
+        for cost in costs {
+            if cost == least && !is_left_out {
+                is_left_out = true;
+                continue;
+            }
+            let times = Times { now, own: now, start: self.formula.due(&all, now) };
+            self.formula.charge(&mut all, times, cost);
+        }
+        match self.formula.check(&all, now, least) {
+            Decision::Block(reason) => Decision::Block(reason),
+            Decision::Pass | Decision::Wait(_) => match self.formula.due(state, now).since(now) {
+                Duration::ZERO => Decision::Pass,
+                wait => Decision::Wait(wait),
+            },
+        }
     }
 }
 
@@ -319,18 +359,24 @@ impl<S: Clone> States<S> {
 }
 
 impl<F: Formula> Slot for Stage<F> {
-    fn check(&self, now: Instant, claim: &Claim) -> Answer {
+    fn check(&self, now: Instant, claim: &Claim, pending: &Pendings) -> Answer {
         let place = self.find(now, claim.key);
         let state = self.states.get(place);
         let decision = match claim {
             Claim { key: Key::Missing, .. } => Decision::Block(Reason::MissingKey),
             Claim { cost: 0, .. } => Decision::Pass,
+            claim if pending.is_empty() => self.decide(state, now, claim),
             Claim { cost, .. } => {
-                let decision = self.formula.check(state, now, *cost);
-                self.or_loan(state, now, claim, decision)
+                self.decide_beside(state, now, *cost, pending.of(claim.key, place))
             }
         };
         Answer { decision, place }
+    }
+
+    fn due(&self, now: Instant, claim: &Claim) -> (Place, Instant) {
+        let place = self.find(now, claim.key);
+        let is_free = claim.cost == 0;
+        (place, if is_free { now } else { self.formula.due(self.states.get(place), now) })
     }
 
     fn standing(&self, now: Instant, place: Place) -> Standing {

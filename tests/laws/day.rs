@@ -2,8 +2,8 @@
 
 use core::{num::NonZeroU64, time::Duration};
 use flowgate::flow::{
-    Algorithm, Claim, Gate, Instant, Key, Keyed, Outcome, Permit, Rate, Reason, Report, Rule,
-    Rules, SlotId,
+    Admission, Algorithm, Claim, Gate, Instant, Key, Keyed, Outcome, Permit, Rate, Reason,
+    Rejection, Report, Rule, Rules, SlotId,
     calendar::{Calendar, Run},
     limiter::{
         concurrency, fixed_window, leaky_bucket, sliding_counter, sliding_log, sliding_window,
@@ -93,13 +93,24 @@ impl Day {
     }
 
     pub(crate) fn enter(&mut self, now: Instant, client: u8, cost: u64) -> Fate {
-        let key = key(client);
-        let claims: Vec<_> = self
-            .slots
-            .iter()
-            .map(|&slot| Claim { slot, key, cost, patience: Duration::ZERO })
-            .collect();
-        let (decided, report) = match self.gate.enter(now, &claims) {
+        let decided = self.gate.enter(now, &self.claims(client, cost));
+        self.note(client, cost, decided)
+    }
+
+    /// Returns a claim on every slot.
+    pub(crate) fn claims(&self, client: u8, cost: u64) -> Vec<Claim> {
+        let (key, patience) = (key(client), Duration::ZERO);
+        self.slots.iter().map(|&slot| Claim { slot, key, cost, patience }).collect()
+    }
+
+    /// Notes what became of a request.
+    pub(crate) fn note(
+        &mut self,
+        client: u8,
+        cost: u64,
+        decided: Result<Admission, Rejection>,
+    ) -> Fate {
+        let (decided, report) = match decided {
             Ok(admission) => {
                 let start = admission.permit.start();
                 self.live.push(Live { permit: admission.permit, client, cost });

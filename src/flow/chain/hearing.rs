@@ -30,7 +30,7 @@ pub(super) struct Hearing<'a> {
 
 impl<'a> Hearing<'a> {
     pub(super) fn note(&mut self, at: usize, link: &Link, claim: &'a Claim, now: Instant) {
-        let Answer { decision, place } = link.slot.check(now, claim);
+        let Answer { decision, place } = link.slot.check(now, claim, &link.pending);
         let (verdict, wait) = match decision {
             Decision::Pass => (Verdict::Pass, Duration::ZERO),
             Decision::Wait(wait) => {

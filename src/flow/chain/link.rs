@@ -2,6 +2,7 @@
 
 use crate::flow::{
     breaker, pacing,
+    pending::Pendings,
     rules::Rule,
     slot::{Claim, Slot, SlotId, Stage},
     statistic::{Counts, RuleObservation},
@@ -19,6 +20,7 @@ pub(in crate::flow) struct Link {
     pub(super) wanted: Wanted,
     pub(super) slot: Box<dyn Slot>,
     pub(super) counts: Counts,
+    pub(super) pending: Pendings,
 }
 
 /// What a slot is made from.

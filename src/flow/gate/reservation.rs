@@ -1,0 +1,242 @@
+//! A request that fits here, while somebody else is asked about it.
+
+use super::{Admission, Gate, Permit};
+use crate::flow::{
+    chain::{Elsewhere, Reserved},
+    decision::{Quota, Reason, Rejection, Report},
+    slot::{Claim, SlotId},
+    time::Instant,
+};
+use core::mem::take;
+use std::sync::Arc;
+
+/// A request that all the rules asked here let pass, and that none of them was charged
+/// for: others are still asked, for instance those that gateways share by a store.
+///
+/// Until it is confirmed, whoever comes is decided as if it had been charged, so that it
+/// fits then. If the others refuse it, it leaves no trace here; neither does it when it
+/// is dropped.
+#[must_use = "a reservation that is dropped at once has no effect"]
+#[derive(Debug)]
+pub struct Reservation {
+    gate: Arc<Gate>,
+    reserved: Reserved,
+}
+
+impl Gate {
+    /// Decides about a request arriving at `now`, as [`enter`](Self::enter) does, but
+    /// charges it only when the [`Reservation`] is confirmed.
+    ///
+    /// A gate with reservations should lend nothing, since a request may be charged in
+    /// a later window than the one that it was asked in: here patience is not heeded,
+    /// nor is it by `enter` while a reservation is under way.
+    ///
+    /// While reservations are under way, a decision takes the time and the memory of a
+    /// copy of each state that they have in common, and time for each of them.
+    ///
+    /// # Errors
+    ///
+    /// Why the request may not start, whatever others say.
+    #[expect(clippy::result_large_err, reason = "as that of `enter`")]
+    pub fn reserve(
+        self: &Arc<Self>,
+        now: Instant,
+        claims: &[Claim],
+    ) -> Result<Reservation, Rejection> {
+        let mut report = Report::default();
+        let decided = self.lock().reserve(now, claims, &mut report);
+        match decided {
+            Ok(reserved) => Ok(Reservation { gate: Arc::clone(self), reserved }),
+            Err(refused) => Err(refused.with(report)),
+        }
+    }
+}
+
+impl Reservation {
+    /// Admits the request, now that others have let it pass.
+    ///
+    /// `elsewhere` is what they said, each under a slot of this gate, which counts it and
+    /// is not charged. The report has their quotas after its own. The request starts
+    /// when all agree that it may; pacing reckons from `now`.
+    pub fn confirm(mut self, now: Instant, elsewhere: &[Quota]) -> Admission {
+        let (gate, reserved) = (Arc::clone(&self.gate), take(&mut self.reserved));
+        let mut report = Report::default();
+        let charged = gate.lock().confirm(now, &reserved, elsewhere, &mut report);
+        Admission { permit: Permit::new(gate, charged), report }
+    }
+
+    /// Refuses the request, as others did: the rule of `slot` for this `reason`.
+    /// `elsewhere` is what they said, as for [`confirm`](Self::confirm).
+    pub fn refuse(
+        mut self,
+        now: Instant,
+        slot: SlotId,
+        reason: Reason,
+        elsewhere: &[Quota],
+    ) -> Rejection {
+        let reserved = take(&mut self.reserved);
+        let elsewhere = Elsewhere { slot, reason, quotas: elsewhere };
+        let mut report = Report::default();
+        let refused = self.gate.lock().refuse_elsewhere(now, &reserved, &elsewhere, &mut report);
+        refused.with(report)
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if !self.reserved.is_over() {
+            self.gate.lock().abandon(&self.reserved);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::{
+        Algorithm, Key, Outcome, Rules, Verdict, breaker,
+        limiter::{concurrency, token_bucket},
+        timeline::{keyed, one, paced, rate, rule},
+    };
+    use core::time::Duration;
+
+    const NOW: Instant = Instant::EPOCH;
+
+    fn bucket(burst: u64) -> Algorithm {
+        Algorithm::TokenBucket(token_bucket::Config { rate: rate(10, 1000), burst })
+    }
+
+    fn in_flight(limit: u64) -> Algorithm {
+        Algorithm::Concurrency(concurrency::Config { limit })
+    }
+
+    fn claim(slot: SlotId, key: Key) -> Claim {
+        Claim { slot, key, cost: 1, patience: Duration::ZERO }
+    }
+
+    /// Returns a gate with `rules`, and a claim on each of its slots.
+    fn open(rules: &Rules) -> (Arc<Gate>, Vec<Claim>) {
+        let gate = Arc::new(Gate::new(NOW));
+        let it = gate.install(rules, NOW);
+        let slots = it.flow.into_iter().chain(it.breaker).chain(it.pacing);
+        let claims = slots.map(|slot| claim(slot, Key::Shared)).collect();
+        (gate, claims)
+    }
+
+    /// Returns what another says under `slot`.
+    fn said(slot: SlotId, verdict: Verdict, wait: u64) -> Quota {
+        let wait = Duration::from_millis(wait);
+        Quota { slot, verdict, limit: 7, used: 3, cost: 1, wait, reset: Duration::ZERO }
+    }
+
+    #[test]
+    fn whoever_comes_meanwhile_is_decided_as_if_it_had_been_charged() {
+        for algorithm in [bucket(2), in_flight(2)] {
+            let (gate, claims) = open(&one(algorithm));
+            let first = gate.reserve(NOW, &claims).expect("room for two");
+            let second = gate.reserve(NOW, &claims).expect("room for two");
+            assert!(gate.reserve(NOW, &claims).is_err() && gate.enter(NOW, &claims).is_err());
+            drop(first);
+            let third = gate.enter(NOW, &claims).expect("one has gone");
+            assert_eq!(third.report.quotas[0].used, 1, "none is charged before its second step");
+            let second = second.confirm(NOW, &[]);
+            assert_eq!(second.report.quotas[0].used, 2);
+            assert!(gate.enter(NOW, &claims).is_err());
+        }
+    }
+
+    #[test]
+    fn what_others_said_is_counted_here_and_delays_the_start() {
+        let rules = Rules {
+            flow: vec![rule("here", bucket(9)), rule("there", bucket(9))],
+            ..Rules::default()
+        };
+        let (gate, claims) = open(&rules);
+        let ([here, there], now) = ([claims[0].slot, claims[1].slot], NOW);
+        let reserve = || gate.reserve(now, &claims[..1]).expect("room");
+        let quota = said(there, Verdict::Wait, 20);
+        let admission = reserve().confirm(now, &[quota]);
+        assert_eq!(admission.permit.start(), now + Duration::from_millis(20));
+        assert_eq!(admission.report.quotas[1], quota);
+        let rejection = {
+            let (reason, quota) =
+                (Reason::Concurrency { limit: 7 }, said(there, Verdict::Block, 0));
+            reserve().refuse(now, there, reason, &[quota])
+        };
+        assert_eq!((rejection.slot, rejection.reason), (there, Reason::Concurrency { limit: 7 }));
+        let dry = reserve().confirm(now, &[said(there, Verdict::DryRunBlock, 0)]);
+        assert_eq!(dry.permit.start(), now);
+        let slots: Vec<_> = rejection.report.quotas.iter().map(|quota| quota.slot).collect();
+        assert_eq!(slots, [here, there]);
+        let seen = gate.observe(now);
+        let counts = |at: usize| seen.rules[at].counts;
+        assert_eq!((counts(0).passed, counts(0).blocked), (2, 0));
+        let there = counts(1);
+        assert_eq!((there.delayed, there.blocked, there.dry_run_blocked), (1, 1, 1));
+        assert_eq!((seen.totals.passed, seen.totals.blocked), (2, 1));
+    }
+
+    #[test]
+    fn the_first_to_be_confirmed_is_the_first_to_start() {
+        let (gate, claims) = open(&paced(rate(10, 1000), 100, 1));
+        let [first, second] = [0, 1].map(|_| gate.reserve(NOW, &claims).expect("may wait"));
+        assert!(gate.reserve(NOW, &claims).is_err(), "would wait for too long");
+        assert_eq!(second.confirm(NOW, &[]).permit.start(), NOW);
+        assert_eq!(first.confirm(NOW, &[]).permit.start(), NOW + Duration::from_millis(100));
+    }
+
+    #[test]
+    fn clients_without_room_of_their_own_fit_beside_each_other() {
+        let (gate, claims) = open(&keyed(bucket(1), 1));
+        let slot = claims[0].slot;
+        // Of the same overflow state, which the high bits choose.
+        let [own, one, other] = [1_u128, 64 << 64 | 2, 128 << 64 | 3].map(Key::Of);
+        gate.enter(NOW, &[claim(slot, own)]).expect("a fresh client");
+        let reserved = gate.reserve(NOW, &[claim(slot, one)]).expect("a fresh client");
+        assert!(gate.reserve(NOW, &[claim(slot, other)]).is_err());
+        drop(reserved);
+        assert!(gate.reserve(NOW, &[claim(slot, other)]).is_ok());
+    }
+
+    #[test]
+    fn a_reservation_outlives_an_edit() {
+        let (gate, claims) = open(&one(in_flight(1)));
+        let [kept, removed] = [0, 1].map(|_| {
+            let reserved = gate.reserve(NOW, &claims).expect("room");
+            gate.install(&one(in_flight(2)), NOW);
+            reserved
+        });
+        let kept = kept.confirm(NOW, &[]);
+        assert!(gate.enter(NOW, &claims).is_err(), "one in flight and one to be");
+        gate.install(&Rules::default(), NOW);
+        assert!(removed.confirm(NOW, &[]).report.quotas.is_empty());
+        drop(kept);
+        // Reset, it is charged to the successor.
+        let reset = gate.install(&one(bucket(1)), NOW).flow[0];
+        let reserved = gate.reserve(NOW, &[claim(reset, Key::Shared)]).expect("room");
+        let successor = gate.install(&one(in_flight(1)), NOW).flow[0];
+        let _permit = reserved.confirm(NOW, &[]).permit;
+        assert!(gate.enter(NOW, &[claim(successor, Key::Shared)]).is_err());
+    }
+
+    #[test]
+    fn a_breaker_that_opened_meanwhile_stays_open() {
+        let config = breaker::Config {
+            error_ratio: None,
+            slow: None,
+            errors: Some(1),
+            min_requests: 1,
+            window: Duration::from_secs(1),
+            buckets: 10,
+            open_for: Duration::from_secs(1),
+            probes: 1,
+            dry_run: false,
+        };
+        let (gate, claims) = open(&Rules { breaker: Some(config), ..Rules::default() });
+        let reserved = gate.reserve(NOW, &claims).expect("closed");
+        let failed = gate.enter(NOW, &claims).expect("closed").permit;
+        assert!(failed.finish(Outcome::Failure { at: NOW }).is_some());
+        reserved.confirm(NOW, &[]).permit.finish(Outcome::Success { at: NOW });
+        assert!(gate.enter(NOW, &claims).is_err());
+    }
+}

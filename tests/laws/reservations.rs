@@ -1,0 +1,132 @@
+//! Laws of decisions in two steps: what was promised still fits when it is charged, and
+//! what was refused elsewhere never was.
+
+use crate::{
+    Expected, Oracle, config,
+    day::{Day, Fate, Step, cost, days, rules, windows},
+};
+use flowgate::flow::{Reason, Reservation, Rules};
+use proptest::{collection::vec, prelude::*};
+
+/// What happens next.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Step(Step),
+    Reserve { client: u8, cost: u64 },
+    Confirm(usize),
+    Refuse(usize),
+    Abandon(usize),
+}
+
+/// A request that awaits its second step.
+struct Waiting {
+    reservation: Reservation,
+    client: u8,
+    cost: u64,
+}
+
+/// A reason that only another than the gate has.
+const ELSEWHERE: Reason = Reason::MissingKey;
+
+fn acts(window: u64) -> impl Strategy<Value = Vec<Act>> {
+    let wait = prop_oneof![4 => 0..=window / 8, 1 => Just(1), 1 => window / 2..=window * 2];
+    let request = || (0..3_u8, cost());
+    let act = prop_oneof![
+        4 => wait.prop_map(|nanos| Act::Step(Step::Wait(nanos))),
+        3 => request().prop_map(|(client, cost)| Act::Step(Step::Enter { client, cost })),
+        6 => request().prop_map(|(client, cost)| Act::Reserve { client, cost }),
+        4 => any::<usize>().prop_map(Act::Confirm),
+        1 => any::<usize>().prop_map(Act::Refuse),
+        1 => any::<usize>().prop_map(Act::Abandon),
+        2 => any::<usize>().prop_map(|which| Act::Step(Step::End(which))),
+    ];
+    vec(act, 1..150)
+}
+
+fn two_step_days() -> impl Strategy<Value = (Rules, Vec<Act>)> {
+    windows().prop_flat_map(|window| (rules(window), acts(window)))
+}
+
+/// Takes one of those that wait.
+fn take(waiting: &mut Vec<Waiting>, which: usize) -> Option<Waiting> {
+    (!waiting.is_empty()).then(|| waiting.remove(which % waiting.len()))
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn what_was_reserved_fits_when_it_is_confirmed((rules, acts) in two_step_days()) {
+        let mut day = Day::new(&rules);
+        let (mut oracle, mut waiting) = (Oracle::new(&rules), Vec::new());
+        for act in acts {
+            let fate = match act {
+                Act::Step(step) => day.step(step),
+                Act::Reserve { client, cost } => {
+                    let claims = day.claims(client, cost);
+                    if let Ok(reservation) = day.gate.reserve(day.now, &claims) {
+                        waiting.push(Waiting { reservation, client, cost });
+                    }
+                    None
+                }
+                Act::Confirm(which) => take(&mut waiting, which).map(|it| {
+                    let Waiting { reservation, client, cost } = it;
+                    let expected = oracle.expect(&day, Step::Enter { client, cost });
+                    let fate = day.note(client, cost, Ok(reservation.confirm(day.now, &[])));
+                    assert_eq!(Expected::from(Some(&fate)), expected, "by the definitions");
+                    fate
+                }),
+                Act::Refuse(which) => {
+                    if let Some(it) = take(&mut waiting, which) {
+                        it.reservation.refuse(day.now, day.slots[0], ELSEWHERE, &[]);
+                    }
+                    None
+                }
+                Act::Abandon(which) => {
+                    drop(take(&mut waiting, which));
+                    None
+                }
+            };
+            oracle.learn(&day, fate.as_ref());
+        }
+        oracle.assert_promises();
+    }
+
+    #[test]
+    fn what_is_refused_elsewhere_leaves_no_trace(
+        (rules, steps) in days(),
+        refusals in vec((0..3_u8, cost(), any::<bool>()), 150),
+    ) {
+        let (mut day, mut other) = (Day::new(&rules), Day::new(&rules));
+        for (step, (client, cost, is_refused)) in steps.into_iter().zip(refusals) {
+            let claims = other.claims(client, cost);
+            match other.gate.reserve(other.now, &claims) {
+                Ok(it) if is_refused => {
+                    let rejection = it.refuse(other.now, other.slots[0], ELSEWHERE, &[]);
+                    prop_assert_eq!((rejection.slot, rejection.reason), (other.slots[0], ELSEWHERE));
+                }
+                Ok(_) | Err(_) => {}
+            }
+            prop_assert_eq!(day.states(), other.states());
+            let decided = |fate: Option<Fate>| fate.map(|it| (it.decided, it.report));
+            prop_assert_eq!(decided(day.step(step)), decided(other.step(step)));
+        }
+    }
+
+    #[test]
+    fn a_reservation_that_is_confirmed_at_once_is_an_entry((rules, steps) in days()) {
+        let (mut day, mut other) = (Day::new(&rules), Day::new(&rules));
+        for step in steps {
+            let fate = match step {
+                Step::Enter { client, cost } => {
+                    let reserved = other.gate.reserve(other.now, &other.claims(client, cost));
+                    let now = other.now;
+                    Some(other.note(client, cost, reserved.map(|it| it.confirm(now, &[]))))
+                }
+                Step::Wait(_) | Step::End(_) => other.step(step),
+            };
+            prop_assert_eq!(day.step(step), fate);
+            prop_assert_eq!(day.states(), other.states());
+        }
+    }
+}

@@ -23,6 +23,7 @@ pub mod access_log;
 pub mod admin;
 pub mod certs;
 pub mod clock;
+pub mod cluster;
 pub mod config;
 pub mod demo;
 pub mod flow;

@@ -6,14 +6,19 @@
 mod breaker;
 #[path = "golden/deviations.rs"]
 mod deviations;
+#[path = "cluster/equal.rs"]
+mod equal;
 #[path = "golden/priority.rs"]
 mod priority;
 #[path = "golden/references.rs"]
 mod references;
+#[path = "cluster/server.rs"]
+mod server;
 #[path = "golden/warm_up.rs"]
 mod warm_up;
 
 use core::time::Duration;
+use equal::{Event, Store};
 use flate2::read::GzDecoder;
 use flowgate::flow::{
     Algorithm, Claim, Gate, Instant, Key, Keyed, Outcome, Permit, Rate, Reason, Rule, Rules,
@@ -152,12 +157,18 @@ fn token_bucket_decides_as_governor() {
 }
 
 /// Plays each trace of `family` on a gate with the rules that its parameters ask for:
-/// so many traces, with so many arrivals.
+/// so many traces, with so many arrivals. A store that gateways share decides alike.
 fn compare(family: &str, count: (usize, u64), rules: impl Fn(&Value) -> Rules) {
     let mut played = (0, 0);
+    let mut store = Store::start();
     for (name, path) in traces(family) {
         if !CLOCK_STEPS_BACK.contains(&name.as_str()) {
             played = (played.0 + 1, played.1 + play(&name, &path, &rules));
+            let rules = rules(&params(&path));
+            // A store keeps no logs.
+            if !rules.flow.iter().any(|rule| matches!(rule.algorithm, Algorithm::SlidingLog(_))) {
+                store.compare(&name, &rules, &events(&path, rules.flow.len() > 1));
+            }
         }
     }
     assert_eq!(played, count, "every trace of {family} is played");
@@ -180,13 +191,32 @@ fn lines(path: &Path) -> impl Iterator<Item = Value> {
     lines.map(|line| serde_json::from_str(&line.expect("gzip over text")).expect("JSON lines"))
 }
 
-/// Returns how many arrivals there were.
-fn play(name: &str, path: &Path, rules: impl Fn(&Value) -> Rules) -> u64 {
-    let mut lines = lines(path);
-    let mut head = lines.next().expect("a first line");
+/// Returns the parameters of a trace's rule.
+fn params(path: &Path) -> Value {
+    let mut head = lines(path).next().expect("a first line");
     let mut params = head["params"].take();
     // Governor's interval stands beside its parameters.
     params["replenish_interval_ns"] = head["replenish_interval_ns"].take();
+    params
+}
+
+/// Returns what happens in a trace, whose rule may have another one beside it, for the key `hot`.
+fn events(path: &Path, has_hot: bool) -> Vec<Event> {
+    let event = |line: Value| {
+        if !line["event"].is_null() {
+            return Event::End { of: whole(&line["of"]) };
+        }
+        let ask = Some((key(&line["key"]), line["n"].as_u64().unwrap_or(1)));
+        let asks = if has_hot && line["key"] == "hot" { vec![None, ask] } else { vec![ask, None] };
+        Event::Arrival { id: whole(&line["i"]), now: Instant::EPOCH + millis(&line["t"]), asks }
+    };
+    lines(path).skip(1).map(event).collect()
+}
+
+/// Returns how many arrivals there were.
+fn play(name: &str, path: &Path, rules: impl Fn(&Value) -> Rules) -> u64 {
+    let params = params(path);
+    let lines = lines(path).skip(1);
     // A trace begins at a whole minute, so that windows fall the same from zero.
     let epoch = Instant::EPOCH;
     let mut day = Day::new(&rules(&params), epoch);

@@ -43,7 +43,10 @@ mod timeline;
 pub use decision::{Decision, Outcome, Quota, Reason, Rejection, Report, Verdict};
 pub use gate::{Admission, Gate, Permit, Reservation};
 pub use keyed::{Keyed, Keys, OTHERS};
-pub use limiter::Algorithm;
+pub use limiter::{
+    Algorithm,
+    stored::{Judgement, Stored, Terms, Unstorable},
+};
 pub use ramp::WarmUp;
 pub use rate::Rate;
 pub use rules::{Change, Installed, Rule, Rules, rule_of};

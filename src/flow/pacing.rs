@@ -104,6 +104,57 @@ impl Pacing {
     }
 }
 
+impl Pacing {
+    /// Decides about a request that would start at `start`. If as many wait as may, one
+    /// of them will have left at `leaver`; if nobody may wait, only the own start helps.
+    fn answer(&self, start: Instant, now: Instant, leaver: Option<Instant>) -> Decision {
+        let wait = start.since(now);
+        if wait.is_zero() {
+            return Decision::Pass;
+        }
+        // In so long the wait will have become short enough.
+        let until_short = wait.saturating_sub(self.max_wait);
+        if let Some(leaver) = leaver {
+            let retry_after = until_short.max(leaver.since(now));
+            return Decision::Block(Reason::QueueFull { retry_after });
+        }
+        match until_short {
+            Duration::ZERO => Decision::Wait(wait),
+            retry_after => Decision::Block(Reason::QueueWait { wait, retry_after }),
+        }
+    }
+}
+
+/// From the earliest next start alone, where nobody who waits for one costs more than 1:
+/// then those who wait start an interval apart, and the queue needs no memory.
+impl Pacing {
+    /// Decides as of a queue whose earliest next start is `next`.
+    pub(super) fn check_next(&self, next: u128, now: Instant) -> Decision {
+        let ahead = next.saturating_sub(self.interval.at(now));
+        let start = now + self.interval.duration(ahead);
+        let is_full = self.standing_next(next, now).used >= self.max_queue;
+        let leaver = is_full.then(|| match self.max_queue {
+            0 => start,
+            places => self.interval.instant(next.saturating_sub(self.interval.times(places))),
+        });
+        self.answer(start, now, leaver)
+    }
+
+    /// Returns the earliest next start once a request of `cost` has been charged.
+    pub(super) fn charge_next(&self, next: u128, now: Instant, cost: u64) -> u128 {
+        next.max(self.interval.at(now)).saturating_add(self.interval.times(cost))
+    }
+
+    /// Returns who waits.
+    pub(super) fn standing_next(&self, next: u128, now: Instant) -> Standing {
+        let ahead = next.saturating_sub(self.interval.at(now));
+        Standing {
+            used: self.interval.count(ahead).saturating_sub(1),
+            reset: self.interval.duration(ahead),
+        }
+    }
+}
+
 impl State {
     /// Returns the starts that lie after `now`.
     fn waiting(&self, now: Instant) -> usize {
@@ -133,26 +184,12 @@ impl Formula for Pacing {
 
     fn check(&self, state: &State, now: Instant, _cost: u64) -> Decision {
         let start = self.start(state, now);
-        let wait = start.since(now);
-        if wait.is_zero() {
-            return Decision::Pass;
-        }
-        // In so long the wait will have become short enough.
-        let until_short = wait.saturating_sub(self.max_wait);
         let places = usize::try_from(self.max_queue).unwrap_or(usize::MAX);
-        let full = state.waiting(now) >= places;
-        if full {
-            // In so long one of those who wait will have started; if nobody may
-            // wait, only the own start helps.
+        let leaver = (state.waiting(now) >= places).then(|| {
             let first = state.starts.len().checked_sub(places);
-            let leaver = first.and_then(|at| state.starts.get(at)).copied().unwrap_or(start);
-            let retry_after = until_short.max(leaver.since(now));
-            return Decision::Block(Reason::QueueFull { retry_after });
-        }
-        match until_short {
-            Duration::ZERO => Decision::Wait(wait),
-            retry_after => Decision::Block(Reason::QueueWait { wait, retry_after }),
-        }
+            first.and_then(|at| state.starts.get(at)).copied().unwrap_or(start)
+        });
+        self.answer(start, now, leaver)
     }
 
     /// In the order of being charged, whoever was asked first.

@@ -111,6 +111,29 @@ impl Interval {
         }
     }
 
+    /// Returns `units` as whole microseconds and what is left of them, which is less than
+    /// 1000 times [`Self::parts`].
+    pub(super) fn split(self, units: u128) -> (u64, u64) {
+        let whole = u128::from(self.q.get()) * 1000;
+        let narrow = |units| u64::try_from(units).unwrap_or(u64::MAX);
+        (narrow(units / whole), narrow(units % whole))
+    }
+
+    /// Returns what [`Self::split`] was given.
+    pub(super) fn join(self, micros: u64, rest: u64) -> u128 {
+        (u128::from(micros) * 1000 * u128::from(self.q.get())).saturating_add(rest.into())
+    }
+
+    /// Returns how many units a nanosecond has.
+    pub(super) const fn parts(self) -> u64 {
+        self.q.get()
+    }
+
+    /// Returns how many units an interval has.
+    pub(super) const fn units(self) -> u64 {
+        self.p.get()
+    }
+
     /// Returns a point in time `units` of `other` in units of this, rounded up.
     pub(super) fn convert(self, units: u128, other: Self) -> u128 {
         // In two parts, since the product of the whole may leave 128 bits.

@@ -87,6 +87,13 @@ impl Config {
     }
 }
 
+impl State {
+    /// Returns the state of a window that ends then, of which so much is used.
+    pub(super) const fn stored(end: Instant, used: u64) -> Self {
+        Self { end, used, loan: 0 }
+    }
+}
+
 impl FixedWindow {
     /// Returns the state with the window that `now` falls in, if that is open.
     fn as_of(&self, state: &State, now: Instant) -> State {

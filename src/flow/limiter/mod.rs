@@ -10,6 +10,7 @@ pub mod leaky_bucket;
 pub mod sliding_counter;
 pub mod sliding_log;
 pub mod sliding_window;
+pub mod stored;
 pub mod token_bucket;
 pub mod warm_up;
 

@@ -61,6 +61,13 @@ impl Config {
     }
 }
 
+impl State {
+    /// Returns the state of window `index` and the one before.
+    pub(super) const fn stored(index: u64, prev: u64, curr: u64) -> Self {
+        Self { index, prev, curr }
+    }
+}
+
 impl SlidingCounter {
     const fn index(&self, now: Instant) -> u64 {
         now.as_nanos() / self.window.get()

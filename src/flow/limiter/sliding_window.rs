@@ -71,6 +71,24 @@ impl Config {
 }
 
 impl SlidingWindow {
+    /// Returns the state with these buckets, of which the first is `head` and each other
+    /// one the one before.
+    pub(super) fn stored(&self, head: u64, counts: &[u64]) -> State {
+        let mut state = self.fresh();
+        for (age, count) in counts.iter().enumerate().take(self.span as usize).rev() {
+            if let Some(index) = head.checked_sub(age as u64) {
+                self.add(&mut state, index, *count);
+            }
+        }
+        state
+    }
+
+    /// Returns when bucket `index` begins, if an instant can tell.
+    pub(super) fn start(&self, index: u64) -> Option<Instant> {
+        let start = self.grid.start(index);
+        (self.grid.index(start) == index).then_some(start)
+    }
+
     /// Returns what a state takes beside its own size, `lent` from or not.
     pub(super) const fn heap_bytes(&self, lent: bool) -> usize {
         self.ring_of(lent) as usize * size_of::<u64>()

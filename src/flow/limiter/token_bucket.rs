@@ -57,6 +57,11 @@ impl Config {
 }
 
 impl TokenBucket {
+    /// Returns the interval `T`, in whose units the state is.
+    pub(super) const fn interval(&self) -> Interval {
+        self.interval
+    }
+
     /// Returns what is missing to a full bucket: `max(TAT, t) − t`.
     const fn missing(&self, tat: State, now: Instant) -> u128 {
         tat.saturating_sub(self.interval.at(now))

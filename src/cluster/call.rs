@@ -1,0 +1,116 @@
+//! One call of the store for one request: what is asked, and what its answer means.
+
+use super::StoreError;
+use crate::flow::{Decision, Instant, Judgement, Stored};
+use redis::Value;
+use smallvec::SmallVec;
+use std::fmt::Write as _;
+
+/// What a request asks of one rule.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// The rule's name in the store, with the hash tag of its route: equal for all gateways, and
+    /// another for a rule whose states mean something else.
+    pub name: &'a str,
+    /// How the rule decides.
+    pub rule: &'a Stored,
+    /// Whose state, as all gateways make it; `None` is the one that all clients share.
+    pub key: Option<u128>,
+    /// What the request costs.
+    pub cost: u64,
+    /// Whether the rule only counts what it would refuse.
+    pub is_dry_run: bool,
+}
+
+/// What the store decided about a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdicts {
+    /// When, by its clock.
+    pub now: Instant,
+    /// Whether every rule let the request pass but for dry runs, so that all were charged.
+    pub is_admitted: bool,
+    /// One for each [`Ask`], in their order.
+    pub answers: SmallVec<[Judgement; 4]>,
+}
+
+/// A lease of a concurrency limit: named by whoever asks, so that it can be given back even if
+/// the answer is lost.
+#[derive(Clone, Copy, Debug)]
+pub struct Lease<'a> {
+    /// Without blanks and colons; no two requests share one.
+    pub name: &'a str,
+    /// How long it runs unless it is renewed, in microseconds.
+    pub micros: u64,
+}
+
+/// Returns where the store keeps the state that `ask` is about.
+pub(super) fn key(prefix: &str, ask: &Ask<'_>) -> String {
+    let mut key = String::with_capacity(prefix.len() + ask.name.len() + 33);
+    key += prefix;
+    key += ask.name;
+    if let Some(fingerprint) = ask.key {
+        // Writing to a string does not fail.
+        _ = write!(key, ":{fingerprint:032x}");
+    }
+    key
+}
+
+/// Returns an ask in the words of the script.
+pub(super) fn line(ask: &Ask<'_>, lease: Lease<'_>, now: Instant) -> String {
+    let terms = ask.rule.terms(ask.cost, now);
+    let (name, micros) = if ask.rule.holds() { (lease.name, lease.micros) } else { ("-", 0) };
+    let dry = u8::from(ask.is_dry_run);
+    let mut line = format!("{} {dry} {} {name} {micros}", terms.word, terms.cost);
+    for number in terms.numbers {
+        _ = write!(line, " {number}");
+    }
+    line
+}
+
+/// Returns the leases that `asks` take if they are granted: where they are kept, and under which
+/// name.
+pub(super) fn leases(
+    prefix: &str,
+    asks: &[Ask<'_>],
+    lease: Lease<'_>,
+) -> impl Iterator<Item = (String, String)> {
+    let held = asks.iter().filter(|ask| ask.rule.holds() && ask.cost > 0);
+    held.map(move |ask| (key(prefix, ask), format!("{}:{}", lease.name, ask.cost)))
+}
+
+/// Reads the script's answer to `asks`.
+pub(super) fn read(asks: &[Ask<'_>], answer: &Value) -> Result<Verdicts, StoreError> {
+    let nonsense = || StoreError::Nonsense;
+    let Value::Array(answer) = answer else { return Err(nonsense()) };
+    let [micros, nanos, admitted, each @ ..] = &answer[..] else { return Err(nonsense()) };
+    let [micros, nanos, admitted] =
+        [micros, nanos, admitted].map(|number| whole(number).ok_or_else(nonsense));
+    let now = Instant::from_nanos(micros?.saturating_mul(1000).saturating_add(nanos?));
+    let is_admitted = admitted? == 1;
+    if each.len() != asks.len() {
+        return Err(nonsense());
+    }
+    let judge = |(ask, told)| judge(ask, told, now, is_admitted).ok_or_else(nonsense);
+    let answers = asks.iter().zip(each).map(judge).collect::<Result<_, _>>()?;
+    Ok(Verdicts { now, is_admitted, answers })
+}
+
+/// `None` if the store did not decide as the rule does.
+fn judge(ask: &Ask<'_>, told: &Value, now: Instant, is_admitted: bool) -> Option<Judgement> {
+    let Value::Array(told) = told else { return None };
+    let numbers = told.iter().map(whole).collect::<Option<SmallVec<[u64; 16]>>>()?;
+    let (verdict, state) = numbers.split_first()?;
+    let passes = *verdict == 1;
+    let is_charged = is_admitted && passes && ask.cost > 0;
+    let judgement = ask.rule.judge(state, now, ask.cost, is_charged)?;
+    let is_same = match judgement.decision {
+        Decision::Pass | Decision::Wait(_) => passes,
+        Decision::Block(_) => !passes,
+    };
+    is_same.then_some(judgement)
+}
+
+fn whole(value: &Value) -> Option<u64> {
+    let Value::Int(number) = value else { return None };
+    u64::try_from(*number).ok()
+}

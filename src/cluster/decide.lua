@@ -1,0 +1,266 @@
+-- Decides about one request under all of its rules that gateways share: all or nothing.
+--
+-- KEYS      one key a rule: where the state lies that the request counts under
+-- ARGV[1]   the time, as microseconds and nanoseconds beyond; empty: the store's own clock
+-- ARGV[2…]  one line of words a rule: the algorithm, `1` for a dry run, the cost, the name of the
+--           lease and how long it runs if there is one, and the algorithm's own numbers
+--
+-- Returns { microseconds, nanoseconds, admitted, then a list a rule: the verdict and the state
+-- before the request }. A verdict is 1 if the rule lets the request pass, else 0.
+--
+-- Every number here is a whole one below 2^53, which a double holds exactly: who sends them sees
+-- to that (src/flow/limiter/stored.rs). An instant is a pair: whole microseconds, and the rest in parts of which `m` make a
+-- microsecond; so no interval between two requests is ever rounded.
+
+local now, nanos, ttl_at_least
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now, nanos, ttl_at_least = time[1] * 1000000 + time[2], 0, 0
+else
+  -- A recorded time does not pass as fast as that by which keys expire.
+  local micros, rest = string.match(ARGV[1], '(%d+) (%d+)')
+  now, nanos, ttl_at_least = tonumber(micros), tonumber(rest), 3600000000
+end
+
+-- Reads the state under `key`: whole numbers, none if there is no state.
+local function read(key)
+  local state = {}
+  for word in string.gmatch(redis.call('GET', key) or '', '%d+') do
+    state[#state + 1] = tonumber(word)
+  end
+  return state
+end
+
+-- Writes a state that decides as none does after `ttl` microseconds.
+local function write(key, state, ttl)
+  local words = {}
+  for at, number in ipairs(state) do
+    words[at] = string.format('%.0f', number)
+  end
+  local millis = math.floor(math.max(ttl, ttl_at_least) / 1000) + 1
+  redis.call('SET', key, table.concat(words, ' '), 'PX', string.format('%.0f', millis))
+end
+
+-- Adds two pairs.
+local function add(a, a_parts, b, b_parts, m)
+  local parts = a_parts + b_parts
+  if parts >= m then
+    return a + b + 1, parts - m
+  end
+  return a + b, parts
+end
+
+-- Whether one pair is more than another.
+local function exceeds(a, a_parts, b, b_parts)
+  return a > b or (a == b and a_parts > b_parts)
+end
+
+-- Returns how many whole `length`s `a` holds, and what is left. (The quotient of two doubles may
+-- round up to the next whole number; that of a multiple does not.)
+local function divide(a, length)
+  local rest = math.fmod(a, length)
+  return (a - rest) / length, rest
+end
+
+-- Returns a product of two numbers below 2^52 in two halves, each below 2^52.
+local function product(a, b)
+  local a_high, a_low = divide(a, 67108864)
+  local b_high, b_low = divide(b, 67108864)
+  local middle, middle_low = divide(a_high * b_low + a_low * b_high, 67108864)
+  local carry, low = divide(middle_low * 67108864 + a_low * b_low, 4503599627370496)
+  return a_high * b_high + middle + carry, low
+end
+
+-- By the word of an algorithm: `check` returns whether the request passes and the state before it,
+-- and changes nothing; `charge` charges it.
+local algorithms = {}
+
+-- token_bucket and leaky_bucket. The state is when the bucket will be full again: TAT.
+-- terms: m, parts of a nanosecond, capacity, cost, each as a pair
+algorithms.bucket = {
+  check = function(key, t)
+    local state = read(key)
+    local at, at_parts = now, nanos * t[2]
+    local tat, tat_parts = state[1] or 0, state[2] or 0
+    if exceeds(at, at_parts, tat, tat_parts) then
+      tat, tat_parts = at, at_parts
+    end
+    t.after, t.after_parts = add(tat, tat_parts, t[5], t[6], t[1])
+    local most, most_parts = add(at, at_parts, t[3], t[4], t[1])
+    return not exceeds(t.after, t.after_parts, most, most_parts), state
+  end,
+  charge = function(key, t)
+    write(key, { t.after, t.after_parts }, t.after - now + 1)
+  end,
+}
+
+-- pacing. The state is the earliest next start.
+-- terms: m, parts of a nanosecond, the longest wait, the length of the queue, the cost, as pairs
+algorithms.pacing = {
+  check = function(key, t)
+    local state = read(key)
+    local at, at_parts = now, nanos * t[2]
+    local start, start_parts = state[1] or 0, state[2] or 0
+    local passes = true
+    if exceeds(start, start_parts, at, at_parts) then
+      local wait, wait_parts = add(at, at_parts, t[3], t[4], t[1])
+      local full, full_parts = add(at, at_parts, t[5], t[6], t[1])
+      passes = not exceeds(start, start_parts, wait, wait_parts)
+        and not exceeds(start, start_parts, full, full_parts)
+    else
+      start, start_parts = at, at_parts
+    end
+    t.after, t.after_parts = add(start, start_parts, t[7], t[8], t[1])
+    return passes, state
+  end,
+  charge = function(key, t)
+    write(key, { t.after, t.after_parts }, t.after - now + 1)
+  end,
+}
+
+-- fixed_window. The state is when the window ends, as a pair, and what is used in it.
+-- terms: the limit, the window, 1 if it begins with its first request; and where windows follow a
+-- calendar, when this one ends and the next one does
+algorithms.fixed = {
+  check = function(key, t)
+    local state = read(key)
+    if #state < 3 or not exceeds(state[1], state[2], now, nanos) then
+      state = {}
+    end
+    return (state[3] or 0) + t.cost <= t[1], state
+  end,
+  charge = function(key, t, state)
+    local finish, finish_nanos, used = state[1], state[2], state[3] or 0
+    if used == 0 then
+      finish_nanos = 0
+      if t[4] then
+        -- Who asks may be on the other side of the boundary.
+        finish = now < t[4] and t[4] or math.max(t[5], now + 1)
+      elseif t[3] == 1 and now >= t[2] then
+        finish, finish_nanos = now + t[2], nanos
+      else
+        -- The first window of all begins with the clock, too.
+        finish = now - math.fmod(now, t[2]) + t[2]
+      end
+    end
+    write(key, { finish, finish_nanos, used + t.cost }, finish - now + 1)
+  end,
+}
+
+-- sliding_counter. The state is the latest window's number, what the one before had, and what it has.
+-- terms: the limit, the window
+algorithms.counter = {
+  check = function(key, t)
+    local state = read(key)
+    local index, gone = divide(now, t[2])
+    local beyond = nanos
+    local seen, before, current = state[1] or 0, state[2] or 0, state[3] or 0
+    if index < seen then
+      -- A clock that stepped back stands still until it has caught up.
+      index, gone, beyond = seen, 0, 0
+    elseif index == seen + 1 then
+      before, current = current, 0
+    elseif index > seen then
+      before, current = 0, 0
+    end
+    t.index, t.before, t.current, t.gone = index, before, current, gone
+    local room = t[1] - t.cost - current
+    if room < 0 then
+      return false, state
+    end
+    -- before · sight ≤ room · window, where what is in sight lacks the nanoseconds beyond.
+    local left, left_low = product(before, t[2] - gone)
+    local right, right_low = product(room, t[2])
+    local carry, low = divide(right_low + divide(before * beyond, 1000), 4503599627370496)
+    return not exceeds(left, left_low, right + carry, low), state
+  end,
+  charge = function(key, t)
+    write(key, { t.index, t.before, t.current + t.cost }, 2 * t[2] - t.gone)
+  end,
+}
+
+-- sliding_window. The state is the latest bucket's number, then what is in it and in those before.
+-- terms: the limit, the window, buckets in it, buckets that count
+algorithms.sliding = {
+  check = function(key, t)
+    local state = read(key)
+    local windows, gone = divide(now, t[2])
+    local index = windows * t[3] + divide(gone * t[3] + divide(nanos * t[3], 1000), t[2])
+    t.index = math.max(index, state[1] or 0)
+    local shift = t.index - (state[1] or 0)
+    local buckets, used = {}, 0
+    for at = 1, t[4] - math.min(shift, t[4]) do
+      buckets[at + shift] = state[at + 1] or 0
+      used = used + (state[at + 1] or 0)
+    end
+    for at = 1, math.min(shift, t[4]) do
+      buckets[at] = 0
+    end
+    t.buckets = buckets
+    return used + t.cost <= t[1], state
+  end,
+  charge = function(key, t)
+    local state = { t.index }
+    t.buckets[1] = t.buckets[1] + t.cost
+    for at = 1, t[4] do
+      state[at + 1] = t.buckets[at]
+    end
+    while state[#state] == 0 do
+      state[#state] = nil
+    end
+    local length = math.ceil(t[2] / t[3])
+    write(key, state, length * t[4])
+  end,
+}
+
+-- concurrency. A sorted set of leases, `id:cost`, each with the microsecond in which it runs out.
+-- The member `used` has what they cost together, as a score below zero.
+-- terms: the limit
+algorithms.leases = {
+  check = function(key, t)
+    local gone = redis.call('ZRANGEBYSCORE', key, 1, string.format('%.0f', now))
+    for _, lease in ipairs(gone) do
+      redis.call('ZREM', key, lease)
+      redis.call('ZINCRBY', key, string.match(lease, ':(%d+)$'), 'used')
+    end
+    local used = -(redis.call('ZSCORE', key, 'used') or 0)
+    return used + t.cost <= t[1], { used }
+  end,
+  charge = function(key, t)
+    local until_then = string.format('%.0f', now + t.ttl)
+    redis.call('ZADD', key, until_then, t.id .. ':' .. string.format('%.0f', t.cost))
+    redis.call('ZINCRBY', key, string.format('%.0f', -t.cost), 'used')
+    local millis = math.floor(math.max(t.ttl, ttl_at_least) / 1000) + 1
+    redis.call('PEXPIRE', key, string.format('%.0f', millis))
+  end,
+}
+
+local answer = { now, nanos, 1 }
+local asked = {}
+for at, key in ipairs(KEYS) do
+  local words = {}
+  for word in string.gmatch(ARGV[at + 1], '%S+') do
+    words[#words + 1] = word
+  end
+  local algorithm, is_dry = algorithms[words[1]], words[2] == '1'
+  local t = { cost = tonumber(words[3]), id = words[4], ttl = tonumber(words[5]) }
+  for i = 6, #words do
+    t[i - 5] = tonumber(words[i])
+  end
+  local passes, state = algorithm.check(key, t)
+  -- What costs nothing passes and is not charged.
+  passes = passes or t.cost == 0
+  if not passes and not is_dry then
+    answer[3] = 0
+  end
+  asked[at] = { algorithm = algorithm, terms = t, state = state, charged = passes and t.cost > 0 }
+  answer[at + 3] = { passes and 1 or 0, unpack(state) }
+end
+if answer[3] == 1 then
+  for at, it in ipairs(asked) do
+    if it.charged then
+      it.algorithm.charge(KEYS[at], it.terms, it.state)
+    end
+  end
+end
+return answer

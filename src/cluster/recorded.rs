@@ -1,0 +1,61 @@
+//! The store's decisions about recorded arrivals: the script of the live ones, told the time.
+
+use super::{
+    Ask, Lease, StoreError, Verdicts,
+    call::{self, key, line},
+    script::Scripts,
+};
+use crate::flow::Instant;
+use redis::{Cmd, Pipeline, Value};
+
+/// Makes calls as of recorded times, and reads what they bring.
+#[derive(Debug)]
+pub struct Recorded {
+    scripts: Scripts,
+}
+
+impl Recorded {
+    /// Returns the calls of the scripts as they are live.
+    #[expect(clippy::new_without_default, reason = "nothing holds one by default")]
+    pub fn new() -> Self {
+        Self { scripts: Scripts::new() }
+    }
+
+    /// Returns the calls that make the store know the scripts, before all others.
+    pub fn load(&self) -> Pipeline {
+        let mut load = redis::pipe();
+        for script in [&self.scripts.decide, &self.scripts.release] {
+            load.add_command(script.load());
+        }
+        load
+    }
+
+    /// Returns the call that decides about `asks` at `now`. States outlive an hour.
+    pub fn call(&self, asks: &[Ask<'_>], lease: Lease<'_>, now: Instant) -> Cmd {
+        let keys: Vec<String> = asks.iter().map(|ask| key("", ask)).collect();
+        let time = format!("{} {}", now.as_nanos() / 1000, now.as_nanos() % 1000);
+        let lines = asks.iter().map(|ask| line(ask, lease, now));
+        self.scripts.decide.call(true, &keys, [time].into_iter().chain(lines))
+    }
+
+    /// Reads the answer.
+    ///
+    /// # Errors
+    ///
+    /// It is none, or not what the rules decide.
+    pub fn read(asks: &[Ask<'_>], answer: &Value) -> Result<Verdicts, StoreError> {
+        call::read(asks, answer)
+    }
+
+    /// Returns the leases that `asks` take if they are granted: where they are kept, and under
+    /// which name.
+    pub fn leases(asks: &[Ask<'_>], lease: Lease<'_>) -> Vec<(String, String)> {
+        call::leases("", asks, lease).collect()
+    }
+
+    /// Returns the call that gives leases back.
+    pub fn release(&self, leases: &[(String, String)]) -> Cmd {
+        let (keys, names): (Vec<String>, Vec<String>) = leases.iter().cloned().unzip();
+        self.scripts.release.call(true, &keys, names)
+    }
+}

@@ -1,0 +1,59 @@
+//! The scripts that run in the store, and how they are called.
+
+use redis::{Cmd, Script, cmd};
+use std::sync::Arc;
+
+/// A script, called by its digest so that its text travels once.
+#[derive(Clone, Debug)]
+pub(super) struct Lua {
+    text: &'static str,
+    /// In hexadecimal digits.
+    digest: Arc<str>,
+}
+
+impl Lua {
+    fn new(text: &'static str) -> Self {
+        Self { text, digest: Script::new(text).get_hash().into() }
+    }
+
+    /// Returns the call that makes the store know it.
+    pub(super) fn load(&self) -> Cmd {
+        let mut load = cmd("SCRIPT");
+        load.arg("LOAD").arg(self.text);
+        load
+    }
+
+    /// Returns the call with these keys and arguments, by the digest or else by the text,
+    /// which the store then remembers.
+    pub(super) fn call<A: AsRef<[u8]>>(
+        &self,
+        is_known: bool,
+        keys: &[String],
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Cmd {
+        let mut call = if is_known { cmd("EVALSHA") } else { cmd("EVAL") };
+        call.arg(if is_known { &self.digest } else { self.text }).arg(keys.len()).arg(keys);
+        for argument in arguments {
+            call.arg(argument.as_ref());
+        }
+        call
+    }
+}
+
+/// All of them.
+#[derive(Clone, Debug)]
+pub(super) struct Scripts {
+    /// Decides about a request.
+    pub(super) decide: Lua,
+    /// Gives back leases.
+    pub(super) release: Lua,
+}
+
+impl Scripts {
+    pub(super) fn new() -> Self {
+        Self {
+            decide: Lua::new(include_str!("decide.lua")),
+            release: Lua::new(include_str!("release.lua")),
+        }
+    }
+}

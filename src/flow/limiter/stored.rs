@@ -1,0 +1,411 @@
+//! A rule whose states a store keeps, for gateways that share them.
+//!
+//! The store decides, by a script that only adds and compares: [`Stored::terms`] are the
+//! numbers that it takes. It tells the state that it decided from, out of which
+//! [`Stored::judge`] works out, by the formula of the rule itself, why and until when,
+//! and where the rule stands.
+//!
+//! **Exact in doubles.** The script's numbers are doubles, in which whole numbers are exact
+//! below `2^53`. Instants come to it as whole microseconds (`1.8·10^15` today) and a rest
+//! in units of `Interval`, of which less than `1000·q ≤ 10^15` make a microsecond; so the
+//! sum of two of either is exact. What may leave that range is [refused](Unstorable).
+
+use super::{
+    Algorithm,
+    concurrency::Concurrency,
+    fixed_window::{self, Align, FixedWindow},
+    sliding_counter::{self, SlidingCounter},
+    sliding_window::SlidingWindow,
+    token_bucket::TokenBucket,
+};
+use crate::flow::{
+    calendar::Calendar,
+    decision::Decision,
+    pacing::{self, Pacing},
+    rate::{Interval, Rate},
+    slot::{Formula, Standing, Times},
+    time::Instant,
+};
+use core::time::Duration;
+use smallvec::SmallVec;
+
+/// The longest time, in microseconds, that may be added to an instant: half of `2^53`.
+const LONGEST: u64 = 1 << 52;
+
+/// A rule whose states a store keeps.
+#[derive(Debug)]
+pub struct Stored {
+    formula: Shape,
+}
+
+#[derive(Debug)]
+enum Shape {
+    Bucket(TokenBucket),
+    /// The window in microseconds; `None` follows the calendar.
+    Fixed(FixedWindow, Align, u64),
+    Counter(SlidingCounter, u64),
+    Sliding(SlidingWindow, Buckets),
+    Leases(Concurrency),
+    Pacing(Pacing, Paced),
+}
+
+/// The numbers of a sliding window.
+#[derive(Clone, Copy, Debug)]
+struct Buckets {
+    /// In microseconds.
+    window: u64,
+    in_window: u64,
+    /// How many count.
+    span: u64,
+}
+
+/// The numbers of pacing.
+#[derive(Clone, Copy, Debug)]
+struct Paced {
+    interval: Interval,
+    max_wait: Duration,
+    max_queue: u64,
+}
+
+/// What the script takes of a rule and a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// Its word for the algorithm.
+    pub word: &'static str,
+    /// What the request costs, or one more than can ever pass.
+    pub cost: u64,
+    /// The rest, each below `2^53`.
+    pub numbers: SmallVec<[u64; 8]>,
+}
+
+/// What follows from a state that the store told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judgement {
+    /// The decision.
+    pub decision: Decision,
+    /// The most that `used` may be.
+    pub limit: u64,
+    /// What is used, with the request if it was charged.
+    pub used: u64,
+    /// Time until nothing is used.
+    pub reset: Duration,
+}
+
+/// Why no store can decide about a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unstorable {
+    /// It would keep a stamp for every request.
+    #[error("a log of every request is no state for a store")]
+    Log,
+    /// Its curve is computed with more digits than a script has.
+    #[error("a warm-up cannot be shared")]
+    WarmUp,
+    /// The script reckons in microseconds.
+    #[error("the window is no whole number of microseconds")]
+    Fraction,
+    /// A number would lose digits.
+    #[error("the numbers are too large to be exact in a store")]
+    TooLarge,
+}
+
+impl Stored {
+    /// Returns the rule with this algorithm.
+    ///
+    /// # Errors
+    ///
+    /// Why there can be none.
+    pub fn new(algorithm: &Algorithm) -> Result<Self, Unstorable> {
+        let formula = match algorithm {
+            Algorithm::TokenBucket(config) => bucket(config.build())?,
+            Algorithm::LeakyBucket(config) => bucket(config.build())?,
+            Algorithm::SlidingLog(_) => return Err(Unstorable::Log),
+            Algorithm::WarmUp(_) => return Err(Unstorable::WarmUp),
+            Algorithm::SlidingWindow(config) => {
+                let window = micros(config.rate)?;
+                let in_window = u64::from(config.buckets.max(1));
+                // The number of a bucket, and a window's worth of them, must be exact.
+                if in_window > window || in_window.saturating_mul(window) > LONGEST {
+                    return Err(Unstorable::TooLarge);
+                }
+                let span = in_window + u64::from(config.strict);
+                Shape::Sliding(config.build(), Buckets { window, in_window, span })
+            }
+            Algorithm::SlidingCounter(config) => {
+                Shape::Counter(config.build(), micros(config.rate)?)
+            }
+            Algorithm::FixedWindow(config) => {
+                let window = micros(config.rate)?;
+                Shape::Fixed(config.build(), config.align.clone(), window)
+            }
+            Algorithm::Concurrency(config) if config.limit > LONGEST => {
+                return Err(Unstorable::TooLarge);
+            }
+            Algorithm::Concurrency(config) => Shape::Leases(config.build()),
+        };
+        Ok(Self { formula })
+    }
+
+    /// Returns the rule that paces so. Nobody who waits may cost more than 1.
+    ///
+    /// # Errors
+    ///
+    /// Why there can be none.
+    pub fn paced(config: &pacing::Config) -> Result<Self, Unstorable> {
+        let pacing::Config { rate, max_wait, max_queue, warm_up } = *config;
+        if warm_up.is_some() {
+            return Err(Unstorable::WarmUp);
+        }
+        let paced = Paced { interval: Interval::of(rate), max_wait, max_queue };
+        Ok(Self { formula: Shape::Pacing(config.build(), paced) })
+    }
+
+    /// Returns a text that is equal for rules whose states mean the same: rules of one shape
+    /// may differ in their limit, but not in what they count by.
+    pub fn shape(&self) -> String {
+        match &self.formula {
+            Shape::Bucket(it) => format!("bucket/{}", ratio(it.interval())),
+            Shape::Fixed(_, Align::Clock, window) => format!("fixed/{window}"),
+            Shape::Fixed(_, Align::FirstRequest, window) => format!("fixed/{window}/first"),
+            Shape::Fixed(_, Align::Calendar(it), _) => format!("fixed/{}", it.name()),
+            Shape::Counter(_, window) => format!("counter/{window}"),
+            Shape::Sliding(_, it) => format!("sliding/{}/{}", it.window, it.in_window),
+            Shape::Leases(_) => "leases".to_owned(),
+            Shape::Pacing(_, it) => format!("pacing/{}", ratio(it.interval)),
+        }
+    }
+
+    /// Returns whether a request holds what it was charged until it ends.
+    pub const fn holds(&self) -> bool {
+        match self.formula {
+            Shape::Leases(_) => true,
+            Shape::Bucket(_)
+            | Shape::Fixed(..)
+            | Shape::Counter(..)
+            | Shape::Sliding(..)
+            | Shape::Pacing(..) => false,
+        }
+    }
+
+    /// Returns what the script takes to decide about a request of `cost` that comes at about
+    /// `now`, which only calendars look at.
+    pub fn terms(&self, cost: u64, now: Instant) -> Terms {
+        let cost = cost.min(self.limit().saturating_add(1));
+        let (word, numbers) = match &self.formula {
+            Shape::Bucket(it) => ("bucket", bucket_numbers(it, cost)),
+            Shape::Fixed(it, align, window) => {
+                let begins = u64::from(*align == Align::FirstRequest);
+                let mut numbers = SmallVec::from_slice(&[it.limit(), *window, begins]);
+                numbers.extend(align.calendar().into_iter().flat_map(|it| ends(it, now)));
+                ("fixed", numbers)
+            }
+            Shape::Counter(it, window) => ("counter", SmallVec::from_slice(&[it.limit(), *window])),
+            Shape::Sliding(it, of) => {
+                let numbers = [it.limit(), of.window, of.in_window, of.span];
+                ("sliding", SmallVec::from_slice(&numbers))
+            }
+            Shape::Leases(it) => ("leases", SmallVec::from_slice(&[it.limit()])),
+            Shape::Pacing(_, it) => ("pacing", it.numbers(cost)),
+        };
+        Terms { word, cost, numbers }
+    }
+
+    /// Says what follows for a request of `cost` from the `state` that the store told, as it
+    /// was at `now` by the store's clock, and charges it if the store has; `None` if that is
+    /// no state of such a rule.
+    pub fn judge(
+        &self,
+        state: &[u64],
+        now: Instant,
+        cost: u64,
+        is_charged: bool,
+    ) -> Option<Judgement> {
+        // No script can tell more exactly, and what follows needs no care for larger ones.
+        if state.iter().any(|number| *number >= 1 << 53) {
+            return None;
+        }
+        let request = Request { now, cost, is_charged };
+        Some(match (&self.formula, state) {
+            (Shape::Bucket(it), []) => request.judge(it, it.fresh()),
+            (Shape::Bucket(it), &[micros, rest]) => {
+                request.judge(it, it.interval().join(micros, rest))
+            }
+            (Shape::Fixed(it, ..), []) => request.judge(it, it.fresh()),
+            (Shape::Fixed(it, ..), &[micros, nanos, used]) => {
+                let end = instant(micros) + Duration::from_nanos(nanos);
+                request.judge(it, fixed_window::State::stored(end, used))
+            }
+            (Shape::Counter(it, _), []) => request.judge(it, it.fresh()),
+            (Shape::Counter(it, window), &[index, prev, curr]) => {
+                let state = sliding_counter::State::stored(index, prev, curr);
+                request.not_before(instant(index.saturating_mul(*window))).judge(it, state)
+            }
+            (Shape::Sliding(it, _), []) => request.judge(it, it.fresh()),
+            (Shape::Sliding(it, _), [head, counts @ ..]) => {
+                let request = request.not_before(it.start(*head)?);
+                request.judge(it, it.stored(*head, counts))
+            }
+            (Shape::Leases(it), &[held]) => request.judge(it, held),
+            (Shape::Pacing(it, _), []) => request.paced(it, 0),
+            (Shape::Pacing(it, of), &[micros, rest]) => {
+                request.paced(it, of.interval.join(micros, rest))
+            }
+            (
+                Shape::Bucket(_)
+                | Shape::Fixed(..)
+                | Shape::Counter(..)
+                | Shape::Leases(_)
+                | Shape::Pacing(..),
+                _,
+            ) => return None,
+        })
+    }
+
+    fn limit(&self) -> u64 {
+        match &self.formula {
+            Shape::Bucket(it) => it.limit(),
+            Shape::Fixed(it, ..) => it.limit(),
+            Shape::Counter(it, _) => it.limit(),
+            Shape::Sliding(it, _) => it.limit(),
+            Shape::Leases(it) => it.limit(),
+            // Whose limit is a length, and no cost.
+            Shape::Pacing(..) => 1 << 20,
+        }
+    }
+}
+
+impl Paced {
+    fn numbers(&self, cost: u64) -> SmallVec<[u64; 8]> {
+        let Self { interval, max_wait, max_queue } = *self;
+        let wait = interval.at(Instant::EPOCH + max_wait);
+        let [wait, queue, cost] =
+            [wait, interval.times(max_queue), interval.times(cost)].map(|it| span(interval, it));
+        [[1000 * interval.parts(), interval.parts()], wait, queue, cost].concat().into()
+    }
+}
+
+/// A request as of the store.
+#[derive(Clone, Copy)]
+struct Request {
+    now: Instant,
+    cost: u64,
+    is_charged: bool,
+}
+
+impl Request {
+    /// Returns the request as of `least`, if that is later: a clock that stepped back stands
+    /// still until it has caught up.
+    fn not_before(self, least: Instant) -> Self {
+        Self { now: self.now.max(least), ..self }
+    }
+
+    fn judge<F: Formula>(self, formula: &F, mut state: F::State) -> Judgement {
+        let Self { now, cost, is_charged } = self;
+        let decision = match cost {
+            0 => Decision::Pass,
+            cost => formula.check(&state, now, cost),
+        };
+        if is_charged {
+            formula.charge(&mut state, Times { now, own: now, start: now }, cost);
+        }
+        let Standing { used, reset } = formula.standing(&state, now);
+        Judgement { decision, limit: formula.limit(), used, reset }
+    }
+
+    fn paced(self, pacing: &Pacing, next: u128) -> Judgement {
+        let Self { now, cost, is_charged } = self;
+        let after = if is_charged { pacing.charge_next(next, now, cost) } else { next };
+        let Standing { used, reset } = pacing.standing_next(after, now);
+        Judgement { decision: pacing.check_next(next, now), limit: pacing.limit(), used, reset }
+    }
+}
+
+fn bucket(formula: TokenBucket) -> Result<Shape, Unstorable> {
+    let capacity = formula.interval().times(formula.limit());
+    let (micros, _) = formula.interval().split(capacity);
+    if micros > LONGEST { Err(Unstorable::TooLarge) } else { Ok(Shape::Bucket(formula)) }
+}
+
+fn bucket_numbers(formula: &TokenBucket, cost: u64) -> SmallVec<[u64; 8]> {
+    let interval = formula.interval();
+    let [capacity, cost] =
+        [formula.limit(), cost].map(|count| span(interval, interval.times(count)));
+    [[1000 * interval.parts(), interval.parts()], capacity, cost].concat().into()
+}
+
+/// Returns so many units as a pair, no longer than can be added to an instant.
+fn span(interval: Interval, units: u128) -> [u64; 2] {
+    let (micros, rest) = interval.split(units);
+    if micros < LONGEST { [micros, rest] } else { [LONGEST, 0] }
+}
+
+/// Returns when the window of `now` ends, and the one after it, in microseconds.
+fn ends(calendar: &Calendar, now: Instant) -> [u64; 2] {
+    let (_, end) = calendar.window(now);
+    let (_, next) = calendar.window(end);
+    [end, next].map(|at| (at.as_nanos() / 1000).min(LONGEST))
+}
+
+fn micros(rate: Rate) -> Result<u64, Unstorable> {
+    let nanos = rate.window_nanos();
+    if nanos.is_multiple_of(1000) { Ok(nanos / 1000) } else { Err(Unstorable::Fraction) }
+}
+
+fn instant(micros: u64) -> Instant {
+    Instant::from_nanos(micros.saturating_mul(1000))
+}
+
+fn ratio(interval: Interval) -> String {
+    format!("{}/{}", interval.units(), interval.parts())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::limiter::{fixed_window, sliding_log, sliding_window, token_bucket};
+
+    fn rate(count: u64, micros: u64) -> Rate {
+        Rate::new(count, Duration::from_micros(micros)).expect("a rate")
+    }
+
+    fn of(algorithm: &Algorithm) -> Result<String, Unstorable> {
+        Stored::new(algorithm).map(|it| it.shape())
+    }
+
+    #[test]
+    fn what_would_lose_digits_in_a_double_is_refused() {
+        let bucket = |burst, micros| {
+            of(&Algorithm::TokenBucket(token_bucket::Config { rate: rate(1, micros), burst }))
+        };
+        assert_eq!(bucket(1 << 52, 1), Ok("bucket/1000/1".to_owned()));
+        assert_eq!(bucket((1 << 52) + 1, 1), Err(Unstorable::TooLarge));
+        let window = |rate, buckets| {
+            of(&Algorithm::SlidingWindow(sliding_window::Config { rate, buckets, strict: true }))
+        };
+        assert_eq!(window(rate(9, 60), 60), Ok("sliding/60/60".to_owned()));
+        assert_eq!(window(rate(9, 60), 61), Err(Unstorable::TooLarge));
+        let year = Rate::new(9, Rate::MAX_WINDOW).expect("a rate");
+        assert!(window(year, 100).is_ok());
+        assert_eq!(window(year, 1_000), Err(Unstorable::TooLarge));
+        let fraction = Rate::new(1, Duration::from_nanos(1_500)).expect("a rate");
+        let align = Align::Clock;
+        let fixed = Algorithm::FixedWindow(fixed_window::Config { rate: fraction, align });
+        assert_eq!(of(&fixed), Err(Unstorable::Fraction));
+        let log = Algorithm::SlidingLog(sliding_log::Config { rate: rate(1, 1) });
+        assert_eq!(of(&log), Err(Unstorable::Log));
+    }
+
+    #[test]
+    fn what_no_rule_has_told_is_no_state() {
+        let bucket = token_bucket::Config { rate: rate(1, 1), burst: 1 };
+        let bucket = Stored::new(&Algorithm::TokenBucket(bucket)).expect("a bucket");
+        assert_eq!(bucket.judge(&[1], Instant::EPOCH, 1, false), None);
+        assert_eq!(bucket.judge(&[1, 2, 3], Instant::EPOCH, 1, false), None);
+        assert_eq!(bucket.judge(&[u64::MAX; 2], Instant::EPOCH, 1, true), None);
+        // Numbers that make no sense are no panic.
+        assert!(bucket.judge(&[(1 << 53) - 1; 2], Instant::EPOCH, 1, true).is_some());
+        let window = sliding_window::Config { rate: rate(9, 100), buckets: 2, strict: false };
+        let window = Stored::new(&Algorithm::SlidingWindow(window)).expect("a window");
+        assert_eq!(window.judge(&[(1 << 53) - 1, 1, 2], Instant::EPOCH, 1, true), None);
+        assert!(window.judge(&[0, 1, 2, 3, 4], Instant::EPOCH, u64::MAX, true).is_some());
+    }
+}

@@ -1,0 +1,185 @@
+//! Whether the store decides as a gate does, about the same arrivals at the same times.
+
+use crate::server::Server;
+use core::{
+    mem::{Discriminant, discriminant},
+    time::Duration,
+};
+use flowgate::{
+    cluster::{Ask, Lease, Recorded, Verdicts},
+    flow::{
+        Claim, Decision, Gate, Instant, Key, Permit, Quota, Reason, Rules, SlotId, Stored,
+        Unstorable, Verdict,
+    },
+};
+use redis::Value;
+use std::{collections::HashMap, sync::Arc};
+
+/// What happens in a trace.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// A request comes: its number, and what it costs of each rule, under which key.
+    Arrival { id: u64, now: Instant, asks: Vec<Option<(Key, u64)>> },
+    /// The request of this number ends, if it was admitted.
+    End { of: u64 },
+}
+
+/// A store, to be asked about traces, each under a name of its own.
+pub(crate) struct Store {
+    connection: redis::Connection,
+    recorded: Recorded,
+    _server: Server,
+}
+
+/// Events in one exchange.
+const BATCH: usize = 500;
+
+/// A lease that outlasts every trace, in microseconds.
+const LONG: u64 = 1 << 50;
+
+impl Store {
+    pub(crate) fn start() -> Self {
+        let server = Server::start();
+        let (mut connection, recorded) = (server.connection(), Recorded::new());
+        recorded.load().exec(&mut connection).expect("the scripts are in order");
+        Self { connection, recorded, _server: server }
+    }
+
+    /// Plays `events` under `rules` on a gate and in the store, and compares every word.
+    pub(crate) fn compare(&mut self, name: &str, rules: &Rules, events: &[Event]) {
+        let gate = Arc::new(Gate::new(Instant::EPOCH));
+        let installed = gate.install(rules, Instant::EPOCH);
+        let slots: Vec<SlotId> = installed.flow.into_iter().chain(installed.pacing).collect();
+        let rules = Rule::all(name, rules);
+        let mut permits: HashMap<u64, Permit> = HashMap::new();
+        let mut leases: HashMap<u64, Vec<(String, String)>> = HashMap::new();
+        for batch in events.chunks(BATCH) {
+            let mut pipe = redis::pipe();
+            let mut expected = Vec::new();
+            for event in batch {
+                match event {
+                    Event::Arrival { id, now, asks } => {
+                        expected.push(enter(&gate, &slots, event, &mut permits));
+                        let asks = ask(&rules, asks);
+                        let lease = Lease { name: &id.to_string(), micros: LONG };
+                        pipe.add_command(self.recorded.call(&asks, lease, *now));
+                        leases.insert(*id, Recorded::leases(&asks, lease));
+                    }
+                    Event::End { of } => {
+                        permits.remove(of);
+                        let held = leases.remove(of).unwrap_or_default();
+                        pipe.add_command(self.recorded.release(&held)).ignore();
+                    }
+                }
+            }
+            let answers: Vec<Value> = pipe.query(&mut self.connection).expect("an answer each");
+            let arrivals = batch.iter().filter_map(|event| match event {
+                Event::Arrival { asks, .. } => Some((event, ask(&rules, asks))),
+                Event::End { .. } => None,
+            });
+            assert_eq!(answers.len(), expected.len());
+            for (((event, asks), expected), answer) in arrivals.zip(expected).zip(&answers) {
+                let verdicts = Recorded::read(&asks, answer);
+                assert!(verdicts.is_ok(), "{name}: {event:?}: {verdicts:?}: {answer:?}");
+                let verdicts = verdicts.expect("just asserted");
+                assert_eq!(told(&asks, &verdicts), expected, "{name}: {event:?}: {answer:?}");
+            }
+        }
+    }
+}
+
+/// A rule as the store has it.
+struct Rule {
+    name: String,
+    stored: Stored,
+    is_keyed: bool,
+    is_dry_run: bool,
+}
+
+impl Rule {
+    fn all(trace: &str, rules: &Rules) -> Vec<Self> {
+        let rule = |(at, (stored, is_keyed, is_dry_run)): (
+            usize,
+            (Result<Stored, Unstorable>, bool, bool),
+        )| {
+            let stored = stored.expect("a store can decide about it");
+            let name = format!("{{{trace}}}:{at}:{}", stored.shape());
+            Self { name, stored, is_keyed, is_dry_run }
+        };
+        let flow = rules.flow.iter();
+        let flow = flow.map(|it| (Stored::new(&it.algorithm), it.keyed.is_some(), it.dry_run));
+        let pacing = rules.pacing.iter().map(|it| (Stored::paced(it), false, false));
+        flow.chain(pacing).enumerate().map(rule).collect()
+    }
+}
+
+fn ask<'a>(rules: &'a [Rule], asks: &[Option<(Key, u64)>]) -> Vec<Ask<'a>> {
+    let ask = |(rule, ask): (&'a Rule, &Option<(Key, u64)>)| {
+        let (key, cost) = (*ask)?;
+        let key = match key {
+            Key::Of(key) if rule.is_keyed => Some(key),
+            Key::Of(_) | Key::Shared | Key::Missing => None,
+        };
+        let Rule { name, stored, is_dry_run, .. } = rule;
+        Some(Ask { name, rule: stored, key, cost, is_dry_run: *is_dry_run })
+    };
+    rules.iter().zip(asks).filter_map(ask).collect()
+}
+
+/// What is compared.
+#[derive(Debug, PartialEq)]
+struct Told {
+    /// The kind of the refusal, and when to come back.
+    refusal: Option<(Discriminant<Reason>, Option<Duration>)>,
+    /// Of each rule that is asked: the limit, what is used, the wait and the reset.
+    rules: Vec<(Verdict, [u64; 2], [Duration; 2])>,
+}
+
+/// Decides about an arrival.
+fn enter(
+    gate: &Arc<Gate>,
+    slots: &[SlotId],
+    event: &Event,
+    permits: &mut HashMap<u64, Permit>,
+) -> Told {
+    let Event::Arrival { id, now, asks } = event else { unreachable!("no arrival") };
+    let claim = |(&slot, ask): (&SlotId, &Option<(Key, u64)>)| {
+        let (key, cost) = (*ask)?;
+        Some(Claim { slot, key, cost, patience: Duration::ZERO })
+    };
+    let claims: Vec<Claim> = slots.iter().zip(asks).filter_map(claim).collect();
+    let quota = |it: &Quota| (it.verdict, [it.limit, it.used], [it.wait, it.reset]);
+    match gate.enter(*now, &claims) {
+        Ok(admission) => {
+            permits.insert(*id, admission.permit);
+            Told { refusal: None, rules: admission.report.quotas.iter().map(quota).collect() }
+        }
+        Err(it) => Told {
+            refusal: Some((discriminant(&it.reason), it.reason.retry_after())),
+            rules: it.report.quotas.iter().map(quota).collect(),
+        },
+    }
+}
+
+fn told(asks: &[Ask<'_>], verdicts: &Verdicts) -> Told {
+    let mut reasons = Vec::new();
+    let mut rules = Vec::new();
+    for (ask, it) in asks.iter().zip(&verdicts.answers) {
+        let (verdict, wait) = match it.decision {
+            Decision::Pass => (Verdict::Pass, Duration::ZERO),
+            Decision::Wait(wait) => (Verdict::Wait, wait),
+            Decision::Block(_) if ask.is_dry_run => (Verdict::DryRunBlock, Duration::ZERO),
+            Decision::Block(reason) => {
+                reasons.push(reason);
+                (Verdict::Block, Duration::ZERO)
+            }
+        };
+        rules.push((verdict, [it.limit, it.used], [wait, it.reset]));
+    }
+    // What never helps is told first, and the longest time of those that help.
+    let blamed = reasons.iter().find(|it| it.is_lasting()).or_else(|| reasons.first());
+    let latest = reasons.iter().filter_map(|it| it.retry_after()).max();
+    let refusal = blamed.map(|it| (discriminant(it), it.retry_after().and(latest)));
+    assert_eq!(verdicts.is_admitted, refusal.is_none(), "{verdicts:?}");
+    Told { refusal, rules }
+}

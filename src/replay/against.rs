@@ -2,8 +2,9 @@
 
 use super::{
     decimal::Millis,
-    engine::{Engine, Ruling},
+    engine::{Ruled, Ruling},
     event::{Arrival, Request},
+    report::Report,
 };
 use crate::flow::time::nanos;
 use core::{cmp::Reverse, fmt::Write, time::Duration};
@@ -23,6 +24,22 @@ pub(super) struct Comparison {
     kinds: BTreeMap<(String, String), (u64, Vec<String>)>,
 }
 
+/// What the other configuration came to.
+pub(super) struct Against {
+    /// Its file.
+    pub(super) config: String,
+    pub(super) report: Report,
+    pub(super) comparison: Comparison,
+}
+
+/// Arrivals that fared so here and otherwise there.
+pub(super) struct Kind<'a> {
+    pub(super) here: &'a str,
+    pub(super) there: &'a str,
+    pub(super) count: u64,
+    pub(super) examples: &'a [String],
+}
+
 impl Comparison {
     /// Compares what became of the arrival `number`, which came at `t`.
     pub(super) fn note(
@@ -30,7 +47,7 @@ impl Comparison {
         number: u64,
         t: Duration,
         arrival: &Arrival,
-        [here, there]: [(&Engine, &Ruling); 2],
+        [here, there]: [Ruled<'_>; 2],
     ) {
         self.arrivals += 1;
         if verdict(here.1) == verdict(there.1) && route(here) == route(there) {
@@ -44,27 +61,35 @@ impl Comparison {
         }
     }
 
-    /// Returns how many arrivals fared differently.
-    pub(super) fn changed(&self) -> u64 {
-        self.kinds.values().map(|(count, _)| count).sum()
+    /// Says how many fare differently.
+    pub(super) fn summary(&self, other: &str) -> String {
+        let changed = self.kinds.values().map(|(count, _)| count).sum::<u64>();
+        format!("against {other}: {changed} of {} arrivals fare differently there", self.arrivals)
+    }
+
+    /// Returns the kinds of change, the most frequent first, and how many are left out.
+    pub(super) fn kinds(&self) -> (Vec<Kind<'_>>, usize) {
+        let kinds = self.kinds.iter();
+        let mut kinds: Vec<_> = kinds
+            .map(|((here, there), (count, examples))| Kind { here, there, count: *count, examples })
+            .collect();
+        kinds.sort_by_key(|kind| Reverse(kind.count));
+        let more = kinds.len().saturating_sub(MOST_KINDS);
+        kinds.truncate(MOST_KINDS);
+        (kinds, more)
     }
 
     /// Returns the differences in words.
     pub(super) fn write(&self, other: &str) -> String {
-        let mut out = format!(
-            "against {other}: {} of {} arrivals fare differently there\n",
-            self.changed(),
-            self.arrivals
-        );
-        let mut kinds: Vec<_> = self.kinds.iter().collect();
-        kinds.sort_by_key(|(_, (count, _))| Reverse(*count));
-        for ((here, there), (count, examples)) in kinds.iter().take(MOST_KINDS) {
+        let mut out = self.summary(other) + "\n";
+        let (kinds, more) = self.kinds();
+        for Kind { here, there, count, examples } in kinds {
             // Writing to a String cannot fail.
             _ = writeln!(out, "  {count}  {here} → {there}");
             _ = writeln!(out, "      e.g. {}", examples.join("; "));
         }
-        if kinds.len() > MOST_KINDS {
-            _ = writeln!(out, "  … and {} more kinds of change", kinds.len() - MOST_KINDS);
+        if more > 0 {
+            _ = writeln!(out, "  … and {more} more kinds of change");
         }
         out
     }
@@ -75,12 +100,12 @@ fn verdict(ruling: &Ruling) -> Option<&'static str> {
     Some(ruling.decided.map_or("passed", |decided| decided.verdict))
 }
 
-fn route<'a>((engine, ruling): (&'a Engine, &Ruling)) -> Option<&'a str> {
+fn route((engine, ruling): Ruled<'_>) -> Option<&str> {
     ruling.route.ok().map(|index| &*engine.snapshot().routes[index].name)
 }
 
 /// Says how an arrival fared: `checkout: rejected by per-client`.
-fn in_words((engine, ruling): (&Engine, &Ruling)) -> String {
+fn in_words((engine, ruling): Ruled<'_>) -> String {
     let route = match ruling.route {
         Ok(index) => &engine.snapshot().routes[index],
         Err(reason) => return reason.words().to_owned(),

@@ -1,13 +1,13 @@
 //! `flowgate replay`: from what was asked to what is printed.
 
 use super::{
-    against::Comparison,
+    against::{Against, Comparison},
     decisions,
-    engine::Engine,
-    event::Event,
+    engine::{Engine, Ruling},
+    event::{Arrival, Event},
     input::{Format, InputError, Inputs, STDIN},
     progress::Progress,
-    report::{self, Collector, Report},
+    report::{self, Collector, Page, Report},
 };
 use crate::{config, flow::Instant};
 use std::{
@@ -31,7 +31,8 @@ pub struct Options {
     /// What to print.
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Output::Report)]
     pub output: Output,
-    /// Also run the traffic through this configuration, and tell the difference.
+    /// Also run the traffic through this configuration, and tell the difference: in the
+    /// report, on the page, and for each decision.
     #[arg(long, value_name = "FILE")]
     pub against: Option<PathBuf>,
     /// Write the report as a page, with timelines.
@@ -95,10 +96,17 @@ pub enum ReplayError {
     BadLines(u64),
 }
 
+/// A configuration that the traffic goes through, and what is counted of it.
+struct Run {
+    engine: Engine,
+    is_counted: bool,
+    collector: Option<Collector>,
+}
+
 /// What a replay found.
 struct Found {
     report: Report,
-    comparison: Option<Comparison>,
+    against: Option<Against>,
     /// What `t` is counted from.
     origin: Instant,
     /// What a reader should know.
@@ -125,7 +133,7 @@ pub fn run(
     progress.clear();
     let found = found?;
     match options.output {
-        Output::Report => print_report(&mut out, options, &found)?,
+        Output::Report => print_report(&mut out, &found)?,
         Output::Decisions => {
             for note in &found.notes {
                 writeln!(complaints, "{note}")?;
@@ -135,9 +143,15 @@ pub fn run(
     out.flush()?;
     if let Some(path) = &options.html {
         let inputs: Vec<_> = options.inputs.iter().map(|it| it.display().to_string()).collect();
-        let source = format!("{} on {}", config.display(), inputs.join(", "));
-        let page = report::page(&found.report, &source, &found.notes, found.origin);
-        write_file(path, &page)?;
+        let page = Page {
+            config: &config.display().to_string(),
+            inputs: &inputs.join(", "),
+            report: &found.report,
+            against: found.against.as_ref(),
+            notes: &found.notes,
+            origin: found.origin,
+        };
+        write_file(path, &page.write())?;
     }
     if let Some(path) = &options.svg {
         let busiest = found.report.routes.iter().max_by_key(|route| route.offered);
@@ -160,21 +174,22 @@ fn replay(
 ) -> Result<Found, ReplayError> {
     /// Events between two looks at how far it is.
     const STEP: u64 = 4096;
-    let mut engine = engine(config, options.route.as_deref())?;
-    let other = options.against.as_ref().map(|path| self::engine(path, options.route.as_deref()));
-    let mut other = other.transpose()?.map(|engine| (engine, Comparison::default()));
+    let is_told = options.output == Output::Report || options.svg.is_some();
+    let mut run = Run::new(config, options, is_told || options.html.is_some())?;
+    let other = options.against.as_ref();
+    let other = other.map(|path| Run::new(path, options, options.html.is_some())).transpose()?;
+    let mut other = other.map(|run| (run, Comparison::default()));
     let mut inputs =
         Inputs::open(&options.inputs, options.format, &mut |bytes| progress.at(bytes))?;
     let origin = inputs.origin();
     let mut number = 0;
-    let mut collector: Option<Collector> = None;
     while let Some(event) = inputs.next_event() {
         let arrival = match event {
             Event::Arrival(arrival) => arrival,
             Event::Complete(complete) => {
-                engine.complete(&complete);
+                run.engine.complete(&complete);
                 if let Some((other, _)) = &mut other {
-                    other.complete(&complete);
+                    other.engine.complete(&complete);
                 }
                 continue;
             }
@@ -183,45 +198,62 @@ fn replay(
                 continue;
             }
         };
-        let ruling = engine.arrive(&arrival);
         let t = arrival.at.since(origin);
-        if options.output == Output::Decisions {
-            decisions::write(out, number, t, &engine, &ruling)?;
-        }
-        if options.output == Output::Report || options.html.is_some() || options.svg.is_some() {
-            let collector = collector.get_or_insert_with(|| Collector::new(&engine, arrival.at));
-            collector.note(&engine, &arrival, &ruling);
-        }
-        if let Some((other, comparison)) = &mut other {
+        let here = run.arrive(&arrival);
+        let there = other.as_mut().map(|(other, comparison)| {
             let there = other.arrive(&arrival);
-            comparison.note(number, t, &arrival, [(&engine, &ruling), (other, &there)]);
+            comparison.note(number, t, &arrival, [(&run.engine, &here), (&other.engine, &there)]);
+            (&other.engine, there)
+        });
+        if options.output == Output::Decisions {
+            let there = there.as_ref().map(|(engine, ruling)| (*engine, ruling));
+            decisions::write(out, number, t, (&run.engine, &here), there)?;
         }
         number += 1;
         if number.is_multiple_of(STEP) {
             progress.at(inputs.bytes());
         }
     }
-    let collector = collector.unwrap_or_else(|| Collector::new(&engine, origin));
+    let against = options.against.as_ref().zip(other);
     Ok(Found {
-        report: collector.report(),
-        comparison: other.map(|(_, comparison)| comparison),
+        report: run.report(origin),
+        against: against.map(|(path, (other, comparison))| Against {
+            config: path.display().to_string(),
+            report: other.report(origin),
+            comparison,
+        }),
         origin,
         notes: notes(&inputs),
         bad: inputs.bad.count,
     })
 }
 
-fn engine(config: &Path, route: Option<&str>) -> Result<Engine, ReplayError> {
-    let plan = config::read_rules(config).map_err(|e| ReplayError::Config(Box::new(e)))?;
-    let engine = Engine::new(plan, Instant::EPOCH, route);
-    check_route(route, &engine)?;
-    Ok(engine)
+impl Run {
+    fn new(config: &Path, options: &Options, is_counted: bool) -> Result<Self, ReplayError> {
+        let plan = config::read_rules(config).map_err(|e| ReplayError::Config(Box::new(e)))?;
+        let engine = Engine::new(plan, Instant::EPOCH, options.route.as_deref());
+        check_route(options.route.as_deref(), &engine)?;
+        Ok(Self { engine, is_counted, collector: None })
+    }
+
+    fn arrive(&mut self, arrival: &Arrival) -> Ruling {
+        let ruling = self.engine.arrive(arrival);
+        if self.is_counted {
+            let first = || Collector::new(&self.engine, arrival.at);
+            self.collector.get_or_insert_with(first).note(&self.engine, arrival, &ruling);
+        }
+        ruling
+    }
+
+    fn report(self, origin: Instant) -> Report {
+        self.collector.unwrap_or_else(|| Collector::new(&self.engine, origin)).report()
+    }
 }
 
-fn print_report(out: &mut impl Write, options: &Options, found: &Found) -> io::Result<()> {
+fn print_report(out: &mut impl Write, found: &Found) -> io::Result<()> {
     write!(out, "{}", report::write(&found.report, found.origin))?;
-    if let (Some(comparison), Some(other)) = (&found.comparison, &options.against) {
-        write!(out, "\n{}", comparison.write(&other.display().to_string()))?;
+    if let Some(against) = &found.against {
+        write!(out, "\n{}", against.comparison.write(&against.config))?;
     }
     if !found.notes.is_empty() {
         writeln!(out)?;

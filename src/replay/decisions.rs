@@ -1,15 +1,12 @@
 //! `--output decisions`: one JSON line an arrival, in the order of the arrivals.
 
-use super::{
-    decimal::Millis,
-    engine::{Engine, Ruling},
-};
+use super::{decimal::Millis, engine::Ruled};
 use crate::flow::time::nanos;
 use core::time::Duration;
 use std::io::{self, Write};
 
-/// Writes what became of the arrival `number`, which came at `at`; `t` is counted from
-/// `origin`.
+/// Writes what became of the arrival `number`, which came at `t` since the first minute,
+/// and under `against` what became of it in another configuration.
 ///
 /// `verdict` is `null` if the arrival reached no route; `rule`, `limit` and `used` are
 /// `null` if no rule was asked, as where a route has none. A breaker is a rule without
@@ -18,29 +15,39 @@ use std::io::{self, Write};
 /// # Errors
 ///
 /// Those of `out`.
-pub fn write(
+pub(super) fn write(
     out: &mut impl Write,
     number: u64,
     t: Duration,
-    engine: &Engine,
-    ruling: &Ruling,
+    here: Ruled<'_>,
+    there: Option<Ruled<'_>>,
 ) -> io::Result<()> {
     out.write_all(b"{\"i\":")?;
     write_whole(out, number)?;
     out.write_all(b",\"t\":")?;
     write_number(out, t)?;
+    out.write_all(b",")?;
+    write_members(out, here)?;
+    if let Some(there) = there {
+        out.write_all(b",\"against\":{")?;
+        write_members(out, there)?;
+        out.write_all(b"}")?;
+    }
+    out.write_all(b"}\n")
+}
+
+fn write_members(out: &mut impl Write, (engine, ruling): Ruled<'_>) -> io::Result<()> {
     let route = match ruling.route {
         Ok(index) => &engine.snapshot().routes[index],
         Err(reason) => {
-            out.write_all(b",\"verdict\":null,\"rule\":null,\"limit\":null,\"used\":null")?;
+            out.write_all(b"\"verdict\":null,\"rule\":null,\"limit\":null,\"used\":null")?;
             out.write_all(b",\"wait_ms\":0.0,\"retry_after_ms\":null,\"route\":null,\"reason\":")?;
-            serde_json::to_writer(&mut *out, reason.words())?;
-            return out.write_all(b"}\n");
+            return Ok(serde_json::to_writer(out, reason.words())?);
         }
     };
     let record = ruling.decided.map(|decided| decided.record(Some(route), &[]));
     if let Some(record) = &record {
-        out.write_all(b",\"verdict\":\"")?;
+        out.write_all(b"\"verdict\":\"")?;
         out.write_all(record.verdict.as_bytes())?;
         out.write_all(b"\",\"rule\":")?;
         serde_json::to_writer(&mut *out, &record.rule)?;
@@ -49,7 +56,7 @@ pub fn write(
         out.write_all(b",\"used\":")?;
         write_count(out, record.used)?;
     } else {
-        out.write_all(b",\"verdict\":\"passed\",\"rule\":null,\"limit\":null,\"used\":null")?;
+        out.write_all(b"\"verdict\":\"passed\",\"rule\":null,\"limit\":null,\"used\":null")?;
     }
     let wait = record.as_ref().map_or(Duration::ZERO, |record| record.wait);
     out.write_all(b",\"wait_ms\":")?;
@@ -60,8 +67,7 @@ pub fn write(
         None => out.write_all(b"null")?,
     }
     out.write_all(b",\"route\":")?;
-    serde_json::to_writer(&mut *out, &*route.name)?;
-    out.write_all(b"}\n")
+    Ok(serde_json::to_writer(out, &*route.name)?)
 }
 
 /// Writes a time without a point if it is whole, as it is usually given.

@@ -58,6 +58,9 @@ pub struct Ruling {
     pub start: Option<Instant>,
 }
 
+/// What became of an arrival, and where.
+pub(super) type Ruled<'a> = (&'a Engine, &'a Ruling);
+
 /// Why an arrival was never decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreached {

@@ -21,7 +21,6 @@ mod report;
 
 pub use command::{Options, Output, ReplayError, run};
 pub use decimal::Millis;
-pub use decisions::write as write_decision;
 pub use engine::{Engine, Ruling, Unreached};
 pub use event::{Answered, Arrival, Complete, Ending, Event, Id, Recorded, RecordedKey, Request};
 pub use input::{Bad, BadLine, Format, InputError, Inputs};

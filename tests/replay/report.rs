@@ -112,6 +112,55 @@ fn a_page_stands_alone_and_holds_nothing_that_a_client_could_run() {
 }
 
 #[test]
+fn a_page_shows_both_configurations_and_what_differs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (other, html) = (folder.path().join("other.yaml"), folder.path().join("report.html"));
+    let there = config(ROUTES).replace("limit: 10/1s", "limit: 5/1s");
+    fs::write(&other, there.replace("path: /idle", "path: /lost")).unwrap();
+    replayed(&config(ROUTES), events(), |it| {
+        it.against = Some(other.clone());
+        it.html = Some(html.clone());
+    })
+    .unwrap();
+    let page = fs::read_to_string(html).unwrap();
+    for part in [
+        "<p>1 reached no rule: no route matches</p>",
+        "other.yaml: 11 of 40 arrivals fare differently there</p>",
+        "<tr><td>10</td><td>api: passed</td><td>api: rejected by per-client</td><td>#6 at 950.0 ms",
+        "passed 23 (69.7 %)",
+        "passed 13 (39.4 %)",
+        "<h2>idle</h2>",
+        "<p>no arrivals</p>",
+    ] {
+        assert!(page.contains(part), "no {part:?} in {page}");
+    }
+    // Three routes, of which one has arrivals in the other only.
+    assert_eq!((page.matches("<svg").count(), page.matches("<h3>").count()), (5, 6));
+    assert_eq!(page.matches("<section>").count(), page.matches("</section>").count());
+}
+
+#[test]
+fn a_decision_has_that_of_the_other_configuration_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = folder.path().join("other.yaml");
+    fs::write(&other, one_route("    flow: [{ name: s, algorithm: fixed_window, limit: 1/1s }]"))
+        .unwrap();
+    let here = one_route("    flow: [{ name: r, algorithm: fixed_window, limit: 9/1s }]");
+    let (out, _) =
+        replayed(&here, "{\"t\":0}\n{\"t\":250}\n", |it| it.against = Some(other.clone())).unwrap();
+    let line: serde_json::Value = serde_json::from_str(out.lines().nth(1).unwrap()).unwrap();
+    let expected = serde_json::json!({
+        "i": 1, "t": 250, "verdict": "passed", "rule": "r", "limit": 9, "used": 2, "wait_ms": 0.0,
+        "retry_after_ms": null, "route": "all",
+        "against": {
+            "verdict": "rejected", "rule": "s", "limit": 1, "used": 1, "wait_ms": 0.0,
+            "retry_after_ms": 750.0, "route": "all",
+        },
+    });
+    assert_eq!(line, expected);
+}
+
+#[test]
 fn two_configurations_are_compared_on_the_same_traffic() {
     let folder = tempfile::tempdir().unwrap();
     let other = folder.path().join("other.yaml");

@@ -5,64 +5,144 @@ use super::{
     svg::{self, escaped},
     text::{millis, percent, short, worst},
 };
-use crate::flow::Instant;
+use crate::{
+    flow::Instant,
+    replay::against::{Against, Kind},
+};
 use core::fmt::Write;
 
 const PAGE: &str = "\
 body{background:var(--paper);color:var(--ink);font:15px/1.45 system-ui,sans-serif;max-width:760px;margin:2rem auto;padding:0 1rem}\
-h1{font-size:1.4rem}h2{font-size:1.15rem;margin:2rem 0 .3rem}\
+h1{font-size:1.4rem}h2{font-size:1.15rem;margin:2rem 0 .3rem}h3{font-size:1rem;margin:1rem 0 0}\
 table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:.6rem 0}\
 td,th{padding:.15rem .7rem .15rem 0;text-align:right;border-bottom:1px solid color-mix(in srgb,var(--ink) 18%,transparent)}\
 td:first-child,th:first-child,td:last-child,th:last-child{text-align:left}\
+.words td,.words th{text-align:left;vertical-align:top}\
 svg{width:100%;height:auto}\
-@media print{body{margin:0;max-width:none}section{break-inside:avoid}}";
+@media print{body{margin:0;max-width:none}svg,tr{break-inside:avoid}h2,h3{break-after:avoid}}";
 
-/// Returns the page. `source` names the configuration and the inputs, `notes` are what a
-/// reader should know; times are counted from `origin`.
-pub(in crate::replay) fn page(
-    report: &Report,
-    source: &str,
-    notes: &[String],
-    origin: Instant,
-) -> String {
-    let mut out = String::new();
-    // Writing to a String cannot fail.
-    _ = write_page(&mut out, report, source, notes, origin);
-    out
+/// What a page tells.
+pub(in crate::replay) struct Page<'a> {
+    /// The configuration's file.
+    pub(in crate::replay) config: &'a str,
+    /// The files of the traffic.
+    pub(in crate::replay) inputs: &'a str,
+    pub(in crate::replay) report: &'a Report,
+    /// What another configuration came to.
+    pub(in crate::replay) against: Option<&'a Against>,
+    /// What a reader should know.
+    pub(in crate::replay) notes: &'a [String],
+    /// What times are counted from.
+    pub(in crate::replay) origin: Instant,
 }
 
-fn write_page(
-    out: &mut String,
-    report: &Report,
-    source: &str,
-    notes: &[String],
-    origin: Instant,
-) -> std::fmt::Result {
-    write!(
-        out,
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\">\
-         <title>flowgate replay</title><style>{}{PAGE}{}</style></head><body>\n<h1>flowgate replay</h1>\n",
-        svg::COLOURS,
-        svg::STYLE
-    )?;
-    writeln!(out, "<p>{}</p>", escaped(source))?;
-    for note in notes {
-        writeln!(out, "<p>{}</p>", escaped(note))?;
+impl Page<'_> {
+    /// Returns the page.
+    pub(in crate::replay) fn write(&self) -> String {
+        let mut out = String::new();
+        // Writing to a String cannot fail.
+        _ = self.write_to(&mut out);
+        out
     }
-    for (reason, count) in &report.unreached {
-        writeln!(out, "<p>{count} arrivals reached no rule: {}</p>", escaped(reason))?;
+
+    fn write_to(&self, out: &mut String) -> std::fmt::Result {
+        write!(
+            out,
+            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+             <meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\">\
+             <title>flowgate replay</title><style>{}{PAGE}{}</style></head><body>\n<h1>flowgate replay</h1>\n",
+            svg::COLOURS,
+            svg::STYLE
+        )?;
+        writeln!(out, "<p>{} on {}</p>", escaped(self.config), escaped(self.inputs))?;
+        for note in self.notes {
+            writeln!(out, "<p>{}</p>", escaped(note))?;
+        }
+        write_unreached(out, self.report, "")?;
+        let Some(against) = self.against else {
+            used(self.report).try_for_each(|route| self.write_section(out, Some(route), None))?;
+            return out.write_str("</body></html>\n");
+        };
+        write_unreached(out, &against.report, &format!("in {}, ", against.config))?;
+        self.write_differences(out, against)?;
+        let there = |name: &str| used(&against.report).find(|route| route.name == name);
+        for route in used(self.report) {
+            self.write_section(out, Some(route), there(&route.name))?;
+        }
+        let is_here = |name: &str| used(self.report).any(|route| route.name == name);
+        for route in used(&against.report).filter(|route| !is_here(&route.name)) {
+            self.write_section(out, None, Some(route))?;
+        }
+        out.write_str("</body></html>\n")
     }
-    for route in report.routes.iter().filter(|route| route.offered > 0) {
-        write_route(out, route, origin)?;
+
+    fn write_differences(&self, out: &mut String, against: &Against) -> std::fmt::Result {
+        let Against { config, comparison, .. } = against;
+        writeln!(out, "<p>{}</p>", escaped(&comparison.summary(config)))?;
+        let (kinds, more) = comparison.kinds();
+        if !kinds.is_empty() {
+            let [here, there] = [self.config, config].map(escaped);
+            write!(
+                out,
+                "<table class=\"words\"><tr><th>arrivals</th><th>{here}</th><th>{there}</th>"
+            )?;
+            out.write_str("<th>such as</th></tr>\n")?;
+            for Kind { here, there, count, examples } in kinds {
+                let [here, there] = [here, there].map(escaped);
+                let examples: Vec<_> = examples.iter().map(|example| escaped(example)).collect();
+                let examples = examples.join("<br>");
+                writeln!(
+                    out,
+                    "<tr><td>{count}</td><td>{here}</td><td>{there}</td><td>{examples}</td></tr>"
+                )?;
+            }
+            out.write_str("</table>\n")?;
+        }
+        if more > 0 {
+            writeln!(out, "<p>… and {more} more kinds of change</p>")?;
+        }
+        Ok(())
     }
-    out.write_str("</body></html>\n")
+
+    /// Writes what came of a route here, and there if there is another configuration.
+    fn write_section(
+        &self,
+        out: &mut String,
+        here: Option<&RouteReport>,
+        there: Option<&RouteReport>,
+    ) -> std::fmt::Result {
+        let name = here.or(there).map_or("", |route| &route.name);
+        writeln!(out, "<section>\n<h2>{}</h2>", escaped(name))?;
+        let Some(against) = self.against else {
+            here.map_or(Ok(()), |route| write_route(out, route, self.origin))?;
+            return out.write_str("</section>\n");
+        };
+        for (config, route) in [(self.config, here), (&against.config, there)] {
+            writeln!(out, "<h3>{}</h3>", escaped(config))?;
+            match route {
+                Some(route) => write_route(out, route, self.origin)?,
+                None => out.write_str("<p>no arrivals</p>\n")?,
+            }
+        }
+        out.write_str("</section>\n")
+    }
+}
+
+/// Returns the routes that something came to.
+fn used(report: &Report) -> impl Iterator<Item = &RouteReport> {
+    report.routes.iter().filter(|route| route.offered > 0)
+}
+
+fn write_unreached(out: &mut String, report: &Report, place: &str) -> std::fmt::Result {
+    report.unreached.iter().try_for_each(|(reason, count)| {
+        let (place, reason) = (escaped(place), escaped(reason));
+        writeln!(out, "<p>{place}{count} reached no rule: {reason}</p>")
+    })
 }
 
 fn write_route(out: &mut String, route: &RouteReport, origin: Instant) -> std::fmt::Result {
     let share = |count| percent(count, route.offered);
-    write!(out, "<section>\n<h2>{}</h2>\n<p>", escaped(&route.name))?;
-    write!(out, "offered {}, passed {} ({})", route.offered, route.passed, share(route.passed))?;
+    write!(out, "<p>offered {}, passed {} ({})", route.offered, route.passed, share(route.passed))?;
     write!(out, ", delayed {} ({})", route.delayed, share(route.delayed))?;
     for (word, count) in &route.refused {
         write!(out, ", {word} {count} ({})", share(*count))?;
@@ -87,7 +167,7 @@ fn write_route(out: &mut String, route: &RouteReport, origin: Instant) -> std::f
         let keys: Vec<_> = keys.collect();
         writeln!(out, "<p>refused most by {}: {}</p>", escaped(&rule.name), keys.join(", "))?;
     }
-    out.write_str("</section>\n")
+    Ok(())
 }
 
 fn write_rule(out: &mut String, rule: &RuleReport, origin: Instant) -> std::fmt::Result {

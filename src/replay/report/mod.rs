@@ -7,7 +7,7 @@ mod text;
 mod timeline;
 mod worst;
 
-pub(super) use html::page;
+pub(super) use html::Page;
 pub(super) use svg::draw;
 pub(crate) use svg::{escaped, escaped_lines};
 pub(super) use text::write;

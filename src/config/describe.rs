@@ -7,7 +7,10 @@ use super::{
 use crate::flow::{
     self, Algorithm, OTHERS, Rate, Rule, WarmUp,
     breaker::{self, Ratio},
-    limiter::{fixed_window::Align, sliding_window},
+    limiter::{
+        fixed_window::{self, Align},
+        sliding_window,
+    },
     pacing,
 };
 use bytesize::ByteSize;
@@ -178,30 +181,32 @@ fn promise(rule: &Rule) -> String {
                  {most} in any {window}; {saturated} under saturation"
             )
         }
-        Algorithm::FixedWindow(config) => {
-            let (count, window) = (config.rate.count(), short(config.rate.window()));
-            let (align, most) = match &config.align {
-                Align::Clock => ("the clock", 2 * count),
-                Align::FirstRequest => ("the first request", 2 * count - 1),
-                Align::Calendar(calendar) => {
-                    return format!(
-                        "fixed_window {count}/{}: at most {count} in each, {} across a boundary",
-                        calendar.name(),
-                        2 * count
-                    );
-                }
-            };
-            format!(
-                "fixed_window {count}/{window}: at most {count} in each window from {align}, \
-                 {most} in any {window} across a boundary"
-            )
-        }
+        Algorithm::FixedWindow(config) => fixed_window_promise(config),
         Algorithm::Concurrency(config) => {
             format!(
                 "concurrency {}: at most {} in flight at any instant",
                 config.limit, config.limit
             )
         }
+    }
+}
+
+fn fixed_window_promise(fixed_window::Config { rate, align }: &fixed_window::Config) -> String {
+    let (count, window) = (rate.count(), short(rate.window()));
+    let (twice, almost) = (2 * count, 2 * count - 1);
+    match align {
+        Align::Clock => format!(
+            "fixed_window {count}/{window}: at most {count} in each window from the clock, \
+             {twice} in any {window} across a boundary"
+        ),
+        Align::FirstRequest => format!(
+            "fixed_window {count}/{window}: at most {count} in each window from the first request, \
+             {almost} in any {window} across a boundary, {twice} across that of the clock's first"
+        ),
+        Align::Calendar(calendar) => format!(
+            "fixed_window {count}/{}: at most {count} in each, {twice} across a boundary",
+            calendar.name(),
+        ),
     }
 }
 

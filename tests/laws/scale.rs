@@ -3,10 +3,11 @@
 use crate::{
     Expected, Oracle, config,
     day::{Day, MORNING, Step, key, rule},
+    oracle::{Past, assert_promise},
 };
 use core::time::Duration;
 use flowgate::flow::{
-    Algorithm, Claim, Gate, Rate, Rules,
+    Algorithm, Claim, Gate, Instant, Rate, Rules,
     limiter::{
         fixed_window::{self, Align},
         leaky_bucket, sliding_counter, sliding_log, sliding_window, token_bucket,
@@ -155,6 +156,38 @@ fn a_day_of_pacing_is_exact() {
             starts += 1;
         }
         assert!(starts.abs_diff((DAY * count).div_ceil(millis)) <= 1, "{starts}");
+    }
+}
+
+#[test]
+fn of_windows_from_the_first_request_only_the_clocks_first_doubles() {
+    let window = Duration::from_secs(1);
+    let instant = Duration::from_nanos(1);
+    for count in [1, 2, 300_000] {
+        let rate = rate_of(count, 1_000);
+        let config = fixed_window::Config { rate, align: Align::FirstRequest };
+        let algorithm = Algorithm::FixedWindow(config);
+        // One, then as many as fit a moment before its window ends, and a moment after.
+        for (begin, most) in [(Instant::EPOCH, 2 * count), (MORNING, 2 * count - 1)] {
+            let gate = Arc::new(Gate::new(begin));
+            let rules = Rules { flow: vec![rule(0, algorithm.clone(), false)], ..Rules::default() };
+            let slot = gate.install(&rules, begin).flow[0];
+            let mut past = Past::default();
+            let mut enter = |now: Instant, cost| {
+                let claim = Claim { slot, key: key(0), cost, patience: Duration::ZERO };
+                let passes = gate.enter(now, &[claim]).is_ok();
+                past.passed.extend(passes.then_some((now.as_nanos(), cost)));
+                if passes { cost } else { 0 }
+            };
+            if begin != Instant::EPOCH {
+                enter(begin, 1);
+            }
+            let end = begin + window;
+            let before: u64 =
+                [count, count - 1].map(|cost| enter(end - instant, cost)).iter().sum();
+            assert_eq!(before + enter(end, count), most);
+            assert_promise(&algorithm, &past);
+        }
     }
 }
 

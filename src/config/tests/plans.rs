@@ -140,7 +140,7 @@ in the order in which they match
       some requests borrow from windows to come, and wait up to 500ms
     hard  sliding_window 31/1s, 10 buckets, strict: at most 31 in any 1s
       dry run: counts, refuses nothing
-    window  fixed_window 40/1s: at most 40 in each window from the first request, 79 in any 1s across a boundary
+    window  fixed_window 40/1s: at most 40 in each window from the first request, 79 in any 1s across a boundary, 80 across that of the clock's first
       cost: POST 5, else 1
     in-flight  concurrency 64: at most 64 in flight at any instant
       some requests are exempt

@@ -6,7 +6,8 @@
 //! `used + n ≤ N`.
 //!
 //! Worst case: up to `2N` pass in some `W` across a boundary (`2N − 1` where a
-//! window starts with its first request); `N` in each window. It refuses what an
+//! window starts with its first request, but `2N` across the end of the clock's very
+//! first window, which starts with the clock); `N` in each window. It refuses what an
 //! exact log would let in near a window's end.
 //!
 //! A request with priority over the limit may borrow from the window that opens next:

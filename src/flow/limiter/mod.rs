@@ -68,9 +68,9 @@ impl Algorithm {
             Self::SlidingWindow(it) => (it.rate.count().saturating_mul(2), it.rate),
             Self::SlidingCounter(it) => (it.rate.count().saturating_mul(2) - 1, it.rate),
             Self::FixedWindow(it) => match it.align {
-                fixed_window::Align::Clock => (it.rate.count().saturating_mul(2), it.rate),
-                fixed_window::Align::FirstRequest => {
-                    (it.rate.count().saturating_mul(2) - 1, it.rate)
+                // Across the end of the clock's first window, which a replay may begin in.
+                fixed_window::Align::Clock | fixed_window::Align::FirstRequest => {
+                    (it.rate.count().saturating_mul(2), it.rate)
                 }
                 fixed_window::Align::Calendar(_) => return None,
             },

@@ -43,6 +43,8 @@ pub(crate) struct Day {
     pub(crate) slots: Vec<SlotId>,
     pub(crate) now: Instant,
     pub(crate) live: Vec<Live>,
+    /// How long every other client would wait for a window to open; nobody, if not told.
+    pub(crate) patience: Duration,
 }
 
 /// A request in flight.
@@ -65,9 +67,15 @@ const WINDOWS: [u64; 4] = [1_000_000_000, 10_000_000, 999_999_937, 100];
 impl Day {
     pub(crate) fn new(rules: &Rules) -> Self {
         let gate = Arc::new(Gate::new(MORNING));
-        let mut day = Self { gate, slots: Vec::new(), now: MORNING, live: Vec::new() };
+        let (slots, live) = (Vec::new(), Vec::new());
+        let mut day = Self { gate, slots, now: MORNING, live, patience: Duration::ZERO };
         day.install(rules);
         day
+    }
+
+    /// Returns a day without rules, on which every other client has `patience`.
+    pub(crate) fn patient(patience: Duration) -> Self {
+        Self { patience, ..Self::new(&Rules::default()) }
     }
 
     pub(crate) fn install(&mut self, rules: &Rules) {
@@ -99,7 +107,8 @@ impl Day {
 
     /// Returns a claim on every slot.
     pub(crate) fn claims(&self, client: u8, cost: u64) -> Vec<Claim> {
-        let (key, patience) = (key(client), Duration::ZERO);
+        let patience = if client.is_multiple_of(2) { Duration::ZERO } else { self.patience };
+        let key = key(client);
         self.slots.iter().map(|&slot| Claim { slot, key, cost, patience }).collect()
     }
 

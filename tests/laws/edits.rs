@@ -41,6 +41,12 @@ fn crowded() -> impl Strategy<Value = Vec<(Algorithm, (usize, Vec<Step>))>> {
     })
 }
 
+/// Returns how long those wait who may borrow: less than a window, or several.
+fn patience() -> impl Strategy<Value = Duration> {
+    prop_oneof![Just(0), 1..200_u64, 1..20_000_000_u64, 1..3_000_000_000_u64]
+        .prop_map(Duration::from_nanos)
+}
+
 fn crowd(algorithm: &Algorithm, max_keys: Option<u8>) -> Rules {
     let keyed = max_keys.map(|most| Keyed { by: "client_ip".into(), max_keys: most.into() });
     let rule = Rule { keyed, ..rule(0, algorithm.clone(), false) };
@@ -51,9 +57,12 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn keyed_rules_are_edited_as_if_each_client_had_a_gate_of_its_own(chapters in crowded()) {
-        let mut all = Day::new(&Rules::default());
-        let mut own: Vec<Day> = (0..CROWD).map(|_| Day::new(&Rules::default())).collect();
+    fn keyed_rules_are_edited_as_if_each_client_had_a_gate_of_its_own(
+        chapters in crowded(),
+        patience in patience(),
+    ) {
+        let mut all = Day::patient(patience);
+        let mut own: Vec<Day> = (0..CROWD).map(|_| Day::patient(patience)).collect();
         let mut live = Vec::new();
         for (algorithm, (handfuls, steps)) in chapters {
             all.install(&crowd(&algorithm, Some(CROWD)));
@@ -87,8 +96,9 @@ proptest! {
     fn when_states_are_converted_changes_no_decision(
         chapters in crowded(),
         max_keys in 1..=CROWD,
+        patience in patience(),
     ) {
-        let (mut late, mut early) = (Day::new(&Rules::default()), Day::new(&Rules::default()));
+        let (mut late, mut early) = (Day::patient(patience), Day::patient(patience));
         for (algorithm, (handfuls, steps)) in chapters {
             for day in [&mut late, &mut early] {
                 day.install(&crowd(&algorithm, Some(max_keys)));
@@ -102,8 +112,8 @@ proptest! {
     }
 
     #[test]
-    fn edits_lose_no_request_in_flight(chapters in chapters(false)) {
-        let mut day = Day::new(&Rules::default());
+    fn edits_lose_no_request_in_flight(chapters in chapters(false), patience in patience()) {
+        let mut day = Day::patient(patience);
         for (rules, steps) in chapters {
             day.install(&rules);
             for step in steps {
@@ -124,13 +134,16 @@ proptest! {
         (mut before, mut after, (early, late)) in windows().prop_flat_map(|window| {
             (rules(window), rules(window), (steps(window), steps(window)))
         }),
+        patience in patience(),
     ) {
         // A rule that is added is unknown to whoever claimed before.
         after.flow.truncate(before.flow.len());
         before.pacing = before.pacing.filter(|_| after.pacing.is_some());
         after.pacing = after.pacing.filter(|_| before.pacing.is_some());
         before.flow.truncate(after.flow.len());
-        let (mut day, mut other) = (Day::new(&before), Day::new(&before));
+        let (mut day, mut other) = (Day::patient(patience), Day::patient(patience));
+        day.install(&before);
+        other.install(&before);
         for step in early {
             prop_assert_eq!(day.step(step), other.step(step));
         }
@@ -149,8 +162,11 @@ proptest! {
     }
 
     #[test]
-    fn edits_leave_no_trace_of_a_blocked_request(chapters in chapters(true)) {
-        let mut day = Day::new(&Rules::default());
+    fn edits_leave_no_trace_of_a_blocked_request(
+        chapters in chapters(true),
+        patience in patience(),
+    ) {
+        let mut day = Day::patient(patience);
         for (rules, steps) in chapters {
             day.install(&rules);
             for step in steps {
@@ -253,15 +269,34 @@ fn a_thousand_edits_of_concurrency_keep_the_latest_limit() {
     }
 }
 
-/// A flood of 2000 requests a second for 10 s, with an edit every 10 ms.
+#[test]
+fn a_thousand_edits_in_a_flood_keep_the_promise_for_those_who_borrow() {
+    for algorithm in [sliding as fn(u64) -> _, strict, fixed, first_request] {
+        let past =
+            flood_of(|turn| one_rule(algorithm(50 + turn * 37 % 51)), Duration::from_millis(700));
+        // As of when they start, of whom some have waited.
+        let mut starts: Vec<_> = past.starts.iter().map(|&start| (start, 1)).collect();
+        let waited = past.passed.iter().zip(&past.starts).filter(|(it, start)| it.0 < **start);
+        assert!(waited.count() > 100);
+        starts.sort_unstable();
+        assert_promise(&algorithm(100), &Past { passed: starts, ..Past::default() });
+    }
+}
+
 fn flood(rules: impl Fn(u64) -> Rules) -> Past {
-    let mut day = Day::new(&Rules::default());
+    flood_of(rules, Duration::ZERO)
+}
+
+/// A flood of 2000 requests a second for 10 s, with an edit every 10 ms; every other has
+/// so much patience.
+fn flood_of(rules: impl Fn(u64) -> Rules, patience: Duration) -> Past {
+    let mut day = Day::patient(patience);
     let mut past = Past::default();
     for turn in 0..1_000 {
         day.install(&rules(turn));
-        for _ in 0..20 {
+        for client in 0..20 {
             day.now = day.now + Duration::from_micros(500);
-            if let Ok(start) = day.enter(day.now, 0, 1).decided {
+            if let Ok(start) = day.enter(day.now, client, 1).decided {
                 past.passed.push((day.now.as_nanos(), 1));
                 past.starts.push(start.as_nanos());
             }

@@ -58,7 +58,6 @@ fn by_name(seen: Vec<RuleObservation>) -> Vec<RuleObservation> {
                 sum.counts += seen.counts;
                 if let (Some(sum), Some(keys)) = (&mut sum.keys, seen.keys) {
                     sum.live += keys.live;
-                    sum.overflowed += keys.overflowed;
                 }
             }
             None => rules.push(RuleObservation { name: name.into(), ..seen }),
@@ -122,10 +121,10 @@ impl Page {
         });
         let help = "Decisions of each rule; pacing is the rule `pacing`";
         counters(encoder, ("flowgate_flow_decisions", help), decisions)?;
-        let keyed = || self.rules().filter_map(|(labels, rule)| Some((labels, rule.keys?)));
-        let live = keyed().map(|(labels, keys)| (labels, keys.live.into()));
+        let keyed = || self.rules().filter_map(|(labels, rule)| Some((labels, rule, rule.keys?)));
+        let live = keyed().map(|(labels, _, keys)| (labels, keys.live.into()));
         gauges(encoder, ("flowgate_flow_keys", "Clients that a rule counts separately"), live)?;
-        let overflowed = keyed().map(|(labels, keys)| (labels, keys.overflowed));
+        let overflowed = keyed().map(|(labels, rule, _)| (labels, rule.counts.overflowed));
         let help = "Decisions about clients that shared a state, as the table was full";
         counters(encoder, ("flowgate_flow_keys_overflow", help), overflowed)?;
         let in_flight = self.routes().map(|(labels, seen, _)| (labels, seen.in_flight));

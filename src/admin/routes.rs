@@ -171,7 +171,7 @@ impl<'a> RuleView<'a> {
             keys: seen.keys.map(|keys| KeysView {
                 live: keys.live,
                 max: keys.max,
-                overflowed: keys.overflowed,
+                overflowed: seen.counts.overflowed,
             }),
             breaker: seen.breaker.map(|seen| BreakerView {
                 state: seen.phase.word(),

@@ -312,7 +312,7 @@ impl Chain {
         if link.slot.retune(wanted.build(), now) {
             return (Link { wanted, ..link }, Change::Converted);
         }
-        let (former, counts) = (Some(link.id), core::mem::take(&mut link.counts));
+        let (former, counts) = (Some(link.id), link.counts());
         unused.push(link);
         (self.link(wanted, former, counts), Change::Reset)
     }
@@ -335,7 +335,7 @@ impl Chain {
             Wanted::Breaker(_) | Wanted::Pacing(_) => false,
         };
         if let Some(rule) = self.links.iter_mut().rev().find(is_rule_of_it) {
-            rule.counts += gone.counts;
+            rule.counts += gone.counts();
         }
     }
 

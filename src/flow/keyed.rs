@@ -38,7 +38,8 @@ pub struct Keys {
     pub live: u32,
     /// The most there may be.
     pub max: u32,
-    /// Decisions about clients that shared an overflow state.
+    /// Decisions about clients that shared an overflow state, since the rule had this
+    /// table; a rule's [`Counts`](super::Counts) have all.
     pub overflowed: u64,
 }
 

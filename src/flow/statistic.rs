@@ -119,6 +119,8 @@ pub struct Counts {
     pub blocked: u64,
     /// Requests that it would have refused in earnest.
     pub dry_run_blocked: u64,
+    /// Decisions about clients that shared a state for want of room.
+    pub overflowed: u64,
 }
 
 impl AddAssign for Counts {
@@ -127,6 +129,7 @@ impl AddAssign for Counts {
         self.delayed += other.delayed;
         self.blocked += other.blocked;
         self.dry_run_blocked += other.dry_run_blocked;
+        self.overflowed += other.overflowed;
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
 };
 use core::time::Duration;
 use flowgate::flow::{
-    Algorithm, Keyed, Outcome, Rate, Rule, Rules,
+    Algorithm, Counts, Keyed, Outcome, Rate, Rule, Rules,
     limiter::{
         concurrency, fixed_window, sliding_counter, sliding_log, sliding_window, token_bucket,
     },
@@ -228,6 +228,37 @@ fn a_thousand_edits_in_a_flood_keep_the_largest_promise() {
         let passed = past.passed.len();
         assert!((450..=2_000).contains(&passed), "about 75 a second of 10 s: {passed}");
     }
+}
+
+#[test]
+fn no_count_of_a_rule_sinks_at_an_edit() {
+    let counting = |names: &[&str], algorithm: Algorithm| {
+        let rule = |name: &&str| Rule {
+            name: (*name).into(),
+            keyed: Some(Keyed { by: "client_ip".into(), max_keys: 1 }),
+            ..rule(0, algorithm.clone(), false)
+        };
+        Rules { flow: names.iter().map(rule).collect(), ..Rules::default() }
+    };
+    let mut day = Day::new(&counting(&["r other", "r"], token_bucket(2)));
+    let seen = |day: &Day| {
+        let mut sum = Counts::default();
+        day.gate.observe(day.now).rules.into_iter().for_each(|rule| sum += rule.counts);
+        sum
+    };
+    for client in 0..20 {
+        day.enter(day.now, client % 5, 1);
+    }
+    let before = seen(&day);
+    assert!(before.passed > 0 && before.blocked > 0 && before.overflowed > 0);
+    // An alternative is removed; then the rule is of another algorithm.
+    for rules in [counting(&["r"], token_bucket(2)), counting(&["r"], log(2))] {
+        day.install(&rules);
+        assert_eq!(seen(&day), before);
+    }
+    day.enter(day.now, 8, 1);
+    day.enter(day.now, 9, 1);
+    assert_eq!(seen(&day).overflowed, before.overflowed + 1);
 }
 
 #[test]

@@ -19,6 +19,7 @@ pub(in crate::flow) struct Link {
     pub(super) former: Option<SlotId>,
     pub(super) wanted: Wanted,
     pub(super) slot: Box<dyn Slot>,
+    /// Without what [`Slot::keys`] counts.
     pub(super) counts: Counts,
     pub(super) pending: Pendings,
 }
@@ -39,6 +40,12 @@ impl Link {
         on(self.id).or_else(|| on(self.former?))
     }
 
+    /// Returns the decisions, those of slots included that this one follows.
+    pub(super) fn counts(&self) -> Counts {
+        let overflowed = self.slot.keys().map_or(0, |keys| keys.overflowed);
+        Counts { overflowed: self.counts.overflowed + overflowed, ..self.counts }
+    }
+
     pub(super) fn observe(&self, now: Instant) -> RuleObservation {
         RuleObservation {
             name: self.wanted.name(),
@@ -47,7 +54,7 @@ impl Link {
             dry_run: self.wanted.is_dry_run(),
             limit: self.slot.limit(),
             used: self.slot.shared(now).used,
-            counts: self.counts,
+            counts: self.counts(),
             breaker: self.slot.breaker(now),
             keys: self.slot.keys(),
         }

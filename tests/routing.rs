@@ -150,7 +150,7 @@ fn a_usual_request_takes_no_heap_memory() {
         let host = canonical_host(authority).unwrap();
         let target = Target {
             host: &host,
-            path,
+            path: &normal_path(path),
             query: Some("p=1&q=a%20b"),
             method: &Method::GET,
             headers: &headers,
@@ -329,7 +329,7 @@ impl Request {
         let (path, query) = (self.path(), query.join("&"));
         question(&Target {
             host: self.host,
-            path: &path,
+            path: &normal_path(&path),
             query: Some(&*query).filter(|query| !query.is_empty()),
             method: &self.method,
             headers: &headers,

@@ -4,7 +4,7 @@
 //! The proxy and `replay` both come through here, so that recorded traffic is decided
 //! by the code that decides the live one.
 
-use super::{OnMissing, Route, RouteRule, Snapshot};
+use super::{OnMissing, Route, RouteRule, Snapshot, snapshot::Priority};
 use crate::{
     flow::{Claim, Instant, Key, Outcome, SlotId},
     route::{Seed, Target, dangerous_path},
@@ -92,6 +92,7 @@ impl Route {
             let known = known(rule, &identity.name);
             if let Known::Was { key, priority } = known {
                 is_taken = rule.when.is_some() && (is_taken || key.is_some());
+                let priority = rule.priority.as_deref().filter(|_| priority);
                 claims.extend(key.map(|key| rule.claim_on(key, target.method, priority)));
                 continue;
             }
@@ -109,13 +110,9 @@ impl Route {
                 claims.push(claim);
             }
         }
-        let others = self.breaker.into_iter().chain(self.pacing);
-        claims.extend(others.map(|slot| Claim {
-            slot,
-            key: Key::Shared,
-            cost: 1,
-            patience: Duration::ZERO,
-        }));
+        for slot in self.breaker.into_iter().chain(self.pacing) {
+            claims.push(Claim { slot, key: Key::Shared, cost: 1, patience: Duration::ZERO });
+        }
         claims
     }
 
@@ -174,12 +171,12 @@ impl RouteRule {
                 (None, OnMissing::Reject) => Key::Missing,
             }
         };
-        let has_priority = self.priority.as_ref().is_some_and(|priority| priority.covers(target));
-        Some(self.claim_on(key, target.method, has_priority))
+        let priority = self.priority.as_deref().filter(|priority| priority.covers(target));
+        Some(self.claim_on(key, target.method, priority))
     }
 
-    fn claim_on(&self, key: Key, method: &Method, has_priority: bool) -> Claim {
-        let priority = self.priority.as_ref().filter(|_| has_priority);
+    /// `priority` is that of the request, if it has it.
+    fn claim_on(&self, key: Key, method: &Method, priority: Option<&Priority>) -> Claim {
         let patience = priority.map_or(Duration::ZERO, |priority| priority.max_wait);
         Claim { slot: self.slot, key, cost: self.cost.of(method), patience }
     }

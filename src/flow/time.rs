@@ -61,5 +61,5 @@ impl fmt::Debug for Instant {
 
 /// Returns `duration` in nanoseconds; over 584 years is for ever.
 pub(crate) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos().into())
 }

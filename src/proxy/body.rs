@@ -4,7 +4,6 @@ use super::{
     activity::{Activity, Uploading},
     fields::Fields,
     headers::{strip_hop_by_hop, strip_trailers},
-    pool::Lease,
     streams::{Part, Stream},
     tail::Tail,
 };
@@ -87,6 +86,7 @@ pub(super) struct Streaming {
     /// Says what its trailers may not name.
     route: Arc<Route>,
     upload: Arc<Upload>,
+    clock: Clock,
     patience: Patience,
     _noted: Uploading,
 }
@@ -103,16 +103,14 @@ impl RequestBody {
         if incoming.is_end_stream() {
             return Self::Empty;
         }
-        let patience = Patience::new(clock, route.timeouts.idle, Instant::FAR_FUTURE);
-        let (left, route, upload) = (route.body_limit, Arc::clone(route), Arc::default());
-        let noted = activity.upload();
         Self::Streaming(Box::new(Streaming {
             incoming,
-            left,
-            route,
-            upload,
-            patience,
-            _noted: noted,
+            left: route.body_limit,
+            route: Arc::clone(route),
+            upload: Arc::default(),
+            clock: clock.clone(),
+            patience: Patience::new(route.timeouts.idle, Instant::FAR_FUTURE),
+            _noted: activity.upload(),
         }))
     }
 
@@ -147,7 +145,7 @@ impl Body for RequestBody {
                 frame
             }
             Poll::Pending => {
-                ready!(body.patience.poll(context));
+                ready!(body.patience.poll(context, &body.clock));
                 return body.cut(upload::STALLED, Cut::ClientStalled);
             }
         };
@@ -203,7 +201,11 @@ pub(super) struct ResponseBody {
 #[derive(Debug)]
 enum Source {
     Own(Option<Bytes>),
-    Upstream { incoming: Incoming, lease: Lease, patience: Patience },
+    /// Over the connection that the tail has on loan.
+    Upstream {
+        incoming: Incoming,
+        patience: Patience,
+    },
 }
 
 impl ResponseBody {
@@ -217,16 +219,11 @@ impl ResponseBody {
     }
 
     /// Passes on what the upstream sends, with no pause longer than `patience`.
-    pub(super) fn upstream(
-        incoming: Incoming,
-        mut lease: Lease,
-        patience: Patience,
-        mut tail: Box<Tail>,
-    ) -> Self {
+    pub(super) fn upstream(incoming: Incoming, patience: Patience, mut tail: Box<Tail>) -> Self {
         if incoming.is_end_stream() {
-            lease.give_back(tail.complete());
+            tail.complete();
         }
-        Self { source: Source::Upstream { incoming, lease, patience }, tail, stream: None }
+        Self { source: Source::Upstream { incoming, patience }, tail, stream: None }
     }
 }
 
@@ -255,8 +252,8 @@ impl Body for ResponseBody {
         this.find_stream();
         let frame = match &mut this.source {
             Source::Own(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
-            Source::Upstream { incoming, lease, patience } => {
-                match lease.poll_frame(incoming, context) {
+            Source::Upstream { incoming, patience } => {
+                match this.tail.poll_frame(incoming, context) {
                     Poll::Ready(mut frame) => {
                         patience.renew();
                         if let Some(Ok(frame)) = &mut frame
@@ -266,7 +263,10 @@ impl Body for ResponseBody {
                         }
                         frame.map(|frame| frame.map_err(Cut::Broken))
                     }
-                    Poll::Pending => Some(Err(ready!(patience.poll(context)))),
+                    Poll::Pending => {
+                        let clock = &this.tail.peer.worker.clock;
+                        Some(Err(ready!(patience.poll(context, clock))))
+                    }
                 }
             }
         };
@@ -282,10 +282,7 @@ impl Body for ResponseBody {
             }
         };
         if ended {
-            let now = this.tail.complete();
-            if let Source::Upstream { lease, .. } = &mut this.source {
-                lease.give_back(now);
-            }
+            this.tail.complete();
         }
         let part = |bytes| Part::new(bytes, this.stream.as_ref());
         Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(part))))
@@ -310,7 +307,6 @@ impl Body for ResponseBody {
 /// wait: a body that comes with its head costs none.
 #[derive(Debug)]
 pub(super) struct Patience {
-    clock: Clock,
     idle: Duration,
     /// When the whole request must have ended.
     deadline: Instant,
@@ -320,26 +316,26 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    pub(super) fn new(clock: &Clock, idle: Duration, deadline: Instant) -> Self {
-        Self { clock: clock.clone(), idle, deadline, waiting: None, renewed: false }
+    pub(super) fn new(idle: Duration, deadline: Instant) -> Self {
+        Self { idle, deadline, waiting: None, renewed: false }
     }
 
     fn renew(&mut self) {
         self.renewed = true;
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Cut> {
+    fn poll(&mut self, context: &mut Context<'_>, clock: &Clock) -> Poll<Cut> {
         if self.waiting.is_none() || self.renewed {
             self.renewed = false;
-            let until = self.deadline.min(self.clock.now() + self.idle);
+            let until = self.deadline.min(clock.now() + self.idle);
             match &mut self.waiting {
-                Some(timer) => timer.as_mut().reset(self.clock.to_tokio(until)),
-                None => self.waiting = Some(Box::pin(self.clock.timer(until))),
+                Some(timer) => timer.as_mut().reset(clock.to_tokio(until)),
+                None => self.waiting = Some(Box::pin(clock.timer(until))),
             }
         }
         let Some(timer) = &mut self.waiting else { return Poll::Pending };
         ready!(timer.as_mut().poll(context));
-        let over = self.clock.now() >= self.deadline;
+        let over = clock.now() >= self.deadline;
         Poll::Ready(if over { Cut::Deadline } else { Cut::UpstreamStalled })
     }
 }

@@ -116,9 +116,8 @@ impl Exchange<'_> {
             lease.upload.clone_from(&sent);
             server.meter.requests.fetch_add(1, Relaxed);
             let since = lease.since;
-            let (Some(wire), Some(sending)) = (lease.wire(), request.take()) else {
-                return Err(Failure::Broken);
-            };
+            let Some(wire) = lease.wire_mut() else { return Err(Failure::Broken) };
+            let Some(sending) = request.take() else { return Err(Failure::Broken) };
             let answer = pin!(wire.sender.try_send_request(sending));
             match self.in_time(answer, sent.as_deref(), since).await {
                 Ok(Ok(response)) => return Ok((response, lease)),

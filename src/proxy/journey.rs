@@ -121,8 +121,9 @@ impl Journey {
         if self.protocol == Protocol::Http1 {
             self.tail.peer.activity.end_by(deadline);
         }
-        let patience = Patience::new(&self.tail.peer.worker.clock, timeouts.idle, deadline);
-        response.map(|incoming| ResponseBody::upstream(incoming, lease, patience, self.tail))
+        let patience = Patience::new(timeouts.idle, deadline);
+        self.tail.lease = Some(lease);
+        response.map(|incoming| ResponseBody::upstream(incoming, patience, self.tail))
     }
 
     /// Joins the client to the upstream, if both mean the same protocol.

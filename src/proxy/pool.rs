@@ -9,18 +9,9 @@ use crate::{
     flow::Instant,
     proxy::service::Worker,
 };
-use bytes::Bytes;
 use core::{
-    fmt,
-    future::poll_fn,
-    ops::Range,
-    pin::Pin,
-    sync::atomic::Ordering::Relaxed,
-    task::{Context, Poll},
-    time::Duration,
+    fmt, future::poll_fn, ops::Range, sync::atomic::Ordering::Relaxed, task::Poll, time::Duration,
 };
-use http_body::{Body as _, Frame};
-use hyper::body::Incoming;
 use std::{
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -162,24 +153,17 @@ impl Lease {
     }
 
     /// Returns the connection.
-    pub(super) fn wire(&mut self) -> Option<&mut Wire> {
+    pub(super) fn wire(&self) -> Option<&Wire> {
+        self.wire.as_ref()
+    }
+
+    /// Returns the connection, to send over it.
+    pub(super) fn wire_mut(&mut self) -> Option<&mut Wire> {
         self.wire.as_mut()
     }
 
     pub(super) fn server(&self) -> &Arc<Server> {
         &self.server
-    }
-
-    /// Polls for the next part of the answer.
-    pub(super) fn poll_frame(
-        &self,
-        incoming: &mut Incoming,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
-        match &self.wire {
-            Some(wire) => wire.poll_frame(incoming, context),
-            None => Pin::new(incoming).poll_frame(context),
-        }
     }
 
     /// Gives the connection back at `since`, if its request was sent whole.

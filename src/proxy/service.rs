@@ -20,8 +20,8 @@ use super::{
 use crate::{
     access_log,
     clock::Clock,
-    config::{Known, Live, Route, Snapshot, Unrouted},
-    flow::{Admission, Claim, Key},
+    config::{Claims, Known, Live, Route, Snapshot, Unrouted},
+    flow::{Admission, Key},
     meter::{self, Counters},
     route::{Seed, Target, client_ip, normal_path},
 };
@@ -29,8 +29,7 @@ use core::{convert::Infallible, net::IpAddr};
 use http::{HeaderValue, Request, Response, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
-use smallvec::SmallVec;
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 use tokio_util::task::TaskTracker;
 
 /// What the requests of one worker share.
@@ -94,20 +93,21 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
         Ok(found) => found,
         Err(refusal) => return Step::Answered(Box::new(refuse(refusal, request.headers(), tail))),
     };
-    let Found { authority, fields, client, route, claims } = found;
+    let claims = found.claims(&tail.peer, &request);
+    let Found { authority, fields, client, route, .. } = found;
     if let Some(entry) = &mut tail.entry {
         entry.client = client;
         entry.claimed(&route, &claims);
     }
     let settings = &snapshot.settings;
     match route.gate.enter(now, &claims) {
-        Ok(Admission { permit, report }) => {
+        Ok(Admission { permit, ref report }) => {
             // Another thread may have read a later time and come first. That is no wait.
             let start = if report.wait().is_zero() { now } else { permit.start() };
             if let Some(entry) = &mut tail.entry {
-                entry.admitted(&report);
+                entry.admitted(report);
             }
-            let told = Told::of(&route, &report, settings.rate_limit_headers);
+            let told = Told::of(&route, report, settings.rate_limit_headers);
             let trusted = tail.peer.is_trusted(&snapshot);
             tail.permit = Some(permit);
             tail.log(report.turn);
@@ -135,21 +135,37 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
     }
 }
 
-/// A request whose route is known, and what it asks of that route's rules.
-struct Found {
+/// A request whose route is known.
+struct Found<'a> {
     authority: HeaderValue,
     fields: Fields,
+    host: Arc<str>,
+    path: Cow<'a, str>,
     client: IpAddr,
     route: Arc<Route>,
-    claims: SmallVec<[Claim; 4]>,
+}
+
+impl Found<'_> {
+    /// Returns what the request asks of its route's rules.
+    fn claims(&self, peer: &Peer, request: &Request<Incoming>) -> Claims {
+        let (target, client) = (target(request, &self.host, &self.path), self.client);
+        self.route.claims(&peer.worker.seed, &target, client, |rule, _| {
+            peer.fingerprint(&rule.key, &target, client).map_or(Known::Nothing, Known::Key)
+        })
+    }
+}
+
+fn target<'a>(request: &'a Request<Incoming>, host: &'a str, path: &'a str) -> Target<'a> {
+    let (query, method, headers) = (request.uri().query(), request.method(), request.headers());
+    Target { host, path, query, method, headers }
 }
 
 /// Finds the route, and notes it in `tail`.
-fn find(
+fn find<'a>(
     snapshot: &Snapshot,
-    request: &Request<Incoming>,
+    request: &'a Request<Incoming>,
     tail: &mut Tail,
-) -> Result<Found, Refusal> {
+) -> Result<Found<'a>, Refusal> {
     let (uri, peer) = (request.uri(), &tail.peer);
     let worker = &peer.worker;
     let refused = |invalid: Invalid| {
@@ -164,14 +180,7 @@ fn find(
         return Err(Refusal::Misdirected);
     }
     let path = normal_path(uri.path());
-    let target = Target {
-        host: &host,
-        path: &path,
-        query: uri.query(),
-        method: request.method(),
-        headers: request.headers(),
-    };
-    let route = match snapshot.find(&target, uri.path()) {
+    let route = match snapshot.find(&target(request, &host, &path), uri.path()) {
         Ok(route) => route,
         Err(Unrouted::Path(why)) => return Err(refused(Invalid::path(why))),
         Err(Unrouted::NoRoute) => {
@@ -185,10 +194,7 @@ fn find(
         return Err(Refusal::TooLong);
     }
     let client = client_ip(peer.address, request.headers(), &snapshot.settings.trusted_proxies);
-    let claims = route.claims(&worker.seed, &target, client, |rule, _| {
-        peer.fingerprint(&rule.key, &target, client).map_or(Known::Nothing, Known::Key)
-    });
     let route = Arc::clone(route);
     tail.route = Some(Arc::clone(&route));
-    Ok(Found { authority, fields, client, route, claims })
+    Ok(Found { authority, fields, host, path, client, route })
 }

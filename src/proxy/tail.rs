@@ -4,6 +4,7 @@
 use super::{
     entry::{End, Entry},
     peer::Peer,
+    pool::Lease,
 };
 use crate::{
     access_log,
@@ -13,7 +14,14 @@ use crate::{
         breaker::{Phase, Turn},
     },
 };
+use bytes::Bytes;
+use core::{
+    pin::Pin,
+    task::{Context, Poll},
+};
 use http::{Method, StatusCode, Version};
+use http_body::{Body as _, Frame};
+use hyper::body::Incoming;
 use std::sync::Arc;
 
 /// The status that is recorded if the client leaves before an answer; nginx's
@@ -27,6 +35,8 @@ pub(super) struct Tail {
     pub(super) peer: Arc<Peer>,
     pub(super) route: Option<Arc<Route>>,
     pub(super) permit: Option<Permit>,
+    /// The connection that the upstream's answer comes over.
+    pub(super) lease: Option<Lease>,
     pub(super) method: Method,
     pub(super) version: Version,
     pub(super) started: Instant,
@@ -60,6 +70,7 @@ impl Tail {
             version,
             route: None,
             permit: None,
+            lease: None,
             method,
             started,
             status: None,
@@ -116,13 +127,27 @@ impl Tail {
         }
     }
 
-    /// Notes that the answer's last byte was handed over, and returns when.
-    pub(super) fn complete(&mut self) -> Instant {
+    /// Polls for the next part of the upstream's answer.
+    pub(super) fn poll_frame(
+        &self,
+        incoming: &mut Incoming,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        match self.lease.as_ref().and_then(Lease::wire) {
+            Some(wire) => wire.poll_frame(incoming, context),
+            None => Pin::new(incoming).poll_frame(context),
+        }
+    }
+
+    /// Notes that the answer's last byte was handed over, and gives its connection back.
+    pub(super) fn complete(&mut self) {
         let now = self.peer.worker.clock.now();
         if self.ending == Ending::Cancelled {
             self.ending = Ending::Complete { at: now };
         }
-        now
+        if let Some(lease) = &mut self.lease {
+            lease.give_back(now);
+        }
     }
 
     /// Notes that the answer broke off.

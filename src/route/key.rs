@@ -1,6 +1,6 @@
 //! The client key that a rule counts under.
 
-use super::{Invalid, Seed, Target, fingerprint::Fingerprint, header, normal_path, query};
+use super::{Invalid, Seed, Target, fingerprint::Fingerprint, header, query};
 use core::{fmt, net::IpAddr};
 use http::HeaderName;
 use ipnet::IpNet;
@@ -22,7 +22,7 @@ pub enum Part {
     },
     /// The host.
     Host,
-    /// The path in the form of [`normal_path`], without the query.
+    /// The path in its [`normal_path`](super::normal_path) form, without the query.
     Path,
     /// The method.
     Method,
@@ -94,7 +94,7 @@ impl Part {
                 }
             },
             Self::Host => fingerprint.add(target.host.as_bytes()),
-            Self::Path => fingerprint.add(normal_path(target.path).as_bytes()),
+            Self::Path => fingerprint.add(target.path.as_bytes()),
             Self::Method => fingerprint.add(target.method.as_str().as_bytes()),
             Self::Header(name) => fingerprint.add(some(header::first(target.headers, name)?)?),
             Self::Cookie(name) => fingerprint.add(some(cookie(target.headers, name)?)?),
@@ -119,7 +119,7 @@ impl Part {
                 }
             }
             Self::Host => target.host.to_owned(),
-            Self::Path => normal_path(target.path).into_owned(),
+            Self::Path => target.path.to_owned(),
             Self::Method => target.method.to_string(),
             Self::Header(name) => text(some(header::first(target.headers, name)?)?),
             Self::Cookie(name) => text(some(cookie(target.headers, name)?)?),
@@ -268,6 +268,7 @@ impl fmt::Display for KeySpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::route::normal_path;
     use http::{HeaderMap, Method};
 
     #[test]
@@ -409,8 +410,8 @@ mod tests {
                 headers.append(header::name(name).unwrap(), value.parse().unwrap());
             }
         }
-        let target =
-            Target { host: "a.example", path, query, method: &Method::GET, headers: &headers };
+        let (path, method) = (&*normal_path(path), &Method::GET);
+        let target = Target { host: "a.example", path, query, method, headers: &headers };
         key(parts).fingerprint(&Seed::new([1, 2]), &target, client)
     }
 

@@ -48,7 +48,7 @@ pub use table::Table;
 pub struct Target<'a> {
     /// As [`canonical_host`] returns it: lower-case, no port, no trailing dot.
     pub host: &'a str,
-    /// As received, escapes and all.
+    /// In its [`normal_path`] form.
     pub path: &'a str,
     /// What follows the `?`, as received.
     pub query: Option<&'a str>,

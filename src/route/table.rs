@@ -3,7 +3,6 @@
 use super::{
     FieldPattern, HostPattern, Matcher, PathPattern, Target,
     host::Kind,
-    normal_path,
     rank::{Ranked, Ranking, Search},
     sites::Sites,
 };
@@ -18,8 +17,7 @@ use std::collections::HashMap;
 /// method, header or query are tried one by one, and regular expressions, which are
 /// asked after all other paths have failed, run as one automaton per host.
 ///
-/// A search allocates only for a path with escapes or double slashes, and where one
-/// of several regular expressions matches.
+/// A search allocates only where one of several regular expressions matches.
 #[derive(Debug, Default)]
 pub struct Table {
     ranking: Ranking,
@@ -42,10 +40,9 @@ impl Table {
 
     /// Returns the best route for `target`, or `None` if no route matches.
     pub fn find(&self, target: &Target<'_>) -> Option<usize> {
-        let path = normal_path(target.path);
         self.sites.of(target.host).find_map(|site| {
             let mut search = Search::new(&self.ranking, target);
-            site.search(&path, &mut search);
+            site.search(target.path, &mut search);
             search.best().map(|route| route.index)
         })
     }
@@ -131,6 +128,7 @@ fn sorted(patterns: impl Iterator<Item = FieldPattern>) -> Vec<FieldPattern> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::route::normal_path;
     use http::{HeaderMap, Method};
 
     #[test]
@@ -343,6 +341,7 @@ mod tests {
         for (name, value) in words.filter_map(|word| word.split_once('=')) {
             headers.append(super::super::header::name(name).unwrap(), value.parse().unwrap());
         }
+        let path = &*normal_path(path);
         let target = Target { host, path, query, method: &method, headers: &headers };
         assert_eq!(table(routes).find(&target), expected, "{request}");
     }

@@ -5,6 +5,7 @@
 //! write, so that a reading is exact per number and not across numbers.
 
 mod pairs;
+mod room;
 
 use http::{Method, StatusCode};
 use pairs::Pairs;
@@ -240,10 +241,12 @@ impl Refusal {
 
 impl Counters {
     /// Counts an accepted connection; it is active until the returned guard is dropped.
-    pub fn connection(self: &Arc<Self>) -> Connection {
-        self.connections_accepted.fetch_add(1, Relaxed);
-        self.connections_active.fetch_add(1, Relaxed);
-        Connection { counters: Arc::clone(self) }
+    /// `None` if as many as `limit` are.
+    pub fn connection(self: &Arc<Self>, limit: u64) -> Option<Connection> {
+        room::take(&self.connections_active, limit).then(|| {
+            self.connections_accepted.fetch_add(1, Relaxed);
+            Connection { counters: Arc::clone(self) }
+        })
     }
 
     /// Counts a request or connection that was refused before routing.
@@ -348,10 +351,11 @@ mod tests {
     #[test]
     fn a_connection_is_active_until_it_is_dropped() {
         let counters = Arc::new(Counters::default());
-        let first = counters.connection();
-        let second = counters.connection();
+        let first = counters.connection(u64::MAX);
+        let second = counters.connection(u64::MAX);
         drop(first);
         assert_eq!(counters.connections_active.load(Relaxed), 1);
+        assert!(counters.connection(1).is_none(), "there is no more room");
         drop(second);
         assert_eq!(counters.connections_active.load(Relaxed), 0);
         assert_eq!(counters.connections_accepted.load(Relaxed), 2);

@@ -12,9 +12,11 @@ use loom::{
 use pairs::Pairs;
 use std::collections::BTreeMap;
 
-// The production file itself, whose atomics are loom's here.
+// The production files themselves, whose atomics are loom's here.
 #[path = "../src/meter/pairs.rs"]
 mod pairs;
+#[path = "../src/meter/room.rs"]
+mod room;
 
 /// Counts `one` and `other`, each in a thread, in a table of two places that has counted
 /// `before`. Returns what one of them reads meanwhile, and the table when both have ended.
@@ -76,6 +78,21 @@ fn a_reader_among_writers_sees_no_count_that_was_not() {
             // Its own it sees always, the other's perhaps.
             assert!(seen.get(&2).is_some_and(|count| *count >= 1), "{seen:?}");
             assert!(seen.iter().all(|(tag, count)| *count <= all[tag]), "{seen:?} of {all:?}");
+        });
+    }
+}
+
+#[test]
+fn workers_that_accept_at_once_never_exceed_the_limit() {
+    for (taken, admitted) in [(0, 2), (1, 1), (2, 0)] {
+        model(move || {
+            let room = Arc::new(AtomicU64::new(taken));
+            let shared = Arc::clone(&room);
+            let thread = thread::spawn(move || room::take(&shared, 2));
+            let here = room::take(&room, 2);
+            let there = thread.join().expect("it does not panic");
+            assert_eq!(u64::from(here) + u64::from(there), admitted);
+            assert_eq!(room.load(Relaxed), taken + admitted);
         });
     }
 }

@@ -346,6 +346,7 @@ mod tests {
     }
 
     fn idle() -> Arc<Activity> {
-        Activity::new(&Clock::start(), Arc::<meter::Counters>::default().connection())
+        let counters = Arc::<meter::Counters>::default();
+        Activity::new(&Clock::start(), counters.connection(1).expect("the first"))
     }
 }

@@ -125,11 +125,11 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 /// Begins to serve a connection, unless there are too many.
 fn admit(worker: &Arc<Worker>, stream: TcpStream, address: SocketAddr, tls: Option<Acceptor>) {
     let limit = worker.live.load().settings.limits.connections as u64;
-    if worker.counters.connections_active.load(Relaxed) >= limit {
+    let Some(open) = worker.counters.connection(limit) else {
         worker.counters.refuse(meter::Refusal::Connections);
         return;
-    }
-    let activity = Activity::new(&worker.clock, worker.counters.connection());
+    };
+    let activity = Activity::new(&worker.clock, open);
     let worker = Arc::clone(worker);
     let tasks = worker.tasks.clone();
     tasks.spawn(async move {

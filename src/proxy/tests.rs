@@ -91,7 +91,8 @@ impl House {
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let address = "192.0.2.1:4000".parse().expect("an address");
-        let activity = Activity::new(&self.worker.clock, self.worker.counters.connection());
+        let open = self.worker.counters.connection(u64::MAX).expect("no limit");
+        let activity = Activity::new(&self.worker.clock, open);
         let place = self.worker.connections.enter(&activity);
         let worker = Arc::clone(&self.worker);
         let peer = Arc::new(Peer::new(Arc::clone(&worker), activity, address, None, false));
@@ -277,7 +278,8 @@ async fn an_upload_under_way_does_not_use_up_the_first_byte_timeout() {
 #[tokio::test(start_paused = true)]
 async fn a_remembered_fingerprint_is_that_of_the_same_key_and_client() {
     let house = House::new("");
-    let activity = Activity::new(&house.worker.clock, house.worker.counters.connection());
+    let open = house.worker.counters.connection(u64::MAX).expect("no limit");
+    let activity = Activity::new(&house.worker.clock, open);
     let address = "192.0.2.1:4000".parse().expect("an address");
     let peer = Peer::new(Arc::clone(&house.worker), activity, address, None, false);
     let (method, headers) = (Method::GET, HeaderMap::new());

@@ -356,7 +356,7 @@ impl Fixture {
         let counters = &self.admin.state.counters;
         counters.refuse(Refusal::NoRoute);
         counters.reloads_failed.store(5, Relaxed);
-        drop(counters.connection());
+        drop(counters.connection(1));
         // By then the second has started, and the third has not.
         clock.sleep_until(arrival + Duration::from_millis(110)).await;
     }

@@ -17,3 +17,4 @@ mod throttling;
 mod tls;
 mod upgrade;
 mod upstreams;
+mod waiting;

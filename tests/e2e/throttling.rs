@@ -15,11 +15,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-fn route(rules: &str) -> String {
+pub(crate) fn route(rules: &str) -> String {
     format!("  - name: all\n    match: {{ path_prefix: / }}\n    upstream: up\n{rules}")
 }
 
-fn count(statuses: &[u16], status: u16) -> usize {
+pub(crate) fn count(statuses: &[u16], status: u16) -> usize {
     statuses.iter().filter(|&&seen| seen == status).count()
 }
 
@@ -279,42 +279,6 @@ fn no_more_than_the_limit_are_in_flight() {
     assert_eq!(count(&statuses, 200) + count(&statuses, 503), 160);
     assert!(count(&statuses, 503) > 0 && count(&statuses, 200) > 0);
     assert!(most.lock().expect("no panic").1 <= 4);
-}
-
-#[test]
-fn paced_requests_start_evenly() {
-    let starts = Arc::new(Mutex::new(Vec::new()));
-    let noted = Arc::clone(&starts);
-    let upstream = Script::answering(move |_| {
-        noted.lock().expect("no panic").push(Instant::now());
-        upstream::ok("done")
-    });
-    let gateway = Gateway::start(&yaml(
-        upstream.address,
-        &route("    pacing: { rate: 50/1s, max_wait: 10s, max_queue: 100 }"),
-    ));
-    let web = gateway.web();
-    let clients: Vec<_> =
-        (0..20).map(|_| std::thread::spawn(move || http::get(web, "/").status)).collect();
-    for client in clients {
-        assert_eq!(client.join().expect("no panic"), 200);
-    }
-    let starts = starts.lock().expect("no panic");
-    let took = starts.last().expect("twenty").duration_since(starts[0]);
-    assert!(took >= Duration::from_millis(370), "19 intervals of 20 ms took {took:?}");
-}
-
-#[test]
-fn a_full_queue_is_a_503_with_a_time_to_come_back() {
-    let upstream = upstream::echo();
-    let gateway = Gateway::start(&yaml(
-        upstream.address,
-        &route("    pacing: { rate: 1/1m, max_wait: 500ms, max_queue: 10 }"),
-    ));
-    assert_eq!(http::get(gateway.web(), "/").status, 200);
-    let refused = http::get(gateway.web(), "/");
-    assert_eq!(refused.status, 503);
-    assert_eq!(refused.header("retry-after"), Some("60"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The command line: flags and exit codes.
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
-use flowgate::{certs, config, demo, gateway, replay, scenario, shutdown};
+use flowgate::{certs, clock, config, demo, gateway, replay, scenario, shutdown};
 use std::{
     io::{self, IsTerminal, Write},
     net::SocketAddr,
@@ -68,9 +68,15 @@ enum Command {
     },
     /// Run scenarios through the rules, as tests of them.
     ///
-    /// Exits with 0 if all pass, with 101 if one fails, and with 1 if a scenario or its
-    /// configuration has errors.
-    Test(scenario::Options),
+    /// Exits with 0 if all pass, and with 101 if one fails, or a scenario or its
+    /// configuration has errors. With `-c`, that configuration is tested in place of
+    /// those that the scenarios name.
+    Test {
+        #[command(flatten)]
+        file: File,
+        #[command(flatten)]
+        options: scenario::Options,
+    },
     /// Tell what a reload from OLD to NEW would keep, convert and reset.
     ///
     /// Exits with 0 whether they differ or not, and with 1 if one of them has errors.
@@ -168,7 +174,7 @@ enum Trouble {
     Print(#[source] io::Error),
 }
 
-/// Some test failed, and has been told of.
+/// Some test failed or could not be read, and has been told of.
 #[derive(Debug, thiserror::Error)]
 #[error("some tests failed")]
 struct TestsFailed;
@@ -246,8 +252,10 @@ fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
                 if terminal.is_terminal() { Some(&mut terminal) } else { None };
             unless_closed(replay::run(&options, &file.path(), stdout, &mut stderr, terminal))?;
         }
-        Command::Test(options) => {
-            if !scenario::run(&options, &mut io::stdout().lock())? {
+        Command::Test { file, options } => {
+            let (clock, config) = (clock::Clock::start(), file.config.as_deref());
+            let (mut stdout, mut stderr) = (io::stdout().lock(), io::stderr());
+            if !scenario::run(&options, config, || clock.now(), &mut stdout, &mut stderr)? {
                 return Err(Box::new(TestsFailed));
             }
         }

@@ -74,28 +74,65 @@ test result: FAILED. 1 passed; 1 failed
     assert_eq!(output.stderr, b"");
     let xml = fs::read_to_string(folder.path().join("out.xml")).expect("written");
     for part in [
-        "<testsuite name=\"a.yaml\" tests=\"2\" failures=\"1\">",
-        "name=\"too many &lt;&amp;&gt;\"><failure",
+        "<testsuites tests=\"2\" failures=\"1\" errors=\"0\" time=\"0.",
+        "<testsuite name=\"a.yaml\" tests=\"2\" failures=\"1\" errors=\"0\" time=\"0.",
+        "name=\"too many &lt;&amp;&gt;\" time=\"0.",
+        "\"><failure message=\"not as expected\">line 12",
         "expected 4 passed, got 3\n",
-        "<testcase classname=\"a.yaml\" name=\"fine\"/>",
+        "<testcase classname=\"a.yaml\" name=\"fine\" time=\"0.",
     ] {
         assert!(xml.contains(part), "no {part} in {xml}");
     }
 }
 
 #[test]
-fn errors_are_told_with_their_places_before_any_test_runs() {
+fn what_cannot_be_read_fails_with_its_place_while_the_rest_is_run() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write(folder.path(), "a.yaml", "  - name: t\n    steps:\n      - at 0s: GET /a -> 1 pased\n");
-    let output = test(folder.path(), &["a.yaml"]);
-    assert_eq!(output.status.code(), Some(1));
+    write(
+        folder.path(),
+        "fine.yaml",
+        "  - name: t\n    steps:\n      - at 0s: GET /a -> 1 passed\n",
+    );
+    let output = test(folder.path(), &["a.yaml", "fine.yaml", "--junit", "out.xml"]);
+    assert_eq!(output.status.code(), Some(101));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("a.yaml:12:28") && said.contains("did you mean `passed`?"), "{said}");
-    assert_eq!(output.stdout, b"");
-    fs::write(folder.path().join("b.yaml"), "config: none.yaml\ntests: [{ name: t, steps: [] }]\n")
-        .expect("written");
-    assert_eq!(test(folder.path(), &["b.yaml"]).status.code(), Some(1));
+    let expected = "running 1 test\ntest fine.yaml: t ... ok\n\n\
+        test result: FAILED. 1 passed; 0 failed; 1 file could not be read\n";
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+    let xml = fs::read_to_string(folder.path().join("out.xml")).expect("written");
+    for part in [
+        "<testsuites tests=\"2\" failures=\"0\" errors=\"1\"",
+        "<testsuite name=\"a.yaml\" tests=\"1\" failures=\"0\" errors=\"1\"",
+        "<error message=\"cannot be read\">error: `pased` is no verdict",
+    ] {
+        assert!(xml.contains(part), "no {part} in {xml}");
+    }
+    for text in ["config: none.yaml\ntests: [{ name: t, steps: [] }]\n", "tests: []\n", "["] {
+        fs::write(folder.path().join("b.yaml"), text).expect("written");
+        assert_eq!(test(folder.path(), &["b.yaml"]).status.code(), Some(101), "{text}");
+    }
+    assert_eq!(test(folder.path(), &["none.yaml"]).status.code(), Some(101));
     assert_eq!(test(folder.path(), &[]).status.code(), Some(2));
+}
+
+#[test]
+fn another_configuration_is_tested_if_it_is_named() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let inner = CONFIG.strip_prefix("config:\n").expect("it begins so").replace("\n  ", "\n");
+    let inner = inner.strip_prefix("  ").expect("indented").replace("3/1m", "5/1m");
+    fs::write(folder.path().join("five.yaml"), inner).expect("written");
+    let tests =
+        "  - name: t\n    steps:\n      - \"at 0s: 6 x GET /a → 5 passed, 1 rejected by r\"\n";
+    write(folder.path(), "a.yaml", tests);
+    fs::write(folder.path().join("b.yaml"), format!("tests:\n{tests}")).expect("written");
+    assert_eq!(test(folder.path(), &["a.yaml"]).status.code(), Some(101));
+    let output = test(folder.path(), &["-c", "five.yaml", "a.yaml", "b.yaml"]);
+    assert!(output.status.success(), "{output:?}");
+    let output = test(folder.path(), &["b.yaml"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("write `config: gateway.yaml`, or name it with `-c`"), "{said}");
 }
 
 #[test]

@@ -6,11 +6,15 @@
 mod junit;
 mod run;
 
-use crate::config::{self, Diagnostics};
+use crate::{
+    config::{self, Scenario, Test},
+    flow::Instant,
+};
+use core::time::Duration;
 use std::{
     fs,
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 /// What to test, and where to write what came of it.
@@ -29,6 +33,8 @@ pub struct Options {
 struct Suite {
     name: String,
     cases: Vec<Case>,
+    /// Why the file could not be read.
+    error: Option<String>,
 }
 
 /// What came of one test.
@@ -37,15 +43,13 @@ struct Case {
     name: String,
     /// What was not as expected.
     failures: Vec<String>,
+    took: Duration,
 }
 
-/// Why tests could not be run.
+/// Why the result of tests could not be told.
 #[derive(Debug, thiserror::Error)]
 pub enum TestError {
-    /// A scenario or its configuration has errors.
-    #[error("{0}")]
-    Scenario(Box<Diagnostics>),
-    /// The result cannot be printed.
+    /// It cannot be printed.
     #[error("cannot write the result")]
     Write(#[from] io::Error),
     /// The XML cannot be written.
@@ -58,35 +62,65 @@ pub enum TestError {
     },
 }
 
-/// Runs all tests, prints what came of each to `out`, and returns whether all passed.
+/// Runs all tests, of the configuration `config` if one is named, and prints what came of
+/// each to `out`; what is wrong with files goes to `complaints` before that. `clock` tells
+/// how long each takes. Returns whether all passed.
 ///
 /// # Errors
 ///
-/// A file with errors, before any test has run; a result that cannot be written.
-pub fn run(options: &Options, out: &mut impl Write) -> Result<bool, TestError> {
-    let refuse = |diagnostics| TestError::Scenario(Box::new(diagnostics));
-    let files = options.scenarios.iter().map(|path| config::read_scenario(path).map_err(refuse));
-    let files: Vec<_> = files.collect::<Result<_, _>>()?;
-    let count: usize = files.iter().map(|file| file.tests.len()).sum();
+/// A result that cannot be written.
+pub fn run(
+    options: &Options,
+    config: Option<&Path>,
+    clock: impl Fn() -> Instant,
+    out: &mut impl Write,
+    complaints: &mut impl Write,
+) -> Result<bool, TestError> {
+    let read = |path: &PathBuf| {
+        let scenario = config::read_scenario(path, config).map_err(|problems| problems.to_string());
+        (path.display().to_string(), scenario)
+    };
+    let files: Vec<_> = options.scenarios.iter().map(read).collect();
+    for problems in files.iter().filter_map(|(_, file)| file.as_ref().err()) {
+        writeln!(complaints, "{}", problems.trim_end())?;
+    }
+    let tests = files.iter().filter_map(|(_, file)| file.as_ref().ok());
+    let count: usize = tests.map(|file| file.tests.len()).sum();
     writeln!(out, "running {count} {}", if count == 1 { "test" } else { "tests" })?;
     let mut suites = Vec::with_capacity(files.len());
-    for file in &files {
-        let name = file.path().display().to_string();
-        let mut cases = Vec::with_capacity(file.tests.len());
-        for test in &file.tests {
-            let failures = run::run(test, file.plan().map_err(refuse)?);
-            let word = if failures.is_empty() { "ok" } else { "FAILED" };
-            writeln!(out, "test {name}: {} ... {word}", test.name)?;
-            cases.push(Case { name: test.name.clone(), failures });
-        }
-        suites.push(Suite { name, cases });
+    for (name, file) in files {
+        suites.push(match file {
+            Ok(file) => Suite { cases: cases(&name, &file, &clock, out)?, name, error: None },
+            Err(problems) => Suite { name, cases: Vec::new(), error: Some(problems) },
+        });
     }
     summary(out, &suites)?;
     if let Some(path) = &options.junit {
         let failed = |source| TestError::File { path: path.clone(), source };
         fs::write(path, junit::document(&suites)).map_err(failed)?;
     }
-    Ok(suites.iter().all(|suite| suite.failed() == 0))
+    Ok(suites.iter().all(|suite| suite.failed() == 0 && suite.error.is_none()))
+}
+
+/// Runs the tests of a file.
+fn cases(
+    name: &str,
+    file: &Scenario,
+    clock: impl Fn() -> Instant,
+    out: &mut impl Write,
+) -> io::Result<Vec<Case>> {
+    let case = |test: &Test| {
+        let start = clock();
+        let failures = match file.plan() {
+            Ok(plan) => run::run(test, plan),
+            // It was read before, and has been edited since.
+            Err(problems) => vec![problems.to_string()],
+        };
+        let word = if failures.is_empty() { "ok" } else { "FAILED" };
+        writeln!(out, "test {name}: {} ... {word}", test.name)?;
+        Ok(Case { name: test.name.clone(), failures, took: clock().since(start) })
+    };
+    file.tests.iter().map(case).collect()
 }
 
 fn summary(out: &mut impl Write, suites: &[Suite]) -> io::Result<()> {
@@ -101,11 +135,26 @@ fn summary(out: &mut impl Write, suites: &[Suite]) -> io::Result<()> {
             case.failures.iter().try_for_each(|failure| write!(out, "{failure}"))?;
         }
     }
-    let word = if failed == 0 { "ok" } else { "FAILED" };
-    writeln!(out, "\ntest result: {word}. {} passed; {failed} failed", all - failed)
+    let unread = suites.iter().filter(|suite| suite.error.is_some()).count();
+    let word = if failed + unread == 0 { "ok" } else { "FAILED" };
+    write!(out, "\ntest result: {word}. {} passed; {failed} failed", all - failed)?;
+    match unread {
+        0 => writeln!(out),
+        1 => writeln!(out, "; 1 file could not be read"),
+        _ => writeln!(out, "; {unread} files could not be read"),
+    }
 }
 
 impl Suite {
+    /// Returns how many results it has; a file that cannot be read is one.
+    fn count(&self) -> usize {
+        self.cases.len() + usize::from(self.error.is_some())
+    }
+
+    fn took(&self) -> Duration {
+        self.cases.iter().map(|case| case.took).sum()
+    }
+
     fn failed(&self) -> usize {
         self.cases.iter().filter(|case| !case.failures.is_empty()).count()
     }

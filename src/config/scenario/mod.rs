@@ -70,8 +70,9 @@ static FILE: Section = Section {
         Key {
             name: "config",
             kind: Kind::File,
-            default: Default::Required,
-            doc: "The configuration under test: a file, or the configuration itself.",
+            default: Default::Absent,
+            doc: "The configuration under test: a file, or the configuration itself; needed unless \
+                  another is named on the command line.",
         },
         Key {
             name: "tests",
@@ -96,15 +97,16 @@ static TEST: Section = Section {
     ],
 };
 
-/// Reads the scenario at `path`.
+/// Reads the scenario at `path`; the configuration that it tests is the file `instead`, if
+/// one is named.
 ///
 /// # Errors
 /// Everything that is wrong with it, each at its place.
-pub fn read_scenario(path: &Path) -> Result<Scenario, Diagnostics> {
+pub fn read_scenario(path: &Path, instead: Option<&Path>) -> Result<Scenario, Diagnostics> {
     let source = source::read(path)?;
     let root = Node::parse(&source.text).map_err(|problem| Problems::from(problem).of(&source))?;
     let mut decoder = Decoder { text: &source.text, problems: Problems::default() };
-    let read = scenario(&mut decoder, &root, &folder(&source));
+    let read = scenario(&mut decoder, &root, &folder(&source), instead);
     let (config, tests) = match read {
         Some(read) if decoder.problems.is_empty() => read,
         _ => return Err(decoder.problems.of(&source)),
@@ -150,11 +152,18 @@ fn scenario<'s>(
     d: &mut Decoder<'s>,
     root: &Node<'s>,
     folder: &Path,
+    instead: Option<&Path>,
 ) -> Option<(Config, Vec<Test>)> {
     let fields = d.fields(root, &FILE)?;
-    let config = match fields.node("config")?.1 {
-        Node { content: Content::Map(_), .. } => Config::Inline,
-        _ => Config::File(folder.join(fields.leaf(d, "config", values::text)?.value)),
+    let config = match (instead, fields.node("config")) {
+        (Some(path), _) => Config::File(path.to_owned()),
+        (None, Some((_, Node { content: Content::Map(_), .. }))) => Config::Inline,
+        (None, Some(_)) => Config::File(folder.join(fields.leaf(d, "config", values::text)?.value)),
+        (None, None) => {
+            let problem = Problem::error(fields.place, "a scenario needs `config`");
+            d.problems.add(problem.help("write `config: gateway.yaml`, or name it with `-c`"));
+            return None;
+        }
     };
     let tests = fields.list(d, "tests", |d, node| {
         let fields = d.fields(node, &TEST)?;
@@ -167,24 +176,42 @@ fn scenario<'s>(
 
 fn steps<'s>(d: &mut Decoder<'s>, fields: &Fields<'_, 's>, folder: &Path) -> Vec<Step> {
     fields.list(d, "steps", |d, node| {
-        let Content::Map(entries) = &node.content else {
-            d.problems.add(no_step(node.place));
-            return None;
-        };
-        let [(when, what)] = &entries[..] else {
-            d.problems.add(no_step(node.place).label("more than one"));
-            return None;
-        };
-        let Content::Scalar(text) = &what.content else {
-            d.problems.add(no_step(node.place));
-            return None;
-        };
-        let line = d.text[..when.place.range().start].matches('\n').count() + 1;
-        let whole = format!("{}: {text}", when.text);
-        let time = mark(d, when.place, &when.text, sentence::when(&when.text));
-        let what = mark(d, what.place, text, sentence::what(text, folder));
+        let [(at, when), (place, what)] = parts(d, node)?;
+        let line = d.text[..at.range().start].matches('\n').count() + 1;
+        let whole = format!("{when}: {what}");
+        let time = mark(d, at, when, sentence::when(when));
+        let what = mark(d, place, what, sentence::what(what, folder));
         Some(Step { line, text: whole, when: time?, what: what? })
     })
+}
+
+/// Parts a step into time and sentence: a map of one entry, or a text in quotes.
+fn parts<'n>(d: &mut Decoder<'_>, node: &'n Node<'_>) -> Option<[(Place, &'n str); 2]> {
+    let problem = match &node.content {
+        Content::Map(entries) => match &entries[..] {
+            [(when, Node { content: Content::Scalar(what), place })] => {
+                return Some([(when.place, &when.text), (*place, what)]);
+            }
+            [_] => no_step(node.place),
+            _ => no_step(node.place).label("more than one"),
+        },
+        Content::Scalar(text) => {
+            if let Some((when, what)) = text.split_once(": ") {
+                let written = d.text.get(node.place.range()).unwrap_or_default();
+                // Where there are escapes all of it is marked.
+                let place = |part: &str| {
+                    let at = node.place.range().start + written.find(part)?;
+                    Some(Place::of(at..at + part.len()))
+                };
+                let [when, what] = [when, what].map(str::trim);
+                return Some([when, what].map(|part| (place(part).unwrap_or(node.place), part)));
+            }
+            no_step(node.place)
+        }
+        Content::List(_) | Content::Empty => no_step(node.place),
+    };
+    d.problems.add(problem);
+    None
 }
 
 /// Returns what was found, or reports what is wrong with the `text` at `place`.

@@ -216,7 +216,8 @@ impl<'t> Words<'t> {
 
     fn number(&mut self, what: &str, example: &str) -> Found<u64> {
         let word = self.wanted(what, example)?;
-        values::integer(word).map_err(|invalid| self.wrong(invalid.message, invalid.help))
+        let help = format!("write {example}");
+        values::integer(word).map_err(|invalid| self.wrong(invalid.message, help))
     }
 
     fn end(&mut self, help: &str) -> Found<()> {
@@ -280,7 +281,8 @@ fn request(words: &mut Words<'_>) -> Found<Arrivals> {
     const EXAMPLE: &str = "`120 x GET /a`";
     let first = words.wanted("the request", EXAMPLE)?;
     let (count, method) = if first.starts_with(|c: char| c.is_ascii_digit()) {
-        let count = values::integer(first).map_err(|it| words.wrong(it.message, it.help))?;
+        let help = || format!("write {EXAMPLE}");
+        let count = values::integer(first).map_err(|it| words.wrong(it.message, help()))?;
         if count > MOST {
             return Err(words.wrong("too many for one step", format!("write at most {MOST}")));
         }
@@ -325,9 +327,9 @@ fn clause(word: &str, words: &mut Words<'_>, to: &mut Arrivals) -> Found<()> {
         "with" | "and" => {}
         "from" => {
             let address = words.wanted("the address", "`from 192.0.2.4`")?;
-            let address = address
-                .parse()
-                .map_err(|_| words.wrong("this is no address", "write `from 192.0.2.4`"));
+            let address = address.parse().map_err(|_| {
+                words.wrong("this is no address", "write `from 192.0.2.4`, without a port")
+            });
             to.client = Some(address?);
         }
         "host" => to.host = Some(words.wanted("the host", "`host shop.example.com`")?.to_owned()),
@@ -426,11 +428,16 @@ fn expectation(words: &mut Words<'_>) -> Found<Expect> {
 
 fn time(words: &mut Words<'_>, measure: Measure) -> Found<Expect> {
     let bound = match words.peek() {
-        Some("<=" | "≤") => Bound::AtMost,
-        Some(">=" | "≥") => Bound::AtLeast,
-        Some("=") => Bound::Exactly,
-        _ => return Ok(Expect::Time(measure, Bound::Exactly, words.duration("`wait <= 100ms`")?)),
+        Some("<=" | "≤") => Some(Bound::AtMost),
+        Some(">=" | "≥") => Some(Bound::AtLeast),
+        Some("=") => Some(Bound::Exactly),
+        Some("<" | ">" | "==" | "<>" | "!=") => {
+            words.take();
+            return Err(words.wrong("no time is compared like this", "write `<=`, `>=` or `=`"));
+        }
+        Some(_) | None => None,
     };
-    words.take();
-    Ok(Expect::Time(measure, bound, words.duration("`wait <= 100ms`")?))
+    words.next += usize::from(bound.is_some());
+    let time = words.duration("`wait <= 100ms`")?;
+    Ok(Expect::Time(measure, bound.unwrap_or(Bound::Exactly), time))
 }

@@ -11,7 +11,7 @@ fn problems(step: &str) -> String {
          tests:\n  - name: t\n    steps:\n      - {step}\n"
     );
     std::fs::write(&path, text).unwrap();
-    match read_scenario(&path) {
+    match read_scenario(&path, None) {
         Ok(scenario) => format!("{:?}", scenario.tests[0].steps[0].what),
         Err(problems) => problems
             .entries()
@@ -36,7 +36,16 @@ fn a_wrong_word_is_marked_with_a_hint() {
         ("soon: GET /a", "8:9: `soon` is no time of a step"),
         ("every 0s for 1s: GET /a", "8:15: `every` needs a time"),
         ("at 0s: GET /a from there", "8:28: this is no address"),
-        ("at 0s: GET /a -> 5 passed, wait < 5ms", "8:41: `<` is not a duration"),
+        (
+            "at 0s: GET /a -> 5 passed, wait < 5ms",
+            "8:41: no time is compared like this | write `<=`, `>=` or `=`",
+        ),
+        ("at 0s: 120x GET /a", "8:16: `120x` is not a whole number | write `120 x GET /a`"),
+        ("at 0s: GET /a -> all passed", "8:26: `all` is not a whole number | write `100 passed`"),
+        ("\"at 0s: 5 x GET /a -> 5 pased\"", "8:33: `pased` is no verdict | did you mean"),
+        ("'soon: GET /a'", "8:10: `soon` is no time of a step"),
+        ("'GET /a'", "8:9: a step is a time and a sentence"),
+        ("\"at 0s: GET /\\u0061 -> 5 pased\"", "8:9: `pased` is no verdict"),
         ("at 0s: GET /a -> 1 passed by", "8:37: the rule is missing"),
         ("at 0s: GET /a status 5", "8:30: this is no status"),
         ("at 0s", "8:9: a step is a time and a sentence"),
@@ -45,6 +54,19 @@ fn a_wrong_word_is_marked_with_a_hint() {
         let said = problems(step);
         assert!(said.starts_with(expected), "{step}: {said}\nnot {expected}");
     }
+}
+
+#[test]
+fn a_sentence_may_stand_in_quotes() {
+    let sentence = "120 x GET /a from 192.0.2.4 → 100 passed, 20 rejected by per-client";
+    let plain = problems(&format!("at 0s: {sentence}"));
+    assert!(plain.contains("count: 120") && plain.contains("per-client"), "{plain}");
+    for quoted in [format!("\"at 0s: {sentence}\""), format!("'at 0s: {sentence}'")] {
+        assert_eq!(problems(&quoted), plain);
+    }
+    // A colon before a space would part a plain one.
+    let addressed = problems("'at 0s: GET /a from 2001:db8:: -> 1 passed'");
+    assert!(addressed.contains("2001:db8::"), "{addressed}");
 }
 
 #[test]

@@ -79,6 +79,7 @@ impl Served {
         let readiness = Arc::<Readiness>::default();
         let (reload, asked) = mpsc::channel(1);
         let state = admin::State {
+            store: None,
             live: Arc::new(live),
             counters: Arc::default(),
             readiness: Arc::clone(&readiness),

@@ -77,7 +77,10 @@ const fn counts(quota: &Quota) -> bool {
 /// spares one that fails.
 const fn word(reason: Reason) -> &'static str {
     match reason {
-        Reason::Rate { .. } | Reason::TooCostly { .. } | Reason::MissingKey => "rejected",
+        Reason::Rate { .. }
+        | Reason::TooCostly { .. }
+        | Reason::MissingKey
+        | Reason::Undecided { .. } => "rejected",
         Reason::Concurrency { .. } | Reason::QueueFull { .. } | Reason::QueueWait { .. } => "shed",
         Reason::Broken { .. } => "broken",
     }

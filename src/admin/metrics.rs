@@ -11,6 +11,7 @@ use super::{
     process::Process,
 };
 use crate::{
+    cluster::{ROUND_TRIP_BOUNDS, Reading},
     config::{Route, Server, Snapshot},
     flow::{Instant, Observation, RuleObservation, WAIT_BOUNDS, breaker::Phase, rule_of},
     meter::{Counters, DURATION_BOUNDS, Refusal, RouteReading, ServerMeter},
@@ -45,6 +46,7 @@ pub(super) struct Page {
     started: Instant,
     /// Beside the snapshot's routes.
     routes: Vec<(Observation, RouteReading)>,
+    store: Option<Reading>,
     process: Process,
 }
 
@@ -71,6 +73,7 @@ impl Page {
     pub(super) fn read(
         snapshot: Arc<Snapshot>,
         counters: Arc<Counters>,
+        store: Option<Reading>,
         started: Instant,
         now: Instant,
     ) -> Self {
@@ -80,7 +83,7 @@ impl Page {
             (seen, route.meter.read())
         };
         let routes = snapshot.routes.iter().map(read).collect();
-        Self { snapshot, counters, started, routes, process: Process::look() }
+        Self { snapshot, counters, started, routes, store, process: Process::look() }
     }
 
     /// Writes the page.
@@ -221,6 +224,26 @@ impl Page {
         gauges(encoder, ("flowgate_upstream_server_weight", help), weights)
     }
 
+    /// Writes what there is of the store that gateways share, if they do.
+    fn store(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(store) = &self.store else { return Ok(()) };
+        let help = "Whether every worker reaches the store";
+        gauge(encoder, ("flowgate_store_up", help), &u64::from(store.is_up))?;
+        let help = "Gateways that the store has seen lately";
+        gauge(encoder, ("flowgate_store_gateways", help), &u64::from(store.gateways))?;
+        let errors = store.errors.iter().map(|(kind, count)| ([("kind", *kind)], *count));
+        let help = "Calls and connections that failed";
+        counters(encoder, ("flowgate_store_errors", help), errors)?;
+        let trips = Histogram {
+            bounds: &ROUND_TRIP_BOUNDS,
+            buckets: &store.round_trips,
+            sum: store.waited,
+        };
+        let none: [Label<'_>; 0] = [];
+        let help = "What a decision of the store takes";
+        histograms(encoder, ("flowgate_store_round_trip", help), [(none, trips)])
+    }
+
     fn gateway(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let counted = &*self.counters;
         let version = [("version", env!("CARGO_PKG_VERSION"))];
@@ -268,6 +291,7 @@ impl Collector for Page {
         self.flow(&mut encoder)?;
         self.http(&mut encoder)?;
         self.upstreams(&mut encoder)?;
+        self.store(&mut encoder)?;
         self.gateway(&mut encoder)?;
         self.process(&mut encoder)
     }

@@ -14,6 +14,7 @@ pub use readiness::{Readiness, Reload};
 
 use crate::{
     clock::Clock,
+    cluster::Store,
     config::Live,
     flow::Instant,
     meter::Counters,
@@ -54,6 +55,8 @@ pub struct State {
     pub counters: Arc<Counters>,
     /// What `/readyz` answers.
     pub readiness: Arc<Readiness>,
+    /// The store that gateways share, if they do.
+    pub store: Option<Arc<Store>>,
     /// Gets a message when somebody asks for a reload.
     pub reload: mpsc::Sender<()>,
     /// Tells the time.
@@ -175,9 +178,10 @@ impl Admin {
 
     fn metrics(&self, _: &Parts) -> Response<Page> {
         self.large(metrics::CONTENT_TYPE, || {
-            let State { live, counters, clock, .. } = &self.state;
+            let State { live, counters, clock, store, .. } = &self.state;
             let (snapshot, counters) = (Arc::clone(&live.load()), Arc::clone(counters));
-            let page = metrics::Page::read(snapshot, counters, self.started, clock.now());
+            let store = store.as_ref().map(|store| store.read());
+            let page = metrics::Page::read(snapshot, counters, store, self.started, clock.now());
             page.write().ok().map(Bytes::from)
         })
     }

@@ -6,16 +6,17 @@
 //! it tells, by the same formulas ([`Stored`](crate::flow::Stored)).
 
 mod call;
+mod client;
+mod dial;
+mod error;
+mod leases;
 mod recorded;
 mod script;
+mod store;
 
 pub use call::{Ask, Lease, Verdicts};
+pub use client::{Client, Decided, Link};
+pub use error::StoreError;
+pub use leases::Held;
 pub use recorded::Recorded;
-
-/// Why the store has not decided.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StoreError {
-    /// Its answer is none to what was asked.
-    #[error("the store's answer makes no sense")]
-    Nonsense,
-}
+pub use store::{ROUND_TRIP_BOUNDS, Reading, Store};

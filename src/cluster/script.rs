@@ -47,6 +47,10 @@ pub(super) struct Scripts {
     pub(super) decide: Lua,
     /// Gives back leases.
     pub(super) release: Lua,
+    /// Renews them.
+    pub(super) renew: Lua,
+    /// Tells that a gateway is there.
+    pub(super) hello: Lua,
 }
 
 impl Scripts {
@@ -54,6 +58,8 @@ impl Scripts {
         Self {
             decide: Lua::new(include_str!("decide.lua")),
             release: Lua::new(include_str!("release.lua")),
+            renew: Lua::new(include_str!("renew.lua")),
+            hello: Lua::new(include_str!("hello.lua")),
         }
     }
 }

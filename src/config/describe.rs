@@ -1,7 +1,7 @@
 //! What a file means, in words: `flowgate check` prints it.
 
 use super::{
-    AccessLog, Balance, OnMissing, Plan, RateLimitHeaders,
+    AccessLog, Balance, OnMissing, OnStoreError, Plan, RateLimitHeaders, StoreKind,
     plan::{RoutePlan, RulePlan, UpstreamPlan},
 };
 use crate::flow::{
@@ -107,7 +107,10 @@ fn write_route(out: &mut String, route: &RoutePlan, upstream: &str) -> fmt::Resu
         }
     }
     match &route.flow.pacing {
-        Some(pacing) => writeln!(out, "    pacing  {}", pacing_promise(pacing)),
+        Some(pacing) => {
+            writeln!(out, "    pacing  {}", pacing_promise(pacing))?;
+            route.paced.map_or(Ok(()), |on_error| write_shared(out, on_error))
+        }
         None if route.flow.flow.is_empty() => writeln!(out, "    no limit"),
         None => Ok(()),
     }
@@ -284,7 +287,17 @@ fn write_details(out: &mut String, rule: &Rule, plan: &RulePlan) -> fmt::Result 
     if plan.dry_run {
         writeln!(out, "      dry run: counts, refuses nothing")?;
     }
-    Ok(())
+    plan.shared.map_or(Ok(()), |on_error| write_shared(out, on_error))
+}
+
+/// Says what gateways share, and what holds while they cannot.
+fn write_shared(out: &mut String, on_error: OnStoreError) -> fmt::Result {
+    let otherwise = match on_error {
+        OnStoreError::Local => "each counts by itself, with the limit divided by the gateways",
+        OnStoreError::Allow => "everything passes",
+        OnStoreError::Deny => "everything is refused",
+    };
+    writeln!(out, "      shared by all gateways of the store; while that fails, {otherwise}")
 }
 
 fn pacing_promise(config: &pacing::Config) -> String {
@@ -339,6 +352,25 @@ fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
         "  headers {headers}, explain_headers {}, access_log {log}",
         settings.explain_headers
     )?;
+    if let Some(store) = &settings.store {
+        let kind = match &store.kind {
+            StoreKind::Single => "one server".to_owned(),
+            StoreKind::Sentinel(name) => format!("the primary `{name}` of the sentinels"),
+            StoreKind::Cluster => "a Redis Cluster of".to_owned(),
+        };
+        let nodes: Vec<_> =
+            store.nodes.iter().map(|(host, port)| format!("{host}:{port}")).collect();
+        let tls = if store.is_tls { ", TLS" } else { "" };
+        writeln!(
+            out,
+            "  store  {kind} {}{tls}, prefix {}, timeout {}, connect_timeout {}, lease {}",
+            nodes.join(", "),
+            store.prefix,
+            short(store.timeout),
+            short(store.connect_timeout),
+            short(store.lease)
+        )?;
+    }
     writeln!(out, "  workers {}, drain_timeout {}", settings.workers, short(settings.drain_timeout))
 }
 

@@ -8,10 +8,11 @@ use super::{
     error::{Diagnostics, Source},
     plan::{Plan, RoutePlan, ServerPlan, UpstreamPlan},
     problem::{Problem, Problems},
-    snapshot::{Route, RouteRule, Server, Snapshot, Upstream},
+    snapshot::{Route, RouteRule, Server, Shared, Snapshot, Upstream},
     source,
+    spec::OnStoreError,
 };
-use crate::flow::{Change, Gate, Instant};
+use crate::flow::{self, Change, Gate, Instant, Stored};
 use arc_swap::{ArcSwap, Guard};
 use std::{
     collections::HashMap,
@@ -19,7 +20,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -27,6 +28,8 @@ use std::{
 #[derive(Debug)]
 pub struct Live {
     current: ArcSwap<Snapshot>,
+    /// Among how many gateways shared rules are divided while their store fails.
+    gateways: AtomicU32,
 }
 
 /// What a reload did, for one line of the log.
@@ -62,8 +65,8 @@ pub struct Retired {
 impl Live {
     /// Puts the first plan in force.
     pub fn start(plan: Plan, now: Instant) -> Self {
-        let (snapshot, _) = Builder::new(None, now).snapshot(plan);
-        Self { current: ArcSwap::from_pointee(snapshot) }
+        let (snapshot, _) = Builder::new(None, 1, now).snapshot(plan);
+        Self { current: ArcSwap::from_pointee(snapshot), gateways: AtomicU32::new(1) }
     }
 
     /// Returns the snapshot in force, for a moment: do not hold it over an `.await`.
@@ -99,11 +102,24 @@ impl Live {
     /// that were added do not, as the old snapshot cannot know them.
     pub fn apply(&self, plan: Plan, now: Instant, retired: &mut Retired) -> Summary {
         let old = self.current.load_full();
-        let (snapshot, summary) = Builder::new(Some(&old), now).snapshot(plan);
+        let gateways = self.gateways.load(Relaxed);
+        let (snapshot, summary) = Builder::new(Some(&old), gateways, now).snapshot(plan);
         self.current.store(Arc::new(snapshot));
         retired.snapshots.push(old);
         retired.sweep();
         summary
+    }
+
+    /// Divides shared rules among so many gateways while their store fails: in force for the
+    /// next decision. By the one caller of [`Self::apply`].
+    pub fn divide(&self, gateways: u32, now: Instant) {
+        if self.gateways.swap(gateways, Relaxed) != gateways {
+            for route in self.load().routes.iter().filter(|route| route.is_shared) {
+                let pacing = route.paced.is_some();
+                let shared = route.rules.iter().map(|rule| rule.shared.is_some());
+                route.gate.install(&divided(&route.flow, shared, pacing, gateways), now);
+            }
+        }
     }
 }
 
@@ -155,6 +171,7 @@ impl fmt::Display for Summary {
 /// Makes a snapshot of a plan and of what the one before has to pass on.
 struct Builder<'o> {
     old: Option<&'o Snapshot>,
+    gateways: u32,
     now: Instant,
     servers: HashMap<(Arc<str>, u16), Arc<Server>>,
     next_server: usize,
@@ -162,10 +179,11 @@ struct Builder<'o> {
 }
 
 impl<'o> Builder<'o> {
-    fn new(old: Option<&'o Snapshot>, now: Instant) -> Self {
+    fn new(old: Option<&'o Snapshot>, gateways: u32, now: Instant) -> Self {
         let servers = old.iter().flat_map(|old| &old.upstreams).flat_map(|u| &u.servers);
         Self {
             old,
+            gateways,
             now,
             servers: servers.map(|s| ((s.host.clone(), s.port), s.clone())).collect(),
             next_server: old.map_or(0, |old| old.next_server),
@@ -292,7 +310,9 @@ impl<'o> Builder<'o> {
         known: Option<&Arc<Route>>,
     ) -> Route {
         let gate = known.map_or_else(|| Arc::new(Gate::new(self.now)), |old| old.gate.clone());
-        let installed = gate.install(&plan.flow, self.now);
+        let are_shared = plan.rules.iter().map(|rule| rule.shared.is_some());
+        let here = divided(&plan.flow, are_shared, plan.paced.is_some(), self.gateways);
+        let installed = gate.install(&here, self.now);
         for (rule, change) in &installed.changes {
             match change {
                 Change::Kept => self.summary.rules_kept += 1,
@@ -301,7 +321,13 @@ impl<'o> Builder<'o> {
                 Change::Added | Change::Removed => {}
             }
         }
-        let rules = plan.rules.into_iter().zip(installed.flow).map(|(rule, slot)| RouteRule {
+        let tag = format!("{{{}}}", plan.name);
+        let flow = installed.flow.into_iter().zip(&plan.flow.flow);
+        let rules = plan.rules.into_iter().zip(flow).map(|(rule, (slot, identity))| RouteRule {
+            shared: rule.shared.and_then(|on_error| {
+                let stored = Stored::new(&identity.algorithm).ok()?;
+                Some(shared(&tag, &identity.name, stored, on_error))
+            }),
             slot,
             name: rule.name,
             when: rule.when,
@@ -313,7 +339,13 @@ impl<'o> Builder<'o> {
             quota: rule.quota,
             dry_run: rule.dry_run,
         });
+        let rules: Vec<RouteRule> = rules.collect();
+        let paced = plan.flow.pacing.as_ref().zip(plan.paced).and_then(|(pacing, on_error)| {
+            Some(shared(&tag, "pacing", Stored::paced(pacing).ok()?, on_error))
+        });
         Route {
+            is_shared: paced.is_some() || rules.iter().any(|rule| rule.shared.is_some()),
+            paced,
             name: plan.name,
             matches: plan.matches,
             upstream: Arc::clone(upstream),
@@ -326,7 +358,7 @@ impl<'o> Builder<'o> {
             reject: plan.reject,
             gate,
             flow: plan.flow,
-            rules: rules.collect(),
+            rules,
             breaker: installed.breaker,
             pacing: installed.pacing,
             policy: plan.policy,
@@ -334,6 +366,30 @@ impl<'o> Builder<'o> {
             print: plan.print,
         }
     }
+}
+
+/// Returns the rules as they hold here while the store fails: the shared ones divided.
+fn divided(
+    rules: &flow::Rules,
+    shared: impl Iterator<Item = bool>,
+    is_paced: bool,
+    gateways: u32,
+) -> flow::Rules {
+    let mut rules = rules.clone();
+    for (rule, is_shared) in rules.flow.iter_mut().zip(shared) {
+        if is_shared {
+            rule.algorithm = rule.algorithm.among(gateways);
+        }
+    }
+    if is_paced {
+        rules.pacing = rules.pacing.map(|pacing| pacing.among(gateways));
+    }
+    rules
+}
+
+fn shared(tag: &str, identity: &str, rule: Stored, on_error: OnStoreError) -> Shared {
+    let name = format!("{tag}:{identity}:{}", rule.shape()).into();
+    Shared { name, rule: Arc::new(rule), on_error }
 }
 
 /// Reports whether an upstream is as it was, so that routes can go on with it.
@@ -356,6 +412,9 @@ fn at_start_only(old: &Snapshot, plan: &Plan) -> Vec<&'static str> {
     let mut sections = Vec::new();
     if old.settings.admin != plan.settings.admin {
         sections.push("admin");
+    }
+    if old.settings.store != plan.settings.store {
+        sections.push("store");
     }
     if old.settings.workers != plan.settings.workers {
         sections.push("workers");

@@ -30,6 +30,7 @@ mod settings;
 mod snapshot;
 mod source;
 mod spec;
+mod store;
 mod syntax;
 mod values;
 mod vocabulary;
@@ -50,10 +51,11 @@ pub use scenario::{
 pub use settings::{AccessLog, ClientTimeouts, Limits, RateLimitHeaders, Settings};
 pub use snapshot::{
     Cost, Except, HeaderEdits, Limit, Listener, Reject, Route, RouteRule, RouteTimeouts, Server,
-    Snapshot, Upstream,
+    Shared, Snapshot, Upstream,
 };
 pub use source::fingerprint;
-pub use spec::{Balance, OnMissing};
+pub use spec::{Balance, OnMissing, OnStoreError};
+pub use store::{Secret, Store, StoreKind};
 pub use vocabulary::{reference, schema};
 
 use decode::Decoder;

@@ -4,7 +4,7 @@ use super::{
     error::Diagnostics,
     settings::Settings,
     snapshot::{Cost, Except, HeaderEdits, Limit, Listener, Priority, Reject, RouteTimeouts, When},
-    spec::{Balance, OnMissing},
+    spec::{Balance, OnMissing, OnStoreError},
     values::Endpoint,
 };
 use crate::{flow, route};
@@ -73,6 +73,8 @@ pub(super) struct RoutePlan {
     pub flow: flow::Rules,
     /// Beside `flow.flow`, in its order.
     pub rules: Vec<RulePlan>,
+    /// What holds of pacing while the store fails, if it is shared.
+    pub paced: Option<OnStoreError>,
     pub policy: Option<HeaderValue>,
     /// Tells an edited route from an unedited one.
     pub print: u64,
@@ -91,4 +93,6 @@ pub(super) struct RulePlan {
     pub priority: Option<Arc<Priority>>,
     pub quota: Option<Limit>,
     pub dry_run: bool,
+    /// What holds while the store fails, if the rule is shared.
+    pub shared: Option<OnStoreError>,
 }

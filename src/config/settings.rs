@@ -1,7 +1,8 @@
 //! What holds for the gateway as a whole.
 
+use super::store::Store;
 use ipnet::IpNet;
-use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
 
 /// The part of a snapshot that is neither a listener, an upstream nor a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct Settings {
     pub rate_limit_headers: RateLimitHeaders,
     /// Whether refusals name the rule that decided, and why.
     pub explain_headers: bool,
+    /// What gateways share, if they do; read at start only.
+    pub store: Option<Arc<Store>>,
 }
 
 /// Deadlines of a client's connection.

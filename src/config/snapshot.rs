@@ -3,10 +3,10 @@
 use super::{
     certificate::Certificates,
     settings::Settings,
-    spec::{Balance, OnMissing},
+    spec::{Balance, OnMissing, OnStoreError},
 };
 use crate::{
-    flow::{self, Gate, SlotId},
+    flow::{self, Gate, SlotId, Stored},
     meter,
     route::{self, KeySpec, Matcher, Target},
 };
@@ -131,6 +131,10 @@ pub struct Route {
     pub breaker: Option<SlotId>,
     /// The slot of pacing, if there is one.
     pub pacing: Option<SlotId>,
+    /// How a store decides about pacing, if gateways share it.
+    pub paced: Option<Shared>,
+    /// Whether gateways share any of its rules.
+    pub is_shared: bool,
     /// The value of `RateLimit-Policy`, if there are quotas.
     pub policy: Option<HeaderValue>,
     /// What was answered; kept over reloads by the route's name.
@@ -194,6 +198,20 @@ pub struct RouteRule {
     pub quota: Option<Limit>,
     /// Whether it only counts what it would refuse.
     pub dry_run: bool,
+    /// How a store decides about it, if gateways share it.
+    pub shared: Option<Shared>,
+}
+
+/// A rule that gateways share.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// Its name in the store: with the route as the hash tag, so that all that one request is
+    /// asked about lies together, and with what its states mean.
+    pub name: Arc<str>,
+    /// How the store decides.
+    pub rule: Arc<Stored>,
+    /// What holds while it fails.
+    pub on_error: OnStoreError,
 }
 
 /// A quota over time.

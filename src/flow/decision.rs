@@ -52,6 +52,11 @@ pub enum Reason {
     },
     /// The rule needs a key that the request does not have.
     MissingKey,
+    /// Who decides about the rule cannot be asked.
+    Undecided {
+        /// Time until it is worth another attempt: a guess.
+        retry_after: Duration,
+    },
     /// The breaker is open, or as many probes are under way as may be.
     Broken {
         /// Time until a probe would be admitted; `None` if it hangs on those under way.
@@ -65,6 +70,7 @@ impl Reason {
         match self {
             Self::Rate { retry_after }
             | Self::QueueFull { retry_after }
+            | Self::Undecided { retry_after }
             | Self::QueueWait { retry_after, .. } => Some(retry_after),
             Self::Broken { retry_after } => retry_after,
             Self::TooCostly { .. } | Self::Concurrency { .. } | Self::MissingKey => None,
@@ -79,16 +85,19 @@ impl Reason {
             | Self::Concurrency { .. }
             | Self::QueueFull { .. }
             | Self::QueueWait { .. }
+            | Self::Undecided { .. }
             | Self::Broken { .. } => false,
         }
     }
 
     /// Returns this reason with a `retry_after`, if it has one, of at least `least`.
-    pub(super) fn not_before(mut self, least: Duration) -> Self {
+    #[must_use]
+    pub fn not_before(mut self, least: Duration) -> Self {
         match &mut self {
             Self::Rate { retry_after }
             | Self::QueueFull { retry_after }
             | Self::QueueWait { retry_after, .. }
+            | Self::Undecided { retry_after }
             | Self::Broken { retry_after: Some(retry_after) } => {
                 *retry_after = least.max(*retry_after);
             }

@@ -12,6 +12,7 @@ use crate::{
     access_log,
     admin::{self, Readiness},
     clock::Clock,
+    cluster::{Client, Store},
     config::{self, Diagnostics, Live, Plan, Retired, watch},
     meter::Counters,
     proxy::{Connections, Connector, Pools, Worker},
@@ -95,6 +96,8 @@ struct Gateway {
     retired: Retired,
     counters: Arc<Counters>,
     readiness: Arc<Readiness>,
+    /// What gateways share, if they do.
+    store: Option<Arc<Store>>,
     workers: Vec<Handle>,
     listeners: Listeners,
     access_log: access_log::Sink,
@@ -129,8 +132,12 @@ impl Gateway {
         .map_err(cannot("open the access log"))?;
         warn(&plan);
         let path = plan.path.clone();
+        let store = plan.settings.store.as_deref().cloned().map(|it| Arc::new(Store::new(it)));
         let live = Arc::new(Live::start(plan, clock.now()));
-        let workers = start_workers(count, &clock, &live, &counters, &access_log)?;
+        if let Some(store) = &store {
+            live.divide(store.gateways(), clock.now());
+        }
+        let workers = start_workers(&clock, &live, &counters, &access_log, store.as_ref())?;
         let (requests, reload_requests) = mpsc::channel(1);
         let mut gateway = Self {
             path,
@@ -139,6 +146,7 @@ impl Gateway {
             retired: Retired::default(),
             counters,
             readiness: Arc::default(),
+            store,
             workers,
             listeners: Listeners::default(),
             access_log,
@@ -168,6 +176,7 @@ impl Gateway {
             live: Arc::clone(&self.live),
             counters: Arc::clone(&self.counters),
             readiness: Arc::clone(&self.readiness),
+            store: self.store.clone(),
             clock: self.clock.clone(),
             reload,
         };
@@ -213,6 +222,9 @@ impl Gateway {
                 None => false,
             };
             self.reload(asked);
+            if let Some(store) = &self.store {
+                self.live.divide(store.gateways(), self.clock.now());
+            }
             self.watch(guard.as_mut());
         }
         self.drain().await;
@@ -261,23 +273,25 @@ impl Gateway {
 
 /// Starts the workers, which have nothing to accept yet.
 fn start_workers(
-    count: usize,
     clock: &Clock,
     live: &Arc<Live>,
     counters: &Arc<Counters>,
     log: &access_log::Sink,
+    store: Option<&Arc<Store>>,
 ) -> Result<Vec<Handle>, StartError> {
-    let seed = Seed::random();
+    let (seed, count) = (Seed::random(), live.load().settings.workers.get());
     (0..count)
         .map(|index| {
             let (live, counters, log) = (Arc::clone(live), Arc::clone(counters), log.handle(index));
+            let store = store.cloned();
             Handle::start(index, clock.clone(), move |clock| Worker {
-                clock,
                 live,
                 pools: Pools::default(),
                 connector: Connector::default(),
                 tasks: TaskTracker::new(),
                 counters,
+                store: store.map(|store| Client::start(store, clock.clone())),
+                clock,
                 access_log: log,
                 connections: Connections::default(),
                 seed,

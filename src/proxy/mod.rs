@@ -19,6 +19,7 @@ mod quota;
 mod reply;
 mod request;
 mod service;
+mod shared;
 mod streams;
 mod tail;
 mod tls;

@@ -162,6 +162,7 @@ fn words(reason: Reason) -> (StatusCode, GrpcCode, &'static str) {
         Reason::Rate { .. } => (quota, "the rate limit is used up"),
         Reason::TooCostly { .. } => (quota, "this request costs more than the limit ever allows"),
         Reason::MissingKey => (quota, "the request lacks what the limit is counted by"),
+        Reason::Undecided { .. } => (quota, "the limit cannot be decided at the moment"),
         Reason::Concurrency { .. } => (overload, "as many requests as may be are in flight"),
         Reason::QueueFull { .. } => (overload, "the queue is full"),
         Reason::QueueWait { .. } => (overload, "the wait in the queue would be too long"),

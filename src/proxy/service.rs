@@ -14,14 +14,16 @@ use super::{
     quota::Told,
     reply::{Manner, Refusal, refuse, reject},
     request::{Invalid, inspect},
+    shared::{self, Asking, First, Question},
     tail::Tail,
     wire::Connector,
 };
 use crate::{
     access_log,
     clock::Clock,
+    cluster::Client,
     config::{Claims, Known, Live, Route, Snapshot, Unrouted},
-    flow::{Admission, Key},
+    flow::{Admission, Instant, Key, Rejection},
     meter::{self, Counters},
     route::{Seed, Target, client_ip, normal_path},
 };
@@ -53,6 +55,8 @@ pub struct Worker {
     pub connections: Connections,
     /// The key of clients' fingerprints: the same for all workers.
     pub seed: Seed,
+    /// The way to the store, if there is one.
+    pub store: Option<Client>,
 }
 
 /// What becomes of a request after the decision.
@@ -61,6 +65,8 @@ pub struct Worker {
 enum Step {
     Answered(Box<Response<ResponseBody>>),
     Forward(Box<Journey>),
+    /// The store must be asked.
+    Ask(Box<Asking>, Box<Arrival>),
 }
 
 /// Serves one request.
@@ -76,6 +82,8 @@ pub(super) fn handle(
         Ok(match step {
             Step::Answered(response) => *response,
             Step::Forward(journey) => journey.travel().await,
+            // In a box because it is rare, and would make every request's future larger.
+            Step::Ask(asking, arrival) => Box::pin(ask(*asking, *arrival)).await,
         })
     }
 }
@@ -94,43 +102,93 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
         Err(refusal) => return Step::Answered(Box::new(refuse(refusal, request.headers(), tail))),
     };
     let claims = found.claims(&tail.peer, &request);
+    let question = found.route.is_shared.then(|| found.question(&tail.peer, &request, &claims));
     let Found { authority, fields, client, route, .. } = found;
     if let Some(entry) = &mut tail.entry {
         entry.client = client;
         entry.claimed(&route, &claims);
     }
     let settings = &snapshot.settings;
-    match route.gate.enter(now, &claims) {
-        Ok(Admission { permit, ref report }) => {
-            // Another thread may have read a later time and come first. That is no wait.
-            let start = if report.wait().is_zero() { now } else { permit.start() };
-            if let Some(entry) = &mut tail.entry {
-                entry.admitted(report);
+    let manner = Manner { headers: settings.rate_limit_headers, explain: settings.explain_headers };
+    let trusted = tail.peer.is_trusted(&snapshot);
+    let forward = Forward { authority, upgrade: None, trusted, fields };
+    let decided = if let Some(question) = question {
+        match shared::begin(&route, now, &claims, question) {
+            First::Decided(decided) => *decided,
+            First::Ask(asking) => {
+                let arrival = Arrival { request, route, claims, forward, manner, now, tail };
+                return Step::Ask(asking, Box::new(arrival));
             }
-            let told = Told::of(&route, report, settings.rate_limit_headers);
-            let trusted = tail.peer.is_trusted(&snapshot);
-            tail.permit = Some(permit);
-            tail.log(report.turn);
-            let protocol = match request.version() {
-                Version::HTTP_2 => Protocol::Http2,
-                _ => Protocol::Http1,
-            };
-            let forward = Forward { authority, upgrade: None, trusted, fields };
-            let (clock, activity) = (&tail.peer.worker.clock, &tail.peer.activity);
-            let request = Some(request.map(|body| RequestBody::new(body, &route, clock, activity)));
-            let journey = Journey { request, route, forward, protocol, told, start, tail };
-            Step::Forward(Box::new(journey))
         }
-        Err(mut rejection) => {
-            if let Some(entry) = &mut tail.entry {
-                entry.rejected(&rejection);
+    } else {
+        route.gate.enter(now, &claims)
+    };
+    match (Arrival { request, route, claims, forward, manner, now, tail }).settle(decided) {
+        Ok(journey) => Step::Forward(journey),
+        Err(response) => Step::Answered(response),
+    }
+}
+
+/// Has the store decide, and goes on from there.
+async fn ask(asking: Asking, mut arrival: Arrival) -> Response<ResponseBody> {
+    let peer = Arc::clone(&arrival.tail.peer);
+    let (decided, held) = asking.ask(&peer.worker, &arrival.route).await;
+    arrival.tail.held = held;
+    match arrival.settle(decided) {
+        Ok(journey) => journey.travel().await,
+        Err(response) => *response,
+    }
+}
+
+/// A request that is about to be decided.
+struct Arrival {
+    request: Request<Incoming>,
+    route: Arc<Route>,
+    claims: Claims,
+    forward: Forward,
+    manner: Manner,
+    now: Instant,
+    tail: Box<Tail>,
+}
+
+impl Arrival {
+    /// Sends it on or answers it, as was decided.
+    #[inline]
+    fn settle(
+        self,
+        decided: Result<Admission, Rejection>,
+    ) -> Result<Box<Journey>, Box<Response<ResponseBody>>> {
+        let Self { request, route, claims, forward, manner, now, mut tail } = self;
+        match decided {
+            Ok(Admission { permit, ref report }) => {
+                // Another thread may have read a later time and come first. That is no wait.
+                let start = if report.wait().is_zero() { now } else { permit.start() };
+                if let Some(entry) = &mut tail.entry {
+                    entry.admitted(report);
+                }
+                let told = Told::of(&route, report, manner.headers);
+                tail.permit = Some(permit);
+                tail.log(report.turn);
+                let protocol = match request.version() {
+                    Version::HTTP_2 => Protocol::Http2,
+                    _ => Protocol::Http1,
+                };
+                let (clock, activity) = (&tail.peer.worker.clock, &tail.peer.activity);
+                let request =
+                    Some(request.map(|body| RequestBody::new(body, &route, clock, activity)));
+                let journey = Journey { request, route, forward, protocol, told, start, tail };
+                Ok(Box::new(journey))
             }
-            // Who lacks a key has no quota under its rule to be told of.
-            let lacks = |slot| claims.iter().any(|c| c.slot == slot && c.key == Key::Missing);
-            rejection.report.quotas.retain(|quota| !lacks(quota.slot));
-            let manner =
-                Manner { headers: settings.rate_limit_headers, explain: settings.explain_headers };
-            Step::Answered(Box::new(reject(&rejection, &route, &manner, request.headers(), tail)))
+            Err(mut rejection) => {
+                if let Some(entry) = &mut tail.entry {
+                    entry.rejected(&rejection);
+                }
+                // Who lacks a key has no quota under its rule to be told of.
+                let lacks = |slot| claims.iter().any(|c| c.slot == slot && c.key == Key::Missing);
+                rejection.report.quotas.retain(|quota| !lacks(quota.slot));
+                let response = reject(&rejection, &route, &manner, request.headers(), tail);
+                Err(Box::new(response))
+            }
         }
     }
 }
@@ -152,6 +210,17 @@ impl Found<'_> {
         self.route.claims(&peer.worker.seed, &target, client, |rule, _| {
             peer.fingerprint(&rule.key, &target, client).map_or(Known::Nothing, Known::Key)
         })
+    }
+
+    /// Returns what the store is asked, if it is up and there is anything to ask.
+    fn question(
+        &self,
+        peer: &Peer,
+        request: &Request<Incoming>,
+        claims: &Claims,
+    ) -> Option<Question> {
+        let target = target(request, &self.host, &self.path);
+        Question::of(&peer.worker, &self.route, claims, &target, self.client)
     }
 }
 

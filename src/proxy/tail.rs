@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     access_log,
+    cluster::Held,
     config::{Route, outcome},
     flow::{
         Instant, Outcome, Permit,
@@ -37,6 +38,8 @@ pub(super) struct Tail {
     pub(super) permit: Option<Permit>,
     /// The connection that the upstream's answer comes over.
     pub(super) lease: Option<Lease>,
+    /// What the request holds of rules that gateways share.
+    pub(super) held: Option<Held>,
     pub(super) method: Method,
     pub(super) version: Version,
     pub(super) started: Instant,
@@ -71,6 +74,7 @@ impl Tail {
             route: None,
             permit: None,
             lease: None,
+            held: None,
             method,
             started,
             status: None,

@@ -57,6 +57,7 @@ impl House {
         )
         .expect("a log");
         let worker = Arc::new(Worker {
+            store: None,
             live: Arc::new(Live::start(plan, clock.now())),
             clock,
             pools: Pools::default(),

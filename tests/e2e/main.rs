@@ -7,6 +7,7 @@
 
 mod common;
 
+mod cluster;
 mod idle;
 mod operate;
 mod proxy;

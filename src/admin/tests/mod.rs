@@ -302,6 +302,7 @@ impl Fixture {
             live: Arc::new(Live::start(plan, clock.now())),
             counters: Arc::default(),
             readiness: Arc::default(),
+            store: None,
             reload,
             clock,
         };

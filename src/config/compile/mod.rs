@@ -5,6 +5,7 @@ mod overrides;
 mod quotas;
 mod routes;
 mod rules;
+mod store;
 mod upstreams;
 
 use super::{
@@ -33,6 +34,8 @@ use std::{
 struct Compiler {
     errors: Problems,
     warnings: Problems,
+    /// Whether the file has a store.
+    has_store: bool,
     /// Those that were asked for.
     calendars: HashMap<(Unit, String), Calendar>,
 }
@@ -86,7 +89,8 @@ pub(super) fn compile(
     cores: NonZeroUsize,
 ) -> (Plan, Problems) {
     let mut compiler = Compiler::default();
-    let settings = settings(&spec, cores);
+    let store = compiler.store(spec.store.as_ref());
+    let settings = Settings { store, ..settings(&spec, cores) };
     let listeners = compiler.listeners(&spec.listeners, spec.admin, files);
     let upstreams = compiler.upstreams(spec.upstreams);
     let watched = watched(source, &spec.listeners);
@@ -132,6 +136,7 @@ fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
         admin: spec.admin.map(|at| at.value),
         rate_limit_headers: spec.headers.unwrap_or(RateLimitHeaders::Off),
         explain_headers: spec.explain_headers,
+        store: None,
     }
 }
 

@@ -64,7 +64,7 @@ impl Compiler {
         upstream: Option<usize>,
         body_limit: u64,
     ) -> Option<RoutePlan> {
-        let (mut flow, rules) = self.rules(spec.flow, spec.pacing);
+        let (mut flow, rules, paced) = self.rules(spec.flow, spec.pacing);
         flow.breaker = spec.breaker.as_ref().and_then(breaker);
         let matches = spec.matcher.as_ref().map(in_words);
         Some(RoutePlan {
@@ -85,6 +85,7 @@ impl Compiler {
             policy: super::quotas::policy(&rules),
             flow,
             rules,
+            paced,
             print: spec.print,
         })
     }

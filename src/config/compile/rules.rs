@@ -10,12 +10,12 @@ use crate::{
         problem::{Problem, quoted},
         snapshot::{Cost, Except, Priority, When},
         spec::{
-            CostSpec, ExceptSpec, KeySpecs, OnMissing, PacingSpec, PrioritySpec, RuleKind,
-            RuleSpec, Windows,
+            CostSpec, ExceptSpec, KeySpecs, OnMissing, OnStoreError, PacingSpec, PrioritySpec,
+            RuleKind, RuleSpec, Windows,
         },
     },
     flow::{
-        self, Algorithm, Keyed, Rate,
+        self, Algorithm, Keyed, Rate, Stored,
         limiter::{
             concurrency, fixed_window, leaky_bucket, sliding_counter, sliding_log, sliding_window,
             token_bucket, warm_up,
@@ -32,7 +32,7 @@ impl Compiler {
         &mut self,
         specs: Vec<RuleSpec>,
         pacing: Option<PacingSpec>,
-    ) -> (flow::Rules, Vec<RulePlan>) {
+    ) -> (flow::Rules, Vec<RulePlan>, Option<OnStoreError>) {
         self.names("rule", specs.iter().filter_map(|spec| spec.name.as_ref()));
         let mut places = Vec::with_capacity(specs.len());
         let mut rules = flow::Rules::default();
@@ -54,8 +54,17 @@ impl Compiler {
                     .help("remove it, or write a lower limit"),
             );
         }
-        rules.pacing = pacing.and_then(|spec| self.pacing(&spec));
-        (rules, plans)
+        let paced = pacing.and_then(|spec| Some((self.pacing(&spec)?, spec.scope)));
+        let shared = paced.as_ref().and_then(|(it, scope)| self.scope(*scope, [Stored::paced(it)]));
+        rules.pacing = paced.map(|(pacing, _)| pacing);
+        let is_shared = shared.is_some() || plans.iter().any(|plan| plan.shared.is_some());
+        if let Some(at) = plans.iter().position(|plan| is_shared && plan.priority.is_some()) {
+            self.error(
+                Problem::error(places[at], "`priority` beside a rule with `scope: cluster`")
+                    .help("remove one: what is lent here cannot wait for what others decide"),
+            );
+        }
+        (rules, plans, shared)
     }
 
     /// Compiles a rule: first its alternatives, of which a request is asked by the first that fits.
@@ -84,6 +93,8 @@ impl Compiler {
         }
         let (key, algorithm, name) = (key?, algorithm?, spec.name?.value);
         versions.push((algorithm, None));
+        let stored = versions.iter().map(|(algorithm, _)| Stored::new(algorithm));
+        let shared = self.scope(spec.scope, stored);
         let keyed = is_keyed.then(|| Keyed {
             by: key.to_string().into(),
             max_keys: spec
@@ -103,6 +114,7 @@ impl Compiler {
                 priority: priority.clone(),
                 quota: quotas::quota(&name, &algorithm),
                 dry_run: spec.dry_run,
+                shared,
             };
             let name = identity.unwrap_or_else(|| name.clone());
             let keyed = keyed.clone();

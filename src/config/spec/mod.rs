@@ -5,14 +5,17 @@ mod breaker;
 mod overrides;
 mod route;
 mod rule;
+mod store;
 
 pub(super) use breaker::BreakerSpec;
 pub(super) use overrides::{OverrideSpec, WhenSpec};
 pub(super) use route::{FieldSpec, MatchSpec, PathSpec, RouteSpec};
-pub use rule::OnMissing;
 pub(super) use rule::{
-    CostSpec, ExceptSpec, KeySpecs, PacingSpec, PrioritySpec, RuleKind, RuleSpec, Windows,
+    CostSpec, ExceptSpec, KeySpecs, PacingSpec, PrioritySpec, RuleKind, RuleSpec, ScopeSpec,
+    Windows,
 };
+pub use rule::{OnMissing, OnStoreError};
+pub(super) use store::StoreSpec;
 
 use super::{
     decode::{At, Decoder, Fields},
@@ -45,6 +48,7 @@ pub(super) struct FileSpec {
     pub access_log: Option<AccessLog>,
     pub workers: Option<u64>,
     pub drain_timeout: Option<Duration>,
+    pub store: Option<StoreSpec>,
     /// What the mark `end` says, if it is there.
     pub end: Option<bool>,
 }
@@ -124,6 +128,7 @@ impl FileSpec {
             access_log: access_log.map(|at| at.value),
             workers: f.integer(d, "workers").map(|at| at.value),
             drain_timeout: f.duration(d, "drain_timeout").map(|at| at.value),
+            store: f.map(d, "store").map(|f| StoreSpec::read(d, &f, folder)),
             end: end(d, root, &f),
         })
     }

@@ -32,6 +32,7 @@ pub(in crate::config) struct RuleSpec {
     pub cost: CostSpec,
     pub except: ExceptSpec,
     pub dry_run: bool,
+    pub scope: ScopeSpec,
     pub priority: Option<PrioritySpec>,
     pub overrides: Vec<OverrideSpec>,
 }
@@ -65,6 +66,36 @@ pub(in crate::config) struct KeySpecs {
     pub parts: Vec<At<String>>,
     pub ipv6_prefix: Option<At<u64>>,
     pub on_missing: Option<At<OnMissing>>,
+}
+
+/// Who shares a count.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::config) struct ScopeSpec {
+    /// Where `cluster` stands, if it does.
+    pub cluster: Option<Place>,
+    pub on_store_error: Option<At<OnStoreError>>,
+}
+
+/// What holds of a shared rule while the store fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnStoreError {
+    /// A count of this process, with the limit divided by the gateways.
+    Local,
+    /// No limit.
+    Allow,
+    /// Everything is refused.
+    Deny,
+}
+
+impl ScopeSpec {
+    fn read<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Self {
+        let is_cluster = f.word(d, "scope", &[false, true]);
+        let all = [OnStoreError::Local, OnStoreError::Allow, OnStoreError::Deny];
+        Self {
+            cluster: is_cluster.filter(|at| at.value).map(|at| at.place),
+            on_store_error: f.word(d, "on_store_error", &all),
+        }
+    }
 }
 
 /// What becomes of a request that lacks a part of the key.
@@ -109,6 +140,7 @@ pub(in crate::config) struct PacingSpec {
     pub max_wait: Option<At<Duration>>,
     pub max_queue: Option<At<u64>>,
     pub warm_up: Option<WarmUp>,
+    pub scope: ScopeSpec,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -136,7 +168,6 @@ impl Word {
 impl RuleSpec {
     pub(super) fn read<'s>(d: &mut Decoder<'s>, node: &Node<'s>) -> Option<Self> {
         let f = d.fields(node, &tables::RULE)?;
-        _ = f.word(d, "scope", &[()]);
         let (kind, base) = kind(d, &f).unzip();
         Some(Self {
             place: f.place,
@@ -157,6 +188,7 @@ impl RuleSpec {
             except: f.map(d, "except").map(|f| ExceptSpec::read(d, &f)).unwrap_or_default(),
             priority: f.map(d, "priority").and_then(|f| PrioritySpec::read(d, &f)),
             dry_run: f.flag(d, "dry_run").is_some_and(|at| at.value),
+            scope: ScopeSpec::read(d, &f),
             overrides: overrides::read(d, &f, base.as_ref()),
         })
     }
@@ -377,6 +409,7 @@ impl PacingSpec {
             max_wait: f.duration(d, "max_wait"),
             max_queue: f.integer(d, "max_queue"),
             warm_up: warm_up(d, f),
+            scope: ScopeSpec::read(d, f),
         }
     }
 }

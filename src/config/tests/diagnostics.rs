@@ -215,8 +215,8 @@ fn wrong_types_say_what_is_wanted() {
         ),
         ("end: yes", "`yes` is neither true nor false | write `true` or `false`, without quotes"),
         (
-            "store: { redis: redis://127.0.0.1 }",
-            "`store` is not supported in this version | remove it",
+            "store: redis://127.0.0.1",
+            "expected a map for the store, not a plain value | write `{ redis: redis://10.0.1.9:6379 }`",
         ),
         (
             "~: 1",
@@ -228,7 +228,7 @@ fn wrong_types_say_what_is_wanted() {
         ),
         (
             "1: 2",
-            "the file has no key `1` | write one of `listeners`, `upstreams`, `routes`, `admin`, `trusted_proxies`, `timeouts`, `limits`, `headers`, `explain_headers`, `access_log`, `workers`, `drain_timeout`, `end`",
+            "the file has no key `1` | write one of `listeners`, `upstreams`, `routes`, `admin`, `trusted_proxies`, `timeouts`, `limits`, `headers`, `explain_headers`, `access_log`, `workers`, `drain_timeout`, `store`, `end`",
         ),
     ] {
         messages(&format!("{head}{line}\n"), &[message]);

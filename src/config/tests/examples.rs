@@ -35,6 +35,7 @@ fn every_example_loads() {
         let plan = load(&format!("examples/{name}"));
         assert!(!describe(&plan).is_empty());
     }
+    assert!(load("examples/cluster/gateway.yaml").settings.store.is_some());
 }
 
 /// Loads a copy of a file of the repository, beside certificates made for it.

@@ -10,6 +10,7 @@ mod overrides;
 mod plans;
 mod reload;
 mod rules;
+mod shared;
 
 use super::{Diagnostics, Plan, Source, parse};
 use std::path::Path;

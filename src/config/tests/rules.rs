@@ -149,15 +149,9 @@ fn keys_that_mean_nothing_in_a_rule_are_refused() {
 
 #[test]
 fn what_a_later_version_will_know_is_never_ignored() {
-    for key in ["sync_interval: 1s", "on_store_error: local"] {
-        let name = key.split(':').next().unwrap();
-        let message = format!("`{name}` is not supported in this version | remove it");
-        messages(&with_rules(&format!("      - {{ name: a, limit: 1/1s, {key} }}\n")), &[&message]);
-    }
-    messages(
-        &with_rules("      - { name: a, limit: 1/1s, scope: cluster }\n"),
-        &["`scope: cluster` is not supported in this version | write one of `process`"],
-    );
+    let message = "`sync_interval` is not supported in this version | remove it";
+    let rule = "      - { name: a, limit: 1/1s, sync_interval: 1s }\n";
+    messages(&with_rules(rule), &[message]);
     plan(&with_rules("      - { name: a, limit: 1/1s, scope: process }\n"));
 }
 

@@ -60,6 +60,7 @@ fn of_kind(kind: Kind) -> Value {
         Kind::Ratio => json!({ "type": "number", "minimum": 0, "maximum": 1 }),
         Kind::Word { today, .. } => json!({ "enum": today }),
         Kind::Url => json!({ "type": "string", "pattern": "^http://[^/]+/?$" }),
+        Kind::RedisUrl => json!({ "type": "string", "pattern": "^rediss?://" }),
         Kind::Method => json!({ "type": "string", "pattern": "^[^a-z ]+$" }),
         Kind::KeyPart => json!({
             "type": "string",

@@ -273,6 +273,48 @@ impl Stored {
     }
 }
 
+impl Algorithm {
+    /// Returns this algorithm with its part of the numbers where `gateways` decide by
+    /// themselves: all of them together let pass what it does, or as many as there are of them
+    /// if that is more.
+    #[must_use]
+    pub fn among(&self, gateways: u32) -> Self {
+        let part = |count: u64| part(count, gateways);
+        let mut it = self.clone();
+        match &mut it {
+            Self::TokenBucket(it) => {
+                (it.rate, it.burst) = (slice(it.rate, gateways), part(it.burst));
+            }
+            Self::WarmUp(it) => (it.rate, it.burst) = (slice(it.rate, gateways), part(it.burst)),
+            Self::LeakyBucket(it) => {
+                (it.rate, it.capacity) = (slice(it.rate, gateways), part(it.capacity));
+            }
+            Self::SlidingLog(it) => it.rate = slice(it.rate, gateways),
+            Self::SlidingWindow(it) => it.rate = slice(it.rate, gateways),
+            Self::SlidingCounter(it) => it.rate = slice(it.rate, gateways),
+            Self::FixedWindow(it) => it.rate = slice(it.rate, gateways),
+            Self::Concurrency(it) => it.limit = part(it.limit),
+        }
+        it
+    }
+}
+
+impl pacing::Config {
+    /// Returns this pacing at its part of the rate: see [`Algorithm::among`].
+    #[must_use]
+    pub fn among(&self, gateways: u32) -> Self {
+        Self { rate: slice(self.rate, gateways), ..self.clone() }
+    }
+}
+
+fn part(count: u64, gateways: u32) -> u64 {
+    (count / u64::from(gateways.max(1))).max(1)
+}
+
+fn slice(rate: Rate, gateways: u32) -> Rate {
+    Rate::new(part(rate.count(), gateways), rate.window()).unwrap_or(rate)
+}
+
 impl Paced {
     fn numbers(&self, cost: u64) -> SmallVec<[u64; 8]> {
         let Self { interval, max_wait, max_queue } = *self;

@@ -1,6 +1,6 @@
 //! The file itself, where clients connect, and the services behind.
 
-use super::{TIMEOUT, integer, key, later, route::ROUTE, word};
+use super::{TIMEOUT, integer, key, later, route::ROUTE, store::STORE, word};
 use crate::config::vocabulary::{
     Default::{Absent, Required, Value, Words},
     Kind, Section,
@@ -75,12 +75,17 @@ pub(in crate::config) static FILE: Section = Section {
             "How long a stopping gateway waits for requests in flight.",
         ),
         key(
+            "store",
+            Kind::Section(&STORE),
+            Absent,
+            "The Redis or Valkey that keeps what gateways share: the rules with `scope: cluster`. Read at start only.",
+        ),
+        key(
             "end",
             Kind::Flag,
             Absent,
             "The mark `end: true` as the last line. Once the file in force has it, a file without it is refused as cut short.",
         ),
-        later("store", "The counters that several gateways share."),
     ],
 };
 

@@ -4,6 +4,7 @@ mod breaker;
 mod gateway;
 mod route;
 mod rule;
+mod store;
 
 pub(in crate::config) use gateway::*;
 pub(in crate::config) use route::*;

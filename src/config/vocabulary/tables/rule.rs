@@ -126,12 +126,17 @@ pub(in crate::config) static RULE: Section = Section {
         key("dry_run", Kind::Flag, Value("false"), "Decides and counts, and refuses nothing."),
         key(
             "scope",
-            Kind::Word { today: &["process"], later: &["cluster"] },
+            word(&["process", "cluster"]),
             Value("process"),
-            "Who shares the count: this process.",
+            "Who shares the count: this process, or all gateways with the same `store`.",
+        ),
+        key(
+            "on_store_error",
+            word(&["local", "allow", "deny"]),
+            Value("local"),
+            "What holds while the store fails, for `scope: cluster`: an own count with the limit divided by the gateways, no limit, or refusal.",
         ),
         later("sync_interval", "How often gateways exchange counts."),
-        later("on_store_error", "What holds while the shared store is away."),
     ],
 };
 
@@ -276,6 +281,18 @@ pub(in crate::config) static PACING: Section = Section {
             Kind::Section(&WARM_UP),
             Absent,
             "Starts further apart while the service is cold; `{}` for the defaults.",
+        ),
+        key(
+            "scope",
+            word(&["process", "cluster"]),
+            Value("process"),
+            "Whose starts are evened out: this process's, or those of all gateways with the same `store`.",
+        ),
+        key(
+            "on_store_error",
+            word(&["local", "allow", "deny"]),
+            Value("local"),
+            "What holds while the store fails, for `scope: cluster`; as for a rule.",
         ),
     ],
 };

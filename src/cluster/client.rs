@@ -1,0 +1,314 @@
+//! A worker's way to the store: one connection that its requests share, and a task that sees to it.
+//!
+//! A request never waits for a connection, nor for longer than the limit of a call. When a call
+//! fails, whatever the reason, the connection is given up: requests go by `on_store_error` at once,
+//! until the task has a new one over which the store has answered and taken a write.
+
+use super::{
+    Ask, Lease, StoreError, Verdicts, call,
+    dial::{Connection, dial},
+    leases::{Held, Leases, by_tag},
+    script::Lua,
+    store::Store,
+};
+use crate::{clock::Clock, route::Seed};
+use core::{fmt, time::Duration};
+use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::{sync::Notify, task::JoinHandle};
+
+/// The first pause before a new attempt to connect, and the longest: soon enough for a failover,
+/// seldom enough for a store that comes up under the load of all gateways. Each is shortened by up
+/// to a half, so that gateways do not come at once.
+const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+
+/// A worker's client of the store.
+pub struct Client {
+    inner: Arc<Inner>,
+    task: JoinHandle<()>,
+}
+
+struct Inner {
+    store: Arc<Store>,
+    clock: Clock,
+    /// `None` while the store is down.
+    link: Mutex<Option<Link>>,
+    /// Rings when the link was given up.
+    broken: Notify,
+    leases: Arc<Leases>,
+}
+
+/// A connection that works, as far as is known.
+#[derive(Clone)]
+pub struct Link {
+    inner: Arc<Inner>,
+    connection: Connection,
+    seed: Seed,
+    /// Tells it from others.
+    number: u64,
+}
+
+/// What the store decided, and what the request holds of it.
+#[derive(Debug)]
+pub struct Decided {
+    /// The decisions.
+    pub verdicts: Verdicts,
+    /// To be kept until the request ends.
+    pub held: Held,
+}
+
+impl Client {
+    /// Returns a client, and has its task connect. To be called on the worker's runtime.
+    pub fn start(store: Arc<Store>, clock: Clock) -> Self {
+        store.on_start();
+        let inner = Arc::new(Inner {
+            store,
+            clock,
+            link: Mutex::default(),
+            broken: Notify::new(),
+            leases: Arc::default(),
+        });
+        let task = tokio::spawn(run(Arc::clone(&inner)));
+        Self { inner, task }
+    }
+
+    /// Returns the way to the store, if it is up.
+    pub fn link(&self) -> Option<Link> {
+        self.inner.link().clone()
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.task.abort();
+        let was_up = self.inner.link().take().is_some();
+        self.inner.store.on_end(was_up);
+    }
+}
+
+impl Link {
+    /// Returns the secret of the fingerprints that all gateways share.
+    pub const fn seed(&self) -> &Seed {
+        &self.seed
+    }
+
+    /// Has the store decide about a request, in one round trip.
+    ///
+    /// # Errors
+    ///
+    /// Why it has not, as far as is known: what failed on the way may have been charged.
+    pub async fn decide(mut self, asks: &[Ask<'_>]) -> Result<Decided, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        let (store, settings) = (&inner.store, &inner.store.settings);
+        let began = inner.clock.now();
+        let name = if asks.iter().any(|ask| ask.rule.holds()) {
+            format!("{}-{}", store.name, inner.leases.number())
+        } else {
+            String::new()
+        };
+        let micros = u64::try_from(settings.lease.as_micros()).unwrap_or(u64::MAX);
+        let lease = Lease { name: &name, micros };
+        // Before the call, as it may be lost on the way back.
+        let held = inner.leases.hold(call::leases(&settings.prefix, asks, lease));
+        let keys: Vec<String> = asks.iter().map(|ask| call::key(&settings.prefix, ask)).collect();
+        let lines = asks.iter().map(|ask| call::line(ask, lease, began));
+        let arguments: Vec<String> = [String::new()].into_iter().chain(lines).collect();
+        let answer = self.run(&store.scripts.decide, &keys, &arguments).await;
+        let verdicts = match answer.and_then(|answer| Ok((call::read(asks, &answer)?, answer))) {
+            Ok((verdicts, _)) => verdicts,
+            Err(error) => {
+                self.give_up();
+                return Err(error);
+            }
+        };
+        store.on_decision(inner.clock.now().since(began));
+        if verdicts.is_admitted {
+            return Ok(Decided { verdicts, held });
+        }
+        held.forget();
+        let held = inner.leases.hold(std::iter::empty());
+        Ok(Decided { verdicts, held })
+    }
+
+    /// Runs a script within the limit of a call. An error is counted.
+    async fn run(
+        &mut self,
+        script: &Lua,
+        keys: &[String],
+        arguments: &[String],
+    ) -> Result<Value, StoreError> {
+        let Self { inner, connection, .. } = self;
+        let call = async {
+            let first = script.call(true, keys, arguments);
+            match connection.query(&first).await {
+                Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                    let again: Cmd = script.call(false, keys, arguments);
+                    connection.query(&again).await
+                }
+                answer => answer,
+            }
+        };
+        let limit = inner.store.settings.timeout;
+        let (error, detail) = match inner.clock.timeout(limit, call).await {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) => (StoreError::from(&error), error.to_string()),
+            Err(elapsed) => (StoreError::Timeout, elapsed.to_string()),
+        };
+        inner.store.on_error(error, &detail);
+        Err(error)
+    }
+
+    /// Has the task look for another connection, unless it does.
+    fn give_up(&self) {
+        let mut link = self.inner.link();
+        if link.as_ref().is_some_and(|it| it.number == self.number) {
+            *link = None;
+            self.inner.store.on_down();
+            self.inner.broken.notify_one();
+        }
+    }
+
+    /// Tells the store that this gateway is there, and learns what it has to tell.
+    async fn greet(&mut self) -> Result<(), StoreError> {
+        let store = Arc::clone(&self.inner.store);
+        let prefix = &store.settings.prefix;
+        let keys = ["gateways", "secret"].map(|name| format!("{prefix}{{gateways}}:{name}"));
+        let micros = store.settings.lease.as_micros().to_string();
+        let arguments = [store.name.clone(), micros, store.secret()];
+        let answer = self.run(&store.scripts.hello, &keys, &arguments).await?;
+        let learned = told(&answer).and_then(|(count, secret)| store.learn(count, &secret));
+        self.seed = learned.ok_or_else(|| {
+            store.on_error(StoreError::Nonsense, "to a greeting");
+            StoreError::Nonsense
+        })?;
+        Ok(())
+    }
+
+    /// Gives back what has ended.
+    async fn give_back(&mut self) -> Result<(), StoreError> {
+        let scripts = self.inner.store.scripts.clone();
+        for group in by_tag(self.inner.leases.take_ended()) {
+            let (keys, names): (Vec<String>, Vec<String>) = group.into_iter().unzip();
+            self.run(&scripts.release, &keys, &names).await?;
+        }
+        Ok(())
+    }
+
+    /// Renews what is held.
+    async fn renew(&mut self) -> Result<(), StoreError> {
+        let store = Arc::clone(&self.inner.store);
+        for group in by_tag(self.inner.leases.held()) {
+            let (keys, names): (Vec<String>, Vec<String>) = group.into_iter().unzip();
+            let micros = store.settings.lease.as_micros().to_string();
+            let arguments: Vec<String> = [micros].into_iter().chain(names).collect();
+            self.run(&store.scripts.renew, &keys, &arguments).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    fn link(&self) -> MutexGuard<'_, Option<Link>> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Connects, and again whenever the connection is given up.
+async fn run(inner: Arc<Inner>) {
+    let [mut pause, longest] = PAUSES;
+    for number in 0.. {
+        if let Some(link) = connect(&inner, number).await {
+            *inner.link() = Some(link.clone());
+            inner.store.on_up();
+            let began = inner.clock.now();
+            attend(link).await;
+            // One that breaks at once is no success.
+            if inner.clock.now().since(began) > longest {
+                pause = PAUSES[0];
+            }
+        }
+        let jittered = pause.mul_f64(1.0 - fastrand::f64() / 2.0);
+        inner.clock.timer(inner.clock.now() + jittered).await;
+        pause = (pause * 2).min(longest);
+    }
+}
+
+/// Returns a connection over which the store has answered.
+async fn connect(inner: &Arc<Inner>, number: u64) -> Option<Link> {
+    let (store, settings) = (&inner.store, &inner.store.settings);
+    let dialled = inner.clock.timeout(settings.connect_timeout, dial(settings)).await;
+    let connection = match dialled {
+        Ok(Ok(connection)) => connection,
+        Ok(Err(error)) => {
+            store.on_error(StoreError::from(&error), &error.to_string());
+            return None;
+        }
+        Err(elapsed) => {
+            store.on_error(StoreError::Connection, &elapsed.to_string());
+            return None;
+        }
+    };
+    let mut link = Link { inner: Arc::clone(inner), connection, seed: Seed::new([0; 2]), number };
+    link.greet().await.ok()?;
+    Some(link)
+}
+
+/// Does what is to be done over a connection until it is given up.
+async fn attend(mut link: Link) {
+    let inner = Arc::clone(&link.inner);
+    // Three times in a lease: two may fail.
+    let beat = inner.store.settings.lease / 3;
+    let mut next = inner.clock.now() + beat;
+    loop {
+        let done = tokio::select! {
+            () = inner.broken.notified() => return,
+            () = inner.leases.ended.notified() => link.give_back().await,
+            () = inner.clock.timer(next) => {
+                next = inner.clock.now() + beat;
+                let greeted = link.greet().await;
+                let renewed = if greeted.is_ok() { link.renew().await } else { greeted };
+                if renewed.is_ok() {
+                    link.share_seed();
+                }
+                renewed
+            }
+        };
+        if done.is_err() {
+            link.give_up();
+            // What give_up rang, unless a request came first: either way it is taken here.
+            inner.broken.notified().await;
+            return;
+        }
+    }
+}
+
+impl Link {
+    /// Has the requests to come use what the last greeting told.
+    fn share_seed(&self) {
+        let mut link = self.inner.link();
+        if let Some(it) = link.as_mut().filter(|it| it.number == self.number) {
+            it.seed = self.seed;
+        }
+    }
+}
+
+/// Reads the answer to a greeting: the gateways, and the secret.
+fn told(answer: &Value) -> Option<(u64, String)> {
+    let Value::Array(answer) = answer else { return None };
+    let [Value::Int(count), Value::BulkString(secret)] = &answer[..] else { return None };
+    Some((u64::try_from(*count).ok()?, String::from_utf8(secret.clone()).ok()?))
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("is_up", &self.inner.link().is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("number", &self.number).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,133 @@
+//! Connections to a store of any kind.
+
+use crate::config::{Store as Settings, StoreKind};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind,
+    IntoConnectionInfo, RedisConnectionInfo, RedisError, RedisResult, TlsCertificates, TlsMode,
+    Value,
+    aio::MultiplexedConnection,
+    cluster::ClusterClientBuilder,
+    cluster_async::ClusterConnection,
+    io::tcp::TcpSettings,
+    sentinel::{SentinelClientBuilder, SentinelServerType},
+};
+use std::fs;
+
+/// A connection that many calls share. Calls are answered in their order.
+#[derive(Clone)]
+pub(super) enum Connection {
+    One(MultiplexedConnection),
+    /// One to each node.
+    Cluster(ClusterConnection),
+}
+
+impl Connection {
+    /// Calls, and waits for the answer: without a limit, so that the caller must have one.
+    pub(super) async fn query(&mut self, call: &Cmd) -> RedisResult<Value> {
+        match self {
+            Self::One(connection) => call.query_async(connection).await,
+            Self::Cluster(connection) => call.query_async(connection).await,
+        }
+    }
+}
+
+/// Connects, without a limit of time on the whole.
+pub(super) async fn dial(settings: &Settings) -> RedisResult<Connection> {
+    // Limits of time are the caller's.
+    let config =
+        AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+    let client = match &settings.kind {
+        StoreKind::Cluster => return cluster(settings).await.map(Connection::Cluster),
+        StoreKind::Sentinel(service) => sentinel(settings, service).await?,
+        StoreKind::Single => {
+            let Some(node) = infos(settings)?.into_iter().next() else {
+                return Err(RedisError::from((ErrorKind::InvalidClientConfig, "no node")));
+            };
+            match certificates(settings)? {
+                Some(certificates) => Client::build_with_tls(node, certificates)?,
+                None => Client::open(node)?,
+            }
+        }
+    };
+    client.get_multiplexed_async_connection_with_config(&config).await.map(Connection::One)
+}
+
+async fn cluster(settings: &Settings) -> RedisResult<ClusterConnection> {
+    let mut builder = ClusterClientBuilder::new(infos(settings)?)
+        .tcp_settings(tcp())
+        .connection_timeout(settings.connect_timeout)
+        .response_timeout(settings.connect_timeout)
+        // A node that moved is found again within the limit of the call, or not at all.
+        .retries(2)
+        .min_retry_wait(1)
+        .max_retry_wait(10);
+    if let Some(certificates) = certificates(settings)? {
+        builder = builder.certs(certificates);
+    }
+    builder.build()?.get_async_connection().await
+}
+
+/// Asks the sentinels for the primary of `service`.
+async fn sentinel(settings: &Settings, service: &str) -> RedisResult<Client> {
+    let mut builder = SentinelClientBuilder::new(
+        settings.nodes.iter().map(|(host, port)| addr(settings, host, *port)),
+        service,
+        SentinelServerType::Master,
+    )?
+    .set_client_to_redis_tcp_settings(tcp())
+    .set_client_to_sentinel_tcp_settings(tcp())
+    .set_client_to_redis_db(settings.database);
+    if settings.is_tls {
+        builder = builder
+            .set_client_to_redis_tls_mode(TlsMode::Secure)
+            .set_client_to_sentinel_tls_mode(TlsMode::Secure);
+    }
+    // The sentinels are asked without a password.
+    if let Some(user) = &settings.user {
+        builder = builder.set_client_to_redis_username(user);
+    }
+    if let Some(password) = &settings.password {
+        builder = builder.set_client_to_redis_password(password.reveal());
+    }
+    if let Some(certificates) = certificates(settings)? {
+        builder = builder
+            .set_client_to_redis_certificates(certificates.clone())
+            .set_client_to_sentinel_certificates(certificates);
+    }
+    builder.build()?.async_get_client().await
+}
+
+fn infos(settings: &Settings) -> RedisResult<Vec<ConnectionInfo>> {
+    let mut login = RedisConnectionInfo::default().set_db(settings.database);
+    if let Some(user) = &settings.user {
+        login = login.set_username(user);
+    }
+    if let Some(password) = &settings.password {
+        login = login.set_password(password.reveal());
+    }
+    let info = |(host, port): &(String, u16)| {
+        let info = addr(settings, host, *port).into_connection_info()?;
+        Ok(info.set_tcp_settings(tcp()).set_redis_settings(login.clone()))
+    };
+    settings.nodes.iter().map(info).collect()
+}
+
+fn addr(settings: &Settings, host: &str, port: u16) -> ConnectionAddr {
+    let host = host.to_owned();
+    if settings.is_tls {
+        ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
+    } else {
+        ConnectionAddr::Tcp(host, port)
+    }
+}
+
+/// Without it, one small packet may wait 40 ms for the other side to confirm the one before.
+fn tcp() -> TcpSettings {
+    TcpSettings::default().set_nodelay(true)
+}
+
+/// Reads the file of the certificates that are trusted, if there is one.
+fn certificates(settings: &Settings) -> RedisResult<Option<TlsCertificates>> {
+    let Some(file) = settings.ca.as_ref().filter(|_| settings.is_tls) else { return Ok(None) };
+    Ok(Some(TlsCertificates { client_tls: None, root_cert: Some(fs::read(file)?) }))
+}

@@ -1,0 +1,22 @@
+-- Renews leases of concurrency limits, and takes again those that the store has lost: whatever
+-- became of them there, what they stand for is still in flight.
+--
+-- KEYS     where they are kept
+-- ARGV[1]  how long they run, in microseconds
+-- ARGV[2…] one lease a key: its name and its cost, as in `a-7:1`
+--
+-- Returns how many had been lost.
+
+local time = redis.call('TIME')
+local ends = string.format('%.0f', time[1] * 1000000 + time[2] + ARGV[1])
+local millis = string.format('%.0f', math.floor(ARGV[1] / 1000) + 1)
+local lost = 0
+for at, key in ipairs(KEYS) do
+  local lease = ARGV[at + 1]
+  if redis.call('ZADD', key, ends, lease) == 1 then
+    lost = lost + 1
+    redis.call('ZINCRBY', key, '-' .. string.match(lease, ':(%d+)$'), 'used')
+  end
+  redis.call('PEXPIRE', key, millis)
+end
+return lost

@@ -1,0 +1,178 @@
+//! What all workers' clients of the store share: how it does, and what is counted.
+
+use super::{StoreError, script::Scripts};
+use crate::{config::Store as Settings, route::Seed};
+use core::time::Duration;
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+/// The upper bounds of the round trips' histogram, inclusive: from one on a local socket to the
+/// longest that anybody would wait.
+pub const ROUND_TRIP_BOUNDS: [Duration; 12] = [
+    Duration::from_micros(100),
+    Duration::from_micros(250),
+    Duration::from_micros(500),
+    Duration::from_millis(1),
+    Duration::from_micros(2_500),
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(20),
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(250),
+    Duration::from_secs(1),
+];
+
+/// A store, as this process sees it.
+#[derive(Debug)]
+pub struct Store {
+    pub(super) settings: Arc<Settings>,
+    pub(super) scripts: Scripts,
+    /// This process's name there.
+    pub(super) name: String,
+    /// Gateways that the store has seen lately.
+    gateways: AtomicU32,
+    health: Mutex<Health>,
+    errors: [AtomicU64; StoreError::COUNTED.len()],
+    round_trips: [AtomicU64; ROUND_TRIP_BOUNDS.len() + 1],
+    waited_nanos: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Health {
+    /// Workers, and those of them without a connection that works.
+    workers: u32,
+    down: u32,
+    /// What was said of it last.
+    said_up: Option<bool>,
+    /// The secret of the fingerprints, as the store told it or as it is told.
+    secret: [u64; 2],
+}
+
+/// The numbers of a [`Store`] at one moment.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// Whether every worker has a connection that works.
+    pub is_up: bool,
+    /// Gateways that share it.
+    pub gateways: u32,
+    /// Failed calls and connections by their words.
+    pub errors: Vec<(&'static str, u64)>,
+    /// Decisions by how long they took: one number for each of [`ROUND_TRIP_BOUNDS`], and one for
+    /// those beyond. Not cumulative.
+    pub round_trips: Vec<u64>,
+    /// The sum of all.
+    pub waited: Duration,
+}
+
+impl Store {
+    /// Returns a store that nobody has asked yet.
+    pub fn new(settings: Settings) -> Self {
+        // As `Seed::random` takes it from the system's random numbers.
+        let secret = [(); 2].map(|()| RandomState::new().hash_one(()));
+        Self {
+            gateways: AtomicU32::new(settings.gateways.max(1)),
+            settings: Arc::new(settings),
+            scripts: Scripts::new(),
+            // Not a secret: it only must be nobody else's.
+            name: format!("{:016x}", fastrand::u64(..)),
+            health: Mutex::new(Health { workers: 0, down: 0, said_up: None, secret }),
+            errors: Default::default(),
+            round_trips: Default::default(),
+            waited_nanos: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns how many gateways share the store, by its last word; one at least.
+    pub fn gateways(&self) -> u32 {
+        self.gateways.load(Relaxed).max(1)
+    }
+
+    /// Reads all numbers.
+    pub fn read(&self) -> Reading {
+        let health = self.health();
+        let words = StoreError::COUNTED.map(StoreError::word);
+        Reading {
+            is_up: health.workers > 0 && health.down == 0,
+            gateways: self.gateways(),
+            errors: words.into_iter().zip(self.errors.iter().map(|it| it.load(Relaxed))).collect(),
+            round_trips: self.round_trips.iter().map(|it| it.load(Relaxed)).collect(),
+            waited: Duration::from_nanos(self.waited_nanos.load(Relaxed)),
+        }
+    }
+
+    /// Returns what this gateway proposes as the secret of all, in hexadecimal digits.
+    pub(super) fn secret(&self) -> String {
+        let [high, low] = self.health().secret;
+        format!("{high:016x}{low:016x}")
+    }
+
+    /// Takes what the store has told: the gateways and the secret. `None` if that makes no sense.
+    pub(super) fn learn(&self, gateways: u64, secret: &str) -> Option<Seed> {
+        let (high, low) = secret.split_at_checked(16)?;
+        let parse = |digits| u64::from_str_radix(digits, 16).ok();
+        let secret = [parse(high)?, parse(low)?];
+        self.health().secret = secret;
+        self.gateways.store(u32::try_from(gateways).unwrap_or(u32::MAX).max(1), Relaxed);
+        Some(Seed::new(secret))
+    }
+
+    /// Notes that a worker has begun, without a connection yet.
+    pub(super) fn on_start(&self) {
+        let mut health = self.health();
+        health.workers += 1;
+        health.down += 1;
+    }
+
+    /// Notes that a worker has a connection that works.
+    pub(super) fn on_up(&self) {
+        let mut health = self.health();
+        health.down = health.down.saturating_sub(1);
+        if health.down == 0 && health.said_up != Some(true) {
+            health.said_up = Some(true);
+            let gateways = self.gateways();
+            tracing::info!(gateways, "the store decides");
+        }
+    }
+
+    /// Notes that a worker's connection works no more.
+    pub(super) fn on_down(&self) {
+        self.health().down += 1;
+    }
+
+    /// Notes that a worker has ended, which had a connection or had none.
+    pub(super) fn on_end(&self, was_up: bool) {
+        let mut health = self.health();
+        health.workers = health.workers.saturating_sub(1);
+        health.down = health.down.saturating_sub(u32::from(!was_up));
+    }
+
+    /// Counts an error, and says so if it is the first since all was well.
+    pub(super) fn on_error(&self, error: StoreError, detail: &str) {
+        if let Some(at) = StoreError::COUNTED.iter().position(|it| *it == error) {
+            self.errors[at].fetch_add(1, Relaxed);
+        }
+        let mut health = self.health();
+        if health.said_up != Some(false) {
+            health.said_up = Some(false);
+            tracing::warn!(%error, detail, "the store fails; rules go by `on_store_error`");
+        }
+    }
+
+    /// Counts a decision that took so long.
+    pub(super) fn on_decision(&self, took: Duration) {
+        let bucket = ROUND_TRIP_BOUNDS.partition_point(|bound| *bound < took);
+        self.round_trips[bucket].fetch_add(1, Relaxed);
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.waited_nanos.fetch_add(nanos, Relaxed);
+    }
+
+    fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,136 @@
+//! The store: addresses and options that make sense together, and rules that it can decide about.
+
+use super::Compiler;
+use crate::{
+    config::{
+        decode::At,
+        node::Place,
+        problem::Problem,
+        spec::{OnStoreError, ScopeSpec, StoreSpec},
+        store::{RedisUrl, Store, StoreKind},
+    },
+    flow::{Stored, Unstorable},
+};
+use std::{sync::Arc, time::Duration};
+
+impl Compiler {
+    /// Compiles the store, or reports what is wrong with it.
+    pub(super) fn store(&mut self, spec: Option<&StoreSpec>) -> Option<Arc<Store>> {
+        let spec = spec?;
+        self.has_store = true;
+        let first = spec.redis.first()?;
+        for other in &spec.redis[1..] {
+            if !belongs(&first.value, &other.value) {
+                self.error(
+                    Problem::error(
+                        other.place,
+                        "the URLs of one store differ in more than the node",
+                    )
+                    .also(first.place, "the first one")
+                    .help("write the same scheme, user, password and database in each"),
+                );
+            }
+        }
+        let kind = self.store_kind(spec)?;
+        let RedisUrl { is_tls, user, password, database, .. } = first.value.clone();
+        if kind == StoreKind::Cluster && database != 0 {
+            self.error(
+                Problem::error(first.place, "a Redis Cluster has one database")
+                    .help("remove the database from the URL"),
+            );
+        }
+        if let Some(ca) = spec.ca.as_ref().filter(|_| !is_tls) {
+            self.error(
+                Problem::error(ca.place, "`ca` without TLS")
+                    .help("write `rediss://…`, or remove it"),
+            );
+        }
+        let duration = |at: Option<At<Duration>>| at.map(|at| at.value);
+        Some(Arc::new(Store {
+            nodes: spec.redis.iter().map(|at| at.value.node.clone()).collect(),
+            kind,
+            is_tls,
+            ca: spec.ca.as_ref().map(|at| at.value.clone()),
+            user,
+            password,
+            database,
+            prefix: spec.prefix.as_ref()?.value.clone(),
+            connect_timeout: duration(spec.connect_timeout)?,
+            timeout: duration(spec.timeout)?,
+            lease: duration(spec.lease)?,
+            gateways: u32::try_from(spec.gateways?.value).unwrap_or(u32::MAX),
+        }))
+    }
+
+    fn store_kind(&mut self, spec: &StoreSpec) -> Option<StoreKind> {
+        let kind = match (&spec.sentinel, spec.cluster.filter(|at| at.value)) {
+            (Some(name), Some(cluster)) => {
+                self.error(
+                    Problem::error(cluster.place, "a store is one of `sentinel` and `cluster`")
+                        .also(name.place, "the other one")
+                        .help("remove one: a Redis Cluster needs no sentinels"),
+                );
+                return None;
+            }
+            (Some(name), None) => StoreKind::Sentinel(name.value.clone()),
+            (None, Some(_)) => StoreKind::Cluster,
+            (None, None) => StoreKind::Single,
+        };
+        if let (StoreKind::Single, Some(second)) = (&kind, spec.redis.get(1)) {
+            self.error(
+                Problem::error(second.place, "one store has one URL")
+                    .help("remove it, or write `sentinel: NAME` or `cluster: true`"),
+            );
+        }
+        Some(kind)
+    }
+
+    /// Returns what holds while the store fails, if the rule is shared; `stored` says of each of
+    /// its versions whether a store can decide about it.
+    pub(super) fn scope(
+        &mut self,
+        spec: ScopeSpec,
+        stored: impl IntoIterator<Item = Result<Stored, Unstorable>>,
+    ) -> Option<OnStoreError> {
+        let Some(place) = spec.cluster else {
+            if let Some(at) = spec.on_store_error.filter(|at| at.written) {
+                self.error(
+                    Problem::error(at.place, "`on_store_error` without `scope: cluster`")
+                        .help("write `scope: cluster`, or remove it"),
+                );
+            }
+            return None;
+        };
+        if !self.has_store {
+            self.error(
+                Problem::error(place, "`scope: cluster` without a `store`")
+                    .help("write `store: { redis: redis://HOST:6379 }` at the top of the file"),
+            );
+        }
+        let cannot = stored.into_iter().find_map(Result::err);
+        if let Some(why) = cannot {
+            self.error(unstorable(why, place));
+        }
+        spec.on_store_error.map(|at| at.value)
+    }
+}
+
+fn unstorable(why: Unstorable, place: Place) -> Problem {
+    let help = match why {
+        Unstorable::Log => {
+            "write `algorithm: sliding_window` with `strict: true`, whose bound is as hard"
+        }
+        Unstorable::WarmUp => "remove `warm_up`, or write `scope: process`",
+        Unstorable::Fraction => "write a window of whole microseconds",
+        Unstorable::TooLarge => {
+            "write smaller numbers: fewer `buckets`, a shorter window or a smaller `burst`"
+        }
+    };
+    Problem::error(place, format!("this rule cannot be shared: {why}")).help(help)
+}
+
+/// Whether two URLs may name nodes of one store.
+fn belongs(one: &RedisUrl, other: &RedisUrl) -> bool {
+    let node = one.node.clone();
+    *one == RedisUrl { node, ..other.clone() }
+}

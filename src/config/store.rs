@@ -1,0 +1,173 @@
+//! The store that gateways share, as the file names it.
+
+use super::values::{Invalid, invalid};
+use core::fmt;
+use http::Uri;
+use std::{path::PathBuf, time::Duration};
+
+/// Where the store is, and how it is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store {
+    /// Hosts and ports: of the store, of its nodes, or of the sentinels; at least one.
+    pub nodes: Vec<(String, u16)>,
+    /// What they are.
+    pub kind: StoreKind,
+    /// Whether connections are TLS.
+    pub is_tls: bool,
+    /// Whose certificates are trusted, PEM; `None`: those that the system trusts.
+    pub ca: Option<PathBuf>,
+    /// Who we are there; `None` is the default user.
+    pub user: Option<String>,
+    /// `None`: none is asked for.
+    pub password: Option<Secret>,
+    /// The number of the database.
+    pub database: i64,
+    /// What every key begins with.
+    pub prefix: String,
+    /// How long a connection may take to open.
+    pub connect_timeout: Duration,
+    /// How long an answer may take.
+    pub timeout: Duration,
+    /// How long what is in flight stays counted there when its gateway is gone.
+    pub lease: Duration,
+    /// How many gateways share it, as far as the store has not told.
+    pub gateways: u32,
+}
+
+/// What kind of store it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    /// One server.
+    Single,
+    /// The primary of this name, which the sentinels know.
+    Sentinel(String),
+    /// A Redis Cluster.
+    Cluster,
+}
+
+/// A text that is not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Keeps a text.
+    pub const fn new(text: String) -> Self {
+        Self(text)
+    }
+
+    /// Returns the text.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// A URL of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RedisUrl {
+    pub(super) node: (String, u16),
+    pub(super) is_tls: bool,
+    pub(super) user: Option<String>,
+    pub(super) password: Option<Secret>,
+    pub(super) database: i64,
+}
+
+impl RedisUrl {
+    /// Reads `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, or `rediss://…`.
+    pub(super) fn parse(text: &str) -> Result<Self, Invalid> {
+        const HELP: &str =
+            "write `redis://HOST:PORT`, as in `redis://10.0.1.9:6379`, or `rediss://…` for TLS";
+        // Without the text, which may hold a password.
+        let wrong = |why: &str| invalid(format!("the store's URL {why}"), HELP);
+        let Ok(uri) = text.parse::<Uri>() else { return wrong("is no URL") };
+        let is_tls = match uri.scheme_str() {
+            Some("redis") => false,
+            Some("rediss") => true,
+            _ => return wrong("begins with neither `redis://` nor `rediss://`"),
+        };
+        let Some(authority) = uri.authority() else { return wrong("has no host") };
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+        let login = authority.as_str().rsplit_once('@').map(|(login, _)| login);
+        let port = match (authority.port_u16(), authority.port()) {
+            (Some(port), _) if port > 0 => port,
+            (None, None) if !authority.as_str().ends_with(':') => 6379,
+            _ => return wrong("has a port that is none"),
+        };
+        let database = match uri.path().trim_start_matches('/') {
+            "" => Some(0),
+            digits => digits.parse().ok().filter(|number| (0..=65_535).contains(number)),
+        };
+        let (Some(database), None, false) = (database, uri.query(), host.is_empty()) else {
+            return wrong("names no host and database");
+        };
+        let (user, password) = login.map_or((None, None), |it| match it.split_once(':') {
+            Some((user, password)) => (Some(user), Some(password)),
+            None => (Some(it), None),
+        });
+        let decode = |text: Option<&str>| text.filter(|it| !it.is_empty()).map(decoded).transpose();
+        let (Some(user), Some(password)) = (decode(user).ok(), decode(password).ok()) else {
+            return wrong("has a user or a password with a `%` that is no escape");
+        };
+        let (node, password) = ((host.to_owned(), port), password.map(Secret::new));
+        Ok(Self { node, is_tls, user, password, database })
+    }
+}
+
+/// Reads `%40` for `@`.
+fn decoded(text: &str) -> Result<String, ()> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let (digits, after) = after.split_at_checked(2).ok_or(())?;
+        let digits = std::str::from_utf8(digits).map_err(|_| ())?;
+        bytes.push(u8::from_str_radix(digits, 16).map_err(|_| ())?);
+        rest = after;
+    }
+    String::from_utf8(bytes).map_err(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_tells_who_and_where() {
+        let url = RedisUrl::parse("rediss://me:p%40ss%3A@[::1]:7000/3").expect("a URL");
+        assert_eq!(url.node, ("::1".to_owned(), 7000));
+        assert_eq!((url.is_tls, url.database), (true, 3));
+        assert_eq!(url.user.as_deref(), Some("me"));
+        assert_eq!(url.password.as_ref().map(Secret::reveal), Some("p@ss:"));
+        assert!(!format!("{url:?}").contains("p@ss"));
+        let url = RedisUrl::parse("redis://:secret@store").expect("a URL");
+        assert_eq!((url.node, url.is_tls), (("store".to_owned(), 6379), false));
+        assert_eq!((url.user, url.password.is_some()), (None, true));
+    }
+
+    #[test]
+    fn what_is_no_url_is_refused_without_being_shown() {
+        for text in [
+            "http://store",
+            "store:6379",
+            "redis://",
+            "redis://store:0",
+            "redis://store:",
+            "redis://store/one",
+            "redis://store/-1",
+            "redis://:hidden%4@store",
+            "redis://store?a=b",
+        ] {
+            let refused = RedisUrl::parse(text).expect_err(text);
+            assert!(!refused.message.contains("hidden") && !refused.help.contains("hidden"));
+        }
+    }
+}

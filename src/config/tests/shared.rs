@@ -1,0 +1,105 @@
+//! Rules that gateways share, and their store.
+
+use super::{messages, plan, with_rules};
+use crate::config::{OnStoreError, StoreKind, describe};
+
+fn stored(store: &str, rules: &str) -> String {
+    format!("store: {store}\n{}", with_rules(rules))
+}
+
+const STORE: &str = "{ redis: redis://127.0.0.1 }";
+
+#[test]
+fn a_shared_rule_needs_a_store_that_can_decide_about_it() {
+    const NEEDS: &str = "`scope: cluster` without a `store` | write `store: { redis: redis://HOST:6379 }` at the top of the file";
+    messages(&with_rules("      - { name: a, limit: 1/1s, scope: cluster }\n"), &[NEEDS]);
+    for (rule, expected) in [
+        (
+            "algorithm: sliding_log, limit: 1/1s",
+            "this rule cannot be shared: a log of every request is no state for a store | write `algorithm: sliding_window` with `strict: true`, whose bound is as hard",
+        ),
+        (
+            "limit: 10/1s, warm_up: {}",
+            "this rule cannot be shared: a warm-up cannot be shared | remove `warm_up`, or write `scope: process`",
+        ),
+        (
+            "algorithm: fixed_window, limit: 1/1500ns",
+            "this rule cannot be shared: the window is no whole number of microseconds | write a window of whole microseconds",
+        ),
+        (
+            "algorithm: sliding_window, limit: 1/100days, buckets: 1000",
+            "this rule cannot be shared: the numbers are too large to be exact in a store | write smaller numbers: fewer `buckets`, a shorter window or a smaller `burst`",
+        ),
+    ] {
+        let rule = format!("      - {{ name: a, {rule}, scope: cluster }}\n");
+        messages(&stored(STORE, &rule), &[expected]);
+    }
+    messages(
+        &stored(STORE, "      - { name: a, limit: 1/1s, on_store_error: deny }\n"),
+        &["`on_store_error` without `scope: cluster` | write `scope: cluster`, or remove it"],
+    );
+    messages(
+        &stored(
+            STORE,
+            "      - { name: a, limit: 1/1s, scope: cluster }\n      - { name: b, algorithm: fixed_window, limit: 1/1s, priority: { header: x-p } }\n",
+        ),
+        &[
+            "`priority` beside a rule with `scope: cluster` | remove one: what is lent here cannot wait for what others decide",
+        ],
+    );
+}
+
+#[test]
+fn a_store_is_one_server_or_what_sentinels_or_nodes_know() {
+    let rule = "      - { name: a, limit: 1/1s, scope: cluster }\n";
+    let kind =
+        |store: &str| plan(&stored(store, rule)).settings.store.clone().expect("it").kind.clone();
+    assert_eq!(kind(STORE), StoreKind::Single);
+    let sentinels = "{ redis: [redis://a:26379, redis://b:26379], sentinel: main }";
+    assert_eq!(kind(sentinels), StoreKind::Sentinel("main".to_owned()));
+    assert_eq!(kind("{ redis: [redis://a, redis://b], cluster: true }"), StoreKind::Cluster);
+    for (store, expected) in [
+        (
+            "{ redis: [redis://a, redis://b] }",
+            "one store has one URL | remove it, or write `sentinel: NAME` or `cluster: true`",
+        ),
+        (
+            "{ redis: [redis://a, rediss://b], cluster: true }",
+            "the URLs of one store differ in more than the node | write the same scheme, user, password and database in each",
+        ),
+        (
+            "{ redis: redis://a, sentinel: main, cluster: true }",
+            "a store is one of `sentinel` and `cluster` | remove one: a Redis Cluster needs no sentinels",
+        ),
+        (
+            "{ redis: redis://a/1, cluster: true }",
+            "a Redis Cluster has one database | remove the database from the URL",
+        ),
+        ("{ redis: redis://a, ca: ca.pem }", "`ca` without TLS | write `rediss://…`, or remove it"),
+        (
+            "{ redis: http://a }",
+            "the store's URL begins with neither `redis://` nor `rediss://` | write `redis://HOST:PORT`, as in `redis://10.0.1.9:6379`, or `rediss://…` for TLS",
+        ),
+    ] {
+        messages(&stored(store, rule), &[expected]);
+    }
+}
+
+#[test]
+fn check_tells_what_is_shared_and_never_the_password() {
+    let store = "{ redis: redis://me:hidden@10.0.1.9 }";
+    let rule = "      - { name: a, limit: 1/1s, scope: cluster, on_store_error: deny }\n";
+    let plan = plan(&stored(store, rule));
+    assert_eq!(plan.routes[0].rules[0].shared, Some(OnStoreError::Deny));
+    let text = describe(&plan);
+    assert!(
+        text.contains(
+            "shared by all gateways of the store; while that fails, everything is refused"
+        )
+    );
+    assert!(
+        text.contains("store  one server 10.0.1.9:6379, prefix flowgate:, timeout 20ms"),
+        "{text}"
+    );
+    assert!(!text.contains("hidden") && !format!("{:?}", plan.settings).contains("hidden"));
+}

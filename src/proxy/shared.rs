@@ -1,0 +1,195 @@
+//! Rules that gateways share: asked of the store after the rules of this process, which must
+//! have let the request pass, and before any of them is charged.
+
+use super::service::Worker;
+use crate::{
+    cluster::{Ask, Held, Link, Verdicts},
+    config::{Claims, OnStoreError, Route, Shared},
+    flow::{
+        Admission, Claim, Decision, Instant, Key, Quota, Reason, Rejection, Reservation, SlotId,
+        Verdict,
+    },
+    route::Target,
+};
+use core::{net::IpAddr, time::Duration};
+use smallvec::SmallVec;
+
+/// When a client is told to come back whom a store that fails would have had to decide about: as
+/// long as it takes at most until the store is looked for again.
+const SOON: Duration = Duration::from_secs(1);
+
+/// What a request asks of the store.
+pub(super) struct Question {
+    link: Link,
+    /// The claims on shared rules, with the keys that all gateways make alike.
+    claims: SmallVec<[(Claim, Option<u128>); 2]>,
+}
+
+/// A request that the rules of this process let pass, while the store is asked about it.
+pub(super) struct Asking {
+    question: Question,
+    reservation: Reservation,
+    /// All of them, for the case that the store fails.
+    claims: Claims,
+}
+
+/// The first step of a decision.
+pub(super) enum First {
+    Decided(Box<Result<Admission, Rejection>>),
+    /// The store must be asked.
+    Ask(Box<Asking>),
+}
+
+impl Question {
+    /// Returns what a request with these claims asks of the store; `None` if that is down, or
+    /// there is nothing to ask.
+    pub(super) fn of(
+        worker: &Worker,
+        route: &Route,
+        claims: &Claims,
+        target: &Target<'_>,
+        client: IpAddr,
+    ) -> Option<Self> {
+        let link = worker.store.as_ref()?.link()?;
+        let asked = |claim: &Claim| {
+            shared(route, claim.slot)?;
+            let key = match claim.key {
+                // Refused here, without a round trip.
+                Key::Missing => return None,
+                Key::Shared => None,
+                Key::Of(_) => {
+                    let rule = route.rules.iter().find(|rule| rule.slot == claim.slot)?;
+                    rule.key.fingerprint(link.seed(), target, client)
+                }
+            };
+            Some((*claim, key))
+        };
+        let claims: SmallVec<_> = claims.iter().filter_map(asked).collect();
+        (!claims.is_empty()).then_some(Self { link, claims })
+    }
+
+    fn asks(&self, slot: SlotId) -> bool {
+        self.claims.iter().any(|(claim, _)| claim.slot == slot)
+    }
+}
+
+/// Decides about a request of a route with shared rules, as far as can be without the store.
+pub(super) fn begin(
+    route: &Route,
+    now: Instant,
+    claims: &Claims,
+    question: Option<Question>,
+) -> First {
+    let Some(question) = question else {
+        return First::Decided(Box::new(alone(route, now, claims)));
+    };
+    let here: Claims = claims.iter().filter(|it| !question.asks(it.slot)).copied().collect();
+    match route.gate.reserve(now, &here) {
+        Err(rejection) => First::Decided(Box::new(Err(rejection))),
+        Ok(reservation) => {
+            First::Ask(Box::new(Asking { question, reservation, claims: claims.clone() }))
+        }
+    }
+}
+
+impl Asking {
+    /// Asks the store. Dropping the future leaves no trace here; what the store was told in vain
+    /// counts there as if the request had come.
+    pub(super) async fn ask(
+        self,
+        worker: &Worker,
+        route: &Route,
+    ) -> (Result<Admission, Rejection>, Option<Held>) {
+        let Self { question, reservation, claims } = self;
+        let rules = question.claims.iter().filter_map(|(claim, key)| {
+            let (shared, is_dry_run) = shared(route, claim.slot)?;
+            let (name, rule, cost) = (&*shared.name, &*shared.rule, claim.cost);
+            Some(Ask { name, rule, key: *key, cost, is_dry_run })
+        });
+        let asks: SmallVec<[Ask<'_>; 4]> = rules.collect();
+        let decided = question.link.decide(&asks).await;
+        let now = worker.clock.now();
+        let Ok(decided) = decided else {
+            drop(reservation);
+            return (alone(route, now, &claims), None);
+        };
+        let quotas = quotas(&question.claims, &asks, &decided.verdicts);
+        if let Some((slot, reason)) = refusal(&question.claims, &asks, &decided.verdicts) {
+            return (Err(reservation.refuse(now, slot, reason, &quotas)), None);
+        }
+        let held = Some(decided.held).filter(|held| !held.is_empty());
+        (Ok(reservation.confirm(now, &quotas)), held)
+    }
+}
+
+/// Decides without the store, as each shared rule says.
+#[expect(clippy::result_large_err, reason = "as that of `Gate::enter`")]
+fn alone(route: &Route, now: Instant, claims: &Claims) -> Result<Admission, Rejection> {
+    let on_error = |slot| shared(route, slot).map(|(it, _)| it.on_error);
+    let is = |claim: &Claim, what| on_error(claim.slot) == Some(what) && claim.key != Key::Missing;
+    let here: Claims = claims
+        .iter()
+        .filter(|it| !is(it, OnStoreError::Allow) && !is(it, OnStoreError::Deny))
+        .copied()
+        .collect();
+    let denied = claims.iter().find(|it| is(it, OnStoreError::Deny) && !is_dry_run(route, it.slot));
+    let Some(denied) = denied else { return route.gate.enter(now, &here) };
+    let reason = Reason::Undecided { retry_after: SOON };
+    Err(route.gate.reserve(now, &here)?.refuse(now, denied.slot, reason, &[]))
+}
+
+/// Returns what gateways share of the rule behind `slot`, if they do, and whether it is a dry run.
+fn shared(route: &Route, slot: SlotId) -> Option<(&Shared, bool)> {
+    if route.pacing == Some(slot) {
+        return route.paced.as_ref().map(|shared| (shared, false));
+    }
+    let rule = route.rules.iter().find(|rule| rule.slot == slot)?;
+    rule.shared.as_ref().map(|shared| (shared, rule.dry_run))
+}
+
+fn is_dry_run(route: &Route, slot: SlotId) -> bool {
+    shared(route, slot).is_some_and(|(_, is_dry_run)| is_dry_run)
+}
+
+/// Returns what the store said of each rule, in the words of the gate.
+fn quotas(
+    claims: &[(Claim, Option<u128>)],
+    asks: &[Ask<'_>],
+    verdicts: &Verdicts,
+) -> SmallVec<[Quota; 4]> {
+    let quota = |(((claim, _), ask), it): ((&(Claim, _), &Ask<'_>), &crate::flow::Judgement)| {
+        let (verdict, wait) = match it.decision {
+            Decision::Pass => (Verdict::Pass, Duration::ZERO),
+            Decision::Wait(wait) => (Verdict::Wait, wait),
+            Decision::Block(_) if ask.is_dry_run => (Verdict::DryRunBlock, Duration::ZERO),
+            Decision::Block(_) => (Verdict::Block, Duration::ZERO),
+        };
+        let (slot, cost) = (claim.slot, claim.cost);
+        Quota { slot, verdict, limit: it.limit, used: it.used, cost, wait, reset: it.reset }
+    };
+    claims.iter().zip(asks).zip(&verdicts.answers).map(quota).collect()
+}
+
+/// Returns the rule to blame for a refusal, and why: first what never helps, and until the last
+/// of all reasons is over.
+fn refusal(
+    claims: &[(Claim, Option<u128>)],
+    asks: &[Ask<'_>],
+    verdicts: &Verdicts,
+) -> Option<(SlotId, Reason)> {
+    let mut blamed: Option<(SlotId, Reason)> = None;
+    for (((claim, _), ask), it) in claims.iter().zip(asks).zip(&verdicts.answers) {
+        let Decision::Block(reason) = it.decision else { continue };
+        if ask.is_dry_run {
+            continue;
+        }
+        blamed = Some(match blamed {
+            None => (claim.slot, reason),
+            Some((_, first)) if reason.is_lasting() && !first.is_lasting() => (claim.slot, reason),
+            Some((slot, first)) => {
+                (slot, first.not_before(reason.retry_after().unwrap_or_default()))
+            }
+        });
+    }
+    blamed
+}

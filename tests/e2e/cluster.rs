@@ -1,0 +1,420 @@
+//! Several gateways and one store: one limit, and what holds when the store fails.
+
+#[path = "../cluster/server.rs"]
+mod server;
+
+use crate::common::{
+    Gateway, eventually,
+    http::{self, Client},
+    metrics,
+    upstream::{self, Script},
+    yaml,
+};
+use server::{Server, free_port};
+use std::{
+    net::SocketAddr,
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// A store that takes long to answer on a busy machine must not fail a test of something else.
+const PATIENT: &str = "timeout: 5s";
+
+fn config(upstream: SocketAddr, port: u16, store: &str, rules: &str) -> String {
+    let store = format!("store: {{ redis: \"redis://127.0.0.1:{port}\", {store} }}\n");
+    let route =
+        format!("  - name: all\n    match: {{ path_prefix: / }}\n    upstream: up\n{rules}");
+    store + &yaml(upstream, &route)
+}
+
+/// Starts gateways that have reached the store.
+fn gateways(count: usize, yaml: &str) -> Vec<Gateway> {
+    let gateways: Vec<_> = (0..count).map(|_| Gateway::start(yaml)).collect();
+    for gateway in &gateways {
+        gateway.wait_log("the store decides");
+    }
+    gateways
+}
+
+/// Has two clients of each gateway send so many requests each, all at once. Returns how many were
+/// answered with 200, with 429 and with anything else.
+fn hammer(gateways: &[Gateway], requests: usize) -> [usize; 3] {
+    let addresses = gateways.iter().flat_map(|gateway| [gateway.web(); 2]);
+    let clients: Vec<_> =
+        addresses.map(|web| thread::spawn(move || http::statuses(web, "/", requests))).collect();
+    let mut counts = [0; 3];
+    for status in clients.into_iter().flat_map(|client| client.join().expect("no panic")) {
+        counts[match status {
+            200 => 0,
+            429 => 1,
+            _ => 2,
+        }] += 1;
+    }
+    counts
+}
+
+fn up(gateway: &Gateway) -> f64 {
+    metrics(gateway, "flowgate_store_up")["flowgate_store_up"]
+}
+
+#[test]
+fn three_gateways_admit_one_limit_whatever_the_algorithm() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    for (at, rule) in [
+        "algorithm: token_bucket, limit: 60/1h, burst: 60",
+        "algorithm: leaky_bucket, limit: 60/1h, burst: 60",
+        "algorithm: sliding_window, limit: 60/1000h",
+        "algorithm: sliding_window, limit: 60/1000h, strict: true",
+        "algorithm: sliding_counter, limit: 60/1000h",
+        "algorithm: fixed_window, limit: 60/1000h",
+        "algorithm: fixed_window, limit: 60/1h, align: first_request, key: client_ip",
+        "algorithm: fixed_window, limit: 60/month",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let rules =
+            format!("    flow: [{{ name: r{at}, {rule}, scope: cluster, on_store_error: deny }}]");
+        let gateways = gateways(3, &config(upstream.address, server.port, PATIENT, &rules));
+        assert_eq!(hammer(&gateways, 25), [60, 90, 0], "{rule}");
+    }
+    let mut store = server.connection();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut store).expect("the keys");
+    assert!(keys.len() >= 10, "{keys:?}");
+    for key in keys {
+        assert!(!key.contains("127.0.0.1"), "{key}");
+        let left: i64 = redis::cmd("PTTL").arg(&key).query(&mut store).expect("a time to live");
+        assert!(left > 0 || left == -2, "{key} stays for ever");
+    }
+}
+
+#[test]
+fn eight_gateways_admit_one_limit_in_one_round_trip_each() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let rules = "    flow:\n      - { name: a, limit: 100/1h, burst: 100, scope: cluster, on_store_error: deny }\n      - { name: b, algorithm: fixed_window, limit: 110/1000h, scope: cluster, on_store_error: deny }";
+    let gateways = gateways(8, &config(upstream.address, server.port, PATIENT, rules));
+    let calls = || {
+        let info: String =
+            redis::cmd("INFO").arg("commandstats").query(&mut server.connection()).expect("it");
+        let calls = |name: &str| {
+            let line = info.lines().find_map(|line| line.strip_prefix(name));
+            let digits = line.map(|line| line.split(',').next().unwrap_or_default().to_owned());
+            digits.map_or(0, |digits| digits.parse::<usize>().expect("digits"))
+        };
+        calls("cmdstat_evalsha:calls=") + calls("cmdstat_eval:calls=")
+    };
+    let before = calls();
+    assert_eq!(hammer(&gateways, 20), [100, 220, 0]);
+    let called = calls() - before;
+    // Beside the requests' there are greetings, three in a lease and worker; and each worker may
+    // come with a script that the store does not know.
+    assert!((320..=320 + 16 * 8).contains(&called), "{called} calls for 320 requests");
+    let answer = http::get(gateways[7].web(), "/");
+    assert!(answer.header("retry-after").is_some());
+    assert!(answer.header("ratelimit").is_some_and(|it| it.contains("\"a\";r=0")), "{answer:?}");
+}
+
+/// An upstream that answers when it is told to.
+fn held(release: &Arc<AtomicBool>, working: &Arc<AtomicUsize>) -> Script {
+    let (release, working) = (Arc::clone(release), Arc::clone(working));
+    Script::answering(move |_| {
+        working.fetch_add(1, SeqCst);
+        eventually("the release", || release.load(SeqCst).then_some(()));
+        working.fetch_sub(1, SeqCst);
+        b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_vec()
+    })
+}
+
+#[test]
+fn what_is_in_flight_is_one_number_and_a_gateway_that_is_gone_holds_none_of_it() {
+    let (release, working) = (Arc::default(), Arc::default());
+    let (upstream, server) = (held(&release, &working), Server::start());
+    let rules = "    flow: [{ name: r, concurrency: 4, scope: cluster, on_store_error: deny }]";
+    let store = format!("{PATIENT}, lease: 1s");
+    let mut gateways = gateways(3, &config(upstream.address, server.port, &store, rules));
+    let begin = |web: SocketAddr| {
+        let mut client = Client::new(web);
+        client.send(http::head("GET", "/", &[]));
+        client
+    };
+    let mut first = [begin(gateways[0].web()), begin(gateways[0].web())];
+    let second = [begin(gateways[1].web()), begin(gateways[1].web())];
+    eventually("four at work", || (working.load(SeqCst) == 4).then_some(()));
+    let refused = || http::get(gateways[2].web(), "/").status == 503;
+    assert!(refused());
+    // Renewed, they outlast their lease.
+    let long = Instant::now() + Duration::from_millis(2_500);
+    eventually("two leases later", || {
+        assert!(refused());
+        (Instant::now() > long).then_some(())
+    });
+    gateways.remove(1).signal("KILL");
+    drop(second);
+    let web = gateways[1].web();
+    let late = thread::spawn(move || {
+        eventually("room", || Some(http::get(web, "/").status).filter(|status| *status == 200))
+    });
+    eventually("a fifth at work", || (working.load(SeqCst) == 5).then_some(()));
+    release.store(true, SeqCst);
+    assert_eq!(late.join().expect("no panic"), 200);
+    for client in &mut first {
+        assert_eq!(client.read("GET").status, 200);
+    }
+    let mut connection = server.connection();
+    eventually("nothing is held", || {
+        let key = "flowgate:{all}:r:leases";
+        let held: i64 = redis::cmd("ZCARD").arg(key).query(&mut connection).expect("a number");
+        (held == 0).then_some(())
+    });
+}
+
+/// Passes bytes between gateways and the store, late or not at all.
+struct Wire {
+    port: u16,
+    /// Milliseconds that each answer is held back.
+    delay: Arc<AtomicU64>,
+}
+
+impl Wire {
+    fn to(server: &Server) -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+        let port = listener.local_addr().expect("an address").port();
+        let (delay, to) = (Arc::new(AtomicU64::new(0)), server.port);
+        let late = Arc::clone(&delay);
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let Ok(store) = std::net::TcpStream::connect(("127.0.0.1", to)) else { continue };
+                let (Ok(client_too), Ok(store_too)) = (client.try_clone(), store.try_clone())
+                else {
+                    continue;
+                };
+                let late = Arc::clone(&late);
+                thread::spawn(move || relay(client, store, &AtomicU64::new(0)));
+                thread::spawn(move || relay(store_too, client_too, &late));
+            }
+        });
+        Self { port, delay }
+    }
+}
+
+fn relay(mut from: std::net::TcpStream, mut to: std::net::TcpStream, delay: &AtomicU64) {
+    use std::io::{Read, Write};
+    to.set_nodelay(true).expect("set");
+    let mut buffer = [0; 16 * 1024];
+    while let Ok(read @ 1..) = from.read(&mut buffer) {
+        thread::park_timeout(Duration::from_millis(delay.load(SeqCst)));
+        if to.write_all(&buffer[..read]).is_err() {
+            break;
+        }
+    }
+    for stream in [from, to] {
+        drop(stream.shutdown(std::net::Shutdown::Both));
+    }
+}
+
+/// Returns the process of a server.
+fn pid(server: &Server) -> String {
+    let mut connection = server.connection();
+    let info: String = redis::cmd("INFO").arg("server").query(&mut connection).expect("it");
+    let pid = info.lines().find_map(|line| line.strip_prefix("process_id:"));
+    pid.expect("a line of it").trim().to_owned()
+}
+
+fn signal(pid: &str, name: &str) {
+    assert!(
+        Command::new("kill").args([&format!("-{name}"), pid]).status().expect("kill").success()
+    );
+}
+
+/// Whatever happens to the store, nobody gets a 5xx and nobody waits for long; each rule does as
+/// it says; and all is well again by itself.
+#[test]
+fn whatever_fails_in_the_store_no_client_meets_an_error_or_waits_for_it() {
+    let upstream = upstream::echo();
+    let server = Server::start();
+    let (wire, pid) = (Wire::to(&server), pid(&server));
+    let rules = "    flow: [{ name: r, limit: 1000000/1h, scope: cluster }]";
+    let gateways =
+        gateways(2, &config(upstream.address, wire.port, "timeout: 300ms, lease: 3s", rules));
+    let tell = |words: &[&str]| {
+        let mut command = redis::cmd(words[0]);
+        for word in &words[1..] {
+            command.arg(*word);
+        }
+        command.exec(&mut server.connection()).expect("it does as it is told");
+    };
+    let config_set = |name: &str, value: &str| tell(&["CONFIG", "SET", name, value]);
+    let faults: Vec<Fault<'_>> = vec![
+        (
+            "hung",
+            Some("timeout"),
+            Box::new(|| signal(&pid, "STOP")),
+            Box::new(|| signal(&pid, "CONT")),
+        ),
+        (
+            "slow",
+            Some("timeout"),
+            Box::new(|| wire.delay.store(900, SeqCst)),
+            Box::new(|| wire.delay.store(0, SeqCst)),
+        ),
+        (
+            "read-only",
+            Some("read_only"),
+            Box::new(|| tell(&["REPLICAOF", "127.0.0.1", "1"])),
+            Box::new(|| tell(&["REPLICAOF", "NO", "ONE"])),
+        ),
+        (
+            "full",
+            Some("memory"),
+            Box::new(|| config_set("maxmemory", "1")),
+            Box::new(|| config_set("maxmemory", "0")),
+        ),
+        ("flushed", None, Box::new(|| tell(&["FLUSHALL"])), Box::new(|| ())),
+        ("without scripts", None, Box::new(|| tell(&["SCRIPT", "FLUSH"])), Box::new(|| ())),
+    ];
+    for fault in &faults {
+        endure(&gateways, fault);
+    }
+}
+
+/// Something that goes wrong: its name, the word of the error that it is counted as if it is one,
+/// how it begins and how it ends.
+type Fault<'a> = (&'a str, Option<&'a str>, Box<dyn Fn() + 'a>, Box<dyn Fn() + 'a>);
+
+fn endure(gateways: &[Gateway], (name, kind, begin, end): &Fault<'_>) {
+    let logged: Vec<usize> = gateways.iter().map(Gateway::log_len).collect();
+    begin();
+    let start = Instant::now();
+    let [passed, refused, failed] = hammer(gateways, 20);
+    let took = start.elapsed();
+    end();
+    assert_eq!((refused, failed, passed), (0, 0, 80), "{name}");
+    // One call each before all know, and those that look for the store meanwhile.
+    assert!(took < Duration::from_secs(5), "{name}: {took:?}");
+    for (gateway, logged) in gateways.iter().zip(logged) {
+        if let Some(kind) = kind {
+            gateway.wait_log_after(logged, "the store fails");
+            let key = format!("flowgate_store_errors_total{{kind=\"{kind}\"}}");
+            assert!(metrics(gateway, "flowgate_store_errors_total")[&key] > 0.0, "{name}");
+            gateway.wait_log_after(logged, "the store decides");
+        }
+        eventually("it is up again", || (up(gateway) == 1.0).then_some(()));
+    }
+}
+
+#[test]
+fn a_store_that_is_killed_under_load_leaves_each_rule_as_it_says_and_comes_back() {
+    let upstream = upstream::echo();
+    let port = free_port();
+    let server = Server::start_on(port, &[]);
+    let rules = |on_error: &str| {
+        format!(
+            "    flow: [{{ name: r, limit: 90/1h, burst: 90, scope: cluster, on_store_error: {on_error} }}]"
+        )
+    };
+    let local =
+        gateways(3, &config(upstream.address, port, "timeout: 1s, lease: 3s", &rules("local")));
+    for gateway in &local {
+        eventually("three gateways", || {
+            (metrics(gateway, "flowgate_store_gateways")["flowgate_store_gateways"] == 3.0)
+                .then_some(())
+        });
+    }
+    // In force within five seconds.
+    let told = Instant::now() + Duration::from_secs(6);
+    eventually("the rules are divided", || (Instant::now() > told).then_some(()));
+    let flood: Vec<_> = local
+        .iter()
+        .map(|gateway| {
+            let web = gateway.web();
+            thread::spawn(move || http::statuses(web, "/", 300))
+        })
+        .collect();
+    drop(server);
+    let statuses: Vec<u16> =
+        flood.into_iter().flat_map(|it| it.join().expect("no panic")).collect();
+    assert!(statuses.iter().all(|status| [200, 429].contains(status)), "{statuses:?}");
+    let passed = statuses.iter().filter(|status| **status == 200).count();
+    // What the store had let pass, and the limit once more in three parts.
+    assert!((90..=180).contains(&passed), "{passed}");
+    for gateway in &local {
+        gateway.wait_log("the store fails");
+        assert_eq!(up(gateway), 0.0);
+        assert_eq!(gateway.log().matches("the store fails").count(), 1, "{}", gateway.log());
+    }
+    for (on_error, expected) in [("allow", [40, 0, 0]), ("deny", [0, 40, 0])] {
+        let yaml = config(upstream.address, port, "timeout: 1s", &rules(on_error));
+        let gateway = [Gateway::start(&yaml)];
+        gateway[0].wait_log("the store fails");
+        assert_eq!(hammer(&gateway, 20), expected, "{on_error}");
+    }
+    let _server = Server::start_on(port, &[]);
+    for gateway in &local {
+        eventually("it is up again", || (up(gateway) == 1.0).then_some(()));
+    }
+    assert_eq!(hammer(&local, 50), [90, 210, 0], "a store without memory begins afresh");
+}
+
+#[test]
+fn a_wrong_password_is_told_and_a_right_one_is_used() {
+    let upstream = upstream::echo();
+    let server = Server::start_on(free_port(), &[]);
+    let rules =
+        "    flow: [{ name: r, limit: 5/1h, burst: 5, scope: cluster, on_store_error: deny }]";
+    redis::cmd("ACL")
+        .arg(&["SETUSER", "gate", "on", ">secret", "~flowgate:*", "+@all"])
+        .exec(&mut server.connection())
+        .expect("a user");
+    let config = |login: &str| {
+        config(upstream.address, server.port, PATIENT, rules)
+            .replace("redis://", &format!("redis://{login}@"))
+    };
+    let wrong = Gateway::start(&config("gate:guess"));
+    let line = wrong.wait_log("the store fails");
+    assert!(!line.contains("guess"), "{line}");
+    assert_eq!(hammer(std::slice::from_ref(&wrong), 5), [0, 10, 0]);
+    let right = gateways(1, &config("gate:secret"));
+    assert_eq!(hammer(&right, 5), [5, 5, 0]);
+}
+
+#[test]
+fn what_is_refused_here_costs_no_round_trip_and_what_is_refused_there_leaves_no_trace_here() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let rules = "    flow:\n      - { name: here, algorithm: fixed_window, limit: 3/1000h }\n      - { name: there, algorithm: fixed_window, limit: 2/1000h, scope: cluster }";
+    let gateways = gateways(1, &config(upstream.address, server.port, PATIENT, rules));
+    assert_eq!(http::statuses(gateways[0].web(), "/", 4), [200, 200, 429, 429]);
+    let used = |rule: &str| {
+        let counts = metrics(&gateways[0], "flowgate_flow_decisions_total");
+        let key = |verdict: &str| {
+            format!(
+                "flowgate_flow_decisions_total{{route=\"all\",rule=\"{rule}\",verdict=\"{verdict}\"}}"
+            )
+        };
+        [counts[&key("passed")], counts[&key("rejected")]]
+    };
+    assert_eq!((used("here"), used("there")), ([2.0, 0.0], [2.0, 2.0]));
+    let mut connection = server.connection();
+    redis::cmd("FLUSHALL").exec(&mut connection).expect("flushed");
+    assert_eq!(http::statuses(gateways[0].web(), "/", 3), [200, 429, 429], "a third fits here");
+    let key = redis::cmd("KEYS").arg("*there*").query::<Vec<String>>(&mut connection);
+    let state: String =
+        redis::cmd("GET").arg(&key.expect("a key")[0]).query(&mut connection).expect("it");
+    assert!(state.ends_with(" 1"), "{state}: what was refused here was not asked there");
+}
+
+#[test]
+fn starts_behind_two_gateways_are_spaced_as_behind_one() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let rules = "    pacing: { rate: 20/1s, max_wait: 30s, max_queue: 100, scope: cluster, on_store_error: deny }";
+    let gateways = gateways(2, &config(upstream.address, server.port, PATIENT, rules));
+    let began = Instant::now();
+    assert_eq!(hammer(&gateways, 10), [40, 0, 0]);
+    // Forty starts, 50 ms apart.
+    let took = began.elapsed();
+    assert!(took >= Duration::from_millis(39 * 50), "{took:?}");
+}

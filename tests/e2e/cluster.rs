@@ -1,7 +1,7 @@
 //! Several gateways and one store: one limit, and what holds when the store fails.
 
 #[path = "../cluster/server.rs"]
-mod server;
+pub(crate) mod server;
 
 use crate::common::{
     Gateway, eventually,
@@ -23,9 +23,9 @@ use std::{
 };
 
 /// A store that takes long to answer on a busy machine must not fail a test of something else.
-const PATIENT: &str = "timeout: 5s";
+pub(crate) const PATIENT: &str = "timeout: 5s";
 
-fn config(upstream: SocketAddr, port: u16, store: &str, rules: &str) -> String {
+pub(crate) fn config(upstream: SocketAddr, port: u16, store: &str, rules: &str) -> String {
     let store = format!("store: {{ redis: \"redis://127.0.0.1:{port}\", {store} }}\n");
     let route =
         format!("  - name: all\n    match: {{ path_prefix: / }}\n    upstream: up\n{rules}");
@@ -33,7 +33,7 @@ fn config(upstream: SocketAddr, port: u16, store: &str, rules: &str) -> String {
 }
 
 /// Starts gateways that have reached the store.
-fn gateways(count: usize, yaml: &str) -> Vec<Gateway> {
+pub(crate) fn gateways(count: usize, yaml: &str) -> Vec<Gateway> {
     let gateways: Vec<_> = (0..count).map(|_| Gateway::start(yaml)).collect();
     for gateway in &gateways {
         gateway.wait_log("the store decides");
@@ -43,7 +43,7 @@ fn gateways(count: usize, yaml: &str) -> Vec<Gateway> {
 
 /// Has two clients of each gateway send so many requests each, all at once. Returns how many were
 /// answered with 200, with 429 and with anything else.
-fn hammer(gateways: &[Gateway], requests: usize) -> [usize; 3] {
+pub(crate) fn hammer(gateways: &[Gateway], requests: usize) -> [usize; 3] {
     let addresses = gateways.iter().flat_map(|gateway| [gateway.web(); 2]);
     let clients: Vec<_> =
         addresses.map(|web| thread::spawn(move || http::statuses(web, "/", requests))).collect();
@@ -58,7 +58,7 @@ fn hammer(gateways: &[Gateway], requests: usize) -> [usize; 3] {
     counts
 }
 
-fn up(gateway: &Gateway) -> f64 {
+pub(crate) fn up(gateway: &Gateway) -> f64 {
     metrics(gateway, "flowgate_store_up")["flowgate_store_up"]
 }
 

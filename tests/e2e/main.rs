@@ -14,6 +14,7 @@ mod proxy;
 mod reload;
 mod replay;
 mod shutdown;
+mod stores;
 mod throttling;
 mod tls;
 mod upgrade;

@@ -1,0 +1,173 @@
+//! Stores that are more than one server, and one that speaks TLS.
+
+use crate::{
+    cluster::{
+        PATIENT, config, gateways, hammer,
+        server::{Server, free_port},
+        up,
+    },
+    common::{Gateway, eventually, http, upstream, yaml},
+};
+use std::{
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+/// A sentinel that ends with the test.
+struct Sentinel {
+    port: u16,
+    child: Child,
+}
+
+impl Sentinel {
+    fn start(port: u16, file: &Path) -> Self {
+        let child = Command::new("redis-server")
+            .arg(file)
+            .args(["--sentinel", "--port", &port.to_string(), "--bind", "127.0.0.1"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("redis-server is on the path");
+        Self { port, child }
+    }
+
+    /// Returns how many replicas it knows of.
+    fn replicas(&self) -> Option<usize> {
+        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).ok()?;
+        let mut command = redis::cmd("SENTINEL");
+        command.arg(&["REPLICAS", "main"]);
+        let replicas: Vec<redis::Value> = command.query(&mut client.get_connection().ok()?).ok()?;
+        Some(replicas.len())
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        let _ended = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+#[test]
+fn a_store_behind_sentinels_is_found_again_after_a_failover() {
+    let upstream = upstream::echo();
+    let (first, second) = (Server::start(), Server::start());
+    redis::cmd("REPLICAOF")
+        .arg(&["127.0.0.1", &first.port.to_string()])
+        .exec(&mut second.connection())
+        .expect("a replica");
+    let directory = tempfile::tempdir().expect("a folder");
+    let file = directory.path().join("sentinel.conf");
+    let watched = format!(
+        "sentinel monitor main 127.0.0.1 {} 1\nsentinel down-after-milliseconds main 500\n\
+         sentinel failover-timeout main 3000\n",
+        first.port
+    );
+    std::fs::write(&file, watched).expect("written");
+    let port = free_port();
+    let sentinel = Sentinel::start(port, &file);
+    let rules =
+        "    flow: [{ name: r, limit: 40/1h, burst: 40, scope: cluster, on_store_error: deny }]";
+    let store = format!("{PATIENT}, sentinel: main");
+    let gateways = gateways(2, &config(upstream.address, port, &store, rules));
+    assert_eq!(hammer(&gateways, 5), [20, 0, 0]);
+    // Until the sentinel knows of the replica, and that has all.
+    eventually("a replica", || {
+        let keys: usize = redis::cmd("DBSIZE").query(&mut second.connection()).ok()?;
+        (sentinel.replicas()? == 1 && keys >= 3).then_some(())
+    });
+    drop(first);
+    for gateway in &gateways {
+        eventually("the store is down", || (up(gateway) == 0.0).then_some(()));
+        eventually("the replica has taken over", || (up(gateway) == 1.0).then_some(()));
+    }
+    assert_eq!(hammer(&gateways, 10), [20, 20, 0], "what the first had counted is known");
+}
+
+#[test]
+fn the_nodes_of_a_cluster_decide_about_a_route_each() {
+    let upstream = upstream::echo();
+    let buses = [(); 3].map(|()| free_port().to_string());
+    let node = |bus: &String| {
+        Server::start_on(free_port(), &["--cluster-enabled", "yes", "--cluster-port", bus])
+    };
+    let nodes: Vec<Server> = buses.iter().map(node).collect();
+    let slots = [(0, 5460), (5461, 10922), (10923, 16383)];
+    for (node, (from, to)) in nodes.iter().zip(slots) {
+        let mut connection = node.connection();
+        let mut add = redis::cmd("CLUSTER");
+        add.arg("ADDSLOTSRANGE").arg(from).arg(to).exec(&mut connection).expect("its slots");
+        for (other, bus) in nodes.iter().zip(&buses) {
+            let mut meet = redis::cmd("CLUSTER");
+            meet.arg(&["MEET", "127.0.0.1", &other.port.to_string(), bus]);
+            meet.exec(&mut connection).expect("met");
+        }
+    }
+    for node in &nodes {
+        eventually("the cluster is whole", || {
+            let info: String =
+                redis::cmd("CLUSTER").arg("INFO").query(&mut node.connection()).ok()?;
+            (info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3"))
+                .then_some(())
+        });
+    }
+    let route = |at| {
+        let rules = "[{ name: a, limit: 10/1h, burst: 10, scope: cluster, on_store_error: deny }, { name: b, concurrency: 9, key: client_ip, scope: cluster, on_store_error: deny }]";
+        format!(
+            "  - {{ name: route-{at}, match: {{ path_prefix: /{at} }}, upstream: up, flow: {rules} }}"
+        )
+    };
+    let routes = (0..8).map(route).collect::<Vec<_>>().join("\n");
+    let store = format!(
+        "store: {{ redis: [\"redis://127.0.0.1:{}\"], cluster: true, {PATIENT} }}\n",
+        nodes[0].port
+    );
+    let gateways = gateways(2, &(store + &yaml(upstream.address, &routes)));
+    for at in 0..8 {
+        let path = format!("/{at}");
+        let mut passed = 0;
+        for gateway in &gateways {
+            let statuses = http::statuses(gateway.web(), &path, 8);
+            passed += statuses.iter().filter(|status| **status == 200).count();
+        }
+        assert_eq!(passed, 10, "{path}");
+    }
+    for node in &nodes {
+        let keys: usize = redis::cmd("DBSIZE").query(&mut node.connection()).expect("a number");
+        assert!(keys > 0, "routes spread over the nodes");
+    }
+}
+
+#[test]
+fn a_store_is_asked_over_tls_if_its_certificate_is_trusted() {
+    let upstream = upstream::echo();
+    let directory = tempfile::tempdir().expect("a folder");
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let (cert, key) = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
+    std::fs::write(&cert, made.cert.pem()).expect("written");
+    std::fs::write(&key, made.signing_key.serialize_pem()).expect("written");
+    let [cert, key] = [&cert, &key].map(|path| path.to_str().expect("a plain name").to_owned());
+    let port = free_port();
+    let tls = port.to_string();
+    let _server = Server::start_on(
+        free_port(),
+        &[
+            "--tls-port",
+            &tls,
+            "--tls-cert-file",
+            &cert,
+            "--tls-key-file",
+            &key,
+            "--tls-auth-clients",
+            "no",
+        ],
+    );
+    let rules =
+        "    flow: [{ name: r, limit: 5/1h, burst: 5, scope: cluster, on_store_error: deny }]";
+    let yaml =
+        |store: &str| config(upstream.address, port, store, rules).replace("redis://", "rediss://");
+    let trusting = gateways(1, &yaml(&format!("{PATIENT}, ca: \"{cert}\"")));
+    assert_eq!(hammer(&trusting, 5), [5, 5, 0]);
+    let wary = Gateway::start(&yaml(PATIENT));
+    wary.wait_log("the store fails");
+    assert_eq!(hammer(std::slice::from_ref(&wary), 2), [0, 4, 0]);
+}

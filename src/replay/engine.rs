@@ -77,7 +77,8 @@ pub enum Unreached {
 struct Due {
     at: Instant,
     number: u64,
-    permit: Permit,
+    /// Apart, since the heap moves what it holds.
+    permit: Box<Permit>,
     /// The status of its answer, and when it ends, if it is to be answered first.
     answer: Option<(Option<u16>, Instant)>,
     ending: Ending,
@@ -124,8 +125,9 @@ impl Engine {
     pub fn arrive(&mut self, arrival: &Arrival) -> Ruling {
         self.release_until(arrival.at);
         let snapshot = Arc::clone(&self.snapshot);
-        let (route, claims) = match self.claim(&snapshot, arrival) {
-            Ok(found) => found,
+        let mut claims = Claims::new();
+        let route = match self.claim(&snapshot, arrival, &mut claims) {
+            Ok(route) => route,
             Err(reason) => return Ruling::unreached(reason),
         };
         let decision = snapshot.routes[route].gate.enter(arrival.at, &claims);
@@ -168,7 +170,7 @@ impl Engine {
                 (due.answer, due.at) = (None, end.max(due.at));
             } else {
                 let Reverse(Due { at, permit, ending, .. }) = PeekMut::pop(next);
-                finish(permit, ending, at);
+                finish(*permit, ending, at);
             }
         }
     }
@@ -200,7 +202,7 @@ impl Engine {
                 Some(Answered { after, status }) => (start + after, Some((status, end))),
                 None => (end, None),
             };
-            let due = Due { at, number, permit, answer, ending };
+            let due = Due { at, number, permit: Box::new(permit), answer, ending };
             self.admitted += 1;
             self.due.push(Reverse(due));
         } else {
@@ -209,25 +211,29 @@ impl Engine {
         }
     }
 
-    /// Finds the route, and what the arrival claims of its rules.
-    fn claim(&self, snapshot: &Snapshot, arrival: &Arrival) -> Result<(usize, Claims), Unreached> {
+    /// Finds the route, and notes what the arrival claims of its rules.
+    fn claim(
+        &self,
+        snapshot: &Snapshot,
+        arrival: &Arrival,
+        claims: &mut Claims,
+    ) -> Result<usize, Unreached> {
         let key = arrival.key.as_ref();
         let fingerprint = key.map(|key| self.seed.fingerprint(key.as_bytes()));
         self.with_head(arrival, |target, path, client| {
             let index = self.route_of(snapshot, arrival, target, path)?;
             let route = &snapshot.routes[index];
-            let mut claims =
-                route.claims(&self.seed, target, client, |_, rule| match fingerprint {
-                    Some(fingerprint) => Known::Key(fingerprint),
-                    None => recorded(arrival, rule),
-                });
+            *claims = route.claims(&self.seed, target, client, |_, rule| match fingerprint {
+                Some(fingerprint) => Known::Key(fingerprint),
+                None => recorded(arrival, rule),
+            });
             if arrival.priority {
-                route.prioritize(&mut claims);
+                route.prioritize(claims);
             }
             if let Some(cost) = arrival.cost {
                 claims.iter_mut().for_each(|claim| claim.cost = cost);
             }
-            Ok((index, claims))
+            Ok(index)
         })
     }
 

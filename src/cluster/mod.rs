@@ -4,6 +4,10 @@
 //! all of them or none (`decide.lua`). Its arithmetic is whole numbers, so that it decides as
 //! [`flow`](crate::flow) does, one by one; why and until when is worked out from the state that
 //! it tells, by the same formulas ([`Stored`](crate::flow::Stored)).
+//!
+//! Each worker has a [`Client`], which gives a request a [`Link`] to ask by, or none while the
+//! store fails: nobody waits for a connection, nor longer for an answer than the limit of a call.
+//! All of them share a [`Store`], which counts, and says in the log when that changes.
 
 mod call;
 mod client;

@@ -418,3 +418,37 @@ fn starts_behind_two_gateways_are_spaced_as_behind_one() {
     let took = began.elapsed();
     assert!(took >= Duration::from_millis(39 * 50), "{took:?}");
 }
+
+#[test]
+fn each_second_lets_three_gateways_pass_its_limit_and_no_more() {
+    const LIMIT: u64 = 40;
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let rules = "    flow: [{ name: r, algorithm: fixed_window, limit: 40/1s, scope: cluster, on_store_error: deny }]";
+    let gateways = gateways(3, &config(upstream.address, server.port, PATIENT, rules));
+    let second = || {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        since.expect("after 1970").as_secs()
+    };
+    let (first, end) = (second(), Instant::now() + Duration::from_millis(3_500));
+    let clients: Vec<_> = gateways
+        .iter()
+        .map(|gateway| {
+            let web = gateway.web();
+            thread::spawn(move || {
+                let mut client = Client::new(web);
+                let mut passed = 0;
+                while Instant::now() < end {
+                    passed += u64::from(client.get("/").status == 200);
+                }
+                passed
+            })
+        })
+        .collect();
+    let passed: u64 = clients.into_iter().map(|client| client.join().expect("no panic")).sum();
+    let touched = second() - first + 1;
+    assert!(passed <= LIMIT * touched, "{passed} in {touched} seconds");
+    assert!(
+        passed >= LIMIT * (touched - 2),
+        "{passed} in {touched} seconds: each was asked for all"
+    );
+}

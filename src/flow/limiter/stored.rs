@@ -437,6 +437,18 @@ mod tests {
     }
 
     #[test]
+    fn the_parts_of_a_limit_are_together_no_more_than_it_or_one_each() {
+        for (count, gateways, each) in
+            [(90, 1, 90), (90, 3, 30), (91, 3, 30), (2, 3, 1), (1, 0, 1), (7, u32::MAX, 1)]
+        {
+            let bucket = token_bucket::Config { rate: rate(count, 60), burst: count };
+            let part = token_bucket::Config { rate: rate(each, 60), burst: each };
+            let divided = Algorithm::TokenBucket(bucket).among(gateways);
+            assert_eq!(divided, Algorithm::TokenBucket(part), "{count} among {gateways}");
+        }
+    }
+
+    #[test]
     fn what_no_rule_has_told_is_no_state() {
         let bucket = token_bucket::Config { rate: rate(1, 1), burst: 1 };
         let bucket = Stored::new(&Algorithm::TokenBucket(bucket)).expect("a bucket");

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! text ──▶ tree ──▶ spec ──▶ plan ──▶ snapshot
-//!  source   node     decode    compile   live
+//!  source   yaml     decode    compile   live
 //!                    + vocabulary
 //! ```
 //!
@@ -35,6 +35,7 @@ mod syntax;
 mod values;
 mod vocabulary;
 pub mod watch;
+mod yaml;
 
 pub use certificate::{Certificate, Certificates};
 pub use claim::{Claims, Known, Unrouted, is_served, outcome};

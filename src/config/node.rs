@@ -1,29 +1,11 @@
-//! Text to tree: one pass of the YAML parser over a file, keeping every node's place.
+//! The file as a tree, which keeps every value's place.
 //!
 //! The tree is untyped on purpose. A typed parse stops at its first error; over a tree the decoder
 //! reports all of them. Scalars keep the text that stands in the file, so that `1.10`, `0x10` and
 //! `no` reach a text field as they were written, and nothing is a number before a key asks for one.
 
-use super::{problem::Problem, syntax};
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_yaml::{
-    Location, Options, Spanned,
-    options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy},
-};
-use std::{borrow::Cow, collections::HashSet, fmt, ops::Range};
-
-/// The most events that aliases may add to a file, all together.
-///
-/// Ten thousand routes that share one list of three rules through an alias need 320,000; a bomb
-/// that doubles at every line is stopped there in well under a second.
-const MAX_ALIASED: usize = 500_000;
-
-/// The most nodes of a file: ten thousand routes with five rules each need 600,000. It bounds the
-/// tree's memory to about 200 MiB whatever the file says.
-const MAX_NODES: usize = 2_000_000;
-
-/// The deepest nesting; the deepest key of the vocabulary is at nine.
-const MAX_DEPTH: usize = 64;
+use super::{problem::Problem, yaml::Reader};
+use std::{borrow::Cow, collections::HashSet, ops::Range};
 
 /// Where a value stands in the text, as byte offsets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,17 +37,6 @@ impl Place {
     /// Reports whether the value stands in quotes, which makes it text and never a number.
     pub(super) fn is_quoted(self, text: &str) -> bool {
         text.get(self.range()).is_some_and(|t| t.starts_with(['"', '\'']))
-    }
-
-    fn from_locations(defined: Location, referenced: Location) -> Self {
-        let range = |location: Location| {
-            let span = location.span();
-            let small = |n: Option<u64>| u32::try_from(n.unwrap_or(0)).unwrap_or(u32::MAX);
-            let start = small(span.byte_offset());
-            (start, start.saturating_add(small(span.byte_len())))
-        };
-        let (start, end) = range(defined);
-        Self { start, end, used: range(referenced) }
     }
 }
 
@@ -101,65 +72,41 @@ impl<'s> Node<'s> {
     /// # Errors
     /// The first place where the text is not YAML, or where it passes a bound.
     pub(super) fn parse(text: &'s str) -> Result<Self, Problem> {
-        let mut root: Self = serde_yaml::from_str_with_options(text, options())
-            .map_err(|e| syntax::problem(text, &e))?;
-        root.settle(text)?;
-        Ok(root)
+        Reader::new(text).read()
     }
 
-    /// Gives every plain scalar its text as written, and resolves merge keys.
-    fn settle(&mut self, text: &'s str) -> Result<(), Problem> {
+    /// Returns how many values and keys it is made of.
+    pub(super) fn size(&self) -> usize {
+        let inside = match &self.content {
+            Content::Empty | Content::Scalar(_) => 0,
+            Content::List(items) => items.iter().map(Self::size).sum(),
+            Content::Map(entries) => entries.iter().map(|(_, value)| 1 + value.size()).sum(),
+        };
+        1 + inside
+    }
+
+    /// Notes that it stands where an alias is, as all that is in it does.
+    pub(super) fn use_at(&mut self, alias: Place) {
+        self.place.used = alias.used;
         match &mut self.content {
-            // The parser gives a number or a truth value as such; `Empty` only says that there was none.
-            Content::Scalar(written) if written.is_empty() => {
-                if let Some(slice) = text.get(self.place.range())
-                    && !slice.starts_with(['"', '\''])
-                {
-                    *written = Cow::Borrowed(slice);
+            Content::Empty | Content::Scalar(_) => {}
+            Content::List(items) => items.iter_mut().for_each(|item| item.use_at(alias)),
+            Content::Map(entries) => {
+                for (name, value) in entries {
+                    name.place.used = alias.used;
+                    value.use_at(alias);
                 }
             }
-            Content::Empty | Content::Scalar(_) => {}
-            Content::List(items) => items.iter_mut().try_for_each(|item| item.settle(text))?,
-            Content::Map(entries) => {
-                entries.iter_mut().try_for_each(|(_, value)| value.settle(text))?;
-                merge(entries, text)?;
-            }
         }
-        Ok(())
-    }
-}
-
-fn options() -> Options {
-    serde_yaml::options! {
-        with_snippet: false,
-        // Every entry is streamed to the visitor, so that the decoder can report all duplicates.
-        duplicate_keys: DuplicateKeyPolicy::LastWins,
-        merge_keys: MergeKeyPolicy::AsOrdinary,
-        non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
-        // Which texts are truth values is for a key to say; this asks the parser about fewest.
-        strict_booleans: true,
-        alias_limits: serde_yaml::alias_limits! {
-            max_total_replayed_events: MAX_ALIASED,
-            max_replay_stack_depth: 16,
-        },
-        budget: serde_yaml::budget! {
-            max_depth: MAX_DEPTH,
-            flow_nesting_limit: MAX_DEPTH,
-            // Two, so that a second one is refused as such and not as a bound.
-            max_documents: 2,
-            max_nodes: MAX_NODES,
-            max_events: 2 * MAX_NODES,
-            max_aliases: 200_000,
-            max_anchors: 10_000,
-            max_recorded_anchor_events: MAX_ALIASED,
-            enforce_alias_anchor_ratio: false,
-        },
     }
 }
 
 /// Puts what a key `<<` names into the map around it: what the map says itself wins, then what is
 /// named first.
-fn merge<'s>(entries: &mut Vec<(Name<'s>, Node<'s>)>, text: &str) -> Result<(), Problem> {
+pub(super) fn merge<'s>(
+    entries: &mut Vec<(Name<'s>, Node<'s>)>,
+    text: &str,
+) -> Result<(), Problem> {
     let is_merge = |key: &Name<'_>| key.text == "<<" && !key.place.is_quoted(text);
     if !entries.iter().any(|(key, _)| is_merge(key)) {
         return Ok(());
@@ -187,132 +134,6 @@ fn merge<'s>(entries: &mut Vec<(Name<'s>, Node<'s>)>, text: &str) -> Result<(), 
     }
     *entries = own;
     Ok(())
-}
-
-impl<'de> Deserialize<'de> for Node<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let spanned = Spanned::<Content<'de>>::deserialize(deserializer)?;
-        let place = Place::from_locations(spanned.defined, spanned.referenced);
-        Ok(Self { place, content: spanned.value })
-    }
-}
-
-impl<'de> Deserialize<'de> for Content<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ContentVisitor)
-    }
-}
-
-/// Numbers and truth values become an empty text, which `Node::settle` replaces by what is written.
-const AS_WRITTEN: Content<'static> = Content::Scalar(Cow::Borrowed(""));
-
-struct ContentVisitor;
-
-impl<'de> Visitor<'de> for ContentVisitor {
-    type Value = Content<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any value")
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(AS_WRITTEN)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
-        Ok(AS_WRITTEN)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
-        Ok(AS_WRITTEN)
-    }
-
-    fn visit_i128<E>(self, _: i128) -> Result<Self::Value, E> {
-        Ok(AS_WRITTEN)
-    }
-
-    fn visit_u128<E>(self, _: u128) -> Result<Self::Value, E> {
-        Ok(AS_WRITTEN)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-        Ok(AS_WRITTEN)
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Content::Scalar(Cow::Borrowed(text)))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Content::Scalar(Cow::Owned(text.to_owned())))
-    }
-
-    fn visit_string<E>(self, text: String) -> Result<Self::Value, E> {
-        Ok(Content::Scalar(Cow::Owned(text)))
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Content::Empty)
-    }
-
-    fn visit_none<E>(self) -> Result<Self::Value, E> {
-        Ok(Content::Empty)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = seq.next_element()? {
-            items.push(item);
-        }
-        Ok(Content::List(items))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut entries = Vec::new();
-        while let Some(entry) = map.next_entry()? {
-            entries.push(entry);
-        }
-        Ok(Content::Map(entries))
-    }
-}
-
-impl<'de> Deserialize<'de> for Name<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let spanned = Spanned::<Word<'de>>::deserialize(deserializer)?;
-        let place = Place::from_locations(spanned.defined, spanned.referenced);
-        Ok(Self { place, text: spanned.value.0 })
-    }
-}
-
-/// A text that is borrowed where the file has it as it is. (`Cow` of serde never borrows.)
-struct Word<'s>(Cow<'s, str>);
-
-impl<'de> Deserialize<'de> for Word<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(WordVisitor)
-    }
-}
-
-struct WordVisitor;
-
-impl<'de> Visitor<'de> for WordVisitor {
-    type Value = Word<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a word")
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Word(Cow::Borrowed(text)))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Word(Cow::Owned(text.to_owned())))
-    }
-
-    fn visit_string<E>(self, text: String) -> Result<Self::Value, E> {
-        Ok(Word(Cow::Owned(text)))
-    }
 }
 
 #[cfg(test)]

@@ -1,20 +1,24 @@
-//! Words for what the YAML parser refuses.
+//! Words for what the YAML parser and its bounds refuse.
 
 use super::{node::Place, problem::Problem};
-use serde_yaml::{Error, Location};
+use granit_parser::{ErrorKind, Marker, ScanError};
 
 /// Returns the parser's refusal as a problem: its place as bytes of `text`, its reason in the words
 /// of a person who edits the file, and what to do about it.
-pub(super) fn problem(text: &str, error: &Error) -> Problem {
-    let at = error.location().map_or(text.len(), |location| byte_of(text, location));
+pub(super) fn problem(text: &str, error: &ScanError) -> Problem {
+    let at = byte_of(text, error.marker());
     // The parser marks a point; a caret needs a character to stand under.
     let width = text[at..].chars().next().filter(|c| *c != '\n').map_or(0, char::len_utf8);
-    let (message, help) = if is_brace_in_text(text, at) {
-        ("a bracket in the middle of a text ends it here".to_owned(), QUOTE)
-    } else {
-        words(error)
-    };
-    Problem::error(Place::of(at..at + width), message).help(help)
+    let place = Place::of(at..at + width);
+    if is_brace_in_text(text, at) {
+        let message = "a bracket in the middle of a text ends it here";
+        return Problem::error(place, message).help(QUOTE);
+    }
+    if *error.kind() == ErrorKind::RecursionLimitExceeded {
+        return bound(place, "it is nested too deeply");
+    }
+    let (message, help) = words(error.kind());
+    Problem::error(place, message).help(help)
 }
 
 /// Reports whether a bracket stands at `at` right behind a character of a text, as in `/users/{id}`,
@@ -24,48 +28,18 @@ fn is_brace_in_text(text: &str, at: usize) -> bool {
     text[at..].starts_with(['{', '[']) && text[..at].ends_with(is_text)
 }
 
-/// Returns the byte that `location` names. Scanner errors know only line and column.
-fn byte_of(text: &str, location: Location) -> usize {
-    let known = location.span().byte_offset().and_then(|at| usize::try_from(at).ok());
-    if let Some(at) = known.filter(|at| text.is_char_boundary(*at)) {
-        return at;
-    }
-    let before = |n: u64| usize::try_from(n.saturating_sub(1)).unwrap_or(usize::MAX);
-    let mut lines = text.split_inclusive('\n');
-    let start: usize = lines.by_ref().take(before(location.line())).map(str::len).sum();
-    let line = lines.next().unwrap_or_default().trim_end_matches('\n');
-    let column =
-        line.char_indices().nth(before(location.column())).map_or(line.len(), |(at, _)| at);
-    start + column
+/// Returns the byte that `marker` names.
+fn byte_of(text: &str, marker: &Marker) -> usize {
+    let by_character = || text.char_indices().nth(marker.index()).map_or(text.len(), |(at, _)| at);
+    marker.byte_offset().filter(|at| text.is_char_boundary(*at)).unwrap_or_else(by_character)
 }
 
-fn words(error: &Error) -> (String, &'static str) {
-    let said = error.render_with_options(serde_yaml::render_options! {
-        formatter: &serde_yaml::UserMessageFormatter,
-        snippets: serde_yaml::SnippetMode::Off,
-    });
-    // The place is drawn beside the message.
-    let said = said.split(" at line ").next().unwrap_or(&said);
-    let cause = if let Error::AliasError { error, .. } = error { error } else { error };
-    let is_bound = matches!(
-        cause,
-        Error::Budget { .. }
-            | Error::AliasReplayLimitExceeded { .. }
-            | Error::AliasReplayStackDepthExceeded { .. }
-    );
-    if is_bound || said.contains("recursion limit") {
-        // Some bounds have no words of their own, only the names of the parser's fields.
-        let said = if said.contains('{') { "too much comes through aliases" } else { said };
-        return (
-            format!("the file passes a bound that protects the gateway: {said}"),
-            "aliases may add 500,000 values and nesting may be 64 deep; write the values out",
-        );
-    }
-    let known = KNOWN.iter().find(|(words, _, _)| said.contains(words));
-    match known {
+/// Returns what is wrong and what to do about it.
+fn words(kind: &ErrorKind) -> (String, &'static str) {
+    match KNOWN.iter().find(|(kinds, _, _)| kinds.contains(kind)) {
         Some((_, message, help)) => ((*message).to_owned(), help),
         None => (
-            format!("the file is not YAML: {said}"),
+            format!("the file is not YAML: {kind}"),
             "check the indentation and the brackets on this line and the lines above",
         ),
     }
@@ -74,36 +48,69 @@ fn words(error: &Error) -> (String, &'static str) {
 const QUOTE: &str = "put the text in quotes, as in `path: \"/users/{id}\"`";
 
 /// What the parser says, what it means, and what to do.
-const KNOWN: &[(&str, &str, &str)] = &[
+const KNOWN: &[(&[ErrorKind], &str, &str)] = &[
     (
-        "multiple",
-        "the file holds more than one YAML document",
-        "remove the line `---` and what follows it",
+        &[ErrorKind::TabNotAllowed, ErrorKind::TabInBlockIndentation, ErrorKind::TabInIndentation],
+        "a tab stands where YAML wants spaces",
+        "indent with spaces",
     ),
-    ("tabs", "a tab stands where YAML wants spaces", "indent with spaces"),
     (
-        "mapping values are not allowed",
+        &[ErrorKind::MappingValueNotAllowed],
         "a second `:` where no key can stand",
         "check the indentation, and put a text that contains `: ` in quotes",
     ),
     (
-        "did not find expected",
+        &[
+            ErrorKind::ExpectedBlockMappingKey,
+            ErrorKind::ExpectedBlockSequenceEntry,
+            ErrorKind::ExpectedFlowMappingSeparator,
+            ErrorKind::ExpectedNodeContent,
+            ErrorKind::ExpectedDocumentStart,
+        ],
         "the indentation does not fit the lines above",
         "align the keys of a map in one column, and the `-` of a list in another",
     ),
     (
-        "unknown value",
+        &[ErrorKind::UnknownAnchor],
         "the alias names no anchor",
         "write `&name` before the value that `*name` stands for",
     ),
-    // Nothing else of the file is asked to be a text.
-    ("expected string scalar", NO_WORD, WRITE_WORD),
-    ("null", NO_WORD, WRITE_WORD),
-    ("unclosed quote", "the quote that opens here is never closed", "close it on the same line"),
+    (
+        &[ErrorKind::UnclosedQuotedScalar],
+        "the quote that opens here is never closed",
+        "close it on the same line",
+    ),
 ];
 
-const NO_WORD: &str = "a key must be a word";
-const WRITE_WORD: &str = "write a word before the `:`, in quotes if it is `null` or `~`";
+/// Returns the refusal of a file that passes a bound at `place`.
+pub(super) fn bound(place: Place, how: &str) -> Problem {
+    Problem::error(place, format!("the file passes a bound that protects the gateway: {how}"))
+        .help("aliases may add 500,000 values and nesting may be 64 deep; write the values out")
+}
+
+/// Returns the refusal of an alias within the value that it stands for.
+pub(super) fn recursive(place: Place) -> Problem {
+    Problem::error(place, "the alias stands within the value that it names")
+        .help("write the value out where the alias is")
+}
+
+/// Returns the refusal of a second document that begins at `place`.
+pub(super) fn several_documents(place: Place) -> Problem {
+    Problem::error(place, "the file holds more than one YAML document")
+        .help("remove the line `---` and what follows it")
+}
+
+/// Returns the refusal of a key at `place` that is no text.
+pub(super) fn no_word(place: Place) -> Problem {
+    Problem::error(place, "a key must be a word")
+        .help("write a word before the `:`, in quotes if it is `null` or `~`")
+}
+
+/// Returns the refusal of a text that ends too early.
+pub(super) fn ended(text: &str) -> Problem {
+    Problem::error(Place::of(text.len()..text.len()), "the file ends in the middle of a value")
+        .help("write the rest of it")
+}
 
 #[cfg(test)]
 mod tests {
@@ -111,14 +118,14 @@ mod tests {
 
     #[test]
     fn the_refusal_is_said_in_plain_words_and_marks_its_place() {
-        check("a: b\n---\nc: d\n", 9, "more than one YAML document");
+        check("a: b\n---\nc: d\n", 5, "more than one YAML document");
         check("ä: ü\nb:\n\tc: 1\n", 11, "a tab stands where YAML wants spaces");
         check("a: 1\n  b: 2\n", 8, "a second `:` where no key can stand");
         check("ä: *q\n", 4, "the alias names no anchor");
         check("a: { b: /x/{id} }\n", 11, "a bracket in the middle of a text");
         check("ä: 'x", 4, "the quote that opens here is never closed");
         check("a: [1\nb: 2\n", 7, "the file is not YAML: illegal placement of ':'");
-        check("a: &b [*b]\n", 7, "ecursive reference");
+        check("a: &b [*b]\n", 7, "within the value that it names");
     }
 
     #[track_caller]

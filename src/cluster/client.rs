@@ -114,13 +114,11 @@ impl Link {
         let lines = asks.iter().map(|ask| call::line(ask, lease, began));
         let arguments: Vec<String> = [String::new()].into_iter().chain(lines).collect();
         let answer = self.run(&store.scripts.decide, &keys, &arguments).await;
-        let verdicts = match answer.and_then(|answer| Ok((call::read(asks, &answer)?, answer))) {
-            Ok((verdicts, _)) => verdicts,
-            Err(error) => {
-                self.give_up();
-                return Err(error);
-            }
+        let read = |answer| {
+            let read = call::read(asks, &answer);
+            read.inspect_err(|error| store.on_error(*error, "to a question"))
         };
+        let verdicts = answer.and_then(read).inspect_err(|_| self.give_up())?;
         store.on_decision(inner.clock.now().since(began));
         if verdicts.is_admitted {
             return Ok(Decided { verdicts, held });

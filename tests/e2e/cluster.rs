@@ -364,10 +364,12 @@ fn a_store_that_is_killed_under_load_leaves_each_rule_as_it_says_and_comes_back(
 fn a_wrong_password_is_told_and_a_right_one_is_used() {
     let upstream = upstream::echo();
     let server = Server::start_on(free_port(), &[]);
-    let rules =
-        "    flow: [{ name: r, limit: 5/1h, burst: 5, scope: cluster, on_store_error: deny }]";
+    let rules = "    flow:\n      - { name: r, limit: 5/1h, burst: 5, scope: cluster, on_store_error: deny }\n      - { name: c, concurrency: 9, scope: cluster, on_store_error: deny }";
+    let may = "eval evalsha time get set pexpire del zadd zrem zcard zscore zincrby zrangebyscore zremrangebyscore";
+    let may: Vec<String> = may.split(' ').map(|word| format!("+{word}")).collect();
     redis::cmd("ACL")
-        .arg(&["SETUSER", "gate", "on", ">secret", "~flowgate:*", "+@all"])
+        .arg(&["SETUSER", "gate", "on", ">secret", "~flowgate:*"])
+        .arg(&may)
         .exec(&mut server.connection())
         .expect("a user");
     let config = |login: &str| {
@@ -380,6 +382,7 @@ fn a_wrong_password_is_told_and_a_right_one_is_used() {
     assert_eq!(hammer(std::slice::from_ref(&wrong), 5), [0, 10, 0]);
     let right = gateways(1, &config("gate:secret"));
     assert_eq!(hammer(&right, 5), [5, 5, 0]);
+    assert_eq!(up(&right[0]), 1.0);
 }
 
 #[test]
@@ -451,4 +454,25 @@ fn each_second_lets_three_gateways_pass_its_limit_and_no_more() {
         passed >= LIMIT * (touched - 2),
         "{passed} in {touched} seconds: each was asked for all"
     );
+}
+
+#[test]
+fn who_leaves_while_the_store_is_asked_has_used_up_nothing_here_and_holds_nothing_there() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let wire = Wire::to(&server);
+    let rules = "    flow:\n      - { name: here, algorithm: fixed_window, limit: 1/1000h }\n      - { name: there, concurrency: 1, scope: cluster, on_store_error: deny }";
+    let gateways = gateways(1, &config(upstream.address, wire.port, PATIENT, rules));
+    wire.delay.store(300, SeqCst);
+    let mut client = Client::new(gateways[0].web());
+    client.send(http::head("GET", "/", &[]));
+    let mut connection = server.connection();
+    let mut held = || -> i64 {
+        let key = "flowgate:{all}:there:leases";
+        redis::cmd("ZCARD").arg(key).query(&mut connection).expect("a number")
+    };
+    eventually("the store has let it pass", || (held() > 0).then_some(()));
+    drop(client);
+    eventually("it is given back", || (held() == 0).then_some(()));
+    wire.delay.store(0, SeqCst);
+    assert_eq!(http::statuses(gateways[0].web(), "/", 2), [200, 429], "one fits here");
 }

@@ -147,6 +147,11 @@ fn keyed_concurrency_decides_as_sentinels_threads_of_hot_parameters() {
 }
 
 #[test]
+fn keyed_pacing_decides_and_waits_as_sentinels_throttling_of_hot_parameters() {
+    compare("sentinel_param_throttle", (29, 5_170), references::paced_by_key);
+}
+
+#[test]
 fn token_bucket_decides_as_governor() {
     compare("governor_gcra", (83, 72_426), |params| {
         let interval = Duration::from_nanos(whole(&params["replenish_interval_ns"]));
@@ -165,8 +170,10 @@ fn compare(family: &str, count: (usize, u64), rules: impl Fn(&Value) -> Rules) {
         if !CLOCK_STEPS_BACK.contains(&name.as_str()) {
             played = (played.0 + 1, played.1 + play(&name, &path, &rules));
             let rules = rules(&params(&path));
-            // A store keeps no logs.
-            if !rules.flow.iter().any(|rule| matches!(rule.algorithm, Algorithm::SlidingLog(_))) {
+            // A store keeps no logs, and paces for a route only.
+            let is_local =
+                |it: &Algorithm| matches!(it, Algorithm::SlidingLog(_) | Algorithm::Pacing(_));
+            if !rules.flow.iter().any(|rule| is_local(&rule.algorithm)) {
                 store.compare(&name, &rules, &events(&path, rules.flow.len() > 1));
             }
         }

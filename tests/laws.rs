@@ -25,7 +25,7 @@ mod warm_up;
 use core::time::Duration;
 use day::{Day, Fate, Step, days, days_of_one, key};
 use flowgate::flow::{
-    Algorithm, Claim, Instant, Rate, Rules, Verdict, limiter::token_bucket, pacing,
+    Algorithm, Claim, Instant, Rate, Rule, Rules, Verdict, limiter::token_bucket, pacing,
 };
 use oracle::Past;
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
@@ -177,7 +177,8 @@ proptest! {
             prop_assert_eq!(quota.verdict == Verdict::Block, decided.is_err());
             prop_assert_eq!(quota.wait, decided.unwrap_or(now).since(now));
             prop_assert!(quota.used <= quota.limit);
-            if rules.pacing.is_none() {
+            let is_paced = matches!(rules.flow[..], [Rule { algorithm: Algorithm::Pacing(_), .. }]);
+            if rules.pacing.is_none() && !is_paced {
                 let left = quota.remaining();
                 prop_assert!(decided.is_err() || oracle.fits(client, now, left));
                 prop_assert!(left == quota.limit || !oracle.fits(client, now, left + 1));
@@ -338,13 +339,17 @@ impl Oracle {
         let mut flow = self.rules.flow.iter().enumerate();
         let agreed = flow
             .all(|(at, it)| oracle::passes(&it.algorithm, self.past(at, client), day.now, cost));
-        let past = self.past(self.rules.flow.len(), client);
-        let start = match &self.rules.pacing {
-            _ if !agreed => None,
-            None => Some(day.now),
-            Some(pacing) => oracle::start(pacing, past, day.now),
-        };
-        start.map_or(Expected::Refusal, Expected::Start)
+        let flow = self.rules.flow.iter().enumerate();
+        let paces = flow.filter_map(|(at, it)| {
+            if let Algorithm::Pacing(config) = &it.algorithm { Some((at, config)) } else { None }
+        });
+        let last = self.rules.pacing.iter().map(|config| (self.rules.flow.len(), config));
+        let mut starts = paces
+            .chain(last)
+            .map(|(at, config)| oracle::start(config, self.past(at, client), day.now));
+        // The latest of all, or none if one refuses.
+        let start = starts.try_fold(day.now, |latest, start| Some(latest.max(start?)));
+        start.filter(|_| agreed).map_or(Expected::Refusal, Expected::Start)
     }
 
     fn learn(&mut self, day: &Day, fate: Option<&Fate>) {

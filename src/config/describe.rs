@@ -191,6 +191,7 @@ fn promise(rule: &Rule) -> String {
                 config.limit, config.limit
             )
         }
+        Algorithm::Pacing(config) => format!("pacing {}", pacing_promise(config)),
     }
 }
 

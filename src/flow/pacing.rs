@@ -14,7 +14,8 @@
 //!
 //! `next` is kept as the last start and what it cost, in the units of
 //! [`Interval`](super::rate), so that no rounding adds up; each start is rounded up
-//! to a nanosecond. An edited rate spaces the next start from the last one.
+//! to a nanosecond. An edited rate spaces the next start from the last one,
+//! unless that one's interval was over.
 //!
 //! With a warm-up, `n·T` follows the curve of `ramp.rs`: a cold service is
 //! asked `f` times as seldom. Where nobody waited at `next`, as with a short `max_wait`, a
@@ -22,7 +23,10 @@
 //! `warmth.rs` says when.
 //!
 //! Worst case: starts `T` apart to the nanosecond, so at most `N + 1` in any closed
-//! `W`. Memory: 56 bytes and 8 for each request that waits.
+//! `W`. Memory: 136 bytes a key, and up to 16 for each request that waits.
+//!
+//! It is a slot of the route's own, after all others, and an algorithm of its rules, with
+//! which it can be keyed, cost more, except some and run dry.
 //!
 //! Source: Sentinel `ThrottlingController`, whose `latest` is the last start. It
 //! waits for a request's own cost, `latest + n·T`, where this waits for that of the
@@ -86,6 +90,14 @@ impl Config {
         let Self { rate, max_wait, max_queue, warm_up } = *self;
         let ramp = warm_up.map(|warm_up| Ramp::new(rate, warm_up));
         Pacing { interval: Interval::of(rate), max_wait, max_queue, ramp }
+    }
+
+    /// Returns the memory that the starts of a full queue take at most, in bytes: there
+    /// may be twice the room that is used, as it grows by doubling.
+    pub(super) fn full_bytes(&self) -> usize {
+        let longest = Interval::of(self.rate).whole(Instant::EPOCH + self.max_wait);
+        let places = longest.saturating_add(1).min(self.max_queue).saturating_mul(2).max(4);
+        usize::try_from(places).unwrap_or(usize::MAX).saturating_mul(size_of::<Instant>())
     }
 }
 
@@ -204,28 +216,32 @@ impl Formula for Pacing {
 
     fn charge(&self, state: &mut State, times: Times, cost: u64) {
         // Its own next start, or the later one that another slot asked for.
-        let next = self.next(state);
-        let start = if times.start > self.start(state, times.now) {
-            self.interval.at(times.start)
+        let (next, own) = (self.next(state), self.start(state, times.now));
+        let (begins, start) = if times.start > own {
+            (times.start, self.interval.at(times.start))
         } else {
-            next.max(self.interval.at(times.now))
+            (own, next.max(self.interval.at(times.now)))
         };
         (state.last, state.cost) = (start, cost);
         if let (Some(ramp), Some(warmth)) = (&self.ramp, &mut state.warmth) {
             let budget = Budget { start, tat: next, slack: 0 };
-            let Step { from, cold } = warmth.step(ramp, times.start, budget, cost);
-            warmth.on_start(ramp, times.start, cold, cost);
+            let Step { from, cold } = warmth.step(ramp, begins, budget, cost);
+            warmth.on_start(ramp, begins, cold, cost);
             (state.last, state.cold) = (from, cold);
         }
         while state.starts.front().is_some_and(|&start| start <= times.now) {
             state.starts.pop_front();
         }
-        if times.start > times.now {
-            state.starts.push_back(times.start);
+        if begins > times.now {
+            state.starts.push_back(begins);
         }
     }
 
     fn convert(&self, old: &Self, state: &mut State, now: Instant) {
+        if old.next(state) <= old.interval.at(now) {
+            // Its interval is over: nobody has to wait for it.
+            state.cost = 0;
+        }
         state.last = self.interval.convert(state.last, old.interval);
         match (&self.ramp, &old.ramp, &mut state.warmth) {
             (Some(ramp), Some(old), Some(warmth)) => {
@@ -242,8 +258,8 @@ impl Formula for Pacing {
 #[cfg(test)]
 mod tests {
     use crate::flow::{
-        Change,
-        timeline::{Timeline, check, paced, rate},
+        Algorithm, Change, Instant, Rules,
+        timeline::{Timeline, check, keyed, paced, rate},
     };
 
     #[test]
@@ -298,6 +314,37 @@ mod tests {
             0 cost=0 pass
             ",
         );
+    }
+
+    #[test]
+    fn as_a_rule_it_paces_each_client_by_itself() {
+        let pacing = paced(rate(100, 1000), 25, 1).pacing.expect("pacing");
+        let rules = keyed(Algorithm::Pacing(pacing), 10);
+        check(
+            &rules,
+            "
+            0 key=a        pass
+            0 key=a cost=2 wait 10
+            0 key=a        block full 10
+            0 key=b        pass
+            0 key=b        wait 10
+            10 key=a       wait 20
+            40 key=a       pass
+            ",
+        );
+        // What waits by two paces starts by the slower one, and counts so in both.
+        let both = Rules { pacing: paced(rate(10, 1000), 1000, 9).pacing, ..rules };
+        check(&both, "0 key=a pass\n0 key=b wait 100\n100 key=b wait 100\n205 key=b wait 95");
+    }
+
+    #[test]
+    fn in_a_dry_run_it_counts_who_would_wait_and_nobody_does() {
+        let pacing = paced(rate(100, 1000), 25, 1).pacing.expect("pacing");
+        let mut rules = keyed(Algorithm::Pacing(pacing), 10);
+        rules.flow[0].dry_run = true;
+        let day = Timeline::new(&rules).check("0 key=a x3 pass\n10 key=a pass");
+        let counts = day.gate.observe(Instant::EPOCH).rules[0].counts;
+        assert_eq!((counts.passed, counts.delayed, counts.dry_run_blocked), (3, 0, 1));
     }
 
     #[test]

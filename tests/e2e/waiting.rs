@@ -52,6 +52,22 @@ fn a_full_queue_is_a_503_with_a_time_to_come_back() {
 }
 
 #[test]
+fn each_key_has_a_pace_of_its_own() {
+    let upstream = upstream::echo();
+    let rules = "    flow: [{ name: even, algorithm: pacing, limit: 1/1h, max_wait: 0s, \
+                 key: \"header:x-id\", except: { path_prefix: /free } }]";
+    let gateway = Gateway::start(&yaml(upstream.address, &route(rules)));
+    let mut client = Client::new(gateway.web());
+    let mut ask = |path: &str, id: &str| client.request("GET", path, &[("X-Id", id)]);
+    for id in ["a", "b"] {
+        assert_eq!(ask("/", id).status, 200);
+        let refused = ask("/", id);
+        assert_eq!((refused.status, refused.header("retry-after")), (503, Some("3600")));
+        assert_eq!(ask("/free", id).status, 200);
+    }
+}
+
+#[test]
 fn a_request_with_priority_waits_for_the_next_window_and_is_counted_there() {
     let upstream = upstream::echo();
     let rules = "    flow: [{ name: r, algorithm: fixed_window, align: first_request, limit: 2/3s, \

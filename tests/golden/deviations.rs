@@ -220,6 +220,21 @@ fn pacing_waits_for_the_cost_of_the_one_before() {
 }
 
 #[test]
+fn keyed_pacing_rounds_no_interval_and_waits_for_the_cost_of_the_one_before() {
+    let tally = tally("sentinel_param_throttle", references::paced_by_key, None);
+    let expected = Tally {
+        traces: 15,
+        equal: 1,
+        arrivals: 31_400,
+        only_ours: 602,
+        only_theirs: 8_014,
+        ours: 51_774,
+        theirs: 46_445,
+    };
+    assert_eq!(tally, expected);
+}
+
+#[test]
 fn sliding_window_counts_what_sentinel_averages_to_a_second() {
     let rules = |params: &Value| {
         // Per second, cut down to a whole number; none passes below one.

@@ -3,7 +3,9 @@
 //! Each of these decides every recorded arrival as the reference did: so what sets ours
 //! apart is what stands here, and nothing else.
 
-use super::whole;
+use super::{keyed, millis, whole};
+use core::time::Duration;
+use flowgate::flow::{Algorithm, Rate, Rules, pacing};
 use serde_json::Value;
 use std::collections::HashMap;
 
@@ -100,4 +102,17 @@ pub(crate) fn counts(params: &Value) -> (u64, u64) {
     let hot = params["hotItems"].as_str().and_then(|items| items.strip_prefix("hot:"));
     let base = whole(&params["count"]);
     (base, hot.map_or(base, |hot| hot.parse().expect("a number")))
+}
+
+/// Returns the rules that throttle each key as Sentinel's hot parameters do, where no
+/// interval is rounded.
+pub(crate) fn paced_by_key(params: &Value) -> Rules {
+    let (base, hot) = counts(params);
+    let window = Duration::from_secs(whole(&params["durationInSec"]));
+    // It refuses whom so long would be waited for.
+    let max_wait = millis(&params["maxQueueingTimeMs"]).saturating_sub(Duration::from_nanos(1));
+    keyed([base, hot].map(|count| {
+        let rate = Rate::new(count, window).expect("a rate");
+        Algorithm::Pacing(pacing::Config { rate, max_wait, max_queue: u64::MAX, warm_up: None })
+    }))
 }

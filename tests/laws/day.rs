@@ -210,6 +210,7 @@ pub(crate) fn algorithm(window: u64) -> impl Strategy<Value = Algorithm> {
                 Algorithm::FixedWindow(fixed_window::Config { rate, align })
             }),
         (1..=6_u64).prop_map(|limit| Algorithm::Concurrency(concurrency::Config { limit })),
+        paced(window).prop_map(Algorithm::Pacing),
     ]
 }
 

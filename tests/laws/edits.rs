@@ -209,10 +209,11 @@ fn recount(algorithm: &mut Algorithm, count: u64) -> bool {
         Algorithm::SlidingCounter(config) => recount(&mut config.rate),
         Algorithm::FixedWindow(config) => recount(&mut config.rate),
         Algorithm::Concurrency(config) => config.limit = count,
-        // Another size is another share.
-        Algorithm::TokenBucket(_) | Algorithm::WarmUp(_) | Algorithm::LeakyBucket(_) => {
-            return false;
-        }
+        // Another size is another share; and a pace is spaced from the last start.
+        Algorithm::TokenBucket(_)
+        | Algorithm::WarmUp(_)
+        | Algorithm::LeakyBucket(_)
+        | Algorithm::Pacing(_) => return false,
     }
     true
 }

@@ -36,6 +36,7 @@ pub(crate) fn passes(algorithm: &Algorithm, past: &Past, now: Instant, cost: u64
         Algorithm::SlidingCounter(config) => estimate_holds(config, past, now, cost),
         Algorithm::FixedWindow(config) => window_holds(config, past, now, cost),
         Algorithm::Concurrency(concurrency::Config { limit }) => past.in_flight + cost <= *limit,
+        Algorithm::Pacing(config) => start(config, past, Instant::from_nanos(now)).is_some(),
     }
 }
 
@@ -105,8 +106,11 @@ pub(crate) fn start(config: &pacing::Config, past: &Past, now: Instant) -> Optio
     let (count, window) = (u128::from(config.rate.count()), u128::from(config.rate.window_nanos()));
     // In units of 1/count ns, in which the interval is `window`.
     let mut next = 0;
-    for &(at, cost) in &past.passed {
-        next = (u128::from(at) * count).max(next) + u128::from(cost) * window;
+    for (&(at, cost), &start) in past.passed.iter().zip(&past.starts) {
+        let own = next.max(u128::from(at) * count);
+        // Another slot may have asked for a later one.
+        let is_later = u128::from(start) > own.div_ceil(count);
+        next = if is_later { u128::from(start) * count } else { own } + u128::from(cost) * window;
     }
     let start = u64::try_from(next.div_ceil(count)).expect("this year").max(now);
     let waiting = past.starts.iter().filter(|&&start| start > now).count() as u64;
@@ -168,6 +172,22 @@ pub(crate) fn assert_promise(algorithm: &Algorithm, past: &Past) {
             }
         }
         Algorithm::Concurrency(_) => {}
+        Algorithm::Pacing(pacing::Config { rate, .. }) => assert_spaced(*rate, past),
+    }
+}
+
+/// Asserts that starts are as far apart as those before cost.
+fn assert_spaced(rate: Rate, past: &Past) {
+    let costs = past.passed.iter().map(|(_, cost)| cost);
+    let starts: Vec<_> = past.starts.iter().zip(costs).collect();
+    for (at, (first, _)) in starts.iter().enumerate() {
+        let mut before = 0;
+        for pair in starts[at..].windows(2) {
+            before += u128::from(*pair[0].1);
+            // Less than a nanosecond can be missing, as each is rounded up.
+            let units = u128::from(pair[1].0 - *first + 1) * u128::from(rate.count());
+            assert!(units > before * u128::from(rate.window_nanos()), "{pair:?}");
+        }
     }
 }
 

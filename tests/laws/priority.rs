@@ -110,6 +110,7 @@ fn assert_windows(algorithm: &Algorithm, starts: &[(Instant, u64)]) {
         | Algorithm::LeakyBucket(_)
         | Algorithm::SlidingLog(_)
         | Algorithm::SlidingCounter(_)
-        | Algorithm::Concurrency(_) => unreachable!("only these lend"),
+        | Algorithm::Concurrency(_)
+        | Algorithm::Pacing(_) => unreachable!("only these lend"),
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn quota(name: &str, algorithm: &Algorithm) -> Option<Limit> {
         | Algorithm::SlidingWindow(sliding_window::Config { rate, .. })
         | Algorithm::SlidingCounter(sliding_counter::Config { rate }) => (rate, None),
         Algorithm::FixedWindow(fixed_window::Config { rate, align }) => (rate, align.calendar()),
-        Algorithm::Concurrency(_) => return None,
+        Algorithm::Concurrency(_) | Algorithm::Pacing(_) => return None,
     };
     let (text, window) = calendar.map_or_else(
         || (rate.to_string(), Some(rate.window())),

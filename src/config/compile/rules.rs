@@ -10,8 +10,8 @@ use crate::{
         problem::{Problem, quoted},
         snapshot::{Cost, Except, Priority, When},
         spec::{
-            CostSpec, ExceptSpec, KeySpecs, OnMissing, OnStoreError, PacingSpec, PrioritySpec,
-            RuleKind, RuleSpec, Windows,
+            CostSpec, ExceptSpec, KeySpecs, OnMissing, OnStoreError, PaceSpec, PacingSpec,
+            PrioritySpec, RuleKind, RuleSpec, Windows,
         },
     },
     flow::{
@@ -54,7 +54,7 @@ impl Compiler {
                     .help("remove it, or write a lower limit"),
             );
         }
-        let paced = pacing.and_then(|spec| Some((self.pacing(&spec)?, spec.scope)));
+        let paced = pacing.and_then(|spec| Some((self.pacing(&spec.pace)?, spec.scope)));
         let shared = paced.as_ref().and_then(|(it, scope)| self.scope(*scope, [Stored::paced(it)]));
         rules.pacing = paced.map(|(pacing, _)| pacing);
         let is_shared = shared.is_some() || plans.iter().any(|plan| plan.shared.is_some());
@@ -222,6 +222,8 @@ impl Compiler {
                 self.cost(cost, *limit, "concurrency");
                 Algorithm::Concurrency(concurrency::Config { limit: limit.value })
             }
+            // A pace has no largest cost.
+            RuleKind::Pacing(spec) => Algorithm::Pacing(self.pacing(spec)?),
         })
     }
 
@@ -318,7 +320,7 @@ impl Compiler {
         except.map(Arc::new)
     }
 
-    fn pacing(&mut self, spec: &PacingSpec) -> Option<pacing::Config> {
+    fn pacing(&mut self, spec: &PaceSpec) -> Option<pacing::Config> {
         let (rate, max_wait) = (spec.rate?, spec.max_wait?);
         let fitting = fitting(rate.value, max_wait.value);
         let most = fitting.max(1);

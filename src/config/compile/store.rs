@@ -120,6 +120,7 @@ fn unstorable(why: Unstorable, place: Place) -> Problem {
         Unstorable::Log => {
             "write `algorithm: sliding_window` with `strict: true`, whose bound is as hard"
         }
+        Unstorable::Pacing => "write `scope: process`, or share the route's own `pacing`",
         Unstorable::WarmUp => "remove `warm_up`, or write `scope: process`",
         Unstorable::Fraction => "write a window of whole microseconds",
         Unstorable::TooLarge => {

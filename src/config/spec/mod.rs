@@ -11,8 +11,8 @@ pub(super) use breaker::BreakerSpec;
 pub(super) use overrides::{OverrideSpec, WhenSpec};
 pub(super) use route::{FieldSpec, MatchSpec, PathSpec, RouteSpec};
 pub(super) use rule::{
-    CostSpec, ExceptSpec, KeySpecs, PacingSpec, PrioritySpec, RuleKind, RuleSpec, ScopeSpec,
-    Windows,
+    CostSpec, ExceptSpec, KeySpecs, PaceSpec, PacingSpec, PrioritySpec, RuleKind, RuleSpec,
+    ScopeSpec, Windows,
 };
 pub use rule::{OnMissing, OnStoreError};
 pub(super) use store::StoreSpec;

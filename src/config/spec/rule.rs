@@ -47,6 +47,7 @@ pub(in crate::config) enum RuleKind {
     SlidingCounter { rate: At<Rate> },
     FixedWindow { rate: At<Rate>, windows: Windows },
     Concurrency { limit: At<u64> },
+    Pacing(PaceSpec),
 }
 
 /// When windows begin.
@@ -133,13 +134,19 @@ pub(in crate::config) struct ExceptSpec {
     pub headers: Vec<(At<HeaderName>, At<FieldSpec>)>,
 }
 
-/// Pacing.
-#[derive(Debug)]
-pub(in crate::config) struct PacingSpec {
+/// How starts are spaced.
+#[derive(Clone, Debug)]
+pub(in crate::config) struct PaceSpec {
     pub rate: Option<At<Rate>>,
     pub max_wait: Option<At<Duration>>,
     pub max_queue: Option<At<u64>>,
     pub warm_up: Option<WarmUp>,
+}
+
+/// Pacing of the route.
+#[derive(Debug)]
+pub(in crate::config) struct PacingSpec {
+    pub pace: PaceSpec,
     pub scope: ScopeSpec,
 }
 
@@ -151,17 +158,19 @@ enum Word {
     SlidingWindow,
     SlidingCounter,
     FixedWindow,
+    Pacing,
 }
 
 impl Word {
     /// In the order of the vocabulary.
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::TokenBucket,
         Self::LeakyBucket,
         Self::SlidingLog,
         Self::SlidingWindow,
         Self::SlidingCounter,
         Self::FixedWindow,
+        Self::Pacing,
     ];
 }
 
@@ -240,16 +249,20 @@ pub(super) struct Manner {
     strict: Option<At<bool>>,
     to_clock: Option<At<bool>>,
     zone: Option<At<String>>,
+    max_wait: Option<At<Duration>>,
+    max_queue: Option<At<u64>>,
 }
 
 /// Keys that only some algorithms take, which ones, and in words.
-const OWNERS: [(&str, &[Word], &str); 7] = [
+const OWNERS: [(&str, &[Word], &str); 9] = [
     (
         "burst",
         &[Word::TokenBucket, Word::LeakyBucket],
         "only `token_bucket` and `leaky_bucket` take it",
     ),
-    ("warm_up", &[Word::TokenBucket], "only `token_bucket` and `pacing` take it"),
+    ("warm_up", &[Word::TokenBucket, Word::Pacing], "only `token_bucket` and `pacing` take it"),
+    ("max_wait", &[Word::Pacing], "only `algorithm: pacing` has somebody wait"),
+    ("max_queue", &[Word::Pacing], "only `algorithm: pacing` has somebody wait"),
     (
         "priority",
         &[Word::SlidingWindow, Word::FixedWindow],
@@ -271,6 +284,8 @@ impl Manner {
             strict: f.flag(d, "strict"),
             to_clock: f.word(d, "align", &[true, false]),
             zone: f.leaf(d, "tz", values::zone),
+            max_wait: f.duration(d, "max_wait"),
+            max_queue: f.integer(d, "max_queue"),
         }
     }
 
@@ -314,6 +329,10 @@ impl Manner {
             }
             Word::SlidingCounter => RuleKind::SlidingCounter { rate },
             Word::FixedWindow => RuleKind::FixedWindow { rate, windows: windows? },
+            Word::Pacing => {
+                let Self { max_wait, max_queue, warm_up, .. } = *self;
+                RuleKind::Pacing(PaceSpec { rate: Some(rate), max_wait, max_queue, warm_up })
+            }
         })
     }
 
@@ -404,12 +423,12 @@ impl ExceptSpec {
 
 impl PacingSpec {
     pub(super) fn read<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Self {
-        Self {
+        let pace = PaceSpec {
             rate: f.rate(d, "rate"),
             max_wait: f.duration(d, "max_wait"),
             max_queue: f.integer(d, "max_queue"),
             warm_up: warm_up(d, f),
-            scope: ScopeSpec::read(d, f),
-        }
+        };
+        Self { pace, scope: ScopeSpec::read(d, f) }
     }
 }

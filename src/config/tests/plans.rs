@@ -118,6 +118,7 @@ fn a_description_says_what_each_rule_promises() {
       - { name: hard, algorithm: sliding_window, limit: 31/1s, strict: true, dry_run: true }
       - { name: window, algorithm: fixed_window, limit: 40/1s, align: first_request, cost: { POST: 5 } }
       - { name: in-flight, concurrency: 64, except: { method: OPTIONS } }
+      - { name: even, algorithm: pacing, limit: 50/1s, max_wait: 100ms, key: client_ip, max_keys: 10, cost: 2, dry_run: true, overrides: [{ when: { method: PUT }, limit: 5/1s }] }
     pacing: { rate: 100/1s, max_queue: 10 }
 ",
         ) + "  - { name: z, match: { path: /exact, method: [GET] }, upstream: app }\nworkers: 2\n"),
@@ -144,6 +145,14 @@ in the order in which they match
       cost: POST 5, else 1
     in-flight  concurrency 64: at most 64 in flight at any instant
       some requests are exempt
+      even when method=PUT  pacing 5/1s: starts at least 200ms apart; waits up to 100ms, 1 at most
+      for each client_ip/64: at most 10 keys and 66 spare, 168 bytes each, 12.5 KiB in all
+      cost: else 2
+      dry run: counts, refuses nothing
+    even  pacing 50/1s: starts at least 20ms apart; waits up to 100ms, 5 at most
+      for each client_ip/64: at most 10 keys and 66 spare, 216 bytes each, 16.0 KiB in all
+      cost: else 2
+      dry run: counts, refuses nothing
     pacing  100/1s: starts at least 10ms apart; waits up to 500ms, 10 at most
 ",
         bytesize::ByteSize(per_key as u64 * 1066),

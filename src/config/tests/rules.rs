@@ -160,7 +160,7 @@ fn unknown_words_are_refused_with_the_nearest() {
     messages(
         &with_rules("      - { name: a, limit: 1/1s, algorithm: token_buket }\n"),
         &[
-            "`algorithm` cannot be `token_buket` | did you mean `token_bucket`? write one of `token_bucket`, `leaky_bucket`, `sliding_log`, `sliding_window`, `sliding_counter`, `fixed_window`",
+            "`algorithm` cannot be `token_buket` | did you mean `token_bucket`? write one of `token_bucket`, `leaky_bucket`, `sliding_log`, `sliding_window`, `sliding_counter`, `fixed_window`, `pacing`",
         ],
     );
     let problems = super::parsed(&with_rules("      - { name: a, limit: 1/1s, key: clientip }\n"))

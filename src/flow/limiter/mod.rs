@@ -16,6 +16,7 @@ pub mod warm_up;
 
 use super::{
     keyed::{Keyed, entry_bytes},
+    pacing,
     slot::{Slot, Stage},
 };
 use core::time::Duration;
@@ -39,6 +40,8 @@ pub enum Algorithm {
     FixedWindow(fixed_window::Config),
     /// A bound on what is in flight.
     Concurrency(concurrency::Config),
+    /// Even starts, for which requests wait.
+    Pacing(pacing::Config),
 }
 
 impl Algorithm {
@@ -52,6 +55,7 @@ impl Algorithm {
             Self::SlidingCounter(_) => "sliding_counter",
             Self::FixedWindow(_) => "fixed_window",
             Self::Concurrency(_) => "concurrency",
+            Self::Pacing(_) => "pacing",
         }
     }
 
@@ -75,6 +79,8 @@ impl Algorithm {
                 fixed_window::Align::Calendar(_) => return None,
             },
             Self::Concurrency(_) => return None,
+            // Of starts.
+            Self::Pacing(it) => (it.rate.count().saturating_add(1), it.rate),
         };
         Some((most, rate.window()))
     }
@@ -94,6 +100,9 @@ impl Algorithm {
             Self::SlidingCounter(_) => entry_bytes::<sliding_counter::State>(),
             Self::FixedWindow(_) => entry_bytes::<fixed_window::State>(),
             Self::Concurrency(_) => entry_bytes::<concurrency::State>(),
+            Self::Pacing(config) => {
+                entry_bytes::<pacing::State>().saturating_add(config.full_bytes())
+            }
         }
     }
 
@@ -108,6 +117,7 @@ impl Algorithm {
             Self::SlidingCounter(config) => Stage::boxed(config.build(), keyed),
             Self::FixedWindow(config) => Stage::boxed(config.build(), keyed),
             Self::Concurrency(config) => Stage::boxed(config.build(), keyed),
+            Self::Pacing(config) => Stage::boxed(config.build(), keyed),
         }
     }
 }
@@ -115,7 +125,10 @@ impl Algorithm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::{WarmUp, timeline::rate};
+    use crate::flow::{
+        WarmUp,
+        timeline::{paced, rate},
+    };
 
     #[test]
     fn a_key_takes_as_much_memory_as_the_documentation_says() {
@@ -133,6 +146,7 @@ mod tests {
             (Algorithm::SlidingCounter(sliding_counter::Config { rate }), 56),
             (Algorithm::FixedWindow(fixed_window::Config { rate, align }), 56),
             (Algorithm::Concurrency(concurrency::Config { limit: 100 }), 40),
+            (Algorithm::Pacing(paced(rate, 500, 100).pacing.expect("pacing")), 136 + 16 * 51),
         ] {
             assert_eq!(algorithm.bytes_per_key(false), bytes, "{algorithm:?}");
             let ring =

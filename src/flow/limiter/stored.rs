@@ -97,6 +97,9 @@ pub enum Unstorable {
     /// It would keep a stamp for every request.
     #[error("a log of every request is no state for a store")]
     Log,
+    /// Those who wait may cost more than 1, unlike those in a route's own [`paced`](Stored::paced).
+    #[error("pacing as a rule cannot be shared, only that of the route")]
+    Pacing,
     /// Its curve is computed with more digits than a script has.
     #[error("a warm-up cannot be shared")]
     WarmUp,
@@ -141,6 +144,7 @@ impl Stored {
                 return Err(Unstorable::TooLarge);
             }
             Algorithm::Concurrency(config) => Shape::Leases(config.build()),
+            Algorithm::Pacing(_) => return Err(Unstorable::Pacing),
         };
         Ok(Self { formula })
     }
@@ -294,6 +298,7 @@ impl Algorithm {
             Self::SlidingCounter(it) => it.rate = slice(it.rate, gateways),
             Self::FixedWindow(it) => it.rate = slice(it.rate, gateways),
             Self::Concurrency(it) => it.limit = part(it.limit),
+            Self::Pacing(it) => *it = it.among(gateways),
         }
         it
     }

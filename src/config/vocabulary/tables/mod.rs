@@ -45,4 +45,5 @@ pub(in crate::config) const ALGORITHMS: &[&str] = &[
     "sliding_window",
     "sliding_counter",
     "fixed_window",
+    "pacing",
 ];

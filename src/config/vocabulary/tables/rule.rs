@@ -10,7 +10,7 @@ use std::time::Duration;
 /// One rule.
 pub(in crate::config) static RULE: Section = Section {
     title: "a rule",
-    doc: "How many requests may pass (`limit`), or be in flight (`concurrency`). State survives an edit under the rule's name: new numbers are converted, another algorithm or key begins afresh.",
+    doc: "How many requests may pass or, paced, start (`limit`), or be in flight (`concurrency`). State survives an edit under the rule's name: new numbers are converted, another algorithm or key begins afresh.",
     keys: &[
         key(
             "name",
@@ -46,7 +46,19 @@ pub(in crate::config) static RULE: Section = Section {
             "warm_up",
             Kind::Section(&WARM_UP),
             Absent,
-            "A limit that grows while the service is cold; `{}` for the defaults (`token_bucket` only).",
+            "A limit that grows while the service is cold; `{}` for the defaults (`token_bucket` and `pacing`).",
+        ),
+        key(
+            "max_wait",
+            Kind::Duration { min: Duration::ZERO, max: Duration::from_hours(1) },
+            Value("500ms"),
+            "The longest wait for an even start; what would wait longer is refused at once (`pacing` only).",
+        ),
+        key(
+            "max_queue",
+            integer(1, 1_000_000),
+            Words("as many as fit into `max_wait`"),
+            "How many may wait, for each key (`pacing` only).",
         ),
         key(
             "buckets",

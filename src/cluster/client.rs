@@ -60,7 +60,6 @@ pub struct Decided {
 impl Client {
     /// Returns a client, and has its task connect. To be called on the worker's runtime.
     pub fn start(store: Arc<Store>, clock: Clock) -> Self {
-        store.on_start();
         let inner = Arc::new(Inner {
             store,
             clock,

@@ -2,7 +2,7 @@
 
 use super::{StoreError, script::Scripts};
 use crate::{config::Store as Settings, route::Seed};
-use core::time::Duration;
+use core::{num::NonZeroUsize, time::Duration};
 use std::{
     hash::{BuildHasher, RandomState},
     sync::{
@@ -71,8 +71,9 @@ pub struct Reading {
 }
 
 impl Store {
-    /// Returns a store that nobody has asked yet.
-    pub fn new(settings: Settings) -> Self {
+    /// Returns a store that none of so many workers has reached yet.
+    pub fn new(settings: Settings, workers: NonZeroUsize) -> Self {
+        let workers = u32::try_from(workers.get()).unwrap_or(u32::MAX);
         // As `Seed::random` takes it from the system's random numbers.
         let secret = [(); 2].map(|()| RandomState::new().hash_one(()));
         Self {
@@ -81,7 +82,7 @@ impl Store {
             scripts: Scripts::new(),
             // Not a secret: it only must be nobody else's.
             name: format!("{:016x}", fastrand::u64(..)),
-            health: Mutex::new(Health { workers: 0, down: 0, said_up: None, secret }),
+            health: Mutex::new(Health { workers, down: workers, said_up: None, secret }),
             errors: Default::default(),
             round_trips: Default::default(),
             waited_nanos: AtomicU64::new(0),
@@ -120,13 +121,6 @@ impl Store {
         self.health().secret = secret;
         self.gateways.store(u32::try_from(gateways).unwrap_or(u32::MAX).max(1), Relaxed);
         Some(Seed::new(secret))
-    }
-
-    /// Notes that a worker has begun, without a connection yet.
-    pub(super) fn on_start(&self) {
-        let mut health = self.health();
-        health.workers += 1;
-        health.down += 1;
     }
 
     /// Notes that a worker has a connection that works.
@@ -174,5 +168,39 @@ impl Store {
 
     fn health(&self) -> MutexGuard<'_, Health> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::StoreKind;
+
+    #[test]
+    fn the_store_is_up_when_all_workers_have_reached_it() {
+        let settings = Settings {
+            nodes: Vec::new(),
+            kind: StoreKind::Single,
+            is_tls: false,
+            ca: None,
+            user: None,
+            password: None,
+            database: 0,
+            prefix: String::new(),
+            connect_timeout: Duration::ZERO,
+            timeout: Duration::ZERO,
+            lease: Duration::ZERO,
+            gateways: 1,
+        };
+        let store = Store::new(settings, NonZeroUsize::MIN.saturating_add(1));
+        assert!(!store.read().is_up);
+        store.on_up();
+        assert!(!store.read().is_up, "the other has not begun");
+        store.on_up();
+        assert!(store.read().is_up);
+        store.on_down();
+        assert!(!store.read().is_up);
+        store.on_end(false);
+        assert!(store.read().is_up, "the one that is left has a connection");
     }
 }

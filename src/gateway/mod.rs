@@ -132,7 +132,8 @@ impl Gateway {
         .map_err(cannot("open the access log"))?;
         warn(&plan);
         let path = plan.path.clone();
-        let store = plan.settings.store.as_deref().cloned().map(|it| Arc::new(Store::new(it)));
+        let store = plan.settings.store.as_deref().cloned();
+        let store = store.map(|it| Arc::new(Store::new(it, plan.settings.workers)));
         let live = Arc::new(Live::start(plan, clock.now()));
         if let Some(store) = &store {
             live.divide(store.gateways(), clock.now());

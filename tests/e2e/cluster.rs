@@ -344,7 +344,7 @@ fn a_store_that_is_killed_under_load_leaves_each_rule_as_it_says_and_comes_back(
     assert!((90..=180).contains(&passed), "{passed}");
     for gateway in &local {
         gateway.wait_log("the store fails");
-        assert_eq!(up(gateway), 0.0);
+        eventually("it is down", || (up(gateway) == 0.0).then_some(()));
         assert_eq!(gateway.log().matches("the store fails").count(), 1, "{}", gateway.log());
     }
     for (on_error, expected) in [("allow", [40, 0, 0]), ("deny", [0, 40, 0])] {

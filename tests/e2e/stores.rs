@@ -4,7 +4,6 @@ use crate::{
     cluster::{
         PATIENT, config, gateways, hammer,
         server::{Server, free_port},
-        up,
     },
     common::{Gateway, eventually, http, upstream, yaml},
 };
@@ -75,10 +74,11 @@ fn a_store_behind_sentinels_is_found_again_after_a_failover() {
         let keys: usize = redis::cmd("DBSIZE").query(&mut second.connection()).ok()?;
         (sentinel.replicas()? == 1 && keys >= 3).then_some(())
     });
+    let before: Vec<usize> = gateways.iter().map(Gateway::log_len).collect();
     drop(first);
-    for gateway in &gateways {
-        eventually("the store is down", || (up(gateway) == 0.0).then_some(()));
-        eventually("the replica has taken over", || (up(gateway) == 1.0).then_some(()));
+    for (gateway, before) in gateways.iter().zip(before) {
+        gateway.wait_log_after(before, "the store fails");
+        gateway.wait_log_after(before, "the store decides");
     }
     assert_eq!(hammer(&gateways, 10), [20, 20, 0], "what the first had counted is known");
 }

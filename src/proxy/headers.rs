@@ -7,9 +7,13 @@ use super::{
 use crate::config::HeaderEdits;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version,
-    header::{CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, TE, UPGRADE, VIA},
+    header::{
+        CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, TE, TRANSFER_ENCODING,
+        UPGRADE, VIA,
+    },
     uri::PathAndQuery,
 };
+use http_body::Body;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -69,9 +73,12 @@ pub(super) struct Forward {
 }
 
 /// Rewrites a request's target and fields for an HTTP/1.1 upstream.
-pub(super) fn prepare<B>(request: &mut Request<B>, peer: &Peer, forward: &Forward) {
+pub(super) fn prepare<B: Body>(request: &mut Request<B>, peer: &Peer, forward: &Forward) {
     let &Forward { ref authority, ref upgrade, trusted, fields } = forward;
     let (version, full) = (request.version(), request.uri().authority().is_some());
+    // Methods that seldom have a body have none for hyper unless the head says so.
+    let lacks_framing = matches!(*request.method(), Method::GET | Method::HEAD)
+        && request.body().size_hint().exact().is_none();
     let headers = request.headers_mut();
     let wants_trailers = fields.has(Field::Te) && upgrade.is_none() && accepts_trailers(headers);
     strip_hop_by_hop(headers, fields);
@@ -96,6 +103,9 @@ pub(super) fn prepare<B>(request: &mut Request<B>, peer: &Peer, forward: &Forwar
     if wants_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
         headers.insert(CONNECTION, HeaderValue::from_static("te"));
+    }
+    if lacks_framing {
+        headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
     if let Some(token) = upgrade {
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));

@@ -8,6 +8,7 @@ use crate::common::{
 };
 use std::{
     io::{Read, Write},
+    process::Command,
     sync::mpsc,
 };
 
@@ -168,6 +169,13 @@ fn bodies_are_framed_anew_and_arrive_whole() {
     assert_eq!(seen(&chunked, "transfer-encoding"), ["chunked"]);
     client.send(head("POST", "/", &[("Content-Length", "0")]));
     assert_eq!(client.read("POST").json()["body"], 0);
+    // Methods that seldom have a body are no exception, in either version.
+    client.send(head("GET", "/", &[("Transfer-Encoding", "chunked")]) + "3\r\nabc\r\n0\r\n\r\n");
+    assert_eq!(client.read("GET").json()["body"], 3);
+    let url = format!("http://{}/", gateway.web());
+    let line = format!("printf hello | curl -s --http2-prior-knowledge -X GET -T - {url}");
+    let out = Command::new("sh").args(["-c", &line]).output().expect("curl runs").stdout;
+    assert!(String::from_utf8_lossy(&out).contains("\"body\":5"));
 }
 
 #[test]

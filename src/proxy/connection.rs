@@ -331,13 +331,15 @@ async fn drive<C: Graceful>(connection: &mut C, watch: &mut Watch<'_, '_>) -> Le
     poll_fn(|context: &mut Context<'_>| {
         watch.listen(context);
         loop {
+            if let Poll::Ready(end) = Pin::new(&mut *connection).poll(context) {
+                return Poll::Ready(Left::ended(&end));
+            }
+            // Not before it was polled: a request that has arrived is under way.
             if watch.activity.is_draining() && !closing {
                 closing = true;
                 rest = None;
                 connection.graceful_shutdown();
-            }
-            if let Poll::Ready(end) = Pin::new(&mut *connection).poll(context) {
-                return Poll::Ready(Left::ended(&end));
+                continue;
             }
             if !watch.rang(context) {
                 let Some(deadline) = watch.urgent(rest) else { return Poll::Pending };

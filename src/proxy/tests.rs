@@ -390,6 +390,17 @@ async fn a_draining_connection_ends_after_the_answer_under_way() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_has_arrived_before_a_drain_is_answered() {
+    let mut house = House::new("");
+    let _arrivals = house.answer();
+    house.worker.connections.drain();
+    let mut client = house.client();
+    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    assert_eq!(client.status().await, Some(200));
+    client.served.await.expect("ended with its answer");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_client_that_reads_slowly_for_ever_is_cut_off_at_the_requests_deadline() {
     let mut house =
         House::new(", timeouts: { request: 90s }, flow: [{ name: one, concurrency: 1 }]");

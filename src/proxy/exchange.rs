@@ -79,10 +79,10 @@ impl Exchange<'_> {
     /// while it is on its way.
     ///
     /// What was not written is sent again to another server or over another
-    /// connection. What was written is sent again only if it can do no harm: once,
-    /// without a body, with a method that asks for nothing to be done, and only if
-    /// the connection had served before, so that the server may have closed it
-    /// just then.
+    /// connection. What was written is sent again only if it can do no harm: without a
+    /// body, with a method that asks for nothing to be done, when the connection was
+    /// closed before an answer began. If it had served before, the server may have closed
+    /// it just then, and is asked once more; if not, another server is.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl Exchange<'_> {
         request: &mut Option<Request<RequestBody>>,
     ) -> Result<Answer, Failure> {
         let sent = request.as_ref().and_then(|request| request.body().upload());
-        let mut copy = request.as_mut().and_then(|request| self.prepare(request));
+        let copy = request.as_mut().and_then(|request| self.prepare(request));
         let (mut tried, mut fresh, mut now) = (Tried::default(), false, self.start);
         let upstream = &self.route.upstream;
         let mut chosen = None;
@@ -125,11 +125,17 @@ impl Exchange<'_> {
                     server.meter.failures.fetch_add(1, Relaxed);
                     return Err(Failure::Timeout);
                 }
-                Ok(Err(error)) => *request = Some(self.recover(error, &lease, &mut copy)?),
+                Ok(Err(error)) => {
+                    *request = Some(self.recover(error, &lease, copy.as_ref())?);
+                    if lease.reused {
+                        chosen = Some((place, server));
+                    } else {
+                        tried.add(place);
+                    }
+                }
             }
             now = worker.clock.now();
             fresh = true;
-            chosen = Some((place, server));
         }
     }
 
@@ -150,16 +156,17 @@ impl Exchange<'_> {
         &self,
         mut error: TrySendError<Request<RequestBody>>,
         lease: &Lease,
-        copy: &mut Option<Copied>,
+        copy: Option<&Copied>,
     ) -> Result<Request<RequestBody>, Failure> {
         if let Some(unsent) = error.take_message() {
             return Ok(unsent);
         }
         let (error, server) = (error.into_error(), lease.server());
-        if lease.reused
-            && closed_meanwhile(&error)
-            && let Some(copy) = copy.take()
-        {
+        let others = self.route.upstream.servers.len() > 1;
+        if let Some(copy) = copy.filter(|_| (lease.reused || others) && closed_meanwhile(&error)) {
+            if !lease.reused {
+                server.meter.failures.fetch_add(1, Relaxed);
+            }
             let mut request = copy.restore();
             self.prepare(&mut request);
             server.meter.retries.fetch_add(1, Relaxed);
@@ -287,13 +294,13 @@ impl Copied {
         Self { method, uri, version: request.version(), headers }
     }
 
-    fn restore(self) -> Request<RequestBody> {
+    fn restore(&self) -> Request<RequestBody> {
         let mut request = Request::new(RequestBody::Empty);
-        *request.method_mut() = self.method;
-        *request.uri_mut() = self.uri;
+        request.method_mut().clone_from(&self.method);
+        request.uri_mut().clone_from(&self.uri);
         *request.version_mut() = self.version;
-        for (name, value) in self.headers {
-            request.headers_mut().append(name, value);
+        for (name, value) in &self.headers {
+            request.headers_mut().append(name, value.clone());
         }
         request
     }

@@ -13,6 +13,7 @@ mod headers;
 mod io;
 mod journey;
 mod listener;
+mod listening;
 mod peer;
 mod pool;
 mod quota;

@@ -1,6 +1,6 @@
 //! A connection to an upstream server: the way in, and the task that moves its bytes.
 
-use super::body::RequestBody;
+use super::{body::RequestBody, listening::Listening};
 use crate::config::Server;
 use bytes::Bytes;
 use core::{
@@ -75,7 +75,7 @@ impl Wire {
     {
         let (sender, connection) = http1::Builder::new()
             .max_header_size(HEADER_BYTES_MAX)
-            .handshake(TokioIo::new(stream))
+            .handshake(TokioIo::new(Listening::new(stream)))
             .await
             .map_err(io::Error::other)?;
         let bell = Arc::<Bell>::default();

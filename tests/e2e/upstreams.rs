@@ -139,6 +139,39 @@ fn a_get_is_sent_again_if_an_idle_connection_was_closed_meanwhile() {
 }
 
 #[test]
+fn a_get_that_one_server_leaves_unanswered_is_asked_of_another() {
+    let closing = Script::start(|_, mut connection| drop(connection.read()));
+    let alive = upstream::echo();
+    let servers = format!("{}, {}", server(closing.address), server(alive.address));
+    let gateway = Gateway::start(&with_servers(&servers, ""));
+    let mut client = Client::new(gateway.web());
+    for _ in 0..10 {
+        assert_eq!(client.get("/").status, 200);
+    }
+    assert!(closing.connections() >= 5, "it had its turns");
+}
+
+#[test]
+fn an_answer_that_comes_before_the_upload_is_whole_is_passed_on() {
+    let upstream = Script::start(|_, mut connection| {
+        connection.read_head();
+        connection.write(
+            "HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        );
+        // What still comes is reset.
+    });
+    let gateway = Gateway::start(&with_servers(&server(upstream.address), ""));
+    let body = vec![b'x'; 4 << 20];
+    for _ in 0..20 {
+        let mut client = Client::new(gateway.web());
+        client.send(head("POST", "/", &[("Content-Length", "4194304")]));
+        // It may be refused, but not hidden, how it ends.
+        drop(client.stream.get_mut().write_all(&body));
+        assert_eq!(client.read("POST").status, 413);
+    }
+}
+
+#[test]
 fn a_post_that_was_sent_is_never_sent_again() {
     let posts = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&posts);

@@ -1,0 +1,96 @@
+//! A stream to a server that may answer before it has heard all.
+
+use core::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+use std::io;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A stream that is read to its end though it can no longer be written.
+///
+/// A server that refuses an upload answers, closes, and resets what still comes. Its
+/// answer has arrived then, but hyper would give up at the failed write. So what cannot be
+/// written is dropped, and reading tells whether there is an answer.
+#[derive(Debug)]
+pub(super) struct Listening<T> {
+    inner: T,
+    is_deaf: bool,
+}
+
+impl<T> Listening<T> {
+    pub(super) const fn new(inner: T) -> Self {
+        Self { inner, is_deaf: false }
+    }
+
+    /// Returns that all of `offered` was written if the server hears nothing any more.
+    fn heard(
+        &mut self,
+        polled: Poll<io::Result<usize>>,
+        offered: usize,
+    ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Err(error)) = &polled
+            && is_closed(error)
+        {
+            self.is_deaf = true;
+            return Poll::Ready(Ok(offered));
+        }
+        polled
+    }
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Listening<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(context, buffer)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Listening<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.is_deaf {
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        let polled = Pin::new(&mut self.inner).poll_write(context, bytes);
+        self.heard(polled, bytes.len())
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let offered = || slices.iter().map(|slice| slice.len()).sum();
+        if self.is_deaf {
+            return Poll::Ready(Ok(offered()));
+        }
+        let polled = Pin::new(&mut self.inner).poll_write_vectored(context, slices);
+        self.heard(polled, offered())
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_deaf {
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+}

@@ -2,16 +2,28 @@
 //!
 //! The gateway's own listeners are in `proxy`; this one trades their speed for
 //! brevity. Everything it holds is bounded: connections, the head of a request,
-//! how long a connection may idle and how long it may live.
+//! how long a connection may idle and how long it may live. Whoever holds connections
+//! and asks nothing keeps nobody out: a new client takes the place of the one that
+//! has been waited for longest.
 
 use http::{HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE};
-use http_body::Body;
+use http_body::{Body, Frame, SizeHint};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::{convert::Infallible, error::Error, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    error::Error,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{Notify, OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -23,10 +35,14 @@ const GRACE: Duration = Duration::from_secs(2);
 /// not pass any sooner by asking again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// How long a client may take over the first byte of its first request.
+const FIRST_BYTE: Duration = Duration::from_secs(5);
+
 /// What one server may hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections open at once; more wait in the listener's backlog.
+    /// Connections open at once. One more takes the place of the one that has been
+    /// waited for longest, and waits while all are being answered.
     pub connections: usize,
     /// How long a connection may take over a request's head, or send nothing.
     pub idle: Duration,
@@ -44,17 +60,17 @@ pub async fn serve<H, F, B>(
 ) where
     H: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: Body + Send + 'static,
+    B: Body + Send + Unpin + 'static,
     B::Data: Send,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    let places = Arc::new(Semaphore::new(limits.connections));
+    let mut places = Places::new(limits.connections);
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     let mut shutdown = pin!(shutdown);
     loop {
         let accepted = tokio::select! {
             () = &mut shutdown => break,
-            accepted = accept(&listener, &places) => accepted,
+            accepted = accept(&listener, &mut places) => accepted,
         };
         let Some((stream, place)) = accepted else {
             if timeout(ACCEPT_PAUSE, &mut shutdown).await.is_ok() {
@@ -62,11 +78,9 @@ pub async fn serve<H, F, B>(
             }
             continue;
         };
-        let connection = connection(stream, limits, handler.clone(), stop.clone());
-        tasks.spawn(async move {
-            connection.await;
-            drop(place);
-        });
+        let (handler, stop) = (handler.clone(), stop.clone());
+        let client = Arc::clone(&place.client);
+        tasks.spawn(place.hold(connection(stream, limits, handler, client, stop)));
     }
     drop(listener);
     stop.cancel();
@@ -74,14 +88,10 @@ pub async fn serve<H, F, B>(
     tasks.wait().await;
 }
 
-/// Waits for a place and then for a client; `None` if either fails.
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    let place = Arc::clone(places).acquire_owned().await.ok()?;
+/// Waits for a client and then for a place; `None` if either fails.
+async fn accept(listener: &TcpListener, places: &mut Places) -> Option<(TcpStream, Place)> {
     match listener.accept().await {
-        Ok((stream, _)) => Some((stream, place)),
+        Ok((stream, _)) => Some((stream, places.take().await?)),
         Err(error) => {
             tracing::warn!(%error, "cannot accept a connection");
             None
@@ -89,20 +99,164 @@ async fn accept(
     }
 }
 
+/// The places of a server's connections.
+struct Places {
+    count: usize,
+    free: Arc<Semaphore>,
+    taken: Vec<Arc<Client>>,
+    turns: Arc<Turns>,
+}
+
+/// Counts the waits for requests, and tells of each that begins.
+#[derive(Debug, Default)]
+struct Turns {
+    count: AtomicU64,
+    begun: Notify,
+}
+
+/// One connection's place.
+struct Place {
+    client: Arc<Client>,
+    #[expect(dead_code, reason = "held, not read")]
+    permit: OwnedSemaphorePermit,
+}
+
+/// Whether a connection is waited for, and a way to end it.
+#[derive(Debug)]
+struct Client {
+    /// The turn in which the wait for its request began; [`ANSWERING`] while it is answered.
+    waiting: AtomicU64,
+    left: CancellationToken,
+    turns: Arc<Turns>,
+}
+
+const ANSWERING: u64 = u64::MAX;
+
+impl Places {
+    fn new(count: usize) -> Self {
+        let free = Arc::new(Semaphore::new(count));
+        Self { count, free, taken: Vec::new(), turns: Arc::default() }
+    }
+
+    /// Takes a free place, or that of the client that has been waited for longest.
+    async fn take(&mut self) -> Option<Place> {
+        if self.taken.len() >= self.count {
+            // Whoever has left holds its own no more.
+            self.taken.retain(|client| Arc::strong_count(client) > 1);
+        }
+        let turns = Arc::clone(&self.turns);
+        let permit = loop {
+            let free = Arc::clone(&self.free);
+            if free.available_permits() > 0 || self.make_room() {
+                break free.acquire_owned().await.ok()?;
+            }
+            // All are answered: the first that ends or begins to wait makes room.
+            tokio::select! {
+                permit = free.acquire_owned() => break permit.ok()?,
+                () = turns.begun.notified() => {}
+            }
+        };
+        let client =
+            Arc::new(Client { waiting: AtomicU64::new(0), left: CancellationToken::new(), turns });
+        client.wait();
+        self.taken.push(Arc::clone(&client));
+        Some(Place { client, permit })
+    }
+
+    /// Ends the connection that has been waited for longest, if any is waited for.
+    fn make_room(&self) -> bool {
+        let waiting = |client: &Client| client.waiting.load(Relaxed);
+        let clients = self.taken.iter().filter(|client| !client.left.is_cancelled());
+        let waited_for = clients.filter(|client| waiting(client) != ANSWERING);
+        let eldest = waited_for.min_by_key(|client| waiting(client));
+        if let Some(client) = eldest {
+            client.left.cancel();
+        }
+        eldest.is_some()
+    }
+}
+
+impl Place {
+    /// Is taken until the connection has been served, or another needs the place.
+    async fn hold(self, served: impl Future<Output = ()>) {
+        self.client.left.run_until_cancelled(served).await;
+    }
+}
+
+impl Client {
+    /// Notes that its next request is waited for.
+    fn wait(&self) {
+        self.waiting.store(self.turns.count.fetch_add(1, Relaxed), Relaxed);
+        self.turns.begun.notify_one();
+    }
+
+    /// Notes that a request of its is answered, until the value is dropped.
+    fn answer(self: &Arc<Self>) -> Answering {
+        self.waiting.store(ANSWERING, Relaxed);
+        Answering(Arc::clone(self))
+    }
+}
+
+/// An answer under way.
+struct Answering(Arc<Client>);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.wait();
+    }
+}
+
+/// The body of an answer, which is under way until it ends.
+struct Answered<B> {
+    body: B,
+    #[expect(dead_code, reason = "held, not read")]
+    answering: Answering,
+}
+
+impl<B: Body + Unpin> Body for Answered<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 /// Serves one connection until it ends, grows too old or has to stop.
-async fn connection<H, F, B>(stream: TcpStream, limits: Limits, handler: H, stop: CancellationToken)
-where
+async fn connection<H, F, B>(
+    stream: TcpStream,
+    limits: Limits,
+    handler: H,
+    client: Arc<Client>,
+    stop: CancellationToken,
+) where
     H: Fn(Request<Incoming>) -> F,
     F: Future<Output = Response<B>>,
-    B: Body + 'static,
+    B: Body + Unpin + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
+    let first = timeout(FIRST_BYTE, stop.run_until_cancelled(stream.peek(&mut [0]))).await;
+    if !matches!(first, Ok(Some(Ok(1..)))) {
+        return;
+    }
     let service = service_fn(move |request| {
+        let answering = client.answer();
         let answer = handler(request);
-        async move { Ok::<_, Infallible>(answer.await) }
+        async move { Ok::<_, Infallible>(answer.await.map(|body| Answered { body, answering })) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

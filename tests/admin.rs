@@ -69,6 +69,47 @@ async fn a_client_that_stalls_holds_up_neither_another_nor_the_end() {
     assert_eq!(timeout(DEADLINE, stalled.read(&mut [0])).await.unwrap().unwrap(), 0);
 }
 
+#[tokio::test]
+async fn connections_that_ask_nothing_keep_no_probe_out() {
+    let served = Served::start().await;
+    let mut held = Vec::new();
+    for _ in 0..200 {
+        held.push(TcpStream::connect(served.address).await.unwrap());
+    }
+    assert!(served.ask("GET /healthz").await.ends_with("ok\n"));
+    for client in &mut held[..100] {
+        let ended = timeout(DEADLINE, client.read(&mut [0])).await.unwrap();
+        assert!(matches!(ended, Ok(0) | Err(_)), "the eldest are closed for the new ones");
+    }
+    served.end().await;
+}
+
+#[tokio::test]
+async fn who_has_asked_once_and_then_nothing_keeps_no_probe_out() {
+    let served = Served::start().await;
+    let mut held = Vec::new();
+    for _ in 0..64 {
+        let mut client = TcpStream::connect(served.address).await.unwrap();
+        client.write_all(b"GET /healthz HTTP/1.1\r\nhost: admin\r\n\r\n").await.unwrap();
+        timeout(DEADLINE, client.read(&mut [0])).await.unwrap().unwrap();
+        held.push(client);
+    }
+    assert!(served.ask("GET /healthz").await.ends_with("ok\n"));
+    served.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_sends_nothing_is_let_go_after_a_moment() {
+    let served = Served::start().await;
+    let clock = Clock::start();
+    let began = clock.now();
+    let mut silent = TcpStream::connect(served.address).await.unwrap();
+    assert_eq!(silent.read(&mut [0]).await.unwrap(), 0);
+    let took = clock.now().since(began);
+    assert!(took < Duration::from_secs(6), "{took:?}");
+    served.end().await;
+}
+
 impl Served {
     async fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Files, and what each held when it was looked at.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Seen(Vec<(PathBuf, u64)>);
 
 impl Seen {

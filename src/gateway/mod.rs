@@ -23,13 +23,16 @@ use crate::{
 use core::net::SocketAddr;
 use files::{Seen, make_certificates, named_files};
 use listeners::{Listeners, Opened, open};
-use reload::Refusal;
+use reload::{Look, Refusal};
 use std::{
     io,
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tokio::sync::mpsc;
+use tokio::{
+    sync::mpsc,
+    task::{JoinError, JoinHandle},
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// How much the control thread gives way: compiling ten thousand routes must not
@@ -82,11 +85,14 @@ pub fn run(path: &Path) -> Result<(), StartError> {
         .enable_all()
         .build()
         .map_err(cannot("start a runtime"))?;
-    runtime.block_on(async {
+    let ended = runtime.block_on(async {
         let mut gateway = Gateway::start(plan, seen)?;
         gateway.serve().await;
         Ok(())
-    })
+    });
+    // A file that is read just then is waited for no more.
+    runtime.shutdown_background();
+    ended
 }
 
 struct Gateway {
@@ -200,33 +206,37 @@ impl Gateway {
         let routes = self.live.load().routes.len();
         tracing::info!(config = %self.path.display(), workers = self.workers.len(), routes, "ready");
         self.readiness.set_ready(true);
-        let mut said = None;
+        let (mut said, mut looking, mut wanted) = (None, None, None);
         loop {
-            let wish = tokio::select! {
+            if looking.is_none() {
+                looking = wanted.take().map(|asked| self.look(asked));
+            }
+            tokio::select! {
                 biased;
-                wish = next_wish(&mut self.signals, &mut said) => Some(wish),
-                Some(()) = self.reload_requests.recv() => Some(Wish::Reload),
+                wish = next_wish(&mut self.signals, &mut said) => match wish {
+                    Wish::End => break,
+                    Wish::Reopen => self.reopen_log(),
+                    Wish::Reload => wanted = Some(true),
+                },
+                look = ended(&mut looking) => {
+                    looking = None;
+                    match look {
+                        Ok(look) => self.reload(look),
+                        Err(error) => tracing::error!(%error, "cannot read the configuration"),
+                    }
+                    if let Some(store) = &self.store {
+                        self.live.divide(store.gateways(), self.clock.now());
+                    }
+                    self.watch(guard.as_mut());
+                }
+                Some(()) = self.reload_requests.recv() => wanted = Some(true),
                 Some(()) = changes.recv() => {
                     // A signal does not wait for an edit to be over.
                     said = self.settle(&mut changes).await;
-                    None
+                    wanted = wanted.or(Some(false));
                 }
-                _ = poll.tick() => None,
-            };
-            let asked = match wish {
-                Some(Wish::End) => break,
-                Some(Wish::Reopen) => {
-                    self.reopen_log();
-                    continue;
-                }
-                Some(Wish::Reload) => true,
-                None => false,
-            };
-            self.reload(asked);
-            if let Some(store) = &self.store {
-                self.live.divide(store.gateways(), self.clock.now());
+                _ = poll.tick() => wanted = wanted.or(Some(false)),
             }
-            self.watch(guard.as_mut());
         }
         self.drain().await;
     }
@@ -307,6 +317,14 @@ async fn next_wish(signals: &mut Signals, said: &mut Option<Wish>) -> Wish {
     match said.take() {
         Some(wish) => wish,
         None => signals.next().await,
+    }
+}
+
+/// Waits until a look at the files has ended, if one is under way.
+async fn ended(looking: &mut Option<JoinHandle<Look>>) -> Result<Look, JoinError> {
+    match looking {
+        Some(looking) => looking.await,
+        None => core::future::pending().await,
     }
 }
 

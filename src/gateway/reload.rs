@@ -1,4 +1,9 @@
 //! A reload: an edit is waited for, read, and put in force whole, or refused whole.
+//!
+//! Reading and compiling take seconds where there are a hundred thousand routes, and touch
+//! nothing that is in force: they have a thread beside the control thread, which answers
+//! probes and signals meanwhile. There is one at a time, and what it came to is put in
+//! force by the control thread.
 
 use super::{
     Gateway, StartError, cannot, chain,
@@ -7,12 +12,12 @@ use super::{
 };
 use crate::{
     access_log,
-    config::{self, Diagnostics, Plan, Snapshot, watch},
+    config::{self, Diagnostics, Live, Plan, Snapshot, watch},
     shutdown::Wish,
 };
 use core::sync::atomic::Ordering::Relaxed;
-use std::sync::Arc;
-use tokio::sync::mpsc;
+use std::{path::Path, sync::Arc};
+use tokio::{sync::mpsc, task::JoinHandle};
 
 /// Why a configuration was not put in force.
 pub(super) struct Refusal {
@@ -34,6 +39,31 @@ impl From<Diagnostics> for Refusal {
         let (line, drawing) = (problems.summary(), problems.to_string());
         Self { line, drawing, is_outside: false }
     }
+}
+
+/// What a look at the files came to.
+pub(super) struct Look {
+    asked: bool,
+    changed: bool,
+    seen: Seen,
+    /// `None`: there was no need to read them.
+    plan: Option<Result<Plan, Diagnostics>>,
+}
+
+/// Reads the file at `path` to take the place of the one in force, and notes in `seen`
+/// which files belong to it.
+fn read(path: &Path, live: &Live, seen: &mut Seen) -> Result<Plan, Diagnostics> {
+    let read = live.read(path);
+    let (files, has_made) = if let Ok(plan) = &read {
+        (plan.files.clone(), false)
+    } else {
+        let certificates = config::certificate_files(path);
+        (named_files(path, &certificates), make_certificates(&certificates))
+    };
+    // What is named for the first time was not looked at before it was read.
+    let again = has_made || !seen.has_all(&files);
+    *seen = if has_made { Seen::look(&files) } else { seen.extend(&files) };
+    if again { live.read(path) } else { read }
 }
 
 impl Gateway {
@@ -61,23 +91,34 @@ impl Gateway {
         None
     }
 
-    /// Reads the files and puts them in force if nothing is wrong with them. Files that
-    /// are as they were are read again only if they were refused, and somebody asks or
-    /// the cause is not in them.
-    pub(super) fn reload(&mut self, asked: bool) {
+    /// Begins to look at the files, which are read if they have changed. Files that are as
+    /// they were are read again only if they were refused, and somebody asks or the cause
+    /// is not in them.
+    pub(super) fn look(&mut self, asked: bool) -> JoinHandle<Look> {
         self.retired.sweep();
-        // Before they are read, so that an edit meanwhile is seen the next time.
-        let now = Seen::look(&self.seen.files());
-        let changed = now != self.seen;
         let again = self.refused.as_ref().is_some_and(|refusal| asked || refusal.is_outside);
-        if !changed && !again {
+        let (path, live, before) = (self.path.clone(), Arc::clone(&self.live), self.seen.clone());
+        // Its thread is started by this one, and gives way to the workers as this one does.
+        tokio::task::spawn_blocking(move || {
+            // Before they are read, so that an edit meanwhile is seen the next time.
+            let mut seen = Seen::look(&before.files());
+            let changed = seen != before;
+            let plan = (changed || again).then(|| read(&path, &live, &mut seen));
+            Look { asked, changed, seen, plan }
+        })
+    }
+
+    /// Puts in force what was read if nothing is wrong with it.
+    pub(super) fn reload(&mut self, look: Look) {
+        let Look { asked, changed, seen, plan } = look;
+        self.seen = seen;
+        let Some(plan) = plan else {
             if asked {
                 tracing::info!(config = %self.path.display(), "unchanged");
             }
             return;
-        }
-        self.seen = now;
-        match self.read().and_then(|plan| self.take(plan)) {
+        };
+        match plan.map_err(Refusal::from).and_then(|plan| self.take(plan)) {
             Ok(()) => self.refused = None,
             Err(refusal) => {
                 let is_news =
@@ -88,23 +129,6 @@ impl Gateway {
                 self.refused = Some(refusal);
             }
         }
-    }
-
-    fn read(&mut self) -> Result<Plan, Refusal> {
-        let mut read = self.live.read(&self.path);
-        let (files, has_made) = if let Ok(plan) = &read {
-            (plan.files.clone(), false)
-        } else {
-            let certificates = config::certificate_files(&self.path);
-            (named_files(&self.path, &certificates), make_certificates(&certificates))
-        };
-        // What is named for the first time was not looked at before it was read.
-        let again = has_made || !self.seen.has_all(&files);
-        self.seen = if has_made { Seen::look(&files) } else { self.seen.extend(&files) };
-        if again {
-            read = self.live.read(&self.path);
-        }
-        read.map_err(Refusal::from)
     }
 
     /// Puts `plan` in force, listeners included, or leaves everything as it was.

@@ -3,7 +3,7 @@
 use crate::common::{
     Gateway, eventually,
     http::{self, Client, head},
-    replace,
+    pause, replace,
     upstream::{self, Script},
     yaml,
 };
@@ -319,6 +319,30 @@ fn ten_thousand_routes_with_rules_swap_without_a_failure() {
     wait_version(&gateway, "two");
     stop.store(true, Ordering::SeqCst);
     assert!(client.join().expect("every request was answered") > 0);
+}
+
+#[test]
+fn probes_and_signals_are_heard_while_a_large_file_is_read() {
+    let upstream = upstream::echo();
+    let mut routes = version("one", 1_000);
+    let text = yaml(upstream.address, &routes);
+    let mut gateway = Gateway::start(&text);
+    for i in 0..40_000 {
+        routes += &format!(
+            "  - {{ name: r{i}, match: {{ path_prefix: /r/{i} }}, upstream: up, \
+             flow: [{{ name: all, limit: 9/1s }}] }}\n"
+        );
+    }
+    replace(&gateway.config, &yaml(upstream.address, &routes));
+    assert_eq!(http::get(gateway.address("admin"), "/healthz").status, 200);
+    gateway.signal("HUP");
+    for _ in 0..10 {
+        pause();
+        assert_eq!(http::get(gateway.address("admin"), "/healthz").status, 200);
+    }
+    gateway.signal("TERM");
+    assert_eq!(gateway.wait().code(), Some(0));
+    assert!(!gateway.log().contains("reloaded"), "it ended while the file was read");
 }
 
 #[test]

@@ -39,6 +39,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 /// take a core from a worker.
 const NICENESS: i32 = 5;
 
+/// What is logged unless somebody asks for more or less. The warnings of `h2` are of
+/// single connections, so that a client could fill the log with them.
+const LOGGED: &str = "info,h2=error";
+
 /// Why the gateway could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -366,11 +370,12 @@ fn give_way() {
 }
 
 /// Has the gateway's own log written to the standard error, in lines for people or,
-/// with `json`, for machines; `RUST_LOG` picks what is written, `info` otherwise.
+/// with `json`, for machines; `RUST_LOG` picks what is written, `info,h2=error`
+/// otherwise.
 pub fn log_to_stderr(json: bool) {
     use std::io::IsTerminal;
     use tracing_subscriber::{EnvFilter, fmt};
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOGGED));
     let colour = io::stderr().is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let lines =

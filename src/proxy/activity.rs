@@ -92,6 +92,17 @@ impl Activity {
         }
     }
 
+    /// Has HTTP/2's preface be due as a head is of which bytes have come since `began`.
+    pub(super) fn await_preface(&self, began: Instant) {
+        self.reading.store(true, Relaxed);
+        self.head_since.set(began);
+    }
+
+    /// Notes that HTTP/2's preface is complete.
+    pub(super) fn on_preface(&self) {
+        self.reading.store(false, Relaxed);
+    }
+
     /// Notes that a head is complete.
     pub(super) fn on_request(&self) {
         self.requests.fetch_add(1, Relaxed);

@@ -19,11 +19,17 @@ pub(super) struct Watched<T> {
     /// Whether bytes on an idle connection are the beginning of a request. On
     /// HTTP/2 they may be the answer to a ping.
     reads_begin_requests: bool,
+    /// Bytes of HTTP/2's preface that have yet to come.
+    preface: usize,
 }
+
+/// The length of what a client of HTTP/2 begins with (RFC 9113, 3.4).
+const PREFACE: usize = 24;
 
 impl<T> Watched<T> {
     pub(super) fn new(inner: T, activity: Arc<Activity>, reads_begin_requests: bool) -> Self {
-        Self { inner, ahead: Bytes::new(), activity, reads_begin_requests }
+        let preface = if reads_begin_requests { 0 } else { PREFACE };
+        Self { inner, ahead: Bytes::new(), activity, reads_begin_requests, preface }
     }
 
     /// Puts back what was read on an idle connection: the beginning of a request.
@@ -67,8 +73,15 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
         }
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.inner).poll_read(context, buffer);
-        if self.reads_begin_requests && buffer.filled().len() > before {
+        let read = buffer.filled().len() - before;
+        if self.reads_begin_requests && read > 0 {
             self.activity.on_read();
+        }
+        if self.preface > 0 {
+            self.preface = self.preface.saturating_sub(read);
+            if self.preface == 0 {
+                self.activity.on_preface();
+            }
         }
         polled
     }

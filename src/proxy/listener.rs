@@ -162,10 +162,13 @@ async fn greet(
     };
     let Some(acceptor) = tls else {
         let peer = peer(None, false);
-        let limit = manners.timeouts.header_read;
+        let (began, limit) = (worker.clock.now(), manners.timeouts.header_read);
         // In a box, as is the handshake: what they need is not needed later.
         let sniffing = Box::pin(worker.clock.timeout(limit, sniff(worker, &stream)));
         let Some(Ok(Some(protocol))) = unless_drained(activity, sniffing).await else { return };
+        if protocol == Protocol::Http2 {
+            activity.await_preface(began);
+        }
         return serve(stream, protocol, peer, manners).await;
     };
     let limit = manners.timeouts.tls_handshake;
@@ -175,6 +178,9 @@ async fn greet(
         return;
     };
     worker.counters.tls_handshakes.fetch_add(1, Relaxed);
+    if protocol == Protocol::Http2 {
+        activity.await_preface(worker.clock.now());
+    }
     serve(stream, protocol, peer(name, true), manners).await;
 }
 

@@ -10,7 +10,7 @@ use crate::common::{
 };
 use std::{
     collections::BTreeMap,
-    io::Write,
+    io::{Read, Write},
     net::{SocketAddr, TcpListener},
     sync::{
         Arc,
@@ -248,6 +248,10 @@ fn clients_that_dawdle_are_disconnected() {
     let mut slow = Client::new(gateway.web());
     slow.send("GET / HT");
     assert!(slow.is_closed(), "a head that is never whole");
+    let mut half = Client::new(gateway.web());
+    half.send("PRI * HT");
+    let ended = half.stream.read_to_end(&mut Vec::new());
+    assert!(ended.is_ok(), "HTTP/2's preface that is never whole: {ended:?}");
     let mut dripping = Client::new(gateway.web());
     let dripped = (0..1000).take_while(|_| {
         pause();

@@ -3,7 +3,7 @@
 
 use super::fields::{Field, Fields};
 use crate::{config::is_served, meter::Refusal, route::canonical_host};
-use http::{HeaderMap, HeaderValue, Request, Version, header::TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderValue, Method, Request, Version, header::TRANSFER_ENCODING};
 use std::sync::Arc;
 
 /// Why a request cannot be served, whatever the routes say: it could be
@@ -15,6 +15,9 @@ pub(super) struct Invalid {
 }
 
 const METHOD: Invalid = Invalid { kind: Refusal::Method, why: "this method is not served here" };
+
+const TARGET: Invalid =
+    Invalid { kind: Refusal::Malformed, why: "the target is not in a form that this method has" };
 
 const TOO_MANY_FIELDS: Invalid =
     Invalid { kind: Refusal::TooLarge, why: "the request has more header fields than are served" };
@@ -44,6 +47,9 @@ pub(super) fn inspect<B>(
     }
     if !is_served(request.method()) {
         return Err(METHOD);
+    }
+    if !has_form_of_method(request) {
+        return Err(TARGET);
     }
     if fields.has(Field::TransferEncoding) {
         check_coding(request.headers())?;
@@ -81,6 +87,15 @@ pub(super) fn check_coding(headers: &HeaderMap) -> Result<(), Invalid> {
     Ok(())
 }
 
+/// Reports whether the target is in a form that its method may have (RFC 9112, 3.2): a
+/// host alone is for CONNECT, which is not served, and `*` for OPTIONS.
+fn has_form_of_method<B>(request: &Request<B>) -> bool {
+    let uri = request.uri();
+    let is_host =
+        request.version() < Version::HTTP_2 && uri.scheme().is_none() && uri.authority().is_some();
+    !is_host && (uri.path() != "*" || request.method() == Method::OPTIONS)
+}
+
 fn authority<B>(request: &Request<B>, host: Option<&HeaderValue>) -> Result<HeaderValue, Invalid> {
     match (request.uri().authority(), host) {
         (Some(target), host) => {
@@ -104,7 +119,6 @@ fn authority<B>(request: &Request<B>, host: Option<&HeaderValue>) -> Result<Head
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::Method;
 
     fn request(version: Version, uri: &str, fields: &[(&'static str, &str)]) -> Request<()> {
         let mut request = Request::builder().version(version).uri(uri);
@@ -168,6 +182,8 @@ mod tests {
             ),
             request(Version::HTTP_11, "/", &[("host", "a b")]),
             request(Version::HTTP_11, "/", &[("host", "user@a.example")]),
+            request(Version::HTTP_11, "x", &[("host", "a")]),
+            request(Version::HTTP_11, "*", &[("host", "a")]),
         ] {
             assert!(host(&request).is_err_and(|invalid| invalid != METHOD), "{request:?}");
         }
@@ -180,6 +196,14 @@ mod tests {
             *request.method_mut() = method;
             assert_eq!(host(&request).err(), Some(METHOD));
         }
+    }
+
+    #[test]
+    fn a_star_is_the_target_of_options_alone() {
+        let mut request = request(Version::HTTP_11, "*", &[("host", "a")]);
+        assert_eq!(host(&request).err(), Some(TARGET));
+        *request.method_mut() = Method::OPTIONS;
+        assert_eq!(host(&request).as_deref(), Ok("a"));
     }
 
     #[test]

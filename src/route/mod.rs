@@ -6,7 +6,7 @@
 //!
 //! 1. host: exact, then the longest wildcard, then any;
 //! 2. path: exact, then the template with the most literal segments, then the
-//!    longest prefix, then regular expressions in file order, then any;
+//!    longest prefix, then regular expressions in file order, then any, which the prefix `/` is;
 //! 3. a method given, then not; then more headers; then more query parameters;
 //! 4. the order of the file.
 //!

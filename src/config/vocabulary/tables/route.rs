@@ -96,7 +96,7 @@ pub(in crate::config) static ROUTE: Section = Section {
 /// What a request must look like.
 pub(in crate::config) static MATCH: Section = Section {
     title: "a match",
-    doc: "The most specific route wins: exact host before wildcard before any; then exact path before template before the longest prefix before regex; then method, more headers, more query fields; then the order of the file.",
+    doc: "The most specific route wins: exact host before wildcard before any; then exact path before template before the longest prefix before regex, of which the first in the file, before any path, as which `path_prefix: /` counts; then method, more headers, more query fields; then the order of the file.",
     keys: &[
         key(
             "host",

@@ -86,9 +86,7 @@ impl<'s> Decoder<'s> {
             let problem = unknown_key(section, key.place, name, self.problems.are_many());
             return self.problems.add(problem);
         };
-        if matches!(section.keys[index].kind, Kind::Later) {
-            let message = format!("`{name}` is not supported in this version");
-            let problem = Problem::error(key.place, message).help("remove it");
+        if let Some(problem) = refused_key(section, &section.keys[index], key.place) {
             return self.problems.add(problem);
         }
         match &mut fields.values[index] {
@@ -223,8 +221,20 @@ fn unknown_key(section: &Section, place: Place, name: &str, is_brief: bool) -> P
     ))
 }
 
+/// Returns what is wrong with a key that is known, and takes no value.
+fn refused_key(section: &Section, key: &Key, place: Place) -> Option<Problem> {
+    let (message, help) = if matches!(key.kind, Kind::Foreign) {
+        (format!("{} takes no `{}`", section.title, key.name), key.doc)
+    } else if matches!(key.kind, Kind::Later) {
+        (format!("`{}` is not supported in this version", key.name), "remove it")
+    } else {
+        return None;
+    };
+    Some(Problem::error(place, message).help(help))
+}
+
 fn names(section: &Section) -> String {
-    let today = section.keys.iter().filter(|key| !matches!(key.kind, Kind::Later));
+    let today = section.keys.iter().filter(|key| key.takes_a_value());
     let names: Vec<_> = today.map(|key| format!("`{}`", key.name)).collect();
     format!("one of {}", names.join(", "))
 }

@@ -119,6 +119,14 @@ fn breakers_are_checked() {
             "error_ratio: '0.5'",
             "expected a number from 0 to 1 for `error_ratio`, not a text | write it without quotes: `error_ratio: 0.5`",
         ),
+        (
+            "errors: 5, key: client_ip",
+            "a breaker takes no `key` | write a route of its own for those requests, to the same upstream: a breaker is of all of its route's",
+        ),
+        (
+            "errors: 5, cost: 2",
+            "a breaker takes no `cost` | remove it: an answer counts as one, whatever its request cost",
+        ),
     ] {
         let text = format!(
             "{FRAME}routes: [{{ name: r, match: {{ path: / }}, upstream: app, breaker: {{ {breaker} }} }}]\n"

@@ -194,6 +194,12 @@ fn pacing_is_checked() {
         &text("rate: 10/1s, warm_up: { cold_factor: 1 }"),
         &["`cold_factor` cannot be 1 | write a number from 2 to 1000"],
     );
+    messages(
+        &text("rate: 10/1s, key: client_ip"),
+        &[
+            "pacing takes no `key` | write a rule with `algorithm: pacing`, under `flow`: the route's own pacing is of all its requests",
+        ],
+    );
     // Who comes 60 ms after a start waits 40 ms.
     warnings(&text("rate: 10/1s, max_wait: 50ms"), &[]);
     warnings(&text("rate: 10/1s, max_wait: 0"), &[]);

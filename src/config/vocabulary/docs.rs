@@ -1,6 +1,6 @@
 //! `docs/configuration.md`, written from the tables.
 
-use super::{Default, Key, Kind, sections};
+use super::{Default, Kind, sections};
 use std::fmt::Write;
 
 const HEAD: &str = "\
@@ -55,14 +55,13 @@ pub fn reference() -> String {
         let title = if path.is_empty() { "The file".to_owned() } else { format!("`{path}`") };
         _ = write!(text, "\n## {title}\n\n{}\n\n", section.doc);
         text += "| key | value | default | |\n|---|---|---|---|\n";
-        let (today, later): (Vec<&Key>, _) =
-            section.keys.iter().partition(|key| !matches!(key.kind, Kind::Later));
-        for key in today {
+        for key in section.keys.iter().filter(|key| key.takes_a_value()) {
             let (value, default) = (value(key.kind), default(key.default));
             _ = writeln!(text, "| `{}` | {value} | {default} | {} |", key.name, key.doc);
         }
-        if !later.is_empty() {
-            let names: Vec<_> = later.iter().map(|key: &&Key| format!("`{}`", key.name)).collect();
+        let later = section.keys.iter().filter(|key| matches!(key.kind, Kind::Later));
+        let names: Vec<_> = later.map(|key| format!("`{}`", key.name)).collect();
+        if !names.is_empty() {
             _ = writeln!(
                 text,
                 "\nKept for later versions, and refused in this one: {}.",

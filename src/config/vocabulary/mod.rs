@@ -95,6 +95,15 @@ pub(super) enum Kind {
     Either(&'static Self, &'static Self),
     /// A word of the language that this version does not know how to do.
     Later,
+    /// A word that other maps take. Its `doc` says what to write instead.
+    Foreign,
+}
+
+impl Key {
+    /// Whether anything may be written under it.
+    pub(super) const fn takes_a_value(&self) -> bool {
+        !matches!(self.kind, Kind::Later | Kind::Foreign)
+    }
 }
 
 impl Kind {
@@ -102,7 +111,7 @@ impl Kind {
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::Name => "a name",
-            Self::Text | Self::Later => "a text",
+            Self::Text | Self::Later | Self::Foreign => "a text",
             Self::Flag => "`true` or `false`",
             Self::Integer { .. } => "a whole number",
             Self::Duration { .. } => "a duration",
@@ -137,7 +146,7 @@ impl Kind {
     pub(super) fn example(self) -> String {
         let fixed = match self {
             Self::Name => "checkout",
-            Self::Text | Self::HeaderValue | Self::Later => "some text",
+            Self::Text | Self::HeaderValue | Self::Later | Self::Foreign => "some text",
             Self::Flag => "true",
             Self::Integer { min, .. } => return min.max(10).to_string(),
             Self::Duration { .. } => "5s",
@@ -176,7 +185,8 @@ impl Kind {
 impl Section {
     /// Returns the key that `word` was probably meant to be.
     pub(super) fn meant(&self, word: &str) -> Option<&'static str> {
-        nearest(word, self.keys.iter().map(|key| key.name))
+        let keys = self.keys.iter().filter(|key| !matches!(key.kind, Kind::Foreign));
+        nearest(word, keys.map(|key| key.name))
     }
 }
 
@@ -238,7 +248,7 @@ mod tests {
     #[test]
     fn every_key_is_explained_in_a_sentence() {
         for (path, section) in sections() {
-            for key in section.keys {
+            for key in section.keys.iter().filter(|key| !matches!(key.kind, Kind::Foreign)) {
                 let doc = key.doc;
                 assert!(doc.ends_with('.') && doc.len() > 8, "{path}: {}: {doc}", key.name);
             }

@@ -24,7 +24,7 @@ fn identifier(section: &Section) -> String {
 
 fn of_section(section: &Section) -> Value {
     let mut properties = Map::new();
-    for key in section.keys.iter().filter(|key| !matches!(key.kind, Kind::Later)) {
+    for key in section.keys.iter().filter(|key| key.takes_a_value()) {
         let mut schema = of_kind(key.kind);
         schema["description"] = json!(key.doc);
         if let Default::Value(value) = key.default {
@@ -89,7 +89,8 @@ fn of_kind(kind: Kind) -> Value {
         | Kind::Path
         | Kind::Regex
         | Kind::HeaderName
-        | Kind::Later => json!({ "type": "string" }),
+        | Kind::Later
+        | Kind::Foreign => json!({ "type": "string" }),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The breaker: when it opens, and how it closes.
 
-use super::{integer, key};
+use super::{foreign, integer, key};
 use crate::config::vocabulary::{
     Default::{Absent, Value, Words},
     Kind, Section,
@@ -67,5 +67,12 @@ pub(in crate::config) static BREAKER: Section = Section {
             "How many requests it lets through to find out. All good: it closes. One bad: it opens again.",
         ),
         key("dry_run", Kind::Flag, Value("false"), "Decides and counts, and refuses nothing."),
+        foreign("key", ANOTHER_ROUTE),
+        foreign("overrides", ANOTHER_ROUTE),
+        foreign("except", ANOTHER_ROUTE),
+        foreign("cost", "remove it: an answer counts as one, whatever its request cost"),
+        foreign("scope", "remove it: each gateway learns from the answers that it sees"),
     ],
 };
+
+const ANOTHER_ROUTE: &str = "write a route of its own for those requests, to the same upstream: a breaker is of all of its route's";

@@ -25,6 +25,11 @@ const fn later(name: &'static str, doc: &'static str) -> Key {
     key(name, Kind::Later, Absent, doc)
 }
 
+/// A word that other maps take, with what to write instead.
+const fn foreign(name: &'static str, instead: &'static str) -> Key {
+    key(name, Kind::Foreign, Absent, instead)
+}
+
 const fn integer(min: u64, max: u64) -> Kind {
     Kind::Integer { min, max }
 }

@@ -1,6 +1,6 @@
 //! Rules and pacing: how many, counted how, for whom.
 
-use super::{ALGORITHMS, integer, key, later, route::FIELD, word};
+use super::{ALGORITHMS, foreign, integer, key, later, route::FIELD, word};
 use crate::config::vocabulary::{
     Default::{Absent, Required, Value, Words},
     Kind, Section,
@@ -306,5 +306,12 @@ pub(in crate::config) static PACING: Section = Section {
             Value("local"),
             "What holds while the store fails, for `scope: cluster`; as for a rule.",
         ),
+        foreign("key", PACING_RULE),
+        foreign("cost", PACING_RULE),
+        foreign("except", PACING_RULE),
+        foreign("overrides", PACING_RULE),
+        foreign("dry_run", PACING_RULE),
     ],
 };
+
+const PACING_RULE: &str = "write a rule with `algorithm: pacing`, under `flow`: the route's own pacing is of all its requests";

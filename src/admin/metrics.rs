@@ -1,4 +1,4 @@
-//! `/metrics`: every number of the process in the OpenMetrics text format.
+//! `/metrics`: every number of the process, written in the OpenMetrics text format.
 //!
 //! Nothing is registered: a page reads the gates, meters and counters of the
 //! snapshot in force, so that an edit leaves nothing behind. Labels are names from
@@ -30,9 +30,6 @@ use std::{
     },
     time::Duration,
 };
-
-/// What a client of `/metrics` is told that it gets.
-pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// A label.
 type Label<'a> = (&'static str, &'a str);

@@ -5,6 +5,7 @@
 //! shortly as a request does, one route after another.
 
 mod encode;
+mod exposition;
 mod metrics;
 mod process;
 mod readiness;
@@ -21,6 +22,7 @@ use crate::{
     small_http::{self, Limits},
 };
 use bytes::Bytes;
+use exposition::Format;
 use http::{HeaderValue, Request, Response, StatusCode, header, request::Parts};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -176,13 +178,14 @@ impl Admin {
         page
     }
 
-    fn metrics(&self, _: &Parts) -> Response<Page> {
-        self.large(metrics::CONTENT_TYPE, || {
+    fn metrics(&self, head: &Parts) -> Response<Page> {
+        let format = Format::asked(&head.headers);
+        self.large(format.content_type(), || {
             let State { live, counters, clock, store, .. } = &self.state;
             let (snapshot, counters) = (Arc::clone(&live.load()), Arc::clone(counters));
             let store = store.as_ref().map(|store| store.read());
             let page = metrics::Page::read(snapshot, counters, store, self.started, clock.now());
-            page.write().ok().map(Bytes::from)
+            page.write().ok().map(|page| Bytes::from(format.of(page)))
         })
     }
 

@@ -1,5 +1,6 @@
 //! Every page by a gateway whose routes have seen a little.
 
+mod listed;
 mod openmetrics;
 
 use super::*;
@@ -42,7 +43,7 @@ struct Fixture {
 async fn metrics_are_strictly_in_their_format_and_tell_what_happened() {
     let fixture = Fixture::new();
     fixture.serve_a_little().await;
-    let (_, page) = fixture.get("/metrics");
+    let page = fixture.openmetrics();
     let samples = openmetrics::read(&page);
     for (sample, value) in [
         (r#"flowgate_flow_decisions_total{route="api",rule="total",verdict="passed"}"#, 3.0),
@@ -86,6 +87,25 @@ async fn metrics_are_strictly_in_their_format_and_tell_what_happened() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_does_not_ask_for_openmetrics_gets_the_same_samples_in_the_older_format() {
+    let fixture = Fixture::new();
+    fixture.serve_a_little().await;
+    let samples = |page: &str| -> Vec<String> {
+        let lines = page.lines().filter(|line| !line.starts_with(['#', 'p']));
+        lines.map(str::to_owned).collect()
+    };
+    let response = fixture.ask("GET", "/metrics", &[("accept", "*/*")]);
+    assert_eq!(
+        response.headers()[header::CONTENT_TYPE],
+        "text/plain; version=0.0.4; charset=utf-8"
+    );
+    let page = fixture.get("/metrics").1;
+    assert!(page.contains("# TYPE flowgate_flow_decisions_total counter\n"), "{page}");
+    assert!(!page.contains("# EOF") && !page.contains("# UNIT"), "{page}");
+    assert_eq!(samples(&page), samples(&fixture.openmetrics()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_metric_has_no_labels_but_these() {
     let fixture = Fixture::new();
     fixture.serve_a_little().await;
@@ -93,7 +113,7 @@ async fn a_metric_has_no_labels_but_these() {
         "code", "hash", "le", "method", "outcome", "reason", "result", "route", "rule", "server",
         "to", "upstream", "verdict", "version",
     ];
-    for sample in openmetrics::read(&fixture.get("/metrics").1).into_keys() {
+    for sample in openmetrics::read(&fixture.openmetrics()).into_keys() {
         let labels = sample.split_once('{').unwrap().1.trim_end_matches('}');
         for label in labels.split(',').filter_map(|pair| pair.split_once('=')) {
             assert!(allowed.contains(&label.0), "{sample}");
@@ -370,10 +390,17 @@ impl Fixture {
     }
 
     fn get(&self, target: &str) -> (StatusCode, String) {
-        let response = self.ask("GET", target, &[]);
-        let status = response.status();
-        let body = futures_util::FutureExt::now_or_never(response.into_body().collect());
-        let bytes = body.unwrap().unwrap().to_bytes();
-        (status, String::from_utf8(bytes.to_vec()).unwrap())
+        read(self.ask("GET", target, &[]))
     }
+
+    fn openmetrics(&self) -> String {
+        read(self.ask("GET", "/metrics", &[("accept", "application/openmetrics-text")])).1
+    }
+}
+
+fn read(response: Response<Page>) -> (StatusCode, String) {
+    let status = response.status();
+    let body = futures_util::FutureExt::now_or_never(response.into_body().collect());
+    let bytes = body.unwrap().unwrap().to_bytes();
+    (status, String::from_utf8(bytes.to_vec()).unwrap())
 }

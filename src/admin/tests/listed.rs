@@ -1,0 +1,65 @@
+//! `docs/metrics.md` against the page.
+
+use super::{Fixture, metrics, openmetrics};
+use crate::cluster::{ROUND_TRIP_BOUNDS, Reading};
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+/// Families by name: the type, and the labels as far as they show.
+type Families = BTreeMap<String, (String, Vec<String>)>;
+
+#[tokio::test(start_paused = true)]
+async fn every_metric_is_in_the_list_and_the_list_has_no_other() {
+    let fixture = Fixture::new();
+    fixture.serve_a_little().await;
+    let (served, listed) = (served(&fixture), listed());
+    let names = |families: &Families| families.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&served), names(&listed));
+    assert_eq!(served, listed);
+}
+
+/// What the list says.
+fn listed() -> Families {
+    let words = |cell: &str| -> Vec<String> {
+        cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    };
+    let rows = include_str!("../../../docs/metrics.md").lines();
+    rows.filter_map(|row| {
+        let [name, kind, labels, _] = row.split(" | ").collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        Some((words(name).pop()?, (kind.to_owned(), words(labels))))
+    })
+    .collect()
+}
+
+/// What the page has, with a store.
+fn served(fixture: &Fixture) -> Families {
+    let state = &fixture.admin.state;
+    let store = Reading {
+        is_up: true,
+        gateways: 1,
+        errors: vec![("timeout", 1)],
+        round_trips: vec![0; ROUND_TRIP_BOUNDS.len() + 1],
+        waited: Duration::ZERO,
+    };
+    let (counters, now) = (state.counters.clone(), state.clock.now());
+    let page = metrics::Page::read(fixture.snapshot(), counters, Some(store), now, now);
+    let page = page.write().unwrap();
+    let samples = openmetrics::read(&page);
+    let families = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    families
+        .map(|(family, kind)| {
+            let name = match kind {
+                "counter" => format!("{family}_total"),
+                "info" => format!("{family}_info"),
+                _ => family.to_owned(),
+            };
+            let sample = if kind == "histogram" { format!("{name}_sum") } else { name.clone() };
+            let has_name = |known: &&String| known.split('{').next() == Some(&sample);
+            let labels = samples.keys().find(has_name).expect("it has a sample");
+            let labels = labels.split(['{', ',']).filter_map(|pair| pair.split_once('='));
+            (name, (kind.to_owned(), labels.map(|(label, _)| label.to_owned()).collect()))
+        })
+        .collect()
+}

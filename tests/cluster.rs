@@ -2,6 +2,10 @@
 
 #[path = "cluster/equal.rs"]
 mod equal;
+#[path = "cluster/gateways.rs"]
+mod gateways;
+#[path = "cluster/periodic.rs"]
+mod periodic;
 #[path = "cluster/server.rs"]
 mod server;
 

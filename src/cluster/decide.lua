@@ -7,53 +7,6 @@
 --
 -- Returns { microseconds, nanoseconds, admitted, then a list a rule: the verdict and the state
 -- before the request }. A verdict is 1 if the rule lets the request pass, else 0.
---
--- Every number here is a whole one below 2^53, which a double holds exactly: who sends them sees
--- to that (src/flow/limiter/stored.rs). An instant is a pair: whole microseconds, and the rest in parts of which `m` make a
--- microsecond; so no interval between two requests is ever rounded.
-
-local now, nanos, ttl_at_least
-if ARGV[1] == '' then
-  local time = redis.call('TIME')
-  now, nanos, ttl_at_least = time[1] * 1000000 + time[2], 0, 0
-else
-  -- A recorded time does not pass as fast as that by which keys expire.
-  local micros, rest = string.match(ARGV[1], '(%d+) (%d+)')
-  now, nanos, ttl_at_least = tonumber(micros), tonumber(rest), 3600000000
-end
-
--- Reads the state under `key`: whole numbers, none if there is no state.
-local function read(key)
-  local state = {}
-  for word in string.gmatch(redis.call('GET', key) or '', '%d+') do
-    state[#state + 1] = tonumber(word)
-  end
-  return state
-end
-
--- Writes a state that decides as none does after `ttl` microseconds.
-local function write(key, state, ttl)
-  local words = {}
-  for at, number in ipairs(state) do
-    words[at] = string.format('%.0f', number)
-  end
-  local millis = math.floor(math.max(ttl, ttl_at_least) / 1000) + 1
-  redis.call('SET', key, table.concat(words, ' '), 'PX', string.format('%.0f', millis))
-end
-
--- Adds two pairs.
-local function add(a, a_parts, b, b_parts, m)
-  local parts = a_parts + b_parts
-  if parts >= m then
-    return a + b + 1, parts - m
-  end
-  return a + b, parts
-end
-
--- Whether one pair is more than another.
-local function exceeds(a, a_parts, b, b_parts)
-  return a > b or (a == b and a_parts > b_parts)
-end
 
 -- Returns how many whole `length`s `a` holds, and what is left. (The quotient of two doubles may
 -- round up to the next whole number; that of a multiple does not.)
@@ -218,7 +171,7 @@ algorithms.sliding = {
 -- terms: the limit
 algorithms.leases = {
   check = function(key, t)
-    local gone = redis.call('ZRANGEBYSCORE', key, 1, string.format('%.0f', now))
+    local gone = redis.call('ZRANGEBYSCORE', key, 1, digits(now))
     for _, lease in ipairs(gone) do
       redis.call('ZREM', key, lease)
       redis.call('ZINCRBY', key, string.match(lease, ':(%d+)$'), 'used')
@@ -227,11 +180,9 @@ algorithms.leases = {
     return used + t.cost <= t[1], { used }
   end,
   charge = function(key, t)
-    local until_then = string.format('%.0f', now + t.ttl)
-    redis.call('ZADD', key, until_then, t.id .. ':' .. string.format('%.0f', t.cost))
-    redis.call('ZINCRBY', key, string.format('%.0f', -t.cost), 'used')
-    local millis = math.floor(math.max(t.ttl, ttl_at_least) / 1000) + 1
-    redis.call('PEXPIRE', key, string.format('%.0f', millis))
+    redis.call('ZADD', key, digits(now + t.ttl), t.id .. ':' .. digits(t.cost))
+    redis.call('ZINCRBY', key, digits(-t.cost), 'used')
+    redis.call('PEXPIRE', key, millis(t.ttl))
   end,
 }
 

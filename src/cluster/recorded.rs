@@ -1,7 +1,7 @@
 //! The store's decisions about recorded arrivals: the script of the live ones, told the time.
 
 use super::{
-    Ask, Lease, StoreError, Verdicts,
+    Ask, Lease, Push, StoreError, Verdicts,
     call::{self, key, line},
     script::Scripts,
 };
@@ -24,7 +24,7 @@ impl Recorded {
     /// Returns the calls that make the store know the scripts, before all others.
     pub fn load(&self) -> Pipeline {
         let mut load = redis::pipe();
-        for script in [&self.scripts.decide, &self.scripts.release] {
+        for script in [&self.scripts.decide, &self.scripts.release, &self.scripts.exchange] {
             load.add_command(script.load());
         }
         load
@@ -45,6 +45,13 @@ impl Recorded {
     /// It is none, or not what the rules decide.
     pub fn read(asks: &[Ask<'_>], answer: &Value) -> Result<Verdicts, StoreError> {
         call::read(asks, answer)
+    }
+
+    /// Returns the call that tells and asks of a rule's states at `now`. [`super::Page::read`] reads the
+    /// answer.
+    pub fn exchange(&self, push: &Push<'_>, now: Instant) -> Cmd {
+        let time = format!("{} {}", now.as_nanos() / 1000, now.as_nanos() % 1000);
+        self.scripts.exchange.call(true, &push.keys(""), push.arguments(&time))
     }
 
     /// Returns the leases that `asks` take if they are granted: where they are kept, and under

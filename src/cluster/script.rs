@@ -45,6 +45,8 @@ impl Lua {
 pub(super) struct Scripts {
     /// Decides about a request.
     pub(super) decide: Lua,
+    /// Merges what a gateway has charged, and tells what has changed.
+    pub(super) exchange: Lua,
     /// Gives back leases.
     pub(super) release: Lua,
     /// Renews them.
@@ -56,7 +58,8 @@ pub(super) struct Scripts {
 impl Scripts {
     pub(super) fn new() -> Self {
         Self {
-            decide: Lua::new(include_str!("decide.lua")),
+            decide: Lua::new(concat!(include_str!("state.lua"), include_str!("decide.lua"))),
+            exchange: Lua::new(concat!(include_str!("state.lua"), include_str!("exchange.lua"))),
             release: Lua::new(include_str!("release.lua")),
             renew: Lua::new(include_str!("renew.lua")),
             hello: Lua::new(include_str!("hello.lua")),

@@ -97,7 +97,7 @@ fn write_route(out: &mut String, route: &RoutePlan, upstream: &str) -> fmt::Resu
     writeln!(out, "  {}  {} → {upstream}", route.name, route.matches)?;
     for (rule, plan) in route.flow.flow.iter().zip(&route.rules) {
         let indent = if plan.when.is_some() { "  " } else { "" };
-        writeln!(out, "    {indent}{}  {}", rule.name, promise(rule))?;
+        writeln!(out, "    {indent}{}  {}", rule.name, promise(&rule.algorithm))?;
         write_details(out, rule, plan)?;
     }
     if let Some(breaker) = &route.flow.breaker {
@@ -144,7 +144,7 @@ pub(super) fn promise_of(rules: &flow::Rules, name: &str) -> Option<String> {
     if let Some(rule) = rules.flow.iter().find(|rule| *rule.name == *name) {
         let each = rule.keyed.as_ref().map(|keyed| format!(", for each {}", keyed.by));
         let dry_run = if rule.dry_run { ", dry run" } else { "" };
-        return Some(format!("{}{}{dry_run}", promise(rule), each.unwrap_or_default()));
+        return Some(format!("{}{}{dry_run}", promise(&rule.algorithm), each.unwrap_or_default()));
     }
     match name {
         "breaker" => rules.breaker.as_ref().map(breaker_promise),
@@ -154,8 +154,8 @@ pub(super) fn promise_of(rules: &flow::Rules, name: &str) -> Option<String> {
 }
 
 /// Says the most that a rule lets pass: its line of the table of promises, with its numbers.
-fn promise(rule: &Rule) -> String {
-    match &rule.algorithm {
+fn promise(algorithm: &Algorithm) -> String {
+    match algorithm {
         Algorithm::TokenBucket(config) => bucket("token_bucket", config.rate, config.burst),
         Algorithm::WarmUp(config) => {
             let promise = bucket("token_bucket", config.rate, config.burst);
@@ -192,6 +192,7 @@ fn promise(rule: &Rule) -> String {
             )
         }
         Algorithm::Pacing(config) => format!("pacing {}", pacing_promise(config)),
+        Algorithm::Exchanged(config) => promise(config.whole()),
     }
 }
 

@@ -7,9 +7,10 @@ mod reservation;
 use super::{
     breaker,
     decision::{Outcome, Reason, Rejection, Report, Verdict},
+    exchange::{Delta, Told},
     pending::Pendings,
     rules::{Change, Installed, Rules, rule_of},
-    slot::{Charge, Claim, End, SlotId, Stake, Times, Until},
+    slot::{Charge, Claim, End, Slot, SlotId, Stake, Times, Until},
     statistic::{Counts, Observation, Statistic},
     time::Instant,
 };
@@ -216,6 +217,29 @@ impl Chain {
             rules: self.links.iter().map(|link| link.observe(now)).collect(),
             ..self.statistic.observe(now)
         }
+    }
+
+    /// Takes from a slot what gateways are to be told: see [`Slot::collect`].
+    pub(super) fn collect(
+        &mut self,
+        slot: SlotId,
+        from: u32,
+        most: usize,
+        into: &mut Vec<Delta>,
+    ) -> Option<u32> {
+        self.slot_mut(slot)?.collect(from, most, into)
+    }
+
+    /// Has a slot take over what a store has told.
+    pub(super) fn adopt(&mut self, slot: SlotId, now: Instant, store: Instant, told: &[Told]) {
+        let now = self.clamp(now);
+        if let Some(slot) = self.slot_mut(slot) {
+            slot.adopt(now, store, told);
+        }
+    }
+
+    fn slot_mut(&mut self, slot: SlotId) -> Option<&mut dyn Slot> {
+        self.links.iter_mut().find(|link| link.id == slot).map(|link| &mut *link.slot)
     }
 
     /// Makes ready to decide about `claims`. Returns when that is, in the chain's time.

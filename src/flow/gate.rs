@@ -1,5 +1,6 @@
 //! The one lock of a route.
 
+mod exchange;
 mod reservation;
 
 pub use reservation::Reservation;

@@ -18,6 +18,7 @@
 
 mod index;
 
+use super::exchange::Whose;
 use index::{Index, Print};
 use std::sync::Arc;
 
@@ -100,7 +101,7 @@ const STEP: u32 = 32;
 
 /// Overflow states. Enough that one busy client among those without room
 /// disturbs few others; a matter of a few KB.
-const OVERFLOWS: u32 = 64;
+pub(super) const OVERFLOWS: u32 = 64;
 
 /// Returns the memory that a client's state takes in a table, its bucket included.
 pub(super) const fn entry_bytes<S>() -> usize {
@@ -205,6 +206,19 @@ impl<S: Clone> Table<S> {
                 }
                 &mut self.overflow[at as usize]
             }
+        }
+    }
+
+    /// Returns the seat of this number, of all that may have been charged, and whose it is.
+    pub(super) fn nth(&self, at: u32) -> Option<(Seat, Whose)> {
+        let Some(at) = at.checked_sub(1) else { return Some((Seat::Shared, Whose::All)) };
+        let overflows = if self.overflow.is_empty() { 0 } else { OVERFLOWS };
+        match at.checked_sub(overflows) {
+            None => Some((Seat::Overflow(at), Whose::Overflow(at))),
+            Some(at) if at < self.own.len() => {
+                Some((Seat::Own(at), Whose::Key(self.own.print(at).key())))
+            }
+            Some(_) => None,
         }
     }
 

@@ -31,6 +31,7 @@ mod window;
 pub mod breaker;
 pub mod calendar;
 pub mod decision;
+pub mod exchange;
 pub mod limiter;
 pub mod pacing;
 pub mod rate;
@@ -41,6 +42,7 @@ pub mod time;
 mod timeline;
 
 pub use decision::{Decision, Outcome, Quota, Reason, Rejection, Report, Verdict};
+pub use exchange::{Delta, Told, Whose};
 pub use gate::{Admission, Gate, Permit, Reservation};
 pub use keyed::{Keyed, Keys, OTHERS};
 pub use limiter::{

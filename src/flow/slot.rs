@@ -1,8 +1,11 @@
 //! One stage of admission: a formula and the states it decides from.
 
+mod exchange;
+
 use super::{
     breaker,
     decision::{Decision, Outcome, Reason},
+    exchange::{Delta, Numbers, Told},
     keyed::{Keyed, Keys, Place, Seat, Table},
     pending::Pendings,
     time::Instant,
@@ -172,6 +175,22 @@ pub(super) trait Formula: Debug + Send + 'static {
         None
     }
 
+    /// Takes over what `former`, whose place this one takes, knows beside its numbers.
+    fn inherit(&mut self, _former: &Self) {}
+
+    /// Takes what gateways are to be told that was charged to `state`, if they exchange
+    /// states and there is anything: what it comes to, and its numbers.
+    fn take(&self, _state: &mut Self::State) -> Option<(u64, Numbers)> {
+        None
+    }
+
+    /// Learns what the store's clock told at `now`.
+    fn set_clock(&mut self, _now: Instant, _store: Instant) {}
+
+    /// Makes `state` what the store told, and what was charged here since the last
+    /// [`take`](Self::take).
+    fn adopt(&self, _state: &mut Self::State, _numbers: &[u64], _now: Instant) {}
+
     /// Turns a state of `old` into one of this formula, without creating budget.
     fn convert(&self, old: &Self, state: &mut Self::State, now: Instant);
 }
@@ -213,6 +232,13 @@ pub(super) trait Slot: Any + Debug + Send {
 
     /// Converts some of what the latest edit has left. Returns whether there may be more.
     fn catch_up(&mut self, now: Instant) -> bool;
+
+    /// Takes what gateways are to be told, from a place on in the order of states, until
+    /// there are `most`. Returns the place to go on from, if that is not the end.
+    fn collect(&mut self, from: u32, most: usize, into: &mut Vec<Delta>) -> Option<u32>;
+
+    /// Takes over what the store told, whose clock said `store` at `now`.
+    fn adopt(&mut self, now: Instant, store: Instant, told: &[Told]);
 
     /// Returns the most that a standing's `used` may be.
     fn limit(&self) -> u64;
@@ -410,7 +436,8 @@ impl<F: Formula> Slot for Stage<F> {
         let Ok(wanted) = (wanted as Box<dyn Any>).downcast::<Self>() else { return false };
         // One former formula is enough to remember: the gate has caught up already.
         while self.catch_up(now) {}
-        let Self { formula, states, .. } = *wanted;
+        let Self { mut formula, states, .. } = *wanted;
+        formula.inherit(&self.formula);
         let convert = |state: &mut F::State| formula.convert(&self.formula, state, now);
         match (&mut self.states, states) {
             (States::One(state), States::One(_)) => convert(state),
@@ -441,6 +468,14 @@ impl<F: Formula> Slot for Stage<F> {
             self.former = None;
         }
         more
+    }
+
+    fn collect(&mut self, from: u32, most: usize, into: &mut Vec<Delta>) -> Option<u32> {
+        self.collect_from(from, most, into)
+    }
+
+    fn adopt(&mut self, now: Instant, store: Instant, told: &[Told]) {
+        self.adopt_all(now, store, told);
     }
 
     fn limit(&self) -> u64 {

@@ -6,8 +6,8 @@ use flowgate::flow::{
     Rejection, Report, Rule, Rules, SlotId,
     calendar::{Calendar, Run},
     limiter::{
-        concurrency, fixed_window, leaky_bucket, sliding_counter, sliding_log, sliding_window,
-        token_bucket,
+        concurrency, exchanged::Config, fixed_window, leaky_bucket, sliding_counter, sliding_log,
+        sliding_window, token_bucket,
     },
     pacing,
 };
@@ -183,8 +183,17 @@ pub(crate) fn rule(at: usize, algorithm: Algorithm, keyed: bool) -> Rule {
     Rule { name: format!("rule {at}").into(), algorithm, keyed, dry_run: false }
 }
 
-/// A new algorithm is one more line here.
 pub(crate) fn algorithm(window: u64) -> impl Strategy<Value = Algorithm> {
+    // One that could be exchanged, and is not, decides as it does alone.
+    let exchange = |(it, is_exchanged): (Algorithm, bool)| match Config::new(it.clone(), 1) {
+        Some(config) if is_exchanged => Algorithm::Exchanged(config),
+        Some(_) | None => it,
+    };
+    (whole(window), proptest::bool::weighted(0.2)).prop_map(exchange)
+}
+
+/// A new algorithm is one more line here.
+fn whole(window: u64) -> impl Strategy<Value = Algorithm> {
     use fixed_window::Align::{self, Clock, FirstRequest};
     prop_oneof![
         (rate(window), 1..=12_u64).prop_map(|(rate, burst)| {

@@ -213,7 +213,8 @@ fn recount(algorithm: &mut Algorithm, count: u64) -> bool {
         Algorithm::TokenBucket(_)
         | Algorithm::WarmUp(_)
         | Algorithm::LeakyBucket(_)
-        | Algorithm::Pacing(_) => return false,
+        | Algorithm::Pacing(_)
+        | Algorithm::Exchanged(_) => return false,
     }
     true
 }

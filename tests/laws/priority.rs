@@ -111,6 +111,7 @@ fn assert_windows(algorithm: &Algorithm, starts: &[(Instant, u64)]) {
         | Algorithm::SlidingLog(_)
         | Algorithm::SlidingCounter(_)
         | Algorithm::Concurrency(_)
-        | Algorithm::Pacing(_) => unreachable!("only these lend"),
+        | Algorithm::Pacing(_)
+        | Algorithm::Exchanged(_) => unreachable!("only these lend"),
     }
 }

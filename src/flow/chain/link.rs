@@ -85,7 +85,7 @@ impl Wanted {
         }
     }
 
-    pub(super) const fn word(&self) -> &'static str {
+    pub(super) fn word(&self) -> &'static str {
         match self {
             Self::Flow(rule) => rule.algorithm.word(),
             Self::Breaker(_) => "breaker",

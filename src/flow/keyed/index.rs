@@ -60,6 +60,11 @@ impl Print {
         Self { low: key as u64, high: (key >> 64) as u64 }
     }
 
+    /// Returns the key.
+    pub(super) const fn key(self) -> u128 {
+        (self.high as u128) << 64 | self.low as u128
+    }
+
     /// Returns the half that buckets do not depend on.
     pub(super) const fn high(self) -> u64 {
         self.high
@@ -79,6 +84,11 @@ impl<S> Index<S> {
     /// Returns the entry of `print`.
     pub(super) fn find(&self, print: Print) -> Option<u32> {
         self.chain(self.bucket(print)).find(|&at| self.entry(at).print == print)
+    }
+
+    /// Returns whose an entry is that exists.
+    pub(super) fn print(&self, at: u32) -> Print {
+        self.entry(at).print
     }
 
     /// Returns the state of an entry that exists.

@@ -93,6 +93,16 @@ impl State {
     pub(super) const fn stored(end: Instant, used: u64) -> Self {
         Self { end, used, loan: 0 }
     }
+
+    /// Returns when the window ends.
+    pub(super) const fn end(&self) -> Instant {
+        self.end
+    }
+
+    /// Returns what is used in it.
+    pub(super) const fn used(&self) -> u64 {
+        self.used
+    }
 }
 
 impl FixedWindow {
@@ -121,6 +131,13 @@ impl FixedWindow {
             Align::FirstRequest => now + Duration::from_nanos(self.window),
             Align::Calendar(calendar) => calendar.window(now).1,
         }
+    }
+
+    /// Returns whether windows that end then, which two began by their own first requests,
+    /// have time in common.
+    pub(super) fn overlaps(&self, one: Instant, other: Instant) -> bool {
+        let apart = one.since(other).max(other.since(one));
+        self.align == Align::FirstRequest && apart < Duration::from_nanos(self.window)
     }
 
     /// Returns when the window of `state` began, which is not over.

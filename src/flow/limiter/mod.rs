@@ -5,6 +5,7 @@
 //! Adding one takes the file and three lines here; the compiler asks for the third.
 
 pub mod concurrency;
+pub mod exchanged;
 pub mod fixed_window;
 pub mod leaky_bucket;
 pub mod sliding_counter;
@@ -42,11 +43,13 @@ pub enum Algorithm {
     Concurrency(concurrency::Config),
     /// Even starts, for which requests wait.
     Pacing(pacing::Config),
+    /// One of these, whose states gateways exchange now and then.
+    Exchanged(exchanged::Config),
 }
 
 impl Algorithm {
     /// Returns the word for it in `gateway.yaml`.
-    pub const fn word(&self) -> &'static str {
+    pub fn word(&self) -> &'static str {
         match self {
             Self::TokenBucket(_) | Self::WarmUp(_) => "token_bucket",
             Self::LeakyBucket(_) => "leaky_bucket",
@@ -56,6 +59,7 @@ impl Algorithm {
             Self::FixedWindow(_) => "fixed_window",
             Self::Concurrency(_) => "concurrency",
             Self::Pacing(_) => "pacing",
+            Self::Exchanged(it) => it.whole().word(),
         }
     }
 
@@ -81,6 +85,8 @@ impl Algorithm {
             Self::Concurrency(_) => return None,
             // Of starts.
             Self::Pacing(it) => (it.rate.count().saturating_add(1), it.rate),
+            // By this gateway alone.
+            Self::Exchanged(it) => return it.whole().most_in_a_window(),
         };
         Some((most, rate.window()))
     }
@@ -103,6 +109,11 @@ impl Algorithm {
             Self::Pacing(config) => {
                 entry_bytes::<pacing::State>().saturating_add(config.full_bytes())
             }
+            // A second state, what it comes to, and padding.
+            Self::Exchanged(config) => {
+                let one = config.whole().bytes_per_key(lends);
+                (2 * one).saturating_sub(entry_bytes::<()>()) + size_of::<u128>()
+            }
         }
     }
 
@@ -118,6 +129,7 @@ impl Algorithm {
             Self::FixedWindow(config) => Stage::boxed(config.build(), keyed),
             Self::Concurrency(config) => Stage::boxed(config.build(), keyed),
             Self::Pacing(config) => Stage::boxed(config.build(), keyed),
+            Self::Exchanged(config) => config.build(keyed),
         }
     }
 }

@@ -66,6 +66,29 @@ impl State {
     pub(super) const fn stored(index: u64, prev: u64, curr: u64) -> Self {
         Self { index, prev, curr }
     }
+
+    /// Returns what [`Self::stored`] takes.
+    pub(super) const fn numbers(self) -> [u64; 3] {
+        [self.index, self.prev, self.curr]
+    }
+
+    /// Returns what two have counted together.
+    pub(super) fn plus(self, other: Self) -> Self {
+        let index = self.index.max(other.index);
+        let (one, other) = (self.at(index), other.at(index));
+        let [prev, curr] = [(one.prev, other.prev), (one.curr, other.curr)]
+            .map(|(one, other)| one.saturating_add(other));
+        Self { index, prev, curr }
+    }
+
+    /// Returns the state as it stands in window `index`, or in its own if that is later.
+    const fn at(self, index: u64) -> Self {
+        match index.saturating_sub(self.index) {
+            0 => self,
+            1 => Self { index, prev: self.curr, curr: 0 },
+            _ => Self { index, prev: 0, curr: 0 },
+        }
+    }
 }
 
 impl SlidingCounter {
@@ -75,12 +98,7 @@ impl SlidingCounter {
 
     /// Returns `state` as it stands in the window of `now`.
     const fn at(&self, state: State, now: Instant) -> State {
-        let index = self.index(now);
-        match index.saturating_sub(state.index) {
-            0 => state,
-            1 => State { index, prev: state.curr, curr: 0 },
-            _ => State { index, prev: 0, curr: 0 },
-        }
+        state.at(self.index(now))
     }
 
     /// Returns how long the window before is still in sight: `W − e`.

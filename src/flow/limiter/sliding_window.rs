@@ -23,6 +23,7 @@
 
 use crate::flow::{
     decision::{Decision, Reason},
+    exchange::Numbers,
     rate::Rate,
     slot::{Formula, Standing, Times},
     time::Instant,
@@ -81,6 +82,22 @@ impl SlidingWindow {
             }
         }
         state
+    }
+
+    /// Returns the latest bucket's number and what is in it and in those before: what
+    /// [`Self::stored`] takes.
+    pub(super) fn numbers(&self, state: &State) -> Numbers {
+        let head = state.ring.head();
+        let count = |age| head.checked_sub(age).map_or(0, |at| state.ring.get(at));
+        let counts = (0..u64::from(self.span)).map(count);
+        [head].into_iter().chain(counts).collect()
+    }
+
+    /// Adds what is counted in `other`.
+    pub(super) fn add_all(&self, state: &mut State, other: &State) {
+        for (index, count) in other.ring.live(other.ring.head()).filter(|(_, count)| **count > 0) {
+            self.add(state, index, *count);
+        }
     }
 
     /// Returns when bucket `index` begins, if an instant can tell.

@@ -21,6 +21,7 @@ use super::{
 use crate::flow::{
     calendar::Calendar,
     decision::Decision,
+    exchange::Numbers,
     pacing::{self, Pacing},
     rate::{Interval, Rate},
     slot::{Formula, Standing, Times},
@@ -123,6 +124,7 @@ impl Stored {
             Algorithm::LeakyBucket(config) => bucket(config.build())?,
             Algorithm::SlidingLog(_) => return Err(Unstorable::Log),
             Algorithm::WarmUp(_) => return Err(Unstorable::WarmUp),
+            Algorithm::Exchanged(config) => return Self::new(config.whole()),
             Algorithm::SlidingWindow(config) => {
                 let window = micros(config.rate)?;
                 let in_window = u64::from(config.buckets.max(1));
@@ -176,6 +178,21 @@ impl Stored {
             Shape::Leases(_) => "leases".to_owned(),
             Shape::Pacing(_, it) => format!("pacing/{}", ratio(it.interval)),
         }
+    }
+
+    /// Returns what the script that merges states takes of the rule; `None` if gateways cannot
+    /// exchange them.
+    pub fn exchange(&self) -> Option<(&'static str, Numbers)> {
+        let (word, numbers): (_, &[u64]) = match &self.formula {
+            Shape::Bucket(it) => ("bucket", &[1000 * it.interval().parts()]),
+            Shape::Fixed(_, align, window) => {
+                ("fixed", &[*window, u64::from(*align == Align::FirstRequest)])
+            }
+            Shape::Counter(_, window) => ("counter", &[*window]),
+            Shape::Sliding(_, of) => ("sliding", &[of.window, of.in_window, of.span]),
+            Shape::Leases(_) | Shape::Pacing(..) => return None,
+        };
+        Some((word, Numbers::from_slice(numbers)))
     }
 
     /// Returns whether a request holds what it was charged until it ends.
@@ -299,6 +316,7 @@ impl Algorithm {
             Self::FixedWindow(it) => it.rate = slice(it.rate, gateways),
             Self::Concurrency(it) => it.limit = part(it.limit),
             Self::Pacing(it) => *it = it.among(gateways),
+            Self::Exchanged(it) => *it = it.among(gateways),
         }
         it
     }
@@ -380,7 +398,7 @@ fn bucket_numbers(formula: &TokenBucket, cost: u64) -> SmallVec<[u64; 8]> {
 }
 
 /// Returns so many units as a pair, no longer than can be added to an instant.
-fn span(interval: Interval, units: u128) -> [u64; 2] {
+pub(super) fn span(interval: Interval, units: u128) -> [u64; 2] {
     let (micros, rest) = interval.split(units);
     if micros < LONGEST { [micros, rest] } else { [LONGEST, 0] }
 }

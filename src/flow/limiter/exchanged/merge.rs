@@ -1,0 +1,137 @@
+//! How states become one, by algorithm. `cluster/exchange.lua` does the same in the store.
+
+use crate::flow::{
+    exchange::Numbers,
+    limiter::{
+        fixed_window::{self, FixedWindow},
+        sliding_counter::{self, SlidingCounter},
+        sliding_window::SlidingWindow,
+        stored::span,
+        token_bucket::TokenBucket,
+    },
+    slot::{Formula, Times},
+    time::Instant,
+};
+use core::time::Duration;
+
+/// A formula whose states can be merged: what two have charged becomes what one has.
+pub(in crate::flow) trait Merge: Formula {
+    /// Notes in `delta` a request that was just charged to `state`.
+    fn note(&self, delta: &mut Self::State, _state: &Self::State, times: Times, cost: u64) {
+        self.charge(delta, times, cost);
+    }
+
+    /// Charges to `state` what `delta` was, which comes to `cost`.
+    fn merge(&self, state: &mut Self::State, delta: &Self::State, cost: u64);
+
+    /// Returns whether no decision from `now` on depends on `delta`, whatever it is merged
+    /// into.
+    fn is_over(&self, delta: &Self::State, now: Instant) -> bool {
+        self.is_fresh(delta, now)
+    }
+
+    /// Returns the numbers that the script takes of `delta`.
+    fn delta(&self, delta: &Self::State, cost: u64) -> Numbers;
+
+    /// Returns the state that has these numbers, each below `2^53`; `None` if it is none.
+    fn told(&self, numbers: &[u64]) -> Option<Self::State>;
+}
+
+/// To charge is to apply `x ↦ max(x, t) + c·T` to the `TAT`. One such function after the other
+/// is `x ↦ max(x + a, b)`, where `a` is the sum of their `c·T` and `b` what they make of a bucket
+/// that was full: so two numbers tell exactly what any number of requests did.
+impl Merge for TokenBucket {
+    fn merge(&self, tat: &mut u128, delta: &u128, cost: u64) {
+        *tat = tat.saturating_add(self.interval().times(cost)).max(*delta);
+    }
+
+    fn is_over(&self, delta: &u128, now: Instant) -> bool {
+        // Until then it may add to what others took before.
+        let full = self.interval().duration(self.interval().times(self.limit()));
+        self.is_fresh(delta, now - full)
+    }
+
+    fn delta(&self, delta: &u128, cost: u64) -> Numbers {
+        let interval = self.interval();
+        let (micros, rest) = interval.split(*delta);
+        let [added, added_rest] = span(interval, interval.times(cost));
+        Numbers::from_slice(&[added, added_rest, micros, rest])
+    }
+
+    fn told(&self, numbers: &[u64]) -> Option<u128> {
+        let [micros, rest] = *numbers else { return None };
+        Some(self.interval().join(micros, rest))
+    }
+}
+
+impl Merge for FixedWindow {
+    /// Into the window that it was charged in, which began by the state's requests.
+    fn note(
+        &self,
+        delta: &mut fixed_window::State,
+        state: &fixed_window::State,
+        _times: Times,
+        cost: u64,
+    ) {
+        let used = if delta.end() == state.end() { delta.used() } else { 0 };
+        *delta = fixed_window::State::stored(state.end(), used.saturating_add(cost));
+    }
+
+    /// What was charged in a window that is over decides nothing any more.
+    fn merge(&self, state: &mut fixed_window::State, delta: &fixed_window::State, _cost: u64) {
+        let (ours, theirs) = (state.end(), delta.end());
+        if state.used() > 0 && (ours == theirs || self.overlaps(ours, theirs)) {
+            let used = state.used().saturating_add(delta.used());
+            *state = fixed_window::State::stored(ours, used);
+        } else if state.used() == 0 || theirs > ours {
+            *state = delta.clone();
+        }
+    }
+
+    fn delta(&self, delta: &fixed_window::State, _cost: u64) -> Numbers {
+        let nanos = delta.end().as_nanos();
+        Numbers::from_slice(&[nanos / 1000, nanos % 1000, delta.used()])
+    }
+
+    fn told(&self, numbers: &[u64]) -> Option<fixed_window::State> {
+        let [micros, nanos, used] = *numbers else { return None };
+        let end = Instant::from_nanos(micros.saturating_mul(1000)) + Duration::from_nanos(nanos);
+        Some(fixed_window::State::stored(end, used))
+    }
+}
+
+impl Merge for SlidingCounter {
+    fn merge(
+        &self,
+        state: &mut sliding_counter::State,
+        delta: &sliding_counter::State,
+        _cost: u64,
+    ) {
+        *state = state.plus(*delta);
+    }
+
+    fn delta(&self, delta: &sliding_counter::State, _cost: u64) -> Numbers {
+        Numbers::from_slice(&delta.numbers())
+    }
+
+    fn told(&self, numbers: &[u64]) -> Option<sliding_counter::State> {
+        let [index, prev, curr] = *numbers else { return None };
+        Some(sliding_counter::State::stored(index, prev, curr))
+    }
+}
+
+impl Merge for SlidingWindow {
+    fn merge(&self, state: &mut Self::State, delta: &Self::State, _cost: u64) {
+        self.add_all(state, delta);
+    }
+
+    fn delta(&self, delta: &Self::State, _cost: u64) -> Numbers {
+        self.numbers(delta)
+    }
+
+    fn told(&self, numbers: &[u64]) -> Option<Self::State> {
+        let [head, counts @ ..] = numbers else { return None };
+        self.start(*head)?;
+        Some(self.stored(*head, counts))
+    }
+}

@@ -1,0 +1,71 @@
+//! What a slot tells other gateways of its states, and takes over from them.
+
+use super::{Formula, Key, Slot as _, Stage, States};
+use crate::flow::{
+    exchange::{Delta, Told, Whose},
+    keyed::{OVERFLOWS, Place, Seat},
+    time::Instant,
+};
+
+/// States that are looked at in one call, most of which have nothing to tell: a few
+/// microseconds of the gate's lock.
+const GLANCE: u32 = 512;
+
+impl<F: Formula> Stage<F> {
+    pub(super) fn collect_from(
+        &mut self,
+        from: u32,
+        most: usize,
+        into: &mut Vec<Delta>,
+    ) -> Option<u32> {
+        let to = from.saturating_add(GLANCE);
+        for at in from..to {
+            if into.len() >= most {
+                return Some(at);
+            }
+            let (seat, whose) = self.states.nth(at)?;
+            self.on_stale(|table, _, convert| table.prepare_seat(seat, convert));
+            let taken = self.formula.take(self.states.get_mut(seat));
+            into.extend(taken.map(|(cost, numbers)| Delta { whose, cost, numbers }));
+        }
+        Some(to)
+    }
+
+    pub(super) fn adopt_all(&mut self, now: Instant, store: Instant, told: &[Told]) {
+        self.formula.set_clock(now, store);
+        for Told { whose, numbers } in told {
+            if let Some(seat) = self.seat_of(now, *whose) {
+                self.formula.adopt(self.states.get_mut(seat), numbers, now);
+            }
+        }
+    }
+
+    /// Returns where the state is kept, or will be, that gateways know by that name; `None` if
+    /// there is no room for it.
+    fn seat_of(&mut self, now: Instant, whose: Whose) -> Option<Seat> {
+        match (&self.states, whose) {
+            (_, Whose::All) => Some(Seat::Shared),
+            (States::One(_), Whose::Key(_) | Whose::Overflow(_)) => None,
+            (States::Keyed { .. }, Whose::Overflow(at)) => {
+                (at < OVERFLOWS).then_some(Seat::Overflow(at))
+            }
+            (States::Keyed { .. }, Whose::Key(key)) => {
+                self.prepare(Key::Of(key));
+                match self.find(now, Key::Of(key)) {
+                    Place::At(Seat::Overflow(_)) => None,
+                    place @ (Place::At(_) | Place::New { .. }) => Some(self.states.seat(place)),
+                }
+            }
+        }
+    }
+}
+
+impl<S: Clone> States<S> {
+    /// Returns where the state of this number is kept, and whose it is.
+    fn nth(&self, at: u32) -> Option<(Seat, Whose)> {
+        match self {
+            Self::One(_) => (at == 0).then_some((Seat::Shared, Whose::All)),
+            Self::Keyed { table, .. } => table.nth(at),
+        }
+    }
+}

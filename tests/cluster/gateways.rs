@@ -1,0 +1,153 @@
+//! Gateways that exchange states through a store, in virtual time.
+
+use crate::server::Server;
+use core::time::Duration;
+use flowgate::{
+    cluster::{MOST_STATES, Page, Push, Recorded, line},
+    flow::{
+        Algorithm, Claim, Gate, Instant, Key, Keyed, Rule, Rules, SlotId, Stored,
+        limiter::exchanged,
+    },
+};
+use std::sync::Arc;
+
+/// A store, and what calls it.
+pub(crate) struct Store {
+    connection: redis::Connection,
+    recorded: Recorded,
+    _server: Server,
+    /// How many calls it took.
+    pub(crate) calls: u64,
+}
+
+/// One rule behind several gateways.
+pub(crate) struct Gateways {
+    name: String,
+    whole: Algorithm,
+    stored: Stored,
+    all: Vec<Gateway>,
+    made: usize,
+}
+
+struct Gateway {
+    name: String,
+    gate: Arc<Gate>,
+    slot: SlotId,
+    number: u64,
+    known: u64,
+    /// What was told and not confirmed.
+    deltas: Vec<String>,
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Answered,
+    /// It does not reach the store.
+    Lost,
+    /// The store's answer does not come back.
+    AnswerLost,
+}
+
+impl Store {
+    pub(crate) fn start() -> Self {
+        let server = Server::start();
+        let (mut connection, recorded) = (server.connection(), Recorded::new());
+        recorded.load().exec(&mut connection).expect("the scripts are in order");
+        Self { connection, recorded, _server: server, calls: 0 }
+    }
+}
+
+impl Gateways {
+    /// Starts so many gateways with a rule, which has a state for each client.
+    pub(crate) fn start(name: &str, algorithm: &Algorithm, count: usize) -> Self {
+        let stored = Stored::new(algorithm).expect("a store can decide about it");
+        let (name, whole) = (format!("{{{name}}}:rule"), algorithm.clone());
+        let mut it = Self { name, whole, stored, all: Vec::new(), made: 0 };
+        (0..count).for_each(|_| it.join());
+        it
+    }
+
+    /// Adds one that knows nothing.
+    pub(crate) fn join(&mut self) {
+        let gate = Arc::new(Gate::new(Instant::EPOCH));
+        let config = exchanged::Config::new(self.whole.clone(), 1).expect("states are merged");
+        let rule = Rule {
+            name: "rule".into(),
+            algorithm: Algorithm::Exchanged(config),
+            keyed: Some(Keyed { by: "client".into(), max_keys: 1_000 }),
+            dry_run: false,
+        };
+        let rules = Rules { flow: vec![rule], ..Rules::default() };
+        let slot = gate.install(&rules, Instant::EPOCH).flow[0];
+        self.made += 1;
+        let name = self.made.to_string();
+        self.all.push(Gateway { name, gate, slot, number: 0, known: 0, deltas: Vec::new() });
+    }
+
+    /// Has a gateway decide about a request.
+    pub(crate) fn passes(&self, at: usize, now: Instant, client: u64, cost: u64) -> bool {
+        let Gateway { gate, slot, .. } = &self.all[at];
+        let claim = Claim { slot: *slot, key: key(client), cost, patience: Duration::ZERO };
+        gate.enter(now, &[claim]).is_ok()
+    }
+
+    /// Returns what a gateway says that a client has used.
+    pub(crate) fn used(&self, at: usize, now: Instant, client: u64) -> (u64, Duration) {
+        let Gateway { gate, slot, .. } = &self.all[at];
+        used(gate, *slot, now, client)
+    }
+
+    /// Has a gateway tell and ask, until it has told and knows all or a call fails.
+    pub(crate) fn exchange(&mut self, store: &mut Store, at: usize, now: Instant, fate: Fate) {
+        let it = &mut self.all[at];
+        let mut from = Some(0);
+        loop {
+            if it.deltas.is_empty() {
+                let mut deltas = Vec::new();
+                from =
+                    from.and_then(|from| it.gate.collect(it.slot, from, MOST_STATES, &mut deltas));
+                it.number += u64::from(!deltas.is_empty());
+                it.deltas = deltas.iter().map(line).collect();
+            }
+            if fate == Fate::Lost {
+                return;
+            }
+            let push = Push {
+                name: &self.name,
+                rule: &self.stored,
+                gateway: &it.name,
+                number: it.number,
+                known: it.known,
+                late: Duration::from_hours(1),
+                deltas: &it.deltas,
+            };
+            let call = store.recorded.exchange(&push, now);
+            store.calls += 1;
+            let answer = call.query(&mut store.connection).expect("an answer");
+            if fate == Fate::AnswerLost {
+                return;
+            }
+            let page = Page::read(&answer).expect("a page");
+            assert_eq!(page.now, now);
+            it.deltas.clear();
+            it.known = page.known;
+            it.gate.adopt(it.slot, now, page.now, &page.told);
+            if !page.is_full && from.is_none() {
+                return;
+            }
+        }
+    }
+}
+
+/// Returns what a gate says that a client has used.
+pub(crate) fn used(gate: &Arc<Gate>, slot: SlotId, now: Instant, client: u64) -> (u64, Duration) {
+    // What costs nothing passes, and is not charged.
+    let claim = Claim { slot, key: key(client), cost: 0, patience: Duration::ZERO };
+    let report = gate.enter(now, &[claim]).expect("it passes").report;
+    (report.quotas[0].used, report.quotas[0].reset)
+}
+
+pub(crate) fn key(client: u64) -> Key {
+    Key::Of(u128::from(client).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835))
+}

@@ -1,0 +1,286 @@
+//! Laws of gateways that exchange states: what is told is counted once, nothing is lost, all come
+//! to agree, and no more passes than the bound says.
+
+use crate::{
+    TODAY, algorithms,
+    gateways::{Fate, Gateways, Store, key, used},
+};
+use core::{cell::RefCell, time::Duration};
+use flowgate::flow::{
+    Algorithm, Claim, Gate, Instant, Rate, Rules,
+    limiter::{
+        exchanged, fixed_window, leaky_bucket, sliding_counter, sliding_window, token_bucket,
+    },
+};
+use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
+use std::sync::Arc;
+
+/// Something that happens at one of the gateways.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Arrival { at: usize, client: u64, cost: u64 },
+    Exchange { at: usize, fate: Fate },
+}
+
+/// Events with the nanoseconds before each, at so many gateways.
+fn events(
+    gateways: usize,
+    gaps: impl Strategy<Value = u64>,
+) -> impl Strategy<Value = Vec<(u64, Event)>> {
+    let cost = prop_oneof![3 => Just(1_u64), 1 => 1_u64..5];
+    let arrival = (0..gateways, 0_u64..3, cost).prop_map(|(at, client, cost)| Event::Arrival {
+        at,
+        client,
+        cost,
+    });
+    let fate = prop_oneof![
+        6 => Just(Fate::Answered), 1 => Just(Fate::Lost), 1 => Just(Fate::AnswerLost),
+    ];
+    let exchange = (0..gateways, fate).prop_map(|(at, fate)| Event::Exchange { at, fate });
+    vec((gaps, prop_oneof![4 => arrival, 1 => exchange]), 1..80)
+}
+
+fn gaps() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => Just(0_u64), 4 => 0_u64..2_000_000, 2 => 0_u64..1_000_000_000]
+}
+
+fn merged() -> impl Strategy<Value = Algorithm> {
+    algorithms()
+        .prop_filter("what is exchanged", |it| exchanged::Config::new(it.clone(), 1).is_some())
+}
+
+/// Runs a law on random cases, each with a name of its own and one store for all.
+fn law<S: Strategy>(cases: u32, strategy: S, test: impl Fn(&mut Store, &str, S::Value)) {
+    let store = RefCell::new((Store::start(), 0_u32));
+    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+    TestRunner::new(config)
+        .run(&strategy, |case| {
+            let (store, count) = &mut *store.borrow_mut();
+            *count += 1;
+            test(store, &count.to_string(), case);
+            Ok(())
+        })
+        .expect("the law holds");
+}
+
+/// A rule of one gateway alone, with a state for each client.
+struct Alone {
+    gate: Arc<Gate>,
+    slot: flowgate::flow::SlotId,
+}
+
+impl Alone {
+    fn new(algorithm: &Algorithm) -> Self {
+        let gate = Arc::new(Gate::new(Instant::EPOCH));
+        let rule = crate::rule((0, (algorithm.clone(), true, false)));
+        let rules = Rules { flow: vec![rule], ..Rules::default() };
+        let slot = gate.install(&rules, Instant::EPOCH).flow[0];
+        Self { gate, slot }
+    }
+
+    fn passes(&self, now: Instant, client: u64, cost: u64) -> bool {
+        let claim = Claim { slot: self.slot, key: key(client), cost, patience: Duration::ZERO };
+        self.gate.enter(now, &[claim]).is_ok()
+    }
+}
+
+/// With this, every merge is exact: in the store, of what was told twice, of what is told late, and
+/// of what was charged while a call was under way.
+#[test]
+fn a_gateway_that_exchanges_with_nobody_decides_as_one_alone_whatever_calls_are_lost() {
+    law(300, (merged(), events(1, gaps())), |store, name, (algorithm, events)| {
+        let (mut one, alone) = (Gateways::start(name, &algorithm, 1), Alone::new(&algorithm));
+        let mut now = Instant::from_nanos(TODAY);
+        for (gap, event) in &events {
+            now = now + Duration::from_nanos(*gap);
+            match *event {
+                Event::Arrival { client, cost, .. } => {
+                    let passes = one.passes(0, now, client, cost);
+                    assert_eq!(passes, alone.passes(now, client, cost), "{algorithm:?} {events:?}");
+                }
+                Event::Exchange { fate, .. } => one.exchange(store, 0, now, fate),
+            }
+            for client in 0..3 {
+                let expected = used(&alone.gate, alone.slot, now, client);
+                assert_eq!(one.used(0, now, client), expected, "{algorithm:?} {events:?}");
+            }
+        }
+    });
+}
+
+/// Returns the algorithm with a limit that nobody reaches, which counts as this one does.
+fn boundless(algorithm: &Algorithm) -> Algorithm {
+    const MOST: u64 = 1_000_000_000;
+    let mut it = algorithm.clone();
+    let wide = |rate: Rate| Rate::new(MOST, rate.window()).expect("a rate");
+    match &mut it {
+        Algorithm::TokenBucket(it) => it.burst = MOST,
+        Algorithm::LeakyBucket(it) => it.capacity = MOST,
+        Algorithm::SlidingWindow(it) => it.rate = wide(it.rate),
+        Algorithm::SlidingCounter(it) => it.rate = wide(it.rate),
+        Algorithm::FixedWindow(it) => it.rate = wide(it.rate),
+        Algorithm::WarmUp(_)
+        | Algorithm::SlidingLog(_)
+        | Algorithm::Concurrency(_)
+        | Algorithm::Pacing(_)
+        | Algorithm::Exchanged(_) => unreachable!("not exchanged"),
+    }
+    it
+}
+
+/// Algorithms of the clock, with windows of a tenth of a second, and buckets that do not drain
+/// meanwhile: how they count does not depend on the order in which they are told.
+fn orderless() -> impl Strategy<Value = Algorithm> {
+    let limit = 1_u64..40;
+    let fast = |n| Rate::new(n, Duration::from_millis(100)).expect("a rate");
+    let slow = Rate::new(1, Duration::from_hours(8_000)).expect("a rate");
+    prop_oneof![
+        limit.clone().prop_map(move |burst| {
+            Algorithm::TokenBucket(token_bucket::Config { rate: slow, burst })
+        }),
+        limit.clone().prop_map(move |capacity| {
+            Algorithm::LeakyBucket(leaky_bucket::Config { rate: slow, capacity })
+        }),
+        (limit.clone(), 1_u32..6, any::<bool>()).prop_map(move |(n, buckets, strict)| {
+            Algorithm::SlidingWindow(sliding_window::Config { rate: fast(n), buckets, strict })
+        }),
+        limit.clone().prop_map(move |n| {
+            Algorithm::SlidingCounter(sliding_counter::Config { rate: fast(n) })
+        }),
+        limit.prop_map(move |n| {
+            let align = fixed_window::Align::Clock;
+            Algorithm::FixedWindow(fixed_window::Config { rate: fast(n), align })
+        }),
+    ]
+}
+
+#[test]
+fn what_passed_is_counted_once_and_all_agree_after_a_quiet_interval() {
+    let gaps = prop_oneof![3 => Just(0_u64), 3 => 0_u64..1_000_000, 1 => 0_u64..50_000_000];
+    law(200, (orderless(), events(4, gaps)), |store, name, (algorithm, events)| {
+        let mut four = Gateways::start(name, &algorithm, 4);
+        let all = Alone::new(&boundless(&algorithm));
+        let mut now = Instant::from_nanos(TODAY);
+        for (gap, event) in &events {
+            now = now + Duration::from_nanos(*gap);
+            match *event {
+                Event::Arrival { at, client, cost } => {
+                    if four.passes(at, now, client, cost) {
+                        assert!(all.passes(now, client, cost));
+                    }
+                }
+                Event::Exchange { at, fate } => four.exchange(store, at, now, fate),
+            }
+        }
+        // Who comes late learns all at once.
+        four.join();
+        (0..5).for_each(|at| four.exchange(store, at, now, Fate::Answered));
+        (0..4).for_each(|at| four.exchange(store, at, now, Fate::Answered));
+        for (at, client) in (0..5).flat_map(|at| (0..3).map(move |client| (at, client))) {
+            let expected = used(&all.gate, all.slot, now, client).0;
+            let told = four.used(at, now, client);
+            assert_eq!(told.0, expected, "gateway {at}, client {client}: {algorithm:?} {events:?}");
+            assert_eq!(told, four.used(0, now, client), "{algorithm:?} {events:?}");
+        }
+    });
+}
+
+/// Returns the most cost within `width`, of what comes in order.
+fn most_within(passed: &[(Instant, u64)], width: Duration) -> u64 {
+    let sum = |from: usize| -> u64 {
+        let start = passed[from].0;
+        passed[from..].iter().take_while(|(at, _)| at.since(start) < width).map(|it| it.1).sum()
+    };
+    (0..passed.len()).map(sum).max().unwrap_or(0)
+}
+
+/// Returns what passed beyond the algorithm's own promise, at the worst.
+fn excess(algorithm: &Algorithm, passed: &[(Instant, u64)]) -> u64 {
+    let in_windows = |rate: Rate| {
+        let index = |at: Instant| at.as_nanos() / rate.window_nanos();
+        let of = |it: &(Instant, u64)| {
+            let same = passed.iter().filter(|other| index(other.0) == index(it.0));
+            same.map(|other| other.1).sum::<u64>()
+        };
+        passed.iter().map(of).max().unwrap_or(0).saturating_sub(rate.count())
+    };
+    let envelope = |rate: Rate, burst: u64| {
+        let beyond = |from: usize, to: usize| {
+            let took = passed[to].0.since(passed[from].0).as_nanos();
+            let refill = took * u128::from(rate.count()) / u128::from(rate.window_nanos());
+            let sum: u64 = passed[from..=to].iter().map(|it| it.1).sum();
+            u128::from(sum).saturating_sub(u128::from(burst) + refill)
+        };
+        let pairs =
+            (0..passed.len()).flat_map(|from| (from..passed.len()).map(move |to| (from, to)));
+        let most = pairs.map(|(from, to)| beyond(from, to)).max().unwrap_or(0);
+        u64::try_from(most).expect("few requests")
+    };
+    match algorithm {
+        Algorithm::TokenBucket(it) => envelope(it.rate, it.burst),
+        Algorithm::LeakyBucket(it) => envelope(it.rate, it.capacity),
+        Algorithm::SlidingWindow(it) if it.strict => {
+            most_within(passed, it.rate.window()).saturating_sub(it.rate.count())
+        }
+        Algorithm::SlidingWindow(it) => {
+            let sure = it.rate.window().saturating_sub(it.rate.window() / it.buckets);
+            most_within(passed, sure).saturating_sub(it.rate.count())
+        }
+        Algorithm::SlidingCounter(it) => in_windows(it.rate),
+        Algorithm::FixedWindow(it) => in_windows(it.rate),
+        Algorithm::WarmUp(_)
+        | Algorithm::SlidingLog(_)
+        | Algorithm::Concurrency(_)
+        | Algorithm::Pacing(_)
+        | Algorithm::Exchanged(_) => unreachable!("not exchanged"),
+    }
+}
+
+/// The same algorithms, with buckets that drain.
+fn draining() -> impl Strategy<Value = Algorithm> {
+    let bucket = (1_u64..40, 1_u64..40).prop_map(|(n, burst)| {
+        let rate = Rate::new(n, Duration::from_millis(100)).expect("a rate");
+        Algorithm::TokenBucket(token_bucket::Config { rate, burst })
+    });
+    prop_oneof![1 => bucket, 2 => orderless()]
+}
+
+#[test]
+fn no_more_passes_than_a_limit_and_what_others_have_not_told() {
+    const INTERVAL: u64 = 10_000_000;
+    let gaps = prop_oneof![3 => Just(0_u64), 3 => 0_u64..1_000_000, 1 => 0_u64..30_000_000];
+    let arrivals = (2_usize..6).prop_flat_map(move |gateways| {
+        let arrival = (gaps.clone(), 0..gateways, 1_u64..3);
+        (vec(arrival, 1..200), vec(0..INTERVAL, gateways))
+    });
+    law(150, (draining(), arrivals), |store, name, (algorithm, (arrivals, phases))| {
+        let gateways = phases.len();
+        let mut them = Gateways::start(name, &algorithm, gateways);
+        let mut next: Vec<u64> = phases.iter().map(|phase| TODAY + phase).collect();
+        let mut now = TODAY;
+        let mut passed: Vec<Vec<(Instant, u64)>> = vec![Vec::new(); gateways];
+        let mut together = Vec::new();
+        for (gap, at, cost) in arrivals {
+            now += gap;
+            // Exchanges that are due before, in their order.
+            while let Some((at, due)) =
+                next.iter().copied().enumerate().min_by_key(|it| it.1).filter(|it| it.1 <= now)
+            {
+                them.exchange(store, at, Instant::from_nanos(due), Fate::Answered);
+                next[at] += INTERVAL;
+            }
+            let now = Instant::from_nanos(now);
+            if them.passes(at, now, 0, cost) {
+                passed[at].push((now, cost));
+                together.push((now, cost));
+            }
+        }
+        let unseen = Duration::from_nanos(2 * INTERVAL);
+        let mut most: Vec<u64> = passed.iter().map(|it| most_within(it, unseen)).collect();
+        // The one that lets the last of all pass knows its own.
+        most.sort_unstable();
+        let bound: u64 = most[1..].iter().sum();
+        let excess = excess(&algorithm, &together);
+        assert!(excess <= bound, "{excess} over, {bound} at most: {algorithm:?} {together:?}");
+    });
+}

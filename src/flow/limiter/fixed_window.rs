@@ -14,6 +14,10 @@
 //! it waits until then and is counted there. At most `N` are lent of a window, and what
 //! is lent is used when it opens.
 //!
+//! With `first_request`, a client's place in a table goes to another one window after its
+//! own ended. Earlier, its client could pass in a window of others for want of room that
+//! is about to end, and at once in the next: up to `3N − 2` in some `W`.
+//!
 //! An edit keeps what is used in the current window. If it changes the window, all
 //! that was used in the one that `now` falls in counts as used in the new one that
 //! `now` falls in. Where that would have ended, it ends as the old one, or after the
@@ -120,6 +124,11 @@ impl FixedWindow {
         self.fresh()
     }
 
+    /// Returns when all of `state` is over.
+    fn last_end(&self, state: &State) -> Instant {
+        if state.loan > 0 { self.end(state.end) } else { state.end }
+    }
+
     /// Returns when a window ends that is opened at `now`.
     fn end(&self, now: Instant) -> Instant {
         match &self.align {
@@ -161,7 +170,11 @@ impl Formula for FixedWindow {
     }
 
     fn is_fresh(&self, state: &State, now: Instant) -> bool {
-        self.as_of(state, now).used == 0
+        let rest = match &self.align {
+            Align::Clock | Align::Calendar(_) => 0,
+            Align::FirstRequest => self.window,
+        };
+        state.used == 0 || now >= self.last_end(state) + Duration::from_nanos(rest)
     }
 
     fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {
@@ -204,11 +217,15 @@ impl Formula for FixedWindow {
     }
 
     fn convert(&self, old: &Self, state: &mut State, now: Instant) {
-        *state = old.as_of(state, now);
+        let current = old.as_of(state, now);
+        if current.used == 0 {
+            *state = State { end: old.last_end(state), loan: 0, ..*state };
+            return;
+        }
+        *state = current;
         let State { used, loan, .. } = *state;
         let end = match &self.align {
             align if (self.window, align) == (old.window, &old.align) => return,
-            _ if used == 0 => Instant::EPOCH,
             Align::Clock | Align::Calendar(_) => self.end(now),
             Align::FirstRequest => {
                 let window = Duration::from_nanos(self.window);

@@ -3,7 +3,7 @@
 
 use crate::{
     clock::Clock,
-    proxy::{Bound, Worker, accept},
+    proxy::{Bound, GRACE, Worker, accept},
 };
 use core::time::Duration;
 use std::{collections::HashMap, io, sync::Arc, thread};
@@ -124,10 +124,10 @@ async fn run(worker: Arc<Worker>, mut inbox: mpsc::UnboundedReceiver<Order>) {
                 for stop in listeners.values() {
                     stop.cancel();
                 }
-                worker.connections.drain();
                 worker.tasks.close();
                 tokio::select! {
                     () = worker.tasks.wait() => {}
+                    () = drain(&worker) => {}
                     () = stopped(&mut inbox) => {}
                 }
                 break;
@@ -136,6 +136,14 @@ async fn run(worker: Arc<Worker>, mut inbox: mpsc::UnboundedReceiver<Order>) {
         }
     }
     sweeper.abort();
+}
+
+/// Asks the connections to end, and waits until they have.
+async fn drain(worker: &Worker) {
+    worker.connections.drain_used();
+    worker.clock.timer(worker.clock.now() + GRACE).await;
+    worker.connections.drain();
+    worker.tasks.wait().await;
 }
 
 async fn stopped(inbox: &mut mpsc::UnboundedReceiver<Order>) {

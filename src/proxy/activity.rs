@@ -5,7 +5,10 @@
 //! Instead each part notes when it began to wait, and the connection's task looks now
 //! and then.
 
-use super::streams::{Stream, Streams};
+use super::{
+    connections::GRACE,
+    streams::{Stream, Streams},
+};
 use crate::{clock::Clock, config::ClientTimeouts, flow::Instant, meter};
 use core::{
     sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -41,7 +44,10 @@ pub(super) struct Activity {
     /// When the upstream must have begun to answer; see [`Self::answer_by`].
     answer_by: Stamp,
     overdue: AtomicBool,
-    draining: AtomicBool,
+    /// Whether a request has come.
+    used: AtomicBool,
+    /// Since when it is to end.
+    draining: Stamp,
     /// Rung when `draining` is set.
     pub(super) bell: Notify,
 }
@@ -80,7 +86,8 @@ impl Activity {
             end_by: Stamp::default(),
             answer_by: Stamp::default(),
             overdue: AtomicBool::new(false),
-            draining: AtomicBool::new(false),
+            used: AtomicBool::new(false),
+            draining: Stamp::default(),
             bell: Notify::new(),
         })
     }
@@ -106,6 +113,7 @@ impl Activity {
     /// Notes that a head is complete.
     pub(super) fn on_request(&self) {
         self.requests.fetch_add(1, Relaxed);
+        self.used.store(true, Relaxed);
         self.reading.store(false, Relaxed);
         self.head_since.clear();
     }
@@ -171,9 +179,16 @@ impl Activity {
         self.overdue.load(Relaxed)
     }
 
+    /// Whether it has asked for anything yet.
+    pub(super) fn is_used(&self) -> bool {
+        self.used.load(Relaxed)
+    }
+
     /// Asks the connection to end when what is under way has ended.
     pub(super) fn drain(&self) {
-        self.draining.store(true, Relaxed);
+        if !self.is_draining() {
+            self.draining.set(self.clock.now());
+        }
         self.bell.notify_one();
     }
 
@@ -186,16 +201,19 @@ impl Activity {
 
     /// Whether [`Self::drain`] was called.
     pub(super) fn is_draining(&self) -> bool {
-        self.draining.load(Relaxed)
+        self.draining.is_set()
     }
 
     /// Returns the deadline that may come before the one already watched for: of a
-    /// head that is incomplete, or of an answer. To be asked whenever the connection
+    /// head that is incomplete, of an answer, or of the end in a drain. To be asked whenever the connection
     /// has been polled.
     pub(super) fn urgent(&self, limits: &ClientTimeouts) -> Option<Instant> {
         self.head_since.note(self.reading.load(Relaxed), &self.clock);
         let head = self.head_since.get().map(|since| since + limits.header_read);
-        head.or_else(|| self.answer_by.get()).or_else(|| self.end_by.get())
+        head.or_else(|| self.answer_by.get()).or_else(|| self.end_by.get()).or_else(|| {
+            let is_last = self.is_draining() && self.requests.load(Relaxed) == 0;
+            self.idle_until(limits).filter(|_| is_last)
+        })
     }
 
     /// Returns since when nothing is under way on an HTTP/1.1 connection: nothing is
@@ -206,6 +224,14 @@ impl Activity {
             && !self.write_since.is_set()
             && self.uploads.load(Relaxed) == 0;
         self.idle_since.get().filter(|_| idle)
+    }
+
+    /// Returns until when nothing may be under way: in a drain no longer than a client of
+    /// HTTP/2 takes to confirm that it has heard of it.
+    fn idle_until(&self, limits: &ClientTimeouts) -> Option<Instant> {
+        let idle = self.idle_since.get()?;
+        let kept = idle + limits.keep_alive;
+        Some(self.draining.get().map_or(kept, |since| kept.min(idle.max(since) + GRACE)))
     }
 
     /// Judges the connection by its notes as of `now`.
@@ -243,8 +269,11 @@ impl Activity {
             if expired(&self.head_since, limits.header_read) {
                 return Verdict::HeadLate;
             }
-        } else if expired(&self.idle_since, limits.keep_alive) {
-            return Verdict::Close;
+        } else if let Some(deadline) = self.idle_until(limits) {
+            if deadline <= now {
+                return Verdict::Close;
+            }
+            next = next.min(deadline);
         }
         Verdict::LookAgain(next)
     }
@@ -312,6 +341,17 @@ mod tests {
     async fn an_idle_connection_is_closed_after_keep_alive() {
         let activity = idle();
         assert!(matches!(after(&activity, 74).await, Verdict::LookAgain(_)));
+        assert_eq!(after(&activity, 1).await, Verdict::Close);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_connection_that_does_not_end_in_a_drain_is_closed_soon() {
+        let activity = idle();
+        assert!(matches!(after(&activity, 60).await, Verdict::LookAgain(_)));
+        activity.drain();
+        let now = activity.clock.now();
+        assert_eq!(activity.urgent(&LIMITS), Some(now + GRACE));
+        assert!(matches!(after(&activity, 0).await, Verdict::LookAgain(at) if at == now + GRACE));
         assert_eq!(after(&activity, 1).await, Verdict::Close);
     }
 

@@ -1,10 +1,15 @@
 //! One worker's open client connections, so that they can be asked to end.
 
 use super::activity::Activity;
+use core::time::Duration;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+
+/// How long a drain waits for what is on its way to the gateway: the first request of a new
+/// connection, whose client could not know, or a word of an HTTP/2 client that it has heard.
+pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
 /// The connections that are open.
 #[derive(Debug, Default)]
@@ -34,6 +39,14 @@ impl Connections {
 
     pub(super) fn leave(&self, place: u64) {
         self.lock().open.remove(&place);
+    }
+
+    /// Asks every connection that has been used to end when what is under way has ended.
+    /// Of a new one the first request may be on its way: see [`GRACE`].
+    pub(crate) fn drain_used(&self) {
+        for activity in self.lock().open.values().filter(|it| it.is_used()) {
+            activity.drain();
+        }
     }
 
     /// Asks every connection, and every later one, to end when what is under way

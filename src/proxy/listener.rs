@@ -151,11 +151,6 @@ async fn greet(
     if stream.set_nodelay(true).is_err() {
         return;
     }
-    if activity.is_draining() {
-        // The kernel accepted it before. The runtime looks at its sockets now, and tells
-        // whether a request has come with it.
-        tokio::task::yield_now().await;
-    }
     let manners = Manners::of(&worker.live.load().settings);
     let peer = |name, tls| {
         Arc::new(Peer::new(Arc::clone(worker), Arc::clone(activity), address, name, tls))

@@ -31,6 +31,7 @@ mod wire;
 mod tests;
 
 pub use connections::Connections;
+pub(crate) use connections::GRACE;
 pub(crate) use listener::accept;
 pub use listener::{Bound, bind};
 pub use pool::Pools;

@@ -390,14 +390,16 @@ async fn a_draining_connection_ends_after_the_answer_under_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_has_arrived_before_a_drain_is_answered() {
+async fn a_new_connection_may_ask_for_something_while_those_that_were_used_end() {
     let mut house = House::new("");
     let _arrivals = house.answer();
+    let (mut used, mut new) = (house.client(), house.client());
+    assert_eq!(used.get().await, 200);
+    house.worker.connections.drain_used();
+    used.served.await.expect("it ends at once");
+    assert_eq!(new.get().await, 200);
     house.worker.connections.drain();
-    let mut client = house.client();
-    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    assert_eq!(client.status().await, Some(200));
-    client.served.await.expect("ended with its answer");
+    new.served.await.expect("no longer than the grace");
 }
 
 #[tokio::test(start_paused = true)]

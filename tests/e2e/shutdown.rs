@@ -158,3 +158,16 @@ fn a_connection_that_has_asked_for_nothing_does_not_hold_a_drain_up() {
     gateway.wait();
     assert!(silent.is_closed());
 }
+
+#[test]
+fn a_connection_made_before_a_drain_gets_its_first_answer() {
+    let upstream = upstream::echo();
+    let mut gateway = Gateway::start(&yaml(upstream.address, ALL));
+    let mut clients: Vec<Client> = (0..8).map(|_| Client::new(gateway.web())).collect();
+    gateway.signal("TERM");
+    gateway.wait_log("draining");
+    for client in &mut clients {
+        assert_eq!(client.get("/").status, 200);
+    }
+    gateway.wait();
+}

@@ -13,10 +13,6 @@ use std::{
     sync::Arc,
 };
 
-/// How many problems are drawn; the rest are counted. A file whose every route is wrong in the
-/// same way needs no ten thousand drawings.
-const MOST_DRAWN: usize = 50;
-
 /// The longest stretch of text that a drawing shows as source; beyond it (a file without line
 /// ends) only the line and the column are named.
 const LONGEST_SHOWN: usize = 8 * 1024;
@@ -30,8 +26,9 @@ pub(super) struct Source {
 
 /// All problems of one file, in the order of the file.
 ///
-/// `Display` draws each with the line it is about, a caret and a hint. The text holds no control
-/// characters of the file, so that it may go to a terminal or a log.
+/// Ten thousand are kept, and those beyond are counted. `Display` draws each with the line it is
+/// about, a caret and a hint. The text holds no control characters of the file, so that it may go
+/// to a terminal or a log.
 #[derive(Clone, Debug)]
 pub struct Diagnostics {
     source: Source,
@@ -120,11 +117,10 @@ impl Diagnostics {
         let mut drawn: Vec<_> = self
             .list
             .iter()
-            .take(MOST_DRAWN)
             .map(|problem| renderer.render(&[self.group(problem, &lines)]))
             .collect();
-        if self.count() > MOST_DRAWN {
-            drawn.push(format!("… and {} more", self.count() - MOST_DRAWN));
+        if self.beyond > 0 {
+            drawn.push(format!("… and {} more", self.beyond));
         }
         drawn.join("\n\n")
     }
@@ -304,12 +300,14 @@ error: twice
     }
 
     #[test]
-    fn many_problems_are_counted_beyond_those_drawn() {
+    fn ten_thousand_problems_are_drawn_and_those_beyond_counted() {
         let problems =
             (0..20_000).map(|n| Problem::error(at("limit"), format!("{n:05}"))).collect();
         let diagnostics = diagnostics(problems);
         assert_eq!(diagnostics.count(), 20_000);
-        assert!(diagnostics.to_string().ends_with("… and 19950 more"));
+        let drawn = diagnostics.to_string();
+        assert_eq!(drawn.matches("\nerror: ").count(), 9_999);
+        assert!(drawn.ends_with("… and 10000 more"));
     }
 
     fn at(word: &str) -> Place {

@@ -47,7 +47,7 @@ pub(super) struct Look {
     changed: bool,
     seen: Seen,
     /// `None`: there was no need to read them.
-    plan: Option<Result<Plan, Diagnostics>>,
+    plan: Option<Result<Plan, Refusal>>,
 }
 
 /// Reads the file at `path` to take the place of the one in force, and notes in `seen`
@@ -104,6 +104,8 @@ impl Gateway {
             let mut seen = Seen::look(&before.files());
             let changed = seen != before;
             let plan = (changed || again).then(|| read(&path, &live, &mut seen));
+            // Here, as to draw ten thousand errors takes a while too.
+            let plan = plan.map(|plan| plan.map_err(Refusal::from));
             Look { asked, changed, seen, plan }
         })
     }
@@ -118,7 +120,7 @@ impl Gateway {
             }
             return;
         };
-        match plan.map_err(Refusal::from).and_then(|plan| self.take(plan)) {
+        match plan.and_then(|plan| self.take(plan)) {
             Ok(()) => self.refused = None,
             Err(refusal) => {
                 let is_news =

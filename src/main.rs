@@ -286,10 +286,16 @@ fn invitation(path: &Path) -> String {
         .replace("ADMIN", &address(admin, "127.0.0.1:9901"))
 }
 
-/// Prints what a configuration promises, and writes no file.
+/// Prints what a configuration promises and what is odd about it, and writes no file.
 fn check(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
     match config::read(path) {
-        Ok(plan) => Ok(print(&config::describe(&plan))?),
+        Ok(plan) => {
+            let warnings = plan.warnings_at(clock::Clock::start().now());
+            if !warnings.is_empty() {
+                complain(&warnings.to_string(), None);
+            }
+            Ok(print(&config::describe(&plan))?)
+        }
         Err(problems) => match only_development_certificates(path, &problems) {
             Some(note) => Ok(print(&note)?),
             None => Err(problems.to_string().into()),

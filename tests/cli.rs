@@ -23,6 +23,21 @@ fn check_takes_the_file_with_and_without_a_flag_but_once() {
 }
 
 #[test]
+fn check_tells_what_is_odd_and_succeeds() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    write(dir.path(), "");
+    let path = dir.path().join("gateway.yaml");
+    let spare = "upstreams: [{ name: spare, servers: [{ url: http://127.0.0.1:9 }] }, ";
+    let text = fs::read_to_string(&path).expect("written").replace("upstreams: [", spare);
+    assert!(text.contains("spare"), "{text}");
+    fs::write(&path, text).expect("written");
+    let output = flowgate(dir.path(), &["check"]);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("warning: ") && said.contains("spare"), "{said}");
+}
+
+#[test]
 fn check_writes_no_certificate() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     write(dir.path(), ", tls: { certificates: [{ cert: localhost.pem, key: localhost.key }] }");

@@ -1,17 +1,25 @@
 //! Certificates: two PEM files to a key that TLS can sign with, and the names it is good for.
 
 use super::{
+    node::Place,
     problem::{Problem, quoted},
     source::Files,
     spec::CertificateSpec,
 };
-use std::{fmt, io, path::Path, sync::Arc};
+use crate::flow::Instant;
+use std::{
+    fmt, io,
+    path::Path,
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
 use tokio_rustls::rustls::{
     self, InconsistentKeys,
     crypto::aws_lc_rs,
-    pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject},
+    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem, pem::PemObject},
     sign::CertifiedKey,
 };
+use webpki::KeyUsage;
 
 /// A certificate, its chain and its key.
 pub struct Certificate {
@@ -19,6 +27,8 @@ pub struct Certificate {
     pub names: Vec<String>,
     /// The chain and the key, which belong together.
     pub key: Arc<CertifiedKey>,
+    /// Where the file names it.
+    place: Place,
 }
 
 /// The certificates of a listener, at least one.
@@ -103,7 +113,7 @@ impl Certificate {
             }
         };
         match CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider()) {
-            Ok(key) => Ok(Self { names, key: Arc::new(key) }),
+            Ok(key) => Ok(Self { names, key: Arc::new(key), place: spec.cert.place }),
             Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
                 Err(Problem::error(spec.key.place, "the key belongs to another certificate")
                     .label("this key")
@@ -115,6 +125,24 @@ impl Certificate {
                 refuse(spec.key.place, message, "write an RSA, ECDSA or Ed25519 key")
             }
         }
+    }
+
+    /// Returns a warning if the certificate is not valid at `now`.
+    pub(super) fn out_of_date(&self, now: Instant) -> Option<Problem> {
+        let checked = webpki::EndEntityCert::try_from(self.key.cert.first()?).ok()?;
+        let (now, usage) =
+            (UnixTime::since_unix_epoch(now.since(Instant::EPOCH)), KeyUsage::server_auth());
+        // Without anchors all certificates fail; those out of date fail by that, which is
+        // looked at first.
+        let failed = checked.verify_for_usage(&[], &[], &[], now, usage, None, None).err();
+        let message = if let Some(webpki::Error::CertExpired { not_after, .. }) = failed {
+            format!("the certificate has expired: it was valid until {}", shown_time(not_after))
+        } else if let Some(webpki::Error::CertNotValidYet { not_before, .. }) = failed {
+            format!("the certificate is not valid before {}", shown_time(not_before))
+        } else {
+            return None;
+        };
+        Some(Problem::warning(self.place, message).help("clients refuse it; get another one"))
     }
 }
 
@@ -130,7 +158,7 @@ fn contents<'f>(
     files: &'f Files,
     path: &Path,
     what: &str,
-) -> Result<&'f [u8], impl FnOnce(super::node::Place) -> Problem> {
+) -> Result<&'f [u8], impl FnOnce(Place) -> Problem> {
     let (why, is_missing) = match files.get(path) {
         Some(Ok(bytes)) => return Ok(bytes),
         Some(Err(why)) => (why.to_string(), why.kind() == io::ErrorKind::NotFound),
@@ -142,6 +170,14 @@ fn contents<'f>(
             .help("write the name of a PEM file; relative names are meant from this file's folder")
             .missing_file(is_missing)
     })
+}
+
+/// Writes a time as `2026-11-21T05:00:00Z`; years beyond 9999, which X.509 cannot write either, as
+/// the last second of that.
+fn shown_time(time: UnixTime) -> String {
+    const LAST: Duration = Duration::from_secs(253_402_300_799);
+    let time = Duration::from_secs(time.as_secs()).min(LAST);
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + time).to_string()
 }
 
 fn shown(path: &Path) -> String {

@@ -58,6 +58,18 @@ impl Diagnostics {
         Self { source: source.clone(), list, beyond }
     }
 
+    /// Returns these and `more` problems of the same file.
+    pub(super) fn and(&self, more: impl Iterator<Item = Problem>) -> Self {
+        let mut problems = Problems::default();
+        self.list.iter().cloned().chain(more).for_each(|problem| problems.add(problem));
+        Self { beyond: self.beyond, ..Self::new(&self.source, problems) }
+    }
+
+    /// Returns a single other problem of the same file.
+    pub(super) fn instead(&self, problem: Problem) -> Self {
+        Problems::from(problem).of(&self.source)
+    }
+
     /// Returns a single problem with a file that could not be read as text.
     pub(super) fn unreadable(path: &Path, message: String, help: &str) -> Self {
         let source = Source { path: path.into(), text: "".into() };

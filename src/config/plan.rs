@@ -2,14 +2,19 @@
 
 use super::{
     error::Diagnostics,
+    node::Place,
+    problem::Problem,
     settings::Settings,
     snapshot::{Cost, Except, HeaderEdits, Limit, Listener, Priority, Reject, RouteTimeouts, When},
     spec::{Balance, OnMissing, OnStoreError},
     values::Endpoint,
 };
-use crate::{flow, route};
+use crate::{
+    flow::{self, Instant},
+    route,
+};
 use http::HeaderValue;
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 /// A whole configuration, ready to be put in force by [`super::Live`].
 #[derive(Debug)]
@@ -22,10 +27,12 @@ pub struct Plan {
     pub settings: Settings,
     /// Where clients connect; at least one.
     pub listeners: Vec<Arc<Listener>>,
-    /// What is odd, though not wrong.
-    pub warnings: Diagnostics,
+    /// What is odd, though not wrong, at any time.
+    pub(super) warnings: Diagnostics,
     /// The files whose change is a change of the configuration: this one, certificates and keys.
     pub files: Vec<PathBuf>,
+    /// Where the file has the admin listener's address.
+    pub(super) admin: Option<Place>,
     pub(super) upstreams: Vec<UpstreamPlan>,
     /// In the order of the file; at least one.
     pub(super) routes: Vec<RoutePlan>,
@@ -34,6 +41,43 @@ pub struct Plan {
     pub(super) is_sealed: bool,
     /// Whether the file ends with `end: false`.
     pub(super) unseals: bool,
+}
+
+impl Plan {
+    /// Returns, as the problem of the file's line, that `listener` cannot listen at its address.
+    pub fn cannot_listen(&self, listener: &Listener, error: &io::Error) -> Diagnostics {
+        self.no_listener(&listener.name, listener.address, listener.place, error)
+    }
+
+    /// Returns, as the problem of the file's line, that the admin listener cannot listen at
+    /// `address`.
+    pub fn cannot_administer(&self, address: SocketAddr, error: &io::Error) -> Diagnostics {
+        self.no_listener("admin", address, self.admin.unwrap_or_default(), error)
+    }
+
+    fn no_listener(
+        &self,
+        name: &str,
+        address: SocketAddr,
+        place: Place,
+        error: &io::Error,
+    ) -> Diagnostics {
+        let message = format!("listener {name} cannot listen on {address}: {error}");
+        let help = if error.kind() == io::ErrorKind::AddrInUse {
+            "end what listens there, or write another port"
+        } else {
+            "write an address of this machine and a port that this user may listen on"
+        };
+        self.warnings.instead(Problem::error(place, message).help(help))
+    }
+
+    /// Returns what is odd about it as of `now`: [`Self::warnings`], and certificates that
+    /// are out of date.
+    pub fn warnings_at(&self, now: Instant) -> Diagnostics {
+        let certificates = self.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+        let certificates = certificates.flat_map(|certificates| certificates.iter());
+        self.warnings.and(certificates.filter_map(|certificate| certificate.out_of_date(now)))
+    }
 }
 
 /// An upstream without its servers' state.

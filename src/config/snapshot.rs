@@ -2,6 +2,7 @@
 
 use super::{
     certificate::Certificates,
+    node::Place,
     settings::Settings,
     spec::{Balance, OnMissing, OnStoreError},
 };
@@ -57,6 +58,8 @@ pub struct Listener {
     pub address: SocketAddr,
     /// `None`: cleartext.
     pub tls: Option<Arc<Certificates>>,
+    /// Where the file has the address.
+    pub(super) place: Place,
 }
 
 /// A service behind the gateway.

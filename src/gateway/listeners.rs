@@ -26,11 +26,7 @@ pub(super) struct Opened {
 ///
 /// # Errors
 /// It cannot listen there.
-pub(super) fn open(
-    name: &Arc<str>,
-    configured: SocketAddr,
-    count: usize,
-) -> Result<Opened, StartError> {
+pub(super) fn open(name: &Arc<str>, configured: SocketAddr, count: usize) -> io::Result<Opened> {
     open_at(name, configured, configured, false, count)
 }
 
@@ -41,28 +37,15 @@ fn open_at(
     address: SocketAddr,
     shared: bool,
     count: usize,
-) -> Result<Opened, StartError> {
-    let (address, sockets) = bind(address, count, shared).map_err(|source| StartError::Listen {
-        name: Arc::clone(name),
-        address: configured,
-        source,
-    })?;
+) -> io::Result<Opened> {
+    let (address, sockets) = bind(address, count, shared)?;
     Ok(Opened { name: Arc::clone(name), configured, address, sockets })
 }
 
 /// Opens a listener on the sockets of one that runs.
-fn take_over(
-    name: &Arc<str>,
-    configured: SocketAddr,
-    running: &Running,
-) -> Result<Opened, StartError> {
-    let address = running.address;
-    let sockets = duplicates(&running.sockets).map_err(|source| StartError::Listen {
-        name: Arc::clone(name),
-        address,
-        source,
-    })?;
-    Ok(Opened { name: Arc::clone(name), configured, address, sockets })
+fn take_over(name: &Arc<str>, configured: SocketAddr, running: &Running) -> io::Result<Opened> {
+    let sockets = duplicates(&running.sockets)?;
+    Ok(Opened { name: Arc::clone(name), configured, address: running.address, sockets })
 }
 
 /// A listener that runs.
@@ -137,10 +120,11 @@ impl Listeners {
                 && !opened.iter().any(|other| overlap(other.address, address));
             let before = go.iter().find(|(_, running)| ours && running.address == address);
             let (name, configured) = (&listener.name, listener.address);
-            opened.push(match before {
-                Some((_, running)) => take_over(name, configured, running)?,
-                None => open_at(name, configured, address, ours, workers)?,
-            });
+            let new = match before {
+                Some((_, running)) => take_over(name, configured, running),
+                None => open_at(name, configured, address, ours, workers),
+            };
+            opened.push(new.map_err(|e| StartError::Listen(plan.cannot_listen(listener, &e)))?);
         }
         Ok(opened)
     }

@@ -14,13 +14,13 @@ use crate::{
     clock::Clock,
     cluster::{Client, Store},
     config::{self, Diagnostics, Live, Plan, Retired, watch},
+    flow::Instant,
     meter::Counters,
     proxy::{Connections, Connector, Pools, Worker},
     route::Seed,
     shutdown::{Signals, Wish},
     workers::Handle,
 };
-use core::net::SocketAddr;
 use files::{Seen, make_certificates, named_files};
 use listeners::{Listeners, Opened, open};
 use reload::{Look, Refusal};
@@ -49,16 +49,9 @@ pub enum StartError {
     /// The configuration has errors.
     #[error("{0}")]
     Config(Diagnostics),
-    /// A listener cannot be opened.
-    #[error("listener {name} cannot listen on {address}")]
-    Listen {
-        /// The listener's name.
-        name: Arc<str>,
-        /// Its address.
-        address: SocketAddr,
-        /// Why.
-        source: io::Error,
-    },
+    /// A listener cannot be opened; where the file has it.
+    #[error("{0}")]
+    Listen(Diagnostics),
     /// The operating system refused something else.
     #[error("cannot {what}")]
     System {
@@ -129,10 +122,16 @@ impl Gateway {
         let sockets = plan
             .listeners
             .iter()
-            .map(|listener| open(&listener.name, listener.address, count))
+            .map(|listener| {
+                open(&listener.name, listener.address, count)
+                    .map_err(|error| StartError::Listen(plan.cannot_listen(listener, &error)))
+            })
             .collect::<Result<Vec<_>, _>>()?;
-        let admin =
-            plan.settings.admin.map(|address| open(&Arc::from("admin"), address, 1)).transpose()?;
+        let admin = plan.settings.admin.map(|address| {
+            open(&Arc::from("admin"), address, 1)
+                .map_err(|error| StartError::Listen(plan.cannot_administer(address, &error)))
+        });
+        let admin = admin.transpose()?;
         let counters = Arc::<Counters>::default();
         let access_log = access_log::Sink::open(
             &plan.settings.access_log,
@@ -140,7 +139,7 @@ impl Gateway {
             Arc::clone(&counters),
         )
         .map_err(cannot("open the access log"))?;
-        warn(&plan);
+        warn(&plan, clock.now());
         let path = plan.path.clone();
         let store = plan.settings.store.as_deref().cloned();
         let store = store.map(|it| Arc::new(Store::new(it, plan.settings.workers)));
@@ -344,10 +343,11 @@ fn chain(error: &dyn core::error::Error) -> String {
     line
 }
 
-/// Logs what is odd about a configuration.
-fn warn(plan: &Plan) {
-    if !plan.warnings.is_empty() {
-        tracing::warn!("{}\n{}", plan.warnings.summary(), plan.warnings);
+/// Logs what is odd about a configuration as of `now`.
+fn warn(plan: &Plan, now: Instant) {
+    let warnings = plan.warnings_at(now);
+    if !warnings.is_empty() {
+        tracing::warn!("{}\n{warnings}", warnings.summary());
     }
 }
 

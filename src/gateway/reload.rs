@@ -28,9 +28,17 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    fn outside(error: &StartError) -> Self {
-        let drawing = format!("error: {}", chain(error));
-        Self { line: error.to_string(), drawing, is_outside: true }
+    /// Refuses a configuration for what is not in its files.
+    fn outside(error: StartError) -> Self {
+        let said = match error {
+            StartError::Config(problem) | StartError::Listen(problem) => Self::from(problem),
+            StartError::System { .. } => Self {
+                line: error.to_string(),
+                drawing: format!("error: {}", chain(&error)),
+                is_outside: true,
+            },
+        };
+        Self { is_outside: true, ..said }
     }
 }
 
@@ -135,17 +143,15 @@ impl Gateway {
 
     /// Puts `plan` in force, listeners included, or leaves everything as it was.
     fn take(&mut self, plan: Plan) -> Result<(), Refusal> {
-        let opened = self
-            .listeners
-            .open_new(&plan, self.workers.len())
-            .map_err(|error| Refusal::outside(&error))?;
+        let opened =
+            self.listeners.open_new(&plan, self.workers.len()).map_err(Refusal::outside)?;
         let log = &plan.settings.access_log;
         let moved_log = (*log != self.live.load().settings.access_log)
             .then(|| access_log::Output::open(log))
             .transpose()
             .map_err(cannot("open the access log"))
-            .map_err(|error| Refusal::outside(&error))?;
-        warn(&plan);
+            .map_err(Refusal::outside)?;
+        warn(&plan, self.clock.now());
         let summary = self.live.apply(plan, self.clock.now(), &mut self.retired);
         tokio::spawn(catch_up(self.live.load_full()));
         for listener in opened {

@@ -355,7 +355,8 @@ fn a_refused_file_is_tried_again_when_what_was_in_the_way_is_gone() {
     let third = format!("listeners:\n  - {{ name: third, listen: {address} }}\n");
     let two = one.replace("listeners:\n", &third).replace("X-Version: one", "X-Version: two");
     replace(&gateway.config, &two);
-    gateway.wait_log("configuration refused");
+    gateway.wait_log("listener third cannot listen on");
+    gateway.wait_log("  - { name: third, listen: ");
     drop(taken);
     gateway.signal("HUP");
     wait_version(&gateway, "two");

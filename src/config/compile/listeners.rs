@@ -39,7 +39,8 @@ impl Compiler {
             }
         };
         let name = spec.name.as_ref()?.value.clone();
-        Some(Arc::new(Listener { name, address: spec.listen?.value, tls }))
+        let At { value: address, place, .. } = spec.listen?;
+        Some(Arc::new(Listener { name, address, tls, place }))
     }
 
     fn certificate(&mut self, spec: &CertificateSpec, files: &Files) -> Option<Certificate> {

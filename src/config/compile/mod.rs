@@ -105,6 +105,7 @@ pub(super) fn compile(
         routes,
         table,
         warnings: compiler.warnings.of(source),
+        admin: spec.admin.map(|at| at.place),
         files: watched,
         is_sealed: spec.end == Some(true),
         unseals: spec.end == Some(false),

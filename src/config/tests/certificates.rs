@@ -1,7 +1,8 @@
 //! Certificates from real files: what is refused, at which value, and which one a name gets.
 
 use crate::config::{Diagnostics, Plan, certificate_files, read};
-use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
+use crate::flow::Instant;
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use std::{fs, path::PathBuf};
 use tempfile::TempDir;
 
@@ -77,6 +78,23 @@ fn tls_without_a_certificate_is_refused() {
 }
 
 #[test]
+fn a_certificate_out_of_date_is_warned_of_at_its_value() {
+    let folder = Folder::new();
+    folder.certificate("a", &["a.example.com"]);
+    let plan = folder.read("[{ cert: a.pem, key: a.key }]").unwrap();
+    let warnings = |seconds: u64| plan.warnings_at(Instant::from_nanos(seconds * 1_000_000_000));
+    for (now, expected) in [
+        (981_158_399, "the certificate is not valid before 2001-02-03T00:00:00Z"),
+        (1_795_219_201, "the certificate has expired: it was valid until 2026-11-21T00:00:00Z"),
+    ] {
+        let found: Vec<_> = warnings(now).entries().collect();
+        assert_eq!(found.len(), 1);
+        assert_eq!((&*found[0].message, found[0].line, found[0].column), (expected, 4, 35));
+    }
+    assert!([981_158_400, 1_795_219_200].into_iter().all(|now| warnings(now).is_empty()));
+}
+
+#[test]
 fn a_private_key_never_reaches_a_log() {
     let folder = Folder::new();
     folder.certificate("a", &["a.example.com"]);
@@ -98,10 +116,13 @@ impl Folder {
 
     fn certificate(&self, name: &str, hosts: &[&str]) {
         let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
-        let CertifiedKey::<KeyPair> { cert, signing_key } =
-            generate_simple_self_signed(hosts).unwrap();
-        fs::write(self.path(&format!("{name}.pem")), cert.pem()).unwrap();
-        fs::write(self.path(&format!("{name}.key")), signing_key.serialize_pem()).unwrap();
+        let mut params = CertificateParams::new(hosts).unwrap();
+        params.not_before = date_time_ymd(2001, 2, 3);
+        params.not_after = date_time_ymd(2026, 11, 21);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        fs::write(self.path(&format!("{name}.pem")), certificate.pem()).unwrap();
+        fs::write(self.path(&format!("{name}.key")), key.serialize_pem()).unwrap();
     }
 
     fn read(&self, certificates: &str) -> Result<Plan, Diagnostics> {

@@ -71,7 +71,7 @@ impl Plan {
         self.warnings.instead(Problem::error(place, message).help(help))
     }
 
-    /// Returns what is odd about it as of `now`: [`Self::warnings`], and certificates that
+    /// Returns what is odd about it, though not wrong, as of `now`; so are certificates that
     /// are out of date.
     pub fn warnings_at(&self, now: Instant) -> Diagnostics {
         let certificates = self.listeners.iter().filter_map(|listener| listener.tls.as_ref());

@@ -13,7 +13,9 @@ use super::{
 use crate::{
     cluster::{ROUND_TRIP_BOUNDS, Reading},
     config::{Route, Server, Snapshot},
-    flow::{Instant, Observation, RuleObservation, WAIT_BOUNDS, breaker::Phase, rule_of},
+    flow::{
+        Algorithm, Instant, Observation, RuleObservation, WAIT_BOUNDS, breaker::Phase, rule_of,
+    },
     meter::{Counters, DURATION_BOUNDS, Refusal, RouteReading, ServerMeter},
 };
 use prometheus_client::{
@@ -221,6 +223,22 @@ impl Page {
         gauges(encoder, ("flowgate_upstream_server_weight", help), weights)
     }
 
+    /// Returns how much more than a limit so many gateways let pass who exchange states, if
+    /// others are asked for as much as this one.
+    fn excess_bounds(&self, gateways: u32) -> impl Iterator<Item = ([Label<'_>; 2], u64)> {
+        self.snapshot.routes.iter().flat_map(move |route| {
+            let rules =
+                route.rules.iter().zip(&route.flow.flow).filter(|(it, _)| it.when.is_none());
+            rules.filter_map(move |(rule, flow)| {
+                let Algorithm::Exchanged(config) = &flow.algorithm else { return None };
+                let exchange = rule.exchange()?;
+                let each = get(&exchange.unseen).min(config.most_unseen(exchange.interval));
+                let labels = [("route", &*route.name), ("rule", &*rule.name)];
+                Some((labels, u64::from(gateways).saturating_sub(1).saturating_mul(each)))
+            })
+        })
+    }
+
     /// Writes what there is of the store that gateways share, if they do.
     fn store(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let Some(store) = &self.store else { return Ok(()) };
@@ -237,6 +255,15 @@ impl Page {
             sum: store.waited,
         };
         let none: [Label<'_>; 0] = [];
+        let help = "Whether states are exchanged with other gateways";
+        gauge(encoder, ("flowgate_store_exchange_up", help), &u64::from(store.is_exchanging))?;
+        let kinds = [("what", "told"), ("what", "taken")].map(|kind| [kind]);
+        let exchanged = kinds.into_iter().zip(store.exchanged);
+        let help = "States that gateways exchanged";
+        counters(encoder, ("flowgate_store_exchanged_states", help), exchanged)?;
+        let bounds = self.excess_bounds(store.gateways);
+        let help = "Most that all gateways let pass beyond a limit whose counts they exchange";
+        gauges(encoder, ("flowgate_flow_excess_bound", help), bounds)?;
         let help = "What a decision of the store takes";
         histograms(encoder, ("flowgate_store_round_trip", help), [(none, trips)])
     }

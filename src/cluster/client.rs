@@ -5,7 +5,7 @@
 //! until the task has a new one over which the store has answered and taken a write.
 
 use super::{
-    Ask, Lease, StoreError, Verdicts, call,
+    Ask, Lease, Page, Push, StoreError, Verdicts, call,
     dial::{Connection, dial},
     leases::{Held, Leases, by_tag},
     script::Lua,
@@ -22,6 +22,9 @@ use tokio::{sync::Notify, task::JoinHandle};
 /// to a half, so that gateways do not come at once.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 
+/// The least that an exchange may take.
+const PATIENCE: Duration = Duration::from_millis(100);
+
 /// A worker's client of the store.
 pub struct Client {
     inner: Arc<Inner>,
@@ -33,6 +36,8 @@ struct Inner {
     clock: Clock,
     /// `None` while the store is down.
     link: Mutex<Option<Link>>,
+    /// The secret of the fingerprints, as it was told last.
+    seed: Mutex<Seed>,
     /// Rings when the link was given up.
     broken: Notify,
     leases: Arc<Leases>,
@@ -61,6 +66,7 @@ impl Client {
     /// Returns a client, and has its task connect. To be called on the worker's runtime.
     pub fn start(store: Arc<Store>, clock: Clock) -> Self {
         let inner = Arc::new(Inner {
+            seed: Mutex::new(store.seed()),
             store,
             clock,
             link: Mutex::default(),
@@ -69,6 +75,16 @@ impl Client {
         });
         let task = tokio::spawn(run(Arc::clone(&inner)));
         Self { inner, task }
+    }
+
+    /// Returns the secret of the fingerprints of clients whose states are exchanged.
+    pub fn seed(&self) -> Seed {
+        *self.inner.seed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether states cannot be exchanged.
+    pub fn is_cut_off(&self) -> bool {
+        self.inner.store.is_cut_off()
     }
 
     /// Returns the way to the store, if it is up.
@@ -155,6 +171,47 @@ impl Link {
         Err(error)
     }
 
+    /// Has the store merge what was charged here, and tell what all have charged: of several
+    /// rules, in one round trip. For an answer it waits longer than a request would, since
+    /// nobody waits for it.
+    ///
+    /// # Errors
+    ///
+    /// Why it has not, as far as is known: some of it may be merged.
+    pub async fn exchange(mut self, pushes: &[Push<'_>]) -> Result<Vec<Page>, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        let (settings, script) = (&inner.store.settings, &inner.store.scripts.exchange);
+        let calls = |is_known| -> Vec<Cmd> {
+            let call = |push: &Push<'_>| {
+                script.call(is_known, &push.keys(&settings.prefix), push.arguments(""))
+            };
+            pushes.iter().map(call).collect()
+        };
+        let connection = &mut self.connection;
+        let all = async {
+            match connection.query_all(&calls(true)).await {
+                // A call that is repeated is merged once.
+                Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                    connection.query_all(&calls(false)).await
+                }
+                answers => answers,
+            }
+        };
+        let (error, detail) = match inner.clock.timeout(settings.timeout.max(PATIENCE), all).await {
+            Ok(Ok(answers)) => {
+                match answers.iter().map(Page::read).collect::<Result<Vec<_>, _>>() {
+                    Ok(pages) if pages.len() == pushes.len() => return Ok(pages),
+                    Ok(_) | Err(_) => (StoreError::Nonsense, "to an exchange".to_owned()),
+                }
+            }
+            Ok(Err(error)) => (StoreError::from(&error), error.to_string()),
+            Err(elapsed) => (StoreError::Timeout, elapsed.to_string()),
+        };
+        inner.store.on_error(error, &detail);
+        self.give_up();
+        Err(error)
+    }
+
     /// Has the task look for another connection, unless it does.
     fn give_up(&self) {
         let mut link = self.inner.link();
@@ -178,6 +235,7 @@ impl Link {
             store.on_error(StoreError::Nonsense, "to a greeting");
             StoreError::Nonsense
         })?;
+        *self.inner.seed.lock().unwrap_or_else(PoisonError::into_inner) = self.seed;
         Ok(())
     }
 

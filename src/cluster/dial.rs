@@ -3,8 +3,8 @@
 use crate::config::{Store as Settings, StoreKind};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind,
-    IntoConnectionInfo, RedisConnectionInfo, RedisError, RedisResult, TlsCertificates, TlsMode,
-    Value,
+    IntoConnectionInfo, Pipeline, RedisConnectionInfo, RedisError, RedisResult, TlsCertificates,
+    TlsMode, Value,
     aio::MultiplexedConnection,
     cluster::ClusterClientBuilder,
     cluster_async::ClusterConnection,
@@ -27,6 +27,26 @@ impl Connection {
         match self {
             Self::One(connection) => call.query_async(connection).await,
             Self::Cluster(connection) => call.query_async(connection).await,
+        }
+    }
+    /// Makes calls in one round trip, or one after the other to a cluster, whose nodes may each
+    /// have some. Without a limit, too.
+    pub(super) async fn query_all(&mut self, calls: &[Cmd]) -> RedisResult<Vec<Value>> {
+        match self {
+            Self::One(connection) => {
+                let mut pipeline = Pipeline::with_capacity(calls.len());
+                for call in calls {
+                    pipeline.add_command(call.clone());
+                }
+                pipeline.query_async(connection).await
+            }
+            Self::Cluster(connection) => {
+                let mut answers = Vec::with_capacity(calls.len());
+                for call in calls {
+                    answers.push(call.query_async(connection).await?);
+                }
+                Ok(answers)
+            }
         }
     }
 }

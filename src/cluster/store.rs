@@ -1,15 +1,19 @@
 //! What all workers' clients of the store share: how it does, and what is counted.
 
 use super::{StoreError, script::Scripts};
-use crate::{config::Store as Settings, route::Seed};
+use crate::{
+    config::{Division, Store as Settings},
+    route::Seed,
+};
 use core::{num::NonZeroUsize, time::Duration};
 use std::{
     hash::{BuildHasher, RandomState},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
 };
+use tokio::sync::Notify;
 
 /// The upper bounds of the round trips' histogram, inclusive: from one on a local socket to the
 /// longest that anybody would wait.
@@ -41,6 +45,12 @@ pub struct Store {
     errors: [AtomicU64; StoreError::COUNTED.len()],
     round_trips: [AtomicU64; ROUND_TRIP_BOUNDS.len() + 1],
     waited_nanos: AtomicU64,
+    /// Whether states cannot be exchanged.
+    is_cut_off: AtomicBool,
+    /// Rings when that changes.
+    turned: Notify,
+    /// States that were told, and taken over.
+    exchanged: [AtomicU64; 2],
 }
 
 #[derive(Debug)]
@@ -68,6 +78,10 @@ pub struct Reading {
     pub round_trips: Vec<u64>,
     /// The sum of all.
     pub waited: Duration,
+    /// Whether states can be exchanged.
+    pub is_exchanging: bool,
+    /// States of which something was told, and those that were taken over.
+    pub exchanged: [u64; 2],
 }
 
 impl Store {
@@ -86,12 +100,45 @@ impl Store {
             errors: Default::default(),
             round_trips: Default::default(),
             waited_nanos: AtomicU64::new(0),
+            is_cut_off: AtomicBool::new(true),
+            turned: Notify::new(),
+            exchanged: Default::default(),
         }
     }
 
     /// Returns how many gateways share the store, by its last word; one at least.
     pub fn gateways(&self) -> u32 {
         self.gateways.load(Relaxed).max(1)
+    }
+
+    /// Returns among how many gateways rules are divided while it fails, and whether those are
+    /// whose states are exchanged.
+    pub fn division(&self) -> Division {
+        Division { gateways: self.gateways(), is_cut_off: self.is_cut_off() }
+    }
+
+    /// Returns whether states cannot be exchanged: as long as no exchange has gone well, and
+    /// since one has not.
+    pub fn is_cut_off(&self) -> bool {
+        self.is_cut_off.load(Relaxed)
+    }
+
+    /// Waits until that changes.
+    pub async fn turned(&self) {
+        self.turned.notified().await;
+    }
+
+    pub(super) fn set_cut_off(&self, is_cut_off: bool) {
+        if self.is_cut_off.swap(is_cut_off, Relaxed) != is_cut_off {
+            self.turned.notify_one();
+        }
+    }
+
+    /// Counts states that were told and taken over.
+    pub(super) fn on_exchange(&self, told: usize, taken: usize) {
+        for (counter, count) in self.exchanged.iter().zip([told, taken]) {
+            counter.fetch_add(count as u64, Relaxed);
+        }
     }
 
     /// Reads all numbers.
@@ -104,7 +151,14 @@ impl Store {
             errors: words.into_iter().zip(self.errors.iter().map(|it| it.load(Relaxed))).collect(),
             round_trips: self.round_trips.iter().map(|it| it.load(Relaxed)).collect(),
             waited: Duration::from_nanos(self.waited_nanos.load(Relaxed)),
+            is_exchanging: !self.is_cut_off(),
+            exchanged: [0, 1].map(|at| self.exchanged[at].load(Relaxed)),
         }
+    }
+
+    /// Returns the secret of the fingerprints, as far as it is known.
+    pub(super) fn seed(&self) -> Seed {
+        Seed::new(self.health().secret)
     }
 
     /// Returns what this gateway proposes as the secret of all, in hexadecimal digits.

@@ -59,7 +59,8 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
     let order = plan.table.order();
     for index in order.iter().take(MOST_ROUTES) {
         let route = &plan.routes[*index];
-        write_route(out, route, &plan.upstreams[route.upstream].name)?;
+        let gateways = plan.settings.store.as_ref().map_or(1, |store| store.gateways);
+        write_route(out, route, &plan.upstreams[route.upstream].name, gateways)?;
     }
     if order.len() > MOST_ROUTES {
         writeln!(out, "  … and {} more", order.len() - MOST_ROUTES)?;
@@ -93,12 +94,13 @@ fn write_upstream(out: &mut String, upstream: &UpstreamPlan) -> fmt::Result {
     Ok(())
 }
 
-fn write_route(out: &mut String, route: &RoutePlan, upstream: &str) -> fmt::Result {
+fn write_route(out: &mut String, route: &RoutePlan, upstream: &str, gateways: u32) -> fmt::Result {
     writeln!(out, "  {}  {} → {upstream}", route.name, route.matches)?;
     for (rule, plan) in route.flow.flow.iter().zip(&route.rules) {
         let indent = if plan.when.is_some() { "  " } else { "" };
         writeln!(out, "    {indent}{}  {}", rule.name, promise(&rule.algorithm))?;
         write_details(out, rule, plan)?;
+        write_exchanged(out, rule, plan, gateways)?;
     }
     if let Some(breaker) = &route.flow.breaker {
         writeln!(out, "    breaker  {}", breaker_promise(breaker))?;
@@ -300,6 +302,29 @@ fn write_shared(out: &mut String, on_error: OnStoreError) -> fmt::Result {
         OnStoreError::Deny => "everything is refused",
     };
     writeln!(out, "      shared by all gateways of the store; while that fails, {otherwise}")
+}
+
+/// Says how much more gateways let pass that exchange states than one would.
+fn write_exchanged(out: &mut String, rule: &Rule, plan: &RulePlan, gateways: u32) -> fmt::Result {
+    let (Algorithm::Exchanged(config), Some(interval)) = (&rule.algorithm, plan.sync_interval)
+    else {
+        return Ok(());
+    };
+    let most = config.most_unseen(interval);
+    let each = if rule.keyed.is_some() { " of a key" } else { "" };
+    write!(
+        out,
+        "      exchanged every {}: G gateways let pass up to (G − 1)·min({most}, what one lets pass{each} in {}) more",
+        short(interval),
+        short(2 * interval)
+    )?;
+    match u64::from(gateways) {
+        1 => writeln!(out),
+        gateways => {
+            let most = (gateways - 1).saturating_mul(most);
+            writeln!(out, "; {gateways} gateways {most} at most")
+        }
+    }
 }
 
 fn pacing_promise(config: &pacing::Config) -> String {

@@ -8,28 +8,37 @@ use super::{
     error::{Diagnostics, Source},
     plan::{Plan, RoutePlan, ServerPlan, UpstreamPlan},
     problem::{Problem, Problems},
-    snapshot::{Route, RouteRule, Server, Shared, Snapshot, Upstream},
+    snapshot::{Exchange, Route, RouteRule, Server, Shared, Snapshot, Upstream},
     source,
     spec::OnStoreError,
 };
-use crate::flow::{self, Change, Gate, Instant, Stored};
+use crate::flow::{self, Algorithm, Change, Gate, Instant, Stored};
 use arc_swap::{ArcSwap, Guard};
 use std::{
     collections::HashMap,
     fmt,
     path::Path,
     sync::{
-        Arc,
-        atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 /// Holds the snapshot that requests begin under.
 #[derive(Debug)]
 pub struct Live {
     current: ArcSwap<Snapshot>,
-    /// Among how many gateways shared rules are divided while their store fails.
-    gateways: AtomicU32,
+    division: Mutex<Division>,
+}
+
+/// Among how many gateways shared rules are divided while their store fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Division {
+    /// Those that the store has seen.
+    pub gateways: u32,
+    /// Whether states cannot be exchanged, so that rules of which they are hold divided.
+    pub is_cut_off: bool,
 }
 
 /// What a reload did, for one line of the log.
@@ -65,8 +74,9 @@ pub struct Retired {
 impl Live {
     /// Puts the first plan in force.
     pub fn start(plan: Plan, now: Instant) -> Self {
-        let (snapshot, _) = Builder::new(None, 1, now).snapshot(plan);
-        Self { current: ArcSwap::from_pointee(snapshot), gateways: AtomicU32::new(1) }
+        let division = Division { gateways: 1, is_cut_off: true };
+        let (snapshot, _) = Builder::new(None, division, now).snapshot(plan);
+        Self { current: ArcSwap::from_pointee(snapshot), division: Mutex::new(division) }
     }
 
     /// Returns the snapshot in force, for a moment: do not hold it over an `.await`.
@@ -102,24 +112,28 @@ impl Live {
     /// that were added do not, as the old snapshot cannot know them.
     pub fn apply(&self, plan: Plan, now: Instant, retired: &mut Retired) -> Summary {
         let old = self.current.load_full();
-        let gateways = self.gateways.load(Relaxed);
-        let (snapshot, summary) = Builder::new(Some(&old), gateways, now).snapshot(plan);
+        let division = *self.division();
+        let (snapshot, summary) = Builder::new(Some(&old), division, now).snapshot(plan);
         self.current.store(Arc::new(snapshot));
         retired.snapshots.push(old);
         retired.sweep();
         summary
     }
 
-    /// Divides shared rules among so many gateways while their store fails: in force for the
-    /// next decision. By the one caller of [`Self::apply`].
-    pub fn divide(&self, gateways: u32, now: Instant) {
-        if self.gateways.swap(gateways, Relaxed) != gateways {
+    /// Divides shared rules so while their store fails: in force for the next decision. By the
+    /// one caller of [`Self::apply`].
+    pub fn divide(&self, division: Division, now: Instant) {
+        if core::mem::replace(&mut *self.division(), division) != division {
             for route in self.load().routes.iter().filter(|route| route.is_shared) {
                 let pacing = route.paced.is_some();
                 let shared = route.rules.iter().map(|rule| rule.shared.is_some());
-                route.gate.install(&divided(&route.flow, shared, pacing, gateways), now);
+                route.gate.install(&divided(&route.flow, shared, pacing, division), now);
             }
         }
+    }
+
+    fn division(&self) -> MutexGuard<'_, Division> {
+        self.division.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -171,7 +185,7 @@ impl fmt::Display for Summary {
 /// Makes a snapshot of a plan and of what the one before has to pass on.
 struct Builder<'o> {
     old: Option<&'o Snapshot>,
-    gateways: u32,
+    division: Division,
     now: Instant,
     servers: HashMap<(Arc<str>, u16), Arc<Server>>,
     next_server: usize,
@@ -179,11 +193,11 @@ struct Builder<'o> {
 }
 
 impl<'o> Builder<'o> {
-    fn new(old: Option<&'o Snapshot>, gateways: u32, now: Instant) -> Self {
+    fn new(old: Option<&'o Snapshot>, division: Division, now: Instant) -> Self {
         let servers = old.iter().flat_map(|old| &old.upstreams).flat_map(|u| &u.servers);
         Self {
             old,
-            gateways,
+            division,
             now,
             servers: servers.map(|s| ((s.host.clone(), s.port), s.clone())).collect(),
             next_server: old.map_or(0, |old| old.next_server),
@@ -311,7 +325,7 @@ impl<'o> Builder<'o> {
     ) -> Route {
         let gate = known.map_or_else(|| Arc::new(Gate::new(self.now)), |old| old.gate.clone());
         let are_shared = plan.rules.iter().map(|rule| rule.shared.is_some());
-        let here = divided(&plan.flow, are_shared, plan.paced.is_some(), self.gateways);
+        let here = divided(&plan.flow, are_shared, plan.paced.is_some(), self.division);
         let installed = gate.install(&here, self.now);
         for (rule, change) in &installed.changes {
             match change {
@@ -326,7 +340,8 @@ impl<'o> Builder<'o> {
         let rules = plan.rules.into_iter().zip(flow).map(|(rule, (slot, identity))| RouteRule {
             shared: rule.shared.and_then(|on_error| {
                 let stored = Stored::new(&identity.algorithm).ok()?;
-                Some(shared(&tag, &identity.name, stored, on_error))
+                let interval = rule.sync_interval;
+                Some(shared(&tag, &identity.name, stored, on_error, interval))
             }),
             slot,
             name: rule.name,
@@ -341,7 +356,7 @@ impl<'o> Builder<'o> {
         });
         let rules: Vec<RouteRule> = rules.collect();
         let paced = plan.flow.pacing.as_ref().zip(plan.paced).and_then(|(pacing, on_error)| {
-            Some(shared(&tag, "pacing", Stored::paced(pacing).ok()?, on_error))
+            Some(shared(&tag, "pacing", Stored::paced(pacing).ok()?, on_error, None))
         });
         Route {
             is_shared: paced.is_some() || rules.iter().any(|rule| rule.shared.is_some()),
@@ -373,12 +388,13 @@ fn divided(
     rules: &flow::Rules,
     shared: impl Iterator<Item = bool>,
     is_paced: bool,
-    gateways: u32,
+    Division { gateways, is_cut_off }: Division,
 ) -> flow::Rules {
     let mut rules = rules.clone();
     for (rule, is_shared) in rules.flow.iter_mut().zip(shared) {
         if is_shared {
-            rule.algorithm = rule.algorithm.among(gateways);
+            let is_whole = matches!(rule.algorithm, Algorithm::Exchanged(_)) && !is_cut_off;
+            rule.algorithm = rule.algorithm.among(if is_whole { 1 } else { gateways });
         }
     }
     if is_paced {
@@ -387,9 +403,17 @@ fn divided(
     rules
 }
 
-fn shared(tag: &str, identity: &str, rule: Stored, on_error: OnStoreError) -> Shared {
+fn shared(
+    tag: &str,
+    identity: &str,
+    rule: Stored,
+    on_error: OnStoreError,
+    interval: Option<Duration>,
+) -> Shared {
     let name = format!("{tag}:{identity}:{}", rule.shape()).into();
-    Shared { name, rule: Arc::new(rule), on_error }
+    let exchange =
+        interval.map(|interval| Arc::new(Exchange { interval, unseen: AtomicU64::new(0) }));
+    Shared { name, rule: Arc::new(rule), on_error, exchange }
 }
 
 /// Reports whether an upstream is as it was, so that routes can go on with it.

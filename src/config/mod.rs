@@ -42,7 +42,7 @@ pub use claim::{Claims, Known, Unrouted, is_served, outcome};
 pub use describe::describe;
 pub use diff::{Difference, Fate, Named, RouteChange, RuleChange, diff};
 pub use error::{Diagnostics, Entry};
-pub use live::{Live, Retired, Summary};
+pub use live::{Division, Live, Retired, Summary};
 pub use plan::Plan;
 pub use problem::Problem;
 pub use scenario::{
@@ -51,8 +51,8 @@ pub use scenario::{
 };
 pub use settings::{AccessLog, ClientTimeouts, Limits, RateLimitHeaders, Settings};
 pub use snapshot::{
-    Cost, Except, HeaderEdits, Limit, Listener, Reject, Route, RouteRule, RouteTimeouts, Server,
-    Shared, Snapshot, Upstream,
+    Cost, Except, Exchange, HeaderEdits, Limit, Listener, Reject, Route, RouteRule, RouteTimeouts,
+    Server, Shared, Snapshot, Upstream,
 };
 pub use source::fingerprint;
 pub use spec::{Balance, OnMissing, OnStoreError};

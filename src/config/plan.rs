@@ -139,4 +139,6 @@ pub(super) struct RulePlan {
     pub dry_run: bool,
     /// What holds while the store fails, if the rule is shared.
     pub shared: Option<OnStoreError>,
+    /// How often gateways exchange its states, if they do.
+    pub sync_interval: Option<Duration>,
 }

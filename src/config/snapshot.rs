@@ -19,7 +19,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicUsize},
+        atomic::{AtomicU32, AtomicU64, AtomicUsize},
     },
     time::Duration,
 };
@@ -215,6 +215,18 @@ pub struct Shared {
     pub rule: Arc<Stored>,
     /// What holds while it fails.
     pub on_error: OnStoreError,
+    /// `None`: every decision is the store's.
+    pub exchange: Option<Arc<Exchange>>,
+}
+
+/// How gateways exchange a rule's states.
+#[derive(Debug)]
+pub struct Exchange {
+    /// How often.
+    pub interval: Duration,
+    /// The most that this gateway has lately told in two exchanges of one state, and that others
+    /// could not know before.
+    pub unseen: AtomicU64,
 }
 
 /// A quota over time.
@@ -224,6 +236,13 @@ pub struct Limit {
     pub text: Arc<str>,
     /// Its item in `RateLimit-Policy`.
     pub policy: Arc<str>,
+}
+
+impl RouteRule {
+    /// Returns how gateways exchange its states, if they do.
+    pub fn exchange(&self) -> Option<&Arc<Exchange>> {
+        self.shared.as_ref()?.exchange.as_ref()
+    }
 }
 
 /// How much a request counts.

@@ -4,6 +4,7 @@
 //! Here is what it owns, its loop, and the end; `files.rs` knows what a configuration is
 //! made of, `reload.rs` puts another one in force, `listeners.rs` opens and closes ports.
 
+mod exchanger;
 mod files;
 mod listeners;
 mod reload;
@@ -21,6 +22,7 @@ use crate::{
     shutdown::{Signals, Wish},
     workers::Handle,
 };
+use exchanger::Exchanger;
 use files::{Seen, make_certificates, named_files};
 use listeners::{Listeners, Opened, open};
 use reload::{Look, Refusal};
@@ -101,6 +103,7 @@ struct Gateway {
     readiness: Arc<Readiness>,
     /// What gateways share, if they do.
     store: Option<Arc<Store>>,
+    exchanger: Option<Exchanger>,
     workers: Vec<Handle>,
     listeners: Listeners,
     access_log: access_log::Sink,
@@ -142,11 +145,13 @@ impl Gateway {
         warn(&plan, clock.now());
         let path = plan.path.clone();
         let store = plan.settings.store.as_deref().cloned();
-        let store = store.map(|it| Arc::new(Store::new(it, plan.settings.workers)));
+        let store =
+            store.map(|it| Arc::new(Store::new(it, plan.settings.workers.saturating_add(1))));
         let live = Arc::new(Live::start(plan, clock.now()));
         if let Some(store) = &store {
-            live.divide(store.gateways(), clock.now());
+            live.divide(store.division(), clock.now());
         }
+        let exchanger = store.as_ref().map(|it| Exchanger::start(it, &live, &clock)).transpose()?;
         let workers = start_workers(&clock, &live, &counters, &access_log, store.as_ref())?;
         let (requests, reload_requests) = mpsc::channel(1);
         let mut gateway = Self {
@@ -157,6 +162,7 @@ impl Gateway {
             counters,
             readiness: Arc::default(),
             store,
+            exchanger,
             workers,
             listeners: Listeners::default(),
             access_log,
@@ -227,9 +233,7 @@ impl Gateway {
                         Ok(look) => self.reload(look),
                         Err(error) => tracing::error!(%error, "cannot read the configuration"),
                     }
-                    if let Some(store) = &self.store {
-                        self.live.divide(store.gateways(), self.clock.now());
-                    }
+                    self.divide();
                     self.watch(guard.as_mut());
                 }
                 Some(()) = self.reload_requests.recv() => wanted = Some(true),
@@ -238,10 +242,18 @@ impl Gateway {
                     said = self.settle(&mut changes).await;
                     wanted = wanted.or(Some(false));
                 }
+                () = turned(self.store.as_deref()) => self.divide(),
                 _ = poll.tick() => wanted = wanted.or(Some(false)),
             }
         }
         self.drain().await;
+    }
+
+    /// Divides the rules that gateways share as the store says.
+    fn divide(&self) {
+        if let Some(store) = &self.store {
+            self.live.divide(store.division(), self.clock.now());
+        }
     }
 
     fn reopen_log(&self) {
@@ -281,6 +293,9 @@ impl Gateway {
         for worker in &self.workers {
             worker.stop();
         }
+        if let Some(exchanger) = self.exchanger.take() {
+            exchanger.end();
+        }
         self.closing.cancel();
     }
 }
@@ -313,6 +328,14 @@ fn start_workers(
         })
         .collect::<io::Result<_>>()
         .map_err(cannot("start a worker"))
+}
+
+/// Waits until states can be exchanged or no longer can, if there is a store.
+async fn turned(store: Option<&Store>) {
+    match store {
+        Some(store) => store.turned().await,
+        None => core::future::pending().await,
+    }
 }
 
 /// Takes the wish that was noted, or waits for one.

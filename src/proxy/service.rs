@@ -113,7 +113,7 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
     let trusted = tail.peer.is_trusted(&snapshot);
     let forward = Forward { authority, upgrade: None, trusted, fields };
     let decided = if let Some(question) = question {
-        match shared::begin(&route, now, &claims, question) {
+        match shared::begin(&tail.peer.worker, &route, now, &claims, question) {
             First::Decided(decided) => *decided,
             First::Ask(asking) => {
                 let arrival = Arrival { request, route, claims, forward, manner, now, tail };
@@ -208,7 +208,14 @@ impl Found<'_> {
     fn claims(&self, peer: &Peer, request: &Request<Incoming>) -> Claims {
         let (target, client) = (target(request, &self.host, &self.path), self.client);
         self.route.claims(&peer.worker.seed, &target, client, |rule, _| {
-            peer.fingerprint(&rule.key, &target, client).map_or(Known::Nothing, Known::Key)
+            let print = match (&rule.exchange(), &peer.worker.store) {
+                // By the secret that all gateways have.
+                (Some(_), Some(store)) if !rule.key.is_shared() => {
+                    rule.key.fingerprint(&store.seed(), &target, client)
+                }
+                _ => peer.fingerprint(&rule.key, &target, client),
+            };
+            print.map_or(Known::Nothing, Known::Key)
         })
     }
 

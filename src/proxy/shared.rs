@@ -3,7 +3,7 @@
 
 use super::service::Worker;
 use crate::{
-    cluster::{Ask, Held, Link, Verdicts},
+    cluster::{Ask, Client, Held, Link, Verdicts},
     config::{Claims, OnStoreError, Route, Shared},
     flow::{
         Admission, Claim, Decision, Instant, Key, Quota, Reason, Rejection, Reservation, SlotId,
@@ -14,9 +14,9 @@ use crate::{
 use core::{net::IpAddr, time::Duration};
 use smallvec::SmallVec;
 
-/// When a client is told to come back whom a store that fails would have had to decide about: as
-/// long as it takes at most until the store is looked for again.
-const SOON: Duration = Duration::from_secs(1);
+/// What a client is told whom a store that fails would have had to decide about: to come back
+/// when it has been looked for again, at the latest.
+const UNDECIDED: Reason = Reason::Undecided { retry_after: Duration::from_secs(1) };
 
 /// What a request asks of the store.
 pub(super) struct Question {
@@ -52,7 +52,7 @@ impl Question {
     ) -> Option<Self> {
         let link = worker.store.as_ref()?.link()?;
         let asked = |claim: &Claim| {
-            shared(route, claim.slot)?;
+            shared(route, claim.slot).filter(|(it, _)| it.exchange.is_none())?;
             let key = match claim.key {
                 // Refused here, without a round trip.
                 Key::Missing => return None,
@@ -75,16 +75,18 @@ impl Question {
 
 /// Decides about a request of a route with shared rules, as far as can be without the store.
 pub(super) fn begin(
+    worker: &Worker,
     route: &Route,
     now: Instant,
     claims: &Claims,
     question: Option<Question>,
 ) -> First {
     let Some(question) = question else {
-        return First::Decided(Box::new(alone(route, now, claims)));
+        return First::Decided(Box::new(alone(worker, route, now, claims)));
     };
-    let here: Claims = claims.iter().filter(|it| !question.asks(it.slot)).copied().collect();
-    match route.gate.reserve(now, &here) {
+    let here = claims.iter().filter(|it| !question.asks(it.slot)).copied();
+    let here = Heard::of(route, here, |it| it.exchange.is_some() && is_cut_off(worker));
+    match here.reserve(route, now) {
         Err(rejection) => First::Decided(Box::new(Err(rejection))),
         Ok(reservation) => {
             First::Ask(Box::new(Asking { question, reservation, claims: claims.clone() }))
@@ -111,7 +113,7 @@ impl Asking {
         let now = worker.clock.now();
         let Ok(decided) = decided else {
             drop(reservation);
-            return (alone(route, now, &claims), None);
+            return (alone(worker, route, now, &claims), None);
         };
         let quotas = quotas(&question.claims, &asks, &decided.verdicts);
         if let Some((slot, reason)) = refusal(&question.claims, &asks, &decided.verdicts) {
@@ -122,20 +124,60 @@ impl Asking {
     }
 }
 
-/// Decides without the store, as each shared rule says.
+/// The claims that this process decides about.
+struct Heard {
+    claims: Claims,
+    /// The rule that refuses everything while the store fails, if there is one.
+    denied: Option<SlotId>,
+}
+
+impl Heard {
+    /// Sorts claims by what each rule says of the store's failure, if that `is_lost` for it.
+    fn of(
+        route: &Route,
+        claims: impl Iterator<Item = Claim>,
+        is_lost: impl Fn(&Shared) -> bool,
+    ) -> Self {
+        let mut it = Self { claims: Claims::new(), denied: None };
+        for claim in claims {
+            let lost = shared(route, claim.slot)
+                .filter(|(shared, _)| claim.key != Key::Missing && is_lost(shared));
+            match lost.map(|(shared, is_dry_run)| (shared.on_error, is_dry_run)) {
+                None | Some((OnStoreError::Local, _)) => it.claims.push(claim),
+                Some((OnStoreError::Allow, _) | (OnStoreError::Deny, true)) => {}
+                Some((OnStoreError::Deny, false)) => it.denied = it.denied.or(Some(claim.slot)),
+            }
+        }
+        it
+    }
+
+    #[expect(clippy::result_large_err, reason = "as that of `Gate::enter`")]
+    fn reserve(&self, route: &Route, now: Instant) -> Result<Reservation, Rejection> {
+        let reservation = route.gate.reserve(now, &self.claims)?;
+        match self.denied {
+            None => Ok(reservation),
+            Some(slot) => Err(reservation.refuse(now, slot, UNDECIDED, &[])),
+        }
+    }
+}
+
+/// Decides without the store, as each shared rule says that has lost it.
 #[expect(clippy::result_large_err, reason = "as that of `Gate::enter`")]
-fn alone(route: &Route, now: Instant, claims: &Claims) -> Result<Admission, Rejection> {
-    let on_error = |slot| shared(route, slot).map(|(it, _)| it.on_error);
-    let is = |claim: &Claim, what| on_error(claim.slot) == Some(what) && claim.key != Key::Missing;
-    let here: Claims = claims
-        .iter()
-        .filter(|it| !is(it, OnStoreError::Allow) && !is(it, OnStoreError::Deny))
-        .copied()
-        .collect();
-    let denied = claims.iter().find(|it| is(it, OnStoreError::Deny) && !is_dry_run(route, it.slot));
-    let Some(denied) = denied else { return route.gate.enter(now, &here) };
-    let reason = Reason::Undecided { retry_after: SOON };
-    Err(route.gate.reserve(now, &here)?.refuse(now, denied.slot, reason, &[]))
+fn alone(
+    worker: &Worker,
+    route: &Route,
+    now: Instant,
+    claims: &Claims,
+) -> Result<Admission, Rejection> {
+    let is_lost = |it: &Shared| it.exchange.is_none() || is_cut_off(worker);
+    let heard = Heard::of(route, claims.iter().copied(), is_lost);
+    let Some(denied) = heard.denied else { return route.gate.enter(now, &heard.claims) };
+    Err(route.gate.reserve(now, &heard.claims)?.refuse(now, denied, UNDECIDED, &[]))
+}
+
+/// Whether states cannot be exchanged.
+fn is_cut_off(worker: &Worker) -> bool {
+    worker.store.as_ref().is_none_or(Client::is_cut_off)
 }
 
 /// Returns what gateways share of the rule behind `slot`, if they do, and whether it is a dry run.
@@ -145,10 +187,6 @@ fn shared(route: &Route, slot: SlotId) -> Option<(&Shared, bool)> {
     }
     let rule = route.rules.iter().find(|rule| rule.slot == slot)?;
     rule.shared.as_ref().map(|shared| (shared, rule.dry_run))
-}
-
-fn is_dry_run(route: &Route, slot: SlotId) -> bool {
-    shared(route, slot).is_some_and(|(_, is_dry_run)| is_dry_run)
 }
 
 /// Returns what the store said of each rule, in the words of the gate.

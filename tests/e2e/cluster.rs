@@ -218,14 +218,14 @@ fn relay(mut from: std::net::TcpStream, mut to: std::net::TcpStream, delay: &Ato
 }
 
 /// Returns the process of a server.
-fn pid(server: &Server) -> String {
+pub(crate) fn pid(server: &Server) -> String {
     let mut connection = server.connection();
     let info: String = redis::cmd("INFO").arg("server").query(&mut connection).expect("it");
     let pid = info.lines().find_map(|line| line.strip_prefix("process_id:"));
     pid.expect("a line of it").trim().to_owned()
 }
 
-fn signal(pid: &str, name: &str) {
+pub(crate) fn signal(pid: &str, name: &str) {
     assert!(
         Command::new("kill").args([&format!("-{name}"), pid]).status().expect("kill").success()
     );
@@ -364,8 +364,8 @@ fn a_store_that_is_killed_under_load_leaves_each_rule_as_it_says_and_comes_back(
 fn a_wrong_password_is_told_and_a_right_one_is_used() {
     let upstream = upstream::echo();
     let server = Server::start_on(free_port(), &[]);
-    let rules = "    flow:\n      - { name: r, limit: 5/1h, burst: 5, scope: cluster, on_store_error: deny }\n      - { name: c, concurrency: 9, scope: cluster, on_store_error: deny }";
-    let may = "eval evalsha time get set pexpire del zadd zrem zcard zscore zincrby zrangebyscore zremrangebyscore";
+    let rules = "    flow:\n      - { name: r, limit: 5/1h, burst: 5, scope: cluster, on_store_error: deny }\n      - { name: c, concurrency: 9, scope: cluster, on_store_error: deny }\n      - { name: p, limit: 900/1h, burst: 900, scope: cluster, sync_interval: 20ms }";
+    let may = "eval evalsha time get set exists pexpire pttl del zadd zrem zcard zscore zincrby zrange zrevrange zrangebyscore zremrangebyscore";
     let may: Vec<String> = may.split(' ').map(|word| format!("+{word}")).collect();
     redis::cmd("ACL")
         .arg(&["SETUSER", "gate", "on", ">secret", "~flowgate:*"])
@@ -382,6 +382,11 @@ fn a_wrong_password_is_told_and_a_right_one_is_used() {
     assert_eq!(hammer(std::slice::from_ref(&wrong), 5), [0, 10, 0]);
     let right = gateways(1, &config("gate:secret"));
     assert_eq!(hammer(&right, 5), [5, 5, 0]);
+    let told = "flowgate_store_exchanged_states_total";
+    let taken = format!("{told}{{what=\"taken\"}}");
+    eventually("what passed is told and taken", || {
+        (metrics(&right[0], told)[&taken] > 0.0).then_some(())
+    });
     assert_eq!(up(&right[0]), 1.0);
 }
 

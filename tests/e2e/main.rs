@@ -10,6 +10,7 @@ mod common;
 mod cluster;
 mod idle;
 mod operate;
+mod periodic;
 mod proxy;
 mod reload;
 mod replay;

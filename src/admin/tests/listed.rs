@@ -42,6 +42,8 @@ fn served(fixture: &Fixture) -> Families {
         errors: vec![("timeout", 1)],
         round_trips: vec![0; ROUND_TRIP_BOUNDS.len() + 1],
         waited: Duration::ZERO,
+        is_exchanging: true,
+        exchanged: [1; 2],
     };
     let (counters, now) = (state.counters.clone(), state.clock.now());
     let page = metrics::Page::read(fixture.snapshot(), counters, Some(store), now, now);

@@ -17,11 +17,16 @@ use tempfile::TempDir;
 
 const CONFIG: &str = "
 listeners: [{ name: web, listen: 127.0.0.1:0 }]
+store: { redis: redis://127.0.0.1 }
 upstreams:
   - { name: one, servers: [{ url: 'http://127.0.0.1:9001', weight: 3 }, { url: 'http://[::1]:9002' }] }
   - { name: two, servers: [{ url: 'http://127.0.0.1:9001', weight: 3 }] }
 routes:
-  - { name: rest, match: { path_prefix: / }, upstream: two, breaker: { errors: 1 } }
+  - name: rest
+    match: { path_prefix: / }
+    upstream: two
+    flow: [{ name: exchanged, limit: 1000/1s, scope: cluster, sync_interval: 50ms }]
+    breaker: { errors: 1 }
   - name: api
     match: { path_prefix: /api }
     upstream: one
@@ -144,7 +149,7 @@ async fn routes_are_listed_as_they_match_with_what_they_have_seen() {
     assert_eq!(rules[2]["dry_run"], true);
     assert!(rules[1]["key"].as_str().unwrap().contains("client_ip"));
     assert!(rules[0].get("key").is_none() && rules[3].get("key").is_none());
-    let breaker = &page["routes"][1]["rules"][0]["breaker"];
+    let breaker = &page["routes"][1]["rules"][1]["breaker"];
     assert_eq!((&breaker["state"], &breaker["opened"]), (&"open".into(), &1.into()));
     assert!(rules[0].get("breaker").is_none());
     assert_eq!(page["upstreams"][0]["servers"][1]["address"], "[::1]:9002");

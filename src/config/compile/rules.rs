@@ -95,6 +95,7 @@ impl Compiler {
         versions.push((algorithm, None));
         let stored = versions.iter().map(|(algorithm, _)| Stored::new(algorithm));
         let shared = self.scope(spec.scope, stored);
+        let sync_interval = self.sync_interval(spec.scope, &mut versions);
         let keyed = is_keyed.then(|| Keyed {
             by: key.to_string().into(),
             max_keys: spec
@@ -115,6 +116,7 @@ impl Compiler {
                 quota: quotas::quota(&name, &algorithm),
                 dry_run: spec.dry_run,
                 shared,
+                sync_interval,
             };
             let name = identity.unwrap_or_else(|| name.clone());
             let keyed = keyed.clone();

@@ -9,7 +9,7 @@ use crate::{
         spec::{OnStoreError, ScopeSpec, StoreSpec},
         store::{RedisUrl, Store, StoreKind},
     },
-    flow::{Stored, Unstorable},
+    flow::{Algorithm, Stored, Unstorable, limiter::exchanged},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -112,6 +112,56 @@ impl Compiler {
             self.error(unstorable(why, place));
         }
         spec.on_store_error.map(|at| at.value)
+    }
+}
+
+impl Compiler {
+    /// Returns how often gateways exchange the states of a rule, if they do, and makes its
+    /// versions such.
+    pub(super) fn sync_interval<T>(
+        &mut self,
+        spec: ScopeSpec,
+        versions: &mut [(Algorithm, T)],
+    ) -> Option<Duration> {
+        let At { value: interval, place, .. } = spec.sync_interval?;
+        if spec.cluster.is_none() {
+            self.error(
+                Problem::error(place, "`sync_interval` without `scope: cluster`")
+                    .help("write `scope: cluster`, or remove it"),
+            );
+            return None;
+        }
+        for (algorithm, _) in &mut *versions {
+            if let Some(config) = exchanged::Config::new(algorithm.clone(), 1) {
+                self.seldom(&config, interval, place);
+                *algorithm = Algorithm::Exchanged(config);
+            } else if Stored::new(algorithm).is_ok() {
+                self.error(
+                    Problem::error(place, "`sync_interval` with `concurrency`")
+                        .help("remove it: what is in flight is over before others are told"),
+                );
+                return None;
+            }
+        }
+        Some(interval)
+    }
+
+    /// Warns of gateways that would hear of a window when it is over.
+    fn seldom(&mut self, config: &exchanged::Config, interval: Duration, place: Place) {
+        let Some((_, window)) = config.whole().most_in_a_window() else { return };
+        if 2 * interval > window {
+            let often = humantime::format_duration(window / 20).to_string().replace(' ', "");
+            let help = if window / 20 < Duration::from_millis(10) {
+                "write a longer window, or remove `sync_interval`".to_owned()
+            } else {
+                format!("write `sync_interval: {often}`")
+            };
+            self.warn(
+                Problem::warning(place, "gateways hear of a window when it is over")
+                    .label("each of them lets a whole limit pass")
+                    .help(help),
+            );
+        }
     }
 }
 

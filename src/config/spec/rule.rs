@@ -75,6 +75,8 @@ pub(in crate::config) struct ScopeSpec {
     /// Where `cluster` stands, if it does.
     pub cluster: Option<Place>,
     pub on_store_error: Option<At<OnStoreError>>,
+    /// `None`: every decision is the store's.
+    pub sync_interval: Option<At<Duration>>,
 }
 
 /// What holds of a shared rule while the store fails.
@@ -95,6 +97,7 @@ impl ScopeSpec {
         Self {
             cluster: is_cluster.filter(|at| at.value).map(|at| at.place),
             on_store_error: f.word(d, "on_store_error", &all),
+            sync_interval: None,
         }
     }
 }
@@ -197,7 +200,10 @@ impl RuleSpec {
             except: f.map(d, "except").map(|f| ExceptSpec::read(d, &f)).unwrap_or_default(),
             priority: f.map(d, "priority").and_then(|f| PrioritySpec::read(d, &f)),
             dry_run: f.flag(d, "dry_run").is_some_and(|at| at.value),
-            scope: ScopeSpec::read(d, &f),
+            scope: ScopeSpec {
+                sync_interval: f.duration(d, "sync_interval"),
+                ..ScopeSpec::read(d, &f)
+            },
             overrides: overrides::read(d, &f, base.as_ref()),
         })
     }

@@ -149,9 +149,9 @@ fn keys_that_mean_nothing_in_a_rule_are_refused() {
 
 #[test]
 fn what_a_later_version_will_know_is_never_ignored() {
-    let message = "`sync_interval` is not supported in this version | remove it";
-    let rule = "      - { name: a, limit: 1/1s, sync_interval: 1s }\n";
-    messages(&with_rules(rule), &[message]);
+    let file = with_rules("      - { name: a, limit: 1/1s }\n")
+        .replace("servers:", "health: {}, servers:");
+    messages(&file, &["`health` is not supported in this version | remove it"]);
     plan(&with_rules("      - { name: a, limit: 1/1s, scope: process }\n"));
 }
 

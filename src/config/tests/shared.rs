@@ -103,3 +103,42 @@ fn check_tells_what_is_shared_and_never_the_password() {
     );
     assert!(!text.contains("hidden") && !format!("{:?}", plan.settings).contains("hidden"));
 }
+
+#[test]
+fn states_are_exchanged_of_shared_rules_that_count() {
+    let rule = |words: &str| format!("      - {{ name: a, {words} }}\n");
+    for (words, expected) in [
+        (
+            "limit: 1/1s, sync_interval: 100ms",
+            "`sync_interval` without `scope: cluster` | write `scope: cluster`, or remove it",
+        ),
+        (
+            "concurrency: 3, scope: cluster, sync_interval: 100ms",
+            "`sync_interval` with `concurrency` | remove it: what is in flight is over before others are told",
+        ),
+        (
+            "algorithm: sliding_log, limit: 1/1s, scope: cluster, sync_interval: 100ms",
+            "this rule cannot be shared: a log of every request is no state for a store | write `algorithm: sliding_window` with `strict: true`, whose bound is as hard",
+        ),
+        (
+            "limit: 9/1s, scope: cluster, sync_interval: 5ms",
+            "`sync_interval` cannot be 5ms | write at least `10ms`",
+        ),
+    ] {
+        messages(&stored(STORE, &rule(words)), &[expected]);
+    }
+    let seldom = "limit: 9/1s, scope: cluster, sync_interval: 600ms";
+    let warnings = plan(&stored(STORE, &rule(seldom))).warnings.to_string();
+    assert!(warnings.contains("gateways hear of a window when it is over"), "{warnings}");
+    assert!(warnings.contains("write `sync_interval: 50ms`"), "{warnings}");
+}
+
+#[test]
+fn check_tells_how_much_more_passes_where_states_are_exchanged() {
+    let rule = "      - { name: a, limit: 100/1s, burst: 50, key: client_ip, scope: cluster, sync_interval: 250ms }\n";
+    let text = |store: &str| describe(&plan(&stored(store, rule)));
+    let expected = "exchanged every 250ms: G gateways let pass up to (G − 1)·min(100, what one lets pass of a key in 500ms) more\n";
+    assert!(text(STORE).contains(expected), "{}", text(STORE));
+    let three = text("{ redis: redis://127.0.0.1, gateways: 3 }");
+    assert!(three.contains("in 500ms) more; 3 gateways 200 at most\n"), "{three}");
+}

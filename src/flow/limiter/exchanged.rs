@@ -31,6 +31,7 @@ use crate::flow::{
     decision::Decision,
     exchange::Numbers,
     keyed::Keyed,
+    rate::Rate,
     slot::{Formula, Slot, Stage, Standing, Times},
     time::Instant,
 };
@@ -65,6 +66,29 @@ impl Config {
     /// Returns the algorithm that holds for all gateways together.
     pub fn whole(&self) -> &Algorithm {
         &self.whole
+    }
+
+    /// Returns the most that a gateway lets pass of one state before all others know, who exchange
+    /// at this `interval`.
+    pub fn most_unseen(&self, interval: Duration) -> u64 {
+        let refilled = |rate: Rate, burst: u64| {
+            let units = (2 * interval).as_nanos() * u128::from(rate.count());
+            let refill = units / u128::from(rate.window_nanos());
+            burst.saturating_add(u64::try_from(refill).unwrap_or(u64::MAX))
+        };
+        match &*self.whole {
+            Algorithm::TokenBucket(it) => refilled(it.rate, it.burst),
+            Algorithm::LeakyBucket(it) => refilled(it.rate, it.capacity),
+            Algorithm::SlidingWindow(it) => it.rate.count(),
+            Algorithm::SlidingCounter(it) => it.rate.count(),
+            Algorithm::FixedWindow(it) => it.rate.count(),
+            // Of these there is no such configuration.
+            Algorithm::WarmUp(_)
+            | Algorithm::SlidingLog(_)
+            | Algorithm::Concurrency(_)
+            | Algorithm::Pacing(_)
+            | Algorithm::Exchanged(_) => 0,
+        }
     }
 
     /// Returns the algorithm that decides here at the moment.

@@ -1,6 +1,6 @@
 //! Rules and pacing: how many, counted how, for whom.
 
-use super::{ALGORITHMS, foreign, integer, key, later, route::FIELD, word};
+use super::{ALGORITHMS, foreign, integer, key, route::FIELD, word};
 use crate::config::vocabulary::{
     Default::{Absent, Required, Value, Words},
     Kind, Section,
@@ -148,7 +148,12 @@ pub(in crate::config) static RULE: Section = Section {
             Value("local"),
             "What holds while the store fails, for `scope: cluster`: an own count with the limit divided by the gateways, no limit, or refusal.",
         ),
-        later("sync_interval", "How often gateways exchange counts."),
+        key(
+            "sync_interval",
+            Kind::Duration { min: Duration::from_millis(10), max: Duration::from_mins(1) },
+            Absent,
+            "How often gateways exchange counts, for `scope: cluster`: each decides at once by its own, and together they may let more pass than the limit, as `check` tells. Without it the store decides about every request. Not for `concurrency`.",
+        ),
     ],
 };
 

@@ -1,0 +1,238 @@
+//! Exchanges the states of rules, now and then: tells the store what was charged here, and has the
+//! gates take over what all have charged.
+//!
+//! What was told and is not confirmed is kept, and told again under the same number, so that the
+//! store counts it once; until then no other state of that rule is taken from its gate, or taken
+//! over. So nothing is lost while the store is: what is charged meanwhile adds up beside the states.
+
+use super::{Client, MOST_STATES, Page, Push, StoreError, exchange::line, store::Store};
+use crate::{
+    clock::Clock,
+    config::{Exchange, Live, Shared, Snapshot},
+    flow::{Delta, Gate, Instant, SlotId},
+};
+use core::{sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{collections::HashMap, sync::Arc};
+
+/// How soon rules that an edit has added are seen, and a store that is back.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// What is not confirmed for so long decides nothing any more, and is forgotten before the store
+/// forgets the numbers of calls, after a day.
+const STALE: Duration = Duration::from_hours(12);
+
+/// Exchanges the states of all rules that want it.
+#[derive(Debug)]
+pub struct Periodic {
+    store: Arc<Store>,
+    client: Client,
+    live: Arc<Live>,
+    clock: Clock,
+    /// The snapshot that `rules` are of.
+    version: u64,
+    rules: HashMap<Arc<str>, Rule>,
+}
+
+/// A rule whose states are exchanged.
+#[derive(Debug)]
+struct Rule {
+    shared: Shared,
+    exchange: Arc<Exchange>,
+    gate: Arc<Gate>,
+    slot: SlotId,
+    /// Whether it is in force no more.
+    is_gone: bool,
+    /// When it is exchanged next.
+    due: Instant,
+    /// Of the last call that told anything.
+    number: u64,
+    /// The latest version that is known.
+    known: u64,
+    /// What is told and not confirmed, and since when.
+    deltas: Vec<String>,
+    since: Instant,
+    /// Where to go on in the gate; `None` at the end.
+    from: Option<u32>,
+    /// Whether the store has not told all.
+    is_behind: bool,
+    /// The most that was told of one state, in this exchange and in the one before.
+    most: [u64; 2],
+}
+
+impl Periodic {
+    /// Returns what exchanges them, without a connection yet. To be called on its runtime.
+    pub fn new(store: Arc<Store>, live: Arc<Live>, clock: Clock) -> Self {
+        let client = Client::start(Arc::clone(&store), clock.clone());
+        Self { store, client, live, clock, version: 0, rules: HashMap::new() }
+    }
+
+    /// Exchanges, until `end` is there; then tells the rest.
+    pub async fn run(mut self, end: impl Future<Output = ()>) {
+        tokio::pin!(end);
+        loop {
+            self.look();
+            let now = self.clock.now();
+            let due = self.rules.values().map(|rule| rule.due).min();
+            let next = due.unwrap_or(now + GLANCE).min(now + GLANCE);
+            tokio::select! {
+                () = &mut end => break,
+                () = self.clock.timer(next) => self.exchange(|rule, now| rule.due <= now).await,
+            }
+        }
+        self.exchange(|_, _| true).await;
+    }
+
+    /// Finds the rules of the configuration in force.
+    fn look(&mut self) {
+        let snapshot = self.live.load_full();
+        if snapshot.version == self.version {
+            return;
+        }
+        self.version = snapshot.version;
+        let mut before = core::mem::take(&mut self.rules);
+        for mut rule in rules(&snapshot, self.clock.now()) {
+            if let Some(old) = before.remove(&rule.shared.name) {
+                rule.resume(old);
+            }
+            self.rules.insert(Arc::clone(&rule.shared.name), rule);
+        }
+        // What was let pass under a rule that is gone is told all the same.
+        before.retain(|_, rule| !rule.deltas.is_empty());
+        for rule in before.values_mut() {
+            rule.is_gone = true;
+        }
+        self.rules.extend(before);
+    }
+
+    /// Exchanges the states of rules that are `chosen`, all in one round trip, and again as long
+    /// as there is more to tell or to know.
+    async fn exchange(&mut self, chosen: impl Fn(&Rule, Instant) -> bool) {
+        let now = self.clock.now();
+        let names = self.rules.iter().filter(|(_, rule)| chosen(rule, now));
+        let mut names: Vec<Arc<str>> = names.map(|(name, _)| Arc::clone(name)).collect();
+        if names.is_empty() {
+            return;
+        }
+        for name in &names {
+            if let Some(rule) = self.rules.get_mut(name) {
+                rule.begin(now);
+            }
+        }
+        while !names.is_empty() {
+            if self.round(&names).await.is_err() {
+                self.store.set_cut_off(true);
+                let soon = self.clock.now() + GLANCE;
+                self.rules.values_mut().for_each(|rule| rule.due = rule.due.min(soon).max(now));
+                return;
+            }
+            names.retain(|name| self.rules.get(name).is_some_and(Rule::has_more));
+        }
+        self.store.set_cut_off(false);
+    }
+
+    /// Makes one call for each of these rules.
+    async fn round(&mut self, names: &[Arc<str>]) -> Result<(), StoreError> {
+        let link = self.client.link().ok_or(StoreError::Down)?;
+        let now = self.clock.now();
+        for name in names {
+            if let Some(rule) = self.rules.get_mut(name) {
+                rule.collect(now);
+            }
+        }
+        let rules = names.iter().filter_map(|name| self.rules.get(name));
+        let pushes: Vec<Push<'_>> = rules.map(|rule| rule.push(&self.store)).collect();
+        let pages = link.exchange(&pushes).await?;
+        let now = self.clock.now();
+        for (name, page) in names.iter().zip(&pages) {
+            if let Some(rule) = self.rules.get_mut(name) {
+                self.store.on_exchange(rule.deltas.len(), page.told.len());
+                rule.take_over(now, page);
+            }
+        }
+        self.rules.retain(|_, rule| !rule.is_gone || !rule.deltas.is_empty());
+        Ok(())
+    }
+}
+
+/// Returns the rules whose states are exchanged, from `now` on.
+fn rules(snapshot: &Snapshot, now: Instant) -> impl Iterator<Item = Rule> {
+    snapshot.routes.iter().flat_map(move |route| {
+        route.rules.iter().filter_map(move |rule| {
+            Some(Rule {
+                shared: rule.shared.clone()?,
+                exchange: Arc::clone(rule.exchange()?),
+                gate: Arc::clone(&route.gate),
+                slot: rule.slot,
+                is_gone: false,
+                due: now,
+                number: 0,
+                known: 0,
+                deltas: Vec::new(),
+                since: now,
+                from: None,
+                is_behind: false,
+                most: [0; 2],
+            })
+        })
+    })
+}
+
+impl Rule {
+    /// Goes on from what it was before an edit.
+    fn resume(&mut self, old: Self) {
+        let Self { due, number, known, deltas, since, most, slot, gate, .. } = old;
+        // A slot that begins afresh must learn all.
+        let is_same = slot == self.slot && Arc::ptr_eq(&gate, &self.gate);
+        self.known = if is_same { known } else { 0 };
+        self.due = due.min(self.due + self.exchange.interval);
+        (self.number, self.deltas, self.since, self.most) = (number, deltas, since, most);
+    }
+
+    /// Begins an exchange.
+    fn begin(&mut self, now: Instant) {
+        self.from = Some(0);
+        self.due = (self.due + self.exchange.interval).max(now);
+        self.most = [0, self.most[0]];
+    }
+
+    /// Takes from the gate what is to be told, unless there is something that is not confirmed.
+    fn collect(&mut self, now: Instant) {
+        if !self.deltas.is_empty() && now.since(self.since) < STALE {
+            return;
+        }
+        let mut deltas: Vec<Delta> = Vec::new();
+        let from = self.from.take();
+        self.from =
+            from.and_then(|from| self.gate.collect(self.slot, from, MOST_STATES, &mut deltas));
+        let most = deltas.iter().map(|delta| delta.cost).max().unwrap_or(0);
+        self.most[0] = self.most[0].max(most);
+        self.exchange.unseen.store(self.most.iter().sum(), Relaxed);
+        self.number += u64::from(!deltas.is_empty());
+        self.deltas = deltas.iter().map(line).collect();
+        self.since = now;
+    }
+
+    fn push<'a>(&'a self, store: &'a Store) -> Push<'a> {
+        Push {
+            name: &self.shared.name,
+            rule: &self.shared.rule,
+            gateway: &store.name,
+            number: self.number,
+            known: self.known,
+            late: 4 * self.exchange.interval.max(Duration::from_secs(1)),
+            deltas: &self.deltas,
+        }
+    }
+
+    /// Takes over what the store has told, which confirms what it was told.
+    fn take_over(&mut self, now: Instant, page: &Page) {
+        self.deltas.clear();
+        self.known = page.known;
+        self.is_behind = page.is_full;
+        self.gate.adopt(self.slot, now, page.now, &page.told);
+    }
+
+    const fn has_more(&self) -> bool {
+        self.from.is_some() || self.is_behind
+    }
+}

@@ -1,0 +1,50 @@
+//! The thread that exchanges states with other gateways. It has its own, since what is told late
+//! lets too much pass, and the control thread may be busy with an edit.
+
+use super::{StartError, cannot};
+use crate::{
+    clock::Clock,
+    cluster::{Periodic, Store},
+    config::Live,
+};
+use std::{io, sync::Arc, thread};
+use tokio::sync::oneshot;
+
+/// The hold on that thread.
+pub(super) struct Exchanger {
+    end: oneshot::Sender<()>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Exchanger {
+    /// Starts it.
+    pub(super) fn start(
+        store: &Arc<Store>,
+        live: &Arc<Live>,
+        clock: &Clock,
+    ) -> Result<Self, StartError> {
+        Self::spawn(store, live, clock).map_err(cannot("start the thread that exchanges states"))
+    }
+
+    fn spawn(store: &Arc<Store>, live: &Arc<Live>, clock: &Clock) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (store, live, clock) = (Arc::clone(store), Arc::clone(live), clock.clone());
+        let (end, ended) = oneshot::channel();
+        let thread = thread::Builder::new().name("exchange".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                // Its loss is an end, too.
+                let end = async { drop(ended.await) };
+                Periodic::new(store, live, clock).run(end).await;
+            });
+        })?;
+        Ok(Self { end, thread })
+    }
+
+    /// Has it tell what is left, and waits for that: as long as one call takes, at most.
+    pub(super) fn end(self) {
+        drop(self.end);
+        if self.thread.join().is_err() {
+            tracing::error!("the exchange of states panicked");
+        }
+    }
+}

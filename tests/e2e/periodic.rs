@@ -1,0 +1,152 @@
+//! Several gateways that exchange counts: what passes, what is lost and what is counted twice.
+
+use crate::{
+    cluster::{
+        PATIENT, config, gateways, hammer, pid,
+        server::{Server, free_port},
+        signal,
+    },
+    common::{
+        Gateway, eventually,
+        http::{self, Client},
+        metrics, upstream,
+    },
+};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+const RULE: &str = "    flow: [{ name: r, algorithm: fixed_window, limit: 300/1000h, scope: cluster, sync_interval: 50ms }]";
+
+/// Waits until every gateway decides by the whole limit.
+fn settled(gateways: &[Gateway], limit: u64) {
+    for gateway in gateways {
+        eventually("it exchanges", || {
+            let is_up = metrics(gateway, "flowgate_store_exchange_up");
+            let routes = http::get(gateway.address("admin"), "/routes").text();
+            let is_whole = routes.contains(&format!("\"most\": {limit},"));
+            (is_up["flowgate_store_exchange_up"] == 1.0 && is_whole).then_some(())
+        });
+    }
+}
+
+/// Returns what the store says is used of the rule `r`, a fixed window.
+fn used(server: &Server) -> Option<u64> {
+    let mut connection = server.connection();
+    let keys: Vec<String> =
+        redis::cmd("KEYS").arg("flowgate:{all}:r:fixed/*").query(&mut connection).ok()?;
+    let key = keys.iter().find(|key| !key.contains(":changed") && !key.contains(":from:"))?;
+    let state: String = redis::cmd("GET").arg(key).query(&mut connection).ok()?;
+    state.split(' ').nth(2)?.parse().ok()
+}
+
+/// Has a client of each gateway ask for so long, and returns how many were answered with 200.
+fn flood(gateways: &[Gateway], long: Duration) -> Vec<thread::JoinHandle<u64>> {
+    let end = Instant::now() + long;
+    let client = |gateway: &Gateway| {
+        let web = gateway.web();
+        thread::spawn(move || {
+            let mut client = Client::new(web);
+            let mut passed = 0;
+            while Instant::now() < end {
+                let status = client.get("/").status;
+                assert!([200, 429].contains(&status), "{status}");
+                passed += u64::from(status == 200);
+            }
+            passed
+        })
+    };
+    gateways.iter().map(client).collect()
+}
+
+fn sum(flood: Vec<thread::JoinHandle<u64>>) -> u64 {
+    flood.into_iter().map(|client| client.join().expect("no 5xx")).sum()
+}
+
+#[test]
+fn three_gateways_pass_no_more_than_check_says_and_the_store_has_counted_each_once() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let yaml = config(upstream.address, server.port, &format!("gateways: 3, {PATIENT}"), RULE);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("gateway.yaml");
+    std::fs::write(&file, &yaml).expect("written");
+    let plan = flowgate::config::read(&file).expect("in order");
+    let told = flowgate::config::describe(&plan);
+    let bound = "in 100ms) more; 3 gateways 600 at most\n";
+    assert!(told.contains(bound), "{told}");
+    let mut gateways = gateways(3, &yaml);
+    settled(&gateways, 300);
+    let [passed, refused, failed] = hammer(&gateways, 200);
+    assert_eq!((passed + refused, failed), (1_200, 0));
+    assert!((300..=300 + 600).contains(&passed), "{passed}");
+    eventually("all is told", || (used(&server) == Some(passed as u64)).then_some(()));
+    let bound = metrics(&gateways[0], "flowgate_flow_excess_bound");
+    assert!(bound["flowgate_flow_excess_bound{route=\"all\",rule=\"r\"}"] <= 600.0, "{bound:?}");
+    // Who comes late has learned it when it exchanges.
+    gateways.extend(self::gateways(1, &yaml));
+    settled(&gateways, 300);
+    assert_eq!(hammer(&gateways, 5), [0, 40, 0]);
+}
+
+#[test]
+fn nothing_is_lost_or_counted_twice_when_the_store_hangs_in_a_flood() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let rule = RULE.replace("300/", "1000000/");
+    let yaml = config(upstream.address, server.port, "timeout: 1s", &rule);
+    let gateways = gateways(3, &yaml);
+    settled(&gateways, 1_000_000);
+    let (pid, flood) = (pid(&server), flood(&gateways, Duration::from_secs(4)));
+    eventually("some are told", || used(&server).filter(|used| *used > 20));
+    signal(&pid, "STOP");
+    for gateway in &gateways {
+        gateway.wait_log("the store fails");
+    }
+    signal(&pid, "CONT");
+    let passed = sum(flood);
+    assert!(passed > 20, "{passed}");
+    eventually("all is told", || (used(&server)? >= passed).then_some(()));
+    settled(&gateways, 1_000_000);
+    assert_eq!(used(&server), Some(passed));
+}
+
+#[test]
+fn nothing_is_lost_or_counted_twice_when_the_store_is_killed_in_a_flood_and_remembers() {
+    let upstream = upstream::echo();
+    let folder = tempfile::tempdir().expect("a folder");
+    let remember = ["--appendonly", "yes", "--appendfsync", "always", "--dir"];
+    let options: Vec<&str> = remember.into_iter().chain(folder.path().to_str()).collect();
+    let port = free_port();
+    let server = Server::start_on(port, &options);
+    let rule = RULE.replace("300/", "1000000/");
+    let gateways = gateways(3, &config(upstream.address, port, "timeout: 1s", &rule));
+    settled(&gateways, 1_000_000);
+    let (pid, flood) = (pid(&server), flood(&gateways, Duration::from_secs(4)));
+    eventually("some are told", || used(&server).filter(|used| *used > 20));
+    signal(&pid, "KILL");
+    for gateway in &gateways {
+        gateway.wait_log("the store fails");
+    }
+    drop(server);
+    let server = Server::start_on(port, &options);
+    let passed = sum(flood);
+    eventually("all is told", || (used(&server)? >= passed).then_some(()));
+    settled(&gateways, 1_000_000);
+    assert_eq!(used(&server), Some(passed));
+}
+
+#[test]
+fn who_cannot_exchange_does_as_the_rule_says() {
+    let upstream = upstream::echo();
+    for (on_error, expected) in
+        [("local", [100, 20, 0]), ("allow", [120, 0, 0]), ("deny", [0, 120, 0])]
+    {
+        let rule =
+            RULE.replace("sync_interval", &format!("on_store_error: {on_error}, sync_interval"));
+        // Nobody listens there, and three gateways are said to share it.
+        let yaml = config(upstream.address, free_port(), "gateways: 3, timeout: 1s", &rule);
+        let gateways = [Gateway::start(&yaml)];
+        gateways[0].wait_log("the store fails");
+        assert_eq!(hammer(&gateways, 60), expected, "{on_error}");
+    }
+}

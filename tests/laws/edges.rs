@@ -146,8 +146,9 @@ fn days() -> impl Strategy<Value = (Rules, Vec<Step>)> {
 /// Clients of a rule without room for them.
 const CLIENTS: u8 = 4;
 
-/// A rule of one or two keys, and a day of more clients.
-fn crowds() -> impl Strategy<Value = (Algorithm, u32, Vec<Step>)> {
+/// A crowded rule: how it counts, how many keys it has room for, how long every other
+/// client would wait for a window, and a day of more clients.
+fn crowds() -> impl Strategy<Value = (Algorithm, u32, Duration, Vec<Step>)> {
     let algorithms = |rate: Rate| {
         let warm_up = (1..=20_u64, 2..=1_000_u32).prop_map(move |(period, cold_factor)| {
             let warm_up = WarmUp { period: Duration::from_secs(period), cold_factor };
@@ -155,7 +156,11 @@ fn crowds() -> impl Strategy<Value = (Algorithm, u32, Vec<Step>)> {
         });
         prop_oneof![8 => algorithms(rate), 1 => warm_up]
     };
-    rates().prop_flat_map(move |rate| (algorithms(rate), 1..=2_u32, steps(rate, CLIENTS)))
+    rates().prop_flat_map(move |rate| {
+        let window = rate.window_nanos();
+        let patience = select(vec![0, window / 3, 2 * window]).prop_map(Duration::from_nanos);
+        (algorithms(rate), 1..=2_u32, patience, steps(rate, CLIENTS))
+    })
 }
 
 /// Returns the key of a client who shares one of two states with others for want of room.
@@ -187,7 +192,7 @@ proptest! {
 
     #[test]
     fn a_rule_without_room_keeps_its_promise_to_each_client(
-        (algorithm, max_keys, steps) in crowds(),
+        (algorithm, max_keys, patience, steps) in crowds(),
     ) {
         let keyed = Some(Keyed { by: "client_ip".into(), max_keys });
         let rule = Rule { keyed, ..rule(0, algorithm.clone(), false) };
@@ -199,12 +204,15 @@ proptest! {
                 continue;
             };
             let (slot, key) = (day.slots[0], crowded_key(client));
-            let claim = Claim { slot, key, cost, patience: Duration::ZERO };
-            let decided = day.gate.enter(day.now, &[claim]);
+            let patience = if client < 2 { patience } else { Duration::ZERO };
+            let decided = day.gate.enter(day.now, &[Claim { slot, key, cost, patience }]);
             let Fate { decided, .. } = day.note(client, cost, decided);
             if let (Ok(start), true) = (decided, cost > 0) {
                 let past = pasts.entry(client).or_default();
-                past.passed.push((day.now.as_nanos(), cost));
+                // Who borrows from a window is counted there.
+                let is_paced = matches!(algorithm, Algorithm::Pacing(_));
+                let counted = if is_paced { day.now } else { start };
+                past.passed.push((counted.as_nanos(), cost));
                 past.starts.push(start.as_nanos());
             }
             if let Algorithm::Concurrency(concurrency::Config { limit }) = algorithm {
@@ -212,7 +220,8 @@ proptest! {
                 prop_assert!(own.map(|live| live.cost).sum::<u64>() <= limit);
             }
         }
-        for past in pasts.values() {
+        for past in pasts.values_mut() {
+            past.passed.sort_by_key(|(counted, _)| *counted);
             assert_promise(&algorithm, past);
         }
     }

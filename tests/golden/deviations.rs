@@ -164,8 +164,12 @@ fn throttling(costs: &str) -> [Tally; 2] {
     let java = |params: &Value| rules(params, "count", "statDurationMs");
     let go = |params: &Value| rules(params, "threshold", "statIntervalMs");
     [
-        tally(&format!("sentinel_throttling{costs}"), java, None),
-        tally(&format!("sentinelgo_throttling{costs}"), go, None),
+        tally(&format!("sentinel_throttling{costs}"), java, Some(references::sentinel_throttling)),
+        tally(
+            &format!("sentinelgo_throttling{costs}"),
+            go,
+            Some(references::sentinelgo_throttling),
+        ),
     ]
 }
 
@@ -221,7 +225,8 @@ fn pacing_waits_for_the_cost_of_the_one_before() {
 
 #[test]
 fn keyed_pacing_rounds_no_interval_and_waits_for_the_cost_of_the_one_before() {
-    let tally = tally("sentinel_param_throttle", references::paced_by_key, None);
+    let model = references::sentinel_param_throttle;
+    let tally = tally("sentinel_param_throttle", references::paced_by_key, Some(model));
     let expected = Tally {
         traces: 15,
         equal: 1,
@@ -243,7 +248,7 @@ fn sliding_window_counts_what_sentinel_averages_to_a_second() {
         let buckets = u32::try_from(whole(&params["sampleCount"])).expect("few buckets");
         one(Algorithm::SlidingWindow(sliding_window::Config { rate, buckets, strict: false }))
     };
-    let tally = tally("sentinel_default_qps", rules, None);
+    let tally = tally("sentinel_default_qps", rules, Some(references::sentinel_default_qps));
     let expected = Tally {
         traces: 16,
         equal: 2,

@@ -7,7 +7,7 @@ use super::{keyed, millis, whole};
 use core::time::Duration;
 use flowgate::flow::{Algorithm, Rate, Rules, pacing};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 /// Decides about an arrival: at so many nanoseconds, of this cost and key.
 pub(crate) type Model = Box<dyn FnMut(u64, u64, &str) -> bool>;
@@ -94,6 +94,97 @@ pub(crate) fn sentinel_param_default(params: &Value, _epoch: u64) -> Model {
             keys.insert(key.to_owned(), (last, left));
         }
         left.is_some()
+    })
+}
+
+/// Buckets whose sum counts as the average of a second, cut down to a whole number.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "as the reference computes"
+)]
+pub(crate) fn sentinel_default_qps(params: &Value, _epoch: u64) -> Model {
+    let (window, buckets) = (whole(&params["intervalMs"]) * MS, whole(&params["sampleCount"]));
+    let limit = params["count"].as_f64().expect("a number");
+    let bucket = window / buckets;
+    let mut ring: VecDeque<(u64, u64)> = VecDeque::new();
+    Box::new(move |now, cost, _| {
+        let current = now / bucket;
+        ring.retain(|(index, _)| index + buckets > current);
+        let sum: u64 = ring.iter().map(|(_, cost)| cost).sum();
+        let average = (sum as f64 / (window as f64 / 1e9)) as u64;
+        let passes = (average + cost) as f64 <= limit;
+        ring.extend(passes.then_some((current, cost)));
+        passes
+    })
+}
+
+/// A queue whose intervals are rounded to nanoseconds, or to milliseconds where the rounded
+/// count divides the duration; who comes waits for its own cost.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "as the reference computes"
+)]
+pub(crate) fn sentinel_throttling(params: &Value, _epoch: u64) -> Model {
+    let count = params["count"].as_f64().expect("a number");
+    let duration = whole(&params["statDurationMs"]);
+    let is_fine = !duration.is_multiple_of((count + 0.5) as u64) || count / duration as f64 > 1.0;
+    let unit = if is_fine { 1 } else { MS };
+    let interval = move |cost: u64| {
+        let exact = (MS / unit * duration * cost) as f64 / count;
+        (exact + 0.5).floor() as u64 * unit
+    };
+    queue(millis(&params["maxQueueingTimeMs"]), interval)
+}
+
+/// The same, rounded up to nanoseconds, and no cost above the count.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "as the reference computes"
+)]
+pub(crate) fn sentinelgo_throttling(params: &Value, _epoch: u64) -> Model {
+    let count = params["threshold"].as_f64().expect("a number");
+    let duration = (whole(&params["statIntervalMs"]) * MS) as f64;
+    let interval = move |cost: u64| (cost as f64 / count * duration).ceil() as u64;
+    let mut queue = queue(millis(&params["maxQueueingTimeMs"]), interval);
+    Box::new(move |now, cost, key| cost as f64 <= count && queue(now, cost, key))
+}
+
+fn queue(longest: Duration, interval: impl Fn(u64) -> u64 + 'static) -> Model {
+    let mut next_after: Option<u64> = None;
+    Box::new(move |now, cost, _| {
+        let start = next_after.map_or(now, |last| now.max(last + interval(cost)));
+        let passes = Duration::from_nanos(start - now) <= longest;
+        next_after = if passes { Some(start) } else { next_after };
+        passes
+    })
+}
+
+/// A queue for each key, whose intervals are rounded to milliseconds.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "as the reference computes"
+)]
+pub(crate) fn sentinel_param_throttle(params: &Value, _epoch: u64) -> Model {
+    let (base, hot) = counts(params);
+    let duration = whole(&params["durationInSec"]) * 1_000;
+    // It refuses whom so long would be waited for.
+    let longest = millis(&params["maxQueueingTimeMs"]).saturating_sub(Duration::from_nanos(1));
+    let mut queues: HashMap<String, Model> = HashMap::new();
+    Box::new(move |now, cost, key| {
+        let of_key = queues.entry(key.to_owned()).or_insert_with(|| {
+            let count = if key == "hot" { hot } else { base };
+            let exact = move |cost: u64| (duration * cost) as f64 / count as f64;
+            queue(longest, move |cost| (exact(cost) + 0.5).floor() as u64 * MS)
+        });
+        of_key(now, cost, key)
     })
 }
 

@@ -22,12 +22,22 @@ pub(super) struct Opened {
     pub(super) sockets: Vec<std::net::TcpListener>,
 }
 
-/// Opens a listener with `count` sockets.
+/// Opens the listeners of `plan` with `count` sockets each, and the admin listener, if it
+/// has one.
 ///
 /// # Errors
-/// It cannot listen there.
-pub(super) fn open(name: &Arc<str>, configured: SocketAddr, count: usize) -> io::Result<Opened> {
-    open_at(name, configured, configured, false, count)
+/// One cannot be opened.
+pub(super) fn open(plan: &Plan, count: usize) -> Result<(Vec<Opened>, Option<Opened>), StartError> {
+    let opened = plan.listeners.iter().map(|listener| {
+        open_at(&listener.name, listener.address, listener.address, false, count)
+            .map_err(|error| StartError::Listen(plan.cannot_listen(listener, &error)))
+    });
+    let opened = opened.collect::<Result<_, _>>()?;
+    let admin = plan.settings.admin.map(|address| {
+        open_at(&Arc::from("admin"), address, address, false, 1)
+            .map_err(|error| StartError::Listen(plan.cannot_administer(address, &error)))
+    });
+    Ok((opened, admin.transpose()?))
 }
 
 /// Opens a listener at `address`, which is `configured` unless that has port 0.

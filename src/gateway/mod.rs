@@ -2,11 +2,13 @@
 //! process in good order. No request passes through it.
 //!
 //! Here is what it owns, its loop, and the end; `files.rs` knows what a configuration is
-//! made of, `reload.rs` puts another one in force, `listeners.rs` opens and closes ports.
+//! made of, `readings.rs` which readings of it are under way, `reload.rs` puts another one in
+//! force, `listeners.rs` opens and closes ports.
 
 mod exchanger;
 mod files;
 mod listeners;
+mod readings;
 mod reload;
 
 use crate::{
@@ -25,16 +27,14 @@ use crate::{
 use exchanger::Exchanger;
 use files::{Seen, make_certificates, named_files};
 use listeners::{Listeners, Opened, open};
-use reload::{Look, Refusal};
+use readings::{Readings, end};
+use reload::{Reading, Refusal};
 use std::{
     io,
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tokio::{
-    sync::mpsc,
-    task::{JoinError, JoinHandle},
-};
+use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// How much the control thread gives way: compiling ten thousand routes must not
@@ -115,6 +115,7 @@ struct Gateway {
     seen: Seen,
     /// Why it was refused, if it was.
     refused: Option<Refusal>,
+    readings: Readings<Seen, Reading>,
 }
 
 impl Gateway {
@@ -122,19 +123,7 @@ impl Gateway {
     fn start(plan: Plan, seen: Seen) -> Result<Self, StartError> {
         let clock = Clock::start();
         let count = plan.settings.workers.get();
-        let sockets = plan
-            .listeners
-            .iter()
-            .map(|listener| {
-                open(&listener.name, listener.address, count)
-                    .map_err(|error| StartError::Listen(plan.cannot_listen(listener, &error)))
-            })
-            .collect::<Result<Vec<_>, _>>()?;
-        let admin = plan.settings.admin.map(|address| {
-            open(&Arc::from("admin"), address, 1)
-                .map_err(|error| StartError::Listen(plan.cannot_administer(address, &error)))
-        });
-        let admin = admin.transpose()?;
+        let (sockets, admin) = open(&plan, count)?;
         let counters = Arc::<Counters>::default();
         let access_log = access_log::Sink::open(
             &plan.settings.access_log,
@@ -171,6 +160,7 @@ impl Gateway {
             closing: CancellationToken::new(),
             seen,
             refused: None,
+            readings: Readings::default(),
         };
         if let Some(opened) = admin {
             gateway.administer(opened, requests)?;
@@ -217,7 +207,7 @@ impl Gateway {
         self.readiness.set_ready(true);
         let (mut said, mut looking, mut wanted) = (None, None, None);
         loop {
-            if looking.is_none() {
+            if looking.is_none() && !self.readings.are_full() {
                 looking = wanted.take().map(|asked| self.look(asked));
             }
             tokio::select! {
@@ -227,14 +217,20 @@ impl Gateway {
                     Wish::Reopen => self.reopen_log(),
                     Wish::Reload => wanted = Some(true),
                 },
-                look = ended(&mut looking) => {
+                look = end(looking.as_mut()) => {
                     looking = None;
                     match look {
-                        Ok(look) => self.reload(look),
+                        Ok(look) => self.read_if_needed(look),
+                        Err(error) => tracing::error!(%error, "cannot look at the configuration"),
+                    }
+                    self.follow(guard.as_mut());
+                }
+                reading = self.readings.ended() => {
+                    match reading {
+                        Ok(reading) => self.reload(reading),
                         Err(error) => tracing::error!(%error, "cannot read the configuration"),
                     }
-                    self.divide();
-                    self.watch(guard.as_mut());
+                    self.follow(guard.as_mut());
                 }
                 Some(()) = self.reload_requests.recv() => wanted = Some(true),
                 Some(()) = changes.recv() => {
@@ -254,6 +250,13 @@ impl Gateway {
         if let Some(store) = &self.store {
             self.live.divide(store.division(), self.clock.now());
         }
+    }
+
+    /// Follows what may have changed beside the file: how shared rules are divided, and by
+    /// which folders the way to it goes.
+    fn follow(&self, guard: Option<&mut watch::Watcher>) {
+        self.divide();
+        self.watch(guard);
     }
 
     fn reopen_log(&self) {
@@ -343,14 +346,6 @@ async fn next_wish(signals: &mut Signals, said: &mut Option<Wish>) -> Wish {
     match said.take() {
         Some(wish) => wish,
         None => signals.next().await,
-    }
-}
-
-/// Waits until a look at the files has ended, if one is under way.
-async fn ended(looking: &mut Option<JoinHandle<Look>>) -> Result<Look, JoinError> {
-    match looking {
-        Some(looking) => looking.await,
-        None => core::future::pending().await,
     }
 }
 

@@ -2,8 +2,7 @@
 //!
 //! Reading and compiling take seconds where there are a hundred thousand routes, and touch
 //! nothing that is in force: they have a thread beside the control thread, which answers
-//! probes and signals meanwhile. There is one at a time, and what it came to is put in
-//! force by the control thread.
+//! probes and signals meanwhile, and puts in force what they came to.
 
 use super::{
     Gateway, StartError, cannot, chain,
@@ -52,10 +51,17 @@ impl From<Diagnostics> for Refusal {
 /// What a look at the files came to.
 pub(super) struct Look {
     asked: bool,
+    /// Whether they are other than what was read last, or is being read.
     changed: bool,
     seen: Seen,
-    /// `None`: there was no need to read them.
-    plan: Option<Result<Plan, Refusal>>,
+}
+
+/// What was read.
+pub(super) struct Reading {
+    asked: bool,
+    changed: bool,
+    seen: Seen,
+    plan: Result<Plan, Refusal>,
 }
 
 /// Reads the file at `path` to take the place of the one in force, and notes in `seen`
@@ -99,35 +105,43 @@ impl Gateway {
         None
     }
 
-    /// Begins to look at the files, which are read if they have changed. Files that are as
-    /// they were are read again only if they were refused, and somebody asks or the cause
-    /// is not in them.
+    /// Begins to look at the files.
     pub(super) fn look(&mut self, asked: bool) -> JoinHandle<Look> {
         self.retired.sweep();
-        let again = self.refused.as_ref().is_some_and(|refusal| asked || refusal.is_outside);
-        let (path, live, before) = (self.path.clone(), Arc::clone(&self.live), self.seen.clone());
-        // Its thread is started by this one, and gives way to the workers as this one does.
+        let before = self.readings.latest().unwrap_or(&self.seen).clone();
         tokio::task::spawn_blocking(move || {
-            // Before they are read, so that an edit meanwhile is seen the next time.
-            let mut seen = Seen::look(&before.files());
-            let changed = seen != before;
-            let plan = (changed || again).then(|| read(&path, &live, &mut seen));
-            // Here, as to draw ten thousand errors takes a while too.
-            let plan = plan.map(|plan| plan.map_err(Refusal::from));
-            Look { asked, changed, seen, plan }
+            let seen = Seen::look(&before.files());
+            Look { asked, changed: seen != before, seen }
         })
     }
 
-    /// Puts in force what was read if nothing is wrong with it.
-    pub(super) fn reload(&mut self, look: Look) {
-        let Look { asked, changed, seen, plan } = look;
-        self.seen = seen;
-        let Some(plan) = plan else {
-            if asked {
+    /// Begins to read the files if they have changed. Files that are as they were are read
+    /// again only if they were refused, and somebody asks or the cause is not in them.
+    pub(super) fn read_if_needed(&mut self, look: Look) {
+        let Look { asked, changed, mut seen } = look;
+        let is_reading = self.readings.latest().is_some();
+        let again = self.refused.as_ref().is_some_and(|refusal| asked || refusal.is_outside);
+        if !changed && (is_reading || !again) {
+            if asked && !is_reading {
                 tracing::info!(config = %self.path.display(), "unchanged");
             }
             return;
-        };
+        }
+        let (path, live, contents) = (self.path.clone(), Arc::clone(&self.live), seen.clone());
+        // Its thread is started by this one, and gives way to the workers as this one does.
+        let reading = tokio::task::spawn_blocking(move || {
+            // An edit since the look is seen by the next one.
+            let plan = read(&path, &live, &mut seen);
+            // Here, as to draw ten thousand errors takes a while too.
+            Reading { asked, changed, seen, plan: plan.map_err(Refusal::from) }
+        });
+        self.readings.begin(contents, reading);
+    }
+
+    /// Puts in force what was read if nothing is wrong with it.
+    pub(super) fn reload(&mut self, reading: Reading) {
+        let Reading { asked, changed, seen, plan } = reading;
+        self.seen = seen;
         match plan.and_then(|plan| self.take(plan)) {
             Ok(()) => self.refused = None,
             Err(refusal) => {

@@ -324,16 +324,8 @@ fn ten_thousand_routes_with_rules_swap_without_a_failure() {
 #[test]
 fn probes_and_signals_are_heard_while_a_large_file_is_read() {
     let upstream = upstream::echo();
-    let mut routes = version("one", 1_000);
-    let text = yaml(upstream.address, &routes);
-    let mut gateway = Gateway::start(&text);
-    for i in 0..40_000 {
-        routes += &format!(
-            "  - {{ name: r{i}, match: {{ path_prefix: /r/{i} }}, upstream: up, \
-             flow: [{{ name: all, limit: 9/1s }}] }}\n"
-        );
-    }
-    replace(&gateway.config, &yaml(upstream.address, &routes));
+    let mut gateway = Gateway::start(&yaml(upstream.address, &version("one", 1_000)));
+    replace(&gateway.config, &yaml(upstream.address, &large()));
     assert_eq!(http::get(gateway.address("admin"), "/healthz").status, 200);
     gateway.signal("HUP");
     for _ in 0..10 {
@@ -343,6 +335,35 @@ fn probes_and_signals_are_heard_while_a_large_file_is_read() {
     gateway.signal("TERM");
     assert_eq!(gateway.wait().code(), Some(0));
     assert!(!gateway.log().contains("reloaded"), "it ended while the file was read");
+}
+
+#[test]
+fn an_edit_does_not_wait_for_a_large_file_that_is_read() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&yaml(upstream.address, &version("one", 1_000)));
+    replace(&gateway.config, &yaml(upstream.address, &large()));
+    gateway.signal("HUP");
+    for _ in 0..10 {
+        pause();
+        assert_eq!(http::get(gateway.address("admin"), "/healthz").status, 200);
+    }
+    replace(&gateway.config, &yaml(upstream.address, &version("two", 1_000)));
+    wait_version(&gateway, "two");
+    assert!(!gateway.log().contains("routes +40000"), "{}", gateway.log());
+    replace(&gateway.config, &yaml(upstream.address, &version("three", 1_000)));
+    wait_version(&gateway, "three");
+}
+
+/// As many routes as take seconds to read.
+fn large() -> String {
+    let mut routes = version("large", 1_000);
+    for i in 0..40_000 {
+        routes += &format!(
+            "  - {{ name: r{i}, match: {{ path_prefix: /r/{i} }}, upstream: up, \
+             flow: [{{ name: all, limit: 9/1s }}] }}\n"
+        );
+    }
+    routes
 }
 
 #[test]

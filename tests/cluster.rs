@@ -1,5 +1,7 @@
 //! Rules whose states a store keeps, against a redis-server of the test's own.
 
+#[path = "cluster/chart.rs"]
+mod chart;
 #[path = "cluster/equal.rs"]
 mod equal;
 #[path = "cluster/gateways.rs"]
@@ -8,6 +10,8 @@ mod gateways;
 mod periodic;
 #[path = "cluster/server.rs"]
 mod server;
+#[path = "cluster/simulation.rs"]
+mod simulation;
 
 use core::{
     cell::{Cell, RefCell},

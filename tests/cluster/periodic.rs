@@ -186,7 +186,7 @@ fn what_passed_is_counted_once_and_all_agree_after_a_quiet_interval() {
 }
 
 /// Returns the most cost within `width`, of what comes in order.
-fn most_within(passed: &[(Instant, u64)], width: Duration) -> u64 {
+pub(crate) fn most_within(passed: &[(Instant, u64)], width: Duration) -> u64 {
     let sum = |from: usize| -> u64 {
         let start = passed[from].0;
         passed[from..].iter().take_while(|(at, _)| at.since(start) < width).map(|it| it.1).sum()

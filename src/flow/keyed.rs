@@ -175,7 +175,7 @@ impl<S: Clone> Table<S> {
             }
             Place::New { print, at, heir_of } => {
                 if at == self.own.len() {
-                    self.own.push(print, self.get(place).clone());
+                    self.own.push(print, self.get(place).clone(), self.max);
                 } else {
                     self.own.give(at, print);
                     if heir_of.is_some() {

@@ -116,13 +116,19 @@ impl<S> Index<S> {
         }
     }
 
-    /// Adds an entry as the last one, for a `print` that has none.
-    pub(super) fn push(&mut self, print: Print, state: S) {
-        if (self.len as usize).is_multiple_of(PIECE) {
-            // The first grows like any vector: most tables stay small.
-            self.pieces.push(Vec::with_capacity(if self.len == 0 { 0 } else { PIECE }));
+    /// Adds an entry as the last one, for a `print` that has none. No room is made for
+    /// more than `most` of them.
+    pub(super) fn push(&mut self, print: Print, state: S, most: u32) {
+        let (len, most) = (self.len as usize, most as usize);
+        if len.is_multiple_of(PIECE) {
+            self.pieces.push(Vec::new());
         }
         if let Some(piece) = self.pieces.last_mut() {
+            if piece.len() == piece.capacity() {
+                // The first grows by doubling: most tables stay small.
+                let more = if len < PIECE { len.max(4) } else { PIECE };
+                piece.reserve_exact(more.min(PIECE - piece.len()).min(most.saturating_sub(len)));
+            }
             piece.push(Entry { print, next: NONE, mark: self.mark, state });
         }
         self.len += 1;
@@ -224,9 +230,9 @@ mod tests {
     #[test]
     fn an_entry_is_converted_once_after_each_time_that_all_aged() {
         let mut index: Index<u64> = Index::new();
-        index.push(Print::of(1), 10);
+        index.push(Print::of(1), 10, MAX);
         index.age();
-        index.push(Print::of(2), 20);
+        index.push(Print::of(2), 20, MAX);
         for _ in 0..2 {
             (0..2).for_each(|at| index.refresh(at, |state| *state += 1));
             assert_eq!((*index.get(0), *index.get(1)), (11, 20));
@@ -250,7 +256,7 @@ mod tests {
             let len = index.len();
             match random.u8(0..10) {
                 0..6 if !map.contains_key(&key) => {
-                    index.push(print, key);
+                    index.push(print, key, MAX);
                     map.insert(key, len);
                 }
                 6..8 if !map.contains_key(&key) && len > 0 => {

@@ -336,7 +336,7 @@ def lg_bg(p, *a, core=LOAD_CORE):
     )
 
 
-def args(desc, default_peers=None, rounds=5, secs=2.0):
+def args(desc, default_peers=None, rounds=5, secs=2.0, more=()):
     ap = argparse.ArgumentParser(description=desc)
     ap.add_argument('--peers', default=default_peers or DEFAULT_PEERS)
     ap.add_argument('--rounds', type=int, default=rounds)
@@ -350,7 +350,7 @@ def args(desc, default_peers=None, rounds=5, secs=2.0):
     os.chmod(RUN, 0o755)
     os.makedirs(RESULTS, exist_ok=True)
     certs()
-    al = adapters()
+    al = adapters() | {x.name: x for x in more}
     if a.list:
         print('\n'.join(sorted(f'{n:16} {sorted(x.caps)}' for n, x in al.items())))
         sys.exit()

@@ -3,6 +3,13 @@
 //! Each of these decides every recorded arrival as the reference did: so what sets ours
 //! apart is what stands here, and nothing else.
 
+#![expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "as the references compute"
+)]
+
 use super::{keyed, millis, whole};
 use core::time::Duration;
 use flowgate::flow::{Algorithm, Rate, Rules, pacing};
@@ -15,12 +22,6 @@ pub(crate) type Model = Box<dyn FnMut(u64, u64, &str) -> bool>;
 const MS: u64 = 1_000_000;
 
 /// Two windows, the weighted count cut down to a whole number.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "as the reference computes"
-)]
 pub(crate) fn russellluo_local(params: &Value, _epoch: u64) -> Model {
     let (window, limit) = (whole(&params["sizeMs"]) * MS, whole(&params["limit"]));
     let (mut index, mut prev, mut curr) = (0, 0, 0);
@@ -34,7 +35,6 @@ pub(crate) fn russellluo_local(params: &Value, _epoch: u64) -> Model {
 }
 
 /// The same, but what is refused is counted, up to one more than the limit.
-#[expect(clippy::cast_precision_loss, reason = "as the reference computes")]
 pub(crate) fn mennanov_sliding(params: &Value, _epoch: u64) -> Model {
     let (window, limit) = (whole(&params["rateMs"]) * MS, whole(&params["capacity"]));
     let epsilon = params["epsilon"].as_f64().expect("a number");
@@ -98,12 +98,6 @@ pub(crate) fn sentinel_param_default(params: &Value, _epoch: u64) -> Model {
 }
 
 /// Buckets whose sum counts as the average of a second, cut down to a whole number.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "as the reference computes"
-)]
 pub(crate) fn sentinel_default_qps(params: &Value, _epoch: u64) -> Model {
     let (window, buckets) = (whole(&params["intervalMs"]) * MS, whole(&params["sampleCount"]));
     let limit = params["count"].as_f64().expect("a number");
@@ -122,12 +116,6 @@ pub(crate) fn sentinel_default_qps(params: &Value, _epoch: u64) -> Model {
 
 /// A queue whose intervals are rounded to nanoseconds, or to milliseconds where the rounded
 /// count divides the duration; who comes waits for its own cost.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "as the reference computes"
-)]
 pub(crate) fn sentinel_throttling(params: &Value, _epoch: u64) -> Model {
     let count = params["count"].as_f64().expect("a number");
     let duration = whole(&params["statDurationMs"]);
@@ -141,12 +129,6 @@ pub(crate) fn sentinel_throttling(params: &Value, _epoch: u64) -> Model {
 }
 
 /// The same, rounded up to nanoseconds, and no cost above the count.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "as the reference computes"
-)]
 pub(crate) fn sentinelgo_throttling(params: &Value, _epoch: u64) -> Model {
     let count = params["threshold"].as_f64().expect("a number");
     let duration = (whole(&params["statIntervalMs"]) * MS) as f64;
@@ -166,12 +148,6 @@ fn queue(longest: Duration, interval: impl Fn(u64) -> u64 + 'static) -> Model {
 }
 
 /// A queue for each key, whose intervals are rounded to milliseconds.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "as the reference computes"
-)]
 pub(crate) fn sentinel_param_throttle(params: &Value, _epoch: u64) -> Model {
     let (base, hot) = counts(params);
     let duration = whole(&params["durationInSec"]) * 1_000;

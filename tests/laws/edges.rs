@@ -2,7 +2,7 @@
 //! something ends, at any scale, and by more clients than a rule has room for.
 
 use crate::{
-    Expected, Oracle, assert_retry_after, config,
+    assert_definitions, assert_retry_after, config,
     day::{Day, Fate, MORNING, Step, rule},
     oracle::{Past, assert_promise},
 };
@@ -174,15 +174,7 @@ proptest! {
 
     #[test]
     fn what_passes_at_the_edges_is_what_the_definitions_say((rules, steps) in days()) {
-        let mut day = Day::new(&rules);
-        let mut oracle = Oracle::new(&rules);
-        for step in steps {
-            let expected = oracle.expect(&day, step);
-            let fate = day.step(step);
-            prop_assert_eq!(Expected::from(fate.as_ref()), expected);
-            oracle.learn(&day, fate.as_ref());
-        }
-        oracle.assert_promises();
+        assert_definitions(&rules, steps);
     }
 
     #[test]

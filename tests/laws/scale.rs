@@ -1,8 +1,8 @@
 //! Laws at any scale: from one request in 31 days to 300,000 a second, and for a day.
 
 use crate::{
-    Expected, Oracle, config,
-    day::{Day, MORNING, Step, key, rule},
+    assert_definitions, config,
+    day::{MORNING, Step, key, rule},
     oracle::{Past, assert_promise},
 };
 use core::time::Duration;
@@ -70,16 +70,7 @@ proptest! {
 
     #[test]
     fn what_passes_is_what_the_definitions_say_at_any_scale((rules, steps) in wide()) {
-        let mut day = Day::new(&rules);
-        let mut oracle = Oracle::new(&rules);
-        for step in steps {
-            let expected = oracle.expect(&day, step);
-            let fate = day.step(step);
-            prop_assert_eq!(Expected::from(fate.as_ref()), expected);
-            oracle.learn(&day, fate.as_ref());
-            day.live.clear();
-        }
-        oracle.assert_promises();
+        assert_definitions(&rules, steps);
     }
 }
 

@@ -4,6 +4,7 @@
 use crate::{
     assert_definitions, assert_retry_after, config,
     day::{Day, Fate, MORNING, Step, rule},
+    edits::{crowd, recount},
     oracle::{Past, assert_promise},
 };
 use core::time::Duration;
@@ -15,7 +16,7 @@ use flowgate::flow::{
     },
     pacing,
 };
-use proptest::{collection::vec, prelude::*, sample::select};
+use proptest::{collection::vec, option, prelude::*, sample::select};
 use std::collections::HashMap;
 
 /// Windows in nanoseconds, from 10 ms to 31 days.
@@ -146,9 +147,9 @@ fn days() -> impl Strategy<Value = (Rules, Vec<Step>)> {
 /// Clients of a rule without room for them.
 const CLIENTS: u8 = 4;
 
-/// A crowded rule: how it counts, how many keys it has room for, how long every other
-/// client would wait for a window, and a day of more clients.
-fn crowds() -> impl Strategy<Value = (Algorithm, u32, Duration, Vec<Step>)> {
+/// A crowded rule: its rate, how it counts, how long two of its clients would wait for a
+/// window, and a day of more clients than it has room for.
+fn crowds() -> impl Strategy<Value = (Rate, Algorithm, Duration, Vec<Step>)> {
     let algorithms = |rate: Rate| {
         let warm_up = (1..=20_u64, 2..=1_000_u32).prop_map(move |(period, cold_factor)| {
             let warm_up = WarmUp { period: Duration::from_secs(period), cold_factor };
@@ -159,8 +160,17 @@ fn crowds() -> impl Strategy<Value = (Algorithm, u32, Duration, Vec<Step>)> {
     rates().prop_flat_map(move |rate| {
         let window = rate.window_nanos();
         let patience = select(vec![0, window / 3, 2 * window]).prop_map(Duration::from_nanos);
-        (algorithms(rate), 1..=2_u32, patience, steps(rate, CLIENTS))
+        (Just(rate), algorithms(rate), patience, steps(rate, CLIENTS))
     })
+}
+
+/// Returns the same with `part` quarters of its count, if it counts by a rate.
+fn quarters(algorithm: &Algorithm, rate: Rate, part: u64) -> Algorithm {
+    let mut fewer = algorithm.clone();
+    if !matches!(algorithm, Algorithm::Concurrency(_)) {
+        recount(&mut fewer, (rate.count() * part / 4).max(1));
+    }
+    fewer
 }
 
 /// Returns the key of a client who shares one of two states with others for want of room.
@@ -184,13 +194,16 @@ proptest! {
 
     #[test]
     fn a_rule_without_room_keeps_its_promise_to_each_client(
-        (algorithm, max_keys, patience, steps) in crowds(),
+        (rate, algorithm, patience, steps) in crowds(),
+        max_keys in 1..=2_u8,
+        edits in vec(option::weighted(0.1, (1..=4_u64, 1..=3_u8)), 150),
     ) {
-        let keyed = Some(Keyed { by: "client_ip".into(), max_keys });
-        let rule = Rule { keyed, ..rule(0, algorithm.clone(), false) };
-        let mut day = Day::new(&Rules { flow: vec![rule], ..Rules::default() });
+        let mut day = Day::new(&crowd(&algorithm, Some(max_keys)));
         let mut pasts: HashMap<u8, Past> = HashMap::new();
-        for step in steps {
+        for (step, edit) in steps.into_iter().zip(edits) {
+            if let Some((part, max_keys)) = edit {
+                day.install(&crowd(&quarters(&algorithm, rate, part), Some(max_keys)));
+            }
             let Step::Enter { client, cost } = step else {
                 day.step(step);
                 continue;

@@ -47,7 +47,8 @@ fn patience() -> impl Strategy<Value = Duration> {
         .prop_map(Duration::from_nanos)
 }
 
-fn crowd(algorithm: &Algorithm, max_keys: Option<u8>) -> Rules {
+/// Returns one rule, with room for `max_keys` if that is said.
+pub(crate) fn crowd(algorithm: &Algorithm, max_keys: Option<u8>) -> Rules {
     let keyed = max_keys.map(|most| Keyed { by: "client_ip".into(), max_keys: most.into() });
     let rule = Rule { keyed, ..rule(0, algorithm.clone(), false) };
     Rules { flow: vec![rule], ..Rules::default() }
@@ -199,7 +200,7 @@ proptest! {
 }
 
 /// Changes the count of an algorithm that counts, and returns true.
-fn recount(algorithm: &mut Algorithm, count: u64) -> bool {
+pub(crate) fn recount(algorithm: &mut Algorithm, count: u64) -> bool {
     let recount = |rate: &mut Rate| {
         *rate = Rate::new(count, rate.window()).expect("within its bounds");
     };

@@ -2,14 +2,15 @@
 //!
 //! The gateway's own listeners are in `proxy`; this one trades their speed for
 //! brevity. Everything it holds is bounded: connections, the head of a request,
-//! how long a connection may idle and how long it may live. Whoever holds connections
-//! and asks nothing keeps nobody out: a new client takes the place of the one that
-//! has been waited for longest.
+//! how long a connection may idle or take nothing, and how long it may live.
+//! Whoever holds connections and asks nothing keeps nobody out: a new client takes
+//! the place of the one that has been waited for longest.
 
 use http::{HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body::{Body, Frame, SizeHint};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use socket2::SockRef;
 use std::{
     convert::Infallible,
     error::Error,
@@ -46,6 +47,8 @@ pub struct Limits {
     pub connections: usize,
     /// How long a connection may take over a request's head, or send nothing.
     pub idle: Duration,
+    /// How long a client may take no byte of its answer; the kernel looks after it.
+    pub stall: Duration,
     /// How long a connection may live; then it ends with its current answer.
     pub age: Duration,
 }
@@ -246,8 +249,9 @@ async fn connection<H, F, B>(
     B: Body + Unpin + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "cannot set TCP_NODELAY");
+    let stalled = || SockRef::from(&stream).set_tcp_user_timeout(Some(limits.stall));
+    if let Err(error) = stream.set_nodelay(true).and_then(|()| stalled()) {
+        tracing::debug!(%error, "cannot set up a connection");
     }
     let first = timeout(FIRST_BYTE, stop.run_until_cancelled(stream.peek(&mut [0]))).await;
     if !matches!(first, Ok(Some(Ok(1..)))) {

@@ -9,7 +9,7 @@ use flowgate::{
 use std::{fs, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::mpsc,
     task::JoinHandle,
     time::timeout,
@@ -97,6 +97,28 @@ async fn who_has_asked_once_and_then_nothing_keeps_no_probe_out() {
     served.end().await;
 }
 
+#[tokio::test]
+async fn pages_that_nobody_reads_keep_their_places_and_leave_with_their_clients() {
+    let route = |i| format!("{{ name: r{i}, match: {{ path: /{i} }}, upstream: shop }}, ");
+    let many: String = (0..8_000).map(route).collect();
+    let served = Served::with(&CONFIG.replace("routes: [", &format!("routes: [{many}"))).await;
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        let mut client = socket.connect(served.address).await.unwrap();
+        client.write_all(b"GET /routes HTTP/1.1\r\nhost: admin\r\n\r\n").await.unwrap();
+        timeout(DEADLINE, client.read(&mut [0])).await.unwrap().unwrap();
+        held.push(client);
+    }
+    assert!(served.ask("GET /routes").await.starts_with("HTTP/1.1 503 "));
+    assert!(served.ask("GET /healthz").await.ends_with("ok\n"));
+    held.clear();
+    let again = async { while !served.ask("GET /routes").await.starts_with("HTTP/1.1 200 ") {} };
+    timeout(DEADLINE, again).await.unwrap();
+    served.end().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_client_that_sends_nothing_is_let_go_after_a_moment() {
     let served = Served::start().await;
@@ -111,9 +133,13 @@ async fn a_client_that_sends_nothing_is_let_go_after_a_moment() {
 
 impl Served {
     async fn start() -> Self {
+        Self::with(CONFIG).await
+    }
+
+    async fn with(config: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("gateway.yaml");
-        fs::write(&path, CONFIG).unwrap();
+        fs::write(&path, config).unwrap();
         let clock = Clock::start();
         let live = Live::start(config::read(&path).unwrap(), clock.now());
         let readiness = Arc::<Readiness>::default();

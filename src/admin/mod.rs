@@ -24,14 +24,11 @@ use crate::{
 use bytes::Bytes;
 use exposition::Format;
 use http::{HeaderValue, Request, Response, StatusCode, header, request::Parts};
-use http_body::{Body, Frame, SizeHint};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use std::{
-    convert::Infallible,
     fmt::Write,
-    pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
     time::{Duration, UNIX_EPOCH},
 };
 use tokio::{
@@ -40,12 +37,16 @@ use tokio::{
 };
 
 /// Scrapers and people are few; whoever holds a connection open must send again
-/// within half a minute, and read its page within a minute.
-const LIMITS: Limits =
-    Limits { connections: 64, idle: Duration::from_secs(30), age: Duration::from_mins(1) };
+/// within half a minute, and read its page within a minute, without a long pause.
+const LIMITS: Limits = Limits {
+    connections: 64,
+    idle: Duration::from_secs(30),
+    stall: Duration::from_secs(10),
+    age: Duration::from_mins(1),
+};
 
 /// The pages under way at once: one of ten thousand busy routes takes 30 MB, and a
-/// slow reader keeps it.
+/// slow reader keeps it, for ten seconds if it takes nothing.
 const PAGES: usize = 4;
 
 /// What the pages show and where a wish goes.
@@ -82,7 +83,7 @@ struct Endpoint {
     methods: &'static str,
     /// What the index says of it.
     about: &'static str,
-    answer: fn(&Admin, &Parts) -> Response<Page>,
+    answer: fn(&Admin, &Parts) -> Response<Full<Bytes>>,
 }
 
 const ENDPOINTS: [Endpoint; 6] = [
@@ -132,7 +133,7 @@ impl Admin {
         Self { state, started, pages: Arc::new(Semaphore::new(PAGES)) }
     }
 
-    fn answer(&self, head: &Parts) -> Response<Page> {
+    fn answer(&self, head: &Parts) -> Response<Full<Bytes>> {
         let Some(endpoint) = ENDPOINTS.iter().find(|known| known.path == head.uri.path()) else {
             return plain(StatusCode::NOT_FOUND, "no such page; / lists those there are\n");
         };
@@ -146,7 +147,7 @@ impl Admin {
         (endpoint.answer)(self, head)
     }
 
-    fn readyz(&self, head: &Parts) -> Response<Page> {
+    fn readyz(&self, head: &Parts) -> Response<Full<Bytes>> {
         let (status, mut page) = if self.state.readiness.is_ready() {
             (StatusCode::OK, "ready\n".to_owned())
         } else {
@@ -178,21 +179,21 @@ impl Admin {
         page
     }
 
-    fn metrics(&self, head: &Parts) -> Response<Page> {
+    fn metrics(&self, head: &Parts) -> Response<Full<Bytes>> {
         let format = Format::asked(&head.headers);
         self.large(format.content_type(), || {
             let State { live, counters, clock, store, .. } = &self.state;
             let (snapshot, counters) = (Arc::clone(&live.load()), Arc::clone(counters));
             let store = store.as_ref().map(|store| store.read());
             let page = metrics::Page::read(snapshot, counters, store, self.started, clock.now());
-            page.write().ok().map(|page| Bytes::from(format.of(page)))
+            page.write().ok().map(|page| format.of(page).into_bytes())
         })
     }
 
-    fn routes(&self, _: &Parts) -> Response<Page> {
+    fn routes(&self, _: &Parts) -> Response<Full<Bytes>> {
         self.large("application/json", || {
             let snapshot = Arc::clone(&self.state.live.load());
-            routes::write(&snapshot, self.state.clock.now()).ok().map(Bytes::from)
+            routes::write(&snapshot, self.state.clock.now()).ok()
         })
     }
 
@@ -200,18 +201,18 @@ impl Admin {
     fn large(
         &self,
         content_type: &'static str,
-        write: impl FnOnce() -> Option<Bytes>,
-    ) -> Response<Page> {
+        write: impl FnOnce() -> Option<Vec<u8>>,
+    ) -> Response<Full<Bytes>> {
         let Ok(place) = Arc::clone(&self.pages).try_acquire_owned() else {
             return plain(StatusCode::SERVICE_UNAVAILABLE, "too many pages are being read\n");
         };
         let Some(text) = write() else {
             return plain(StatusCode::INTERNAL_SERVER_ERROR, "the page cannot be written\n");
         };
-        page(StatusCode::OK, content_type, Page { text, place: Some(place) })
+        page(StatusCode::OK, content_type, Bytes::from_owner(Held { text, place }))
     }
 
-    fn reload(&self, head: &Parts) -> Response<Page> {
+    fn reload(&self, head: &Parts) -> Response<Full<Bytes>> {
         // A browser says where a script is from; an operator's tool is from nowhere.
         if head.headers.contains_key(header::ORIGIN) {
             return plain(StatusCode::FORBIDDEN, "not from a web page\n");
@@ -228,7 +229,7 @@ impl Admin {
     }
 }
 
-fn index() -> Response<Page> {
+fn index() -> Response<Full<Bytes>> {
     let version = env!("CARGO_PKG_VERSION");
     let mut page = format!("flowgate {version}\n\n");
     for Endpoint { path, methods, about, .. } in ENDPOINTS {
@@ -239,38 +240,27 @@ fn index() -> Response<Page> {
     plain(StatusCode::OK, page)
 }
 
-fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Page> {
-    page(status, "text/plain; charset=utf-8", Page { text: text.into(), place: None })
+fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    page(status, "text/plain; charset=utf-8", text.into())
 }
 
-fn page(status: StatusCode, content_type: &'static str, page: Page) -> Response<Page> {
-    let mut response = small_http::response(status, content_type, page);
+fn page(status: StatusCode, content_type: &'static str, text: Bytes) -> Response<Full<Bytes>> {
+    let mut response = small_http::response(status, content_type, Full::new(text));
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
-/// A page on its way, with its place among those under way.
-#[derive(Debug)]
-struct Page {
-    text: Bytes,
+/// A page with its place among those under way, which it keeps until the last byte is with
+/// the system or the connection has ended.
+struct Held {
+    text: Vec<u8>,
     #[expect(dead_code, reason = "held, not read")]
-    place: Option<OwnedSemaphorePermit>,
+    place: OwnedSemaphorePermit,
 }
 
-impl Body for Page {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let text = std::mem::take(&mut self.text);
-        Poll::Ready((!text.is_empty()).then(|| Ok(Frame::data(text))))
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.text.len() as u64)
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
     }
 }
 

@@ -41,8 +41,12 @@ use tokio_util::sync::CancellationToken;
 use websocket::Tunnels;
 
 /// Room for a load generator; an idle connection outlives the gateway's own 55 s.
-const LIMITS: Limits =
-    Limits { connections: 16_384, idle: Duration::from_secs(75), age: Duration::MAX };
+const LIMITS: Limits = Limits {
+    connections: 16_384,
+    idle: Duration::from_secs(75),
+    stall: Duration::from_mins(10),
+    age: Duration::MAX,
+};
 
 /// The longest `/delay/…`: ten minutes.
 const LONGEST_DELAY: Duration = Duration::from_mins(10);

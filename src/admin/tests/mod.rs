@@ -387,7 +387,7 @@ impl Fixture {
         clock.sleep_until(arrival + Duration::from_millis(110)).await;
     }
 
-    fn ask(&self, method: &str, target: &str, fields: &[(&str, &str)]) -> Response<Page> {
+    fn ask(&self, method: &str, target: &str, fields: &[(&str, &str)]) -> Response<Full<Bytes>> {
         let request = Request::builder().method(method).uri(target);
         let request =
             fields.iter().fold(request, |request, (name, value)| request.header(*name, *value));
@@ -403,7 +403,7 @@ impl Fixture {
     }
 }
 
-fn read(response: Response<Page>) -> (StatusCode, String) {
+fn read(response: Response<Full<Bytes>>) -> (StatusCode, String) {
     let status = response.status();
     let body = futures_util::FutureExt::now_or_never(response.into_body().collect());
     let bytes = body.unwrap().unwrap().to_bytes();

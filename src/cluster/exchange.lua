@@ -13,19 +13,18 @@
 -- ARGV[4…]  what it has charged: whose state, `-` for that of all, and the numbers of the delta
 --
 -- Returns { microseconds, nanoseconds, the latest version told, 1 if there are more, then whose
--- state and its numbers for each }.
+-- state and how that is written for each }.
 
 local number, known, most, late = string.match(ARGV[3], '(%d+) (%d+) (%d+) (%d+)')
 number, known, late = tonumber(number), tonumber(known), tonumber(late)
 
--- By the word of an algorithm: merges a delta into the state under `key`, and returns for how many
--- microseconds that decides anything; nothing if it never does.
+-- By the word of an algorithm: returns the state that comes of a state and a delta, and for how many
+-- microseconds it decides anything; nothing if it never does, or is the state.
 local merge = {}
 
 -- token_bucket and leaky_bucket. The state is when the bucket will be full again: TAT.
 -- t: m; delta: what the cost comes to, and the TAT of a bucket that was full, each a pair
-merge.bucket = function(key, t, delta)
-  local state = read(key)
+merge.bucket = function(state, t, delta)
   local after, parts = add(state[1] or 0, state[2] or 0, delta[1], delta[2], t[1])
   if exceeds(delta[3], delta[4], after, parts) then
     after, parts = delta[3], delta[4]
@@ -33,17 +32,12 @@ merge.bucket = function(key, t, delta)
   -- As long as can be added to an instant, whatever comes on top.
   after = math.min(after, now + 4503599627370496)
   -- It drained while others charged what they have not told yet.
-  local ttl = after - now + late
-  if ttl > 0 then
-    write(key, { after, parts }, ttl)
-    return ttl
-  end
+  return { after, parts }, after - now + late
 end
 
 -- fixed_window. The state is when the window ends, as a pair, and what is used in it.
 -- t: the window, 1 if it begins with its first request; delta: a state
-merge.fixed = function(key, t, delta)
-  local state = read(key)
+merge.fixed = function(state, t, delta)
   local finish, finish_nanos, used = delta[1], delta[2], delta[3]
   if #state == 3 and exceeds(state[1], state[2], now, nanos) then
     local is_same = state[1] == finish and state[2] == finish_nanos
@@ -53,16 +47,12 @@ merge.fixed = function(key, t, delta)
       return
     end
   end
-  if exceeds(finish, finish_nanos, now, nanos) then
-    write(key, { finish, finish_nanos, used }, finish - now + 1)
-    return finish - now + 1
-  end
+  return { finish, finish_nanos, used }, finish - now + 1
 end
 
 -- sliding_counter. The state is the latest window's number, what the one before had, and what it has.
 -- t: the window; delta: a state
-merge.counter = function(key, t, delta)
-  local state = read(key)
+merge.counter = function(state, t, delta)
   local index = math.max(state[1] or 0, delta[1])
   local before, current = 0, 0
   for _, it in ipairs({ state, delta }) do
@@ -72,17 +62,12 @@ merge.counter = function(key, t, delta)
       before = before + it[3]
     end
   end
-  local ttl = (index + 2) * t[1] - now
-  if ttl > 0 then
-    write(key, { index, before, current }, ttl)
-    return ttl
-  end
+  return { index, before, current }, (index + 2) * t[1] - now
 end
 
 -- sliding_window. The state is the latest bucket's number, then what is in it and in those before.
 -- t: the window, buckets in it, buckets that count; delta: a state
-merge.sliding = function(key, t, delta)
-  local state = read(key)
+merge.sliding = function(state, t, delta)
   local head = math.max(state[1] or 0, delta[1])
   local merged = { head }
   for at = 1, t[3] do
@@ -99,46 +84,51 @@ merge.sliding = function(key, t, delta)
   while merged[#merged] == 0 do
     merged[#merged] = nil
   end
-  local length = math.ceil(t[1] / t[2])
-  local ttl = (head + t[3] + 1) * length - now
-  if ttl > 0 then
-    write(key, merged, ttl)
-    return ttl
-  end
+  return merged, (head + t[3] + 1) * math.ceil(t[1] / t[2]) - now
 end
 
 local function key_of(whose)
   return whose == '-' and KEYS[1] or KEYS[1] .. ':' .. whose
 end
 
--- Returns the words of a line, those from the second on as numbers.
-local function words(line)
-  local first, rest = string.match(line, '(%S+)(.*)')
-  local numbers = {}
-  for word in string.gmatch(rest, '%d+') do
-    numbers[#numbers + 1] = tonumber(word)
+-- Reads the states of several, as they are written: false where there is none.
+local function read_all(whose)
+  local keys = {}
+  for at, it in ipairs(whose) do
+    keys[at] = key_of(it)
   end
-  return first, numbers
+  return #keys > 0 and redis.call('MGET', unpack(keys)) or {}
 end
 
-local algorithm, terms = words(ARGV[2])
+local algorithm, terms = string.match(ARGV[2], '(%S+)(.*)')
+terms = numbers(terms)
 local latest = tonumber(redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2] or 0)
 
-if #ARGV > 3 and number > tonumber(redis.call('GET', KEYS[3]) or 0) then
-  local longest = 0
+-- Merges all deltas.
+local function merge_all()
+  local whose, deltas, changed, longest = {}, {}, {}, 0
   for at = 4, #ARGV do
-    local whose, delta = words(ARGV[at])
-    local ttl = merge[algorithm](key_of(whose), terms, delta)
-    if ttl then
+    local who, delta = string.match(ARGV[at], '(%S+)(.*)')
+    whose[#whose + 1], deltas[#deltas + 1] = who, numbers(delta)
+  end
+  for at, state in ipairs(read_all(whose)) do
+    local merged, ttl = merge[algorithm](numbers(state or ''), terms, deltas[at])
+    if merged and ttl > 0 then
+      write(key_of(whose[at]), merged, ttl)
       latest = math.max(now, latest + 1)
-      redis.call('ZADD', KEYS[2], digits(latest), whose)
+      changed[#changed + 1] = digits(latest)
+      changed[#changed + 1] = whose[at]
       longest = math.max(longest, ttl)
     end
   end
-  -- No more may be added than is removed of what has expired.
-  for _, whose in ipairs(redis.call('ZRANGE', KEYS[2], 0, #ARGV - 3)) do
-    if redis.call('EXISTS', key_of(whose)) == 0 then
-      redis.call('ZREM', KEYS[2], whose)
+  if #changed > 0 then
+    redis.call('ZADD', KEYS[2], unpack(changed))
+  end
+  -- As many as are added go, of those that may have expired.
+  local old = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', digits(now - longest), 'LIMIT', 0, #whose + 1)
+  for _, it in ipairs(old) do
+    if redis.call('EXISTS', key_of(it)) == 0 then
+      redis.call('ZREM', KEYS[2], it)
     end
   end
   if redis.call('PTTL', KEYS[2]) < longest / 1000 + 1 then
@@ -148,17 +138,25 @@ if #ARGV > 3 and number > tonumber(redis.call('GET', KEYS[3]) or 0) then
   redis.call('SET', KEYS[3], digits(number), 'PX', '86400000')
 end
 
+if #ARGV > 3 and number > tonumber(redis.call('GET', KEYS[3]) or 0) then
+  merge_all()
+end
+
 -- A store that forgot what it told begins again.
 if known > math.max(latest, now) then
   known = 0
 end
 local moved = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. digits(known), '+inf', 'WITHSCORES', 'LIMIT', 0, most)
 local answer = { now, nanos, known, #moved == 2 * most and 1 or 0 }
+local whose = {}
 for at = 1, #moved, 2 do
-  local state = read(key_of(moved[at]))
-  if #state > 0 then
-    answer[#answer + 1] = { moved[at], unpack(state) }
-  end
+  whose[#whose + 1] = moved[at]
   answer[3] = tonumber(moved[at + 1])
+end
+for at, state in ipairs(read_all(whose)) do
+  if state then
+    answer[#answer + 1] = whose[at]
+    answer[#answer + 1] = state
+  end
 end
 return answer

@@ -7,9 +7,9 @@ use core::time::Duration;
 use redis::Value;
 use std::fmt::Write as _;
 
-/// The most states that a call tells, and the most that it is told: it keeps the store for a
-/// millisecond or two.
-pub const MOST_STATES: usize = 256;
+/// The most states that a call tells, and the most that it is told: while a call lasts, the store
+/// decides about no request.
+pub const MOST_STATES: usize = 128;
 
 /// What a call tells and asks.
 #[derive(Clone, Copy, Debug)]
@@ -95,20 +95,23 @@ impl Page {
         let Value::Array(answer) = answer else { return None };
         let [micros, nanos, known, is_full, told @ ..] = &answer[..] else { return None };
         let micros = whole(micros)?.saturating_mul(1000);
+        let (told, rest) = told.as_chunks::<2>();
         Some(Self {
             now: Instant::from_nanos(micros.saturating_add(whole(nanos)?)),
             known: whole(known)?,
             is_full: whole(is_full)? == 1,
-            told: told.iter().map(state).collect::<Option<_>>()?,
+            told: told.iter().map(state).collect::<Option<_>>().filter(|_| rest.is_empty())?,
         })
     }
 }
 
-fn state(value: &Value) -> Option<Told> {
-    let Value::Array(told) = value else { return None };
-    let (Value::BulkString(whose), numbers) = told.split_first()? else { return None };
+fn state([whose, numbers]: &[Value; 2]) -> Option<Told> {
+    let (Value::BulkString(whose), Value::BulkString(numbers)) = (whose, numbers) else {
+        return None;
+    };
     let whose = str::from_utf8(whose).ok()?.parse().ok()?;
-    Some(Told { whose, numbers: numbers.iter().map(whole).collect::<Option<_>>()? })
+    let numbers = str::from_utf8(numbers).ok()?.split(' ').map(|word| word.parse().ok());
+    Some(Told { whose, numbers: numbers.collect::<Option<_>>()? })
 }
 
 fn whole(value: &Value) -> Option<u64> {
@@ -124,20 +127,20 @@ mod tests {
     #[test]
     fn an_answer_that_makes_no_sense_is_none() {
         let number = Value::Int;
-        let name = |text: &str| Value::BulkString(text.into());
-        let told = |whose| Value::Array(vec![name(whose), number(7)]);
-        let answer =
-            |told: Value| Value::Array(vec![number(1), number(2), number(3), number(0), told]);
-        let page = Page::read(&answer(told("-"))).expect("a page");
+        let text = |text: &str| Value::BulkString(text.into());
+        let answer = |told: &[Value]| Value::Array([&[1, 2, 3, 0].map(number)[..], told].concat());
+        let page = Page::read(&answer(&[text("-"), text("7 8")])).expect("a page");
         assert_eq!((page.now, page.known, page.is_full), (Instant::from_nanos(1_002), 3, false));
-        assert_eq!(page.told[0].whose, Whose::All);
+        assert_eq!((page.told[0].whose, &page.told[0].numbers[..]), (Whose::All, &[7, 8][..]));
         for wrong in [
             number(1),
             Value::Array(vec![number(1); 3]),
-            answer(number(7)),
-            answer(told("no")),
-            answer(Value::Array(vec![name("-"), name("7")])),
-            answer(Value::Array(vec![name("-"), number(-1)])),
+            answer(&[number(7), text("7")]),
+            answer(&[text("no"), text("7")]),
+            answer(&[text("-"), number(7)]),
+            answer(&[text("-"), text("-1")]),
+            answer(&[text("-"), text("")]),
+            answer(&[text("-")]),
         ] {
             assert_eq!(Page::read(&wrong), Err(StoreError::Nonsense), "{wrong:?}");
         }

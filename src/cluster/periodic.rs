@@ -44,6 +44,8 @@ struct Rule {
     is_gone: bool,
     /// When it is exchanged next.
     due: Instant,
+    /// Whether it is being exchanged.
+    is_under_way: bool,
     /// Of the last call that told anything.
     number: u64,
     /// The latest version that is known.
@@ -53,8 +55,6 @@ struct Rule {
     since: Instant,
     /// Where to go on in the gate; `None` at the end.
     from: Option<u32>,
-    /// Whether the store has not told all.
-    is_behind: bool,
     /// The most that was told of one state, in this exchange and in the one before.
     most: [u64; 2],
 }
@@ -71,15 +71,54 @@ impl Periodic {
         tokio::pin!(end);
         loop {
             self.look();
+            if self.client.link().is_none() {
+                self.lose();
+            }
             let now = self.clock.now();
+            let names = self.under_way(now);
             let due = self.rules.values().map(|rule| rule.due).min();
             let next = due.unwrap_or(now + GLANCE).min(now + GLANCE);
+            let pause = self.clock.timer(next);
+            // A call that is given up here is made again.
             tokio::select! {
+                biased;
                 () = &mut end => break,
-                () = self.clock.timer(next) => self.exchange(|rule, now| rule.due <= now).await,
+                result = self.round(&names), if !names.is_empty() => match result {
+                    Ok(()) => self.store.set_cut_off(false),
+                    Err(_) => self.lose(),
+                },
+                () = pause, if names.is_empty() => {}
             }
         }
-        self.exchange(|_, _| true).await;
+        self.tell_rest().await;
+    }
+
+    /// Tells what is left.
+    async fn tell_rest(&mut self) {
+        let now = self.clock.now();
+        self.rules.values_mut().for_each(|rule| rule.begin(now));
+        loop {
+            let left = self.rules.iter().filter(|(_, rule)| rule.has_to_tell());
+            let names: Vec<_> = left.map(|(name, _)| Arc::clone(name)).collect();
+            if names.is_empty() || self.round(&names).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Begins with the rules that are due, and returns all that are not done. None waits for
+    /// another to be done.
+    fn under_way(&mut self, now: Instant) -> Vec<Arc<str>> {
+        let mut names = Vec::new();
+        for (name, rule) in &mut self.rules {
+            if rule.due <= now && !rule.is_under_way {
+                rule.begin(now);
+            }
+            if rule.is_under_way {
+                names.push(Arc::clone(name));
+            }
+        }
+        names
     }
 
     /// Finds the rules of the configuration in force.
@@ -104,33 +143,17 @@ impl Periodic {
         self.rules.extend(before);
     }
 
-    /// Exchanges the states of rules that are `chosen`, all in one round trip, and again as long
-    /// as there is more to tell or to know.
-    async fn exchange(&mut self, chosen: impl Fn(&Rule, Instant) -> bool) {
-        let now = self.clock.now();
-        let names = self.rules.iter().filter(|(_, rule)| chosen(rule, now));
-        let mut names: Vec<Arc<str>> = names.map(|(name, _)| Arc::clone(name)).collect();
-        if names.is_empty() {
-            return;
+    /// Has rules do as they say while the store fails, and all be exchanged when it is back.
+    fn lose(&mut self) {
+        self.store.set_cut_off(true);
+        let soon = self.clock.now() + GLANCE;
+        for rule in self.rules.values_mut() {
+            rule.is_under_way = false;
+            rule.due = rule.due.min(soon);
         }
-        for name in &names {
-            if let Some(rule) = self.rules.get_mut(name) {
-                rule.begin(now);
-            }
-        }
-        while !names.is_empty() {
-            if self.round(&names).await.is_err() {
-                self.store.set_cut_off(true);
-                let soon = self.clock.now() + GLANCE;
-                self.rules.values_mut().for_each(|rule| rule.due = rule.due.min(soon).max(now));
-                return;
-            }
-            names.retain(|name| self.rules.get(name).is_some_and(Rule::has_more));
-        }
-        self.store.set_cut_off(false);
     }
 
-    /// Makes one call for each of these rules.
+    /// Makes one call for each of these rules, all in one round trip.
     async fn round(&mut self, names: &[Arc<str>]) -> Result<(), StoreError> {
         let link = self.client.link().ok_or(StoreError::Down)?;
         let now = self.clock.now();
@@ -165,12 +188,12 @@ fn rules(snapshot: &Snapshot, now: Instant) -> impl Iterator<Item = Rule> {
                 slot: rule.slot,
                 is_gone: false,
                 due: now,
+                is_under_way: false,
                 number: 0,
                 known: 0,
                 deltas: Vec::new(),
                 since: now,
                 from: None,
-                is_behind: false,
                 most: [0; 2],
             })
         })
@@ -191,6 +214,7 @@ impl Rule {
     /// Begins an exchange.
     fn begin(&mut self, now: Instant) {
         self.from = Some(0);
+        self.is_under_way = true;
         self.due = (self.due + self.exchange.interval).max(now);
         self.most = [0, self.most[0]];
     }
@@ -228,11 +252,11 @@ impl Rule {
     fn take_over(&mut self, now: Instant, page: &Page) {
         self.deltas.clear();
         self.known = page.known;
-        self.is_behind = page.is_full;
+        self.is_under_way = self.from.is_some() || page.is_full;
         self.gate.adopt(self.slot, now, page.now, &page.told);
     }
 
-    const fn has_more(&self) -> bool {
-        self.from.is_some() || self.is_behind
+    const fn has_to_tell(&self) -> bool {
+        self.from.is_some() || !self.deltas.is_empty()
     }
 }

@@ -26,13 +26,18 @@ local function millis(ttl)
   return digits(math.floor(math.max(ttl, ttl_at_least) / 1000) + 1)
 end
 
+-- Returns the whole numbers in a text.
+local function numbers(text)
+  local all = {}
+  for word in string.gmatch(text, '%d+') do
+    all[#all + 1] = tonumber(word)
+  end
+  return all
+end
+
 -- Reads the state under `key`: whole numbers, none if there is no state.
 local function read(key)
-  local state = {}
-  for word in string.gmatch(redis.call('GET', key) or '', '%d+') do
-    state[#state + 1] = tonumber(word)
-  end
-  return state
+  return numbers(redis.call('GET', key) or '')
 end
 
 -- Writes a state that decides as none does after `ttl` microseconds.

@@ -49,6 +49,12 @@ impl<T: Copy + Default> Ring<T> {
         Self { head: 0, at: 0, cells: vec![T::default(); len.max(1) as usize].into() }
     }
 
+    /// Empties it.
+    pub(super) fn clear(&mut self) {
+        self.cells.fill(T::default());
+        (self.head, self.at) = (0, 0);
+    }
+
     /// Returns the index of the latest bucket written.
     pub(super) const fn head(&self) -> u64 {
         self.head

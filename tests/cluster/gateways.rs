@@ -75,7 +75,7 @@ impl Gateways {
         let rule = Rule {
             name: "rule".into(),
             algorithm: Algorithm::Exchanged(config),
-            keyed: Some(Keyed { by: "client".into(), max_keys: 1_000 }),
+            keyed: Some(Keyed { by: "client".into(), max_keys: 100_000 }),
             dry_run: false,
         };
         let rules = Rules { flow: vec![rule], ..Rules::default() };

@@ -6,6 +6,7 @@ use crate::{
     gateways::{Fate, Gateways, Store, key, used},
 };
 use core::{cell::RefCell, time::Duration};
+use flowgate::cluster::MOST_STATES;
 use flowgate::flow::{
     Algorithm, Claim, Gate, Instant, Rate, Rules,
     limiter::{
@@ -106,6 +107,28 @@ fn a_gateway_that_exchanges_with_nobody_decides_as_one_alone_whatever_calls_are_
             }
         }
     });
+}
+
+#[test]
+fn who_joins_learns_of_every_client_a_page_at_a_time() {
+    const CLIENTS: u64 = 100_000;
+    let mut store = Store::start();
+    let rate = Rate::new(10, Duration::from_secs(10)).expect("a rate");
+    let algorithm = Algorithm::SlidingCounter(sliding_counter::Config { rate });
+    let (mut two, now) = (Gateways::start("all", &algorithm, 2), Instant::from_nanos(TODAY));
+    assert!((0..CLIENTS).all(|client| two.passes(0, now, client, 1 + client % 3)));
+    let pages = |store: &mut Store, two: &mut Gateways, at| {
+        let before = store.calls;
+        two.exchange(store, at, now, Fate::Answered);
+        store.calls - before
+    };
+    let all = CLIENTS.div_ceil(MOST_STATES as u64);
+    assert!((all..=all + 1).contains(&pages(&mut store, &mut two, 0)));
+    assert!((all..=all + 1).contains(&pages(&mut store, &mut two, 1)));
+    assert!((0..CLIENTS).all(|client| two.used(1, now, client) == two.used(0, now, client)));
+    assert_eq!(two.used(1, now, 2).0, 3);
+    // What has not changed is not told again.
+    assert_eq!(pages(&mut store, &mut two, 1), 1);
 }
 
 /// Returns the algorithm with a limit that nobody reaches, which counts as this one does.

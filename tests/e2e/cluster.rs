@@ -365,7 +365,7 @@ fn a_wrong_password_is_told_and_a_right_one_is_used() {
     let upstream = upstream::echo();
     let server = Server::start_on(free_port(), &[]);
     let rules = "    flow:\n      - { name: r, limit: 5/1h, burst: 5, scope: cluster, on_store_error: deny }\n      - { name: c, concurrency: 9, scope: cluster, on_store_error: deny }\n      - { name: p, limit: 900/1h, burst: 900, scope: cluster, sync_interval: 20ms }";
-    let may = "eval evalsha time get set exists pexpire pttl del zadd zrem zcard zscore zincrby zrange zrevrange zrangebyscore zremrangebyscore";
+    let may = "eval evalsha time get mget set exists pexpire pttl del zadd zrem zcard zscore zincrby zrange zrevrange zrangebyscore zremrangebyscore";
     let may: Vec<String> = may.split(' ').map(|word| format!("+{word}")).collect();
     redis::cmd("ACL")
         .arg(&["SETUSER", "gate", "on", ">secret", "~flowgate:*"])

@@ -136,6 +136,27 @@ fn nothing_is_lost_or_counted_twice_when_the_store_is_killed_in_a_flood_and_reme
 }
 
 #[test]
+fn who_ends_tells_the_rest_and_notices_between_two_exchanges_that_the_store_is_gone() {
+    let upstream = upstream::echo();
+    let port = free_port();
+    let server = Server::start_on(port, &[]);
+    let rule = RULE.replace("50ms", "1m, on_store_error: deny");
+    let yaml = config(upstream.address, port, &format!("lease: 1s, {PATIENT}"), &rule);
+    let mut gateways = gateways(2, &yaml);
+    settled(&gateways, 300);
+    assert_eq!(hammer(&gateways, 5), [20, 0, 0]);
+    // It has 10, of which the store hears when it ends.
+    gateways[0].signal("TERM");
+    assert!(gateways[0].wait().success());
+    assert_eq!(used(&server), Some(10));
+    drop(server);
+    gateways[1].wait_log("the store fails");
+    eventually("the rule refuses", || {
+        (http::get(gateways[1].web(), "/").status == 429).then_some(())
+    });
+}
+
+#[test]
 fn who_cannot_exchange_does_as_the_rule_says() {
     let upstream = upstream::echo();
     for (on_error, expected) in

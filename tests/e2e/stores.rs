@@ -4,8 +4,9 @@ use crate::{
     cluster::{
         PATIENT, config, gateways, hammer,
         server::{Server, free_port},
+        up,
     },
-    common::{Gateway, eventually, http, upstream, yaml},
+    common::{Gateway, eventually, http, metrics, upstream, yaml},
 };
 use std::{
     path::Path,
@@ -111,7 +112,7 @@ fn the_nodes_of_a_cluster_decide_about_a_route_each() {
         });
     }
     let route = |at| {
-        let rules = "[{ name: a, limit: 10/1h, burst: 10, scope: cluster, on_store_error: deny }, { name: b, concurrency: 9, key: client_ip, scope: cluster, on_store_error: deny }]";
+        let rules = "[{ name: a, limit: 10/1h, burst: 10, scope: cluster, on_store_error: deny }, { name: b, concurrency: 9, key: client_ip, scope: cluster, on_store_error: deny }, { name: c, limit: 900/1h, burst: 900, key: client_ip, scope: cluster, sync_interval: 50ms }]";
         format!(
             "  - {{ name: route-{at}, match: {{ path_prefix: /{at} }}, upstream: up, flow: {rules} }}"
         )
@@ -130,6 +131,15 @@ fn the_nodes_of_a_cluster_decide_about_a_route_each() {
             passed += statuses.iter().filter(|status| **status == 200).count();
         }
         assert_eq!(passed, 10, "{path}");
+    }
+    for gateway in &gateways {
+        let told = "flowgate_store_exchanged_states_total";
+        let taken = format!("{told}{{what=\"taken\"}}");
+        eventually("the states of all routes are told and taken", || {
+            let counts = metrics(gateway, told);
+            (counts[&taken] >= 8.0).then_some(())
+        });
+        assert_eq!(up(gateway), 1.0);
     }
     for node in &nodes {
         let keys: usize = redis::cmd("DBSIZE").query(&mut node.connection()).expect("a number");

@@ -197,7 +197,7 @@ impl<F: Merge> Formula for Exchanged<F> {
         let times = Times { now, own, start };
         self.here.charge(&mut cell.state, times, cost);
         if cell.cost == 0 {
-            cell.delta = self.whole.fresh();
+            self.whole.clear(&mut cell.delta);
         }
         self.whole.note(&mut cell.delta, &cell.state, times, cost);
         cell.cost = cell.cost.saturating_add(cost);

@@ -71,6 +71,14 @@ impl Config {
     }
 }
 
+impl State {
+    /// Makes it a fresh one.
+    pub(super) fn clear(&mut self) {
+        self.ring.clear();
+        self.sum = 0;
+    }
+}
+
 impl SlidingWindow {
     /// Returns the state with these buckets, of which the first is `head` and each other
     /// one the one before.

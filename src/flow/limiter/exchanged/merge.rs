@@ -16,6 +16,11 @@ use core::time::Duration;
 
 /// A formula whose states can be merged: what two have charged becomes what one has.
 pub(in crate::flow) trait Merge: Formula {
+    /// Makes `delta` a fresh state.
+    fn clear(&self, delta: &mut Self::State) {
+        *delta = self.fresh();
+    }
+
     /// Notes in `delta` a request that was just charged to `state`.
     fn note(&self, delta: &mut Self::State, _state: &Self::State, times: Times, cost: u64) {
         self.charge(delta, times, cost);
@@ -121,6 +126,11 @@ impl Merge for SlidingCounter {
 }
 
 impl Merge for SlidingWindow {
+    /// In its memory.
+    fn clear(&self, delta: &mut Self::State) {
+        delta.clear();
+    }
+
     fn merge(&self, state: &mut Self::State, delta: &Self::State, _cost: u64) {
         self.add_all(state, delta);
     }

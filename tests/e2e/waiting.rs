@@ -27,15 +27,17 @@ fn paced_requests_start_evenly() {
         upstream.address,
         &route("    pacing: { rate: 50/1s, max_wait: 10s, max_queue: 100 }"),
     ));
-    let web = gateway.web();
+    let (web, began) = (gateway.web(), Instant::now());
     let clients: Vec<_> =
         (0..20).map(|_| std::thread::spawn(move || http::get(web, "/").status)).collect();
     for client in clients {
         assert_eq!(client.join().expect("no panic"), 200);
     }
-    let starts = starts.lock().expect("no panic");
-    let took = starts.last().expect("twenty").duration_since(starts[0]);
-    assert!(took >= Duration::from_millis(370), "19 intervals of 20 ms took {took:?}");
+    // A busy machine notes them late, and never early.
+    for (at, start) in (0..).zip(&*starts.lock().expect("no panic")) {
+        let took = start.duration_since(began);
+        assert!(took >= Duration::from_millis(20) * at, "{at} intervals of 20 ms took {took:?}");
+    }
 }
 
 #[test]

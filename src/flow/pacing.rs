@@ -22,8 +22,9 @@
 //! start may follow up to `cost − n·T` sooner than by the curve, to make up for it:
 //! `warmth.rs` says when.
 //!
-//! Worst case: starts `T` apart to the nanosecond, so at most `N + 1` in any closed
-//! `W`. Memory: 136 bytes a key, and up to 16 for each request that waits.
+//! Worst case: starts `T` apart to the nanosecond, so at most `N + n` in any closed
+//! `W`, where the last one costs `n`. Memory: 136 bytes a key, and up to 16 for each
+//! request that waits.
 //!
 //! It is a slot of the route's own, after all others, and an algorithm of its rules, with
 //! which it can be keyed, cost more, except some and run dry.

@@ -45,7 +45,7 @@ how much memory its keys can take.
 | `sliding_counter` | N in each window of the clock; up to 2 N − 1 in some W; N − 1 under saturation |
 | `fixed_window` | N in each window; up to 2 N across a boundary (2 N − 1 with `align: first_request`, but across the end of the clock's first window, where a replay may begin), days and months of a calendar too |
 | `concurrency` | N in flight at every instant |
-| `pacing`, of the route or as an algorithm | starts at least W/N apart: N + 1 |
+| `pacing`, of the route or as an algorithm | starts at least W/N apart: N + 1, or N + n where the last one costs n |
 ";
 
 /// Returns the reference of all keys, as Markdown.

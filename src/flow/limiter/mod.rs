@@ -83,7 +83,7 @@ impl Algorithm {
                 fixed_window::Align::Calendar(_) => return None,
             },
             Self::Concurrency(_) => return None,
-            // Of starts.
+            // Of starts that cost 1: the last one may cost more than what is left.
             Self::Pacing(it) => (it.rate.count().saturating_add(1), it.rate),
             // By this gateway alone.
             Self::Exchanged(it) => return it.whole().most_in_a_window(),

@@ -17,7 +17,7 @@ use super::{
     engine::{Engine, Ruling},
     event::Arrival,
 };
-use crate::flow::{Instant, Key, Quota, SlotId, Verdict, time::nanos};
+use crate::flow::{Algorithm, Instant, Key, Quota, SlotId, Verdict, time::nanos};
 use core::time::Duration;
 use keys::TopKeys;
 use std::collections::BTreeMap;
@@ -45,9 +45,14 @@ struct RouteTally {
 #[derive(Debug)]
 struct RuleTally {
     slot: SlotId,
+    /// Whether it is the route's own pacing.
     is_pacing: bool,
+    /// Whether it is a rule that paces.
+    paces: bool,
     told: RuleReport,
     worst: Option<Worst>,
+    /// The largest cost that passed.
+    costliest: u64,
     keys: TopKeys,
 }
 
@@ -135,7 +140,8 @@ impl Collector {
         let route = |route: &std::sync::Arc<crate::config::Route>| {
             let flow = route.flow.flow.iter().zip(&route.rules).map(|(rule, plan)| {
                 let promised = rule.algorithm.most_in_a_window();
-                RuleTally::new(plan.slot, &rule.name, promised)
+                let tally = RuleTally::new(plan.slot, &rule.name, promised);
+                RuleTally { paces: matches!(rule.algorithm, Algorithm::Pacing(_)), ..tally }
             });
             let pacing = route.flow.pacing.as_ref().zip(route.pacing).map(|(pacing, slot)| {
                 let promised = (pacing.rate.count() + 1, pacing.rate.window());
@@ -254,12 +260,14 @@ impl RuleTally {
         Self {
             slot,
             is_pacing: false,
+            paces: false,
             told: RuleReport {
                 name: name.to_owned(),
                 worst: promised.map(report),
                 ..RuleReport::default()
             },
             worst: promised.map(|(_, window)| Worst::new(window)),
+            costliest: 1,
             keys: TopKeys::default(),
         }
     }
@@ -293,6 +301,7 @@ impl RuleTally {
                 // that it is taken from, which opens when the rule's own wait ends.
                 let at = if self.is_pacing { start.max(now) } else { now + quota.wait };
                 worst.note(now, at, (key, quota.cost), show);
+                self.costliest = self.costliest.max(quota.cost);
             }
         } else if ruling.decided.is_some_and(|decided| decided.quota.slot == self.slot) {
             told.refused += 1;
@@ -305,13 +314,15 @@ impl RuleTally {
             worst.settle(Instant::FAR_FUTURE);
         }
         let (keys, refused_keys) = self.keys.top(MOST_NAMED);
+        // Starts are paced by what those before cost, so that of a window's last one all counts.
+        let whole_last = if self.paces { self.costliest - 1 } else { 0 };
         let measured = |told: WorstReport, worst: Worst| WorstReport {
             window: worst.window(),
             measured: worst.most,
+            promised: told.promised.saturating_add(whole_last),
             at: worst.at,
             key: Some(worst.whose).filter(|key| !key.is_empty()),
             is_partial: worst.is_partial,
-            ..told
         };
         let worst = self.told.worst.zip(self.worst).map(|(told, worst)| measured(told, worst));
         RuleReport { worst, keys, refused_keys, ..self.told }

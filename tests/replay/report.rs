@@ -75,13 +75,19 @@ fn what_is_borrowed_counts_in_the_window_that_it_is_taken_from() {
 
 #[test]
 fn of_a_paced_window_the_last_one_counts_whole() {
-    let paced = one_route(
-        "    flow: [{ name: p, algorithm: pacing, limit: 2/1s, max_wait: 10s }, { name: dry, algorithm: pacing, limit: 2/1s, dry_run: true }]",
-    );
+    let rules = "    flow: [{ name: p, algorithm: pacing, limit: 2/1s, max_wait: 10s }, { name: dry, algorithm: pacing, limit: 2/1s, dry_run: true }]";
+    let own = "    pacing: { rate: 2/1s, max_wait: 10s }";
     let arrivals = [(0, 1), (500, 1), (1000, 5), (1100, 1), (9000, 2)];
     let events = arrivals.map(|(t, cost)| format!("{{\"t\":{t},\"cost\":{cost}}}\n")).concat();
-    let (out, _) = replayed(&paced, events, |it| it.output = Output::Report).unwrap();
-    assert_eq!(out.matches("6 in 1s, at most 7 promised; until 1.000 s").count(), 2, "{out}");
+    for (paced, lines) in [(rules, 2), (own, 1)] {
+        let (out, _) =
+            replayed(&one_route(paced), events.clone(), |it| it.output = Output::Report).unwrap();
+        assert_eq!(
+            out.matches("6 in 1s, at most 7 promised; until 1.000 s").count(),
+            lines,
+            "{out}"
+        );
+    }
 }
 
 #[test]

@@ -47,7 +47,7 @@ struct RuleTally {
     slot: SlotId,
     /// Whether it is the route's own pacing.
     is_pacing: bool,
-    /// Whether it is a rule that paces.
+    /// Whether it paces, as a rule or as the route's own.
     paces: bool,
     told: RuleReport,
     worst: Option<Worst>,
@@ -146,7 +146,7 @@ impl Collector {
             let pacing = route.flow.pacing.as_ref().zip(route.pacing).map(|(pacing, slot)| {
                 let promised = (pacing.rate.count() + 1, pacing.rate.window());
                 let tally = RuleTally::new(slot, route.rule_name(slot), Some(promised));
-                RuleTally { is_pacing: true, ..tally }
+                RuleTally { is_pacing: true, paces: true, ..tally }
             });
             let breaker =
                 route.breaker.map(|slot| RuleTally::new(slot, route.rule_name(slot), None));

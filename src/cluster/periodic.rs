@@ -42,6 +42,8 @@ struct Rule {
     slot: SlotId,
     /// Whether it is in force no more.
     is_gone: bool,
+    /// Whether its slot has heard of the store's clock, by which what is told must be counted.
+    has_clock: bool,
     /// When it is exchanged next.
     due: Instant,
     /// Whether it is being exchanged.
@@ -187,6 +189,7 @@ fn rules(snapshot: &Snapshot, now: Instant) -> impl Iterator<Item = Rule> {
                 gate: Arc::clone(&route.gate),
                 slot: rule.slot,
                 is_gone: false,
+                has_clock: false,
                 due: now,
                 is_under_way: false,
                 number: 0,
@@ -203,17 +206,17 @@ fn rules(snapshot: &Snapshot, now: Instant) -> impl Iterator<Item = Rule> {
 impl Rule {
     /// Goes on from what it was before an edit.
     fn resume(&mut self, old: Self) {
-        let Self { due, number, known, deltas, since, most, slot, gate, .. } = old;
+        let Self { due, number, known, deltas, since, most, slot, gate, has_clock, .. } = old;
         // A slot that begins afresh must learn all.
         let is_same = slot == self.slot && Arc::ptr_eq(&gate, &self.gate);
-        self.known = if is_same { known } else { 0 };
+        (self.known, self.has_clock) = if is_same { (known, has_clock) } else { (0, false) };
         self.due = due.min(self.due + self.exchange.interval);
         (self.number, self.deltas, self.since, self.most) = (number, deltas, since, most);
     }
 
     /// Begins an exchange.
     fn begin(&mut self, now: Instant) {
-        self.from = Some(0);
+        self.from = self.has_clock.then_some(0);
         self.is_under_way = true;
         self.due = (self.due + self.exchange.interval).max(now);
         self.most = [0, self.most[0]];
@@ -252,7 +255,10 @@ impl Rule {
     fn take_over(&mut self, now: Instant, page: &Page) {
         self.deltas.clear();
         self.known = page.known;
-        self.is_under_way = self.from.is_some() || page.is_full;
+        self.is_under_way = self.from.is_some() || page.is_full || !self.has_clock;
+        if !core::mem::replace(&mut self.has_clock, true) {
+            self.from = Some(0);
+        }
         self.gate.adopt(self.slot, now, page.now, &page.told);
     }
 

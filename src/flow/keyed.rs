@@ -209,6 +209,12 @@ impl<S: Clone> Table<S> {
         }
     }
 
+    /// Makes all states fresh.
+    pub(super) fn forget(&mut self) {
+        let overflowed = self.overflowed;
+        *self = Self { overflowed, ..Self::new(self.fresh.clone(), self.max) };
+    }
+
     /// Returns the seat of this number, of all that may have been charged, and whose it is.
     pub(super) fn nth(&self, at: u32) -> Option<(Seat, Whose)> {
         let Some(at) = at.checked_sub(1) else { return Some((Seat::Shared, Whose::All)) };

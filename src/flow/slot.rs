@@ -184,8 +184,11 @@ pub(super) trait Formula: Debug + Send + 'static {
         None
     }
 
-    /// Learns what the store's clock told at `now`.
-    fn set_clock(&mut self, _now: Instant, _store: Instant) {}
+    /// Learns what the store's clock told at `now`. Returns whether what was counted by
+    /// another clock is to be forgotten.
+    fn set_clock(&mut self, _now: Instant, _store: Instant) -> bool {
+        false
+    }
 
     /// Makes `state` what the store told, and what was charged here since the last
     /// [`take`](Self::take).

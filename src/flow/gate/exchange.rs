@@ -39,3 +39,116 @@ impl Gate {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::{
+        Algorithm, Change, Claim, Key, Rule, Rules, Whose,
+        limiter::{
+            exchanged,
+            fixed_window::{self, Align},
+            token_bucket,
+        },
+        timeline::{keyed, one, rate},
+    };
+    use core::time::Duration;
+    use std::sync::Arc;
+
+    fn exchanged(whole: Algorithm) -> Algorithm {
+        Algorithm::Exchanged(exchanged::Config::new(whole, 1).unwrap())
+    }
+
+    fn open(rules: &Rules) -> (Arc<Gate>, SlotId) {
+        let gate = Arc::new(Gate::new(Instant::EPOCH));
+        let slot = gate.install(rules, Instant::EPOCH).flow[0];
+        (gate, slot)
+    }
+
+    fn millis(count: u64) -> Instant {
+        Instant::EPOCH + Duration::from_millis(count)
+    }
+
+    fn enter(gate: &Arc<Gate>, slot: SlotId, now: Instant, key: Key) -> Result<(), Duration> {
+        let claim = Claim { slot, key, cost: 1, patience: Duration::ZERO };
+        let decided = gate.enter(now, &[claim]);
+        decided.map(drop).map_err(|it| it.reason.retry_after().unwrap())
+    }
+
+    #[test]
+    fn windows_end_by_the_clock_of_the_store_and_time_does_not_step_back() {
+        let config = fixed_window::Config { rate: rate(1, 100), align: Align::Clock };
+        let (gate, slot) = open(&one(exchanged(Algorithm::FixedWindow(config))));
+        let ask = |at| enter(&gate, slot, millis(at), Key::Shared);
+        // The gateway is an hour ahead, and 30 ms off in its window.
+        let hour = 60 * 60 * 1000;
+        assert_eq!(ask(hour + 49), Ok(()), "which is forgotten");
+        gate.adopt(slot, millis(hour + 50), millis(20), &[]);
+        assert_eq!(ask(hour + 50), Ok(()));
+        assert_eq!(ask(hour + 51), Err(Duration::from_millis(79)));
+        assert_eq!(ask(hour + 130), Ok(()));
+        // An answer that took longer tells an earlier time.
+        gate.adopt(slot, millis(hour + 131), millis(60), &[]);
+        assert_eq!(ask(hour + 132), Err(Duration::from_millis(99)));
+        let mut deltas = Vec::new();
+        assert_eq!(gate.collect(slot, 0, 9, &mut deltas), None);
+        assert_eq!((deltas.len(), deltas[0].whose, deltas[0].cost), (1, Whose::All, 2));
+        // The window that ended decides nothing any more: 1 in that which ends at 200 ms.
+        assert_eq!(deltas[0].numbers[..], [200_000, 0, 1]);
+        deltas.clear();
+        assert_eq!((gate.collect(slot, 0, 9, &mut deltas), deltas.len()), (None, 0));
+    }
+
+    #[test]
+    fn a_state_of_all_is_divided_where_the_rule_is() {
+        let bucket = token_bucket::Config { rate: rate(90, 9_000), burst: 90 };
+        let whole = Algorithm::TokenBucket(bucket);
+        let (gate, slot) = open(&one(exchanged(whole.clone())));
+        let told = |used: u64| {
+            // Each takes a tenth of a second to refill.
+            [Told { whose: Whose::All, numbers: [used * 100_000, 0].into_iter().collect() }]
+        };
+        let passing =
+            |now| (0..99).take_while(|_| enter(&gate, slot, now, Key::Shared).is_ok()).count();
+        gate.adopt(slot, Instant::EPOCH, Instant::EPOCH, &told(60));
+        let third = one(exchanged(whole).among(3));
+        let changes = gate.install(&third, Instant::EPOCH).changes;
+        assert_eq!(changes, [("it".into(), Change::Converted)]);
+        assert_eq!(passing(Instant::EPOCH), 10, "a third of what is left");
+        gate.adopt(slot, Instant::EPOCH, Instant::EPOCH, &told(30));
+        // 10 passed here since.
+        assert_eq!(passing(Instant::EPOCH), 16, "a third of 50, rounded down");
+        let mut deltas = Vec::new();
+        gate.collect(slot, 0, 9, &mut deltas);
+        assert_eq!(deltas[0].cost, 26, "whatever it was divided by");
+    }
+
+    #[test]
+    fn clients_without_room_are_told_together() {
+        let bucket = token_bucket::Config { rate: rate(1, 1_000), burst: 5 };
+        let rules = keyed(exchanged(Algorithm::TokenBucket(bucket)), 2);
+        assert!(matches!(rules.flow[..], [Rule { dry_run: false, .. }]));
+        let (gate, slot) = open(&rules);
+        for client in 0..3_u128 {
+            assert_eq!(enter(&gate, slot, Instant::EPOCH, Key::Of(client << 64)), Ok(()));
+        }
+        let mut deltas = Vec::new();
+        let (mut from, mut calls) = (Some(0), 0);
+        while let Some(at) = from {
+            calls += 1;
+            from = gate.collect(slot, at, calls, &mut deltas);
+        }
+        let whose: Vec<Whose> = deltas.iter().map(|delta| delta.whose).collect();
+        assert_eq!(whose, [Whose::Overflow(2), Whose::Key(0), Whose::Key(1 << 64)]);
+        // Another gateway has the same.
+        let (other, slot) = open(&rules);
+        let told =
+            Told { whose: Whose::Overflow(2), numbers: [5_000_000, 0].into_iter().collect() };
+        other.adopt(slot, Instant::EPOCH, Instant::EPOCH, &[told]);
+        for client in 0..2_u128 {
+            assert_eq!(enter(&other, slot, Instant::EPOCH, Key::Of(client << 64)), Ok(()));
+        }
+        let late = enter(&other, slot, Instant::EPOCH, Key::Of(2 << 64));
+        assert_eq!(late, Err(Duration::from_secs(1)));
+    }
+}

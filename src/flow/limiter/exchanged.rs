@@ -20,7 +20,8 @@
 //!
 //! Time is the store's: what the gateway's clock lacks to that is added. It is read before the
 //! store's answer comes back, so that a gateway is never ahead of the store, whose windows
-//! end before it opens the next.
+//! end before it opens the next. Time does not step back: it stands still, for a second at the
+//! most. What was counted by a clock that was further ahead lies in the future, and is forgotten.
 //!
 //! Where the store is lost, the rule is divided among the gateways (`gateways` above 1).
 
@@ -37,6 +38,10 @@ use crate::flow::{
 };
 use core::time::Duration;
 pub(super) use merge::Merge;
+
+/// How long time stands still at most, when a clock turns out to be behind: more than the clocks
+/// of machines that are kept differ, and than an answer takes.
+const MOST_STILL: Duration = Duration::from_secs(1);
 
 /// An algorithm whose states gateways exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -218,11 +223,13 @@ impl<F: Merge> Formula for Exchanged<F> {
         (cost > 0).then(|| (cost, self.whole.delta(&cell.delta, cost)))
     }
 
-    fn set_clock(&mut self, now: Instant, store: Instant) {
-        let least = self.time(now);
+    fn set_clock(&mut self, now: Instant, store: Instant) -> bool {
+        let before = self.time(now);
         let lack = i128::from(store.as_nanos()) - i128::from(now.as_nanos());
         self.lack = i64::try_from(lack).unwrap_or(0);
-        self.least = least;
+        let is_far = before.since(store) > MOST_STILL;
+        self.least = if is_far { Instant::EPOCH } else { before };
+        is_far
     }
 
     fn adopt(&self, cell: &mut Self::State, numbers: &[u64], now: Instant) {

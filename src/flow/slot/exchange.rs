@@ -32,7 +32,9 @@ impl<F: Formula> Stage<F> {
     }
 
     pub(super) fn adopt_all(&mut self, now: Instant, store: Instant, told: &[Told]) {
-        self.formula.set_clock(now, store);
+        if self.formula.set_clock(now, store) {
+            self.states.forget(self.formula.fresh());
+        }
         for Told { whose, numbers } in told {
             if let Some(seat) = self.seat_of(now, *whose) {
                 self.formula.adopt(self.states.get_mut(seat), numbers, now);
@@ -61,6 +63,13 @@ impl<F: Formula> Stage<F> {
 }
 
 impl<S: Clone> States<S> {
+    fn forget(&mut self, fresh: S) {
+        match self {
+            Self::One(state) => *state = fresh,
+            Self::Keyed { table, .. } => table.forget(),
+        }
+    }
+
     /// Returns where the state of this number is kept, and whose it is.
     fn nth(&self, at: u32) -> Option<(Seat, Whose)> {
         match self {

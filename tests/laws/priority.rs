@@ -13,7 +13,7 @@ use flowgate::flow::{
     },
 };
 use proptest::{collection::vec, prelude::*};
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 /// In nanoseconds.
 const WINDOW: u64 = 100_000_000;
@@ -25,11 +25,15 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
             let align = if clock { Align::Clock } else { Align::FirstRequest };
             Algorithm::FixedWindow(fixed_window::Config { rate: rate(count), align })
         }),
-        (1..9_u64, 1..7_u32, any::<bool>()).prop_map(move |(count, buckets, strict)| {
-            let rate = rate(count);
-            Algorithm::SlidingWindow(sliding_window::Config { rate, buckets, strict })
-        }),
+        sliding_windows().prop_map(Algorithm::SlidingWindow),
     ]
+}
+
+fn sliding_windows() -> impl Strategy<Value = sliding_window::Config> {
+    (1..9_u64, 1..7_u32, any::<bool>()).prop_map(|(count, buckets, strict)| {
+        let rate = Rate::new(count, Duration::from_nanos(WINDOW)).expect("a rate");
+        sliding_window::Config { rate, buckets, strict }
+    })
 }
 
 /// Nanoseconds since the one before, its cost, and its patience in milliseconds.
@@ -53,25 +57,78 @@ proptest! {
             now = now + Duration::from_nanos(pause);
             let patience = Duration::from_millis(millis);
             let claim = Claim { slot, key: Key::Shared, cost, patience };
-            match gate.enter(now, &[claim]) {
-                Ok(admission) => {
-                    let start = admission.permit.start();
-                    prop_assert!(start.since(now) <= patience);
-                    starts.push((start, cost));
-                }
-                Err(rejection) => {
-                    // It would have to wait longer, or for another window than the next.
-                    if let (Algorithm::SlidingWindow(_), Reason::Rate { retry_after }) =
-                        (&algorithm, rejection.reason)
-                    {
-                        let window = Duration::from_nanos(WINDOW / 7 * 6);
-                        prop_assert!(retry_after > patience.min(window));
-                    }
-                }
+            if let Ok(admission) = gate.enter(now, &[claim]) {
+                let start = admission.permit.start();
+                prop_assert!(start.since(now) <= patience);
+                starts.push((start, cost));
             }
         }
         starts.sort_unstable();
         assert_windows(&algorithm, &starts);
+    }
+
+    #[test]
+    fn a_request_starts_in_the_first_bucket_that_no_sum_it_counts_in_refuses(
+        (config, arrivals) in (sliding_windows(), arrivals()),
+    ) {
+        let gate = Arc::new(Gate::new(MORNING));
+        let flow = vec![rule(0, Algorithm::SlidingWindow(config.clone()), false)];
+        let slot = gate.install(&Rules { flow, ..Rules::default() }, MORNING).flow[0];
+        let mut buckets = Buckets { config, counts: HashMap::new() };
+        let mut now = MORNING;
+        for (pause, cost, millis) in arrivals {
+            now = now + Duration::from_nanos(pause);
+            let patience = Duration::from_millis(millis);
+            let claim = Claim { slot, key: Key::Shared, cost, patience };
+            let decided = gate.enter(now, &[claim]);
+            let decided = decided.map(|it| it.permit.start()).map_err(|it| it.reason);
+            prop_assert_eq!(decided, buckets.enter(now, cost, patience));
+        }
+    }
+}
+
+/// What is counted in each bucket, from the clock's first to the last lent one.
+struct Buckets {
+    config: sliding_window::Config,
+    counts: HashMap<u64, u64>,
+}
+
+impl Buckets {
+    /// Returns when a request starts, or why it does not.
+    fn enter(&mut self, now: Instant, cost: u64, patience: Duration) -> Result<Instant, Reason> {
+        let limit = self.config.rate.count();
+        if cost > limit {
+            return Err(Reason::TooCostly { limit });
+        }
+        let bucket = now.as_nanos() * u64::from(self.config.buckets) / WINDOW;
+        let mut later = bucket..;
+        let opening = later.find(|at| self.fits(*at, cost)).expect("one after the last loan");
+        let start = self.start(opening).max(now);
+        let retry_after = start.since(now);
+        // What waits may wait for a window's worth of buckets.
+        if retry_after > patience || opening > bucket + self.span() {
+            return Err(Reason::Rate { retry_after });
+        }
+        *self.counts.entry(opening).or_default() += cost;
+        Ok(start)
+    }
+
+    /// Returns whether every sum of successive buckets that has `bucket` among them has room.
+    fn fits(&self, bucket: u64, cost: u64) -> bool {
+        let count = |at: u64| self.counts.get(&at).copied().unwrap_or_default();
+        (bucket..bucket + self.span()).all(|last| {
+            let sum: u64 = (last + 1 - self.span()..=last).map(count).sum();
+            sum + cost <= self.config.rate.count()
+        })
+    }
+
+    fn span(&self) -> u64 {
+        u64::from(self.config.buckets) + u64::from(self.config.strict)
+    }
+
+    /// Returns the first instant of a bucket.
+    fn start(&self, bucket: u64) -> Instant {
+        Instant::from_nanos((bucket * WINDOW).div_ceil(self.config.buckets.into()))
     }
 }
 

@@ -153,8 +153,8 @@ impl SlidingWindow {
         }
     }
 
-    /// Returns the first bucket from `index` on in which `cost` fits: then and in all
-    /// that something is borrowed from, for what was promised there stays promised.
+    /// Returns the first bucket from `index` on in which `cost` fits: then and for as long
+    /// as it counts there, for what was lent of the buckets to come stays promised.
     fn opening(&self, state: &State, index: u64, cost: u64) -> u64 {
         let last = state.ring.head().max(index);
         let mut sum = self.used(state, index);
@@ -162,8 +162,8 @@ impl SlidingWindow {
         loop {
             if sum.saturating_add(cost) > self.limit {
                 opening = at + 1;
-            } else if at >= last {
-                // Further on, nothing is added.
+            } else if at >= last || at - opening + 1 >= self.span.into() {
+                // Further on, nothing is added, or `cost` is forgotten.
                 return opening;
             }
             at += 1;
@@ -378,7 +378,7 @@ mod tests {
             2100            pass
             ",
         );
-        // What is lent of a bucket to come is not given to others before.
+        // What is lent of a bucket to come is not given to others who still count in it.
         check(
             &per(3, 1000, 10),
             "
@@ -388,6 +388,17 @@ mod tests {
             1000            pass
             1000            block rate 1000
             1799            block rate 201
+            ",
+        );
+        // Whoever comes first is forgotten as a loan a window later begins.
+        check(
+            &per(10, 1000, 10),
+            "
+            0               pass
+            1 cost=10 prio=999  wait 999
+            2 x2            pass
+            99              pass
+            100             block rate 1900
             ",
         );
     }

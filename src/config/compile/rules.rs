@@ -255,19 +255,16 @@ impl Compiler {
         size.value
     }
 
-    /// Refuses a number of buckets that does not cut the window into whole nanoseconds.
+    /// Refuses more buckets than the window has nanoseconds, of which some would have none.
     fn buckets(&mut self, rate: Rate, buckets: At<u64>) -> Option<u32> {
-        let window = rate.window_nanos();
-        if window.is_multiple_of(buckets.value) {
-            return u32::try_from(buckets.value).ok();
+        let nanos = rate.window_nanos();
+        if buckets.value > nanos {
+            let shown = humantime::format_duration(rate.window());
+            let message = format!("{} buckets of {shown} are shorter than 1ns", buckets.value);
+            let help = format!("write `buckets: {nanos}`, or fewer");
+            self.error(Problem::error(buckets.place, message).help(help));
         }
-        let fitting = (1..buckets.value).rev().find(|n| window.is_multiple_of(*n)).unwrap_or(1);
-        let shown = humantime::format_duration(rate.window());
-        let message = format!("{} buckets do not divide {shown} evenly", buckets.value);
-        self.error(
-            Problem::error(buckets.place, message).help(format!("write `buckets: {fitting}`")),
-        );
-        None
+        u32::try_from(buckets.value.min(nanos)).ok()
     }
 
     /// Refuses a cost that can never pass, and warns where only some methods never can.

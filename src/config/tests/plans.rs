@@ -116,6 +116,7 @@ fn a_description_says_what_each_rule_promises() {
       - { name: ring, algorithm: sliding_window, limit: 30/1s, key: client_ip, max_keys: 1000 }
       - { name: lender, algorithm: sliding_window, limit: 30/1s, key: client_ip, max_keys: 1000, priority: { header: x-p } }
       - { name: hard, algorithm: sliding_window, limit: 31/1s, strict: true, dry_run: true }
+      - { name: thirds, algorithm: sliding_window, limit: 32/1s, buckets: 3 }
       - { name: window, algorithm: fixed_window, limit: 40/1s, align: first_request, cost: { POST: 5 } }
       - { name: in-flight, concurrency: 64, except: { method: OPTIONS } }
       - { name: even, algorithm: pacing, limit: 50/1s, max_wait: 100ms, key: client_ip, max_keys: 10, cost: 2, dry_run: true, overrides: [{ when: { method: PUT }, limit: 5/1s }] }
@@ -141,6 +142,7 @@ in the order in which they match
       some requests borrow from windows to come, and wait up to 500ms
     hard  sliding_window 31/1s, 10 buckets, strict: at most 31 in any 1s
       dry run: counts, refuses nothing
+    thirds  sliding_window 32/1s, 3 buckets: at most 32 in any 666ms666us667ns, 64 in any 1s
     window  fixed_window 40/1s: at most 40 in each window from the first request, 79 in any 1s across a boundary, 80 across that of the clock's first
       cost: POST 5, else 1
     in-flight  concurrency 64: at most 64 in flight at any instant

@@ -49,8 +49,8 @@ fn numbers_that_cannot_work_are_refused() {
             "nothing can ever pass: a request costs 3 of concurrency 2 | write a cost of at most 2, or a larger concurrency",
         ),
         (
-            "limit: 10/1s, algorithm: sliding_window, buckets: 7",
-            "7 buckets do not divide 1s evenly | write `buckets: 5`",
+            "limit: 1/333ns, algorithm: sliding_window, buckets: 334",
+            "334 buckets of 333ns are shorter than 1ns | write `buckets: 333`, or fewer",
         ),
         (
             "limit: 10/1s, algorithm: sliding_window, buckets: 0",
@@ -385,7 +385,7 @@ fn rules_become_what_the_gate_runs_by() {
     let plan = plan(&with_rules(
         "      - { name: a, limit: 100/1m }
       - { name: b, limit: 200/500ms, burst: 7 }
-      - { name: c, algorithm: sliding_window, limit: { requests: 30, window: 1s }, buckets: 5, strict: true }
+      - { name: c, algorithm: sliding_window, limit: { requests: 30, window: 1s }, buckets: 7, strict: true }
       - { name: d, algorithm: fixed_window, limit: 30/1s, align: first_request }
       - { name: e, limit: 2_000/s, key: [client_ip, 'header:x-tenant'], ipv6_prefix: 48, max_keys: 9, on_missing_key: reject, dry_run: true }
 ",
@@ -402,7 +402,7 @@ fn rules_become_what_the_gate_runs_by() {
         rule(2),
         Algorithm::SlidingWindow(sliding_window::Config {
             rate: rate("30/1s"),
-            buckets: 5,
+            buckets: 7,
             strict: true
         })
     );

@@ -162,10 +162,16 @@ fn write_route(out: &mut String, route: &RouteReport, origin: Instant) -> std::f
         route.rules.iter().try_for_each(|rule| write_rule(out, rule, origin))?;
         out.write_str("</table>\n")?;
     }
-    for rule in route.rules.iter().filter(|rule| !rule.keys.is_empty()) {
-        let keys = rule.keys.iter().map(|(key, count)| format!("{} ×{count}", escaped(key)));
-        let keys: Vec<_> = keys.collect();
-        writeln!(out, "<p>refused most by {}: {}</p>", escaped(&rule.name), keys.join(", "))?;
+    for rule in route.rules.iter().filter(|rule| !rule.keys.top.is_empty()) {
+        let named = rule.keys.top.iter().map(|it| format!("{} {}", escaped(&it.key), it.times()));
+        let named: Vec<_> = named.collect();
+        writeln!(
+            out,
+            "<p>refused most by {}: {}{}</p>",
+            escaped(&rule.name),
+            named.join(", "),
+            rule.keys.more()
+        )?;
     }
     Ok(())
 }

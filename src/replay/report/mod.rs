@@ -8,6 +8,7 @@ mod timeline;
 mod worst;
 
 pub(super) use html::Page;
+pub use keys::{RefusedKey, RefusedKeys};
 pub(super) use svg::draw;
 pub(crate) use svg::{escaped, escaped_lines};
 pub(super) use text::write;
@@ -112,9 +113,7 @@ pub struct RuleReport {
     /// The most that it let pass in any window.
     pub worst: Option<WorstReport>,
     /// Whom it refused most often.
-    pub keys: Vec<(String, u64)>,
-    /// How many clients it refused.
-    pub refused_keys: usize,
+    pub keys: RefusedKeys,
 }
 
 /// The most that passed in any window.
@@ -313,7 +312,7 @@ impl RuleTally {
         if let Some(worst) = &mut self.worst {
             worst.settle(Instant::FAR_FUTURE);
         }
-        let (keys, refused_keys) = self.keys.top(MOST_NAMED);
+        let keys = self.keys.top(MOST_NAMED);
         // Starts are paced by what those before cost, so that of a window's last one all counts.
         let whole_last = if self.paces { self.costliest - 1 } else { 0 };
         let measured = |told: WorstReport, worst: Worst| WorstReport {
@@ -325,6 +324,6 @@ impl RuleTally {
             is_partial: worst.is_partial,
         };
         let worst = self.told.worst.zip(self.worst).map(|(told, worst)| measured(told, worst));
-        RuleReport { worst, keys, refused_keys, ..self.told }
+        RuleReport { worst, keys, ..self.told }
     }
 }

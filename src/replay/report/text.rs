@@ -70,12 +70,10 @@ fn write_route(out: &mut String, route: &RouteReport, origin: Instant) -> std::f
     if !rows.is_empty() {
         write_table(out, &[vec![head], rows].concat())?;
     }
-    for rule in route.rules.iter().filter(|rule| !rule.keys.is_empty()) {
-        let named: Vec<_> =
-            rule.keys.iter().map(|(key, count)| format!("{} ×{count}", clean(key))).collect();
-        let more = rule.refused_keys.saturating_sub(rule.keys.len());
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        writeln!(out, "  refused most by {}: {}{more}", rule.name, named.join(", "))?;
+    for rule in route.rules.iter().filter(|rule| !rule.keys.top.is_empty()) {
+        let named = rule.keys.top.iter().map(|it| format!("{} {}", clean(&it.key), it.times()));
+        let named: Vec<_> = named.collect();
+        writeln!(out, "  refused most by {}: {}{}", rule.name, named.join(", "), rule.keys.more())?;
     }
     Ok(())
 }

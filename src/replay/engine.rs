@@ -16,10 +16,11 @@ use crate::{
 use core::{
     cmp::{Ordering, Reverse},
     net::{IpAddr, Ipv4Addr},
+    time::Duration,
 };
 use http::{HeaderMap, StatusCode};
 use std::{
-    collections::{BinaryHeap, HashMap, binary_heap::PeekMut},
+    collections::{BTreeSet, BinaryHeap, HashMap, binary_heap::PeekMut},
     sync::Arc,
 };
 
@@ -37,7 +38,9 @@ pub struct Engine {
     needs_fields: bool,
     due: BinaryHeap<Reverse<Due>>,
     /// Without a known end.
-    open: HashMap<Id, (Permit, Ending)>,
+    open: HashMap<Id, Open>,
+    /// When these are cut off.
+    deadlines: BTreeSet<(Instant, Id)>,
     /// Numbers what is due, so that ends of the same instant come in the order of arrivals.
     admitted: u64,
     no_headers: HeaderMap,
@@ -84,6 +87,14 @@ struct Due {
     ending: Ending,
 }
 
+/// A request that ends when a line says so, or else when its route's time is up.
+#[derive(Debug)]
+struct Open {
+    permit: Permit,
+    ending: Ending,
+    deadline: Instant,
+}
+
 impl Engine {
     /// Puts `plan` in force at `from`. With `forced`, all arrivals belong to that route.
     pub fn new(plan: Plan, from: Instant, forced: Option<&str>) -> Self {
@@ -100,6 +111,7 @@ impl Engine {
             needs_fields: false,
             due: BinaryHeap::new(),
             open: HashMap::new(),
+            deadlines: BTreeSet::new(),
             admitted: 0,
             no_headers: HeaderMap::new(),
         };
@@ -135,7 +147,7 @@ impl Engine {
             Ok(Admission { permit, report }) => {
                 let start = permit.start();
                 let decided = Decided::admitted(&report);
-                self.keep(arrival, permit);
+                self.keep(arrival, permit, snapshot.routes[route].timeouts.request);
                 Ruling { route: Ok(route), decided, claims, report, start: Some(start) }
             }
             Err(rejection) => Ruling {
@@ -152,7 +164,8 @@ impl Engine {
     /// refused there is nothing to end.
     pub fn complete(&mut self, complete: &Complete) {
         self.release_until(complete.at);
-        if let Some((permit, ending)) = self.open.remove(&complete.of) {
+        if let Some(Open { permit, ending, deadline }) = self.open.remove(&complete.of) {
+            self.deadlines.remove(&(deadline, complete.of));
             let ending = match complete.status {
                 Some(_) => Ending::Answered(complete.status),
                 None => ending,
@@ -163,6 +176,18 @@ impl Engine {
 
     /// Answers and ends what is due at `until` or before.
     pub fn release_until(&mut self, until: Instant) {
+        while let Some((deadline, id)) = self.deadlines.first().copied().filter(|it| it.0 <= until)
+        {
+            self.release_due(deadline);
+            self.deadlines.pop_first();
+            if let Some(Open { permit, ending, .. }) = self.open.remove(&id) {
+                finish(permit, cut_off(ending), deadline);
+            }
+        }
+        self.release_due(until);
+    }
+
+    fn release_due(&mut self, until: Instant) {
         while let Some(mut next) = self.due.peek_mut().filter(|next| next.0.at <= until) {
             if let Some((status, end)) = next.0.answer {
                 let Reverse(due) = &mut *next;
@@ -184,7 +209,9 @@ impl Engine {
             .any(|matcher| !(matcher.headers.is_empty() && matcher.query.is_empty()));
     }
 
-    fn keep(&mut self, arrival: &Arrival, permit: Permit) {
+    /// Keeps what an admitted request holds until it ends, of which a route's requests have
+    /// at most `longest` from their arrival where no line tells.
+    fn keep(&mut self, arrival: &Arrival, permit: Permit, longest: Duration) {
         if !permit.holds() {
             return;
         }
@@ -206,7 +233,10 @@ impl Engine {
             self.admitted += 1;
             self.due.push(Reverse(due));
         } else {
-            let before = self.open.insert(arrival.id, (permit, ending));
+            // Who waits longer than that is cut off when it starts.
+            let deadline = permit.start().max(arrival.at + longest);
+            self.deadlines.insert((deadline, arrival.id));
+            let before = self.open.insert(arrival.id, Open { permit, ending, deadline });
             debug_assert!(before.is_none(), "an arrival has one number");
         }
     }
@@ -340,6 +370,15 @@ fn recorded(arrival: &Arrival, rule: &str) -> Known {
     recorded_keys(arrival)
         .find(|key| *key.rule == *rule)
         .map_or(Known::Nothing, |known| Known::Was { key: known.key, priority: known.priority })
+}
+
+/// Returns what a gateway makes of an exchange whose time is up: 504, if there was no
+/// answer by then.
+fn cut_off(ending: Ending) -> Ending {
+    match ending {
+        Ending::Answered(None) => Ending::Answered(Some(StatusCode::GATEWAY_TIMEOUT.as_u16())),
+        known @ (Ending::Answered(Some(_)) | Ending::Failed | Ending::Cancelled(_)) => known,
+    }
 }
 
 fn finish(permit: Permit, ending: Ending, at: Instant) {

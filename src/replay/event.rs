@@ -35,7 +35,7 @@ pub struct Arrival {
     /// Whether it goes before others.
     pub priority: bool,
     /// How long it takes once it has started, unless its client leaves; `None`: until its
-    /// [`Complete`].
+    /// [`Complete`], or its route's time is up.
     pub takes: Option<Duration>,
     /// What was answered.
     pub ending: Ending,

@@ -47,6 +47,39 @@ fn a_breaker_is_a_rule_without_a_number() {
 }
 
 #[test]
+fn a_request_that_nobody_ends_ends_when_its_routes_time_is_up() {
+    let config = one_route(
+        "    timeout: 10s\n    breaker: { errors: 1, min_requests: 1, window: 10s, open_for: 1s, probes: 1 }",
+    );
+    // A failure opens the breaker; the probe at 2 s is never answered, which is a failure.
+    let lines = decided(
+        &config,
+        "{\"t\":0,\"duration\":0,\"status\":500}\n{\"t\":2000}\n{\"t\":11999.999999}\n{\"t\":12000}\n\
+         {\"t\":12001,\"complete\":1,\"status\":200}\n{\"t\":12999}\n{\"t\":13000,\"status\":200}\n\
+         {\"t\":22999}\n{\"t\":23000,\"duration\":0}\n{\"t\":23000}\n",
+    );
+    let told: Vec<_> =
+        lines.iter().map(|it| (it["verdict"].as_str(), it["retry_after_ms"].as_f64())).collect();
+    let [passed, broken] = ["passed", "broken"].map(Some);
+    let expected = [
+        (passed, None),
+        (passed, None),
+        (broken, None),
+        (broken, Some(1000.0)),
+        (broken, Some(1.0)),
+        // Of this probe a good answer is known, and not when it came.
+        (passed, None),
+        (broken, None),
+        (passed, None),
+        (passed, None),
+    ];
+    assert_eq!(told, expected);
+    let config = one_route("    timeout: 10s\n    flow: [{ name: c, concurrency: 1 }]");
+    let events = "{\"t\":0}\n{\"t\":9999}\n{\"t\":10000}\n{\"t\":10000}\n";
+    assert_eq!(verdicts(&config, events), ["passed", "shed", "passed", "shed"]);
+}
+
+#[test]
 fn a_bad_line_does_not_renumber_the_arrivals_behind_it() {
     let config = one_route("    flow: [{ name: c, concurrency: 2 }]");
     // What is no JSON might as well be an end.

@@ -20,7 +20,7 @@ pub enum Decision {
 ///
 /// Each `retry_after` is exact to the nanosecond: a request of the same cost that
 /// comes back then, and meets no others on the way, is admitted; one that comes
-/// earlier is not.
+/// earlier is not. What hangs on requests under way must have ended by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The rate is used up.
@@ -37,6 +37,8 @@ pub enum Reason {
     Concurrency {
         /// Cost that may be in flight.
         limit: u64,
+        /// Time until others that refused would admit the request; `None` if none did.
+        retry_after: Option<Duration>,
     },
     /// As many requests are waiting for their start as may wait.
     QueueFull {
@@ -59,7 +61,8 @@ pub enum Reason {
     },
     /// The breaker is open, or as many probes are under way as may be.
     Broken {
-        /// Time until a probe would be admitted; `None` if it hangs on those under way.
+        /// Time until a probe would be admitted; `None` if that hangs on those under way,
+        /// and on nobody else.
         retry_after: Option<Duration>,
     },
 }
@@ -72,8 +75,8 @@ impl Reason {
             | Self::QueueFull { retry_after }
             | Self::Undecided { retry_after }
             | Self::QueueWait { retry_after, .. } => Some(retry_after),
-            Self::Broken { retry_after } => retry_after,
-            Self::TooCostly { .. } | Self::Concurrency { .. } | Self::MissingKey => None,
+            Self::Concurrency { retry_after, .. } | Self::Broken { retry_after } => retry_after,
+            Self::TooCostly { .. } | Self::MissingKey => None,
         }
     }
 
@@ -90,21 +93,23 @@ impl Reason {
         }
     }
 
-    /// Returns this reason with a `retry_after`, if it has one, of at least `least`.
+    /// Returns this reason where `other` holds, too: none of the two admits earlier than its
+    /// `retry_after`, unless one never does.
     #[must_use]
-    pub fn not_before(mut self, least: Duration) -> Self {
+    pub fn beside(mut self, other: Self) -> Self {
+        let least = other.retry_after();
         match &mut self {
             Self::Rate { retry_after }
             | Self::QueueFull { retry_after }
             | Self::QueueWait { retry_after, .. }
-            | Self::Undecided { retry_after }
-            | Self::Broken { retry_after: Some(retry_after) } => {
+            | Self::Undecided { retry_after } => {
+                *retry_after = least.unwrap_or_default().max(*retry_after);
+            }
+            // `None` is less than any time.
+            Self::Concurrency { retry_after, .. } | Self::Broken { retry_after } => {
                 *retry_after = least.max(*retry_after);
             }
-            Self::TooCostly { .. }
-            | Self::Concurrency { .. }
-            | Self::MissingKey
-            | Self::Broken { retry_after: None } => {}
+            Self::TooCostly { .. } | Self::MissingKey => {}
         }
         self
     }

@@ -196,6 +196,21 @@ mod tests {
     }
 
     #[test]
+    fn retry_after_heeds_a_rate_beside_a_limit_in_flight() {
+        let (rate, large) = (rule("rate", bucket(10, 1)), rule("in flight", in_flight(1)));
+        check(&rules([rate.clone(), large.clone()]), "0 pass\n0 block rate 100");
+        check(
+            &rules([large, rate]),
+            "
+            0   pass
+            0   block concurrency 1 100
+            99  block concurrency 1 1
+            100 block concurrency 1
+            ",
+        );
+    }
+
+    #[test]
     fn what_never_helps_is_reported_first() {
         check(
             &rules([rule("rate", bucket(10, 5)), rule("large", in_flight(2))]),

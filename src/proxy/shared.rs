@@ -224,9 +224,7 @@ fn refusal(
         blamed = Some(match blamed {
             None => (claim.slot, reason),
             Some((_, first)) if reason.is_lasting() && !first.is_lasting() => (claim.slot, reason),
-            Some((slot, first)) => {
-                (slot, first.not_before(reason.retry_after().unwrap_or_default()))
-            }
+            Some((slot, first)) => (slot, first.beside(reason)),
         });
     }
     blamed

@@ -179,7 +179,7 @@ fn told(asks: &[Ask<'_>], verdicts: &Verdicts) -> Told {
     // What never helps is told first, and the longest time of those that help.
     let blamed = reasons.iter().find(|it| it.is_lasting()).or_else(|| reasons.first());
     let latest = reasons.iter().filter_map(|it| it.retry_after()).max();
-    let refusal = blamed.map(|it| (discriminant(it), it.retry_after().and(latest)));
+    let refusal = blamed.map(|it| (discriminant(it), latest.filter(|_| !it.is_lasting())));
     assert_eq!(verdicts.is_admitted, refusal.is_none(), "{verdicts:?}");
     Told { refusal, rules }
 }

@@ -54,7 +54,7 @@ impl<'a> Hearing<'a> {
         self.refusal = Some(match self.refusal {
             None => (at, reason),
             Some((_, first)) if reason.is_lasting() && !first.is_lasting() => (at, reason),
-            Some((at, first)) => (at, first.not_before(reason.retry_after().unwrap_or_default())),
+            Some((at, first)) => (at, first.beside(reason)),
         });
     }
 }

@@ -158,12 +158,10 @@ mod tests {
         let admission = reserve().confirm(now, &[quota]);
         assert_eq!(admission.permit.start(), now + Duration::from_millis(20));
         assert_eq!(admission.report.quotas[1], quota);
-        let rejection = {
-            let (reason, quota) =
-                (Reason::Concurrency { limit: 7 }, said(there, Verdict::Block, 0));
-            reserve().refuse(now, there, reason, &[quota])
-        };
-        assert_eq!((rejection.slot, rejection.reason), (there, Reason::Concurrency { limit: 7 }));
+        let reason = Reason::Concurrency { limit: 7, retry_after: None };
+        let quota = said(there, Verdict::Block, 0);
+        let rejection = reserve().refuse(now, there, reason, &[quota]);
+        assert_eq!((rejection.slot, rejection.reason), (there, reason));
         let dry = reserve().confirm(now, &[said(there, Verdict::DryRunBlock, 0)]);
         assert_eq!(dry.permit.start(), now);
         let slots: Vec<_> = rejection.report.quotas.iter().map(|quota| quota.slot).collect();

@@ -61,7 +61,7 @@ impl Formula for Concurrency {
         if cost > limit {
             Decision::Block(Reason::TooCostly { limit })
         } else if in_flight.saturating_add(cost) > limit {
-            Decision::Block(Reason::Concurrency { limit })
+            Decision::Block(Reason::Concurrency { limit, retry_after: None })
         } else {
             Decision::Pass
         }

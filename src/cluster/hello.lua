@@ -7,13 +7,14 @@
 --
 -- Returns how many gateways there are, and the secret of all.
 
+-- Who has used a secret proposes it again, so that a store that lost it learns the same one. Before
+-- all else: a store without memory refuses this write, but none that follows one it has let through.
+redis.call('SET', KEYS[2], ARGV[3], 'NX')
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
 redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[2]), ARGV[1])
 redis.call('PEXPIRE', KEYS[1], string.format('%.0f', math.floor(ARGV[2] / 1000) + 1))
--- Who has used a secret proposes it again, so that a store that lost it learns the same one.
-redis.call('SET', KEYS[2], ARGV[3], 'NX')
 -- A month without gateways ends every state, too.
 redis.call('PEXPIRE', KEYS[2], '2678400000')
 return { redis.call('ZCARD', KEYS[1]), redis.call('GET', KEYS[2]) }

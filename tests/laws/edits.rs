@@ -272,6 +272,54 @@ fn a_thousand_edits_of_the_buckets_keep_the_widest_promise() {
 }
 
 #[test]
+fn a_thousand_edits_of_the_window_keep_the_shortest_promise_and_starve_nobody() {
+    let of = |algorithm: fn(Rate) -> Algorithm, millis: [u64; 2]| {
+        let rate = |millis| Rate::new(100, Duration::from_millis(millis)).expect("a rate");
+        let past = flood(|turn| one_rule(algorithm(rate(millis[usize::from(turn % 2 == 1)]))));
+        let [long, short] = [millis[0].max(millis[1]), millis[0].min(millis[1])];
+        assert_promise(&algorithm(rate(short)), &past);
+        // As many as the longer one alone lets pass, in 10 s.
+        let (passed, least) = (past.passed.len() as u64, 100 * (10_000 / long));
+        assert!(
+            passed >= least,
+            "{passed} with windows of {millis:?} ms: {:?}",
+            algorithm(rate(1))
+        );
+    };
+    let log = |rate| Algorithm::SlidingLog(sliding_log::Config { rate });
+    let first = |rate| {
+        let align = fixed_window::Align::FirstRequest;
+        Algorithm::FixedWindow(fixed_window::Config { rate, align })
+    };
+    for millis in [[1_000, 2_000], [2_000, 1_000], [1_000, 700], [500, 10]] {
+        of(log, millis);
+        of(first, millis);
+    }
+}
+
+#[test]
+fn each_edit_that_raises_a_burst_lets_no_more_than_the_difference_pass_beyond_the_rate() {
+    let bursts = |turn: u64| if turn.is_multiple_of(2) { 1 } else { 100 };
+    let bucket =
+        |burst| Algorithm::TokenBucket(token_bucket::Config { rate: per_second(100), burst });
+    let mut day = Day::new(&Rules::default());
+    let (mut passed, mut most) = (0, 1);
+    for turn in 0..1_000 {
+        day.install(&one_rule(bucket(bursts(turn))));
+        most += bursts(turn).saturating_sub(bursts(turn.saturating_sub(1)));
+        for _ in 0..200 {
+            passed += u64::from(day.enter(day.now, 0, 1).decided.is_ok());
+        }
+        assert!(passed <= most, "{passed} of {most} in {turn} edits");
+        // One more is earned in this time.
+        day.now = day.now + Duration::from_millis(10);
+        most += 1;
+        day.live.clear();
+    }
+    assert!(passed > 10 * 100, "edits do raise what passes");
+}
+
+#[test]
 fn a_thousand_edits_of_pacing_keep_starts_apart() {
     let paced = |turn: u64| Rules {
         pacing: Some(pacing::Config {

@@ -20,8 +20,9 @@
 //!
 //! An edit keeps what is used in the current window. If it changes the window, all
 //! that was used in the one that `now` falls in counts as used in the new one that
-//! `now` falls in. Where that would have ended, it ends as the old one, or after the
-//! new length, whichever comes first.
+//! `now` falls in. One with `first_request` keeps its beginning, so that it may be over;
+//! where that is not known, or something was borrowed, one that would be over ends as the
+//! old one, or after the new length, whichever comes first.
 //!
 //! Source: the counter of every textbook; `align: first_request` equals the listing
 //! recorded as `seed_counter` in `tests/golden`.
@@ -230,7 +231,9 @@ impl Formula for FixedWindow {
             Align::FirstRequest => {
                 let window = Duration::from_nanos(self.window);
                 let end = old.start(state, now) + window;
-                if end > now { end } else { state.end.min(now + window) }
+                // A beginning that moved with each edit would put off the end for ever.
+                let is_known = old.align == Align::FirstRequest && loan == 0;
+                if is_known || end > now { end } else { state.end.min(now + window) }
             }
         };
         // What was borrowed starts when the old window ends.
@@ -420,7 +423,9 @@ mod tests {
             .check("1399 block rate 1")
             .edit(&per(1, 1000, Align::FirstRequest), &[Change::Converted])
             .check("2299 block rate 1")
+            .edit(&per(1, 1500, Align::FirstRequest), &[Change::Converted])
+            .check("2299 block rate 501")
             .edit(&per(1, 300, Align::FirstRequest), &[Change::Converted])
-            .check("2299 block rate 1");
+            .check("2299 pass\n2598 block rate 1");
     }
 }

@@ -12,6 +12,7 @@ use crate::flow::{
         sliding_window,
     },
     pacing,
+    time::spelled,
 };
 use bytesize::ByteSize;
 use std::{
@@ -403,7 +404,7 @@ fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
 
 /// Writes a duration without blanks, as the file would.
 fn short(duration: Duration) -> String {
-    humantime::format_duration(duration).to_string().replace(' ', "")
+    spelled(duration).replace(' ', "")
 }
 
 fn count(number: usize, what: &str) -> String {

@@ -1,6 +1,6 @@
 //! How many per how long.
 
-use super::time::{Instant, nanos};
+use super::time::{self, Instant, nanos};
 use core::{fmt, num::NonZeroU64, time::Duration};
 
 /// `count` per `window`, kept as written: `60/1m` and `1/1s` are different limits
@@ -46,7 +46,7 @@ impl Rate {
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.count, humantime::format_duration(self.window()))
+        write!(f, "{}/{}", self.count, time::spelled(self.window()))
     }
 }
 

@@ -63,3 +63,39 @@ impl fmt::Debug for Instant {
 pub(crate) fn nanos(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos().into())
 }
+
+/// Writes `duration` exactly, in units of a day at most, such as `31d 12h`: months and
+/// years have no one length.
+pub(crate) fn spelled(duration: Duration) -> String {
+    const DAY: u64 = 24 * 60 * 60;
+    let days = duration.as_secs() / DAY;
+    let rest = duration.saturating_sub(Duration::from_secs(days * DAY));
+    let within_a_day = humantime::format_duration(rest);
+    match days {
+        0 => within_a_day.to_string(),
+        _ if rest.is_zero() => format!("{days}d"),
+        _ => format!("{days}d {within_a_day}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_is_spelled_as_it_may_be_written() {
+        let hours = |hours: u64| Duration::from_secs(hours * 60 * 60);
+        for (duration, text) in [
+            (Duration::ZERO, "0s"),
+            (Duration::from_millis(90_500), "1m 30s 500ms"),
+            (hours(23), "23h"),
+            (hours(24), "1d"),
+            (hours(36), "1d 12h"),
+            (hours(31 * 24), "31d"),
+            (hours(366 * 24) + Duration::from_nanos(1), "366d 1ns"),
+        ] {
+            assert_eq!(spelled(duration), text);
+            assert_eq!(humantime::parse_duration(text), Ok(duration));
+        }
+    }
+}

@@ -21,6 +21,7 @@ use crate::{
             token_bucket, warm_up,
         },
         pacing,
+        time::spelled,
     },
     route::{KeySpec, Matcher, Part, PathPattern},
 };
@@ -259,7 +260,7 @@ impl Compiler {
     fn buckets(&mut self, rate: Rate, buckets: At<u64>) -> Option<u32> {
         let nanos = rate.window_nanos();
         if buckets.value > nanos {
-            let shown = humantime::format_duration(rate.window());
+            let shown = spelled(rate.window());
             let message = format!("{} buckets of {shown} are shorter than 1ns", buckets.value);
             let help = format!("write `buckets: {nanos}`, or fewer");
             self.error(Problem::error(buckets.place, message).help(help));

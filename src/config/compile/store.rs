@@ -9,7 +9,7 @@ use crate::{
         spec::{OnStoreError, ScopeSpec, StoreSpec},
         store::{RedisUrl, Store, StoreKind},
     },
-    flow::{Algorithm, Stored, Unstorable, limiter::exchanged},
+    flow::{Algorithm, Stored, Unstorable, limiter::exchanged, time::spelled},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -150,7 +150,7 @@ impl Compiler {
     fn seldom(&mut self, config: &exchanged::Config, interval: Duration, place: Place) {
         let Some((_, window)) = config.whole().most_in_a_window() else { return };
         if 2 * interval > window {
-            let often = humantime::format_duration(window / 20).to_string().replace(' ', "");
+            let often = spelled(window / 20).replace(' ', "");
             let help = if window / 20 < Duration::from_millis(10) {
                 "write a longer window, or remove `sync_interval`".to_owned()
             } else {

@@ -8,7 +8,7 @@ use crate::{
         values::{self, Invalid, Limit},
         vocabulary::{Default, Key, Kind, Section, nearest},
     },
-    flow::{Rate, breaker::Ratio},
+    flow::{Rate, breaker::Ratio, time::spelled},
 };
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ impl<'n, 's> Fields<'n, 's> {
         self.leaf(decoder, name, |text| {
             let duration = values::duration(text)?;
             let Kind::Duration { min, max } = kind else { return Ok(duration) };
-            let show = |d: Duration| humantime::format_duration(d).to_string().replace(' ', "");
+            let show = |d: Duration| spelled(d).replace(' ', "");
             if duration < min {
                 return values::invalid(
                     format!("`{name}` cannot be {}", show(duration)),

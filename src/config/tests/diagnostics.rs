@@ -189,7 +189,7 @@ fn wrong_types_say_what_is_wanted() {
             "drain_timeout: 30",
             "`30` has no unit | write the unit: `30s` for seconds, `30ms` for milliseconds",
         ),
-        ("drain_timeout: 2d", "`drain_timeout` cannot be as long as `2d` | write at most `1day`"),
+        ("drain_timeout: 2d", "`drain_timeout` cannot be as long as `2d` | write at most `1d`"),
         (
             "timeouts: 5s",
             "expected a map for the timeouts, not a plain value | write `{ header_read: 5s }`",

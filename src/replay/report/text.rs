@@ -2,7 +2,10 @@
 
 use super::{Report, RouteReport, RuleReport};
 use crate::{
-    flow::{Instant, time::nanos},
+    flow::{
+        Instant,
+        time::{nanos, spelled},
+    },
     replay::decimal::Millis,
 };
 use core::{fmt::Write, time::Duration};
@@ -157,7 +160,7 @@ pub(super) fn short(time: Duration) -> String {
         0..60 => time,
         _ => Duration::from_secs(time.as_secs()),
     };
-    humantime::format_duration(shown).to_string()
+    spelled(shown)
 }
 
 /// A key may hold whatever a client sent.

@@ -188,6 +188,23 @@ fn a_client_that_left_while_it_waited_ended_then() {
 }
 
 #[test]
+fn a_line_that_is_too_long_to_be_known_is_called_so() {
+    let events = "{\"t\":0,\"path\":\"/".to_owned() + &"x".repeat(3 * 1024 * 1024) + "\"}\n";
+    let failure = replayed(&per_client(), &events, |_| {}).unwrap_err().to_string();
+    assert!(failure.ends_with("one of the first is longer than 1048576 bytes"), "{failure}");
+    let (out, complaints) = replayed(&per_client(), events + "{\"t\":1}\n", |_| {}).unwrap();
+    assert_eq!(out.lines().count(), 1, "{out}");
+    assert!(complaints.contains("it is longer than 1048576 bytes"), "{complaints}");
+}
+
+#[test]
+fn a_mark_of_utf_8_costs_no_arrival() {
+    let (out, complaints) =
+        replayed(&per_client(), "\u{feff}{\"t\":0}\n{\"t\":1}\n", |_| {}).unwrap();
+    assert_eq!((out.lines().count(), complaints.as_str()), (2, ""));
+}
+
+#[test]
 fn events_and_logs_are_not_merged() {
     let folder = tempfile::tempdir().unwrap();
     let events = folder.path().join("events");

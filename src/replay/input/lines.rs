@@ -6,6 +6,7 @@ use std::{
     collections::VecDeque,
     fs::File,
     io::{self, BufRead, BufReader, Read},
+    mem,
     path::Path,
     rc::Rc,
 };
@@ -15,6 +16,9 @@ pub(super) const LONGEST: u64 = 1024 * 1024;
 
 /// How the name of the standard input is written.
 pub(in crate::replay) const STDIN: &str = "-";
+
+/// What some editors put before a text in UTF-8 (RFC 3629, 6).
+const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// What gzip begins with (RFC 1952, 2.3.1).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -26,6 +30,7 @@ pub(super) struct Meter(Rc<Cell<u64>>);
 /// The lines of one input.
 pub(super) struct Lines {
     reader: Box<dyn BufRead>,
+    has_begun: bool,
     /// Lines that were read to find out what they are.
     ahead: VecDeque<Vec<u8>>,
     /// The number of the last line taken, from 1.
@@ -89,20 +94,31 @@ impl Lines {
         } else {
             Box::new(whole)
         };
-        Ok(Self { reader, ahead: VecDeque::new(), number: 0, current: Vec::new() })
+        Ok(Self {
+            reader,
+            has_begun: false,
+            ahead: VecDeque::new(),
+            number: 0,
+            current: Vec::new(),
+        })
     }
 
     /// Returns the next line without taking it, the one after that on the next call, and
-    /// so on; what is too long is left out.
+    /// so on; of what is too long, its beginning, [`LONGEST`] and a byte.
     pub(super) fn look(&mut self) -> io::Result<Option<&[u8]>> {
         let mut line = Vec::new();
-        Ok(match read(&mut *self.reader, &mut line)? {
+        Ok(match self.read(&mut line)? {
             Line::End => None,
             Line::Here | Line::TooLong => {
                 self.ahead.push_back(line);
                 self.ahead.back().map(Vec::as_slice)
             }
         })
+    }
+
+    /// Returns whether a line that was looked at is too long.
+    pub(super) fn is_long_ahead(&self) -> bool {
+        self.ahead.iter().any(|line| line.len() as u64 > LONGEST)
     }
 
     /// Takes the next line, which [`Self::text`] then has.
@@ -116,8 +132,21 @@ impl Lines {
                 Line::Here
             });
         }
-        self.current.clear();
-        read(&mut *self.reader, &mut self.current)
+        let mut line = mem::take(&mut self.current);
+        line.clear();
+        let read = self.read(&mut line);
+        self.current = line;
+        read
+    }
+
+    /// Reads a line, the first without the mark before it.
+    fn read(&mut self, line: &mut Vec<u8>) -> io::Result<Line> {
+        let read = read(&mut *self.reader, line)?;
+        let is_first = !mem::replace(&mut self.has_begun, true);
+        if is_first && matches!(read, Line::Here) && line.starts_with(MARK) {
+            line.drain(..MARK.len());
+        }
+        Ok(read)
     }
 
     /// Returns the line without its end.
@@ -181,6 +210,15 @@ mod tests {
         assert_eq!(all([gzip(b"a\n"), gzip(b"b\n")].concat()), ["a", "b"]);
         assert_eq!(all(Vec::new()), [""; 0]);
         assert_eq!(all(b"x".to_vec()), ["x"]);
+    }
+
+    #[test]
+    fn a_mark_of_utf_8_is_no_part_of_the_first_line() {
+        let text = b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n".to_vec();
+        assert_eq!(all(text.clone()), ["a", "\u{feff}b"]);
+        assert_eq!(all(gzip(&text)), ["a", "\u{feff}b"]);
+        let mut lines = Lines::of(io::Cursor::new(text)).unwrap();
+        assert_eq!(lines.look().unwrap(), Some(&b"a\n"[..]));
     }
 
     #[test]

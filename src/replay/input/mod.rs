@@ -106,6 +106,14 @@ pub enum InputError {
         /// The input.
         name: String,
     },
+    /// Nor can they be: one of them is longer than what is read of a line.
+    #[error(
+        "the lines of {name} are of no format that is known, and one of the first is longer than {LONGEST} bytes"
+    )]
+    TooLong {
+        /// The input.
+        name: String,
+    },
     /// Events count time from a minute that no log knows.
     #[error("events cannot be merged with logs, whose times are of another clock: {name}")]
     Mixed {
@@ -308,6 +316,7 @@ impl Input {
             Some(format) => format,
             None => match detect(&mut lines).map_err(failed)? {
                 Some(format) => format,
+                None if lines.is_long_ahead() => return Err(InputError::TooLong { name }),
                 None => return Err(InputError::Unknown { name }),
             },
         };

@@ -25,7 +25,7 @@ pub use engine::{Engine, Ruling, Unreached};
 pub use event::{Answered, Arrival, Complete, Ending, Event, Id, Recorded, RecordedKey, Request};
 pub use input::{Bad, BadLine, Format, InputError, Inputs};
 pub use report::{
-    Collector, Column, RefusedKey, RefusedKeys, Report, RouteReport, RuleReport, Timeline,
-    WorstReport,
+    CalendarReport, Collector, Column, RefusedKey, RefusedKeys, Report, RouteReport, RuleReport,
+    Timeline, WorstReport,
 };
 pub(crate) use report::{escaped, escaped_lines};

@@ -91,6 +91,24 @@ fn of_a_paced_window_the_last_one_counts_whole() {
 }
 
 #[test]
+fn windows_of_a_calendar_have_their_worst() {
+    let daily = one_route(
+        "    flow: [{ name: d, algorithm: fixed_window, limit: 3/day, tz: UTC, key: client_ip }]",
+    );
+    let day = 24 * 60 * 60 * 1000;
+    let event = |t: u64, last: u8| format!("{{\"t\":{t},\"client_ip\":\"192.0.2.{last}\"}}\n");
+    let events = [(0, 1), (1, 1), (day - 1, 2), (day, 2), (day + 1, 2)];
+    let events = events.map(|(t, last)| event(t, last)).concat();
+    let report =
+        |events: &str| replayed(&daily, events, |it| it.output = Output::Report).unwrap().0;
+    let out = report(&events);
+    assert!(out.contains("2 in a day (UTC), at most 3 promised; until 1 ms, 192.0.2.1\n"), "{out}");
+    let out = report(&(events + &event(day + 2, 2).repeat(2)));
+    let worst = "3 in a day (UTC), at most 3 promised; until 86400.002 s, 192.0.2.2\n";
+    assert!(out.contains(worst), "{out}");
+}
+
+#[test]
 fn a_rule_and_its_overrides_are_told_apart() {
     let tiers = one_route(
         "    flow: [{ name: r, algorithm: fixed_window, limit: 1/1s, key: client_ip, overrides: [{ when: { \"header:x-a\": gold }, limit: 2/1s }] }]",

@@ -18,7 +18,9 @@ use super::{
     engine::{Engine, Ruling},
     event::Arrival,
 };
-use crate::flow::{Algorithm, Instant, Key, Quota, SlotId, Verdict, time::nanos};
+use crate::flow::{
+    Algorithm, Instant, Key, Quota, SlotId, Verdict, calendar::Calendar, time::nanos,
+};
 use core::time::Duration;
 use keys::TopKeys;
 use std::collections::BTreeMap;
@@ -112,8 +114,21 @@ pub struct RuleReport {
     pub used: (u64, u64),
     /// The most that it let pass in any window.
     pub worst: Option<WorstReport>,
+    /// Where `used` was, of a rule that counts by a calendar, whose windows differ in length.
+    pub calendar: Option<CalendarReport>,
     /// Whom it refused most often.
     pub keys: RefusedKeys,
+}
+
+/// The window of a calendar in which most passed.
+#[derive(Clone, Debug)]
+pub struct CalendarReport {
+    /// What it is called, as `month (Europe/Berlin)`.
+    pub window: String,
+    /// When the last of it passed.
+    pub at: Instant,
+    /// Whose it was, for a keyed rule.
+    pub key: Option<String>,
 }
 
 /// The most that passed in any window.
@@ -133,13 +148,22 @@ pub struct WorstReport {
     pub is_partial: bool,
 }
 
+impl CalendarReport {
+    fn of(calendar: &Calendar) -> Self {
+        Self { window: calendar.name().to_owned(), at: Instant::EPOCH, key: None }
+    }
+}
+
 impl Collector {
     /// Begins to count what `engine` decides from `from` on.
     pub fn new(engine: &Engine, from: Instant) -> Self {
         let route = |route: &std::sync::Arc<crate::config::Route>| {
             let flow = route.flow.flow.iter().zip(&route.rules).map(|(rule, plan)| {
                 let promised = rule.algorithm.most_in_a_window();
-                let tally = RuleTally::new(plan.slot, &rule.name, promised);
+                let mut tally = RuleTally::new(plan.slot, &rule.name, promised);
+                if let Algorithm::FixedWindow(config) = &rule.algorithm {
+                    tally.told.calendar = config.align.calendar().map(CalendarReport::of);
+                }
                 RuleTally { paces: matches!(rule.algorithm, Algorithm::Pacing(_)), ..tally }
             });
             let pacing = route.flow.pacing.as_ref().zip(route.pacing).map(|(pacing, slot)| {
@@ -272,13 +296,7 @@ impl RuleTally {
     }
 
     /// Counts what the rule said, and what came of it.
-    fn note(
-        &mut self,
-        quota: &Quota,
-        ruling: &Ruling,
-        now: Instant,
-        show: impl FnOnce() -> String,
-    ) {
+    fn note(&mut self, quota: &Quota, ruling: &Ruling, now: Instant, show: impl Fn() -> String) {
         let claim = ruling.claims.iter().find(|claim| claim.slot == self.slot);
         let key = claim.map_or(Key::Shared, |claim| claim.key);
         let told = &mut self.told;
@@ -292,6 +310,10 @@ impl RuleTally {
         if let Some(start) = ruling.start {
             if quota.used > told.used.0 {
                 told.used = (quota.used, quota.limit);
+                if let Some(calendar) = &mut told.calendar {
+                    calendar.at = now;
+                    calendar.key = (key != Key::Shared).then(&show);
+                }
             }
             if quota.verdict != Verdict::DryRunBlock
                 && let Some(worst) = &mut self.worst

@@ -1,6 +1,6 @@
 //! A report for people, as lines of text.
 
-use super::{Report, RouteReport, RuleReport};
+use super::{CalendarReport, Report, RouteReport, RuleReport, WorstReport};
 use crate::{
     flow::{
         Instant,
@@ -93,27 +93,27 @@ fn row(rule: &RuleReport, origin: Instant) -> [String; 6] {
 
 /// Says the most that passed, against what was promised.
 pub(super) fn worst(rule: &RuleReport, origin: Instant) -> String {
-    let Some(worst) = &rule.worst else {
-        let (used, limit) = rule.used;
-        return if limit > 0 { format!("{used} at once of {limit}") } else { String::new() };
+    let (used, limit) = rule.used;
+    let most = |passed, window, promised, at: Instant, key: &Option<String>| {
+        let at = millis(at.since(origin));
+        let key = key.as_ref().map_or_else(String::new, |key| format!(", {}", clean(key)));
+        format!("{passed} in {window}, at most {promised} promised; until {at}{key}")
     };
-    if worst.measured == 0 {
-        return format!("nothing; at most {} in any {}", worst.promised, short(worst.window));
+    match (&rule.worst, &rule.calendar) {
+        (Some(worst), _) if worst.measured == 0 => {
+            format!("nothing; at most {} in any {}", worst.promised, short(worst.window))
+        }
+        (Some(WorstReport { window, measured, promised, at, key, is_partial }), _) => {
+            let partly = if *is_partial { " (not of all keys)" } else { "" };
+            most(*measured, short(*window), *promised, *at, key) + partly
+        }
+        (None, Some(_)) if limit == 0 => "nothing".to_owned(),
+        (None, Some(CalendarReport { window, at, key })) => {
+            most(used, format!("a {window}"), limit, *at, key)
+        }
+        (None, None) if limit == 0 => String::new(),
+        (None, None) => format!("{used} at once of {limit}"),
     }
-    let mut text = format!(
-        "{} in {}, at most {} promised; until {}",
-        worst.measured,
-        short(worst.window),
-        worst.promised,
-        millis(worst.at.since(origin))
-    );
-    if let Some(key) = &worst.key {
-        _ = write!(text, ", {}", clean(key));
-    }
-    if worst.is_partial {
-        text += " (not of all keys)";
-    }
-    text
 }
 
 fn write_table(out: &mut String, rows: &[[String; 6]]) -> std::fmt::Result {

@@ -1,7 +1,7 @@
 //! Bodies on their way through: nothing is gathered, everything is bounded.
 
 use super::{
-    activity::{Activity, Uploading},
+    activity::{Activity, Stamp, Uploading},
     fields::Fields,
     headers::{strip_hop_by_hop, strip_trailers},
     streams::{Part, Stream},
@@ -46,6 +46,8 @@ pub(super) enum Cut {
 pub(super) struct Upload {
     bytes: AtomicU64,
     state: AtomicU8,
+    /// When its last part was taken to be sent on.
+    taken: Stamp,
 }
 
 /// The states of an [`Upload`].
@@ -65,6 +67,12 @@ impl Upload {
     /// One of [`upload`]'s constants.
     pub(super) fn state(&self) -> u8 {
         self.state.load(Relaxed)
+    }
+
+    /// Returns when its last part was taken to be sent on, if any was; once it is done,
+    /// that is when it ended.
+    pub(super) fn taken(&self) -> Option<Instant> {
+        self.taken.get()
     }
 }
 
@@ -142,6 +150,7 @@ impl Body for RequestBody {
         let polled = match Pin::new(&mut body.incoming).poll_frame(context) {
             Poll::Ready(frame) => {
                 body.patience.renew();
+                body.upload.taken.set(body.clock.now());
                 frame
             }
             Poll::Pending => {

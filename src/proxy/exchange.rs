@@ -206,13 +206,14 @@ impl Exchange<'_> {
             }
             if !watching {
                 watching = true;
-                activity.answer_by(self.next_look(since));
+                activity.answer_by(self.next_look(sent, since, since));
             } else if activity.is_overdue() {
                 let now = self.peer.worker.clock.now();
-                if self.is_over(sent, now) {
+                let next = self.next_look(sent, since, now);
+                if next <= now {
                     return Poll::Ready(Err(Elapsed));
                 }
-                activity.answer_by(self.next_look(now));
+                activity.answer_by(next);
             }
             Poll::Pending
         });
@@ -229,31 +230,33 @@ impl Exchange<'_> {
         since: Instant,
     ) -> Result<F::Output, Elapsed> {
         let clock = &self.peer.worker.clock;
-        let mut timer = pin!(clock.timer(self.next_look(since)));
+        let mut timer = pin!(clock.timer(self.next_look(sent, since, since)));
         loop {
             tokio::select! {
                 biased;
                 answer = &mut answer => return Ok(answer),
                 () = &mut timer => {
                     let now = clock.now();
-                    if self.is_over(sent, now) {
+                    let next = self.next_look(sent, since, now);
+                    if next <= now {
                         return Err(Elapsed);
                     }
-                    timer.as_mut().reset(clock.to_tokio(self.next_look(now)));
+                    timer.as_mut().reset(clock.to_tokio(next));
                 }
             }
         }
     }
 
-    fn next_look(&self, now: Instant) -> Instant {
-        self.deadline.min(now + self.route.timeouts.first_byte)
-    }
-
-    /// Whether the wait is over, now that the deadline has come that was set when
-    /// it began or was last looked at.
-    fn is_over(&self, sent: Option<&Upload>, now: Instant) -> bool {
-        let sending = sent.is_some_and(|sent| sent.state() == upload::UNDER_WAY);
-        !sending || now >= self.deadline
+    /// Returns when to look at the request again that was begun at `since`: if that is
+    /// not after `now`, the wait is over. While its body is under way, it may end at any
+    /// moment from `now` on.
+    fn next_look(&self, sent: Option<&Upload>, since: Instant, now: Instant) -> Instant {
+        let from = match sent {
+            Some(sent) if sent.state() == upload::UNDER_WAY => now,
+            Some(sent) => sent.taken().unwrap_or(since),
+            None => since,
+        };
+        self.deadline.min(from + self.route.timeouts.first_byte)
     }
 
     /// Says whose fault a broken exchange is.

@@ -3,6 +3,7 @@
 
 mod asleep;
 mod streams;
+mod uploads;
 
 use super::{
     Connections, Connector, Pools, Worker,
@@ -253,27 +254,6 @@ async fn a_silent_upstream_is_a_504_after_the_first_byte_timeout_and_not_before(
     let took = house.now().since(begun);
     assert!((secs(60)..secs(61)).contains(&took), "{took:?}");
     assert_eq!(house.in_flight(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_upload_under_way_does_not_use_up_the_first_byte_timeout() {
-    let mut house = House::new(", timeouts: { first_byte: 60s, idle: 50s }");
-    let mut client = house.client();
-    client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\n").await;
-    let mut upstream = house.upstream.recv().await.expect("a connection");
-    let answering = tokio::spawn(async move {
-        read_head(&mut upstream).await.expect("a head");
-        let mut body = [0; 4];
-        upstream.read_exact(&mut body).await.expect("the whole body");
-        upstream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.expect("sent");
-        upstream
-    });
-    for byte in ["a", "b", "c", "d"] {
-        house.worker.clock.sleep_until(house.now() + secs(40)).await;
-        client.send(byte).await;
-    }
-    assert_eq!(client.status().await, Some(204));
-    drop(answering.await.expect("no panic"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -41,6 +41,17 @@ fn the_example_passes() {
 }
 
 #[test]
+fn a_rule_that_does_not_exist_fails_even_where_it_should_not_decide() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let tests = "  - name: t\n    steps:\n      - at 0s: GET /a -> 1 passed, 0 rejected by pre\n";
+    write(folder.path(), "a.yaml", tests);
+    let output = test(folder.path(), &["a.yaml"]);
+    assert_eq!(output.status.code(), Some(101));
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(printed.contains("  no rule is named pre; there are: r\n"), "{printed}");
+}
+
+#[test]
 fn a_failure_says_what_was_expected_and_where_the_rule_stands() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let tests = "  - name: too many <&>\n    steps:\n      - at 0s: 5 x GET /a -> 4 passed, 1 rejected by r\n\

@@ -45,7 +45,7 @@ pub(super) fn run(test: &Test, plan: Plan) -> Vec<String> {
                     let ruling = engine.arrive(&arrival);
                     tally.note(&engine, &arrival, &ruling);
                 }
-                let wrong = tally.check(&arrivals.expect);
+                let wrong = unknown(&engine, &arrivals.expect) + &tally.check(&arrivals.expect);
                 if !wrong.is_empty() {
                     failures.push(complain(&(wrong + &tally.standing())));
                 }
@@ -54,6 +54,31 @@ pub(super) fn run(test: &Test, plan: Plan) -> Vec<String> {
         clock = clock.max(begin + length(step));
     }
     failures
+}
+
+/// Says which rules are expected to decide that are nobody's: of those even `0 rejected`
+/// would be true for ever.
+fn unknown(engine: &Engine, expect: &[Expect]) -> String {
+    let routes = &engine.snapshot().routes;
+    let mut known: Vec<&str> = Vec::new();
+    for route in routes {
+        known.extend(route.rules.iter().map(|rule| &*rule.name));
+        known.extend(
+            [route.breaker, route.pacing].into_iter().flatten().map(|it| route.rule_name(it)),
+        );
+    }
+    known.sort_unstable();
+    known.dedup();
+    let mut text = String::new();
+    for expect in expect {
+        if let Expect::Count(Count { rule: Some(rule), .. }) = expect
+            && !known.contains(&&**rule)
+        {
+            // Writing to a String cannot fail.
+            _ = writeln!(text, "  no rule is named {rule}; there are: {}", known.join(", "));
+        }
+    }
+    text
 }
 
 fn length(step: &Step) -> Duration {

@@ -52,11 +52,14 @@ pub(super) struct Upload {
 
 /// The states of an [`Upload`].
 pub(super) mod upload {
+    /// The upstream has yet to take what the client sent.
     pub(in crate::proxy) const UNDER_WAY: u8 = 0;
     pub(in crate::proxy) const DONE: u8 = 1;
     pub(in crate::proxy) const TOO_LONG: u8 = 2;
     pub(in crate::proxy) const STALLED: u8 = 3;
     pub(in crate::proxy) const BROKEN: u8 = 4;
+    /// The client's next part is waited for.
+    pub(in crate::proxy) const AWAITED: u8 = 5;
 }
 
 impl Upload {
@@ -154,6 +157,7 @@ impl Body for RequestBody {
                 frame
             }
             Poll::Pending => {
+                body.upload.state.store(upload::AWAITED, Relaxed);
                 ready!(body.patience.poll(context, &body.clock));
                 return body.cut(upload::STALLED, Cut::ClientStalled);
             }
@@ -174,9 +178,9 @@ impl Body for RequestBody {
                 };
                 body.left = left;
                 body.upload.bytes.fetch_add(length, Relaxed);
-                if body.incoming.is_end_stream() {
-                    body.upload.state.store(upload::DONE, Relaxed);
-                }
+                let ended = body.incoming.is_end_stream();
+                let state = if ended { upload::DONE } else { upload::UNDER_WAY };
+                body.upload.state.store(state, Relaxed);
                 Poll::Ready(Some(Ok(frame)))
             }
         }

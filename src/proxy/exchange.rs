@@ -177,8 +177,8 @@ impl Exchange<'_> {
     }
 
     /// Waits for the answer's head: `first_byte` long from the end of the request,
-    /// which was begun at `since`. While its body is under way, the body's own limits
-    /// hold.
+    /// which was begun at `since`. While its body is under way, neither the client nor the
+    /// server may let it stand still for `idle`.
     async fn in_time<F: Future>(
         &self,
         answer: Pin<&mut F>,
@@ -247,16 +247,22 @@ impl Exchange<'_> {
         }
     }
 
-    /// Returns when to look at the request again that was begun at `since`: if that is
-    /// not after `now`, the wait is over. While its body is under way, it may end at any
-    /// moment from `now` on.
+    /// Returns when to look again at the request that was begun at `since`: if that is
+    /// not after `now`, the wait is over.
+    ///
+    /// While its body is under way, the server must go on taking it. The look comes early
+    /// enough for a body that ends, or of which a part is taken, just after `now`.
     fn next_look(&self, sent: Option<&Upload>, since: Instant, now: Instant) -> Instant {
-        let from = match sent {
-            Some(sent) if sent.state() == upload::UNDER_WAY => now,
-            Some(sent) => sent.taken().unwrap_or(since),
-            None => since,
+        let timeouts = &self.route.timeouts;
+        let (first_byte, idle) = (timeouts.first_byte, timeouts.idle);
+        let taken = sent.and_then(Upload::taken).unwrap_or(since).max(since);
+        let look = match sent.map_or(upload::DONE, Upload::state) {
+            upload::UNDER_WAY => (taken + idle).min(now + first_byte),
+            // The client has a limit of its own.
+            upload::AWAITED => now + first_byte.min(idle),
+            _ => taken + first_byte,
         };
-        self.deadline.min(from + self.route.timeouts.first_byte)
+        self.deadline.min(look)
     }
 
     /// Says whose fault a broken exchange is.

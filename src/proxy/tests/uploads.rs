@@ -2,7 +2,7 @@
 
 use super::{House, read_head, secs};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
+    io::{AsyncReadExt, AsyncWriteExt, DuplexStream, WriteHalf},
     task::JoinHandle,
 };
 
@@ -58,4 +58,62 @@ async fn the_first_byte_timeout_begins_at_the_end_of_the_upload() {
         assert!((secs(total)..secs(total + 1)).contains(&took), "{upload}, {pause}: {took:?}");
         answering.await.expect("no panic");
     }
+}
+
+/// Sends more than the gateway holds, for as long as it is taken.
+fn flood(mut stream: WriteHalf<DuplexStream>) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let block = [0; 8_192];
+        while stream.write_all(&block).await.is_ok() {}
+    })
+}
+
+const LONG: &str = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000000\r\n\r\n";
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stops_reading_an_upload_is_let_go_after_the_idle_timeout() {
+    for (first_byte, idle) in [(60, 50), (20, 50)] {
+        let mut house = House::new(&format!(
+            ", timeouts: {{ first_byte: {first_byte}s, idle: {idle}s }}, \
+             flow: [{{ name: one, concurrency: 1 }}]"
+        ));
+        let begun = house.now();
+        let mut client = house.client();
+        client.send(LONG).await;
+        let (mut reader, writer) = tokio::io::split(client.stream);
+        let flooding = flood(writer);
+        let mut upstream = house.upstream.recv().await.expect("a connection");
+        read_head(&mut upstream).await.expect("a head");
+        let head = read_head(&mut reader).await.expect("an answer");
+        assert!(head.starts_with("HTTP/1.1 504 "), "{head}");
+        let took = house.now().since(begun);
+        assert!((secs(idle)..secs(idle + 1)).contains(&took), "{took:?}");
+        drop(reader);
+        client.served.abort();
+        flooding.await.expect("the client's connection is closed");
+        house.pass(secs(1)).await;
+        assert!(upstream.write_all(b"x").await.is_err(), "the server's connection is cut off");
+        assert_eq!(house.in_flight(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_reads_an_upload_slowly_is_let_be() {
+    let mut house = House::new(", timeouts: { first_byte: 20s, idle: 50s }");
+    let mut client = house.client();
+    client.send(LONG).await;
+    let (mut reader, writer) = tokio::io::split(client.stream);
+    let flooding = flood(writer);
+    let mut upstream = house.upstream.recv().await.expect("a connection");
+    read_head(&mut upstream).await.expect("a head");
+    let mut block = vec![0; 128 * 1024];
+    for _ in 0..10 {
+        house.pass(secs(40)).await;
+        upstream.read_exact(&mut block).await.expect("more of the body");
+    }
+    upstream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.expect("sent");
+    let head = read_head(&mut reader).await.expect("an answer");
+    assert!(head.starts_with("HTTP/1.1 204 "), "{head}");
+    client.served.abort();
+    flooding.abort();
 }

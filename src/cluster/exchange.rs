@@ -20,8 +20,8 @@ pub struct Push<'a> {
     pub rule: &'a Stored,
     /// The gateway's name, which no other has.
     pub gateway: &'a str,
-    /// Counts the gateway's calls about this rule, from 1. A call that is repeated has the same
-    /// number and the same deltas, and is merged once.
+    /// Grows with each of the gateway's calls about this rule that tells anything, from 1 or more.
+    /// A call that is repeated has the same number and the same deltas, and is merged once.
     pub number: u64,
     /// The latest version of a state that the gateway knows.
     pub known: u64,

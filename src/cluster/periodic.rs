@@ -4,15 +4,19 @@
 //! What was told and is not confirmed is kept, and told again under the same number, so that the
 //! store counts it once; until then no other state of that rule is taken from its gate, or taken
 //! over. So nothing is lost while the store is: what is charged meanwhile adds up beside the states.
+//! Nor is anything lost to an edit: a slot that is used no more is kept until it has told all.
 
 use super::{Client, MOST_STATES, Page, Push, StoreError, exchange::line, store::Store};
 use crate::{
     clock::Clock,
     config::{Exchange, Live, Shared, Snapshot},
-    flow::{Delta, Gate, Instant, SlotId},
+    flow::{Delta, Gate, Instant, SlotId, Told},
 };
 use core::{sync::atomic::Ordering::Relaxed, time::Duration};
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 /// How soon rules that an edit has added are seen, and a store that is back.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -31,6 +35,9 @@ pub struct Periodic {
     /// The snapshot that `rules` are of.
     version: u64,
     rules: HashMap<Arc<str>, Rule>,
+    /// The calls that told anything, of all rules together: a rule that is removed and comes back
+    /// must not begin again with numbers that the store has merged.
+    calls: u64,
 }
 
 /// A rule whose states are exchanged.
@@ -38,12 +45,11 @@ pub struct Periodic {
 struct Rule {
     shared: Shared,
     exchange: Arc<Exchange>,
-    gate: Arc<Gate>,
-    slot: SlotId,
-    /// Whether it is in force no more.
+    source: Source,
+    /// Slots that an edit has removed or reset, and that have not told all yet.
+    former: Vec<Source>,
+    /// Whether it is in force no more, so that only its former slots have anything to tell.
     is_gone: bool,
-    /// Whether its slot has heard of the store's clock, by which what is told must be counted.
-    has_clock: bool,
     /// When it is exchanged next.
     due: Instant,
     /// Whether it is being exchanged.
@@ -55,17 +61,26 @@ struct Rule {
     /// What is told and not confirmed, and since when.
     deltas: Vec<String>,
     since: Instant,
-    /// Where to go on in the gate; `None` at the end.
-    from: Option<u32>,
     /// The most that was told of one state, in this exchange and in the one before.
     most: [u64; 2],
+}
+
+/// A slot that counts for a rule.
+#[derive(Clone, Debug)]
+struct Source {
+    gate: Arc<Gate>,
+    slot: SlotId,
+    /// Whether it has heard of the store's clock, by which what is told must be counted.
+    has_clock: bool,
+    /// Where to go on with what is to be told; `None` at the end.
+    from: Option<u32>,
 }
 
 impl Periodic {
     /// Returns what exchanges them, without a connection yet. To be called on its runtime.
     pub fn new(store: Arc<Store>, live: Arc<Live>, clock: Clock) -> Self {
         let client = Client::start(Arc::clone(&store), clock.clone());
-        Self { store, client, live, clock, version: 0, rules: HashMap::new() }
+        Self { store, client, live, clock, version: 0, rules: HashMap::new(), calls: 0 }
     }
 
     /// Exchanges, until `end` is there; then tells the rest.
@@ -130,18 +145,20 @@ impl Periodic {
             return;
         }
         self.version = snapshot.version;
+        let now = self.clock.now();
         let mut before = core::mem::take(&mut self.rules);
-        for mut rule in rules(&snapshot, self.clock.now()) {
+        for mut rule in rules(&snapshot, now) {
             if let Some(old) = before.remove(&rule.shared.name) {
                 rule.resume(old);
             }
             self.rules.insert(Arc::clone(&rule.shared.name), rule);
         }
-        // What was let pass under a rule that is gone is told all the same.
-        before.retain(|_, rule| !rule.deltas.is_empty());
+        // A slot may go on under another name, with what it has to tell.
+        let slots: HashSet<_> = self.rules.values().map(|rule| rule.source.id()).collect();
         for rule in before.values_mut() {
-            rule.is_gone = true;
+            rule.leave(now, &slots);
         }
+        before.retain(|_, rule| rule.has_to_tell());
         self.rules.extend(before);
     }
 
@@ -161,7 +178,7 @@ impl Periodic {
         let now = self.clock.now();
         for name in names {
             if let Some(rule) = self.rules.get_mut(name) {
-                rule.collect(now);
+                rule.collect(now, &mut self.calls);
             }
         }
         let rules = names.iter().filter_map(|name| self.rules.get(name));
@@ -174,7 +191,7 @@ impl Periodic {
                 rule.take_over(now, page);
             }
         }
-        self.rules.retain(|_, rule| !rule.is_gone || !rule.deltas.is_empty());
+        self.rules.retain(|_, rule| !rule.is_gone || rule.has_to_tell());
         Ok(())
     }
 }
@@ -186,17 +203,20 @@ fn rules(snapshot: &Snapshot, now: Instant) -> impl Iterator<Item = Rule> {
             Some(Rule {
                 shared: rule.shared.clone()?,
                 exchange: Arc::clone(rule.exchange()?),
-                gate: Arc::clone(&route.gate),
-                slot: rule.slot,
+                source: Source {
+                    gate: Arc::clone(&route.gate),
+                    slot: rule.slot,
+                    has_clock: false,
+                    from: None,
+                },
+                former: Vec::new(),
                 is_gone: false,
-                has_clock: false,
                 due: now,
                 is_under_way: false,
                 number: 0,
                 known: 0,
                 deltas: Vec::new(),
                 since: now,
-                from: None,
                 most: [0; 2],
             })
         })
@@ -206,35 +226,57 @@ fn rules(snapshot: &Snapshot, now: Instant) -> impl Iterator<Item = Rule> {
 impl Rule {
     /// Goes on from what it was before an edit.
     fn resume(&mut self, old: Self) {
-        let Self { due, number, known, deltas, since, most, slot, gate, has_clock, .. } = old;
-        // A slot that begins afresh must learn all.
-        let is_same = slot == self.slot && Arc::ptr_eq(&gate, &self.gate);
-        (self.known, self.has_clock) = if is_same { (known, has_clock) } else { (0, false) };
-        self.due = due.min(self.due + self.exchange.interval);
+        let Self { due, number, known, deltas, since, most, source, former, is_gone, .. } = old;
+        self.former = former;
+        if is_gone || source.id() != self.source.id() {
+            // The slot begins afresh and must learn all.
+            self.former.extend((!is_gone).then(|| source.retired()));
+        } else {
+            (self.known, self.source) = (known, source);
+            self.due = due.min(self.due + self.exchange.interval);
+        }
         (self.number, self.deltas, self.since, self.most) = (number, deltas, since, most);
+    }
+
+    /// Notes that an edit has removed it. What was let pass under it is told all the same, once
+    /// no request under the former rules is being decided; unless its slot is among `others`.
+    fn leave(&mut self, now: Instant, others: &HashSet<(*const Gate, SlotId)>) {
+        if !core::mem::replace(&mut self.is_gone, true) {
+            if !others.contains(&self.source.id()) {
+                self.former.push(self.source.retired());
+            }
+            self.source.from = None;
+            self.is_under_way = false;
+            self.due = now + GLANCE;
+        }
     }
 
     /// Begins an exchange.
     fn begin(&mut self, now: Instant) {
-        self.from = self.has_clock.then_some(0);
+        self.source.from = (self.source.has_clock && !self.is_gone).then_some(0);
         self.is_under_way = true;
         self.due = (self.due + self.exchange.interval).max(now);
         self.most = [0, self.most[0]];
     }
 
-    /// Takes from the gate what is to be told, unless there is something that is not confirmed.
-    fn collect(&mut self, now: Instant) {
+    /// Takes from a gate what is to be told, unless there is something that is not confirmed.
+    /// Of one slot at a time: a call tells of a state once.
+    fn collect(&mut self, now: Instant, calls: &mut u64) {
         if !self.deltas.is_empty() && now.since(self.since) < STALE {
             return;
         }
         let mut deltas: Vec<Delta> = Vec::new();
-        let from = self.from.take();
-        self.from =
-            from.and_then(|from| self.gate.collect(self.slot, from, MOST_STATES, &mut deltas));
+        let mut sources = self.former.iter_mut().chain([&mut self.source]);
+        if let Some(source) = sources.find(|source| source.from.is_some()) {
+            source.collect(&mut deltas);
+        }
         let most = deltas.iter().map(|delta| delta.cost).max().unwrap_or(0);
         self.most[0] = self.most[0].max(most);
         self.exchange.unseen.store(self.most.iter().sum(), Relaxed);
-        self.number += u64::from(!deltas.is_empty());
+        if !deltas.is_empty() {
+            *calls += 1;
+            self.number = *calls;
+        }
         self.deltas = deltas.iter().map(line).collect();
         self.since = now;
     }
@@ -255,14 +297,45 @@ impl Rule {
     fn take_over(&mut self, now: Instant, page: &Page) {
         self.deltas.clear();
         self.known = page.known;
-        self.is_under_way = self.from.is_some() || page.is_full || !self.has_clock;
-        if !core::mem::replace(&mut self.has_clock, true) {
-            self.from = Some(0);
+        for source in &mut self.former {
+            if !source.has_clock {
+                source.adopt(now, page, &[]);
+            }
         }
-        self.gate.adopt(self.slot, now, page.now, &page.told);
+        self.former.retain(|source| source.from.is_some());
+        if !self.is_gone {
+            self.source.adopt(now, page, &page.told);
+        }
+        self.is_under_way = self.has_to_tell() || (page.is_full && !self.is_gone);
     }
 
     const fn has_to_tell(&self) -> bool {
-        self.from.is_some() || !self.deltas.is_empty()
+        self.source.from.is_some() || !self.former.is_empty() || !self.deltas.is_empty()
+    }
+}
+
+impl Source {
+    /// Returns what tells it from other slots.
+    fn id(&self) -> (*const Gate, SlotId) {
+        (Arc::as_ptr(&self.gate), self.slot)
+    }
+
+    /// Returns it as one that is used no more, and has all to tell.
+    fn retired(&self) -> Self {
+        Self { from: self.has_clock.then_some(0), ..self.clone() }
+    }
+
+    fn collect(&mut self, into: &mut Vec<Delta>) {
+        let from = self.from.take();
+        self.from = from.and_then(|from| self.gate.collect(self.slot, from, MOST_STATES, into));
+    }
+
+    /// Takes over what is `told`, after which one that has not heard of the clock before has all
+    /// to tell.
+    fn adopt(&mut self, now: Instant, page: &Page, told: &[Told]) {
+        self.gate.adopt(self.slot, now, page.now, told);
+        if !core::mem::replace(&mut self.has_clock, true) {
+            self.from = Some(0);
+        }
     }
 }

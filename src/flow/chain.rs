@@ -19,12 +19,18 @@ use link::{Link, Wanted};
 pub(super) use reservation::{Elsewhere, Reserved};
 use smallvec::SmallVec;
 
+/// The most slots that are kept for what they have to tell: more than edits remove before they are
+/// asked, which is some ten times a second.
+const MOST_UNTOLD: usize = 64;
+
 /// A route's slots.
 #[derive(Debug)]
 pub(super) struct Chain {
     statistic: Statistic,
     /// Flow, then the breaker, then pacing.
     links: Vec<Link>,
+    /// Slots that edits have removed or reset, until gateways are told what was charged to them.
+    untold: Vec<Link>,
     /// The next slot's identity.
     next: u32,
     /// The next reservation's.
@@ -80,8 +86,8 @@ impl Hold {
 impl Chain {
     /// Returns a chain without rules.
     pub(super) fn new(now: Instant) -> Self {
-        let (statistic, links) = (Statistic::default(), Vec::new());
-        Self { statistic, links, next: 0, tickets: 0, latest: now, is_behind: false }
+        let (statistic, links, untold) = (Statistic::default(), Vec::new(), Vec::new());
+        Self { statistic, links, untold, next: 0, tickets: 0, latest: now, is_behind: false }
     }
 
     /// Makes this the chain of `rules`. Rules are found again by name. Returns what
@@ -116,6 +122,11 @@ impl Chain {
             self.leave_counts(&link);
             unused.push(link);
         }
+        let (untold, mut unused): (Vec<_>, Vec<_>) =
+            unused.into_iter().partition(|link| link.wanted.is_exchanged());
+        self.untold.extend(untold);
+        let excess = self.untold.len().saturating_sub(MOST_UNTOLD);
+        unused.extend(self.untold.drain(..excess));
         self.is_behind = true;
         self.catch_up();
         (installed, unused)
@@ -219,7 +230,8 @@ impl Chain {
         }
     }
 
-    /// Takes from a slot what gateways are to be told: see [`Slot::collect`].
+    /// Takes from a slot what gateways are to be told: see [`Slot::collect`]. One that is used
+    /// no more is given up at its end.
     pub(super) fn collect(
         &mut self,
         slot: SlotId,
@@ -227,7 +239,11 @@ impl Chain {
         most: usize,
         into: &mut Vec<Delta>,
     ) -> Option<u32> {
-        self.slot_mut(slot)?.collect(from, most, into)
+        let next = self.slot_mut(slot)?.collect(from, most, into);
+        if next.is_none() {
+            self.untold.retain(|link| link.id != slot);
+        }
+        next
     }
 
     /// Has a slot take over what a store has told.
@@ -239,7 +255,8 @@ impl Chain {
     }
 
     fn slot_mut(&mut self, slot: SlotId) -> Option<&mut dyn Slot> {
-        self.links.iter_mut().find(|link| link.id == slot).map(|link| &mut *link.slot)
+        let mut links = self.links.iter_mut().chain(&mut self.untold);
+        links.find(|link| link.id == slot).map(|link| &mut *link.slot)
     }
 
     /// Makes ready to decide about `claims`. Returns when that is, in the chain's time.

@@ -157,6 +157,32 @@ fn who_ends_tells_the_rest_and_notices_between_two_exchanges_that_the_store_is_g
 }
 
 #[test]
+fn an_edit_that_removes_or_resets_a_rule_loses_nothing_of_what_it_let_pass() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let exchanged = config(upstream.address, server.port, PATIENT, &RULE.replace("50ms", "1m"));
+    let atomic = exchanged.replace(", sync_interval: 1m", "");
+    let mut gateways = gateways(1, &exchanged);
+    settled(&gateways, 300);
+    let counts = |passed| {
+        eventually("all is told", || (used(&server) == Some(passed)).then_some(()));
+    };
+    assert_eq!(hammer(&gateways, 5), [10, 0, 0]);
+    gateways[0].edit(&atomic);
+    counts(10);
+    assert_eq!(hammer(&gateways, 5), [10, 0, 0]);
+    counts(20);
+    // It comes back, and is counted on, though the store has merged calls about it before.
+    gateways[0].edit(&exchanged);
+    settled(&gateways, 300);
+    assert_eq!(hammer(&gateways, 5), [10, 0, 0]);
+    gateways[0].edit(&exchanged.replace("name: all", "name: other"));
+    counts(30);
+    gateways[0].signal("TERM");
+    assert!(gateways[0].wait().success());
+    counts(30);
+}
+
+#[test]
 fn who_cannot_exchange_does_as_the_rule_says() {
     let upstream = upstream::echo();
     for (on_error, expected) in

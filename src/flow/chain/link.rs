@@ -1,7 +1,7 @@
 //! One slot in the chain, and what it is made from.
 
 use crate::flow::{
-    breaker, pacing,
+    Algorithm, breaker, pacing,
     pending::Pendings,
     rules::Rule,
     slot::{Claim, Slot, SlotId, Stage},
@@ -90,6 +90,14 @@ impl Wanted {
             Self::Flow(rule) => rule.algorithm.word(),
             Self::Breaker(_) => "breaker",
             Self::Pacing(_) => "pacing",
+        }
+    }
+
+    /// Whether gateways exchange its states.
+    pub(super) const fn is_exchanged(&self) -> bool {
+        match self {
+            Self::Flow(rule) => matches!(rule.algorithm, Algorithm::Exchanged(_)),
+            Self::Breaker(_) | Self::Pacing(_) => false,
         }
     }
 

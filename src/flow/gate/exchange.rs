@@ -124,6 +124,21 @@ mod tests {
     }
 
     #[test]
+    fn a_slot_that_an_edit_removes_or_resets_tells_all_that_was_charged_to_it() {
+        let bucket = token_bucket::Config { rate: rate(1, 1_000), burst: 5 };
+        let whole = Algorithm::TokenBucket(bucket);
+        for after in [one(whole.clone()), Rules::default()] {
+            let (gate, slot) = open(&one(exchanged(whole.clone())));
+            assert_eq!(enter(&gate, slot, Instant::EPOCH, Key::Shared), Ok(()));
+            gate.install(&after, Instant::EPOCH);
+            let mut deltas = Vec::new();
+            assert_eq!(gate.collect(slot, 0, 9, &mut deltas), None);
+            assert_eq!((deltas.len(), deltas[0].cost), (1, 1));
+            assert_eq!((gate.collect(slot, 0, 9, &mut deltas), deltas.len()), (None, 1), "once");
+        }
+    }
+
+    #[test]
     fn clients_without_room_are_told_together() {
         let bucket = token_bucket::Config { rate: rate(1, 1_000), burst: 5 };
         let rules = keyed(exchanged(Algorithm::TokenBucket(bucket)), 2);

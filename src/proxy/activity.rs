@@ -15,7 +15,7 @@ use core::{
     time::Duration,
 };
 use std::sync::{Arc, OnceLock};
-use tokio::sync::Notify;
+use tokio::{sync::Notify, task::AbortHandle};
 
 /// Notes of one connection, shared by its socket, its requests and their bodies.
 #[derive(Debug)]
@@ -144,8 +144,13 @@ impl Activity {
         self.write_since.note(blocked, &self.clock);
     }
 
+    /// Notes a stream of an HTTP/2 connection by its task.
+    pub(super) fn on_stream(&self, task: AbortHandle) {
+        self.streams().enter(task, &self.clock);
+    }
+
     /// Returns the streams of an HTTP/2 connection.
-    pub(super) fn streams(&self) -> &Streams {
+    fn streams(&self) -> &Streams {
         self.streams.get_or_init(Streams::default)
     }
 
@@ -205,15 +210,19 @@ impl Activity {
     }
 
     /// Returns the deadline that may come before the one already watched for: of a
-    /// head that is incomplete, of an answer, or of the end in a drain. To be asked whenever the connection
-    /// has been polled.
+    /// head that is incomplete, of an answer, of the end in a drain, or of a client that
+    /// takes nothing. To be asked whenever the connection has been polled.
     pub(super) fn urgent(&self, limits: &ClientTimeouts) -> Option<Instant> {
         self.head_since.note(self.reading.load(Relaxed), &self.clock);
         let head = self.head_since.get().map(|since| since + limits.header_read);
-        head.or_else(|| self.answer_by.get()).or_else(|| self.end_by.get()).or_else(|| {
-            let is_last = self.is_draining() && self.requests.load(Relaxed) == 0;
-            self.idle_until(limits).filter(|_| is_last)
-        })
+        let other =
+            head.or_else(|| self.answer_by.get()).or_else(|| self.end_by.get()).or_else(|| {
+                let is_last = self.is_draining() && self.requests.load(Relaxed) == 0;
+                self.idle_until(limits).filter(|_| is_last)
+            });
+        let taken = self.write_since.get().map(|since| since + limits.write);
+        let look = self.streams.get().and_then(|streams| streams.look_by(limits.write));
+        [other, taken, look].into_iter().flatten().min()
     }
 
     /// Returns since when nothing is under way on an HTTP/1.1 connection: nothing is
@@ -240,6 +249,9 @@ impl Activity {
     /// the frames of one stream are not told from another's here.
     pub(super) fn judge(&self, now: Instant, limits: &ClientTimeouts) -> Verdict {
         let busy = self.requests.load(Relaxed) > 0;
+        if let Some(streams) = self.streams.get() {
+            streams.seen();
+        }
         self.head_since.note(self.reading.load(Relaxed), &self.clock);
         let mut next = Instant::FAR_FUTURE;
         let mut expired = |stamp: &Stamp, limit: Duration| {
@@ -309,12 +321,12 @@ impl Stamp {
         self.0.store(now.as_nanos().max(1), Relaxed);
     }
 
-    fn clear(&self) {
+    pub(super) fn clear(&self) {
         self.0.store(0, Relaxed);
     }
 
     /// Sets it at the beginning of a wait, and clears it at the end.
-    fn note(&self, waiting: bool, clock: &Clock) {
+    pub(super) fn note(&self, waiting: bool, clock: &Clock) {
         if waiting != self.is_set() {
             if waiting { self.set(clock.now()) } else { self.clear() }
         }

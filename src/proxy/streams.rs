@@ -11,7 +11,7 @@
 //! watched no more. It stays as long as the connection.
 
 use super::activity::{Activity, Stamp};
-use crate::flow::Instant;
+use crate::{clock::Clock, flow::Instant};
 use bytes::{Buf, Bytes};
 use core::{
     sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
@@ -27,6 +27,8 @@ const LOOKS: u32 = 4;
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     open: Mutex<Vec<Arc<Stream>>>,
+    /// Since when there has been a stream that was opened after the last look.
+    new_since: Stamp,
 }
 
 /// One of them.
@@ -45,7 +47,8 @@ pub(super) struct Stream {
 
 impl Streams {
     /// Notes a stream by its task.
-    fn enter(&self, task: AbortHandle) {
+    pub(super) fn enter(&self, task: AbortHandle, clock: &Clock) {
+        self.new_since.note(true, clock);
         self.lock().push(Arc::new(Stream {
             task,
             handed: AtomicU32::new(0),
@@ -68,6 +71,17 @@ impl Streams {
         if let Some(at) = open.iter().rposition(|stream| Some(stream.task.id()) == id) {
             open.swap_remove(at);
         }
+    }
+
+    /// Returns when new streams must be looked at, if there are any, of which none may
+    /// stand still for longer than `limit`.
+    pub(super) fn look_by(&self, limit: Duration) -> Option<Instant> {
+        self.new_since.get().map(|since| since + limit / LOOKS)
+    }
+
+    /// Notes that there was a look.
+    pub(super) fn seen(&self) {
+        self.new_since.clear();
     }
 
     /// Resets the streams on which the client has taken nothing for `limit`, and those
@@ -113,7 +127,7 @@ pub(super) struct Spawner(pub(super) Arc<Activity>);
 impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Spawner {
     fn execute(&self, stream: F) {
         let task = tokio::spawn(stream);
-        self.0.streams().enter(task.abort_handle());
+        self.0.on_stream(task.abort_handle());
     }
 }
 

@@ -352,6 +352,21 @@ async fn a_client_that_stops_reading_is_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_client_that_stops_reading_is_cut_off_in_time_on_a_connection_used_before() {
+    let mut house = House::new(", timeouts: { first_byte: 10h, idle: 10h, request: 10h }");
+    let mut client = house.client();
+    // The timer rings when a head would have been due, and is armed for keep_alive.
+    house.pass(secs(12)).await;
+    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let begun = house.now();
+    let flood = house.flood().await;
+    client.served.await.expect("no panic");
+    let took = house.now().since(begun);
+    assert!((secs(60)..secs(61)).contains(&took), "{took:?}");
+    flood.await.expect("the upstream's connection is closed as well");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_draining_connection_ends_after_the_answer_under_way() {
     let mut house = House::new("");
     let idle = house.client();

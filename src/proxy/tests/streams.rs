@@ -5,7 +5,7 @@ use crate::{clock::Clock, flow::Instant, proxy::connection::Protocol};
 use core::time::Duration;
 use std::sync::Arc;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf},
+    io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf},
     sync::{Mutex, mpsc},
 };
 
@@ -85,11 +85,21 @@ async fn send(
     stream: u32,
     payload: &[u8],
 ) {
+    send_frame(&mut *write.lock().await, kind, flags, stream, payload).await;
+}
+
+async fn send_frame(
+    write: &mut (impl AsyncWrite + Unpin),
+    kind: u8,
+    flags: u8,
+    stream: u32,
+    payload: &[u8],
+) {
     let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
     let mut frame = vec![length[1], length[2], length[3], kind, flags];
     frame.extend(stream.to_be_bytes());
     frame.extend(payload);
-    write.lock().await.write_all(&frame).await.expect("sent");
+    write.write_all(&frame).await.expect("sent");
 }
 
 /// Reads frames to the end, and confirms what must be.
@@ -199,4 +209,18 @@ async fn streams_that_share_a_slow_line_are_not_at_fault() {
     let sent: Vec<_> = core::iter::from_fn(|| client.sent.try_recv().ok()).collect();
     assert!(sent.len() > 100, "{} frames", sent.len());
     assert!((1..80).step_by(2).all(|stream| fate(&sent, stream).0.is_none()), "{sent:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_look_at_a_stream_comes_in_time_however_late_the_timer_was_to_ring() {
+    let mut house = House::new(", flow: [{ name: two, concurrency: 2 }]");
+    let _arrivals = house.answer();
+    let mut client = Http2::connect(&house).await;
+    // The timer rings when the first head would have been due, and is armed for keep_alive.
+    house.pass(secs(12)).await;
+    let begun = house.now();
+    client.get(1).await;
+    client.get(3).await;
+    let sent = client.trickle(&house, 3, 5).await;
+    assert_reset(fate(&sent, 1).0, begun, 60);
 }

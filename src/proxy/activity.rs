@@ -144,6 +144,11 @@ impl Activity {
         self.write_since.note(blocked, &self.clock);
     }
 
+    /// Whether the client refuses to take more.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.write_since.is_set()
+    }
+
     /// Notes a stream of an HTTP/2 connection by its task.
     pub(super) fn on_stream(&self, task: AbortHandle) {
         self.streams().enter(task, &self.clock);

@@ -3,6 +3,7 @@
 use super::{
     activity::{Activity, Verdict},
     asleep::Asleep,
+    connections::GRACE,
     io::Watched,
     peer::Peer,
     service::handle,
@@ -369,7 +370,8 @@ async fn drive<C: Graceful>(connection: &mut C, watch: &mut Watch<'_, '_>) -> Le
                     closing = true;
                     rest = None;
                     connection.graceful_shutdown();
-                    now + watch.timeouts.write
+                    // The rest of the last answer may be on its way still.
+                    now + if watch.activity.is_blocked() { watch.timeouts.write } else { GRACE }
                 }
                 Verdict::LookAgain(deadline) => {
                     rest = rest.map(|_| REST_OF_BUSY);

@@ -224,3 +224,31 @@ async fn the_first_look_at_a_stream_comes_in_time_however_late_the_timer_was_to_
     let sent = client.trickle(&house, 3, 5).await;
     assert_reset(fate(&sent, 1).0, begun, 60);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_client_that_confirms_no_farewell_is_closed_after_keep_alive() {
+    let house = House::new("");
+    let begun = house.now();
+    let mut client = house.client_of(Protocol::Http2);
+    client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+    send_frame(&mut client.stream, SETTINGS, 0, 0, &[]).await;
+    send_frame(&mut client.stream, SETTINGS, ACK, 0, &[]).await;
+    let clock = house.worker.clock.clone();
+    let (mut read, mut write) = tokio::io::split(client.stream);
+    // It answers the pings that ask whether it lives, which are of the first 70 s.
+    let listening = tokio::spawn(async move {
+        let mut head = [0; 9];
+        while read.read_exact(&mut head).await.is_ok() {
+            let [high, middle, low, kind, flags, ..] = head;
+            let mut payload = vec![0; u32::from_be_bytes([0, high, middle, low]) as usize];
+            read.read_exact(&mut payload).await.expect("a whole frame");
+            if kind == PING && flags & ACK == 0 && clock.now().since(begun) < secs(70) {
+                send_frame(&mut write, PING, ACK, 0, &payload).await;
+            }
+        }
+    });
+    client.served.await.expect("no panic");
+    let took = house.now().since(begun);
+    assert!((secs(75)..secs(78)).contains(&took), "{took:?}");
+    listening.await.expect("no panic");
+}

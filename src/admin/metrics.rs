@@ -255,8 +255,10 @@ impl Page {
             sum: store.waited,
         };
         let none: [Label<'_>; 0] = [];
-        let help = "Whether states are exchanged with other gateways";
-        gauge(encoder, ("flowgate_store_exchange_up", help), &u64::from(store.is_exchanging))?;
+        if self.snapshot.exchanges() {
+            let help = "Whether states are exchanged with other gateways";
+            gauge(encoder, ("flowgate_store_exchange_up", help), &u64::from(store.is_exchanging))?;
+        }
         let kinds = [("what", "told"), ("what", "taken")].map(|kind| [kind]);
         let exchanged = kinds.into_iter().zip(store.exchanged);
         let help = "States that gateways exchanged";

@@ -188,6 +188,13 @@ impl Store {
         }
     }
 
+    /// Notes that there will be one more than the workers, which has not reached it yet.
+    pub fn expect_another(&self) {
+        let mut health = self.health();
+        health.workers += 1;
+        health.down += 1;
+    }
+
     /// Notes that a worker's connection works no more.
     pub(super) fn on_down(&self) {
         self.health().down += 1;
@@ -254,6 +261,10 @@ mod tests {
         assert!(store.read().is_up);
         store.on_down();
         assert!(!store.read().is_up);
+        store.on_end(false);
+        assert!(store.read().is_up, "the one that is left has a connection");
+        store.expect_another();
+        assert!(!store.read().is_up, "the exchange has begun, and has none");
         store.on_end(false);
         assert!(store.read().is_up, "the one that is left has a connection");
     }

@@ -238,6 +238,13 @@ pub struct Limit {
     pub policy: Arc<str>,
 }
 
+impl Snapshot {
+    /// Returns whether gateways exchange the states of any rule.
+    pub fn exchanges(&self) -> bool {
+        self.routes.iter().flat_map(|route| &*route.rules).any(|rule| rule.exchange().is_some())
+    }
+}
+
 impl RouteRule {
     /// Returns how gateways exchange its states, if they do.
     pub fn exchange(&self) -> Option<&Arc<Exchange>> {

@@ -7,13 +7,24 @@ use crate::{
     cluster::{Periodic, Store},
     config::Live,
 };
+use core::time::Duration;
 use std::{io, sync::Arc, thread};
 use tokio::sync::oneshot;
+
+/// How soon the first rule that wants an exchange is seen.
+const GLANCE: Duration = Duration::from_millis(100);
 
 /// The hold on that thread.
 pub(super) struct Exchanger {
     end: oneshot::Sender<()>,
     thread: thread::JoinHandle<()>,
+}
+
+/// Waits for a rule whose states are exchanged: without one there is no need of a connection.
+async fn wanted(live: &Live, clock: &Clock) {
+    while !live.load_full().exchanges() {
+        clock.timer(clock.now() + GLANCE).await;
+    }
 }
 
 impl Exchanger {
@@ -34,6 +45,13 @@ impl Exchanger {
             runtime.block_on(async {
                 // Its loss is an end, too.
                 let end = async { drop(ended.await) };
+                tokio::pin!(end);
+                tokio::select! {
+                    biased;
+                    () = &mut end => return,
+                    () = wanted(&live, &clock) => {}
+                }
+                store.expect_another();
                 Periodic::new(store, live, clock).run(end).await;
             });
         })?;

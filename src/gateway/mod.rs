@@ -134,8 +134,7 @@ impl Gateway {
         warn(&plan, clock.now());
         let path = plan.path.clone();
         let store = plan.settings.store.as_deref().cloned();
-        let store =
-            store.map(|it| Arc::new(Store::new(it, plan.settings.workers.saturating_add(1))));
+        let store = store.map(|it| Arc::new(Store::new(it, plan.settings.workers)));
         let live = Arc::new(Live::start(plan, clock.now()));
         if let Some(store) = &store {
             live.divide(store.division(), clock.now());

@@ -4,7 +4,7 @@ use crate::{
     cluster::{
         PATIENT, config, gateways, hammer, pid,
         server::{Server, free_port},
-        signal,
+        signal, up,
     },
     common::{
         Gateway, eventually,
@@ -196,4 +196,29 @@ fn who_cannot_exchange_does_as_the_rule_says() {
         gateways[0].wait_log("the store fails");
         assert_eq!(hammer(&gateways, 60), expected, "{on_error}");
     }
+}
+
+#[test]
+fn the_exchange_has_a_connection_and_a_metric_from_the_first_rule_that_wants_it() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let atomic = RULE.replace(", sync_interval: 50ms", "");
+    let yaml = |rule: &str| config(upstream.address, server.port, PATIENT, rule);
+    let gateways = gateways(1, &yaml(&atomic));
+    assert_eq!(hammer(&gateways, 5), [10, 0, 0]);
+    let mut connection = server.connection();
+    let mut connected = || -> usize {
+        let mut clients = redis::cmd("CLIENT");
+        let clients: String = clients.arg("LIST").query(&mut connection).expect("a list");
+        // One is the test's.
+        clients.lines().filter(|line| line.contains("cmd=")).count() - 1
+    };
+    let workers = connected();
+    let exchange_up = || {
+        let found = metrics(&gateways[0], "flowgate_store_exchange_up");
+        found.get("flowgate_store_exchange_up").copied()
+    };
+    assert_eq!(exchange_up(), None);
+    gateways[0].edit(&yaml(RULE));
+    eventually("it exchanges", || (exchange_up() == Some(1.0)).then_some(()));
+    assert_eq!((connected(), up(&gateways[0])), (workers + 1, 1.0));
 }

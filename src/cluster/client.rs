@@ -15,7 +15,10 @@ use crate::{clock::Clock, route::Seed};
 use core::{fmt, time::Duration};
 use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::{sync::Notify, task::JoinHandle};
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinHandle,
+};
 
 /// The first pause before a new attempt to connect, and the longest: soon enough for a failover,
 /// seldom enough for a store that comes up under the load of all gateways. Each is shortened by up
@@ -34,6 +37,8 @@ pub struct Client {
 struct Inner {
     store: Arc<Store>,
     clock: Clock,
+    /// Tells it from the other clients of this store.
+    number: u64,
     /// `None` while the store is down.
     link: Mutex<Option<Link>>,
     /// The secret of the fingerprints, as it was told last.
@@ -67,6 +72,7 @@ impl Client {
     pub fn start(store: Arc<Store>, clock: Clock) -> Self {
         let inner = Arc::new(Inner {
             seed: Mutex::new(store.seed()),
+            number: store.number(),
             store,
             clock,
             link: Mutex::default(),
@@ -96,8 +102,8 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         self.task.abort();
-        let was_up = self.inner.link().take().is_some();
-        self.inner.store.on_end(was_up);
+        self.inner.link().take();
+        self.inner.store.on_end(self.inner.number);
     }
 }
 
@@ -217,7 +223,7 @@ impl Link {
         let mut link = self.inner.link();
         if link.as_ref().is_some_and(|it| it.number == self.number) {
             *link = None;
-            self.inner.store.on_down();
+            self.inner.store.on_down(self.inner.number);
             self.inner.broken.notify_one();
         }
     }
@@ -271,12 +277,14 @@ impl Inner {
 /// Connects, and again whenever the connection is given up.
 async fn run(inner: Arc<Inner>) {
     let [mut pause, longest] = PAUSES;
+    let mut failures = inner.store.failures();
     for number in 0.. {
+        let seen = *failures.borrow_and_update();
         if let Some(link) = connect(&inner, number).await {
             *inner.link() = Some(link.clone());
-            inner.store.on_up();
+            inner.store.on_up(inner.number, seen);
             let began = inner.clock.now();
-            attend(link).await;
+            attend(link, &mut failures).await;
             // One that breaks at once is no success.
             if inner.clock.now().since(began) > longest {
                 pause = PAUSES[0];
@@ -309,15 +317,25 @@ async fn connect(inner: &Arc<Inner>, number: u64) -> Option<Link> {
 }
 
 /// Does what is to be done over a connection until it is given up.
-async fn attend(mut link: Link) {
+async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>) {
     let inner = Arc::clone(&link.inner);
     // Three times in a lease: two may fail.
     let beat = inner.store.settings.lease / 3;
     let mut next = inner.clock.now() + beat;
     loop {
         let done = tokio::select! {
+            biased;
             () = inner.broken.notified() => return,
-            () = inner.leases.ended.notified() => link.give_back().await,
+            // Another client's connection broke: then this one may have, too, which nobody has
+            // noticed if nobody asks.
+            Ok(()) = failures.changed() => {
+                let seen = *failures.borrow_and_update();
+                let greeted = link.greet().await;
+                if greeted.is_ok() {
+                    link.confirm(seen);
+                }
+                greeted
+            }
             () = inner.clock.timer(next) => {
                 next = inner.clock.now() + beat;
                 let greeted = link.greet().await;
@@ -327,6 +345,7 @@ async fn attend(mut link: Link) {
                 }
                 renewed
             }
+            () = inner.leases.ended.notified() => link.give_back().await,
         };
         if done.is_err() {
             link.give_up();
@@ -338,6 +357,14 @@ async fn attend(mut link: Link) {
 }
 
 impl Link {
+    /// Notes that it works after so many failures of the store, unless it was given up.
+    fn confirm(&self, failures: u64) {
+        let link = self.inner.link();
+        if link.as_ref().is_some_and(|it| it.number == self.number) {
+            self.inner.store.on_up(self.inner.number, failures);
+        }
+    }
+
     /// Has the requests to come use what the last greeting told.
     fn share_seed(&self) {
         let mut link = self.inner.link();

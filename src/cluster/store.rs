@@ -7,13 +7,14 @@ use crate::{
 };
 use core::{num::NonZeroUsize, time::Duration};
 use std::{
+    collections::HashMap,
     hash::{BuildHasher, RandomState},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// The upper bounds of the round trips' histogram, inclusive: from one on a local socket to the
 /// longest that anybody would wait.
@@ -42,6 +43,9 @@ pub struct Store {
     /// Gateways that the store has seen lately.
     gateways: AtomicU32,
     health: Mutex<Health>,
+    /// How often it has failed, since it decided or from the start. Each change has all clients
+    /// look whether it is there for them.
+    failures: watch::Sender<u64>,
     errors: [AtomicU64; StoreError::COUNTED.len()],
     round_trips: [AtomicU64; ROUND_TRIP_BOUNDS.len() + 1],
     waited_nanos: AtomicU64,
@@ -55,9 +59,11 @@ pub struct Store {
 
 #[derive(Debug)]
 struct Health {
-    /// Workers, and those of them without a connection that works.
-    workers: u32,
-    down: u32,
+    /// How many clients there are to be, and what the next one is called.
+    clients: usize,
+    next: u64,
+    /// After how many failures it answered each that has a connection, the last time.
+    answered: HashMap<u64, u64>,
     /// What was said of it last.
     said_up: Option<bool>,
     /// The secret of the fingerprints, as the store told it or as it is told.
@@ -87,7 +93,6 @@ pub struct Reading {
 impl Store {
     /// Returns a store that none of so many workers has reached yet.
     pub fn new(settings: Settings, workers: NonZeroUsize) -> Self {
-        let workers = u32::try_from(workers.get()).unwrap_or(u32::MAX);
         // As `Seed::random` takes it from the system's random numbers.
         let secret = [(); 2].map(|()| RandomState::new().hash_one(()));
         Self {
@@ -96,7 +101,14 @@ impl Store {
             scripts: Scripts::new(),
             // Not a secret: it only must be nobody else's.
             name: format!("{:016x}", fastrand::u64(..)),
-            health: Mutex::new(Health { workers, down: workers, said_up: None, secret }),
+            health: Mutex::new(Health {
+                clients: workers.get(),
+                next: 0,
+                answered: HashMap::new(),
+                said_up: None,
+                secret,
+            }),
+            failures: watch::Sender::default(),
             errors: Default::default(),
             round_trips: Default::default(),
             waited_nanos: AtomicU64::new(0),
@@ -146,7 +158,7 @@ impl Store {
         let health = self.health();
         let words = StoreError::COUNTED.map(StoreError::word);
         Reading {
-            is_up: health.workers > 0 && health.down == 0,
+            is_up: self.is_up(&health),
             gateways: self.gateways(),
             errors: words.into_iter().zip(self.errors.iter().map(|it| it.load(Relaxed))).collect(),
             round_trips: self.round_trips.iter().map(|it| it.load(Relaxed)).collect(),
@@ -177,11 +189,23 @@ impl Store {
         Some(Seed::new(secret))
     }
 
-    /// Notes that a worker has a connection that works.
-    pub(super) fn on_up(&self) {
+    /// Returns a number for a client.
+    pub(super) fn number(&self) -> u64 {
         let mut health = self.health();
-        health.down = health.down.saturating_sub(1);
-        if health.down == 0 && health.said_up != Some(true) {
+        health.next += 1;
+        health.next
+    }
+
+    /// Returns what tells of each failure.
+    pub(super) fn failures(&self) -> watch::Receiver<u64> {
+        self.failures.subscribe()
+    }
+
+    /// Notes that it has answered a client that asked after so many failures.
+    pub(super) fn on_up(&self, client: u64, failures: u64) {
+        let mut health = self.health();
+        health.answered.insert(client, failures);
+        if self.is_up(&health) && health.said_up != Some(true) {
             health.said_up = Some(true);
             let gateways = self.gateways();
             tracing::info!(gateways, "the store decides");
@@ -191,20 +215,26 @@ impl Store {
     /// Notes that there will be one more than the workers, which has not reached it yet.
     pub fn expect_another(&self) {
         let mut health = self.health();
-        health.workers += 1;
-        health.down += 1;
+        health.clients += 1;
     }
 
-    /// Notes that a worker's connection works no more.
-    pub(super) fn on_down(&self) {
-        self.health().down += 1;
+    /// Notes that a client's connection works no more.
+    pub(super) fn on_down(&self, client: u64) {
+        self.health().answered.remove(&client);
     }
 
-    /// Notes that a worker has ended, which had a connection or had none.
-    pub(super) fn on_end(&self, was_up: bool) {
+    /// Notes that a client has ended.
+    pub(super) fn on_end(&self, client: u64) {
         let mut health = self.health();
-        health.workers = health.workers.saturating_sub(1);
-        health.down = health.down.saturating_sub(u32::from(!was_up));
+        health.clients = health.clients.saturating_sub(1);
+        health.answered.remove(&client);
+    }
+
+    /// Whether it has answered all clients since it failed last.
+    fn is_up(&self, health: &Health) -> bool {
+        let failures = *self.failures.borrow();
+        let answered = health.answered.values().filter(|asked| **asked == failures).count();
+        health.clients > 0 && answered == health.clients
     }
 
     /// Counts an error, and says so if it is the first since all was well.
@@ -215,6 +245,7 @@ impl Store {
         let mut health = self.health();
         if health.said_up != Some(false) {
             health.said_up = Some(false);
+            self.failures.send_modify(|failures| *failures += 1);
             tracing::warn!(%error, detail, "the store fails; rules go by `on_store_error`");
         }
     }
@@ -237,8 +268,7 @@ mod tests {
     use super::*;
     use crate::config::StoreKind;
 
-    #[test]
-    fn the_store_is_up_when_all_workers_have_reached_it() {
+    fn store(workers: usize) -> Store {
         let settings = Settings {
             nodes: Vec::new(),
             kind: StoreKind::Single,
@@ -253,19 +283,48 @@ mod tests {
             lease: Duration::ZERO,
             gateways: 1,
         };
-        let store = Store::new(settings, NonZeroUsize::MIN.saturating_add(1));
+        Store::new(settings, NonZeroUsize::new(workers).unwrap())
+    }
+
+    #[test]
+    fn the_store_is_up_when_all_clients_have_reached_it() {
+        let store = store(2);
+        let [one, other, third] = [(); 3].map(|()| store.number());
         assert!(!store.read().is_up);
-        store.on_up();
+        store.on_up(one, 0);
         assert!(!store.read().is_up, "the other has not begun");
-        store.on_up();
+        store.on_up(other, 0);
         assert!(store.read().is_up);
-        store.on_down();
+        store.on_down(other);
         assert!(!store.read().is_up);
-        store.on_end(false);
+        store.on_end(other);
         assert!(store.read().is_up, "the one that is left has a connection");
         store.expect_another();
         assert!(!store.read().is_up, "the exchange has begun, and has none");
-        store.on_end(false);
-        assert!(store.read().is_up, "the one that is left has a connection");
+        store.on_end(third);
+        assert!(store.read().is_up);
+    }
+
+    #[test]
+    fn after_a_failure_the_store_is_up_when_it_has_answered_who_asked_since() {
+        let store = store(2);
+        let [one, idle] = [(); 2].map(|()| store.number());
+        let mut failures = store.failures();
+        store.on_up(one, 0);
+        store.on_up(idle, 0);
+        store.on_error(StoreError::Timeout, "to a question");
+        store.on_down(one);
+        assert!(failures.has_changed().unwrap(), "all are told");
+        assert_eq!(*failures.borrow_and_update(), 1);
+        store.on_error(StoreError::Connection, "to the next attempt");
+        assert!(!failures.has_changed().unwrap(), "it still fails");
+        store.on_up(one, 1);
+        assert!(!store.read().is_up, "who has not asked since may have lost it, too");
+        store.on_up(idle, 0);
+        assert!(!store.read().is_up, "that was asked before");
+        store.on_up(idle, 1);
+        assert!(store.read().is_up);
+        store.on_error(StoreError::Connection, "to a question");
+        assert_eq!(*failures.borrow_and_update(), 2);
     }
 }

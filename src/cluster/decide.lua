@@ -182,7 +182,10 @@ algorithms.leases = {
   charge = function(key, t)
     redis.call('ZADD', key, digits(now + t.ttl), t.id .. ':' .. digits(t.cost))
     redis.call('ZINCRBY', key, digits(-t.cost), 'used')
-    redis.call('PEXPIRE', key, millis(t.ttl))
+    -- Others' leases may be longer, as while the setting is rolled out.
+    if redis.call('PTTL', key) < tonumber(millis(t.ttl)) then
+      redis.call('PEXPIRE', key, millis(t.ttl))
+    end
   end,
 }
 

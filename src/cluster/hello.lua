@@ -14,7 +14,11 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
 redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[2]), ARGV[1])
-redis.call('PEXPIRE', KEYS[1], string.format('%.0f', math.floor(ARGV[2] / 1000) + 1))
+local millis = math.floor(ARGV[2] / 1000) + 1
+-- Others may be remembered for longer, as while the setting is rolled out.
+if redis.call('PTTL', KEYS[1]) < millis then
+  redis.call('PEXPIRE', KEYS[1], string.format('%.0f', millis))
+end
 -- A month without gateways ends every state, too.
 redis.call('PEXPIRE', KEYS[2], '2678400000')
 return { redis.call('ZCARD', KEYS[1]), redis.call('GET', KEYS[2]) }

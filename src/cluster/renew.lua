@@ -17,6 +17,9 @@ for at, key in ipairs(KEYS) do
     lost = lost + 1
     redis.call('ZINCRBY', key, '-' .. string.match(lease, ':(%d+)$'), 'used')
   end
-  redis.call('PEXPIRE', key, millis)
+  -- Others' leases may be longer, as while the setting is rolled out.
+  if redis.call('PTTL', key) < tonumber(millis) then
+    redis.call('PEXPIRE', key, millis)
+  end
 end
 return lost

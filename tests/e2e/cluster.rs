@@ -173,6 +173,37 @@ fn what_is_in_flight_is_one_number_and_a_gateway_that_is_gone_holds_none_of_it()
     });
 }
 
+#[test]
+fn a_gateway_with_a_short_lease_does_not_end_what_others_hold_for_longer() {
+    let (release, working) = (Arc::default(), Arc::default());
+    let (upstream, server) = (held(&release, &working), Server::start());
+    let rules = "    flow: [{ name: r, concurrency: 7, scope: cluster, on_store_error: deny }]";
+    let store = |lease: &str| {
+        let store = format!("{PATIENT}, lease: {lease}");
+        gateways(1, &config(upstream.address, server.port, &store, rules))
+    };
+    let (long, short) = (store("10m"), store("1s"));
+    let mut clients = [long[0].web(), short[0].web()].map(Client::new);
+    for (at, client) in clients.iter_mut().enumerate() {
+        client.send(http::head("GET", "/", &[]));
+        eventually("it is at work", || (working.load(SeqCst) == at + 1).then_some(()));
+    }
+    let mut connection = server.connection();
+    let mut lives = |key: &str| -> i64 {
+        redis::cmd("PTTL").arg(key).query(&mut connection).expect("a number")
+    };
+    // The short lease is renewed three times.
+    let renewed = Instant::now() + Duration::from_millis(1_100);
+    eventually("it is renewed", || (Instant::now() > renewed).then_some(()));
+    for key in ["flowgate:{all}:r:leases", "flowgate:{gateways}:gateways"] {
+        assert!(lives(key) > 300_000, "{key}: {}", lives(key));
+    }
+    release.store(true, SeqCst);
+    for client in &mut clients {
+        assert_eq!(client.read("GET").status, 200);
+    }
+}
+
 /// Passes bytes between gateways and the store, late or not at all.
 struct Wire {
     port: u16,

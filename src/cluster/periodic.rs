@@ -21,6 +21,9 @@ use std::{
 /// How soon rules that an edit has added are seen, and a store that is back.
 const GLANCE: Duration = Duration::from_millis(100);
 
+/// The most calls of one round trip: how much each is told shows only in its answer.
+const MOST_CALLS: usize = 32;
+
 /// What is not confirmed for so long decides nothing any more, and is forgotten before the store
 /// forgets the numbers of calls, after a day.
 const STALE: Duration = Duration::from_hours(12);
@@ -61,6 +64,8 @@ struct Rule {
     /// What is told and not confirmed, and since when.
     deltas: Vec<String>,
     since: Instant,
+    /// How many states its latest call was told.
+    told: usize,
     /// The most that was told of one state, in this exchange and in the one before.
     most: [u64; 2],
 }
@@ -172,15 +177,34 @@ impl Periodic {
         }
     }
 
-    /// Makes one call for each of these rules, all in one round trip.
+    /// Makes one call for each of these rules, some in one round trip: each has a limit of its
+    /// own, so that a round ends however many rules there are.
     async fn round(&mut self, names: &[Arc<str>]) -> Result<(), StoreError> {
-        let link = self.client.link().ok_or(StoreError::Down)?;
-        let now = self.clock.now();
-        for name in names {
-            if let Some(rule) = self.rules.get_mut(name) {
-                rule.collect(now, &mut self.calls);
-            }
+        let mut rest = names;
+        while !rest.is_empty() {
+            let some = self.portion(rest);
+            self.exchange(&rest[..some]).await?;
+            rest = &rest[some..];
         }
+        self.rules.retain(|_, rule| !rule.is_gone || rule.has_to_tell());
+        Ok(())
+    }
+
+    /// Collects from the first of these rules, and returns how many go in one round trip.
+    fn portion(&mut self, names: &[Arc<str>]) -> usize {
+        let Self { clock, rules, calls, .. } = self;
+        let now = clock.now();
+        portion(names.iter().map(|name| {
+            rules.get_mut(name).map_or(0, |rule| {
+                rule.collect(now, calls);
+                1 + rule.deltas.len() + rule.told
+            })
+        }))
+    }
+
+    /// Makes one call for each of these rules, in one round trip.
+    async fn exchange(&mut self, names: &[Arc<str>]) -> Result<(), StoreError> {
+        let link = self.client.link().ok_or(StoreError::Down)?;
         let rules = names.iter().filter_map(|name| self.rules.get(name));
         let pushes: Vec<Push<'_>> = rules.map(|rule| rule.push(&self.store)).collect();
         let pages = link.exchange(&pushes).await?;
@@ -191,9 +215,20 @@ impl Periodic {
                 rule.take_over(now, page);
             }
         }
-        self.rules.retain(|_, rule| !rule.is_gone || rule.has_to_tell());
         Ok(())
     }
+}
+
+/// Returns how many calls go in one round trip, given how many states each is likely to concern:
+/// one, or as many as stay below what one may.
+fn portion(states: impl Iterator<Item = usize>) -> usize {
+    let mut sum = 0;
+    let calls = states.take(MOST_CALLS).enumerate();
+    let fitting = calls.take_while(|(at, states)| {
+        sum += states;
+        *at == 0 || sum <= MOST_STATES
+    });
+    fitting.count()
 }
 
 /// Returns the rules whose states are exchanged, from `now` on.
@@ -217,6 +252,7 @@ fn rules(snapshot: &Snapshot, now: Instant) -> impl Iterator<Item = Rule> {
                 known: 0,
                 deltas: Vec::new(),
                 since: now,
+                told: 0,
                 most: [0; 2],
             })
         })
@@ -297,6 +333,7 @@ impl Rule {
     fn take_over(&mut self, now: Instant, page: &Page) {
         self.deltas.clear();
         self.known = page.known;
+        self.told = page.told.len();
         for source in &mut self.former {
             if !source.has_clock {
                 source.adopt(now, page, &[]);
@@ -337,5 +374,28 @@ impl Source {
         if !core::mem::replace(&mut self.has_clock, true) {
             self.from = Some(0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_trip_makes_one_call_or_as_many_as_concern_few_states() {
+        let sizes = |states: &[usize]| {
+            let (mut rest, mut sizes) = (states, Vec::new());
+            while !rest.is_empty() {
+                let (some, more) = rest.split_at(portion(rest.iter().copied()));
+                sizes.push(some.len());
+                rest = more;
+            }
+            sizes
+        };
+        let most = MOST_STATES;
+        assert_eq!(sizes(&[2 * most, 2 * most, 1, 1]), [1, 1, 2]);
+        assert_eq!(sizes(&[most / 2, most / 2, 1]), [2, 1]);
+        assert_eq!(sizes(&[1, most, 1]), [1, 1, 1]);
+        assert_eq!(sizes(&[1; 70]), [MOST_CALLS, MOST_CALLS, 70 - 2 * MOST_CALLS]);
     }
 }

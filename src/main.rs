@@ -1,7 +1,9 @@
 //! The command line: flags and exit codes.
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
-use flowgate::{certs, clock, config, demo, gateway, replay, scenario, shutdown};
+use flowgate::{
+    access_log::Output, certs, clock, config, demo, gateway, replay, scenario, shutdown,
+};
 use std::{
     io::{self, IsTerminal, Write},
     net::SocketAddr,
@@ -290,6 +292,7 @@ fn invitation(path: &Path) -> String {
 fn check(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
     match config::read(path) {
         Ok(plan) => {
+            Output::look(&plan.settings.access_log).map_err(|error| plan.cannot_log(&error))?;
             let warnings = plan.warnings_at(clock::Clock::start().now());
             if !warnings.is_empty() {
                 complain(&warnings.to_string(), None);

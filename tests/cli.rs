@@ -38,6 +38,32 @@ fn check_tells_what_is_odd_and_succeeds() {
 }
 
 #[test]
+fn check_and_run_say_where_an_access_log_is_named_that_cannot_be_opened() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    write(dir.path(), "");
+    let path = dir.path().join("gateway.yaml");
+    let rest = fs::read_to_string(&path).expect("written");
+    fs::write(&path, format!("access_log: logs/access.json\n{rest}")).expect("written");
+    let error = "\
+error: cannot open the access log `logs/access.json`: No such file or directory (os error 2)
+ --> gateway.yaml:1:13
+  |
+1 | access_log: logs/access.json
+  |             ^^^^^^^^^^^^^^^^
+  |
+  = help: write a file in a folder that is there and that this user may write to; relative names are meant from this file's folder
+";
+    for command in ["check", "run"] {
+        let output = flowgate(dir.path(), &[command]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), error);
+    }
+    fs::create_dir(dir.path().join("logs")).expect("made");
+    assert!(flowgate(dir.path(), &["check"]).status.success());
+    assert_eq!(fs::read_dir(dir.path().join("logs")).expect("there").count(), 0);
+}
+
+#[test]
 fn check_writes_no_certificate() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     write(dir.path(), ", tls: { certificates: [{ cert: localhost.pem, key: localhost.key }] }");

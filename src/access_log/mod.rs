@@ -13,11 +13,11 @@ pub use record::{AccessRecord, Ending, FlowRecord, LoggedKey};
 
 use crate::{config::AccessLog, meter::Counters};
 use rustix::{
-    fs::{OFlags, fcntl_getfl, fcntl_setfl},
+    fs::{Access, OFlags, access, fcntl_getfl, fcntl_setfl},
     io::Errno,
 };
 use std::{
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, Write},
     mem,
     num::NonZeroUsize,
@@ -92,17 +92,16 @@ enum Place {
 }
 
 impl Sink {
-    /// Opens the log for so many workers.
+    /// Starts the log of so many workers, written to `output`.
     ///
     /// # Errors
     ///
-    /// The file cannot be opened, or the system has no thread left.
-    pub fn open(
-        target: &AccessLog,
+    /// The system has no thread left.
+    pub fn start(
+        Output(output): Output,
         workers: NonZeroUsize,
         counters: Arc<Counters>,
     ) -> io::Result<Self> {
-        let Output(output) = Output::open(target)?;
         let workers = workers.get();
         // Every worker has one order waiting at most, and a reload or a signal few.
         let (orders, inbox) = sync_channel(workers + 16);
@@ -213,6 +212,25 @@ impl Output {
             AccessLog::File(path) => Place::File(open_file(path)?),
         }))
     }
+
+    /// Looks whether `target` can be opened, and makes no file of it.
+    ///
+    /// # Errors
+    ///
+    /// As far as that can be told without opening it, those of [`Self::open`].
+    pub fn look(target: &AccessLog) -> io::Result<()> {
+        let AccessLog::File(path) = target else { return Ok(()) };
+        match fs::metadata(path) {
+            Ok(known) if known.is_dir() => Err(Errno::ISDIR.into()),
+            Ok(_) => Ok(access(path, Access::WRITE_OK)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+                let folder = folder.unwrap_or_else(|| Path::new("."));
+                Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
+            }
+            Err(error) => Err(error),
+        }
+    }
 }
 
 impl Place {
@@ -234,20 +252,18 @@ impl Place {
 }
 
 fn open_file(path: &Path) -> io::Result<File> {
-    let named = |error: io::Error| {
-        let hint = match Errno::from_io_error(&error) {
-            Some(Errno::NXIO) => " (a pipe that nobody reads, or a socket)",
-            _ => "",
-        };
-        io::Error::new(error.kind(), format!("{}: {error}{hint}", path.display()))
+    let explained = |error: io::Error| match Errno::from_io_error(&error) {
+        Some(Errno::NXIO) => {
+            io::Error::new(error.kind(), format!("{error} (a pipe that nobody reads, or a socket)"))
+        }
+        _ => error,
     };
     // Or opening a pipe would wait for its reader.
     let at_once = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().append(true).create(true).custom_flags(at_once).open(path);
-    let file = file.map_err(named)?;
+    let file = file.map_err(explained)?;
     // The writer's thread may wait: it is there for that.
-    let flags = fcntl_getfl(&file).map_err(|error| named(error.into()))?;
-    fcntl_setfl(&file, flags - OFlags::NONBLOCK).map_err(|error| named(error.into()))?;
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(file)
 }
 
@@ -385,10 +401,27 @@ mod tests {
         let (sink, _) = open(&AccessLog::File(path.clone()));
         let nowhere = AccessLog::File(directory.path().join("no/such/directory"));
         let error = sink.redirect(&nowhere).unwrap_err();
-        assert!(error.to_string().contains("no/such/directory"), "{error}");
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
         sink.handle(0).log(&record("/here"));
         drop(sink);
         assert_eq!(paths(&path), ["/here"]);
+    }
+
+    #[test]
+    fn a_look_finds_what_opening_finds_and_makes_no_file() {
+        let (directory, path) = place();
+        let within = |name: &str| AccessLog::File(directory.path().join(name));
+        for bad in [".", "no/such/directory", "access.log/below"] {
+            fs::write(&path, "").unwrap();
+            let target = within(bad);
+            let (look, open) = (Output::look(&target), Output::open(&target).map(drop));
+            let kind = |it: io::Result<()>| it.map_err(|error| error.kind());
+            assert_eq!(kind(look), kind(open), "{bad}");
+            assert!(Output::look(&target).is_err(), "{bad}");
+        }
+        Output::look(&within("access.log")).unwrap();
+        Output::look(&within("another.log")).unwrap();
+        assert!(!directory.path().join("another.log").exists());
     }
 
     #[test]
@@ -410,7 +443,8 @@ mod tests {
     fn open(target: &AccessLog) -> (Sink, Arc<Counters>) {
         let counters = Arc::new(Counters::default());
         let workers = NonZeroUsize::new(2).unwrap();
-        (Sink::open(target, workers, Arc::clone(&counters)).unwrap(), counters)
+        let output = Output::open(target).unwrap();
+        (Sink::start(output, workers, Arc::clone(&counters)).unwrap(), counters)
     }
 
     fn paths(log: &Path) -> Vec<String> {

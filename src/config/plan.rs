@@ -3,8 +3,8 @@
 use super::{
     error::Diagnostics,
     node::Place,
-    problem::Problem,
-    settings::Settings,
+    problem::{Problem, quoted},
+    settings::{AccessLog, Settings},
     snapshot::{Cost, Except, HeaderEdits, Limit, Listener, Priority, Reject, RouteTimeouts, When},
     spec::{Balance, OnMissing, OnStoreError},
     values::Endpoint,
@@ -33,6 +33,8 @@ pub struct Plan {
     pub files: Vec<PathBuf>,
     /// Where the file has the admin listener's address.
     pub(super) admin: Option<Place>,
+    /// Where the file has the access log's.
+    pub(super) access_log: Option<Place>,
     pub(super) upstreams: Vec<UpstreamPlan>,
     /// In the order of the file; at least one.
     pub(super) routes: Vec<RoutePlan>,
@@ -53,6 +55,20 @@ impl Plan {
     /// `address`.
     pub fn cannot_administer(&self, address: SocketAddr, error: &io::Error) -> Diagnostics {
         self.no_listener("admin", address, self.admin.unwrap_or_default(), error)
+    }
+
+    /// Returns, as the problem of the file's line, that the access log cannot be opened.
+    pub fn cannot_log(&self, error: &io::Error) -> Diagnostics {
+        let message = match &self.settings.access_log {
+            AccessLog::Off | AccessLog::Stdout => format!("cannot open the access log: {error}"),
+            AccessLog::File(path) => {
+                format!("cannot open the access log {}: {error}", quoted(&path.to_string_lossy()))
+            }
+        };
+        let help = "write a file in a folder that is there and that this user may write to; \
+                    relative names are meant from this file's folder";
+        let place = self.access_log.unwrap_or_default();
+        self.warnings.instead(Problem::error(place, message).help(help))
     }
 
     fn no_listener(

@@ -30,12 +30,12 @@ pub(super) struct Opened {
 pub(super) fn open(plan: &Plan, count: usize) -> Result<(Vec<Opened>, Option<Opened>), StartError> {
     let opened = plan.listeners.iter().map(|listener| {
         open_at(&listener.name, listener.address, listener.address, false, count)
-            .map_err(|error| StartError::Listen(plan.cannot_listen(listener, &error)))
+            .map_err(|error| StartError::Open(plan.cannot_listen(listener, &error)))
     });
     let opened = opened.collect::<Result<_, _>>()?;
     let admin = plan.settings.admin.map(|address| {
         open_at(&Arc::from("admin"), address, address, false, 1)
-            .map_err(|error| StartError::Listen(plan.cannot_administer(address, &error)))
+            .map_err(|error| StartError::Open(plan.cannot_administer(address, &error)))
     });
     Ok((opened, admin.transpose()?))
 }
@@ -134,7 +134,7 @@ impl Listeners {
                 Some((_, running)) => take_over(name, configured, running),
                 None => open_at(name, configured, address, ours, workers),
             };
-            opened.push(new.map_err(|e| StartError::Listen(plan.cannot_listen(listener, &e)))?);
+            opened.push(new.map_err(|e| StartError::Open(plan.cannot_listen(listener, &e)))?);
         }
         Ok(opened)
     }

@@ -51,9 +51,9 @@ pub enum StartError {
     /// The configuration has errors.
     #[error("{0}")]
     Config(Diagnostics),
-    /// A listener cannot be opened; where the file has it.
+    /// A listener or the access log cannot be opened; where the file has it.
     #[error("{0}")]
-    Listen(Diagnostics),
+    Open(Diagnostics),
     /// The operating system refused something else.
     #[error("cannot {what}")]
     System {
@@ -125,12 +125,9 @@ impl Gateway {
         let count = plan.settings.workers.get();
         let (sockets, admin) = open(&plan, count)?;
         let counters = Arc::<Counters>::default();
-        let access_log = access_log::Sink::open(
-            &plan.settings.access_log,
-            plan.settings.workers,
-            Arc::clone(&counters),
-        )
-        .map_err(cannot("open the access log"))?;
+        let log = open_log(&plan)?;
+        let access_log = access_log::Sink::start(log, plan.settings.workers, Arc::clone(&counters))
+            .map_err(cannot("start the access log"))?;
         warn(&plan, clock.now());
         let path = plan.path.clone();
         let store = plan.settings.store.as_deref().cloned();
@@ -259,10 +256,11 @@ impl Gateway {
     }
 
     fn reopen_log(&self) {
-        match self.access_log.redirect(&self.live.load().settings.access_log) {
+        let target = &self.live.load().settings.access_log;
+        match self.access_log.redirect(target) {
             Ok(()) => tracing::info!("access log opened again"),
             Err(error) => {
-                tracing::error!(%error, "the access log cannot be opened again; it stays where it was");
+                tracing::error!(%error, ?target, "the access log cannot be opened again; it stays where it was");
             }
         }
     }
@@ -300,6 +298,12 @@ impl Gateway {
         }
         self.closing.cancel();
     }
+}
+
+/// Opens the access log of `plan`.
+fn open_log(plan: &Plan) -> Result<access_log::Output, StartError> {
+    let opened = access_log::Output::open(&plan.settings.access_log);
+    opened.map_err(|error| StartError::Open(plan.cannot_log(&error)))
 }
 
 /// Starts the workers, which have nothing to accept yet.

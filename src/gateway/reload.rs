@@ -5,12 +5,11 @@
 //! probes and signals meanwhile, and puts in force what they came to.
 
 use super::{
-    Gateway, StartError, cannot, chain,
+    Gateway, StartError, chain,
     files::{Seen, make_certificates, named_files},
-    warn,
+    open_log, warn,
 };
 use crate::{
-    access_log,
     config::{self, Diagnostics, Live, Plan, Snapshot, watch},
     shutdown::Wish,
 };
@@ -30,7 +29,7 @@ impl Refusal {
     /// Refuses a configuration for what is not in its files.
     fn outside(error: StartError) -> Self {
         let said = match error {
-            StartError::Config(problem) | StartError::Listen(problem) => Self::from(problem),
+            StartError::Config(problem) | StartError::Open(problem) => Self::from(problem),
             StartError::System { .. } => Self {
                 line: error.to_string(),
                 drawing: format!("error: {}", chain(&error)),
@@ -159,12 +158,8 @@ impl Gateway {
     fn take(&mut self, plan: Plan) -> Result<(), Refusal> {
         let opened =
             self.listeners.open_new(&plan, self.workers.len()).map_err(Refusal::outside)?;
-        let log = &plan.settings.access_log;
-        let moved_log = (*log != self.live.load().settings.access_log)
-            .then(|| access_log::Output::open(log))
-            .transpose()
-            .map_err(cannot("open the access log"))
-            .map_err(Refusal::outside)?;
+        let elsewhere = plan.settings.access_log != self.live.load().settings.access_log;
+        let moved_log = elsewhere.then(|| open_log(&plan)).transpose().map_err(Refusal::outside)?;
         warn(&plan, self.clock.now());
         let summary = self.live.apply(plan, self.clock.now(), &mut self.retired);
         tokio::spawn(catch_up(self.live.load_full()));

@@ -51,12 +51,9 @@ impl House {
         let clock = Clock::start();
         let (accept, upstream) = mpsc::unbounded_channel();
         let counters = Arc::<Counters>::default();
-        let log = access_log::Sink::open(
-            &config::AccessLog::Off,
-            NonZeroUsize::MIN,
-            Arc::clone(&counters),
-        )
-        .expect("a log");
+        let off = access_log::Output::open(&config::AccessLog::Off).expect("nothing to open");
+        let log = access_log::Sink::start(off, NonZeroUsize::MIN, Arc::clone(&counters));
+        let log = log.expect("a thread");
         let worker = Arc::new(Worker {
             store: None,
             live: Arc::new(Live::start(plan, clock.now())),

@@ -45,7 +45,7 @@ pub(super) struct FileSpec {
     pub limits: Option<Limits>,
     pub headers: Option<RateLimitHeaders>,
     pub explain_headers: bool,
-    pub access_log: Option<AccessLog>,
+    pub access_log: Option<At<AccessLog>>,
     pub workers: Option<u64>,
     pub drain_timeout: Option<Duration>,
     pub store: Option<StoreSpec>,
@@ -125,7 +125,7 @@ impl FileSpec {
                 )
                 .map(|at| at.value),
             explain_headers: f.flag(d, "explain_headers").is_some_and(|at| at.value),
-            access_log: access_log.map(|at| at.value),
+            access_log,
             workers: f.integer(d, "workers").map(|at| at.value),
             drain_timeout: f.duration(d, "drain_timeout").map(|at| at.value),
             store: f.map(d, "store").map(|f| StoreSpec::read(d, &f, folder)),

@@ -39,6 +39,7 @@ mod yaml;
 
 pub use certificate::{Certificate, Certificates};
 pub use claim::{Claims, Known, Unrouted, is_served, outcome};
+pub use compile::overlap;
 pub use describe::describe;
 pub use diff::{Difference, Fate, Named, RouteChange, RuleChange, diff};
 pub use error::{Diagnostics, Entry};

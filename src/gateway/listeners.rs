@@ -3,7 +3,7 @@
 
 use super::{StartError, cannot};
 use crate::{
-    config::{Listener, Live, Plan, Snapshot},
+    config::{Listener, Live, Plan, Snapshot, overlap},
     proxy::{Acceptor, Bound, bind, certificates},
     workers::Handle,
 };
@@ -162,10 +162,4 @@ impl Listeners {
 
 fn duplicates(sockets: &[std::net::TcpListener]) -> io::Result<Vec<std::net::TcpListener>> {
     sockets.iter().map(std::net::TcpListener::try_clone).collect()
-}
-
-/// Reports whether two sockets could get the same connection.
-fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
-    let everywhere = one.ip().is_unspecified() || other.ip().is_unspecified();
-    one.port() == other.port() && (everywhere || one.ip() == other.ip())
 }

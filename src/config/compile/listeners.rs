@@ -9,7 +9,37 @@ use crate::config::{
     source::Files,
     spec::{CertificateSpec, ListenerSpec},
 };
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    collections::HashMap,
+    net::{Ipv6Addr, SocketAddr},
+    sync::Arc,
+};
+
+/// Reports whether two sockets, whose ports are known, could get the same connection: `[::]`
+/// takes IPv4 too, and another address of IPv6 does not.
+pub fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let covers = |all: SocketAddr, it: SocketAddr| {
+        all.ip() == Ipv6Addr::UNSPECIFIED || (all.ip().is_unspecified() && it.is_ipv4())
+    };
+    let same_port = one.port() == other.port();
+    same_port && (one == other || covers(one, other) || covers(other, one))
+}
+
+/// Returns, as a problem, that the address at `at` overlaps with that at `other`.
+fn collision(at: At<SocketAddr>, other: At<SocketAddr>) -> Problem {
+    let (here, there) = (at.value, other.value);
+    let (message, label, help) = if here == there {
+        (format!("two listeners on `{here}`"), "again here", "write another port")
+    } else {
+        let help = if [here, there].iter().any(|it| it.ip() == Ipv6Addr::UNSPECIFIED) {
+            "write another port: `[::]` is every address, IPv4 too"
+        } else {
+            "write another port: `0.0.0.0` is every IPv4 address"
+        };
+        (format!("listeners on `{there}` and on `{here}` collide"), "here", help)
+    };
+    Problem::error(at.place, message).label(label).also(other.place, "first here").help(help)
+}
 
 impl Compiler {
     pub(super) fn listeners(
@@ -21,13 +51,20 @@ impl Compiler {
         self.names("listener", specs.iter().filter_map(|spec| spec.name.as_ref()));
         let addresses = specs.iter().filter_map(|spec| spec.listen).chain(admin);
         // With port 0 the system picks a port of its own for each.
-        let addresses = addresses.filter(|at| at.value.port() != 0);
-        self.unique(
-            addresses.map(|at| (at.value, at.place)),
-            |address| format!("two listeners on `{address}`"),
-            "write another port",
-        );
+        self.collisions(addresses.filter(|at| at.value.port() != 0));
         specs.iter().filter_map(|spec| self.listener(spec, files)).collect()
+    }
+
+    /// Reports each address that overlaps with an earlier one.
+    fn collisions(&mut self, addresses: impl Iterator<Item = At<SocketAddr>>) {
+        let mut by_port: HashMap<u16, Vec<At<SocketAddr>>> = HashMap::new();
+        for at in addresses {
+            let others = by_port.entry(at.value.port()).or_default();
+            match others.iter().find(|other| overlap(at.value, other.value)) {
+                Some(other) => self.error(collision(at, *other)),
+                None => others.push(at),
+            }
+        }
     }
 
     fn listener(&mut self, spec: &ListenerSpec, files: &Files) -> Option<Arc<Listener>> {

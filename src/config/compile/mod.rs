@@ -8,6 +8,8 @@ mod rules;
 mod store;
 mod upstreams;
 
+pub use listeners::overlap;
+
 use super::{
     calendar::Unit,
     decode::At,

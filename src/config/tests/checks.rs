@@ -1,6 +1,6 @@
 //! Listeners, upstreams and routes that cannot work, each refused in a sentence.
 
-use super::{FRAME, messages, parsed};
+use super::{FRAME, messages, parsed, plan, refused};
 
 #[test]
 fn upstreams_and_listeners_are_checked() {
@@ -34,6 +34,39 @@ routes:
             "there is no upstream `zzz` | write one of `b`, `c`, `d`",
         ],
     );
+}
+
+#[test]
+fn listeners_that_would_get_the_same_connections_are_refused() {
+    let file = |one: &str, other: &str, admin: &str| {
+        format!(
+            "listeners: [{{ name: a, listen: '{one}' }}, {{ name: b, listen: '{other}' }}]\n\
+             admin: {{ listen: '{admin}' }}\n\
+             upstreams: [{{ name: up, servers: [{{ url: http://h:1 }}] }}]\n\
+             routes: [{{ name: all, match: {{ path_prefix: / }}, upstream: up }}]\n"
+        )
+    };
+    refused(
+        &file("0.0.0.0:80", "127.0.0.1:81", "127.0.0.1:80"),
+        "
+error: listeners on `0.0.0.0:80` and on `127.0.0.1:80` collide
+ --> gateway.yaml:2:18
+  |
+1 | listeners: [{ name: a, listen: '0.0.0.0:80' }, { name: b, listen: '127.0.0.1:81' }]
+  |                                ------------ first here
+2 | admin: { listen: '127.0.0.1:80' }
+  |                  ^^^^^^^^^^^^^^ here
+  |
+  = help: write another port: `0.0.0.0` is every IPv4 address",
+    );
+    let every = "write another port: `[::]` is every address, IPv4 too";
+    for (one, other) in [("0.0.0.0:80", "[::]:80"), ("[::]:80", "192.0.2.1:80")] {
+        let message = format!("listeners on `{one}` and on `{other}` collide | {every}");
+        messages(&file(one, other, "[::1]:81"), &[&message]);
+    }
+    for (one, other) in [("0.0.0.0:80", "[::1]:80"), ("192.0.2.1:80", "192.0.2.2:80")] {
+        plan(&file(one, other, "[::1]:81"));
+    }
 }
 
 #[test]

@@ -26,6 +26,10 @@ const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json"
 /// The problem type of a used-up quota, as the rate limit header draft registers it.
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 
+/// What `Retry-After` says where no clock knows when the requests under way end, in seconds. A
+/// hint: without the field many clients would be back at once.
+const HINT: u64 = 1;
+
 /// Why the gateway answers a request itself, other than a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
@@ -141,8 +145,8 @@ pub(super) fn reject(
         None => page(standard, rule, detail, rejection.reason, route.reject.as_ref()),
     };
     let headers = response.headers_mut();
-    if let Some(wait) = rejection.reason.retry_after() {
-        headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
+    if let Some(seconds) = retry_after(rejection.reason) {
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     if let Some(told) = Told::of(route, &rejection.report, manner.headers) {
         told.write(headers, route);
@@ -169,6 +173,14 @@ fn words(reason: Reason) -> (StatusCode, GrpcCode, &'static str) {
         Reason::Broken { .. } => (overload, "the service fails or is slow; the breaker is open"),
     };
     (status, code, detail)
+}
+
+/// Returns what `Retry-After` says, in seconds; `None` if the same request can never be admitted.
+fn retry_after(reason: Reason) -> Option<u64> {
+    match reason.retry_after() {
+        Some(wait) => Some(whole_seconds(wait)),
+        None => (!reason.is_lasting()).then_some(HINT),
+    }
 }
 
 /// Rounds up: never earlier than true.
@@ -250,4 +262,21 @@ fn finish(
         body.clear();
     }
     response.map(|()| ResponseBody::own(body, tail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_when_to_come_back_unless_it_is_for_ever() {
+        let wait = Duration::from_millis(1_001);
+        let known = Some(wait);
+        assert_eq!(retry_after(Reason::Rate { retry_after: wait }), Some(2));
+        assert_eq!(retry_after(Reason::Concurrency { limit: 1, retry_after: known }), Some(2));
+        assert_eq!(retry_after(Reason::Concurrency { limit: 1, retry_after: None }), Some(HINT));
+        assert_eq!(retry_after(Reason::Broken { retry_after: None }), Some(HINT));
+        assert_eq!(retry_after(Reason::TooCostly { limit: 1 }), None);
+        assert_eq!(retry_after(Reason::MissingKey), None);
+    }
 }

@@ -237,6 +237,18 @@ async fn a_client_that_leaves_the_queue_frees_its_permit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_is_refused_for_what_is_in_flight_is_told_to_come_back_in_a_second() {
+    let mut house = House::new(", flow: [{ name: one, concurrency: 1 }]");
+    let mut first = house.client();
+    first.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let _in_flight = house.upstream.recv().await.expect("a connection");
+    let mut second = house.client();
+    second.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let head = read_head(&mut second.stream).await.expect("an answer");
+    assert!(head.starts_with("HTTP/1.1 503 ") && head.contains("retry-after: 1\r\n"), "{head}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_silent_upstream_is_a_504_after_the_first_byte_timeout_and_not_before() {
     let mut house =
         House::new(", timeouts: { first_byte: 60s }, flow: [{ name: one, concurrency: 1 }]");

@@ -60,7 +60,8 @@ pub struct RuleChange {
 }
 
 /// What a reset means for users.
-const RESET: &str = "another algorithm or key, so its count begins afresh";
+const RESET: &str =
+    "another algorithm or key, or `sync_interval` added or removed, so its count begins afresh";
 
 /// What becomes of a listener or an upstream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -56,7 +56,8 @@ pub struct Summary {
     pub rules_kept: usize,
     /// Rules with other numbers, whose state went on.
     pub rules_converted: usize,
-    /// Rules with another algorithm or key, which began afresh, as `route/rule`.
+    /// Rules with another algorithm or key, or whose states are exchanged as of now or no more,
+    /// which began afresh, as `route/rule`.
     pub reset: Vec<String>,
     /// Keys that were edited and are read at start only.
     pub restart: Vec<&'static str>,
@@ -156,7 +157,8 @@ impl Summary {
             let more = self.reset.len().saturating_sub(MOST_NAMED);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             lines.push(format!(
-                "another algorithm or key, so the count begins afresh: {named}{more}"
+                "another algorithm or key, or `sync_interval` added or removed, so the count begins \
+                 afresh: {named}{more}"
             ));
         }
         if !self.restart.is_empty() {

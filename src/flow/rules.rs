@@ -71,7 +71,8 @@ pub enum Change {
     Kept,
     /// It has other numbers, which the very next decision heeds; its state stays.
     Converted,
-    /// It has another algorithm or key, and starts with a fresh state.
+    /// It has another algorithm or key, or is exchanged where it was not or the other way
+    /// round, and starts with a fresh state.
     Reset,
     /// It is gone.
     Removed,

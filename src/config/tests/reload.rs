@@ -56,7 +56,9 @@ fn another_algorithm_or_key_begins_afresh_and_says_so() {
     assert_eq!(summary.reset, ["r/a"]);
     assert_eq!(
         summary.warning().as_deref(),
-        Some("another algorithm or key, so the count begins afresh: r/a")
+        Some(
+            "another algorithm or key, or `sync_interval` added or removed, so the count begins afresh: r/a"
+        )
     );
     assert_eq!(gateway.admitted(5), 3);
 }

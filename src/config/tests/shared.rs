@@ -1,7 +1,7 @@
 //! Rules that gateways share, and their store.
 
 use super::{messages, plan, with_rules};
-use crate::config::{OnStoreError, StoreKind, describe};
+use crate::config::{OnStoreError, StoreKind, describe, diff};
 
 fn stored(store: &str, rules: &str) -> String {
     format!("store: {store}\n{}", with_rules(rules))
@@ -131,6 +131,24 @@ fn states_are_exchanged_of_shared_rules_that_count() {
     let warnings = plan(&stored(STORE, &rule(seldom))).warnings.to_string();
     assert!(warnings.contains("gateways hear of a window when it is over"), "{warnings}");
     assert!(warnings.contains("write `sync_interval: 50ms`"), "{warnings}");
+}
+
+#[test]
+fn a_rule_that_gets_or_loses_its_interval_begins_afresh_and_diff_says_so() {
+    let rule = |words: &str| {
+        let rule = format!("      - {{ name: a, limit: 9/1s, scope: cluster{words} }}\n");
+        plan(&stored(STORE, &rule))
+    };
+    let [atomic, often, seldom] = ["", ", sync_interval: 50ms", ", sync_interval: 200ms"].map(rule);
+    for (old, new, expected) in
+        [(&atomic, &often, "reset"), (&often, &atomic, "reset"), (&often, &seldom, "kept")]
+    {
+        let difference = diff(old, new);
+        let told = &difference.routes[0].rules[0];
+        assert_eq!(told.change, expected);
+        let warns = told.warning.is_some_and(|text| text.contains("`sync_interval`"));
+        assert_eq!(warns, expected == "reset", "{:?}", told.warning);
+    }
 }
 
 #[test]

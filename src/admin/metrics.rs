@@ -263,7 +263,7 @@ impl Page {
         let exchanged = kinds.into_iter().zip(store.exchanged);
         let help = "States that gateways exchanged";
         counters(encoder, ("flowgate_store_exchanged_states", help), exchanged)?;
-        let bounds = self.excess_bounds(store.gateways);
+        let bounds = self.excess_bounds(store.divisor);
         let help = "Most that all gateways let pass beyond a limit whose counts they exchange";
         gauges(encoder, ("flowgate_flow_excess_bound", help), bounds)?;
         let help = "What a decision of the store takes";

@@ -7,6 +7,7 @@
 use super::{
     Ask, Lease, Page, Push, StoreError, Verdicts, call,
     dial::{Connection, dial},
+    greeting::Told,
     leases::{Held, Leases, by_tag},
     script::Lua,
     store::Store,
@@ -23,7 +24,11 @@ use tokio::{
 /// The first pause before a new attempt to connect, and the longest: soon enough for a failover,
 /// seldom enough for a store that comes up under the load of all gateways. Each is shortened by up
 /// to a half, so that gateways do not come at once.
-const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+
+/// The most between two greetings: soon enough to notice a new gateway, seldom enough for a store
+/// that hundreds of workers greet.
+const BEAT: Duration = Duration::from_secs(4);
 
 /// The least that an exchange may take.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -236,11 +241,12 @@ impl Link {
         let micros = store.settings.lease.as_micros().to_string();
         let arguments = [store.name.clone(), micros, store.secret()];
         let answer = self.run(&store.scripts.hello, &keys, &arguments).await?;
-        let learned = told(&answer).and_then(|(count, secret)| store.learn(count, &secret));
-        self.seed = learned.ok_or_else(|| {
+        let now = self.inner.clock.now();
+        let told = Told::read(&answer).ok_or_else(|| {
             store.on_error(StoreError::Nonsense, "to a greeting");
             StoreError::Nonsense
         })?;
+        self.seed = store.learn(&told, now);
         *self.inner.seed.lock().unwrap_or_else(PoisonError::into_inner) = self.seed;
         Ok(())
     }
@@ -320,7 +326,7 @@ async fn connect(inner: &Arc<Inner>, number: u64) -> Option<Link> {
 async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>) {
     let inner = Arc::clone(&link.inner);
     // Three times in a lease: two may fail.
-    let beat = inner.store.settings.lease / 3;
+    let beat = (inner.store.settings.lease / 3).min(BEAT);
     let mut next = inner.clock.now() + beat;
     loop {
         let done = tokio::select! {
@@ -372,13 +378,6 @@ impl Link {
             it.seed = self.seed;
         }
     }
-}
-
-/// Reads the answer to a greeting: the gateways, and the secret.
-fn told(answer: &Value) -> Option<(u64, String)> {
-    let Value::Array(answer) = answer else { return None };
-    let [Value::Int(count), Value::BulkString(secret)] = &answer[..] else { return None };
-    Some((u64::try_from(*count).ok()?, String::from_utf8(secret.clone()).ok()?))
 }
 
 impl fmt::Debug for Client {

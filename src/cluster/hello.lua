@@ -5,7 +5,8 @@
 -- KEYS[2]  the secret
 -- ARGV     the gateway's name, how long it is remembered in microseconds, a secret of its own
 --
--- Returns how many gateways there are, and the secret of all.
+-- Returns how many gateways there are, the secret of all, and 1 if this gateway was not among them:
+-- then the others may not be, either.
 
 -- Who has used a secret proposes it again, so that a store that lost it learns the same one. Before
 -- all else: a store without memory refuses this write, but none that follows one it has let through.
@@ -13,7 +14,7 @@ redis.call('SET', KEYS[2], ARGV[3], 'NX')
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
-redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[2]), ARGV[1])
+local added = redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[2]), ARGV[1])
 local millis = math.floor(ARGV[2] / 1000) + 1
 -- Others may be remembered for longer, as while the setting is rolled out.
 if redis.call('PTTL', KEYS[1]) < millis then
@@ -21,4 +22,4 @@ if redis.call('PTTL', KEYS[1]) < millis then
 end
 -- A month without gateways ends every state, too.
 redis.call('PEXPIRE', KEYS[2], '2678400000')
-return { redis.call('ZCARD', KEYS[1]), redis.call('GET', KEYS[2]) }
+return { redis.call('ZCARD', KEYS[1]), redis.call('GET', KEYS[2]), added }

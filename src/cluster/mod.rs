@@ -14,6 +14,8 @@ mod client;
 mod dial;
 mod error;
 mod exchange;
+mod gateways;
+mod greeting;
 mod leases;
 mod periodic;
 mod recorded;

@@ -1,8 +1,9 @@
 //! What all workers' clients of the store share: how it does, and what is counted.
 
-use super::{StoreError, script::Scripts};
+use super::{StoreError, client::PAUSES, gateways::Gateways, greeting::Told, script::Scripts};
 use crate::{
     config::{Division, Store as Settings},
+    flow::Instant,
     route::Seed,
 };
 use core::{num::NonZeroUsize, time::Duration};
@@ -11,7 +12,7 @@ use std::{
     hash::{BuildHasher, RandomState},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
 use tokio::sync::{Notify, watch};
@@ -40,8 +41,6 @@ pub struct Store {
     pub(super) scripts: Scripts,
     /// This process's name there.
     pub(super) name: String,
-    /// Gateways that the store has seen lately.
-    gateways: AtomicU32,
     health: Mutex<Health>,
     /// How often it has failed, since it decided or from the start. Each change has all clients
     /// look whether it is there for them.
@@ -51,7 +50,7 @@ pub struct Store {
     waited_nanos: AtomicU64,
     /// Whether states cannot be exchanged.
     is_cut_off: AtomicBool,
-    /// Rings when that changes.
+    /// Rings when rules are to be divided otherwise.
     turned: Notify,
     /// States that were told, and taken over.
     exchanged: [AtomicU64; 2],
@@ -68,6 +67,7 @@ struct Health {
     said_up: Option<bool>,
     /// The secret of the fingerprints, as the store told it or as it is told.
     secret: [u64; 2],
+    gateways: Gateways,
 }
 
 /// The numbers of a [`Store`] at one moment.
@@ -75,8 +75,11 @@ struct Health {
 pub struct Reading {
     /// Whether every worker has a connection that works.
     pub is_up: bool,
-    /// Gateways that share it.
+    /// Gateways that it has seen lately.
     pub gateways: u32,
+    /// Among how many gateways rules are divided: no fewer than the file says, nor than there were
+    /// when it lost its memory.
+    pub divisor: u32,
     /// Failed calls and connections by their words.
     pub errors: Vec<(&'static str, u64)>,
     /// Decisions by how long they took: one number for each of [`ROUND_TRIP_BOUNDS`], and one for
@@ -95,8 +98,10 @@ impl Store {
     pub fn new(settings: Settings, workers: NonZeroUsize) -> Self {
         // As `Seed::random` takes it from the system's random numbers.
         let secret = [(); 2].map(|()| RandomState::new().hash_one(()));
+        // Others return after a pause and one attempt to connect; the lease is for more of these.
+        let absence = settings.lease + settings.connect_timeout + PAUSES[1];
+        let gateways = Gateways::new(settings.gateways, absence);
         Self {
-            gateways: AtomicU32::new(settings.gateways.max(1)),
             settings: Arc::new(settings),
             scripts: Scripts::new(),
             // Not a secret: it only must be nobody else's.
@@ -107,6 +112,7 @@ impl Store {
                 answered: HashMap::new(),
                 said_up: None,
                 secret,
+                gateways,
             }),
             failures: watch::Sender::default(),
             errors: Default::default(),
@@ -118,15 +124,10 @@ impl Store {
         }
     }
 
-    /// Returns how many gateways share the store, by its last word; one at least.
-    pub fn gateways(&self) -> u32 {
-        self.gateways.load(Relaxed).max(1)
-    }
-
     /// Returns among how many gateways rules are divided while it fails, and whether those are
     /// whose states are exchanged.
     pub fn division(&self) -> Division {
-        Division { gateways: self.gateways(), is_cut_off: self.is_cut_off() }
+        Division { gateways: self.health().gateways.divisor(), is_cut_off: self.is_cut_off() }
     }
 
     /// Returns whether states cannot be exchanged: as long as no exchange has gone well, and
@@ -135,7 +136,7 @@ impl Store {
         self.is_cut_off.load(Relaxed)
     }
 
-    /// Waits until that changes.
+    /// Waits until rules are to be divided otherwise.
     pub async fn turned(&self) {
         self.turned.notified().await;
     }
@@ -159,7 +160,8 @@ impl Store {
         let words = StoreError::COUNTED.map(StoreError::word);
         Reading {
             is_up: self.is_up(&health),
-            gateways: self.gateways(),
+            gateways: health.gateways.told(),
+            divisor: health.gateways.divisor(),
             errors: words.into_iter().zip(self.errors.iter().map(|it| it.load(Relaxed))).collect(),
             round_trips: self.round_trips.iter().map(|it| it.load(Relaxed)).collect(),
             waited: Duration::from_nanos(self.waited_nanos.load(Relaxed)),
@@ -179,14 +181,16 @@ impl Store {
         format!("{high:016x}{low:016x}")
     }
 
-    /// Takes what the store has told: the gateways and the secret. `None` if that makes no sense.
-    pub(super) fn learn(&self, gateways: u64, secret: &str) -> Option<Seed> {
-        let (high, low) = secret.split_at_checked(16)?;
-        let parse = |digits| u64::from_str_radix(digits, 16).ok();
-        let secret = [parse(high)?, parse(low)?];
-        self.health().secret = secret;
-        self.gateways.store(u32::try_from(gateways).unwrap_or(u32::MAX).max(1), Relaxed);
-        Some(Seed::new(secret))
+    /// Takes what the store has told, and returns the secret of the fingerprints.
+    pub(super) fn learn(&self, told: &Told, now: Instant) -> Seed {
+        let mut health = self.health();
+        health.secret = told.secret;
+        let before = health.gateways.divisor();
+        health.gateways.on_told(told.gateways, told.is_unknown, now);
+        if health.gateways.divisor() != before {
+            self.turned.notify_one();
+        }
+        Seed::new(told.secret)
     }
 
     /// Returns a number for a client.
@@ -207,7 +211,7 @@ impl Store {
         health.answered.insert(client, failures);
         if self.is_up(&health) && health.said_up != Some(true) {
             health.said_up = Some(true);
-            let gateways = self.gateways();
+            let gateways = health.gateways.told();
             tracing::info!(gateways, "the store decides");
         }
     }

@@ -30,7 +30,7 @@ pub struct Store {
     pub timeout: Duration,
     /// How long what is in flight stays counted there when its gateway is gone.
     pub lease: Duration,
-    /// How many gateways share it, as far as the store has not told.
+    /// The fewest gateways among which limits are divided while it fails.
     pub gateways: u32,
 }
 

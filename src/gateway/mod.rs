@@ -336,7 +336,7 @@ fn start_workers(
         .map_err(cannot("start a worker"))
 }
 
-/// Waits until states can be exchanged or no longer can, if there is a store.
+/// Waits until shared rules are to be divided otherwise, if there is a store.
 async fn turned(store: Option<&Store>) {
     match store {
         Some(store) => store.turned().await,

@@ -10,6 +10,7 @@ use crate::common::{
     upstream::{self, Script},
     yaml,
 };
+use crate::divided::divided;
 use server::{Server, free_port};
 use std::{
     net::SocketAddr,
@@ -369,15 +370,7 @@ fn a_store_that_is_killed_under_load_leaves_each_rule_as_it_says_and_comes_back(
     };
     let local =
         gateways(3, &config(upstream.address, port, "timeout: 1s, lease: 3s", &rules("local")));
-    for gateway in &local {
-        eventually("three gateways", || {
-            (metrics(gateway, "flowgate_store_gateways")["flowgate_store_gateways"] == 3.0)
-                .then_some(())
-        });
-    }
-    // In force within five seconds.
-    let told = Instant::now() + Duration::from_secs(6);
-    eventually("the rules are divided", || (Instant::now() > told).then_some(()));
+    divided(&local, 30);
     let flood: Vec<_> = local
         .iter()
         .map(|gateway| {

@@ -8,6 +8,7 @@
 mod common;
 
 mod cluster;
+mod divided;
 mod idle;
 mod operate;
 mod periodic;

@@ -39,6 +39,7 @@ fn served(fixture: &Fixture) -> Families {
     let store = Reading {
         is_up: true,
         gateways: 1,
+        divisor: 1,
         errors: vec![("timeout", 1)],
         round_trips: vec![0; ROUND_TRIP_BOUNDS.len() + 1],
         waited: Duration::ZERO,

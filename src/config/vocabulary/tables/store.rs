@@ -54,7 +54,7 @@ pub(in crate::config) static STORE: Section = Section {
             "gateways",
             integer(1, 10_000),
             Value("1"),
-            "How many gateways share the store, as long as it has not told: it counts them.",
+            "The fewest gateways among which limits are divided while the store fails; as long as it answers, it counts them.",
         ),
     ],
 };

@@ -1,6 +1,7 @@
 //! Certificates: two PEM files to a key that TLS can sign with, and the names it is good for.
 
 use super::{
+    decode::At,
     node::Place,
     problem::{Problem, quoted},
     source::Files,
@@ -9,12 +10,12 @@ use super::{
 use crate::flow::Instant;
 use std::{
     fmt, io,
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
 use tokio_rustls::rustls::{
-    self, InconsistentKeys,
+    self, InconsistentKeys, RootCertStore,
     crypto::aws_lc_rs,
     pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem, pem::PemObject},
     sign::CertifiedKey,
@@ -151,6 +152,25 @@ impl fmt::Debug for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Certificate").field("names", &self.names).finish_non_exhaustive()
     }
+}
+
+/// Looks whether a file holds certificates that can be trusted, as a client of them will.
+///
+/// # Errors
+/// A file that cannot be read, or holds no such certificate; at the value that names the file.
+pub(super) fn authorities(file: &At<PathBuf>, files: &Files) -> Result<(), Problem> {
+    let pem = contents(files, &file.value, "certificate")
+        // It is none of those that are made where they are missing.
+        .map_err(|problem| problem(file.place).missing_file(false))?;
+    let mut trusted = RootCertStore::empty();
+    let each = CertificateDer::pem_slice_iter(pem);
+    let added: Option<Vec<()>> = each.map(|it| trusted.add(it.ok()?).ok()).collect();
+    if added.is_some_and(|added| !added.is_empty()) {
+        return Ok(());
+    }
+    let message = format!("{} holds no certificate to be trusted", shown(&file.value));
+    Err(Problem::error(file.place, message)
+        .help("write a PEM file with `-----BEGIN CERTIFICATE-----`"))
 }
 
 /// Returns what the file holds, or what is wrong with it, still without its place.

@@ -116,7 +116,8 @@ fn plan(
     let Some(spec) = spec else { return Err(problems.of(source)) };
     let certificates = spec.listeners.iter().filter_map(|l| l.certificates.as_ref()).flatten();
     let files = certificates.flat_map(|c| [&c.cert.value, &c.key.value]);
-    let files = source::read_all(files);
+    let ca = spec.store.iter().filter_map(|store| store.ca.as_ref()).map(|at| &at.value);
+    let files = source::read_all(files.chain(ca));
     let cores = available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let (plan, more) = compile::compile(spec, &files, source, cores);
     problems.extend(more);

@@ -113,6 +113,12 @@ impl RedisUrl {
         let (Some(user), Some(password)) = (decode(user).ok(), decode(password).ok()) else {
             return wrong("has a user or a password with a `%` that is no escape");
         };
+        if user.is_some() && password.is_none() {
+            return invalid(
+                "the store's URL has a user without a password",
+                "write `redis://:PASSWORD@HOST`, or `redis://USER:PASSWORD@HOST`",
+            );
+        }
         let (node, password) = ((host.to_owned(), port), password.map(Secret::new));
         Ok(Self { node, is_tls, user, password, database })
     }
@@ -164,6 +170,8 @@ mod tests {
             "redis://store/one",
             "redis://store/-1",
             "redis://:hidden%4@store",
+            "redis://hidden@store",
+            "redis://hidden:@store",
             "redis://store?a=b",
         ] {
             let refused = RedisUrl::parse(text).expect_err(text);

@@ -91,7 +91,7 @@ pub(super) fn compile(
     cores: NonZeroUsize,
 ) -> (Plan, Problems) {
     let mut compiler = Compiler::default();
-    let store = compiler.store(spec.store.as_ref());
+    let store = compiler.store(spec.store.as_ref(), files);
     let settings = Settings { store, ..settings(&spec, cores) };
     let listeners = compiler.listeners(&spec.listeners, spec.admin, files);
     let upstreams = compiler.upstreams(spec.upstreams);

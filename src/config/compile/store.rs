@@ -3,19 +3,21 @@
 use super::Compiler;
 use crate::{
     config::{
+        certificate,
         decode::At,
         node::Place,
         problem::Problem,
+        source::Files,
         spec::{OnStoreError, ScopeSpec, StoreSpec},
         store::{RedisUrl, Store, StoreKind},
     },
     flow::{Algorithm, Stored, Unstorable, limiter::exchanged, time::spelled},
 };
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 impl Compiler {
     /// Compiles the store, or reports what is wrong with it.
-    pub(super) fn store(&mut self, spec: Option<&StoreSpec>) -> Option<Arc<Store>> {
+    pub(super) fn store(&mut self, spec: Option<&StoreSpec>, files: &Files) -> Option<Arc<Store>> {
         let spec = spec?;
         self.has_store = true;
         let first = spec.redis.first()?;
@@ -39,11 +41,8 @@ impl Compiler {
                     .help("remove the database from the URL"),
             );
         }
-        if let Some(ca) = spec.ca.as_ref().filter(|_| !is_tls) {
-            self.error(
-                Problem::error(ca.place, "`ca` without TLS")
-                    .help("write `rediss://…`, or remove it"),
-            );
+        if let Some(Err(problem)) = spec.ca.as_ref().map(|ca| trusted(ca, is_tls, files)) {
+            self.error(problem);
         }
         let duration = |at: Option<At<Duration>>| at.map(|at| at.value);
         Some(Arc::new(Store {
@@ -163,6 +162,14 @@ impl Compiler {
             );
         }
     }
+}
+
+/// Finds what is wrong with whose certificates are trusted.
+fn trusted(ca: &At<PathBuf>, is_tls: bool, files: &Files) -> Result<(), Problem> {
+    if is_tls {
+        return certificate::authorities(ca, files);
+    }
+    Err(Problem::error(ca.place, "`ca` without TLS").help("write `rediss://…`, or remove it"))
 }
 
 fn unstorable(why: Unstorable, place: Place) -> Problem {

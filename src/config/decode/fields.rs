@@ -4,7 +4,7 @@ use super::{At, Decoder, Fields};
 use crate::{
     config::{
         node::{Content, Node, Place},
-        problem::{Problem, quoted},
+        problem::quoted,
         values::{self, Invalid, Limit},
         vocabulary::{Default, Key, Kind, Section, nearest},
     },
@@ -205,15 +205,11 @@ impl<'n, 's> Fields<'n, 's> {
             decoder.wrong_type(node, &format!("`{name}`"), key.kind);
             return Vec::new();
         };
-        if items.is_empty() && key.default == Default::Required {
-            let problem = Problem::error(node.place, format!("`{name}` is empty"))
-                .help(format!("write at least one: `{name}: {}`", key.kind.example()));
-            decoder.problems.add(problem);
-        }
+        decoder.demand_one(key, node);
         items.iter().filter_map(|item| read(decoder, item)).collect()
     }
 
-    /// Reads a plain value or a list of them.
+    /// Reads a plain value or a list of them, of which there must be one if the key is required.
     pub(in crate::config) fn several<T>(
         &self,
         decoder: &mut Decoder<'s>,
@@ -221,7 +217,10 @@ impl<'n, 's> Fields<'n, 's> {
         read: impl Fn(&str) -> Result<T, Invalid>,
     ) -> Vec<At<T>> {
         match self.node(name) {
-            Some((key, node)) => decoder.each(key, node, read),
+            Some((key, node)) => {
+                decoder.demand_one(key, node);
+                decoder.each(key, node, read)
+            }
             None => self.leaf(decoder, name, read).into_iter().collect(),
         }
     }

@@ -155,6 +155,18 @@ impl<'s> Decoder<'s> {
         }
     }
 
+    /// Reports an empty list of what is required.
+    fn demand_one(&mut self, key: &Key, node: &Node<'s>) {
+        if matches!(&node.content, Content::List(items) if items.is_empty())
+            && key.default == Default::Required
+        {
+            let name = key.name;
+            let problem = Problem::error(node.place, format!("`{name}` is empty"))
+                .help(format!("write at least one: `{name}: {}`", key.kind.example()));
+            self.problems.add(problem);
+        }
+    }
+
     /// Reads a plain value or a list of them.
     pub(super) fn each<T>(
         &mut self,

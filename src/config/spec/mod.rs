@@ -135,10 +135,13 @@ impl FileSpec {
 }
 
 impl FileSpec {
-    /// Returns the file as if its listeners were cleartext ones.
+    /// Returns the file as if it named no certificates.
     pub(super) fn without_certificates(mut self) -> Self {
         for listener in &mut self.listeners {
             listener.certificates = None;
+        }
+        if let Some(store) = &mut self.store {
+            store.ca = None;
         }
         self
     }

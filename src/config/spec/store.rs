@@ -3,8 +3,9 @@
 use super::file;
 use crate::config::{
     decode::{At, Decoder, Fields},
+    problem::quoted,
     store::RedisUrl,
-    values,
+    values::{Invalid, invalid},
 };
 use std::{
     path::{Path, PathBuf},
@@ -29,14 +30,33 @@ impl StoreSpec {
     pub(super) fn read<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>, folder: &Path) -> Self {
         Self {
             redis: f.several(d, "redis", RedisUrl::parse),
-            sentinel: f.leaf(d, "sentinel", values::text),
+            sentinel: f.leaf(d, "sentinel", primary),
             cluster: f.flag(d, "cluster"),
             ca: f.leaf(d, "ca", |text| file(text, folder)),
-            prefix: f.leaf(d, "prefix", values::text),
+            prefix: f.leaf(d, "prefix", prefix),
             connect_timeout: f.duration(d, "connect_timeout"),
             timeout: f.duration(d, "timeout"),
             lease: f.duration(d, "lease"),
             gateways: f.integer(d, "gateways"),
         }
     }
+}
+
+/// Reads the name of a primary.
+fn primary(text: &str) -> Result<String, Invalid> {
+    if text.is_empty() {
+        return invalid("the name of the primary is empty", "write the one that sentinels know");
+    }
+    Ok(text.to_owned())
+}
+
+/// Reads what every key begins with.
+fn prefix(text: &str) -> Result<String, Invalid> {
+    if text.contains(['{', '}']) {
+        // What stands in the first braces of a key is its hash tag: by it, all of a route's keys
+        // lie on one node.
+        let message = format!("{} has a brace, which tells nodes of a cluster apart", quoted(text));
+        return invalid(message, "write it without braces, as in `flowgate:`");
+    }
+    Ok(text.to_owned())
 }

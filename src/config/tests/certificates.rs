@@ -1,6 +1,6 @@
 //! Certificates from real files: what is refused, at which value, and which one a name gets.
 
-use crate::config::{Diagnostics, Plan, certificate_files, read};
+use crate::config::{Diagnostics, Plan, certificate_files, read, read_rules};
 use crate::flow::Instant;
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use std::{fs, path::PathBuf};
@@ -59,6 +59,38 @@ fn each_file_that_does_not_serve_is_reported_at_its_value() {
         assert!(entries[0].message.contains(message), "{problems}");
         assert_eq!((entries[0].line, entries[0].column), (4, column), "{problems}");
     }
+}
+
+#[test]
+fn what_a_store_is_trusted_by_is_reported_at_its_value_unless_only_rules_are_read() {
+    let folder = Folder::new();
+    folder.certificate("a", &["a.example.com"]);
+    let file = |name: &str| folder.path(name);
+    let mixed = fs::read_to_string(file("a.pem")).unwrap()
+        + "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    fs::write(file("mixed.pem"), mixed).unwrap();
+    let named = |ca: &str| {
+        folder.write(&format!(
+            "store:\n  redis: rediss://a\n  ca: {ca}\n\
+             listeners: [{{ name: web, listen: 127.0.0.1:0 }}]\n\
+             upstreams: [{{ name: app, servers: [{{ url: http://a }}] }}]\n\
+             routes: [{{ name: r, match: {{ path: / }}, upstream: app }}]\n"
+        ))
+    };
+    for (ca, message) in [
+        ("none.pem", "cannot read the certificate"),
+        ("a.key", "a.key` holds no certificate to be trusted"),
+        ("mixed.pem", "mixed.pem` holds no certificate to be trusted"),
+    ] {
+        let path = named(ca);
+        let problems = read(&path).unwrap_err();
+        let entries: Vec<_> = problems.entries().collect();
+        assert_eq!((entries[0].line, entries[0].column, entries.len()), (3, 7, 1), "{problems}");
+        assert!(entries[0].message.contains(message), "{problems}");
+        assert!(!problems.are_missing_files(), "nobody makes it");
+        assert!(read_rules(&path).is_ok(), "{ca}");
+    }
+    assert!(read(&named("a.pem")).is_ok());
 }
 
 #[test]
@@ -131,8 +163,12 @@ impl Folder {
              upstreams: [{{ name: app, servers: [{{ url: http://a }}] }}]\n\
              routes: [{{ name: r, match: {{ path: / }}, upstream: app }}]\n"
         );
+        read(&self.write(&text))
+    }
+
+    fn write(&self, text: &str) -> PathBuf {
         let path = self.path("gateway.yaml");
         fs::write(&path, text).unwrap();
-        read(&path)
+        path
     }
 }

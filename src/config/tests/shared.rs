@@ -75,6 +75,19 @@ fn a_store_is_one_server_or_what_sentinels_or_nodes_know() {
             "{ redis: redis://a/1, cluster: true }",
             "a Redis Cluster has one database | remove the database from the URL",
         ),
+        ("{ redis: [] }", "`redis` is empty | write at least one: `redis: redis://10.0.1.9:6379`"),
+        (
+            "{ redis: redis://a, sentinel: '' }",
+            "the name of the primary is empty | write the one that sentinels know",
+        ),
+        (
+            "{ redis: redis://a, prefix: 'f{g}:' }",
+            "`f{g}:` has a brace, which tells nodes of a cluster apart | write it without braces, as in `flowgate:`",
+        ),
+        (
+            "{ redis: redis://word@a }",
+            "the store's URL has a user without a password | write `redis://:PASSWORD@HOST`, or `redis://USER:PASSWORD@HOST`",
+        ),
         ("{ redis: redis://a, ca: ca.pem }", "`ca` without TLS | write `rediss://…`, or remove it"),
         (
             "{ redis: http://a }",

@@ -34,9 +34,14 @@ pub(in crate::config) static STORE: Section = Section {
             "ca",
             Kind::File,
             Absent,
-            "Whose certificates are trusted, PEM; without it those that the system trusts.",
+            "Whose certificates are trusted, PEM, read again for each connection; without it those that the system trusts.",
         ),
-        key("prefix", Kind::Text, Value("flowgate:"), "What every key begins with."),
+        key(
+            "prefix",
+            Kind::Text,
+            Value("flowgate:"),
+            "What every key begins with; without braces.",
+        ),
         key("connect_timeout", TIMEOUT, Value("1s"), "How long a connection may take to open."),
         key(
             "timeout",

@@ -9,10 +9,11 @@ use super::{
     dial::{Connection, dial},
     greeting::Told,
     leases::{Held, Leases, by_tag},
+    offset,
     script::Lua,
     store::Store,
 };
-use crate::{clock::Clock, route::Seed};
+use crate::{clock::Clock, flow::Instant, route::Seed};
 use core::{fmt, time::Duration};
 use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -66,8 +67,10 @@ pub struct Link {
 /// What the store decided, and what the request holds of it.
 #[derive(Debug)]
 pub struct Decided {
-    /// The decisions.
+    /// The decisions. Waits are what is left of them at `came`.
     pub verdicts: Verdicts,
+    /// When they came, by this process's clock.
+    pub came: Instant,
     /// To be kept until the request ends.
     pub held: Held,
 }
@@ -126,7 +129,7 @@ impl Link {
     pub async fn decide(mut self, asks: &[Ask<'_>]) -> Result<Decided, StoreError> {
         let inner = Arc::clone(&self.inner);
         let (store, settings) = (&inner.store, &inner.store.settings);
-        let began = inner.clock.now();
+        let asked = inner.clock.now();
         let name = if asks.iter().any(|ask| ask.rule.holds()) {
             format!("{}-{}", store.name, inner.leases.number())
         } else {
@@ -137,21 +140,24 @@ impl Link {
         // Before the call, as it may be lost on the way back.
         let held = inner.leases.hold(call::leases(&settings.prefix, asks, lease));
         let keys: Vec<String> = asks.iter().map(|ask| call::key(&settings.prefix, ask)).collect();
-        let lines = asks.iter().map(|ask| call::line(ask, lease, began));
+        let lines = asks.iter().map(|ask| call::line(ask, lease, asked));
         let arguments: Vec<String> = [String::new()].into_iter().chain(lines).collect();
         let answer = self.run(&store.scripts.decide, &keys, &arguments).await;
         let read = |answer| {
             let read = call::read(asks, &answer);
             read.inspect_err(|error| store.on_error(*error, "to a question"))
         };
-        let verdicts = answer.and_then(read).inspect_err(|_| self.give_up())?;
-        store.on_decision(inner.clock.now().since(began));
+        let mut verdicts = answer.and_then(read).inspect_err(|_| self.give_up())?;
+        let came = inner.clock.now();
+        store.on_decision(came.since(asked));
+        let call = offset::Call { asked, given: verdicts.now, came };
+        store.offsets.heed(call, asks, &mut verdicts);
         if verdicts.is_admitted {
-            return Ok(Decided { verdicts, held });
+            return Ok(Decided { verdicts, came, held });
         }
         held.forget();
         let held = inner.leases.hold(std::iter::empty());
-        Ok(Decided { verdicts, held })
+        Ok(Decided { verdicts, came, held })
     }
 
     /// Runs a script within the limit of a call. An error is counted.

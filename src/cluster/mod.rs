@@ -17,6 +17,7 @@ mod exchange;
 mod gateways;
 mod greeting;
 mod leases;
+mod offset;
 mod periodic;
 mod recorded;
 mod script;

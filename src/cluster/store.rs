@@ -1,6 +1,9 @@
 //! What all workers' clients of the store share: how it does, and what is counted.
 
-use super::{StoreError, client::PAUSES, gateways::Gateways, greeting::Told, script::Scripts};
+use super::{
+    StoreError, client::PAUSES, gateways::Gateways, greeting::Told, offset::Offsets,
+    script::Scripts,
+};
 use crate::{
     config::{Division, Store as Settings},
     flow::Instant,
@@ -41,6 +44,8 @@ pub struct Store {
     pub(super) scripts: Scripts,
     /// This process's name there.
     pub(super) name: String,
+    /// How far its clock is from ours.
+    pub(super) offsets: Offsets,
     health: Mutex<Health>,
     /// How often it has failed, since it decided or from the start. Each change has all clients
     /// look whether it is there for them.
@@ -106,6 +111,7 @@ impl Store {
             scripts: Scripts::new(),
             // Not a secret: it only must be nobody else's.
             name: format!("{:016x}", fastrand::u64(..)),
+            offsets: Offsets::default(),
             health: Mutex::new(Health {
                 clients: workers.get(),
                 next: 0,

@@ -109,12 +109,11 @@ impl Asking {
             Some(Ask { name, rule, key: *key, cost, is_dry_run })
         });
         let asks: SmallVec<[Ask<'_>; 4]> = rules.collect();
-        let decided = question.link.decide(&asks).await;
-        let now = worker.clock.now();
-        let Ok(decided) = decided else {
+        let Ok(decided) = question.link.decide(&asks).await else {
             drop(reservation);
-            return (alone(worker, route, now, &claims), None);
+            return (alone(worker, route, worker.clock.now(), &claims), None);
         };
+        let now = decided.came;
         let quotas = quotas(&question.claims, &asks, &decided.verdicts);
         if let Some((slot, reason)) = refusal(&question.claims, &asks, &decided.verdicts) {
             return (Err(reservation.refuse(now, slot, reason, &quotas)), None);

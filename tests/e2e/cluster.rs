@@ -471,6 +471,27 @@ fn starts_behind_two_gateways_are_spaced_as_behind_one() {
 }
 
 #[test]
+fn an_answer_of_the_store_that_is_late_does_not_put_off_the_start_that_it_tells() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let wire = Wire::to(&server);
+    let rules = "    pacing: { rate: 1/2s, max_wait: 30s, scope: cluster, on_store_error: deny }";
+    let text = config(upstream.address, wire.port, PATIENT, rules);
+    let gateways = gateways(1, &format!("access_log: access.log\n{text}"));
+    assert_eq!(http::get(gateways[0].web(), "/").status, 200);
+    wire.delay.store(1_500, SeqCst);
+    assert_eq!(http::get(gateways[0].web(), "/").status, 200);
+    let log = gateways[0].dir.path().join("access.log");
+    let waits = eventually("two lines", || {
+        let text = std::fs::read_to_string(&log).ok()?;
+        let lines = text.lines().filter_map(|line| serde_json::from_str(line).ok());
+        let waits = lines.filter_map(|line: serde_json::Value| line["flow"]["wait_ms"].as_f64());
+        Some(waits.collect::<Vec<_>>()).filter(|waits| waits.len() == 2)
+    });
+    // It starts 2 s after the first, of which 1.5 s were over when the gateway heard of it.
+    assert!(waits[0] < 0.1 && waits[1] < 1_000.0, "{waits:?}");
+}
+
+#[test]
 fn each_second_lets_three_gateways_pass_its_limit_and_no_more() {
     const LIMIT: u64 = 40;
     let (upstream, server) = (upstream::echo(), Server::start());

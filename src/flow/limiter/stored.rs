@@ -207,6 +207,18 @@ impl Stored {
         }
     }
 
+    /// Returns whether it tells when a request starts.
+    pub const fn paces(&self) -> bool {
+        match self.formula {
+            Shape::Pacing(..) => true,
+            Shape::Bucket(_)
+            | Shape::Fixed(..)
+            | Shape::Counter(..)
+            | Shape::Sliding(..)
+            | Shape::Leases(_) => false,
+        }
+    }
+
     /// Returns what the script takes to decide about a request of `cost` that comes at about
     /// `now`, which only calendars look at.
     pub fn terms(&self, cost: u64, now: Instant) -> Terms {

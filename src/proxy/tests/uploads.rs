@@ -117,3 +117,24 @@ async fn a_server_that_reads_an_upload_slowly_is_let_be() {
     client.served.abort();
     flooding.abort();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_malformed_before_the_answer_is_a_400() {
+    let chunked = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n";
+    for bad in ["ZZ\r\n", "2\r\nabXX", "2\r\nab\r\nZZ\r\n", "0\r\nno trailer\r\n\r\n", "-1\r\n"] {
+        for at_once in [true, false] {
+            let house = House::new(", flow: [{ name: one, concurrency: 1 }]");
+            let mut client = house.client();
+            if at_once {
+                client.send(&format!("{chunked}{bad}")).await;
+            } else {
+                client.send(chunked).await;
+                house.pass(secs(1)).await;
+                client.send(bad).await;
+            }
+            assert_eq!(client.status().await, Some(400), "{bad:?}, {at_once}");
+            client.served.await.expect("the connection is closed");
+            assert_eq!(house.in_flight(), 0);
+        }
+    }
+}

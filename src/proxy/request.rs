@@ -19,6 +19,9 @@ const METHOD: Invalid = Invalid { kind: Refusal::Method, why: "this method is no
 const TARGET: Invalid =
     Invalid { kind: Refusal::Malformed, why: "the target is not in a form that this method has" };
 
+const SCHEME: Invalid =
+    Invalid { kind: Refusal::Malformed, why: "only http and https are served here" };
+
 const TOO_MANY_FIELDS: Invalid =
     Invalid { kind: Refusal::TooLarge, why: "the request has more header fields than are served" };
 
@@ -50,6 +53,9 @@ pub(super) fn inspect<B>(
     }
     if !has_form_of_method(request) {
         return Err(TARGET);
+    }
+    if !has_scheme_of_web(request) {
+        return Err(SCHEME);
     }
     if fields.has(Field::TransferEncoding) {
         check_coding(request.headers())?;
@@ -94,6 +100,13 @@ fn has_form_of_method<B>(request: &Request<B>) -> bool {
     let is_host =
         request.version() < Version::HTTP_2 && uri.scheme().is_none() && uri.authority().is_some();
     !is_host && (uri.path() != "*" || request.method() == Method::OPTIONS)
+}
+
+/// Reports whether a target that names a scheme, as every one of HTTP/2 does, names `http` or
+/// `https`: another one is a proxy's to translate.
+fn has_scheme_of_web<B>(request: &Request<B>) -> bool {
+    let is = |scheme: &str, name| scheme.eq_ignore_ascii_case(name);
+    request.uri().scheme_str().is_none_or(|scheme| is(scheme, "http") || is(scheme, "https"))
 }
 
 fn authority<B>(request: &Request<B>, host: Option<&HeaderValue>) -> Result<HeaderValue, Invalid> {
@@ -204,6 +217,18 @@ mod tests {
         assert_eq!(host(&request).err(), Some(TARGET));
         *request.method_mut() = Method::OPTIONS;
         assert_eq!(host(&request).as_deref(), Ok("a"));
+    }
+
+    #[test]
+    fn only_http_and_https_are_served() {
+        for version in [Version::HTTP_11, Version::HTTP_2] {
+            for uri in ["http://a/", "HTTPS://a/"] {
+                assert_eq!(host(&request(version, uri, &[("host", "a")])).as_deref(), Ok("a"));
+            }
+            for uri in ["ftp://a/", "ws://a/", "httpx://a/"] {
+                assert_eq!(host(&request(version, uri, &[("host", "a")])).err(), Some(SCHEME));
+            }
+        }
     }
 
     #[test]

@@ -140,6 +140,8 @@ impl Certificate {
             format!("the certificate has expired: it was valid until {}", shown_time(not_after))
         } else if let Some(webpki::Error::CertNotValidYet { not_before, .. }) = failed {
             format!("the certificate is not valid before {}", shown_time(not_before))
+        } else if let Some(webpki::Error::InvalidCertValidity) = failed {
+            "the certificate is never valid: its time ends before it begins".to_owned()
         } else {
             return None;
         };

@@ -127,6 +127,18 @@ fn a_certificate_out_of_date_is_warned_of_at_its_value() {
 }
 
 #[test]
+fn a_certificate_that_ends_before_it_begins_is_warned_of_at_any_time() {
+    let folder = Folder::new();
+    folder.certificate_of("a", &["a.example.com"], (2026, 2001));
+    let plan = folder.read("[{ cert: a.pem, key: a.key }]").unwrap();
+    for seconds in [0, 981_158_400, 1_795_219_201] {
+        let found = plan.warnings_at(Instant::from_nanos(seconds * 1_000_000_000));
+        let found: Vec<_> = found.entries().map(|entry| entry.message).collect();
+        assert_eq!(found, ["the certificate is never valid: its time ends before it begins"]);
+    }
+}
+
+#[test]
 fn a_private_key_never_reaches_a_log() {
     let folder = Folder::new();
     folder.certificate("a", &["a.example.com"]);
@@ -147,10 +159,15 @@ impl Folder {
     }
 
     fn certificate(&self, name: &str, hosts: &[&str]) {
+        self.certificate_of(name, hosts, (2001, 2026));
+    }
+
+    /// Writes one that is valid from 3 February of a year to 21 November of another.
+    fn certificate_of(&self, name: &str, hosts: &[&str], (from, to): (i32, i32)) {
         let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
         let mut params = CertificateParams::new(hosts).unwrap();
-        params.not_before = date_time_ymd(2001, 2, 3);
-        params.not_after = date_time_ymd(2026, 11, 21);
+        params.not_before = date_time_ymd(from, 2, 3);
+        params.not_after = date_time_ymd(to, 11, 21);
         let key = KeyPair::generate().unwrap();
         let certificate = params.self_signed(&key).unwrap();
         fs::write(self.path(&format!("{name}.pem")), certificate.pem()).unwrap();

@@ -96,7 +96,6 @@ pub fn diff(old: &Plan, new: &Plan) -> Difference {
         .iter()
         .map(|route| route_change(before.get(&*route.name).copied(), Some(route), &route.name))
         .chain(gone.map(|route| route_change(Some(route), None, &route.name)));
-    let settings = settings(&old.settings, &new.settings);
     Difference {
         routes: routes.collect(),
         listeners: named(
@@ -106,12 +105,8 @@ pub fn diff(old: &Plan, new: &Plan) -> Difference {
             |a, b| a.address == b.address,
         ),
         upstreams: named(&old.upstreams, &new.upstreams, |it| &it.name, is_same),
-        restart: settings
-            .iter()
-            .copied()
-            .filter(|key| ["admin", "workers"].contains(key))
-            .collect(),
-        settings,
+        restart: at_start_only(&old.settings, &new.settings),
+        settings: settings(&old.settings, &new.settings),
     }
 }
 
@@ -213,10 +208,17 @@ fn is_same(old: &UpstreamPlan, new: &UpstreamPlan) -> bool {
         && *max_idle == new.max_idle
 }
 
+/// Returns the keys that differ and that only a restart puts in force.
+pub(super) fn at_start_only(old: &Settings, new: &Settings) -> Vec<&'static str> {
+    let is_late = |key: &&str| ["admin", "store", "workers"].contains(key);
+    settings(old, new).into_iter().filter(is_late).collect()
+}
+
 /// Returns the keys at the top of the file that differ.
 fn settings(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let pairs = [
         ("admin", old.admin == new.admin),
+        ("store", old.store == new.store),
         ("workers", old.workers == new.workers),
         ("drain_timeout", old.drain_timeout == new.drain_timeout),
         ("trusted_proxies", old.trusted_proxies == new.trusted_proxies),

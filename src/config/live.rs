@@ -5,6 +5,7 @@
 //! turn it is to an upstream's name.
 
 use super::{
+    diff::at_start_only,
     error::{Diagnostics, Source},
     plan::{Plan, RoutePlan, ServerPlan, UpstreamPlan},
     problem::{Problem, Problems},
@@ -210,7 +211,7 @@ impl<'o> Builder<'o> {
     fn snapshot(mut self, plan: Plan) -> (Snapshot, Summary) {
         let version = self.old.map_or(1, |old| old.version + 1);
         if let Some(old) = self.old {
-            self.summary.restart = at_start_only(old, &plan);
+            self.summary.restart = at_start_only(&old.settings, &plan.settings);
         }
         let upstreams = self.upstreams(plan.upstreams);
         let routes = self.routes(plan.routes, &upstreams);
@@ -431,21 +432,6 @@ fn is_same(old: &Upstream, plan: &UpstreamPlan) -> bool {
                 && old.port == plan.endpoint.port
                 && old.weight == plan.weight
         })
-}
-
-/// Returns the edited keys that only a restart puts in force.
-fn at_start_only(old: &Snapshot, plan: &Plan) -> Vec<&'static str> {
-    let mut sections = Vec::new();
-    if old.settings.admin != plan.settings.admin {
-        sections.push("admin");
-    }
-    if old.settings.store != plan.settings.store {
-        sections.push("store");
-    }
-    if old.settings.workers != plan.settings.workers {
-        sections.push("workers");
-    }
-    sections
 }
 
 fn cut_short(source: &Source) -> Diagnostics {

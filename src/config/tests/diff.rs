@@ -56,7 +56,7 @@ fn listeners_upstreams_and_settings_are_told() {
     let old = routes("");
     let new = old.replacen("127.0.0.1:8080", "127.0.0.1:8081", 1).replacen(
         "upstreams:",
-        "workers: 7\ndrain_timeout: 3s\nupstreams:",
+        "workers: 7\ndrain_timeout: 3s\nstore: { redis: redis://127.0.0.1 }\nupstreams:",
         1,
     ) + "  - { name: c, match: { path: /c }, upstream: app }\n";
     let new = new.replacen("  - { name: b, match: { path: /b }, upstream: app }\n", "", 1);
@@ -67,6 +67,7 @@ fn listeners_upstreams_and_settings_are_told() {
         "route b  removed",
         "listener web  edited",
         "workers  edited, in force at the next start",
+        "store  edited, in force at the next start",
         "drain_timeout  edited\n",
         "routes +1 ~0 -1",
     ] {

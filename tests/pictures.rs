@@ -6,7 +6,7 @@ use flowgate::{
     config,
     replay::{self, Options, Output},
 };
-use std::{env, fs, path::Path};
+use std::{collections::HashMap, env, fs, path::Path};
 
 #[test]
 fn each_picture_is_drawn_by_replay() {
@@ -15,6 +15,7 @@ fn each_picture_is_drawn_by_replay() {
     let plan = config::read_rules(&file).expect("it is well-formed");
     let engine = replay::Engine::new(plan, flowgate::flow::Instant::EPOCH, None);
     let drawn = tempfile::tempdir().expect("a temporary folder");
+    let mut others = HashMap::new();
     for route in &engine.snapshot().routes {
         let name = format!("{}.svg", route.name);
         let fresh = drawn.path().join(&name);
@@ -40,5 +41,9 @@ fn each_picture_is_drawn_by_replay() {
             picture == committed,
             "{name} is not what replay draws: UPDATE_PICTURES=1 cargo test --test pictures"
         );
+        let lines = picture.replace(&*route.name, "");
+        if let Some(other) = others.insert(lines, name.clone()) {
+            panic!("{name} shows nothing that {other} does not show");
+        }
     }
 }

@@ -12,6 +12,8 @@ use crate::{
 use core::fmt::Write;
 
 const PAGE: &str = "\
+:root{--ink:#222;--paper:#fff}\
+@media screen and (prefers-color-scheme:dark){:root{--ink:#ddd;--paper:#161616}}\
 body{background:var(--paper);color:var(--ink);font:15px/1.45 system-ui,sans-serif;max-width:760px;margin:2rem auto;padding:0 1rem}\
 h1{font-size:1.4rem}h2{font-size:1.15rem;margin:2rem 0 .3rem}h3{font-size:1rem;margin:1rem 0 0}\
 table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:.6rem 0}\
@@ -50,8 +52,7 @@ impl Page<'_> {
             out,
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
              <meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\">\
-             <title>flowgate replay</title><style>{}{PAGE}{}</style></head><body>\n<h1>flowgate replay</h1>\n",
-            svg::COLOURS,
+             <title>flowgate replay</title><style>{PAGE}{}</style></head><body>\n<h1>flowgate replay</h1>\n",
             svg::STYLE
         )?;
         writeln!(out, "<p>{} on {}</p>", escaped(self.config), escaped(self.inputs))?;

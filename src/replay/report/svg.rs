@@ -6,21 +6,26 @@
 use super::timeline::{Column, Timeline};
 use core::{fmt::Write, time::Duration};
 
-/// Colours and lines, for a page and for a picture alone.
+/// Colours and lines, for a page and for a picture alone: colours that are told apart in grey and
+/// by those who do not see red. Without variables, which only browsers know.
 pub(super) const STYLE: &str = "\
-.chart text{font:11px system-ui,sans-serif;fill:var(--ink)}\
-.chart .axis{stroke:var(--ink);stroke-opacity:.35;fill:none}\
-.chart .started{fill:var(--started);fill-opacity:.45;stroke:var(--started)}\
-.chart .offered{fill:none;stroke:var(--ink);stroke-opacity:.75}\
-.chart .refused{fill:none;stroke:var(--refused);stroke-dasharray:3 2}\
-.chart .queue{fill:var(--queue);fill-opacity:.4;stroke:var(--queue)}\
-.chart .legend-ink{fill:var(--ink)}";
-
-/// Colours that are told apart in grey and by those who do not see red.
-pub(super) const COLOURS: &str = "\
-:root{--ink:#222;--paper:#fff;--started:#0072b2;--refused:#d55e00;--queue:#8a6d00}\
-@media (prefers-color-scheme:dark){:root{--ink:#ddd;--paper:#161616;--started:#56b4e9;--refused:#ff8c42;--queue:#e0c341}}\
-@media print{:root{--ink:#000;--paper:#fff;--started:#0072b2;--refused:#d55e00;--queue:#8a6d00}}";
+.chart text{font:11px system-ui,sans-serif}\
+.chart text,.chart .legend-ink{fill:#222}\
+.chart .paper{fill:#fff}\
+.chart .axis{stroke:#222;stroke-opacity:.35;fill:none}\
+.chart .offered{stroke:#222;stroke-opacity:.75;fill:none}\
+.chart .started{stroke:#0072b2;fill:#0072b2;fill-opacity:.45}\
+.chart .refused{stroke:#d55e00;stroke-dasharray:3 2;fill:none}\
+.chart .legend-refused{fill:#d55e00}\
+.chart .queue{stroke:#8a6d00;fill:#8a6d00;fill-opacity:.4}\
+@media screen and (prefers-color-scheme:dark){\
+.chart text,.chart .legend-ink{fill:#ddd}\
+.chart .paper{fill:#161616}\
+.chart .axis,.chart .offered{stroke:#ddd}\
+.chart .started{stroke:#56b4e9;fill:#56b4e9}\
+.chart .refused{stroke:#ff8c42}\
+.chart .legend-refused{fill:#ff8c42}\
+.chart .queue{stroke:#e0c341;fill:#e0c341}}";
 
 const WIDTH: f64 = 720.0;
 const LEFT: f64 = 48.0;
@@ -65,8 +70,8 @@ fn svg(out: &mut String, timeline: &Timeline, title: &str, alone: bool) -> std::
         escaped(title)
     )?;
     if alone {
-        write!(out, "<style>{COLOURS}{STYLE}</style>")?;
-        write!(out, "<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"var(--paper)\"/>")?;
+        write!(out, "<style>{STYLE}</style>")?;
+        write!(out, "<rect class=\"paper\" width=\"{WIDTH}\" height=\"{height}\"/>")?;
     }
     write!(out, "<text x=\"{LEFT}\" y=\"14\" font-weight=\"bold\">{}</text>", escaped(title))?;
     legend(out, has_queue)?;
@@ -143,13 +148,11 @@ impl Panel {
 }
 
 fn legend(out: &mut String, has_queue: bool) -> std::fmt::Result {
-    let words = [("legend-ink", "offered"), ("started", "started"), ("refused", "refused")];
+    let words = [("legend-ink", "offered"), ("started", "started"), ("legend-refused", "refused")];
     let queue = has_queue.then_some(("queue", "waiting"));
     let mut x = WIDTH - RIGHT - 78.0 * number(3 + u64::from(has_queue));
     for (class, word) in words.into_iter().chain(queue) {
-        let fill = if class == "refused" { "fill=\"var(--refused)\" " } else { "" };
-        let style = if class == "refused" { "" } else { class };
-        write!(out, "<rect x=\"{x}\" y=\"6\" width=\"10\" height=\"8\" {fill}class=\"{style}\"/>")?;
+        write!(out, "<rect x=\"{x}\" y=\"6\" width=\"10\" height=\"8\" class=\"{class}\"/>")?;
         write!(out, "<text x=\"{}\" y=\"14\">{word}</text>", x + 14.0)?;
         x += 78.0;
     }
@@ -231,6 +234,7 @@ mod tests {
         assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
         assert!(picture.contains("a &lt;b&gt;") && !picture.contains("<b>"));
         assert!(picture.contains("prefers-color-scheme:dark"));
+        assert!(!picture.contains("var("), "printers' tools know no variables: {picture}");
         assert!(
             !picture.contains("waiting") && !picture.contains("NaN") && !picture.contains("inf")
         );

@@ -6,7 +6,7 @@ mod reservation;
 
 use super::{
     breaker,
-    decision::{Outcome, Reason, Rejection, Report, Verdict},
+    decision::{Outcome, Reason, Refused, Report, Verdict},
     exchange::{Delta, Told},
     pending::Pendings,
     rules::{Change, Installed, Rules, rule_of},
@@ -50,13 +50,6 @@ pub(super) struct Charged {
     pub(super) held: Held,
 }
 
-/// A request that some slot refused.
-#[derive(Debug)]
-pub(super) struct Refused {
-    slot: SlotId,
-    reason: Reason,
-}
-
 /// What a request holds until its end.
 pub(super) type Held = SmallVec<[Hold; 4]>;
 
@@ -66,14 +59,6 @@ pub(super) struct Hold {
     slot: SlotId,
     stake: Stake,
     cost: u64,
-}
-
-impl Refused {
-    /// Returns what the client is told.
-    pub(super) fn with(self, report: Report) -> Rejection {
-        let Self { slot, reason } = self;
-        Rejection { slot, reason, report }
-    }
 }
 
 impl Hold {
@@ -147,16 +132,18 @@ impl Chain {
     /// # Errors
     ///
     /// Why it may not start; then no slot was charged.
+    #[inline]
     pub(super) fn enter(
         &mut self,
         now: Instant,
         claims: &[Claim],
         report: &mut Report,
     ) -> Result<Charged, Refused> {
-        let (now, hearing) = self.hear(now, claims);
+        let mut hearing = Hearing::new(self.arrive(now, claims));
+        self.hear(claims, &mut hearing);
         match hearing.refusal {
-            None => Ok(self.pass(now, &hearing, report)),
-            Some(blame) => Err(self.refuse(now, &hearing, blame, report)),
+            None => Ok(self.pass(&hearing, report)),
+            Some(blame) => Err(self.refuse(&hearing, blame, report)),
         }
     }
 
@@ -268,22 +255,21 @@ impl Chain {
     }
 
     /// Asks every slot that there is a claim on.
-    fn hear<'a>(&mut self, now: Instant, claims: &'a [Claim]) -> (Instant, Hearing<'a>) {
-        let now = self.arrive(now, claims);
-        let mut hearing = Hearing { asked: SmallVec::new(), start: now, refusal: None };
+    #[inline]
+    fn hear<'a>(&self, claims: &'a [Claim], hearing: &mut Hearing<'a>) {
         // One refusal does not spare the other slots the question: `retry_after` and
         // the report heed them all.
         for (at, link) in self.links.iter().enumerate() {
             if let Some(claim) = link.claim_in(claims) {
-                hearing.note(at, link, claim, now);
+                hearing.note(at, link, claim);
             }
         }
-        (now, hearing)
     }
 
     /// Tells every slot that was asked about a request that all let pass.
-    fn pass(&mut self, now: Instant, hearing: &Hearing<'_>, report: &mut Report) -> Charged {
-        let start = hearing.start;
+    #[inline]
+    fn pass(&mut self, hearing: &Hearing<'_>, report: &mut Report) -> Charged {
+        let &Hearing { now, start, .. } = hearing;
         self.statistic.on_pass(now, start);
         let mut held = Held::new();
         for asked in &hearing.asked {
@@ -318,19 +304,19 @@ impl Chain {
     /// Ends a request that a slot refused: which of those that were asked, and why.
     fn refuse(
         &mut self,
-        now: Instant,
         hearing: &Hearing<'_>,
         (at, reason): (usize, Reason),
         report: &mut Report,
     ) -> Refused {
-        self.block(now, hearing, report);
+        self.block(hearing, report);
         let Asked { link, claim, .. } = hearing.asked[at];
         self.links[link].counts.blocked += 1;
         Refused { slot: claim.slot, reason }
     }
 
     /// Tells every slot that was asked about a request that was refused.
-    fn block(&mut self, now: Instant, hearing: &Hearing<'_>, report: &mut Report) {
+    fn block(&mut self, hearing: &Hearing<'_>, report: &mut Report) {
+        let now = hearing.now;
         self.statistic.on_block(now);
         for asked in &hearing.asked {
             let slot = &mut self.links[asked.link].slot;

@@ -173,6 +173,21 @@ impl Report {
     }
 }
 
+/// Who refused a request, and why: a [`Rejection`] without its report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    pub(super) slot: SlotId,
+    pub(super) reason: Reason,
+}
+
+impl Refused {
+    /// Returns the rejection, given what each slot said.
+    pub fn with(self, report: Report) -> Rejection {
+        let Self { slot, reason } = self;
+        Rejection { slot, reason, report }
+    }
+}
+
 /// A request that may not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {

@@ -8,7 +8,7 @@ pub use reservation::Reservation;
 use super::{
     breaker::Turn,
     chain::{Chain, Charged, Held, Hold},
-    decision::{Outcome, Rejection, Report},
+    decision::{Outcome, Refused, Rejection, Report},
     rules::{Installed, Rules},
     slot::Claim,
     statistic::Observation,
@@ -85,12 +85,28 @@ impl Gate {
     #[expect(clippy::result_large_err, reason = "a refusal must not allocate either")]
     pub fn enter(self: &Arc<Self>, now: Instant, claims: &[Claim]) -> Result<Admission, Rejection> {
         let mut report = Report::default();
-        // In a statement of its own, so that the lock is given back before the rest.
-        let decided = self.lock().enter(now, claims, &mut report);
-        match decided {
-            Ok(charged) => Ok(Admission { permit: Permit::new(Arc::clone(self), charged), report }),
+        match self.decide(now, claims, &mut report) {
+            Ok(permit) => Ok(Admission { permit, report }),
             Err(refused) => Err(refused.with(report)),
         }
+    }
+
+    /// Decides as [`enter`](Self::enter) does, and writes what each slot said into
+    /// `report`, which is empty: it is several hundred bytes long and need not be moved.
+    ///
+    /// # Errors
+    ///
+    /// Why the request may not start; then nothing was charged.
+    #[inline]
+    pub fn decide(
+        self: &Arc<Self>,
+        now: Instant,
+        claims: &[Claim],
+        report: &mut Report,
+    ) -> Result<Permit, Refused> {
+        // In a statement of its own, so that the lock is given back before the rest.
+        let decided = self.lock().enter(now, claims, report);
+        decided.map(|charged| Permit::new(Arc::clone(self), charged))
     }
 
     /// Returns what was seen up to `now`.

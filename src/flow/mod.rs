@@ -41,7 +41,7 @@ pub mod time;
 #[cfg(test)]
 mod timeline;
 
-pub use decision::{Decision, Outcome, Quota, Reason, Rejection, Report, Verdict};
+pub use decision::{Decision, Outcome, Quota, Reason, Refused, Rejection, Report, Verdict};
 pub use exchange::{Delta, Told, Whose};
 pub use gate::{Admission, Gate, Permit, Reservation};
 pub use keyed::{Keyed, Keys, OTHERS};

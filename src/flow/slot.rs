@@ -304,6 +304,7 @@ impl<F: Formula> Stage<F> {
         }
     }
 
+    #[inline]
     fn find(&self, now: Instant, key: Key) -> Place {
         match (&self.states, key) {
             (States::Keyed { table, .. }, Key::Of(key)) => {

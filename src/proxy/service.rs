@@ -23,7 +23,7 @@ use crate::{
     clock::Clock,
     cluster::Client,
     config::{Claims, Known, Live, Route, Snapshot, Unrouted},
-    flow::{Admission, Instant, Key, Rejection},
+    flow::{Admission, Key, Permit, Rejection, Report},
     meter::{self, Counters},
     route::{Seed, Target, client_ip, normal_path},
 };
@@ -112,84 +112,97 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
     let manner = Manner { headers: settings.rate_limit_headers, explain: settings.explain_headers };
     let trusted = tail.peer.is_trusted(&snapshot);
     let forward = Forward { authority, upgrade: None, trusted, fields };
-    let decided = if let Some(question) = question {
-        match shared::begin(&tail.peer.worker, &route, now, &claims, question) {
-            First::Decided(decided) => *decided,
-            First::Ask(asking) => {
-                let arrival = Arrival { request, route, claims, forward, manner, now, tail };
-                return Step::Ask(asking, Box::new(arrival));
-            }
-        }
-    } else {
-        route.gate.enter(now, &claims)
+    let protocol = match request.version() {
+        Version::HTTP_2 => Protocol::Http2,
+        _ => Protocol::Http1,
     };
-    match (Arrival { request, route, claims, forward, manner, now, tail }).settle(decided) {
-        Ok(journey) => Step::Forward(journey),
-        Err(response) => Step::Answered(response),
+    let (clock, activity) = (&tail.peer.worker.clock, &tail.peer.activity);
+    let request = Some(request.map(|body| RequestBody::new(body, &route, clock, activity)));
+    let journey = Journey { request, route, forward, protocol, told: None, start: now, tail };
+    let mut arrival = Arrival { journey: Box::new(journey), manner };
+    let Journey { route, tail, .. } = &*arrival.journey;
+    if let Some(question) = question {
+        return match shared::begin(&tail.peer.worker, route, now, &claims, question) {
+            First::Decided(decided) => match arrival.settle(*decided, &claims) {
+                Ok(journey) => Step::Forward(journey),
+                Err(response) => Step::Answered(response),
+            },
+            First::Ask(asking) => Step::Ask(asking, Box::new(arrival)),
+        };
+    }
+    let mut report = Report::default();
+    match route.gate.decide(now, &claims, &mut report) {
+        Ok(permit) => {
+            arrival.admit(permit, &report);
+            Step::Forward(arrival.journey)
+        }
+        Err(refused) => Step::Answered(arrival.reject(refused.with(report), &claims)),
     }
 }
 
 /// Has the store decide, and goes on from there.
 async fn ask(asking: Asking, mut arrival: Arrival) -> Response<ResponseBody> {
-    let peer = Arc::clone(&arrival.tail.peer);
-    let (decided, held) = asking.ask(&peer.worker, &arrival.route).await;
-    arrival.tail.held = held;
-    match arrival.settle(decided) {
+    let journey = &mut arrival.journey;
+    let (peer, claims) = (Arc::clone(&journey.tail.peer), asking.claims.clone());
+    let (decided, held) = asking.ask(&peer.worker, &journey.route).await;
+    journey.tail.held = held;
+    match arrival.settle(decided, &claims) {
         Ok(journey) => journey.travel().await,
         Err(response) => *response,
     }
 }
 
-/// A request that is about to be decided.
+/// A request that is about to be decided: the journey that it makes if it is admitted.
 struct Arrival {
-    request: Request<Incoming>,
-    route: Arc<Route>,
-    claims: Claims,
-    forward: Forward,
+    journey: Box<Journey>,
     manner: Manner,
-    now: Instant,
-    tail: Box<Tail>,
 }
 
 impl Arrival {
-    /// Sends it on or answers it, as was decided.
-    #[inline]
+    /// Lets it go on or answers it, as was decided.
     fn settle(
-        self,
+        mut self,
         decided: Result<Admission, Rejection>,
+        claims: &Claims,
     ) -> Result<Box<Journey>, Box<Response<ResponseBody>>> {
-        let Self { request, route, claims, forward, manner, now, mut tail } = self;
         match decided {
-            Ok(Admission { permit, ref report }) => {
-                // Another thread may have read a later time and come first. That is no wait.
-                let start = if report.wait().is_zero() { now } else { permit.start() };
-                if let Some(entry) = &mut tail.entry {
-                    entry.admitted(report);
-                }
-                let told = Told::of(&route, report, manner.headers);
-                tail.permit = Some(permit);
-                tail.log(report.turn);
-                let protocol = match request.version() {
-                    Version::HTTP_2 => Protocol::Http2,
-                    _ => Protocol::Http1,
-                };
-                let (clock, activity) = (&tail.peer.worker.clock, &tail.peer.activity);
-                let request =
-                    Some(request.map(|body| RequestBody::new(body, &route, clock, activity)));
-                let journey = Journey { request, route, forward, protocol, told, start, tail };
-                Ok(Box::new(journey))
+            Ok(Admission { permit, report }) => {
+                self.admit(permit, &report);
+                Ok(self.journey)
             }
-            Err(mut rejection) => {
-                if let Some(entry) = &mut tail.entry {
-                    entry.rejected(&rejection);
-                }
-                // Who lacks a key has no quota under its rule to be told of.
-                let lacks = |slot| claims.iter().any(|c| c.slot == slot && c.key == Key::Missing);
-                rejection.report.quotas.retain(|quota| !lacks(quota.slot));
-                let response = reject(&rejection, &route, &manner, request.headers(), tail);
-                Err(Box::new(response))
-            }
+            Err(rejection) => Err(self.reject(rejection, claims)),
         }
+    }
+
+    /// Lets it go on.
+    #[inline]
+    fn admit(&mut self, permit: Permit, report: &Report) {
+        let Self { journey, manner } = self;
+        // Another thread may have read a later time and come first. That is no wait.
+        if !report.wait().is_zero() {
+            journey.start = permit.start();
+        }
+        let tail = &mut journey.tail;
+        if let Some(entry) = &mut tail.entry {
+            entry.admitted(report);
+        }
+        tail.permit = Some(permit);
+        tail.log(report.turn);
+        journey.told = Told::of(&journey.route, report, manner.headers);
+    }
+
+    /// Answers it instead.
+    fn reject(self, mut rejection: Rejection, claims: &Claims) -> Box<Response<ResponseBody>> {
+        let Self { journey, manner } = self;
+        let Journey { request, route, mut tail, .. } = *journey;
+        if let Some(entry) = &mut tail.entry {
+            entry.rejected(&rejection);
+        }
+        // Who lacks a key has no quota under its rule to be told of.
+        let lacks = |slot| claims.iter().any(|c| c.slot == slot && c.key == Key::Missing);
+        rejection.report.quotas.retain(|quota| !lacks(quota.slot));
+        let headers = request.map(|request| request.into_parts().0.headers).unwrap_or_default();
+        Box::new(reject(&rejection, &route, &manner, &headers, tail))
     }
 }
 

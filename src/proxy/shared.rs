@@ -30,7 +30,7 @@ pub(super) struct Asking {
     question: Question,
     reservation: Reservation,
     /// All of them, for the case that the store fails.
-    claims: Claims,
+    pub(super) claims: Claims,
 }
 
 /// The first step of a decision.

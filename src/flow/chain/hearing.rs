@@ -23,13 +23,20 @@ pub(super) struct Asked<'a> {
 /// The answers of all the slots, as they come in.
 pub(super) struct Hearing<'a> {
     pub(super) asked: SmallVec<[Asked<'a>; 4]>,
+    /// When they are asked, in the chain's time.
+    pub(super) now: Instant,
     pub(super) start: Instant,
     /// Which of `asked`, and why.
     pub(super) refusal: Option<(usize, Reason)>,
 }
 
 impl<'a> Hearing<'a> {
-    pub(super) fn note(&mut self, at: usize, link: &Link, claim: &'a Claim, now: Instant) {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { asked: SmallVec::new(), now, start: now, refusal: None }
+    }
+
+    pub(super) fn note(&mut self, at: usize, link: &Link, claim: &'a Claim) {
+        let now = self.now;
         let Answer { decision, place } = link.slot.check(now, claim, &link.pending);
         let (verdict, wait) = match decision {
             Decision::Pass => (Verdict::Pass, Duration::ZERO),

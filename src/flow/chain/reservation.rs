@@ -53,9 +53,10 @@ impl Chain {
         // Nobody borrows who is not charged at once.
         let claims: SmallVec<[Claim; 4]> =
             claims.iter().map(|claim| Claim { patience: Duration::ZERO, ..*claim }).collect();
-        let (now, hearing) = self.hear(now, &claims);
+        let mut hearing = Hearing::new(self.arrive(now, &claims));
+        self.hear(&claims, &mut hearing);
         if let Some(blame) = hearing.refusal {
-            return Err(self.refuse(now, &hearing, blame, report));
+            return Err(self.refuse(&hearing, blame, report));
         }
         let ticket = Ticket(self.tickets);
         self.tickets += 1;
@@ -96,7 +97,7 @@ impl Chain {
             hearing.start = hearing.start.max(now + quota.wait);
             self.count(quota.slot, quota.verdict);
         }
-        let charged = self.pass(now, &hearing, report);
+        let charged = self.pass(&hearing, report);
         report.quotas.extend_from_slice(elsewhere);
         charged
     }
@@ -113,7 +114,7 @@ impl Chain {
         let claims = reserved.claims();
         let now = self.arrive(now, &claims);
         let hearing = self.recall(now, reserved, &claims);
-        self.block(now, &hearing, report);
+        self.block(&hearing, report);
         self.count(elsewhere.slot, Verdict::Block);
         report.quotas.extend_from_slice(elsewhere.quotas);
         Refused { slot: elsewhere.slot, reason: elsewhere.reason }
@@ -121,7 +122,7 @@ impl Chain {
 
     /// Returns what the slots said when the request was reserved, as of `now`.
     fn recall<'a>(&self, now: Instant, reserved: &Reserved, claims: &'a [Claim]) -> Hearing<'a> {
-        let mut hearing = Hearing { asked: SmallVec::new(), start: now, refusal: None };
+        let mut hearing = Hearing::new(now);
         for (claim, granted) in claims.iter().zip(&reserved.claims) {
             let is_of_it = |link: &Link| link.claim_in(core::slice::from_ref(claim)).is_some();
             // A slot that an edit has removed since has nothing to say any more.

@@ -225,6 +225,10 @@ impl Activity {
                 let is_last = self.is_draining() && self.requests.load(Relaxed) == 0;
                 self.idle_until(limits).filter(|_| is_last)
             });
+        // Both are rare.
+        if !self.is_blocked() && self.streams.get().is_none() {
+            return other;
+        }
         let taken = self.write_since.get().map(|since| since + limits.write);
         let look = self.streams.get().and_then(|streams| streams.look_by(limits.write));
         [other, taken, look].into_iter().flatten().min()

@@ -10,7 +10,6 @@ use super::{
     pool::Lease,
 };
 use crate::{
-    clock::Elapsed,
     config::{Route, Server},
     flow::Instant,
 };
@@ -118,14 +117,20 @@ impl Exchange<'_> {
             let since = lease.since;
             let Some(wire) = lease.wire_mut() else { return Err(Failure::Broken) };
             let Some(sending) = request.take() else { return Err(Failure::Broken) };
-            let answer = pin!(wire.sender.try_send_request(sending));
-            match self.in_time(answer, sent.as_deref(), since).await {
-                Ok(Ok(response)) => return Ok((response, lease)),
-                Err(Elapsed) => {
+            let mut answer = pin!(wire.sender.try_send_request(sending));
+            // Left where it arrives: it is large, and would be moved from hand to hand.
+            let mut answered = None;
+            let arrival = poll_fn(|context| {
+                answer.as_mut().poll(context).map(|answer| answered = Some(answer))
+            });
+            self.wait(pin!(arrival), sent.as_deref(), since).await;
+            match answered {
+                Some(Ok(response)) => return Ok((response, lease)),
+                None => {
                     server.meter.failures.fetch_add(1, Relaxed);
                     return Err(Failure::Timeout);
                 }
-                Ok(Err(error)) => {
+                Some(Err(error)) => {
                     *request = Some(self.recover(error, &lease, copy.as_ref())?);
                     if lease.reused {
                         chosen = Some((place, server));
@@ -179,12 +184,12 @@ impl Exchange<'_> {
     /// Waits for the answer's head: `first_byte` long from the end of the request,
     /// which was begun at `since`. While its body is under way, neither the client nor the
     /// server may let it stand still for `idle`.
-    async fn in_time<F: Future>(
+    async fn wait(
         &self,
-        answer: Pin<&mut F>,
+        answer: Pin<&mut impl Future<Output = ()>>,
         sent: Option<&Upload>,
         since: Instant,
-    ) -> Result<F::Output, Elapsed> {
+    ) {
         match self.protocol {
             Protocol::Http1 => self.watched(answer, sent, since).await,
             Protocol::Http2 => Box::pin(self.timed(answer, sent, since)).await,
@@ -192,17 +197,17 @@ impl Exchange<'_> {
     }
 
     /// Lets the connection's own timer watch, as there is no other request on it.
-    async fn watched<F: Future>(
+    async fn watched(
         &self,
-        mut answer: Pin<&mut F>,
+        mut answer: Pin<&mut impl Future<Output = ()>>,
         sent: Option<&Upload>,
         since: Instant,
-    ) -> Result<F::Output, Elapsed> {
+    ) {
         let activity = &self.peer.activity;
         let mut watching = false;
-        let answered = poll_fn(|context| {
-            if let Poll::Ready(answer) = answer.as_mut().poll(context) {
-                return Poll::Ready(Ok(answer));
+        poll_fn(|context| {
+            if answer.as_mut().poll(context).is_ready() {
+                return Poll::Ready(());
             }
             if !watching {
                 watching = true;
@@ -211,35 +216,34 @@ impl Exchange<'_> {
                 let now = self.peer.worker.clock.now();
                 let next = self.next_look(sent, since, now);
                 if next <= now {
-                    return Poll::Ready(Err(Elapsed));
+                    return Poll::Ready(());
                 }
                 activity.answer_by(next);
             }
             Poll::Pending
-        });
-        let answered = answered.await;
+        })
+        .await;
         activity.on_answer();
-        answered
     }
 
     /// Watches with a timer of its own.
-    async fn timed<F: Future>(
+    async fn timed(
         &self,
-        mut answer: Pin<&mut F>,
+        mut answer: Pin<&mut impl Future<Output = ()>>,
         sent: Option<&Upload>,
         since: Instant,
-    ) -> Result<F::Output, Elapsed> {
+    ) {
         let clock = &self.peer.worker.clock;
         let mut timer = pin!(clock.timer(self.next_look(sent, since, since)));
         loop {
             tokio::select! {
                 biased;
-                answer = &mut answer => return Ok(answer),
+                () = &mut answer => return,
                 () = &mut timer => {
                     let now = clock.now();
                     let next = self.next_look(sent, since, now);
                     if next <= now {
-                        return Err(Elapsed);
+                        return;
                     }
                     timer.as_mut().reset(clock.to_tokio(next));
                 }

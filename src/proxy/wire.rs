@@ -1,6 +1,9 @@
 //! A connection to an upstream server: the way in, and the task that moves its bytes.
 
-use super::{body::RequestBody, listening::Listening};
+use super::{
+    body::RequestBody,
+    listening::{Listening, Lull},
+};
 use crate::config::Server;
 use bytes::Bytes;
 use core::{
@@ -73,17 +76,19 @@ impl Wire {
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let lull = Arc::<Lull>::default();
         let (sender, connection) = http1::Builder::new()
             .max_header_size(HEADER_BYTES_MAX)
-            .handshake(TokioIo::new(Listening::new(stream)))
+            .handshake(TokioIo::new(Listening::new(stream, Arc::clone(&lull))))
             .await
             .map_err(io::Error::other)?;
         let bell = Arc::<Bell>::default();
-        let task = tokio::spawn(Bell::attend(Arc::clone(&bell), async move {
+        let attended = Bell::attend(Arc::clone(&bell), lull, async move {
             // Ends when its lease or the pool lets go of it; its error reaches the
             // request that waits for it.
             drop(connection.with_upgrades().await);
-        }));
+        });
+        let task = tokio::spawn(attended);
         Ok(Self { sender, bell, task: task.abort_handle() })
     }
 
@@ -121,12 +126,12 @@ struct Bell {
 
 impl Bell {
     /// Runs `future`, which is woken by `bell`, as a part of the task that polls this.
-    async fn attend(bell: Arc<Self>, future: impl Future<Output = ()>) {
+    async fn attend(bell: Arc<Self>, lull: Arc<Lull>, future: impl Future<Output = ()>) {
         let waker = Waker::from(Arc::clone(&bell));
         let mut future = pin!(future);
         poll_fn(|context| {
             bell.task.get_or_init(|| context.waker().clone());
-            future.as_mut().poll(&mut Context::from_waker(&waker))
+            lull.during(|| future.as_mut().poll(&mut Context::from_waker(&waker)))
         })
         .await;
     }

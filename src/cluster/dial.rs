@@ -1,6 +1,6 @@
 //! Connections to a store of any kind.
 
-use crate::config::{Store as Settings, StoreKind};
+use crate::config::{Secret, Store as Settings, StoreKind};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind,
     IntoConnectionInfo, Pipeline, RedisConnectionInfo, RedisError, RedisResult, TlsCertificates,
@@ -58,7 +58,10 @@ pub(super) async fn dial(settings: &Settings) -> RedisResult<Connection> {
         AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     let client = match &settings.kind {
         StoreKind::Cluster => return cluster(settings).await.map(Connection::Cluster),
-        StoreKind::Sentinel(service) => sentinel(settings, service).await?,
+        StoreKind::Sentinel { primary, user, password } => {
+            let login = (user.as_deref(), password.as_ref());
+            sentinel(settings, primary, login).await?
+        }
         StoreKind::Single => {
             let Some(node) = infos(settings)?.into_iter().next() else {
                 return Err(RedisError::from((ErrorKind::InvalidClientConfig, "no node")));
@@ -87,11 +90,15 @@ async fn cluster(settings: &Settings) -> RedisResult<ClusterConnection> {
     builder.build()?.get_async_connection().await
 }
 
-/// Asks the sentinels for the primary of `service`.
-async fn sentinel(settings: &Settings, service: &str) -> RedisResult<Client> {
+/// Asks the sentinels, who let `login` in, for the primary of this name.
+async fn sentinel(
+    settings: &Settings,
+    primary: &str,
+    login: (Option<&str>, Option<&Secret>),
+) -> RedisResult<Client> {
     let mut builder = SentinelClientBuilder::new(
         settings.nodes.iter().map(|(host, port)| addr(settings, host, *port)),
-        service,
+        primary,
         SentinelServerType::Master,
     )?
     .set_client_to_redis_tcp_settings(tcp())
@@ -102,7 +109,13 @@ async fn sentinel(settings: &Settings, service: &str) -> RedisResult<Client> {
             .set_client_to_redis_tls_mode(TlsMode::Secure)
             .set_client_to_sentinel_tls_mode(TlsMode::Secure);
     }
-    // The sentinels are asked without a password.
+    let (user, password) = login;
+    if let Some(user) = user {
+        builder = builder.set_client_to_sentinel_username(user);
+    }
+    if let Some(password) = password {
+        builder = builder.set_client_to_sentinel_password(password.reveal());
+    }
     if let Some(user) = &settings.user {
         builder = builder.set_client_to_redis_username(user);
     }

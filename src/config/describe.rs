@@ -383,7 +383,9 @@ fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
     if let Some(store) = &settings.store {
         let kind = match &store.kind {
             StoreKind::Single => "one server".to_owned(),
-            StoreKind::Sentinel(name) => format!("the primary `{name}` of the sentinels"),
+            StoreKind::Sentinel { primary, .. } => {
+                format!("the primary `{primary}` of the sentinels")
+            }
             StoreKind::Cluster => "a Redis Cluster of".to_owned(),
         };
         let nodes: Vec<_> =

@@ -39,8 +39,15 @@ pub struct Store {
 pub enum StoreKind {
     /// One server.
     Single,
-    /// The primary of this name, which the sentinels know.
-    Sentinel(String),
+    /// A primary that sentinels know.
+    Sentinel {
+        /// Its name.
+        primary: String,
+        /// Who we are to the sentinels; `None` is the default user.
+        user: Option<String>,
+        /// `None`: they ask for none.
+        password: Option<Secret>,
+    },
     /// A Redis Cluster.
     Cluster,
 }

@@ -26,6 +26,9 @@ use std::{
 /// A store that takes long to answer on a busy machine must not fail a test of something else.
 pub(crate) const PATIENT: &str = "timeout: 5s";
 
+/// What a user of the store must be allowed.
+pub(crate) const MAY: &str = "eval evalsha time get mget set exists pexpire pttl del zadd zrem zcard zscore zincrby zrange zrevrange zrangebyscore zremrangebyscore";
+
 pub(crate) fn config(upstream: SocketAddr, port: u16, store: &str, rules: &str) -> String {
     let store = format!("store: {{ redis: \"redis://127.0.0.1:{port}\", {store} }}\n");
     let route =
@@ -408,8 +411,7 @@ fn a_wrong_password_is_told_and_a_right_one_is_used() {
     let upstream = upstream::echo();
     let server = Server::start_on(free_port(), &[]);
     let rules = "    flow:\n      - { name: r, limit: 5/1h, burst: 5, scope: cluster, on_store_error: deny }\n      - { name: c, concurrency: 9, scope: cluster, on_store_error: deny }\n      - { name: p, limit: 900/1h, burst: 900, scope: cluster, sync_interval: 20ms }";
-    let may = "eval evalsha time get mget set exists pexpire pttl del zadd zrem zcard zscore zincrby zrange zrevrange zrangebyscore zremrangebyscore";
-    let may: Vec<String> = may.split(' ').map(|word| format!("+{word}")).collect();
+    let may: Vec<String> = MAY.split(' ').map(|word| format!("+{word}")).collect();
     redis::cmd("ACL")
         .arg(&["SETUSER", "gate", "on", ">secret", "~flowgate:*"])
         .arg(&may)

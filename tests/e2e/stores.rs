@@ -2,7 +2,7 @@
 
 use crate::{
     cluster::{
-        PATIENT, config, gateways, hammer,
+        MAY, PATIENT, config, gateways, hammer,
         server::{Server, free_port},
         up,
     },
@@ -39,6 +39,16 @@ impl Sentinel {
         let replicas: Vec<redis::Value> = command.query(&mut client.get_connection().ok()?).ok()?;
         Some(replicas.len())
     }
+}
+
+/// Makes a user `gate`, which may do what is documented and `more`.
+fn user(server: &Server, more: &str) {
+    let may = MAY.split(' ').chain([more]).map(|word| format!("+{word}"));
+    redis::cmd("ACL")
+        .arg(&["SETUSER", "gate", "on", ">primary-word", "~flowgate:*"])
+        .arg(may.collect::<Vec<_>>())
+        .exec(&mut server.connection())
+        .expect("a user");
 }
 
 impl Drop for Sentinel {
@@ -85,6 +95,42 @@ fn a_store_behind_sentinels_is_found_again_after_a_failover() {
 }
 
 #[test]
+fn sentinels_and_a_primary_that_ask_for_a_password_each_are_told_their_own() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    user(&server, "role");
+    let directory = tempfile::tempdir().expect("a folder");
+    let file = directory.path().join("sentinel.conf");
+    let watched = format!(
+        "sentinel monitor main 127.0.0.1 {} 1\nrequirepass default-word\n\
+         user asks on >sentinel-word +role +sentinel|masters\n",
+        server.port
+    );
+    std::fs::write(&file, watched).expect("written");
+    let port = free_port();
+    let _sentinel = Sentinel::start(port, &file);
+    let rules =
+        "    flow: [{ name: r, limit: 20/1h, burst: 20, scope: cluster, on_store_error: deny }]";
+    let yaml = |login: &str| {
+        let store = format!("{PATIENT}, sentinel: main{login}");
+        let yaml = config(upstream.address, port, &store, rules);
+        yaml.replace("redis://", "redis://gate:primary-word@")
+    };
+    for login in [
+        ", sentinel_password: default-word",
+        ", sentinel_user: asks, sentinel_password: sentinel-word",
+    ] {
+        let gateways = gateways(1, &yaml(login));
+        assert_eq!(hammer(&gateways, 5), [10, 0, 0], "{login}");
+    }
+    for login in ["", ", sentinel_user: asks, sentinel_password: primary-word"] {
+        let gateway = Gateway::start(&yaml(login));
+        let line = gateway.wait_log("the store fails");
+        assert!(!line.contains("-word"), "{line}");
+        assert_eq!(hammer(std::slice::from_ref(&gateway), 5), [0, 10, 0], "{login}");
+    }
+}
+
+#[test]
 fn the_nodes_of_a_cluster_decide_about_a_route_each() {
     let upstream = upstream::echo();
     let buses = [(); 3].map(|()| free_port().to_string());
@@ -104,6 +150,7 @@ fn the_nodes_of_a_cluster_decide_about_a_route_each() {
         }
     }
     for node in &nodes {
+        user(node, "cluster|slots");
         eventually("the cluster is whole", || {
             let info: String =
                 redis::cmd("CLUSTER").arg("INFO").query(&mut node.connection()).ok()?;
@@ -119,7 +166,7 @@ fn the_nodes_of_a_cluster_decide_about_a_route_each() {
     };
     let routes = (0..8).map(route).collect::<Vec<_>>().join("\n");
     let store = format!(
-        "store: {{ redis: [\"redis://127.0.0.1:{}\"], cluster: true, {PATIENT} }}\n",
+        "store: {{ redis: [\"redis://gate:primary-word@127.0.0.1:{}\"], cluster: true, {PATIENT} }}\n",
         nodes[0].port
     );
     let gateways = gateways(2, &(store + &yaml(upstream.address, &routes)));

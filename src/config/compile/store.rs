@@ -71,7 +71,11 @@ impl Compiler {
                 );
                 return None;
             }
-            (Some(name), None) => StoreKind::Sentinel(name.value.clone()),
+            (Some(name), None) => StoreKind::Sentinel {
+                primary: name.value.clone(),
+                user: spec.sentinel_user.as_ref().map(|at| at.value.clone()),
+                password: spec.sentinel_password.as_ref().map(|at| at.value.clone()),
+            },
             (None, Some(_)) => StoreKind::Cluster,
             (None, None) => StoreKind::Single,
         };
@@ -81,7 +85,27 @@ impl Compiler {
                     .help("remove it, or write `sentinel: NAME` or `cluster: true`"),
             );
         }
+        self.sentinel_login(spec);
         Some(kind)
+    }
+
+    /// Reports a login for sentinels that cannot be one.
+    fn sentinel_login(&mut self, spec: &StoreSpec) {
+        let user = spec.sentinel_user.as_ref().map(|at| (at.place, "sentinel_user"));
+        let password = spec.sentinel_password.as_ref().map(|at| (at.place, "sentinel_password"));
+        if spec.sentinel.is_none() {
+            for (place, key) in user.into_iter().chain(password) {
+                self.error(
+                    Problem::error(place, format!("`{key}` without `sentinel`"))
+                        .help("write `sentinel: NAME`, or the login into the URL of `redis`"),
+                );
+            }
+        } else if let (Some((place, _)), None) = (user, password) {
+            self.error(
+                Problem::error(place, "`sentinel_user` without `sentinel_password`")
+                    .help("write both, or remove it"),
+            );
+        }
     }
 
     /// Returns what holds while the store fails, if the rule is shared; `stored` says of each of

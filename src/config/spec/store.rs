@@ -4,7 +4,7 @@ use super::file;
 use crate::config::{
     decode::{At, Decoder, Fields},
     problem::quoted,
-    store::RedisUrl,
+    store::{RedisUrl, Secret},
     values::{Invalid, invalid},
 };
 use std::{
@@ -17,6 +17,8 @@ use std::{
 pub(in crate::config) struct StoreSpec {
     pub redis: Vec<At<RedisUrl>>,
     pub sentinel: Option<At<String>>,
+    pub sentinel_user: Option<At<String>>,
+    pub sentinel_password: Option<At<Secret>>,
     pub cluster: Option<At<bool>>,
     pub ca: Option<At<PathBuf>>,
     pub prefix: Option<At<String>>,
@@ -30,7 +32,10 @@ impl StoreSpec {
     pub(super) fn read<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>, folder: &Path) -> Self {
         Self {
             redis: f.several(d, "redis", RedisUrl::parse),
-            sentinel: f.leaf(d, "sentinel", primary),
+            sentinel: f.leaf(d, "sentinel", |text| word("the name of the primary", text)),
+            sentinel_user: f.leaf(d, "sentinel_user", |text| word("the user", text)),
+            sentinel_password: f
+                .leaf(d, "sentinel_password", |text| word("the password", text).map(Secret::new)),
             cluster: f.flag(d, "cluster"),
             ca: f.leaf(d, "ca", |text| file(text, folder)),
             prefix: f.leaf(d, "prefix", prefix),
@@ -42,10 +47,10 @@ impl StoreSpec {
     }
 }
 
-/// Reads the name of a primary.
-fn primary(text: &str) -> Result<String, Invalid> {
+/// Reads a text that is not empty.
+fn word(what: &str, text: &str) -> Result<String, Invalid> {
     if text.is_empty() {
-        return invalid("the name of the primary is empty", "write the one that sentinels know");
+        return invalid(format!("{what} is empty"), "write it, or remove the key");
     }
     Ok(text.to_owned())
 }

@@ -1,10 +1,16 @@
 //! Rules that gateways share, and their store.
 
 use super::{messages, plan, with_rules};
-use crate::config::{OnStoreError, StoreKind, describe, diff};
+use crate::config::{OnStoreError, Secret, StoreKind, describe, diff};
 
 fn stored(store: &str, rules: &str) -> String {
     format!("store: {store}\n{}", with_rules(rules))
+}
+
+const RULE: &str = "      - { name: a, limit: 1/1s, scope: cluster }\n";
+
+fn kind(store: &str) -> StoreKind {
+    plan(&stored(store, RULE)).settings.store.clone().expect("a store").kind.clone()
 }
 
 const STORE: &str = "{ redis: redis://127.0.0.1 }";
@@ -51,12 +57,10 @@ fn a_shared_rule_needs_a_store_that_can_decide_about_it() {
 
 #[test]
 fn a_store_is_one_server_or_what_sentinels_or_nodes_know() {
-    let rule = "      - { name: a, limit: 1/1s, scope: cluster }\n";
-    let kind =
-        |store: &str| plan(&stored(store, rule)).settings.store.clone().expect("it").kind.clone();
     assert_eq!(kind(STORE), StoreKind::Single);
     let sentinels = "{ redis: [redis://a:26379, redis://b:26379], sentinel: main }";
-    assert_eq!(kind(sentinels), StoreKind::Sentinel("main".to_owned()));
+    let main = StoreKind::Sentinel { primary: "main".to_owned(), user: None, password: None };
+    assert_eq!(kind(sentinels), main);
     assert_eq!(kind("{ redis: [redis://a, redis://b], cluster: true }"), StoreKind::Cluster);
     for (store, expected) in [
         (
@@ -78,7 +82,7 @@ fn a_store_is_one_server_or_what_sentinels_or_nodes_know() {
         ("{ redis: [] }", "`redis` is empty | write at least one: `redis: redis://10.0.1.9:6379`"),
         (
             "{ redis: redis://a, sentinel: '' }",
-            "the name of the primary is empty | write the one that sentinels know",
+            "the name of the primary is empty | write it, or remove the key",
         ),
         (
             "{ redis: redis://a, prefix: 'f{g}:' }",
@@ -94,7 +98,33 @@ fn a_store_is_one_server_or_what_sentinels_or_nodes_know() {
             "the store's URL begins with neither `redis://` nor `rediss://` | write `redis://HOST:PORT`, as in `redis://10.0.1.9:6379`, or `rediss://…` for TLS",
         ),
     ] {
-        messages(&stored(store, rule), &[expected]);
+        messages(&stored(store, RULE), &[expected]);
+    }
+}
+
+#[test]
+fn sentinels_have_a_login_of_their_own() {
+    let login = "sentinel: main, sentinel_user: me, sentinel_password: 'p@:s'";
+    let kept = kind(&format!("{{ redis: redis://you:other@a, {login} }}"));
+    let StoreKind::Sentinel { user, password, .. } = &kept else { panic!("{kept:?}") };
+    assert_eq!(user.as_deref(), Some("me"));
+    assert_eq!(password.as_ref().map(Secret::reveal), Some("p@:s"));
+    assert!(!format!("{kept:?}").contains("p@:s"));
+    for (store, expected) in [
+        (
+            "{ redis: redis://a, sentinel: main, sentinel_user: me }",
+            "`sentinel_user` without `sentinel_password` | write both, or remove it",
+        ),
+        (
+            "{ redis: redis://a, sentinel: main, sentinel_password: '' }",
+            "the password is empty | write it, or remove the key",
+        ),
+        (
+            "{ redis: redis://a, sentinel_password: word }",
+            "`sentinel_password` without `sentinel` | write `sentinel: NAME`, or the login into the URL of `redis`",
+        ),
+    ] {
+        messages(&stored(store, RULE), &[expected]);
     }
 }
 

@@ -22,7 +22,19 @@ pub(in crate::config) static STORE: Section = Section {
             "sentinel",
             Kind::Text,
             Absent,
-            "The name of a primary: then `redis` names sentinels. User and password are the primary's.",
+            "The name of a primary: then `redis` names sentinels. User and password in the URL are the primary's.",
+        ),
+        key(
+            "sentinel_user",
+            Kind::Text,
+            Absent,
+            "The user by which sentinels are asked, if it is not their default one.",
+        ),
+        key(
+            "sentinel_password",
+            Kind::Text,
+            Absent,
+            "The password that sentinels ask for, if they do.",
         ),
         key(
             "cluster",

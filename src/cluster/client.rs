@@ -9,11 +9,14 @@ use super::{
     dial::{Connection, dial},
     greeting::Told,
     leases::{Held, Leases, by_tag},
-    offset,
     script::Lua,
     store::Store,
 };
-use crate::{clock::Clock, flow::Instant, route::Seed};
+use crate::{
+    clock::Clock,
+    flow::{Instant, RoundTrip},
+    route::Seed,
+};
 use core::{fmt, time::Duration};
 use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -150,8 +153,8 @@ impl Link {
         let mut verdicts = answer.and_then(read).inspect_err(|_| self.give_up())?;
         let came = inner.clock.now();
         store.on_decision(came.since(asked));
-        let call = offset::Call { asked, given: verdicts.now, came };
-        store.offsets.heed(call, asks, &mut verdicts);
+        let way = RoundTrip { asked, given: verdicts.now, came };
+        store.offsets.heed(way, asks, &mut verdicts);
         if verdicts.is_admitted {
             return Ok(Decided { verdicts, came, held });
         }

@@ -20,7 +20,7 @@
 //! that took least.
 
 use super::{Ask, Verdicts};
-use crate::flow::{Decision, Instant};
+use crate::flow::{Decision, Instant, RoundTrip};
 use core::time::Duration;
 use std::{
     collections::HashMap,
@@ -30,17 +30,6 @@ use std::{
 /// How long a bound is heeded, and twice as long at most: a quick answer among all of them, and
 /// clocks that are kept drift by less than a millisecond.
 const PERIOD: Duration = Duration::from_secs(10);
-
-/// When a call was made and answered.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Call {
-    /// By our clock.
-    pub(super) asked: Instant,
-    /// By the clock of the store.
-    pub(super) given: Instant,
-    /// By our clock.
-    pub(super) came: Instant,
-}
 
 /// The offsets to the stores of all pacing, by its name: the nodes of a cluster have a clock each.
 #[derive(Debug, Default)]
@@ -58,7 +47,7 @@ struct Offset {
 impl Offsets {
     /// Makes of the wait that the store told for a paced request what is left of it now that the
     /// answer has come.
-    pub(super) fn heed(&self, call: Call, asks: &[Ask<'_>], verdicts: &mut Verdicts) {
+    pub(super) fn heed(&self, way: RoundTrip, asks: &[Ask<'_>], verdicts: &mut Verdicts) {
         for (ask, it) in asks.iter().zip(&mut verdicts.answers) {
             if ask.rule.paces() {
                 let wait = match it.decision {
@@ -66,7 +55,7 @@ impl Offsets {
                     // What the answer took is learned all the same.
                     Decision::Pass | Decision::Block(_) => Duration::ZERO,
                 };
-                let left = self.left(ask.name, call, wait);
+                let left = self.left(ask.name, way, wait);
                 if let Decision::Wait(wait) = &mut it.decision {
                     *wait = left;
                 }
@@ -76,25 +65,25 @@ impl Offsets {
 
     /// Learns from an answer, and returns how long after it came the instant is that lies `wait`
     /// after it was given.
-    fn left(&self, name: &str, call: Call, wait: Duration) -> Duration {
+    fn left(&self, name: &str, way: RoundTrip, wait: Duration) -> Duration {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let least = if let Some(offset) = all.get_mut(name) {
-            offset.learn(call)
+            offset.learn(way)
         } else {
             // No more are kept than are asked for in two periods.
-            all.retain(|_, offset| call.came.since(offset.since) < 2 * PERIOD);
-            let most = ahead(call.came, call.given);
-            all.insert(name.to_owned(), Offset { since: call.came, least: [most; 2] });
+            all.retain(|_, offset| way.came.since(offset.since) < 2 * PERIOD);
+            let most = ahead(way.came, way.given);
+            all.insert(name.to_owned(), Offset { since: way.came, least: [most; 2] });
             most
         };
-        let left = least - ahead(call.came, call.given + wait);
+        let left = least - ahead(way.came, way.given + wait);
         Duration::from_nanos(u64::try_from(left.max(0)).unwrap_or(u64::MAX))
     }
 }
 
 impl Offset {
     /// Learns from an answer, and returns the offset.
-    fn learn(&mut self, Call { asked, given, came }: Call) -> i128 {
+    fn learn(&mut self, RoundTrip { asked, given, came }: RoundTrip) -> i128 {
         let [least, most] = [asked, came].map(|ours| ahead(ours, given));
         let age = came.since(self.since);
         if age >= PERIOD {
@@ -123,15 +112,15 @@ mod tests {
 
     /// A call that reached the store at `given`, whose clock is behind ours by so much, 1 ms after
     /// it was made, and whose answer took so long.
-    fn call(given: u64, behind: u64, took: u64) -> Call {
+    fn call(given: u64, behind: u64, took: u64) -> RoundTrip {
         let [asked, came] = [given - 1, given + took].map(|at| millis(at + behind));
-        Call { asked, given: millis(given), came }
+        RoundTrip { asked, given: millis(given), came }
     }
 
     /// Returns when a request starts that the store told to wait, in milliseconds of our clock.
-    fn start(offsets: &Offsets, call: Call, wait: u64) -> u64 {
-        let left = offsets.left("a", call, Duration::from_millis(wait));
-        (call.came + left).as_nanos() / 1_000_000
+    fn start(offsets: &Offsets, way: RoundTrip, wait: u64) -> u64 {
+        let left = offsets.left("a", way, Duration::from_millis(wait));
+        (way.came + left).as_nanos() / 1_000_000
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::{Client, MOST_STATES, Page, Push, StoreError, exchange::line, store::
 use crate::{
     clock::Clock,
     config::{Exchange, Live, Shared, Snapshot},
-    flow::{Delta, Gate, Instant, SlotId, Told},
+    flow::{Delta, Gate, Instant, RoundTrip, SlotId, Told},
 };
 use core::{sync::atomic::Ordering::Relaxed, time::Duration};
 use std::{
@@ -207,12 +207,13 @@ impl Periodic {
         let link = self.client.link().ok_or(StoreError::Down)?;
         let rules = names.iter().filter_map(|name| self.rules.get(name));
         let pushes: Vec<Push<'_>> = rules.map(|rule| rule.push(&self.store)).collect();
+        let asked = self.clock.now();
         let pages = link.exchange(&pushes).await?;
-        let now = self.clock.now();
+        let came = self.clock.now();
         for (name, page) in names.iter().zip(&pages) {
             if let Some(rule) = self.rules.get_mut(name) {
                 self.store.on_exchange(rule.deltas.len(), page.told.len());
-                rule.take_over(now, page);
+                rule.take_over(RoundTrip { asked, given: page.now, came }, page);
             }
         }
         Ok(())
@@ -330,18 +331,18 @@ impl Rule {
     }
 
     /// Takes over what the store has told, which confirms what it was told.
-    fn take_over(&mut self, now: Instant, page: &Page) {
+    fn take_over(&mut self, way: RoundTrip, page: &Page) {
         self.deltas.clear();
         self.known = page.known;
         self.told = page.told.len();
         for source in &mut self.former {
             if !source.has_clock {
-                source.adopt(now, page, &[]);
+                source.adopt(way, &[]);
             }
         }
         self.former.retain(|source| source.from.is_some());
         if !self.is_gone {
-            self.source.adopt(now, page, &page.told);
+            self.source.adopt(way, &page.told);
         }
         self.is_under_way = self.has_to_tell() || (page.is_full && !self.is_gone);
     }
@@ -369,8 +370,8 @@ impl Source {
 
     /// Takes over what is `told`, after which one that has not heard of the clock before has all
     /// to tell.
-    fn adopt(&mut self, now: Instant, page: &Page, told: &[Told]) {
-        self.gate.adopt(self.slot, now, page.now, told);
+    fn adopt(&mut self, way: RoundTrip, told: &[Told]) {
+        self.gate.adopt(self.slot, way, told);
         if !core::mem::replace(&mut self.has_clock, true) {
             self.from = Some(0);
         }

@@ -7,7 +7,7 @@ mod reservation;
 use super::{
     breaker,
     decision::{Outcome, Reason, Refused, Report, Verdict},
-    exchange::{Delta, Told},
+    exchange::{Delta, RoundTrip, Told},
     pending::Pendings,
     rules::{Change, Installed, Rules, rule_of},
     slot::{Charge, Claim, End, Slot, SlotId, Stake, Times, Until},
@@ -234,10 +234,10 @@ impl Chain {
     }
 
     /// Has a slot take over what a store has told.
-    pub(super) fn adopt(&mut self, slot: SlotId, now: Instant, store: Instant, told: &[Told]) {
-        let now = self.clamp(now);
+    pub(super) fn adopt(&mut self, slot: SlotId, way: RoundTrip, told: &[Told]) {
+        let way = RoundTrip { came: self.clamp(way.came), ..way };
         if let Some(slot) = self.slot_mut(slot) {
-            slot.adopt(now, store, told);
+            slot.adopt(way, told);
         }
     }
 

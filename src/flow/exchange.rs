@@ -4,6 +4,7 @@
 //! has charged since the last time, and takes over the states that come of everybody's
 //! ([`Told`]): `Gate::collect` and `Gate::adopt`.
 
+use super::time::Instant;
 use core::{fmt, str::FromStr};
 use smallvec::SmallVec;
 
@@ -39,6 +40,18 @@ pub struct Told {
     pub whose: Whose,
     /// The state, as a script tells it.
     pub numbers: Numbers,
+}
+
+/// When a store was asked and answered. What one clock lacks to the other lies between what each
+/// end of the way says.
+#[derive(Clone, Copy, Debug)]
+pub struct RoundTrip {
+    /// By our clock.
+    pub asked: Instant,
+    /// When it was answered, by the clock of the store.
+    pub given: Instant,
+    /// When the answer came, by our clock.
+    pub came: Instant,
 }
 
 /// Writes `-`, 32 hexadecimal digits, or `~` and a number.

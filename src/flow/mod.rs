@@ -42,7 +42,7 @@ pub mod time;
 mod timeline;
 
 pub use decision::{Decision, Outcome, Quota, Reason, Refused, Rejection, Report, Verdict};
-pub use exchange::{Delta, Told, Whose};
+pub use exchange::{Delta, RoundTrip, Told, Whose};
 pub use gate::{Admission, Gate, Permit, Reservation};
 pub use keyed::{Keyed, Keys, OTHERS};
 pub use limiter::{

@@ -5,7 +5,7 @@ mod exchange;
 use super::{
     breaker,
     decision::{Decision, Outcome, Reason},
-    exchange::{Delta, Numbers, Told},
+    exchange::{Delta, Numbers, RoundTrip, Told},
     keyed::{Keyed, Keys, Place, Seat, Table},
     pending::Pendings,
     time::Instant,
@@ -184,9 +184,9 @@ pub(super) trait Formula: Debug + Send + 'static {
         None
     }
 
-    /// Learns what the store's clock told at `now`. Returns whether what was counted by
+    /// Learns what the store's clock told. Returns whether what was counted by
     /// another clock is to be forgotten.
-    fn set_clock(&mut self, _now: Instant, _store: Instant) -> bool {
+    fn set_clock(&mut self, _way: RoundTrip) -> bool {
         false
     }
 
@@ -240,8 +240,8 @@ pub(super) trait Slot: Any + Debug + Send {
     /// there are `most`. Returns the place to go on from, if that is not the end.
     fn collect(&mut self, from: u32, most: usize, into: &mut Vec<Delta>) -> Option<u32>;
 
-    /// Takes over what the store told, whose clock said `store` at `now`.
-    fn adopt(&mut self, now: Instant, store: Instant, told: &[Told]);
+    /// Takes over what the store told.
+    fn adopt(&mut self, way: RoundTrip, told: &[Told]);
 
     /// Returns the most that a standing's `used` may be.
     fn limit(&self) -> u64;
@@ -478,8 +478,8 @@ impl<F: Formula> Slot for Stage<F> {
         self.collect_from(from, most, into)
     }
 
-    fn adopt(&mut self, now: Instant, store: Instant, told: &[Told]) {
-        self.adopt_all(now, store, told);
+    fn adopt(&mut self, way: RoundTrip, told: &[Told]) {
+        self.adopt_all(way, told);
     }
 
     fn limit(&self) -> u64 {

@@ -5,7 +5,7 @@ use core::time::Duration;
 use flowgate::{
     cluster::{MOST_STATES, Page, Push, Recorded, line},
     flow::{
-        Algorithm, Claim, Gate, Instant, Key, Keyed, Rule, Rules, SlotId, Stored,
+        Algorithm, Claim, Gate, Instant, Key, Keyed, RoundTrip, Rule, Rules, SlotId, Stored,
         limiter::exchanged,
     },
 };
@@ -132,7 +132,8 @@ impl Gateways {
             assert_eq!(page.now, now);
             it.deltas.clear();
             it.known = page.known;
-            it.gate.adopt(it.slot, now, page.now, &page.told);
+            let way = RoundTrip { asked: now, given: page.now, came: now };
+            it.gate.adopt(it.slot, way, &page.told);
             if !page.is_full && from.is_none() {
                 return;
             }

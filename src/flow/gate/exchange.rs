@@ -2,9 +2,8 @@
 
 use super::Gate;
 use crate::flow::{
-    exchange::{Delta, Told},
+    exchange::{Delta, RoundTrip, Told},
     slot::SlotId,
-    time::Instant,
 };
 
 /// States to take over under one lock: some microseconds.
@@ -28,14 +27,13 @@ impl Gate {
         Some(from)
     }
 
-    /// Has the rule behind `slot` take over the states that a store has `told`, whose clock
-    /// said `store` not later than `now`.
-    pub fn adopt(&self, slot: SlotId, now: Instant, store: Instant, told: &[Told]) {
+    /// Has the rule behind `slot` take over the states that a store has `told`.
+    pub fn adopt(&self, slot: SlotId, way: RoundTrip, told: &[Told]) {
         // The time is told even where nothing else is.
         let (first, rest) = told.split_at(told.len().min(STEP));
-        self.lock().adopt(slot, now, store, first);
+        self.lock().adopt(slot, way, first);
         for some in rest.chunks(STEP) {
-            self.lock().adopt(slot, now, store, some);
+            self.lock().adopt(slot, way, some);
         }
     }
 }
@@ -44,7 +42,7 @@ impl Gate {
 mod tests {
     use super::*;
     use crate::flow::{
-        Algorithm, Change, Claim, Key, Rule, Rules, Whose,
+        Algorithm, Change, Claim, Instant, Key, Rule, Rules, Whose,
         limiter::{
             exchanged,
             fixed_window::{self, Align},
@@ -69,6 +67,11 @@ mod tests {
         Instant::EPOCH + Duration::from_millis(count)
     }
 
+    /// In milliseconds.
+    fn way(asked: u64, given: u64, came: u64) -> RoundTrip {
+        RoundTrip { asked: millis(asked), given: millis(given), came: millis(came) }
+    }
+
     fn enter(gate: &Arc<Gate>, slot: SlotId, now: Instant, key: Key) -> Result<(), Duration> {
         let claim = Claim { slot, key, cost: 1, patience: Duration::ZERO };
         let decided = gate.enter(now, &[claim]);
@@ -83,12 +86,12 @@ mod tests {
         // The gateway is an hour ahead, and 30 ms off in its window.
         let hour = 60 * 60 * 1000;
         assert_eq!(ask(hour + 49), Ok(()), "which is forgotten");
-        gate.adopt(slot, millis(hour + 50), millis(20), &[]);
+        gate.adopt(slot, way(hour + 50, 20, hour + 50), &[]);
         assert_eq!(ask(hour + 50), Ok(()));
         assert_eq!(ask(hour + 51), Err(Duration::from_millis(79)));
         assert_eq!(ask(hour + 130), Ok(()));
         // An answer that took longer tells an earlier time.
-        gate.adopt(slot, millis(hour + 131), millis(60), &[]);
+        gate.adopt(slot, way(hour + 80, 60, hour + 131), &[]);
         assert_eq!(ask(hour + 132), Err(Duration::from_millis(99)));
         let mut deltas = Vec::new();
         assert_eq!(gate.collect(slot, 0, 9, &mut deltas), None);
@@ -97,6 +100,20 @@ mod tests {
         assert_eq!(deltas[0].numbers[..], [200_000, 0, 1]);
         deltas.clear();
         assert_eq!((gate.collect(slot, 0, 9, &mut deltas), deltas.len()), (None, 0));
+    }
+
+    #[test]
+    fn an_answer_that_takes_long_makes_nobody_forget() {
+        let bucket = token_bucket::Config { rate: rate(1, 3_600_000), burst: 1 };
+        let (gate, slot) = open(&one(exchanged(Algorithm::TokenBucket(bucket))));
+        gate.adopt(slot, way(1_000, 7_000, 1_001), &[]);
+        assert_eq!(enter(&gate, slot, millis(1_001), Key::Shared), Ok(()));
+        // The gateway, or the way back, stood still for a minute.
+        gate.adopt(slot, way(2_000, 8_001, 62_000), &[]);
+        assert!(enter(&gate, slot, millis(62_000), Key::Shared).is_err());
+        let mut deltas = Vec::new();
+        gate.collect(slot, 0, 9, &mut deltas);
+        assert_eq!((deltas.len(), deltas[0].cost), (1, 1));
     }
 
     #[test]
@@ -110,12 +127,12 @@ mod tests {
         };
         let passing =
             |now| (0..99).take_while(|_| enter(&gate, slot, now, Key::Shared).is_ok()).count();
-        gate.adopt(slot, Instant::EPOCH, Instant::EPOCH, &told(60));
+        gate.adopt(slot, way(0, 0, 0), &told(60));
         let third = one(exchanged(whole).among(3));
         let changes = gate.install(&third, Instant::EPOCH).changes;
         assert_eq!(changes, [("it".into(), Change::Converted)]);
         assert_eq!(passing(Instant::EPOCH), 10, "a third of what is left");
-        gate.adopt(slot, Instant::EPOCH, Instant::EPOCH, &told(30));
+        gate.adopt(slot, way(0, 0, 0), &told(30));
         // 10 passed here since.
         assert_eq!(passing(Instant::EPOCH), 16, "a third of 50, rounded down");
         let mut deltas = Vec::new();
@@ -159,7 +176,7 @@ mod tests {
         let (other, slot) = open(&rules);
         let told =
             Told { whose: Whose::Overflow(2), numbers: [5_000_000, 0].into_iter().collect() };
-        other.adopt(slot, Instant::EPOCH, Instant::EPOCH, &[told]);
+        other.adopt(slot, way(0, 0, 0), &[told]);
         for client in 0..2_u128 {
             assert_eq!(enter(&other, slot, Instant::EPOCH, Key::Of(client << 64)), Ok(()));
         }

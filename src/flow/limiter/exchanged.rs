@@ -20,8 +20,8 @@
 //!
 //! Time is the store's: what the gateway's clock lacks to that is added. It is read before the
 //! store's answer comes back, so that a gateway is never ahead of the store, whose windows
-//! end before it opens the next. Time does not step back: it stands still, for a second at the
-//! most. What was counted by a clock that was further ahead lies in the future, and is forgotten.
+//! end before it opens the next. Time does not step back: it stands still, for as long as the answer
+//! took and a second at the most. What was counted by a clock that was further ahead lies in the future, and is forgotten.
 //!
 //! Where the store is lost, the rule is divided among the gateways (`gateways` above 1).
 
@@ -30,7 +30,7 @@ mod merge;
 use super::Algorithm;
 use crate::flow::{
     decision::Decision,
-    exchange::Numbers,
+    exchange::{Numbers, RoundTrip},
     keyed::Keyed,
     rate::Rate,
     slot::{Formula, Slot, Stage, Standing, Times},
@@ -39,8 +39,8 @@ use crate::flow::{
 use core::time::Duration;
 pub(super) use merge::Merge;
 
-/// How long time stands still at most, when a clock turns out to be behind: more than the clocks
-/// of machines that are kept differ, and than an answer takes.
+/// How long time stands still at most, beside what an answer took, when a clock turns out to be
+/// behind: more than the clocks of machines that are kept differ.
 const MOST_STILL: Duration = Duration::from_secs(1);
 
 /// An algorithm whose states gateways exchange.
@@ -223,11 +223,12 @@ impl<F: Merge> Formula for Exchanged<F> {
         (cost > 0).then(|| (cost, self.whole.delta(&cell.delta, cost)))
     }
 
-    fn set_clock(&mut self, now: Instant, store: Instant) -> bool {
-        let before = self.time(now);
-        let lack = i128::from(store.as_nanos()) - i128::from(now.as_nanos());
+    fn set_clock(&mut self, RoundTrip { asked, given, came }: RoundTrip) -> bool {
+        let before = self.time(came);
+        let lack = i128::from(given.as_nanos()) - i128::from(came.as_nanos());
+        // An answer that took long tells a time that is long past: that is no clock ahead.
+        let is_far = self.time(asked).since(given) > MOST_STILL;
         self.lack = i64::try_from(lack).unwrap_or(0);
-        let is_far = before.since(store) > MOST_STILL;
         self.least = if is_far { Instant::EPOCH } else { before };
         is_far
     }

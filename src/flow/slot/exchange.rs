@@ -2,7 +2,7 @@
 
 use super::{Formula, Key, Slot as _, Stage, States};
 use crate::flow::{
-    exchange::{Delta, Told, Whose},
+    exchange::{Delta, RoundTrip, Told, Whose},
     keyed::{OVERFLOWS, Place, Seat},
     time::Instant,
 };
@@ -31,8 +31,9 @@ impl<F: Formula> Stage<F> {
         Some(to)
     }
 
-    pub(super) fn adopt_all(&mut self, now: Instant, store: Instant, told: &[Told]) {
-        if self.formula.set_clock(now, store) {
+    pub(super) fn adopt_all(&mut self, way: RoundTrip, told: &[Told]) {
+        let now = way.came;
+        if self.formula.set_clock(way) {
             self.states.forget(self.formula.fresh());
         }
         for Told { whose, numbers } in told {

@@ -1,24 +1,15 @@
 //! What a file means, in words: `flowgate check` prints it.
 
+mod promise;
+
 use super::{
-    AccessLog, Balance, OnMissing, OnStoreError, Plan, RateLimitHeaders, StoreKind,
+    AccessLog, Balance, Cost, OnMissing, OnStoreError, Plan, RateLimitHeaders, StoreKind,
     plan::{RoutePlan, RulePlan, UpstreamPlan},
 };
-use crate::flow::{
-    self, Algorithm, OTHERS, Rate, Rule, WarmUp,
-    breaker::{self, Ratio},
-    limiter::{
-        fixed_window::{self, Align},
-        sliding_window,
-    },
-    pacing,
-    time::spelled,
-};
+use crate::flow::{Algorithm, Keyed, OTHERS, Rule, breaker};
 use bytesize::ByteSize;
-use std::{
-    fmt::{self, Write},
-    time::Duration,
-};
+use promise::{breaker_promise, count, pacing_promise, promise, short};
+use std::fmt::{self, Write};
 
 /// How many routes are described one by one.
 const MOST_ROUTES: usize = 200;
@@ -100,246 +91,115 @@ fn write_route(out: &mut String, route: &RoutePlan, upstream: &str, gateways: u3
     for (rule, plan) in route.flow.flow.iter().zip(&route.rules) {
         let indent = if plan.when.is_some() { "  " } else { "" };
         writeln!(out, "    {indent}{}  {}", rule.name, promise(&rule.algorithm))?;
-        write_details(out, rule, plan)?;
-        write_exchanged(out, rule, plan, gateways)?;
+        write_details(out, details(rule, plan, gateways))?;
     }
     if let Some(breaker) = &route.flow.breaker {
         writeln!(out, "    breaker  {}", breaker_promise(breaker))?;
-        if breaker.dry_run {
-            writeln!(out, "      dry run: counts, refuses nothing")?;
-        }
+        write_details(out, details_of_breaker(breaker))?;
     }
     match &route.flow.pacing {
         Some(pacing) => {
             writeln!(out, "    pacing  {}", pacing_promise(pacing))?;
-            route.paced.map_or(Ok(()), |on_error| write_shared(out, on_error))
+            write_details(out, route.paced.map(shared))
         }
         None if route.flow.flow.is_empty() => writeln!(out, "    no limit"),
         None => Ok(()),
     }
 }
 
-/// Says when a breaker opens, and how it closes.
-fn breaker_promise(config: &breaker::Config) -> String {
-    let more_than = |ratio: Ratio| {
-        if ratio == Ratio::ONE { "all".to_owned() } else { format!("more than {ratio}") }
+fn write_details(out: &mut String, details: impl IntoIterator<Item = String>) -> fmt::Result {
+    details.into_iter().try_for_each(|detail| writeln!(out, "      {detail}"))
+}
+
+/// Says in one line what the rule of this name promises and how it counts, or the breaker, or
+/// the pacing.
+pub(super) fn in_words(route: &RoutePlan, name: &str) -> Option<String> {
+    let mut rules = route.flow.flow.iter().zip(&route.rules);
+    let (promise, details) = if let Some((rule, plan)) = rules.find(|(it, _)| *it.name == *name) {
+        (promise(&rule.algorithm), details(rule, plan, 1))
+    } else if let Some(breaker) = route.flow.breaker.as_ref().filter(|_| name == "breaker") {
+        (breaker_promise(breaker), details_of_breaker(breaker))
+    } else if let Some(pacing) = route.flow.pacing.as_ref().filter(|_| name == "pacing") {
+        (pacing_promise(pacing), route.paced.map(shared).into_iter().collect())
+    } else {
+        return None;
     };
-    let slow =
-        |it: breaker::Slow| format!("{} begin after {}", more_than(it.ratio), short(it.after));
-    let conditions = [
-        config.error_ratio.map(|ratio| format!("{} fail", more_than(ratio))),
-        config.slow.map(slow),
-        config.errors.map(|errors| format!("{errors} fail")),
-    ];
-    let conditions: Vec<_> = conditions.into_iter().flatten().collect();
-    format!(
-        "opens when, of at least {} in {}, {}; none passes for {}, then {} must be good",
-        count(usize::try_from(config.min_requests).unwrap_or(usize::MAX), "answer"),
-        short(config.window),
-        conditions.join(" or "),
-        short(config.open_for),
-        count(config.probes as usize, "probe"),
-    )
+    Some(std::iter::once(promise).chain(details).collect::<Vec<_>>().join("; "))
 }
 
-/// Says what the rule of this name promises, or the breaker, or the pacing.
-pub(super) fn promise_of(rules: &flow::Rules, name: &str) -> Option<String> {
-    if let Some(rule) = rules.flow.iter().find(|rule| *rule.name == *name) {
-        let each = rule.keyed.as_ref().map(|keyed| format!(", for each {}", keyed.by));
-        let dry_run = if rule.dry_run { ", dry run" } else { "" };
-        return Some(format!("{}{}{dry_run}", promise(&rule.algorithm), each.unwrap_or_default()));
-    }
-    match name {
-        "breaker" => rules.breaker.as_ref().map(breaker_promise),
-        "pacing" => rules.pacing.as_ref().map(pacing_promise),
-        _ => None,
-    }
-}
-
-/// Says the most that a rule lets pass: its line of the table of promises, with its numbers.
-fn promise(algorithm: &Algorithm) -> String {
-    match algorithm {
-        Algorithm::TokenBucket(config) => bucket("token_bucket", config.rate, config.burst),
-        Algorithm::WarmUp(config) => {
-            let promise = bucket("token_bucket", config.rate, config.burst);
-            format!("{promise}, when warm; {}", ramp_promise(config.rate, config.warm_up))
-        }
-        Algorithm::LeakyBucket(config) => bucket("leaky_bucket", config.rate, config.capacity),
-        Algorithm::SlidingLog(config) => {
-            let (count, window) = (config.rate.count(), short(config.rate.window()));
-            let log = ByteSize(config.full_bytes() as u64);
-            format!(
-                "sliding_log {count}/{window}: at most {count} in any {window}, exactly; \
-                 a log of up to {log:.1}"
-            )
-        }
-        Algorithm::SlidingWindow(config) => sliding(config),
-        Algorithm::SlidingCounter(config) => {
-            let (count, window) = (config.rate.count(), short(config.rate.window()));
-            let most = 2 * count - 1;
-            // Of a full window the last one is in sight to the end of the next.
-            let saturated = match count {
-                1 => "1 in every other window".to_owned(),
-                count => format!("{} in each", count - 1),
-            };
-            format!(
-                "sliding_counter {count}/{window}: at most {count} in each window of the clock, \
-                 {most} in any {window}; {saturated} under saturation"
-            )
-        }
-        Algorithm::FixedWindow(config) => fixed_window_promise(config),
-        Algorithm::Concurrency(config) => {
-            format!(
-                "concurrency {}: at most {} in flight at any instant",
-                config.limit, config.limit
-            )
-        }
-        Algorithm::Pacing(config) => format!("pacing {}", pacing_promise(config)),
-        Algorithm::Exchanged(config) => promise(config.whole()),
-    }
-}
-
-fn fixed_window_promise(fixed_window::Config { rate, align }: &fixed_window::Config) -> String {
-    let (count, window) = (rate.count(), short(rate.window()));
-    let (twice, almost) = (2 * count, 2 * count - 1);
-    match align {
-        Align::Clock => format!(
-            "fixed_window {count}/{window}: at most {count} in each window from the clock, \
-             {twice} in any {window} across a boundary"
-        ),
-        Align::FirstRequest => format!(
-            "fixed_window {count}/{window}: at most {count} in each window from the first request, \
-             {almost} in any {window} across a boundary, {twice} across that of the clock's first"
-        ),
-        Align::Calendar(calendar) => format!(
-            "fixed_window {count}/{}: at most {count} in each, {twice} across a boundary",
-            calendar.name(),
-        ),
-    }
-}
-
-fn bucket(word: &str, rate: Rate, size: u64) -> String {
-    let (count, window) = (rate.count(), short(rate.window()));
-    let most = size.saturating_add(count);
-    format!("{word} {count}/{window}, burst {size}: at most {size} at once, {most} in any {window}")
-}
-
-/// Says how a rate grows.
-fn ramp_promise(rate: Rate, warm_up: WarmUp) -> String {
-    let cold =
-        rate.window() / u32::try_from(rate.count()).unwrap_or(u32::MAX) * warm_up.cold_factor;
-    format!(
-        "one each {} when cold, warm after {}, cold after {} of silence",
-        short(cold),
-        short(warm_up.duration()),
-        short(warm_up.coldest()),
-    )
-}
-
-fn sliding(config: &sliding_window::Config) -> String {
-    let (count, window) = (config.rate.count(), short(config.rate.window()));
-    let buckets = config.buckets;
-    if config.strict {
-        return format!(
-            "sliding_window {count}/{window}, {buckets} buckets, strict: at most {count} in any {window}"
-        );
-    }
-    let most = 2 * count;
-    if buckets == 1 {
-        return format!(
-            "sliding_window {count}/{window}, 1 bucket: at most {count} in each window from the \
-             clock, {most} in any {window} across a boundary"
-        );
-    }
-    let sure = config.rate.window().saturating_sub(config.rate.window() / buckets);
-    format!(
-        "sliding_window {count}/{window}, {buckets} buckets: at most {count} in any {}, {most} in \
-         any {window}",
-        short(sure)
-    )
-}
+const DRY_RUN: &str = "dry run: counts, refuses nothing";
 
 /// Says how a rule counts, where that is not the default.
-fn write_details(out: &mut String, rule: &Rule, plan: &RulePlan) -> fmt::Result {
-    if let Some(keyed) = &rule.keyed {
-        let lends = plan.priority.is_some();
-        let (each, most) = (rule.algorithm.bytes_per_key(lends), ByteSize(rule.most_bytes(lends)));
-        let missing = match plan.on_missing {
-            OnMissing::Shared => "",
-            OnMissing::Skip => "; without a key: not counted",
-            OnMissing::Reject => "; without a key: refused",
-        };
-        writeln!(
-            out,
-            "      for each {}: at most {} keys and {OTHERS} spare, {each} bytes each, {most:.1} in all{missing}",
-            keyed.by, keyed.max_keys
-        )?;
-    }
-    if plan.cost.default != 1 || !plan.cost.by_method.is_empty() {
-        write!(out, "      cost: ")?;
-        for (method, cost) in &plan.cost.by_method {
-            write!(out, "{method} {cost}, ")?;
-        }
-        writeln!(out, "else {}", plan.cost.default)?;
-    }
-    if plan.except.is_some() {
-        writeln!(out, "      some requests are exempt")?;
-    }
-    if let Some(priority) = &plan.priority {
-        let most = short(priority.max_wait);
-        writeln!(out, "      some requests borrow from windows to come, and wait up to {most}")?;
-    }
-    if plan.dry_run {
-        writeln!(out, "      dry run: counts, refuses nothing")?;
-    }
-    plan.shared.map_or(Ok(()), |on_error| write_shared(out, on_error))
+fn details(rule: &Rule, plan: &RulePlan, gateways: u32) -> Vec<String> {
+    let details = [
+        rule.keyed.as_ref().map(|keyed| each(keyed, rule, plan)),
+        cost(&plan.cost),
+        plan.except.as_ref().map(|except| format!("exempt: {}", except.words())),
+        plan.priority.as_ref().map(|priority| {
+            let (who, most) = (priority.words(), short(priority.max_wait));
+            format!("requests with {who} borrow from windows to come, and wait up to {most}")
+        }),
+        plan.dry_run.then(|| DRY_RUN.to_owned()),
+        plan.shared.map(shared),
+        exchanged(rule, plan, gateways),
+    ];
+    details.into_iter().flatten().collect()
+}
+
+fn details_of_breaker(config: &breaker::Config) -> Vec<String> {
+    config.dry_run.then(|| DRY_RUN.to_owned()).into_iter().collect()
+}
+
+/// Says what is counted separately, and how much memory that takes.
+fn each(keyed: &Keyed, rule: &Rule, plan: &RulePlan) -> String {
+    let lends = plan.priority.is_some();
+    let (each, most) = (rule.algorithm.bytes_per_key(lends), ByteSize(rule.most_bytes(lends)));
+    let missing = match plan.on_missing {
+        OnMissing::Shared => "",
+        OnMissing::Skip => "; without a key: not counted",
+        OnMissing::Reject => "; without a key: refused",
+    };
+    format!(
+        "for each {}: at most {} keys and {OTHERS} spare, {each} bytes each, {most:.1} in all{missing}",
+        keyed.by, keyed.max_keys
+    )
+}
+
+fn cost(cost: &Cost) -> Option<String> {
+    let named = cost.by_method.iter().map(|(method, cost)| format!("{method} {cost}"));
+    let costs: Vec<_> = named.chain([format!("else {}", cost.default)]).collect();
+    (costs != ["else 1"]).then(|| format!("cost: {}", costs.join(", ")))
 }
 
 /// Says what gateways share, and what holds while they cannot.
-fn write_shared(out: &mut String, on_error: OnStoreError) -> fmt::Result {
+fn shared(on_error: OnStoreError) -> String {
     let otherwise = match on_error {
         OnStoreError::Local => "each counts by itself, with the limit divided by the gateways",
         OnStoreError::Allow => "everything passes",
         OnStoreError::Deny => "everything is refused",
     };
-    writeln!(out, "      shared by all gateways of the store; while that fails, {otherwise}")
+    format!("shared by all gateways of the store; while that fails, {otherwise}")
 }
 
 /// Says how much more gateways let pass that exchange states than one would.
-fn write_exchanged(out: &mut String, rule: &Rule, plan: &RulePlan, gateways: u32) -> fmt::Result {
+fn exchanged(rule: &Rule, plan: &RulePlan, gateways: u32) -> Option<String> {
     let (Algorithm::Exchanged(config), Some(interval)) = (&rule.algorithm, plan.sync_interval)
     else {
-        return Ok(());
+        return None;
     };
     let most = config.most_unseen(interval);
     let each = if rule.keyed.is_some() { " of a key" } else { "" };
-    write!(
-        out,
-        "      exchanged every {}: G gateways let pass up to (G − 1)·min({most}, what one lets pass{each} in {}) more",
+    let here = match u64::from(gateways) {
+        1 => String::new(),
+        gateways => {
+            format!("; {gateways} gateways {} at most", (gateways - 1).saturating_mul(most))
+        }
+    };
+    Some(format!(
+        "exchanged every {}: G gateways let pass up to (G − 1)·min({most}, what one lets pass{each} in {}) more{here}",
         short(interval),
         short(2 * interval)
-    )?;
-    match u64::from(gateways) {
-        1 => writeln!(out),
-        gateways => {
-            let most = (gateways - 1).saturating_mul(most);
-            writeln!(out, "; {gateways} gateways {most} at most")
-        }
-    }
-}
-
-fn pacing_promise(config: &pacing::Config) -> String {
-    let ramp = |warm_up| format!("; {}", ramp_promise(config.rate, warm_up));
-    let ramp = config.warm_up.map_or_else(String::new, ramp);
-    let interval = Duration::from_nanos(config.rate.window_nanos() / config.rate.count());
-    let window = short(config.rate.window());
-    format!(
-        "{}/{window}: starts at least {} apart; waits up to {}, {} at most{ramp}",
-        config.rate.count(),
-        short(interval),
-        short(config.max_wait),
-        config.max_queue
-    )
+    ))
 }
 
 fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
@@ -402,13 +262,4 @@ fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
         )?;
     }
     writeln!(out, "  workers {}, drain_timeout {}", settings.workers, short(settings.drain_timeout))
-}
-
-/// Writes a duration without blanks, as the file would.
-fn short(duration: Duration) -> String {
-    spelled(duration).replace(' ', "")
-}
-
-fn count(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

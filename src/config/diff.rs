@@ -48,10 +48,10 @@ pub struct RuleChange {
     pub name: String,
     /// `kept`, `converted`, `reset`, `added` or `removed`.
     pub change: &'static str,
-    /// What it promises now.
+    /// What it promises now, and how it counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// What it will promise.
+    /// What it will promise, and how it will count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
     /// What is lost by it.
@@ -143,8 +143,8 @@ fn route_change(old: Option<&RoutePlan>, new: Option<&RoutePlan>, name: &Arc<str
     let rule = |(name, change): &(Arc<str>, Change)| RuleChange {
         name: name.to_string(),
         change: word(*change),
-        before: old.and_then(|plan| describe::promise_of(&plan.flow, name)),
-        after: new.and_then(|plan| describe::promise_of(&plan.flow, name)),
+        before: old.and_then(|plan| describe::in_words(plan, name)),
+        after: new.and_then(|plan| describe::in_words(plan, name)),
         warning: (*change == Change::Reset).then_some(RESET),
     };
     RouteChange {

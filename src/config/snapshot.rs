@@ -272,15 +272,21 @@ impl Cost {
 /// Requests that may borrow from a rule's windows to come.
 #[derive(Debug)]
 pub struct Priority {
+    words: Arc<str>,
     requests: route::Table,
     /// The longest that one waits for what it borrows.
     pub max_wait: Duration,
 }
 
 impl Priority {
-    /// Returns the priority of requests that match.
-    pub(super) fn new(matcher: Matcher, max_wait: Duration) -> Self {
-        Self { requests: route::Table::build(vec![matcher]), max_wait }
+    /// Returns the priority of requests that match, which are those of `words`.
+    pub(super) fn new(words: Arc<str>, matcher: Matcher, max_wait: Duration) -> Self {
+        Self { words, requests: route::Table::build(vec![matcher]), max_wait }
+    }
+
+    /// Says which requests have it.
+    pub fn words(&self) -> &str {
+        &self.words
     }
 
     /// Reports whether this request has it.
@@ -292,6 +298,7 @@ impl Priority {
 /// Requests that a rule neither refuses nor counts.
 #[derive(Debug)]
 pub struct Except {
+    words: Arc<str>,
     client_ip: Vec<IpNet>,
     /// Each exempts by one condition.
     requests: Option<route::Table>,
@@ -299,14 +306,23 @@ pub struct Except {
 }
 
 impl Except {
-    /// Returns the exceptions, or `None` if there is none.
-    pub(super) fn new(client_ip: Vec<IpNet>, requests: Vec<Matcher>) -> Option<Self> {
+    /// Returns the exceptions of `words`, or `None` if there is none.
+    pub(super) fn new(
+        words: Arc<str>,
+        client_ip: Vec<IpNet>,
+        requests: Vec<Matcher>,
+    ) -> Option<Self> {
         if client_ip.is_empty() && requests.is_empty() {
             return None;
         }
         let looks_at_headers = requests.iter().any(|matcher| !matcher.headers.is_empty());
         let requests = (!requests.is_empty()).then(|| route::Table::build(requests));
-        Some(Self { client_ip, requests, looks_at_headers })
+        Some(Self { words, client_ip, requests, looks_at_headers })
+    }
+
+    /// Says which requests are exempt.
+    pub fn words(&self) -> &str {
+        &self.words
     }
 
     /// Reports whether some request is exempt by a header.

@@ -1,8 +1,8 @@
 //! Spec to plan: whether the values make sense together. Pure, and every problem is reported.
 
 mod listeners;
-mod overrides;
 mod quotas;
+mod requests;
 mod routes;
 mod rules;
 mod store;

@@ -8,10 +8,10 @@ use crate::{
         node::Place,
         plan::RulePlan,
         problem::{Problem, quoted},
-        snapshot::{Cost, Except, Priority, When},
+        snapshot::{Cost, When},
         spec::{
-            CostSpec, ExceptSpec, KeySpecs, OnMissing, OnStoreError, PaceSpec, PacingSpec,
-            PrioritySpec, RuleKind, RuleSpec, Windows,
+            CostSpec, KeySpecs, OnMissing, OnStoreError, PaceSpec, PacingSpec, RuleKind, RuleSpec,
+            Windows,
         },
     },
     flow::{
@@ -23,7 +23,7 @@ use crate::{
         pacing,
         time::spelled,
     },
-    route::{KeySpec, Matcher, Part, PathPattern},
+    route::{KeySpec, Part},
 };
 use bytesize::ByteSize;
 use std::{collections::hash_map::Entry, sync::Arc, time::Duration};
@@ -288,36 +288,6 @@ impl Compiler {
                 self.warn(problem.also(limit.place, "the bound").help(help.clone()));
             }
         }
-    }
-
-    fn priority(&mut self, spec: &PrioritySpec) -> Option<Priority> {
-        let field = self.field(spec.header.value.as_str(), &spec.value)?;
-        let matcher = Matcher { headers: vec![field], ..Matcher::default() };
-        Some(Priority::new(matcher, spec.max_wait))
-    }
-
-    fn except(&mut self, spec: &ExceptSpec) -> Option<Arc<Except>> {
-        let any = |path, methods, headers| Matcher {
-            hosts: Vec::new(),
-            path,
-            methods,
-            headers,
-            query: Vec::new(),
-        };
-        let mut matchers = Vec::new();
-        if !spec.methods.is_empty() {
-            matchers.push(any(PathPattern::Any, spec.methods.clone(), Vec::new()));
-        }
-        for at in &spec.path_prefix {
-            let path = self.pattern(PathPattern::prefix(&at.value), at.place);
-            matchers.extend(path.map(|path| any(path, Vec::new(), Vec::new())));
-        }
-        for (name, field) in &spec.headers {
-            let field = self.field(name.value.as_str(), field);
-            matchers.extend(field.map(|field| any(PathPattern::Any, Vec::new(), vec![field])));
-        }
-        let except = Except::new(spec.client_ip.clone(), matchers);
-        except.map(Arc::new)
     }
 
     fn pacing(&mut self, spec: &PaceSpec) -> Option<pacing::Config> {

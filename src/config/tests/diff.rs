@@ -52,6 +52,54 @@ fn each_rule_is_kept_converted_reset_added_or_removed() {
 }
 
 #[test]
+fn what_differs_of_a_kept_rule_is_told_beside_its_promise() {
+    let pairs = [
+        ("", "cost: { GET: 2 }", "", "; cost: GET 2, else 1"),
+        ("cost: 3", "cost: 2", "; cost: else 3", "; cost: else 2"),
+        (
+            "except: { method: OPTIONS, client_ip: 10.0.0.0/8 }",
+            "except: { path_prefix: [/a, /b], header: { x-a: b } }",
+            "; exempt: client_ip=10.0.0.0/8 or method=OPTIONS",
+            "; exempt: path_prefix=/a|/b or header:x-a=b",
+        ),
+        (
+            "key: client_ip, max_keys: 100",
+            "key: client_ip, max_keys: 200",
+            "; for each client_ip/64: at most 100 keys",
+            "; for each client_ip/64: at most 200 keys",
+        ),
+        (
+            "key: 'header:x-a'",
+            "key: 'header:x-a', on_missing_key: skip",
+            " in all",
+            "; without a key: not counted",
+        ),
+        ("", "dry_run: true", "", "; dry run: counts, refuses nothing"),
+    ];
+    for (before, after, from, to) in pairs {
+        let [old, new] = [before, after].map(|words| {
+            let comma = if words.is_empty() { "" } else { ", " };
+            plan(&routes(&format!("{{ name: it, limit: 10/1s, burst: 4{comma}{words} }}")))
+        });
+        let difference = diff(&old, &new);
+        let rule = &difference.routes[0].rules[0];
+        assert!(["kept", "converted"].contains(&rule.change), "{difference}");
+        let promise = "token_bucket 10/1s, burst 4: at most 4 at once, 14 in any 1s";
+        for (said, words) in [(&rule.before, from), (&rule.after, to)] {
+            let said = said.as_ref().unwrap();
+            assert!(said.starts_with(promise) && said.contains(words), "{said}");
+        }
+        let said = difference.to_string();
+        let lines = format!(
+            "\n    from {}\n    to   {}\n",
+            rule.before.as_ref().unwrap(),
+            rule.after.as_ref().unwrap()
+        );
+        assert!(said.contains(&lines), "{said}");
+    }
+}
+
+#[test]
 fn listeners_upstreams_and_settings_are_told() {
     let old = routes("");
     let new = old.replacen("127.0.0.1:8080", "127.0.0.1:8081", 1).replacen(

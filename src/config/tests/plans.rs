@@ -139,14 +139,14 @@ in the order in which they match
       for each client_ip/64: at most 1000 keys and 66 spare, {per_key} bytes each, {:.1} in all
     lender  sliding_window 30/1s, 10 buckets: at most 30 in any 900ms, 60 in any 1s
       for each client_ip/64: at most 1000 keys and 66 spare, {lent} bytes each, {:.1} in all
-      some requests borrow from windows to come, and wait up to 500ms
+      requests with header:x-p borrow from windows to come, and wait up to 500ms
     hard  sliding_window 31/1s, 10 buckets, strict: at most 31 in any 1s
       dry run: counts, refuses nothing
     thirds  sliding_window 32/1s, 3 buckets: at most 32 in any 666ms666us667ns, 64 in any 1s
     window  fixed_window 40/1s: at most 40 in each window from the first request, 79 in any 1s across a boundary, 80 across that of the clock's first
       cost: POST 5, else 1
     in-flight  concurrency 64: at most 64 in flight at any instant
-      some requests are exempt
+      exempt: method=OPTIONS
       even when method=PUT  pacing 5/1s: starts at least 200ms apart; waits up to 100ms, 1 at most
       for each client_ip/64: at most 10 keys and 66 spare, 168 bytes each, 12.5 KiB in all
       cost: else 2

@@ -3,6 +3,7 @@
 use super::{
     node::Place,
     problem::{Problem, Problems, Severity},
+    secrets::hidden,
 };
 use annotate_snippets::{AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
 use serde::Serialize;
@@ -27,8 +28,8 @@ pub(super) struct Source {
 /// All problems of one file, in the order of the file.
 ///
 /// Ten thousand are kept, and those beyond are counted. `Display` draws each with the line it is
-/// about, a caret and a hint. The text holds no control characters of the file, so that it may go
-/// to a terminal or a log.
+/// about, a caret and a hint. The text holds no control characters of the file and no password, so
+/// that it may go to a terminal or a log.
 #[derive(Clone, Debug)]
 pub struct Diagnostics {
     source: Source,
@@ -125,7 +126,8 @@ impl Diagnostics {
     /// Draws all problems, in colour for a terminal if `colour` is set.
     pub fn draw(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
-        let lines = Lines::of(&self.source.text);
+        let text = hidden(&self.source.text);
+        let lines = Lines::of(&text);
         let mut drawn: Vec<_> = self
             .list
             .iter()
@@ -187,7 +189,7 @@ impl Diagnostics {
                 let label = (!label.is_empty()).then_some(label);
                 kind.span(within(range.start)..within(range.end)).label(label)
             });
-            Snippet::source(&self.source.text[piece.clone()])
+            Snippet::source(&lines.text[piece.clone()])
                 .line_start(lines.position(piece.start).0)
                 .path(path.clone())
                 .annotations(annotations)

@@ -26,6 +26,7 @@ mod node;
 mod plan;
 mod problem;
 mod scenario;
+mod secrets;
 mod settings;
 mod snapshot;
 mod source;

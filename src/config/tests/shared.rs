@@ -1,6 +1,6 @@
 //! Rules that gateways share, and their store.
 
-use super::{messages, plan, with_rules};
+use super::{messages, parsed, plan, with_rules};
 use crate::config::{OnStoreError, Secret, StoreKind, describe, diff};
 
 fn stored(store: &str, rules: &str) -> String {
@@ -145,6 +145,14 @@ fn check_tells_what_is_shared_and_never_the_password() {
         "{text}"
     );
     assert!(!text.contains("hidden") && !format!("{:?}", plan.settings).contains("hidden"));
+}
+
+#[test]
+fn a_password_is_not_drawn_with_what_is_wrong_beside_it() {
+    let store = "{ timeout: 5, redis: redis://me:hidden@a, sentinel_password: hidden }";
+    let drawn = parsed(&stored(store, RULE)).expect_err("5 has no unit").to_string();
+    assert!(drawn.contains("`5` has no unit") && drawn.contains("redis://*********@a"), "{drawn}");
+    assert!(!drawn.contains("hidden"), "{drawn}");
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::f
 /// that hundreds of workers greet.
 const BEAT: Duration = Duration::from_secs(4);
 
-/// The least that an exchange may take.
+/// The least that a call may take that no request waits for.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A worker's client of the store.
@@ -48,6 +48,8 @@ struct Inner {
     clock: Clock,
     /// Tells it from the other clients of this store.
     number: u64,
+    /// The most that a call may take.
+    limit: Duration,
     /// `None` while the store is down.
     link: Mutex<Option<Link>>,
     /// The secret of the fingerprints, as it was told last.
@@ -81,9 +83,22 @@ pub struct Decided {
 impl Client {
     /// Returns a client, and has its task connect. To be called on the worker's runtime.
     pub fn start(store: Arc<Store>, clock: Clock) -> Self {
+        let limit = store.settings.timeout;
+        Self::with_limit(store, clock, limit)
+    }
+
+    /// The same for the exchange, whose calls may take longer, as no request waits for them. Nor do
+    /// its greetings overtake them.
+    pub(super) fn start_patient(store: Arc<Store>, clock: Clock) -> Self {
+        let limit = store.settings.timeout.max(PATIENCE);
+        Self::with_limit(store, clock, limit)
+    }
+
+    fn with_limit(store: Arc<Store>, clock: Clock, limit: Duration) -> Self {
         let inner = Arc::new(Inner {
             seed: Mutex::new(store.seed()),
             number: store.number(),
+            limit,
             store,
             clock,
             link: Mutex::default(),
@@ -181,8 +196,7 @@ impl Link {
                 answer => answer,
             }
         };
-        let limit = inner.store.settings.timeout;
-        let (error, detail) = match inner.clock.timeout(limit, call).await {
+        let (error, detail) = match inner.clock.timeout(inner.limit, call).await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(error)) => (StoreError::from(&error), error.to_string()),
             Err(elapsed) => (StoreError::Timeout, elapsed.to_string()),
@@ -192,8 +206,7 @@ impl Link {
     }
 
     /// Has the store merge what was charged here, and tell what all have charged: of several
-    /// rules, in one round trip. For an answer it waits longer than a request would, since
-    /// nobody waits for it.
+    /// rules, in one round trip.
     ///
     /// # Errors
     ///
@@ -217,7 +230,7 @@ impl Link {
                 answers => answers,
             }
         };
-        let (error, detail) = match inner.clock.timeout(settings.timeout.max(PATIENCE), all).await {
+        let (error, detail) = match inner.clock.timeout(inner.limit, all).await {
             Ok(Ok(answers)) => {
                 match answers.iter().map(Page::read).collect::<Result<Vec<_>, _>>() {
                     Ok(pages) if pages.len() == pushes.len() => return Ok(pages),

@@ -64,7 +64,9 @@ struct Rule {
     /// What is told and not confirmed, and since when.
     deltas: Vec<String>,
     since: Instant,
-    /// How many states its latest call was told.
+    /// When it was answered last.
+    heard: Instant,
+    /// How many states it was told then, or may be told if a call has failed since.
     told: usize,
     /// The most that was told of one state, in this exchange and in the one before.
     most: [u64; 2],
@@ -84,7 +86,7 @@ struct Source {
 impl Periodic {
     /// Returns what exchanges them, without a connection yet. To be called on its runtime.
     pub fn new(store: Arc<Store>, live: Arc<Live>, clock: Clock) -> Self {
-        let client = Client::start(Arc::clone(&store), clock.clone());
+        let client = Client::start_patient(Arc::clone(&store), clock.clone());
         Self { store, client, live, clock, version: 0, rules: HashMap::new(), calls: 0 }
     }
 
@@ -128,8 +130,9 @@ impl Periodic {
         }
     }
 
-    /// Begins with the rules that are due, and returns all that are not done. None waits for
-    /// another to be done.
+    /// Begins with the rules that are due, and returns all that are not done, first who has waited
+    /// longest: where the store fails again and again, each has its turn. None waits for another
+    /// to be done.
     fn under_way(&mut self, now: Instant) -> Vec<Arc<str>> {
         let mut names = Vec::new();
         for (name, rule) in &mut self.rules {
@@ -137,10 +140,11 @@ impl Periodic {
                 rule.begin(now);
             }
             if rule.is_under_way {
-                names.push(Arc::clone(name));
+                names.push((rule.heard, Arc::clone(name)));
             }
         }
-        names
+        names.sort_unstable();
+        names.into_iter().map(|(_, name)| name).collect()
     }
 
     /// Finds the rules of the configuration in force.
@@ -174,6 +178,8 @@ impl Periodic {
         for rule in self.rules.values_mut() {
             rule.is_under_way = false;
             rule.due = rule.due.min(soon);
+            // It may have been too much for one round trip.
+            rule.told = MOST_STATES;
         }
     }
 
@@ -253,6 +259,7 @@ fn rules(snapshot: &Snapshot, now: Instant) -> impl Iterator<Item = Rule> {
                 known: 0,
                 deltas: Vec::new(),
                 since: now,
+                heard: now,
                 told: 0,
                 most: [0; 2],
             })
@@ -263,7 +270,8 @@ fn rules(snapshot: &Snapshot, now: Instant) -> impl Iterator<Item = Rule> {
 impl Rule {
     /// Goes on from what it was before an edit.
     fn resume(&mut self, old: Self) {
-        let Self { due, number, known, deltas, since, most, source, former, is_gone, .. } = old;
+        let Self { due, number, known, deltas, since, heard, .. } = old;
+        let Self { most, source, former, is_gone, .. } = old;
         self.former = former;
         if is_gone || source.id() != self.source.id() {
             // The slot begins afresh and must learn all.
@@ -272,7 +280,8 @@ impl Rule {
             (self.known, self.source) = (known, source);
             self.due = due.min(self.due + self.exchange.interval);
         }
-        (self.number, self.deltas, self.since, self.most) = (number, deltas, since, most);
+        (self.number, self.deltas, self.since) = (number, deltas, since);
+        (self.heard, self.most) = (heard, most);
     }
 
     /// Notes that an edit has removed it. What was let pass under it is told all the same, once
@@ -334,6 +343,7 @@ impl Rule {
     fn take_over(&mut self, way: RoundTrip, page: &Page) {
         self.deltas.clear();
         self.known = page.known;
+        self.heard = way.came;
         self.told = page.told.len();
         for source in &mut self.former {
             if !source.has_clock {
@@ -379,24 +389,4 @@ impl Source {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_round_trip_makes_one_call_or_as_many_as_concern_few_states() {
-        let sizes = |states: &[usize]| {
-            let (mut rest, mut sizes) = (states, Vec::new());
-            while !rest.is_empty() {
-                let (some, more) = rest.split_at(portion(rest.iter().copied()));
-                sizes.push(some.len());
-                rest = more;
-            }
-            sizes
-        };
-        let most = MOST_STATES;
-        assert_eq!(sizes(&[2 * most, 2 * most, 1, 1]), [1, 1, 2]);
-        assert_eq!(sizes(&[most / 2, most / 2, 1]), [2, 1]);
-        assert_eq!(sizes(&[1, most, 1]), [1, 1, 1]);
-        assert_eq!(sizes(&[1; 70]), [MOST_CALLS, MOST_CALLS, 70 - 2 * MOST_CALLS]);
-    }
-}
+mod tests;

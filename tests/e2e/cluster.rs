@@ -209,14 +209,14 @@ fn a_gateway_with_a_short_lease_does_not_end_what_others_hold_for_longer() {
 }
 
 /// Passes bytes between gateways and the store, late or not at all.
-struct Wire {
-    port: u16,
+pub(crate) struct Wire {
+    pub(crate) port: u16,
     /// Milliseconds that each answer is held back.
-    delay: Arc<AtomicU64>,
+    pub(crate) delay: Arc<AtomicU64>,
 }
 
 impl Wire {
-    fn to(server: &Server) -> Self {
+    pub(crate) fn to(server: &Server) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
         let port = listener.local_addr().expect("an address").port();
         let (delay, to) = (Arc::new(AtomicU64::new(0)), server.port);

@@ -2,7 +2,7 @@
 
 use crate::{
     cluster::{
-        PATIENT, config, gateways, hammer, pid,
+        PATIENT, Wire, config, gateways, hammer, pid,
         server::{Server, free_port},
         signal, up,
     },
@@ -13,6 +13,7 @@ use crate::{
     },
 };
 use std::{
+    sync::atomic::Ordering::SeqCst,
     thread,
     time::{Duration, Instant},
 };
@@ -196,6 +197,21 @@ fn who_cannot_exchange_does_as_the_rule_says() {
         gateways[0].wait_log("the store fails");
         assert_eq!(hammer(&gateways, 60), expected, "{on_error}");
     }
+}
+
+#[test]
+fn a_store_that_is_too_slow_for_requests_still_serves_the_exchange() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let wire = Wire::to(&server);
+    // Beyond the 20 ms that a request would wait.
+    wire.delay.store(40, SeqCst);
+    let gateways = [Gateway::start(&config(upstream.address, wire.port, "lease: 1s", RULE))];
+    assert_eq!(http::get(gateways[0].web(), "/").status, 200);
+    let told = "flowgate_store_exchanged_states_total{what=\"told\"}";
+    eventually("it is told", || {
+        (metrics(&gateways[0], "flowgate_store_exchanged_states_total")[told] == 1.0).then_some(())
+    });
+    assert_eq!(used(&server), Some(1));
 }
 
 #[test]

@@ -1,0 +1,68 @@
+//! What is exchanged first, and how much at a time.
+
+use super::*;
+use crate::config;
+use core::num::NonZeroUsize;
+
+#[test]
+fn a_round_trip_makes_one_call_or_as_many_as_concern_few_states() {
+    let sizes = |states: &[usize]| {
+        let (mut rest, mut sizes) = (states, Vec::new());
+        while !rest.is_empty() {
+            let (some, more) = rest.split_at(portion(rest.iter().copied()));
+            sizes.push(some.len());
+            rest = more;
+        }
+        sizes
+    };
+    let most = MOST_STATES;
+    assert_eq!(sizes(&[2 * most, 2 * most, 1, 1]), [1, 1, 2]);
+    assert_eq!(sizes(&[most / 2, most / 2, 1]), [2, 1]);
+    assert_eq!(sizes(&[1, most, 1]), [1, 1, 1]);
+    assert_eq!(sizes(&[1; 70]), [MOST_CALLS, MOST_CALLS, 70 - 2 * MOST_CALLS]);
+}
+
+/// Returns the exchange of three rules, on whose runtime nothing has run yet.
+fn three_rules() -> Periodic {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gateway.yaml");
+    let rule = |name| format!("{{ name: {name}, limit: 5/1m, scope: cluster, sync_interval: 1s }}");
+    let rules = ["a", "b", "c"].map(rule).join(", ");
+    let text = format!(
+        "listeners: [{{ name: web, listen: 127.0.0.1:0 }}]
+store: {{ redis: redis://127.0.0.1 }}
+upstreams: [{{ name: app, servers: [{{ url: http://127.0.0.1:9000 }}] }}]
+routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rules}] }}]\n"
+    );
+    std::fs::write(&path, text).unwrap();
+    let plan = config::read(&path).unwrap_or_else(|problems| panic!("{problems}"));
+    let settings = plan.settings.store.as_deref().cloned().unwrap();
+    let (store, clock) = (Store::new(settings, NonZeroUsize::MIN), Clock::start());
+    let live = Live::start(plan, clock.now());
+    Periodic::new(Arc::new(store), Arc::new(live), clock)
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_failure_who_has_waited_longest_goes_first_and_alone() {
+    let mut exchange = three_rules();
+    exchange.look();
+    let now = exchange.clock.now();
+    let mut waiting = exchange.under_way(now);
+    assert_eq!((waiting.len(), exchange.portion(&waiting)), (3, 3));
+    // The store answers about the first, and fails; and so again, until each had its turn.
+    for turn in 1..=3 {
+        let now = now + turn * Duration::from_secs(1);
+        let first = waiting[0].clone();
+        let way = RoundTrip { asked: now, given: now, came: now };
+        let page = Page { now, known: 0, is_full: false, told: Vec::new() };
+        exchange.rules.get_mut(&first).unwrap().take_over(way, &page);
+        exchange.lose();
+        waiting = exchange.under_way(now + Duration::from_secs(1));
+        assert_eq!((waiting.len(), &waiting[2]), (3, &first));
+        assert_eq!(exchange.portion(&waiting), 1, "it may have been too much for one round trip");
+    }
+    let mut heard: Vec<_> = exchange.rules.values().map(|rule| rule.heard).collect();
+    heard.sort_unstable();
+    heard.dedup();
+    assert_eq!(heard.len(), 3);
+}

@@ -135,6 +135,40 @@ fn a_million_keys_take_no_more_memory_than_was_said_and_reset_nobody() {
     }
 }
 
+/// Returns the most memory that a rule takes while `clients` come, each once.
+fn bytes_of_filling(rule: Rule, clients: u32) -> u64 {
+    let gate = Arc::new(Gate::new(Instant::EPOCH));
+    let rules = Rules { flow: vec![rule], ..Rules::default() };
+    let slot = gate.install(&rules, Instant::EPOCH).flow[0];
+    // The gate's own statistics are no key's.
+    drop(gate.enter(Instant::EPOCH, &[]));
+    let filled = measure(|| {
+        for client in 0..u128::from(clients) {
+            let key = Key::Of(client.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835));
+            let claims = [Claim { slot, key, cost: 1, patience: Duration::ZERO }];
+            drop(gate.enter(Instant::EPOCH, &claims));
+        }
+    });
+    filled.bytes_max
+}
+
+#[test]
+fn any_number_of_keys_takes_no_more_memory_than_was_said() {
+    // Where room is doubled, just before and just after.
+    let powers = (4..=12).flat_map(|log| [1 << log, (1 << log) + 1, 3 << (log - 1)]);
+    let sizes: Vec<u32> = (1..=20).chain(powers).collect();
+    for (algorithm, _) in two_an_hour() {
+        for &max_keys in &sizes {
+            let keyed = Some(Keyed { by: "client_ip".into(), max_keys });
+            let (name, algorithm) = ("it".into(), algorithm.clone());
+            let rule = Rule { name, algorithm, keyed, dry_run: false };
+            let (most, word) = (rule.most_bytes(false), rule.algorithm.word());
+            let bytes = bytes_of_filling(rule, max_keys + 10);
+            assert!(bytes <= most, "{word}, {max_keys} keys: {bytes} bytes, of {most}");
+        }
+    }
+}
+
 #[test]
 fn clients_who_borrow_take_no_more_memory_than_was_said() {
     const CLIENTS: u32 = 10_000;

@@ -15,7 +15,8 @@ use core::iter;
 pub(super) struct Index<S> {
     /// Bucket to the first entry of its chain, or [`NONE`].
     heads: Vec<u32>,
-    /// In pieces, so that growing moves none of them.
+    /// In pieces, so that growing moves none of them: each is as large as all before it, and at
+    /// most [`PIECE`] entries.
     pieces: Vec<Vec<Entry<S>>>,
     len: u32,
     /// Of the entries that are up to date. It turns with [`Self::age`].
@@ -45,11 +46,28 @@ pub(super) const MAX: u32 = NONE - 1;
 /// No entry.
 const NONE: u32 = u32::MAX;
 
-/// Entries in a piece: 40 to 60 KB of the usual states.
+/// Entries in the first piece, and in the second: most tables stay small.
+const FIRST: usize = 4;
+
+/// Entries in a piece of a large table: 40 to 60 KB of the usual states.
 const PIECE: usize = 1024;
 
-/// Returns the memory that an entry takes at most, its bucket included, for which there may be
-/// twice the room that is used: a vector grows by doubling.
+/// Pieces smaller than that.
+const SMALL: usize = (PIECE / FIRST).ilog2() as usize + 1;
+
+/// Returns the piece in which an entry lies, and where in it.
+const fn place(at: u32) -> (usize, usize) {
+    let at = at as usize;
+    match (at / FIRST).checked_ilog2() {
+        None => (0, at),
+        Some(log) if at < PIECE => (log as usize + 1, at - (FIRST << log)),
+        Some(_) => (at / PIECE + SMALL - 1, at % PIECE),
+    }
+}
+
+/// Returns the memory that an entry takes at most, its bucket included, with its part in the list
+/// of pieces: twice four bytes, as the buckets are moved to more room with up to two thirds of
+/// them still in the old one.
 pub(super) const fn entry_bytes<S>() -> usize {
     size_of::<Entry<S>>() + 2 * size_of::<u32>()
 }
@@ -119,17 +137,23 @@ impl<S> Index<S> {
     /// Adds an entry as the last one, for a `print` that has none. No room is made for
     /// more than `most` of them.
     pub(super) fn push(&mut self, print: Print, state: S, most: u32) {
-        let (len, most) = (self.len as usize, most as usize);
-        if len.is_multiple_of(PIECE) {
+        let (len, (piece, offset)) = (self.len as usize, place(self.len));
+        let room = (most as usize).saturating_sub(len);
+        if piece == self.pieces.len() {
             self.pieces.push(Vec::new());
         }
         if let Some(piece) = self.pieces.last_mut() {
-            if piece.len() == piece.capacity() {
-                // The first grows by doubling: most tables stay small.
-                let more = if len < PIECE { len.max(4) } else { PIECE };
-                piece.reserve_exact(more.min(PIECE - piece.len()).min(most.saturating_sub(len)));
+            // Also where an edit has raised `most`: then, once, what the piece holds moves.
+            if offset == piece.capacity() {
+                let size = (len - offset).clamp(FIRST, PIECE);
+                piece.reserve_exact((size - offset).min(room));
             }
             piece.push(Entry { print, next: NONE, mark: self.mark, state });
+        }
+        if len == self.heads.capacity() {
+            // By doubling, but the last step is a larger one: before it little has to move.
+            let more = if room <= 2 * len { room } else { len.max(FIRST).min(room) };
+            self.heads.reserve_exact(more);
         }
         self.len += 1;
         self.heads.push(NONE);
@@ -160,11 +184,13 @@ impl<S> Index<S> {
     }
 
     fn entry(&self, at: u32) -> &Entry<S> {
-        &self.pieces[at as usize / PIECE][at as usize % PIECE]
+        let (piece, offset) = place(at);
+        &self.pieces[piece][offset]
     }
 
     fn entry_mut(&mut self, at: u32) -> &mut Entry<S> {
-        &mut self.pieces[at as usize / PIECE][at as usize % PIECE]
+        let (piece, offset) = place(at);
+        &mut self.pieces[piece][offset]
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the mask leaves less than a u32")]
@@ -219,6 +245,17 @@ impl<S> Index<S> {
 mod tests {
     use super::*;
     use std::collections::HashMap;
+
+    #[test]
+    fn pieces_follow_each_other_without_a_gap() {
+        let mut expected = (0, 0);
+        for (at, entry) in (0..4 * PIECE).zip(0..) {
+            assert_eq!(place(entry), expected, "{at}");
+            let size = (at - expected.1).clamp(FIRST, PIECE);
+            let is_last = expected.1 + 1 == size;
+            expected = if is_last { (expected.0 + 1, 0) } else { (expected.0, expected.1 + 1) };
+        }
+    }
 
     #[test]
     fn a_mark_takes_no_room() {

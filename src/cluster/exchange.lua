@@ -35,17 +35,17 @@ merge.bucket = function(state, t, delta)
   return { after, parts }, after - now + late
 end
 
--- fixed_window. The state is when the window ends, as a pair, and what is used in it.
+-- fixed_window. The state is when the window ends, as a pair, and what is used in it. While it has
+-- not ended, that of the delta is the same if it has not ended either: then somebody's clock is ahead.
 -- t: the window, 1 if it begins with its first request; delta: a state
 merge.fixed = function(state, t, delta)
   local finish, finish_nanos, used = delta[1], delta[2], delta[3]
   if #state == 3 and exceeds(state[1], state[2], now, nanos) then
-    local is_same = state[1] == finish and state[2] == finish_nanos
-    if is_same or (t[2] == 1 and math.abs(state[1] - finish) < t[1]) then
-      finish, finish_nanos, used = state[1], state[2], state[3] + used
-    elseif exceeds(state[1], state[2], finish, finish_nanos) then
+    local overlaps = t[2] == 1 and math.abs(state[1] - finish) < t[1]
+    if not overlaps and not exceeds(finish, finish_nanos, now, nanos) then
       return
     end
+    finish, finish_nanos, used = state[1], state[2], state[3] + used
   end
   return { finish, finish_nanos, used }, finish - now + 1
 end

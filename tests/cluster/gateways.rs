@@ -56,6 +56,13 @@ impl Store {
         recorded.load().exec(&mut connection).expect("the scripts are in order");
         Self { connection, recorded, _server: server, calls: 0 }
     }
+
+    /// Has it take a call at `now`.
+    pub(crate) fn exchange(&mut self, push: &Push<'_>, now: Instant) -> Page {
+        let call = self.recorded.exchange(push, now);
+        self.calls += 1;
+        Page::read(&call.query(&mut self.connection).expect("an answer")).expect("a page")
+    }
 }
 
 impl Gateways {
@@ -122,13 +129,10 @@ impl Gateways {
                 late: Duration::from_hours(1),
                 deltas: &it.deltas,
             };
-            let call = store.recorded.exchange(&push, now);
-            store.calls += 1;
-            let answer = call.query(&mut store.connection).expect("an answer");
+            let page = store.exchange(&push, now);
             if fate == Fate::AnswerLost {
                 return;
             }
-            let page = Page::read(&answer).expect("a page");
             assert_eq!(page.now, now);
             it.deltas.clear();
             it.known = page.known;

@@ -6,9 +6,9 @@ use crate::{
     gateways::{Fate, Gateways, Store, key, used},
 };
 use core::{cell::RefCell, time::Duration};
-use flowgate::cluster::MOST_STATES;
+use flowgate::cluster::{MOST_STATES, Push};
 use flowgate::flow::{
-    Algorithm, Claim, Gate, Instant, Rate, Rules,
+    Algorithm, Claim, Gate, Instant, Rate, Rules, Stored,
     limiter::{
         exchanged, fixed_window, leaky_bucket, sliding_counter, sliding_window, token_bucket,
     },
@@ -129,6 +129,43 @@ fn who_joins_learns_of_every_client_a_page_at_a_time() {
     assert_eq!(two.used(1, now, 2).0, 3);
     // What has not changed is not told again.
     assert_eq!(pages(&mut store, &mut two, 1), 1);
+}
+
+#[test]
+fn what_a_clock_ahead_has_counted_in_the_next_window_takes_nothing_from_this_one() {
+    let (mut store, window) = (Store::start(), Duration::from_millis(100));
+    let (rate, align) = (Rate::new(9, window).expect("a rate"), fixed_window::Align::Clock);
+    let algorithm = Algorithm::FixedWindow(fixed_window::Config { rate, align });
+    let rule = Stored::new(&algorithm).expect("a store can decide about it");
+    let begin = TODAY / 1_000_000_000 * 1_000_000_000;
+    let mut number = 0;
+    // At a millisecond, of a window that ends at another: returns the store's window and its use.
+    let mut tell = |now: u64, end: u64, used: u64| {
+        number += 1;
+        let delta = format!("- {} 0 {used}", begin / 1_000 + end * 1_000);
+        let push = Push {
+            name: "{a}:b",
+            rule: &rule,
+            gateway: "it",
+            number,
+            known: 0,
+            late: window,
+            deltas: &[delta],
+        };
+        let page = store.exchange(&push, Instant::from_nanos(begin + now * 1_000_000));
+        let numbers = &page.told[0].numbers;
+        ((numbers[0] - begin / 1_000) / 1_000, numbers[2])
+    };
+    assert_eq!(tell(95, 100, 5), (100, 5));
+    assert_eq!(tell(96, 200, 2), (100, 7), "the store's clock says which window it is");
+    assert_eq!(tell(97, 100, 1), (100, 8));
+    assert_eq!(tell(101, 200, 1), (200, 1));
+    assert_eq!(tell(102, 100, 1), (200, 1), "too late to count");
+    // Where there is none, the first that is told is the window, until it ends.
+    assert_eq!(tell(295, 400, 2), (400, 2));
+    assert_eq!(tell(296, 300, 1), (400, 3));
+    assert_eq!(tell(301, 300, 1), (400, 3));
+    assert_eq!(tell(302, 400, 1), (400, 4));
 }
 
 /// Returns the algorithm with a limit that nobody reaches, which counts as this one does.

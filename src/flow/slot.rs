@@ -178,6 +178,9 @@ pub(super) trait Formula: Debug + Send + 'static {
     /// Takes over what `former`, whose place this one takes, knows beside its numbers.
     fn inherit(&mut self, _former: &Self) {}
 
+    /// Makes a fresh `state` forget whose it was, before another client gets it.
+    fn hand_over(&self, _state: &mut Self::State) {}
+
     /// Takes what gateways are to be told that was charged to `state`, if they exchange
     /// states and there is anything: what it comes to, and its numbers.
     fn take(&self, _state: &mut Self::State) -> Option<(u64, Numbers)> {
@@ -359,6 +362,15 @@ impl<F: Formula> Stage<F> {
             },
         }
     }
+
+    /// Returns where the state at `place` lies from now on, as found just before.
+    fn take_seat(&mut self, place: Place) -> Seat {
+        let seat = self.states.seat(place);
+        if let Place::New { .. } = place {
+            self.formula.hand_over(self.states.get_mut(seat));
+        }
+        seat
+    }
 }
 
 impl<S: Clone> States<S> {
@@ -414,7 +426,7 @@ impl<F: Formula> Slot for Stage<F> {
     }
 
     fn on_pass(&mut self, times: Times, cost: u64, place: Place) -> Charge {
-        let seat = self.states.seat(place);
+        let seat = self.take_seat(place);
         let state = self.states.get_mut(seat);
         self.formula.charge(state, times, cost);
         let standing = self.formula.standing(state, times.now);

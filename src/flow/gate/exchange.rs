@@ -156,6 +156,27 @@ mod tests {
     }
 
     #[test]
+    fn a_client_is_not_told_what_one_was_charged_whose_state_it_got() {
+        let bucket = token_bucket::Config { rate: rate(1, 1_000), burst: 5 };
+        for told in [false, true] {
+            let (gate, slot) = open(&keyed(exchanged(Algorithm::TokenBucket(bucket.clone())), 1));
+            let [one, other] = [1_u128 << 64, 2 << 64];
+            assert_eq!(enter(&gate, slot, Instant::EPOCH, Key::Of(one)), Ok(()));
+            // Nobody asked until it decided nothing any more.
+            let late = millis(60_000);
+            if told {
+                let numbers = [60_000_000, 0].into_iter().collect();
+                let told = [Told { whose: Whose::Key(other), numbers }];
+                gate.adopt(slot, way(60_000, 60_000, 60_000), &told);
+            }
+            assert_eq!(enter(&gate, slot, late, Key::Of(other)), Ok(()));
+            let mut deltas = Vec::new();
+            gate.collect(slot, 0, 9, &mut deltas);
+            assert_eq!((deltas.len(), deltas[0].whose, deltas[0].cost), (1, Whose::Key(other), 1));
+        }
+    }
+
+    #[test]
     fn clients_without_room_are_told_together() {
         let bucket = token_bucket::Config { rate: rate(1, 1_000), burst: 5 };
         let rules = keyed(exchanged(Algorithm::TokenBucket(bucket)), 2);

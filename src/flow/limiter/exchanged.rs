@@ -218,6 +218,11 @@ impl<F: Merge> Formula for Exchanged<F> {
         (self.lack, self.least) = (former.lack, former.least);
     }
 
+    fn hand_over(&self, cell: &mut Self::State) {
+        // No decision depends on it any more; of the other client it would be too much.
+        cell.cost = 0;
+    }
+
     fn take(&self, cell: &mut Self::State) -> Option<(u64, Numbers)> {
         let cost = core::mem::take(&mut cell.cost);
         (cost > 0).then(|| (cost, self.whole.delta(&cell.delta, cost)))

@@ -56,7 +56,7 @@ impl<F: Formula> Stage<F> {
                 self.prepare(Key::Of(key));
                 match self.find(now, Key::Of(key)) {
                     Place::At(Seat::Overflow(_)) => None,
-                    place @ (Place::At(_) | Place::New { .. }) => Some(self.states.seat(place)),
+                    place @ (Place::At(_) | Place::New { .. }) => Some(self.take_seat(place)),
                 }
             }
         }

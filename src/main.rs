@@ -292,7 +292,7 @@ fn invitation(path: &Path) -> String {
 fn check(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
     match config::read(path) {
         Ok(plan) => {
-            Output::look(&plan.settings.access_log).map_err(|error| plan.cannot_log(&error))?;
+            can_log(&plan)?;
             let warnings = plan.warnings_at(clock::Clock::start().now());
             if !warnings.is_empty() {
                 complain(&warnings.to_string(), None);
@@ -300,10 +300,18 @@ fn check(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
             Ok(print(&config::describe(&plan))?)
         }
         Err(problems) => match only_development_certificates(path, &problems) {
-            Some(note) => Ok(print(&note)?),
+            Some(note) => {
+                can_log(&config::read_rules(path)?)?;
+                Ok(print(&note)?)
+            }
             None => Err(problems.to_string().into()),
         },
     }
+}
+
+/// Looks whether the access log could be opened, and makes no file of it.
+fn can_log(plan: &config::Plan) -> Result<(), config::Diagnostics> {
+    Output::look(&plan.settings.access_log).map_err(|error| plan.cannot_log(&error))
 }
 
 /// Returns what to say if nothing is wrong but that certificates are missing which

@@ -58,6 +58,12 @@ error: cannot open the access log `logs/access.json`: No such file or directory 
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert_eq!(String::from_utf8_lossy(&output.stderr), error);
     }
+    // Nor is it forgotten where certificates are yet to be made.
+    write(dir.path(), ", tls: { certificates: [{ cert: localhost.pem, key: localhost.key }] }");
+    let without = fs::read_to_string(&path).expect("written");
+    fs::write(&path, format!("access_log: logs/access.json\n{without}")).expect("written");
+    let output = flowgate(dir.path(), &["check"]);
+    assert_eq!(String::from_utf8_lossy(&output.stderr), error);
     fs::create_dir(dir.path().join("logs")).expect("made");
     assert!(flowgate(dir.path(), &["check"]).status.success());
     assert_eq!(fs::read_dir(dir.path().join("logs")).expect("there").count(), 0);

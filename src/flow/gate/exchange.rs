@@ -141,6 +141,22 @@ mod tests {
     }
 
     #[test]
+    fn what_was_too_much_is_remembered_over_edits() {
+        let bucket = token_bucket::Config { rate: rate(90, 9_000), burst: 90 };
+        let whole = exchanged(Algorithm::TokenBucket(bucket));
+        let (gate, slot) = open(&one(whole.clone()));
+        // Gateways let 120 pass together: 30 too many, of a tenth of a second each.
+        let told = Told { whose: Whose::All, numbers: [12_000_000, 0].into_iter().collect() };
+        gate.adopt(slot, way(0, 0, 0), &[told]);
+        let ask = || enter(&gate, slot, Instant::EPOCH, Key::Shared);
+        assert_eq!(ask(), Err(Duration::from_millis(3_100)));
+        gate.install(&one(whole.among(3)), Instant::EPOCH);
+        assert_eq!(ask(), Err(Duration::from_millis(3_300)), "10 of its part, and one more");
+        gate.install(&one(whole), Instant::EPOCH);
+        assert_eq!(ask(), Err(Duration::from_millis(3_100)));
+    }
+
+    #[test]
     fn a_slot_that_an_edit_removes_or_resets_tells_all_that_was_charged_to_it() {
         let bucket = token_bucket::Config { rate: rate(1, 1_000), burst: 5 };
         let whole = Algorithm::TokenBucket(bucket);

@@ -107,8 +107,11 @@ impl Formula for TokenBucket {
         if self == old {
             return;
         }
-        let missing = share(old.missing(*tat, now), old.capacity, self.capacity);
-        *tat = self.interval.at(now) + missing;
+        let (missing, full) = (old.missing(*tat, now), old.capacity.max(1));
+        // More may be missing than a bucket holds, where gateways found that they let too much pass.
+        let buckets = self.capacity.saturating_mul(missing / full);
+        let missing = buckets.saturating_add(share(missing % full, old.capacity, self.capacity));
+        *tat = self.interval.at(now).saturating_add(missing);
     }
 }
 

@@ -64,7 +64,7 @@ struct Rule {
     /// What is told and not confirmed, and since when.
     deltas: Vec<String>,
     since: Instant,
-    /// When it was answered last.
+    /// When it was answered last, or removed.
     heard: Instant,
     /// How many states it was told then, or may be told if a call has failed since.
     told: usize,
@@ -174,10 +174,11 @@ impl Periodic {
     /// Has rules do as they say while the store fails, and all be exchanged when it is back.
     fn lose(&mut self) {
         self.store.set_cut_off(true);
-        let soon = self.clock.now() + GLANCE;
+        let now = self.clock.now();
+        self.rules.retain(|_, rule| !rule.is_gone || now.since(rule.heard) < STALE);
         for rule in self.rules.values_mut() {
             rule.is_under_way = false;
-            rule.due = rule.due.min(soon);
+            rule.due = rule.due.min(now + GLANCE);
             // It may have been too much for one round trip.
             rule.told = MOST_STATES;
         }
@@ -293,7 +294,7 @@ impl Rule {
             }
             self.source.from = None;
             self.is_under_way = false;
-            self.due = now + GLANCE;
+            (self.due, self.heard) = (now + GLANCE, now);
         }
     }
 

@@ -66,3 +66,20 @@ async fn after_a_failure_who_has_waited_longest_goes_first_and_alone() {
     heard.dedup();
     assert_eq!(heard.len(), 3);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_is_gone_is_kept_for_what_it_has_to_tell_but_not_for_ever() {
+    let mut exchange = three_rules();
+    exchange.look();
+    for rule in exchange.rules.values_mut() {
+        rule.source.has_clock = true;
+        rule.leave(rule.due, &HashSet::new());
+    }
+    exchange.lose();
+    assert_eq!(exchange.rules.len(), 3, "the store may come back");
+    for rule in exchange.rules.values_mut() {
+        rule.heard = rule.heard - STALE;
+    }
+    exchange.lose();
+    assert!(exchange.rules.is_empty());
+}

@@ -141,6 +141,23 @@ mod tests {
     }
 
     #[test]
+    fn a_window_holds_what_all_have_used_against_its_part() {
+        let config = fixed_window::Config { rate: rate(90, 9_000), align: Align::Clock };
+        let whole = exchanged(Algorithm::FixedWindow(config));
+        let (gate, slot) = open(&one(whole.clone()));
+        let told = |used| {
+            [Told { whose: Whose::All, numbers: [9_000_000, 0, used].into_iter().collect() }]
+        };
+        gate.adopt(slot, way(0, 0, 0), &told(29));
+        gate.install(&one(whole.among(3)), Instant::EPOCH);
+        let ask = || enter(&gate, slot, Instant::EPOCH, Key::Shared);
+        assert_eq!(ask(), Ok(()), "30 are its part");
+        assert_eq!(ask(), Err(Duration::from_secs(9)));
+        gate.install(&one(whole), Instant::EPOCH);
+        assert_eq!((0..99).take_while(|_| ask().is_ok()).count(), 60);
+    }
+
+    #[test]
     fn what_was_too_much_is_remembered_over_edits() {
         let bucket = token_bucket::Config { rate: rate(90, 9_000), burst: 90 };
         let whole = exchanged(Algorithm::TokenBucket(bucket));

@@ -287,8 +287,7 @@ impl Chain {
             let is_charged = cost > 0 && matches!(verdict, Verdict::Pass | Verdict::Wait);
             let standing = if is_charged {
                 let times = Times { now, own: now + wait, start };
-                let Charge { hold, turn, standing } = slot.on_pass(times, cost, place);
-                report.turn = report.turn.or(turn);
+                let Charge { hold, standing } = slot.on_pass(times, cost, place, &mut report.turn);
                 if let Some(stake) = hold {
                     held.push(Hold { slot: *id, stake, cost });
                 }

@@ -59,8 +59,6 @@ pub(super) struct Answer {
 pub(super) struct Charge {
     /// What must be told again when the request has ended or is answered, if it must.
     pub(super) hold: Option<Stake>,
-    /// What it has turned a breaker to, if it has.
-    pub(super) turn: Option<breaker::Turn>,
     /// With the request.
     pub(super) standing: Standing,
 }
@@ -217,8 +215,15 @@ pub(super) trait Slot: Any + Debug + Send {
     /// Returns what is used at the `place` of an answer, without the request.
     fn standing(&self, now: Instant, place: Place) -> Standing;
 
-    /// Charges a request that every slot let pass, at the `place` of its answer.
-    fn on_pass(&mut self, times: Times, cost: u64, place: Place) -> Charge;
+    /// Charges a request that every slot let pass, at the `place` of its answer. Writes
+    /// into `turn` what that has turned a breaker to, if it has.
+    fn on_pass(
+        &mut self,
+        times: Times,
+        cost: u64,
+        place: Place,
+        turn: &mut Option<breaker::Turn>,
+    ) -> Charge;
 
     /// Notes that a request which this slot was asked about was refused.
     fn on_block(&mut self, place: Place);
@@ -425,14 +430,22 @@ impl<F: Formula> Slot for Stage<F> {
         self.formula.standing(self.states.get(place), now)
     }
 
-    fn on_pass(&mut self, times: Times, cost: u64, place: Place) -> Charge {
+    fn on_pass(
+        &mut self,
+        times: Times,
+        cost: u64,
+        place: Place,
+        turn: &mut Option<breaker::Turn>,
+    ) -> Charge {
         let seat = self.take_seat(place);
         let state = self.states.get_mut(seat);
         self.formula.charge(state, times, cost);
         let standing = self.formula.standing(state, times.now);
-        let turn = self.formula.turned(state);
+        if let Some(turned) = self.formula.turned(state) {
+            *turn = Some(turned);
+        }
         let hold = F::HOLDS.map(|until| Stake { until, seat, token: self.formula.token(state) });
-        Charge { hold, turn, standing }
+        Charge { hold, standing }
     }
 
     fn on_block(&mut self, place: Place) {

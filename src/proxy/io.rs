@@ -1,6 +1,6 @@
 //! A client's socket that notes what it does.
 
-use super::activity::Activity;
+use super::{activity::Activity, readiness::Readiness};
 use bytes::Bytes;
 use core::{
     pin::Pin,
@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 #[derive(Debug)]
 pub(super) struct Watched<T> {
     inner: T,
+    readiness: Readiness,
     /// What was read already and is to be read once more, before anything else.
     ahead: Bytes,
     activity: Arc<Activity>,
@@ -29,7 +30,8 @@ const PREFACE: usize = 24;
 impl<T> Watched<T> {
     pub(super) fn new(inner: T, activity: Arc<Activity>, reads_begin_requests: bool) -> Self {
         let preface = if reads_begin_requests { 0 } else { PREFACE };
-        Self { inner, ahead: Bytes::new(), activity, reads_begin_requests, preface }
+        let (readiness, ahead) = (Readiness::default(), Bytes::new());
+        Self { inner, readiness, ahead, activity, reads_begin_requests, preface }
     }
 
     /// Puts back what was read on an idle connection: the beginning of a request.
@@ -72,7 +74,8 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
             return Poll::Ready(Ok(()));
         }
         let before = buffer.filled().len();
-        let polled = Pin::new(&mut self.inner).poll_read(context, buffer);
+        let Self { inner, readiness, .. } = &mut *self;
+        let polled = readiness.poll_read(inner, context, buffer);
         let read = buffer.filled().len() - before;
         if self.reads_begin_requests && read > 0 {
             self.activity.on_read();

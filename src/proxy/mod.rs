@@ -17,6 +17,7 @@ mod listening;
 mod peer;
 mod pool;
 mod quota;
+mod readiness;
 mod reply;
 mod request;
 mod service;

@@ -1,9 +1,6 @@
 //! A connection to an upstream server: the way in, and the task that moves its bytes.
 
-use super::{
-    body::RequestBody,
-    listening::{Listening, Lull},
-};
+use super::{body::RequestBody, listening::Listening};
 use crate::config::Server;
 use bytes::Bytes;
 use core::{
@@ -76,19 +73,17 @@ impl Wire {
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let lull = Arc::<Lull>::default();
         let (sender, connection) = http1::Builder::new()
             .max_header_size(HEADER_BYTES_MAX)
-            .handshake(TokioIo::new(Listening::new(stream, Arc::clone(&lull))))
+            .handshake(TokioIo::new(Listening::new(stream)))
             .await
             .map_err(io::Error::other)?;
         let bell = Arc::<Bell>::default();
-        let attended = Bell::attend(Arc::clone(&bell), lull, async move {
+        let task = tokio::spawn(Bell::attend(Arc::clone(&bell), async move {
             // Ends when its lease or the pool lets go of it; its error reaches the
             // request that waits for it.
             drop(connection.with_upgrades().await);
-        });
-        let task = tokio::spawn(attended);
+        }));
         Ok(Self { sender, bell, task: task.abort_handle() })
     }
 
@@ -126,12 +121,12 @@ struct Bell {
 
 impl Bell {
     /// Runs `future`, which is woken by `bell`, as a part of the task that polls this.
-    async fn attend(bell: Arc<Self>, lull: Arc<Lull>, future: impl Future<Output = ()>) {
+    async fn attend(bell: Arc<Self>, future: impl Future<Output = ()>) {
         let waker = Waker::from(Arc::clone(&bell));
         let mut future = pin!(future);
         poll_fn(|context| {
             bell.task.get_or_init(|| context.waker().clone());
-            lull.during(|| future.as_mut().poll(&mut Context::from_waker(&waker)))
+            future.as_mut().poll(&mut Context::from_waker(&waker))
         })
         .await;
     }

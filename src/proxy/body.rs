@@ -72,6 +72,11 @@ impl Upload {
         self.state.load(Relaxed)
     }
 
+    /// Returns whether it was cut off for the client's doing.
+    pub(super) fn is_cut(&self) -> bool {
+        matches!(self.state(), upload::TOO_LONG | upload::STALLED | upload::BROKEN)
+    }
+
     /// Returns when its last part was taken to be sent on, if any was; once it is done,
     /// that is when it ended.
     pub(super) fn taken(&self) -> Option<Instant> {

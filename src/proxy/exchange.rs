@@ -9,10 +9,7 @@ use super::{
     peer::Peer,
     pool::Lease,
 };
-use crate::{
-    config::{Route, Server},
-    flow::Instant,
-};
+use crate::{config::Route, flow::Instant};
 use core::{
     future::poll_fn,
     pin::{Pin, pin},
@@ -178,7 +175,8 @@ impl Exchange<'_> {
             return Ok(request);
         }
         tracing::debug!(route = %self.route.name, server = %server.host, %error, "upstream failed");
-        Err(Self::blame(lease.upload.as_deref(), server))
+        lease.on_failure();
+        Err(Self::blame(lease.upload.as_deref()))
     }
 
     /// Waits for the answer's head: `first_byte` long from the end of the request,
@@ -270,15 +268,12 @@ impl Exchange<'_> {
     }
 
     /// Says whose fault a broken exchange is.
-    fn blame(sent: Option<&Upload>, server: &Server) -> Failure {
+    fn blame(sent: Option<&Upload>) -> Failure {
         match sent.map_or(upload::DONE, Upload::state) {
             upload::TOO_LONG => Failure::TooLong,
             upload::STALLED => Failure::ClientStalled,
             upload::BROKEN => Failure::ClientBroken,
-            _ => {
-                server.meter.failures.fetch_add(1, Relaxed);
-                Failure::Broken
-            }
+            _ => Failure::Broken,
         }
     }
 }

@@ -106,6 +106,7 @@ impl Journey {
         }
         let fields = Fields::of(response.headers());
         if !is_framed_once(response.headers(), fields) {
+            lease.on_failure();
             return refuse(Refusal::Upstream(Failure::Broken), &HeaderMap::new(), self.tail);
         }
         let headers = response.headers_mut();
@@ -138,6 +139,7 @@ impl Journey {
         let Some((client, token)) = client.zip(asked).filter(|(_, token)| {
             agreed.is_some_and(|agreed| agreed.as_bytes().eq_ignore_ascii_case(token.as_bytes()))
         }) else {
+            lease.on_failure();
             return refuse(Refusal::Upstream(Failure::Broken), &HeaderMap::new(), self.tail);
         };
         let server = hyper::upgrade::on(&mut response);

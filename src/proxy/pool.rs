@@ -166,6 +166,13 @@ impl Lease {
         &self.server
     }
 
+    /// Counts that its server gave no whole answer, unless the client broke off.
+    pub(super) fn on_failure(&self) {
+        if !self.upload.as_deref().is_some_and(Upload::is_cut) {
+            self.server.meter.failures.fetch_add(1, Relaxed);
+        }
+    }
+
     /// Gives the connection back at `since`, if its request was sent whole.
     pub(super) fn give_back(&mut self, since: Instant) {
         let sent = self.upload.as_ref().is_none_or(|sent| sent.state() == upload::DONE);

@@ -156,7 +156,13 @@ impl Tail {
 
     /// Notes that the answer broke off.
     pub(super) fn fail(&mut self) {
+        if self.ending == Ending::Failed {
+            return;
+        }
         self.ending = Ending::Failed;
+        if let Some(lease) = &self.lease {
+            lease.on_failure();
+        }
     }
 
     pub(super) fn add_bytes(&mut self, bytes: usize) {

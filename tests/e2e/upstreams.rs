@@ -298,6 +298,46 @@ fn upstream_counters_tell_what_happened() {
     });
 }
 
+/// The only value of a metric of the only server.
+fn count(gateway: &Gateway, name: &str) -> f64 {
+    crate::common::metrics(gateway, name).values().sum()
+}
+
+#[test]
+fn an_answer_that_is_not_whole_or_not_http_is_a_failure_of_its_server() {
+    let upstream = Script::start(|_, mut connection| {
+        let request = connection.read_head().expect("a request");
+        connection.write(match request.path() {
+            "/switch" => "HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
+            "/framed-twice" => {
+                "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+            }
+            _ => "HTTP/1.1 200 OK\r\nContent-Length: 30\r\n\r\nhello",
+        });
+        if request.path() == "/held" {
+            while connection.read().is_some() {}
+        }
+    });
+    let gateway = Gateway::start(&with_servers(&server(upstream.address), ""));
+    let failures = || count(&gateway, "flowgate_upstream_failures_total");
+    for (after, path) in [(1.0, "/cut"), (2.0, "/framed-twice"), (3.0, "/switch")] {
+        http::get(gateway.web(), path);
+        assert_eq!(failures(), after, "{path}");
+    }
+    let ends = || count(&gateway, "flowgate_flow_ends_total");
+    let before = ends();
+    let mut leaving = Client::new(gateway.web());
+    leaving.send(head("GET", "/held", &[]));
+    assert_eq!(leaving.read_head().map(|answer| answer.status), Some(200));
+    drop(leaving);
+    let mut garbled = Client::new(gateway.web());
+    garbled.send(head("POST", "/held", &[("Transfer-Encoding", "chunked")]));
+    assert_eq!(garbled.read_head().map(|answer| answer.status), Some(200));
+    garbled.send("no chunk\r\n");
+    eventually("both to end", || (ends() == before + 2.0).then_some(()));
+    assert_eq!(failures(), 3.0, "of which the clients' doing is none");
+}
+
 #[test]
 fn a_server_that_accepts_and_closes_is_given_up_soon() {
     let upstream = Script::start(|_, connection| drop(connection));

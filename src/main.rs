@@ -159,8 +159,9 @@ impl Named {
 }
 
 impl Log {
-    fn start(self) {
-        gateway::log_to_stderr(self.log_format == LogFormat::Json);
+    /// Starts the log; its last lines are written when it is dropped.
+    fn start(self) -> Result<gateway::Log, Trouble> {
+        gateway::Log::to_stderr(self.log_format == LogFormat::Json).map_err(Trouble::Log)
     }
 }
 
@@ -172,6 +173,8 @@ enum Trouble {
          address with `--upstream` and in the configuration"
     )]
     Upstream { address: SocketAddr, source: io::Error },
+    #[error("cannot start the log")]
+    Log(#[source] io::Error),
     #[error("cannot write to the standard output")]
     Print(#[source] io::Error),
 }
@@ -224,13 +227,13 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
     match command {
         Command::Run { named, log } => {
-            log.start();
+            let _log = log.start()?;
             gateway::run(&named.path())?;
         }
         Command::Check(named) => check(&named.path())?,
         Command::Demo { named, log, upstream, upstream_only } => {
             let path = named.path();
-            log.start();
+            let _log = log.start()?;
             let upstream = demo::Upstream::start(upstream)
                 .map_err(|source| Trouble::Upstream { address: upstream, source })?;
             // It speaks of the addresses and routes of the committed file.

@@ -3,11 +3,12 @@
 //!
 //! Here is what it owns, its loop, and the end; `files.rs` knows what a configuration is
 //! made of, `readings.rs` which readings of it are under way, `reload.rs` puts another one in
-//! force, `listeners.rs` opens and closes ports.
+//! force, `listeners.rs` opens and closes ports, `log.rs` writes the gateway's own log.
 
 mod exchanger;
 mod files;
 mod listeners;
+mod log;
 mod readings;
 mod reload;
 
@@ -27,6 +28,7 @@ use crate::{
 use exchanger::Exchanger;
 use files::{Seen, make_certificates, named_files};
 use listeners::{Listeners, Opened, open};
+pub use log::Log;
 use readings::{Readings, end};
 use reload::{Reading, Refusal};
 use std::{
@@ -40,10 +42,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 /// How much the control thread gives way: compiling ten thousand routes must not
 /// take a core from a worker.
 const NICENESS: i32 = 5;
-
-/// What is logged unless somebody asks for more or less. The warnings of `h2` are of
-/// single connections, so that a client could fill the log with them.
-const LOGGED: &str = "info,h2=error";
 
 /// Why the gateway could not start.
 #[derive(Debug, thiserror::Error)]
@@ -388,18 +386,4 @@ fn give_way() {
     if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
         tracing::debug!(%error, "cannot lower the control thread's priority");
     }
-}
-
-/// Has the gateway's own log written to the standard error, in lines for people or,
-/// with `json`, for machines; `RUST_LOG` picks what is written, `info,h2=error`
-/// otherwise.
-pub fn log_to_stderr(json: bool) {
-    use std::io::IsTerminal;
-    use tracing_subscriber::{EnvFilter, fmt};
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOGGED));
-    let colour = io::stderr().is_terminal()
-        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let lines =
-        fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colour).with_target(false);
-    if json { lines.json().init() } else { lines.init() }
 }

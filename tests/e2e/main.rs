@@ -11,6 +11,7 @@ mod cluster;
 mod divided;
 mod idle;
 mod operate;
+mod own_log;
 mod periodic;
 mod proxy;
 mod reload;

@@ -1,0 +1,198 @@
+//! The gateway's own log, on the standard error, which no thread waits for.
+//!
+//! Whoever logs appends to one buffer, and a thread of the log's own writes it out at
+//! once. While nobody takes what is written, as from a pipe that is full, 256 KiB and one
+//! line wait. What comes then is lost, and counted by a line of the log.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    mem,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        mpsc::{Receiver, RecvTimeoutError, sync_channel},
+    },
+    thread,
+    time::Duration,
+};
+use tracing_subscriber::{EnvFilter, fmt};
+
+/// What is logged unless somebody asks for more or less. The warnings of `h2` are of
+/// single connections, so that a client could fill the log with them.
+const LOGGED: &str = "info,h2=error";
+
+/// How much may wait before a line is lost: two thousand lines, or an edit with as many
+/// errors.
+const BUFFER: usize = 256 * 1024;
+
+/// How long the last lines may take to be written.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The gateway's own log.
+///
+/// Dropping it writes what waits, for two seconds at most; so drop it last.
+#[derive(Debug)]
+pub struct Log {
+    shared: Arc<Shared>,
+    /// Closed by the writer when it has ended.
+    ended: Receiver<()>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+/// What is yet to be written.
+#[derive(Debug, Default)]
+struct Waiting {
+    bytes: Vec<u8>,
+    /// How many lines were lost since the start.
+    lost: u64,
+    is_over: bool,
+}
+
+impl Log {
+    /// Has the log written to the standard error, in lines for people or, with `json`, for
+    /// machines; `RUST_LOG` picks what is written, `info,h2=error` otherwise.
+    ///
+    /// # Errors
+    ///
+    /// The system has no thread left.
+    pub fn to_stderr(json: bool) -> io::Result<Self> {
+        let log = Self::start(io::stderr())?;
+        let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOGGED));
+        let colour = io::stderr().is_terminal()
+            && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let lines = fmt()
+            .with_env_filter(filter)
+            .with_writer(Arc::clone(&log.shared))
+            .with_ansi(colour)
+            .with_target(false);
+        if json {
+            lines.json().init();
+        } else {
+            lines.init();
+        }
+        Ok(log)
+    }
+
+    fn start(output: impl Write + Send + 'static) -> io::Result<Self> {
+        let shared = Arc::<Shared>::default();
+        let (end, ended) = sync_channel(0);
+        let writer = Arc::clone(&shared);
+        thread::Builder::new().name("log".to_owned()).spawn(move || {
+            writer.write_out(output);
+            drop(end);
+        })?;
+        Ok(Self { shared, ended })
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.shared.lock().is_over = true;
+        self.shared.changed.notify_one();
+        // There is no place left where a failure could be told of.
+        let _ended: Result<(), RecvTimeoutError> = self.ended.recv_timeout(PATIENCE);
+    }
+}
+
+impl Shared {
+    /// Writes what comes, until the log is over and all of it is written.
+    fn write_out(&self, mut output: impl Write) {
+        let (mut bytes, mut told) = (Vec::new(), 0);
+        loop {
+            let mut waiting = self.lock();
+            while waiting.bytes.is_empty() && !waiting.is_over {
+                waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            }
+            mem::swap(&mut waiting.bytes, &mut bytes);
+            let lost = waiting.lost;
+            drop(waiting);
+            if bytes.is_empty() {
+                return;
+            }
+            // A line that cannot be written has no other place to go to.
+            drop(output.write_all(&bytes).and_then(|()| output.flush()));
+            bytes.clear();
+            if lost > told {
+                told = lost;
+                tracing::warn!(lines = lost, "lines of this log are lost, as it was not read");
+            }
+        }
+    }
+
+    /// Locks what waits. Nothing that runs under this lock panics.
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Each call brings one line, or the lines of one event.
+impl Write for &Shared {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut waiting = self.lock();
+        if waiting.bytes.len() < BUFFER {
+            waiting.bytes.extend_from_slice(line);
+        } else {
+            waiting.lost += 1;
+        }
+        drop(waiting);
+        self.changed.notify_one();
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::SyncSender;
+
+    /// Hands on what is written, once there is room for it.
+    struct Pipe(SyncSender<Vec<u8>>);
+
+    impl Write for Pipe {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.send(bytes.to_vec()).map_err(io::Error::other)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_log_that_nobody_reads_loses_lines_and_counts_them() {
+        let (pipe, reader) = sync_channel(0);
+        let log = Log::start(Pipe(pipe)).unwrap();
+        let line = [b'x'; 1024];
+        // The writer holds one full buffer at most while the other fills up.
+        let lines = 2 * BUFFER / line.len() + 1;
+        for _ in 0..lines {
+            (&*log.shared).write_all(&line).unwrap();
+        }
+        let lost = usize::try_from(log.shared.lock().lost).unwrap();
+        assert!(lost >= 1);
+        let reading = thread::spawn(move || reader.iter().map(|it| it.len()).sum::<usize>());
+        drop(log);
+        assert_eq!(reading.join().unwrap(), (lines - lost) * line.len());
+    }
+
+    #[test]
+    fn the_last_lines_are_written_before_the_log_is_gone() {
+        let (pipe, reader) = sync_channel(3);
+        let log = Log::start(Pipe(pipe)).unwrap();
+        for line in ["one\n", "two\n", "three\n"] {
+            (&*log.shared).write_all(line.as_bytes()).unwrap();
+        }
+        drop(log);
+        let written: Vec<u8> = reader.try_iter().flatten().collect();
+        assert_eq!(String::from_utf8(written).unwrap(), "one\ntwo\nthree\n");
+    }
+}

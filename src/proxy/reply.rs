@@ -104,24 +104,14 @@ pub(super) fn refuse(
         _ if status.is_server_error() => GrpcCode::Unavailable,
         _ => GrpcCode::Internal,
     };
-    if let Some(response) = grpc(request, code, refusal.detail()) {
-        return finish(response, Bytes::new(), tail);
-    }
-    let title = status.canonical_reason().unwrap_or("error");
-    let body = serde_json::json!({
-        "type": "about:blank", "title": title, "status": status.as_u16(), "detail": refusal.detail(),
-    });
-    let mut response = problem(status);
-    if status == StatusCode::METHOD_NOT_ALLOWED {
-        response.headers_mut().insert(
-            ALLOW,
-            HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
-        );
-    }
+    let (mut response, body) = match grpc(request, code, refusal.detail()) {
+        Some(response) => (response, Bytes::new()),
+        None => explained(status, refusal.detail()),
+    };
     if refusal.closes() && tail.version != Version::HTTP_2 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    finish(response, Bytes::from(body.to_string()), tail)
+    finish(response, body, tail)
 }
 
 /// How a rule's refusal is told.
@@ -212,6 +202,21 @@ fn page(
     if let (Some(wait), Some(fields)) = (reason.retry_after(), body.as_object_mut()) {
         fields.insert("retry-after-ms".into(), millis(wait).into());
     }
+    (response, Bytes::from(body.to_string()))
+}
+
+fn explained(status: StatusCode, detail: &str) -> (Response<()>, Bytes) {
+    let mut response = problem(status);
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(
+            ALLOW,
+            HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
+        );
+    }
+    let title = status.canonical_reason().unwrap_or("error");
+    let body = serde_json::json!({
+        "type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail,
+    });
     (response, Bytes::from(body.to_string()))
 }
 

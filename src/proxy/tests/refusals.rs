@@ -1,0 +1,27 @@
+//! What becomes of a connection whose request was refused.
+
+use super::{House, read_head};
+
+#[tokio::test(start_paused = true)]
+async fn what_follows_a_request_that_could_be_read_in_two_ways_is_not_served() {
+    for (target, bad) in [
+        ("/", "transfer-encoding: gzip, chunked"),
+        ("/", "transfer-encoding: chunked\r\ntransfer-encoding: chunked"),
+        ("/", "host: b\r\ncontent-length: 0"),
+        ("/../x", "content-length: 0"),
+    ] {
+        for kind in ["text/plain", "application/grpc"] {
+            let mut house = House::new("");
+            let mut arrivals = house.answer();
+            let mut client = house.client();
+            let head = format!(
+                "POST {target} HTTP/1.1\r\nhost: a\r\ncontent-type: {kind}\r\n{bad}\r\n\r\n"
+            );
+            client.send(&format!("{head}GET /second HTTP/1.1\r\nhost: a\r\n\r\n")).await;
+            let head = read_head(&mut client.stream).await.expect("an answer");
+            assert!(head.contains("connection: close\r\n"), "{bad}, {kind}: {head}");
+            client.served.await.expect("no panic");
+            assert!(arrivals.try_recv().is_err(), "{bad}, {kind}");
+        }
+    }
+}

@@ -5,10 +5,10 @@
 //! until the task has a new one over which the store has answered and taken a write.
 
 use super::{
-    Ask, Lease, Page, Push, StoreError, Verdicts, call,
+    Ask, Page, Push, StoreError, Verdicts, call,
     dial::{Connection, dial},
     greeting::Told,
-    leases::{Held, Leases, by_tag},
+    leases::{Held, Lease, Leases, by_tag},
     script::Lua,
     store::Store,
 };
@@ -95,15 +95,16 @@ impl Client {
     }
 
     fn with_limit(store: Arc<Store>, clock: Clock, limit: Duration) -> Self {
+        let number = store.number();
         let inner = Arc::new(Inner {
             seed: Mutex::new(store.seed()),
-            number: store.number(),
+            number,
+            leases: store.leases.add(format!("{}-{number}", store.name)),
             limit,
             store,
             clock,
             link: Mutex::default(),
             broken: Notify::new(),
-            leases: Arc::default(),
         });
         let task = tokio::spawn(run(Arc::clone(&inner)));
         Self { inner, task }
@@ -149,14 +150,14 @@ impl Link {
         let (store, settings) = (&inner.store, &inner.store.settings);
         let asked = inner.clock.now();
         let name = if asks.iter().any(|ask| ask.rule.holds()) {
-            format!("{}-{}", store.name, inner.leases.number())
+            inner.leases.name()
         } else {
             String::new()
         };
         let micros = u64::try_from(settings.lease.as_micros()).unwrap_or(u64::MAX);
-        let lease = Lease { name: &name, micros };
+        let lease = call::Lease { name: &name, micros };
         // Before the call, as it may be lost on the way back.
-        let held = inner.leases.hold(call::leases(&settings.prefix, asks, lease));
+        let held = inner.leases.ask(call::leases(&settings.prefix, asks, lease));
         let keys: Vec<String> = asks.iter().map(|ask| call::key(&settings.prefix, ask)).collect();
         let lines = asks.iter().map(|ask| call::line(ask, lease, asked));
         let arguments: Vec<String> = [String::new()].into_iter().chain(lines).collect();
@@ -170,11 +171,7 @@ impl Link {
         store.on_decision(came.since(asked));
         let way = RoundTrip { asked, given: verdicts.now, came };
         store.offsets.heed(way, asks, &mut verdicts);
-        if verdicts.is_admitted {
-            return Ok(Decided { verdicts, came, held });
-        }
-        held.forget();
-        let held = inner.leases.hold(std::iter::empty());
+        let held = held.decided(verdicts.is_admitted);
         Ok(Decided { verdicts, came, held })
     }
 
@@ -273,20 +270,24 @@ impl Link {
         Ok(())
     }
 
-    /// Gives back what has ended.
+    /// Gives back what has ended, or leaves it to the next connection.
     async fn give_back(&mut self) -> Result<(), StoreError> {
-        let scripts = self.inner.store.scripts.clone();
-        for group in by_tag(self.inner.leases.take_ended()) {
-            let (keys, names): (Vec<String>, Vec<String>) = group.into_iter().unzip();
-            self.run(&scripts.release, &keys, &names).await?;
+        let inner = Arc::clone(&self.inner);
+        let mut groups = by_tag(inner.leases.take_ended()).into_iter();
+        while let Some(group) = groups.next() {
+            let (keys, names): (Vec<String>, Vec<String>) = group.iter().cloned().unzip();
+            if let Err(error) = self.run(&inner.store.scripts.release, &keys, &names).await {
+                inner.leases.put_back(group.into_iter().chain(groups.flatten()));
+                return Err(error);
+            }
         }
         Ok(())
     }
 
-    /// Renews what is held.
-    async fn renew(&mut self) -> Result<(), StoreError> {
+    /// Renews leases.
+    async fn renew(&mut self, leases: Vec<Lease>) -> Result<(), StoreError> {
         let store = Arc::clone(&self.inner.store);
-        for group in by_tag(self.inner.leases.held()) {
+        for group in by_tag(leases) {
             let (keys, names): (Vec<String>, Vec<String>) = group.into_iter().unzip();
             let micros = store.settings.lease.as_micros().to_string();
             let arguments: Vec<String> = [micros].into_iter().chain(names).collect();
@@ -324,7 +325,7 @@ async fn run(inner: Arc<Inner>) {
     }
 }
 
-/// Returns a connection over which the store has answered.
+/// Returns a connection over which the store has answered, and knows what is in flight.
 async fn connect(inner: &Arc<Inner>, number: u64) -> Option<Link> {
     let (store, settings) = (&inner.store, &inner.store.settings);
     let dialled = inner.clock.timeout(settings.connect_timeout, dial(settings)).await;
@@ -341,6 +342,8 @@ async fn connect(inner: &Arc<Inner>, number: u64) -> Option<Link> {
     };
     let mut link = Link { inner: Arc::clone(inner), connection, seed: Seed::new([0; 2]), number };
     link.greet().await.ok()?;
+    // Before any request: the store would grant it what has run out meanwhile.
+    link.renew(store.leases.held()).await.ok()?;
     Some(link)
 }
 
@@ -367,7 +370,10 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>) {
             () = inner.clock.timer(next) => {
                 next = inner.clock.now() + beat;
                 let greeted = link.greet().await;
-                let renewed = if greeted.is_ok() { link.renew().await } else { greeted };
+                let renewed = match greeted {
+                    Ok(()) => link.renew(inner.leases.held()).await,
+                    Err(error) => Err(error),
+                };
                 if renewed.is_ok() {
                     link.share_seed();
                 }

@@ -1,21 +1,51 @@
 //! What requests in flight hold of the concurrency limits that gateways share.
 //!
 //! A lease is taken by the decision, under a name that the gateway chose before, so that it can
-//! be given back whether or not the answer came. While its request is in flight it is renewed;
-//! a gateway that is gone renews nothing, and its leases run out.
+//! be given back whether or not the answer came. Once granted it is renewed while its request is
+//! in flight; a gateway that is gone renews nothing, and its leases run out.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 use tokio::sync::Notify;
 
 /// The most leases that wait to be given back. Others run out by themselves.
 const MOST_ENDED: usize = 100_000;
 
-/// A worker's leases.
+/// Where a lease is kept, and under which name and for which cost.
+pub(super) type Lease = (String, String);
+
+/// The leases of all workers. Whoever reaches the store first renews what all of them hold: a
+/// lease that has run out while the store was away is a place that it would grant anew.
 #[derive(Debug, Default)]
+pub(super) struct AllLeases(Mutex<Vec<Weak<Leases>>>);
+
+impl AllLeases {
+    /// Adds a worker's, whose names begin with `owner`.
+    pub(super) fn add(&self, owner: String) -> Arc<Leases> {
+        let leases = Arc::new(Leases::of(owner));
+        let mut all = self.lock();
+        all.retain(|it| it.strong_count() > 0);
+        all.push(Arc::downgrade(&leases));
+        leases
+    }
+
+    /// Returns what all of them hold.
+    pub(super) fn held(&self) -> Vec<Lease> {
+        self.lock().iter().filter_map(Weak::upgrade).flat_map(|it| it.held()).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Leases>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A worker's leases.
+#[derive(Debug)]
 pub(super) struct Leases {
+    /// What the names begin with, which no other worker's of any gateway do.
+    owner: String,
     inner: Mutex<Inner>,
     /// Rings when some are to be given back.
     pub(super) ended: Notify,
@@ -23,9 +53,9 @@ pub(super) struct Leases {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// By their number: where each is kept, and under which name.
-    held: HashMap<u64, (String, String)>,
-    ended: Vec<(String, String)>,
+    /// Those that were granted, by their number.
+    held: HashMap<u64, Lease>,
+    ended: Vec<Lease>,
     next: u64,
 }
 
@@ -33,38 +63,46 @@ struct Inner {
 #[derive(Debug)]
 pub struct Held {
     leases: Arc<Leases>,
+    /// What the store was asked for. Nobody renews it: that would take what the store refuses.
+    asked: Vec<Lease>,
     numbers: Vec<u64>,
 }
 
 impl Leases {
-    /// Returns a number that no other lease has.
-    pub(super) fn number(&self) -> u64 {
-        let mut inner = self.lock();
-        inner.next += 1;
-        inner.next
+    /// Returns leases whose names begin with `owner`.
+    pub(super) fn of(owner: String) -> Self {
+        Self { owner, inner: Mutex::default(), ended: Notify::new() }
     }
 
-    /// Holds leases that the store is about to grant.
-    pub(super) fn hold(self: &Arc<Self>, leases: impl Iterator<Item = (String, String)>) -> Held {
+    /// Returns a name that no other lease has.
+    pub(super) fn name(&self) -> String {
         let mut inner = self.lock();
-        let mut numbers = Vec::new();
-        for lease in leases {
-            inner.next += 1;
-            let number = inner.next;
-            inner.held.insert(number, lease);
-            numbers.push(number);
-        }
-        Held { leases: Arc::clone(self), numbers }
+        inner.next += 1;
+        format!("{}-{}", self.owner, inner.next)
+    }
+
+    /// Notes leases that the store is about to grant.
+    pub(super) fn ask(self: &Arc<Self>, leases: impl Iterator<Item = Lease>) -> Held {
+        Held { leases: Arc::clone(self), asked: leases.collect(), numbers: Vec::new() }
     }
 
     /// Returns all that are held.
-    pub(super) fn held(&self) -> Vec<(String, String)> {
+    pub(super) fn held(&self) -> Vec<Lease> {
         self.lock().held.values().cloned().collect()
     }
 
     /// Takes what is to be given back.
-    pub(super) fn take_ended(&self) -> Vec<(String, String)> {
+    pub(super) fn take_ended(&self) -> Vec<Lease> {
         std::mem::take(&mut self.lock().ended)
+    }
+
+    /// Has what could not be given back be given back later: twice does no harm.
+    pub(super) fn put_back(&self, leases: impl IntoIterator<Item = Lease>) {
+        let mut inner = self.lock();
+        let room = MOST_ENDED.saturating_sub(inner.ended.len());
+        inner.ended.extend(leases.into_iter().take(room));
+        drop(inner);
+        self.ended.notify_one();
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -73,42 +111,45 @@ impl Leases {
 }
 
 impl Held {
-    /// Forgets leases that were not granted.
-    pub(super) fn forget(mut self) {
-        let mut inner = self.leases.lock();
-        for number in self.numbers.drain(..) {
-            inner.held.remove(&number);
+    /// Notes whether the store granted them.
+    pub(super) fn decided(mut self, is_granted: bool) -> Self {
+        let asked = std::mem::take(&mut self.asked);
+        if is_granted && !asked.is_empty() {
+            let mut inner = self.leases.lock();
+            for lease in asked {
+                inner.next += 1;
+                let number = inner.next;
+                inner.held.insert(number, lease);
+                self.numbers.push(number);
+            }
         }
+        self
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.numbers.is_empty()
+        self.asked.is_empty() && self.numbers.is_empty()
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if self.numbers.is_empty() {
+        if self.is_empty() {
             return;
         }
+        let mut ended = std::mem::take(&mut self.asked);
         let mut inner = self.leases.lock();
-        for number in &self.numbers {
-            let lease = inner.held.remove(number);
-            if inner.ended.len() < MOST_ENDED {
-                inner.ended.extend(lease);
-            }
-        }
+        ended.extend(self.numbers.iter().filter_map(|number| inner.held.remove(number)));
         drop(inner);
-        self.leases.ended.notify_one();
+        self.leases.put_back(ended);
     }
 }
 
 /// Returns leases in groups that one call may name: of one hash tag each, and not too many.
-pub(super) fn by_tag(leases: Vec<(String, String)>) -> Vec<Vec<(String, String)>> {
+pub(super) fn by_tag(leases: Vec<Lease>) -> Vec<Vec<Lease>> {
     /// A call of so many takes the store about a millisecond.
     const MOST: usize = 500;
-    let mut groups: HashMap<String, Vec<Vec<(String, String)>>> = HashMap::new();
+    let mut groups: HashMap<String, Vec<Vec<Lease>>> = HashMap::new();
     for lease in leases {
         let tag = tag(&lease.0).to_owned();
         let of_tag = groups.entry(tag).or_default();
@@ -130,21 +171,48 @@ fn tag(key: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn lease(key: &str) -> (String, String) {
+    fn lease(key: &str) -> Lease {
         (key.to_owned(), "a-1:1".to_owned())
     }
 
     #[test]
-    fn a_lease_is_given_back_once_and_only_if_it_was_granted() {
-        let leases = Arc::new(Leases::default());
-        let granted = leases.hold([lease("a"), lease("b")].into_iter());
-        let refused = leases.hold([lease("c")].into_iter());
-        assert_eq!(leases.held().len(), 3);
-        refused.forget();
-        assert_eq!((leases.held().len(), leases.take_ended()), (2, vec![]));
+    fn a_lease_is_given_back_once_unless_the_store_refused_it() {
+        let leases = Arc::new(Leases::of("a".to_owned()));
+        let granted = leases.ask([lease("a"), lease("b")].into_iter()).decided(true);
+        let refused = leases.ask([lease("c")].into_iter()).decided(false);
+        let lost = leases.ask([lease("d")].into_iter());
+        assert_eq!(leases.held().len(), 2, "what nobody knows to be granted is not renewed");
+        assert!(refused.is_empty() && !granted.is_empty() && !lost.is_empty());
+        drop(refused);
+        assert_eq!(leases.take_ended(), []);
+        drop(lost);
+        assert_eq!(leases.take_ended(), [lease("d")], "its answer may have been lost");
         drop(granted);
         assert_eq!((leases.held(), leases.take_ended().len()), (vec![], 2));
         assert_eq!(leases.take_ended(), []);
+    }
+
+    #[test]
+    fn what_all_workers_hold_is_known_as_long_as_they_last() {
+        let all = AllLeases::default();
+        let (one, other) = (all.add("a-1".to_owned()), all.add("a-2".to_owned()));
+        let held = one.ask([lease("a")].into_iter()).decided(true);
+        let more = other.ask([lease("b")].into_iter()).decided(true);
+        assert_eq!(all.held(), [lease("a"), lease("b")]);
+        drop((held, one));
+        assert_eq!(all.held(), [lease("b")]);
+        drop(more);
+        assert_eq!(other.take_ended(), [lease("b")]);
+        other.put_back([lease("b")]);
+        assert_eq!(other.take_ended(), [lease("b")], "the store did not hear of it");
+    }
+
+    #[test]
+    fn no_two_leases_have_one_name() {
+        let [one, other] = ["a-1", "a-2"].map(|owner| Leases::of(owner.to_owned()));
+        let names = [one.name(), one.name(), other.name(), other.name()];
+        let apart: std::collections::HashSet<_> = names.iter().collect();
+        assert_eq!(apart.len(), names.len(), "{names:?}");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What all workers' clients of the store share: how it does, and what is counted.
 
 use super::{
-    StoreError, client::PAUSES, gateways::Gateways, greeting::Told, offset::Offsets,
-    script::Scripts,
+    StoreError, client::PAUSES, gateways::Gateways, greeting::Told, leases::AllLeases,
+    offset::Offsets, script::Scripts,
 };
 use crate::{
     config::{Division, Store as Settings},
@@ -46,6 +46,7 @@ pub struct Store {
     pub(super) name: String,
     /// How far its clock is from ours.
     pub(super) offsets: Offsets,
+    pub(super) leases: AllLeases,
     health: Mutex<Health>,
     /// How often it has failed, since it decided or from the start. Each change has all clients
     /// look whether it is there for them.
@@ -112,6 +113,7 @@ impl Store {
             // Not a secret: it only must be nobody else's.
             name: format!("{:016x}", fastrand::u64(..)),
             offsets: Offsets::default(),
+            leases: AllLeases::default(),
             health: Mutex::new(Health {
                 clients: workers.get(),
                 next: 0,

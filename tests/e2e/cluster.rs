@@ -178,6 +178,59 @@ fn what_is_in_flight_is_one_number_and_a_gateway_that_is_gone_holds_none_of_it()
 }
 
 #[test]
+fn what_is_in_flight_keeps_its_places_however_often_connections_break_or_the_store_hangs() {
+    const LIMIT: usize = 8;
+    let (release, working) = (Arc::default(), Arc::default());
+    let (upstream, server) = (held(&release, &working), Server::start());
+    let rules = "    flow: [{ name: r, concurrency: 8, scope: cluster, on_store_error: deny }]";
+    let config = config(upstream.address, server.port, "timeout: 300ms, lease: 4s", rules);
+    let gateway = gateways(1, &config).remove(0);
+    let mut clients: Vec<_> = (0..LIMIT).map(|_| Client::new(gateway.web())).collect();
+    for client in &mut clients {
+        client.send(http::head("GET", "/", &[]));
+    }
+    eventually("eight at work", || (working.load(SeqCst) == LIMIT).then_some(()));
+    let mut store = server.connection();
+    let used = |store: &mut redis::Connection| -> f64 {
+        redis::cmd("ZSCORE").arg(&["flowgate:{all}:r:leases", "used"]).query(store).expect("it")
+    };
+    let leases: usize =
+        redis::cmd("ZCARD").arg("flowgate:{all}:r:leases").query(&mut store).expect("a number");
+    assert_eq!((leases, used(&mut store)), (LIMIT + 1, -8.0), "each has a name of its own");
+    // With both workers' connections; the first request finds its own one broken, and is denied.
+    let refused = || (0..4).all(|_| [429, 503].contains(&http::get(gateway.web(), "/").status));
+    let lapsed = Instant::now() + Duration::from_secs(6);
+    while Instant::now() < lapsed {
+        let before = gateway.log_len();
+        redis::cmd("CLIENT")
+            .arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"])
+            .exec(&mut store)
+            .expect("killed");
+        assert!(refused());
+        gateway.wait_log_after(before, "the store decides");
+        assert!(refused(), "{}", gateway.log());
+    }
+    let (before, pid) = (gateway.log_len(), pid(&server));
+    signal(&pid, "STOP");
+    let lapsed = Instant::now() + Duration::from_secs(5);
+    eventually("a lease is over", || {
+        assert!(refused());
+        (Instant::now() > lapsed).then_some(())
+    });
+    signal(&pid, "CONT");
+    eventually("it decides", || {
+        assert!(refused(), "{}", gateway.log());
+        gateway.log().lines().skip(before).any(|it| it.contains("the store decides")).then_some(())
+    });
+    assert!(refused());
+    assert_eq!((working.load(SeqCst), used(&mut store)), (LIMIT, -8.0));
+    release.store(true, SeqCst);
+    for client in &mut clients {
+        assert_eq!(client.read("GET").status, 200);
+    }
+}
+
+#[test]
 fn a_gateway_with_a_short_lease_does_not_end_what_others_hold_for_longer() {
     let (release, working) = (Arc::default(), Arc::default());
     let (upstream, server) = (held(&release, &working), Server::start());

@@ -9,9 +9,10 @@ use redis::{
     cluster::ClusterClientBuilder,
     cluster_async::ClusterConnection,
     io::tcp::TcpSettings,
-    sentinel::{SentinelClientBuilder, SentinelServerType},
+    sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType},
 };
 use std::fs;
+use tokio::task::JoinSet;
 
 /// A connection that many calls share. Calls are answered in their order.
 #[derive(Clone)]
@@ -60,7 +61,7 @@ pub(super) async fn dial(settings: &Settings) -> RedisResult<Connection> {
         StoreKind::Cluster => return cluster(settings).await.map(Connection::Cluster),
         StoreKind::Sentinel { primary, user, password } => {
             let login = (user.as_deref(), password.as_ref());
-            sentinel(settings, primary, login).await?
+            sentinels(settings, primary, login).await?
         }
         StoreKind::Single => {
             let Some(node) = infos(settings)?.into_iter().next() else {
@@ -76,10 +77,13 @@ pub(super) async fn dial(settings: &Settings) -> RedisResult<Connection> {
 }
 
 async fn cluster(settings: &Settings) -> RedisResult<ClusterConnection> {
+    // The nodes that are named, then those that they name: one that hangs among them must leave
+    // time for the others.
+    let part = settings.connect_timeout / 4;
     let mut builder = ClusterClientBuilder::new(infos(settings)?)
         .tcp_settings(tcp())
-        .connection_timeout(settings.connect_timeout)
-        .response_timeout(settings.connect_timeout)
+        .connection_timeout(part)
+        .response_timeout(part.max(settings.timeout.min(settings.connect_timeout)))
         // A node that moved is found again within the limit of the call, or not at all.
         .retries(2)
         .min_retry_wait(1)
@@ -90,20 +94,41 @@ async fn cluster(settings: &Settings) -> RedisResult<ClusterConnection> {
     builder.build()?.get_async_connection().await
 }
 
-/// Asks the sentinels, who let `login` in, for the primary of this name.
-async fn sentinel(
+/// Asks the sentinels, who let `login` in, for the primary of this name: all at once, each by a
+/// client of its own, so that the first answer counts and none that hangs is waited for.
+async fn sentinels(
     settings: &Settings,
     primary: &str,
     login: (Option<&str>, Option<&Secret>),
 ) -> RedisResult<Client> {
-    let mut builder = SentinelClientBuilder::new(
-        settings.nodes.iter().map(|(host, port)| addr(settings, host, *port)),
-        primary,
-        SentinelServerType::Master,
-    )?
-    .set_client_to_redis_tcp_settings(tcp())
-    .set_client_to_sentinel_tcp_settings(tcp())
-    .set_client_to_redis_db(settings.database);
+    let mut asked = JoinSet::new();
+    for (host, port) in &settings.nodes {
+        let mut client = sentinel(settings, addr(settings, host, *port), primary, login)?;
+        asked.spawn(async move { client.async_get_client().await });
+    }
+    let mut failure = RedisError::from((ErrorKind::InvalidClientConfig, "no sentinel answers"));
+    while let Some(answer) = asked.join_next().await {
+        match answer {
+            Ok(Ok(client)) => return Ok(client),
+            Ok(Err(error)) => failure = error,
+            // The runtime ends.
+            Err(_) => {}
+        }
+    }
+    Err(failure)
+}
+
+/// Returns what asks one sentinel.
+fn sentinel(
+    settings: &Settings,
+    node: ConnectionAddr,
+    primary: &str,
+    login: (Option<&str>, Option<&Secret>),
+) -> RedisResult<SentinelClient> {
+    let mut builder = SentinelClientBuilder::new([node], primary, SentinelServerType::Master)?
+        .set_client_to_redis_tcp_settings(tcp())
+        .set_client_to_sentinel_tcp_settings(tcp())
+        .set_client_to_redis_db(settings.database);
     if settings.is_tls {
         builder = builder
             .set_client_to_redis_tls_mode(TlsMode::Secure)
@@ -127,7 +152,7 @@ async fn sentinel(
             .set_client_to_redis_certificates(certificates.clone())
             .set_client_to_sentinel_certificates(certificates);
     }
-    builder.build()?.async_get_client().await
+    builder.build()
 }
 
 fn infos(settings: &Settings) -> RedisResult<Vec<ConnectionInfo>> {

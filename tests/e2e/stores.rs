@@ -2,9 +2,9 @@
 
 use crate::{
     cluster::{
-        MAY, PATIENT, config, gateways, hammer,
+        MAY, PATIENT, config, gateways, hammer, pid,
         server::{Server, free_port},
-        up,
+        signal, up,
     },
     common::{Gateway, eventually, http, metrics, upstream, yaml},
 };
@@ -95,6 +95,28 @@ fn a_store_behind_sentinels_is_found_again_after_a_failover() {
 }
 
 #[test]
+fn a_sentinel_that_hangs_keeps_nobody_from_the_primary_that_another_one_tells() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let directory = tempfile::tempdir().expect("a folder");
+    let [hung, other] = ["hung", "other"].map(|name| {
+        let file = directory.path().join(name);
+        let watched = format!("sentinel monitor main 127.0.0.1 {} 1\n", server.port);
+        std::fs::write(&file, watched).expect("written");
+        let sentinel = Sentinel::start(free_port(), &file);
+        eventually("it answers", || sentinel.replicas());
+        sentinel
+    });
+    signal(&hung.child.id().to_string(), "STOP");
+    let rules =
+        "    flow: [{ name: r, limit: 6/1h, burst: 6, scope: cluster, on_store_error: deny }]";
+    let store = format!("{PATIENT}, sentinel: main");
+    let one = format!("\"redis://127.0.0.1:{}\"", hung.port);
+    let both = format!("[{one}, \"redis://127.0.0.1:{}\"]", other.port);
+    let yaml = config(upstream.address, hung.port, &store, rules).replace(&one, &both);
+    assert_eq!(hammer(&gateways(1, &yaml), 5), [6, 4, 0]);
+}
+
+#[test]
 fn sentinels_and_a_primary_that_ask_for_a_password_each_are_told_their_own() {
     let (upstream, server) = (upstream::echo(), Server::start());
     user(&server, "role");
@@ -130,9 +152,8 @@ fn sentinels_and_a_primary_that_ask_for_a_password_each_are_told_their_own() {
     }
 }
 
-#[test]
-fn the_nodes_of_a_cluster_decide_about_a_route_each() {
-    let upstream = upstream::echo();
+/// Starts three nodes that have a third of the slots each, and a user that they let in.
+fn nodes() -> Vec<Server> {
     let buses = [(); 3].map(|()| free_port().to_string());
     let node = |bus: &String| {
         Server::start_on(free_port(), &["--cluster-enabled", "yes", "--cluster-port", bus])
@@ -158,6 +179,16 @@ fn the_nodes_of_a_cluster_decide_about_a_route_each() {
                 .then_some(())
         });
     }
+    nodes
+}
+
+#[test]
+fn the_nodes_of_a_cluster_decide_about_a_route_each() {
+    let upstream = upstream::echo();
+    let nodes = nodes();
+    // One that is named and hangs keeps nobody from the others.
+    let hung = Server::start();
+    signal(&pid(&hung), "STOP");
     let route = |at| {
         let rules = "[{ name: a, limit: 10/1h, burst: 10, scope: cluster, on_store_error: deny }, { name: b, concurrency: 9, key: client_ip, scope: cluster, on_store_error: deny }, { name: c, limit: 900/1h, burst: 900, key: client_ip, scope: cluster, sync_interval: 50ms }]";
         format!(
@@ -166,8 +197,8 @@ fn the_nodes_of_a_cluster_decide_about_a_route_each() {
     };
     let routes = (0..8).map(route).collect::<Vec<_>>().join("\n");
     let store = format!(
-        "store: {{ redis: [\"redis://gate:primary-word@127.0.0.1:{}\"], cluster: true, {PATIENT} }}\n",
-        nodes[0].port
+        "store: {{ redis: [\"redis://gate:primary-word@127.0.0.1:{}\", \"redis://gate:primary-word@127.0.0.1:{}\"], cluster: true, {PATIENT} }}\n",
+        hung.port, nodes[0].port
     );
     let gateways = gateways(2, &(store + &yaml(upstream.address, &routes)));
     for at in 0..8 {

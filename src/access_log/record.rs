@@ -16,7 +16,7 @@ pub struct AccessRecord<'a> {
     pub ts: Instant,
     /// The method.
     pub method: &'a str,
-    /// The host that routing decided by.
+    /// The host that routing decided by, or what was received if that is none.
     pub host: &'a str,
     /// The path as received, without the query, which may hold secrets.
     pub path: &'a str,
@@ -36,18 +36,20 @@ pub struct AccessRecord<'a> {
     pub outcome: Ending,
     /// Whose request it was, as the trusted proxies have it.
     pub client_ip: IpAddr,
-    /// The last server that was asked, as `host:port`.
+    /// The last server that was asked, as `host:port`; absent if the client's own body was
+    /// at fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream: Option<&'a str>,
-    /// From the first attempt's start to the head of the answer.
+    /// From the first attempt's start to the head of the upstream's answer, or until it was
+    /// given up; absent if the client left before, or `upstream` is.
     #[serde(rename = "upstream_ms", skip_serializing_if = "Option::is_none")]
     #[serde(serialize_with = "millis")]
     pub upstream_duration: Option<Duration>,
-    /// How often the request was sent.
+    /// How many servers were asked, those that could not be reached among them.
     pub attempts: u32,
-    /// The size of the request's body.
+    /// How much was taken of the request's body to be sent on.
     pub bytes_in: u64,
-    /// The size of the answer's body.
+    /// How much was handed over of the answer's body.
     pub bytes_out: u64,
     /// The trace that the request belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -208,6 +210,29 @@ mod tests {
                 "cost": 1, "wait_ms": 0.0, "retry_after_ms": 1500.0 },
         });
         assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), expected);
+    }
+
+    #[test]
+    fn every_field_is_in_the_documentation() {
+        let keys = [LoggedKey { rule: "r".into(), key: None, priority: true }];
+        let mut record = sample("/");
+        (record.upstream, record.trace_id) = (Some("a:80"), Some("0af7"));
+        record.upstream_duration = Some(Duration::ZERO);
+        let flow = record.flow.as_mut().unwrap();
+        (flow.keys, flow.priority) = (&keys, &keys);
+        let line = serde_json::to_value(record).unwrap();
+        let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        let mut logged = names(&line);
+        logged.retain(|name| name != "flow");
+        logged.extend(names(&line["flow"]).iter().map(|name| format!("flow.{name}")));
+        logged.sort();
+        let page = include_str!("../../docs/http.md");
+        let (_, section) = page.split_once("\n## The access log\n").unwrap();
+        let rows = section.lines().filter_map(|row| row.strip_prefix("| `"));
+        let mut documented: Vec<_> =
+            rows.filter_map(|row| row.split_once('`')).map(|(name, _)| name).collect();
+        documented.sort_unstable();
+        assert_eq!(logged, documented);
     }
 
     #[test]

@@ -14,14 +14,15 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Entry {
     snapshot: Arc<Snapshot>,
-    host: String,
+    /// As it came, until routing has read it.
+    pub(super) host: Arc<str>,
     path: String,
     trace_id: Option<String>,
     pub(super) client: IpAddr,
     upstream: Option<Arc<Server>>,
-    pub(super) attempts: u32,
+    attempts: u32,
     sent_at: Option<Instant>,
-    /// When the upstream's answer began.
+    /// When the upstream's answer began, or was given up.
     returned_at: Option<Instant>,
     /// When the client's did.
     pub(super) answered_at: Option<Instant>,
@@ -47,7 +48,7 @@ impl Entry {
         let host = request.uri().authority().map(http::uri::Authority::as_str).or(host);
         Self {
             snapshot: Arc::clone(snapshot),
-            host: host.unwrap_or_default().to_owned(),
+            host: Arc::from(host.unwrap_or_default()),
             path: request.uri().path().to_owned(),
             trace_id: trace_id(request),
             client,
@@ -86,10 +87,22 @@ impl Entry {
         self.sent_at = Some(now);
     }
 
-    pub(super) fn returned(&mut self, now: Instant, server: Option<&Arc<Server>>, attempts: u32) {
-        self.returned_at = server.map(|_| now);
-        self.upstream = server.cloned();
+    /// Notes that `server` is asked next.
+    pub(super) fn asked(&mut self, server: &Arc<Server>, attempts: u32) {
+        self.upstream = Some(Arc::clone(server));
         self.attempts = attempts;
+    }
+
+    /// Notes that the upstream's answer is there, or that there will be none.
+    pub(super) fn returned(&mut self, now: Instant) {
+        self.returned_at = Some(now);
+    }
+
+    /// Notes that the answer says nothing of the upstream: `replay` tells by it which ones
+    /// a breaker heard of.
+    pub(super) fn clear_upstream(&mut self) {
+        self.upstream = None;
+        self.returned_at = None;
     }
 
     /// Hands the finished record to `write`.

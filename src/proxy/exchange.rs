@@ -5,11 +5,15 @@ use super::{
     balance::{Tried, pick},
     body::{RequestBody, Upload, upload},
     connection::Protocol,
+    entry::Entry,
     headers::{self, Forward},
     peer::Peer,
     pool::Lease,
 };
-use crate::{config::Route, flow::Instant};
+use crate::{
+    config::{Route, Server},
+    flow::Instant,
+};
 use core::{
     future::poll_fn,
     pin::{Pin, pin},
@@ -18,6 +22,7 @@ use core::{
 };
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, Version};
 use hyper::{body::Incoming, client::conn::TrySendError};
+use std::sync::Arc;
 
 /// Attempts for one request at most: enough to pass over a dead server or two and a
 /// connection that was just closed, few enough that a dead upstream is answered for
@@ -68,6 +73,8 @@ pub(super) struct Exchange<'a> {
     pub(super) protocol: Protocol,
     /// How many servers have been asked.
     pub(super) attempts: u32,
+    /// What the access log will say of it.
+    pub(super) entry: Option<&'a mut Entry>,
 }
 
 impl Exchange<'_> {
@@ -98,7 +105,7 @@ impl Exchange<'_> {
                 .or_else(|| pick(upstream, tried, |below| fastrand::usize(..below.max(1))))
                 .filter(|_| self.attempts < ATTEMPTS_MAX)
                 .ok_or(Failure::Unreachable)?;
-            self.attempts += 1;
+            self.turn_to(server);
             let worker = &self.peer.worker;
             let lease = Lease::take(worker, upstream, server, fresh, now..self.deadline).await;
             let Ok(mut lease) = lease else {
@@ -138,6 +145,14 @@ impl Exchange<'_> {
             }
             now = worker.clock.now();
             fresh = true;
+        }
+    }
+
+    /// Notes who is asked before it is, as the client may leave at any time.
+    fn turn_to(&mut self, server: &Arc<Server>) {
+        self.attempts += 1;
+        if let Some(entry) = &mut self.entry {
+            entry.asked(server, self.attempts);
         }
     }
 

@@ -57,12 +57,11 @@ impl Journey {
             deadline: self.tail.started + self.route.timeouts.request,
             protocol: self.protocol,
             attempts: 0,
+            entry: self.tail.entry.as_deref_mut(),
         };
         let sent = exchange.send(&mut self.request).await;
-        let attempts = exchange.attempts;
         if let Some(entry) = &mut self.tail.entry {
-            let server = sent.as_ref().ok().map(|(_, lease)| lease.server());
-            entry.returned(self.tail.peer.worker.clock.now(), server, attempts);
+            entry.returned(self.tail.peer.worker.clock.now());
         }
         match sent {
             Ok(answer) => self.answer(answer, client),

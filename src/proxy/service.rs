@@ -265,6 +265,9 @@ fn find<'a>(
     let (fields, host) = Fields::and_host(request.headers());
     let authority = inspect(request, fields, host, limits.headers).map_err(refused)?;
     let host = peer.host(&authority).map_err(refused)?;
+    if let Some(entry) = &mut tail.entry {
+        entry.host = Arc::clone(&host);
+    }
     if !peer.may_ask_for(&host) {
         return Err(Refusal::Misdirected);
     }

@@ -113,6 +113,9 @@ impl Tail {
     /// Notes that the request failed by its client's doing, which says nothing about
     /// the service.
     pub(super) fn blame_client(&mut self) {
+        if let Some(entry) = &mut self.entry {
+            entry.clear_upstream();
+        }
         if let Some(permit) = &mut self.permit {
             let turn = permit.answered(Outcome::Cancelled);
             self.log(turn);

@@ -4,7 +4,7 @@
 use crate::common::{
     Gateway, curl, eventually, field,
     http::{self, Client},
-    upstream, yaml,
+    metrics, upstream, yaml,
 };
 use std::{
     fs,
@@ -73,7 +73,7 @@ fn the_admin_listener_tells_health_routes_and_metrics() {
     assert_eq!(http::get(admin, "/nonsense").status, 404);
     let routes = http::get(admin, "/routes").text();
     assert!(routes.contains("\"all\"") && routes.contains("\"r\""), "{routes}");
-    let decisions = crate::common::metrics(&gateway, "flowgate_flow_decisions_total");
+    let decisions = metrics(&gateway, "flowgate_flow_decisions_total");
     let of = |verdict: &str| {
         decisions
             .iter()
@@ -81,16 +81,16 @@ fn the_admin_listener_tells_health_routes_and_metrics() {
             .map(|(_, &n)| n)
     };
     assert_eq!((of("\"passed\""), of("\"rejected\"")), (Some(3.0), Some(2.0)), "{decisions:?}");
-    let requests = crate::common::metrics(&gateway, "flowgate_http_requests_total");
+    let requests = metrics(&gateway, "flowgate_http_requests_total");
     assert!(
         requests.iter().any(|(key, &n)| key.contains("code=\"429\"")
             && key.contains("method=\"GET\"")
             && n == 2.0),
         "{requests:?}"
     );
-    let served = crate::common::metrics(&gateway, "flowgate_http_request_duration_seconds_count");
+    let served = metrics(&gateway, "flowgate_http_request_duration_seconds_count");
     assert_eq!(served.values().sum::<f64>(), 5.0);
-    assert!(!crate::common::metrics(&gateway, "flowgate_config_info").is_empty());
+    assert!(!metrics(&gateway, "flowgate_config_info").is_empty());
 }
 
 #[test]
@@ -141,6 +141,48 @@ fn the_access_log_has_a_line_a_request_and_is_reopened() {
     http::get(gateway.web(), "/later");
     eventually("the line is in the new file", || (lines(&path).len() == 1).then_some(()));
     assert_eq!(lines(&aside).len(), 4);
+}
+
+#[test]
+fn the_access_log_says_who_was_asked_where_nobody_answered() {
+    let silent = upstream::Script::start(|_, mut connection| while connection.read().is_some() {});
+    let dead = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("an address");
+    let gateway = Gateway::start(&format!(
+        "access_log: access.log\n{}  - {{ name: dead, match: {{ path: /dead }}, upstream: dead }}\n",
+        yaml(
+            silent.address,
+            "  - { name: slow, match: { path: /slow }, upstream: up, timeouts: { first_byte: 200ms } }\n  \
+             - { name: held, match: { path: /held }, upstream: up }",
+        )
+        .replace("workers: 2", "workers: 1")
+        .replace("routes:", &format!("  - {{ name: dead, servers: [{{ url: \"http://{dead}\" }}] }}\nroutes:"))
+    ));
+    let mut client = Client::new(gateway.web());
+    for (path, status) in [("/dead", 502), ("/slow", 504), ("/none", 404)] {
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: A.Example:8080\r\n\r\n"));
+        assert_eq!(client.read("GET").status, status, "{path}");
+    }
+    client.send("GET /held HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    eventually("it is sent", || {
+        let sent = metrics(&gateway, "flowgate_upstream_requests_total");
+        (sent.values().sum::<f64>() == 2.0).then_some(())
+    });
+    drop(client);
+    let log = eventually("four lines", || {
+        let log = fs::read_to_string(gateway.dir.path().join("access.log")).ok()?;
+        (log.lines().count() == 4 && log.ends_with('\n')).then_some(log)
+    });
+    let lines: Vec<serde_json::Value> =
+        log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let (dead, silent) = (dead.to_string(), silent.address.to_string());
+    let asked = [(502, Some(&dead)), (504, Some(&silent)), (404, None), (499, Some(&silent))];
+    for (line, (status, server)) in lines.iter().zip(asked) {
+        assert_eq!(line["status"], status, "{line}");
+        assert_eq!(line["host"], "a.example", "{line}");
+        assert_eq!(line["upstream"].as_str(), server.map(String::as_str), "{line}");
+        assert_eq!(line["attempts"], u32::from(server.is_some()), "{line}");
+        assert_eq!(line["upstream_ms"].is_number(), [502, 504].contains(&status), "{line}");
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::{
     config::{self, Diagnostics, Live, Plan, Retired, watch},
     flow::Instant,
     meter::Counters,
-    proxy::{Connections, Connector, Pools, Worker},
+    proxy::{Connections, Connector, Descriptors, Pools, Worker},
     route::Seed,
     shutdown::{Signals, Wish},
     workers::Handle,
@@ -73,7 +73,7 @@ fn cannot(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
 ///
 /// See [`StartError`]; once started, nothing ends it but a signal.
 pub fn run(path: &Path) -> Result<(), StartError> {
-    raise_file_limit();
+    let descriptors = raise_file_limit();
     let certificates = config::certificate_files(path);
     make_certificates(&certificates);
     let seen = Seen::look(&named_files(path, &certificates));
@@ -83,7 +83,7 @@ pub fn run(path: &Path) -> Result<(), StartError> {
         .build()
         .map_err(cannot("start a runtime"))?;
     let ended = runtime.block_on(async {
-        let mut gateway = Gateway::start(plan, seen)?;
+        let mut gateway = Gateway::start(plan, seen, descriptors)?;
         gateway.serve().await;
         Ok(())
     });
@@ -96,6 +96,7 @@ struct Gateway {
     path: PathBuf,
     clock: Clock,
     live: Arc<Live>,
+    descriptors: Descriptors,
     retired: Retired,
     counters: Arc<Counters>,
     readiness: Arc<Readiness>,
@@ -118,7 +119,7 @@ struct Gateway {
 
 impl Gateway {
     /// Opens every listener, then starts the workers: all or nothing.
-    fn start(plan: Plan, seen: Seen) -> Result<Self, StartError> {
+    fn start(plan: Plan, seen: Seen, descriptors: Descriptors) -> Result<Self, StartError> {
         let clock = Clock::start();
         let count = plan.settings.workers.get();
         let (sockets, admin) = open(&plan, count)?;
@@ -127,6 +128,7 @@ impl Gateway {
         let access_log = access_log::Sink::start(log, plan.settings.workers, Arc::clone(&counters))
             .map_err(cannot("start the access log"))?;
         warn(&plan, clock.now());
+        warn_of_descriptors(descriptors, plan.settings.limits.connections);
         let path = plan.path.clone();
         let store = plan.settings.store.as_deref().cloned();
         let store = store.map(|it| Arc::new(Store::new(it, plan.settings.workers)));
@@ -135,12 +137,14 @@ impl Gateway {
             live.divide(store.division(), clock.now());
         }
         let exchanger = store.as_ref().map(|it| Exchanger::start(it, &live, &clock)).transpose()?;
-        let workers = start_workers(&clock, &live, &counters, &access_log, store.as_ref())?;
+        let shared = Shared { clock: &clock, live: &live, counters: &counters, descriptors };
+        let workers = start_workers(shared, &access_log, store.as_ref())?;
         let (requests, reload_requests) = mpsc::channel(1);
         let mut gateway = Self {
             path,
             clock,
             live,
+            descriptors,
             retired: Retired::default(),
             counters,
             readiness: Arc::default(),
@@ -304,11 +308,17 @@ fn open_log(plan: &Plan) -> Result<access_log::Output, StartError> {
     opened.map_err(|error| StartError::Open(plan.cannot_log(&error)))
 }
 
+/// What all workers have.
+struct Shared<'a> {
+    clock: &'a Clock,
+    live: &'a Arc<Live>,
+    counters: &'a Arc<Counters>,
+    descriptors: Descriptors,
+}
+
 /// Starts the workers, which have nothing to accept yet.
 fn start_workers(
-    clock: &Clock,
-    live: &Arc<Live>,
-    counters: &Arc<Counters>,
+    Shared { clock, live, counters, descriptors }: Shared<'_>,
     log: &access_log::Sink,
     store: Option<&Arc<Store>>,
 ) -> Result<Vec<Handle>, StartError> {
@@ -326,6 +336,7 @@ fn start_workers(
                 store: store.map(|store| Client::start(store, clock.clone())),
                 clock,
                 access_log: log,
+                descriptors,
                 connections: Connections::default(),
                 seed,
             })
@@ -370,14 +381,29 @@ fn warn(plan: &Plan, now: Instant) {
     }
 }
 
-/// Lets the process have as many connections as it is allowed to.
-fn raise_file_limit() {
+/// Logs that the process may have fewer descriptors than `connections` of clients need.
+fn warn_of_descriptors(descriptors: Descriptors, connections: usize) {
+    if let Some(enough) = descriptors.missing_for(connections) {
+        let (most, for_clients) = (descriptors.most(), descriptors.for_clients());
+        tracing::warn!(
+            "limits.connections is {connections}, but the limit of open files is {most}: while \
+             {for_clients} are in use, clients are refused; {enough} would be enough \
+             (`LimitNOFILE={enough}` in a systemd unit, `ulimit -Hn {enough}`), or lower \
+             limits.connections"
+        );
+    }
+}
+
+/// Lets the process have as many connections as it is allowed to; returns how many
+/// descriptors that is.
+fn raise_file_limit() -> Descriptors {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::warn!(%error, "cannot raise the limit of open files");
     }
+    Descriptors::new(getrlimit(Resource::Nofile).current)
 }
 
 /// Has the calling thread give way to the workers.

@@ -7,7 +7,7 @@
 use super::{
     Gateway, StartError, chain,
     files::{Seen, make_certificates, named_files},
-    open_log, warn,
+    open_log, warn, warn_of_descriptors,
 };
 use crate::{
     config::{self, Diagnostics, Live, Plan, Snapshot, watch},
@@ -161,6 +161,10 @@ impl Gateway {
         let elsewhere = plan.settings.access_log != self.live.load().settings.access_log;
         let moved_log = elsewhere.then(|| open_log(&plan)).transpose().map_err(Refusal::outside)?;
         warn(&plan, self.clock.now());
+        let connections = plan.settings.limits.connections;
+        if connections != self.live.load().settings.limits.connections {
+            warn_of_descriptors(self.descriptors, connections);
+        }
         let summary = self.live.apply(plan, self.clock.now(), &mut self.retired);
         tokio::spawn(catch_up(self.live.load_full()));
         for listener in opened {

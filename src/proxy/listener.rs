@@ -7,7 +7,7 @@ use super::{
     service::Worker,
     tls::Acceptor,
 };
-use crate::meter;
+use crate::{flow::Instant, meter};
 use core::{net::SocketAddr, sync::atomic::Ordering::Relaxed, time::Duration};
 use socket2::{Domain, Socket, Type};
 use std::{io, sync::Arc};
@@ -20,6 +20,10 @@ const BACKLOG: i32 = 4096;
 
 /// How long to wait when the kernel has no descriptor or memory for a connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
+
+/// How often the log says at most that connections are refused: a flood of them must not
+/// become one of lines.
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often to look again while a client has sent less than tells its protocol.
 const SNIFF_PAUSE: Duration = Duration::from_millis(5);
@@ -87,6 +91,7 @@ pub(crate) async fn accept(worker: Arc<Worker>, bound: Bound, stop: Cancellation
             return;
         }
     };
+    let mut complaints = Complaints::default();
     loop {
         let accepted = tokio::select! {
             biased;
@@ -94,11 +99,24 @@ pub(crate) async fn accept(worker: Arc<Worker>, bound: Bound, stop: Cancellation
             () = stop.cancelled() => break,
         };
         match accepted {
-            Ok((stream, address)) => admit(&worker, stream, address, tls.clone()),
+            Ok((stream, address)) if worker.descriptors.has_room_for(&stream) => {
+                admit(&worker, stream, address, tls.clone());
+            }
+            Ok((stream, _)) => {
+                drop(stream);
+                worker.counters.refuse(meter::Refusal::Connections);
+                if let Some(count) = complaints.due(worker.clock.now()) {
+                    let most = worker.descriptors.most();
+                    tracing::warn!(listener = %name, count, most, "too few descriptors: connections refused");
+                }
+            }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
-                tracing::warn!(listener = %name, %error, "cannot accept; trying again");
-                worker.clock.sleep_until(worker.clock.now() + EXHAUSTED_PAUSE).await;
+                let now = worker.clock.now();
+                if let Some(count) = complaints.due(now) {
+                    tracing::warn!(listener = %name, count, %error, "cannot accept; trying again");
+                }
+                worker.clock.sleep_until(now + EXHAUSTED_PAUSE).await;
             }
         }
     }
@@ -109,6 +127,25 @@ pub(crate) async fn accept(worker: Arc<Worker>, bound: Bound, stop: Cancellation
         if let Ok(stream) = stream {
             admit(&worker, stream, address, tls.clone());
         }
+    }
+}
+
+/// What was not accepted, to be told of now and then.
+#[derive(Default)]
+struct Complaints {
+    untold: u64,
+    told: Option<Instant>,
+}
+
+impl Complaints {
+    /// Notes another one. Returns how many to tell of at `now`, if that is to be.
+    fn due(&mut self, now: Instant) -> Option<u64> {
+        self.untold += 1;
+        if self.told.is_some_and(|told| now.since(told) < COMPLAINT_INTERVAL) {
+            return None;
+        }
+        self.told = Some(now);
+        Some(core::mem::take(&mut self.untold))
     }
 }
 
@@ -204,5 +241,19 @@ async fn sniff(worker: &Worker, stream: &TcpStream) -> Option<Protocol> {
             return Some(Protocol::Http2);
         }
         worker.clock.sleep_until(worker.clock.now() + SNIFF_PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_accepted_is_told_of_once_a_second() {
+        let mut complaints = Complaints::default();
+        let told: Vec<_> = [0, 20, 999, 1000, 1020, 5000]
+            .map(|ms| complaints.due(Instant::from_nanos(ms * 1_000_000)))
+            .into();
+        assert_eq!(told, [Some(1), None, None, Some(3), None, Some(2)]);
     }
 }

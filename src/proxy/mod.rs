@@ -6,6 +6,7 @@ mod balance;
 mod body;
 mod connection;
 mod connections;
+mod descriptors;
 mod entry;
 mod exchange;
 mod fields;
@@ -33,6 +34,7 @@ mod tests;
 
 pub use connections::Connections;
 pub(crate) use connections::GRACE;
+pub use descriptors::Descriptors;
 pub(crate) use listener::accept;
 pub use listener::{Bound, bind};
 pub use pool::Pools;

@@ -5,6 +5,7 @@ use super::{
     Connections,
     body::{RequestBody, ResponseBody},
     connection::Protocol,
+    descriptors::Descriptors,
     entry::Entry,
     fields::Fields,
     headers::Forward,
@@ -51,6 +52,8 @@ pub struct Worker {
     pub counters: Arc<Counters>,
     /// Where requests are logged.
     pub access_log: access_log::Handle,
+    /// How many descriptors the process may have.
+    pub descriptors: Descriptors,
     /// Its open client connections.
     pub connections: Connections,
     /// The key of clients' fingerprints: the same for all workers.

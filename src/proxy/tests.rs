@@ -7,7 +7,7 @@ mod streams;
 mod uploads;
 
 use super::{
-    Connections, Connector, Pools, Worker,
+    Connections, Connector, Descriptors, Pools, Worker,
     activity::Activity,
     connection::{Manners, Protocol, serve},
     peer::Peer,
@@ -64,6 +64,7 @@ impl House {
             tasks: TaskTracker::new(),
             counters,
             access_log: log.handle(0),
+            descriptors: Descriptors::new(None),
             connections: Connections::default(),
             seed: Seed::random(),
         });

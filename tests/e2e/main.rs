@@ -8,6 +8,7 @@
 mod common;
 
 mod cluster;
+mod descriptors;
 mod divided;
 mod idle;
 mod operate;

@@ -51,10 +51,26 @@ impl Gateway {
 
     /// Starts a process without waiting.
     pub(crate) fn spawn(dir: tempfile::TempDir, config: PathBuf, arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_flowgate"))
-            .args(["run", "-c"])
-            .arg(&config)
-            .args(arguments)
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowgate"));
+        command.args(["run", "-c"]).arg(&config).args(arguments);
+        Self::launch(dir, config, command)
+    }
+
+    /// Starts a gateway with `yaml` that may have `files` file descriptors.
+    pub(crate) fn start_with_files(yaml: &str, files: u32) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let config = dir.path().join("gateway.yaml");
+        fs::write(&config, yaml).expect("the configuration is written");
+        let mut command = Command::new("sh");
+        let script = format!("ulimit -n {files} && exec \"$0\" run -c \"$1\"");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_flowgate")]).arg(&config);
+        let gateway = Self::launch(dir, config, command);
+        gateway.wait_log("ready");
+        gateway
+    }
+
+    fn launch(dir: tempfile::TempDir, config: PathBuf, mut command: Command) -> Self {
+        let mut child = command
             .current_dir(dir.path())
             .env("NO_COLOR", "1")
             .env_remove("RUST_LOG")

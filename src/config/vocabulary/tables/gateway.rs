@@ -183,7 +183,8 @@ pub(in crate::config) static LIMITS: Section = Section {
             "connections",
             integer(1, 10_000_000),
             Value("100000"),
-            "Client connections at once, all listeners together.",
+            "Client connections at once, all listeners together. Twice as many file descriptors are enough, and a few; \
+             with fewer, no client is accepted while three quarters of them are in use.",
         ),
     ],
 };

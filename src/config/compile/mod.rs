@@ -7,6 +7,7 @@ mod routes;
 mod rules;
 mod store;
 mod upstreams;
+mod waits;
 
 pub use listeners::overlap;
 

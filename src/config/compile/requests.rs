@@ -50,7 +50,7 @@ impl Compiler {
         let matcher = Matcher { headers: vec![field], ..Matcher::default() };
         let name = &spec.header.value;
         let words = format!("header:{name}{}", field_in_words(&spec.value.value));
-        Some(Priority::new(words.into(), matcher, spec.max_wait))
+        Some(Priority::new(words.into(), matcher, spec.max_wait.value))
     }
 
     /// Compiles which requests are exempt.

@@ -60,10 +60,11 @@ impl Compiler {
 
     fn route(
         &mut self,
-        spec: RouteSpec,
+        mut spec: RouteSpec,
         upstream: Option<usize>,
         body_limit: u64,
     ) -> Option<RoutePlan> {
+        self.shorten_waits(&mut spec);
         let (mut flow, rules, paced) = self.rules(spec.flow, spec.pacing);
         flow.breaker = spec.breaker.as_ref().and_then(breaker);
         let matches = spec.matcher.as_ref().map(in_words);

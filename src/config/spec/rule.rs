@@ -118,7 +118,7 @@ pub enum OnMissing {
 pub(in crate::config) struct PrioritySpec {
     pub header: At<HeaderName>,
     pub value: At<FieldSpec>,
-    pub max_wait: Duration,
+    pub max_wait: At<Duration>,
 }
 
 /// How much a request counts.
@@ -407,7 +407,7 @@ impl PrioritySpec {
         let max_wait = f.duration(d, "max_wait");
         let header = header?;
         let present = At { value: FieldSpec::Present, place: header.place, written: false };
-        Some(Self { header, value: equals.unwrap_or(present), max_wait: max_wait?.value })
+        Some(Self { header, value: equals.unwrap_or(present), max_wait: max_wait? })
     }
 }
 

@@ -11,6 +11,7 @@ mod plans;
 mod reload;
 mod rules;
 mod shared;
+mod waits;
 
 use super::{Diagnostics, Plan, Source, parse};
 use std::path::Path;

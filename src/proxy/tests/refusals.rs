@@ -1,6 +1,7 @@
-//! What becomes of a connection whose request was refused.
+//! Requests that are refused: when, and what becomes of their connection.
 
-use super::{House, read_head};
+use super::{House, read_head, secs};
+use core::time::Duration;
 
 #[tokio::test(start_paused = true)]
 async fn what_follows_a_request_that_could_be_read_in_two_ways_is_not_served() {
@@ -24,4 +25,19 @@ async fn what_follows_a_request_that_could_be_read_in_two_ways_is_not_served() {
             assert!(arrivals.try_recv().is_err(), "{bad}, {kind}");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_would_wait_past_the_requests_deadline_is_refused_at_once() {
+    let mut house =
+        House::new(", pacing: { rate: 1/2s, max_wait: 10s }, timeouts: { request: 500ms }");
+    let _arrivals = house.answer();
+    let mut client = house.client();
+    assert_eq!(client.get().await, 200);
+    let refused = house.now();
+    assert_eq!(client.get().await, 503);
+    assert!(house.now().since(refused) < Duration::from_millis(10));
+    house.pass(Duration::from_millis(1_600)).await;
+    assert_eq!(client.get().await, 200, "nobody has taken the next place");
+    assert!(house.now().since(refused) < secs(3));
 }

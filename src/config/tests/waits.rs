@@ -1,0 +1,34 @@
+//! How long a request may wait for its start.
+
+use super::{FRAME, plan, warnings};
+use crate::flow::Algorithm;
+
+#[test]
+fn no_wait_is_longer_than_the_request_may_take() {
+    let route = |timeouts: &str| {
+        format!(
+            "{FRAME}routes:\n  - {{ name: r, match: {{ path_prefix: / }}, upstream: app, \
+             pacing: {{ rate: 1/1s, max_wait: 5s }}{timeouts}, flow: [\
+             {{ name: a, algorithm: pacing, limit: 1/1s, max_wait: 4s, \
+             overrides: [{{ when: {{ method: PUT }}, limit: 2/1s }}] }}, \
+             {{ name: b, algorithm: pacing, limit: 1/1s }}, \
+             {{ name: c, algorithm: fixed_window, limit: 1/1s, \
+             priority: {{ header: x, max_wait: 6s }} }}] }}\n"
+        )
+    };
+    let waits = |text: &str| {
+        let plan = plan(text);
+        let route = &plan.routes[0];
+        let paced = route.flow.flow.iter().filter_map(|rule| {
+            let Algorithm::Pacing(pacing) = &rule.algorithm else { return None };
+            Some(pacing.max_wait)
+        });
+        let own = route.flow.pacing.iter().map(|pacing| pacing.max_wait);
+        let lent = route.rules.iter().filter_map(|it| Some(it.priority.as_ref()?.max_wait));
+        own.chain(paced).chain(lent).map(|it| it.as_millis()).collect::<Vec<_>>()
+    };
+    assert_eq!(waits(&route("")), [5_000, 4_000, 4_000, 500, 6_000]);
+    let short = route(", timeouts: { request: 200ms }");
+    assert_eq!(waits(&short), [200; 5]);
+    warnings(&short, &["no request may wait so long"; 3]);
+}

@@ -25,7 +25,7 @@ mod threads;
 mod warm_up;
 
 use core::time::Duration;
-use day::{Day, Fate, Step, days, days_of_one, key};
+use day::{Day, Fate, Step, days, days_of_one, key, trials};
 use flowgate::flow::{
     Algorithm, Claim, Instant, Rate, Rule, Rules, Verdict, limiter::token_bucket, pacing,
 };
@@ -94,6 +94,28 @@ proptest! {
                 fate.map(|it| it.decided.map_err(|it| (it.is_lasting(), it.retry_after())))
             };
             prop_assert_eq!(decided(day.step(step)), decided(other.step(step)));
+        }
+    }
+
+    #[test]
+    fn a_dry_run_changes_nobodys_fate((rules, dry, steps) in trials(), is_reserved: bool) {
+        let mut tried = rules.clone();
+        tried.flow.insert(0, dry);
+        let (mut day, mut other) = (Day::new(&rules), Day::new(&tried));
+        for step in steps {
+            let fate = match step {
+                Step::Enter { client, cost } if is_reserved => {
+                    let (now, claims) = (other.now, other.claims(client, cost));
+                    let reserved = other.gate.reserve(now, &claims);
+                    Some(other.note(client, cost, reserved.map(|it| it.confirm(now, &[]))))
+                }
+                Step::Enter { .. } | Step::Wait(_) | Step::End(_) => other.step(step),
+            };
+            let decided = |fate: &Option<Fate>| fate.as_ref().map(|it| it.decided);
+            prop_assert_eq!(decided(&day.step(step)), decided(&fate));
+            if let Some(Fate { now, decided: Ok(start), report, .. }) = fate {
+                prop_assert_eq!(report.wait(), start.since(now), "{:?}", report);
+            }
         }
     }
 

@@ -143,7 +143,8 @@ pub struct Quota {
     pub used: u64,
     /// What the request costs here.
     pub cost: u64,
-    /// How long this slot makes the request wait.
+    /// How long this slot makes the request wait; of a dry run, which lets it pass, how
+    /// long it would.
     pub wait: Duration,
     /// Time until nothing is used, if nothing more comes. Zero for a concurrency
     /// limit, whose end no clock knows.
@@ -167,9 +168,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns how long the rules hold the request: the longest that any asked for.
+    /// Returns how long the rules hold the request: the longest that any asked for in earnest.
     pub fn wait(&self) -> Duration {
-        self.quotas.iter().map(|quota| quota.wait).max().unwrap_or_default()
+        let holds = |quota: &&Quota| quota.verdict == Verdict::Wait;
+        self.quotas.iter().filter(holds).map(|quota| quota.wait).max().unwrap_or_default()
     }
 }
 

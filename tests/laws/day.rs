@@ -155,6 +155,19 @@ pub(crate) fn days_of_one() -> impl Strategy<Value = (Rules, Vec<Step>)> {
     windows().prop_flat_map(|window| (one(window), steps(window)))
 }
 
+/// Returns rules, another in dry run, which most often would make requests wait, and steps
+/// for a day.
+pub(crate) fn trials() -> impl Strategy<Value = (Rules, Rule, Vec<Step>)> {
+    let dry = |(algorithm, keyed)| Rule { dry_run: true, ..rule(9, algorithm, keyed) };
+    windows().prop_flat_map(move |window| {
+        let tried = prop_oneof![
+            3 => paced(window).prop_map(Algorithm::Pacing),
+            1 => algorithm(window),
+        ];
+        (rules(window), (tried, any::<bool>()).prop_map(dry), steps(window))
+    })
+}
+
 pub(crate) fn windows() -> impl Strategy<Value = u64> {
     prop::sample::select(WINDOWS.to_vec())
 }

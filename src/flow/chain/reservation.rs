@@ -127,13 +127,19 @@ impl Chain {
             let is_of_it = |link: &Link| link.claim_in(core::slice::from_ref(claim)).is_some();
             // A slot that an edit has removed since has nothing to say any more.
             let Some(at) = self.links.iter().position(is_of_it) else { continue };
-            let (place, due) = self.links[at].slot.due(now, claim);
+            let Link { slot, wanted, .. } = &self.links[at];
+            let (place, due) = slot.due(now, claim);
             let (verdict, wait) = match granted.verdict {
-                Verdict::Pass | Verdict::Wait if due > now => (Verdict::Wait, due.since(now)),
-                Verdict::Pass | Verdict::Wait => (Verdict::Pass, Duration::ZERO),
+                Verdict::Pass | Verdict::Wait if due <= now => (Verdict::Pass, Duration::ZERO),
+                Verdict::Pass | Verdict::Wait if wanted.is_dry_run() => {
+                    (Verdict::Pass, due.since(now))
+                }
+                Verdict::Pass | Verdict::Wait => {
+                    hearing.start = hearing.start.max(due);
+                    (Verdict::Wait, due.since(now))
+                }
                 Verdict::Block | Verdict::DryRunBlock => (granted.verdict, Duration::ZERO),
             };
-            hearing.start = hearing.start.max(now + wait);
             hearing.asked.push(Asked { link: at, claim, verdict, wait, place });
         }
         hearing

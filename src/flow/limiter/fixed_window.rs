@@ -21,7 +21,7 @@
 //! An edit keeps what is used in the current window. If it changes the window, all
 //! that was used in the one that `now` falls in counts as used in the new one that
 //! `now` falls in. One with `first_request` keeps its beginning, so that it may be over;
-//! where that is not known, or something was borrowed, one that would be over ends as the
+//! where that is not known, as in the clock's very first window, or something was borrowed, one that would be over ends as the
 //! old one, or after the new length, whichever comes first.
 //!
 //! Source: the counter of every textbook; `align: first_request` equals the listing
@@ -231,8 +231,10 @@ impl Formula for FixedWindow {
             Align::FirstRequest => {
                 let window = Duration::from_nanos(self.window);
                 let end = old.start(state, now) + window;
-                // A beginning that moved with each edit would put off the end for ever.
-                let is_known = old.align == Align::FirstRequest && loan == 0;
+                // A beginning that moved with each edit would put off the end for ever. That
+                // of the clock's very first window is nobody's first request.
+                let is_of_clock = state.end == Instant::EPOCH + Duration::from_nanos(old.window);
+                let is_known = old.align == Align::FirstRequest && loan == 0 && !is_of_clock;
                 if is_known || end > now { end } else { state.end.min(now + window) }
             }
         };
@@ -427,5 +429,19 @@ mod tests {
             .check("2299 block rate 501")
             .edit(&per(1, 300, Align::FirstRequest), &[Change::Converted])
             .check("2299 pass\n2598 block rate 1");
+    }
+
+    #[test]
+    fn an_edit_in_the_clocks_first_window_forgets_nothing_either() {
+        for first in [0, 3600] {
+            let at = |second: u64| (first + second) * 1000;
+            Timeline::new(&per(5, at(3600) - at(0), Align::FirstRequest))
+                .check(&format!("{} x5 pass", at(1800)))
+                .edit(&per(5, 600_000, Align::FirstRequest), &[Change::Converted])
+                .check(&format!("{}    block rate 598000", at(1802)))
+                .edit(&per(5, 60_000, Align::FirstRequest), &[Change::Converted])
+                .check(&format!("{}    block rate 58000", at(1802)))
+                .check(&format!("{} x5 pass", at(1860)));
+        }
     }
 }

@@ -7,7 +7,7 @@ use super::{
     Settings, describe,
     plan::{Plan, RoutePlan, UpstreamPlan},
 };
-use crate::flow::{Change, Gate, Instant};
+use crate::flow::{Change, Gate, Instant, Stored};
 use serde::Serialize;
 use std::{
     collections::HashMap,
@@ -62,6 +62,11 @@ pub struct RuleChange {
 /// What a reset means for users.
 const RESET: &str =
     "another algorithm or key, or `sync_interval` added or removed, so its count begins afresh";
+
+/// What it means that a rule gets or loses `scope: cluster`, or that its states mean something
+/// else, by which they are named in the store.
+const MOVED: &str = "`scope: cluster` added or removed, or of a rule that gateways share another \
+     window, interval of a bucket or number of buckets, so what they count together begins afresh";
 
 /// What becomes of a listener or an upstream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -140,18 +145,42 @@ fn route_change(old: Option<&RoutePlan>, new: Option<&RoutePlan>, name: &Arc<str
         |plan: Option<&RoutePlan>| plan.map_or_else(|| none.clone(), |plan| plan.flow.clone());
     gate.install(&flow(old), Instant::EPOCH);
     let installed = gate.install(&flow(new), Instant::EPOCH);
-    let rule = |(name, change): &(Arc<str>, Change)| RuleChange {
-        name: name.to_string(),
-        change: word(*change),
-        before: old.and_then(|plan| describe::in_words(plan, name)),
-        after: new.and_then(|plan| describe::in_words(plan, name)),
-        warning: (*change == Change::Reset).then_some(RESET),
+    let rule = |(name, change): &(Arc<str>, Change)| {
+        let stored = |plan: Option<&RoutePlan>| plan.and_then(|plan| in_store(plan, name));
+        let (change, warning) = match change {
+            // The gate knows only of what is counted here.
+            Change::Kept | Change::Converted if stored(old) != stored(new) => {
+                (Change::Reset, Some(MOVED))
+            }
+            Change::Reset => (Change::Reset, Some(RESET)),
+            Change::Added | Change::Kept | Change::Converted | Change::Removed => (*change, None),
+        };
+        RuleChange {
+            name: name.to_string(),
+            change: word(change),
+            before: old.and_then(|plan| describe::in_words(plan, name)),
+            after: new.and_then(|plan| describe::in_words(plan, name)),
+            warning,
+        }
     };
     RouteChange {
         name: name.to_string(),
         change,
         rules: installed.changes.iter().map(rule).collect(),
     }
+}
+
+/// Returns what the states of a rule mean that gateways share, by which a store finds them
+/// again; `None` if they do not.
+fn in_store(plan: &RoutePlan, name: &str) -> Option<String> {
+    let mut rules = plan.rules.iter().zip(&plan.flow.flow);
+    let stored = match rules.find(|(_, identity)| *identity.name == *name) {
+        Some((rule, identity)) => {
+            Stored::new(&identity.algorithm).ok().filter(|_| rule.shared.is_some())
+        }
+        None => Stored::paced(plan.flow.pacing.as_ref()?).ok().filter(|_| plan.paced.is_some()),
+    };
+    stored.map(|stored| stored.shape())
 }
 
 const fn word(change: Change) -> &'static str {

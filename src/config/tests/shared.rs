@@ -203,6 +203,28 @@ fn a_rule_that_gets_or_loses_its_interval_begins_afresh_and_diff_says_so() {
 }
 
 #[test]
+fn what_the_store_counts_under_another_name_begins_afresh_and_diff_says_so() {
+    let rule = |words: &str| plan(&stored(STORE, &format!("      - {{ name: a, {words} }}\n")));
+    let window = |words: &str| rule(&format!("algorithm: sliding_window, {words}"));
+    let [here, shared] = ["limit: 9/1s", "limit: 9/1s, scope: cluster"].map(window);
+    let [more, longer] =
+        ["limit: 10/1s, scope: cluster", "limit: 9/2s, scope: cluster"].map(window);
+    for (old, new, expected) in [
+        (&here, &shared, "reset"),
+        (&shared, &here, "reset"),
+        (&shared, &longer, "reset"),
+        (&shared, &more, "converted"),
+        (&shared, &shared, "kept"),
+    ] {
+        let difference = diff(old, new);
+        let told = &difference.routes[0].rules[0];
+        assert_eq!(told.change, expected);
+        let warns = told.warning.is_some_and(|text| text.contains("`scope: cluster`"));
+        assert_eq!(warns, expected == "reset", "{:?}", told.warning);
+    }
+}
+
+#[test]
 fn check_tells_how_much_more_passes_where_states_are_exchanged() {
     let rule = "      - { name: a, limit: 100/1s, burst: 50, key: client_ip, scope: cluster, sync_interval: 250ms }\n";
     let text = |store: &str| describe(&plan(&stored(store, rule)));

@@ -12,8 +12,9 @@ use core::time::Duration;
 pub struct Decided {
     /// One of the words of `flowgate_flow_decisions_total`.
     pub verdict: &'static str,
-    /// Where that rule stands.
-    pub quota: Quota,
+    /// Where that rule stands; `None` if no rule that counts let the request pass, as where
+    /// all are in dry run, or there is none.
+    pub quota: Option<Quota>,
     /// How long the request is held.
     pub wait: Duration,
     /// When to come back.
@@ -22,13 +23,13 @@ pub struct Decided {
 
 impl Decided {
     /// Returns an admission and the rule that has least left, of those that let the
-    /// request pass; `None` if no rule that counts did.
-    pub fn admitted(report: &Report) -> Option<Self> {
+    /// request pass.
+    pub fn admitted(report: &Report) -> Self {
         let passed = |quota: &&Quota| counts(quota) && quota.verdict != Verdict::DryRunBlock;
         let tightest = report.quotas.iter().filter(passed).min_by_key(|quota| quota.remaining());
         let wait = report.wait();
         let verdict = if wait.is_zero() { "passed" } else { "delayed" };
-        tightest.map(|&quota| Self { verdict, quota, wait, retry_after: None })
+        Self { verdict, quota: tightest.copied(), wait, retry_after: None }
     }
 
     /// Returns a refusal and the rule that it came from.
@@ -45,7 +46,7 @@ impl Decided {
         };
         Self {
             verdict: word(rejection.reason),
-            quota: *quotas.iter().find(|quota| quota.slot == rejection.slot).unwrap_or(&blank),
+            quota: quotas.iter().find(|it| it.slot == rejection.slot).copied().or(Some(blank)),
             wait: Duration::ZERO,
             retry_after: rejection.reason.retry_after(),
         }
@@ -53,13 +54,13 @@ impl Decided {
 
     /// Returns the decision in the words of the log, of a request of `route`.
     pub fn record<'a>(&self, route: Option<&'a Route>, keys: &'a [LoggedKey]) -> FlowRecord<'a> {
-        let quota = Some(self.quota).filter(counts);
+        let counted = self.quota.filter(counts);
         FlowRecord {
             verdict: self.verdict,
-            rule: route.map(|route| route.rule_name(self.quota.slot)),
-            limit: quota.map(|quota| quota.limit),
-            used: quota.map(|quota| quota.used),
-            cost: self.quota.cost,
+            rule: self.quota.zip(route).map(|(quota, route)| route.rule_name(quota.slot)),
+            limit: counted.map(|quota| quota.limit),
+            used: counted.map(|quota| quota.used),
+            cost: self.quota.map(|quota| quota.cost),
             wait: self.wait,
             retry_after: self.retry_after,
             keys,

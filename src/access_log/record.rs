@@ -56,7 +56,8 @@ pub struct AccessRecord<'a> {
     pub trace_id: Option<&'a str>,
     /// The configuration that the request was decided by.
     pub config_hash: &'a str,
-    /// What flow control decided, if it was asked.
+    /// What flow control decided; absent if it was not asked, as about a request that is
+    /// refused before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<FlowRecord<'a>>,
 }
@@ -91,7 +92,8 @@ pub struct LoggedKey {
 pub struct FlowRecord<'a> {
     /// One of the words of `flowgate_flow_decisions_total`.
     pub verdict: &'static str,
-    /// The rule that blocked, or that has least left.
+    /// The rule that blocked, or of those that let the request pass the one that has least
+    /// left; absent, as are its numbers, if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<&'a str>,
     /// That rule's limit; a breaker has none.
@@ -101,7 +103,8 @@ pub struct FlowRecord<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used: Option<u64>,
     /// What this request cost.
-    pub cost: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<u64>,
     /// How long the request was held.
     #[serde(rename = "wait_ms", serialize_with = "millis")]
     pub wait: Duration,
@@ -182,7 +185,7 @@ pub(super) fn sample(path: &str) -> AccessRecord<'_> {
             rule: Some("per-client"),
             limit: Some(10),
             used: Some(10),
-            cost: 1,
+            cost: Some(1),
             wait: Duration::ZERO,
             retry_after: Some(Duration::from_millis(1500)),
             keys: &[],

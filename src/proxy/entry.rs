@@ -75,7 +75,7 @@ impl Entry {
 
     /// Notes an admission: the wait, and the rule that has least left.
     pub(super) fn admitted(&mut self, report: &Report) {
-        self.flow = Decided::admitted(report);
+        self.flow = Some(Decided::admitted(report));
     }
 
     /// Notes a refusal and the rule that it came from.

@@ -96,8 +96,7 @@ impl Comparison {
 }
 
 fn verdict(ruling: &Ruling) -> Option<&'static str> {
-    ruling.route.ok()?;
-    Some(ruling.decided.map_or("passed", |decided| decided.verdict))
+    ruling.decided.map(|decided| decided.verdict)
 }
 
 fn route((engine, ruling): Ruled<'_>) -> Option<&str> {
@@ -110,14 +109,9 @@ fn in_words((engine, ruling): Ruled<'_>) -> String {
         Ok(index) => &engine.snapshot().routes[index],
         Err(reason) => return reason.words().to_owned(),
     };
-    match ruling.decided {
-        Some(decided) if decided.verdict != "passed" => {
-            format!(
-                "{}: {} by {}",
-                route.name,
-                decided.verdict,
-                route.rule_name(decided.quota.slot)
-            )
+    match (verdict(ruling), ruling.rule()) {
+        (Some(verdict), Some(rule)) if verdict != "passed" => {
+            format!("{}: {verdict} by {}", route.name, route.rule_name(rule))
         }
         _ => format!("{}: passed", route.name),
     }

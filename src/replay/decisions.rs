@@ -1,6 +1,6 @@
 //! `--output decisions`: one JSON line an arrival, in the order of the arrivals.
 
-use super::engine::Ruled;
+use super::engine::{Ruled, Unreached};
 use crate::flow::time::nanos;
 use core::time::Duration;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use std::io::{self, Write};
 /// and under `against` what became of it in another configuration.
 ///
 /// `verdict` is `null` if the arrival reached no route; `rule`, `limit` and `used` are
-/// `null` if no rule was asked, as where a route has none. A breaker is a rule without
+/// `null` if no rule let it pass by a number, as where a route has none. A breaker is a rule without
 /// `limit` and `used`.
 ///
 /// # Errors
@@ -37,32 +37,27 @@ pub(super) fn write(
 }
 
 fn write_members(out: &mut impl Write, (engine, ruling): Ruled<'_>) -> io::Result<()> {
-    let route = match ruling.route {
-        Ok(index) => &engine.snapshot().routes[index],
-        Err(reason) => {
+    let (route, decided) = match (ruling.route, ruling.decided) {
+        (Ok(index), Some(decided)) => (&engine.snapshot().routes[index], decided),
+        (route, _) => {
             out.write_all(b"\"verdict\":null,\"rule\":null,\"limit\":null,\"used\":null")?;
             out.write_all(b",\"wait_ms\":0.0,\"retry_after_ms\":null,\"route\":null,\"reason\":")?;
-            return Ok(serde_json::to_writer(out, reason.words())?);
+            return Ok(serde_json::to_writer(out, &route.err().map(Unreached::words))?);
         }
     };
-    let record = ruling.decided.map(|decided| decided.record(Some(route), &[]));
-    if let Some(record) = &record {
-        out.write_all(b"\"verdict\":\"")?;
-        out.write_all(record.verdict.as_bytes())?;
-        out.write_all(b"\",\"rule\":")?;
-        serde_json::to_writer(&mut *out, &record.rule)?;
-        out.write_all(b",\"limit\":")?;
-        write_count(out, record.limit)?;
-        out.write_all(b",\"used\":")?;
-        write_count(out, record.used)?;
-    } else {
-        out.write_all(b"\"verdict\":\"passed\",\"rule\":null,\"limit\":null,\"used\":null")?;
-    }
-    let wait = record.as_ref().map_or(Duration::ZERO, |record| record.wait);
+    let record = decided.record(Some(route), &[]);
+    out.write_all(b"\"verdict\":\"")?;
+    out.write_all(record.verdict.as_bytes())?;
+    out.write_all(b"\",\"rule\":")?;
+    serde_json::to_writer(&mut *out, &record.rule)?;
+    out.write_all(b",\"limit\":")?;
+    write_count(out, record.limit)?;
+    out.write_all(b",\"used\":")?;
+    write_count(out, record.used)?;
     out.write_all(b",\"wait_ms\":")?;
-    write_millis(out, wait)?;
+    write_millis(out, record.wait)?;
     out.write_all(b",\"retry_after_ms\":")?;
-    match record.and_then(|record| record.retry_after) {
+    match record.retry_after {
         Some(after) => write_millis(out, after)?,
         None => out.write_all(b"null")?,
     }

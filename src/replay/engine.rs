@@ -10,7 +10,7 @@ use super::event::{Answered, Arrival, Complete, Ending, Id, RecordedKey, Request
 use crate::{
     access_log::Decided,
     config::{self, Claims, Known, Live, Plan, Retired, RouteRule, Snapshot, Unrouted},
-    flow::{Admission, Instant, Key, Outcome, Permit, Report, rule_of},
+    flow::{Admission, Instant, Key, Outcome, Permit, Report, SlotId, rule_of},
     route::{Seed, Target, canonical_host, client_ip, normal_path},
 };
 use core::{
@@ -51,7 +51,7 @@ pub struct Engine {
 pub struct Ruling {
     /// Its route's index in the snapshot.
     pub route: Result<usize, Unreached>,
-    /// The decision; `None` if no rule was asked.
+    /// The decision; `None` if it reached no route.
     pub decided: Option<Decided>,
     /// What it claimed of the route's rules.
     pub claims: Claims,
@@ -146,7 +146,7 @@ impl Engine {
         match decision {
             Ok(Admission { permit, report }) => {
                 let start = permit.start();
-                let decided = Decided::admitted(&report);
+                let decided = Some(Decided::admitted(&report));
                 self.keep(arrival, permit, snapshot.routes[route].timeouts.request);
                 Ruling { route: Ok(route), decided, claims, report, start: Some(start) }
             }
@@ -339,6 +339,12 @@ impl Engine {
 }
 
 impl Ruling {
+    /// Returns the rule that refused the request, or of those that let it pass the one with
+    /// least left.
+    pub fn rule(&self) -> Option<SlotId> {
+        self.decided?.quota.map(|quota| quota.slot)
+    }
+
     fn unreached(reason: Unreached) -> Self {
         Self {
             route: Err(reason),

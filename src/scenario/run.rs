@@ -137,10 +137,9 @@ impl Tally {
             return;
         };
         let route = &engine.snapshot().routes[index];
-        let key = match ruling.decided {
-            Some(decided) => (decided.verdict, route.rule_name(decided.quota.slot).to_owned()),
-            None => ("passed", String::new()),
-        };
+        let verdict = ruling.decided.map_or(UNROUTED, |decided| decided.verdict);
+        let rule = ruling.rule().map_or("", |slot| route.rule_name(slot));
+        let key = (verdict, rule.to_owned());
         *self.counts.entry(key).or_default() += 1;
         self.waits.extend(ruling.start.map(|start| start.since(arrival.at)));
         self.retries.extend(ruling.decided.and_then(|decided| decided.retry_after));

@@ -2,7 +2,7 @@
 
 use crate::common::{
     Gateway, eventually,
-    http::Client,
+    http::{Client, raw},
     pause,
     upstream::{self, Connection, Request, Script},
     yaml,
@@ -25,6 +25,7 @@ const ROUTES: &str = "\
     flow:
       - { name: tenant, algorithm: fixed_window, limit: 9/1h, key: [\"header:x-tenant\", path], on_missing_key: skip,
           overrides: [{ when: { \"header:x-tenant\": gold }, limit: 4/1h }] }
+      - { name: even, algorithm: pacing, limit: 50/1s, max_wait: 300ms, dry_run: true }
       - { name: caller, algorithm: sliding_window, limit: 50/1h, key: client_ip, except: { header: { x-tenant: staff } } }
   - name: paced
     match: { path_prefix: /paced, header: { x-tenant: { present: true } } }
@@ -36,6 +37,10 @@ const ROUTES: &str = "\
     upstream: up
     breaker: { errors: 3, error_ratio: 0.9, slow_after: 2ms, slow_ratio: 0.9, min_requests: 3, window: 1s, open_for: 20ms, probes: 2 }
     flow: [{ name: enough, limit: 100000/1s }]
+  - name: trial
+    match: { path_prefix: /trial }
+    upstream: up
+    flow: [{ name: strict, limit: 9/1h, key: \"header:x-tenant\", on_missing_key: skip, dry_run: true }]
   - name: rest
     match: { path_prefix: / }
     upstream: up
@@ -58,6 +63,12 @@ fn a_gateways_own_log_gives_the_same_verdicts_one_by_one() {
     let text = yaml(upstream.address, ROUTES).replace("workers: 2", "workers: 1");
     let gateway = Gateway::start(&format!("access_log: access.log\n{text}"));
     let web = gateway.web();
+    // No rule is asked about these.
+    let long =
+        "POST /mixed/0 HTTP/1.1\r\nHost: h\r\nCookie: sid=0\r\nContent-Length: 99999999999\r\n\r\n";
+    for (unasked, status) in [("GET /mixed/0 HTTP/1.1\r\n\r\n", 400), (long, 413)] {
+        assert_eq!(raw(web, unasked).map(|answer| answer.status), Some(status));
+    }
     let threads: Vec<_> =
         (0..CLIENTS).map(|client| thread::spawn(move || be_client(web, client, EACH))).collect();
     for thread in threads {
@@ -67,8 +78,10 @@ fn a_gateways_own_log_gives_the_same_verdicts_one_by_one() {
     let mut live = eventually("every line", || {
         let text = fs::read_to_string(&path).unwrap_or_default();
         let lines: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
-        lines.ok().filter(|lines| lines.len() == CLIENTS * EACH)
+        lines.ok().filter(|lines| lines.len() == CLIENTS * EACH + 2)
     });
+    live.retain(|line| line["flow"].is_object());
+    assert_eq!(live.len(), CLIENTS * EACH, "two were refused before");
     live.sort_by_key(|line| line["ts"].as_str().map(str::to_owned));
 
     let output = Command::new(env!("CARGO_BIN_EXE_flowgate"))
@@ -87,6 +100,14 @@ fn a_gateways_own_log_gives_the_same_verdicts_one_by_one() {
             assert_eq!(live["flow"][field], replayed[field], "{field}\n{live}\n{replayed}");
         }
     }
+    let in_vain = |it: &Value| {
+        it["route"] == "trial"
+            && it["flow"]["rule"].is_null()
+            && it["flow"]["keys"]["strict"].is_string()
+    };
+    assert!(live.iter().any(in_vain), "no dry run was over: the test shows less than it should");
+    let is_held = |it: &&Value| it["route"] == "keyed" && it["flow"]["wait_ms"] != 0.0;
+    assert_eq!(live.iter().find(is_held), None, "a dry run holds nobody");
     let lent = |it: &Value| it["flow"]["rule"] == "window" && it["flow"]["verdict"] == "delayed";
     assert!(live.iter().any(lent), "nothing was lent: the test shows less than it should");
     let count = |verdict: &str| live.iter().filter(|it| it["flow"]["verdict"] == verdict).count();
@@ -126,8 +147,10 @@ fn be_client(address: std::net::SocketAddr, number: usize, count: usize) {
         if at % 4 != 0 {
             headers.push(("X-Tenant", ["gold", "iron", "staff"][(at / 7) % 3]));
         }
-        let section = ["mixed", "keyed", "paced", "fragile", "mixed", "paced", "other", "fragile"]
-            [(number + at) % 8];
+        let section = [
+            "mixed", "keyed", "paced", "fragile", "trial", "mixed", "paced", "other", "fragile",
+            "other",
+        ][(number + at) % 10];
         let path = format!("/{section}/{}", at % 7);
         let method = if at % 9 == 0 { "POST" } else { "GET" };
         client.request(method, &path, &headers);

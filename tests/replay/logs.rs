@@ -149,7 +149,7 @@ fn what_a_line_brings_is_not_obeyed_by_a_terminal() {
 #[test]
 fn our_log_names_the_route_where_it_does_not_tell_what_found_it() {
     let line = r#"{"ts":"2026-11-21T05:00:07.5Z","method":"GET","host":"h","path":"/","route":"a","status":200,
-        "duration_ms":1.5,"client_ip":"192.0.2.1","attempts":1,"bytes_in":0,"bytes_out":0,"config_hash":"0"}"#;
+        "duration_ms":1.5,"client_ip":"192.0.2.1","attempts":1,"bytes_in":0,"bytes_out":0,"config_hash":"0","flow":{"verdict":"passed","wait_ms":0.0}}"#;
     let line = line.replace('\n', "") + "\n";
     let routes = |condition: &str| {
         config(&format!(
@@ -163,6 +163,26 @@ fn our_log_names_the_route_where_it_does_not_tell_what_found_it() {
     };
     assert_eq!(route(&routes("header: { x-a: 1 }")), "a");
     assert_eq!(route(&routes("method: [POST]")), "b", "the table knows");
+}
+
+#[test]
+fn requests_that_our_gateway_asked_no_rule_about_are_left_out() {
+    let line = |status: u16, more: &str| {
+        format!(
+            "{{\"ts\":\"2026-11-21T05:00:07Z\",\"method\":\"GET\",\"host\":\"h\",\"path\":\"/\",\"status\":{status},\
+             \"duration_ms\":1.5,\"client_ip\":\"192.0.2.1\",\"config_hash\":\"0\"{more}}}\n"
+        )
+    };
+    let log = [
+        line(413, ",\"route\":\"all\""),
+        line(400, ""),
+        line(200, ",\"route\":\"all\",\"flow\":{\"verdict\":\"passed\",\"wait_ms\":0.0}"),
+        line(404, ""),
+    ];
+    let (out, complaints) = replayed(&per_client(), log.concat(), |_| {}).unwrap();
+    let verdicts: Vec<_> = out.lines().map(|line| line.contains("passed")).collect();
+    assert_eq!(verdicts, [true, false], "{out}");
+    assert!(complaints.contains("note: 2 of 4 lines are of requests that the gateway refused"));
 }
 
 #[test]

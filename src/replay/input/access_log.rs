@@ -70,9 +70,12 @@ pub(super) fn is_ours(object: &Map<String, Value>) -> bool {
     object.contains_key("config_hash") && object.contains_key("duration_ms")
 }
 
-/// Reads a line.
-pub(super) fn parse(line: &[u8], words: &mut Words) -> Result<Logged, Reason> {
+/// Reads a line; `None` if the gateway refused the request before it asked any rule.
+pub(super) fn parse(line: &[u8], words: &mut Words) -> Result<Option<Logged>, Reason> {
     let line: Line<'_> = serde_json::from_slice(line).map_err(|error| json_reason(&error))?;
+    if line.is_unasked() {
+        return Ok(None);
+    }
     let at: Instant = rfc3339(&line.ts)?;
     let flow = line.flow.as_ref();
     let (whole, wait) =
@@ -101,10 +104,18 @@ pub(super) fn parse(line: &[u8], words: &mut Words) -> Result<Logged, Reason> {
     };
     let recorded = Some(Box::new(recorded));
     let takes = Duration::from_nanos(whole.saturating_sub(wait));
-    Ok(Logged { ending, recorded, ..Logged::answered(at, request, takes, None) })
+    Ok(Some(Logged { ending, recorded, ..Logged::answered(at, request, takes, None) }))
 }
 
 impl Line<'_> {
+    /// Whether the request was refused before the rules of a route were asked. One for which
+    /// there was no route may find one in the replay.
+    fn is_unasked(&self) -> bool {
+        /// What is answered where no route matches.
+        const NO_ROUTE: u16 = 404;
+        self.flow.is_none() && (self.route.is_some() || self.status != NO_ROUTE)
+    }
+
     /// Whether the answer says anything about the service: a refusal does not, nor does
     /// one of the gateway's own that blames the client.
     fn is_of_service(&self) -> bool {
@@ -146,7 +157,7 @@ mod tests {
     #[test]
     fn a_line_is_read_to_the_nanosecond() {
         assert!(is_ours(&serde_json::from_str(LINE).unwrap()));
-        let it = parse(LINE.as_bytes(), &mut Words::default()).unwrap();
+        let it = parse(LINE.as_bytes(), &mut Words::default()).unwrap().unwrap();
         assert_eq!(it.at, Instant::from_nanos(1_795_237_200_125_000_001));
         assert_eq!(it.takes, Duration::from_nanos(12_345_678), "the wait is not its own");
         assert_eq!(it.ending, Ending::Failed);
@@ -166,7 +177,7 @@ mod tests {
     #[test]
     fn an_answer_that_is_not_the_services_is_no_verdict_on_it() {
         let status = |line: &str| {
-            let it = parse(line.as_bytes(), &mut Words::default()).unwrap();
+            let it = parse(line.as_bytes(), &mut Words::default()).unwrap().unwrap();
             it.recorded.unwrap().answered.map(|answered| answered.status)
         };
         let unreached = LINE.replace("\"upstream\":\"u:80\",", "");
@@ -174,6 +185,20 @@ mod tests {
         assert_eq!(status(&unreached.replace("200", "408")), Some(None));
         assert_eq!(status(&LINE.replace("delayed", "shed").replace("200", "503")), Some(None));
         assert_eq!(status(&LINE.replace("answered_ms", "x")), None);
+    }
+
+    #[test]
+    fn who_was_refused_before_the_rules_were_asked_is_left_out() {
+        let is_read =
+            |line: String| parse(line.as_bytes(), &mut Words::default()).unwrap().is_some();
+        let unasked = LINE.replace("\"flow\"", "\"x\"");
+        let lost = unasked.replace("\"route\"", "\"y\"");
+        assert!(!is_read(unasked.replace("200", "413")));
+        assert!(!is_read(unasked.replace("200", "404")), "the route's own answer");
+        assert!(!is_read(lost.replace("200", "400")));
+        assert!(is_read(lost.replace("200", "404")), "there was no route");
+        let empty = r#"{"verdict":"passed","wait_ms":0.0}"#;
+        assert!(is_read(unasked.replace("\"bytes_in\":0", &format!("\"flow\":{empty}"))));
     }
 
     proptest! {

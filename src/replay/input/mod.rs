@@ -65,6 +65,8 @@ pub struct Inputs {
     pub lines: u64,
     /// Lines of a log that hold no request.
     without_request: u64,
+    /// Lines of our own log whose requests no rule was asked about.
+    unasked: u64,
     /// Lines that could not be read.
     pub bad: Bad,
 }
@@ -140,6 +142,8 @@ enum Parsed {
     Blank,
     /// Something else: a log has lines for connections, too.
     NoRequest,
+    /// A request that was refused before any rule was asked.
+    Unasked,
     Request(Logged),
 }
 
@@ -179,6 +183,7 @@ impl Inputs {
             notes: Vec::new(),
             lines: 0,
             without_request: 0,
+            unasked: 0,
             bad: Bad::default(),
         };
         for at in 0..inputs.all.len() {
@@ -231,6 +236,11 @@ impl Inputs {
                             self.without_request += 1;
                             continue;
                         }
+                        Ok(Parsed::Unasked) => {
+                            self.lines += 1;
+                            self.unasked += 1;
+                            continue;
+                        }
                         Ok(Parsed::Request(logged)) => {
                             self.lines += 1;
                             let id = Id { input: log.number, number: log.arrivals };
@@ -258,6 +268,16 @@ impl Inputs {
             self.notes.push(note.to_owned());
             all.sort_by_key(|(_, arrival)| arrival.at);
         }
+        self.note_left_out();
+        if let Some((_, first)) = all.first() {
+            let minute = nanos(Duration::from_mins(1));
+            self.origin = Instant::from_nanos(first.at.as_nanos() / minute * minute);
+        }
+        self.logged = all.into_iter().map(|(_, arrival)| arrival).collect::<Vec<_>>().into_iter();
+    }
+
+    /// Says how many lines of logs are no arrivals.
+    fn note_left_out(&mut self) {
         if self.without_request > 0 {
             self.notes.push(format!(
                 "{} of {} lines hold no request, as of a connection that sent none: they reach no \
@@ -265,11 +285,13 @@ impl Inputs {
                 self.without_request, self.lines
             ));
         }
-        if let Some((_, first)) = all.first() {
-            let minute = nanos(Duration::from_mins(1));
-            self.origin = Instant::from_nanos(first.at.as_nanos() / minute * minute);
+        if self.unasked > 0 {
+            self.notes.push(format!(
+                "{} of {} lines are of requests that the gateway refused before it asked any rule, \
+                 as one that is malformed or too long: they are left out",
+                self.unasked, self.lines
+            ));
         }
-        self.logged = all.into_iter().map(|(_, arrival)| arrival).collect::<Vec<_>>().into_iter();
     }
 
     /// Reads on until the input `at` has an event again or ends.
@@ -341,7 +363,10 @@ impl Input {
         }
         let object = || serde_json::from_slice(line).map_err(|error| json_reason(&error));
         let logged = match self.format {
-            Format::Flowgate => access_log::parse(line, words).map(Some),
+            Format::Flowgate => {
+                let logged = access_log::parse(line, words)?;
+                return Ok(logged.map_or(Parsed::Unasked, Parsed::Request));
+            }
             Format::Common | Format::Combined => common::parse(line, words),
             Format::Caddy => gateways::caddy(&object()?, words).map(Some),
             Format::Envoy if line.starts_with(b"{") => envoy::json(&object()?, words),

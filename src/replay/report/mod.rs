@@ -324,7 +324,7 @@ impl RuleTally {
                 worst.note(now, at, (key, quota.cost), show);
                 self.costliest = self.costliest.max(quota.cost);
             }
-        } else if ruling.decided.is_some_and(|decided| decided.quota.slot == self.slot) {
+        } else if ruling.rule() == Some(self.slot) {
             told.refused += 1;
             self.keys.note(key, show);
         }

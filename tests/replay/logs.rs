@@ -83,6 +83,29 @@ fn arrivals_of_one_second_are_spread_over_it() {
 }
 
 #[test]
+fn stamps_of_caddy_in_whole_seconds_are_spread_too() {
+    let line = |logger: &str, duration: &str| {
+        format!(
+            "{{\"logger\":\"http.log.{logger}\",\"ts\":\"2026/11/21 05:00:07\",\"duration\":{duration},\
+             \"request\":{{\"method\":\"GET\",\"host\":\"h\",\"uri\":\"/\"}},\"status\":200}}\n"
+        )
+    };
+    let log = [
+        line("access", "0.0"),
+        line("error", "0.0"),
+        line("access", "1.5"),
+        line("access", "0.125"),
+        line("access", "0.0"),
+    ];
+    let (out, complaints) = replayed(&per_client(), log.concat(), |_| {}).unwrap();
+    let t = |line: &str| serde_json::from_str::<Value>(line).unwrap()["t"].as_f64().unwrap();
+    // They end a quarter of a second apart.
+    assert_eq!(out.lines().map(t).collect::<Vec<_>>(), [5750.0, 7000.0, 7375.0, 7750.0]);
+    assert!(complaints.contains("whole seconds"), "{complaints}");
+    assert!(complaints.contains("1 of 5 lines hold no request"), "{complaints}");
+}
+
+#[test]
 fn gzip_is_read_and_what_is_cut_short_is_said() {
     let line = "192.0.2.1 - - [21/Nov/2026:05:00:07 +0000] \"GET / HTTP/1.1\" 200 5\n";
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
@@ -147,25 +170,6 @@ fn what_a_line_brings_is_not_obeyed_by_a_terminal() {
 }
 
 #[test]
-fn our_log_names_the_route_where_it_does_not_tell_what_found_it() {
-    let line = r#"{"ts":"2026-11-21T05:00:07.5Z","method":"GET","host":"h","path":"/","route":"a","status":200,
-        "duration_ms":1.5,"client_ip":"192.0.2.1","attempts":1,"bytes_in":0,"bytes_out":0,"config_hash":"0","flow":{"verdict":"passed","wait_ms":0.0}}"#;
-    let line = line.replace('\n', "") + "\n";
-    let routes = |condition: &str| {
-        config(&format!(
-            "  - {{ name: a, match: {{ path: /, {condition} }}, upstream: up }}\n\
-             \x20 - {{ name: b, match: {{ path: / }}, upstream: up }}"
-        ))
-    };
-    let route = |config: &str| {
-        let (out, _) = replayed(config, &line, |_| {}).unwrap();
-        serde_json::from_str::<Value>(&out).unwrap()["route"].as_str().unwrap().to_owned()
-    };
-    assert_eq!(route(&routes("header: { x-a: 1 }")), "a");
-    assert_eq!(route(&routes("method: [POST]")), "b", "the table knows");
-}
-
-#[test]
 fn requests_that_our_gateway_asked_no_rule_about_are_left_out() {
     let line = |status: u16, more: &str| {
         format!(
@@ -183,6 +187,25 @@ fn requests_that_our_gateway_asked_no_rule_about_are_left_out() {
     let verdicts: Vec<_> = out.lines().map(|line| line.contains("passed")).collect();
     assert_eq!(verdicts, [true, false], "{out}");
     assert!(complaints.contains("note: 2 of 4 lines are of requests that the gateway refused"));
+}
+
+#[test]
+fn our_log_names_the_route_where_it_does_not_tell_what_found_it() {
+    let line = r#"{"ts":"2026-11-21T05:00:07.5Z","method":"GET","host":"h","path":"/","route":"a","status":200,
+        "duration_ms":1.5,"client_ip":"192.0.2.1","attempts":1,"bytes_in":0,"bytes_out":0,"config_hash":"0","flow":{"verdict":"passed","wait_ms":0.0}}"#;
+    let line = line.replace('\n', "") + "\n";
+    let routes = |condition: &str| {
+        config(&format!(
+            "  - {{ name: a, match: {{ path: /, {condition} }}, upstream: up }}\n\
+             \x20 - {{ name: b, match: {{ path: / }}, upstream: up }}"
+        ))
+    };
+    let route = |config: &str| {
+        let (out, _) = replayed(config, &line, |_| {}).unwrap();
+        serde_json::from_str::<Value>(&out).unwrap()["route"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(route(&routes("header: { x-a: 1 }")), "a");
+    assert_eq!(route(&routes("method: [POST]")), "b", "the table knows");
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub(super) fn parse(line: &[u8], words: &mut Words) -> Result<Option<Logged>, Re
         client,
     };
     let logged = Logged::answered(at, request, Duration::ZERO, Some(status));
-    Ok(Some(Logged { is_coarse: true, ..logged }))
+    Ok(Some(Logged { coarse: Some(Duration::ZERO), ..logged }))
 }
 
 struct Parts<'a> {
@@ -99,10 +99,10 @@ fn who(before: &[u8]) -> (Option<&str>, Option<core::net::IpAddr>) {
     let mut fields = Fields(before);
     let mut next = || fields.next().and_then(|field| str::from_utf8(field).ok());
     let (first, second) = (next(), next());
-    let client = first.and_then(address);
-    match (client, second.and_then(address)) {
-        (None, Some(client)) => (first, Some(client)),
-        (client, _) => (None, client),
+    // A virtual host may be an address, too; what an ident server says is none.
+    match second.and_then(address) {
+        Some(client) => (first, Some(client)),
+        None => (None, first.and_then(address)),
     }
 }
 
@@ -229,7 +229,7 @@ mod tests {
     fn shown(line: &str) -> String {
         match parse(line.as_bytes(), &mut Words::default()) {
             Ok(Some(it)) => {
-                assert!(it.is_coarse);
+                assert_eq!(it.coarse, Some(Duration::ZERO));
                 it.shown()
             }
             Ok(None) => "no request".to_owned(),
@@ -260,6 +260,14 @@ mod tests {
             (
                 format!(r#"a.example:443 192.0.2.1 - - {T} "GET / HTTP/1.1" 200 5 "-" "-""#),
                 "192.0.2.1 GET a.example:443 / Answered(Some(200))",
+            ),
+            (
+                format!(r#"127.0.1.1:80 192.0.2.1 - - {T} "GET / HTTP/1.1" 200 5"#),
+                "192.0.2.1 GET 127.0.1.1:80 / Answered(Some(200))",
+            ),
+            (
+                format!(r#"[2001:db8::80]:443 2001:db8::7 - - {T} "GET / HTTP/1.1" 200 5"#),
+                "2001:db8::7 GET [2001:db8::80]:443 / Answered(Some(200))",
             ),
             (
                 format!(r#"client.example - - {T} "GET / HTTP/1.1" 200 5"#),

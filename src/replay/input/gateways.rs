@@ -29,12 +29,19 @@ pub(super) fn is_traefik(object: &Object) -> bool {
     object.contains_key("RequestMethod") || object.contains_key("DownstreamStatus")
 }
 
-/// Reads a line of Caddy: `ts` is when the answer ended.
-pub(super) fn caddy(object: &Object, words: &mut Words) -> Result<Logged, Reason> {
+/// Reads a line of Caddy: `ts` is when the answer ended. `None` if it is no access line, as
+/// of a handler that tells of an error: that request has a line of its own.
+pub(super) fn caddy(object: &Object, words: &mut Words) -> Result<Option<Logged>, Reason> {
+    if !is_access(object) {
+        return Ok(None);
+    }
     let request = object.get("request").and_then(Value::as_object);
     let request = request.ok_or("there is no `request`, so it tells of none")?;
     let takes = caddy_duration(object.get("duration"))?;
-    let end = caddy_time(object.get("ts"))?;
+    let ts = object.get("ts");
+    let end = caddy_time(ts)?;
+    // Stamps in words have a fraction, or are of whole seconds.
+    let is_coarse = ts.and_then(Value::as_str).is_some_and(|ts| !ts.contains('.'));
     let name = text(request, &["method"]).ok_or("the request has no `method`")?;
     let fields = request.get("headers").and_then(Value::as_object);
     let client = text(request, &["remote_ip", "client_ip", "remote_addr"]).and_then(address);
@@ -45,14 +52,26 @@ pub(super) fn caddy(object: &Object, words: &mut Words) -> Result<Logged, Reason
         headers: fields.and_then(|fields| headers(fields).ok()).map(Arc::new),
         client,
     };
-    Ok(Logged::answered(end - takes, request, takes, status(object.get("status"))))
+    let logged = Logged::answered(end - takes, request, takes, status(object.get("status")));
+    Ok(Some(Logged { coarse: is_coarse.then_some(takes), ..logged }))
+}
+
+/// Whether a line of Caddy is one of its access log, by its logger, or where that is not
+/// named by its message, if it has one.
+fn is_access(object: &Object) -> bool {
+    let (logger, message) = (text(object, &["logger"]), text(object, &["msg"]));
+    match logger.and_then(|logger| logger.strip_prefix("http.log.access")) {
+        Some(log) => log.is_empty() || log.starts_with('.'),
+        None => logger.is_none() && message.is_none_or(|it| it == "handled request"),
+    }
 }
 
 /// Reads Caddy's `duration`: seconds unless it is told to write nanoseconds, or a text as
 /// Go does (`1m2.5s`).
 fn caddy_duration(value: Option<&Value>) -> Result<Duration, Reason> {
-    /// A day. No request takes as many seconds.
-    const NANOSECONDS: u64 = 86_400;
+    /// Seconds have a fraction, but one time in a billion; no request ends in so few
+    /// nanoseconds.
+    const NANOSECONDS: u64 = 60;
     if let Some(text) = value.and_then(Value::as_str) {
         return go_duration(text).ok_or_else(|| format!("`duration` is no time: {text:?}").into());
     }
@@ -113,9 +132,11 @@ fn caddy_time(ts: Option<&Value>) -> Result<Instant, Reason> {
 /// only `time` is there, it is the second in which the line was written.
 pub(super) fn traefik(object: &Object, words: &mut Words) -> Result<Logged, Reason> {
     let takes = nanos(object.get("Duration"), 0, "Duration", "nanoseconds")?;
-    let (at, is_coarse) = match text(object, &["StartUTC", "StartLocal"]) {
-        Some(start) => (rfc3339(start)?, false),
-        None => (rfc3339(text(object, &["time"]).ok_or("there is no `StartUTC`")?)? - takes, true),
+    let (at, coarse) = if let Some(start) = text(object, &["StartUTC", "StartLocal"]) {
+        (rfc3339(start)?, None)
+    } else {
+        let end = rfc3339(text(object, &["time"]).ok_or("there is no `StartUTC`")?)?;
+        (end - takes, Some(takes))
     };
     let name = text(object, &["RequestMethod"]).ok_or("there is no `RequestMethod`")?;
     let fields = object.iter().filter_map(|(name, value)| {
@@ -129,7 +150,7 @@ pub(super) fn traefik(object: &Object, words: &mut Words) -> Result<Logged, Reas
         client: text(object, &["ClientHost", "ClientAddr"]).and_then(address),
     };
     let logged = Logged::answered(at, request, takes, status(object.get("DownstreamStatus")));
-    Ok(Logged { is_coarse, ..logged })
+    Ok(Logged { coarse, ..logged })
 }
 
 #[cfg(test)]
@@ -150,11 +171,36 @@ mod tests {
             "bytes_read":0,"user_id":"","duration":0.000929675,"size":10900,"status":200}"#,
         );
         assert!(is_caddy(&line) && !is_traefik(&line));
-        let it = caddy(&line, &mut Words::default()).unwrap();
+        let it = caddy(&line, &mut Words::default()).unwrap().unwrap();
         assert_eq!(
             it.shown(),
             "1646861401523172725 +929.675µs 192.0.2.1 GET localhost /x?y Answered(Some(200)) user-agent: curl/7.82.0"
         );
+    }
+
+    #[test]
+    fn what_else_caddy_tells_of_a_request_is_no_second_one() {
+        let words = &mut Words::default();
+        let mut is_read = |of: &str| {
+            let request = r#""ts":1,"request":{"method":"GET","uri":"/"}"#;
+            caddy(&object(&format!("{{{of}{request}}}")), words).unwrap().is_some()
+        };
+        for of in [
+            "",
+            r#""logger":"http.log.access","msg":"handled request","#,
+            r#""logger":"http.log.access.log0","#,
+            r#""msg":"handled request","#,
+        ] {
+            assert!(is_read(of), "{of}");
+        }
+        for of in [
+            r#""logger":"http.log.error","msg":"no upstreams available","#,
+            r#""logger":"http.log.error.log0","msg":"handled request","#,
+            r#""logger":"http.handlers.reverse_proxy","#,
+            r#""msg":"aborting with incomplete response","#,
+        ] {
+            assert!(!is_read(of), "{of}");
+        }
     }
 
     #[test]
@@ -177,6 +223,8 @@ mod tests {
         for (duration, expected) in [
             ("0.0015", Duration::from_micros(1500)),
             ("1500000", Duration::from_micros(1500)),
+            ("86399", Duration::from_nanos(86_399)),
+            ("61.5", Duration::from_millis(61_500)),
             ("\"1.5ms\"", Duration::from_micros(1500)),
             ("\"929.675µs\"", Duration::from_nanos(929_675)),
             ("\"1h2m3.5s\"", Duration::from_millis(3_723_500)),
@@ -203,17 +251,17 @@ mod tests {
             it.shown(),
             "1795237200000000001 +1.5ms 192.0.2.1 GET b.example /b?c Answered(Some(404)) x-tenant: gold"
         );
-        assert!(!it.is_coarse);
+        assert_eq!(it.coarse, None);
     }
 
     #[test]
     fn what_is_missing_is_named() {
         let words = &mut Words::default();
         let reasons = [
-            caddy(&object(r#"{"ts":1}"#), words),
-            caddy(&object(r#"{"request":{"method":"GET"}}"#), words),
-            traefik(&object(r#"{"RequestMethod":"GET"}"#), words),
-            traefik(&object(r#"{"Duration":"soon"}"#), words),
+            caddy(&object(r#"{"ts":1}"#), words).map(drop),
+            caddy(&object(r#"{"request":{"method":"GET"}}"#), words).map(drop),
+            traefik(&object(r#"{"RequestMethod":"GET"}"#), words).map(drop),
+            traefik(&object(r#"{"Duration":"soon"}"#), words).map(drop),
         ]
         .map(|it| it.unwrap_err().into_owned());
         for (reason, words) in
@@ -238,9 +286,8 @@ mod tests {
             let object: Object = pairs
                 .filter_map(|(name, value)| Some((NAMES[*name].to_owned(), serde_json::from_str(value).ok()?)))
                 .collect();
-            for read in [caddy, traefik] {
-                drop(read(&object, words));
-            }
+            drop(caddy(&object, words));
+            drop(traefik(&object, words));
         }
     }
 }

@@ -22,8 +22,8 @@ use std::{
 #[derive(Debug)]
 pub(super) struct Logged {
     pub(super) at: Instant,
-    /// Whether the log tells the second only.
-    pub(super) is_coarse: bool,
+    /// Where the log tells a second only: how long after `at` that is.
+    pub(super) coarse: Option<Duration>,
     pub(super) request: Request,
     /// From its start to its end.
     pub(super) takes: Duration,
@@ -44,7 +44,7 @@ impl Logged {
             Some(499) => Ending::Cancelled(takes),
             _ => Ending::Answered(status),
         };
-        Self { at, is_coarse: false, request, takes, ending, recorded: None }
+        Self { at, coarse: None, request, takes, ending, recorded: None }
     }
 
     /// Says all of it on one line.

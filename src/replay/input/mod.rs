@@ -245,7 +245,7 @@ impl Inputs {
                             self.lines += 1;
                             let id = Id { input: log.number, number: log.arrivals };
                             log.arrivals += 1;
-                            all.push((logged.is_coarse, logged.arrival(id)));
+                            all.push((logged.coarse, logged.arrival(id)));
                             continue;
                         }
                         Err(reason) => reason,
@@ -260,14 +260,13 @@ impl Inputs {
                 self.bad.note(&log.name, log.lines.number, &reason);
             }
         }
-        // Stable, so that lines of one instant stay in their order.
-        all.sort_by_key(|(_, arrival)| arrival.at);
         if spread(&mut all) {
             let note = "the stamps are whole seconds: the arrivals of one are spread evenly over it, so \
                  that bursts within a second are not seen";
             self.notes.push(note.to_owned());
-            all.sort_by_key(|(_, arrival)| arrival.at);
         }
+        // Stable, so that lines of one instant stay in their order.
+        all.sort_by_key(|(_, arrival)| arrival.at);
         self.note_left_out();
         if let Some((_, first)) = all.first() {
             let minute = nanos(Duration::from_mins(1));
@@ -368,7 +367,7 @@ impl Input {
                 return Ok(logged.map_or(Parsed::Unasked, Parsed::Request));
             }
             Format::Common | Format::Combined => common::parse(line, words),
-            Format::Caddy => gateways::caddy(&object()?, words).map(Some),
+            Format::Caddy => gateways::caddy(&object()?, words),
             Format::Envoy if line.starts_with(b"{") => envoy::json(&object()?, words),
             Format::Envoy => envoy::plain(line, words),
             Format::Traefik => gateways::traefik(&object()?, words).map(Some),
@@ -440,17 +439,20 @@ fn format_of(line: &[u8]) -> Option<Format> {
     .find_map(|(is, format)| is.then_some(format))
 }
 
-/// Spreads arrivals of which only the second is known evenly over it, in their order.
-/// Returns whether there were any.
-fn spread(arrivals: &mut [(bool, Arrival)]) -> bool {
+/// Spreads stamps of which only the second is known evenly over it, in their order, and puts
+/// each arrival as long before its stamp as it was. Returns whether there were any.
+fn spread(arrivals: &mut [(Option<Duration>, Arrival)]) -> bool {
     const SECOND: u64 = 1_000_000_000;
-    let second = |arrival: &Arrival| arrival.at.as_nanos() / SECOND;
-    let mut coarse: Vec<_> =
-        arrivals.iter_mut().filter(|(is_coarse, _)| *is_coarse).map(|(_, it)| it).collect();
+    let coarse = arrivals.iter_mut().filter_map(|(behind, it)| Some(((*behind)?, it)));
+    let mut coarse: Vec<_> = coarse.collect();
+    let second =
+        |(behind, arrival): &(Duration, &mut Arrival)| (arrival.at + *behind).as_nanos() / SECOND;
+    coarse.sort_by_key(second);
     for of_one in coarse.chunk_by_mut(|a, b| second(a) == second(b)) {
         let count = of_one.len() as u64;
-        for (place, arrival) in (0..).zip(of_one) {
-            arrival.at = Instant::from_nanos(second(arrival) * SECOND + SECOND / count * place);
+        for (place, it) in (0..).zip(of_one) {
+            let stamp = Instant::from_nanos(second(it) * SECOND + SECOND / count * place);
+            it.1.at = stamp - it.0;
         }
     }
     !coarse.is_empty()

@@ -52,6 +52,17 @@ fn a_rule_that_does_not_exist_fails_even_where_it_should_not_decide() {
 }
 
 #[test]
+fn who_waits_is_delayed_by_the_rule_that_asked_for_the_longest_wait() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let tests = "  - name: t\n    steps:\n      - at 0s: 3 x GET /a taking 9s -> 1 passed, 2 delayed by pacing\n";
+    let paced = CONFIG
+        .replace("limit: 3/1m }]", "limit: 3/1m }]\n      pacing: { rate: 10/1s, max_wait: 5s }");
+    fs::write(folder.path().join("a.yaml"), format!("{paced}tests:\n{tests}")).expect("written");
+    let output = test(folder.path(), &["a.yaml"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
 fn a_failure_says_what_was_expected_and_where_the_rule_stands() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let tests = "  - name: too many <&>\n    steps:\n      - at 0s: 5 x GET /a -> 4 passed, 1 rejected by r\n\

@@ -4,7 +4,7 @@ use super::{
     decimal::Millis,
     engine::{Ruled, Ruling},
     event::{Arrival, Request},
-    report::Report,
+    report::{Report, RouteReport, millis},
 };
 use crate::flow::time::nanos;
 use core::{cmp::Reverse, fmt::Write, time::Duration};
@@ -38,6 +38,28 @@ pub(super) struct Kind<'a> {
     pub(super) there: &'a str,
     pub(super) count: u64,
     pub(super) examples: &'a [String],
+}
+
+impl Against {
+    /// Returns in words how the two configurations compare: whose verdict differs, and on which
+    /// routes those that started waited for another time than `here`.
+    pub(super) fn write(&self, here: &Report) -> String {
+        let mut out = self.comparison.write(&self.config);
+        for route in &here.routes {
+            let there = self.report.routes.iter().find(|there| there.name == route.name);
+            let (here, there) = (waits(route), there.map(waits));
+            if let Some(there) = there.filter(|there| *there != here) {
+                // Writing to a String cannot fail.
+                _ = writeln!(out, "  added wait at {}: {here} → {there}", route.name);
+            }
+        }
+        out
+    }
+}
+
+fn waits(route: &RouteReport) -> String {
+    let [p50, p99, max] = [route.wait_p50, route.wait_p99, route.wait_max].map(millis);
+    format!("p50 {p50}, p99 {p99}, max {max}")
 }
 
 impl Comparison {
@@ -80,7 +102,7 @@ impl Comparison {
     }
 
     /// Returns the differences in words.
-    pub(super) fn write(&self, other: &str) -> String {
+    fn write(&self, other: &str) -> String {
         let mut out = self.summary(other) + "\n";
         let (kinds, more) = self.kinds();
         for Kind { here, there, count, examples } in kinds {

@@ -174,10 +174,10 @@ fn replay(
 ) -> Result<Found, ReplayError> {
     /// Events between two looks at how far it is.
     const STEP: u64 = 4096;
-    let is_told = options.output == Output::Report || options.svg.is_some();
-    let mut run = Run::new(config, options, is_told || options.html.is_some())?;
+    let is_told = options.output == Output::Report || options.html.is_some();
+    let mut run = Run::new(config, options, is_told || options.svg.is_some())?;
     let other = options.against.as_ref();
-    let other = other.map(|path| Run::new(path, options, options.html.is_some())).transpose()?;
+    let other = other.map(|path| Run::new(path, options, is_told)).transpose()?;
     let mut other = other.map(|run| (run, Comparison::default()));
     let mut inputs =
         Inputs::open(&options.inputs, options.format, &mut |bytes| progress.at(bytes))?;
@@ -253,7 +253,7 @@ impl Run {
 fn print_report(out: &mut impl Write, found: &Found) -> io::Result<()> {
     write!(out, "{}", report::write(&found.report, found.origin))?;
     if let Some(against) = &found.against {
-        write!(out, "\n{}", against.comparison.write(&against.config))?;
+        write!(out, "\n{}", against.write(&found.report))?;
     }
     if !found.notes.is_empty() {
         writeln!(out)?;

@@ -10,7 +10,7 @@ use super::event::{Answered, Arrival, Complete, Ending, Id, RecordedKey, Request
 use crate::{
     access_log::Decided,
     config::{self, Claims, Known, Live, Plan, Retired, RouteRule, Snapshot, Unrouted},
-    flow::{Admission, Instant, Key, Outcome, Permit, Report, SlotId, rule_of},
+    flow::{Admission, Instant, Key, Outcome, Permit, Report, SlotId, Verdict, rule_of},
     route::{Seed, Target, canonical_host, client_ip, normal_path},
 };
 use core::{
@@ -339,10 +339,13 @@ impl Engine {
 }
 
 impl Ruling {
-    /// Returns the rule that refused the request, or of those that let it pass the one with
-    /// least left.
+    /// Returns the rule that refused the request, that held it longest, or of those that let
+    /// it pass at once the one with least left.
     pub fn rule(&self) -> Option<SlotId> {
-        self.decided?.quota.map(|quota| quota.slot)
+        let held = self.report.quotas.iter().filter(|quota| quota.verdict == Verdict::Wait);
+        // The first of those that are equal, as with all that is reported.
+        let longest = held.filter(|_| self.start.is_some()).min_by_key(|it| Reverse(it.wait));
+        longest.copied().or(self.decided?.quota).map(|quota| quota.slot)
     }
 
     fn unreached(reason: Unreached) -> Self {

@@ -222,3 +222,26 @@ fn two_configurations_are_compared_on_the_same_traffic() {
     let elsewhere = compare(&config(ROUTES).replace("path: /idle", "path: /lost"));
     assert!(elsewhere.contains("1  no route matches → idle: passed"), "{elsewhere}");
 }
+
+#[test]
+fn waits_are_compared_and_put_down_to_the_rule_that_asked_for_the_longest() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = folder.path().join("other.yaml");
+    let paced =
+        |pacing: &str| one_route(&format!("    flow: [{{ name: few, concurrency: 3 }}]\n{pacing}"));
+    fs::write(&other, paced("    pacing: { rate: 2/1s, max_wait: 5s }")).unwrap();
+    let compare = |here: &str| {
+        let events = "{\"t\":0,\"duration\":9000}\n".repeat(3);
+        let told = replayed(here, events, |it| {
+            it.output = Output::Report;
+            it.against = Some(other.clone());
+        });
+        told.unwrap().0
+    };
+    let slower = compare(&paced("    pacing: { rate: 10/1s, max_wait: 5s }"));
+    assert!(slower.contains("0 of 3 arrivals fare differently"), "{slower}");
+    let waits = "  added wait at all: p50 100 ms, p99 200 ms, max 200 ms → p50 500 ms, p99 1.000 s, max 1.000 s\n";
+    assert!(slower.contains(waits), "{slower}");
+    let held = compare(&paced(""));
+    assert!(held.contains("  2  all: passed → all: delayed by pacing\n"), "{held}");
+}

@@ -131,7 +131,7 @@ fn write_table(out: &mut String, rows: &[[String; 6]]) -> std::fmt::Result {
 }
 
 /// Writes a time in milliseconds, and from a second on in seconds.
-pub(super) fn millis(time: Duration) -> String {
+pub(in crate::replay) fn millis(time: Duration) -> String {
     match nanos(time) {
         nanos if nanos < 1_000_000_000 => format!("{} ms", trimmed(nanos)),
         _ => format!("{:.3} s", time.as_secs_f64()),

@@ -1,12 +1,14 @@
 //! A worker's way to the store: one connection that its requests share, and a task that sees to it.
 //!
 //! A request never waits for a connection, nor for longer than the limit of a call. When a call
-//! fails, whatever the reason, the connection is given up: requests go by `on_store_error` at once,
-//! until the task has a new one over which the store has answered and taken a write.
+//! fails, the connection is given up: requests go by `on_store_error` at once, until the task has a
+//! new one over which the store has answered and taken a write. Only what the store answers about
+//! one call, as of a key that holds something else, concerns that call alone.
 
 use super::{
     Ask, Page, Push, StoreError, Verdicts, call,
     dial::{Connection, dial},
+    error::Failure,
     greeting::Told,
     leases::{Held, Lease, Leases, by_tag},
     script::Lua,
@@ -162,11 +164,9 @@ impl Link {
         let lines = asks.iter().map(|ask| call::line(ask, lease, asked));
         let arguments: Vec<String> = [String::new()].into_iter().chain(lines).collect();
         let answer = self.run(&store.scripts.decide, &keys, &arguments).await;
-        let read = |answer| {
-            let read = call::read(asks, &answer);
-            read.inspect_err(|error| store.on_error(*error, "to a question"))
-        };
-        let mut verdicts = answer.and_then(read).inspect_err(|_| self.give_up())?;
+        let read =
+            |answer| call::read(asks, &answer).map_err(|_| Failure::nonsense("to a question"));
+        let mut verdicts = answer.and_then(read).map_err(|failure| self.fail(&failure))?;
         let came = inner.clock.now();
         store.on_decision(came.since(asked));
         let way = RoundTrip { asked, given: verdicts.now, came };
@@ -175,13 +175,13 @@ impl Link {
         Ok(Decided { verdicts, came, held })
     }
 
-    /// Runs a script within the limit of a call. An error is counted.
+    /// Runs a script within the limit of a call.
     async fn run(
         &mut self,
         script: &Lua,
         keys: &[String],
         arguments: &[String],
-    ) -> Result<Value, StoreError> {
+    ) -> Result<Value, Failure> {
         let Self { inner, connection, .. } = self;
         let call = async {
             let first = script.call(true, keys, arguments);
@@ -193,13 +193,29 @@ impl Link {
                 answer => answer,
             }
         };
-        let (error, detail) = match inner.clock.timeout(inner.limit, call).await {
-            Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(error)) => (StoreError::from(&error), error.to_string()),
-            Err(elapsed) => (StoreError::Timeout, elapsed.to_string()),
-        };
-        inner.store.on_error(error, &detail);
-        Err(error)
+        match inner.clock.timeout(inner.limit, call).await {
+            Ok(answer) => answer.map_err(|error| Failure::from(&error)),
+            Err(elapsed) => Err(Failure::timeout(elapsed.to_string())),
+        }
+    }
+
+    /// Counts a failure, which is an error if it is not that of one call.
+    fn heed(&self, failure: &Failure) -> Result<(), StoreError> {
+        let Inner { store, clock, .. } = &*self.inner;
+        if failure.is_of_call {
+            store.on_refusal(failure.error, &failure.detail, clock.now());
+            return Ok(());
+        }
+        store.on_error(failure.error, &failure.detail);
+        Err(failure.error)
+    }
+
+    /// The same, and gives the connection up then.
+    fn fail(&self, failure: &Failure) -> StoreError {
+        if self.heed(failure).is_err() {
+            self.give_up();
+        }
+        failure.error
     }
 
     /// Has the store merge what was charged here, and tell what all have charged: of several
@@ -227,19 +243,17 @@ impl Link {
                 answers => answers,
             }
         };
-        let (error, detail) = match inner.clock.timeout(inner.limit, all).await {
+        let failure = match inner.clock.timeout(inner.limit, all).await {
             Ok(Ok(answers)) => {
                 match answers.iter().map(Page::read).collect::<Result<Vec<_>, _>>() {
                     Ok(pages) if pages.len() == pushes.len() => return Ok(pages),
-                    Ok(_) | Err(_) => (StoreError::Nonsense, "to an exchange".to_owned()),
+                    Ok(_) | Err(_) => Failure::nonsense("to an exchange"),
                 }
             }
-            Ok(Err(error)) => (StoreError::from(&error), error.to_string()),
-            Err(elapsed) => (StoreError::Timeout, elapsed.to_string()),
+            Ok(Err(error)) => Failure::from(&error),
+            Err(elapsed) => Failure::timeout(elapsed.to_string()),
         };
-        inner.store.on_error(error, &detail);
-        self.give_up();
-        Err(error)
+        Err(self.fail(&failure))
     }
 
     /// Has the task look for another connection, unless it does.
@@ -259,11 +273,13 @@ impl Link {
         let keys = ["gateways", "secret"].map(|name| format!("{prefix}{{gateways}}:{name}"));
         let micros = store.settings.lease.as_micros().to_string();
         let arguments = [store.name.clone(), micros, store.secret()];
-        let answer = self.run(&store.scripts.hello, &keys, &arguments).await?;
+        let answer = self.run(&store.scripts.hello, &keys, &arguments).await;
         let now = self.inner.clock.now();
-        let told = Told::read(&answer).ok_or_else(|| {
-            store.on_error(StoreError::Nonsense, "to a greeting");
-            StoreError::Nonsense
+        let read = |answer| Told::read(&answer).ok_or_else(|| Failure::nonsense("to a greeting"));
+        // Who may not greet does not count among the gateways, whatever else would work.
+        let told = answer.and_then(read).map_err(|failure| {
+            store.on_error(failure.error, &failure.detail);
+            failure.error
         })?;
         self.seed = store.learn(&told, now);
         *self.inner.seed.lock().unwrap_or_else(PoisonError::into_inner) = self.seed;
@@ -276,7 +292,8 @@ impl Link {
         let mut groups = by_tag(inner.leases.take_ended()).into_iter();
         while let Some(group) = groups.next() {
             let (keys, names): (Vec<String>, Vec<String>) = group.iter().cloned().unzip();
-            if let Err(error) = self.run(&inner.store.scripts.release, &keys, &names).await {
+            let given = self.run(&inner.store.scripts.release, &keys, &names).await;
+            if let Err(error) = given.map_or_else(|failure| self.heed(&failure), |_| Ok(())) {
                 inner.leases.put_back(group.into_iter().chain(groups.flatten()));
                 return Err(error);
             }
@@ -291,7 +308,8 @@ impl Link {
             let (keys, names): (Vec<String>, Vec<String>) = group.into_iter().unzip();
             let micros = store.settings.lease.as_micros().to_string();
             let arguments: Vec<String> = [micros].into_iter().chain(names).collect();
-            self.run(&store.scripts.renew, &keys, &arguments).await?;
+            let renewed = self.run(&store.scripts.renew, &keys, &arguments).await;
+            renewed.map_or_else(|failure| self.heed(&failure), |_| Ok(()))?;
         }
         Ok(())
     }

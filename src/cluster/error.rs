@@ -2,6 +2,9 @@
 
 use redis::{ErrorKind, RedisError};
 
+/// The codes of a store that takes no writes.
+const NO_WRITES: [&str; 5] = ["READONLY", "LOADING", "MASTERDOWN", "NOREPLICAS", "MISCONF"];
+
 /// Why the store has not decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
@@ -17,7 +20,7 @@ pub enum StoreError {
     /// Wrong password, or a user who may not.
     #[error("the store does not let us in")]
     Denied,
-    /// A replica, as after a failover.
+    /// A replica, as after a failover, or one without enough of its own; one that loads its data.
     #[error("the store takes no writes")]
     ReadOnly,
     /// It has no memory left.
@@ -61,15 +64,14 @@ impl StoreError {
 impl From<&RedisError> for StoreError {
     fn from(error: &RedisError) -> Self {
         // A script's own error has the code of what it called in its text.
-        let says = |code: &str| {
-            let text = error.detail().unwrap_or_default();
-            error.code() == Some(code) || text.contains(&format!("{code} "))
-        };
+        let text = error.detail().unwrap_or_default();
+        let says = |code: &str| error.code() == Some(code) || text.contains(&format!("{code} "));
         let is_denied = error.kind() == ErrorKind::AuthenticationFailed
-            || ["NOPERM", "NOAUTH", "WRONGPASS"].into_iter().any(says);
+            || ["NOPERM", "NOAUTH", "WRONGPASS"].into_iter().any(says)
+            || text.contains("The user executing the script can't");
         if is_denied {
             Self::Denied
-        } else if says("READONLY") {
+        } else if NO_WRITES.into_iter().any(says) {
             Self::ReadOnly
         } else if says("OOM") {
             Self::Memory
@@ -80,5 +82,67 @@ impl From<&RedisError> for StoreError {
         } else {
             Self::Other
         }
+    }
+}
+
+/// What became of a call.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) error: StoreError,
+    /// For the log.
+    pub(super) detail: String,
+    /// Whether the store has answered, and only about this call: as of a key that holds something
+    /// else, a command that we may not call or a slot that moves. Others may fare better.
+    pub(super) is_of_call: bool,
+}
+
+impl Failure {
+    /// Returns that of a call that took too long.
+    pub(super) const fn timeout(detail: String) -> Self {
+        Self { error: StoreError::Timeout, detail, is_of_call: false }
+    }
+
+    /// Returns that of an answer that is none to `what`.
+    pub(super) fn nonsense(what: &str) -> Self {
+        Self { error: StoreError::Nonsense, detail: what.to_owned(), is_of_call: true }
+    }
+}
+
+impl From<&RedisError> for Failure {
+    fn from(error: &RedisError) -> Self {
+        let detail = error.to_string();
+        let is_answer = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
+        let error = StoreError::from(error);
+        let is_of_call = is_answer && matches!(error, StoreError::Denied | StoreError::Other);
+        Self { error, detail, is_of_call }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_store_answers_about_a_call_is_told_from_what_holds_for_all() {
+        for (line, error, is_of_call) in [
+            ("WRONGTYPE Operation against a key holding the wrong kind of value", "other", true),
+            ("TRYAGAIN Multiple keys request during rehashing of slot", "other", true),
+            ("CLUSTERDOWN Hash slot not served", "other", true),
+            ("NOPERM User few has no permissions to run the 'eval' command", "denied", true),
+            ("ERR The user executing the script can't run this command", "denied", true),
+            ("OOM command not allowed when used memory > 'maxmemory'", "memory", false),
+            ("READONLY You can't write against a read only replica.", "read_only", false),
+            ("LOADING Redis is loading the dataset in memory", "read_only", false),
+            ("MASTERDOWN Link with MASTER is down", "read_only", false),
+            ("NOREPLICAS Not enough good replicas to write.", "read_only", false),
+        ] {
+            let answer = redis::parse_redis_value(format!("-{line}\r\n").as_bytes());
+            let answer = answer.and_then(redis::Value::extract_error);
+            let failure = Failure::from(&answer.unwrap_err());
+            assert_eq!((failure.error.word(), failure.is_of_call), (error, is_of_call), "{line}");
+        }
+        let broken = RedisError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
+        let broken = Failure::from(&broken);
+        assert_eq!((broken.error, broken.is_of_call), (StoreError::Connection, false));
     }
 }

@@ -4,10 +4,14 @@
 -- ARGV  one lease a key: its name and its cost, as in `a-7:1`
 --
 -- Returns how many were still there: a lease that has run out was given back by that.
+-- Or the first error: of one key, it keeps no other from being given back.
 
-local found = 0
+local found, failed = 0
 for at, key in ipairs(KEYS) do
-  if redis.call('ZREM', key, ARGV[at]) == 1 then
+  local removed = redis.pcall('ZREM', key, ARGV[at])
+  if type(removed) == 'table' then
+    failed = failed or removed
+  elseif removed == 1 then
     found = found + 1
     redis.call('ZINCRBY', key, string.match(ARGV[at], ':(%d+)$'), 'used')
     -- Nothing but `used` is left.
@@ -16,4 +20,4 @@ for at, key in ipairs(KEYS) do
     end
   end
 end
-return found
+return failed or found

@@ -37,6 +37,9 @@ pub const ROUND_TRIP_BOUNDS: [Duration; 12] = [
     Duration::from_secs(1),
 ];
 
+/// The least between two lines of the log about refusals of one kind.
+const REFUSAL_PAUSE: Duration = Duration::from_secs(10);
+
 /// A store, as this process sees it.
 #[derive(Debug)]
 pub struct Store {
@@ -71,6 +74,8 @@ struct Health {
     answered: HashMap<u64, u64>,
     /// What was said of it last.
     said_up: Option<bool>,
+    /// When a refused call was last spoken of, by the kind of its error.
+    said_refused: [Option<Instant>; StoreError::COUNTED.len()],
     /// The secret of the fingerprints, as the store told it or as it is told.
     secret: [u64; 2],
     gateways: Gateways,
@@ -119,6 +124,7 @@ impl Store {
                 next: 0,
                 answered: HashMap::new(),
                 said_up: None,
+                said_refused: Default::default(),
                 secret,
                 gateways,
             }),
@@ -251,15 +257,31 @@ impl Store {
 
     /// Counts an error, and says so if it is the first since all was well.
     pub(super) fn on_error(&self, error: StoreError, detail: &str) {
-        if let Some(at) = StoreError::COUNTED.iter().position(|it| *it == error) {
-            self.errors[at].fetch_add(1, Relaxed);
-        }
+        self.count(error);
         let mut health = self.health();
         if health.said_up != Some(false) {
             health.said_up = Some(false);
             self.failures.send_modify(|failures| *failures += 1);
             tracing::warn!(%error, detail, "the store fails; rules go by `on_store_error`");
         }
+    }
+
+    /// Counts an error that the store has answered with about one call: it is there, and may decide
+    /// about others. Says so, now and then.
+    pub(super) fn on_refusal(&self, error: StoreError, detail: &str, now: Instant) {
+        let Some(at) = self.count(error) else { return };
+        let last = &mut self.health().said_refused[at];
+        if last.is_none_or(|last| now.since(last) >= REFUSAL_PAUSE) {
+            *last = Some(now);
+            tracing::warn!(%error, detail, "the store refuses a call; rules go by `on_store_error`");
+        }
+    }
+
+    /// Counts an error, and returns its place among all.
+    fn count(&self, error: StoreError) -> Option<usize> {
+        let at = StoreError::COUNTED.iter().position(|it| *it == error)?;
+        self.errors[at].fetch_add(1, Relaxed);
+        Some(at)
     }
 
     /// Counts a decision that took so long.
@@ -315,6 +337,20 @@ mod tests {
         assert!(!store.read().is_up, "the exchange has begun, and has none");
         store.on_end(third);
         assert!(store.read().is_up);
+    }
+
+    #[test]
+    fn a_call_that_the_store_refuses_is_counted_and_does_not_make_it_fail() {
+        let store = store(1);
+        store.on_up(store.number(), 0);
+        for seconds in 0..3 {
+            let now = Instant::EPOCH + Duration::from_secs(seconds);
+            store.on_refusal(StoreError::Other, "WRONGTYPE", now);
+        }
+        let reading = store.read();
+        let counted = reading.errors.iter().find(|(word, _)| *word == "other");
+        assert_eq!((reading.is_up, counted), (true, Some(&("other", 3))));
+        assert!(!store.failures().has_changed().unwrap(), "nobody has to look for it");
     }
 
     #[test]

@@ -460,6 +460,32 @@ fn a_store_that_is_killed_under_load_leaves_each_rule_as_it_says_and_comes_back(
 }
 
 #[test]
+fn a_key_that_the_store_cannot_decide_about_keeps_no_other_from_being_decided() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let rules = "    flow:\n      - { name: r, algorithm: fixed_window, limit: 9/1000h, scope: cluster, on_store_error: deny, key: header:x-tenant }\n      - { name: c, concurrency: 4, scope: cluster, on_store_error: deny }";
+    let gateway = gateways(1, &config(upstream.address, server.port, PATIENT, rules)).remove(0);
+    let mut store = server.connection();
+    let get = |tenant: &str| {
+        let mut client = Client::new(gateway.web());
+        client.send(http::head("GET", "/", &[("x-tenant", tenant)]));
+        client.read("GET").status
+    };
+    assert_eq!(get("broken"), 200);
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*:r:fixed*").query(&mut store).expect("keys");
+    redis::cmd("DEL").arg(&keys).exec(&mut store).expect("deleted");
+    redis::cmd("LPUSH").arg(&keys[0]).arg("1").exec(&mut store).expect("another kind of value");
+    for _ in 0..6 {
+        assert_eq!((get("broken"), get("whole")), (429, 200));
+    }
+    assert_eq!(up(&gateway), 1.0);
+    let errors = metrics(&gateway, "flowgate_store_errors_total");
+    assert_eq!(errors["flowgate_store_errors_total{kind=\"other\"}"], 6.0);
+    let log = gateway.log();
+    assert_eq!(log.matches("the store refuses a call").count(), 1, "{log}");
+    assert!(!log.contains("the store fails"), "{log}");
+}
+
+#[test]
 fn a_wrong_password_is_told_and_a_right_one_is_used() {
     let upstream = upstream::echo();
     let server = Server::start_on(free_port(), &[]);

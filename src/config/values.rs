@@ -203,6 +203,15 @@ pub(super) fn ratio(text: &str) -> Result<Ratio, Invalid> {
 
 /// Reads an address to listen on.
 pub(super) fn address(text: &str) -> Result<SocketAddr, Invalid> {
+    if let Ok(SocketAddr::V6(address)) = text.parse()
+        && let Some(ip) = address.ip().to_ipv4_mapped()
+    {
+        // Sockets of IPv6 take no IPv4 here, or two listeners could get one connection.
+        return invalid(
+            format!("{} is an IPv4 address in the form of IPv6", quoted(text)),
+            format!("write `{ip}:{}`", address.port()),
+        );
+    }
     text.parse().or_else(|_| {
         let port = text.rsplit_once(':').map_or(text, |(_, port)| port);
         let port = port.parse::<u16>().map_or_else(|_| "8080".to_owned(), |port| port.to_string());
@@ -431,6 +440,9 @@ mod tests {
     fn addresses_are_an_ip_and_a_port() {
         assert_eq!(address("[::]:80"), Ok("[::]:80".parse().unwrap()));
         refused(address, ":81", "`:81` is not an address to listen on");
+        let mapped = "[::ffff:127.0.0.1]:81";
+        refused(address, mapped, "`[::ffff:127.0.0.1]:81` is an IPv4 address in the form of IPv6");
+        assert_eq!(address(mapped).unwrap_err().help, "write `127.0.0.1:81`");
         let help = address("localhost:81").unwrap_err().help;
         assert!(help.starts_with("write an IP address and a port: `127.0.0.1:81`"), "{help}");
     }

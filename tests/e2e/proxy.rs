@@ -40,6 +40,19 @@ fn a_request_reaches_the_upstream_and_its_answer_the_client() {
 }
 
 #[test]
+fn a_target_is_sent_on_without_its_fragment_and_with_a_path() {
+    let upstream = upstream::echo();
+    let gateway = all_to(&upstream);
+    let mut client = Client::new(gateway.web());
+    for (method, target, sent) in
+        [("GET", "/x#part", "GET /x"), ("OPTIONS", "http://b.test", "OPTIONS /")]
+    {
+        client.send(format!("{method} {target} HTTP/1.1\r\nHost: b.test\r\n\r\n"));
+        assert_eq!(client.read(method).json()["line"], format!("{sent} HTTP/1.1"));
+    }
+}
+
+#[test]
 fn the_upstream_learns_whom_a_request_is_from_and_lies_are_replaced() {
     let upstream = upstream::echo();
     let gateway = all_to(&upstream);

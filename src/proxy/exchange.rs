@@ -129,7 +129,10 @@ impl Exchange<'_> {
             });
             self.wait(pin!(arrival), sent.as_deref(), since).await;
             match answered {
-                Some(Ok(response)) => return Ok((response, lease)),
+                Some(Ok(response)) => {
+                    lease.on_answer();
+                    return Ok((response, lease));
+                }
                 None => {
                     server.meter.failures.fetch_add(1, Relaxed);
                     return Err(Failure::Timeout);

@@ -5,7 +5,13 @@ use core::{
     pin::Pin,
     task::{Context, Poll},
 };
-use std::io;
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A stream that is read to its end though it can no longer be written.
@@ -18,11 +24,18 @@ pub(super) struct Listening<T> {
     inner: T,
     is_deaf: bool,
     readiness: Readiness,
+    /// Whether something was left over when it was written to last.
+    is_behind: Arc<AtomicBool>,
 }
 
 impl<T> Listening<T> {
     pub(super) fn new(inner: T) -> Self {
-        Self { inner, is_deaf: false, readiness: Readiness::default() }
+        Self { inner, is_deaf: false, readiness: Readiness::default(), is_behind: Arc::default() }
+    }
+
+    /// Returns what says whether the system has yet to take some of what it was given.
+    pub(super) fn behind(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_behind)
     }
 
     /// Returns that all of `offered` was written if the server hears nothing any more.
@@ -31,6 +44,8 @@ impl<T> Listening<T> {
         polled: Poll<io::Result<usize>>,
         offered: usize,
     ) -> Poll<io::Result<usize>> {
+        let all = matches!(polled, Poll::Ready(Ok(written)) if written == offered);
+        self.is_behind.store(!all, Relaxed);
         if let Poll::Ready(Err(error)) = &polled
             && is_closed(error)
         {

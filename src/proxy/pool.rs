@@ -95,8 +95,11 @@ pub(super) struct Lease {
     pub(super) reused: bool,
     /// Since when it is held.
     pub(super) since: Instant,
-    /// The request's body, which must have been sent before it is given back.
+    /// The request's body.
     pub(super) upload: Option<Arc<Upload>>,
+    /// Whether the answer came before all of the request had left. The server may mean to
+    /// read no more of it, and would then find the next request behind the rest.
+    is_early: bool,
 }
 
 impl Lease {
@@ -123,6 +126,7 @@ impl Lease {
             reused: true,
             since: time.start,
             upload: None,
+            is_early: false,
         };
         let limit = upstream.connect_timeout.min(time.end.since(time.start));
         while !fresh && let Some(mut wire) = worker.pools.take(server, upstream, time.start) {
@@ -173,10 +177,16 @@ impl Lease {
         }
     }
 
-    /// Gives the connection back at `since`, if its request was sent whole.
+    /// Notes that the answer's head is there.
+    pub(super) fn on_answer(&mut self) {
+        let taken = self.upload.as_ref().is_none_or(|sent| sent.state() == upload::DONE);
+        self.is_early = !taken || !self.wire.as_ref().is_some_and(Wire::has_left);
+    }
+
+    /// Gives the connection back at `since`, if its request had been sent whole before the
+    /// answer came.
     pub(super) fn give_back(&mut self, since: Instant) {
-        let sent = self.upload.as_ref().is_none_or(|sent| sent.state() == upload::DONE);
-        if sent
+        if !self.is_early
             && let Some(wire) = self.wire.take()
             && !wire.sender.is_closed()
         {

@@ -46,6 +46,7 @@ pub enum Connector {
 pub(super) struct Wire {
     pub(super) sender: SendRequest<RequestBody>,
     bell: Arc<Bell>,
+    is_behind: Arc<AtomicBool>,
     task: AbortHandle,
 }
 
@@ -73,9 +74,11 @@ impl Wire {
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let stream = Listening::new(stream);
+        let is_behind = stream.behind();
         let (sender, connection) = http1::Builder::new()
             .max_header_size(HEADER_BYTES_MAX)
-            .handshake(TokioIo::new(Listening::new(stream)))
+            .handshake(TokioIo::new(stream))
             .await
             .map_err(io::Error::other)?;
         let bell = Arc::<Bell>::default();
@@ -84,7 +87,7 @@ impl Wire {
             // request that waits for it.
             drop(connection.with_upgrades().await);
         }));
-        Ok(Self { sender, bell, task: task.abort_handle() })
+        Ok(Self { sender, bell, is_behind, task: task.abort_handle() })
     }
 
     /// Polls for the next part of an answer that comes over this connection.
@@ -97,6 +100,11 @@ impl Wire {
         let polled = Pin::new(&mut *incoming).poll_frame(context);
         self.bell.release(u32::from(incoming.is_end_stream()));
         polled
+    }
+
+    /// Whether what was handed over has left for the server, as far as the system tells.
+    pub(super) fn has_left(&self) -> bool {
+        !self.is_behind.load(Relaxed)
     }
 
     /// Cuts the connection off.

@@ -138,3 +138,35 @@ async fn a_body_that_is_malformed_before_the_answer_is_a_400() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_whose_answer_came_before_the_upload_had_left_serves_nobody_else() {
+    // How much of the body comes before the answer begins, how much before it ends, and
+    // whether the connection is used again.
+    for (before, after, again) in [(4, 0, true), (0, 4, false), (200_000, 0, false)] {
+        let mut house = House::new("");
+        let mut client = house.client();
+        let length = before + after;
+        client
+            .send(&format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n"))
+            .await;
+        let mut upstream = house.upstream.recv().await.expect("a connection");
+        read_head(&mut upstream).await.expect("a head");
+        client.send(&"x".repeat(before)).await;
+        house.pass(secs(1)).await;
+        upstream
+            .write_all(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 3\r\n\r\n")
+            .await
+            .expect("sent");
+        read_head(&mut client.stream).await.expect("an answer");
+        client.send(&"x".repeat(after)).await;
+        house.pass(secs(1)).await;
+        upstream.write_all(b"no!").await.expect("sent");
+        client.stream.read_exact(&mut [0; 3]).await.expect("its body");
+        let mut other = house.client();
+        other.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        house.pass(secs(1)).await;
+        let is_used_again = house.upstream.try_recv().is_err();
+        assert_eq!(is_used_again, again, "{before} bytes before the answer, {after} after");
+    }
+}

@@ -13,6 +13,7 @@ mod events;
 mod gateways;
 mod lines;
 mod logged;
+mod spread;
 
 pub(super) use lines::STDIN;
 
@@ -22,6 +23,7 @@ use core::time::Duration;
 use lines::{LONGEST, Line, Lines, Meter};
 use logged::{Logged, Words};
 use serde_json::{Map, Value};
+use spread::spread;
 use std::{
     borrow::Cow,
     fmt, io,
@@ -279,8 +281,8 @@ impl Inputs {
     fn note_left_out(&mut self) {
         if self.without_request > 0 {
             self.notes.push(format!(
-                "{} of {} lines hold no request, as of a connection that sent none: they reach no \
-                 rule, and are left out",
+                "{} of {} lines hold no request of their own, as of a connection that sent none: they \
+                 reach no rule, and are left out",
                 self.without_request, self.lines
             ));
         }
@@ -437,25 +439,6 @@ fn format_of(line: &[u8]) -> Option<Format> {
     ]
     .into_iter()
     .find_map(|(is, format)| is.then_some(format))
-}
-
-/// Spreads stamps of which only the second is known evenly over it, in their order, and puts
-/// each arrival as long before its stamp as it was. Returns whether there were any.
-fn spread(arrivals: &mut [(Option<Duration>, Arrival)]) -> bool {
-    const SECOND: u64 = 1_000_000_000;
-    let coarse = arrivals.iter_mut().filter_map(|(behind, it)| Some(((*behind)?, it)));
-    let mut coarse: Vec<_> = coarse.collect();
-    let second =
-        |(behind, arrival): &(Duration, &mut Arrival)| (arrival.at + *behind).as_nanos() / SECOND;
-    coarse.sort_by_key(second);
-    for of_one in coarse.chunk_by_mut(|a, b| second(a) == second(b)) {
-        let count = of_one.len() as u64;
-        for (place, it) in (0..).zip(of_one) {
-            let stamp = Instant::from_nanos(second(it) * SECOND + SECOND / count * place);
-            it.1.at = stamp - it.0;
-        }
-    }
-    !coarse.is_empty()
 }
 
 fn too_long() -> Reason {

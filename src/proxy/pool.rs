@@ -97,8 +97,8 @@ pub(super) struct Lease {
     pub(super) since: Instant,
     /// The request's body.
     pub(super) upload: Option<Arc<Upload>>,
-    /// Whether the answer came before all of the request had left. The server may mean to
-    /// read no more of it, and would then find the next request behind the rest.
+    /// Whether the answer came before the kernel had taken all of the request. The server
+    /// may mean to read no more of it, and would then find the next request behind the rest.
     is_early: bool,
 }
 

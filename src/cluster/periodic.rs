@@ -352,10 +352,12 @@ impl Rule {
             }
         }
         self.former.retain(|source| source.from.is_some());
-        if !self.is_gone {
-            self.source.adopt(way, &page.told);
+        let has_forgotten = !self.is_gone && self.source.adopt(way, &page.told);
+        if has_forgotten {
+            self.known = 0;
         }
-        self.is_under_way = self.has_to_tell() || (page.is_full && !self.is_gone);
+        let has_to_ask = has_forgotten || (page.is_full && !self.is_gone);
+        self.is_under_way = self.has_to_tell() || has_to_ask;
     }
 
     const fn has_to_tell(&self) -> bool {
@@ -380,12 +382,13 @@ impl Source {
     }
 
     /// Takes over what is `told`, after which one that has not heard of the clock before has all
-    /// to tell.
-    fn adopt(&mut self, way: RoundTrip, told: &[Told]) {
-        self.gate.adopt(self.slot, way, told);
+    /// to tell. Returns whether it has forgotten all others.
+    fn adopt(&mut self, way: RoundTrip, told: &[Told]) -> bool {
+        let has_forgotten = self.gate.adopt(self.slot, way, told);
         if !core::mem::replace(&mut self.has_clock, true) {
             self.from = Some(0);
         }
+        has_forgotten
     }
 }
 

@@ -233,12 +233,10 @@ impl Chain {
         next
     }
 
-    /// Has a slot take over what a store has told.
-    pub(super) fn adopt(&mut self, slot: SlotId, way: RoundTrip, told: &[Told]) {
+    /// Has a slot take over what a store has told. Returns whether it has forgotten all else.
+    pub(super) fn adopt(&mut self, slot: SlotId, way: RoundTrip, told: &[Told]) -> bool {
         let way = RoundTrip { came: self.clamp(way.came), ..way };
-        if let Some(slot) = self.slot_mut(slot) {
-            slot.adopt(way, told);
-        }
+        self.slot_mut(slot).is_some_and(|slot| slot.adopt(way, told))
     }
 
     fn slot_mut(&mut self, slot: SlotId) -> Option<&mut dyn Slot> {

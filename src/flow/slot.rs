@@ -248,8 +248,9 @@ pub(super) trait Slot: Any + Debug + Send {
     /// there are `most`. Returns the place to go on from, if that is not the end.
     fn collect(&mut self, from: u32, most: usize, into: &mut Vec<Delta>) -> Option<u32>;
 
-    /// Takes over what the store told.
-    fn adopt(&mut self, way: RoundTrip, told: &[Told]);
+    /// Takes over what the store told. Returns whether all else was forgotten, as the store's
+    /// clock is another one.
+    fn adopt(&mut self, way: RoundTrip, told: &[Told]) -> bool;
 
     /// Returns the most that a standing's `used` may be.
     fn limit(&self) -> u64;
@@ -503,8 +504,8 @@ impl<F: Formula> Slot for Stage<F> {
         self.collect_from(from, most, into)
     }
 
-    fn adopt(&mut self, way: RoundTrip, told: &[Told]) {
-        self.adopt_all(way, told);
+    fn adopt(&mut self, way: RoundTrip, told: &[Told]) -> bool {
+        self.adopt_all(way, told)
     }
 
     fn limit(&self) -> u64 {

@@ -137,7 +137,10 @@ impl Gateways {
             it.deltas.clear();
             it.known = page.known;
             let way = RoundTrip { asked: now, given: page.now, came: now };
-            it.gate.adopt(it.slot, way, &page.told);
+            if it.gate.adopt(it.slot, way, &page.told) {
+                it.known = 0;
+                continue;
+            }
             if !page.is_full && from.is_none() {
                 return;
             }

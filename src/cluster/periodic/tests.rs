@@ -68,6 +68,23 @@ async fn after_a_failure_who_has_waited_longest_goes_first_and_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_forgets_as_the_clock_of_the_store_steps_back_asks_for_all_again() {
+    let mut exchange = three_rules();
+    exchange.look();
+    let rule = exchange.rules.values_mut().next().unwrap();
+    let came = rule.due + Duration::from_hours(1);
+    for (back, asks_again) in [(0, false), (100, false), (5_000, true), (5_000, false)] {
+        let given = came - Duration::from_millis(back);
+        let page = Page { now: given, known: 9, is_full: false, told: Vec::new() };
+        rule.take_over(RoundTrip { asked: came, given, came }, &page);
+        // What it has to tell when it first hears of the clock is told.
+        (rule.source.from, rule.deltas) = (None, Vec::new());
+        assert_eq!(rule.known, if asks_again { 0 } else { 9 }, "{back} ms back");
+        assert!(rule.is_under_way || !asks_again, "at once");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rule_that_is_gone_is_kept_for_what_it_has_to_tell_but_not_for_ever() {
     let mut exchange = three_rules();
     exchange.look();

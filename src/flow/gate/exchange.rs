@@ -27,14 +27,17 @@ impl Gate {
         Some(from)
     }
 
-    /// Has the rule behind `slot` take over the states that a store has `told`.
-    pub fn adopt(&self, slot: SlotId, way: RoundTrip, told: &[Told]) {
+    /// Has the rule behind `slot` take over the states that a store has `told`. Returns whether
+    /// it has forgotten all others, so that they must be asked for: the store's clock was more
+    /// than a second behind what it had told before, and so another one.
+    pub fn adopt(&self, slot: SlotId, way: RoundTrip, told: &[Told]) -> bool {
         // The time is told even where nothing else is.
         let (first, rest) = told.split_at(told.len().min(STEP));
-        self.lock().adopt(slot, way, first);
+        let mut has_forgotten = self.lock().adopt(slot, way, first);
         for some in rest.chunks(STEP) {
-            self.lock().adopt(slot, way, some);
+            has_forgotten |= self.lock().adopt(slot, way, some);
         }
+        has_forgotten
     }
 }
 

@@ -31,9 +31,10 @@ impl<F: Formula> Stage<F> {
         Some(to)
     }
 
-    pub(super) fn adopt_all(&mut self, way: RoundTrip, told: &[Told]) {
+    pub(super) fn adopt_all(&mut self, way: RoundTrip, told: &[Told]) -> bool {
         let now = way.came;
-        if self.formula.set_clock(way) {
+        let has_forgotten = self.formula.set_clock(way);
+        if has_forgotten {
             self.states.forget(self.formula.fresh());
         }
         for Told { whose, numbers } in told {
@@ -41,6 +42,7 @@ impl<F: Formula> Stage<F> {
                 self.formula.adopt(self.states.get_mut(seat), numbers, now);
             }
         }
+        has_forgotten
     }
 
     /// Returns where the state is kept, or will be, that gateways know by that name; `None` if

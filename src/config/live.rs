@@ -62,6 +62,8 @@ pub struct Summary {
     pub reset: Vec<String>,
     /// Keys that were edited and are read at start only.
     pub restart: Vec<&'static str>,
+    /// Whether there was no store before, so that none is asked until the restart.
+    pub lacks_store: bool,
 }
 
 /// Snapshots that were replaced, kept until no request needs them.
@@ -165,6 +167,13 @@ impl Summary {
         if !self.restart.is_empty() {
             lines.push(format!("takes effect at the next start: {}", self.restart.join(", ")));
         }
+        if self.lacks_store {
+            lines.push(
+                "until then there is no store: rules with `scope: cluster` go by `on_store_error`, \
+                 where `local` counts alone, with the whole limit"
+                    .to_owned(),
+            );
+        }
         (!lines.is_empty()).then(|| lines.join("; "))
     }
 }
@@ -212,6 +221,8 @@ impl<'o> Builder<'o> {
         let version = self.old.map_or(1, |old| old.version + 1);
         if let Some(old) = self.old {
             self.summary.restart = at_start_only(&old.settings, &plan.settings);
+            self.summary.lacks_store =
+                old.settings.store.is_none() && plan.settings.store.is_some();
         }
         let upstreams = self.upstreams(plan.upstreams);
         let routes = self.routes(plan.routes, &upstreams);

@@ -144,6 +144,17 @@ fn what_only_a_restart_changes_is_said() {
 }
 
 #[test]
+fn a_store_that_an_edit_adds_is_asked_from_the_next_start_on_which_is_said() {
+    let text = with_rules("      - { name: a, limit: 3/1s }\n");
+    let mut gateway = Gateway::start(&text);
+    let shared = text.replace("limit: 3/1s", "limit: 3/1s, scope: cluster");
+    let summary = gateway.reload(&format!("store: {{ redis: redis://127.0.0.1 }}\n{shared}"));
+    let warning = summary.warning().unwrap();
+    assert!(warning.contains("takes effect at the next start: store"), "{warning}");
+    assert!(warning.contains("until then there is no store"), "{warning}");
+}
+
+#[test]
 fn a_replaced_snapshot_is_kept_until_no_request_needs_it() {
     let mut gateway = Gateway::start(&with_rules("      - { name: a, limit: 3/1s }\n"));
     let held = gateway.live.load_full();

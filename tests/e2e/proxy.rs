@@ -472,8 +472,10 @@ fn pipelined_requests_are_answered_in_order() {
 #[test]
 fn a_client_that_leaves_frees_the_upstream_and_the_permit() {
     let (sender, left) = mpsc::channel();
+    let (arrived, arrival) = mpsc::channel();
     let upstream = Script::start(move |_, mut connection| {
         connection.read().expect("a request");
+        arrived.send(()).expect("the test waits");
         let mut byte = [0];
         let end = connection.stream.read(&mut byte);
         sender.send(matches!(end, Ok(0) | Err(_))).expect("the test waits");
@@ -484,7 +486,9 @@ fn a_client_that_leaves_frees_the_upstream_and_the_permit() {
     stream.write_all(head("GET", "/", &[]).as_bytes()).expect("sent");
     let in_flight =
         || -> f64 { crate::common::metrics(&gateway, "flowgate_flow_in_flight").values().sum() };
-    crate::common::eventually("the request is in flight", || (in_flight() >= 1.0).then_some(()));
+    // In flight it is before that, and a client that leaves then is none that the upstream saw.
+    arrival.recv_timeout(crate::common::PATIENCE).expect("the request arrives");
+    assert!((in_flight() - 1.0).abs() < f64::EPSILON);
     assert_eq!(http::get(gateway.web(), "/").status, 503);
     drop(stream);
     assert!(left.recv_timeout(crate::common::PATIENCE).expect("the upstream notices"));

@@ -78,7 +78,7 @@ impl Wake for Bell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::sync::atomic::AtomicU32;
+    use crate::proxy::tests::Woken;
 
     /// Has nothing to read at first, and counts how often it is asked.
     #[derive(Default)]
@@ -104,16 +104,6 @@ mod tests {
         }
     }
 
-    /// Counts how often it was woken.
-    #[derive(Default)]
-    struct Woken(AtomicU32);
-
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Relaxed);
-        }
-    }
-
     #[test]
     fn a_stream_that_has_nothing_is_asked_again_when_it_has_woken_its_task_or_another_asks() {
         let (mut readiness, mut stream) = (Readiness::default(), Silent::default());
@@ -131,7 +121,7 @@ mod tests {
         stream.has_more = true;
         assert!(!ask(&mut stream, 1), "asked though it did not say that it has more");
         stream.reader.take().unwrap().wake();
-        assert_eq!(tasks.map(|task| task.0.load(Relaxed)), [0, 1]);
+        assert_eq!(tasks.map(|task| task.times()), [0, 1]);
         assert!(ask(&mut stream, 1) && ask(&mut stream, 1));
         assert_eq!(stream.asked, 4, "each time, as long as it has more");
     }

@@ -5,6 +5,9 @@ mod asleep;
 mod refusals;
 mod streams;
 mod uploads;
+mod woken;
+
+pub(super) use woken::Woken;
 
 use super::{
     Connections, Connector, Descriptors, Pools, Worker,

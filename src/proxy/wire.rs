@@ -176,16 +176,7 @@ impl Wake for Bell {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Counts how often it was woken.
-    #[derive(Default)]
-    struct Woken(AtomicU32);
-
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Relaxed);
-        }
-    }
+    use crate::proxy::tests::Woken;
 
     #[test]
     fn a_bell_that_was_rung_in_vain_wakes_nobody() {
@@ -198,12 +189,12 @@ mod tests {
             for _ in 0..rings {
                 bell.wake_by_ref();
             }
-            assert_eq!(woken.0.load(Relaxed), expected, "it sounds while it is held");
+            assert_eq!(woken.times(), expected, "it sounds while it is held");
             bell.release(in_vain);
             expected += wakes;
-            assert_eq!(woken.0.load(Relaxed), expected, "{in_vain} in vain of {rings}");
+            assert_eq!(woken.times(), expected, "{in_vain} in vain of {rings}");
         }
         bell.wake_by_ref();
-        assert_eq!(woken.0.load(Relaxed), expected + 1);
+        assert_eq!(woken.times(), expected + 1);
     }
 }

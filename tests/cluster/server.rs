@@ -1,7 +1,7 @@
 //! A redis-server of a test's own.
 
-use core::time::Duration;
 use std::{
+    io::{BufRead, BufReader},
     net::{Ipv4Addr, TcpListener},
     process::{Child, Command, Stdio},
 };
@@ -23,36 +23,29 @@ impl Server {
     /// Starts one with more of its options.
     pub(crate) fn start_on(port: u16, options: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a folder");
-        let child = Command::new("redis-server")
+        let mut child = Command::new("redis-server")
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
             .args(["--appendonly", "no", "--dir"])
             .arg(directory.path())
             .args(options)
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .expect("redis-server, of Debian's package of this name, is on the path");
-        let server = Self { port, child, _directory: directory };
-        server.connection();
-        server
+        let mut lines = BufReader::new(child.stdout.take().expect("its log")).lines();
+        let is_ready = |line: &str| line.contains("Ready to accept connections");
+        assert!(
+            lines.any(|line| line.is_ok_and(|line| is_ready(&line))),
+            "redis-server ended before it was ready on port {port}"
+        );
+        Self { port, child, _directory: directory }
     }
 
-    /// Returns a connection, as soon as there can be one.
+    /// Returns a connection.
     pub(crate) fn connection(&self) -> redis::Connection {
         let url = format!("redis://127.0.0.1:{}", self.port);
         let client = redis::Client::open(url).expect("a URL");
-        let connect = || {
-            let mut connection = client.get_connection().ok()?;
-            redis::cmd("PING").exec(&mut connection).ok().map(|()| connection)
-        };
-        let tries = (0..500).find_map(|_| {
-            let connection = connect();
-            if connection.is_none() {
-                pause();
-            }
-            connection
-        });
-        tries.expect("redis-server answers within five seconds")
+        client.get_connection().expect("redis-server takes connections")
     }
 }
 
@@ -66,9 +59,4 @@ impl Drop for Server {
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     listener.local_addr().expect("an address").port()
-}
-
-#[expect(clippy::disallowed_methods, reason = "another process has no virtual time")]
-fn pause() {
-    std::thread::sleep(Duration::from_millis(10));
 }

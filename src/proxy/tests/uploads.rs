@@ -2,7 +2,7 @@
 
 use super::{House, read_head, secs};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, DuplexStream, WriteHalf},
+    io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf},
     task::JoinHandle,
 };
 
@@ -68,6 +68,27 @@ fn flood(mut stream: WriteHalf<DuplexStream>) -> JoinHandle<()> {
     })
 }
 
+/// An upload that is longer than anybody waits for, of which the server has read the head.
+struct Flood {
+    /// Where the answer comes to the client.
+    reader: ReadHalf<DuplexStream>,
+    sending: JoinHandle<()>,
+    served: JoinHandle<()>,
+    upstream: DuplexStream,
+}
+
+impl Flood {
+    async fn begin(house: &mut House) -> Self {
+        let mut client = house.client();
+        client.send(LONG).await;
+        let (reader, writer) = tokio::io::split(client.stream);
+        let sending = flood(writer);
+        let mut upstream = house.upstream.recv().await.expect("a connection");
+        read_head(&mut upstream).await.expect("a head");
+        Self { reader, sending, served: client.served, upstream }
+    }
+}
+
 const LONG: &str = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000000\r\n\r\n";
 
 #[tokio::test(start_paused = true)]
@@ -78,19 +99,14 @@ async fn a_server_that_stops_reading_an_upload_is_let_go_after_the_idle_timeout(
              flow: [{{ name: one, concurrency: 1 }}]"
         ));
         let begun = house.now();
-        let mut client = house.client();
-        client.send(LONG).await;
-        let (mut reader, writer) = tokio::io::split(client.stream);
-        let flooding = flood(writer);
-        let mut upstream = house.upstream.recv().await.expect("a connection");
-        read_head(&mut upstream).await.expect("a head");
+        let Flood { mut reader, sending, served, mut upstream } = Flood::begin(&mut house).await;
         let head = read_head(&mut reader).await.expect("an answer");
         assert!(head.starts_with("HTTP/1.1 504 "), "{head}");
         let took = house.now().since(begun);
         assert!((secs(idle)..secs(idle + 1)).contains(&took), "{took:?}");
         drop(reader);
-        client.served.abort();
-        flooding.await.expect("the client's connection is closed");
+        served.abort();
+        sending.await.expect("the client's connection is closed");
         house.pass(secs(1)).await;
         assert!(upstream.write_all(b"x").await.is_err(), "the server's connection is cut off");
         assert_eq!(house.in_flight(), 0);
@@ -100,12 +116,7 @@ async fn a_server_that_stops_reading_an_upload_is_let_go_after_the_idle_timeout(
 #[tokio::test(start_paused = true)]
 async fn a_server_that_reads_an_upload_slowly_is_let_be() {
     let mut house = House::new(", timeouts: { first_byte: 20s, idle: 50s }");
-    let mut client = house.client();
-    client.send(LONG).await;
-    let (mut reader, writer) = tokio::io::split(client.stream);
-    let flooding = flood(writer);
-    let mut upstream = house.upstream.recv().await.expect("a connection");
-    read_head(&mut upstream).await.expect("a head");
+    let Flood { mut reader, sending, served, mut upstream } = Flood::begin(&mut house).await;
     let mut block = vec![0; 128 * 1024];
     for _ in 0..10 {
         house.pass(secs(40)).await;
@@ -114,8 +125,8 @@ async fn a_server_that_reads_an_upload_slowly_is_let_be() {
     upstream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.expect("sent");
     let head = read_head(&mut reader).await.expect("an answer");
     assert!(head.starts_with("HTTP/1.1 204 "), "{head}");
-    client.served.abort();
-    flooding.abort();
+    served.abort();
+    sending.abort();
 }
 
 #[tokio::test(start_paused = true)]

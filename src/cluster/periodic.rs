@@ -6,13 +6,16 @@
 //! over. So nothing is lost while the store is: what is charged meanwhile adds up beside the states.
 //! Nor is anything lost to an edit: a slot that is used no more is kept until it has told all.
 
-use super::{Client, MOST_STATES, Page, Push, StoreError, exchange::line, store::Store};
+mod rule;
+
+use super::{Client, MOST_STATES, Push, StoreError, store::Store};
 use crate::{
     clock::Clock,
-    config::{Exchange, Live, Shared, Snapshot},
-    flow::{Delta, Gate, Instant, RoundTrip, SlotId, Told},
+    config::Live,
+    flow::{Instant, RoundTrip},
 };
-use core::{sync::atomic::Ordering::Relaxed, time::Duration};
+use core::time::Duration;
+use rule::{Rule, rules};
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
@@ -41,46 +44,6 @@ pub struct Periodic {
     /// The calls that told anything, of all rules together: a rule that is removed and comes back
     /// must not begin again with numbers that the store has merged.
     calls: u64,
-}
-
-/// A rule whose states are exchanged.
-#[derive(Debug)]
-struct Rule {
-    shared: Shared,
-    exchange: Arc<Exchange>,
-    source: Source,
-    /// Slots that an edit has removed or reset, and that have not told all yet.
-    former: Vec<Source>,
-    /// Whether it is in force no more, so that only its former slots have anything to tell.
-    is_gone: bool,
-    /// When it is exchanged next.
-    due: Instant,
-    /// Whether it is being exchanged.
-    is_under_way: bool,
-    /// Of the last call that told anything.
-    number: u64,
-    /// The latest version that is known.
-    known: u64,
-    /// What is told and not confirmed, and since when.
-    deltas: Vec<String>,
-    since: Instant,
-    /// When it was answered last, or removed.
-    heard: Instant,
-    /// How many states it was told then, or may be told if a call has failed since.
-    told: usize,
-    /// The most that was told of one state, in this exchange and in the one before.
-    most: [u64; 2],
-}
-
-/// A slot that counts for a rule.
-#[derive(Clone, Debug)]
-struct Source {
-    gate: Arc<Gate>,
-    slot: SlotId,
-    /// Whether it has heard of the store's clock, by which what is told must be counted.
-    has_clock: bool,
-    /// Where to go on with what is to be told; `None` at the end.
-    from: Option<u32>,
 }
 
 impl Periodic {
@@ -237,159 +200,6 @@ fn portion(states: impl Iterator<Item = usize>) -> usize {
         *at == 0 || sum <= MOST_STATES
     });
     fitting.count()
-}
-
-/// Returns the rules whose states are exchanged, from `now` on.
-fn rules(snapshot: &Snapshot, now: Instant) -> impl Iterator<Item = Rule> {
-    snapshot.routes.iter().flat_map(move |route| {
-        route.rules.iter().filter_map(move |rule| {
-            Some(Rule {
-                shared: rule.shared.clone()?,
-                exchange: Arc::clone(rule.exchange()?),
-                source: Source {
-                    gate: Arc::clone(&route.gate),
-                    slot: rule.slot,
-                    has_clock: false,
-                    from: None,
-                },
-                former: Vec::new(),
-                is_gone: false,
-                due: now,
-                is_under_way: false,
-                number: 0,
-                known: 0,
-                deltas: Vec::new(),
-                since: now,
-                heard: now,
-                told: 0,
-                most: [0; 2],
-            })
-        })
-    })
-}
-
-impl Rule {
-    /// Goes on from what it was before an edit.
-    fn resume(&mut self, old: Self) {
-        let Self { due, number, known, deltas, since, heard, .. } = old;
-        let Self { most, source, former, is_gone, .. } = old;
-        self.former = former;
-        if is_gone || source.id() != self.source.id() {
-            // The slot begins afresh and must learn all.
-            self.former.extend((!is_gone).then(|| source.retired()));
-        } else {
-            (self.known, self.source) = (known, source);
-            self.due = due.min(self.due + self.exchange.interval);
-        }
-        (self.number, self.deltas, self.since) = (number, deltas, since);
-        (self.heard, self.most) = (heard, most);
-    }
-
-    /// Notes that an edit has removed it. What was let pass under it is told all the same, once
-    /// no request under the former rules is being decided; unless its slot is among `others`.
-    fn leave(&mut self, now: Instant, others: &HashSet<(*const Gate, SlotId)>) {
-        if !core::mem::replace(&mut self.is_gone, true) {
-            if !others.contains(&self.source.id()) {
-                self.former.push(self.source.retired());
-            }
-            self.source.from = None;
-            self.is_under_way = false;
-            (self.due, self.heard) = (now + GLANCE, now);
-        }
-    }
-
-    /// Begins an exchange.
-    fn begin(&mut self, now: Instant) {
-        self.source.from = (self.source.has_clock && !self.is_gone).then_some(0);
-        self.is_under_way = true;
-        self.due = (self.due + self.exchange.interval).max(now);
-        self.most = [0, self.most[0]];
-    }
-
-    /// Takes from a gate what is to be told, unless there is something that is not confirmed.
-    /// Of one slot at a time: a call tells of a state once.
-    fn collect(&mut self, now: Instant, calls: &mut u64) {
-        if !self.deltas.is_empty() && now.since(self.since) < STALE {
-            return;
-        }
-        let mut deltas: Vec<Delta> = Vec::new();
-        let mut sources = self.former.iter_mut().chain([&mut self.source]);
-        if let Some(source) = sources.find(|source| source.from.is_some()) {
-            source.collect(&mut deltas);
-        }
-        let most = deltas.iter().map(|delta| delta.cost).max().unwrap_or(0);
-        self.most[0] = self.most[0].max(most);
-        self.exchange.unseen.store(self.most.iter().sum(), Relaxed);
-        if !deltas.is_empty() {
-            *calls += 1;
-            self.number = *calls;
-        }
-        self.deltas = deltas.iter().map(line).collect();
-        self.since = now;
-    }
-
-    fn push<'a>(&'a self, store: &'a Store) -> Push<'a> {
-        Push {
-            name: &self.shared.name,
-            rule: &self.shared.rule,
-            gateway: &store.name,
-            number: self.number,
-            known: self.known,
-            late: 4 * self.exchange.interval.max(Duration::from_secs(1)),
-            deltas: &self.deltas,
-        }
-    }
-
-    /// Takes over what the store has told, which confirms what it was told.
-    fn take_over(&mut self, way: RoundTrip, page: &Page) {
-        self.deltas.clear();
-        self.known = page.known;
-        self.heard = way.came;
-        self.told = page.told.len();
-        for source in &mut self.former {
-            if !source.has_clock {
-                source.adopt(way, &[]);
-            }
-        }
-        self.former.retain(|source| source.from.is_some());
-        let has_forgotten = !self.is_gone && self.source.adopt(way, &page.told);
-        if has_forgotten {
-            self.known = 0;
-        }
-        let has_to_ask = has_forgotten || (page.is_full && !self.is_gone);
-        self.is_under_way = self.has_to_tell() || has_to_ask;
-    }
-
-    const fn has_to_tell(&self) -> bool {
-        self.source.from.is_some() || !self.former.is_empty() || !self.deltas.is_empty()
-    }
-}
-
-impl Source {
-    /// Returns what tells it from other slots.
-    fn id(&self) -> (*const Gate, SlotId) {
-        (Arc::as_ptr(&self.gate), self.slot)
-    }
-
-    /// Returns it as one that is used no more, and has all to tell.
-    fn retired(&self) -> Self {
-        Self { from: self.has_clock.then_some(0), ..self.clone() }
-    }
-
-    fn collect(&mut self, into: &mut Vec<Delta>) {
-        let from = self.from.take();
-        self.from = from.and_then(|from| self.gate.collect(self.slot, from, MOST_STATES, into));
-    }
-
-    /// Takes over what is `told`, after which one that has not heard of the clock before has all
-    /// to tell. Returns whether it has forgotten all others.
-    fn adopt(&mut self, way: RoundTrip, told: &[Told]) -> bool {
-        let has_forgotten = self.gate.adopt(self.slot, way, told);
-        if !core::mem::replace(&mut self.has_clock, true) {
-            self.from = Some(0);
-        }
-        has_forgotten
-    }
 }
 
 #[cfg(test)]

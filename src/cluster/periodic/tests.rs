@@ -1,6 +1,7 @@
 //! What is exchanged first, and how much at a time.
 
 use super::*;
+use crate::cluster::Page;
 use crate::config;
 use core::num::NonZeroUsize;
 

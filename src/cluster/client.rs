@@ -20,7 +20,7 @@ use crate::{
     route::Seed,
 };
 use core::{fmt, time::Duration};
-use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
+use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::{
     sync::{Notify, watch},
@@ -219,41 +219,54 @@ impl Link {
     }
 
     /// Has the store merge what was charged here, and tell what all have charged: of several
-    /// rules, in one round trip.
+    /// rules, in one round trip. Returns what came of each, in their order; of a rule that the
+    /// store refuses nothing is merged.
     ///
     /// # Errors
     ///
-    /// Why it has not, as far as is known: some of it may be merged.
-    pub async fn exchange(mut self, pushes: &[Push<'_>]) -> Result<Vec<Page>, StoreError> {
+    /// Why it has answered nothing that can be used, as far as is known: some of it may be merged.
+    pub async fn exchange(
+        mut self,
+        pushes: &[Push<'_>],
+    ) -> Result<Vec<Result<Page, StoreError>>, StoreError> {
         let inner = Arc::clone(&self.inner);
-        let (settings, script) = (&inner.store.settings, &inner.store.scripts.exchange);
-        let calls = |is_known| -> Vec<Cmd> {
-            let call = |push: &Push<'_>| {
-                script.call(is_known, &push.keys(&settings.prefix), push.arguments(""))
-            };
-            pushes.iter().map(call).collect()
+        let answers = match inner.clock.timeout(inner.limit, self.push(pushes)).await {
+            Ok(Ok(answers)) if answers.len() == pushes.len() => answers,
+            Ok(Ok(_)) => return Err(self.fail(&Failure::nonsense("to an exchange"))),
+            Ok(Err(error)) => return Err(self.fail(&Failure::from(&error))),
+            Err(elapsed) => return Err(self.fail(&Failure::timeout(elapsed.to_string()))),
         };
-        let connection = &mut self.connection;
-        let all = async {
-            match connection.query_all(&calls(true)).await {
-                // A call that is repeated is merged once.
-                Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                    connection.query_all(&calls(false)).await
-                }
-                answers => answers,
-            }
+        let read = |answer: RedisResult<Value>| {
+            let answer = answer.map_err(|error| Failure::from(&error))?;
+            Page::read(&answer).map_err(|_| Failure::nonsense("to an exchange"))
         };
-        let failure = match inner.clock.timeout(inner.limit, all).await {
-            Ok(Ok(answers)) => {
-                match answers.iter().map(Page::read).collect::<Result<Vec<_>, _>>() {
-                    Ok(pages) if pages.len() == pushes.len() => return Ok(pages),
-                    Ok(_) | Err(_) => Failure::nonsense("to an exchange"),
-                }
-            }
-            Ok(Err(error)) => Failure::from(&error),
-            Err(elapsed) => Failure::timeout(elapsed.to_string()),
+        let heard = |answer| match read(answer) {
+            Err(failure) if !failure.is_of_call => Err(self.fail(&failure)),
+            page => Ok(page.map_err(|failure| self.fail(&failure))),
         };
-        Err(self.fail(&failure))
+        answers.into_iter().map(heard).collect()
+    }
+
+    /// Makes a call for each of these, and again where the store did not know the script.
+    async fn push(&mut self, pushes: &[Push<'_>]) -> RedisResult<Vec<RedisResult<Value>>> {
+        let Self { inner, connection, .. } = self;
+        let (prefix, script) = (&inner.store.settings.prefix, &inner.store.scripts.exchange);
+        let call = |push: &Push<'_>, is_known| {
+            script.call(is_known, &push.keys(prefix), push.arguments(""))
+        };
+        let calls: Vec<Cmd> = pushes.iter().map(|push| call(push, true)).collect();
+        let mut answers = connection.query_all(&calls).await?;
+        let mut unknown: Vec<_> = pushes.iter().zip(&mut answers).collect();
+        unknown.retain(|(_, answer)| {
+            let kind = answer.as_ref().err().map(RedisError::kind);
+            kind == Some(ErrorKind::Server(ServerErrorKind::NoScript))
+        });
+        if !unknown.is_empty() {
+            let calls: Vec<Cmd> = unknown.iter().map(|(push, _)| call(push, false)).collect();
+            let again = connection.query_all(&calls).await?;
+            unknown.into_iter().zip(again).for_each(|((_, answer), it)| *answer = it);
+        }
+        Ok(answers)
     }
 
     /// Has the task look for another connection, unless it does.

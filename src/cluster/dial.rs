@@ -30,12 +30,17 @@ impl Connection {
             Self::Cluster(connection) => call.query_async(connection).await,
         }
     }
+
     /// Makes calls in one round trip, or one after the other to a cluster, whose nodes may each
-    /// have some. Without a limit, too.
-    pub(super) async fn query_all(&mut self, calls: &[Cmd]) -> RedisResult<Vec<Value>> {
+    /// have some. Without a limit, too. Returns what was answered to each, in their order.
+    pub(super) async fn query_all(
+        &mut self,
+        calls: &[Cmd],
+    ) -> RedisResult<Vec<RedisResult<Value>>> {
         match self {
             Self::One(connection) => {
                 let mut pipeline = Pipeline::with_capacity(calls.len());
+                pipeline.ignore_errors();
                 for call in calls {
                     pipeline.add_command(call.clone());
                 }
@@ -44,7 +49,7 @@ impl Connection {
             Self::Cluster(connection) => {
                 let mut answers = Vec::with_capacity(calls.len());
                 for call in calls {
-                    answers.push(call.query_async(connection).await?);
+                    answers.push(call.query_async(connection).await);
                 }
                 Ok(answers)
             }

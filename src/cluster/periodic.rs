@@ -71,7 +71,7 @@ impl Periodic {
                 biased;
                 () = &mut end => break,
                 result = self.round(&names), if !names.is_empty() => match result {
-                    Ok(()) => self.store.set_cut_off(false),
+                    Ok(()) => self.store.set_cut_off(!self.rules.values().any(Rule::is_exchanged)),
                     Err(_) => self.lose(),
                 },
                 () = pause, if names.is_empty() => {}
@@ -85,7 +85,9 @@ impl Periodic {
         let now = self.clock.now();
         self.rules.values_mut().for_each(|rule| rule.begin(now));
         loop {
-            let left = self.rules.iter().filter(|(_, rule)| rule.has_to_tell());
+            // What the store refuses is under way no more.
+            let is_left = |rule: &Rule| rule.is_under_way && rule.has_to_tell();
+            let left = self.rules.iter().filter(|(_, rule)| is_left(rule));
             let names: Vec<_> = left.map(|(name, _)| Arc::clone(name)).collect();
             if names.is_empty() || self.round(&names).await.is_err() {
                 return;
@@ -93,9 +95,9 @@ impl Periodic {
         }
     }
 
-    /// Begins with the rules that are due, and returns all that are not done, first who has waited
-    /// longest: where the store fails again and again, each has its turn. None waits for another
-    /// to be done.
+    /// Begins with the rules that are due, and returns all that are not done, first whose last call
+    /// is longest ago: where the store fails again and again, each has its turn, whoever it is that
+    /// it fails over. None waits for another to be done.
     fn under_way(&mut self, now: Instant) -> Vec<Arc<str>> {
         let mut names = Vec::new();
         for (name, rule) in &mut self.rules {
@@ -103,7 +105,7 @@ impl Periodic {
                 rule.begin(now);
             }
             if rule.is_under_way {
-                names.push((rule.heard, Arc::clone(name)));
+                names.push((rule.called, Arc::clone(name)));
             }
         }
         names.sort_unstable();
@@ -122,6 +124,9 @@ impl Periodic {
         for mut rule in rules(&snapshot, now) {
             if let Some(old) = before.remove(&rule.shared.name) {
                 rule.resume(old);
+                if rule.is_refused() {
+                    self.store.on_refusals();
+                }
             }
             self.rules.insert(Arc::clone(&rule.shared.name), rule);
         }
@@ -130,15 +135,21 @@ impl Periodic {
         for rule in before.values_mut() {
             rule.leave(now, &slots);
         }
-        before.retain(|_, rule| rule.has_to_tell());
         self.rules.extend(before);
+        self.forget(now);
+    }
+
+    /// Forgets rules that are gone, when they have told all or cannot any more.
+    fn forget(&mut self, now: Instant) {
+        let is_waited_for = |rule: &Rule| rule.has_to_tell() && now.since(rule.heard) < STALE;
+        self.rules.retain(|_, rule| !rule.is_gone || is_waited_for(rule));
     }
 
     /// Has rules do as they say while the store fails, and all be exchanged when it is back.
     fn lose(&mut self) {
         self.store.set_cut_off(true);
         let now = self.clock.now();
-        self.rules.retain(|_, rule| !rule.is_gone || now.since(rule.heard) < STALE);
+        self.forget(now);
         for rule in self.rules.values_mut() {
             rule.is_under_way = false;
             rule.due = rule.due.min(now + GLANCE);
@@ -156,7 +167,7 @@ impl Periodic {
             self.exchange(&rest[..some]).await?;
             rest = &rest[some..];
         }
-        self.rules.retain(|_, rule| !rule.is_gone || rule.has_to_tell());
+        self.forget(self.clock.now());
         Ok(())
     }
 
@@ -175,15 +186,26 @@ impl Periodic {
     /// Makes one call for each of these rules, in one round trip.
     async fn exchange(&mut self, names: &[Arc<str>]) -> Result<(), StoreError> {
         let link = self.client.link().ok_or(StoreError::Down)?;
+        let asked = self.clock.now();
+        for name in names {
+            self.rules.entry(Arc::clone(name)).and_modify(|rule| rule.called = asked);
+        }
         let rules = names.iter().filter_map(|name| self.rules.get(name));
         let pushes: Vec<Push<'_>> = rules.map(|rule| rule.push(&self.store)).collect();
-        let asked = self.clock.now();
-        let pages = link.exchange(&pushes).await?;
+        let answers = link.exchange(&pushes).await?;
         let came = self.clock.now();
-        for (name, page) in names.iter().zip(&pages) {
-            if let Some(rule) = self.rules.get_mut(name) {
-                self.store.on_exchange(rule.deltas.len(), page.told.len());
-                rule.take_over(RoundTrip { asked, given: page.now, came }, page);
+        for (name, answer) in names.iter().zip(&answers) {
+            let Some(rule) = self.rules.get_mut(name) else { continue };
+            let was_refused = rule.is_refused();
+            match answer {
+                Ok(page) => {
+                    self.store.on_exchange(rule.deltas.len(), page.told.len());
+                    rule.take_over(RoundTrip { asked, given: page.now, came }, page);
+                }
+                Err(_) => rule.refuse(),
+            }
+            if rule.is_refused() != was_refused {
+                self.store.on_refusals();
             }
         }
         Ok(())

@@ -59,6 +59,8 @@ pub struct Store {
     waited_nanos: AtomicU64,
     /// Whether states cannot be exchanged.
     is_cut_off: AtomicBool,
+    /// How often it has begun or ended to refuse the exchange of one rule.
+    refusals: AtomicU64,
     /// Rings when rules are to be divided otherwise.
     turned: Notify,
     /// States that were told, and taken over.
@@ -133,6 +135,7 @@ impl Store {
             round_trips: Default::default(),
             waited_nanos: AtomicU64::new(0),
             is_cut_off: AtomicBool::new(true),
+            refusals: AtomicU64::new(0),
             turned: Notify::new(),
             exchanged: Default::default(),
         }
@@ -141,7 +144,11 @@ impl Store {
     /// Returns among how many gateways rules are divided while it fails, and whether those are
     /// whose states are exchanged.
     pub fn division(&self) -> Division {
-        Division { gateways: self.health().gateways.divisor(), is_cut_off: self.is_cut_off() }
+        Division {
+            gateways: self.health().gateways.divisor(),
+            is_cut_off: self.is_cut_off(),
+            refusals: self.refusals.load(Relaxed),
+        }
     }
 
     /// Returns whether states cannot be exchanged: as long as no exchange has gone well, and
@@ -159,6 +166,12 @@ impl Store {
         if self.is_cut_off.swap(is_cut_off, Relaxed) != is_cut_off {
             self.turned.notify_one();
         }
+    }
+
+    /// Notes that it has begun or ended to refuse the exchange of one rule.
+    pub(super) fn on_refusals(&self) {
+        self.refusals.fetch_add(1, Relaxed);
+        self.turned.notify_one();
     }
 
     /// Counts states that were told and taken over.

@@ -21,7 +21,7 @@ use std::{
     path::Path,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -40,6 +40,9 @@ pub struct Division {
     pub gateways: u32,
     /// Whether states cannot be exchanged, so that rules of which they are hold divided.
     pub is_cut_off: bool,
+    /// How often the rules have changed of which the store [refuses](Exchange::is_refused) that,
+    /// which hold divided in any case.
+    pub refusals: u64,
 }
 
 /// What a reload did, for one line of the log.
@@ -78,7 +81,7 @@ pub struct Retired {
 impl Live {
     /// Puts the first plan in force.
     pub fn start(plan: Plan, now: Instant) -> Self {
-        let division = Division { gateways: 1, is_cut_off: true };
+        let division = Division { gateways: 1, is_cut_off: true, refusals: 0 };
         let (snapshot, _) = Builder::new(None, division, now).snapshot(plan);
         Self { current: ArcSwap::from_pointee(snapshot), division: Mutex::new(division) }
     }
@@ -130,7 +133,10 @@ impl Live {
         if core::mem::replace(&mut *self.division(), division) != division {
             for route in self.load().routes.iter().filter(|route| route.is_shared) {
                 let pacing = route.paced.is_some();
-                let shared = route.rules.iter().map(|rule| rule.shared.is_some());
+                let shared = route.rules.iter().map(|rule| {
+                    let is_refused = |it: &Arc<Exchange>| it.is_refused.load(Relaxed);
+                    rule.shared.is_some().then(|| rule.exchange().is_some_and(is_refused))
+                });
                 route.gate.install(&divided(&route.flow, shared, pacing, division), now);
             }
         }
@@ -338,8 +344,8 @@ impl<'o> Builder<'o> {
         known: Option<&Arc<Route>>,
     ) -> Route {
         let gate = known.map_or_else(|| Arc::new(Gate::new(self.now)), |old| old.gate.clone());
-        let are_shared = plan.rules.iter().map(|rule| rule.shared.is_some());
-        let here = divided(&plan.flow, are_shared, plan.paced.is_some(), self.division);
+        let shared_ones = plan.rules.iter().map(|rule| rule.shared.is_some().then_some(false));
+        let here = divided(&plan.flow, shared_ones, plan.paced.is_some(), self.division);
         let installed = gate.install(&here, self.now);
         for (rule, change) in &installed.changes {
             match change {
@@ -397,17 +403,19 @@ impl<'o> Builder<'o> {
     }
 }
 
-/// Returns the rules as they hold here while the store fails: the shared ones divided.
+/// Returns the rules as they hold here while the store fails: the shared ones divided, of which
+/// there is told whether the store refuses to exchange their states.
 fn divided(
     rules: &flow::Rules,
-    shared: impl Iterator<Item = bool>,
+    shared: impl Iterator<Item = Option<bool>>,
     is_paced: bool,
-    Division { gateways, is_cut_off }: Division,
+    Division { gateways, is_cut_off, .. }: Division,
 ) -> flow::Rules {
     let mut rules = rules.clone();
-    for (rule, is_shared) in rules.flow.iter_mut().zip(shared) {
-        if is_shared {
-            let is_whole = matches!(rule.algorithm, Algorithm::Exchanged(_)) && !is_cut_off;
+    for (rule, is_refused) in rules.flow.iter_mut().zip(shared) {
+        if let Some(is_refused) = is_refused {
+            let is_exchanged = matches!(rule.algorithm, Algorithm::Exchanged(_));
+            let is_whole = is_exchanged && !is_cut_off && !is_refused;
             rule.algorithm = rule.algorithm.among(if is_whole { 1 } else { gateways });
         }
     }
@@ -425,8 +433,7 @@ fn shared(
     interval: Option<Duration>,
 ) -> Shared {
     let name = format!("{tag}:{identity}:{}", rule.shape()).into();
-    let exchange =
-        interval.map(|interval| Arc::new(Exchange { interval, unseen: AtomicU64::new(0) }));
+    let exchange = interval.map(|interval| Arc::new(Exchange { interval, ..Exchange::default() }));
     Shared { name, rule: Arc::new(rule), on_error, exchange }
 }
 

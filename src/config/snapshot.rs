@@ -19,7 +19,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicU64, AtomicUsize},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize},
     },
     time::Duration,
 };
@@ -220,13 +220,16 @@ pub struct Shared {
 }
 
 /// How gateways exchange a rule's states.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Exchange {
     /// How often.
     pub interval: Duration,
     /// The most that this gateway has lately told in two exchanges of one state, and that others
     /// could not know before.
     pub unseen: AtomicU64,
+    /// Whether the store answers what it is told of this rule with an error, so that the rule does
+    /// as it says of a store that fails, alone.
+    pub is_refused: AtomicBool,
 }
 
 /// A quota over time.

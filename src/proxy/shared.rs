@@ -4,14 +4,14 @@
 use super::service::Worker;
 use crate::{
     cluster::{Ask, Client, Held, Link, Verdicts},
-    config::{Claims, OnStoreError, Route, Shared},
+    config::{Claims, Exchange, OnStoreError, Route, Shared},
     flow::{
         Admission, Claim, Decision, Instant, Key, Quota, Reason, Rejection, Reservation, SlotId,
         Verdict,
     },
     route::Target,
 };
-use core::{net::IpAddr, time::Duration};
+use core::{net::IpAddr, sync::atomic::Ordering::Relaxed, time::Duration};
 use smallvec::SmallVec;
 
 /// What a client is told whom a store that fails would have had to decide about: to come back
@@ -85,7 +85,9 @@ pub(super) fn begin(
         return First::Decided(Box::new(alone(worker, route, now, claims)));
     };
     let here = claims.iter().filter(|it| !question.asks(it.slot)).copied();
-    let here = Heard::of(route, here, |it| it.exchange.is_some() && is_cut_off(worker));
+    let here = Heard::of(route, here, |it| {
+        it.exchange.as_deref().is_some_and(|it| is_cut_off(worker, it))
+    });
     match here.reserve(route, now) {
         Err(rejection) => First::Decided(Box::new(Err(rejection))),
         Ok(reservation) => {
@@ -168,15 +170,15 @@ fn alone(
     now: Instant,
     claims: &Claims,
 ) -> Result<Admission, Rejection> {
-    let is_lost = |it: &Shared| it.exchange.is_none() || is_cut_off(worker);
+    let is_lost = |it: &Shared| it.exchange.as_deref().is_none_or(|it| is_cut_off(worker, it));
     let heard = Heard::of(route, claims.iter().copied(), is_lost);
     let Some(denied) = heard.denied else { return route.gate.enter(now, &heard.claims) };
     Err(route.gate.reserve(now, &heard.claims)?.refuse(now, denied, UNDECIDED, &[]))
 }
 
-/// Whether states cannot be exchanged.
-fn is_cut_off(worker: &Worker) -> bool {
-    worker.store.as_ref().is_none_or(Client::is_cut_off)
+/// Whether the states of a rule cannot be exchanged.
+fn is_cut_off(worker: &Worker, rule: &Exchange) -> bool {
+    rule.is_refused.load(Relaxed) || worker.store.as_ref().is_none_or(Client::is_cut_off)
 }
 
 /// Returns what gateways share of the rule behind `slot`, if they do, and whether it is a dry run.

@@ -2,7 +2,7 @@
 
 use crate::{
     cluster::{
-        PATIENT, Wire, config, gateways, hammer, pid,
+        MAY, PATIENT, Wire, config, gateways, hammer, pid,
         server::{Server, free_port},
         signal, up,
     },
@@ -237,4 +237,109 @@ fn the_exchange_has_a_connection_and_a_metric_from_the_first_rule_that_wants_it(
     gateways[0].edit(&yaml(RULE));
     eventually("it exchanges", || (exchange_up() == Some(1.0)).then_some(()));
     assert_eq!((connected(), up(&gateways[0])), (workers + 1, 1.0));
+}
+
+/// Returns what the store says is used of each rule, fixed windows `a`, `b`, … of the route `all`.
+fn used_of<const N: usize>(server: &Server, rules: [&str; N]) -> [u64; N] {
+    let mut connection = server.connection();
+    rules.map(|rule| {
+        let key = format!("flowgate:{{all}}:{rule}:fixed/3600000000000");
+        let state: Option<String> = redis::cmd("GET").arg(key).query(&mut connection).expect("it");
+        state.and_then(|it| it.split(' ').nth(2)?.parse().ok()).unwrap_or_default()
+    })
+}
+
+/// Returns how many errors of the store were counted, by their words.
+fn errors(gateway: &Gateway) -> impl Fn(&str) -> f64 {
+    let errors = metrics(gateway, "flowgate_store_errors_total");
+    move |kind| errors[&format!("flowgate_store_errors_total{{kind=\"{kind}\"}}")]
+}
+
+#[test]
+fn a_rule_that_the_store_refuses_does_as_it_says_alone_and_is_told_when_it_can_be() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let rule = |at| {
+        format!(
+            "{{ name: {at}, algorithm: fixed_window, limit: 30/1000h, scope: cluster, sync_interval: 20ms, dry_run: true }}"
+        )
+    };
+    let rules = format!("    flow: [{}]", ["a", "b", "c", "d"].map(rule).join(", "));
+    let store = format!("gateways: 3, {PATIENT}");
+    let gateways = gateways(1, &config(upstream.address, server.port, &store, &rules));
+    settled(&gateways, 30);
+    // What else there is to know of a rule lies under a key that holds something else.
+    let list = "flowgate:{all}:b:fixed/3600000000000:changed";
+    let mut connection = server.connection();
+    redis::cmd("SET").arg(&[list, "1"]).exec(&mut connection).expect("set");
+    gateways[0].wait_log("the store refuses a call");
+    let most = || {
+        let routes = http::get(gateways[0].address("admin"), "/routes").text();
+        let of = |most: u64| routes.matches(&format!("\"most\": {most},")).count();
+        (of(30), of(10))
+    };
+    eventually("it counts alone, with its part", || (most() == (3, 1)).then_some(()));
+    assert_eq!(hammer(&gateways, 5), [10, 0, 0]);
+    eventually("the others are exchanged", || {
+        (used_of(&server, ["a", "b", "c", "d"]) == [10, 0, 10, 10]).then_some(())
+    });
+    let is_up = metrics(&gateways[0], "flowgate_store_exchange_up");
+    assert_eq!((is_up["flowgate_store_exchange_up"], up(&gateways[0])), (1.0, 1.0));
+    assert!(errors(&gateways[0])("other") > 0.0);
+    redis::cmd("DEL").arg(list).exec(&mut connection).expect("deleted");
+    eventually("it is told", || (used_of(&server, ["a", "b", "c", "d"]) == [10; 4]).then_some(()));
+    eventually("it counts the whole", || (most() == (4, 0)).then_some(()));
+    let log = gateways[0].log();
+    assert!(!log.contains("the store fails"), "{log}");
+}
+
+#[test]
+fn what_fails_in_an_exchange_of_several_rules_is_counted_by_its_kind() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let tell = |words: &str| {
+        let mut words = words.split(' ');
+        let mut command = redis::cmd(words.next().expect("a command"));
+        words.for_each(|word| _ = command.arg(word));
+        command.exec(&mut server.connection()).expect("it does as it is told");
+    };
+    let may = MAY.replace(' ', " +");
+    tell(&format!("ACL SETUSER gate on >secret ~flowgate:* +{may}"));
+    let rule = |at| {
+        format!("{{ name: {at}, limit: 30/1h, burst: 30, scope: cluster, sync_interval: 20ms }}")
+    };
+    let rules = format!("    flow: [{}]", ["a", "b", "c"].map(rule).join(", "));
+    let yaml = config(upstream.address, server.port, PATIENT, &rules);
+    let gateways = gateways(1, &yaml.replace("redis://", "redis://gate:secret@"));
+    settled(&gateways, 30);
+    tell("SCRIPT FLUSH");
+    assert_eq!(hammer(&gateways, 1), [2, 0, 0]);
+    let told = "flowgate_store_exchanged_states_total{what=\"told\"}";
+    eventually("it is told", || {
+        (metrics(&gateways[0], "flowgate_store_exchanged_states_total")[told] >= 3.0).then_some(())
+    });
+    let counted = errors(&gateways[0]);
+    assert!(["read_only", "memory", "denied", "other"].iter().all(|kind| counted(kind) == 0.0));
+    let only_one = "ACL SETUSER gate resetkeys ~flowgate:{gateways}* ~flowgate:{all}:a:*";
+    for (kind, begin, end) in [
+        ("read_only", "REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"),
+        ("memory", "CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"),
+        ("denied", only_one, "ACL SETUSER gate ~flowgate:*"),
+    ] {
+        let logged = gateways[0].log_len();
+        tell(begin);
+        // What is to be told is written.
+        assert_eq!(hammer(&gateways, 1), [2, 0, 0]);
+        if kind == "denied" {
+            gateways[0].wait_log_after(logged, "the store refuses a call");
+        } else {
+            gateways[0].wait_log_after(logged, "the store fails");
+        }
+        tell(end);
+        if kind != "denied" {
+            gateways[0].wait_log_after(logged, "the store decides");
+        }
+        settled(&gateways, 30);
+        let counted = errors(&gateways[0]);
+        assert!(counted(kind) > 0.0, "{kind}");
+        assert_eq!((counted("other"), counted("nonsense")), (0.0, 0.0), "{kind}");
+    }
 }

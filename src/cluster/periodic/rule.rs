@@ -32,6 +32,8 @@ pub(super) struct Rule {
     pub(super) since: Instant,
     /// When it was answered last, or removed.
     pub(super) heard: Instant,
+    /// When the latest call about it was made.
+    pub(super) called: Instant,
     /// How many states it was told then, or may be told if a call has failed since.
     pub(super) told: usize,
     /// The most that was told of one state, in this exchange and in the one before.
@@ -71,6 +73,7 @@ pub(super) fn rules(snapshot: &Snapshot, now: Instant) -> impl Iterator<Item = R
                 deltas: Vec::new(),
                 since: now,
                 heard: now,
+                called: now,
                 told: 0,
                 most: [0; 2],
             })
@@ -82,7 +85,8 @@ impl Rule {
     /// Goes on from what it was before an edit.
     pub(super) fn resume(&mut self, old: Self) {
         let Self { due, number, known, deltas, since, heard, .. } = old;
-        let Self { most, source, former, is_gone, .. } = old;
+        let Self { most, source, former, is_gone, called, .. } = old;
+        self.exchange.is_refused.store(old.exchange.is_refused.load(Relaxed), Relaxed);
         self.former = former;
         if is_gone || source.id() != self.source.id() {
             // The slot begins afresh and must learn all.
@@ -92,7 +96,7 @@ impl Rule {
             self.due = due.min(self.due + self.exchange.interval);
         }
         (self.number, self.deltas, self.since) = (number, deltas, since);
-        (self.heard, self.most) = (heard, most);
+        (self.heard, self.called, self.most) = (heard, called, most);
     }
 
     /// Notes that an edit has removed it. What was let pass under it is told all the same, once
@@ -152,6 +156,7 @@ impl Rule {
 
     /// Takes over what the store has told, which confirms what it was told.
     pub(super) fn take_over(&mut self, way: RoundTrip, page: &Page) {
+        self.exchange.is_refused.store(false, Relaxed);
         self.deltas.clear();
         self.known = page.known;
         self.heard = way.came;
@@ -168,6 +173,23 @@ impl Rule {
         }
         let has_to_ask = has_forgotten || (page.is_full && !self.is_gone);
         self.is_under_way = self.has_to_tell() || has_to_ask;
+    }
+
+    /// Notes that the store has answered with an error about this rule alone. What was told is kept,
+    /// and told again in the next exchange.
+    pub(super) fn refuse(&mut self) {
+        self.exchange.is_refused.store(true, Relaxed);
+        self.is_under_way = false;
+    }
+
+    /// Returns whether the store has refused it in the latest call.
+    pub(super) fn is_refused(&self) -> bool {
+        self.exchange.is_refused.load(Relaxed)
+    }
+
+    /// Returns whether it is in force and the store takes it, as far as is known.
+    pub(super) fn is_exchanged(&self) -> bool {
+        !self.is_gone && !self.is_refused()
     }
 
     pub(super) const fn has_to_tell(&self) -> bool {

@@ -43,29 +43,69 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rules}]
     Periodic::new(Arc::new(store), Arc::new(live), clock)
 }
 
+/// Returns a page of a store that tells nothing.
+fn page(now: Instant) -> (RoundTrip, Page) {
+    let way = RoundTrip { asked: now, given: now, came: now };
+    (way, Page { now, known: 0, is_full: false, told: Vec::new() })
+}
+
 #[tokio::test(start_paused = true)]
-async fn after_a_failure_who_has_waited_longest_goes_first_and_alone() {
+async fn after_a_failure_who_was_called_longest_ago_goes_first_and_alone() {
     let mut exchange = three_rules();
     exchange.look();
     let now = exchange.clock.now();
     let mut waiting = exchange.under_way(now);
     assert_eq!((waiting.len(), exchange.portion(&waiting)), (3, 3));
-    // The store answers about the first, and fails; and so again, until each had its turn.
-    for turn in 1..=3 {
+    // The store fails over one of them whenever it is asked: each other has its turn all the same.
+    let broken = waiting[0].clone();
+    let mut answered = Vec::new();
+    for turn in 1..=6 {
         let now = now + turn * Duration::from_secs(1);
         let first = waiting[0].clone();
-        let way = RoundTrip { asked: now, given: now, came: now };
-        let page = Page { now, known: 0, is_full: false, told: Vec::new() };
-        exchange.rules.get_mut(&first).unwrap().take_over(way, &page);
+        let rule = exchange.rules.get_mut(&first).unwrap();
+        rule.called = now;
+        if first != broken {
+            let (way, page) = page(now);
+            rule.take_over(way, &page);
+            answered.push(first.clone());
+        }
         exchange.lose();
         waiting = exchange.under_way(now + Duration::from_secs(1));
         assert_eq!((waiting.len(), &waiting[2]), (3, &first));
         assert_eq!(exchange.portion(&waiting), 1, "it may have been too much for one round trip");
     }
-    let mut heard: Vec<_> = exchange.rules.values().map(|rule| rule.heard).collect();
-    heard.sort_unstable();
-    heard.dedup();
-    assert_eq!(heard.len(), 3);
+    assert_eq!(answered.len(), 4);
+    assert_eq!(answered[..2], answered[2..]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_store_refuses_is_kept_and_told_again_and_keeps_nobody_from_ending() {
+    let mut exchange = three_rules();
+    exchange.look();
+    let now = exchange.clock.now();
+    let waiting = exchange.under_way(now);
+    for name in &waiting {
+        let rule = exchange.rules.get_mut(name).unwrap();
+        (rule.number, rule.deltas) = (7, vec!["- 1 2 3".to_owned()]);
+        if *name == waiting[0] {
+            rule.refuse();
+        } else {
+            let (way, page) = page(now);
+            rule.take_over(way, &page);
+        }
+    }
+    let refused = |exchange: &Periodic| exchange.rules[&waiting[0]].is_refused();
+    assert!(refused(&exchange));
+    assert!(!exchange.under_way(now).contains(&waiting[0]), "not before the next exchange");
+    assert!(exchange.rules.values().any(Rule::is_exchanged), "the store takes the others");
+    let later = now + Duration::from_secs(1);
+    assert!(exchange.under_way(later).contains(&waiting[0]));
+    assert_eq!(exchange.portion(&waiting[..1]), 1);
+    let rule = exchange.rules.get_mut(&waiting[0]).unwrap();
+    assert_eq!((rule.number, rule.deltas.len()), (7, 1), "the same call again");
+    let (way, page) = page(later);
+    rule.take_over(way, &page);
+    assert!(!refused(&exchange));
 }
 
 #[tokio::test(start_paused = true)]

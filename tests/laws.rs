@@ -11,6 +11,8 @@ mod day;
 mod edges;
 #[path = "laws/edits.rs"]
 mod edits;
+#[path = "laws/flood.rs"]
+mod flood;
 #[path = "laws/oracle.rs"]
 mod oracle;
 #[path = "laws/priority.rs"]

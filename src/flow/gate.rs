@@ -75,7 +75,7 @@ impl Gate {
     /// Decides about a request arriving at `now`, and charges it if it is admitted.
     ///
     /// Every slot with a claim is asked, then every one is told. No heap memory is
-    /// taken for up to four slots, but for a client that a keyed rule has not seen, for
+    /// taken for up to four slots, but for a client that a keyed rule has no place for yet, for
     /// sliding windows that an edit of their buckets has left to be converted, and for
     /// the first request of all.
     ///

@@ -1,7 +1,9 @@
 //! A state for each client, in bounded memory.
 //!
 //! At most `max_keys` states are kept. A state is given to another client only
-//! when it equals a fresh one, so nobody returns to a fuller budget than was left.
+//! when it equals a fresh one, so nobody returns to a fuller budget than was left, and
+//! has done so for a **grace period**, so that who comes now and then still has it when a
+//! flood of new clients wants every place that nobody needs at the moment.
 //! A hand goes round the states looking for such, a few at each new client. When
 //! it finds none and all `max_keys` are taken, the new client shares one of a few
 //! **overflow** states, chosen by its key, with others like it: each of them gets
@@ -18,7 +20,8 @@
 
 mod index;
 
-use super::exchange::Whose;
+use super::{exchange::Whose, time::Instant};
+use core::time::Duration;
 use index::{Index, Print};
 use std::sync::Arc;
 
@@ -29,6 +32,14 @@ pub struct Keyed {
     pub by: Arc<str>,
     /// The most clients that have a state of their own.
     pub max_keys: u32,
+}
+
+/// Room for the states of clients.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room<'a> {
+    pub(super) keyed: &'a Keyed,
+    /// How long a place is kept for a client whose state has become fresh.
+    pub(super) grace: Duration,
 }
 
 /// The number of keys in a rule's table.
@@ -75,6 +86,7 @@ pub(super) enum Place {
 pub(super) struct Table<S> {
     own: Index<S>,
     max: u32,
+    grace: Duration,
     /// Where the search for a fresh state goes on.
     hand: u32,
     /// States before this one are up to date.
@@ -113,10 +125,11 @@ pub const OTHERS: u32 = OVERFLOWS + 2;
 
 impl<S: Clone> Table<S> {
     /// Returns an empty table, which grows as clients come.
-    pub(super) fn new(fresh: S, max_keys: u32) -> Self {
+    pub(super) fn new(fresh: S, max_keys: u32, grace: Duration) -> Self {
         Self {
             own: Index::new(),
             max: max_keys.min(index::MAX),
+            grace,
             hand: 0,
             caught_up: 0,
             shared: fresh.clone(),
@@ -131,22 +144,32 @@ impl<S: Clone> Table<S> {
         Keys { live: self.own.len(), max: self.max, overflowed: self.overflowed }
     }
 
-    /// Finds the state of `key`, or where it would lie.
+    /// Finds the state of `key`, or where it would lie, with what tells whether a state is
+    /// fresh as of an instant.
     ///
     /// A client for whom an overflow state may be `holding` something back until
     /// it ends stays there, since what is held is released where it was charged.
-    pub(super) fn find(&self, key: u128, holding: bool, is_fresh: impl Fn(&S) -> bool) -> Place {
+    pub(super) fn find(
+        &self,
+        key: u128,
+        holding: bool,
+        now: Instant,
+        is_fresh: impl Fn(&S, Instant) -> bool,
+    ) -> Place {
         let print = Print::of(key);
         if let Some(at) = self.own.find(print) {
             return Place::At(Seat::Own(at));
         }
         let overflow = overflow_of(print);
-        let heir_of = Some(overflow)
-            .filter(|&it| self.overflow.get(it as usize).is_some_and(|state| !is_fresh(state)));
+        let is_used = |state: &S| !is_fresh(state, now);
+        let heir_of =
+            Some(overflow).filter(|&it| self.overflow.get(it as usize).is_some_and(is_used));
         if holding && heir_of.is_some() {
             return Place::At(Seat::Overflow(overflow));
         }
-        match self.room(is_fresh) {
+        // A state that nobody has touched since was fresh then, if it ever will be.
+        let idle_since = now - self.grace;
+        match self.room(|state| is_fresh(state, idle_since)) {
             Some(at) => Place::New { print, at, heir_of },
             None => Place::At(Seat::Overflow(overflow)),
         }
@@ -212,7 +235,7 @@ impl<S: Clone> Table<S> {
     /// Makes all states fresh.
     pub(super) fn forget(&mut self) {
         let overflowed = self.overflowed;
-        *self = Self { overflowed, ..Self::new(self.fresh.clone(), self.max) };
+        *self = Self { overflowed, ..Self::new(self.fresh.clone(), self.max, self.grace) };
     }
 
     /// Returns the seat of this number, of all that may have been charged, and whose it is.
@@ -228,10 +251,10 @@ impl<S: Clone> Table<S> {
         }
     }
 
-    /// Takes over the bound of `wanted`, converts what clients share, and leaves their
+    /// Takes over the bound of `wanted` and its grace, converts what clients share, and leaves their
     /// own states, which must all be up to date, to be converted.
     pub(super) fn retune(&mut self, wanted: &Self, convert: impl Fn(&mut S)) {
-        self.max = wanted.max;
+        (self.max, self.grace) = (wanted.max, wanted.grace);
         self.caught_up = 0;
         self.own.age();
         self.overflow.iter_mut().chain([&mut self.shared, &mut self.fresh]).for_each(convert);
@@ -300,9 +323,9 @@ impl<S: Clone> Table<S> {
     }
 
     /// Finds a place for a new client.
-    fn room(&self, is_fresh: impl Fn(&S) -> bool) -> Option<u32> {
-        let fresh = self.looks().find(|&at| is_fresh(self.own.get(at)));
-        fresh.or_else(|| self.grows().then_some(self.own.len()))
+    fn room(&self, is_idle: impl Fn(&S) -> bool) -> Option<u32> {
+        let idle = self.looks().find(|&at| is_idle(self.own.get(at)));
+        idle.or_else(|| self.grows().then_some(self.own.len()))
     }
 }
 
@@ -345,15 +368,30 @@ mod tests {
         check(
             &keyed(bucket(2), 2),
             "
-            0   key=a x2 pass
-            0   key=b    pass
-            99  key=c    pass
-            99  key=a    block rate 1
-            100 key=d    pass
-            101 key=a    pass
-            101 key=a    block rate 99
+            0    key=a x2 pass
+            0    key=b    pass
+            99   key=c    pass
+            99   key=a    block rate 1
+            1000 key=a x2 pass
+            1100 key=d    pass
+            1101 key=a    pass
+            1101 key=a    block rate 99
             ",
         );
+    }
+
+    #[test]
+    fn a_place_is_kept_for_a_window_though_its_state_is_fresh() {
+        let rules = keyed(bucket(2), 1);
+        let overflowed = |text: &str| {
+            let day = Timeline::new(&rules).check(text);
+            day.gate.observe(Instant::EPOCH).rules[0].keys.expect("keys").overflowed
+        };
+        // The bucket of `a` is full from 100 ms on.
+        assert_eq!(overflowed("0 key=a pass\n1099.999999 key=b pass\n1099.999999 key=a pass"), 1);
+        assert_eq!(overflowed("0 key=a pass\n1100 key=b pass\n1100 key=a pass"), 1);
+        assert_eq!(overflowed("0 key=a pass\n1100 key=b pass\n1100 key=c pass"), 1);
+        assert_eq!(overflowed("0 key=a pass\n1100 key=b pass\n1200 key=b pass"), 0);
     }
 
     #[test]
@@ -408,9 +446,10 @@ mod tests {
 
     #[test]
     fn a_full_table_stays_as_large_as_it_is() {
-        let mut table = Table::new(0_u32, 2_000);
+        let mut table = Table::new(0_u32, 2_000, Duration::ZERO);
         for n in 1..=100_000 {
-            let seat = table.seat(table.find(key(n), false, |state| *state == 0));
+            let seat =
+                table.seat(table.find(key(n), false, Instant::EPOCH, |state, _| *state == 0));
             *table.get_mut(seat) = n;
         }
         assert_eq!(table.keys(), Keys { live: 2_000, max: 2_000, overflowed: 98_000 });
@@ -419,12 +458,12 @@ mod tests {
 
     #[test]
     fn clients_over_a_lowered_bound_leave_a_few_at_a_time() {
-        let mut table = Table::new(0_u32, 100);
+        let mut table = Table::new(0_u32, 100, Duration::ZERO);
         for n in 1..=100 {
-            let seat = table.seat(table.find(key(n), false, |_| false));
+            let seat = table.seat(table.find(key(n), false, Instant::EPOCH, |_, _| false));
             *table.get_mut(seat) = n;
         }
-        table.retune(&Table::new(0, 10), |_| {});
+        table.retune(&Table::new(0, 10, Duration::ZERO), |_| {});
         let mut live = Vec::new();
         while table.catch_up(|_| {}, |state| *state > 20) {
             live.push(table.keys().live);
@@ -436,13 +475,13 @@ mod tests {
 
     #[test]
     fn the_hand_finds_the_one_fresh_state() {
-        let mut table = Table::new(0_u32, 2_000);
+        let mut table = Table::new(0_u32, 2_000, Duration::ZERO);
         for n in 1..=2_000 {
-            let seat = table.seat(table.find(key(n), false, |_| false));
+            let seat = table.seat(table.find(key(n), false, Instant::EPOCH, |_, _| false));
             *table.get_mut(seat) = n;
         }
         let refused = (2_001..9_999).find(|&n| {
-            let place = table.find(key(n), false, |state| *state == 1_234);
+            let place = table.find(key(n), false, Instant::EPOCH, |state, _| *state == 1_234);
             table.pass_over(place);
             matches!(place, Place::New { .. })
         });

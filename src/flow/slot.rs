@@ -6,7 +6,7 @@ use super::{
     breaker,
     decision::{Decision, Outcome, Reason},
     exchange::{Delta, Numbers, RoundTrip, Told},
-    keyed::{Keyed, Keys, Place, Seat, Table},
+    keyed::{Keyed, Keys, Place, Room, Seat, Table},
     pending::Pendings,
     time::Instant,
 };
@@ -130,7 +130,8 @@ pub(super) trait Formula: Debug + Send + 'static {
     /// Returns the state of a client never seen.
     fn fresh(&self) -> Self::State;
 
-    /// Returns whether `state` decides, from `now` on, as a fresh one does.
+    /// Returns whether `state` decides, from `now` on, as a fresh one does. One that was
+    /// charged after `now` does not.
     fn is_fresh(&self, state: &Self::State, now: Instant) -> bool;
 
     /// Decides about a request of `cost`, and changes nothing.
@@ -291,12 +292,12 @@ enum States<S> {
 
 impl<F: Formula> Stage<F> {
     /// Builds the slot, unused.
-    pub(super) fn boxed(formula: F, keyed: Option<&Keyed>) -> Box<dyn Slot> {
+    pub(super) fn boxed(formula: F, room: Option<Room<'_>>) -> Box<dyn Slot> {
         let fresh = formula.fresh();
-        let states = match keyed {
+        let states = match room {
             None => States::One(fresh),
-            Some(Keyed { by, max_keys }) => {
-                States::Keyed { by: Arc::clone(by), table: Table::new(fresh, *max_keys) }
+            Some(Room { keyed: Keyed { by, max_keys }, grace }) => {
+                States::Keyed { by: Arc::clone(by), table: Table::new(fresh, *max_keys, grace) }
             }
         };
         Box::new(Self { formula, former: None, states })
@@ -317,7 +318,8 @@ impl<F: Formula> Stage<F> {
     fn find(&self, now: Instant, key: Key) -> Place {
         match (&self.states, key) {
             (States::Keyed { table, .. }, Key::Of(key)) => {
-                table.find(key, F::HOLDS.is_some(), |state| self.formula.is_fresh(state, now))
+                let is_fresh = |state: &F::State, at| self.formula.is_fresh(state, at);
+                table.find(key, F::HOLDS.is_some(), now, is_fresh)
             }
             (States::One(_) | States::Keyed { .. }, _) => Place::At(Seat::Shared),
         }

@@ -104,6 +104,8 @@ proptest! {
     ) {
         let (mut day, mut other) = (Day::new(&rules), Day::new(&rules));
         for (step, (client, cost, is_refused)) in steps.into_iter().zip(refusals) {
+            // Both know what time it is: a request that is dropped ends at the latest seen.
+            drop(day.gate.enter(day.now, &[]));
             let claims = other.claims(client, cost);
             match other.gate.reserve(other.now, &claims) {
                 Ok(it) if is_refused => {

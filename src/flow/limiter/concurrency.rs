@@ -36,8 +36,24 @@ impl Config {
     }
 }
 
-/// A client's cost in flight.
-pub(super) type State = u64;
+/// How long a client's place in a table is kept when nothing of it is in flight: for who
+/// sends one request after the other. All who come once have one as long, so that it is short.
+pub(super) const GRACE: Duration = Duration::from_secs(1);
+
+/// What a client has in flight.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    cost: u64,
+    /// When the latest request ended.
+    ended: Instant,
+}
+
+impl State {
+    /// Returns the state of who has so much in flight.
+    pub(super) const fn stored(cost: u64) -> Self {
+        Self { cost, ended: Instant::EPOCH }
+    }
+}
 
 impl Formula for Concurrency {
     type State = State;
@@ -49,18 +65,18 @@ impl Formula for Concurrency {
     }
 
     fn fresh(&self) -> State {
-        0
+        State::stored(0)
     }
 
-    fn is_fresh(&self, in_flight: &State, _now: Instant) -> bool {
-        *in_flight == 0
+    fn is_fresh(&self, in_flight: &State, now: Instant) -> bool {
+        in_flight.cost == 0 && in_flight.ended <= now
     }
 
     fn check(&self, in_flight: &State, _now: Instant, cost: u64) -> Decision {
         let limit = self.limit;
         if cost > limit {
             Decision::Block(Reason::TooCostly { limit })
-        } else if in_flight.saturating_add(cost) > limit {
+        } else if in_flight.cost.saturating_add(cost) > limit {
             Decision::Block(Reason::Concurrency { limit, retry_after: None })
         } else {
             Decision::Pass
@@ -68,15 +84,16 @@ impl Formula for Concurrency {
     }
 
     fn standing(&self, in_flight: &State, _now: Instant) -> Standing {
-        Standing { used: *in_flight, reset: Duration::ZERO }
+        Standing { used: in_flight.cost, reset: Duration::ZERO }
     }
 
     fn charge(&self, in_flight: &mut State, _times: Times, cost: u64) {
-        *in_flight = in_flight.saturating_add(cost);
+        in_flight.cost = in_flight.cost.saturating_add(cost);
     }
 
-    fn release(&self, in_flight: &mut State, _end: &End, cost: u64) {
-        *in_flight = in_flight.saturating_sub(cost);
+    fn release(&self, in_flight: &mut State, end: &End, cost: u64) {
+        in_flight.cost = in_flight.cost.saturating_sub(cost);
+        in_flight.ended = end.now;
     }
 
     fn convert(&self, _old: &Self, _in_flight: &mut State, _now: Instant) {}

@@ -31,7 +31,7 @@ use super::Algorithm;
 use crate::flow::{
     decision::Decision,
     exchange::{Numbers, RoundTrip},
-    keyed::Keyed,
+    keyed::Room,
     rate::Rate,
     slot::{Formula, Slot, Stage, Standing, Times},
     time::Instant,
@@ -107,25 +107,25 @@ impl Config {
     }
 
     /// Builds the slot, unused.
-    pub(super) fn build(&self, keyed: Option<&Keyed>) -> Box<dyn Slot> {
+    pub(super) fn build(&self, room: Option<Room<'_>>) -> Box<dyn Slot> {
         match (&*self.whole, &self.here()) {
             (Algorithm::TokenBucket(whole), Algorithm::TokenBucket(here)) => {
-                Exchanged::boxed(whole.build(), here.build(), keyed)
+                Exchanged::boxed(whole.build(), here.build(), room)
             }
             (Algorithm::LeakyBucket(whole), Algorithm::LeakyBucket(here)) => {
-                Exchanged::boxed(whole.build(), here.build(), keyed)
+                Exchanged::boxed(whole.build(), here.build(), room)
             }
             (Algorithm::SlidingWindow(whole), Algorithm::SlidingWindow(here)) => {
-                Exchanged::boxed(whole.build(), here.build(), keyed)
+                Exchanged::boxed(whole.build(), here.build(), room)
             }
             (Algorithm::SlidingCounter(whole), Algorithm::SlidingCounter(here)) => {
-                Exchanged::boxed(whole.build(), here.build(), keyed)
+                Exchanged::boxed(whole.build(), here.build(), room)
             }
             (Algorithm::FixedWindow(whole), Algorithm::FixedWindow(here)) => {
-                Exchanged::boxed(whole.build(), here.build(), keyed)
+                Exchanged::boxed(whole.build(), here.build(), room)
             }
             // Of others there is no such configuration.
-            (_, here) => here.build(keyed),
+            (_, here) => here.build(room.map(|it| it.keyed)),
         }
     }
 }
@@ -160,15 +160,19 @@ impl<S: Clone> Clone for Cell<S> {
 }
 
 impl<F: Merge> Exchanged<F> {
-    fn boxed(whole: F, here: F, keyed: Option<&Keyed>) -> Box<dyn Slot> {
-        Stage::boxed(Self { whole, here, lack: 0, least: Instant::EPOCH }, keyed)
+    fn boxed(whole: F, here: F, room: Option<Room<'_>>) -> Box<dyn Slot> {
+        Stage::boxed(Self { whole, here, lack: 0, least: Instant::EPOCH }, room)
     }
 
-    /// Returns what the store's clock tells at `now`, as far as is known.
+    /// Returns what the store's clock tells at `now`, as far as is known, and never less than before.
     fn time(&self, now: Instant) -> Instant {
+        self.past(now).max(self.least)
+    }
+
+    /// Returns what the store's clock told at `now`, which may be long ago.
+    fn past(&self, now: Instant) -> Instant {
         let lack = Duration::from_nanos(self.lack.unsigned_abs());
-        let time = if self.lack < 0 { now - lack } else { now + lack };
-        time.max(self.least)
+        if self.lack < 0 { now - lack } else { now + lack }
     }
 }
 
@@ -184,7 +188,7 @@ impl<F: Merge> Formula for Exchanged<F> {
     }
 
     fn is_fresh(&self, cell: &Self::State, now: Instant) -> bool {
-        let now = self.time(now);
+        let now = self.past(now);
         self.here.is_fresh(&cell.state, now)
             && (cell.cost == 0 || self.whole.is_over(&cell.delta, now))
     }

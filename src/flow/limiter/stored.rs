@@ -12,7 +12,7 @@
 
 use super::{
     Algorithm,
-    concurrency::Concurrency,
+    concurrency::{self, Concurrency},
     fixed_window::{self, Align, FixedWindow},
     sliding_counter::{self, SlidingCounter},
     sliding_window::SlidingWindow,
@@ -277,7 +277,7 @@ impl Stored {
                 let request = request.not_before(it.start(*head)?);
                 request.judge(it, it.stored(*head, counts))
             }
-            (Shape::Leases(it), &[held]) => request.judge(it, held),
+            (Shape::Leases(it), &[held]) => request.judge(it, concurrency::State::stored(held)),
             (Shape::Pacing(it, _), []) => request.paced(it, 0),
             (Shape::Pacing(it, of), &[micros, rest]) => {
                 request.paced(it, of.interval.join(micros, rest))

@@ -74,6 +74,7 @@ fn cannot(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
 /// See [`StartError`]; once started, nothing ends it but a signal.
 pub fn run(path: &Path) -> Result<(), StartError> {
     let descriptors = raise_file_limit();
+    take_small_pages();
     let certificates = config::certificate_files(path);
     make_certificates(&certificates);
     let seen = Seen::look(&named_files(path, &certificates));
@@ -404,6 +405,15 @@ fn raise_file_limit() -> Descriptors {
         tracing::warn!(%error, "cannot raise the limit of open files");
     }
     Descriptors::new(getrlimit(Resource::Nofile).current)
+}
+
+/// Has memory come in small pages, of which each is cleared when it is first touched: a large
+/// one keeps a worker, or whoever reads a configuration, for milliseconds in a virtual machine
+/// whose host must find the memory for it first. A busy worker's CPU is the same with either.
+fn take_small_pages() {
+    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
+        tracing::debug!(%error, "huge pages stay in use");
+    }
 }
 
 /// Has the calling thread give way to the workers.

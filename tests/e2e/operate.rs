@@ -238,3 +238,12 @@ fn the_log_names_every_listener() {
     let line = gateway.wait_log("listener=web ");
     assert_eq!(field(&line, "address"), gateway.web().to_string());
 }
+
+#[test]
+fn memory_comes_in_small_pages() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&yaml(upstream.address, ALL));
+    let status = fs::read_to_string(format!("/proc/{}/status", gateway.pid())).expect("it runs");
+    let huge = status.lines().find_map(|line| line.strip_prefix("THP_enabled:"));
+    assert_eq!(huge.expect("Linux tells since 5.0").trim(), "0");
+}

@@ -304,12 +304,9 @@ impl<'o> Builder<'o> {
     }
 
     fn routes(&mut self, plans: Vec<RoutePlan>, upstreams: &[Arc<Upstream>]) -> Vec<Arc<Route>> {
-        let mut old: HashMap<&str, &Arc<Route>> = self
-            .old
-            .iter()
-            .flat_map(|old| &old.routes)
-            .map(|route| (&*route.name, route))
-            .collect();
+        let old = self.old.map_or(&[][..], |old| &old.routes);
+        let mut old: HashMap<&str, &Arc<Route>> =
+            old.iter().map(|route| (&*route.name, route)).collect();
         let mut routes = Vec::with_capacity(plans.len());
         for plan in plans {
             let upstream = &upstreams[plan.upstream];

@@ -32,6 +32,9 @@ pub(super) struct Reader<'s> {
     events: Parser<'s, StrInput<'s>>,
     /// Values by the number of their anchor; `None` for one that is not whole yet.
     anchors: HashMap<usize, Option<Node<'s>>>,
+    /// Entries of the maps that are being read, the innermost last, so that each map takes its
+    /// memory once it is whole, and no more than it needs: ten thousand routes have forty thousand.
+    entries: Vec<(Name<'s>, Node<'s>)>,
     nodes: usize,
     /// Nodes that aliases added.
     aliased: usize,
@@ -51,6 +54,7 @@ impl<'s> Reader<'s> {
             text,
             events: Parser::new_from_str_with_options(text, options),
             anchors: HashMap::new(),
+            entries: Vec::new(),
             nodes: 0,
             aliased: 0,
             kept: 0,
@@ -142,7 +146,7 @@ impl<'s> Reader<'s> {
     }
 
     fn map(&mut self) -> Result<Content<'s>, Problem> {
-        let mut entries = Vec::new();
+        let first = self.entries.len();
         loop {
             let key = match self.expect()? {
                 (Event::MappingEnd, _) => break,
@@ -151,8 +155,9 @@ impl<'s> Reader<'s> {
             // First what follows: a bracket too many makes a key of what was to be a map.
             let value = self.node()?;
             let Content::Scalar(text) = key.content else { return Err(syntax::no_word(key.place)) };
-            entries.push((Name { place: key.place, text }, value));
+            self.entries.push((Name { place: key.place, text }, value));
         }
+        let mut entries = self.entries.split_off(first);
         super::node::merge(&mut entries, self.text)?;
         Ok(Content::Map(entries))
     }

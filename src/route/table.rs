@@ -69,7 +69,7 @@ impl Table {
     /// an earlier one takes each of them.
     #[expect(clippy::mutable_key_type, reason = "a regular expression is compared by its text")]
     pub fn shadowed(&self) -> Vec<(usize, usize)> {
-        let mut owners: HashMap<Asked<'_>, usize> = HashMap::new();
+        let mut owners: HashMap<Asked<'_>, usize> = HashMap::with_capacity(self.ranks.len());
         let mut pairs = Vec::new();
         for (index, rank) in self.ranks.iter().enumerate() {
             let matcher = &self.ranking.routes()[*rank].matcher;

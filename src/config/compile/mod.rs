@@ -59,7 +59,7 @@ impl Compiler {
         message: impl Fn(&K) -> String,
         help: &str,
     ) {
-        let mut seen = HashMap::new();
+        let mut seen = HashMap::with_capacity(values.size_hint().1.unwrap_or_default());
         for (value, place) in values {
             match seen.entry(value) {
                 Entry::Vacant(free) => _ = free.insert(place),

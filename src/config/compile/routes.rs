@@ -65,8 +65,8 @@ impl Compiler {
         body_limit: u64,
     ) -> Option<RoutePlan> {
         self.shorten_waits(&mut spec);
-        let (mut flow, rules, paced) = self.rules(spec.flow, spec.pacing);
-        flow.breaker = spec.breaker.as_ref().and_then(breaker);
+        let (mut flow, rules, paced) = self.rules(spec.flow, spec.pacing.as_deref());
+        flow.breaker = spec.breaker.as_deref().and_then(breaker);
         let matches = spec.matcher.as_ref().map(in_words);
         Some(RoutePlan {
             name: spec.name?.value,

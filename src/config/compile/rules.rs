@@ -32,7 +32,7 @@ impl Compiler {
     pub(super) fn rules(
         &mut self,
         specs: Vec<RuleSpec>,
-        pacing: Option<PacingSpec>,
+        pacing: Option<&PacingSpec>,
     ) -> (flow::Rules, Vec<RulePlan>, Option<OnStoreError>) {
         self.names("rule", specs.iter().filter_map(|spec| spec.name.as_ref()));
         let mut places = Vec::with_capacity(specs.len());

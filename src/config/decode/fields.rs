@@ -206,7 +206,9 @@ impl<'n, 's> Fields<'n, 's> {
             return Vec::new();
         };
         decoder.demand_one(key, node);
-        items.iter().filter_map(|item| read(decoder, item)).collect()
+        let mut values = Vec::with_capacity(items.len());
+        values.extend(items.iter().filter_map(|item| read(decoder, item)));
+        values
     }
 
     /// Reads a plain value or a list of them, of which there must be one if the key is required.

@@ -29,8 +29,9 @@ pub(in crate::config) struct RouteSpec {
     pub matcher: Option<MatchSpec>,
     pub upstream: Option<At<Arc<str>>>,
     pub flow: Vec<RuleSpec>,
-    pub breaker: Option<BreakerSpec>,
-    pub pacing: Option<PacingSpec>,
+    // Large, and most routes have neither.
+    pub breaker: Option<Box<BreakerSpec>>,
+    pub pacing: Option<Box<PacingSpec>>,
     pub timeouts: Option<RouteTimeouts>,
     pub body_limit: Option<u64>,
     pub upgrades: Vec<String>,
@@ -88,8 +89,8 @@ impl RouteSpec {
             matcher: f.map(d, "match").and_then(|f| MatchSpec::read(d, &f)),
             upstream: f.leaf(d, "upstream", values::name),
             flow,
-            breaker: f.map(d, "breaker").map(|f| BreakerSpec::read(d, &f)),
-            pacing: f.map(d, "pacing").map(|f| PacingSpec::read(d, &f)),
+            breaker: f.map(d, "breaker").map(|f| Box::new(BreakerSpec::read(d, &f))),
+            pacing: f.map(d, "pacing").map(|f| Box::new(PacingSpec::read(d, &f))),
             timeouts: timeouts(d, &f),
             body_limit: f.size(d, "body_limit").map(|at| at.value),
             upgrades: plain(f.several(d, "upgrades", upgrade)),
@@ -254,7 +255,9 @@ fn header_edits<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>, name: &str) -> Head
     let Some(f) = f.map(d, name) else { return HeaderEdits::default() };
     let mut set: Vec<(HeaderName, HeaderValue)> = Vec::new();
     if let Some((key, node)) = f.node("set") {
-        for (name, node) in d.entries(node, key) {
+        let entries = d.entries(node, key);
+        set.reserve_exact(entries.len());
+        for (name, node) in entries {
             let place = name.place;
             let name = d.keep(editable(&name.value), place);
             let value = d.leaf(node, key, values::header_value);

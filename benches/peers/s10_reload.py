@@ -1,6 +1,9 @@
 """Config reload under load (keep-alive 2000/s Poisson + 200/s on new connections): failed requests, worst latency
 in the 2 s after the reload against the second before it, time until the new config answers on new and on old
 connections.  after_debounce_ms leaves out the time to write the file and the peer's own debounce.
+late_edit: requests of the second that begins with the edit that took over 10 ms; late_else: the same, a second, in
+the second before it and in the two after it; waited_edit_ms and waited_else_ms: how long the peer's busiest thread, its
+worker, was runnable and had no core, in the second of the edit and in the one before it.
 extra: route counts (default 1 1000 10000)"""
 
 from common import *
@@ -10,6 +13,7 @@ a = args(__doc__, 'nginx,haproxy26,flowgate', rounds=3)
 a.peers = [p for p in a.peers if 'reload' in a.ad[p].caps]
 raw = []
 T = []
+LATE_MS = 10
 
 
 def get(s, keep):
@@ -25,6 +29,25 @@ def get(s, keep):
             break
         d += x
     return d
+
+
+def worker(pids):
+    """where the kernel tells what the busiest thread ran and waited"""
+    tasks = [f'/proc/{p}/task/{t}/schedstat' for p in pids for t in os.listdir(f'/proc/{p}/task')]
+    return max(tasks, key=lambda task: schedstat(task)[0])
+
+
+def schedstat(task):
+    """ns on a core, ns waiting for one; none if the thread has gone"""
+    try:
+        with open(task) as f:
+            return [int(x) for x in f.read().split()[:2]]
+    except OSError:
+        return [0, None]
+
+
+def between(first, last):
+    return None if first is None or last is None else (last - first) / 1e6
 
 
 for n in [int(x) for x in a.extra] or [1, 1000, 10000]:
@@ -47,7 +70,10 @@ for n in [int(x) for x in a.extra] or [1, 1000, 10000]:
             old = socket.create_connection(('127.0.0.1', i.port))
             old.settimeout(5)
             get(old, True)
-            time.sleep(2)
+            time.sleep(1)
+            task = worker(i.pids())
+            waited = [schedstat(task)[1]]
+            time.sleep(1)
             inforce = {}
             stop = [0]
 
@@ -64,6 +90,7 @@ for n in [int(x) for x in a.extra] or [1, 1000, 10000]:
                     time.sleep(0.003)
 
             th = threading.Thread(target=probe)
+            waited.append(schedstat(task)[1])
             t0 = time.monotonic_ns()
             th.start()
             sp = Spec({**i.spec, 'tag': 'new'})
@@ -74,6 +101,8 @@ for n in [int(x) for x in a.extra] or [1, 1000, 10000]:
             while time.monotonic() < e:
                 peak[0] = max(peak[0], i.rss())
                 time.sleep(0.02)
+                if len(waited) == 2 and time.monotonic_ns() - t0 >= 1_000_000_000:
+                    waited.append(schedstat(task)[1])
             try:
                 d = get(old, True)
                 tag = re.search(rb'(?i)x-cfg: (\w+)', d)
@@ -90,6 +119,12 @@ for n in [int(x) for x in a.extra] or [1, 1000, 10000]:
                 return max(v) if v else 0
 
             R1, R2 = records(f1), records(f2)
+
+            def late(second):
+                lo = t0 + second * 1_000_000_000
+                rs = [x for x in R1 + R2 if lo <= x[0] < lo + 1_000_000_000 and x[3]]
+                return sum(x[2] - x[0] > LATE_MS * 1_000_000 for x in rs)
+
             inforce_ms = (inforce['new'] - t0) / 1e6 if 'new' in inforce else None
             return {
                 'routes': n,
@@ -104,6 +139,10 @@ for n in [int(x) for x in a.extra] or [1, 1000, 10000]:
                 'reconnects': o1['reconnects'],
                 'max_before_ms': mx(R1 + R2, t0 - 1_000_000_000, t0),
                 'max_after_ms': mx(R1 + R2, t0 - 50_000_000, t0 + 2_000_000_000),
+                'late_edit': late(0),
+                'late_else': statistics.mean(map(late, (-1, 1, 2))),
+                'waited_edit_ms': between(*waited[1:]),
+                'waited_else_ms': between(*waited[:2]),
                 'old_conn_after_1.5s': oldconn,
                 'rss_before_mib': rss0 / 1024,
                 'rss_peak_mib': peak[0] / 1024,
@@ -129,6 +168,10 @@ for n in [int(x) for x in a.extra] or [1, 1000, 10000]:
                 'after_debounce_ms',
                 'max_before_ms',
                 'max_after_ms',
+                'late_edit',
+                'late_else',
+                'waited_edit_ms',
+                'waited_else_ms',
                 'failed_ka',
                 'failed_new',
                 'probe_err',

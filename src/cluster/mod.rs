@@ -26,7 +26,7 @@ mod store;
 pub use call::{Ask, Lease, Verdicts};
 pub use client::{Client, Decided, Link};
 pub use error::StoreError;
-pub use exchange::{MOST_STATES, Page, Push, line};
+pub use exchange::{MOST_STATES, Page, Push, line, most_deltas};
 pub use leases::Held;
 pub use periodic::Periodic;
 pub use recorded::Recorded;

@@ -6,15 +6,17 @@
 //! over. So nothing is lost while the store is: what is charged meanwhile adds up beside the states.
 //! Nor is anything lost to an edit: a slot that is used no more is kept until it has told all.
 
+mod rest;
 mod rule;
 
-use super::{Client, MOST_STATES, Push, StoreError, store::Store};
+use super::{Client, MOST_STATES, Push, StoreError, exchange::BUDGET, store::Store};
 use crate::{
     clock::Clock,
     config::Live,
     flow::{Instant, RoundTrip},
 };
 use core::time::Duration;
+use rest::Rest;
 use rule::{Rule, rules};
 use std::{
     collections::{HashMap, HashSet},
@@ -23,9 +25,6 @@ use std::{
 
 /// How soon rules that an edit has added are seen, and a store that is back.
 const GLANCE: Duration = Duration::from_millis(100);
-
-/// The most calls of one round trip: how much each is told shows only in its answer.
-const MOST_CALLS: usize = 32;
 
 /// What is not confirmed for so long decides nothing any more, and is forgotten before the store
 /// forgets the numbers of calls, after a day.
@@ -44,13 +43,27 @@ pub struct Periodic {
     /// The calls that told anything, of all rules together: a rule that is removed and comes back
     /// must not begin again with numbers that the store has merged.
     calls: u64,
+    /// After which part of an interval this gateway has its exchanges.
+    phase: f64,
+    rest: Rest,
 }
 
 impl Periodic {
     /// Returns what exchanges them, without a connection yet. To be called on its runtime.
     pub fn new(store: Arc<Store>, live: Arc<Live>, clock: Clock) -> Self {
         let client = Client::start_patient(Arc::clone(&store), clock.clone());
-        Self { store, client, live, clock, version: 0, rules: HashMap::new(), calls: 0 }
+        let (rules, phase) = (HashMap::new(), fastrand::f64());
+        Self {
+            store,
+            client,
+            live,
+            clock,
+            version: 0,
+            rules,
+            calls: 0,
+            phase,
+            rest: Rest::default(),
+        }
     }
 
     /// Exchanges, until `end` is there; then tells the rest.
@@ -83,7 +96,7 @@ impl Periodic {
     /// Tells what is left.
     async fn tell_rest(&mut self) {
         let now = self.clock.now();
-        self.rules.values_mut().for_each(|rule| rule.begin(now));
+        self.rules.values_mut().for_each(|rule| rule.begin(now, self.phase));
         loop {
             // What the store refuses is under way no more.
             let is_left = |rule: &Rule| rule.is_under_way && rule.has_to_tell();
@@ -102,7 +115,7 @@ impl Periodic {
         let mut names = Vec::new();
         for (name, rule) in &mut self.rules {
             if rule.due <= now && !rule.is_under_way {
-                rule.begin(now);
+                rule.begin(now, self.phase);
             }
             if rule.is_under_way {
                 names.push((rule.called, Arc::clone(name)));
@@ -173,17 +186,18 @@ impl Periodic {
 
     /// Collects from the first of these rules, and returns how many go in one round trip.
     fn portion(&mut self, names: &[Arc<str>]) -> usize {
-        let Self { clock, rules, calls, .. } = self;
+        let Self { clock, rules, calls, store, .. } = self;
         let now = clock.now();
         portion(names.iter().map(|name| {
             rules.get_mut(name).map_or(0, |rule| {
                 rule.collect(now, calls);
-                1 + rule.deltas.len() + rule.told
+                rule.push(store).cost()
             })
         }))
     }
 
-    /// Makes one call for each of these rules, in one round trip.
+    /// Makes one call for each of these rules, in one round trip, and leaves the store to others
+    /// for a while if that was much.
     async fn exchange(&mut self, names: &[Arc<str>]) -> Result<(), StoreError> {
         let link = self.client.link().ok_or(StoreError::Down)?;
         let asked = self.clock.now();
@@ -192,6 +206,7 @@ impl Periodic {
         }
         let rules = names.iter().filter_map(|name| self.rules.get(name));
         let pushes: Vec<Push<'_>> = rules.map(|rule| rule.push(&self.store)).collect();
+        let cost: usize = pushes.iter().map(Push::cost).sum();
         let answers = link.exchange(&pushes).await?;
         let came = self.clock.now();
         for (name, answer) in names.iter().zip(&answers) {
@@ -208,18 +223,23 @@ impl Periodic {
                 self.store.on_refusals();
             }
         }
+        // Small ones take no more than the way.
+        if cost > BUDGET / 2 {
+            let cost = Duration::from_micros(u64::try_from(cost).unwrap_or(u64::MAX));
+            let rest = self.rest.after(came.since(asked), cost);
+            self.clock.timer(came + rest).await;
+        }
         Ok(())
     }
 }
 
-/// Returns how many calls go in one round trip, given how many states each is likely to concern:
-/// one, or as many as stay below what one may.
-fn portion(states: impl Iterator<Item = usize>) -> usize {
-    let mut sum = 0;
-    let calls = states.take(MOST_CALLS).enumerate();
-    let fitting = calls.take_while(|(at, states)| {
-        sum += states;
-        *at == 0 || sum <= MOST_STATES
+/// Returns how many calls go in one round trip, given what each may cost: one, or as many as stay
+/// below what all may.
+fn portion(costs: impl Iterator<Item = usize>) -> usize {
+    let mut sum = 0_usize;
+    let fitting = costs.enumerate().take_while(|(at, cost)| {
+        sum = sum.saturating_add(*cost);
+        *at == 0 || sum <= BUDGET
     });
     fitting.count()
 }

@@ -58,7 +58,7 @@ impl Exchanger {
         Ok(Self { end, thread })
     }
 
-    /// Has it tell what is left, and waits for that: as long as one call takes, at most.
+    /// Has it tell what is left, and waits for that: until all is told, or a call fails.
     pub(super) fn end(self) {
         drop(self.end);
         if self.thread.join().is_err() {

@@ -3,7 +3,7 @@
 use crate::server::Server;
 use core::time::Duration;
 use flowgate::{
-    cluster::{MOST_STATES, Page, Push, Recorded, line},
+    cluster::{MOST_STATES, Page, Push, Recorded, line, most_deltas},
     flow::{
         Algorithm, Claim, Gate, Instant, Key, Keyed, RoundTrip, Rule, Rules, SlotId, Stored,
         limiter::exchanged,
@@ -112,8 +112,8 @@ impl Gateways {
         loop {
             if it.deltas.is_empty() {
                 let mut deltas = Vec::new();
-                from =
-                    from.and_then(|from| it.gate.collect(it.slot, from, MOST_STATES, &mut deltas));
+                let most = most_deltas(&self.stored);
+                from = from.and_then(|from| it.gate.collect(it.slot, from, most, &mut deltas));
                 it.number += u64::from(!deltas.is_empty());
                 it.deltas = deltas.iter().map(line).collect();
             }
@@ -127,6 +127,7 @@ impl Gateways {
                 number: it.number,
                 known: it.known,
                 late: Duration::from_hours(1),
+                most: MOST_STATES,
                 deltas: &it.deltas,
             };
             let page = store.exchange(&push, now);

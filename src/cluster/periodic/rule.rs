@@ -1,8 +1,12 @@
 //! One rule whose states are exchanged: what it has to tell, what it has told and what it knows.
 
-use super::{GLANCE, MOST_STATES, STALE};
+use super::{GLANCE, STALE};
 use crate::{
-    cluster::{Page, Push, exchange::line, store::Store},
+    cluster::{
+        Page, Push,
+        exchange::{MOST_STATES, line, most_deltas},
+        store::Store,
+    },
     config::{Exchange, Shared, Snapshot},
     flow::{Delta, Gate, Instant, RoundTrip, SlotId, Told},
 };
@@ -34,7 +38,7 @@ pub(super) struct Rule {
     pub(super) heard: Instant,
     /// When the latest call about it was made.
     pub(super) called: Instant,
-    /// How many states it was told then, or may be told if a call has failed since.
+    /// How many states it was told then, or as many as may be if a call has failed since.
     pub(super) told: usize,
     /// The most that was told of one state, in this exchange and in the one before.
     pub(super) most: [u64; 2],
@@ -81,6 +85,16 @@ pub(super) fn rules(snapshot: &Snapshot, now: Instant) -> impl Iterator<Item = R
     })
 }
 
+/// Returns the first instant after `now` at which this part of an interval, from 0 to 1, has
+/// passed since a whole number of intervals: one for all rules with this interval, and for each
+/// gateway another, even after a failure that all have met at once.
+pub(super) fn after(now: Instant, interval: Duration, part: f64) -> Instant {
+    let length = interval.as_nanos().max(1);
+    let begun = u128::from(now.as_nanos()) + length - interval.mul_f64(part).as_nanos();
+    let left = length - begun % length;
+    now + Duration::from_nanos(u64::try_from(left).unwrap_or(u64::MAX))
+}
+
 impl Rule {
     /// Goes on from what it was before an edit.
     pub(super) fn resume(&mut self, old: Self) {
@@ -113,10 +127,10 @@ impl Rule {
     }
 
     /// Begins an exchange.
-    pub(super) fn begin(&mut self, now: Instant) {
+    pub(super) fn begin(&mut self, now: Instant, phase: f64) {
         self.source.from = (self.source.has_clock && !self.is_gone).then_some(0);
         self.is_under_way = true;
-        self.due = (self.due + self.exchange.interval).max(now);
+        self.due = after(now, self.exchange.interval, phase);
         self.most = [0, self.most[0]];
     }
 
@@ -129,7 +143,7 @@ impl Rule {
         let mut deltas: Vec<Delta> = Vec::new();
         let mut sources = self.former.iter_mut().chain([&mut self.source]);
         if let Some(source) = sources.find(|source| source.from.is_some()) {
-            source.collect(&mut deltas);
+            source.collect(most_deltas(&self.shared.rule), &mut deltas);
         }
         let most = deltas.iter().map(|delta| delta.cost).max().unwrap_or(0);
         self.most[0] = self.most[0].max(most);
@@ -150,6 +164,8 @@ impl Rule {
             number: self.number,
             known: self.known,
             late: 4 * self.exchange.interval.max(Duration::from_secs(1)),
+            // Twice as many as the last time, so that who has much to learn soon has large pages.
+            most: (2 * self.told + 4).min(MOST_STATES),
             deltas: &self.deltas,
         }
     }
@@ -208,9 +224,9 @@ impl Source {
         Self { from: self.has_clock.then_some(0), ..self.clone() }
     }
 
-    fn collect(&mut self, into: &mut Vec<Delta>) {
+    fn collect(&mut self, most: usize, into: &mut Vec<Delta>) {
         let from = self.from.take();
-        self.from = from.and_then(|from| self.gate.collect(self.slot, from, MOST_STATES, into));
+        self.from = from.and_then(|from| self.gate.collect(self.slot, from, most, into));
     }
 
     /// Takes over what is `told`, after which one that has not heard of the clock before has all

@@ -6,9 +6,9 @@ use crate::config;
 use core::num::NonZeroUsize;
 
 #[test]
-fn a_round_trip_makes_one_call_or_as_many_as_concern_few_states() {
-    let sizes = |states: &[usize]| {
-        let (mut rest, mut sizes) = (states, Vec::new());
+fn a_round_trip_makes_one_call_or_as_many_as_keep_the_store_from_others_for_a_moment() {
+    let sizes = |costs: &[usize]| {
+        let (mut rest, mut sizes) = (costs, Vec::new());
         while !rest.is_empty() {
             let (some, more) = rest.split_at(portion(rest.iter().copied()));
             sizes.push(some.len());
@@ -16,11 +16,21 @@ fn a_round_trip_makes_one_call_or_as_many_as_concern_few_states() {
         }
         sizes
     };
-    let most = MOST_STATES;
+    let most = BUDGET;
     assert_eq!(sizes(&[2 * most, 2 * most, 1, 1]), [1, 1, 2]);
     assert_eq!(sizes(&[most / 2, most / 2, 1]), [2, 1]);
     assert_eq!(sizes(&[1, most, 1]), [1, 1, 1]);
-    assert_eq!(sizes(&[1; 70]), [MOST_CALLS, MOST_CALLS, 70 - 2 * MOST_CALLS]);
+    assert_eq!(sizes(&[usize::MAX, usize::MAX]), [1, 1]);
+}
+
+#[test]
+fn rules_with_one_interval_are_due_at_once_and_those_of_another_gateway_at_another_time() {
+    let interval = Duration::from_millis(100);
+    let at = |millis| Instant::EPOCH + Duration::from_millis(millis);
+    let due = |now, part| rule::after(at(now), interval, part).since(Instant::EPOCH).as_millis();
+    assert_eq!([0, 1, 49, 50, 51, 149].map(|now| due(now, 0.5)), [50, 50, 50, 150, 150, 150]);
+    assert_eq!([0, 1, 99, 100, 1_234].map(|now| due(now, 0.0)), [100, 100, 100, 200, 1_300]);
+    assert_eq!(due(1_234, 0.3), 1_330, "whatever has happened before");
 }
 
 /// Returns the exchange of three rules, on whose runtime nothing has run yet.

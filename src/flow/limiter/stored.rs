@@ -195,6 +195,18 @@ impl Stored {
         Some((word, Numbers::from_slice(numbers)))
     }
 
+    /// Returns how many numbers a state or a delta has at most, where gateways exchange them.
+    pub fn exchanged_numbers(&self) -> usize {
+        match &self.formula {
+            Shape::Bucket(_) => 4,
+            Shape::Fixed(..) | Shape::Counter(..) => 3,
+            Shape::Sliding(_, of) => {
+                usize::try_from(of.span).unwrap_or(usize::MAX).saturating_add(1)
+            }
+            Shape::Leases(_) | Shape::Pacing(..) => 0,
+        }
+    }
+
     /// Returns whether a request holds what it was charged until it ends.
     pub const fn holds(&self) -> bool {
         match self.formula {

@@ -24,6 +24,17 @@ const BREAKER: &str = "breaker";
 /// The name that its pacing goes by there.
 const PACING: &str = "pacing";
 
+/// A request, as its route's rules see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Applicant<'a> {
+    /// The key of fingerprints.
+    pub seed: &'a Seed,
+    /// What it asks for.
+    pub target: &'a Target<'a>,
+    /// Who asks.
+    pub client: IpAddr,
+}
+
 /// What is known of a request's part in a rule without looking at the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
@@ -77,16 +88,15 @@ impl Snapshot {
 }
 
 impl Route {
-    /// Returns what a request claims, of whose part in a rule, which comes with its
-    /// identity, something may be `known`.
-    pub fn claims(
+    /// Adds to `claims` what a request claims, of whose part in a rule, which comes with
+    /// its identity, something may be `known`.
+    pub fn claim(
         &self,
-        seed: &Seed,
-        target: &Target<'_>,
-        client: IpAddr,
+        applicant: Applicant<'_>,
         known: impl Fn(&RouteRule, &str) -> Known,
-    ) -> Claims {
-        let mut claims = Claims::new();
+        claims: &mut Claims,
+    ) {
+        let Applicant { seed, target, client } = applicant;
         let mut is_taken = false;
         for (rule, identity) in self.rules.iter().zip(&self.flow.flow) {
             let known = known(rule, &identity.name);
@@ -113,7 +123,6 @@ impl Route {
         for slot in self.breaker.into_iter().chain(self.pacing) {
             claims.push(Claim { slot, key: Key::Shared, cost: 1, patience: Duration::ZERO });
         }
-        claims
     }
 
     /// Gives a request with these claims the priority that any of its rules knows.

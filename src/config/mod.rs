@@ -39,7 +39,7 @@ pub mod watch;
 mod yaml;
 
 pub use certificate::{Certificate, Certificates};
-pub use claim::{Claims, Known, Unrouted, is_served, outcome};
+pub use claim::{Applicant, Claims, Known, Unrouted, is_served, outcome};
 pub use compile::overlap;
 pub use describe::describe;
 pub use diff::{Difference, Fate, Named, RouteChange, RuleChange, diff};

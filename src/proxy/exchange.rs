@@ -120,8 +120,10 @@ impl Exchange<'_> {
             server.meter.requests.fetch_add(1, Relaxed);
             let since = lease.since;
             let Some(wire) = lease.wire_mut() else { return Err(Failure::Broken) };
-            let Some(sending) = request.take() else { return Err(Failure::Broken) };
-            let mut answer = pin!(wire.sender.try_send_request(sending));
+            let mut answer = pin!(match request.take() {
+                Some(sending) => wire.sender.try_send_request(sending),
+                None => return Err(Failure::Broken),
+            });
             // Left where it arrives: it is large, and would be moved from hand to hand.
             let mut answered = None;
             let arrival = poll_fn(|context| {

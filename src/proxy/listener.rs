@@ -18,6 +18,10 @@ use tokio_util::sync::CancellationToken;
 /// that come at once took 12 s with the usual 1024.
 const BACKLOG: i32 = 4096;
 
+/// Connections accepted before everything else has its turn: of a thousand that come at
+/// once, those accepted in one go would hold up whatever is due meanwhile.
+const ACCEPTED_AT_ONCE: u32 = 8;
+
 /// How long to wait when the kernel has no descriptor or memory for a connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
 
@@ -92,7 +96,13 @@ pub(crate) async fn accept(worker: Arc<Worker>, bound: Bound, stop: Cancellation
         }
     };
     let mut complaints = Complaints::default();
+    let mut accepted_at_once = 0;
     loop {
+        accepted_at_once += 1;
+        if accepted_at_once > ACCEPTED_AT_ONCE {
+            accepted_at_once = 0;
+            tokio::task::yield_now().await;
+        }
         let accepted = tokio::select! {
             biased;
             accepted = listener.accept() => accepted,

@@ -23,7 +23,7 @@ use crate::{
     access_log,
     clock::Clock,
     cluster::Client,
-    config::{Claims, Known, Live, Route, Snapshot, Unrouted},
+    config::{Applicant, Claims, Known, Live, Route, RouteRule, Snapshot, Unrouted},
     flow::{Admission, Key, Permit, Rejection, Report},
     meter::{self, Counters},
     route::{Seed, Target, client_ip, normal_path},
@@ -104,7 +104,8 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
         Ok(found) => found,
         Err(refusal) => return Step::Answered(Box::new(refuse(refusal, request.headers(), tail))),
     };
-    let claims = found.claims(&tail.peer, &request);
+    let mut claims = Claims::new();
+    found.claim(&tail.peer, &request, &mut claims);
     let question = found.route.is_shared.then(|| found.question(&tail.peer, &request, &claims));
     let Found { authority, fields, client, route, .. } = found;
     if let Some(entry) = &mut tail.entry {
@@ -121,8 +122,19 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
     };
     let (clock, activity) = (&tail.peer.worker.clock, &tail.peer.activity);
     let request = Some(request.map(|body| RequestBody::new(body, &route, clock, activity)));
-    let journey = Journey { request, route, forward, protocol, told: None, start: now, tail };
-    let mut arrival = Arrival { journey: Box::new(journey), manner };
+    let mut arrival = Arrival {
+        // Made where it stays: it is large.
+        journey: Box::new(Journey {
+            request,
+            route,
+            forward,
+            protocol,
+            told: None,
+            start: now,
+            tail,
+        }),
+        manner,
+    };
     let Journey { route, tail, .. } = &*arrival.journey;
     if let Some(question) = question {
         return match shared::begin(&tail.peer.worker, route, now, &claims, question) {
@@ -220,10 +232,10 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Returns what the request asks of its route's rules.
-    fn claims(&self, peer: &Peer, request: &Request<Incoming>) -> Claims {
+    /// Adds to `claims` what the request asks of its route's rules.
+    fn claim(&self, peer: &Peer, request: &Request<Incoming>, claims: &mut Claims) {
         let (target, client) = (target(request, &self.host, &self.path), self.client);
-        self.route.claims(&peer.worker.seed, &target, client, |rule, _| {
+        let known = |rule: &RouteRule, _: &str| {
             let print = match (&rule.exchange(), &peer.worker.store) {
                 // By the secret that all gateways have.
                 (Some(_), Some(store)) if !rule.key.is_shared() => {
@@ -232,7 +244,9 @@ impl Found<'_> {
                 _ => peer.fingerprint(&rule.key, &target, client),
             };
             print.map_or(Known::Nothing, Known::Key)
-        })
+        };
+        let applicant = Applicant { seed: &peer.worker.seed, target: &target, client };
+        self.route.claim(applicant, known, claims);
     }
 
     /// Returns what the store is asked, if it is up and there is anything to ask.

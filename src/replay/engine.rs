@@ -9,7 +9,7 @@
 use super::event::{Answered, Arrival, Complete, Ending, Id, RecordedKey, Request};
 use crate::{
     access_log::Decided,
-    config::{self, Claims, Known, Live, Plan, Retired, RouteRule, Snapshot, Unrouted},
+    config::{self, Applicant, Claims, Known, Live, Plan, Retired, RouteRule, Snapshot, Unrouted},
     flow::{Admission, Instant, Key, Outcome, Permit, Report, SlotId, Verdict, rule_of},
     route::{Seed, Target, canonical_host, client_ip, normal_path},
 };
@@ -253,10 +253,11 @@ impl Engine {
         self.with_head(arrival, |target, path, client| {
             let index = self.route_of(snapshot, arrival, target, path)?;
             let route = &snapshot.routes[index];
-            *claims = route.claims(&self.seed, target, client, |_, rule| match fingerprint {
+            let known = |_: &RouteRule, rule: &str| match fingerprint {
                 Some(fingerprint) => Known::Key(fingerprint),
                 None => recorded(arrival, rule),
-            });
+            };
+            route.claim(Applicant { seed: &self.seed, target, client }, known, claims);
             if arrival.priority {
                 route.prioritize(claims);
             }

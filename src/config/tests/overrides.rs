@@ -2,7 +2,7 @@
 
 use super::{messages, plan, warnings, with_rules};
 use crate::{
-    config::{Known, Live, Retired},
+    config::{Applicant, Claims, Known, Live, Retired},
     flow::{Algorithm, Instant, limiter::token_bucket},
     route::{Seed, Target},
 };
@@ -133,7 +133,9 @@ fn admitted(live: &Live, client: &str, method: &Method, tenant: Option<&'static 
     let target = Target { host: "a", path: "/", query: None, method, headers: &headers };
     let snapshot = live.load_full();
     let route = &snapshot.routes[0];
-    let claims = route.claims(&Seed::new([1, 2]), &target, client, |_, _| Known::Nothing);
+    let (seed, mut claims) = (Seed::new([1, 2]), Claims::new());
+    let applicant = Applicant { seed: &seed, target: &target, client };
+    route.claim(applicant, |_, _| Known::Nothing, &mut claims);
     assert!(claims.len() <= 2, "a rule and its overrides are asked once");
     (0..10).filter(|_| route.gate.enter(NOW, &claims).is_ok()).count()
 }

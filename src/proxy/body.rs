@@ -174,6 +174,7 @@ impl Body for RequestBody {
             }
             Some(Err(error)) => body.cut(upload::BROKEN, Cut::Broken(error)),
             Some(Ok(mut frame)) => {
+                let mut ended = frame.is_trailers();
                 if let Some(trailers) = frame.trailers_mut() {
                     strip_trailers(trailers, &body.route.request_headers);
                 }
@@ -183,7 +184,10 @@ impl Body for RequestBody {
                 };
                 body.left = left;
                 body.upload.bytes.fetch_add(length, Relaxed);
-                let ended = body.incoming.is_end_stream();
+                // Once all that was declared is here nobody asks for more, although HTTP/2
+                // may say only later that it ends.
+                ended |= body.incoming.is_end_stream();
+                ended |= body.incoming.size_hint().exact() == Some(0);
                 let state = if ended { upload::DONE } else { upload::UNDER_WAY };
                 body.upload.state.store(state, Relaxed);
                 Poll::Ready(Some(Ok(frame)))

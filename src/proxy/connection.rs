@@ -15,6 +15,7 @@ use crate::{
     flow::Instant,
     meter::Refusal,
 };
+use bytes::Bytes;
 use core::{
     future::poll_fn,
     pin::{Pin, pin},
@@ -80,9 +81,15 @@ impl Manners {
 /// Serves a connection until it ends, is idle for too long or is drained.
 ///
 /// One that speaks HTTP/1.1 gives up everything but its socket while it is idle. What
-/// it needs besides is in boxes, so that the task itself is small.
-pub(super) async fn serve<T>(io: T, protocol: Protocol, peer: Arc<Peer>, manners: Manners)
-where
+/// it needs besides is in boxes, so that the task itself is small. What was read from
+/// it already comes `ahead`.
+pub(super) async fn serve<T>(
+    io: T,
+    ahead: Bytes,
+    protocol: Protocol,
+    peer: Arc<Peer>,
+    manners: Manners,
+) where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let activity = Arc::clone(&peer.activity);
@@ -100,7 +107,7 @@ where
         ticking: false,
         armed,
     };
-    let io = Watched::new(io, Arc::clone(&activity), protocol == Protocol::Http1);
+    let io = Watched::new(io, ahead, Arc::clone(&activity), protocol);
     let refused = match protocol {
         Protocol::Http1 => by_turns(io, &peer, &manners, &mut watch).await,
         Protocol::Http2 => Box::pin(http2(io, &peer, &manners, &mut watch)).await,

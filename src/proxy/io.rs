@@ -1,6 +1,6 @@
 //! A client's socket that notes what it does.
 
-use super::{activity::Activity, readiness::Readiness};
+use super::{activity::Activity, connection::Protocol, readiness::Readiness};
 use bytes::Bytes;
 use core::{
     pin::Pin,
@@ -24,22 +24,41 @@ pub(super) struct Watched<T> {
     preface: usize,
 }
 
-/// The length of what a client of HTTP/2 begins with (RFC 9113, 3.4).
-const PREFACE: usize = 24;
+/// What a client of HTTP/2 begins with (RFC 9113, 3.4).
+pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 impl<T> Watched<T> {
-    pub(super) fn new(inner: T, activity: Arc<Activity>, reads_begin_requests: bool) -> Self {
-        let preface = if reads_begin_requests { 0 } else { PREFACE };
-        let (readiness, ahead) = (Readiness::default(), Bytes::new());
-        Self { inner, readiness, ahead, activity, reads_begin_requests, preface }
+    /// Wraps a socket of which the beginning was read, to be read again.
+    pub(super) fn new(inner: T, ahead: Bytes, activity: Arc<Activity>, protocol: Protocol) -> Self {
+        let (preface, reads_begin_requests) = match protocol {
+            Protocol::Http1 => (0, true),
+            Protocol::Http2 => (PREFACE.len(), false),
+        };
+        let (readiness, none) = (Readiness::default(), Bytes::new());
+        let mut this =
+            Self { inner, readiness, ahead: none, activity, reads_begin_requests, preface };
+        this.rewind(ahead);
+        this
     }
 
-    /// Puts back what was read on an idle connection: the beginning of a request.
+    /// Puts back what was read on a connection that was idle.
     pub(super) fn rewind(&mut self, bytes: Bytes) {
         // Empty ones would still keep the buffer that they are a part of.
         if !bytes.is_empty() {
-            self.activity.on_read();
+            self.note_read(bytes.len());
             self.ahead = bytes;
+        }
+    }
+
+    fn note_read(&mut self, read: usize) {
+        if self.reads_begin_requests && read > 0 {
+            self.activity.on_read();
+        }
+        if self.preface > 0 {
+            self.preface = self.preface.saturating_sub(read);
+            if self.preface == 0 {
+                self.activity.on_preface();
+            }
         }
     }
 
@@ -77,15 +96,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
         let Self { inner, readiness, .. } = &mut *self;
         let polled = readiness.poll_read(inner, context, buffer);
         let read = buffer.filled().len() - before;
-        if self.reads_begin_requests && read > 0 {
-            self.activity.on_read();
-        }
-        if self.preface > 0 {
-            self.preface = self.preface.saturating_sub(read);
-            if self.preface == 0 {
-                self.activity.on_preface();
-            }
-        }
+        self.note_read(read);
         polled
     }
 }

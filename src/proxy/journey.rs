@@ -130,7 +130,7 @@ impl Journey {
     fn switch(
         mut self: Box<Self>,
         mut response: Response<Incoming>,
-        lease: Lease,
+        mut lease: Lease,
         client: Option<OnUpgrade>,
     ) -> Response<ResponseBody> {
         let agreed = response.headers().get(header::UPGRADE);
@@ -143,6 +143,7 @@ impl Journey {
         };
         let server = hyper::upgrade::on(&mut response);
         lease.detach();
+        self.tail.lease = Some(lease);
         let headers = response.headers_mut();
         headers::strip_hop_by_hop(headers, Fields::of(headers));
         headers::edit(headers, &self.route.response_headers);

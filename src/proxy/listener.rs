@@ -5,9 +5,11 @@ use super::{
     connection::{Manners, Protocol, serve},
     peer::Peer,
     service::Worker,
+    sniff::sniff,
     tls::Acceptor,
 };
 use crate::{flow::Instant, meter};
+use bytes::Bytes;
 use core::{net::SocketAddr, sync::atomic::Ordering::Relaxed, time::Duration};
 use socket2::{Domain, Socket, Type};
 use std::{io, sync::Arc};
@@ -28,9 +30,6 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
 /// How often the log says at most that connections are refused: a flood of them must not
 /// become one of lines.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);
-
-/// How often to look again while a client has sent less than tells its protocol.
-const SNIFF_PAUSE: Duration = Duration::from_millis(5);
 
 /// One worker's socket of a listener.
 #[derive(Debug)]
@@ -190,7 +189,7 @@ fn admit(worker: &Arc<Worker>, stream: TcpStream, address: SocketAddr, tls: Opti
 async fn greet(
     worker: &Arc<Worker>,
     activity: &Arc<Activity>,
-    stream: TcpStream,
+    mut stream: TcpStream,
     address: SocketAddr,
     tls: Option<Acceptor>,
 ) {
@@ -204,14 +203,13 @@ async fn greet(
     };
     let Some(acceptor) = tls else {
         let peer = peer(None, false);
-        let (began, limit) = (worker.clock.now(), manners.timeouts.header_read);
+        let limit = manners.timeouts.header_read;
         // In a box, as is the handshake: what they need is not needed later.
-        let sniffing = Box::pin(worker.clock.timeout(limit, sniff(worker, &stream)));
-        let Some(Ok(Some(protocol))) = unless_drained(activity, sniffing).await else { return };
-        if protocol == Protocol::Http2 {
-            activity.await_preface(began);
-        }
-        return serve(stream, protocol, peer, manners).await;
+        let sniffing = Box::pin(worker.clock.timeout(limit, sniff(&mut stream)));
+        let Some(Ok(Some((protocol, ahead)))) = unless_drained(activity, sniffing).await else {
+            return;
+        };
+        return serve(stream, ahead, protocol, peer, manners).await;
     };
     let limit = manners.timeouts.tls_handshake;
     let handshake = Box::pin(worker.clock.timeout(limit, acceptor.accept(stream)));
@@ -223,7 +221,7 @@ async fn greet(
     if protocol == Protocol::Http2 {
         activity.await_preface(worker.clock.now());
     }
-    serve(stream, protocol, peer(name, true), manners).await;
+    serve(stream, Bytes::new(), protocol, peer(name, true), manners).await;
 }
 
 /// `None` if the gateway is to end: who has not asked for anything yet need not be
@@ -233,24 +231,6 @@ async fn unless_drained<F: Future>(activity: &Activity, future: F) -> Option<F::
         biased;
         output = future => Some(output),
         () = activity.drained() => None,
-    }
-}
-
-/// Tells HTTP/2 by prior knowledge from HTTP/1.1: its preface begins with a method
-/// that no other request can have (RFC 9113, 3.4). `None` if the client left.
-async fn sniff(worker: &Worker, stream: &TcpStream) -> Option<Protocol> {
-    const PREFACE: &[u8; 3] = b"PRI";
-    let mut first = [0; PREFACE.len()];
-    loop {
-        let seen = stream.peek(&mut first).await.ok()?;
-        let seen = first.get(..seen).filter(|seen| !seen.is_empty())?;
-        if !PREFACE.starts_with(seen) {
-            return Some(Protocol::Http1);
-        }
-        if seen.len() == PREFACE.len() {
-            return Some(Protocol::Http2);
-        }
-        worker.clock.sleep_until(worker.clock.now() + SNIFF_PAUSE).await;
     }
 }
 

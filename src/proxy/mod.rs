@@ -23,6 +23,7 @@ mod reply;
 mod request;
 mod service;
 mod shared;
+mod sniff;
 mod streams;
 mod tail;
 mod tls;

@@ -170,9 +170,10 @@ impl Lease {
         &self.server
     }
 
-    /// Counts that its server gave no whole answer, unless the client broke off.
+    /// Counts that its server gave no whole answer, unless the client broke off. A tunnel is
+    /// none.
     pub(super) fn on_failure(&self) {
-        if !self.upload.as_deref().is_some_and(Upload::is_cut) {
+        if self.wire.is_some() && !self.upload.as_deref().is_some_and(Upload::is_cut) {
             self.server.meter.failures.fetch_add(1, Relaxed);
         }
     }
@@ -194,8 +195,9 @@ impl Lease {
         }
     }
 
-    /// Leaves the connection to the tunnel that it has become.
-    pub(super) fn detach(mut self) {
+    /// Leaves the connection to the tunnel that it has become, which its server works on
+    /// for as long as the lease lives.
+    pub(super) fn detach(&mut self) {
         self.wire = None;
     }
 }

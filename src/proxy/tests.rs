@@ -23,6 +23,7 @@ use crate::{
     meter::{Counters, Refusal},
     route::{KeySpec, Part, Seed, Target},
 };
+use bytes::Bytes;
 use core::{net::IpAddr, num::NonZeroUsize, time::Duration};
 use http::{HeaderMap, Method};
 use std::sync::{Arc, Weak};
@@ -103,7 +104,7 @@ impl House {
         let manners = Manners::of(&worker.live.load().settings);
         let weak = Arc::downgrade(&peer);
         let served = tokio::spawn(async move {
-            serve(io, protocol, peer, manners).await;
+            serve(io, Bytes::new(), protocol, peer, manners).await;
             worker.connections.leave(place);
         });
         (served, weak)

@@ -26,11 +26,15 @@ pub(super) async fn tunnel(
         tail.fail();
         return;
     };
-    let last = Arc::new(AtomicU64::new(clock.now().as_nanos()));
-    let mut client =
-        Noted { inner: TokioIo::new(client), last: Arc::clone(&last), clock: clock.clone() };
+    let mut client = Noted {
+        inner: TokioIo::new(client),
+        last: AtomicU64::new(clock.now().as_nanos()).into(),
+        written: 0,
+        broke: false,
+        clock: clock.clone(),
+    };
     let mut server = TokioIo::new(server);
-    let copying = copy_bidirectional(&mut client, &mut server);
+    let last = Arc::clone(&client.last);
     let silence = async {
         loop {
             let since = Instant::from_nanos(last.load(Relaxed));
@@ -40,32 +44,43 @@ pub(super) async fn tunnel(
             clock.timer(since + idle).await;
         }
     };
-    tokio::select! {
-        copied = copying => match copied {
-            Ok((_, down)) => {
-                tail.add_bytes(usize::try_from(down).unwrap_or(usize::MAX));
-                tail.complete();
-            }
-            Err(_) => tail.fail(),
-        },
-        () = silence => {
-            tail.complete();
-        }
+    let ended = tokio::select! {
+        copied = copy_bidirectional(&mut client, &mut server) => copied.map(drop),
+        () = silence => Ok(()),
+    };
+    tail.add_bytes(client.written);
+    match ended {
+        Ok(()) => tail.complete(),
+        // It ends as cancelled: the client has left.
+        Err(_) if client.broke => {}
+        Err(_) => tail.fail(),
     }
 }
 
-/// A byte stream that notes when it last moved.
+/// The client's byte stream, which notes what becomes of it.
 struct Noted<T> {
     inner: T,
+    /// When it last moved, in nanoseconds.
     last: Arc<AtomicU64>,
+    /// Bytes that the client was sent.
+    written: usize,
+    /// Whether the client was the one to break it off.
+    broke: bool,
     clock: Clock,
 }
 
 impl<T> Noted<T> {
-    fn note<R>(&self, polled: Poll<R>) -> Poll<R> {
-        if polled.is_ready() {
+    /// Notes that it moved.
+    fn note<R>(&mut self, polled: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+        if let Poll::Ready(Ok(_)) = &polled {
             self.last.store(self.clock.now().as_nanos(), Relaxed);
         }
+        self.blame(polled)
+    }
+
+    /// Notes that it broke.
+    fn blame<R>(&mut self, polled: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+        self.broke |= matches!(polled, Poll::Ready(Err(_)));
         polled
     }
 }
@@ -88,14 +103,19 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Noted<T> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.inner).poll_write(context, bytes);
+        if let Poll::Ready(Ok(count)) = polled {
+            self.written += count;
+        }
         self.note(polled)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(context)
+        let polled = Pin::new(&mut self.inner).poll_flush(context);
+        self.blame(polled)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(context)
+        let polled = Pin::new(&mut self.inner).poll_shutdown(context);
+        self.blame(polled)
     }
 }

@@ -7,7 +7,7 @@ use crate::common::{
     yaml,
 };
 use futures_util::{SinkExt, StreamExt};
-use std::{io::Read, net::TcpStream};
+use std::{io::Read, net::TcpStream, time::Duration};
 use tokio_tungstenite::tungstenite::Message;
 
 const ALL: &str = "  - { name: all, match: { path_prefix: / }, upstream: up, flow: [{ name: two, concurrency: 2 }] }";
@@ -130,14 +130,61 @@ fn an_upstream_that_switches_unasked_is_a_502() {
     assert_eq!(ask(&gateway, "websocket").0, 502);
 }
 
+/// Asks for a tunnel and sees four bytes come back through it.
+fn ping(gateway: &Gateway) -> Client {
+    let (status, mut client) = ask(gateway, "websocket");
+    assert_eq!(status, 101);
+    client.send("ping");
+    client.stream.read_exact(&mut [0; 4]).expect("echoed");
+    client
+}
+
 #[test]
 fn a_silent_tunnel_is_closed_after_the_idle_timeout() {
     let upstream = willing();
     let routes = ALL.replace("upstream: up,", "upstream: up, timeouts: { idle: 300ms },");
-    let gateway = Gateway::start(&yaml(upstream.address, &routes));
-    let (status, mut client) = ask(&gateway, "websocket");
-    assert_eq!(status, 101);
-    assert!(client.is_closed());
+    let text = format!("access_log: access.log\n{}", yaml(upstream.address, &routes));
+    let gateway = Gateway::start(&text);
+    assert!(ping(&gateway).is_closed());
+    assert_eq!(logged(&gateway), ("completed".to_owned(), 4));
+}
+
+#[test]
+fn a_client_that_breaks_its_tunnel_off_has_left() {
+    let upstream = willing();
+    let gateway =
+        Gateway::start(&format!("access_log: access.log\n{}", yaml(upstream.address, ALL)));
+    let client = ping(&gateway);
+    socket2::SockRef::from(client.stream.get_ref()).set_linger(Some(Duration::ZERO)).expect("set");
+    drop(client);
+    assert_eq!(logged(&gateway), ("cancelled".to_owned(), 4));
+    let failures = crate::common::metrics(&gateway, "flowgate_upstream_failures_total");
+    assert_eq!(failures.values().sum::<f64>(), 0.0);
+}
+
+/// The outcome and the bytes of the only request in the access log.
+fn logged(gateway: &Gateway) -> (String, u64) {
+    let line = eventually("a line", || {
+        let log = std::fs::read_to_string(gateway.dir.path().join("access.log")).ok()?;
+        log.ends_with('\n').then_some(log)
+    });
+    let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+    let outcome = line["outcome"].as_str().expect("an outcome");
+    (outcome.to_owned(), line["bytes_out"].as_u64().expect("a number"))
+}
+
+#[test]
+fn a_tunnel_is_in_flight_at_its_server_until_it_ends() {
+    let upstream = willing();
+    let gateway = Gateway::start(&yaml(upstream.address, ALL));
+    let in_flight = || {
+        let servers = crate::common::metrics(&gateway, "flowgate_upstream_in_flight");
+        servers.values().sum::<f64>()
+    };
+    let tunnels = [ping(&gateway), ping(&gateway)];
+    assert_eq!(in_flight(), 2.0);
+    drop(tunnels);
+    eventually("both have ended", || (in_flight() == 0.0).then_some(()));
 }
 
 #[test]

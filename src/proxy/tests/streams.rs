@@ -1,6 +1,6 @@
 //! Streams of HTTP/2 whose client takes its time, frame by frame.
 
-use super::{Client, House, secs};
+use super::{Client, House, read_head, secs};
 use crate::{clock::Clock, flow::Instant, proxy::connection::Protocol};
 use core::time::Duration;
 use std::sync::Arc;
@@ -18,7 +18,11 @@ const WINDOW_UPDATE: u8 = 8;
 const ACK: u8 = 1;
 /// `END_STREAM` and `END_HEADERS`.
 const WHOLE: u8 = 5;
-/// GET of `/` at `a`, by the static table (RFC 7541, appendix A).
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+/// POST of four bytes to `/` at `a`, by the static table (RFC 7541, appendix A).
+const POST: &[u8] = &[0x83, 0x86, 0x84, 0x41, 1, b'a', 0x0f, 13, 1, b'4'];
+/// GET of `/` at `a`, by the same table.
 const GET: &[u8] = &[0x82, 0x86, 0x84, 0x41, 1, b'a'];
 
 /// What the gateway sent on a stream, and when.
@@ -251,4 +255,21 @@ async fn a_silent_client_that_confirms_no_farewell_is_closed_after_keep_alive() 
     let took = house.now().since(begun);
     assert!((secs(75)..secs(78)).contains(&took), "{took:?}");
     listening.await.expect("no panic");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upload_has_ended_with_its_last_byte_though_its_client_says_so_later() {
+    let mut house = House::new(", timeouts: { first_byte: 60s, idle: 10s }");
+    let mut client = Http2::connect_with(&house, 100, secs(0)).await;
+    client.send(HEADERS, END_HEADERS, 1, POST).await;
+    client.send(DATA, 0, 1, b"abcd").await;
+    let mut upstream = house.upstream.recv().await.expect("a connection");
+    read_head(&mut upstream).await.expect("a head");
+    upstream.read_exact(&mut [0; 4]).await.expect("the whole body");
+    client.send(DATA, END_STREAM, 1, &[]).await;
+    house.pass(secs(50)).await;
+    upstream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\nin time").await.expect("sent");
+    house.pass(secs(1)).await;
+    let sent: Vec<_> = core::iter::from_fn(|| client.sent.try_recv().ok()).collect();
+    assert_eq!(fate(&sent, 1), (None, 7), "{sent:?}");
 }

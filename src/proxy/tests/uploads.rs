@@ -60,6 +60,21 @@ async fn the_first_byte_timeout_begins_at_the_end_of_the_upload() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_upload_ends_with_its_trailers() {
+    let mut house = House::new(", timeouts: { first_byte: 20s, idle: 2m }");
+    let begun = house.now();
+    let mut client = house.client();
+    client.send("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n").await;
+    client.send("trailer: x-sum\r\n\r\n2\r\nab\r\n0\r\nx-sum: 1\r\n\r\n").await;
+    let mut upstream = house.upstream.recv().await.expect("a connection");
+    read_head(&mut upstream).await.expect("a head");
+    read_head(&mut upstream).await.expect("the body and its trailers");
+    assert_eq!(client.status().await, Some(504), "the server never answers");
+    let took = house.now().since(begun);
+    assert!((secs(20)..secs(21)).contains(&took), "{took:?}");
+}
+
 /// Sends more than the gateway holds, for as long as it is taken.
 fn flood(mut stream: WriteHalf<DuplexStream>) -> JoinHandle<()> {
     tokio::spawn(async move {

@@ -114,7 +114,7 @@ impl Page {
         let servers = self.snapshot.upstreams.iter().flat_map(|upstream| &upstream.servers);
         let by_id: BTreeMap<usize, &Server> =
             servers.map(|server| (server.id, &**server)).collect();
-        by_id.into_values().map(|server| ([("server", address(server))], server))
+        by_id.into_values().map(|server| ([("server", server.address())], server))
     }
 
     fn flow(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -215,7 +215,8 @@ impl Page {
         gauges(encoder, ("flowgate_upstream_in_flight", help), in_flight)?;
         let weights = self.snapshot.upstreams.iter().flat_map(|upstream| {
             upstream.servers.iter().map(|server| {
-                let labels = [("upstream", upstream.name.to_string()), ("server", address(server))];
+                let labels =
+                    [("upstream", upstream.name.to_string()), ("server", server.address())];
                 (labels, server.weight.into())
             })
         });
@@ -347,12 +348,6 @@ fn ends(seen: &Observation) -> [(&'static str, u64); 3] {
 
 fn results(ok: &AtomicU64, failed: &AtomicU64) -> [([Label<'static>; 1], u64); 2] {
     [([("result", "ok")], get(ok)), ([("result", "failed")], get(failed))]
-}
-
-/// Returns `host:port`, with an IPv6 address in brackets.
-pub(super) fn address(server: &Server) -> String {
-    let Server { host, port, .. } = server;
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 fn get(counter: &AtomicU64) -> u64 {

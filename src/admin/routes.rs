@@ -1,7 +1,6 @@
 //! `/routes`: the routes in the order in which they match, with their rules and
 //! what they have seen, as JSON.
 
-use super::metrics::address;
 use crate::{
     config::{Route, Snapshot, Upstream},
     flow::{Instant, Observation, RuleObservation, Sums, rule_of},
@@ -205,7 +204,7 @@ impl SumsView {
 impl<'a> UpstreamView<'a> {
     fn of(upstream: &'a Upstream) -> Self {
         let servers = upstream.servers.iter().map(|server| ServerView {
-            address: address(server),
+            address: server.address(),
             weight: server.weight,
             in_flight: server.in_flight.load(Relaxed),
             requests: server.meter.requests.load(Relaxed),

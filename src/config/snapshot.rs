@@ -101,6 +101,14 @@ pub struct Server {
     pub meter: Arc<meter::ServerMeter>,
 }
 
+impl Server {
+    /// Returns `host:port`, with an IPv6 address in brackets.
+    pub fn address(&self) -> String {
+        let Self { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+}
+
 /// Where requests of one kind go, and how many may.
 #[derive(Debug)]
 pub struct Route {

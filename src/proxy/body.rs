@@ -2,8 +2,7 @@
 
 use super::{
     activity::{Activity, Stamp, Uploading},
-    fields::Fields,
-    headers::{strip_hop_by_hop, strip_trailers},
+    headers::strip_trailers,
     streams::{Part, Stream},
     tail::Tail,
 };
@@ -281,7 +280,10 @@ impl Body for ResponseBody {
                         if let Some(Ok(frame)) = &mut frame
                             && let Some(trailers) = frame.trailers_mut()
                         {
-                            strip_hop_by_hop(trailers, Fields::of(trailers));
+                            match &this.tail.route {
+                                Some(route) => strip_trailers(trailers, &route.response_headers),
+                                None => trailers.clear(),
+                            }
                         }
                         frame.map(|frame| frame.map_err(Cut::Broken))
                     }

@@ -107,8 +107,7 @@ impl Entry {
 
     /// Hands the finished record to `write`.
     pub(super) fn finish(&self, end: &End<'_>, write: impl FnOnce(&AccessRecord<'_>)) {
-        let upstream =
-            self.upstream.as_ref().map(|server| format!("{}:{}", server.host, server.port));
+        let upstream = self.upstream.as_ref().map(|server| server.address());
         write(&AccessRecord {
             ts: end.started,
             method: end.method,

@@ -45,8 +45,8 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap, fields: Fields) {
     }
 }
 
-/// Removes from a request's trailers what its head could not have said to the upstream
-/// either: a server that merges the two would take it for the gateway's word.
+/// Removes from trailers what their head could not have said either: whoever merges the
+/// two would take it for the gateway's word.
 pub(super) fn strip_trailers(trailers: &mut HeaderMap, edits: &HeaderEdits) {
     strip_hop_by_hop(trailers, Fields::of(trailers));
     let set = edits.set.iter().map(|(name, _)| name);

@@ -170,10 +170,15 @@ impl Lease {
         &self.server
     }
 
+    /// Whether the client's upload was cut off for the client's doing.
+    pub(super) fn is_cut(&self) -> bool {
+        self.upload.as_deref().is_some_and(Upload::is_cut)
+    }
+
     /// Counts that its server gave no whole answer, unless the client broke off. A tunnel is
     /// none.
     pub(super) fn on_failure(&self) {
-        if self.wire.is_some() && !self.upload.as_deref().is_some_and(Upload::is_cut) {
+        if self.wire.is_some() && !self.is_cut() {
             self.server.meter.failures.fetch_add(1, Relaxed);
         }
     }

@@ -107,9 +107,8 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
     let mut claims = Claims::new();
     found.claim(&tail.peer, &request, &mut claims);
     let question = found.route.is_shared.then(|| found.question(&tail.peer, &request, &claims));
-    let Found { authority, fields, client, route, .. } = found;
+    let Found { authority, fields, route, .. } = found;
     if let Some(entry) = &mut tail.entry {
-        entry.client = client;
         entry.claimed(&route, &claims);
     }
     let settings = &snapshot.settings;
@@ -286,6 +285,7 @@ fn find<'a>(
         entry.host = Arc::clone(&host);
     }
     if !peer.may_ask_for(&host) {
+        worker.counters.refuse(meter::Refusal::Host);
         return Err(Refusal::Misdirected);
     }
     let path = normal_path(uri.path());
@@ -297,12 +297,15 @@ fn find<'a>(
             return Err(Refusal::NoRoute);
         }
     };
+    let client = client_ip(peer.address, request.headers(), &snapshot.settings.trusted_proxies);
+    if let Some(entry) = &mut tail.entry {
+        entry.client = client;
+    }
     // Before it has cost anybody anything.
     if request.body().size_hint().exact().is_some_and(|length| length > route.body_limit) {
         tail.route = Some(Arc::clone(route));
         return Err(Refusal::TooLong);
     }
-    let client = client_ip(peer.address, request.headers(), &snapshot.settings.trusted_proxies);
     let route = Arc::clone(route);
     tail.route = Some(Arc::clone(&route));
     Ok(Found { authority, fields, host, path, client, route })

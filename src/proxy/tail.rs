@@ -157,9 +157,10 @@ impl Tail {
         }
     }
 
-    /// Notes that the answer broke off.
+    /// Notes that the answer broke off. If that is because the client broke its upload off,
+    /// it counts as left.
     pub(super) fn fail(&mut self) {
-        if self.ending == Ending::Failed {
+        if self.ending == Ending::Failed || self.lease.as_ref().is_some_and(Lease::is_cut) {
             return;
         }
         self.ending = Ending::Failed;

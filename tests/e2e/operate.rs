@@ -3,12 +3,12 @@
 
 use crate::common::{
     Gateway, curl, eventually, field,
-    http::{self, Client},
+    http::{self, Client, head},
     metrics, upstream, yaml,
 };
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read},
     net::TcpListener,
     process::{Command, Stdio},
     time::Instant,
@@ -182,6 +182,47 @@ fn the_access_log_says_who_was_asked_where_nobody_answered() {
         assert_eq!(line["upstream"].as_str(), server.map(String::as_str), "{line}");
         assert_eq!(line["attempts"], u32::from(server.is_some()), "{line}");
         assert_eq!(line["upstream_ms"].is_number(), [502, 504].contains(&status), "{line}");
+    }
+}
+
+#[test]
+fn the_access_log_says_who_was_refused_and_who_left() {
+    let upstream = upstream::Script::start(|_, mut connection| {
+        connection.read_head();
+        connection.write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no");
+        let mut rest = Vec::new();
+        connection.stream.read_to_end(&mut rest).ok();
+    });
+    let gateway = Gateway::start(&format!(
+        "access_log: access.log\ntrusted_proxies: [127.0.0.0/8]\n{}",
+        yaml(
+            upstream.address,
+            "  - { name: small, match: { path: /small }, upstream: up, body_limit: 4B }\n  \
+             - { name: all, match: { path_prefix: / }, upstream: up }",
+        )
+        .replace("workers: 2", "workers: 1")
+    ));
+    let fields = [("X-Forwarded-For", "198.51.100.7"), ("Content-Length", "9")];
+    let mut client = Client::new(gateway.web());
+    client.send(head("POST", "/small", &fields));
+    assert_eq!(client.read("POST").status, 413);
+    let mut client = Client::new(gateway.web());
+    client.send(head("POST", "/", &fields) + "begun");
+    client.read_head();
+    drop(client);
+    let log = eventually("two lines", || {
+        let log = fs::read_to_string(gateway.dir.path().join("access.log")).ok()?;
+        (log.lines().count() == 2 && log.ends_with('\n')).then_some(log)
+    });
+    let expected = [(413, "completed"), (200, "cancelled")];
+    for (line, (status, outcome)) in log.lines().zip(expected) {
+        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        assert_eq!(
+            (&line["status"], &line["outcome"]),
+            (&status.into(), &outcome.into()),
+            "{line}"
+        );
+        assert_eq!(line["client_ip"], "198.51.100.7", "{line}");
     }
 }
 

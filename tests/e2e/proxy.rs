@@ -262,14 +262,15 @@ fn trailers_cannot_say_what_the_head_may_not() {
     let upstream = Script::answering(|request| {
         let names: Vec<_> = request.trailers.iter().map(|(name, _)| name.to_lowercase()).collect();
         format!(
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: keep-alive, x-seen\r\n\r\n\
-             2\r\nhi\r\n0\r\nkeep-alive: timeout=5\r\nx-seen: {}\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: keep-alive, x-inner, x-seen\r\n\r\n\
+             2\r\nhi\r\n0\r\nkeep-alive: timeout=5\r\nx-inner: secret\r\nx-seen: {}\r\n\r\n",
             names.join(" ")
         )
         .into_bytes()
     });
     let routes = "  - name: all\n    match: { path_prefix: / }\n    upstream: up\n    \
-                  request_headers: { set: { X-Tenant: a }, remove: [X-Secret] }";
+                  request_headers: { set: { X-Tenant: a }, remove: [X-Secret] }\n    \
+                  response_headers: { remove: [X-Inner] }";
     let gateway = Gateway::start(&yaml(upstream.address, routes));
     let forged = "x-forwarded-for x-forwarded-proto x-forwarded-host forwarded x-tenant x-secret \
                   keep-alive proxy-authorization connection cookie";

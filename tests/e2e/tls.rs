@@ -93,6 +93,8 @@ fn a_host_of_another_certificate_is_misdirected() {
     };
     assert_eq!(status("plain.test"), "421");
     assert_eq!(status("shop.test"), "200");
+    let refused = crate::common::metrics(&gateway, "flowgate_http_refused_total");
+    assert_eq!(refused.values().sum::<f64>(), 1.0, "{refused:?}");
 }
 
 /// A connection that was opened for `name` and is kept, trusting `file` only.

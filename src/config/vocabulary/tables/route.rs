@@ -82,7 +82,7 @@ pub(in crate::config) static ROUTE: Section = Section {
             "response_headers",
             Kind::Section(&HEADER_EDITS),
             Absent,
-            "Changes to what the client receives.",
+            "Changes to what the client receives of the upstream's answers, trailers included; the gateway's own answers have what `reject` says.",
         ),
         key(
             "reject",

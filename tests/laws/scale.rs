@@ -7,10 +7,10 @@ use crate::{
 };
 use core::time::Duration;
 use flowgate::flow::{
-    Algorithm, Claim, Gate, Instant, Rate, Rules,
+    Algorithm, Claim, Gate, Instant, Rate, Rules, WarmUp,
     limiter::{
         fixed_window::{self, Align},
-        leaky_bucket, sliding_counter, sliding_log, sliding_window, token_bucket,
+        leaky_bucket, sliding_counter, sliding_log, sliding_window, token_bucket, warm_up,
     },
     pacing,
 };
@@ -92,11 +92,13 @@ fn saturate(algorithm: &Algorithm, span: Duration, cost: u64) -> u64 {
 
 #[test]
 fn under_saturation_nothing_drifts() {
-    // How many in how many ms, how many windows, and the cost of each request.
+    // How many in how many ms, how many windows, and the cost of each request: a whole day and
+    // more, at high rates by requests of a high cost, and shorter at a high rate of requests.
     for (count, millis, windows, cost) in [
         (1, 1_000, 86_400, 1),
-        (3, 7_000, 12_342, 1),
-        (300_000, 1_000, 600, 1_000),
+        (3, 7_000, 12_343, 1),
+        (300_000, 1_000, 86_400, 100_000),
+        (300_000, 1_000, 60, 1_000),
         (2, 10, 6_000, 1),
         (70, 3_600_000, 24 * 31, 7),
         (1_000, 31 * DAY, 24, 1),
@@ -124,9 +126,33 @@ fn under_saturation_nothing_drifts() {
 }
 
 #[test]
+fn a_day_of_a_service_that_gets_warm_lacks_what_was_not_let_pass_while_it_was_cold() {
+    let day = Duration::from_millis(DAY);
+    let warm_up = WarmUp { period: Duration::from_secs(10), cold_factor: 3 };
+    for (count, millis, cost) in [(1, 1_000, 1), (300_000, 1_000, 50_000), (2_004, 1_000, 334)] {
+        let rate = rate_of(count, millis);
+        let bucket = Algorithm::WarmUp(warm_up::Config { rate, burst: count, warm_up });
+        let passed = saturate(&bucket, day, cost);
+        let ideal = count * DAY / millis;
+        // Warm after the period and half a second, at a third of the rate at least until then.
+        let lacks = count * 10_500 * 2 / 3 / millis;
+        assert!((ideal - lacks..=ideal + count).contains(&passed), "{passed} of {ideal}");
+    }
+    // By requests that each cost more than a cold second has, it stays cold: they take the time
+    // that they cost of a cold service and of a warm one.
+    let (rate, cost) = (rate_of(300_000, 1_000), 100_000);
+    let bucket = Algorithm::WarmUp(warm_up::Config { rate, burst: rate.count(), warm_up });
+    let cold = 300_000 * DAY / 1_000 / (3 + 1);
+    let passed = saturate(&bucket, day, cost);
+    assert!((cold..=cold + cold / 50).contains(&passed), "{passed} of {cold}");
+}
+
+#[test]
 fn a_day_of_pacing_is_exact() {
     let max_wait = Duration::from_millis(2 * DAY);
-    for (count, millis) in [(1, 1_000), (3, 1_009)] {
+    for (count, millis, cost) in
+        [(1, 1_000, 1), (3, 1_009, 1), (300_000, 1_000, 100_000), (2_004, 1_000, 501)]
+    {
         let config = pacing::Config {
             rate: rate_of(count, millis),
             max_wait,
@@ -139,14 +165,15 @@ fn a_day_of_pacing_is_exact() {
         let (mut now, mut starts) = (MORNING, 0_u64);
         while now.since(MORNING) < Duration::from_millis(DAY) {
             let admission = gate
-                .enter(now, &[Claim { slot, key: key(0), cost: 1, patience: Duration::ZERO }])
+                .enter(now, &[Claim { slot, key: key(0), cost, patience: Duration::ZERO }])
                 .expect("room");
             now = admission.permit.start();
-            let ideal = (u128::from(starts) * u128::from(millis * MS)).div_ceil(count.into());
+            let before = u128::from(starts * cost);
+            let ideal = (before * u128::from(millis * MS)).div_ceil(count.into());
             assert_eq!(now.since(MORNING).as_nanos(), ideal, "{count} per {millis} ms");
             starts += 1;
         }
-        assert!(starts.abs_diff((DAY * count).div_ceil(millis)) <= 1, "{starts}");
+        assert!(starts.abs_diff((DAY * count).div_ceil(millis * cost)) <= 1, "{starts}");
     }
 }
 

@@ -60,12 +60,12 @@ pub struct RuleChange {
 }
 
 /// What a reset means for users.
-const RESET: &str =
+pub(super) const RESET: &str =
     "another algorithm or key, or `sync_interval` added or removed, so its count begins afresh";
 
 /// What it means that a rule gets or loses `scope: cluster`, or that its states mean something
 /// else, by which they are named in the store.
-const MOVED: &str = "`scope: cluster` added or removed, or of a rule that gateways share another \
+pub(super) const MOVED: &str = "`scope: cluster` added or removed, or of a rule that gateways share another \
      window, interval of a bucket or number of buckets, so what they count together begins afresh";
 
 /// What becomes of a listener or an upstream.

@@ -5,7 +5,7 @@
 //! turn it is to an upstream's name.
 
 use super::{
-    diff::at_start_only,
+    diff::{MOVED, RESET, at_start_only},
     error::{Diagnostics, Source},
     plan::{Plan, RoutePlan, ServerPlan, UpstreamPlan},
     problem::{Problem, Problems},
@@ -63,6 +63,9 @@ pub struct Summary {
     /// Rules with another algorithm or key, or whose states are exchanged as of now or no more,
     /// which began afresh, as `route/rule`.
     pub reset: Vec<String>,
+    /// Rules whose state here went on, but which gateways count together otherwise than before or
+    /// no more, so that this count began afresh, as `route/rule`.
+    pub moved: Vec<String>,
     /// Keys that were edited and are read at start only.
     pub restart: Vec<&'static str>,
     /// Whether there was no store before, so that none is asked until the restart.
@@ -161,14 +164,14 @@ impl Summary {
     pub fn warning(&self) -> Option<String> {
         const MOST_NAMED: usize = 10;
         let mut lines = Vec::new();
-        if !self.reset.is_empty() {
-            let named = self.reset.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
-            let more = self.reset.len().saturating_sub(MOST_NAMED);
+        for (why, rules) in [(RESET, &self.reset), (MOVED, &self.moved)] {
+            if rules.is_empty() {
+                continue;
+            }
+            let named = rules.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
+            let more = rules.len().saturating_sub(MOST_NAMED);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            lines.push(format!(
-                "another algorithm or key, or `sync_interval` added or removed, so the count begins \
-                 afresh: {named}{more}"
-            ));
+            lines.push(format!("{why}: {named}{more}"));
         }
         if !self.restart.is_empty() {
             lines.push(format!("takes effect at the next start: {}", self.restart.join(", ")));
@@ -195,7 +198,7 @@ impl fmt::Display for Summary {
             self.routes_removed,
             self.rules_kept,
             self.rules_converted,
-            self.reset.len()
+            self.reset.len() + self.moved.len()
         )
     }
 }
@@ -344,14 +347,6 @@ impl<'o> Builder<'o> {
         let shared_ones = plan.rules.iter().map(|rule| rule.shared.is_some().then_some(false));
         let here = divided(&plan.flow, shared_ones, plan.paced.is_some(), self.division);
         let installed = gate.install(&here, self.now);
-        for (rule, change) in &installed.changes {
-            match change {
-                Change::Kept => self.summary.rules_kept += 1,
-                Change::Converted => self.summary.rules_converted += 1,
-                Change::Reset => self.summary.reset.push(format!("{}/{rule}", plan.name)),
-                Change::Added | Change::Removed => {}
-            }
-        }
         let tag = format!("{{{}}}", plan.name);
         let flow = installed.flow.into_iter().zip(&plan.flow.flow);
         let rules = plan.rules.into_iter().zip(flow).map(|(rule, (slot, identity))| RouteRule {
@@ -375,7 +370,7 @@ impl<'o> Builder<'o> {
         let paced = plan.flow.pacing.as_ref().zip(plan.paced).and_then(|(pacing, on_error)| {
             Some(shared(&tag, "pacing", Stored::paced(pacing).ok()?, on_error, None))
         });
-        Route {
+        let route = Route {
             is_shared: paced.is_some() || rules.iter().any(|rule| rule.shared.is_some()),
             paced,
             name: plan.name,
@@ -396,6 +391,25 @@ impl<'o> Builder<'o> {
             policy: plan.policy,
             meter: known.map_or_else(Arc::default, |old| old.meter.clone()),
             print: plan.print,
+        };
+        self.note(&route, known, &installed.changes);
+        route
+    }
+
+    /// Counts what became of a route's rules.
+    fn note(&mut self, route: &Route, known: Option<&Arc<Route>>, changes: &[(Arc<str>, Change)]) {
+        let summary = &mut self.summary;
+        for (rule, change) in changes {
+            let named = || format!("{}/{rule}", route.name);
+            let is_moved = || known.is_some_and(|old| old.in_store(rule) != route.in_store(rule));
+            match change {
+                // The gate knows only of what is counted here.
+                Change::Kept | Change::Converted if is_moved() => summary.moved.push(named()),
+                Change::Kept => summary.rules_kept += 1,
+                Change::Converted => summary.rules_converted += 1,
+                Change::Reset => summary.reset.push(named()),
+                Change::Added | Change::Removed => {}
+            }
         }
     }
 }

@@ -256,6 +256,19 @@ impl Snapshot {
     }
 }
 
+impl Route {
+    /// Returns the name in the store of the rule with this identity, or of the pacing, if gateways
+    /// share it.
+    pub fn in_store(&self, identity: &str) -> Option<&Arc<str>> {
+        let mut rules = self.rules.iter().zip(&self.flow.flow);
+        let shared = match rules.find(|(_, it)| *it.name == *identity) {
+            Some((rule, _)) => rule.shared.as_ref(),
+            None => self.paced.as_ref().filter(|_| identity == "pacing"),
+        };
+        shared.map(|it| &it.name)
+    }
+}
+
 impl RouteRule {
     /// Returns how gateways exchange its states, if they do.
     pub fn exchange(&self) -> Option<&Arc<Exchange>> {

@@ -85,6 +85,14 @@ pub(super) struct State {
 /// memory when it first forms; each request in it takes a thousand times as much.
 const ROOM: u64 = 1024;
 
+/// Returns how many requests can wait one interval apart and none longer than `max_wait`: the
+/// first of them may start at once, so that an interval begun counts.
+pub fn fitting(rate: Rate, max_wait: Duration) -> u64 {
+    let waits = max_wait.as_nanos() * u128::from(rate.count());
+    let waits = waits.div_ceil(u128::from(rate.window_nanos()));
+    u64::try_from(waits).unwrap_or(u64::MAX)
+}
+
 impl Config {
     /// Returns the pacer.
     pub(super) fn build(&self) -> Pacing {

@@ -26,7 +26,7 @@ use crate::{
     route::{KeySpec, Part},
 };
 use bytesize::ByteSize;
-use std::{collections::hash_map::Entry, sync::Arc, time::Duration};
+use std::{collections::hash_map::Entry, sync::Arc};
 
 impl Compiler {
     pub(super) fn rules(
@@ -292,7 +292,7 @@ impl Compiler {
 
     fn pacing(&mut self, spec: &PaceSpec) -> Option<pacing::Config> {
         let (rate, max_wait) = (spec.rate?, spec.max_wait?);
-        let fitting = fitting(rate.value, max_wait.value);
+        let fitting = pacing::fitting(rate.value, max_wait.value);
         let most = fitting.max(1);
         let max_queue = spec.max_queue.map_or(most, |at| {
             if at.value > most {
@@ -318,14 +318,6 @@ pub(in crate::config) fn default_burst(rate: Rate) -> u64 {
     const SECOND: u128 = 1_000_000_000;
     let a_second = u128::from(rate.count()) * SECOND / u128::from(rate.window_nanos());
     u64::try_from(a_second).unwrap_or(u64::MAX).clamp(1, rate.count())
-}
-
-/// Returns how many requests can wait one interval apart and none longer than `max_wait`: the
-/// first of them may start at once, so that an interval begun counts.
-fn fitting(rate: Rate, max_wait: Duration) -> u64 {
-    let waits = max_wait.as_nanos() * u128::from(rate.count());
-    let waits = waits.div_ceil(u128::from(rate.window_nanos()));
-    u64::try_from(waits).unwrap_or(u64::MAX)
 }
 
 /// Returns pairs of a rule that can never refuse and the one that always refuses before it: the

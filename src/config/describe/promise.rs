@@ -150,7 +150,7 @@ pub(super) fn pacing_promise(config: &pacing::Config) -> String {
         config.rate.count(),
         short(interval),
         short(config.max_wait),
-        config.max_queue
+        config.max_queue.min(pacing::fitting(config.rate, config.max_wait))
     )
 }
 

@@ -57,10 +57,33 @@ fn another_algorithm_or_key_begins_afresh_and_says_so() {
     assert_eq!(
         summary.warning().as_deref(),
         Some(
-            "another algorithm or key, or `sync_interval` added or removed, so the count begins afresh: r/a"
+            "another algorithm or key, or `sync_interval` added or removed, so its count begins afresh: r/a"
         )
     );
     assert_eq!(gateway.admitted(5), 3);
+}
+
+#[test]
+fn a_count_that_begins_afresh_in_the_store_is_named() {
+    let file = |window: &str, more: &str| {
+        let rules = format!(
+            "      - {{ name: a, algorithm: fixed_window, limit: 3/{window}, scope: cluster }}\n\
+             \x20     - {{ name: b, limit: 3/1s{more} }}\n"
+        );
+        format!("{}store: {{ redis: redis://127.0.0.1:1 }}\n", with_rules(&rules))
+    };
+    let mut gateway = Gateway::start(&file("1m", ""));
+    let summary = gateway.reload(&file("1h", ", scope: cluster"));
+    assert_eq!(summary.moved, ["r/a", "r/b"]);
+    assert_eq!(
+        summary.to_string(),
+        "reloaded v2: routes +0 ~1 -0; rules kept 0, converted 0, reset 2"
+    );
+    let warning = summary.warning().expect("a warning");
+    assert!(warning.starts_with("`scope: cluster` added or removed"), "{warning}");
+    assert!(warning.ends_with("so what they count together begins afresh: r/a, r/b"), "{warning}");
+    let summary = gateway.reload(&file("1h", ", scope: cluster, burst: 2"));
+    assert_eq!((summary.moved.len(), summary.rules_kept, summary.rules_converted), (0, 1, 1));
 }
 
 #[test]

@@ -62,7 +62,8 @@ impl Timeline {
     fn wait(&mut self, mut now: Instant, start: Instant) {
         while now < start {
             let since = nanos(now.since(self.from));
-            let end = self.from + Duration::from_nanos((since / self.width + 1) * self.width);
+            let ends = (since / self.width + 1).saturating_mul(self.width);
+            let end = self.from + Duration::from_nanos(ends);
             let until = end.min(start);
             self.at(now).waited += nanos(until.since(now));
             now = until;
@@ -104,6 +105,15 @@ impl Column {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_wait_to_the_end_of_time_ends() {
+        let mut timeline = Timeline::new(Instant::EPOCH);
+        let late = Instant::FAR_FUTURE - Duration::from_millis(1);
+        timeline.note(late, Some(Instant::FAR_FUTURE));
+        let all = timeline.columns().iter().fold(Column::default(), Column::plus);
+        assert_eq!((all.offered, all.admitted, all.waited), (1, 1, 1_000_000));
+    }
 
     proptest! {
         #[test]

@@ -7,22 +7,27 @@
 //! which takes about 300 bytes a line (a third of a gigabyte for a million).
 
 mod access_log;
+mod bad;
 mod common;
 mod envoy;
 mod events;
+mod format;
 mod gateways;
 mod lines;
 mod logged;
 mod spread;
 
+pub use bad::{Bad, BadLine};
+pub use format::Format;
 pub(super) use lines::STDIN;
 
 use super::event::{Arrival, Event, Id};
 use crate::flow::{Instant, time::nanos};
+use bad::{cut_short, json_reason, too_long};
 use core::time::Duration;
+use format::detect;
 use lines::{LONGEST, Line, Lines, Meter};
 use logged::{Logged, Words};
-use serde_json::{Map, Value};
 use spread::spread;
 use std::{
     borrow::Cow,
@@ -33,25 +38,6 @@ use std::{
 
 /// Why a line cannot be read.
 type Reason = Cow<'static, str>;
-
-/// What the lines of an input are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    /// The access log of this gateway.
-    Flowgate,
-    /// The Common Log Format of nginx, Apache and many others.
-    Common,
-    /// The same with referer and user agent.
-    Combined,
-    /// Caddy's JSON log.
-    Caddy,
-    /// Envoy's log: its default text, or JSON with the names of its documentation or of Istio.
-    Envoy,
-    /// Traefik's JSON log.
-    Traefik,
-    /// JSON lines made for `replay`: see docs/replay.md.
-    Events,
-}
 
 /// Inputs that are open, and what was wrong with them.
 pub struct Inputs {
@@ -71,26 +57,6 @@ pub struct Inputs {
     unasked: u64,
     /// Lines that could not be read.
     pub bad: Bad,
-}
-
-/// Lines that could not be read.
-#[derive(Clone, Debug, Default)]
-pub struct Bad {
-    /// How many.
-    pub count: u64,
-    /// The first few.
-    pub shown: Vec<BadLine>,
-}
-
-/// A line that could not be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadLine {
-    /// The input.
-    pub input: String,
-    /// From 1.
-    pub line: u64,
-    /// What is wrong with it.
-    pub reason: String,
 }
 
 /// Why an input cannot be used at all.
@@ -148,12 +114,6 @@ enum Parsed {
     Unasked,
     Request(Logged),
 }
-
-/// How many bad lines are shown.
-const MOST_SHOWN: usize = 5;
-
-/// How many lines are looked at to find out what they are.
-const MOST_LOOKED_AT: usize = 20;
 
 impl Inputs {
     /// Opens the files at `paths`, of which `-` is the standard input, and finds out what
@@ -379,79 +339,8 @@ impl Input {
     }
 }
 
-impl Bad {
-    fn note(&mut self, input: &str, line: u64, reason: &str) {
-        self.count += 1;
-        if self.shown.len() < MOST_SHOWN {
-            // It may hold what the line holds, which a terminal would obey.
-            let mut clean = String::with_capacity(reason.len());
-            for c in reason.chars() {
-                if c.is_control() { clean.extend(c.escape_debug()) } else { clean.push(c) }
-            }
-            let reason = clean;
-            self.shown.push(BadLine { input: input.to_owned(), line, reason });
-        }
-    }
-}
-
-impl fmt::Display for BadLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.input, self.line, self.reason)
-    }
-}
-
 impl fmt::Debug for Inputs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inputs").field("lines", &self.lines).finish_non_exhaustive()
     }
-}
-
-/// Finds the format of the first line that is of a known one. An empty input is an empty
-/// list of events.
-fn detect(lines: &mut Lines) -> io::Result<Option<Format>> {
-    let mut blank = true;
-    for _ in 0..MOST_LOOKED_AT {
-        let Some(line) = lines.look()? else {
-            return Ok(blank.then_some(Format::Events));
-        };
-        let line = line.trim_ascii();
-        blank &= line.is_empty();
-        if let Some(format) = format_of(line) {
-            return Ok(Some(format));
-        }
-    }
-    Ok(None)
-}
-
-fn format_of(line: &[u8]) -> Option<Format> {
-    if !line.starts_with(b"{") {
-        let envoy = envoy::is_text(line).then_some(Format::Envoy);
-        return envoy.or_else(|| common::is_common(line).then_some(Format::Combined));
-    }
-    let object: Map<String, Value> = serde_json::from_slice(line).ok()?;
-    // The more particular first.
-    [
-        (access_log::is_ours(&object), Format::Flowgate),
-        (gateways::is_caddy(&object), Format::Caddy),
-        (gateways::is_traefik(&object), Format::Traefik),
-        (envoy::is_json(&object), Format::Envoy),
-        (events::is_event(&object), Format::Events),
-    ]
-    .into_iter()
-    .find_map(|(is, format)| is.then_some(format))
-}
-
-fn too_long() -> Reason {
-    format!("it is longer than {LONGEST} bytes").into()
-}
-
-fn cut_short(error: &io::Error) -> String {
-    format!("{error}; the rest is not read")
-}
-
-/// Says what is wrong with a JSON line, without the place, which is within the line.
-fn json_reason(error: &serde_json::Error) -> Reason {
-    let said = error.to_string();
-    let said = said.split(" at line ").next().unwrap_or_default();
-    if error.is_data() { said.to_owned().into() } else { format!("not JSON: {said}").into() }
 }

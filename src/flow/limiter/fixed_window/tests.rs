@@ -1,0 +1,197 @@
+//! Timelines of fixed windows.
+
+use super::*;
+use crate::flow::{
+    Algorithm, Change, Rules,
+    calendar::Run,
+    timeline::{Timeline, check, one, rate},
+};
+use core::num::NonZeroU64;
+
+/// In milliseconds.
+const DAY: u64 = 24 * 60 * 60 * 1000;
+
+fn per(count: u64, window: u64, align: Align) -> Rules {
+    one(Algorithm::FixedWindow(Config { rate: rate(count, window), align }))
+}
+
+#[test]
+fn windows_follow_the_clock() {
+    check(
+        &per(2, 100, Align::Clock),
+        "
+        50  pass
+        99  pass
+        99  block rate 1
+        100 x2 pass
+        100 block rate 100
+        199.999999 block rate 0.000001
+        200 pass
+        ",
+    );
+}
+
+#[test]
+fn a_boundary_doubles_what_passes() {
+    check(
+        &per(100, 10, Align::Clock),
+        "
+        16 x60 pass
+        20 x80 pass
+        30 x100 pass
+        39 x20 block rate 1
+        ",
+    );
+}
+
+#[test]
+fn a_window_begins_with_its_first_request() {
+    check(
+        &per(2, 100, Align::FirstRequest),
+        "
+        1050  cost=3 block costly 2
+        1060  pass
+        1150  pass
+        1159  block rate 1
+        1160  pass
+        1259  pass
+        1259.5 block rate 0.5
+        1400  pass
+        1499  pass
+        1500  pass
+        ",
+    );
+}
+
+#[test]
+fn the_first_window_begins_with_the_clock() {
+    check(
+        &per(2, 100, Align::FirstRequest),
+        "
+        60  x2 pass
+        99  block rate 1
+        130 x2 pass
+        229 block rate 1
+        ",
+    );
+}
+
+#[test]
+fn a_calendar_says_when_windows_end() {
+    let months = || {
+        let begin = |day: u64| Run {
+            start: Instant::EPOCH + Duration::from_hours(24 * day),
+            count: NonZeroU64::MIN,
+        };
+        let runs = [0, 31, 59, 90].map(begin).into();
+        let calendar = Calendar::new("month", NonZeroU64::MIN, runs);
+        per(2, 31 * DAY, Align::Calendar(calendar))
+    };
+    let day = |days: u64| days * DAY;
+    Timeline::new(&months())
+        .check(&format!("{}      x2 pass", day(30)))
+        .check(&format!("{}         block rate {}", day(30), day(1)))
+        .check(&format!("{}      x2 pass", day(31)))
+        .check(&format!("{}         block rate {}", day(31), day(28)))
+        .check(&format!("{}.999999  block rate 0.000001", day(59) - 1))
+        .check(&format!("{}      x2 pass", day(59)))
+        .edit(&per(2, DAY, Align::Clock), &[Change::Converted])
+        .check(&format!("{}         block rate {}", day(59), day(1)))
+        .edit(&months(), &[Change::Converted])
+        .check(&format!("{}         block rate {}", day(59), day(31)))
+        .edit(&per(2, 40 * DAY, Align::FirstRequest), &[Change::Converted])
+        .check(&format!("{}         block rate {}", day(60), day(39)));
+}
+
+#[test]
+fn one_with_priority_borrows_from_the_next_window() {
+    for align in [Align::Clock, Align::FirstRequest] {
+        check(
+            &per(2, 100, align),
+            "
+            100 x2          pass
+            130             block rate 70
+            130 prio=69     block rate 70
+            130 prio=70     wait 70
+            130 cost=2      block rate 170
+            130             block rate 70
+            140 prio=500    wait 60
+            140 prio=500    block rate 160
+            140             block rate 160
+            200             block rate 100
+            250 prio=500    wait 50
+            300             pass
+            300             block rate 100
+            550 x2          pass
+            ",
+        );
+    }
+}
+
+#[test]
+fn in_a_dry_run_a_loan_is_counted_and_nobody_waits_for_it() {
+    let mut rules = per(2, 100, Align::Clock);
+    rules.flow[0].dry_run = true;
+    let day = Timeline::new(&rules).check("100 x2 pass\n130 prio=500 x2 pass\n200 pass");
+    let counts = day.gate.observe(Instant::EPOCH).rules[0].counts;
+    // The last one would have found both places of its window lent.
+    assert_eq!((counts.passed, counts.dry_run_blocked), (4, 1));
+}
+
+#[test]
+fn a_loan_survives_edits() {
+    Timeline::new(&per(2, 100, Align::Clock))
+        .check("100 x2 pass\n130 prio=500 wait 70")
+        .edit(&per(3, 100, Align::Clock), &[Change::Converted])
+        .check("140 pass\n140 prio=500 x2 wait 60\n140 block rate 160")
+        .edit(&per(9, 1000, Align::Clock), &[Change::Converted])
+        .check("250 x3 pass\n250 block rate 750");
+}
+
+#[test]
+fn an_edit_of_the_count_keeps_what_is_used() {
+    Timeline::new(&per(5, 100, Align::Clock))
+        .check("10 x4 pass")
+        .edit(&per(3, 100, Align::Clock), &[Change::Converted])
+        .check("20 block rate 80")
+        .edit(&per(6, 100, Align::Clock), &[Change::Converted])
+        .check("20 x2 pass")
+        .check("20 block rate 80");
+}
+
+#[test]
+fn an_edit_of_the_window_forgets_nothing_that_may_be_in_it() {
+    Timeline::new(&per(5, 100, Align::Clock))
+        .check("130 x5 pass")
+        .edit(&per(5, 1000, Align::Clock), &[Change::Converted])
+        .check("250 block rate 750")
+        .edit(&per(5, 100, Align::Clock), &[Change::Converted])
+        .check("250 block rate 50")
+        .check("300 pass")
+        .edit(&per(5, 1000, Align::FirstRequest), &[Change::Converted])
+        .check("1299 x4 pass")
+        .check("1299 block rate 1")
+        .check("1300 pass")
+        .edit(&per(1, 100, Align::FirstRequest), &[Change::Converted])
+        .check("1399 block rate 1")
+        .edit(&per(1, 1000, Align::FirstRequest), &[Change::Converted])
+        .check("2299 block rate 1")
+        .edit(&per(1, 1500, Align::FirstRequest), &[Change::Converted])
+        .check("2299 block rate 501")
+        .edit(&per(1, 300, Align::FirstRequest), &[Change::Converted])
+        .check("2299 pass\n2598 block rate 1");
+}
+
+#[test]
+fn an_edit_in_the_clocks_first_window_forgets_nothing_either() {
+    for first in [0, 3600] {
+        let at = |second: u64| (first + second) * 1000;
+        Timeline::new(&per(5, at(3600) - at(0), Align::FirstRequest))
+            .check(&format!("{} x5 pass", at(1800)))
+            .edit(&per(5, 600_000, Align::FirstRequest), &[Change::Converted])
+            .check(&format!("{}    block rate 598000", at(1802)))
+            .edit(&per(5, 60_000, Align::FirstRequest), &[Change::Converted])
+            .check(&format!("{}    block rate 58000", at(1802)))
+            .check(&format!("{} x5 pass", at(1860)));
+    }
+}

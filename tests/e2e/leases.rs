@@ -1,0 +1,157 @@
+//! Gateways and one store: what is in flight behind all of them, held by leases.
+
+use crate::{
+    cluster::{PATIENT, config, gateways, pid, server::Server, signal},
+    common::{
+        eventually,
+        http::{self, Client},
+        upstream::Script,
+    },
+};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// An upstream that answers when it is told to.
+fn held(release: &Arc<AtomicBool>, working: &Arc<AtomicUsize>) -> Script {
+    let (release, working) = (Arc::clone(release), Arc::clone(working));
+    Script::answering(move |_| {
+        working.fetch_add(1, SeqCst);
+        eventually("the release", || release.load(SeqCst).then_some(()));
+        working.fetch_sub(1, SeqCst);
+        b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_vec()
+    })
+}
+
+#[test]
+fn what_is_in_flight_is_one_number_and_a_gateway_that_is_gone_holds_none_of_it() {
+    let (release, working) = (Arc::default(), Arc::default());
+    let (upstream, server) = (held(&release, &working), Server::start());
+    let rules = "    flow: [{ name: r, concurrency: 4, scope: cluster, on_store_error: deny }]";
+    let store = format!("{PATIENT}, lease: 1s");
+    let mut gateways = gateways(3, &config(upstream.address, server.port, &store, rules));
+    let begin = |web: SocketAddr| {
+        let mut client = Client::new(web);
+        client.send(http::head("GET", "/", &[]));
+        client
+    };
+    let mut first = [begin(gateways[0].web()), begin(gateways[0].web())];
+    let second = [begin(gateways[1].web()), begin(gateways[1].web())];
+    eventually("four at work", || (working.load(SeqCst) == 4).then_some(()));
+    let refused = || http::get(gateways[2].web(), "/").status == 503;
+    assert!(refused());
+    // Renewed, they outlast their lease.
+    let long = Instant::now() + Duration::from_millis(2_500);
+    eventually("two leases later", || {
+        assert!(refused());
+        (Instant::now() > long).then_some(())
+    });
+    gateways.remove(1).signal("KILL");
+    drop(second);
+    let web = gateways[1].web();
+    let late = thread::spawn(move || {
+        eventually("room", || Some(http::get(web, "/").status).filter(|status| *status == 200))
+    });
+    eventually("a fifth at work", || (working.load(SeqCst) == 5).then_some(()));
+    release.store(true, SeqCst);
+    assert_eq!(late.join().expect("no panic"), 200);
+    for client in &mut first {
+        assert_eq!(client.read("GET").status, 200);
+    }
+    let mut connection = server.connection();
+    eventually("nothing is held", || {
+        let key = "flowgate:{all}:r:leases";
+        let held: i64 = redis::cmd("ZCARD").arg(key).query(&mut connection).expect("a number");
+        (held == 0).then_some(())
+    });
+}
+
+#[test]
+fn what_is_in_flight_keeps_its_places_however_often_connections_break_or_the_store_hangs() {
+    const LIMIT: usize = 8;
+    let (release, working) = (Arc::default(), Arc::default());
+    let (upstream, server) = (held(&release, &working), Server::start());
+    let rules = "    flow: [{ name: r, concurrency: 8, scope: cluster, on_store_error: deny }]";
+    let config = config(upstream.address, server.port, "timeout: 300ms, lease: 4s", rules);
+    let gateway = gateways(1, &config).remove(0);
+    let mut clients: Vec<_> = (0..LIMIT).map(|_| Client::new(gateway.web())).collect();
+    for client in &mut clients {
+        client.send(http::head("GET", "/", &[]));
+    }
+    eventually("eight at work", || (working.load(SeqCst) == LIMIT).then_some(()));
+    let mut store = server.connection();
+    let used = |store: &mut redis::Connection| -> f64 {
+        redis::cmd("ZSCORE").arg(&["flowgate:{all}:r:leases", "used"]).query(store).expect("it")
+    };
+    let leases: usize =
+        redis::cmd("ZCARD").arg("flowgate:{all}:r:leases").query(&mut store).expect("a number");
+    assert_eq!((leases, used(&mut store)), (LIMIT + 1, -8.0), "each has a name of its own");
+    // With both workers' connections; the first request finds its own one broken, and is denied.
+    let refused = || (0..4).all(|_| [429, 503].contains(&http::get(gateway.web(), "/").status));
+    let lapsed = Instant::now() + Duration::from_secs(6);
+    while Instant::now() < lapsed {
+        let before = gateway.log_len();
+        redis::cmd("CLIENT")
+            .arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"])
+            .exec(&mut store)
+            .expect("killed");
+        assert!(refused());
+        gateway.wait_log_after(before, "the store decides");
+        assert!(refused(), "{}", gateway.log());
+    }
+    let (before, pid) = (gateway.log_len(), pid(&server));
+    signal(&pid, "STOP");
+    let lapsed = Instant::now() + Duration::from_secs(5);
+    eventually("a lease is over", || {
+        assert!(refused());
+        (Instant::now() > lapsed).then_some(())
+    });
+    signal(&pid, "CONT");
+    eventually("it decides", || {
+        assert!(refused(), "{}", gateway.log());
+        gateway.log().lines().skip(before).any(|it| it.contains("the store decides")).then_some(())
+    });
+    assert!(refused());
+    assert_eq!((working.load(SeqCst), used(&mut store)), (LIMIT, -8.0));
+    release.store(true, SeqCst);
+    for client in &mut clients {
+        assert_eq!(client.read("GET").status, 200);
+    }
+}
+
+#[test]
+fn a_gateway_with_a_short_lease_does_not_end_what_others_hold_for_longer() {
+    let (release, working) = (Arc::default(), Arc::default());
+    let (upstream, server) = (held(&release, &working), Server::start());
+    let rules = "    flow: [{ name: r, concurrency: 7, scope: cluster, on_store_error: deny }]";
+    let store = |lease: &str| {
+        let store = format!("{PATIENT}, lease: {lease}");
+        gateways(1, &config(upstream.address, server.port, &store, rules))
+    };
+    let (long, short) = (store("10m"), store("1s"));
+    let mut clients = [long[0].web(), short[0].web()].map(Client::new);
+    for (at, client) in clients.iter_mut().enumerate() {
+        client.send(http::head("GET", "/", &[]));
+        eventually("it is at work", || (working.load(SeqCst) == at + 1).then_some(()));
+    }
+    let mut connection = server.connection();
+    let mut lives = |key: &str| -> i64 {
+        redis::cmd("PTTL").arg(key).query(&mut connection).expect("a number")
+    };
+    // The short lease is renewed three times.
+    let renewed = Instant::now() + Duration::from_millis(1_100);
+    eventually("it is renewed", || (Instant::now() > renewed).then_some(()));
+    for key in ["flowgate:{all}:r:leases", "flowgate:{gateways}:gateways"] {
+        assert!(lives(key) > 300_000, "{key}: {}", lives(key));
+    }
+    release.store(true, SeqCst);
+    for client in &mut clients {
+        assert_eq!(client.read("GET").status, 200);
+    }
+}

@@ -177,18 +177,20 @@ fn unescaped(text: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Returns method and target of a request line, if it is one. What no target can hold is
-/// escaped.
+/// Returns method and target of a request line, if it is one: of what has no version, as in
+/// HTTP/0.9, a `GET`; the others are of other protocols, and so is HTTP/2's first line, `PRI *`,
+/// to a server that does not expect it. What no target can hold is escaped.
 pub(super) fn request_line(line: &[u8]) -> Option<(String, String)> {
     let (method, rest) = line.split_at(find(line, b' ')?);
     let rest = rest.trim_ascii_start();
     let version = rest.iter().rposition(|byte| *byte == b' ');
-    let target = match version {
-        Some(at) if rest[at + 1..].starts_with(b"HTTP/") => &rest[..at],
-        _ => rest,
+    let version = version.filter(|at| rest[at + 1..].starts_with(b"HTTP/"));
+    let target = version.map_or(rest, |at| &rest[..at]);
+    let is_http = match version {
+        Some(_) => method != b"PRI" && method != b"-" && Method::from_bytes(method).is_ok(),
+        None => method == b"GET",
     };
-    let is_method = method != b"-" && Method::from_bytes(method).is_ok();
-    if !is_method || target.is_empty() {
+    if !is_http || target.is_empty() {
         return None;
     }
     let mut escaped = String::with_capacity(target.len());
@@ -306,6 +308,8 @@ mod tests {
             (format!(r#"a - - {T} "" 400 0"#), "no request"),
             (format!(r#"a - - {T} "-" 400 0"#), "no request"),
             (format!(r#"a - - {T} "GET" 400 0"#), "no request"),
+            (format!(r#"a - - {T} "USER anonymous" 400 0"#), "no request"),
+            (format!(r#"a - - {T} "PRI * HTTP/2.0" 400 0"#), "no request"),
             (format!(r#"a - - {T} "\x16\x03\x01 x" 400 0"#), "no request"),
             (format!(r#"a - - {T} "GET / HTTP/1.1" - 0"#), "no status"),
         ] {

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Istio has further fields in both places of dots. `start` is the arrival, `duration` is
-//! in milliseconds.
+//! in milliseconds. Nothing is escaped: quotes may stand in what a client says it is, for which
+//! the fields around it are counted from both ends.
 
 use super::{
     Reason,
@@ -82,28 +83,85 @@ pub(super) fn plain(line: &[u8], words: &mut Words) -> Result<Option<Logged>, Re
     let at = rfc3339(start)?;
     let (request, rest) = quoted(rest).ok_or("no request in quotes follows the time")?;
     let Some((method, path)) = request_line(&request) else { return Ok(None) };
-    let fields: Vec<&str> =
-        Fields(rest).map(|field| str::from_utf8(field).unwrap_or_default()).collect();
+    let fields: Vec<&str> = Fields(rest).take(MOST_FLAGS + 3).map(utf8).collect();
     let status = fields.first().and_then(|field| field.parse().ok());
     let status = status.ok_or("no status follows the request")?;
     let is_number = |at: usize| fields.get(at).is_some_and(|it| it.parse::<u64>().is_ok());
-    let counts = (2..MOST_FLAGS).find(|at| (*at..at + 3).all(is_number));
+    let is_unknown = |at: usize| fields.get(at) == Some(&"-");
+    let counts = (2..MOST_FLAGS).find(|at| {
+        is_number(*at) && is_number(at + 1) && (is_number(at + 2) || is_unknown(at + 2))
+    });
     let counts = counts.ok_or("no bytes received, bytes sent and duration follow the status")?;
-    let field = |at: usize| fields.get(counts + at).copied().filter(|it| !matches!(*it, "" | "-"));
-    let duration = field(2).and_then(|it| it.parse().ok()).unwrap_or(0);
+    let duration = fields.get(counts + 2).and_then(|it| it.parse().ok()).unwrap_or(0);
+    // Behind the time that the service took.
+    let mut quoted = Fields(rest);
+    quoted.nth(counts + 3);
+    let told = Told::of(quoted.0.trim_ascii());
     let line = Line {
         at,
         takes: Duration::from_millis(duration),
         method: &method,
-        host: field(7),
+        host: told.authority,
         path: Some(&path),
-        forwarded: field(4),
-        agent: field(5),
-        remote: field(12),
+        forwarded: told.forwarded,
+        agent: told.agent,
+        remote: told.remote,
         status: Some(status),
         flags: fields.get(1).copied(),
     };
     line.logged(words).map(Some)
+}
+
+/// What stands in quotes at the end of a line of text, and the client that Istio adds.
+#[derive(Default)]
+struct Told<'a> {
+    forwarded: Option<&'a str>,
+    agent: Option<&'a str>,
+    authority: Option<&'a str>,
+    remote: Option<&'a str>,
+}
+
+impl<'a> Told<'a> {
+    /// Reads `"forwarded" "agent" "id" "authority" "upstream" [cluster local local remote …]`.
+    fn of(text: &'a [u8]) -> Self {
+        let said = |text| Some(utf8(text)).filter(|it| !matches!(*it, "" | "-"));
+        let Some((text, more)) = text.strip_prefix(b"\"").and_then(|text| part_last(text, b"\""))
+        else {
+            return Self::default();
+        };
+        let remote = Fields(more).nth(3).and_then(said);
+        let Some((forwarded, text)) = part_first(text, GAP) else {
+            return Self { forwarded: said(text), remote, ..Self::default() };
+        };
+        let upstream = part_last(text, GAP);
+        let authority = upstream.and_then(|(text, _)| part_last(text, GAP));
+        let id = authority.and_then(|(text, _)| part_last(text, GAP));
+        Self {
+            forwarded: said(forwarded),
+            agent: said(id.map_or(text, |(agent, _)| agent)),
+            authority: authority.and_then(|(_, authority)| said(authority)),
+            remote,
+        }
+    }
+}
+
+/// Between two quoted texts.
+const GAP: &[u8] = b"\" \"";
+
+fn utf8(text: &[u8]) -> &str {
+    str::from_utf8(text).unwrap_or_default()
+}
+
+/// Parts a text at the first of these.
+fn part_first<'a>(text: &'a [u8], gap: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let at = text.windows(gap.len()).position(|it| it == gap)?;
+    Some((&text[..at], &text[at + gap.len()..]))
+}
+
+/// The same at the last.
+fn part_last<'a>(text: &'a [u8], gap: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let at = text.windows(gap.len()).rposition(|it| it == gap)?;
+    Some((&text[..at], &text[at + gap.len()..]))
 }
 
 impl Line<'_> {
@@ -197,6 +255,30 @@ mod tests {
             assert!(is_text(line.as_bytes()));
             assert_eq!(shown(plain(line.as_bytes(), &mut Words::default())), told);
         }
+    }
+
+    #[test]
+    fn quotes_in_what_a_client_says_shift_no_field() {
+        for agent in ["a \"b\" c", "\"", "a\" \"b", "\" \" \"x", "a\\"] {
+            let line = format!(
+                r#"[2026-11-21T05:00:00Z] "GET / HTTP/1.1" 200 - 0 5 7 6 "192.0.2.9, 192.0.2.5" "{agent}" "cc21" "a.example" "192.0.2.80:80""#
+            );
+            let istio =
+                format!("{line} outbound|80||a 10.0.0.1:5 10.0.0.2:80 192.0.2.5:33 - default");
+            for (line, forwarded) in [(line, "192.0.2.9"), (istio, "192.0.2.9, 192.0.2.5")] {
+                let told = format!(
+                    "1795237200000000000 +7ms 192.0.2.5 GET a.example / Answered(Some(200)) user-agent: {agent} x-forwarded-for: {forwarded}"
+                );
+                assert_eq!(shown(plain(line.as_bytes(), &mut Words::default())), told);
+            }
+        }
+    }
+
+    #[test]
+    fn a_duration_that_is_not_known_is_none() {
+        let line = r#"[2026-11-21T05:00:00Z] "GET / HTTP/1.1" 503 UH 0 19 - - "192.0.2.5" "-" "-" "h" "-""#;
+        let told = shown(plain(line.as_bytes(), &mut Words::default()));
+        assert_eq!(told, "1795237200000000000 +0ns 192.0.2.5 GET h / Answered(Some(503))");
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub struct Inputs {
     without_request: u64,
     /// Lines of our own log whose requests no rule was asked about.
     unasked: u64,
+    /// Lines of other logs whose client has no address.
+    nameless: u64,
     /// Lines that could not be read.
     pub bad: Bad,
 }
@@ -146,6 +148,7 @@ impl Inputs {
             lines: 0,
             without_request: 0,
             unasked: 0,
+            nameless: 0,
             bad: Bad::default(),
         };
         for at in 0..inputs.all.len() {
@@ -205,6 +208,9 @@ impl Inputs {
                         }
                         Ok(Parsed::Request(logged)) => {
                             self.lines += 1;
+                            let is_nameless = logged.request.client.is_none();
+                            let is_ours = log.format == Format::Flowgate;
+                            self.nameless += u64::from(is_nameless && !is_ours);
                             let id = Id { input: log.number, number: log.arrivals };
                             log.arrivals += 1;
                             all.push((logged.coarse, logged.arrival(id)));
@@ -237,13 +243,20 @@ impl Inputs {
         self.logged = all.into_iter().map(|(_, arrival)| arrival).collect::<Vec<_>>().into_iter();
     }
 
-    /// Says how many lines of logs are no arrivals.
+    /// Says how many lines of logs are no arrivals, or nobody's in particular.
     fn note_left_out(&mut self) {
         if self.without_request > 0 {
             self.notes.push(format!(
-                "{} of {} lines hold no request of their own, as of a connection that sent none: they \
-                 reach no rule, and are left out",
+                "{} of {} lines hold no request of their own, as of a connection that sent none, or \
+                 spoke another protocol than the port's: they reach no rule, and are left out",
                 self.without_request, self.lines
+            ));
+        }
+        if self.nameless > 0 {
+            self.notes.push(format!(
+                "{} of {} lines name their client by no address, as where a log has host names: all \
+                 of these count as one client",
+                self.nameless, self.lines
             ));
         }
         if self.unasked > 0 {

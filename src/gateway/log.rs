@@ -17,8 +17,9 @@ use std::{
 use tracing_subscriber::{EnvFilter, fmt};
 
 /// What is logged unless somebody asks for more or less. The warnings of `h2` are of
-/// single connections, so that a client could fill the log with them.
-const LOGGED: &str = "info,h2=error";
+/// single connections, so that a client could fill the log with them; those of `redis` come with
+/// each of its attempts, of which the gateway itself says when they begin to fail.
+const LOGGED: &str = "info,h2=error,redis=off";
 
 /// How much may wait before a line is lost: two thousand lines, or an edit with as many
 /// errors.

@@ -6,7 +6,7 @@ pub(crate) mod server;
 use crate::common::{
     Gateway, eventually,
     http::{self, Client},
-    metrics, upstream, yaml,
+    metrics, pause, upstream, yaml,
 };
 use server::{Server, free_port};
 use std::{
@@ -14,7 +14,7 @@ use std::{
     process::Command,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
     thread,
     time::{Duration, Instant},
@@ -125,14 +125,21 @@ pub(crate) struct Wire {
     pub(crate) port: u16,
     /// Milliseconds that each answer is held back.
     pub(crate) delay: Arc<AtomicU64>,
+    /// Whether nothing comes through, either way, and nobody is told: what is sent meanwhile comes
+    /// when this is over, as TCP sends it again.
+    pub(crate) cut: Arc<AtomicBool>,
 }
 
 impl Wire {
     pub(crate) fn to(server: &Server) -> Self {
+        Self::to_port(server.port)
+    }
+
+    pub(crate) fn to_port(to: u16) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
         let port = listener.local_addr().expect("an address").port();
-        let (delay, to) = (Arc::new(AtomicU64::new(0)), server.port);
-        let late = Arc::clone(&delay);
+        let (delay, cut) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (late, is_cut) = (Arc::clone(&delay), Arc::clone(&cut));
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let Ok(store) = std::net::TcpStream::connect(("127.0.0.1", to)) else { continue };
@@ -140,21 +147,30 @@ impl Wire {
                 else {
                     continue;
                 };
-                let late = Arc::clone(&late);
-                thread::spawn(move || relay(client, store, &AtomicU64::new(0)));
-                thread::spawn(move || relay(store_too, client_too, &late));
+                let (late, cuts) = (Arc::clone(&late), [(); 2].map(|()| Arc::clone(&is_cut)));
+                let [there, back] = cuts;
+                thread::spawn(move || relay(client, store, &AtomicU64::new(0), &there));
+                thread::spawn(move || relay(store_too, client_too, &late, &back));
             }
         });
-        Self { port, delay }
+        Self { port, delay, cut }
     }
 }
 
-fn relay(mut from: std::net::TcpStream, mut to: std::net::TcpStream, delay: &AtomicU64) {
+fn relay(
+    mut from: std::net::TcpStream,
+    mut to: std::net::TcpStream,
+    delay: &AtomicU64,
+    cut: &AtomicBool,
+) {
     use std::io::{Read, Write};
     to.set_nodelay(true).expect("set");
     let mut buffer = [0; 16 * 1024];
     while let Ok(read @ 1..) = from.read(&mut buffer) {
         thread::park_timeout(Duration::from_millis(delay.load(SeqCst)));
+        while cut.load(SeqCst) {
+            pause();
+        }
         if to.write_all(&buffer[..read]).is_err() {
             break;
         }

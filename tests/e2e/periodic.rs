@@ -21,7 +21,7 @@ use std::{
 const RULE: &str = "    flow: [{ name: r, algorithm: fixed_window, limit: 300/1000h, scope: cluster, sync_interval: 50ms }]";
 
 /// Waits until every gateway decides by the whole limit.
-fn settled(gateways: &[Gateway], limit: u64) {
+pub(crate) fn settled(gateways: &[Gateway], limit: u64) {
     for gateway in gateways {
         eventually("it exchanges", || {
             let is_up = metrics(gateway, "flowgate_store_exchange_up");
@@ -33,7 +33,7 @@ fn settled(gateways: &[Gateway], limit: u64) {
 }
 
 /// Returns what the store says is used of the rule `r`, a fixed window.
-fn used(server: &Server) -> Option<u64> {
+pub(crate) fn used(server: &Server) -> Option<u64> {
     let mut connection = server.connection();
     let keys: Vec<String> =
         redis::cmd("KEYS").arg("flowgate:{all}:r:fixed/*").query(&mut connection).ok()?;
@@ -43,7 +43,7 @@ fn used(server: &Server) -> Option<u64> {
 }
 
 /// Has a client of each gateway ask for so long, and returns how many were answered with 200.
-fn flood(gateways: &[Gateway], long: Duration) -> Vec<thread::JoinHandle<u64>> {
+pub(crate) fn flood(gateways: &[Gateway], long: Duration) -> Vec<thread::JoinHandle<u64>> {
     let end = Instant::now() + long;
     let client = |gateway: &Gateway| {
         let web = gateway.web();
@@ -61,7 +61,7 @@ fn flood(gateways: &[Gateway], long: Duration) -> Vec<thread::JoinHandle<u64>> {
     gateways.iter().map(client).collect()
 }
 
-fn sum(flood: Vec<thread::JoinHandle<u64>>) -> u64 {
+pub(crate) fn sum(flood: Vec<thread::JoinHandle<u64>>) -> u64 {
     flood.into_iter().map(|client| client.join().expect("no 5xx")).sum()
 }
 

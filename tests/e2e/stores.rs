@@ -2,11 +2,11 @@
 
 use crate::{
     cluster::{
-        MAY, PATIENT, config, gateways, hammer, pid,
+        MAY, PATIENT, config, gateways, hammer,
         server::{Server, free_port},
-        signal, up,
+        signal,
     },
-    common::{Gateway, eventually, http, metrics, upstream, yaml},
+    common::{Gateway, eventually, upstream},
 };
 use std::{
     path::Path,
@@ -42,8 +42,8 @@ impl Sentinel {
 }
 
 /// Makes a user `gate`, which may do what is documented and `more`.
-fn user(server: &Server, more: &str) {
-    let may = MAY.split(' ').chain([more]).map(|word| format!("+{word}"));
+pub(crate) fn user(server: &Server, more: &str) {
+    let may = MAY.split(' ').chain(more.split(' ')).map(|word| format!("+{word}"));
     redis::cmd("ACL")
         .arg(&["SETUSER", "gate", "on", ">primary-word", "~flowgate:*"])
         .arg(may.collect::<Vec<_>>())
@@ -149,79 +149,6 @@ fn sentinels_and_a_primary_that_ask_for_a_password_each_are_told_their_own() {
         let line = gateway.wait_log("the store fails");
         assert!(!line.contains("-word"), "{line}");
         assert_eq!(hammer(std::slice::from_ref(&gateway), 5), [0, 10, 0], "{login}");
-    }
-}
-
-/// Starts three nodes that have a third of the slots each, and a user that they let in.
-fn nodes() -> Vec<Server> {
-    let buses = [(); 3].map(|()| free_port().to_string());
-    let node = |bus: &String| {
-        Server::start_on(free_port(), &["--cluster-enabled", "yes", "--cluster-port", bus])
-    };
-    let nodes: Vec<Server> = buses.iter().map(node).collect();
-    let slots = [(0, 5460), (5461, 10922), (10923, 16383)];
-    for (node, (from, to)) in nodes.iter().zip(slots) {
-        let mut connection = node.connection();
-        let mut add = redis::cmd("CLUSTER");
-        add.arg("ADDSLOTSRANGE").arg(from).arg(to).exec(&mut connection).expect("its slots");
-        for (other, bus) in nodes.iter().zip(&buses) {
-            let mut meet = redis::cmd("CLUSTER");
-            meet.arg(&["MEET", "127.0.0.1", &other.port.to_string(), bus]);
-            meet.exec(&mut connection).expect("met");
-        }
-    }
-    for node in &nodes {
-        user(node, "cluster|slots");
-        eventually("the cluster is whole", || {
-            let info: String =
-                redis::cmd("CLUSTER").arg("INFO").query(&mut node.connection()).ok()?;
-            (info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3"))
-                .then_some(())
-        });
-    }
-    nodes
-}
-
-#[test]
-fn the_nodes_of_a_cluster_decide_about_a_route_each() {
-    let upstream = upstream::echo();
-    let nodes = nodes();
-    // One that is named and hangs keeps nobody from the others.
-    let hung = Server::start();
-    signal(&pid(&hung), "STOP");
-    let route = |at| {
-        let rules = "[{ name: a, limit: 10/1h, burst: 10, scope: cluster, on_store_error: deny }, { name: b, concurrency: 9, key: client_ip, scope: cluster, on_store_error: deny }, { name: c, limit: 900/1h, burst: 900, key: client_ip, scope: cluster, sync_interval: 50ms }]";
-        format!(
-            "  - {{ name: route-{at}, match: {{ path_prefix: /{at} }}, upstream: up, flow: {rules} }}"
-        )
-    };
-    let routes = (0..8).map(route).collect::<Vec<_>>().join("\n");
-    let store = format!(
-        "store: {{ redis: [\"redis://gate:primary-word@127.0.0.1:{}\", \"redis://gate:primary-word@127.0.0.1:{}\"], cluster: true, {PATIENT} }}\n",
-        hung.port, nodes[0].port
-    );
-    let gateways = gateways(2, &(store + &yaml(upstream.address, &routes)));
-    for at in 0..8 {
-        let path = format!("/{at}");
-        let mut passed = 0;
-        for gateway in &gateways {
-            let statuses = http::statuses(gateway.web(), &path, 8);
-            passed += statuses.iter().filter(|status| **status == 200).count();
-        }
-        assert_eq!(passed, 10, "{path}");
-    }
-    for gateway in &gateways {
-        let told = "flowgate_store_exchanged_states_total";
-        let taken = format!("{told}{{what=\"taken\"}}");
-        eventually("the states of all routes are told and taken", || {
-            let counts = metrics(gateway, told);
-            (counts[&taken] >= 8.0).then_some(())
-        });
-        assert_eq!(up(gateway), 1.0);
-    }
-    for node in &nodes {
-        let keys: usize = redis::cmd("DBSIZE").query(&mut node.connection()).expect("a number");
-        assert!(keys > 0, "routes spread over the nodes");
     }
 }
 

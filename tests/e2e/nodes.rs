@@ -1,0 +1,261 @@
+//! A Redis Cluster: its nodes decide about a route each, hand over slots, and fail one by one.
+
+use crate::{
+    cluster::{
+        PATIENT, Wire, gateways, pid,
+        server::{Server, free_port},
+        signal, up,
+    },
+    common::{Gateway, eventually, http, metrics, upstream, yaml},
+    stores::user,
+};
+use std::{
+    net::SocketAddr,
+    sync::atomic::Ordering::SeqCst,
+    time::{Duration, Instant},
+};
+
+/// Starts three nodes that have a third of the slots each, and a user that they let in.
+fn nodes() -> Vec<Server> {
+    let ports = [(); 3].map(|()| free_port());
+    nodes_on(ports, ports)
+}
+
+/// The same on these ports, of which they say that they are at others.
+fn nodes_on(ports: [u16; 3], said: [u16; 3]) -> Vec<Server> {
+    let buses = [(); 3].map(|()| free_port().to_string());
+    let node = |((bus, port), said): ((&String, u16), u16)| {
+        let (bus, said) = (["--cluster-port", bus], said.to_string());
+        let options = ["--cluster-enabled", "yes", "--cluster-announce-port", &said];
+        Server::start_on(port, &[&options[..], &bus[..]].concat())
+    };
+    let nodes: Vec<Server> = buses.iter().zip(ports).zip(said).map(node).collect();
+    let slots = [(0, 5460), (5461, 10922), (10923, 16383)];
+    for (node, (from, to)) in nodes.iter().zip(slots) {
+        let mut connection = node.connection();
+        let mut add = redis::cmd("CLUSTER");
+        add.arg("ADDSLOTSRANGE").arg(from).arg(to).exec(&mut connection).expect("its slots");
+        for (other, bus) in nodes.iter().zip(&buses) {
+            let mut meet = redis::cmd("CLUSTER");
+            meet.arg(&["MEET", "127.0.0.1", &other.port.to_string(), bus]);
+            meet.exec(&mut connection).expect("met");
+        }
+    }
+    for node in &nodes {
+        user(node, "cluster|slots asking");
+        eventually("the cluster is whole", || {
+            let info: String =
+                redis::cmd("CLUSTER").arg("INFO").query(&mut node.connection()).ok()?;
+            (info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3"))
+                .then_some(())
+        });
+    }
+    nodes
+}
+
+/// Has a node do one of its `CLUSTER` commands.
+fn cluster(node: &Server, words: &[&str]) -> String {
+    redis::cmd("CLUSTER").arg(words).query(&mut node.connection()).expect("done")
+}
+
+/// Returns which of three nodes has the slot of a route.
+fn node_of(nodes: &[Server], route: &str) -> usize {
+    let slot: u16 = cluster(&nodes[0], &["KEYSLOT", route]).parse().expect("a slot");
+    usize::from(slot > 5_460) + usize::from(slot > 10_922)
+}
+
+/// Returns the name of a route on that node.
+fn route_on(nodes: &[Server], node: usize) -> String {
+    let mut names = (0..100).map(|at| format!("r{at}"));
+    names.find(|it| node_of(nodes, it) == node).expect("one of a hundred")
+}
+
+/// Returns the configuration of two routes: of each, two rules are decided atomically, one of them
+/// with this limit, and the counts of another are exchanged.
+fn two_routes(upstream: SocketAddr, store: (u16, &str), limit: u32, names: [&str; 2]) -> String {
+    let (port, store) = store;
+    let rule = "algorithm: fixed_window, scope: cluster, limit";
+    let route = |name: &str| {
+        format!(
+            "  - {{ name: {name}, match: {{ path_prefix: /{name} }}, upstream: up, flow: [{{ name: a, {rule}: {limit}/1000h, on_store_error: deny }}, {{ name: b, {rule}: 901/1000h }}, {{ name: p, {rule}: 900/1000h, sync_interval: 20ms }}] }}"
+        )
+    };
+    let store = format!(
+        "store: {{ redis: \"redis://gate:primary-word@127.0.0.1:{port}\", cluster: true, {store} }}\n"
+    );
+    store + &yaml(upstream, &names.map(route).join("\n"))
+}
+
+/// Has each gateway be asked so often, and returns how many were answered with 200, where all
+/// others are refused.
+fn passed(gateways: &[Gateway], route: &str, requests: usize) -> usize {
+    let ask = |it: &Gateway| http::statuses(it.web(), &format!("/{route}"), requests);
+    let statuses: Vec<u16> = gateways.iter().flat_map(ask).collect();
+    assert!(statuses.iter().all(|it| [200, 429].contains(it)), "{statuses:?}");
+    statuses.iter().filter(|it| **it == 200).count()
+}
+
+/// Waits until a node was told that so many requests of a route have passed.
+fn told(node: &Server, route: &str, passed: usize) {
+    let key = format!("flowgate:{{{route}}}:p:fixed/3600000000000");
+    eventually("what passed is told", || {
+        let state: Option<String> =
+            redis::cmd("GET").arg(&key).query(&mut node.connection()).ok()?;
+        (state?.split(' ').nth(2)?.parse() == Ok(passed)).then_some(())
+    });
+}
+
+#[test]
+fn the_nodes_of_a_cluster_decide_about_a_route_each() {
+    let upstream = upstream::echo();
+    let nodes = nodes();
+    // One that is named and hangs keeps nobody from the others.
+    let hung = Server::start();
+    signal(&pid(&hung), "STOP");
+    let route = |at| {
+        let rules = "[{ name: a, limit: 10/1h, burst: 10, scope: cluster, on_store_error: deny }, { name: b, concurrency: 9, key: client_ip, scope: cluster, on_store_error: deny }, { name: c, limit: 900/1h, burst: 900, key: client_ip, scope: cluster, sync_interval: 50ms }]";
+        format!(
+            "  - {{ name: route-{at}, match: {{ path_prefix: /{at} }}, upstream: up, flow: {rules} }}"
+        )
+    };
+    let routes = (0..8).map(route).collect::<Vec<_>>().join("\n");
+    let store = format!(
+        "store: {{ redis: [\"redis://gate:primary-word@127.0.0.1:{}\", \"redis://gate:primary-word@127.0.0.1:{}\"], cluster: true, {PATIENT} }}\n",
+        hung.port, nodes[0].port
+    );
+    let gateways = gateways(2, &(store + &yaml(upstream.address, &routes)));
+    for at in 0..8 {
+        let path = format!("/{at}");
+        let mut passed = 0;
+        for gateway in &gateways {
+            let statuses = http::statuses(gateway.web(), &path, 8);
+            passed += statuses.iter().filter(|status| **status == 200).count();
+        }
+        assert_eq!(passed, 10, "{path}");
+    }
+    for gateway in &gateways {
+        let told = "flowgate_store_exchanged_states_total";
+        let taken = format!("{told}{{what=\"taken\"}}");
+        eventually("the states of all routes are told and taken", || {
+            let counts = metrics(gateway, told);
+            (counts[&taken] >= 8.0).then_some(())
+        });
+        assert_eq!(up(gateway), 1.0);
+    }
+    for node in &nodes {
+        let keys: usize = redis::cmd("DBSIZE").query(&mut node.connection()).expect("a number");
+        assert!(keys > 0, "routes spread over the nodes");
+    }
+}
+
+/// A slot that one node hands over to another.
+struct Move<'a> {
+    from: &'a Server,
+    to: &'a Server,
+    slot: String,
+}
+
+impl<'a> Move<'a> {
+    fn begin(nodes: &'a [Server], route: &str, to: usize) -> Self {
+        let (from, to) = (&nodes[node_of(nodes, route)], &nodes[to]);
+        let slot = cluster(from, &["KEYSLOT", route]);
+        cluster(to, &["SETSLOT", &slot, "IMPORTING", &cluster(from, &["MYID"])]);
+        cluster(from, &["SETSLOT", &slot, "MIGRATING", &cluster(to, &["MYID"])]);
+        Self { from, to, slot }
+    }
+
+    fn key(&self, key: &str) {
+        let mut migrate = redis::cmd("MIGRATE");
+        migrate.arg(&["127.0.0.1", &self.to.port.to_string(), key, "0", "5000"]);
+        migrate.exec(&mut self.from.connection()).expect("moved");
+    }
+
+    fn rest(&self) {
+        let mut keys = redis::cmd("CLUSTER");
+        keys.arg(&["GETKEYSINSLOT", &self.slot, "100"]);
+        let keys: Vec<String> = keys.query(&mut self.from.connection()).expect("the rest");
+        for key in keys {
+            self.key(&key);
+        }
+    }
+
+    fn end(self, nodes: &[Server]) {
+        let owner = cluster(self.to, &["MYID"]);
+        for node in [self.to, self.from].into_iter().chain(nodes) {
+            cluster(node, &["SETSLOT", &self.slot, "NODE", &owner]);
+        }
+    }
+}
+
+#[test]
+fn a_slot_that_moves_to_another_node_takes_its_counts_along_and_disturbs_no_other() {
+    let (upstream, nodes) = (upstream::echo(), nodes());
+    let (moving, staying) = (&*route_on(&nodes, 1), &*route_on(&nodes, 2));
+    let port = nodes[0].port;
+    let yaml = two_routes(upstream.address, (port, PATIENT), 20, [moving, staying]);
+    let gateways = gateways(2, &yaml);
+    let passed = |route: &str, requests| passed(&gateways, route, requests);
+    for route in [moving, staying] {
+        assert_eq!(passed(route, 2), 4);
+    }
+    told(&nodes[1], moving, 4);
+    let logged: Vec<usize> = gateways.iter().map(Gateway::log_len).collect();
+    let slot = Move::begin(&nodes, moving, 2);
+    assert_eq!(passed(moving, 1), 2, "all is where it was");
+    slot.key(&format!("flowgate:{{{moving}}}:a:fixed/3600000000000"));
+    assert_eq!(passed(moving, 1), 0, "a script cannot ask two nodes");
+    assert_eq!(passed(staying, 1), 2);
+    slot.rest();
+    assert_eq!(passed(moving, 1), 2, "each time, the one tells to ask the other");
+    slot.end(&nodes);
+    assert_eq!(passed(moving, 20), 12, "20 in all");
+    assert_eq!(passed(staying, 1), 2);
+    told(&nodes[2], moving, 20);
+    for (gateway, logged) in gateways.iter().zip(logged) {
+        let log = gateway.log();
+        let said: Vec<_> = log.lines().skip(logged).collect();
+        assert!(said.len() == 1 && said[0].contains("the store refuses a call"), "{log}");
+        assert_eq!(up(gateway), 1.0);
+    }
+}
+
+#[test]
+fn a_node_that_is_cut_off_keeps_no_client_waiting_and_the_others_decide_and_are_told() {
+    let upstream = upstream::echo();
+    let ports = [(); 3].map(|()| free_port());
+    let wires = ports.map(Wire::to_port);
+    let nodes = nodes_on(ports, [0, 1, 2].map(|at| wires[at].port));
+    // Gateways greet one node. Another one is cut off.
+    let greeted = node_of(&nodes, "gateways");
+    let lost = (greeted + 1) % 3;
+    let (lost_one, other) = (&*route_on(&nodes, lost), &*route_on(&nodes, greeted));
+    let port = wires[greeted].port;
+    // What is lost on the way is charged when it arrives.
+    let store = (port, "timeout: 300ms");
+    let yaml = two_routes(upstream.address, store, 900, [lost_one, other]);
+    let gateways = gateways(1, &yaml);
+    let mut counts = [0; 2];
+    let mut ask = |at: usize, requests| {
+        let more = passed(&gateways, [lost_one, other][at], requests);
+        counts[at] += more;
+        more
+    };
+    assert_eq!([ask(0, 5), ask(1, 5)], [5, 5]);
+    wires[lost].cut.store(true, SeqCst);
+    let began = Instant::now();
+    assert_eq!(ask(0, 20), 0);
+    // Each may wait for its own call, and none for more.
+    assert!(began.elapsed() < 20 * Duration::from_millis(400), "{:?}", began.elapsed());
+    eventually("the other node decides", || (ask(1, 1) == 1).then_some(()));
+    let in_between = counts[1];
+    told(&nodes[greeted], other, in_between);
+    wires[lost].cut.store(false, SeqCst);
+    let mut ask = |requests| {
+        let more = passed(&gateways, lost_one, requests);
+        counts[0] += more;
+        more
+    };
+    eventually("the node decides again", || (ask(1) == 1).then_some(()));
+    told(&nodes[lost], lost_one, counts[0]);
+    eventually("all is well", || (up(&gateways[0]) == 1.0).then_some(()));
+}

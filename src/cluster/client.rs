@@ -279,8 +279,9 @@ impl Link {
         }
     }
 
-    /// Tells the store that this gateway is there, and learns what it has to tell.
-    async fn greet(&mut self) -> Result<(), StoreError> {
+    /// Tells the store that this gateway is there, `is_first` over this connection, and learns what
+    /// it has to tell.
+    async fn greet(&mut self, is_first: bool) -> Result<(), StoreError> {
         let store = Arc::clone(&self.inner.store);
         let prefix = &store.settings.prefix;
         let keys = ["gateways", "secret"].map(|name| format!("{prefix}{{gateways}}:{name}"));
@@ -294,7 +295,7 @@ impl Link {
             store.on_error(failure.error, &failure.detail);
             failure.error
         })?;
-        self.seed = store.learn(&told, now);
+        self.seed = store.learn(&told, is_first, now);
         *self.inner.seed.lock().unwrap_or_else(PoisonError::into_inner) = self.seed;
         Ok(())
     }
@@ -372,7 +373,7 @@ async fn connect(inner: &Arc<Inner>, number: u64) -> Option<Link> {
         }
     };
     let mut link = Link { inner: Arc::clone(inner), connection, seed: Seed::new([0; 2]), number };
-    link.greet().await.ok()?;
+    link.greet(true).await.ok()?;
     // Before any request: the store would grant it what has run out meanwhile.
     link.renew(store.leases.held()).await.ok()?;
     Some(link)
@@ -392,7 +393,7 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>) {
             // noticed if nobody asks.
             Ok(()) = failures.changed() => {
                 let seen = *failures.borrow_and_update();
-                let greeted = link.greet().await;
+                let greeted = link.greet(false).await;
                 if greeted.is_ok() {
                     link.confirm(seen);
                 }
@@ -400,7 +401,7 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>) {
             }
             () = inner.clock.timer(next) => {
                 next = inner.clock.now() + beat;
-                let greeted = link.greet().await;
+                let greeted = link.greet(false).await;
                 let renewed = match greeted {
                     Ok(()) => link.renew(inner.leases.held()).await,
                     Err(error) => Err(error),

@@ -4,7 +4,8 @@
 //! that have come back, so that the first would have a limit for itself and the second half of it:
 //! `N + N/2 + N/3 + …` if it fails again. A store that does not know a gateway that comes back may
 //! not know others, either. From then on, until all have had the time to return, the number that
-//! divides only grows.
+//! divides only grows. Nor does it know what came after the moment that it was restored to: so it is
+//! with each new connection.
 
 use crate::flow::Instant;
 use core::time::Duration;
@@ -31,10 +32,11 @@ impl Gateways {
         Self { least, told: least, divisor: least, absence, until: Instant::EPOCH }
     }
 
-    /// Takes what the store told, and whether it did not know this gateway before.
-    pub(super) fn on_told(&mut self, gateways: u32, is_unknown: bool, now: Instant) {
+    /// Takes what the store told, and whether it may have forgotten others since it told the last
+    /// time.
+    pub(super) fn on_told(&mut self, gateways: u32, may_forget: bool, now: Instant) {
         self.told = gateways.max(1);
-        if is_unknown {
+        if may_forget {
             self.until = now + self.absence;
         }
         let most = if now < self.until { self.divisor } else { self.least };

@@ -208,12 +208,13 @@ impl Store {
         format!("{high:016x}{low:016x}")
     }
 
-    /// Takes what the store has told, and returns the secret of the fingerprints.
-    pub(super) fn learn(&self, told: &Told, now: Instant) -> Seed {
+    /// Takes what the store has told, `is_first` over a connection, and returns the secret of the
+    /// fingerprints.
+    pub(super) fn learn(&self, told: &Told, is_first: bool, now: Instant) -> Seed {
         let mut health = self.health();
         health.secret = told.secret;
         let before = health.gateways.divisor();
-        health.gateways.on_told(told.gateways, told.is_unknown, now);
+        health.gateways.on_told(told.gateways, is_first || told.is_unknown, now);
         if health.gateways.divisor() != before {
             self.turned.notify_one();
         }

@@ -7,6 +7,7 @@ use crate::{
     },
     common::{Gateway, eventually, http, upstream},
 };
+use std::time::{Duration, Instant};
 
 /// Waits until the part of each gateway is so much.
 pub(crate) fn divided(gateways: &[Gateway], part: u64) {
@@ -39,6 +40,34 @@ fn a_store_that_loses_its_memory_and_fails_again_leaves_each_gateway_its_part() 
         late.signal("CONT");
     }
     assert_eq!(hammer(&gateways, 60), [84, 276, 0]);
+}
+
+#[test]
+fn a_store_restored_to_what_it_knew_before_a_gateway_joined_leaves_each_its_part() {
+    let (upstream, port) = (upstream::echo(), free_port());
+    let rules = "    flow: [{ name: r, algorithm: fixed_window, limit: 90/1000h, scope: cluster }]";
+    let folder = tempfile::tempdir().expect("a folder");
+    let options: Vec<&str> = ["--dir"].into_iter().chain(folder.path().to_str()).collect();
+    let server = Server::start_on(port, &options);
+    let store = format!("{PATIENT}, lease: 4s, connect_timeout: 1s");
+    let yaml = config(upstream.address, port, &store, rules);
+    let first = gateways(1, &yaml);
+    // Until then it would divide by no fewer than before in any case.
+    let settled = Instant::now() + Duration::from_millis(6_500);
+    eventually("others could have come", || (Instant::now() > settled).then_some(()));
+    redis::cmd("SAVE").exec(&mut server.connection()).expect("a snapshot");
+    let second = gateways(1, &yaml);
+    divided(&first, 45);
+    drop(server);
+    assert_eq!(hammer(&first, 1), [2, 0, 0]);
+    first[0].wait_log("the store fails");
+    second[0].signal("STOP");
+    let logged = first[0].log_len();
+    let server = Server::start_on(port, &options);
+    first[0].wait_log_after(logged, "the store decides gateways=1");
+    drop(server);
+    assert_eq!(hammer(&first, 40), [43, 37, 0]);
+    second[0].signal("CONT");
 }
 
 #[test]

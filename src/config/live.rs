@@ -68,7 +68,8 @@ pub struct Summary {
     pub moved: Vec<String>,
     /// Keys that were edited and are read at start only.
     pub restart: Vec<&'static str>,
-    /// Whether there was no store before, so that none is asked until the restart.
+    /// Whether there is a store in the file and none was at the start, so that none is asked until
+    /// the restart.
     pub lacks_store: bool,
 }
 
@@ -178,8 +179,9 @@ impl Summary {
         }
         if self.lacks_store {
             lines.push(
-                "until then there is no store: rules with `scope: cluster` go by `on_store_error`, \
-                 where `local` counts alone, with the whole limit"
+                "no store is asked until the next start, as there was none at the last: rules with \
+                 `scope: cluster` go by `on_store_error`, where `local` counts alone, with the whole \
+                 limit"
                     .to_owned(),
             );
         }
@@ -230,14 +232,16 @@ impl<'o> Builder<'o> {
         let version = self.old.map_or(1, |old| old.version + 1);
         if let Some(old) = self.old {
             self.summary.restart = at_start_only(&old.settings, &plan.settings);
-            self.summary.lacks_store =
-                old.settings.store.is_none() && plan.settings.store.is_some();
         }
+        let is_storeless =
+            self.old.map_or_else(|| plan.settings.store.is_none(), |old| old.is_storeless);
+        self.summary.lacks_store = is_storeless && plan.settings.store.is_some();
         let upstreams = self.upstreams(plan.upstreams);
         let routes = self.routes(plan.routes, &upstreams);
         self.summary.version = version;
         let snapshot = Snapshot {
             version,
+            is_storeless,
             hash: plan.hash,
             settings: plan.settings,
             listeners: plan.listeners,

@@ -45,6 +45,8 @@ pub struct Snapshot {
     pub files: Vec<PathBuf>,
     /// Whether the file ends with `end: true`, so that the next one must.
     pub(super) is_sealed: bool,
+    /// Whether the process has begun without a store, and so asks none to its end.
+    pub(super) is_storeless: bool,
     /// The identity of the next server that is new.
     pub(super) next_server: usize,
 }

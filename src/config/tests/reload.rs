@@ -167,14 +167,21 @@ fn what_only_a_restart_changes_is_said() {
 }
 
 #[test]
-fn a_store_that_an_edit_adds_is_asked_from_the_next_start_on_which_is_said() {
+fn a_store_that_an_edit_adds_is_asked_from_the_next_start_on_which_every_edit_until_then_says() {
     let text = with_rules("      - { name: a, limit: 3/1s }\n");
     let mut gateway = Gateway::start(&text);
     let shared = text.replace("limit: 3/1s", "limit: 3/1s, scope: cluster");
-    let summary = gateway.reload(&format!("store: {{ redis: redis://127.0.0.1 }}\n{shared}"));
-    let warning = summary.warning().unwrap();
+    let stored = format!("store: {{ redis: redis://127.0.0.1 }}\n{shared}");
+    let warning = gateway.reload(&stored).warning().unwrap();
     assert!(warning.contains("takes effect at the next start: store"), "{warning}");
-    assert!(warning.contains("until then there is no store"), "{warning}");
+    assert!(warning.contains("no store is asked until the next start"), "{warning}");
+    let warning = gateway.reload(&stored.replace("3/1s", "4/1s")).warning().unwrap();
+    assert!(warning.contains("no store is asked until the next start"), "{warning}");
+    assert_eq!(
+        gateway.reload(&text).warning(),
+        Some("takes effect at the next start: store".to_owned())
+    );
+    assert_eq!(gateway.reload(&text.replace("3/1s", "4/1s")).warning(), None);
 }
 
 #[test]

@@ -137,6 +137,22 @@ fn nothing_is_lost_or_counted_twice_when_the_store_is_killed_in_a_flood_and_reme
 }
 
 #[test]
+fn a_store_that_is_flushed_counts_what_passes_from_then_on() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let gateways = gateways(3, &config(upstream.address, server.port, PATIENT, RULE));
+    settled(&gateways, 300);
+    for _ in 0..2 {
+        assert_eq!(hammer(&gateways, 5), [30, 0, 0]);
+        eventually("all is told", || (used(&server) == Some(30)).then_some(()));
+        redis::cmd("FLUSHALL").exec(&mut server.connection()).expect("flushed");
+    }
+    for gateway in &gateways {
+        let log = gateway.log();
+        assert!(!log.contains("the store fails") && !log.contains("refuses a call"), "{log}");
+    }
+}
+
+#[test]
 fn who_ends_tells_the_rest_and_notices_between_two_exchanges_that_the_store_is_gone() {
     let upstream = upstream::echo();
     let port = free_port();

@@ -6,7 +6,7 @@ use crate::{
         server::{Server, free_port},
         signal,
     },
-    common::{Gateway, eventually, upstream},
+    common::{Gateway, eventually, http, metrics, upstream},
 };
 use std::{
     path::Path,
@@ -185,4 +185,42 @@ fn a_store_is_asked_over_tls_if_its_certificate_is_trusted() {
     let wary = Gateway::start(&yaml(PATIENT));
     wary.wait_log("the store fails");
     assert_eq!(hammer(std::slice::from_ref(&wary), 2), [0, 4, 0]);
+}
+
+#[test]
+fn another_database_and_prefix_are_used_and_without_the_store_each_rule_does_as_it_says() {
+    let upstream = upstream::echo();
+    let server = Server::start_on(free_port(), &[]);
+    user(&server, "select");
+    let yaml = |store: &str, rule: &str| {
+        let rules = format!(
+            "    flow: [{{ name: r, algorithm: fixed_window, limit: 9/1000h, scope: cluster, {rule} }}]"
+        );
+        let store = format!("{PATIENT}, prefix: \"flowgate:two:\"{store}");
+        let (one, login) = ("redis://127.0.0.1:", "redis://gate:primary-word@127.0.0.1:");
+        let port = format!("{}\"", server.port);
+        config(upstream.address, server.port, &store, &rules)
+            .replace(one, login)
+            .replace(&port, &format!("{}/2\"", server.port))
+    };
+    let denying = gateways(1, &yaml("", "on_store_error: deny"));
+    assert_eq!(hammer(&denying, 2), [4, 0, 0]);
+    let trips = metrics(&denying[0], "flowgate_store_round_trip_seconds_count");
+    assert_eq!(trips.values().sum::<f64>(), 4.0, "{trips:?}");
+    let seen = metrics(&denying[0], "flowgate_store_gateways");
+    assert_eq!(seen["flowgate_store_gateways"], 1.0);
+    let costly = gateways(1, &yaml(", gateways: 3", "on_store_error: local, cost: 5"));
+    assert_eq!(hammer(&costly, 1), [1, 1, 0], "4 and 5 of 9");
+    let mut store = server.connection();
+    let keys = |store: &mut redis::Connection| -> Vec<String> {
+        redis::cmd("KEYS").arg("*").query(store).expect("the keys")
+    };
+    assert_eq!(keys(&mut store), [""; 0]);
+    redis::cmd("SELECT").arg(2).exec(&mut store).expect("selected");
+    let keys = keys(&mut store);
+    assert!(keys.len() >= 3 && keys.iter().all(|it| it.starts_with("flowgate:two:")), "{keys:?}");
+    drop(server);
+    let answer = http::get(denying[0].web(), "/");
+    assert_eq!((answer.status, answer.header("retry-after")), (429, Some("1")));
+    assert_eq!(hammer(&costly, 1), [0, 2, 0], "its part is 3");
 }

@@ -92,17 +92,6 @@ impl<T: Copy + Default> Ring<T> {
         self.place(index).map(|at| &mut self.cells[at])
     }
 
-    /// Remembers `len` buckets from now on, if it did not as many.
-    pub(super) fn widen(&mut self, len: u32) {
-        let more = (len as usize).saturating_sub(self.cells.len());
-        if more > 0 {
-            self.cells.rotate_left(self.after(self.at) as usize);
-            let older = iter::repeat_n(T::default(), more);
-            self.cells = older.chain(self.cells.iter().copied()).collect();
-            self.at = len - 1;
-        }
-    }
-
     /// Returns where bucket `index` lies.
     fn place(&self, index: u64) -> Option<usize> {
         let age = self.head.checked_sub(index).filter(|age| *age < self.span())?;

@@ -37,7 +37,9 @@ fn sliding_windows() -> impl Strategy<Value = sliding_window::Config> {
 }
 
 /// Nanoseconds since the one before, its cost, and its patience in milliseconds.
-fn arrivals() -> impl Strategy<Value = Vec<(u64, u64, u64)>> {
+type Arrival = (u64, u64, u64);
+
+fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
     let pause = prop_oneof![4 => 0..WINDOW / 8, 1 => 0..WINDOW * 2];
     vec((pause, 1..4_u64, prop_oneof![Just(0), 1..250_u64]), 1..200)
 }
@@ -68,6 +70,34 @@ proptest! {
     }
 
     #[test]
+    fn edits_keep_the_larger_promise_to_those_who_borrow(chapters in edited()) {
+        let (gate, mut now) = (Arc::new(Gate::new(MORNING)), MORNING);
+        let mut starts = Vec::new();
+        for (algorithm, arrivals) in &chapters {
+            let flow = vec![rule(0, algorithm.clone(), false)];
+            let slot = gate.install(&Rules { flow, ..Rules::default() }, now).flow[0];
+            for &(pause, cost, millis) in arrivals {
+                now = now + Duration::from_nanos(pause);
+                let patience = Duration::from_millis(millis * 20);
+                let claim = Claim { slot, key: Key::Shared, cost, patience };
+                if let Ok(admission) = gate.enter(now, &[claim]) {
+                    starts.push((admission.permit.start().as_nanos(), cost));
+                }
+            }
+        }
+        starts.sort_unstable();
+        let promises = chapters.iter().map(|(algorithm, _)| promise(algorithm));
+        let (most, within) = promises.fold((0, u64::MAX), |(most, within), (count, span)| {
+            (most.max(count), within.min(span))
+        });
+        for (at, (first, _)) in starts.iter().enumerate() {
+            let span = starts[at..].iter().take_while(|(start, _)| start - first < within);
+            let sum: u64 = span.map(|(_, cost)| cost).sum();
+            prop_assert!(sum <= most, "{sum} of {most} in {within} ns from {first}");
+        }
+    }
+
+    #[test]
     fn a_request_starts_in_the_first_bucket_that_no_sum_it_counts_in_refuses(
         (config, arrivals) in (sliding_windows(), arrivals()),
     ) {
@@ -84,6 +114,52 @@ proptest! {
             let decided = decided.map(|it| it.permit.start()).map_err(|it| it.reason);
             prop_assert_eq!(decided, buckets.enter(now, cost, patience));
         }
+    }
+}
+
+/// Chapters of a day, each with other numbers for windows of one kind.
+fn edited() -> impl Strategy<Value = Vec<(Algorithm, Vec<Arrival>)>> {
+    let numbers = || (1..9_u64, prop::sample::select(vec![3, 10, 25, 300]), 1..7_u32, arrivals());
+    (0..3_u8, vec(numbers(), 2..6)).prop_map(|(kind, chapters)| {
+        let algorithm = |count, tenths, buckets| {
+            let rate = Rate::new(count, Duration::from_nanos(WINDOW / 10 * tenths));
+            let rate = rate.expect("a rate");
+            match kind {
+                0 => {
+                    let align = Align::FirstRequest;
+                    Algorithm::FixedWindow(fixed_window::Config { rate, align })
+                }
+                kind => {
+                    let strict = kind == 1;
+                    Algorithm::SlidingWindow(sliding_window::Config { rate, buckets, strict })
+                }
+            }
+        };
+        let chapter =
+            |(count, tenths, buckets, arrivals)| (algorithm(count, tenths, buckets), arrivals);
+        chapters.into_iter().map(chapter).collect()
+    })
+}
+
+/// Returns how many may start in less than so many nanoseconds.
+fn promise(algorithm: &Algorithm) -> (u64, u64) {
+    match algorithm {
+        Algorithm::SlidingWindow(sliding_window::Config { rate, buckets, strict }) => {
+            let bucket = rate.window_nanos().div_ceil((*buckets).into());
+            let early = if *strict { 0 } else { bucket };
+            (rate.count(), rate.window_nanos() - early)
+        }
+        Algorithm::FixedWindow(fixed_window::Config { rate, .. }) => {
+            (2 * rate.count(), rate.window_nanos())
+        }
+        Algorithm::TokenBucket(_)
+        | Algorithm::WarmUp(_)
+        | Algorithm::LeakyBucket(_)
+        | Algorithm::SlidingLog(_)
+        | Algorithm::SlidingCounter(_)
+        | Algorithm::Concurrency(_)
+        | Algorithm::Pacing(_)
+        | Algorithm::Exchanged(_) => unreachable!("only these lend"),
     }
 }
 

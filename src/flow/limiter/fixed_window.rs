@@ -21,12 +21,14 @@
 //! An edit keeps what is used in the current window. If it changes the window, all
 //! that was used in the one that `now` falls in counts as used in the new one that
 //! `now` falls in. One with `first_request` keeps its beginning, so that it may be over;
-//! where that is not known, as in the clock's very first window, or something was borrowed, one that would be over ends as the
-//! old one, or after the new length, whichever comes first.
+//! where that is not known, as in the clock's very first window, one that would be over ends as the
+//! old one, or after the new length, whichever comes first. What was lent keeps its start, and is
+//! used in whichever window that falls in.
 //!
 //! Source: the counter of every textbook; `align: first_request` equals the listing
 //! recorded as `seed_counter` in `tests/golden`.
 
+use super::loans::{Loan, Loans};
 use crate::flow::{
     calendar::Calendar,
     decision::{Decision, Reason},
@@ -81,8 +83,15 @@ pub(super) struct State {
     /// When it ends; the clock's zero if there was none yet.
     end: Instant,
     used: u64,
-    /// What was borrowed from the window that opens then.
-    loan: u64,
+    /// What starts later than the latest charge.
+    loans: Loans,
+}
+
+/// A window of a client's, with all that starts in it.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    end: Instant,
+    used: u64,
 }
 
 impl Config {
@@ -95,8 +104,8 @@ impl Config {
 
 impl State {
     /// Returns the state of a window that ends then, of which so much is used.
-    pub(super) const fn stored(end: Instant, used: u64) -> Self {
-        Self { end, used, loan: 0 }
+    pub(super) fn stored(end: Instant, used: u64) -> Self {
+        Self { end, used, loans: Loans::default() }
     }
 
     /// Returns when the window ends.
@@ -111,23 +120,52 @@ impl State {
 }
 
 impl FixedWindow {
-    /// Returns the state with the window that `now` falls in, if that is open.
-    fn as_of(&self, state: &State, now: Instant) -> State {
-        if now < state.end {
-            return state.clone();
+    /// Returns the window that the latest of `loans` start in, if they follow on `state`'s.
+    fn after(&self, state: &State, loans: &[Loan]) -> Window {
+        let latest = Window { end: state.end, used: state.used };
+        loans.iter().fold(latest, |window, loan| self.with(window, *loan))
+    }
+
+    /// Returns `window` with a loan, or the one that this opens.
+    fn with(&self, window: Window, Loan { start, count }: Loan) -> Window {
+        if start < window.end {
+            Window { used: window.used.saturating_add(count), ..window }
+        } else {
+            Window { end: self.end(start), used: count }
         }
-        if state.loan > 0 {
-            let next = State { end: self.end(state.end), used: state.loan, loan: 0 };
-            if now < next.end {
-                return next;
-            }
-        }
-        self.fresh()
+    }
+
+    /// Returns the window of `now`, or, if none is open, the one of a request that comes then.
+    fn window(&self, state: &State, now: Instant) -> Window {
+        let (due, later) = state.loans.split(now);
+        let open = self.after(state, due);
+        let open = if now < open.end { open } else { Window { end: self.end(now), used: 0 } };
+        let within = later.iter().take_while(|it| it.start < open.end);
+        within.fold(open, |window, loan| self.with(window, *loan))
+    }
+
+    /// Returns when the window is over that is in the way of a request at `now`: the one that
+    /// is open, or else that of the next loan.
+    fn over(&self, state: &State, now: Instant) -> Instant {
+        let (due, later) = state.loans.split(now);
+        let Window { end, .. } = self.after(state, due);
+        if now < end { end } else { later.first().map_or(now, |it| self.end(it.start)) }
+    }
+
+    fn fits(&self, state: &State, now: Instant, cost: u64) -> bool {
+        self.window(state, now).used.saturating_add(cost) <= self.limit
     }
 
     /// Returns when all of `state` is over.
     fn last_end(&self, state: &State) -> Instant {
-        if state.loan > 0 { self.end(state.end) } else { state.end }
+        self.after(state, state.loans.as_slice()).end
+    }
+
+    /// Counts the loans that have started by `now` in their windows.
+    fn settle(&self, state: &mut State, now: Instant) {
+        let mut window = Window { end: state.end, used: state.used };
+        state.loans.settle(now, |loan| window = self.with(window, loan));
+        (state.end, state.used) = (window.end, window.used);
     }
 
     /// Returns when a window ends that is opened at `now`.
@@ -167,7 +205,7 @@ impl Formula for FixedWindow {
     }
 
     fn fresh(&self) -> State {
-        State { end: Instant::EPOCH, used: 0, loan: 0 }
+        State::stored(Instant::EPOCH, 0)
     }
 
     fn is_fresh(&self, state: &State, now: Instant) -> bool {
@@ -175,58 +213,57 @@ impl Formula for FixedWindow {
             Align::Clock | Align::Calendar(_) => 0,
             Align::FirstRequest => self.window,
         };
-        state.used == 0 || now >= self.last_end(state) + Duration::from_nanos(rest)
+        let is_unused = state.used == 0 && state.loans.as_slice().is_empty();
+        is_unused || now >= self.last_end(state) + Duration::from_nanos(rest)
     }
 
     fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {
-        let State { end, used, loan } = self.as_of(state, now);
         if cost > self.limit {
-            Decision::Block(Reason::TooCostly { limit: self.limit })
-        } else if used.saturating_add(cost) <= self.limit {
-            Decision::Pass
-        } else {
-            // The next window may be lent out.
-            let is_lent = loan.saturating_add(cost) > self.limit;
-            let opens = if is_lent { self.end(end) } else { end };
-            Decision::Block(Reason::Rate { retry_after: opens.since(now) })
+            return Decision::Block(Reason::TooCostly { limit: self.limit });
+        }
+        let mut opening = now;
+        while !self.fits(state, opening, cost) {
+            opening = self.over(state, opening);
+        }
+        match opening.since(now) {
+            Duration::ZERO => Decision::Pass,
+            retry_after => Decision::Block(Reason::Rate { retry_after }),
         }
     }
 
     fn loan(&self, state: &State, now: Instant, cost: u64) -> Option<Duration> {
-        let State { end, loan, .. } = self.as_of(state, now);
-        (loan.saturating_add(cost) <= self.limit).then(|| end.since(now))
+        // Only the next window is lent.
+        let next = self.over(state, now);
+        self.fits(state, next, cost).then(|| next.since(now))
     }
 
     fn standing(&self, state: &State, now: Instant) -> Standing {
-        match self.as_of(state, now) {
-            State { used: 0, .. } => Standing::default(),
-            State { end, used, loan: 0 } => Standing { used, reset: end.since(now) },
-            State { end, used, .. } => Standing { used, reset: self.end(end).since(now) },
+        match self.window(state, now) {
+            Window { used: 0, .. } => Standing::default(),
+            Window { end, used } => {
+                Standing { used, reset: self.last_end(state).max(end).since(now) }
+            }
         }
     }
 
-    fn charge(&self, state: &mut State, times: Times, cost: u64) {
-        *state = self.as_of(state, times.now);
-        if times.own > times.now {
-            state.loan = state.loan.saturating_add(cost);
-            return;
+    fn charge(&self, state: &mut State, Times { now, own, .. }: Times, cost: u64) {
+        self.settle(state, now);
+        if own > now {
+            state.loans.add(own, cost);
+        } else if now < state.end && state.used > 0 {
+            state.used = state.used.saturating_add(cost);
+        } else {
+            (state.end, state.used) = (self.end(now), cost);
         }
-        if state.used == 0 {
-            state.end = self.end(times.now);
-        }
-        state.used = state.used.saturating_add(cost);
     }
 
     fn convert(&self, old: &Self, state: &mut State, now: Instant) {
-        let current = old.as_of(state, now);
-        if current.used == 0 {
-            *state = State { end: old.last_end(state), loan: 0, ..*state };
+        old.settle(state, now);
+        let is_same = (self.window, &self.align) == (old.window, &old.align);
+        if is_same || now >= state.end {
             return;
         }
-        *state = current;
-        let State { used, loan, .. } = *state;
-        let end = match &self.align {
-            align if (self.window, align) == (old.window, &old.align) => return,
+        state.end = match &self.align {
             Align::Clock | Align::Calendar(_) => self.end(now),
             Align::FirstRequest => {
                 let window = Duration::from_nanos(self.window);
@@ -234,15 +271,9 @@ impl Formula for FixedWindow {
                 // A beginning that moved with each edit would put off the end for ever. That
                 // of the clock's very first window is nobody's first request.
                 let is_of_clock = state.end == Instant::EPOCH + Duration::from_nanos(old.window);
-                let is_known = old.align == Align::FirstRequest && loan == 0 && !is_of_clock;
+                let is_known = old.align == Align::FirstRequest && !is_of_clock;
                 if is_known || end > now { end } else { state.end.min(now + window) }
             }
-        };
-        // What was borrowed starts when the old window ends.
-        *state = if end > state.end {
-            State { end, used: used.saturating_add(loan), loan: 0 }
-        } else {
-            State { end, used, loan }
         };
     }
 }

@@ -15,6 +15,8 @@ pub mod stored;
 pub mod token_bucket;
 pub mod warm_up;
 
+mod loans;
+
 use super::{
     keyed::{Keyed, Room, entry_bytes},
     pacing,
@@ -22,6 +24,7 @@ use super::{
     slot::{Slot, Stage},
 };
 use core::time::Duration;
+use loans::Loans;
 
 /// What counts of a window for the time that a client's place is kept in vain.
 const MOST_GRACE: Duration = Duration::from_mins(1);
@@ -108,7 +111,9 @@ impl Algorithm {
                 entry_bytes::<sliding_window::State>() + config.build().heap_bytes(lends)
             }
             Self::SlidingCounter(_) => entry_bytes::<sliding_counter::State>(),
-            Self::FixedWindow(_) => entry_bytes::<fixed_window::State>(),
+            Self::FixedWindow(_) => {
+                entry_bytes::<fixed_window::State>() + if lends { Loans::bytes(1) } else { 0 }
+            }
             Self::Concurrency(_) => entry_bytes::<concurrency::State>(),
             Self::Pacing(config) => {
                 entry_bytes::<pacing::State>().saturating_add(config.full_bytes())
@@ -209,17 +214,27 @@ mod tests {
             (Algorithm::LeakyBucket(leaky_bucket::Config { rate, capacity: 100 }), 56),
             (Algorithm::WarmUp(warm_up::Config { rate, burst: 100, warm_up }), 72),
             (Algorithm::SlidingLog(sliding_log::Config { rate }), 72 + 16 * 100),
-            (sliding(false), 72 + 8 * 10),
-            (sliding(true), 72 + 8 * 11),
+            (sliding(false), 80 + 8 * 10),
+            (sliding(true), 80 + 8 * 11),
             (Algorithm::SlidingCounter(sliding_counter::Config { rate }), 56),
             (Algorithm::FixedWindow(fixed_window::Config { rate, align }), 56),
             (Algorithm::Concurrency(concurrency::Config { limit: 100 }), 48),
             (Algorithm::Pacing(paced(rate, 500, 100).pacing.expect("pacing")), 136 + 16 * 51),
         ] {
             assert_eq!(algorithm.bytes_per_key(false), bytes, "{algorithm:?}");
-            let ring =
-                if matches!(algorithm, Algorithm::SlidingWindow(_)) { bytes - 72 } else { 0 };
-            assert_eq!(algorithm.bytes_per_key(true), bytes + ring, "{algorithm:?}");
+            let loans = match algorithm {
+                Algorithm::SlidingWindow(_) => 24 + 16 * 16,
+                Algorithm::FixedWindow(_) => 24 + 16 * 4,
+                Algorithm::TokenBucket(_)
+                | Algorithm::WarmUp(_)
+                | Algorithm::LeakyBucket(_)
+                | Algorithm::SlidingLog(_)
+                | Algorithm::SlidingCounter(_)
+                | Algorithm::Concurrency(_)
+                | Algorithm::Pacing(_)
+                | Algorithm::Exchanged(_) => 0,
+            };
+            assert_eq!(algorithm.bytes_per_key(true), bytes + loans, "{algorithm:?}");
         }
     }
 }

@@ -12,15 +12,17 @@
 //! A request with priority over the limit may borrow from the buckets to come: it waits
 //! until the first in which it fits, a window away at most, and is counted there. Others
 //! see the loan: they pass
-//! only if what was lent still fits when it starts. The ring doubles at the first loan.
+//! only if what was lent still fits when it starts. Loans lie beside the ring until then.
 //!
 //! An edit of the count alone keeps the buckets. Where their length changes, each
 //! is counted in the new bucket of its last instant (never in the future): nothing
-//! is forgotten before its time, and a shorter window forgets what it must.
+//! is forgotten before its time, and a shorter window forgets what it must. A loan keeps its
+//! start, however far ahead of the new window that lies.
 //!
 //! Source: Sentinel `LeapArray` and `DefaultController` (equal to them, decision
 //! for decision, while the clock does not step back).
 
+use super::loans::Loans;
 use crate::flow::{
     decision::{Decision, Reason},
     exchange::Numbers,
@@ -30,6 +32,7 @@ use crate::flow::{
     window::{Grid, Ring},
 };
 use core::{num::NonZeroU32, time::Duration};
+use smallvec::SmallVec;
 
 /// `rate.count()` in the latest buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +60,13 @@ pub(super) struct State {
     ring: Ring<u64>,
     /// The sum of the ring as of its latest bucket.
     sum: u64,
+    /// What starts later than the latest charge.
+    loans: Loans,
 }
+
+/// Loans by bucket, in order. In as many buckets as a window has by default, it takes no
+/// memory of its own.
+type Lent = SmallVec<[(u64, u64); 10]>;
 
 impl Config {
     /// Returns the limiter.
@@ -76,6 +85,7 @@ impl State {
     pub(super) fn clear(&mut self) {
         self.ring.clear();
         self.sum = 0;
+        self.loans = Loans::default();
     }
 }
 
@@ -116,33 +126,35 @@ impl SlidingWindow {
 
     /// Returns what a state takes beside its own size, `lent` from or not.
     pub(super) const fn heap_bytes(&self, lent: bool) -> usize {
-        self.ring_of(lent) as usize * size_of::<u64>()
+        let loans = if lent { Loans::bytes(self.span as usize) } else { 0 };
+        self.span as usize * size_of::<u64>() + loans
     }
 
-    /// Returns how many buckets the ring of a client remembers.
-    const fn ring_of(&self, lent: bool) -> u32 {
-        if lent { self.span.saturating_mul(2) } else { self.span }
+    fn lent(&self, state: &State) -> Lent {
+        state.loans.as_slice().iter().map(|it| (self.grid.index(it.start), it.count)).collect()
     }
 
-    fn used(&self, state: &State, index: u64) -> u64 {
-        let State { ring, sum } = state;
-        let span = u64::from(self.span);
-        match index.saturating_sub(ring.head()) {
-            0 if index == ring.head() => *sum,
+    fn used(&self, state: &State, index: u64, lent: &Lent) -> u64 {
+        let (ring, span) = (&state.ring, u64::from(self.span));
+        let counts = |at: u64| at <= index && at + span > index;
+        let used = match index.saturating_sub(ring.head()) {
+            0 if index == ring.head() => state.sum,
             age if age >= span => 0,
-            // Others may be remembered where something was borrowed.
+            // Others may be remembered of a clock that was ahead.
             _ => ring
                 .live(index)
-                .filter(|(at, _)| *at <= index && at + span > index)
+                .filter(|(at, _)| counts(*at))
                 .map(|(_, count)| *count)
                 .fold(0, u64::saturating_add),
-        }
+        };
+        let lent = lent.iter().filter(|(at, _)| counts(*at));
+        lent.fold(used, |sum, (_, count)| sum.saturating_add(*count))
     }
 
     fn add(&self, state: &mut State, index: u64, count: u64) {
         let head = state.ring.head();
         if index >= head {
-            state.sum = self.used(state, index).saturating_add(count);
+            state.sum = self.used(state, index, &Lent::new()).saturating_add(count);
             let bucket = state.ring.advance(index);
             *bucket = bucket.saturating_add(count);
         } else if let Some(bucket) = state.ring.get_mut(index) {
@@ -153,11 +165,24 @@ impl SlidingWindow {
         }
     }
 
+    /// Counts the loans that have started by `now` in their buckets.
+    fn settle(&self, state: &mut State, now: Instant) {
+        let mut loans = core::mem::take(&mut state.loans);
+        loans.settle(now, |it| self.add(state, self.grid.index(it.start), it.count));
+        state.loans = loans;
+    }
+
     /// Returns the first bucket from `index` on in which `cost` fits: then and for as long
     /// as it counts there, for what was lent of the buckets to come stays promised.
     fn opening(&self, state: &State, index: u64, cost: u64) -> u64 {
-        let last = state.ring.head().max(index);
-        let mut sum = self.used(state, index);
+        let lent = self.lent(state);
+        let last = lent.last().map_or(0, |(at, _)| *at).max(state.ring.head()).max(index);
+        let count = |at: u64| {
+            let from = lent.partition_point(|(it, _)| *it < at);
+            let same = lent[from..].iter().take_while(|(it, _)| *it == at);
+            same.fold(state.ring.get(at), |sum, (_, count)| sum.saturating_add(*count))
+        };
+        let mut sum = self.used(state, index, &lent);
         let (mut opening, mut at) = (index, index);
         loop {
             if sum.saturating_add(cost) > self.limit {
@@ -167,8 +192,8 @@ impl SlidingWindow {
                 return opening;
             }
             at += 1;
-            let expired = at.checked_sub(self.span.into()).map_or(0, |at| state.ring.get(at));
-            sum = sum.saturating_sub(expired).saturating_add(state.ring.get(at));
+            let expired = at.checked_sub(self.span.into()).map_or(0, count);
+            sum = sum.saturating_sub(expired).saturating_add(count(at));
         }
     }
 
@@ -186,12 +211,13 @@ impl Formula for SlidingWindow {
     }
 
     fn fresh(&self) -> State {
-        State { ring: Ring::new(self.ring_of(false)), sum: 0 }
+        State { ring: Ring::new(self.span), sum: 0, loans: Loans::default() }
     }
 
     fn is_fresh(&self, state: &State, now: Instant) -> bool {
-        let index = self.grid.index(now);
-        state.ring.head() <= index && self.used(state, index) == 0
+        let (index, lent) = (self.grid.index(now), self.lent(state));
+        let last = lent.last().map_or(0, |(at, _)| *at).max(state.ring.head());
+        last <= index && self.used(state, index, &lent) == 0
     }
 
     fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {
@@ -211,43 +237,41 @@ impl Formula for SlidingWindow {
     fn loan(&self, state: &State, now: Instant, cost: u64) -> Option<Duration> {
         let index = self.grid.index(now);
         let opening = self.opening(state, index, cost);
-        // What counts now must still be remembered when the latest loan is.
         (opening - index <= self.span.into()).then(|| self.grid.start(opening).since(now))
     }
 
     fn standing(&self, state: &State, now: Instant) -> Standing {
-        match self.used(state, self.grid.index(now)) {
+        let lent = self.lent(state);
+        let last = lent.last().map_or(0, |(at, _)| *at).max(state.ring.head());
+        match self.used(state, self.grid.index(now), &lent) {
             0 => Standing::default(),
-            used => Standing { used, reset: self.expiry(state.ring.head(), now) },
+            used => Standing { used, reset: self.expiry(last, now) },
         }
     }
 
     fn charge(&self, state: &mut State, times: Times, cost: u64) {
+        self.settle(state, times.now);
         if times.own > times.now {
-            state.ring.widen(self.ring_of(true));
+            state.loans.add(times.own, cost);
+        } else {
+            self.add(state, self.grid.index(times.now), cost);
         }
-        self.add(state, self.grid.index(times.own), cost);
     }
 
     fn convert(&self, old: &Self, state: &mut State, now: Instant) {
         if (self.grid, self.span) == (old.grid, old.span) {
             return;
         }
-        let mut converted = self.fresh();
+        old.settle(state, now);
+        let mut converted = State { loans: core::mem::take(&mut state.loans), ..self.fresh() };
         let (before, current) = (old.grid.index(now), self.grid.index(now));
         let counted = state
             .ring
             .live(before)
             .filter(|(at, count)| **count > 0 && at + u64::from(old.span) > before);
         for (at, count) in counted {
-            if at > before {
-                // Borrowed, to start then.
-                converted.ring.widen(self.ring_of(true));
-                self.add(&mut converted, self.grid.index(old.grid.start(at)), *count);
-            } else {
-                let end = old.grid.start(at + 1) - Duration::from_nanos(1);
-                self.add(&mut converted, self.grid.index(end.min(now)).min(current), *count);
-            }
+            let end = old.grid.start(at + 1) - Duration::from_nanos(1);
+            self.add(&mut converted, self.grid.index(end.min(now)).min(current), *count);
         }
         *state = converted;
     }
@@ -409,6 +433,30 @@ mod tests {
             .check("50 x3 pass\n850 prio=500 x2 wait 150")
             .edit(&per(3, 1000, 5), &[Change::Converted])
             .check("900 prio=500 wait 100\n1000 block rate 1000\n1999 block rate 1\n2000 x3 pass");
+    }
+
+    #[test]
+    fn a_loan_far_ahead_of_a_shorter_window_is_counted_when_it_starts() {
+        Timeline::new(&per(100, 1000, 10))
+            .check("550 x100 pass\n1000 prio=999 wait 500")
+            .edit(&per(10, 100, 10), &[Change::Converted])
+            .check("1002 x10 pass\n1002 block rate 98\n1100 x10 pass\n1450 x9 pass")
+            .check("1450 block rate 100\n1550 x9 pass\n1550 block rate 50\n1600 pass");
+        let hour = 3_600_000;
+        Timeline::new(&per(5, hour, 1))
+            .check(&format!("1000 x5 pass\n1000 prio={hour} wait 3599000"))
+            .edit(&per(5, 1000, 1), &[Change::Converted])
+            .check("3000 x5 pass\n3000 block rate 1000\n3599000 x5 pass")
+            .check("3600000 x4 pass\n3600000 block rate 1000");
+    }
+
+    #[test]
+    fn a_loan_keeps_its_start_through_coarser_buckets() {
+        Timeline::new(&strict(1, 1000, 2))
+            .check("0 pass\n100 prio=1500 wait 1400")
+            .edit(&strict(1, 1000, 1), &[Change::Converted])
+            .edit(&strict(1, 1000, 2), &[Change::Converted])
+            .check("1499 block rate 1501\n2400 block rate 600\n3000 pass");
     }
 
     #[test]

@@ -149,6 +149,26 @@ fn a_loan_survives_edits() {
 }
 
 #[test]
+fn a_loan_further_ahead_than_the_next_window_is_used_when_it_starts() {
+    Timeline::new(&per(5, 10_000, Align::Clock))
+        .check("500 x5 pass\n500 prio=20000 x5 wait 9500\n600 block rate 19400")
+        .edit(&per(5, 1000, Align::Clock), &[Change::Converted])
+        .check("600 block rate 400\n1000 x5 pass\n9999 x5 pass\n9999 block rate 1001")
+        .check("10000 block rate 1000\n11000 x5 pass");
+    let shortened = || {
+        Timeline::new(&per(5, 10_000, Align::FirstRequest))
+            .check("100000 x5 pass\n100000 prio=20000 x5 wait 10000")
+            .check("105000 block rate 15000")
+            .edit(&per(5, 1000, Align::FirstRequest), &[Change::Converted])
+            .check("105000 x5 pass\n105000 block rate 1000")
+    };
+    shortened().check("109000 x5 pass\n109001 block rate 1999\n110000 block rate 1000");
+    shortened()
+        .check("109500 block rate 1500\n109500 prio=1499 block rate 1500")
+        .check("109500 prio=1500 x2 wait 1500\n111000 x3 pass\n111000 block rate 1000");
+}
+
+#[test]
 fn an_edit_of_the_count_keeps_what_is_used() {
     Timeline::new(&per(5, 100, Align::Clock))
         .check("10 x4 pass")

@@ -247,29 +247,34 @@ impl Formula for Pacing {
     }
 
     fn convert(&self, old: &Self, state: &mut State, now: Instant) {
-        if old.next(state) <= old.interval.at(now) {
+        let next = old.next(state);
+        // The next start keeps what the curve has added, and is never closer to the last one than
+        // the interval, which may be later than `last` by as much.
+        let last = next.saturating_sub(old.interval.times(state.cost));
+        (state.last, state.cold) = (self.interval.convert(last, old.interval), 0);
+        if next <= old.interval.at(now) {
             // Its interval is over: nobody has to wait for it.
             state.cost = 0;
         }
-        state.last = self.interval.convert(state.last, old.interval);
-        match (&self.ramp, &old.ramp, &mut state.warmth) {
-            (Some(ramp), Some(old), Some(warmth)) => {
-                state.cold = ramp.convert(state.cold, old);
+        state.warmth = match (&self.ramp, &old.ramp, state.warmth) {
+            (Some(ramp), Some(old), Some(mut warmth)) => {
                 warmth.convert(ramp, old, now);
+                Some(warmth)
             }
             // What was not warmed up until now is taken for warm.
-            (Some(_), ..) => (state.cold, state.warmth) = (0, Some(Warmth::warm(now))),
-            (None, ..) => (state.cold, state.warmth) = (0, None),
-        }
+            (Some(_), ..) => Some(Warmth::warm(now)),
+            (None, ..) => None,
+        };
     }
 }
 
 #[cfg(test)]
 mod tests {
     use crate::flow::{
-        Algorithm, Change, Instant, Rules,
+        Algorithm, Change, Instant, Rules, WarmUp,
         timeline::{Timeline, check, keyed, paced, rate},
     };
+    use core::time::Duration;
 
     #[test]
     fn starts_are_evenly_spaced_and_waits_are_bounded() {
@@ -383,6 +388,23 @@ mod tests {
             0 wait 1333.333334
             ",
         );
+    }
+
+    #[test]
+    fn an_edit_of_the_warm_up_keeps_the_next_start() {
+        let warming = |period, cold_factor| {
+            let mut rules = paced(rate(10, 1000), 0, 9);
+            let warm_up = WarmUp { period: Duration::from_millis(period), cold_factor };
+            rules.pacing.iter_mut().for_each(|it| it.warm_up = Some(warm_up));
+            rules
+        };
+        // The second start counts from a time before it, as some was saved up.
+        for rules in [paced(rate(10, 1000), 0, 9), warming(100, 2)] {
+            Timeline::new(&warming(10_000, 3))
+                .check("10000 pass\n10600 pass")
+                .edit(&rules, &[Change::Converted])
+                .check("10699 block queue 1 1\n10700 pass");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::{
 };
 use core::time::Duration;
 use flowgate::flow::{
-    Algorithm, Counts, Keyed, Outcome, Rate, Rule, Rules,
+    Algorithm, Counts, Keyed, Outcome, Rate, Rule, Rules, WarmUp,
     limiter::{
         concurrency, fixed_window, sliding_counter, sliding_log, sliding_window, token_bucket,
     },
@@ -321,20 +321,29 @@ fn each_edit_that_raises_a_burst_lets_no_more_than_the_difference_pass_beyond_th
 
 #[test]
 fn a_thousand_edits_of_pacing_keep_starts_apart() {
-    let paced = |turn: u64| Rules {
-        pacing: Some(pacing::Config {
-            rate: per_second(50 + turn * 37 % 51),
-            max_wait: Duration::from_millis(100),
-            max_queue: 5,
-            warm_up: None,
-        }),
-        ..Rules::default()
-    };
-    let past = flood(paced);
-    assert!(past.starts.len() > 450);
-    let apart = Duration::from_secs(1) / 100;
-    for pair in past.starts.windows(2) {
-        assert!(pair[1] - pair[0] >= u64::try_from(apart.as_nanos()).expect("10 ms"));
+    let warm_up =
+        |millis, cold_factor| WarmUp { period: Duration::from_millis(millis), cold_factor };
+    let warm_ups = [Some(warm_up(10_000, 3)), None, Some(warm_up(100, 2))];
+    for (max_wait, warm_ups) in [(100, &warm_ups[1..2]), (100, &warm_ups[..]), (0, &warm_ups[..])] {
+        let paced = |turn: u64| Rules {
+            pacing: Some(pacing::Config {
+                rate: per_second(50 + turn * 37 % 51),
+                max_wait: Duration::from_millis(max_wait),
+                max_queue: 5,
+                warm_up: warm_ups
+                    .iter()
+                    .copied()
+                    .cycle()
+                    .nth(usize::try_from(turn % 3).expect("below 3"))
+                    .flatten(),
+            }),
+            ..Rules::default()
+        };
+        let past = flood(paced);
+        assert!(past.starts.len() > 450, "{}", past.starts.len());
+        for pair in past.starts.windows(2) {
+            assert!(pair[1] - pair[0] >= 10_000_000, "{} ns", pair[1] - pair[0]);
+        }
     }
 }
 

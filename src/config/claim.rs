@@ -19,10 +19,10 @@ use std::sync::Arc;
 pub type Claims = SmallVec<[Claim; 4]>;
 
 /// The name that a route's breaker goes by where a rule's name stands.
-const BREAKER: &str = "breaker";
+pub(super) const BREAKER: &str = "breaker";
 
 /// The name that its pacing goes by there.
-const PACING: &str = "pacing";
+pub(super) const PACING: &str = "pacing";
 
 /// A request, as its route's rules see it.
 #[derive(Clone, Copy, Debug)]

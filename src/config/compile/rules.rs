@@ -4,6 +4,7 @@ use super::{Compiler, quotas};
 use crate::{
     config::{
         calendar,
+        claim::{BREAKER, PACING},
         decode::At,
         node::Place,
         plan::RulePlan,
@@ -35,6 +36,7 @@ impl Compiler {
         pacing: Option<&PacingSpec>,
     ) -> (flow::Rules, Vec<RulePlan>, Option<OnStoreError>) {
         self.names("rule", specs.iter().filter_map(|spec| spec.name.as_ref()));
+        self.own_names(specs.iter().filter_map(|spec| spec.name.as_ref()));
         let mut places = Vec::with_capacity(specs.len());
         let mut rules = flow::Rules::default();
         let mut plans: Vec<RulePlan> = Vec::with_capacity(specs.len());
@@ -66,6 +68,17 @@ impl Compiler {
             );
         }
         (rules, plans, shared)
+    }
+
+    /// Reports names of rules that a route's own slots go by.
+    fn own_names<'n>(&mut self, names: impl Iterator<Item = &'n At<Arc<str>>>) {
+        for name in names.filter(|name| [BREAKER, PACING].contains(&&*name.value)) {
+            self.error(
+                Problem::error(name.place, format!("no rule can be called `{}`", name.value))
+                    .label("the route's own goes by this name")
+                    .help("write another name: it tells them apart in logs, metrics and reloads"),
+            );
+        }
     }
 
     /// Compiles a rule: first its alternatives, of which a request is asked by the first that fits.

@@ -9,6 +9,21 @@ use crate::flow::{
 use std::time::Duration;
 
 #[test]
+fn no_rule_is_called_as_the_routes_own() {
+    let rules = "{ name: pacing, limit: 1/1s }, { name: breaker, limit: 1/1s }, { name: pace, limit: 1/1s }";
+    let of = |name: &str| {
+        format!(
+            "no rule can be called `{name}` | write another name: it tells them apart in logs, \
+             metrics and reloads"
+        )
+    };
+    let text = format!(
+        "{FRAME}routes:\n  - {{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rules}] }}\n"
+    );
+    messages(&text, &[&of("pacing"), &of("breaker")]);
+}
+
+#[test]
 fn numbers_that_cannot_work_are_refused() {
     for (rule, message) in [
         (

@@ -1,5 +1,5 @@
-//! Nobody is held longer than a request may take: one that waits for its start has no more
-//! time than `timeouts.request`, and would only be told later that it is over.
+//! Nobody is held until there is no time left for an answer: one that waits for its start has no
+//! more time in all than `timeouts.request`, of which half is the answer's.
 
 use super::Compiler;
 use crate::config::{
@@ -10,10 +10,12 @@ use crate::config::{
 use std::time::Duration;
 
 impl Compiler {
-    /// Shortens each `max_wait` of a route to its `timeouts.request`, so that what would wait
-    /// longer is refused at once; warns of those that are written.
+    /// Shortens each `max_wait` of a route to half of its `timeouts.request`, so that what would
+    /// wait longer is refused at once; warns of those that are written.
     pub(super) fn shorten_waits(&mut self, spec: &mut RouteSpec) {
-        let Some(most) = spec.timeouts.as_ref().map(|timeouts| timeouts.request) else { return };
+        let Some(most) = spec.timeouts.as_ref().map(|timeouts| timeouts.request / 2) else {
+            return;
+        };
         let paced = spec.pacing.iter_mut().filter_map(|pacing| pacing.pace.max_wait.as_mut());
         for max_wait in paced.chain(spec.flow.iter_mut().flat_map(waits)) {
             if max_wait.value <= most {
@@ -22,9 +24,12 @@ impl Compiler {
             max_wait.value = most;
             if max_wait.written {
                 self.warn(
-                    Problem::warning(max_wait.place, "no request may wait so long")
-                        .label("longer than the route's `timeouts.request`")
-                        .help("write a shorter `max_wait`, or a longer `timeouts.request`"),
+                    Problem::warning(
+                        max_wait.place,
+                        "a wait so long leaves too little time for the answer",
+                    )
+                    .label("longer than half of the route's `timeouts.request`")
+                    .help("write a shorter `max_wait`, or a longer `timeouts.request`"),
                 );
             }
         }

@@ -4,7 +4,7 @@ use super::{FRAME, plan, warnings};
 use crate::flow::Algorithm;
 
 #[test]
-fn no_wait_is_longer_than_the_request_may_take() {
+fn no_wait_is_longer_than_half_of_what_the_request_may_take() {
     let route = |timeouts: &str| {
         format!(
             "{FRAME}routes:\n  - {{ name: r, match: {{ path_prefix: / }}, upstream: app, \
@@ -29,6 +29,8 @@ fn no_wait_is_longer_than_the_request_may_take() {
     };
     assert_eq!(waits(&route("")), [5_000, 4_000, 4_000, 500, 6_000]);
     let short = route(", timeouts: { request: 200ms }");
-    assert_eq!(waits(&short), [200; 5]);
-    warnings(&short, &["no request may wait so long"; 3]);
+    assert_eq!(waits(&short), [100; 5]);
+    warnings(&short, &["a wait so long leaves too little time for the answer"; 3]);
+    // At just the half, nothing is cut.
+    warnings(&route(", timeouts: { request: 12s }"), &[]);
 }

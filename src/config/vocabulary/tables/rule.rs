@@ -52,7 +52,7 @@ pub(in crate::config) static RULE: Section = Section {
             "max_wait",
             Kind::Duration { min: Duration::ZERO, max: Duration::from_hours(1) },
             Value("500ms"),
-            "The longest wait for an even start; what would wait longer is refused at once. No longer than the route's `timeouts.request` (`pacing` only).",
+            "The longest wait for an even start; what would wait longer is refused at once. No longer than half of the route's `timeouts.request` (`pacing` only).",
         ),
         key(
             "max_queue",
@@ -265,7 +265,7 @@ pub(in crate::config) static PRIORITY: Section = Section {
             "max_wait",
             Kind::Duration { min: Duration::from_millis(1), max: Duration::from_hours(1) },
             Value("500ms"),
-            "The longest wait; what would wait longer is refused. No longer than the route's `timeouts.request`.",
+            "The longest wait; what would wait longer is refused. No longer than half of the route's `timeouts.request`.",
         ),
     ],
 };
@@ -285,7 +285,7 @@ pub(in crate::config) static PACING: Section = Section {
             "max_wait",
             Kind::Duration { min: Duration::ZERO, max: Duration::from_hours(1) },
             Value("500ms"),
-            "The longest wait, no longer than the route's `timeouts.request`; what would wait longer is refused at once. With 0 nothing waits: starts are spaced by refusing.",
+            "The longest wait, no longer than half of the route's `timeouts.request`; what would wait longer is refused at once. With 0 nothing waits: starts are spaced by refusing.",
         ),
         key(
             "max_queue",

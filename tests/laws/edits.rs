@@ -10,7 +10,7 @@ use crate::{
 };
 use core::time::Duration;
 use flowgate::flow::{
-    Algorithm, Counts, Keyed, Outcome, Rate, Rule, Rules, WarmUp,
+    Algorithm, Counts, Instant, Keyed, Outcome, Rate, Rule, Rules, WarmUp,
     limiter::{
         concurrency, fixed_window, sliding_counter, sliding_log, sliding_window, token_bucket,
     },
@@ -371,6 +371,44 @@ fn a_thousand_edits_in_a_flood_keep_the_promise_for_those_who_borrow() {
         assert!(waited.count() > 100);
         starts.sort_unstable();
         assert_promise(&algorithm(100), &Past { passed: starts, ..Past::default() });
+    }
+}
+
+#[test]
+fn edits_of_a_warm_up_after_a_pause_keep_starts_apart() {
+    let warm_up = |millis, cold_factor| {
+        let period = Duration::from_millis(millis);
+        Some(WarmUp { period, cold_factor })
+    };
+    let warm_ups = [warm_up(10_000, 3), warm_up(100, 2), None];
+    for (max_wait, pick) in [(0, 0), (0, 1), (100, 0), (100, 1)] {
+        let paced = |warm_up| Rules {
+            pacing: Some(pacing::Config {
+                rate: per_second(10),
+                max_wait: Duration::from_millis(max_wait),
+                max_queue: 5,
+                warm_up,
+            }),
+            ..Rules::default()
+        };
+        let (mut day, mut starts) = (Day::new(&paced(None)), Vec::new());
+        for turn in 0..300_usize {
+            // What is saved up in the pause is spent by the first that comes after it.
+            day.now = day.now + Duration::from_millis(turn as u64 * 37 % 1_000);
+            for rules in [warm_ups[0], warm_ups[1 + (turn + pick) % 2]] {
+                day.install(&paced(rules));
+                for _ in 0..3 {
+                    let decided = day.enter(day.now, 0, 1).decided;
+                    starts.extend(decided.map(Instant::as_nanos));
+                    day.live.clear();
+                    day.now = day.now + Duration::from_millis(1);
+                }
+            }
+        }
+        assert!(starts.len() > 200, "{}", starts.len());
+        for pair in starts.windows(2) {
+            assert!(pair[1] - pair[0] >= 100_000_000, "{} ns", pair[1] - pair[0]);
+        }
     }
 }
 

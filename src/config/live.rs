@@ -14,6 +14,7 @@ use super::{
     spec::OnStoreError,
 };
 use crate::flow::{self, Algorithm, Change, Gate, Instant, Stored};
+use ahash::AHashMap;
 use arc_swap::{ArcSwap, Guard};
 use std::{
     collections::HashMap,
@@ -312,7 +313,7 @@ impl<'o> Builder<'o> {
 
     fn routes(&mut self, plans: Vec<RoutePlan>, upstreams: &[Arc<Upstream>]) -> Vec<Arc<Route>> {
         let old = self.old.map_or(&[][..], |old| &old.routes);
-        let mut old: HashMap<&str, &Arc<Route>> =
+        let mut old: AHashMap<&str, &Arc<Route>> =
             old.iter().map(|route| (&*route.name, route)).collect();
         let mut routes = Vec::with_capacity(plans.len());
         for plan in plans {

@@ -3,7 +3,8 @@
 //!
 //! Here is what it owns, its loop, and the end; `files.rs` knows what a configuration is
 //! made of, `readings.rs` which readings of it are under way, `reload.rs` puts another one in
-//! force, `listeners.rs` opens and closes ports, `log.rs` writes the gateway's own log.
+//! force, `listeners.rs` opens and closes ports, `log.rs` writes the gateway's own log, `system.rs` asks
+//! the system for what suits a gateway.
 
 mod exchanger;
 mod files;
@@ -11,6 +12,7 @@ mod listeners;
 mod log;
 mod readings;
 mod reload;
+mod system;
 
 use crate::{
     access_log,
@@ -36,12 +38,9 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
+use system::{give_way, raise_file_limit, take_small_pages};
 use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-
-/// How much the control thread gives way: compiling ten thousand routes must not
-/// take a core from a worker.
-const NICENESS: i32 = 5;
 
 /// Why the gateway could not start.
 #[derive(Debug, thiserror::Error)]
@@ -392,34 +391,5 @@ fn warn_of_descriptors(descriptors: Descriptors, connections: usize) {
              (`LimitNOFILE={enough}` in a systemd unit, `ulimit -Hn {enough}`), or lower \
              limits.connections"
         );
-    }
-}
-
-/// Lets the process have as many connections as it is allowed to; returns how many
-/// descriptors that is.
-fn raise_file_limit() -> Descriptors {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::warn!(%error, "cannot raise the limit of open files");
-    }
-    Descriptors::new(getrlimit(Resource::Nofile).current)
-}
-
-/// Has memory come in small pages, of which each is cleared when it is first touched: a large
-/// one keeps a worker, or whoever reads a configuration, for milliseconds in a virtual machine
-/// whose host must find the memory for it first. A busy worker's CPU is the same with either.
-fn take_small_pages() {
-    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
-        tracing::debug!(%error, "huge pages stay in use");
-    }
-}
-
-/// Has the calling thread give way to the workers.
-fn give_way() {
-    // Zero means the calling thread on Linux, whose threads have their own priority.
-    if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
-        tracing::debug!(%error, "cannot lower the control thread's priority");
     }
 }

@@ -6,8 +6,8 @@ use super::{
     rank::{Ranked, Ranking, Search},
     sites::Sites,
 };
+use ahash::AHashMap;
 use core::cmp::Reverse;
-use std::collections::HashMap;
 
 /// Finds the route of a request.
 ///
@@ -67,9 +67,8 @@ impl Table {
     /// Returns the pairs `(earlier, later)` of routes whose matchers ask the same, so that
     /// the later one never gets a request. A later route with several hosts is listed if
     /// an earlier one takes each of them.
-    #[expect(clippy::mutable_key_type, reason = "a regular expression is compared by its text")]
     pub fn shadowed(&self) -> Vec<(usize, usize)> {
-        let mut owners: HashMap<Asked<'_>, usize> = HashMap::with_capacity(self.ranks.len());
+        let mut owners: AHashMap<Asked<'_>, usize> = AHashMap::with_capacity(self.ranks.len());
         let mut pairs = Vec::new();
         for (index, rank) in self.ranks.iter().enumerate() {
             let matcher = &self.ranking.routes()[*rank].matcher;

@@ -23,6 +23,7 @@ use super::{
     spec::FileSpec,
 };
 use crate::flow::calendar::Calendar;
+use ahash::AHashMap;
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
     hash::Hash,
@@ -59,7 +60,7 @@ impl Compiler {
         message: impl Fn(&K) -> String,
         help: &str,
     ) {
-        let mut seen = HashMap::with_capacity(values.size_hint().1.unwrap_or_default());
+        let mut seen = AHashMap::with_capacity(values.size_hint().1.unwrap_or_default());
         for (value, place) in values {
             match seen.entry(value) {
                 Entry::Vacant(free) => _ = free.insert(place),

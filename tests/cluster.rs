@@ -18,12 +18,15 @@ use core::{
     time::Duration,
 };
 use equal::{Event, Store};
-use flowgate::flow::{
-    Algorithm, Instant, Key, Keyed, Rate, Rule, Rules,
-    limiter::{
-        concurrency, fixed_window, leaky_bucket, sliding_counter, sliding_window, token_bucket,
+use flowgate::{
+    cluster::{Ask, Lease, Recorded},
+    flow::{
+        Algorithm, Instant, Key, Keyed, Rate, Rule, Rules, Stored,
+        limiter::{
+            concurrency, fixed_window, leaky_bucket, sliding_counter, sliding_window, token_bucket,
+        },
+        pacing,
     },
-    pacing,
 };
 use proptest::{collection::vec, option, prelude::*, test_runner::TestRunner};
 
@@ -57,7 +60,7 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
         }),
         (1_u64..9).prop_map(|limit| Algorithm::Concurrency(concurrency::Config { limit })),
     ]
-    .prop_filter("what a store can decide about", |it| flowgate::flow::Stored::new(it).is_ok())
+    .prop_filter("what a store can decide about", |it| Stored::new(it).is_ok())
 }
 
 fn rules() -> impl Strategy<Value = Rules> {
@@ -125,4 +128,30 @@ fn the_store_decides_as_a_gate_does_about_any_arrivals_under_any_rules() {
             Ok(())
         })
         .expect("the same decisions");
+}
+
+#[test]
+fn a_lease_that_is_asked_for_again_is_charged_once() {
+    let (server, recorded) = (server::Server::start(), Recorded::new());
+    let mut store = server.connection();
+    recorded.load().exec(&mut store).expect("the scripts are in order");
+    let rule = Stored::new(&Algorithm::Concurrency(concurrency::Config { limit: 9 }));
+    let rule = rule.expect("a store can decide about it");
+    let asks = [Ask { name: "{a}:r", rule: &rule, key: None, cost: 2, is_dry_run: false }];
+    let held = |store: &mut redis::Connection| {
+        redis::cmd("ZRANGEBYSCORE").arg(&["{a}:r", "-inf", "+inf", "WITHSCORES"]).query(store)
+    };
+    for name in ["one", "one", "other", "one"] {
+        let call = recorded.call(&asks, Lease { name, micros: 1_000 }, Instant::from_nanos(TODAY));
+        call.exec(&mut store).expect("an answer");
+    }
+    let all: Vec<String> = held(&mut store).expect("leases");
+    assert_eq!(all.chunks(2).map(|it| &*it[0]).collect::<Vec<_>>(), ["used", "one:2", "other:2"]);
+    assert_eq!(all[1], "-4", "what they cost together");
+    let leases = ["one", "other"].map(|name| ("{a}:r".to_owned(), format!("{name}:2")));
+    for _ in 0..2 {
+        recorded.release(&leases).exec(&mut store).expect("an answer");
+    }
+    let none: Vec<String> = held(&mut store).expect("leases");
+    assert!(none.is_empty(), "{none:?}");
 }

@@ -180,8 +180,11 @@ algorithms.leases = {
     return used + t.cost <= t[1], { used }
   end,
   charge = function(key, t)
-    redis.call('ZADD', key, digits(now + t.ttl), t.id .. ':' .. digits(t.cost))
-    redis.call('ZINCRBY', key, digits(-t.cost), 'used')
+    -- A lease that is there has been charged: `used` moves with the leases alone, so that it cannot
+    -- come to differ from their sum.
+    if redis.call('ZADD', key, digits(now + t.ttl), t.id .. ':' .. digits(t.cost)) == 1 then
+      redis.call('ZINCRBY', key, digits(-t.cost), 'used')
+    end
     -- Others' leases may be longer, as while the setting is rolled out.
     if redis.call('PTTL', key) < tonumber(millis(t.ttl)) then
       redis.call('PEXPIRE', key, millis(t.ttl))

@@ -3,11 +3,12 @@
 use crate::config::{Secret, Store as Settings, StoreKind};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind,
-    IntoConnectionInfo, Pipeline, RedisConnectionInfo, RedisError, RedisResult, TlsCertificates,
-    TlsMode, Value,
+    IntoConnectionInfo, Pipeline, RedisConnectionInfo, RedisError, RedisResult, ServerErrorKind,
+    TlsCertificates, TlsMode, Value,
     aio::MultiplexedConnection,
     cluster::ClusterClientBuilder,
     cluster_async::ClusterConnection,
+    cluster_routing::SingleNodeRoutingInfo,
     io::tcp::TcpSettings,
     sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType},
 };
@@ -27,7 +28,7 @@ impl Connection {
     pub(super) async fn query(&mut self, call: &Cmd) -> RedisResult<Value> {
         match self {
             Self::One(connection) => call.query_async(connection).await,
-            Self::Cluster(connection) => call.query_async(connection).await,
+            Self::Cluster(connection) => redirected(connection, call).await,
         }
     }
 
@@ -49,7 +50,7 @@ impl Connection {
             Self::Cluster(connection) => {
                 let mut answers = Vec::with_capacity(calls.len());
                 for call in calls {
-                    answers.push(call.query_async(connection).await);
+                    answers.push(redirected(connection, call).await);
                 }
                 Ok(answers)
             }
@@ -81,6 +82,41 @@ pub(super) async fn dial(settings: &Settings) -> RedisResult<Connection> {
     client.get_multiplexed_async_connection_with_config(&config).await.map(Connection::One)
 }
 
+/// Calls the node that has the keys, and follows if that sends us to another: it has done nothing then.
+async fn redirected(connection: &mut ClusterConnection, call: &Cmd) -> RedisResult<Value> {
+    match call.query_async(connection).await {
+        // The client has asked who has them now.
+        Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::Moved) => {
+            call.query_async(connection).await
+        }
+        Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::Ask) => {
+            asking(connection, call, error).await
+        }
+        answer => answer,
+    }
+}
+
+/// Calls the node that takes a slot over, which has these keys already, and must hear that we know.
+async fn asking(
+    connection: &mut ClusterConnection,
+    call: &Cmd,
+    sent: RedisError,
+) -> RedisResult<Value> {
+    let node = sent.redirect_node().and_then(|(node, _)| node.rsplit_once(':'));
+    let Some((host, Ok(port))) = node.map(|(host, port)| (host.to_owned(), port.parse())) else {
+        return Err(sent);
+    };
+    let mut calls = Pipeline::with_capacity(2);
+    calls.cmd("ASKING").add_command(call.clone());
+    let node = SingleNodeRoutingInfo::ByAddress { host, port };
+    match connection.route_pipeline(calls, 0, 2, node).await {
+        Ok(answers) => answers.into_iter().nth(1).unwrap_or(Value::Nil).extract_error(),
+        // One that has no slots yet: that is no reason to give the others up.
+        Err(error) if error.kind() == ErrorKind::ClusterConnectionNotFound => Err(sent),
+        Err(error) => Err(error),
+    }
+}
+
 async fn cluster(settings: &Settings) -> RedisResult<ClusterConnection> {
     // The nodes that are named, then those that they name: one that hangs among them must leave
     // time for the others.
@@ -89,10 +125,9 @@ async fn cluster(settings: &Settings) -> RedisResult<ClusterConnection> {
         .tcp_settings(tcp())
         .connection_timeout(part)
         .response_timeout(part.max(settings.timeout.min(settings.connect_timeout)))
-        // A node that moved is found again within the limit of the call, or not at all.
-        .retries(2)
-        .min_retry_wait(1)
-        .max_retry_wait(10);
+        // It would send again what a node may have done before its connection broke, which then
+        // counts twice. What it has not done for sure, `redirected` sends again.
+        .retries(0);
     if let Some(certificates) = certificates(settings)? {
         builder = builder.certs(certificates);
     }

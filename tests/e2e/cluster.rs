@@ -123,12 +123,15 @@ fn eight_gateways_admit_one_limit_in_one_round_trip_each() {
 /// Passes bytes between gateways and the store, late or not at all.
 pub(crate) struct Wire {
     pub(crate) port: u16,
-    /// Milliseconds that each answer is held back.
+    /// Milliseconds that each answer is held back, or [`BREAK`].
     pub(crate) delay: Arc<AtomicU64>,
     /// Whether nothing comes through, either way, and nobody is told: what is sent meanwhile comes
     /// when this is over, as TCP sends it again.
     pub(crate) cut: Arc<AtomicBool>,
 }
+
+/// The next answer is lost, and its connection breaks.
+pub(crate) const BREAK: u64 = u64::MAX;
 
 impl Wire {
     pub(crate) fn to(server: &Server) -> Self {
@@ -167,6 +170,9 @@ fn relay(
     to.set_nodelay(true).expect("set");
     let mut buffer = [0; 16 * 1024];
     while let Ok(read @ 1..) = from.read(&mut buffer) {
+        if delay.compare_exchange(BREAK, 0, SeqCst, SeqCst).is_ok() {
+            break;
+        }
         thread::park_timeout(Duration::from_millis(delay.load(SeqCst)));
         while cut.load(SeqCst) {
             pause();

@@ -2,7 +2,7 @@
 
 use crate::{
     cluster::{
-        MAY, PATIENT, config, gateways, hammer,
+        BREAK, MAY, PATIENT, Wire, config, gateways, hammer,
         server::{Server, free_port},
         signal,
     },
@@ -11,6 +11,7 @@ use crate::{
 use std::{
     path::Path,
     process::{Child, Command, Stdio},
+    sync::atomic::Ordering::SeqCst,
 };
 
 /// A sentinel that ends with the test.
@@ -150,6 +151,45 @@ fn sentinels_and_a_primary_that_ask_for_a_password_each_are_told_their_own() {
         assert!(!line.contains("-word"), "{line}");
         assert_eq!(hammer(std::slice::from_ref(&gateway), 5), [0, 10, 0], "{login}");
     }
+}
+
+#[test]
+fn a_request_whose_answer_is_lost_in_a_cluster_is_charged_once() {
+    const REQUESTS: usize = 4;
+    let (upstream, bus) = (upstream::echo(), free_port().to_string());
+    let options = ["--cluster-enabled", "yes", "--cluster-port", &bus];
+    let server = Server::start_on(free_port(), &options);
+    let wire = Wire::to(&server);
+    let mut store = server.connection();
+    // The node is known as who listens at the wire.
+    redis::cmd("CONFIG")
+        .arg(&["SET", "cluster-announce-port", &wire.port.to_string()])
+        .exec(&mut store)
+        .expect("set");
+    redis::cmd("CLUSTER").arg(&["ADDSLOTSRANGE", "0", "16383"]).exec(&mut store).expect("all");
+    eventually("the cluster is whole", || {
+        let info: String = redis::cmd("CLUSTER").arg("INFO").query(&mut store).ok()?;
+        info.contains("cluster_state:ok").then_some(())
+    });
+    let rules = "    flow: [{ name: r, algorithm: fixed_window, limit: 100/1000h, scope: cluster, on_store_error: allow }]";
+    let text = config(upstream.address, wire.port, &format!("cluster: true, {PATIENT}"), rules);
+    let gateway = gateways(1, &text).remove(0);
+    // The store learns the script.
+    assert_eq!(http::get(gateway.web(), "/").status, 200);
+    for _ in 1..REQUESTS {
+        let before = gateway.log_len();
+        wire.delay.store(BREAK, SeqCst);
+        assert_eq!(http::get(gateway.web(), "/").status, 200);
+        gateway.wait_log_after(before, "the store fails");
+        gateway.wait_log_after(before, "the store decides");
+    }
+    let state: String = redis::cmd("GET")
+        .arg("flowgate:{all}:r:fixed/3600000000000")
+        .query(&mut store)
+        .expect("the window");
+    let used = state.rsplit(' ').next().and_then(|used| used.parse::<usize>().ok());
+    // None if the answer that was lost is one to a greeting.
+    assert!(used.is_some_and(|used| used <= REQUESTS), "{REQUESTS} requests: {state}");
 }
 
 #[test]

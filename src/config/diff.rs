@@ -5,6 +5,7 @@
 
 use super::{
     Settings, describe,
+    live::name_in_store,
     plan::{Plan, RoutePlan, UpstreamPlan},
 };
 use crate::flow::{Change, Gate, Instant, Stored};
@@ -170,17 +171,16 @@ fn route_change(old: Option<&RoutePlan>, new: Option<&RoutePlan>, name: &Arc<str
     }
 }
 
-/// Returns what the states of a rule mean that gateways share, by which a store finds them
-/// again; `None` if they do not.
+/// Returns by which name a store finds the states of a rule again that gateways share; `None` if
+/// they do not.
 fn in_store(plan: &RoutePlan, name: &str) -> Option<String> {
     let mut rules = plan.rules.iter().zip(&plan.flow.flow);
-    let stored = match rules.find(|(_, identity)| *identity.name == *name) {
-        Some((rule, identity)) => {
-            Stored::new(&identity.algorithm).ok().filter(|_| rule.shared.is_some())
-        }
-        None => Stored::paced(plan.flow.pacing.as_ref()?).ok().filter(|_| plan.paced.is_some()),
-    };
-    stored.map(|stored| stored.shape())
+    if let Some((rule, identity)) = rules.find(|(_, identity)| *identity.name == *name) {
+        let stored = Stored::new(&identity.algorithm).ok().filter(|_| rule.shared.is_some())?;
+        return Some(name_in_store(identity, &stored, rule.sync_interval.is_some()));
+    }
+    let paced = plan.flow.pacing.as_ref().filter(|_| plan.paced.is_some())?;
+    Some(Stored::paced(paced).ok()?.shape())
 }
 
 const fn word(change: Change) -> &'static str {

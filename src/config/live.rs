@@ -358,7 +358,8 @@ impl<'o> Builder<'o> {
             shared: rule.shared.and_then(|on_error| {
                 let stored = Stored::new(&identity.algorithm).ok()?;
                 let interval = rule.sync_interval;
-                Some(shared(&tag, &identity.name, stored, on_error, interval))
+                let name = name_in_store(identity, &stored, interval.is_some());
+                Some(shared(&tag, &name, stored, on_error, interval))
             }),
             slot,
             name: rule.name,
@@ -373,7 +374,8 @@ impl<'o> Builder<'o> {
         });
         let rules: Vec<RouteRule> = rules.collect();
         let paced = plan.flow.pacing.as_ref().zip(plan.paced).and_then(|(pacing, on_error)| {
-            Some(shared(&tag, "pacing", Stored::paced(pacing).ok()?, on_error, None))
+            let stored = Stored::paced(pacing).ok()?;
+            Some(shared(&tag, &format!("pacing:{}", stored.shape()), stored, on_error, None))
         });
         let route = Route {
             is_shared: paced.is_some() || rules.iter().any(|rule| rule.shared.is_some()),
@@ -441,14 +443,27 @@ fn divided(
     rules
 }
 
+/// Returns what tells a rule's states from those of others of its route in the store: another text
+/// for states that mean something else. Those that are exchanged lag behind what is let pass: who
+/// decided by them, whatever others decide in the store, would let pass too much.
+pub(super) fn name_in_store(rule: &flow::Rule, stored: &Stored, is_exchanged: bool) -> String {
+    let exchanged = if is_exchanged { ":exchanged" } else { "" };
+    let mut name = format!("{}:{}{exchanged}", rule.name, stored.shape());
+    if let Some(keyed) = &rule.keyed {
+        name.push(':');
+        name += &keyed.by;
+    }
+    name
+}
+
 fn shared(
     tag: &str,
-    identity: &str,
+    name: &str,
     rule: Stored,
     on_error: OnStoreError,
     interval: Option<Duration>,
 ) -> Shared {
-    let name = format!("{tag}:{identity}:{}", rule.shape()).into();
+    let name = format!("{tag}:{name}").into();
     let exchange = interval.map(|interval| Arc::new(Exchange { interval, ..Exchange::default() }));
     Shared { name, rule: Arc::new(rule), on_error, exchange }
 }

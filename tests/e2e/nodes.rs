@@ -97,7 +97,7 @@ fn passed(gateways: &[Gateway], route: &str, requests: usize) -> usize {
 
 /// Waits until a node was told that so many requests of a route have passed.
 fn told(node: &Server, route: &str, passed: usize) {
-    let key = format!("flowgate:{{{route}}}:p:fixed/3600000000000");
+    let key = format!("flowgate:{{{route}}}:p:fixed/3600000000000:exchanged");
     eventually("what passed is told", || {
         let state: Option<String> =
             redis::cmd("GET").arg(&key).query(&mut node.connection()).ok()?;

@@ -1,7 +1,11 @@
 //! Rules that gateways share, and their store.
 
 use super::{messages, parsed, plan, with_rules};
-use crate::config::{OnStoreError, Secret, StoreKind, describe, diff};
+use crate::{
+    config::{Live, OnStoreError, Secret, StoreKind, describe, diff},
+    flow::Instant,
+};
+use std::collections::HashSet;
 
 fn stored(store: &str, rules: &str) -> String {
     format!("store: {store}\n{}", with_rules(rules))
@@ -222,6 +226,38 @@ fn what_the_store_counts_under_another_name_begins_afresh_and_diff_says_so() {
         let warns = told.warning.is_some_and(|text| text.contains("`scope: cluster`"));
         assert_eq!(warns, expected == "reset", "{:?}", told.warning);
     }
+}
+
+#[test]
+fn states_that_mean_something_else_have_another_name_in_the_store() {
+    let name = |words: &str| {
+        let rule =
+            format!("      - {{ name: a, algorithm: fixed_window, scope: cluster, {words} }}\n");
+        let plan = plan(&stored(STORE, &rule));
+        let live = Live::start(plan, Instant::EPOCH);
+        let snapshot = live.load();
+        let shared = snapshot.routes[0].rules[0].shared.as_ref();
+        shared.expect("it is shared").name.to_string()
+    };
+    let all = [
+        "limit: 9/1s",
+        "limit: 9/2s",
+        "limit: 9/1s, key: client_ip",
+        "limit: 9/1s, key: 'header:x-tenant'",
+        "limit: 9/1s, key: 'query:t'",
+        "limit: 9/1s, key: [host, 'query:t']",
+        "limit: 9/1s, sync_interval: 50ms",
+        "limit: 9/1s, key: client_ip, sync_interval: 50ms",
+    ];
+    let names: HashSet<String> = all.into_iter().map(name).collect();
+    assert_eq!(names.len(), all.len(), "{names:?}");
+    for (one, same) in [
+        ("limit: 9/1s", "limit: 10/1s, on_store_error: deny"),
+        ("limit: 9/1s, sync_interval: 50ms", "limit: 9/1s, sync_interval: 90ms"),
+    ] {
+        assert_eq!(name(one), name(same));
+    }
+    assert_eq!(name(all[3]), "{r}:a:fixed/1000000:header:x-tenant");
 }
 
 #[test]

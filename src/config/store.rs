@@ -91,6 +91,13 @@ impl RedisUrl {
             "write `redis://HOST:PORT`, as in `redis://10.0.1.9:6379`, or `rediss://…` for TLS";
         // Without the text, which may hold a password.
         let wrong = |why: &str| invalid(format!("the store's URL {why}"), HELP);
+        // What is behind it would be left out unsaid.
+        if text.contains('#') {
+            return invalid(
+                "the store's URL has a `#`",
+                "write `%23` for one of the user or the password, or remove it and what follows",
+            );
+        }
         let Ok(uri) = text.parse::<Uri>() else { return wrong("is no URL") };
         let is_tls = match uri.scheme_str() {
             Some("redis") => false,
@@ -100,10 +107,9 @@ impl RedisUrl {
         let Some(authority) = uri.authority() else { return wrong("has no host") };
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
         let login = authority.as_str().rsplit_once('@').map(|(login, _)| login);
-        let port = match (authority.port_u16(), authority.port()) {
-            (Some(port), _) if port > 0 => port,
-            (None, None) if !authority.as_str().ends_with(':') => 6379,
-            _ => return wrong("has a port that is none"),
+        let node = authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, node)| node);
+        let Some(port) = node.strip_prefix(authority.host()).and_then(port) else {
+            return wrong("has a port that is none");
         };
         let database = match uri.path().trim_start_matches('/') {
             "" => Some(0),
@@ -129,6 +135,13 @@ impl RedisUrl {
         let (node, password) = ((host.to_owned(), port), password.map(Secret::new));
         Ok(Self { node, is_tls, user, password, database })
     }
+}
+
+/// Reads `:PORT`, or nothing for the usual one.
+fn port(text: &str) -> Option<u16> {
+    let Some(digits) = text.strip_prefix(':') else { return text.is_empty().then_some(6379) };
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|port| *port > 0 && is_number)
 }
 
 /// Reads `%40` for `@`.
@@ -174,6 +187,11 @@ mod tests {
             "redis://",
             "redis://store:0",
             "redis://store:",
+            "redis://store:65536",
+            "redis://:hidden@[::1]:70000",
+            "redis://store:+6379",
+            "rediss://store/#insecure",
+            "redis://:hid#den@store",
             "redis://store/one",
             "redis://store/-1",
             "redis://:hidden%4@store",

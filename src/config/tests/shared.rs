@@ -93,6 +93,14 @@ fn a_store_is_one_server_or_what_sentinels_or_nodes_know() {
             "`f{g}:` has a brace, which tells nodes of a cluster apart | write it without braces, as in `flowgate:`",
         ),
         (
+            "{ redis: redis://a:70000 }",
+            "the store's URL has a port that is none | write `redis://HOST:PORT`, as in `redis://10.0.1.9:6379`, or `rediss://…` for TLS",
+        ),
+        (
+            "{ redis: 'rediss://a/#insecure' }",
+            "the store's URL has a `#` | write `%23` for one of the user or the password, or remove it and what follows",
+        ),
+        (
             "{ redis: redis://word@a }",
             "the store's URL has a user without a password | write `redis://:PASSWORD@HOST`, or `redis://USER:PASSWORD@HOST`",
         ),

@@ -37,7 +37,7 @@ pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::f
 const BEAT: Duration = Duration::from_secs(4);
 
 /// The least that a call may take that no request waits for.
-const PATIENCE: Duration = Duration::from_millis(100);
+pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A worker's client of the store.
 pub struct Client {
@@ -56,7 +56,9 @@ struct Inner {
     link: Mutex<Option<Link>>,
     /// The secret of the fingerprints, as it was told last.
     seed: Mutex<Seed>,
-    /// Rings when the link was given up.
+    /// Rings when there is a link.
+    made: Notify,
+    /// Rings when it was given up.
     broken: Notify,
     leases: Arc<Leases>,
 }
@@ -106,6 +108,7 @@ impl Client {
             store,
             clock,
             link: Mutex::default(),
+            made: Notify::new(),
             broken: Notify::new(),
         });
         let task = tokio::spawn(run(Arc::clone(&inner)));
@@ -120,6 +123,12 @@ impl Client {
     /// Returns whether states cannot be exchanged.
     pub fn is_cut_off(&self) -> bool {
         self.inner.store.is_cut_off()
+    }
+
+    /// Waits until the store has come up, perhaps before this was asked.
+    pub(super) fn connected(&self) -> impl Future<Output = ()> + use<> {
+        let inner = Arc::clone(&self.inner);
+        async move { inner.made.notified().await }
     }
 
     /// Returns the way to the store, if it is up.
@@ -343,6 +352,7 @@ async fn run(inner: Arc<Inner>) {
         let seen = *failures.borrow_and_update();
         if let Some(link) = connect(&inner, number).await {
             *inner.link() = Some(link.clone());
+            inner.made.notify_one();
             inner.store.on_up(inner.number, seen);
             let began = inner.clock.now();
             attend(link, &mut failures).await;

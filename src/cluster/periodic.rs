@@ -71,26 +71,38 @@ impl Periodic {
         tokio::pin!(end);
         loop {
             self.look();
-            if self.client.link().is_none() {
+            let is_up = self.client.link().is_some();
+            // Before the first answer nothing is lost, unless the store has failed.
+            if !is_up && self.store.has_failed() {
                 self.lose();
             }
             let now = self.clock.now();
-            let names = self.under_way(now);
-            let due = self.rules.values().map(|rule| rule.due).min();
+            let names = if is_up { self.under_way(now) } else { Vec::new() };
+            let due = self.rules.values().map(|rule| rule.due).filter(|_| is_up).min();
             let next = due.unwrap_or(now + GLANCE).min(now + GLANCE);
-            let pause = self.clock.timer(next);
+            let (pause, connected) = (self.clock.timer(next), self.client.connected());
             // A call that is given up here is made again.
             tokio::select! {
                 biased;
                 () = &mut end => break,
                 result = self.round(&names), if !names.is_empty() => match result {
-                    Ok(()) => self.store.set_cut_off(!self.rules.values().any(Rule::is_exchanged)),
+                    Ok(()) => self.heard(),
                     Err(_) => self.lose(),
                 },
+                () = connected, if !is_up => {}
                 () = pause, if names.is_empty() => {}
             }
         }
         self.tell_rest().await;
+    }
+
+    /// Notes that the store has answered.
+    fn heard(&self) {
+        let mut rules = self.rules.values().filter(|rule| !rule.is_gone).peekable();
+        self.store.set_cut_off(rules.peek().is_some() && rules.all(Rule::is_refused));
+        if !self.rules.values().any(|rule| rule.is_under_way) {
+            self.store.on_all_taken();
+        }
     }
 
     /// Tells what is left.

@@ -1,10 +1,16 @@
 //! What all workers' clients of the store share: how it does, and what is counted.
 
 use super::{
-    StoreError, client::PAUSES, gateways::Gateways, greeting::Told, leases::AllLeases,
-    offset::Offsets, script::Scripts,
+    StoreError,
+    client::{PATIENCE, PAUSES},
+    gateways::Gateways,
+    greeting::Told,
+    leases::AllLeases,
+    offset::Offsets,
+    script::Scripts,
 };
 use crate::{
+    clock::Clock,
     config::{Division, Store as Settings},
     flow::Instant,
     route::Seed,
@@ -57,11 +63,13 @@ pub struct Store {
     errors: [AtomicU64; StoreError::COUNTED.len()],
     round_trips: [AtomicU64; ROUND_TRIP_BOUNDS.len() + 1],
     waited_nanos: AtomicU64,
-    /// Whether states cannot be exchanged.
+    /// Whether the latest exchange of states went wrong.
     is_cut_off: AtomicBool,
+    /// Whether all states were taken over once.
+    has_exchanged: AtomicBool,
     /// How often it has begun or ended to refuse the exchange of one rule.
     refusals: AtomicU64,
-    /// Rings when rules are to be divided otherwise.
+    /// Rings when rules are to be divided otherwise, or what [`Self::heard`] waits for is there.
     turned: Notify,
     /// States that were told, and taken over.
     exchanged: [AtomicU64; 2],
@@ -134,7 +142,9 @@ impl Store {
             errors: Default::default(),
             round_trips: Default::default(),
             waited_nanos: AtomicU64::new(0),
-            is_cut_off: AtomicBool::new(true),
+            // Nothing has failed yet.
+            is_cut_off: AtomicBool::new(false),
+            has_exchanged: AtomicBool::new(false),
             refusals: AtomicU64::new(0),
             turned: Notify::new(),
             exchanged: Default::default(),
@@ -151,10 +161,10 @@ impl Store {
         }
     }
 
-    /// Returns whether states cannot be exchanged: as long as no exchange has gone well, and
-    /// since one has not.
+    /// Returns whether states cannot be exchanged: since that has failed, or if anything has before
+    /// all states were taken over, until it goes well.
     pub fn is_cut_off(&self) -> bool {
-        self.is_cut_off.load(Relaxed)
+        self.is_cut_off.load(Relaxed) || (!self.has_exchanged() && self.has_failed())
     }
 
     /// Waits until rules are to be divided otherwise.
@@ -166,6 +176,36 @@ impl Store {
         if self.is_cut_off.swap(is_cut_off, Relaxed) != is_cut_off {
             self.turned.notify_one();
         }
+    }
+
+    /// Notes that all states that it has to tell were taken over.
+    pub(super) fn on_all_taken(&self) {
+        if !self.has_exchanged.swap(true, Relaxed) {
+            self.turned.notify_one();
+        }
+    }
+
+    fn has_exchanged(&self) -> bool {
+        self.has_exchanged.load(Relaxed)
+    }
+
+    /// Returns whether anything has failed.
+    pub(super) fn has_failed(&self) -> bool {
+        *self.failures.borrow() > 0
+    }
+
+    /// Waits until it has answered all clients, and told all states if they are exchanged; or has
+    /// failed. Not longer than a connection and a call may take.
+    pub async fn heard(&self, is_exchanged: bool, clock: &Clock) {
+        let heard = async {
+            let is_well = || self.is_up(&self.health()) && (self.has_exchanged() || !is_exchanged);
+            while !is_well() && !self.has_failed() && !self.is_cut_off() {
+                self.turned().await;
+            }
+        };
+        let limit = self.settings.connect_timeout + self.settings.timeout.max(PATIENCE);
+        // Who has not answered by then fails, which the clients find out.
+        _ = clock.timeout(limit, heard).await;
     }
 
     /// Notes that it has begun or ended to refuse the exchange of one rule.
@@ -192,7 +232,7 @@ impl Store {
             errors: words.into_iter().zip(self.errors.iter().map(|it| it.load(Relaxed))).collect(),
             round_trips: self.round_trips.iter().map(|it| it.load(Relaxed)).collect(),
             waited: Duration::from_nanos(self.waited_nanos.load(Relaxed)),
-            is_exchanging: !self.is_cut_off(),
+            is_exchanging: self.has_exchanged() && !self.is_cut_off(),
             exchanged: [0, 1].map(|at| self.exchanged[at].load(Relaxed)),
         }
     }
@@ -241,6 +281,7 @@ impl Store {
             health.said_up = Some(true);
             let gateways = health.gateways.told();
             tracing::info!(gateways, "the store decides");
+            self.turned.notify_one();
         }
     }
 
@@ -276,6 +317,7 @@ impl Store {
         if health.said_up != Some(false) {
             health.said_up = Some(false);
             self.failures.send_modify(|failures| *failures += 1);
+            self.turned.notify_one();
             tracing::warn!(%error, detail, "the store fails; rules go by `on_store_error`");
         }
     }

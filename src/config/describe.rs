@@ -196,7 +196,7 @@ fn exchanged(rule: &Rule, plan: &RulePlan, gateways: u32) -> Option<String> {
         }
     };
     Some(format!(
-        "exchanged every {}: G gateways let pass up to (G − 1)·min({most}, what one lets pass{each} in {}) more{here}",
+        "exchanged every {}: G gateways let pass up to (G − 1)·min({most}, what one lets pass{each} in {}) more{here}; a start without the store adds what that one counts alone",
         short(interval),
         short(2 * interval)
     ))

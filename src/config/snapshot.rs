@@ -252,6 +252,11 @@ pub struct Limit {
 }
 
 impl Snapshot {
+    /// Returns whether gateways share any rule.
+    pub fn is_shared(&self) -> bool {
+        self.routes.iter().any(|route| route.is_shared)
+    }
+
     /// Returns whether gateways exchange the states of any rule.
     pub fn exchanges(&self) -> bool {
         self.routes.iter().flat_map(|route| &*route.rules).any(|rule| rule.exchange().is_some())

@@ -83,7 +83,7 @@ pub fn run(path: &Path) -> Result<(), StartError> {
         .build()
         .map_err(cannot("start a runtime"))?;
     let ended = runtime.block_on(async {
-        let mut gateway = Gateway::start(plan, seen, descriptors)?;
+        let mut gateway = Gateway::start(plan, seen, descriptors).await?;
         gateway.serve().await;
         Ok(())
     });
@@ -118,8 +118,9 @@ struct Gateway {
 }
 
 impl Gateway {
-    /// Opens every listener, then starts the workers: all or nothing.
-    fn start(plan: Plan, seen: Seen, descriptors: Descriptors) -> Result<Self, StartError> {
+    /// Opens every listener, then starts the workers: all or nothing. Nobody is served before the
+    /// store has been heard, if it can be.
+    async fn start(plan: Plan, seen: Seen, descriptors: Descriptors) -> Result<Self, StartError> {
         let clock = Clock::start();
         let count = plan.settings.workers.get();
         let (sockets, admin) = open(&plan, count)?;
@@ -139,6 +140,11 @@ impl Gateway {
         let exchanger = store.as_ref().map(|it| Exchanger::start(it, &live, &clock)).transpose()?;
         let shared = Shared { clock: &clock, live: &live, counters: &counters, descriptors };
         let workers = start_workers(shared, &access_log, store.as_ref())?;
+        let signals = Signals::listen().map_err(cannot("listen to signals"))?;
+        if let Some(store) = store.as_ref().filter(|_| live.load().is_shared()) {
+            store.heard(live.load_full().exchanges(), &clock).await;
+            live.divide(store.division(), clock.now());
+        }
         let (requests, reload_requests) = mpsc::channel(1);
         let mut gateway = Self {
             path,
@@ -153,7 +159,7 @@ impl Gateway {
             workers,
             listeners: Listeners::default(),
             access_log,
-            signals: Signals::listen().map_err(cannot("listen to signals"))?,
+            signals,
             reload_requests,
             closing: CancellationToken::new(),
             seen,

@@ -76,7 +76,7 @@ fn three_gateways_pass_no_more_than_check_says_and_the_store_has_counted_each_on
     std::fs::write(&file, &yaml).expect("written");
     let plan = flowgate::config::read(&file).expect("in order");
     let told = flowgate::config::describe(&plan);
-    let bound = "in 100ms) more; 3 gateways 600 at most\n";
+    let bound = "in 100ms) more; 3 gateways 600 at most; ";
     assert!(told.contains(bound), "{told}");
     let mut gateways = gateways(3, &yaml);
     settled(&gateways, 300);
@@ -200,6 +200,40 @@ fn an_edit_that_removes_or_resets_a_rule_loses_nothing_of_what_it_let_pass() {
     gateways[0].signal("TERM");
     assert!(gateways[0].wait().success());
     counts(20);
+}
+
+#[test]
+fn who_starts_knows_what_all_have_used_before_it_takes_a_request() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let rules = RULE.replace("300/", "30/");
+    let yaml = config(upstream.address, server.port, PATIENT, &rules);
+    let first = gateways(1, &yaml);
+    settled(&first, 30);
+    assert_eq!(hammer(&first, 20), [30, 10, 0]);
+    eventually("all is told", || (used(&server) == Some(30)).then_some(()));
+    for _ in 0..3 {
+        let late = Gateway::start(&yaml);
+        assert_eq!(hammer(std::slice::from_ref(&late), 5), [0, 10, 0], "{}", late.log());
+    }
+}
+
+#[test]
+fn a_store_that_has_not_failed_denies_nobody_at_a_start_or_an_edit() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let atomic = "    flow: [{ name: r, algorithm: fixed_window, limit: 300/1000h, scope: cluster, on_store_error: deny }]";
+    let exchanged = atomic.replace("deny", "deny, sync_interval: 50ms");
+    let [atomic, exchanged] =
+        [atomic, &exchanged].map(|rules| config(upstream.address, server.port, PATIENT, rules));
+    let of_store = Gateway::start(&atomic);
+    assert_eq!(hammer(std::slice::from_ref(&of_store), 5), [10, 0, 0]);
+    for told in [10, 20] {
+        of_store.edit(&exchanged);
+        assert_eq!(hammer(std::slice::from_ref(&of_store), 5), [10, 0, 0]);
+        of_store.edit(&atomic);
+        eventually("all is told", || (used(&server) == Some(told)).then_some(()));
+    }
+    let exchanging = Gateway::start(&exchanged);
+    assert_eq!(hammer(std::slice::from_ref(&exchanging), 5), [10, 0, 0]);
 }
 
 #[test]

@@ -203,11 +203,6 @@ impl Rule {
         self.exchange.is_refused.load(Relaxed)
     }
 
-    /// Returns whether it is in force and the store takes it, as far as is known.
-    pub(super) fn is_exchanged(&self) -> bool {
-        !self.is_gone && !self.is_refused()
-    }
-
     pub(super) const fn has_to_tell(&self) -> bool {
         self.source.from.is_some() || !self.former.is_empty() || !self.deltas.is_empty()
     }

@@ -238,7 +238,8 @@ impl Periodic {
         // Small ones take no more than the way.
         if cost > BUDGET / 2 {
             let cost = Duration::from_micros(u64::try_from(cost).unwrap_or(u64::MAX));
-            let rest = self.rest.after(came.since(asked), cost);
+            let gateways = self.store.division().gateways;
+            let rest = self.rest.after(came.since(asked), cost, gateways);
             self.clock.timer(came + rest).await;
         }
         Ok(())

@@ -124,9 +124,10 @@ local function merge_all()
   if #changed > 0 then
     redis.call('ZADD', KEYS[2], unpack(changed))
   end
-  -- As many as are added go, of those that may have expired.
-  local old = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', digits(now - longest), 'LIMIT', 0, #whose + 1)
-  for _, it in ipairs(old) do
+  -- Of twice as many as are added, from anywhere, those that have expired go: they are half of the
+  -- list at most. The oldest ones would not do, as behind a few that live nothing would go.
+  local from = now % math.max(redis.call('ZCARD', KEYS[2]), 1)
+  for _, it in ipairs(redis.call('ZRANGE', KEYS[2], from, from + 2 * #whose)) do
     if redis.call('EXISTS', key_of(it)) == 0 then
       redis.call('ZREM', KEYS[2], it)
     end

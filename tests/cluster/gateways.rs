@@ -9,7 +9,8 @@ use flowgate::{
         limiter::exchanged,
     },
 };
-use std::sync::Arc;
+use redis::Commands as _;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// A store, and what calls it.
 pub(crate) struct Store {
@@ -62,6 +63,26 @@ impl Store {
         let call = self.recorded.exchange(push, now);
         self.calls += 1;
         Page::read(&call.query(&mut self.connection).expect("an answer")).expect("a page")
+    }
+}
+
+impl Store {
+    /// Returns the keys of states, one for each client.
+    pub(crate) fn states(&mut self) -> BTreeSet<String> {
+        let keys: BTreeSet<String> = self.connection.keys("*").expect("keys");
+        keys.into_iter().filter(|key| !key.contains(":changed") && !key.contains(":from:")).collect()
+    }
+
+    /// Has states expire.
+    pub(crate) fn expire(&mut self, states: &BTreeSet<String>) {
+        for state in states {
+            self.connection.del::<_, ()>(state).expect("deleted");
+        }
+    }
+
+    /// Returns how many states the list of what has changed names.
+    pub(crate) fn listed(&mut self, rule: &Gateways) -> usize {
+        self.connection.zcard(format!("{}:changed", rule.name)).expect("a list")
     }
 }
 

@@ -134,6 +134,31 @@ fn who_joins_learns_of_every_client_a_page_at_a_time() {
 }
 
 #[test]
+fn the_list_of_what_has_changed_is_cleaned_behind_those_who_live_long() {
+    let mut store = Store::start();
+    let rate = Rate::new(10, Duration::from_hours(1)).expect("a rate");
+    let algorithm = Algorithm::SlidingCounter(sliding_counter::Config { rate });
+    let (mut one, mut now) = (Gateways::start("one", &algorithm, 1), Instant::from_nanos(TODAY));
+    let mut exchange = |store: &mut Store, clients: core::ops::Range<u64>| {
+        now = now + Duration::from_micros(10_007);
+        assert!(clients.into_iter().all(|client| one.passes(0, now, client, 1)));
+        one.exchange(store, 0, now, Fate::Answered);
+        store.listed(&one)
+    };
+    assert_eq!(exchange(&mut store, 0..200), 200);
+    let long = store.states();
+    let mut listed = 0;
+    for wave in 0..60_u64 {
+        let first = 1000 + wave * 100;
+        listed = exchange(&mut store, first..first + 100);
+        let others = store.states().difference(&long).cloned().collect();
+        store.expire(&others);
+    }
+    assert!((200..900).contains(&listed), "{listed} of 6,200 are named, of which 200 live");
+    assert_eq!(store.states(), long);
+}
+
+#[test]
 fn what_a_clock_ahead_has_counted_in_the_next_window_takes_nothing_from_this_one() {
     let (mut store, window) = (Store::start(), Duration::from_millis(100));
     let (rate, align) = (Rate::new(9, window).expect("a rate"), fixed_window::Align::Clock);

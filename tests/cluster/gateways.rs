@@ -70,7 +70,9 @@ impl Store {
     /// Returns the keys of states, one for each client.
     pub(crate) fn states(&mut self) -> BTreeSet<String> {
         let keys: BTreeSet<String> = self.connection.keys("*").expect("keys");
-        keys.into_iter().filter(|key| !key.contains(":changed") && !key.contains(":from:")).collect()
+        keys.into_iter()
+            .filter(|key| !key.contains(":changed") && !key.contains(":from:"))
+            .collect()
     }
 
     /// Has states expire.

@@ -22,6 +22,11 @@ impl Loans {
         self.0.as_deref().map_or(&[], Vec::as_slice)
     }
 
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.as_slice().is_empty()
+    }
+
     pub(super) fn add(&mut self, start: Instant, count: u64) {
         let loans = self.0.get_or_insert_default();
         let at = loans.partition_point(|it| it.start < start);

@@ -130,11 +130,17 @@ impl SlidingWindow {
         self.span as usize * size_of::<u64>() + loans
     }
 
+    #[inline]
     fn lent(&self, state: &State) -> Lent {
+        // Nearly always, and the rest is not free.
+        if state.loans.is_empty() {
+            return Lent::new();
+        }
         state.loans.as_slice().iter().map(|it| (self.grid.index(it.start), it.count)).collect()
     }
 
-    fn used(&self, state: &State, index: u64, lent: &Lent) -> u64 {
+    #[inline]
+    fn used(&self, state: &State, index: u64, lent: &[(u64, u64)]) -> u64 {
         let (ring, span) = (&state.ring, u64::from(self.span));
         let counts = |at: u64| at <= index && at + span > index;
         let used = match index.saturating_sub(ring.head()) {
@@ -154,7 +160,7 @@ impl SlidingWindow {
     fn add(&self, state: &mut State, index: u64, count: u64) {
         let head = state.ring.head();
         if index >= head {
-            state.sum = self.used(state, index, &Lent::new()).saturating_add(count);
+            state.sum = self.used(state, index, &[]).saturating_add(count);
             let bucket = state.ring.advance(index);
             *bucket = bucket.saturating_add(count);
         } else if let Some(bucket) = state.ring.get_mut(index) {
@@ -166,7 +172,11 @@ impl SlidingWindow {
     }
 
     /// Counts the loans that have started by `now` in their buckets.
+    #[inline]
     fn settle(&self, state: &mut State, now: Instant) {
+        if state.loans.is_empty() {
+            return;
+        }
         let mut loans = core::mem::take(&mut state.loans);
         loans.settle(now, |it| self.add(state, self.grid.index(it.start), it.count));
         state.loans = loans;
@@ -175,6 +185,10 @@ impl SlidingWindow {
     /// Returns the first bucket from `index` on in which `cost` fits: then and for as long
     /// as it counts there, for what was lent of the buckets to come stays promised.
     fn opening(&self, state: &State, index: u64, cost: u64) -> u64 {
+        let nothing_later = state.loans.is_empty() && state.ring.head() <= index;
+        if nothing_later && self.used(state, index, &[]).saturating_add(cost) <= self.limit {
+            return index;
+        }
         let lent = self.lent(state);
         let last = lent.last().map_or(0, |(at, _)| *at).max(state.ring.head()).max(index);
         let count = |at: u64| {

@@ -115,7 +115,8 @@ impl RequestBody {
         clock: &Clock,
         activity: &Arc<Activity>,
     ) -> Self {
-        if incoming.is_end_stream() {
+        // HTTP/2 may say only later that a body of length 0 ends, and nobody would ask.
+        if incoming.is_end_stream() || incoming.size_hint().exact() == Some(0) {
             return Self::Empty;
         }
         Self::Streaming(Box::new(Streaming {
@@ -302,7 +303,8 @@ impl Body for ResponseBody {
             }
             Some(Ok(part)) => {
                 this.tail.add_bytes(part.data_ref().map_or(0, Bytes::len));
-                this.is_end_stream()
+                // Nobody asks for more after trailers.
+                part.is_trailers() || this.is_end_stream()
             }
         };
         if ended {

@@ -84,7 +84,7 @@ impl Exchange<'_> {
     /// What was not written is sent again to another server or over another
     /// connection. What was written is sent again only if it can do no harm: without a
     /// body, with a method that asks for nothing to be done, when the connection was
-    /// closed before an answer began. If it had served before, the server may have closed
+    /// closed before the head of an answer was whole. If it had served before, the server may have closed
     /// it just then, and is asked once more; if not, another server is.
     ///
     /// # Errors
@@ -334,7 +334,7 @@ impl Copied {
     }
 }
 
-/// Whether the server closed the connection before it began to answer.
+/// Whether the server closed the connection before the head of its answer was whole.
 fn closed_meanwhile(error: &hyper::Error) -> bool {
     use core::error::Error as _;
     let reset = error

@@ -22,10 +22,9 @@ pub(super) async fn tunnel(
     mut tail: Box<Tail>,
 ) {
     let clock = tail.peer.worker.clock.clone();
-    let Ok((client, server)) = tokio::try_join!(client, server) else {
-        tail.fail();
-        return;
-    };
+    let Ok(server) = server.await else { return tail.fail() };
+    // Who leaves before the answer is there ends it as cancelled.
+    let Ok(client) = client.await else { return };
     let mut client = Noted {
         inner: TokioIo::new(client),
         last: AtomicU64::new(clock.now().as_nanos()).into(),

@@ -258,6 +258,29 @@ fn trailers_pass_where_both_sides_agreed_on_them() {
 }
 
 #[test]
+fn an_answer_ends_with_its_trailers() {
+    let upstream = Script::answering(|_| {
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: x-sum\r\n\r\n\
+          2\r\nhi\r\n0\r\nx-sum: 42\r\n\r\n"
+            .to_vec()
+    });
+    let routes = "  - { name: all, match: { path_prefix: / }, upstream: up, flow: [{ name: r, concurrency: 9 }] }";
+    let gateway =
+        Gateway::start(&yaml(upstream.address, routes).replace("workers: 2", "workers: 1"));
+    let mut client = Client::new(gateway.web());
+    for fields in [&[][..], &[("TE", "trailers")], &[]] {
+        assert_eq!(client.request("GET", "/", fields).status, 200);
+    }
+    let completed = || {
+        let ends = crate::common::metrics(&gateway, "flowgate_flow_ends_total");
+        let completed = ends.iter().filter(|(series, _)| series.contains("completed"));
+        completed.map(|(_, count)| count).sum::<f64>()
+    };
+    crate::common::eventually("all are completed", || (completed() == 3.0).then_some(()));
+    assert_eq!(upstream.connections(), 1, "the connection is kept");
+}
+
+#[test]
 fn trailers_cannot_say_what_the_head_may_not() {
     let upstream = Script::answering(|request| {
         let names: Vec<_> = request.trailers.iter().map(|(name, _)| name.to_lowercase()).collect();

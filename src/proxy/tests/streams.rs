@@ -20,6 +20,8 @@ const ACK: u8 = 1;
 const WHOLE: u8 = 5;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
+/// POST of nothing to `/` at `a`, by the same table.
+const POST_NOTHING: &[u8] = &[0x83, 0x86, 0x84, 0x41, 1, b'a', 0x0f, 13, 1, b'0'];
 /// POST of four bytes to `/` at `a`, by the static table (RFC 7541, appendix A).
 const POST: &[u8] = &[0x83, 0x86, 0x84, 0x41, 1, b'a', 0x0f, 13, 1, b'4'];
 /// GET of `/` at `a`, by the same table.
@@ -259,17 +261,22 @@ async fn a_silent_client_that_confirms_no_farewell_is_closed_after_keep_alive() 
 
 #[tokio::test(start_paused = true)]
 async fn an_upload_has_ended_with_its_last_byte_though_its_client_says_so_later() {
-    let mut house = House::new(", timeouts: { first_byte: 60s, idle: 10s }");
-    let mut client = Http2::connect_with(&house, 100, secs(0)).await;
-    client.send(HEADERS, END_HEADERS, 1, POST).await;
-    client.send(DATA, 0, 1, b"abcd").await;
-    let mut upstream = house.upstream.recv().await.expect("a connection");
-    read_head(&mut upstream).await.expect("a head");
-    upstream.read_exact(&mut [0; 4]).await.expect("the whole body");
-    client.send(DATA, END_STREAM, 1, &[]).await;
-    house.pass(secs(50)).await;
-    upstream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\nin time").await.expect("sent");
-    house.pass(secs(1)).await;
-    let sent: Vec<_> = core::iter::from_fn(|| client.sent.try_recv().ok()).collect();
-    assert_eq!(fate(&sent, 1), (None, 7), "{sent:?}");
+    for (head, body) in [(POST, b"abcd".as_slice()), (POST_NOTHING, b"")] {
+        let mut house = House::new(", timeouts: { first_byte: 60s, idle: 10s }");
+        let mut client = Http2::connect_with(&house, 100, secs(0)).await;
+        client.send(HEADERS, END_HEADERS, 1, head).await;
+        if !body.is_empty() {
+            client.send(DATA, 0, 1, body).await;
+        }
+        let mut upstream = house.upstream.recv().await.expect("a connection");
+        read_head(&mut upstream).await.expect("a head");
+        upstream.read_exact(&mut vec![0; body.len()]).await.expect("the whole body");
+        client.send(DATA, END_STREAM, 1, &[]).await;
+        house.pass(secs(50)).await;
+        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\nin time";
+        upstream.write_all(answer).await.expect("sent");
+        house.pass(secs(1)).await;
+        let sent: Vec<_> = core::iter::from_fn(|| client.sent.try_recv().ok()).collect();
+        assert_eq!(fate(&sent, 1), (None, 7), "{} bytes: {sent:?}", body.len());
+    }
 }

@@ -16,7 +16,7 @@ pub(in crate::config) static RULE: Section = Section {
             "name",
             Kind::Name,
             Required,
-            "The rule's identity within its route, in headers, logs and metrics.",
+            "The rule's identity within its route, in headers, logs and metrics; `pacing` and `breaker` are the route's own.",
         ),
         key(
             "limit",

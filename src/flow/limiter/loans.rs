@@ -41,6 +41,9 @@ impl Loans {
         if let Some(loans) = &mut self.0 {
             let due = loans.partition_point(|it| it.start <= now);
             loans.drain(..due).for_each(&mut each);
+            if loans.is_empty() {
+                self.0 = None;
+            }
         }
     }
 

@@ -185,18 +185,11 @@ impl SlidingWindow {
     /// Returns the first bucket from `index` on in which `cost` fits: then and for as long
     /// as it counts there, for what was lent of the buckets to come stays promised.
     fn opening(&self, state: &State, index: u64, cost: u64) -> u64 {
-        let nothing_later = state.loans.is_empty() && state.ring.head() <= index;
-        if nothing_later && self.used(state, index, &[]).saturating_add(cost) <= self.limit {
-            return index;
+        if !state.loans.is_empty() {
+            return self.opening_beside_loans(state, index, cost);
         }
-        let lent = self.lent(state);
-        let last = lent.last().map_or(0, |(at, _)| *at).max(state.ring.head()).max(index);
-        let count = |at: u64| {
-            let from = lent.partition_point(|(it, _)| *it < at);
-            let same = lent[from..].iter().take_while(|(it, _)| *it == at);
-            same.fold(state.ring.get(at), |sum, (_, count)| sum.saturating_add(*count))
-        };
-        let mut sum = self.used(state, index, &lent);
+        let mut sum = self.used(state, index, &[]);
+        let last = state.ring.head().max(index);
         let (mut opening, mut at) = (index, index);
         loop {
             if sum.saturating_add(cost) > self.limit {
@@ -206,8 +199,42 @@ impl SlidingWindow {
                 return opening;
             }
             at += 1;
-            let expired = at.checked_sub(self.span.into()).map_or(0, count);
-            sum = sum.saturating_sub(expired).saturating_add(count(at));
+            let expired = at.checked_sub(self.span.into()).map_or(0, |at| state.ring.get(at));
+            sum = sum.saturating_sub(expired).saturating_add(state.ring.get(at));
+        }
+    }
+
+    /// The same where something was lent: from one bucket in which the sum changes to the
+    /// next, as loans may start many windows apart.
+    fn opening_beside_loans(&self, state: &State, index: u64, cost: u64) -> u64 {
+        let (lent, span) = (self.lent(state), u64::from(self.span));
+        let last = lent.last().map_or(0, |(at, _)| *at).max(state.ring.head()).max(index);
+        let mut sum = self.used(state, index, &lent);
+        let buckets = state.ring.live(index).filter(|(_, count)| **count > 0);
+        let mut counted: Lent = buckets.map(|(at, count)| (at, *count)).chain(lent).collect();
+        counted.sort_unstable_by_key(|(at, _)| *at);
+        let mut added = counted.partition_point(|(at, _)| *at <= index);
+        let mut dropped = counted.partition_point(|(at, _)| at.saturating_add(span) <= index);
+        let (mut opening, mut at) = (index, index);
+        loop {
+            let adds = counted.get(added).map(|(at, _)| *at);
+            let drops = counted.get(dropped).map(|(at, _)| at.saturating_add(span));
+            let next = adds.into_iter().chain(drops).min();
+            if sum.saturating_add(cost) > self.limit {
+                opening = next.unwrap_or(at + 1);
+            } else if at >= last || next.is_none_or(|next| next - opening >= span) {
+                return opening;
+            }
+            let Some(next) = next else { return opening };
+            at = next;
+            while let Some((_, count)) =
+                counted.get(dropped).filter(|(it, _)| it.saturating_add(span) == at)
+            {
+                (sum, dropped) = (sum.saturating_sub(*count), dropped + 1);
+            }
+            while let Some((_, count)) = counted.get(added).filter(|(it, _)| *it == at) {
+                (sum, added) = (sum.saturating_add(*count), added + 1);
+            }
         }
     }
 

@@ -104,6 +104,17 @@ local algorithm, terms = string.match(ARGV[2], '(%S+)(.*)')
 terms = numbers(terms)
 local latest = tonumber(redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2] or 0)
 
+-- Takes those that have expired from the list, and returns how many they were.
+local function forget(whose)
+  local count = 0
+  for _, it in ipairs(whose) do
+    if redis.call('EXISTS', key_of(it)) == 0 then
+      count = count + redis.call('ZREM', KEYS[2], it)
+    end
+  end
+  return count
+end
+
 -- Merges all deltas.
 local function merge_all()
   local whose, deltas, changed, longest = {}, {}, {}, 0
@@ -124,13 +135,12 @@ local function merge_all()
   if #changed > 0 then
     redis.call('ZADD', KEYS[2], unpack(changed))
   end
-  -- Of twice as many as are added, from anywhere, those that have expired go: they are half of the
-  -- list at most. The oldest ones would not do, as behind a few that live nothing would go.
-  local from = now % math.max(redis.call('ZCARD', KEYS[2]), 1)
-  for _, it in ipairs(redis.call('ZRANGE', KEYS[2], from, from + 2 * #whose)) do
-    if redis.call('EXISTS', key_of(it)) == 0 then
-      redis.call('ZREM', KEYS[2], it)
-    end
+  -- As many as are added go, of those that may have expired. Behind some that live long nothing
+  -- would go: then of twice as many, from anywhere.
+  local old = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', digits(now - longest), 'LIMIT', 0, #whose + 1)
+  if forget(old) * 2 < #old then
+    local from = now % redis.call('ZCARD', KEYS[2])
+    forget(redis.call('ZRANGE', KEYS[2], from, from + 2 * #whose))
   end
   if redis.call('PTTL', KEYS[2]) < longest / 1000 + 1 then
     redis.call('PEXPIRE', KEYS[2], millis(longest))

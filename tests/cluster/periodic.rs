@@ -140,7 +140,8 @@ fn the_list_of_what_has_changed_is_cleaned_behind_those_who_live_long() {
     let algorithm = Algorithm::SlidingCounter(sliding_counter::Config { rate });
     let (mut one, mut now) = (Gateways::start("one", &algorithm, 1), Instant::from_nanos(TODAY));
     let mut exchange = |store: &mut Store, clients: core::ops::Range<u64>| {
-        now = now + Duration::from_micros(10_007);
+        // Longer than a state lives, so that all in the list may have expired.
+        now = now + Duration::from_hours(3) + Duration::from_micros(7);
         assert!(clients.into_iter().all(|client| one.passes(0, now, client, 1)));
         one.exchange(store, 0, now, Fate::Answered);
         store.listed(&one)

@@ -176,7 +176,8 @@ impl Rule {
         self.deltas.clear();
         self.known = page.known;
         self.heard = way.came;
-        self.told = page.told.len();
+        // Of a list that goes on, many may have expired: the next page is a whole one.
+        self.told = if page.is_full { MOST_STATES } else { page.told.len() };
         for source in &mut self.former {
             if !source.has_clock {
                 source.adopt(way, &[]);

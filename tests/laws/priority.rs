@@ -141,17 +141,16 @@ fn edited() -> impl Strategy<Value = Vec<(Algorithm, Vec<Arrival>)>> {
     })
 }
 
-/// Returns how many may start in less than so many nanoseconds.
-fn promise(algorithm: &Algorithm) -> (u64, u64) {
+/// What lends.
+enum Lender<'a> {
+    Sliding(&'a sliding_window::Config),
+    Fixed(&'a fixed_window::Config),
+}
+
+fn lender(algorithm: &Algorithm) -> Lender<'_> {
     match algorithm {
-        Algorithm::SlidingWindow(sliding_window::Config { rate, buckets, strict }) => {
-            let bucket = rate.window_nanos().div_ceil((*buckets).into());
-            let early = if *strict { 0 } else { bucket };
-            (rate.count(), rate.window_nanos() - early)
-        }
-        Algorithm::FixedWindow(fixed_window::Config { rate, .. }) => {
-            (2 * rate.count(), rate.window_nanos())
-        }
+        Algorithm::SlidingWindow(config) => Lender::Sliding(config),
+        Algorithm::FixedWindow(config) => Lender::Fixed(config),
         Algorithm::TokenBucket(_)
         | Algorithm::WarmUp(_)
         | Algorithm::LeakyBucket(_)
@@ -160,6 +159,18 @@ fn promise(algorithm: &Algorithm) -> (u64, u64) {
         | Algorithm::Concurrency(_)
         | Algorithm::Pacing(_)
         | Algorithm::Exchanged(_) => unreachable!("only these lend"),
+    }
+}
+
+/// Returns how many may start in less than so many nanoseconds.
+fn promise(algorithm: &Algorithm) -> (u64, u64) {
+    match lender(algorithm) {
+        Lender::Sliding(sliding_window::Config { rate, buckets, strict }) => {
+            let bucket = rate.window_nanos().div_ceil((*buckets).into());
+            let early = if *strict { 0 } else { bucket };
+            (rate.count(), rate.window_nanos() - early)
+        }
+        Lender::Fixed(fixed_window::Config { rate, .. }) => (2 * rate.count(), rate.window_nanos()),
     }
 }
 
@@ -209,8 +220,8 @@ impl Buckets {
 }
 
 fn assert_windows(algorithm: &Algorithm, starts: &[(Instant, u64)]) {
-    match algorithm {
-        Algorithm::SlidingWindow(sliding_window::Config { rate, buckets, strict }) => {
+    match lender(algorithm) {
+        Lender::Sliding(sliding_window::Config { rate, buckets, strict }) => {
             let span = u128::from(buckets + u32::from(*strict));
             let bucket =
                 |at: Instant| u128::from(at.as_nanos()) * u128::from(*buckets) / u128::from(WINDOW);
@@ -222,7 +233,7 @@ fn assert_windows(algorithm: &Algorithm, starts: &[(Instant, u64)]) {
                 assert!(sum <= rate.count(), "{sum} of {algorithm:?}");
             }
         }
-        Algorithm::FixedWindow(fixed_window::Config { rate, align }) => {
+        Lender::Fixed(fixed_window::Config { rate, align }) => {
             let (mut begin, mut used) = (None, 0);
             for &(at, cost) in starts {
                 let at = at.as_nanos();
@@ -238,13 +249,5 @@ fn assert_windows(algorithm: &Algorithm, starts: &[(Instant, u64)]) {
                 assert!(used <= rate.count(), "{used} of {algorithm:?}");
             }
         }
-        Algorithm::TokenBucket(_)
-        | Algorithm::WarmUp(_)
-        | Algorithm::LeakyBucket(_)
-        | Algorithm::SlidingLog(_)
-        | Algorithm::SlidingCounter(_)
-        | Algorithm::Concurrency(_)
-        | Algorithm::Pacing(_)
-        | Algorithm::Exchanged(_) => unreachable!("only these lend"),
     }
 }

@@ -213,7 +213,7 @@ impl Formula for FixedWindow {
             Align::Clock | Align::Calendar(_) => 0,
             Align::FirstRequest => self.window,
         };
-        let is_unused = state.used == 0 && state.loans.as_slice().is_empty();
+        let is_unused = state.used == 0 && state.loans.is_empty();
         is_unused || now >= self.last_end(state) + Duration::from_nanos(rest)
     }
 

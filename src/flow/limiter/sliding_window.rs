@@ -205,10 +205,11 @@ impl SlidingWindow {
     }
 
     /// The same where something was lent: from one bucket in which the sum changes to the
-    /// next, as loans may start many windows apart.
+    /// next, as loans may start many windows apart. Those it must list, which takes memory
+    /// that a decision beside no loan does without.
     fn opening_beside_loans(&self, state: &State, index: u64, cost: u64) -> u64 {
         let (lent, span) = (self.lent(state), u64::from(self.span));
-        let last = lent.last().map_or(0, |(at, _)| *at).max(state.ring.head()).max(index);
+        let last = latest(state, &lent).max(index);
         let mut sum = self.used(state, index, &lent);
         let buckets = state.ring.live(index).filter(|(_, count)| **count > 0);
         let mut counted: Lent = buckets.map(|(at, count)| (at, *count)).chain(lent).collect();
@@ -244,6 +245,11 @@ impl SlidingWindow {
     }
 }
 
+/// Returns the last bucket in which anything is counted, or will be.
+fn latest(state: &State, lent: &[(u64, u64)]) -> u64 {
+    lent.last().map_or(0, |(at, _)| *at).max(state.ring.head())
+}
+
 impl Formula for SlidingWindow {
     type State = State;
 
@@ -257,8 +263,7 @@ impl Formula for SlidingWindow {
 
     fn is_fresh(&self, state: &State, now: Instant) -> bool {
         let (index, lent) = (self.grid.index(now), self.lent(state));
-        let last = lent.last().map_or(0, |(at, _)| *at).max(state.ring.head());
-        last <= index && self.used(state, index, &lent) == 0
+        latest(state, &lent) <= index && self.used(state, index, &lent) == 0
     }
 
     fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {
@@ -283,10 +288,9 @@ impl Formula for SlidingWindow {
 
     fn standing(&self, state: &State, now: Instant) -> Standing {
         let lent = self.lent(state);
-        let last = lent.last().map_or(0, |(at, _)| *at).max(state.ring.head());
         match self.used(state, self.grid.index(now), &lent) {
             0 => Standing::default(),
-            used => Standing { used, reset: self.expiry(last, now) },
+            used => Standing { used, reset: self.expiry(latest(state, &lent), now) },
         }
     }
 

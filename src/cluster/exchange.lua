@@ -104,15 +104,23 @@ local algorithm, terms = string.match(ARGV[2], '(%S+)(.*)')
 terms = numbers(terms)
 local latest = tonumber(redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2] or 0)
 
--- Takes those that have expired from the list, and returns how many they were.
+-- Takes these from the list.
 local function forget(whose)
-  local count = 0
+  if #whose > 0 then
+    redis.call('ZREM', KEYS[2], unpack(whose))
+  end
+end
+
+-- Takes those that have expired from the list, and returns how many they were.
+local function forget_expired(whose)
+  local expired = {}
   for _, it in ipairs(whose) do
     if redis.call('EXISTS', key_of(it)) == 0 then
-      count = count + redis.call('ZREM', KEYS[2], it)
+      expired[#expired + 1] = it
     end
   end
-  return count
+  forget(expired)
+  return #expired
 end
 
 -- Merges all deltas.
@@ -135,12 +143,14 @@ local function merge_all()
   if #changed > 0 then
     redis.call('ZADD', KEYS[2], unpack(changed))
   end
-  -- As many as are added go, of those that may have expired. Behind some that live long nothing
-  -- would go: then of twice as many, from anywhere.
-  local old = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', digits(now - longest), 'LIMIT', 0, #whose + 1)
-  if forget(old) * 2 < #old then
-    local from = now % redis.call('ZCARD', KEYS[2])
-    forget(redis.call('ZRANGE', KEYS[2], from, from + 2 * #whose))
+  -- One more than are added go: first of those that have not changed for as long as these last.
+  -- Others may last longer, or less long: where too few of them go, of twice as many from anywhere.
+  local most = #whose + 1
+  local old = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', digits(now - longest), 'LIMIT', 0, most)
+  local rest = most - forget_expired(old)
+  if rest > 0 then
+    local from = now % math.max(redis.call('ZCARD', KEYS[2]), 1)
+    forget_expired(redis.call('ZRANGE', KEYS[2], from, from + 2 * rest - 1))
   end
   if redis.call('PTTL', KEYS[2]) < longest / 1000 + 1 then
     redis.call('PEXPIRE', KEYS[2], millis(longest))
@@ -164,10 +174,15 @@ for at = 1, #moved, 2 do
   whose[#whose + 1] = moved[at]
   answer[3] = tonumber(moved[at + 1])
 end
+-- Whoever comes next need not read what has expired.
+local expired = {}
 for at, state in ipairs(read_all(whose)) do
   if state then
     answer[#answer + 1] = whose[at]
     answer[#answer + 1] = state
+  else
+    expired[#expired + 1] = whose[at]
   end
 end
+forget(expired)
 return answer

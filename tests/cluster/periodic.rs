@@ -160,6 +160,42 @@ fn the_list_of_what_has_changed_is_cleaned_behind_those_who_live_long() {
 }
 
 #[test]
+fn the_list_of_what_has_changed_is_cleaned_beside_one_who_lives_longer_and_by_who_reads_it() {
+    let mut store = Store::start();
+    let rate = Rate::new(60, Duration::from_mins(10)).expect("a rate");
+    let algorithm = Algorithm::TokenBucket(token_bucket::Config { rate, burst: 60 });
+    let (mut one, mut now) = (Gateways::start("one", &algorithm, 1), Instant::from_nanos(TODAY));
+    let mut listed = 0;
+    for wave in 0..60_u64 {
+        now = now + Duration::from_millis(100) + Duration::from_micros(7);
+        // One client again and again, and thirteen others who come once.
+        let mut clients = (0..14).map(|at| if at == 0 { 0 } else { wave * 100 + at });
+        assert!(clients.all(|client| one.passes(0, now, client, 1)));
+        one.exchange(&mut store, 0, now, Fate::Answered);
+        listed = store.listed(&one);
+        let mut others = store.states();
+        others.retain(|state| !state.ends_with(&format!(":{:032x}", 0)));
+        assert_eq!(others.len(), 13);
+        store.expire(&others);
+    }
+    assert!(listed < 100, "{listed} of 781 are named, of which 14 live");
+    let pages = |store: &mut Store, one: &mut Gateways, at| {
+        let before = store.calls;
+        one.exchange(store, at, now, Fate::Answered);
+        store.calls - before
+    };
+    // Whoever reads the list cleans it.
+    assert!((14..100).all(|client| one.passes(0, now, 10_000 + client, 1)));
+    one.exchange(&mut store, 0, now, Fate::Answered);
+    let gone = store.states();
+    store.expire(&gone);
+    one.join();
+    one.join();
+    assert!(pages(&mut store, &mut one, 1) > 1);
+    assert_eq!((pages(&mut store, &mut one, 2), store.listed(&one)), (1, 0));
+}
+
+#[test]
 fn what_a_clock_ahead_has_counted_in_the_next_window_takes_nothing_from_this_one() {
     let (mut store, window) = (Store::start(), Duration::from_millis(100));
     let (rate, align) = (Rate::new(9, window).expect("a rate"), fixed_window::Align::Clock);

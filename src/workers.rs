@@ -64,7 +64,8 @@ impl Handle {
                 });
                 run(Arc::new(make(clock)), inbox).await;
             });
-            // What is left after a stop must not keep the thread.
+            // What is left after a stop must not keep the thread. Its requests are dropped
+            // here, so that they are logged before it has ended.
             runtime.shutdown_background();
             drop(end);
         })?;
@@ -92,8 +93,11 @@ impl Handle {
         self.send(Order::Stop);
     }
 
-    /// Waits until the worker has ended.
+    /// Waits until the worker has ended and all that it had to log is logged.
     pub async fn ended(&mut self) {
+        if self.thread.is_none() {
+            return;
+        }
         // An error says that the sender is gone: the thread is at its end.
         drop((&mut self.ended).await);
         if let Some(thread) = self.thread.take()
@@ -142,6 +146,7 @@ async fn run(worker: Arc<Worker>, mut inbox: mpsc::UnboundedReceiver<Order>) {
             Order::Stop => break,
         }
     }
+    worker.connections.cut_off();
     sweeper.abort();
 }
 

@@ -25,7 +25,8 @@ pub struct AccessRecord<'a> {
     pub route: Option<&'a str>,
     /// The status that was answered.
     pub status: u16,
-    /// From the arrival to the head of the answer; absent if the client left before.
+    /// From the arrival to the head of the answer; absent if the client left before, or the
+    /// gateway ended.
     #[serde(rename = "answered_ms", skip_serializing_if = "Option::is_none")]
     #[serde(serialize_with = "millis")]
     pub answered: Option<Duration>,
@@ -41,7 +42,7 @@ pub struct AccessRecord<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream: Option<&'a str>,
     /// From the first attempt's start to the head of the upstream's answer, or until it was
-    /// given up; absent if the client left before, or `upstream` is.
+    /// given up; absent if the client left before, the gateway ended, or `upstream` is absent.
     #[serde(rename = "upstream_ms", skip_serializing_if = "Option::is_none")]
     #[serde(serialize_with = "millis")]
     pub upstream_duration: Option<Duration>,
@@ -72,6 +73,8 @@ pub enum Ending {
     Failed,
     /// The client left.
     Cancelled,
+    /// The gateway ended.
+    Cut,
 }
 
 /// A key that a rule counted the request by, where nothing else in the log tells it.

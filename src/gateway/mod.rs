@@ -1,11 +1,12 @@
 //! The control thread: it wires the layers, watches the file, and ends the
 //! process in good order. No request passes through it.
 //!
-//! Here is what it owns, its loop, and the end; `files.rs` knows what a configuration is
+//! Here is what it owns and its loop; `drain.rs` ends it, `files.rs` knows what a configuration is
 //! made of, `readings.rs` which readings of it are under way, `reload.rs` puts another one in
 //! force, `listeners.rs` opens and closes ports, `log.rs` writes the gateway's own log, `system.rs` asks
 //! the system for what suits a gateway.
 
+mod drain;
 mod exchanger;
 mod files;
 mod listeners;
@@ -271,40 +272,6 @@ impl Gateway {
                 tracing::error!(%error, ?target, "the access log cannot be opened again; it stays where it was");
             }
         }
-    }
-
-    /// Ends in good order, or at once at the second signal or the deadline.
-    async fn drain(&mut self) {
-        let limit = self.live.load().settings.drain_timeout;
-        tracing::info!(?limit, "draining; a second signal ends at once");
-        self.readiness.set_ready(false);
-        for worker in &self.workers {
-            worker.drain();
-        }
-        self.listeners.clear();
-        let (workers, signals) = (&mut self.workers, &mut self.signals);
-        let all_ended = async {
-            for worker in workers.iter_mut() {
-                worker.ended().await;
-            }
-        };
-        let again = async { while signals.next().await != Wish::End {} };
-        let whole = tokio::select! {
-            ended = self.clock.timeout(limit, all_ended) => ended.is_ok(),
-            () = again => false,
-        };
-        if whole {
-            tracing::info!("drained");
-        } else {
-            tracing::warn!("ending with requests in flight");
-        }
-        for worker in &self.workers {
-            worker.stop();
-        }
-        if let Some(exchanger) = self.exchanger.take() {
-            exchanger.end();
-        }
-        self.closing.cancel();
     }
 }
 

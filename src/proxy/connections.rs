@@ -4,7 +4,10 @@ use super::activity::Activity;
 use core::time::Duration;
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 /// How long a drain waits for what is on its way to the gateway: the first request of a new
@@ -15,6 +18,8 @@ pub(crate) const GRACE: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub struct Connections {
     state: Mutex<State>,
+    /// Whether the worker ends with what is under way.
+    cut_off: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +62,16 @@ impl Connections {
         for activity in state.open.values() {
             activity.drain();
         }
+    }
+
+    /// Notes that what is under way from here on is cut off, as the gateway ends.
+    pub(crate) fn cut_off(&self) {
+        self.cut_off.store(true, Relaxed);
+    }
+
+    /// Whether [`Self::cut_off`] was called.
+    pub(super) fn are_cut_off(&self) -> bool {
+        self.cut_off.load(Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

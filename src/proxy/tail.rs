@@ -18,6 +18,7 @@ use crate::{
 use bytes::Bytes;
 use core::{
     pin::Pin,
+    sync::atomic::Ordering::Relaxed,
     task::{Context, Poll},
 };
 use http::{Method, StatusCode, Version};
@@ -25,8 +26,8 @@ use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
 use std::sync::Arc;
 
-/// The status that is recorded if the client leaves before an answer; nginx's
-/// word for it, never sent.
+/// The status that is recorded if there was no answer, as the client left or the gateway
+/// ended; nginx's word for the former, never sent.
 const CLIENT_GONE: u16 = 499;
 
 /// Rides on a request from its head to the last byte of its answer. Its drop
@@ -184,6 +185,11 @@ impl Drop for Tail {
         if self.silent {
             return;
         }
+        let worker = &self.peer.worker;
+        let is_cut_off = self.ending == Ending::Cancelled && worker.connections.are_cut_off();
+        if is_cut_off {
+            worker.counters.cut_off.fetch_add(1, Relaxed);
+        }
         let gone = StatusCode::from_u16(CLIENT_GONE).unwrap_or(StatusCode::BAD_REQUEST);
         let status = self.status.unwrap_or(gone);
         if let Some(permit) = self.permit.take() {
@@ -206,6 +212,7 @@ impl Drop for Tail {
                 status,
                 duration,
                 ending: match self.ending {
+                    Ending::Cancelled if is_cut_off => access_log::Ending::Cut,
                     Ending::Cancelled => access_log::Ending::Cancelled,
                     Ending::Complete { .. } => access_log::Ending::Completed,
                     Ending::Failed => access_log::Ending::Failed,

@@ -28,7 +28,7 @@ pub(super) async fn tunnel(
     let mut client = Noted {
         inner: TokioIo::new(client),
         last: AtomicU64::new(clock.now().as_nanos()).into(),
-        written: 0,
+        tail: &mut tail,
         broke: false,
         clock: clock.clone(),
     };
@@ -47,28 +47,28 @@ pub(super) async fn tunnel(
         copied = copy_bidirectional(&mut client, &mut server) => copied.map(drop),
         () = silence => Ok(()),
     };
-    tail.add_bytes(client.written);
+    let left = client.broke;
     match ended {
         Ok(()) => tail.complete(),
         // It ends as cancelled: the client has left.
-        Err(_) if client.broke => {}
+        Err(_) if left => {}
         Err(_) => tail.fail(),
     }
 }
 
 /// The client's byte stream, which notes what becomes of it.
-struct Noted<T> {
+struct Noted<'a, T> {
     inner: T,
     /// When it last moved, in nanoseconds.
     last: Arc<AtomicU64>,
-    /// Bytes that the client was sent.
-    written: usize,
+    /// Told what the client is sent, and not only at the end: a drain may cut it off.
+    tail: &'a mut Tail,
     /// Whether the client was the one to break it off.
     broke: bool,
     clock: Clock,
 }
 
-impl<T> Noted<T> {
+impl<T> Noted<'_, T> {
     /// Notes that it moved.
     fn note<R>(&mut self, polled: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
         if let Poll::Ready(Ok(_)) = &polled {
@@ -84,7 +84,7 @@ impl<T> Noted<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Noted<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for Noted<'_, T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -95,7 +95,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Noted<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Noted<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for Noted<'_, T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -103,7 +103,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Noted<T> {
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.inner).poll_write(context, bytes);
         if let Poll::Ready(Ok(count)) = polled {
-            self.written += count;
+            self.tail.add_bytes(count);
         }
         self.note(polled)
     }

@@ -6,7 +6,12 @@ use crate::common::{
     upstream::{self, Script},
     yaml,
 };
-use std::{net::TcpStream, process::Command, sync::mpsc};
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    process::Command,
+    sync::mpsc,
+};
 
 const ALL: &str = "  - { name: all, match: { path_prefix: / }, upstream: up }";
 
@@ -92,8 +97,79 @@ fn a_drain_has_a_deadline() {
 }
 
 #[test]
+fn what_the_end_cuts_off_is_in_the_access_log() {
+    const ROUTES: &str = "  - { name: paced, match: { path: /paced }, upstream: up, timeouts: { request: 3h }, \
+         pacing: { rate: 1/1h, max_wait: 1h } }\n  - { name: all, match: { path_prefix: / }, upstream: up }";
+    let upstream = Script::start(|_, mut connection| {
+        while let Some(request) = connection.read() {
+            match request.path() {
+                "/half" => connection.write("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"),
+                "/tunnel" => connection.write(
+                    "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\nhello",
+                ),
+                _ => Some(()),
+            };
+        }
+    });
+    for (limit, signals) in [("300ms", 1), ("1h", 2)] {
+        let text = yaml(upstream.address, ROUTES);
+        let text = format!("access_log: access.log\ndrain_timeout: {limit}\n{text}");
+        let mut gateway = Gateway::start(&text);
+        let client = |path, fields: &[(&str, &str)]| {
+            let mut client = Client::new(gateway.web());
+            client.send(head("GET", path, fields));
+            client
+        };
+        let mut half = client("/half", &[]);
+        half.read_head().expect("a head");
+        half.stream.read_exact(&mut [0; 4]).expect("half");
+        let mut tunnel = client("/tunnel", &[("Connection", "upgrade"), ("Upgrade", "websocket")]);
+        tunnel.read_head().expect("a head");
+        tunnel.stream.read_exact(&mut [0; 5]).expect("hello");
+        let paced = [client("/paced", &[]), client("/paced", &[])];
+        let mut stream = connect(gateway.web());
+        let get = b"\x82\x86\x84\x41\x01a";
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").expect("sent");
+        stream.write_all(b"\0\0\x06\x01\x05\0\0\0\x01").expect("sent");
+        stream.write_all(get).expect("sent");
+        eventually("all are where they stay", || {
+            let sum = |name| crate::common::metrics(&gateway, name).values().sum::<f64>();
+            let waiting = sum("flowgate_flow_queue_depth");
+            (waiting == 1.0 && sum("flowgate_upstream_in_flight") == 4.0).then_some(())
+        });
+        for _ in 0..signals {
+            gateway.signal("TERM");
+            gateway.wait_log("draining");
+        }
+        assert_eq!(gateway.wait().code(), Some(0));
+        gateway.wait_log("ending with requests in flight requests=5");
+        let log = std::fs::read_to_string(gateway.dir.path().join("access.log")).expect("a log");
+        let mut lines: Vec<_> = log.lines().map(of_cut).collect();
+        lines.sort();
+        let expected = [
+            ("/", 499, 0),
+            ("/half", 200, 4),
+            ("/paced", 499, 0),
+            ("/paced", 499, 0),
+            ("/tunnel", 101, 5),
+        ];
+        let expected = expected.map(|(path, status, bytes)| (path.to_owned(), status, bytes));
+        assert_eq!(lines, expected, "{log}");
+        drop((half, tunnel, paced, stream));
+    }
+}
+
+/// The path, the status and the answer's bytes of a request that was cut off with its decision.
+fn of_cut(line: &str) -> (String, u64, u64) {
+    let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+    assert_eq!(line["outcome"], "cut", "{line}");
+    assert!(line["flow"]["verdict"].is_string(), "{line}");
+    let number = |name: &str| line[name].as_u64().expect("a number");
+    (line["path"].as_str().expect("a path").to_owned(), number("status"), number("bytes_out"))
+}
+
+#[test]
 fn http2_clients_are_told_to_go_away() {
-    use std::io::{Read, Write};
     let upstream = upstream::echo();
     let mut gateway = Gateway::start(&yaml(upstream.address, ALL));
     let mut stream = connect(gateway.web());

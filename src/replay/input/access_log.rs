@@ -63,6 +63,7 @@ enum Outcome {
     Completed,
     Failed,
     Cancelled,
+    Cut,
 }
 
 /// Tells whether an object has what only our log has.
@@ -90,7 +91,7 @@ pub(super) fn parse(line: &[u8], words: &mut Words) -> Result<Option<Logged>, Re
     let ending = match line.outcome {
         None | Some(Outcome::Completed) => Ending::Answered(Some(line.status)),
         Some(Outcome::Failed) => Ending::Failed,
-        Some(Outcome::Cancelled) => Ending::Cancelled(Duration::from_nanos(whole)),
+        Some(Outcome::Cancelled | Outcome::Cut) => Ending::Cancelled(Duration::from_nanos(whole)),
     };
     let head = line.answered_ms.map(millis).transpose()?;
     let answered = head.map(|head| Answered {
@@ -172,6 +173,15 @@ mod tests {
             keys,
             [("a", Some(Key::Of(255)), false), ("b", None, false), ("c", shared, true)]
         );
+    }
+
+    #[test]
+    fn what_the_gateways_end_cut_off_ends_as_if_its_client_had_left() {
+        for outcome in ["cancelled", "cut"] {
+            let line = LINE.replace("failed", outcome);
+            let it = parse(line.as_bytes(), &mut Words::default()).unwrap().unwrap();
+            assert_eq!(it.ending, Ending::Cancelled(Duration::from_nanos(112_345_678)));
+        }
     }
 
     #[test]

@@ -1,0 +1,56 @@
+//! How the gateway ends: in good order, or at once at the second signal or the deadline.
+
+use super::Gateway;
+use crate::{shutdown::Wish, workers::Handle};
+use core::time::Duration;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// How long workers may take to cut off what is under way and to log it. One that takes longer
+/// hangs.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+impl Gateway {
+    /// Ends, and waits until all requests have, for `drain_timeout` at most.
+    pub(super) async fn drain(&mut self) {
+        let limit = self.live.load().settings.drain_timeout;
+        tracing::info!(?limit, "draining; a second signal ends at once");
+        self.readiness.set_ready(false);
+        for worker in &self.workers {
+            worker.drain();
+        }
+        self.listeners.clear();
+        let (workers, signals) = (&mut self.workers, &mut self.signals);
+        let again = async { while signals.next().await != Wish::End {} };
+        let whole = tokio::select! {
+            ended = self.clock.timeout(limit, all_ended(workers)) => ended.is_ok(),
+            () = again => false,
+        };
+        if whole {
+            tracing::info!("drained");
+        } else {
+            self.cut_off().await;
+        }
+        if let Some(exchanger) = self.exchanger.take() {
+            exchanger.end();
+        }
+        self.closing.cancel();
+    }
+
+    /// Ends the workers with what is under way, and waits until that has been logged.
+    async fn cut_off(&mut self) {
+        for worker in &self.workers {
+            worker.stop();
+        }
+        if self.clock.timeout(PATIENCE, all_ended(&mut self.workers)).await.is_err() {
+            tracing::error!("a worker does not end; what it has under way is not logged");
+        }
+        let requests = self.counters.cut_off.load(Relaxed);
+        tracing::warn!(requests, "ending with requests in flight");
+    }
+}
+
+async fn all_ended(workers: &mut [Handle]) {
+    for worker in workers {
+        worker.ended().await;
+    }
+}

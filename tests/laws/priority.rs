@@ -44,6 +44,12 @@ fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
     vec((pause, 1..4_u64, prop_oneof![Just(0), 1..250_u64]), 1..200)
 }
 
+/// A few, between two edits.
+fn short_arrivals() -> impl Strategy<Value = Vec<Arrival>> {
+    let pause = prop_oneof![4 => 0..WINDOW / 8, 1 => 0..WINDOW];
+    vec((pause, 1..4_u64, prop_oneof![Just(0), 1..250_u64]), 0..20)
+}
+
 proptest! {
     #![proptest_config(config())]
 
@@ -117,10 +123,15 @@ proptest! {
     }
 }
 
-/// Chapters of a day, each with other numbers for windows of one kind.
+/// Chapters of a day, each with another length for windows of one kind, and most with the
+/// same count.
 fn edited() -> impl Strategy<Value = Vec<(Algorithm, Vec<Arrival>)>> {
-    let numbers = || (1..9_u64, prop::sample::select(vec![3, 10, 25, 300]), 1..7_u32, arrivals());
-    (0..3_u8, vec(numbers(), 2..6)).prop_map(|(kind, chapters)| {
+    let numbers = |most: u64| {
+        let count = prop_oneof![4 => Just(most), 1 => 1..=most];
+        (count, prop::sample::select(vec![3, 10, 15, 25, 300]), 1..7_u32, short_arrivals())
+    };
+    let chapters = (1..9_u64).prop_flat_map(move |most| vec(numbers(most), 2..12));
+    (0..3_u8, chapters).prop_map(|(kind, chapters)| {
         let algorithm = |count, tenths, buckets| {
             let rate = Rate::new(count, Duration::from_nanos(WINDOW / 10 * tenths));
             let rate = rate.expect("a rate");
@@ -170,7 +181,10 @@ fn promise(algorithm: &Algorithm) -> (u64, u64) {
             let early = if *strict { 0 } else { bucket };
             (rate.count(), rate.window_nanos() - early)
         }
-        Lender::Fixed(fixed_window::Config { rate, .. }) => (2 * rate.count(), rate.window_nanos()),
+        Lender::Fixed(fixed_window::Config { rate, align }) => {
+            let both = 2 * rate.count() - u64::from(*align == Align::FirstRequest);
+            (both, rate.window_nanos())
+        }
     }
 }
 

@@ -23,7 +23,8 @@
 //! `now` falls in. One with `first_request` keeps its beginning, so that it may be over;
 //! where that is not known, as in the clock's very first window, one that would be over ends as the
 //! old one, or after the new length, whichever comes first. What was lent keeps its start, and is
-//! used in whichever window that falls in.
+//! used in whichever window that falls in; if that is in its midst, one with `first_request` lasts
+//! its length from there.
 //!
 //! Source: the counter of every textbook; `align: first_request` equals the listing
 //! recorded as `seed_counter` in `tests/golden`.
@@ -128,11 +129,10 @@ impl FixedWindow {
 
     /// Returns `window` with a loan, or the one that this opens.
     fn with(&self, window: Window, Loan { start, count }: Loan) -> Window {
-        if start < window.end {
-            Window { used: window.used.saturating_add(count), ..window }
-        } else {
-            Window { end: self.end(start), used: count }
-        }
+        // Only an edit leaves a loan in the midst of a window, and both may be full. An end that
+        // heeds the first start alone would have the next edit forget the loan.
+        let used = if start < window.end { window.used } else { 0 };
+        Window { end: self.end(start), used: used.saturating_add(count) }
     }
 
     /// Returns the window of `now`, or, if none is open, the one of a request that comes then.
@@ -140,8 +140,10 @@ impl FixedWindow {
         let (due, later) = state.loans.split(now);
         let open = self.after(state, due);
         let open = if now < open.end { open } else { Window { end: self.end(now), used: 0 } };
-        let within = later.iter().take_while(|it| it.start < open.end);
-        within.fold(open, |window, loan| self.with(window, *loan))
+        let within = |window: Window, loan: &Loan| {
+            if loan.start < window.end { self.with(window, *loan) } else { window }
+        };
+        later.iter().fold(open, within)
     }
 
     /// Returns when the window is over that is in the way of a request at `now`: the one that

@@ -169,6 +169,25 @@ fn a_loan_further_ahead_than_the_next_window_is_used_when_it_starts() {
 }
 
 #[test]
+fn a_window_that_an_edit_lengthens_over_a_loan_ends_by_the_loans_start() {
+    let borrowed = || {
+        Timeline::new(&per(100, 1000, Align::FirstRequest))
+            .check("100000 pass\n100900 x99 pass\n100900 prio=5000 x100 wait 100")
+            .edit(&per(100, 3000, Align::FirstRequest), &[Change::Converted])
+    };
+    borrowed()
+        .check("101040 block rate 2960")
+        .edit(&per(100, 1000, Align::FirstRequest), &[Change::Converted])
+        .check("101040 block rate 960\n102000 x100 pass\n102000 block rate 1000");
+    // A start is where it was, however often its window's length is edited.
+    borrowed()
+        .check("100960 block rate 3040")
+        .edit(&per(100, 1000, Align::FirstRequest), &[Change::Converted])
+        .edit(&per(100, 3000, Align::FirstRequest), &[Change::Converted])
+        .check("103999 block rate 1\n104000 x100 pass");
+}
+
+#[test]
 fn an_edit_of_the_count_keeps_what_is_used() {
     Timeline::new(&per(5, 100, Align::Clock))
         .check("10 x4 pass")

@@ -16,6 +16,7 @@ mod error;
 mod exchange;
 mod gateways;
 mod greeting;
+mod health;
 mod leases;
 mod offset;
 mod periodic;

@@ -9,7 +9,9 @@
 mod rest;
 mod rule;
 
-use super::{Client, MOST_STATES, Push, StoreError, exchange::BUDGET, store::Store};
+use super::{
+    Client, MOST_STATES, Push, StoreError, exchange::BUDGET, health::Exchanged, store::Store,
+};
 use crate::{
     clock::Clock,
     config::Live,
@@ -73,7 +75,7 @@ impl Periodic {
             self.look();
             let is_up = self.client.link().is_some();
             // Before the first answer nothing is lost, unless the store has failed.
-            if !is_up && self.store.has_failed() {
+            if !is_up && !self.store.is_asking() {
                 self.lose();
             }
             let now = self.clock.now();
@@ -99,10 +101,14 @@ impl Periodic {
     /// Notes that the store has answered.
     fn heard(&self) {
         let mut rules = self.rules.values().filter(|rule| !rule.is_gone).peekable();
-        self.store.set_cut_off(rules.peek().is_some() && rules.all(Rule::is_refused));
-        if !self.rules.values().any(|rule| rule.is_under_way) {
-            self.store.on_all_taken();
-        }
+        let is_refused = rules.peek().is_some() && rules.all(Rule::is_refused);
+        self.store.on_exchange(if is_refused {
+            Exchanged::Nothing
+        } else if self.rules.values().any(|rule| rule.is_under_way) {
+            Exchanged::Some
+        } else {
+            Exchanged::All
+        });
     }
 
     /// Tells what is left.
@@ -172,7 +178,7 @@ impl Periodic {
 
     /// Has rules do as they say while the store fails, and all be exchanged when it is back.
     fn lose(&mut self) {
-        self.store.set_cut_off(true);
+        self.store.on_exchange(Exchanged::Nothing);
         let now = self.clock.now();
         self.forget(now);
         for rule in self.rules.values_mut() {
@@ -226,7 +232,7 @@ impl Periodic {
             let was_refused = rule.is_refused();
             match answer {
                 Ok(page) => {
-                    self.store.on_exchange(rule.deltas.len(), page.told.len());
+                    self.store.on_states(rule.deltas.len(), page.told.len());
                     rule.take_over(RoundTrip { asked, given: page.now, came }, page);
                 }
                 Err(_) => rule.refuse(),

@@ -5,6 +5,7 @@ use super::{
     client::{PATIENCE, PAUSES},
     gateways::Gateways,
     greeting::Told,
+    health::{Exchanged, Health},
     leases::AllLeases,
     offset::Offsets,
     script::Scripts,
@@ -17,7 +18,6 @@ use crate::{
 };
 use core::{num::NonZeroUsize, time::Duration};
 use std::{
-    collections::HashMap,
     hash::{BuildHasher, RandomState},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -56,17 +56,14 @@ pub struct Store {
     /// How far its clock is from ours.
     pub(super) offsets: Offsets,
     pub(super) leases: AllLeases,
-    health: Mutex<Health>,
-    /// How often it has failed, since it decided or from the start. Each change has all clients
-    /// look whether it is there for them.
+    known: Mutex<Known>,
+    /// How often it has failed. Each change has all clients look whether it is there for them.
     failures: watch::Sender<u64>,
     errors: [AtomicU64; StoreError::COUNTED.len()],
     round_trips: [AtomicU64; ROUND_TRIP_BOUNDS.len() + 1],
     waited_nanos: AtomicU64,
-    /// Whether the latest exchange of states went wrong.
+    /// What [`Health::is_cut_off`] says, for requests.
     is_cut_off: AtomicBool,
-    /// Whether all states were taken over once.
-    has_exchanged: AtomicBool,
     /// How often it has begun or ended to refuse the exchange of one rule.
     refusals: AtomicU64,
     /// Rings when rules are to be divided otherwise, or what [`Self::heard`] waits for is there.
@@ -75,15 +72,10 @@ pub struct Store {
     exchanged: [AtomicU64; 2],
 }
 
+/// What its clients have found out.
 #[derive(Debug)]
-struct Health {
-    /// How many clients there are to be, and what the next one is called.
-    clients: usize,
-    next: u64,
-    /// After how many failures it answered each that has a connection, the last time.
-    answered: HashMap<u64, u64>,
-    /// What was said of it last.
-    said_up: Option<bool>,
+struct Known {
+    health: Health,
     /// When a refused call was last spoken of, by the kind of its error.
     said_refused: [Option<Instant>; StoreError::COUNTED.len()],
     /// The secret of the fingerprints, as the store told it or as it is told.
@@ -129,11 +121,8 @@ impl Store {
             name: format!("{:016x}", fastrand::u64(..)),
             offsets: Offsets::default(),
             leases: AllLeases::default(),
-            health: Mutex::new(Health {
-                clients: workers.get(),
-                next: 0,
-                answered: HashMap::new(),
-                said_up: None,
+            known: Mutex::new(Known {
+                health: Health::new(workers.get()),
                 said_refused: Default::default(),
                 secret,
                 gateways,
@@ -142,9 +131,7 @@ impl Store {
             errors: Default::default(),
             round_trips: Default::default(),
             waited_nanos: AtomicU64::new(0),
-            // Nothing has failed yet.
             is_cut_off: AtomicBool::new(false),
-            has_exchanged: AtomicBool::new(false),
             refusals: AtomicU64::new(0),
             turned: Notify::new(),
             exchanged: Default::default(),
@@ -155,7 +142,7 @@ impl Store {
     /// whose states are exchanged.
     pub fn division(&self) -> Division {
         Division {
-            gateways: self.health().gateways.divisor(),
+            gateways: self.known().gateways.divisor(),
             is_cut_off: self.is_cut_off(),
             refusals: self.refusals.load(Relaxed),
         }
@@ -164,7 +151,7 @@ impl Store {
     /// Returns whether states cannot be exchanged: since that has failed, or if anything has before
     /// all states were taken over, until it goes well.
     pub fn is_cut_off(&self) -> bool {
-        self.is_cut_off.load(Relaxed) || (!self.has_exchanged() && self.has_failed())
+        self.is_cut_off.load(Relaxed)
     }
 
     /// Waits until rules are to be divided otherwise.
@@ -172,34 +159,26 @@ impl Store {
         self.turned.notified().await;
     }
 
-    pub(super) fn set_cut_off(&self, is_cut_off: bool) {
-        if self.is_cut_off.swap(is_cut_off, Relaxed) != is_cut_off {
-            self.turned.notify_one();
-        }
+    /// Notes that states are exchanged from now on, by a client of their own. Once is enough.
+    pub fn want_states(&self) {
+        self.note(|known| known.health.on_wanted());
     }
 
-    /// Notes that all states that it has to tell were taken over.
-    pub(super) fn on_all_taken(&self) {
-        if !self.has_exchanged.swap(true, Relaxed) {
-            self.turned.notify_one();
-        }
+    /// Notes what came of an exchange.
+    pub(super) fn on_exchange(&self, came: Exchanged) {
+        self.note(|known| known.health.on_exchange(came));
     }
 
-    fn has_exchanged(&self) -> bool {
-        self.has_exchanged.load(Relaxed)
-    }
-
-    /// Returns whether anything has failed.
-    pub(super) fn has_failed(&self) -> bool {
-        *self.failures.borrow() > 0
+    /// Returns whether states were asked for, and nothing is known of them yet.
+    pub(super) fn is_asking(&self) -> bool {
+        self.known().health.is_asking()
     }
 
     /// Waits until it has answered all clients, and told all states if they are exchanged; or has
     /// failed. Not longer than a connection and a call may take.
     pub async fn heard(&self, is_exchanged: bool, clock: &Clock) {
         let heard = async {
-            let is_well = || self.is_up(&self.health()) && (self.has_exchanged() || !is_exchanged);
-            while !is_well() && !self.has_failed() && !self.is_cut_off() {
+            while !self.known().health.is_settled(is_exchanged) {
                 self.turned().await;
             }
         };
@@ -215,7 +194,7 @@ impl Store {
     }
 
     /// Counts states that were told and taken over.
-    pub(super) fn on_exchange(&self, told: usize, taken: usize) {
+    pub(super) fn on_states(&self, told: usize, taken: usize) {
         for (counter, count) in self.exchanged.iter().zip([told, taken]) {
             counter.fetch_add(count as u64, Relaxed);
         }
@@ -223,39 +202,39 @@ impl Store {
 
     /// Reads all numbers.
     pub fn read(&self) -> Reading {
-        let health = self.health();
+        let known = self.known();
         let words = StoreError::COUNTED.map(StoreError::word);
         Reading {
-            is_up: self.is_up(&health),
-            gateways: health.gateways.told(),
-            divisor: health.gateways.divisor(),
+            is_up: known.health.is_up(),
+            gateways: known.gateways.told(),
+            divisor: known.gateways.divisor(),
             errors: words.into_iter().zip(self.errors.iter().map(|it| it.load(Relaxed))).collect(),
             round_trips: self.round_trips.iter().map(|it| it.load(Relaxed)).collect(),
             waited: Duration::from_nanos(self.waited_nanos.load(Relaxed)),
-            is_exchanging: self.has_exchanged() && !self.is_cut_off(),
+            is_exchanging: known.health.is_exchanging(),
             exchanged: [0, 1].map(|at| self.exchanged[at].load(Relaxed)),
         }
     }
 
     /// Returns the secret of the fingerprints, as far as it is known.
     pub(super) fn seed(&self) -> Seed {
-        Seed::new(self.health().secret)
+        Seed::new(self.known().secret)
     }
 
     /// Returns what this gateway proposes as the secret of all, in hexadecimal digits.
     pub(super) fn secret(&self) -> String {
-        let [high, low] = self.health().secret;
+        let [high, low] = self.known().secret;
         format!("{high:016x}{low:016x}")
     }
 
     /// Takes what the store has told, `is_first` over a connection, and returns the secret of the
     /// fingerprints.
     pub(super) fn learn(&self, told: &Told, is_first: bool, now: Instant) -> Seed {
-        let mut health = self.health();
-        health.secret = told.secret;
-        let before = health.gateways.divisor();
-        health.gateways.on_told(told.gateways, is_first || told.is_unknown, now);
-        if health.gateways.divisor() != before {
+        let mut known = self.known();
+        known.secret = told.secret;
+        let before = known.gateways.divisor();
+        known.gateways.on_told(told.gateways, is_first || told.is_unknown, now);
+        if known.gateways.divisor() != before {
             self.turned.notify_one();
         }
         Seed::new(told.secret)
@@ -263,9 +242,7 @@ impl Store {
 
     /// Returns a number for a client.
     pub(super) fn number(&self) -> u64 {
-        let mut health = self.health();
-        health.next += 1;
-        health.next
+        self.known().health.number()
     }
 
     /// Returns what tells of each failure.
@@ -275,58 +252,41 @@ impl Store {
 
     /// Notes that it has answered a client that asked after so many failures.
     pub(super) fn on_up(&self, client: u64, failures: u64) {
-        let mut health = self.health();
-        health.answered.insert(client, failures);
-        if self.is_up(&health) && health.said_up != Some(true) {
-            health.said_up = Some(true);
-            let gateways = health.gateways.told();
-            tracing::info!(gateways, "the store decides");
-            self.turned.notify_one();
-        }
-    }
-
-    /// Notes that there will be one more than the workers, which has not reached it yet.
-    pub fn expect_another(&self) {
-        let mut health = self.health();
-        health.clients += 1;
+        self.note(|known| {
+            if known.health.on_up(client, failures) {
+                tracing::info!(gateways = known.gateways.told(), "the store decides");
+                self.turned.notify_one();
+            }
+        });
     }
 
     /// Notes that a client's connection works no more.
     pub(super) fn on_down(&self, client: u64) {
-        self.health().answered.remove(&client);
+        self.note(|known| known.health.on_down(client));
     }
 
     /// Notes that a client has ended.
     pub(super) fn on_end(&self, client: u64) {
-        let mut health = self.health();
-        health.clients = health.clients.saturating_sub(1);
-        health.answered.remove(&client);
-    }
-
-    /// Whether it has answered all clients since it failed last.
-    fn is_up(&self, health: &Health) -> bool {
-        let failures = *self.failures.borrow();
-        let answered = health.answered.values().filter(|asked| **asked == failures).count();
-        health.clients > 0 && answered == health.clients
+        self.note(|known| known.health.on_end(client));
     }
 
     /// Counts an error, and says so if it is the first since all was well.
     pub(super) fn on_error(&self, error: StoreError, detail: &str) {
         self.count(error);
-        let mut health = self.health();
-        if health.said_up != Some(false) {
-            health.said_up = Some(false);
-            self.failures.send_modify(|failures| *failures += 1);
-            self.turned.notify_one();
-            tracing::warn!(%error, detail, "the store fails; rules go by `on_store_error`");
-        }
+        self.note(|known| {
+            if let Some(failures) = known.health.on_error() {
+                tracing::warn!(%error, detail, "the store fails; rules go by `on_store_error`");
+                self.failures.send_replace(failures);
+                self.turned.notify_one();
+            }
+        });
     }
 
     /// Counts an error that the store has answered with about one call: it is there, and may decide
     /// about others. Says so, now and then.
     pub(super) fn on_refusal(&self, error: StoreError, detail: &str, now: Instant) {
         let Some(at) = self.count(error) else { return };
-        let last = &mut self.health().said_refused[at];
+        let last = &mut self.known().said_refused[at];
         if last.is_none_or(|last| now.since(last) >= REFUSAL_PAUSE) {
             *last = Some(now);
             tracing::warn!(%error, detail, "the store refuses a call; rules go by `on_store_error`");
@@ -348,8 +308,21 @@ impl Store {
         self.waited_nanos.fetch_add(nanos, Relaxed);
     }
 
-    fn health(&self) -> MutexGuard<'_, Health> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Notes what a client has found out, and has others hear of it.
+    fn note(&self, note: impl FnOnce(&mut Known)) {
+        let mut known = self.known();
+        let of_states = |known: &Known| (known.health.is_cut_off(), known.health.is_exchanging());
+        let before = of_states(&known);
+        note(&mut known);
+        let after = of_states(&known);
+        self.is_cut_off.store(after.0, Relaxed);
+        if after != before {
+            self.turned.notify_one();
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -377,25 +350,6 @@ mod tests {
     }
 
     #[test]
-    fn the_store_is_up_when_all_clients_have_reached_it() {
-        let store = store(2);
-        let [one, other, third] = [(); 3].map(|()| store.number());
-        assert!(!store.read().is_up);
-        store.on_up(one, 0);
-        assert!(!store.read().is_up, "the other has not begun");
-        store.on_up(other, 0);
-        assert!(store.read().is_up);
-        store.on_down(other);
-        assert!(!store.read().is_up);
-        store.on_end(other);
-        assert!(store.read().is_up, "the one that is left has a connection");
-        store.expect_another();
-        assert!(!store.read().is_up, "the exchange has begun, and has none");
-        store.on_end(third);
-        assert!(store.read().is_up);
-    }
-
-    #[test]
     fn a_call_that_the_store_refuses_is_counted_and_does_not_make_it_fail() {
         let store = store(1);
         store.on_up(store.number(), 0);
@@ -410,25 +364,30 @@ mod tests {
     }
 
     #[test]
-    fn after_a_failure_the_store_is_up_when_it_has_answered_who_asked_since() {
-        let store = store(2);
-        let [one, idle] = [(); 2].map(|()| store.number());
-        let mut failures = store.failures();
-        store.on_up(one, 0);
-        store.on_up(idle, 0);
+    fn at_the_first_failure_since_it_decided_all_clients_are_told() {
+        let store = store(1);
+        let (client, mut failures) = (store.number(), store.failures());
+        for count in 1..3 {
+            store.on_up(client, count - 1);
+            assert!(store.read().is_up);
+            store.on_error(StoreError::Timeout, "to a question");
+            assert!(failures.has_changed().unwrap());
+            assert_eq!(*failures.borrow_and_update(), count);
+            store.on_error(StoreError::Connection, "to the next attempt");
+            assert!(!failures.has_changed().unwrap(), "it still fails");
+            assert!(!store.read().is_up);
+        }
+    }
+
+    #[test]
+    fn requests_learn_at_once_that_states_cannot_be_exchanged() {
+        let store = store(1);
+        store.on_up(store.number(), 0);
+        store.want_states();
+        assert!(!store.is_cut_off());
         store.on_error(StoreError::Timeout, "to a question");
-        store.on_down(one);
-        assert!(failures.has_changed().unwrap(), "all are told");
-        assert_eq!(*failures.borrow_and_update(), 1);
-        store.on_error(StoreError::Connection, "to the next attempt");
-        assert!(!failures.has_changed().unwrap(), "it still fails");
-        store.on_up(one, 1);
-        assert!(!store.read().is_up, "who has not asked since may have lost it, too");
-        store.on_up(idle, 0);
-        assert!(!store.read().is_up, "that was asked before");
-        store.on_up(idle, 1);
-        assert!(store.read().is_up);
-        store.on_error(StoreError::Connection, "to a question");
-        assert_eq!(*failures.borrow_and_update(), 2);
+        assert!(store.is_cut_off() && store.division().is_cut_off);
+        store.on_exchange(Exchanged::All);
+        assert!(!store.is_cut_off() && store.read().is_exchanging);
     }
 }

@@ -41,6 +41,10 @@ impl Exchanger {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (store, live, clock) = (Arc::clone(store), Arc::clone(live), clock.clone());
         let (end, ended) = oneshot::channel();
+        if live.load().exchanges() {
+            // Before anybody asks the store, so that no failure of the start is missed.
+            store.want_states();
+        }
         let thread = thread::Builder::new().name("exchange".to_owned()).spawn(move || {
             runtime.block_on(async {
                 // Its loss is an end, too.
@@ -51,7 +55,7 @@ impl Exchanger {
                     () = &mut end => return,
                     () = wanted(&live, &clock) => {}
                 }
-                store.expect_another();
+                store.want_states();
                 Periodic::new(store, live, clock).run(end).await;
             });
         })?;

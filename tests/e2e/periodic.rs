@@ -2,7 +2,7 @@
 
 use crate::{
     cluster::{
-        MAY, PATIENT, Wire, config, gateways, hammer, pid,
+        BREAK, MAY, PATIENT, Wire, config, gateways, hammer, pid,
         server::{Server, free_port},
         signal, up,
     },
@@ -234,6 +234,33 @@ fn a_store_that_has_not_failed_denies_nobody_at_a_start_or_an_edit() {
     }
     let exchanging = Gateway::start(&exchanged);
     assert_eq!(hammer(std::slice::from_ref(&exchanging), 5), [10, 0, 0]);
+}
+
+#[test]
+fn an_edit_denies_nobody_when_the_store_has_failed_once_and_is_well() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let wire = Wire::to(&server);
+    let atomic = RULE.replace("sync_interval: 50ms", "on_store_error: deny");
+    let exchanged = RULE.replace("sync", "on_store_error: deny, sync");
+    let [atomic, exchanged] =
+        [atomic, exchanged].map(|rules| config(upstream.address, wire.port, PATIENT, &rules));
+    let gateways = gateways(1, &atomic);
+    let logged = gateways[0].log_len();
+    wire.delay.store(BREAK, SeqCst);
+    // A greeting may have been first.
+    assert!([200, 429].contains(&http::get(gateways[0].web(), "/").status));
+    gateways[0].wait_log_after(logged, "the store fails");
+    gateways[0].wait_log_after(logged, "the store decides");
+    gateways[0].edit(&exchanged);
+    // Until the exchange has begun, and some more.
+    let mut client = Client::new(gateways[0].web());
+    let mut ask = || assert_eq!(client.get("/").status, 200, "{}", gateways[0].log());
+    eventually("it exchanges", || {
+        ask();
+        let found = metrics(&gateways[0], "flowgate_store_exchange_up");
+        (found.get("flowgate_store_exchange_up") == Some(&1.0)).then_some(())
+    });
+    ask();
 }
 
 #[test]

@@ -1,0 +1,262 @@
+//! What the clients of the store find out of it, taken together: whether it decides, and whether the
+//! states that gateways exchange are known here.
+
+use std::collections::HashMap;
+
+/// How the store does, as far as its clients know.
+#[derive(Debug)]
+pub(super) struct Health {
+    /// How many clients there are to be, and what the next one is called.
+    clients: usize,
+    next: u64,
+    /// After how many failures it answered each that has a connection, the last time.
+    answered: HashMap<u64, u64>,
+    /// How often it has failed, since it decided or from the start.
+    failures: u64,
+    /// What was said of it last.
+    said_up: Option<bool>,
+    states: States,
+}
+
+/// How it stands with the states that gateways exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum States {
+    /// No rule has wanted any.
+    Unasked,
+    /// They were asked for when the store was well or had not been asked anything. Nothing has
+    /// failed since, nor has it told all of them.
+    Asked,
+    /// Something has failed before it had told all of them: what others have used is not known.
+    Missing,
+    /// All were taken over, and the latest exchange went well.
+    Known,
+    /// All were taken over once, and the latest exchange went wrong.
+    Stale,
+}
+
+/// What came of an exchange of states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exchanged {
+    /// The store has told all that it has to tell.
+    All,
+    /// It has more to tell.
+    Some,
+    /// It failed, or refused every rule.
+    Nothing,
+}
+
+impl Health {
+    /// Returns that of a store which none of so many clients has reached yet.
+    pub(super) fn new(clients: usize) -> Self {
+        Self {
+            clients,
+            next: 0,
+            answered: HashMap::new(),
+            failures: 0,
+            said_up: None,
+            states: States::Unasked,
+        }
+    }
+
+    /// Returns a number for a client.
+    pub(super) const fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Notes that the store has answered a client that asked after so many failures. Returns
+    /// whether it decides from now on.
+    pub(super) fn on_up(&mut self, client: u64, failures: u64) -> bool {
+        self.answered.insert(client, failures);
+        let decides = self.is_up() && self.said_up != Some(true);
+        if decides {
+            self.said_up = Some(true);
+        }
+        decides
+    }
+
+    /// Notes that a client's connection works no more.
+    pub(super) fn on_down(&mut self, client: u64) {
+        self.answered.remove(&client);
+    }
+
+    /// Notes that a client has ended.
+    pub(super) fn on_end(&mut self, client: u64) {
+        self.clients = self.clients.saturating_sub(1);
+        self.answered.remove(&client);
+    }
+
+    /// Notes an error. Returns how often it has failed if this is the first one since all was well.
+    pub(super) fn on_error(&mut self) -> Option<u64> {
+        if self.is_failing() {
+            return None;
+        }
+        self.said_up = Some(false);
+        self.failures += 1;
+        if self.states == States::Asked {
+            self.states = States::Missing;
+        }
+        Some(self.failures)
+    }
+
+    /// Notes that states are exchanged from now on, by a client of their own, which has not
+    /// reached the store yet. Once is enough.
+    pub(super) fn on_wanted(&mut self) {
+        if self.states == States::Unasked {
+            self.clients += 1;
+            self.states = if self.is_failing() { States::Missing } else { States::Asked };
+        }
+    }
+
+    /// Notes what came of an exchange.
+    pub(super) const fn on_exchange(&mut self, came: Exchanged) {
+        self.states = match (came, self.states) {
+            (Exchanged::All, _) | (Exchanged::Some, States::Known | States::Stale) => States::Known,
+            (Exchanged::Some, States::Unasked | States::Asked) => States::Asked,
+            (Exchanged::Some, States::Missing) => States::Missing,
+            (Exchanged::Nothing, States::Known | States::Stale) => States::Stale,
+            (Exchanged::Nothing, States::Unasked | States::Asked | States::Missing) => {
+                States::Missing
+            }
+        };
+    }
+
+    /// Whether it has answered all clients since it failed last.
+    pub(super) fn is_up(&self) -> bool {
+        let answered = self.answered.values().filter(|asked| **asked == self.failures).count();
+        self.clients > 0 && answered == self.clients
+    }
+
+    /// Whether it has failed since it decided.
+    pub(super) fn is_failing(&self) -> bool {
+        self.said_up == Some(false)
+    }
+
+    /// Whether rules whose states are exchanged go by `on_store_error`.
+    pub(super) fn is_cut_off(&self) -> bool {
+        match self.states {
+            States::Unasked => self.is_failing(),
+            States::Asked | States::Known => false,
+            States::Missing | States::Stale => true,
+        }
+    }
+
+    /// Whether states are exchanged, and as they should.
+    pub(super) fn is_exchanging(&self) -> bool {
+        self.states == States::Known
+    }
+
+    /// Whether states were asked for of which nothing is known: neither what they are nor that they
+    /// cannot be had.
+    pub(super) fn is_asking(&self) -> bool {
+        self.states == States::Asked
+    }
+
+    /// Whether it has answered all clients, and told all states if they are exchanged; or has failed.
+    pub(super) fn is_settled(&self, is_exchanged: bool) -> bool {
+        let is_well = self.is_up() && (self.is_exchanging() || !is_exchanged);
+        is_well || self.is_failing() || self.is_cut_off()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns that of a store which has answered its only client.
+    fn well() -> Health {
+        let mut health = Health::new(1);
+        let client = health.number();
+        assert!(health.on_up(client, 0));
+        health
+    }
+
+    #[test]
+    fn the_store_is_up_when_all_clients_have_reached_it() {
+        let mut health = Health::new(2);
+        let [one, other, third] = [(); 3].map(|()| health.number());
+        assert!(!health.is_up());
+        assert!(!health.on_up(one, 0), "the other has not begun");
+        assert!(health.on_up(other, 0));
+        health.on_down(other);
+        assert!(!health.is_up());
+        health.on_end(other);
+        assert!(health.is_up(), "the one that is left has a connection");
+        health.on_wanted();
+        health.on_wanted();
+        assert!(!health.is_up(), "the exchange has begun, and has none");
+        health.on_end(third);
+        assert!(health.is_up());
+    }
+
+    #[test]
+    fn after_a_failure_the_store_is_up_when_it_has_answered_who_asked_since() {
+        let mut health = Health::new(2);
+        let [one, idle] = [(); 2].map(|()| health.number());
+        health.on_up(one, 0);
+        health.on_up(idle, 0);
+        assert_eq!(health.on_error(), Some(1));
+        health.on_down(one);
+        assert_eq!(health.on_error(), None, "it still fails");
+        assert!(!health.on_up(one, 1), "who has not asked since may have lost it, too");
+        assert!(!health.on_up(idle, 0), "that was asked before");
+        assert!(health.on_up(idle, 1));
+        assert_eq!(health.on_error(), Some(2));
+    }
+
+    #[test]
+    fn a_rule_that_wants_states_of_a_store_that_is_well_counts_the_whole_whatever_failed_before() {
+        let mut health = well();
+        health.on_error();
+        assert!(health.is_cut_off(), "a rule may begin to want them now");
+        assert!(health.on_up(1, 1));
+        health.on_wanted();
+        assert!(!health.is_cut_off() && health.is_asking() && !health.is_settled(true));
+        health.on_exchange(Exchanged::Some);
+        assert!(!health.is_cut_off() && !health.is_exchanging());
+        health.on_exchange(Exchanged::All);
+        assert!(health.is_exchanging());
+    }
+
+    #[test]
+    fn what_has_failed_before_all_states_were_told_is_over_when_all_are_told_and_not_before() {
+        let wanted = |fails_before: bool| {
+            let mut health = well();
+            if fails_before {
+                health.on_error();
+                health.on_wanted();
+            } else {
+                health.on_wanted();
+                health.on_error();
+            }
+            health
+        };
+        let mut refused = well();
+        refused.on_wanted();
+        refused.on_exchange(Exchanged::Nothing);
+        for mut health in [wanted(true), wanted(false), refused] {
+            assert!(health.is_cut_off() && health.is_settled(true));
+            let exchange = health.number();
+            health.on_up(1, 1);
+            health.on_up(exchange, 1);
+            assert!(health.is_cut_off(), "{health:?}");
+            health.on_exchange(Exchanged::Some);
+            assert!(health.is_cut_off(), "{health:?}");
+            health.on_exchange(Exchanged::All);
+            assert!(!health.is_cut_off(), "{health:?}");
+        }
+    }
+
+    #[test]
+    fn states_that_were_known_are_so_again_with_the_first_exchange_that_goes_well() {
+        let mut health = well();
+        health.on_wanted();
+        health.on_exchange(Exchanged::All);
+        health.on_error();
+        assert!(!health.is_cut_off(), "it was another client that failed");
+        health.on_exchange(Exchanged::Nothing);
+        assert!(health.is_cut_off() && !health.is_exchanging());
+        health.on_exchange(Exchanged::Some);
+        assert!(!health.is_cut_off() && health.is_exchanging());
+    }
+}

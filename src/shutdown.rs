@@ -1,5 +1,6 @@
 //! What the operating system asks of the gateway.
 
+use core::{future::poll_fn, task::Poll};
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -19,9 +20,8 @@ pub enum Wish {
 pub struct Signals {
     hangup: Signal,
     user: Signal,
-    terminate: Signal,
-    interrupt: Signal,
-    quit: Signal,
+    /// TERM, INT and QUIT.
+    ends: [Signal; 3],
 }
 
 impl Signals {
@@ -34,9 +34,11 @@ impl Signals {
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
             user: signal(SignalKind::user_defined1())?,
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            quit: signal(SignalKind::quit())?,
+            ends: [
+                signal(SignalKind::terminate())?,
+                signal(SignalKind::interrupt())?,
+                signal(SignalKind::quit())?,
+            ],
         })
     }
 
@@ -45,11 +47,23 @@ impl Signals {
         tokio::select! {
             _ = self.hangup.recv() => Wish::Reload,
             _ = self.user.recv() => Wish::Reopen,
-            _ = self.terminate.recv() => Wish::End,
-            _ = self.interrupt.recv() => Wish::End,
-            _ = self.quit.recv() => Wish::End,
+            () = any(&mut self.ends) => Wish::End,
         }
     }
+
+    /// Waits until the process is asked to end. Other wishes stay to be heard.
+    pub async fn end(&mut self) {
+        any(&mut self.ends).await;
+    }
+}
+
+/// Waits for one of these.
+async fn any(signals: &mut [Signal]) {
+    poll_fn(|context| {
+        let has_come = signals.iter_mut().any(|it| it.poll_recv(context).is_ready());
+        if has_come { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }
 
 /// Blocks until the process is asked to end.
@@ -59,8 +73,7 @@ impl Signals {
 /// No runtime or handler can be had.
 pub fn wait_for_end() -> io::Result<()> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-        let mut signals = Signals::listen()?;
-        while signals.next().await != Wish::End {}
+        Signals::listen()?.end().await;
         Ok(())
     })
 }

@@ -1,7 +1,7 @@
 //! How the gateway ends: in good order, or at once at the second signal or the deadline.
 
 use super::Gateway;
-use crate::{shutdown::Wish, workers::Handle};
+use crate::workers::Handle;
 use core::time::Duration;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -20,10 +20,9 @@ impl Gateway {
         }
         self.listeners.clear();
         let (workers, signals) = (&mut self.workers, &mut self.signals);
-        let again = async { while signals.next().await != Wish::End {} };
         let whole = tokio::select! {
             ended = self.clock.timeout(limit, all_ended(workers)) => ended.is_ok(),
-            () = again => false,
+            () = signals.end() => false,
         };
         if whole {
             tracing::info!("drained");

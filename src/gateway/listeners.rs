@@ -22,12 +22,15 @@ pub(super) struct Opened {
     pub(super) sockets: Vec<std::net::TcpListener>,
 }
 
+/// All that a gateway listens on, the admin listener last.
+pub(super) type Sockets = (Vec<Opened>, Option<Opened>);
+
 /// Opens the listeners of `plan` with `count` sockets each, and the admin listener, if it
 /// has one.
 ///
 /// # Errors
 /// One cannot be opened.
-pub(super) fn open(plan: &Plan, count: usize) -> Result<(Vec<Opened>, Option<Opened>), StartError> {
+pub(super) fn open(plan: &Plan, count: usize) -> Result<Sockets, StartError> {
     let opened = plan.listeners.iter().map(|listener| {
         open_at(&listener.name, listener.address, listener.address, false, count)
             .map_err(|error| StartError::Open(plan.cannot_listen(listener, &error)))

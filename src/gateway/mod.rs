@@ -30,7 +30,7 @@ use crate::{
 };
 use exchanger::Exchanger;
 use files::{Seen, make_certificates, named_files};
-use listeners::{Listeners, Opened, open};
+use listeners::{Listeners, Opened, Sockets, open};
 pub use log::Log;
 use readings::{Readings, end};
 use reload::{Reading, Refusal};
@@ -84,8 +84,12 @@ pub fn run(path: &Path) -> Result<(), StartError> {
         .build()
         .map_err(cannot("start a runtime"))?;
     let ended = runtime.block_on(async {
-        let mut gateway = Gateway::start(plan, seen, descriptors).await?;
-        gateway.serve().await;
+        let (mut gateway, opened) = Gateway::start(plan, seen, descriptors)?;
+        if gateway.hear_store().await {
+            gateway.listen(opened)?;
+            gateway.serve().await;
+        }
+        gateway.drain().await;
         Ok(())
     });
     // A file that is read just then is waited for no more.
@@ -108,6 +112,7 @@ struct Gateway {
     listeners: Listeners,
     access_log: access_log::Sink,
     signals: Signals,
+    /// From the admin listener.
     reload_requests: mpsc::Receiver<()>,
     /// Ends the admin listener.
     closing: CancellationToken,
@@ -119,12 +124,16 @@ struct Gateway {
 }
 
 impl Gateway {
-    /// Opens every listener, then starts the workers: all or nothing. Nobody is served before the
-    /// store has been heard, if it can be.
-    async fn start(plan: Plan, seen: Seen, descriptors: Descriptors) -> Result<Self, StartError> {
+    /// Opens every listener, then starts the workers: all or nothing. Nobody is served yet.
+    fn start(
+        plan: Plan,
+        seen: Seen,
+        descriptors: Descriptors,
+    ) -> Result<(Self, Sockets), StartError> {
         let clock = Clock::start();
+        let signals = Signals::listen().map_err(cannot("listen to signals"))?;
         let count = plan.settings.workers.get();
-        let (sockets, admin) = open(&plan, count)?;
+        let opened = open(&plan, count)?;
         let counters = Arc::<Counters>::default();
         let log = open_log(&plan)?;
         let access_log = access_log::Sink::start(log, plan.settings.workers, Arc::clone(&counters))
@@ -141,13 +150,7 @@ impl Gateway {
         let exchanger = store.as_ref().map(|it| Exchanger::start(it, &live, &clock)).transpose()?;
         let shared = Shared { clock: &clock, live: &live, counters: &counters, descriptors };
         let workers = start_workers(shared, &access_log, store.as_ref())?;
-        let signals = Signals::listen().map_err(cannot("listen to signals"))?;
-        if let Some(store) = store.as_ref().filter(|_| live.load().is_shared()) {
-            store.heard(live.load_full().exchanges(), &clock).await;
-            live.divide(store.division(), clock.now());
-        }
-        let (requests, reload_requests) = mpsc::channel(1);
-        let mut gateway = Self {
+        let gateway = Self {
             path,
             clock,
             live,
@@ -161,28 +164,50 @@ impl Gateway {
             listeners: Listeners::default(),
             access_log,
             signals,
-            reload_requests,
+            reload_requests: mpsc::channel(1).1,
             closing: CancellationToken::new(),
             seen,
             refused: None,
             readings: Readings::default(),
         };
+        Ok((gateway, opened))
+    }
+
+    /// Waits until the store has been heard, if it can be: nobody is served before. Returns
+    /// `false` if the gateway is to end.
+    async fn hear_store(&mut self) -> bool {
+        let Some(store) = self.store.as_deref().filter(|_| self.live.load().is_shared()) else {
+            return true;
+        };
+        tokio::select! {
+            biased;
+            () = self.signals.end() => return false,
+            () = store.heard(self.live.load_full().exchanges(), &self.clock) => {}
+        }
+        self.divide();
+        true
+    }
+
+    /// Begins to serve.
+    fn listen(&mut self, (sockets, admin): Sockets) -> Result<(), StartError> {
         if let Some(opened) = admin {
-            gateway.administer(opened, requests)?;
+            self.administer(opened)?;
         }
         for opened in sockets {
-            gateway.listeners.listen(opened, &gateway.live, &gateway.workers)?;
+            self.listeners.listen(opened, &self.live, &self.workers)?;
         }
         give_way();
-        Ok(gateway)
+        Ok(())
     }
 
     /// Serves the admin listener on this thread.
-    fn administer(&self, opened: Opened, reload: mpsc::Sender<()>) -> Result<(), StartError> {
+    fn administer(&mut self, opened: Opened) -> Result<(), StartError> {
         let Some(socket) = opened.sockets.into_iter().next() else { return Ok(()) };
         let listener = tokio::net::TcpListener::from_std(socket)
             .map_err(cannot("serve the admin listener"))?;
         tracing::info!(listener = %opened.name, address = %opened.address, "listening");
+        let (reload, requests) = mpsc::channel(1);
+        self.reload_requests = requests;
         let state = admin::State {
             live: Arc::clone(&self.live),
             counters: Arc::clone(&self.counters),
@@ -247,7 +272,6 @@ impl Gateway {
                 _ = poll.tick() => wanted = wanted.or(Some(false)),
             }
         }
-        self.drain().await;
     }
 
     /// Divides the rules that gateways share as the store says.

@@ -8,7 +8,7 @@ use crate::common::{
 };
 use std::{
     io::{Read, Write},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
     process::Command,
     sync::mpsc,
 };
@@ -169,6 +169,33 @@ fn of_cut(line: &str) -> (String, u64, u64) {
 }
 
 #[test]
+fn a_gateway_that_waits_for_its_store_hears_a_signal() {
+    for rule in ["", ", sync_interval: 100ms"] {
+        let store = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let address = store.local_addr().expect("an address");
+        let flow = format!("flow: [{{ name: r, limit: 9/1h, scope: cluster{rule} }}]");
+        let route =
+            format!("  - {{ name: all, match: {{ path_prefix: / }}, upstream: up, {flow} }}");
+        let text = format!(
+            "store: {{ redis: \"redis://{address}\", connect_timeout: 1h }}\n{}",
+            yaml(address, &route)
+        );
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let config = dir.path().join("gateway.yaml");
+        std::fs::write(&config, text).expect("written");
+        let mut gateway = Gateway::spawn(dir, config, &[]);
+        // Who connects has begun to wait; nobody answers.
+        let asked = store.accept().expect("a connection");
+        assert!(gateway.is_running());
+        gateway.signal("TERM");
+        assert_eq!(gateway.wait().code(), Some(0));
+        gateway.wait_log("drained");
+        assert!(!gateway.log().contains("ready"), "{}", gateway.log());
+        drop(asked);
+    }
+}
+
+#[test]
 fn http2_clients_are_told_to_go_away() {
     let upstream = upstream::echo();
     let mut gateway = Gateway::start(&yaml(upstream.address, ALL));
@@ -196,7 +223,7 @@ fn http2_clients_are_told_to_go_away() {
 #[test]
 fn a_gateway_that_cannot_start_says_why_and_exits_with_1() {
     let upstream = upstream::echo();
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
     let address = taken.local_addr().expect("bound").to_string();
     let dir = tempfile::tempdir().expect("a temporary directory");
     let config = dir.path().join("gateway.yaml");

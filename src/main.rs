@@ -2,13 +2,15 @@
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use flowgate::{
-    access_log::Output, certs, clock, config, demo, gateway, replay, scenario, shutdown,
+    access_log::Output, certs, clock, config, demo, gateway, meter::Counters, replay, scenario,
+    shutdown,
 };
 use std::{
     io::{self, IsTerminal, Write},
     net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::Arc,
 };
 
 /// Two thousand instructions fewer per request than the C library's.
@@ -160,8 +162,9 @@ impl Named {
 
 impl Log {
     /// Starts the log; its last lines are written when it is dropped.
-    fn start(self) -> Result<gateway::Log, Trouble> {
-        gateway::Log::to_stderr(self.log_format == LogFormat::Json).map_err(Trouble::Log)
+    fn start(self, counters: &Arc<Counters>) -> Result<gateway::Log, Trouble> {
+        let is_json = self.log_format == LogFormat::Json;
+        gateway::Log::to_stderr(is_json, Arc::clone(counters)).map_err(Trouble::Log)
     }
 }
 
@@ -227,13 +230,14 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
     match command {
         Command::Run { named, log } => {
-            let _log = log.start()?;
-            gateway::run(&named.path())?;
+            let counters = Arc::default();
+            let _log = log.start(&counters)?;
+            gateway::run(&named.path(), counters)?;
         }
         Command::Check(named) => check(&named.path())?,
         Command::Demo { named, log, upstream, upstream_only } => {
-            let path = named.path();
-            let _log = log.start()?;
+            let (path, counters) = (named.path(), Arc::default());
+            let _log = log.start(&counters)?;
             let upstream = demo::Upstream::start(upstream)
                 .map_err(|source| Trouble::Upstream { address: upstream, source })?;
             // It speaks of the addresses and routes of the committed file.
@@ -244,7 +248,7 @@ fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
             if upstream_only {
                 shutdown::wait_for_end()?;
             } else {
-                gateway::run(&path)?;
+                gateway::run(&path, counters)?;
             }
         }
         Command::Replay { file, options } => {

@@ -185,6 +185,8 @@ pub struct Counters {
     pub last_reload_seconds: AtomicU64,
     /// Access log lines thrown away because the writer could not keep up.
     pub access_log_dropped: AtomicU64,
+    /// Lines of the gateway's own log lost because they could not be written in time.
+    pub log_dropped: AtomicU64,
     /// Requests cut off as the gateway ended: for its log, as nobody reads `/metrics` then.
     pub cut_off: AtomicU64,
     /// Panics caught while serving.

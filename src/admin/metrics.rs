@@ -291,6 +291,8 @@ impl Page {
         let dropped = get(&counted.access_log_dropped);
         let help = "Lines lost because they could not be written in time";
         counter(encoder, ("flowgate_access_log_dropped", help), &dropped)?;
+        let dropped = get(&counted.log_dropped);
+        counter(encoder, ("flowgate_log_dropped", help), &dropped)?;
         let panics = get(&counted.panics);
         counter(encoder, ("flowgate_panics", "Panics while serving, each one a bug"), &panics)
     }

@@ -2,13 +2,15 @@
 //!
 //! Whoever logs appends to one buffer, and a thread of the log's own writes it out at
 //! once. While nobody takes what is written, as from a pipe that is full, 256 KiB and one
-//! line wait. What comes then is lost, and counted by a line of the log.
+//! line wait. What comes then is lost, and counted: by a line of the log, and at `/metrics`.
 
+use crate::meter::Counters;
 use std::{
     io::{self, IsTerminal, Write},
     mem,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::Ordering::Relaxed,
         mpsc::{Receiver, RecvTimeoutError, sync_channel},
     },
     thread,
@@ -42,26 +44,28 @@ pub struct Log {
 struct Shared {
     waiting: Mutex<Waiting>,
     changed: Condvar,
+    counters: Arc<Counters>,
 }
 
 /// What is yet to be written.
 #[derive(Debug, Default)]
 struct Waiting {
     bytes: Vec<u8>,
-    /// How many lines were lost since the start.
+    /// How many lines have found it full since the start.
     lost: u64,
     is_over: bool,
 }
 
 impl Log {
     /// Has the log written to the standard error, in lines for people or, with `json`, for
-    /// machines; `RUST_LOG` picks what is written, `info,h2=error` otherwise.
+    /// machines; `RUST_LOG` picks what is written, `info,h2=error` otherwise. `counters` count
+    /// what is lost.
     ///
     /// # Errors
     ///
     /// The system has no thread left.
-    pub fn to_stderr(json: bool) -> io::Result<Self> {
-        let log = Self::start(io::stderr())?;
+    pub fn to_stderr(json: bool, counters: Arc<Counters>) -> io::Result<Self> {
+        let log = Self::start(io::stderr(), counters)?;
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOGGED));
         let colour = io::stderr().is_terminal()
             && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -78,8 +82,8 @@ impl Log {
         Ok(log)
     }
 
-    fn start(output: impl Write + Send + 'static) -> io::Result<Self> {
-        let shared = Arc::<Shared>::default();
+    fn start(output: impl Write + Send + 'static, counters: Arc<Counters>) -> io::Result<Self> {
+        let shared = Arc::new(Shared { counters, ..Shared::default() });
         let (end, ended) = sync_channel(0);
         let writer = Arc::clone(&shared);
         thread::Builder::new().name("log".to_owned()).spawn(move || {
@@ -115,13 +119,19 @@ impl Shared {
                 return;
             }
             // A line that cannot be written has no other place to go to.
-            drop(output.write_all(&bytes).and_then(|()| output.flush()));
+            if output.write_all(&bytes).and_then(|()| output.flush()).is_err() {
+                self.lose(bytes.split_inclusive(|byte| *byte == b'\n').count());
+            }
             bytes.clear();
             if lost > told {
                 told = lost;
                 tracing::warn!(lines = lost, "lines of this log are lost, as it was not read");
             }
         }
+    }
+
+    fn lose(&self, lines: usize) {
+        self.counters.log_dropped.fetch_add(lines as u64, Relaxed);
     }
 
     /// Locks what waits. Nothing that runs under this lock panics.
@@ -138,6 +148,7 @@ impl Write for &Shared {
             waiting.bytes.extend_from_slice(line);
         } else {
             waiting.lost += 1;
+            self.lose(1);
         }
         drop(waiting);
         self.changed.notify_one();
@@ -171,14 +182,15 @@ mod tests {
     #[test]
     fn a_log_that_nobody_reads_loses_lines_and_counts_them() {
         let (pipe, reader) = sync_channel(0);
-        let log = Log::start(Pipe(pipe)).unwrap();
+        let counters = Arc::<Counters>::default();
+        let log = Log::start(Pipe(pipe), Arc::clone(&counters)).unwrap();
         let line = [b'x'; 1024];
         // The writer holds one full buffer at most while the other fills up.
         let lines = 2 * BUFFER / line.len() + 1;
         for _ in 0..lines {
             (&*log.shared).write_all(&line).unwrap();
         }
-        let lost = usize::try_from(log.shared.lock().lost).unwrap();
+        let lost = usize::try_from(counters.log_dropped.load(Relaxed)).unwrap();
         assert!(lost >= 1);
         let reading = thread::spawn(move || reader.iter().map(|it| it.len()).sum::<usize>());
         drop(log);
@@ -186,9 +198,20 @@ mod tests {
     }
 
     #[test]
+    fn lines_that_cannot_be_written_are_counted() {
+        let (pipe, reader) = sync_channel(0);
+        drop(reader);
+        let counters = Arc::<Counters>::default();
+        let log = Log::start(Pipe(pipe), Arc::clone(&counters)).unwrap();
+        (&*log.shared).write_all(b"one\ntwo\n").unwrap();
+        drop(log);
+        assert_eq!(counters.log_dropped.load(Relaxed), 2);
+    }
+
+    #[test]
     fn the_last_lines_are_written_before_the_log_is_gone() {
         let (pipe, reader) = sync_channel(3);
-        let log = Log::start(Pipe(pipe)).unwrap();
+        let log = Log::start(Pipe(pipe), Arc::default()).unwrap();
         for line in ["one\n", "two\n", "three\n"] {
             (&*log.shared).write_all(line.as_bytes()).unwrap();
         }

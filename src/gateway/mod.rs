@@ -67,12 +67,13 @@ fn cannot(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
     move |source| StartError::System { what, source }
 }
 
-/// Runs the gateway with the file at `path` until it is asked to end.
+/// Runs the gateway with the file at `path` until it is asked to end; `counters` are the
+/// process's.
 ///
 /// # Errors
 ///
 /// See [`StartError`]; once started, nothing ends it but a signal.
-pub fn run(path: &Path) -> Result<(), StartError> {
+pub fn run(path: &Path, counters: Arc<Counters>) -> Result<(), StartError> {
     let descriptors = raise_file_limit();
     take_small_pages();
     let certificates = config::certificate_files(path);
@@ -84,7 +85,7 @@ pub fn run(path: &Path) -> Result<(), StartError> {
         .build()
         .map_err(cannot("start a runtime"))?;
     let ended = runtime.block_on(async {
-        let (mut gateway, opened) = Gateway::start(plan, seen, descriptors)?;
+        let (mut gateway, opened) = Gateway::start(plan, counters, seen, descriptors)?;
         if gateway.hear_store().await {
             gateway.listen(opened)?;
             gateway.serve().await;
@@ -127,6 +128,7 @@ impl Gateway {
     /// Opens every listener, then starts the workers: all or nothing. Nobody is served yet.
     fn start(
         plan: Plan,
+        counters: Arc<Counters>,
         seen: Seen,
         descriptors: Descriptors,
     ) -> Result<(Self, Sockets), StartError> {
@@ -134,7 +136,6 @@ impl Gateway {
         let signals = Signals::listen().map_err(cannot("listen to signals"))?;
         let count = plan.settings.workers.get();
         let opened = open(&plan, count)?;
-        let counters = Arc::<Counters>::default();
         let log = open_log(&plan)?;
         let access_log = access_log::Sink::start(log, plan.settings.workers, Arc::clone(&counters))
             .map_err(cannot("start the access log"))?;

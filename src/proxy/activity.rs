@@ -99,8 +99,8 @@ impl Activity {
         }
     }
 
-    /// Has HTTP/2's preface be due as a head is of which bytes have come since `began`.
-    pub(super) fn await_preface(&self, began: Instant) {
+    /// Has a head, or HTTP/2's preface, be due as one of which bytes have come since `began`.
+    pub(super) fn await_head(&self, began: Instant) {
         self.reading.store(true, Relaxed);
         self.head_since.set(began);
     }

@@ -112,11 +112,16 @@ pub(super) async fn serve<T>(
         Protocol::Http1 => by_turns(io, &peer, &manners, &mut watch).await,
         Protocol::Http2 => Box::pin(http2(io, &peer, &manners, &mut watch)).await,
     };
-    // Not in the access log: neither path nor host is known, and `replay` could not use it.
     if let Some(reason) = refused {
-        peer.worker.counters.refuse(reason);
-        tracing::debug!(client = %peer.address, reason = reason.label(), "a request was refused unread");
+        refuse_unread(&peer, reason);
     }
+}
+
+/// Notes a refusal that is not in the access log: neither path nor host is known, and `replay`
+/// could not use it.
+pub(super) fn refuse_unread(peer: &Peer, reason: Refusal) {
+    peer.worker.counters.refuse(reason);
+    tracing::debug!(client = %peer.address, reason = reason.label(), "a request was refused unread");
 }
 
 /// Sleeps while the client is idle and speaks HTTP/1.1 while it is not, until the

@@ -2,10 +2,10 @@
 
 use super::{
     activity::Activity,
-    connection::{Manners, Protocol, serve},
+    connection::{Manners, Protocol, refuse_unread, serve},
     peer::Peer,
     service::Worker,
-    sniff::sniff,
+    sniff::{Beginning, Unclear, sniff},
     tls::Acceptor,
 };
 use crate::{flow::Instant, meter};
@@ -13,7 +13,10 @@ use bytes::Bytes;
 use core::{net::SocketAddr, sync::atomic::Ordering::Relaxed, time::Duration};
 use socket2::{Domain, Socket, Type};
 use std::{io, sync::Arc};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+};
 use tokio_util::sync::CancellationToken;
 
 /// Connections that the kernel keeps until they are accepted. Ten thousand clients
@@ -189,7 +192,7 @@ fn admit(worker: &Arc<Worker>, stream: TcpStream, address: SocketAddr, tls: Opti
 async fn greet(
     worker: &Arc<Worker>,
     activity: &Arc<Activity>,
-    mut stream: TcpStream,
+    stream: TcpStream,
     address: SocketAddr,
     tls: Option<Acceptor>,
 ) {
@@ -202,16 +205,10 @@ async fn greet(
         Arc::new(Peer::new(Arc::clone(worker), Arc::clone(activity), address, name, tls))
     };
     let Some(acceptor) = tls else {
-        let peer = peer(None, false);
-        let limit = manners.timeouts.header_read;
-        // In a box, as is the handshake: what they need is not needed later.
-        let sniffing = Box::pin(worker.clock.timeout(limit, sniff(&mut stream)));
-        let Some(Ok(Some((protocol, ahead)))) = unless_drained(activity, sniffing).await else {
-            return;
-        };
-        return serve(stream, ahead, protocol, peer, manners).await;
+        return greet_cleartext(stream, peer(None, false), manners).await;
     };
     let limit = manners.timeouts.tls_handshake;
+    // In a box, as is what a cleartext client begins with: what it needs is not needed later.
     let handshake = Box::pin(worker.clock.timeout(limit, acceptor.accept(stream)));
     let Some(Ok(Ok((stream, protocol, name)))) = unless_drained(activity, handshake).await else {
         worker.counters.tls_failures.fetch_add(1, Relaxed);
@@ -219,9 +216,28 @@ async fn greet(
     };
     worker.counters.tls_handshakes.fetch_add(1, Relaxed);
     if protocol == Protocol::Http2 {
-        activity.await_preface(worker.clock.now());
+        activity.await_head(worker.clock.now());
     }
     serve(stream, Bytes::new(), protocol, peer(name, true), manners).await;
+}
+
+/// The same without TLS, where only the client's first bytes tell.
+pub(super) async fn greet_cleartext<T>(mut stream: T, peer: Arc<Peer>, manners: Manners)
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let limit = manners.timeouts.header_read;
+    let sniffing = Box::pin(sniff(&mut stream, &peer.worker.clock, limit));
+    match unless_drained(&peer.activity, sniffing).await {
+        Some(Ok(Beginning { protocol, ahead, since })) => {
+            if protocol == Protocol::Http1 {
+                peer.activity.await_head(since);
+            }
+            serve(stream, ahead, protocol, peer, manners).await;
+        }
+        Some(Err(Unclear::Late)) => refuse_unread(&peer, meter::Refusal::HeaderTimeout),
+        Some(Err(Unclear::Unasked)) | None => {}
+    }
 }
 
 /// `None` if the gateway is to end: who has not asked for anything yet need not be

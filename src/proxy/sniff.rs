@@ -1,44 +1,111 @@
 //! HTTP/2 by prior knowledge, told from HTTP/1.1 by what the client begins with.
 
 use super::{connection::Protocol, io::PREFACE};
+use crate::{clock::Clock, flow::Instant};
 use bytes::Bytes;
+use core::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Reads until it is clear which protocol the client speaks. Returns it and what was
-/// read, or `None` if the client left before.
-pub(super) async fn sniff(stream: &mut (impl AsyncRead + Unpin)) -> Option<(Protocol, Bytes)> {
+/// What a client began with.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Beginning {
+    pub(super) protocol: Protocol,
+    /// What was read to find out.
+    pub(super) ahead: Bytes,
+    /// When the first byte came.
+    pub(super) since: Instant,
+}
+
+/// Why it is not known which protocol a client speaks.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unclear {
+    /// It left, or said nothing.
+    Unasked,
+    /// It stopped within what may be the preface of HTTP/2 or a request.
+    Late,
+}
+
+/// Reads until it is clear which protocol the client speaks. Its first byte may take as long as
+/// `limit`, and the others as long from there, as those of a head.
+pub(super) async fn sniff(
+    stream: &mut (impl AsyncRead + Unpin),
+    clock: &Clock,
+    limit: Duration,
+) -> Result<Beginning, Unclear> {
     let mut first = [0; PREFACE.len()];
-    let mut count = 0;
-    loop {
-        let read = stream.read(first.get_mut(count..)?).await.ok()?;
-        count += read;
-        let seen = first.get(..count).filter(|_| read > 0)?;
-        let protocol = match PREFACE.strip_prefix(seen) {
-            None => Protocol::Http1,
-            Some([]) => Protocol::Http2,
-            Some(_) => continue,
-        };
-        return Some((protocol, Bytes::copy_from_slice(seen)));
+    let begun = clock.timeout(limit, stream.read(&mut first)).await;
+    let mut count = begun.ok().and_then(Result::ok).ok_or(Unclear::Unasked)?;
+    let since = clock.now();
+    let mut last = count;
+    let rest = async {
+        loop {
+            let seen = first.get(..count).filter(|_| last > 0)?;
+            let protocol = match PREFACE.strip_prefix(seen) {
+                None => Protocol::Http1,
+                Some([]) => Protocol::Http2,
+                Some(_) => {
+                    last = stream.read(first.get_mut(count..)?).await.ok()?;
+                    count += last;
+                    continue;
+                }
+            };
+            return Some(Beginning { protocol, ahead: Bytes::copy_from_slice(seen), since });
+        }
+    };
+    match clock.timeout(limit, rest).await {
+        Ok(beginning) => beginning.ok_or(Unclear::Unasked),
+        Err(_) => Err(Unclear::Late),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::time::Duration;
     use tokio::io::{AsyncWriteExt, duplex};
 
-    /// What is told of a client that sends these parts and leaves.
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    /// What is told of a client that sends these parts, a second apart, and leaves.
     async fn told(parts: &[&[u8]]) -> Option<(Protocol, Vec<u8>)> {
         let (mut client, mut stream) = duplex(64);
-        let sniffing = tokio::spawn(async move { sniff(&mut stream).await });
+        let clock = Clock::start();
+        let sniffing = tokio::spawn(async move { sniff(&mut stream, &clock, Duration::MAX).await });
         for part in parts {
             client.write_all(part).await.ok();
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         drop(client);
-        let told = sniffing.await.expect("no panic");
-        told.map(|(protocol, bytes)| (protocol, bytes.to_vec()))
+        let told = sniffing.await.expect("no panic").ok()?;
+        Some((told.protocol, told.ahead.to_vec()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_that_tells_the_protocol_is_due_in_one_time_from_its_first_byte() {
+        let clock = Clock::start();
+        let start = clock.now();
+        let wait = |seconds| clock.sleep_until(clock.now() + Duration::from_secs(seconds));
+        let (mut client, mut stream) = duplex(64);
+        let dripping = async {
+            for byte in PREFACE.chunks(1) {
+                wait(4).await;
+                client.write_all(byte).await.expect("sent");
+            }
+        };
+        let told = tokio::select! {
+            told = sniff(&mut stream, &clock, LIMIT) => told,
+            () = dripping => panic!("the preface may not take 96 s"),
+        };
+        assert_eq!(told, Err(Unclear::Late));
+        assert_eq!(clock.now().since(start).as_secs(), 4 + LIMIT.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_says_nothing_in_time_has_not_asked() {
+        let clock = Clock::start();
+        let start = clock.now();
+        let (_client, mut stream) = duplex(64);
+        assert_eq!(sniff(&mut stream, &clock, LIMIT).await, Err(Unclear::Unasked));
+        assert_eq!(clock.now().since(start), LIMIT);
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,6 +13,7 @@ use super::{
     Connections, Connector, Descriptors, Pools, Worker,
     activity::Activity,
     connection::{Manners, Protocol, serve},
+    listener::greet_cleartext,
     peer::Peer,
 };
 use crate::{
@@ -90,10 +91,27 @@ impl House {
         Client { stream: near, served, peer }
     }
 
+    /// Connects a client of which nothing is known, as to a cleartext listener.
+    fn stranger(&self) -> Client {
+        let (near, far) = duplex(64 * 1024);
+        let (served, peer) = self.welcome(|peer, manners| greet_cleartext(far, peer, manners));
+        Client { stream: near, served, peer }
+    }
+
     /// Serves a connection; its peer is shared by the task and what serves requests.
     fn serve<T>(&self, io: T, protocol: Protocol) -> (JoinHandle<()>, Weak<Peer>)
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        self.welcome(|peer, manners| serve(io, Bytes::new(), protocol, peer, manners))
+    }
+
+    fn welcome<F>(
+        &self,
+        serve: impl FnOnce(Arc<Peer>, Manners) -> F,
+    ) -> (JoinHandle<()>, Weak<Peer>)
+    where
+        F: Future<Output = ()> + Send + 'static,
     {
         let address = "192.0.2.1:4000".parse().expect("an address");
         let open = self.worker.counters.connection(u64::MAX).expect("no limit");
@@ -103,8 +121,9 @@ impl House {
         let peer = Arc::new(Peer::new(Arc::clone(&worker), activity, address, None, false));
         let manners = Manners::of(&worker.live.load().settings);
         let weak = Arc::downgrade(&peer);
+        let serving = serve(peer, manners);
         let served = tokio::spawn(async move {
-            serve(io, Bytes::new(), protocol, peer, manners).await;
+            serving.await;
             worker.connections.leave(place);
         });
         (served, weak)

@@ -1,6 +1,7 @@
 //! Requests that are refused: when, and what becomes of their connection.
 
 use super::{House, read_head, secs};
+use crate::meter::Refusal;
 use core::time::Duration;
 
 #[tokio::test(start_paused = true)]
@@ -25,6 +26,28 @@ async fn what_follows_a_request_that_could_be_read_in_two_ways_is_not_served() {
             assert!(arrivals.try_recv().is_err(), "{bad}, {kind}");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_is_due_in_one_time_from_the_first_byte_of_a_connection() {
+    // What comes at once and 9 s later; in between the first may still be of HTTP/2.
+    for (first, later) in [("P", "OST / HT"), ("PRI * ", "HTTP"), ("P", ""), ("G", "ET / HT")] {
+        let house = House::new("");
+        let mut client = house.stranger();
+        house.pass(secs(9)).await;
+        let begun = house.now();
+        client.send(first).await;
+        house.pass(secs(9)).await;
+        client.send(later).await;
+        client.served.await.expect("no panic");
+        assert_eq!(house.now().since(begun).as_secs(), 10, "{first}, {later}");
+        assert_eq!(house.refused(), [(Refusal::HeaderTimeout, 1)], "{first}, {later}");
+    }
+    let house = House::new("");
+    let (silent, connected) = (house.stranger(), house.now());
+    silent.served.await.expect("no panic");
+    assert_eq!(house.now().since(connected).as_secs(), 10);
+    assert_eq!(house.refused(), [], "who says nothing has asked for nothing");
 }
 
 #[tokio::test(start_paused = true)]

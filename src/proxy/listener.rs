@@ -100,11 +100,11 @@ pub(crate) async fn accept(worker: Arc<Worker>, bound: Bound, stop: Cancellation
     let mut complaints = Complaints::default();
     let mut accepted_at_once = 0;
     loop {
-        accepted_at_once += 1;
-        if accepted_at_once > ACCEPTED_AT_ONCE {
+        if accepted_at_once == ACCEPTED_AT_ONCE {
             accepted_at_once = 0;
             tokio::task::yield_now().await;
         }
+        accepted_at_once += 1;
         let accepted = tokio::select! {
             biased;
             accepted = listener.accept() => accepted,

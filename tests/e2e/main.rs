@@ -25,6 +25,7 @@ mod shutdown;
 mod stores;
 mod throttling;
 mod tls;
+mod turns;
 mod upgrade;
 mod upstreams;
 mod waiting;

@@ -20,6 +20,9 @@ const MOST_KINDS: usize = 40;
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
     arrivals: u64,
+    /// Those that started later there, and those that started earlier.
+    longer: u64,
+    shorter: u64,
     /// How it fared here and there, with examples.
     kinds: BTreeMap<(String, String), (u64, Vec<String>)>,
 }
@@ -72,6 +75,10 @@ impl Comparison {
         [here, there]: [Ruled<'_>; 2],
     ) {
         self.arrivals += 1;
+        if let (Some(here), Some(there)) = (here.1.start, there.1.start) {
+            self.longer += u64::from(there > here);
+            self.shorter += u64::from(there < here);
+        }
         if verdict(here.1) == verdict(there.1) && route(here) == route(there) {
             return;
         }
@@ -83,10 +90,22 @@ impl Comparison {
         }
     }
 
-    /// Says how many fare differently.
+    /// Says how many fare differently, and how many wait longer or shorter, whether that is
+    /// another verdict or not.
     pub(super) fn summary(&self, other: &str) -> String {
         let changed = self.kinds.values().map(|(count, _)| count).sum::<u64>();
-        format!("against {other}: {changed} of {} arrivals fare differently there", self.arrivals)
+        let Self { arrivals, longer, shorter, .. } = self;
+        let mut out =
+            format!("against {other}: {changed} of {arrivals} arrivals fare differently there");
+        if longer + shorter > 0 {
+            let wait = if *longer == 1 { "waits" } else { "wait" };
+            // Writing to a String cannot fail.
+            _ = write!(
+                out,
+                "; of those that start in both, {longer} {wait} longer there and {shorter} shorter"
+            );
+        }
+        out
     }
 
     /// Returns the kinds of change, the most frequent first, and how many are left out.

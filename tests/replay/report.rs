@@ -239,9 +239,35 @@ fn waits_are_compared_and_put_down_to_the_rule_that_asked_for_the_longest() {
         told.unwrap().0
     };
     let slower = compare(&paced("    pacing: { rate: 10/1s, max_wait: 5s }"));
-    assert!(slower.contains("0 of 3 arrivals fare differently"), "{slower}");
+    let summary = "0 of 3 arrivals fare differently there; \
+        of those that start in both, 2 wait longer there and 0 shorter\n";
+    assert!(slower.contains(summary), "{slower}");
     let waits = "  added wait at all: p50 100 ms, p99 200 ms, max 200 ms → p50 500 ms, p99 1.000 s, max 1.000 s\n";
     assert!(slower.contains(waits), "{slower}");
+    let same = compare(&paced("    pacing: { rate: 2/1s, max_wait: 5s }"));
+    assert!(same.contains("differently there\n"), "{same}");
     let held = compare(&paced(""));
     assert!(held.contains("  2  all: passed → all: delayed by pacing\n"), "{held}");
+}
+
+#[test]
+fn waits_are_counted_where_their_percentiles_are_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = folder.path().join("other.yaml");
+    let paced = |rest: &str, put: &str| {
+        one_route(&format!(
+            "    flow: [{{ name: p, algorithm: pacing, max_wait: 5s, limit: {rest}, overrides: [{{ when: {{ method: PUT }}, limit: {put} }}] }}]"
+        ))
+    };
+    fs::write(&other, paced("2/1s", "10/1s")).unwrap();
+    let events =
+        "{\"t\":0}\n{\"t\":0}\n{\"t\":0,\"method\":\"PUT\"}\n{\"t\":0,\"method\":\"PUT\"}\n";
+    let told = replayed(&paced("10/1s", "2/1s"), events, |it| {
+        it.output = Output::Report;
+        it.against = Some(other.clone());
+    });
+    let told = told.unwrap().0;
+    let summary = "0 of 4 arrivals fare differently there; \
+        of those that start in both, 1 waits longer there and 1 shorter\n";
+    assert!(told.contains(summary) && !told.contains("added wait at"), "{told}");
 }

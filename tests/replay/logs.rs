@@ -197,13 +197,15 @@ fn requests_that_our_gateway_asked_no_rule_about_are_left_out() {
     let log = [
         line(413, ",\"route\":\"all\""),
         line(400, ""),
+        // Its client left while a store was asked.
+        line(499, ",\"route\":\"all\",\"outcome\":\"cancelled\""),
         line(200, ",\"route\":\"all\",\"flow\":{\"verdict\":\"passed\",\"wait_ms\":0.0}"),
         line(404, ""),
     ];
     let (out, complaints) = replayed(&per_client(), log.concat(), |_| {}).unwrap();
     let verdicts: Vec<_> = out.lines().map(|line| line.contains("passed")).collect();
     assert_eq!(verdicts, [true, false], "{out}");
-    assert!(complaints.contains("note: 2 of 4 lines are of requests that the gateway refused"));
+    assert!(complaints.contains("note: 3 of 5 lines are of requests without a decision"));
 }
 
 #[test]

@@ -71,7 +71,7 @@ pub(super) fn is_ours(object: &Map<String, Value>) -> bool {
     object.contains_key("config_hash") && object.contains_key("duration_ms")
 }
 
-/// Reads a line; `None` if the gateway refused the request before it asked any rule.
+/// Reads a line; `None` if no rule decided about the request.
 pub(super) fn parse(line: &[u8], words: &mut Words) -> Result<Option<Logged>, Reason> {
     let line: Line<'_> = serde_json::from_slice(line).map_err(|error| json_reason(&error))?;
     if line.is_unasked() {
@@ -109,8 +109,8 @@ pub(super) fn parse(line: &[u8], words: &mut Words) -> Result<Option<Logged>, Re
 }
 
 impl Line<'_> {
-    /// Whether the request was refused before the rules of a route were asked. One for which
-    /// there was no route may find one in the replay.
+    /// Whether the request was refused before the rules of a route were asked, or its client
+    /// left while a store was. One for which there was no route may find one in the replay.
     fn is_unasked(&self) -> bool {
         /// What is answered where no route matches.
         const NO_ROUTE: u16 = 404;

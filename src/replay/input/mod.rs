@@ -112,7 +112,7 @@ enum Parsed {
     Blank,
     /// Something else: a log has lines for connections, too.
     NoRequest,
-    /// A request that was refused before any rule was asked.
+    /// A request that no rule decided about.
     Unasked,
     Request(Logged),
 }
@@ -261,8 +261,8 @@ impl Inputs {
         }
         if self.unasked > 0 {
             self.notes.push(format!(
-                "{} of {} lines are of requests that the gateway refused before it asked any rule, \
-                 as one that is malformed or too long: they are left out",
+                "{} of {} lines are of requests without a decision, as the gateway refused them before \
+                 it asked any rule, or their clients left while a store was asked: they are left out",
                 self.unasked, self.lines
             ));
         }

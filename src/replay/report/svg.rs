@@ -206,7 +206,9 @@ pub(crate) fn escaped(text: &str) -> String {
             '"' => clean.push_str("&quot;"),
             '\'' => clean.push_str("&#39;"),
             // XML has none of these.
-            c if c.is_control() => clean.extend(c.escape_default()),
+            c if c.is_control() || matches!(c, '\u{FFFE}' | '\u{FFFF}') => {
+                clean.extend(c.escape_default());
+            }
             c => clean.push(c),
         }
     }
@@ -252,5 +254,9 @@ mod tests {
     #[test]
     fn what_clients_send_is_text() {
         assert_eq!(escaped("<script>'\"&\u{1b}"), "&lt;script&gt;&#39;&quot;&amp;\\u{1b}");
+        assert_eq!(
+            escaped("\u{fffd}\u{fffe}\u{ffff}\u{10000}"),
+            "\u{fffd}\\u{fffe}\\u{ffff}\u{10000}"
+        );
     }
 }

@@ -209,9 +209,23 @@ impl<'t> Words<'t> {
         Wrong { at, message: message.into(), help: help.into() }
     }
 
+    /// Reads a time, of several words perhaps: `1m 30s`.
     fn duration(&mut self, example: &str) -> Found<Duration> {
-        let word = self.wanted("a time", example)?;
-        values::duration(word).map_err(|invalid| self.wrong(invalid.message, invalid.help))
+        let is_amount = |word: &str| {
+            word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with(char::is_alphabetic)
+        };
+        let first = self.next;
+        let mut word = Some(self.wanted("a time", example)?);
+        while word.is_some_and(is_amount) && self.peek().is_some_and(is_amount) {
+            word = self.take();
+        }
+        let place = |at: usize| self.all.get(at).cloned().unwrap_or_default();
+        let at = place(first).start..place(self.next.saturating_sub(1)).end;
+        values::duration(&self.text[at.clone()]).map_err(|invalid| Wrong {
+            at,
+            message: invalid.message,
+            help: invalid.help,
+        })
     }
 
     fn number(&mut self, what: &str, example: &str) -> Found<u64> {

@@ -1,4 +1,5 @@
 use super::*;
+use core::time::Duration;
 use proptest::prelude::*;
 
 fn problems(step: &str) -> String {
@@ -67,6 +68,24 @@ fn a_sentence_may_stand_in_quotes() {
     // A colon before a space would part a plain one.
     let addressed = problems("'at 0s: GET /a from 2001:db8:: -> 1 passed'");
     assert!(addressed.contains("2001:db8::"), "{addressed}");
+}
+
+#[test]
+fn a_time_may_be_of_several_words() {
+    let when = sentence::when("at 1m 30s over 1h 5m").unwrap_or_else(|wrong| panic!("{wrong:?}"));
+    let seconds = Duration::from_secs;
+    assert_eq!((when.at, when.spread), (Some(seconds(90)), Spread::Over(seconds(3900))));
+    let said = problems("at 1m 30s: GET /a taking 1m 30s status 503 -> 1 passed, wait <= 1m 1s");
+    for part in ["takes: 90s", "Some(503)", "AtMost, 61s"] {
+        assert!(said.contains(part), "no {part} in {said}");
+    }
+    for (step, expected) in [
+        ("at 1m 30: GET /a", "8:15: `30` says nothing here"),
+        ("at 1m 30x over 5s: GET /a", "8:12: `1m 30x` is not a duration"),
+    ] {
+        let said = problems(step);
+        assert!(said.starts_with(expected), "{step}: {said}\nnot {expected}");
+    }
 }
 
 #[test]

@@ -1,24 +1,32 @@
 //! The Common and Combined Log Formats of nginx and Apache.
 //!
 //! ```text
-//! [vhost] client ident user [day/month/year:time zone] "request" status bytes ["referer" "agent" ["forwarded"]]
+//! [vhost|forwarded] client ident user [day/month/year:time zone] "request" status bytes ["referer" "agent" ["forwarded"]]
 //! ```
 //!
 //! `vhost` first is Apache's `vhost_combined`; a third quoted field is nginx's `main`,
-//! which has `X-Forwarded-For` there. Stamps are whole seconds, and no line tells how
+//! which has `X-Forwarded-For` there. That may also be first, where addresses with commas between tell
+//! it from a virtual host; if no client follows, the last of them is who connected. Stamps are whole seconds, and no line tells how
 //! long its request took. Control characters, quotes and bytes beyond ASCII stand as
 //! `\xHH` or `\"`, and so do requests that were none, as of a TLS client on a cleartext
 //! port; where nothing was received a `-` stands. What follows further is passed over.
 
 use super::{
     Reason,
-    logged::{Logged, Words, add_header, address, instant, method, target},
+    logged::{Logged, Words, add_header, address, instant, last_hop, method, target},
 };
 use crate::{flow::Instant, replay::event::Request};
-use core::time::Duration;
+use core::{net::IpAddr, time::Duration};
 use http::{HeaderMap, Method};
 use jiff::fmt::strtime;
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
+
+/// The status of a request whose first line is too long. nginx writes what it has of that, which
+/// lacks the end.
+const CUT: u16 = 414;
+
+/// Before a request's version.
+const VERSION: &[u8] = b" HTTP/";
 
 /// How a stamp is written.
 pub(super) const STAMP: &str = "%d/%b/%Y:%H:%M:%S %z";
@@ -35,15 +43,16 @@ pub(super) fn parse(line: &[u8], words: &mut Words) -> Result<Option<Logged>, Re
     let (request, rest) = quoted(after).ok_or("no request in quotes follows the time")?;
     let status = Fields(rest).next().and_then(|field| str::from_utf8(field).ok()?.parse().ok());
     let status = status.ok_or("no status follows the request")?;
-    let Some((name, path)) = request_line(&request) else { return Ok(None) };
+    let is_cut = status == CUT && !request.windows(VERSION.len()).any(|it| it == VERSION);
+    let Some((name, path)) = request_line(&request).filter(|_| !is_cut) else { return Ok(None) };
     let (absolute, path) = target(&path);
-    let (vhost, client) = who(before);
+    let Who { vhost, forwarded, client } = who(before);
     let host = absolute.or(vhost).map(|host| words.text(host));
     let request = Request {
         method: method(&name)?,
         host,
         path: Some(words.text(path)),
-        headers: headers(rest, words),
+        headers: headers(forwarded.as_deref(), rest, words),
         client,
     };
     let logged = Logged::answered(at, request, Duration::ZERO, Some(status));
@@ -77,7 +86,7 @@ fn cut(line: &[u8]) -> Result<Parts<'_>, Reason> {
     Err(NONE.into())
 }
 
-fn find(bytes: &[u8], byte: u8) -> Option<usize> {
+pub(super) fn find(bytes: &[u8], byte: u8) -> Option<usize> {
     bytes.iter().position(|it| *it == byte)
 }
 
@@ -94,15 +103,40 @@ fn second(stamp: &[u8], words: &mut Words) -> Result<Instant, Reason> {
     Ok(at)
 }
 
-/// Returns the virtual host, if one stands first, and the client, if it has an address.
-fn who(before: &[u8]) -> (Option<&str>, Option<core::net::IpAddr>) {
+/// Who asked, and for whose sake.
+#[derive(Default)]
+struct Who<'a> {
+    vhost: Option<&'a str>,
+    forwarded: Option<String>,
+    /// If it has an address.
+    client: Option<IpAddr>,
+}
+
+/// Reads what stands before the stamp.
+fn who(before: &[u8]) -> Who<'_> {
     let mut fields = Fields(before);
     let mut next = || fields.next().and_then(|field| str::from_utf8(field).ok());
-    let (first, second) = (next(), next());
+    let first = next();
+    if let Some(list) = first.filter(|field| field.contains(',')) {
+        let mut list = list.to_owned();
+        while list.ends_with(',')
+            && let Some(field) = next()
+        {
+            list = list + " " + field;
+        }
+        if let Some(client) = next().and_then(address) {
+            return Who { forwarded: Some(list), client: Some(client), vhost: None };
+        }
+        let (before, client) = last_hop(&list).unzip();
+        let forwarded = before.unwrap_or(Some(&list)).map(str::to_owned);
+        return Who { forwarded, client, vhost: None };
+    }
     // A virtual host may be an address, too; what an ident server says is none.
-    match second.and_then(address) {
-        Some(client) => (first, Some(client)),
-        None => (None, first.and_then(address)),
+    match next().and_then(address) {
+        Some(client) => {
+            Who { vhost: first.filter(|it| *it != "-"), client: Some(client), forwarded: None }
+        }
+        None => Who { client: first.and_then(address), ..Who::default() },
     }
 }
 
@@ -206,13 +240,26 @@ pub(super) fn request_line(line: &[u8]) -> Option<(String, String)> {
     Some((String::from_utf8_lossy(method).into_owned(), escaped))
 }
 
-/// Reads what stands after the number of bytes.
-fn headers(rest: &[u8], words: &mut Words) -> Option<std::sync::Arc<HeaderMap>> {
-    let start = find(rest, b'"')?;
-    words.headers(&rest[start..], || {
+/// Reads what stands after the number of bytes, beside what was `forwarded` before the stamp.
+fn headers(forwarded: Option<&str>, rest: &[u8], words: &mut Words) -> Option<Arc<HeaderMap>> {
+    const FORWARDED: &str = "x-forwarded-for";
+    let quotes = find(rest, b'"').map_or(&b""[..], |start| &rest[start..]);
+    // A line has no end of a line in it.
+    let from: Cow<'_, [u8]> = match forwarded {
+        Some(list) => [list.as_bytes(), b"\n", quotes].concat().into(),
+        None if quotes.is_empty() => return None,
+        None => quotes.into(),
+    };
+    words.headers(&from, || {
         let mut headers = HeaderMap::new();
+        if let Some(list) = forwarded {
+            add_header(&mut headers, FORWARDED, list.as_bytes());
+        }
         let mut rest = rest;
-        for name in ["referer", "user-agent", "x-forwarded-for"] {
+        for name in ["referer", "user-agent", FORWARDED] {
+            if headers.contains_key(name) {
+                break;
+            }
             let Some((value, more)) = quoted(rest) else { break };
             rest = more;
             if !matches!(&*value, b"" | b"-") {
@@ -272,6 +319,14 @@ mod tests {
                 "2001:db8::7 GET [2001:db8::80]:443 / Answered(Some(200))",
             ),
             (
+                format!(r#"- 192.0.2.1 - - {T} "GET / HTTP/1.1" 200 5"#),
+                "192.0.2.1 GET - / Answered(Some(200))",
+            ),
+            (
+                format!(r#"192.0.2.1 - - {T} "GET / HTTP/1.1" 414 5"#),
+                "192.0.2.1 GET - / Answered(Some(414))",
+            ),
+            (
                 format!(r#"client.example - - {T} "GET / HTTP/1.1" 200 5"#),
                 "- GET - / Answered(Some(200))",
             ),
@@ -289,6 +344,28 @@ mod tests {
             ),
         ] {
             assert_eq!(shown(&line), format!("1795237200000000000 +0ns {expected}"), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_list_before_all_else_is_what_was_forwarded() {
+        const REST: &str = r#"[21/Nov/2026:05:00:00 +0000] "GET / HTTP/1.1" 200 5"#;
+        for (who, client, headers) in [
+            ("192.0.2.1, 10.0.0.1 - -", "10.0.0.1", " x-forwarded-for: 192.0.2.1"),
+            ("192.0.2.1,10.0.0.1 - a", "10.0.0.1", " x-forwarded-for: 192.0.2.1"),
+            ("\"a, 192.0.2.1, 10.0.0.1\" - a", "10.0.0.1", " x-forwarded-for: a, 192.0.2.1"),
+            (
+                "192.0.2.1, 10.0.0.1 10.0.0.9 - -",
+                "10.0.0.9",
+                " x-forwarded-for: 192.0.2.1, 10.0.0.1",
+            ),
+            ("192.0.2.1, unknown - -", "-", " x-forwarded-for: 192.0.2.1, unknown"),
+            ("192.0.2.1,", "-", " x-forwarded-for: 192.0.2.1,"),
+        ] {
+            let told = format!("1795237200000000000 +0ns {client} GET - / Answered(Some(200))");
+            assert_eq!(shown(&format!("{who} {REST}")), told.clone() + headers);
+            let agent = format!(r#"{who} {REST} "-" "x" "192.0.2.7""#);
+            assert_eq!(shown(&agent), told + " user-agent: x" + headers);
         }
     }
 
@@ -311,6 +388,8 @@ mod tests {
             (format!(r#"a - - {T} "USER anonymous" 400 0"#), "no request"),
             (format!(r#"a - - {T} "PRI * HTTP/2.0" 400 0"#), "no request"),
             (format!(r#"a - - {T} "\x16\x03\x01 x" 400 0"#), "no request"),
+            (format!(r#"a - - {T} "GET /aaaa" 414 0"#), "no request"),
+            (format!(r#"a - - {T} "POST /aaaa" 414 0"#), "no request"),
             (format!(r#"a - - {T} "GET / HTTP/1.1" - 0"#), "no status"),
         ] {
             let reason = shown(&line);

@@ -7,19 +7,22 @@
 //! ```
 //!
 //! Istio has further fields in both places of dots. `start` is the arrival, `duration` is
-//! in milliseconds. Nothing is escaped: quotes may stand in what a client says it is, for which
-//! the fields around it are counted from both ends.
+//! in milliseconds. Nothing is escaped: quotes may stand in the path, which has no space and
+//! no status behind it, and in what a client says it is, for which the fields around it are
+//! counted from both ends.
 
 use super::{
     Reason,
-    common::{Fields, quoted, request_line},
-    logged::{Logged, Words, address, method, nanos, rfc3339, some_headers, status, text},
+    common::{Fields, find, quoted, request_line},
+    logged::{
+        Logged, Words, address, last_hop, method, nanos, rfc3339, some_headers, status, text,
+    },
 };
 use crate::{
     flow::Instant,
     replay::event::{Ending, Request},
 };
-use core::{net::IpAddr, time::Duration};
+use core::time::Duration;
 use serde_json::{Map, Value};
 
 /// What a line tells, whatever it is written in; empty and `-` are nothing.
@@ -81,8 +84,8 @@ pub(super) fn plain(line: &[u8], words: &mut Words) -> Result<Option<Logged>, Re
     let (start, rest) =
         stamp(line).ok_or("no time in brackets, as in [2026-11-21T05:00:00.000Z]")?;
     let at = rfc3339(start)?;
-    let (request, rest) = quoted(rest).ok_or("no request in quotes follows the time")?;
-    let Some((method, path)) = request_line(&request) else { return Ok(None) };
+    let (request, rest) = request(rest).ok_or("no request in quotes follows the time")?;
+    let Some((method, path)) = request_line(request) else { return Ok(None) };
     let fields: Vec<&str> = Fields(rest).take(MOST_FLAGS + 3).map(utf8).collect();
     let status = fields.first().and_then(|field| field.parse().ok());
     let status = status.ok_or("no status follows the request")?;
@@ -110,6 +113,14 @@ pub(super) fn plain(line: &[u8], words: &mut Words) -> Result<Option<Logged>, Re
         flags: fields.get(1).copied(),
     };
     line.logged(words).map(Some)
+}
+
+/// Parts the request from what follows, which begins with the status.
+fn request(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let text = text.trim_ascii_start().strip_prefix(b"\"")?;
+    let is_end = |it: &[u8]| matches!(it, [b'"', b' ', b'0'..=b'9']);
+    let end = text.windows(3).position(is_end).or_else(|| find(text, b'"'))?;
+    Some((&text[..end], &text[end + 1..]))
 }
 
 /// What stands in quotes at the end of a line of text, and the client that Istio adds.
@@ -193,15 +204,6 @@ impl Line<'_> {
     }
 }
 
-/// Parts the last address of `X-Forwarded-For` from those before it.
-fn last_hop(forwarded: &str) -> Option<(Option<&str>, IpAddr)> {
-    let (before, last) = match forwarded.rsplit_once(',') {
-        Some((before, last)) => (Some(before.trim_end()), last),
-        None => (None, forwarded),
-    };
-    Some((before, address(last.trim())?))
-}
-
 /// Parts the stamp in brackets, with which a line begins, from what follows.
 fn stamp(line: &[u8]) -> Option<(&str, &[u8])> {
     let rest = line.strip_prefix(b"[")?;
@@ -271,6 +273,20 @@ mod tests {
                 );
                 assert_eq!(shown(plain(line.as_bytes(), &mut Words::default())), told);
             }
+        }
+    }
+
+    #[test]
+    fn quotes_in_a_path_shift_no_field() {
+        for path in ["/a\"b", "/a\"", "/\"200", "/a\\", "/a\\\"b", "/\"\""] {
+            let line = format!(
+                r#"[2026-11-21T05:00:00Z] "GET {path} HTTP/1.1" 200 - 0 5 7 6 "192.0.2.5" "x" "cc21" "a.example" "192.0.2.80:80""#
+            );
+            let told = format!(
+                "1795237200000000000 +7ms 192.0.2.5 GET a.example {path} Answered(Some(200)) user-agent: x"
+            );
+            assert!(is_text(line.as_bytes()));
+            assert_eq!(shown(plain(line.as_bytes(), &mut Words::default())), told);
         }
     }
 

@@ -146,6 +146,15 @@ pub(super) fn address(text: &str) -> Option<IpAddr> {
     address.or_else(|| text.parse().ok().map(|address: SocketAddr| address.ip()))
 }
 
+/// Parts the last address of `X-Forwarded-For` from those before it.
+pub(super) fn last_hop(forwarded: &str) -> Option<(Option<&str>, IpAddr)> {
+    let (before, last) = match forwarded.rsplit_once(',') {
+        Some((before, last)) => (Some(before.trim_end()), last),
+        None => (None, forwarded),
+    };
+    Some((before, address(last.trim())?))
+}
+
 /// Adds a header line, unless it cannot be one.
 pub(super) fn add_header(headers: &mut HeaderMap, name: &str, value: &[u8]) {
     let name = HeaderName::from_bytes(name.as_bytes()).ok();

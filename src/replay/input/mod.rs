@@ -248,7 +248,8 @@ impl Inputs {
         if self.without_request > 0 {
             self.notes.push(format!(
                 "{} of {} lines hold no request of their own, as of a connection that sent none, or \
-                 spoke another protocol than the port's: they reach no rule, and are left out",
+                 spoke another protocol than the port's, or one cut off for its length: they reach \
+                 no rule, and are left out",
                 self.without_request, self.lines
             ));
         }

@@ -176,7 +176,7 @@ impl Body for RequestBody {
             Some(Ok(mut frame)) => {
                 let mut ended = frame.is_trailers();
                 if let Some(trailers) = frame.trailers_mut() {
-                    strip_trailers(trailers, &body.route.request_headers);
+                    strip_trailers(trailers, &body.route.request_headers, &[]);
                 }
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
                 let Some(left) = body.left.checked_sub(length) else {
@@ -282,7 +282,10 @@ impl Body for ResponseBody {
                             && let Some(trailers) = frame.trailers_mut()
                         {
                             match &this.tail.route {
-                                Some(route) => strip_trailers(trailers, &route.response_headers),
+                                Some(route) => {
+                                    let written = this.tail.told;
+                                    strip_trailers(trailers, &route.response_headers, written);
+                                }
                                 None => trailers.clear(),
                             }
                         }

@@ -45,12 +45,16 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap, fields: Fields) {
     }
 }
 
-/// Removes from trailers what their head could not have said either: whoever merges the
-/// two would take it for the gateway's word.
-pub(super) fn strip_trailers(trailers: &mut HeaderMap, edits: &HeaderEdits) {
+/// Removes from trailers what their head could not have said either, `written` by the gateway
+/// itself among it: whoever merges the two would take it for the gateway's word.
+pub(super) fn strip_trailers(
+    trailers: &mut HeaderMap,
+    edits: &HeaderEdits,
+    written: &[HeaderName],
+) {
     strip_hop_by_hop(trailers, Fields::of(trailers));
     let set = edits.set.iter().map(|(name, _)| name);
-    for name in PROTECTED.iter().chain(&edits.remove).chain(set) {
+    for name in PROTECTED.iter().chain(written).chain(&edits.remove).chain(set) {
         trailers.remove(name);
     }
 }

@@ -111,6 +111,7 @@ impl Journey {
         let headers = response.headers_mut();
         headers::strip_hop_by_hop(headers, fields);
         if let Some(told) = self.told.take() {
+            self.tail.told = told.fields();
             told.write(headers, &self.route);
         }
         headers::edit(headers, &self.route.response_headers);

@@ -15,6 +15,9 @@ const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy")
 const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+/// What [`Told`] writes: the first two, or with the older fields all.
+static FIELDS: [HeaderName; 5] = [RATELIMIT, RATELIMIT_POLICY, X_LIMIT, X_REMAINING, X_RESET];
+
 const X_RULE: HeaderName = HeaderName::from_static("x-flowgate-rule");
 const X_REASON: HeaderName = HeaderName::from_static("x-flowgate-reason");
 
@@ -58,6 +61,12 @@ impl Told {
             legacy: words == RateLimitHeaders::Legacy,
             policy: if is_overridden { own_policy(route, report) } else { None },
         })
+    }
+
+    /// Returns which fields it writes.
+    pub(super) fn fields(&self) -> &'static [HeaderName] {
+        let (draft, _older) = FIELDS.split_at(2);
+        if self.legacy { &FIELDS } else { draft }
     }
 
     /// Writes the fields. `route` is the one that the client was told of.

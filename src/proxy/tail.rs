@@ -21,7 +21,7 @@ use core::{
     sync::atomic::Ordering::Relaxed,
     task::{Context, Poll},
 };
-use http::{Method, StatusCode, Version};
+use http::{HeaderName, Method, StatusCode, Version};
 use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
 use std::sync::Arc;
@@ -44,6 +44,8 @@ pub(super) struct Tail {
     pub(super) method: Method,
     pub(super) version: Version,
     pub(super) started: Instant,
+    /// The fields by which its head told of quotas, in the gateway's own words.
+    pub(super) told: &'static [HeaderName],
     /// Of the answer that was begun.
     status: Option<StatusCode>,
     ending: Ending,
@@ -78,6 +80,7 @@ impl Tail {
             held: None,
             method,
             started,
+            told: &[],
             status: None,
             ending: Ending::Cancelled,
             bytes_out: 0,

@@ -281,6 +281,33 @@ fn an_answer_ends_with_its_trailers() {
 }
 
 #[test]
+fn trailers_do_not_tell_of_quotas_where_the_gateway_does() {
+    let upstream = Script::answering(|_| {
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: ratelimit, ratelimit-policy, x-ratelimit-limit\r\n\r\n\
+          2\r\nhi\r\n0\r\nratelimit: \"u\";r=9\r\nratelimit-policy: \"u\";q=9\r\nx-ratelimit-limit: 9\r\n\r\n"
+            .to_vec()
+    });
+    let own = ["ratelimit", "ratelimit-policy", "x-ratelimit-limit"];
+    let routes = |limit: &str| {
+        format!(
+            "  - {{ name: all, match: {{ path_prefix: / }}, upstream: up, flow: [{{ name: r, {limit} }}] }}"
+        )
+    };
+    for (words, limit, passed) in [
+        ("draft", "limit: 9/1h", &own[2..]),
+        ("legacy", "limit: 9/1h", &[]),
+        ("off", "limit: 9/1h", &own),
+        ("legacy", "concurrency: 9", &own),
+    ] {
+        let text = yaml(upstream.address, &routes(limit));
+        let gateway = Gateway::start(&format!("headers: {words}\n{text}"));
+        let answer = Client::new(gateway.web()).request("GET", "/", &[("TE", "trailers")]);
+        let names: Vec<_> = answer.trailers.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, passed, "{words}, {limit}");
+    }
+}
+
+#[test]
 fn trailers_cannot_say_what_the_head_may_not() {
     let upstream = Script::answering(|request| {
         let names: Vec<_> = request.trailers.iter().map(|(name, _)| name.to_lowercase()).collect();

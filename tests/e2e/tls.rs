@@ -97,6 +97,19 @@ fn a_host_of_another_certificate_is_misdirected() {
     assert_eq!(refused.values().sum::<f64>(), 1.0, "{refused:?}");
 }
 
+#[test]
+fn who_sends_no_server_name_may_ask_for_any_host() {
+    let upstream = upstream::echo();
+    let gateway = two_certificates(upstream.address);
+    // No name is sent for an address.
+    let url = format!("https://{}/x", gateway.web());
+    for host in ["shop.test", "plain.test"] {
+        let field = format!("Host: {host}");
+        let told = curl(&["-k", "-H", &field, "-o", "/dev/null", "-w", "%{http_code}", &url]);
+        assert_eq!(told, "200", "{host}");
+    }
+}
+
 /// A connection that was opened for `name` and is kept, trusting `file` only.
 fn connection(
     gateway: &Gateway,

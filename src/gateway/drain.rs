@@ -43,8 +43,10 @@ impl Gateway {
         if self.clock.timeout(PATIENCE, all_ended(&mut self.workers)).await.is_err() {
             tracing::error!("a worker does not end; what it has under way is not logged");
         }
-        let requests = self.counters.cut_off.load(Relaxed);
-        tracing::warn!(requests, "ending with requests in flight");
+        match self.counters.cut_off.load(Relaxed) {
+            0 => tracing::info!("drained; connections without a request were closed"),
+            requests => tracing::warn!(requests, "ending with requests in flight"),
+        }
     }
 }
 

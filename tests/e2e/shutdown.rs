@@ -263,6 +263,23 @@ fn a_connection_that_has_asked_for_nothing_does_not_hold_a_drain_up() {
 }
 
 #[test]
+fn a_drain_that_ends_with_idle_connections_only_speaks_of_no_requests() {
+    let upstream = upstream::echo();
+    let mut gateway =
+        Gateway::start(&format!("drain_timeout: 100ms\n{}", yaml(upstream.address, ALL)));
+    let mut silent = Client::new(gateway.web());
+    eventually("it was accepted", || {
+        let open = crate::common::metrics(&gateway, "flowgate_connections_active");
+        (open.values().sum::<f64>() >= 1.0).then_some(())
+    });
+    gateway.signal("TERM");
+    gateway.wait();
+    assert!(silent.is_closed());
+    gateway.wait_log("drained");
+    assert!(!gateway.log().contains("in flight"), "{}", gateway.log());
+}
+
+#[test]
 fn a_connection_made_before_a_drain_gets_its_first_answer() {
     let upstream = upstream::echo();
     let mut gateway = Gateway::start(&yaml(upstream.address, ALL));

@@ -1,18 +1,18 @@
 //! Connections to a store of any kind.
 
-use crate::config::{Secret, Store as Settings, StoreKind};
+use super::nodes::Nodes;
+use crate::{
+    clock::Clock,
+    config::{Secret, Store as Settings, StoreKind},
+};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind,
-    IntoConnectionInfo, Pipeline, RedisConnectionInfo, RedisError, RedisResult, ServerErrorKind,
-    TlsCertificates, TlsMode, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, IntoConnectionInfo, Pipeline,
+    RedisConnectionInfo, RedisError, RedisResult, TlsCertificates, TlsMode, Value,
     aio::MultiplexedConnection,
-    cluster::ClusterClientBuilder,
-    cluster_async::ClusterConnection,
-    cluster_routing::SingleNodeRoutingInfo,
     io::tcp::TcpSettings,
     sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType},
 };
-use std::fs;
+use std::{fs, sync::Arc};
 use tokio::task::JoinSet;
 
 /// A connection that many calls share. Calls are answered in their order.
@@ -20,118 +20,104 @@ use tokio::task::JoinSet;
 pub(super) enum Connection {
     One(MultiplexedConnection),
     /// One to each node.
-    Cluster(ClusterConnection),
+    Cluster(Nodes),
 }
 
 impl Connection {
-    /// Calls, and waits for the answer: without a limit, so that the caller must have one.
-    pub(super) async fn query(&mut self, call: &Cmd) -> RedisResult<Value> {
-        match self {
-            Self::One(connection) => call.query_async(connection).await,
-            Self::Cluster(connection) => redirected(connection, call).await,
+    /// Calls `node` of several, or the only one, and waits for the answer: without a limit, so that
+    /// the caller must have one.
+    pub(super) async fn query(&mut self, node: Option<usize>, call: &Cmd) -> RedisResult<Value> {
+        match (self, node) {
+            (Self::One(connection), _) => call.query_async(connection).await,
+            (Self::Cluster(nodes), Some(node)) => nodes.query(node, call).await,
+            (Self::Cluster(nodes), None) => {
+                nodes.outdate();
+                let error = (ErrorKind::Extension, "no node has the keys");
+                Err(RedisError::from(error))
+            }
         }
     }
 
-    /// Makes calls in one round trip, or one after the other to a cluster, whose nodes may each
-    /// have some. Without a limit, too. Returns what was answered to each, in their order.
-    pub(super) async fn query_all(
-        &mut self,
-        calls: &[Cmd],
-    ) -> RedisResult<Vec<RedisResult<Value>>> {
+    /// Returns which node has a key, if there are several.
+    pub(super) fn node_of(&self, key: &str) -> Option<usize> {
+        self.nodes().and_then(|nodes| nodes.node_of(key))
+    }
+
+    /// Returns the nodes, if there are several.
+    pub(super) const fn nodes(&self) -> Option<&Nodes> {
         match self {
-            Self::One(connection) => {
-                let mut pipeline = Pipeline::with_capacity(calls.len());
-                pipeline.ignore_errors();
-                for call in calls {
-                    pipeline.add_command(call.clone());
-                }
-                pipeline.query_async(connection).await
-            }
-            Self::Cluster(connection) => {
-                let mut answers = Vec::with_capacity(calls.len());
-                for call in calls {
-                    answers.push(redirected(connection, call).await);
-                }
-                Ok(answers)
-            }
+            Self::One(_) => None,
+            Self::Cluster(nodes) => Some(nodes),
         }
     }
 }
 
-/// Connects, without a limit of time on the whole.
-pub(super) async fn dial(settings: &Settings) -> RedisResult<Connection> {
+/// Makes calls in one round trip. Without a limit, too. Returns what was answered to each, in their
+/// order.
+pub(super) async fn query_all(
+    connection: &mut MultiplexedConnection,
+    calls: &[Cmd],
+) -> RedisResult<Vec<RedisResult<Value>>> {
+    let mut pipeline = Pipeline::with_capacity(calls.len());
+    pipeline.ignore_errors();
+    for call in calls {
+        pipeline.add_command(call.clone());
+    }
+    pipeline.query_async(connection).await
+}
+
+/// Connects, without a limit of time on the whole: to the nodes of a Redis Cluster that `former`
+/// has not reached.
+pub(super) async fn dial(
+    settings: &Arc<Settings>,
+    clock: &Clock,
+    former: Option<&Nodes>,
+) -> RedisResult<Connection> {
+    match &settings.kind {
+        StoreKind::Cluster => {
+            Nodes::connect(settings, clock, former).await.map(Connection::Cluster)
+        }
+        StoreKind::Sentinel { primary, user, password } => {
+            let login = (user.as_deref(), password.as_ref());
+            let client = sentinels(settings, primary, login).await?;
+            multiplexed(&client).await.map(Connection::One)
+        }
+        StoreKind::Single => {
+            let Some((host, port)) = settings.nodes.first() else {
+                return Err(RedisError::from((ErrorKind::InvalidClientConfig, "no node")));
+            };
+            open(settings, host, *port).await.map(Connection::One)
+        }
+    }
+}
+
+/// Connects to one server.
+pub(super) async fn open(
+    settings: &Settings,
+    host: &str,
+    port: u16,
+) -> RedisResult<MultiplexedConnection> {
+    let mut login = RedisConnectionInfo::default().set_db(settings.database);
+    if let Some(user) = &settings.user {
+        login = login.set_username(user);
+    }
+    if let Some(password) = &settings.password {
+        login = login.set_password(password.reveal());
+    }
+    let server = addr(settings, host, port).into_connection_info()?;
+    let server = server.set_tcp_settings(tcp()).set_redis_settings(login);
+    let client = match certificates(settings)? {
+        Some(certificates) => Client::build_with_tls(server, certificates)?,
+        None => Client::open(server)?,
+    };
+    multiplexed(&client).await
+}
+
+async fn multiplexed(client: &Client) -> RedisResult<MultiplexedConnection> {
     // Limits of time are the caller's.
     let config =
         AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-    let client = match &settings.kind {
-        StoreKind::Cluster => return cluster(settings).await.map(Connection::Cluster),
-        StoreKind::Sentinel { primary, user, password } => {
-            let login = (user.as_deref(), password.as_ref());
-            sentinels(settings, primary, login).await?
-        }
-        StoreKind::Single => {
-            let Some(node) = infos(settings)?.into_iter().next() else {
-                return Err(RedisError::from((ErrorKind::InvalidClientConfig, "no node")));
-            };
-            match certificates(settings)? {
-                Some(certificates) => Client::build_with_tls(node, certificates)?,
-                None => Client::open(node)?,
-            }
-        }
-    };
-    client.get_multiplexed_async_connection_with_config(&config).await.map(Connection::One)
-}
-
-/// Calls the node that has the keys, and follows if that sends us to another: it has done nothing then.
-async fn redirected(connection: &mut ClusterConnection, call: &Cmd) -> RedisResult<Value> {
-    match call.query_async(connection).await {
-        // The client has asked who has them now.
-        Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::Moved) => {
-            call.query_async(connection).await
-        }
-        Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::Ask) => {
-            asking(connection, call, error).await
-        }
-        answer => answer,
-    }
-}
-
-/// Calls the node that takes a slot over, which has these keys already, and must hear that we know.
-async fn asking(
-    connection: &mut ClusterConnection,
-    call: &Cmd,
-    sent: RedisError,
-) -> RedisResult<Value> {
-    let node = sent.redirect_node().and_then(|(node, _)| node.rsplit_once(':'));
-    let Some((host, Ok(port))) = node.map(|(host, port)| (host.to_owned(), port.parse())) else {
-        return Err(sent);
-    };
-    let mut calls = Pipeline::with_capacity(2);
-    calls.cmd("ASKING").add_command(call.clone());
-    let node = SingleNodeRoutingInfo::ByAddress { host, port };
-    match connection.route_pipeline(calls, 0, 2, node).await {
-        Ok(answers) => answers.into_iter().nth(1).unwrap_or(Value::Nil).extract_error(),
-        // One that has no slots yet: that is no reason to give the others up.
-        Err(error) if error.kind() == ErrorKind::ClusterConnectionNotFound => Err(sent),
-        Err(error) => Err(error),
-    }
-}
-
-async fn cluster(settings: &Settings) -> RedisResult<ClusterConnection> {
-    // The nodes that are named, then those that they name: one that hangs among them must leave
-    // time for the others.
-    let part = settings.connect_timeout / 4;
-    let mut builder = ClusterClientBuilder::new(infos(settings)?)
-        .tcp_settings(tcp())
-        .connection_timeout(part)
-        .response_timeout(part.max(settings.timeout.min(settings.connect_timeout)))
-        // It would send again what a node may have done before its connection broke, which then
-        // counts twice. What it has not done for sure, `redirected` sends again.
-        .retries(0);
-    if let Some(certificates) = certificates(settings)? {
-        builder = builder.certs(certificates);
-    }
-    builder.build()?.get_async_connection().await
+    client.get_multiplexed_async_connection_with_config(&config).await
 }
 
 /// Asks the sentinels, who let `login` in, for the primary of this name: all at once, each by a
@@ -193,21 +179,6 @@ fn sentinel(
             .set_client_to_sentinel_certificates(certificates);
     }
     builder.build()
-}
-
-fn infos(settings: &Settings) -> RedisResult<Vec<ConnectionInfo>> {
-    let mut login = RedisConnectionInfo::default().set_db(settings.database);
-    if let Some(user) = &settings.user {
-        login = login.set_username(user);
-    }
-    if let Some(password) = &settings.password {
-        login = login.set_password(password.reveal());
-    }
-    let info = |(host, port): &(String, u16)| {
-        let info = addr(settings, host, *port).into_connection_info()?;
-        Ok(info.set_tcp_settings(tcp()).set_redis_settings(login.clone()))
-    };
-    settings.nodes.iter().map(info).collect()
 }
 
 fn addr(settings: &Settings, host: &str, port: u16) -> ConnectionAddr {

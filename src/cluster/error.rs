@@ -91,20 +91,54 @@ pub(super) struct Failure {
     pub(super) error: StoreError,
     /// For the log.
     pub(super) detail: String,
-    /// Whether the store has answered, and only about this call: as of a key that holds something
-    /// else, a command that we may not call or a slot that moves. Others may fare better.
-    pub(super) is_of_call: bool,
+    pub(super) scope: Scope,
+}
+
+/// Whom a failure concerns. Others may fare better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// The call: the store has answered, and only about this one, as of a key that holds something
+    /// else, a command that we may not call or a slot that moves.
+    Call,
+    /// This node of a Redis Cluster.
+    Node(usize),
+    /// The store.
+    Store,
 }
 
 impl Failure {
     /// Returns that of a call that took too long.
     pub(super) const fn timeout(detail: String) -> Self {
-        Self { error: StoreError::Timeout, detail, is_of_call: false }
+        Self { error: StoreError::Timeout, detail, scope: Scope::Store }
     }
 
     /// Returns that of an answer that is none to `what`.
     pub(super) fn nonsense(what: &str) -> Self {
-        Self { error: StoreError::Nonsense, detail: what.to_owned(), is_of_call: true }
+        Self { error: StoreError::Nonsense, detail: what.to_owned(), scope: Scope::Call }
+    }
+
+    /// Returns that of a call that was not made, as its node is out.
+    pub(super) const fn out() -> Self {
+        Self { error: StoreError::Down, detail: String::new(), scope: Scope::Call }
+    }
+
+    /// Returns it as that of this node, unless only the call is concerned.
+    pub(super) fn of_node(self, node: usize) -> Self {
+        let scope = match self.scope {
+            Scope::Call => Scope::Call,
+            Scope::Node(_) | Scope::Store => Scope::Node(node),
+        };
+        Self { scope, ..self }
+    }
+
+    /// Whether only the call is concerned.
+    pub(super) fn is_of_call(&self) -> bool {
+        self.scope == Scope::Call
+    }
+
+    /// Whether a node is out.
+    pub(super) fn is_of_node(&self) -> bool {
+        matches!(self.scope, Scope::Node(_)) || self.error == StoreError::Down
     }
 }
 
@@ -114,7 +148,7 @@ impl From<&RedisError> for Failure {
         let is_answer = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
         let error = StoreError::from(error);
         let is_of_call = is_answer && matches!(error, StoreError::Denied | StoreError::Other);
-        Self { error, detail, is_of_call }
+        Self { error, detail, scope: if is_of_call { Scope::Call } else { Scope::Store } }
     }
 }
 
@@ -139,10 +173,13 @@ mod tests {
             let answer = redis::parse_redis_value(format!("-{line}\r\n").as_bytes());
             let answer = answer.and_then(redis::Value::extract_error);
             let failure = Failure::from(&answer.unwrap_err());
-            assert_eq!((failure.error.word(), failure.is_of_call), (error, is_of_call), "{line}");
+            let scope = if is_of_call { Scope::Call } else { Scope::Store };
+            assert_eq!((failure.error.word(), failure.scope), (error, scope), "{line}");
+            let scope = if is_of_call { Scope::Call } else { Scope::Node(7) };
+            assert_eq!(failure.of_node(7).scope, scope, "{line}");
         }
         let broken = RedisError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
         let broken = Failure::from(&broken);
-        assert_eq!((broken.error, broken.is_of_call), (StoreError::Connection, false));
+        assert_eq!((broken.error, broken.scope), (StoreError::Connection, Scope::Store));
     }
 }

@@ -1,7 +1,7 @@
 //! What the clients of the store find out of it, taken together: whether it decides, and whether the
 //! states that gateways exchange are known here.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// How the store does, as far as its clients know.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub(super) struct Health {
     /// What was said of it last.
     said_up: Option<bool>,
     states: States,
+    /// The nodes of a Redis Cluster that are out, and why, for each client that has met any.
+    out: HashMap<u64, BTreeMap<String, String>>,
 }
 
 /// How it stands with the states that gateways exchange.
@@ -55,6 +57,7 @@ impl Health {
             failures: 0,
             said_up: None,
             states: States::Unasked,
+            out: HashMap::new(),
         }
     }
 
@@ -84,6 +87,7 @@ impl Health {
     pub(super) fn on_end(&mut self, client: u64) {
         self.clients = self.clients.saturating_sub(1);
         self.answered.remove(&client);
+        self.out.remove(&client);
     }
 
     /// Notes an error. Returns how often it has failed if this is the first one since all was well.
@@ -119,6 +123,28 @@ impl Health {
                 States::Missing
             }
         };
+    }
+
+    /// Notes which nodes of a Redis Cluster are out for a client, and why. Returns, to be logged,
+    /// those that were for none, and those that are for none any more.
+    pub(super) fn on_nodes(&mut self, client: u64, out: BTreeMap<String, String>) -> [String; 2] {
+        let before = self.nodes_out();
+        self.out.insert(client, out);
+        let after = self.nodes_out();
+        let lost = after.iter().filter(|(name, _)| !before.contains_key(*name));
+        let lost: Vec<_> = lost.map(|(name, why)| format!("{name}: {why}")).collect();
+        let back = before.into_keys().filter(|name| !after.contains_key(name));
+        [lost, back.collect()].map(|names| names.join(", "))
+    }
+
+    fn nodes_out(&self) -> BTreeMap<String, String> {
+        let out = self.out.values().flatten();
+        out.map(|(name, why)| (name.clone(), why.clone())).collect()
+    }
+
+    /// Whether no node of a Redis Cluster is out.
+    pub(super) fn is_whole(&self) -> bool {
+        self.out.values().all(BTreeMap::is_empty)
     }
 
     /// Whether it has answered all clients since it failed last.
@@ -258,5 +284,21 @@ mod tests {
         assert!(health.is_cut_off() && !health.is_exchanging());
         health.on_exchange(Exchanged::Some);
         assert!(!health.is_cut_off() && health.is_exchanging());
+    }
+
+    #[test]
+    fn a_node_is_out_from_the_first_client_that_says_so_to_the_last() {
+        let mut health = well();
+        let out = |names: &[&str]| {
+            names.iter().map(|name| ((*name).to_owned(), "hangs".to_owned())).collect()
+        };
+        let mut turn = |client, names: &[&str]| health.on_nodes(client, out(names));
+        assert_eq!(turn(1, &["a"]), ["a: hangs", ""]);
+        assert_eq!(turn(2, &["a", "b"]), ["b: hangs", ""]);
+        assert_eq!(turn(2, &["a", "c"]), ["c: hangs", "b"]);
+        assert_eq!(turn(1, &[]), ["", ""]);
+        assert!(!health.is_whole() && health.is_up(), "others decide");
+        assert_eq!(health.on_nodes(2, out(&[])), ["", "a, c"]);
+        assert!(health.is_whole());
     }
 }

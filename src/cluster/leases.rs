@@ -4,6 +4,7 @@
 //! be given back whether or not the answer came. Once granted it is renewed while its request is
 //! in flight; a gateway that is gone renews nothing, and its leases run out.
 
+use super::slots::tag;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -98,11 +99,15 @@ impl Leases {
 
     /// Has what could not be given back be given back later: twice does no harm.
     pub(super) fn put_back(&self, leases: impl IntoIterator<Item = Lease>) {
+        self.keep(leases);
+        self.ended.notify_one();
+    }
+
+    /// The same, when something else is given back or there is another connection.
+    pub(super) fn keep(&self, leases: impl IntoIterator<Item = Lease>) {
         let mut inner = self.lock();
         let room = MOST_ENDED.saturating_sub(inner.ended.len());
         inner.ended.extend(leases.into_iter().take(room));
-        drop(inner);
-        self.ended.notify_one();
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -159,12 +164,6 @@ pub(super) fn by_tag(leases: Vec<Lease>) -> Vec<Vec<Lease>> {
         }
     }
     groups.into_values().flatten().collect()
-}
-
-/// Returns the part of a key that decides which node of a cluster has it.
-fn tag(key: &str) -> &str {
-    let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
-    tag.map_or(key, |(tag, _)| tag)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! store fails: nobody waits for a connection, nor longer for an answer than the limit of a call.
 //! All of them share a [`Store`], which counts, and says in the log when that changes.
 
+mod attend;
 mod call;
 mod client;
 mod dial;
@@ -18,10 +19,13 @@ mod gateways;
 mod greeting;
 mod health;
 mod leases;
+mod nodes;
 mod offset;
 mod periodic;
+mod pushing;
 mod recorded;
 mod script;
+mod slots;
 mod store;
 
 pub use call::{Ask, Lease, Verdicts};

@@ -18,6 +18,7 @@ use crate::{
 };
 use core::{num::NonZeroUsize, time::Duration};
 use std::{
+    collections::BTreeMap,
     hash::{BuildHasher, RandomState},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -80,13 +81,15 @@ struct Known {
     said_refused: [Option<Instant>; StoreError::COUNTED.len()],
     /// The secret of the fingerprints, as the store told it or as it is told.
     secret: [u64; 2],
+    /// Whether it has told it.
+    has_told: bool,
     gateways: Gateways,
 }
 
 /// The numbers of a [`Store`] at one moment.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// Whether every worker has a connection that works.
+    /// Whether every worker has a connection that works, to every node of a Redis Cluster.
     pub is_up: bool,
     /// Gateways that it has seen lately.
     pub gateways: u32,
@@ -125,6 +128,7 @@ impl Store {
                 health: Health::new(workers.get()),
                 said_refused: Default::default(),
                 secret,
+                has_told: false,
                 gateways,
             }),
             failures: watch::Sender::default(),
@@ -205,7 +209,7 @@ impl Store {
         let known = self.known();
         let words = StoreError::COUNTED.map(StoreError::word);
         Reading {
-            is_up: known.health.is_up(),
+            is_up: known.health.is_up() && known.health.is_whole(),
             gateways: known.gateways.told(),
             divisor: known.gateways.divisor(),
             errors: words.into_iter().zip(self.errors.iter().map(|it| it.load(Relaxed))).collect(),
@@ -231,7 +235,7 @@ impl Store {
     /// fingerprints.
     pub(super) fn learn(&self, told: &Told, is_first: bool, now: Instant) -> Seed {
         let mut known = self.known();
-        known.secret = told.secret;
+        (known.secret, known.has_told) = (told.secret, true);
         let before = known.gateways.divisor();
         known.gateways.on_told(told.gateways, is_first || told.is_unknown, now);
         if known.gateways.divisor() != before {
@@ -240,7 +244,12 @@ impl Store {
         Seed::new(told.secret)
     }
 
-    /// Returns a number for a client.
+    /// Returns whether it has told the secret of the fingerprints.
+    pub(super) fn has_learned(&self) -> bool {
+        self.known().has_told
+    }
+
+    /// Returns a number for a client, or a connection.
     pub(super) fn number(&self) -> u64 {
         self.known().health.number()
     }
@@ -282,6 +291,19 @@ impl Store {
         });
     }
 
+    /// Notes which nodes of a Redis Cluster are out for a client, and says so when others are than
+    /// were for any.
+    pub(super) fn on_nodes(&self, client: u64, out: BTreeMap<String, String>) {
+        let mut known = self.known();
+        let [lost, back] = known.health.on_nodes(client, out);
+        if !lost.is_empty() {
+            tracing::warn!(%lost, "nodes of the store fail; their routes go by `on_store_error`");
+        }
+        if !back.is_empty() {
+            tracing::info!(%back, "nodes of the store decide again");
+        }
+    }
+
     /// Counts an error that the store has answered with about one call: it is there, and may decide
     /// about others. Says so, now and then.
     pub(super) fn on_refusal(&self, error: StoreError, detail: &str, now: Instant) {
@@ -294,7 +316,7 @@ impl Store {
     }
 
     /// Counts an error, and returns its place among all.
-    fn count(&self, error: StoreError) -> Option<usize> {
+    pub(super) fn count(&self, error: StoreError) -> Option<usize> {
         let at = StoreError::COUNTED.iter().position(|it| *it == error)?;
         self.errors[at].fetch_add(1, Relaxed);
         Some(at)

@@ -12,6 +12,7 @@ use crate::{
 use std::{
     net::SocketAddr,
     sync::atomic::Ordering::SeqCst,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -26,8 +27,11 @@ fn nodes_on(ports: [u16; 3], said: [u16; 3]) -> Vec<Server> {
     let buses = [(); 3].map(|()| free_port().to_string());
     let node = |((bus, port), said): ((&String, u16), u16)| {
         let (bus, said) = (["--cluster-port", bus], said.to_string());
+        // One that hangs is not left out by the others while a test lasts.
+        let patience = ["--cluster-node-timeout", "120000"];
         let options = ["--cluster-enabled", "yes", "--cluster-announce-port", &said];
-        Server::start_on(port, &[&options[..], &bus[..]].concat())
+        let options = [&options[..], &patience[..]].concat();
+        Server::start_on(port, &[&options, &bus[..]].concat())
     };
     let nodes: Vec<Server> = buses.iter().zip(ports).zip(said).map(node).collect();
     let slots = [(0, 5460), (5461, 10922), (10923, 16383)];
@@ -258,4 +262,45 @@ fn a_node_that_is_cut_off_keeps_no_client_waiting_and_the_others_decide_and_are_
     eventually("the node decides again", || (ask(1) == 1).then_some(()));
     told(&nodes[lost], lost_one, counts[0]);
     eventually("all is well", || (up(&gateways[0]) == 1.0).then_some(()));
+}
+
+#[test]
+fn a_node_that_hangs_is_told_of_once_and_leaves_the_routes_of_the_others_to_the_store() {
+    let (upstream, nodes) = (upstream::echo(), nodes());
+    // Gateways greet one node.
+    let greeted = node_of(&nodes, "gateways");
+    for hung in [(greeted + 1) % 3, greeted] {
+        let other = (hung + 1) % 3;
+        for node in &nodes {
+            redis::cmd("FLUSHALL").exec(&mut node.connection()).expect("empty");
+        }
+        let names = [&*route_on(&nodes, hung), &*route_on(&nodes, other)];
+        // A healthy node answers in time on a busy machine, too.
+        let store = (nodes[other].port, "timeout: 1s, connect_timeout: 4s");
+        let gateways = gateways(2, &two_routes(upstream.address, store, 900, names));
+        let passed = |at: usize| passed(&gateways, names[at], 1);
+        assert_eq!([passed(0), passed(1)], [2, 2]);
+        let logged: Vec<usize> = gateways.iter().map(Gateway::log_len).collect();
+        let pid = pid(&nodes[hung]);
+        signal(&pid, "STOP");
+        eventually("it is out", || (passed(0) == 0).then_some(()));
+        // While it is looked for again and again.
+        for _ in 0..200 {
+            assert_eq!([passed(0), passed(1)], [0, 2], "{}", gateways[0].log());
+            thread::park_timeout(Duration::from_millis(20));
+        }
+        told(&nodes[other], names[1], 402);
+        assert_eq!(gateways.iter().map(up).collect::<Vec<_>>(), [0.0, 0.0]);
+        signal(&pid, "CONT");
+        for (gateway, logged) in gateways.iter().zip(&logged) {
+            gateway.wait_log_after(*logged, "nodes of the store decide again");
+        }
+        assert_eq!([passed(0), passed(1)], [2, 2]);
+        for (gateway, logged) in gateways.iter().zip(logged) {
+            let log = gateway.log();
+            let said: Vec<_> = log.lines().skip(logged).collect();
+            assert!(said.len() == 2 && said[0].contains("nodes of the store fail"), "{log}");
+            assert_eq!(up(gateway), 1.0);
+        }
+    }
 }

@@ -1,0 +1,234 @@
+//! The way to a Redis Cluster: a connection to each node, and which of the nodes are out.
+//!
+//! A node that fails is asked nothing more, so that nobody waits for it, nor is kept from the
+//! others. Whether it is back, and who has which keys now, is found out anew, while the others are
+//! asked as before.
+
+use super::{
+    dial::{open, query_all},
+    error::Failure,
+    slots::{Node, Slots},
+};
+use crate::{clock::Clock, config::Store as Settings};
+use core::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
+};
+use redis::{
+    Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value, aio::MultiplexedConnection,
+    cmd,
+};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::task::JoinSet;
+
+/// For how long what a check has written stays, in milliseconds.
+const CHECKED: u64 = 1_000;
+
+/// How many of the nodes that are known are asked who has which keys.
+const ASKED: usize = 3;
+
+/// A connection to each node.
+#[derive(Clone)]
+pub(super) struct Nodes(Arc<All>);
+
+struct All {
+    slots: Slots,
+    /// By their places in `slots`.
+    connections: BTreeMap<usize, MultiplexedConnection>,
+    /// Those that are asked nothing, and why.
+    out: Mutex<BTreeMap<usize, String>>,
+    /// Whether others have some keys now.
+    is_outdated: AtomicBool,
+}
+
+impl Nodes {
+    /// Asks who has which keys, and has each of them take a write: who does not in time is out.
+    /// Connections to those of `former` that are not out are used.
+    pub(super) async fn connect(
+        settings: &Arc<Settings>,
+        clock: &Clock,
+        former: Option<&Self>,
+    ) -> RedisResult<Self> {
+        let slots = match former {
+            Some(former) => former.ask_slots(settings, clock).await?,
+            None => ask_named(settings).await?,
+        };
+        let mut reached = JoinSet::new();
+        for (at, node) in slots.nodes.iter().enumerate() {
+            let Some(tag) = &node.tag else { continue };
+            let mut check = cmd("SET");
+            check.arg(format!("{}{{{tag}}}:check", settings.prefix)).arg(1);
+            check.arg("PX").arg(CHECKED);
+            let former = former.and_then(|former| former.named(&node.name()));
+            let (clock, settings) = (clock.clone(), Arc::clone(settings));
+            let (host, port) = (node.host.clone(), node.port);
+            reached.spawn(async move {
+                let reach = reach(&settings, (&host, port), former, &check);
+                (at, clock.timeout(patience(&settings), reach).await)
+            });
+        }
+        let (mut connections, mut out) = (BTreeMap::new(), BTreeMap::new());
+        while let Some(reached) = reached.join_next().await {
+            // Otherwise, the runtime ends.
+            let Ok((at, reached)) = reached else { continue };
+            match reached.map_err(|elapsed| elapsed.to_string()) {
+                Ok(Ok(connection)) => drop(connections.insert(at, connection)),
+                Ok(Err(error)) => drop(out.insert(at, error.to_string())),
+                Err(elapsed) => drop(out.insert(at, elapsed)),
+            }
+        }
+        let is_outdated = AtomicBool::new(false);
+        Ok(Self(Arc::new(All { slots, connections, out: Mutex::new(out), is_outdated })))
+    }
+
+    /// Asks some of those that are not out who has which keys, or else those that the file names.
+    async fn ask_slots(&self, settings: &Arc<Settings>, clock: &Clock) -> RedisResult<Slots> {
+        let is_in = |at: &usize| !self.is_out(*at);
+        let nodes = self.0.connections.iter().filter(|(at, _)| is_in(at));
+        let mut asked = JoinSet::new();
+        for (at, connection) in nodes.take(ASKED) {
+            let Some(node) = self.0.slots.nodes.get(*at) else { continue };
+            asked.spawn(slots(connection.clone(), node.host.clone()));
+        }
+        match clock.timeout(patience(settings), first(asked)).await {
+            Ok(Ok(slots)) => Ok(slots),
+            Ok(Err(_)) | Err(_) => ask_named(settings).await,
+        }
+    }
+
+    /// Calls a node, and follows if that sends us to another: it has done nothing then.
+    pub(super) async fn query(&self, node: usize, call: &Cmd) -> RedisResult<Value> {
+        let Some(mut connection) = self.0.connections.get(&node).cloned() else {
+            let error = (ErrorKind::ClusterConnectionNotFound, "no connection to the node");
+            return Err(RedisError::from(error));
+        };
+        let sent = match call.query_async(&mut connection).await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        let is_moved = sent.kind() == ErrorKind::Server(ServerErrorKind::Moved);
+        if is_moved {
+            self.outdate();
+        } else if sent.kind() != ErrorKind::Server(ServerErrorKind::Ask) {
+            return Err(sent);
+        }
+        // One that had no slots when they were asked for is not known.
+        let other = sent.redirect_node().and_then(|(name, _)| self.named(name));
+        let Some(mut other) = other else { return Err(sent) };
+        if is_moved {
+            return call.query_async(&mut other).await;
+        }
+        // It has these keys, but not yet their slot: it must hear that we know.
+        let answers = query_all(&mut other, &[cmd("ASKING"), call.clone()]).await?;
+        answers.into_iter().nth(1).unwrap_or(Err(sent))
+    }
+
+    /// Returns the connection to the node of this name, unless that is out.
+    fn named(&self, name: &str) -> Option<MultiplexedConnection> {
+        let at = self.0.slots.nodes.iter().position(|node| node.name() == name)?;
+        self.0.connections.get(&at).filter(|_| !self.is_out(at)).cloned()
+    }
+
+    /// Returns which node has a key, as it was known when these were connected to.
+    pub(super) fn node_of(&self, key: &str) -> Option<usize> {
+        self.0.slots.node_of(key)
+    }
+
+    /// Whether the node that has a key is known, and not out.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.node_of(key).is_some_and(|node| !self.is_out(node))
+    }
+
+    /// Notes that others may have some keys now.
+    pub(super) fn outdate(&self) {
+        self.0.is_outdated.store(true, Relaxed);
+    }
+
+    pub(super) fn is_outdated(&self) -> bool {
+        self.0.is_outdated.load(Relaxed)
+    }
+
+    /// Whether there is nothing to be found out anew.
+    pub(super) fn is_well(&self) -> bool {
+        !self.is_outdated() && self.lock().is_empty()
+    }
+
+    pub(super) fn is_out(&self, node: usize) -> bool {
+        self.lock().contains_key(&node)
+    }
+
+    /// Has a node be asked nothing more.
+    pub(super) fn put_out(&self, node: usize, why: String) {
+        self.lock().entry(node).or_insert(why);
+    }
+
+    /// Returns the names of those that are out, and why.
+    pub(super) fn out(&self) -> BTreeMap<String, String> {
+        let name = |at: usize| self.0.slots.nodes.get(at).map(Node::name);
+        self.lock().iter().filter_map(|(at, why)| Some((name(*at)?, why.clone()))).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, String>> {
+        self.0.out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long a node may take to let us in: one that hangs must leave time for the others, and for
+/// who is asked after it.
+fn patience(settings: &Settings) -> Duration {
+    (settings.connect_timeout / 4).max(settings.timeout.min(settings.connect_timeout / 3))
+}
+
+/// Asks the nodes that the file names who has which keys: all at once, so that the first answer
+/// counts and none that hangs is waited for.
+async fn ask_named(settings: &Arc<Settings>) -> RedisResult<Slots> {
+    let mut asked = JoinSet::new();
+    for (host, port) in settings.nodes.clone() {
+        let settings = Arc::clone(settings);
+        asked.spawn(async move { slots(open(&settings, &host, port).await?, host).await });
+    }
+    first(asked).await
+}
+
+/// Returns the first that is there, or else an error of one.
+async fn first(mut asked: JoinSet<RedisResult<Slots>>) -> RedisResult<Slots> {
+    let mut failure = RedisError::from((ErrorKind::InvalidClientConfig, "no node answers"));
+    while let Some(answer) = asked.join_next().await {
+        match answer {
+            Ok(Ok(slots)) => return Ok(slots),
+            Ok(Err(error)) => failure = error,
+            // The runtime ends.
+            Err(_) => {}
+        }
+    }
+    Err(failure)
+}
+
+/// Asks a node at `host` who has which keys.
+async fn slots(mut connection: MultiplexedConnection, host: String) -> RedisResult<Slots> {
+    let answer = cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await?;
+    Slots::read(&answer, &host).ok_or_else(|| {
+        RedisError::from((ErrorKind::Parse, "the answer to CLUSTER SLOTS makes no sense"))
+    })
+}
+
+/// Returns a connection to a node over which it has taken a write.
+async fn reach(
+    settings: &Settings,
+    (host, port): (&str, u16),
+    former: Option<MultiplexedConnection>,
+    check: &Cmd,
+) -> RedisResult<MultiplexedConnection> {
+    let mut connection = match former {
+        Some(connection) => connection,
+        None => open(settings, host, port).await?,
+    };
+    match check.exec_async(&mut connection).await {
+        // A slot that moves, or what we may not, concerns that alone.
+        Err(error) if !Failure::from(&error).is_of_call() => Err(error),
+        Ok(()) | Err(_) => Ok(connection),
+    }
+}

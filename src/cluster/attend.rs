@@ -92,7 +92,7 @@ async fn connect(inner: &Arc<Inner>, former: Option<&Nodes>) -> Result<Link, Fai
     link.greet(true).await?;
     // Before any request: the store would grant it what has run out meanwhile.
     let mut held = store.leases.held();
-    held.retain(|(key, _)| former.is_none_or(|former| !former.has(key)));
+    held.retain(|(key, _)| !link.connection.nodes().is_some_and(|nodes| nodes.is_kept(key)));
     link.renew(held).await?;
     Ok(link)
 }

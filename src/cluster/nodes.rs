@@ -37,11 +37,18 @@ pub(super) struct Nodes(Arc<All>);
 struct All {
     slots: Slots,
     /// By their places in `slots`.
-    connections: BTreeMap<usize, MultiplexedConnection>,
+    connections: BTreeMap<usize, Way>,
     /// Those that are asked nothing, and why.
     out: Mutex<BTreeMap<usize, String>>,
     /// Whether others have some keys now.
     is_outdated: AtomicBool,
+}
+
+/// A connection to one of them.
+struct Way {
+    connection: MultiplexedConnection,
+    /// Whether it is another one than before, when the node may have lost its memory.
+    is_new: bool,
 }
 
 impl Nodes {
@@ -75,7 +82,7 @@ impl Nodes {
             // Otherwise, the runtime ends.
             let Ok((at, reached)) = reached else { continue };
             match reached.map_err(|elapsed| elapsed.to_string()) {
-                Ok(Ok(connection)) => drop(connections.insert(at, connection)),
+                Ok(Ok(way)) => drop(connections.insert(at, way)),
                 Ok(Err(error)) => drop(out.insert(at, error.to_string())),
                 Err(elapsed) => drop(out.insert(at, elapsed)),
             }
@@ -89,9 +96,9 @@ impl Nodes {
         let is_in = |at: &usize| !self.is_out(*at);
         let nodes = self.0.connections.iter().filter(|(at, _)| is_in(at));
         let mut asked = JoinSet::new();
-        for (at, connection) in nodes.take(ASKED) {
+        for (at, way) in nodes.take(ASKED) {
             let Some(node) = self.0.slots.nodes.get(*at) else { continue };
-            asked.spawn(slots(connection.clone(), node.host.clone()));
+            asked.spawn(slots(way.connection.clone(), node.host.clone()));
         }
         match clock.timeout(patience(settings), first(asked)).await {
             Ok(Ok(slots)) => Ok(slots),
@@ -101,11 +108,11 @@ impl Nodes {
 
     /// Calls a node, and follows if that sends us to another: it has done nothing then.
     pub(super) async fn query(&self, node: usize, call: &Cmd) -> RedisResult<Value> {
-        let Some(mut connection) = self.0.connections.get(&node).cloned() else {
+        let Some(way) = self.0.connections.get(&node) else {
             let error = (ErrorKind::ClusterConnectionNotFound, "no connection to the node");
             return Err(RedisError::from(error));
         };
-        let sent = match call.query_async(&mut connection).await {
+        let sent = match call.query_async(&mut way.connection.clone()).await {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
@@ -129,7 +136,8 @@ impl Nodes {
     /// Returns the connection to the node of this name, unless that is out.
     fn named(&self, name: &str) -> Option<MultiplexedConnection> {
         let at = self.0.slots.nodes.iter().position(|node| node.name() == name)?;
-        self.0.connections.get(&at).filter(|_| !self.is_out(at)).cloned()
+        let way = self.0.connections.get(&at).filter(|_| !self.is_out(at))?;
+        Some(way.connection.clone())
     }
 
     /// Returns which node has a key, as it was known when these were connected to.
@@ -137,9 +145,10 @@ impl Nodes {
         self.0.slots.node_of(key)
     }
 
-    /// Whether the node that has a key is known, and not out.
-    pub(super) fn has(&self, key: &str) -> bool {
-        self.node_of(key).is_some_and(|node| !self.is_out(node))
+    /// Whether the connection to the node that has a key is kept from before.
+    pub(super) fn is_kept(&self, key: &str) -> bool {
+        let way = self.node_of(key).and_then(|node| self.0.connections.get(&node));
+        way.is_some_and(|way| !way.is_new)
     }
 
     /// Notes that others may have some keys now.
@@ -215,17 +224,27 @@ async fn slots(mut connection: MultiplexedConnection, host: String) -> RedisResu
     })
 }
 
-/// Returns a connection to a node over which it has taken a write.
+/// Returns a connection to a node over which it has taken a write: the former one, unless that has
+/// broken and nobody noticed.
 async fn reach(
     settings: &Settings,
     (host, port): (&str, u16),
     former: Option<MultiplexedConnection>,
     check: &Cmd,
+) -> RedisResult<Way> {
+    if let Some(former) = former
+        && let Ok(connection) = checked(former, check).await
+    {
+        return Ok(Way { connection, is_new: false });
+    }
+    let connection = checked(open(settings, host, port).await?, check).await?;
+    Ok(Way { connection, is_new: true })
+}
+
+async fn checked(
+    mut connection: MultiplexedConnection,
+    check: &Cmd,
 ) -> RedisResult<MultiplexedConnection> {
-    let mut connection = match former {
-        Some(connection) => connection,
-        None => open(settings, host, port).await?,
-    };
     match check.exec_async(&mut connection).await {
         // A slot that moves, or what we may not, concerns that alone.
         Err(error) if !Failure::from(&error).is_of_call() => Err(error),

@@ -234,8 +234,7 @@ impl Formula for Pacing {
         (state.last, state.cost) = (start, cost);
         if let (Some(ramp), Some(warmth)) = (&self.ramp, &mut state.warmth) {
             let budget = Budget { start, tat: next, slack: 0 };
-            let Step { from, cold } = warmth.step(ramp, begins, budget, cost);
-            warmth.on_start(ramp, begins, cold, cost);
+            let Step { from, cold } = warmth.on_start(ramp, begins, budget, cost);
             (state.last, state.cold) = (from, cold);
         }
         while state.starts.front().is_some_and(|&start| start <= times.now) {

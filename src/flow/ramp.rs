@@ -131,6 +131,12 @@ impl Ramp {
         self.interval.duration(self.interval.times(n) * (u128::from(self.slope) + 1))
     }
 
+    /// Returns how much later than these intervals say a cold bucket that saves up `slack`
+    /// units lets as many start again: all but one of them must fit in it.
+    pub(super) fn apart(&self, n: u64, slack: u128) -> Duration {
+        self.interval.duration(self.interval.times(n.saturating_sub(1)).min(slack))
+    }
+
     /// Returns a point in time in units.
     pub(super) const fn units(&self, at: Instant) -> u128 {
         self.interval.at(at)

@@ -13,7 +13,9 @@
 //! Offered the cold rate or more, in pieces up to `H` apart, a service has no silence
 //! and gets warm; offered less, it has, and at less than `1/(f + ½)` of the rate it
 //! gets no warmer than it is. After dense traffic there may be more to come until
-//! `due`; the factor of two makes up for that wait.
+//! `due`; the factor of two makes up for that wait. A cold bucket lets the next `n`
+//! start `(n−1)·T` after these intervals; where that makes more than `H`, `n·f·T` is so
+//! much more, as else a service that is asked as often as it lets would be silent.
 //!
 //! For the same reason a beat that does not meet the curve must not cost a cold
 //! service requests that the curve allows. Time that went by is **saved up**, as far as
@@ -97,11 +99,16 @@ impl Warmth {
         Step { from: tat.max((start + slack).saturating_sub(warm.max(saved))), cold }
     }
 
-    /// Notes that `n` requests start at `now`, of a service so `cold`.
-    pub(super) fn on_start(&mut self, ramp: &Ramp, now: Instant, cold: Cold, n: u64) {
+    /// Notes that `n` requests start at `now`, and returns their step.
+    pub(super) fn on_start(&mut self, ramp: &Ramp, now: Instant, budget: Budget, n: u64) -> Step {
+        let step = self.step(ramp, now, budget, n);
         let paced = ramp.cold_interval(n);
+        // Who comes as early as a bucket lets them is not silent; a shorter wait is saved up.
+        let spaced = paced.saturating_add(ramp.apart(n, budget.slack));
+        let paced = if spaced > HORIZON { spaced } else { paced };
         let due = (self.due.max(now) + paced).min(now + paced.max(HORIZON));
-        *self = Self { cold: ramp.after(cold, n), last: now, due };
+        *self = Self { cold: ramp.after(step.cold, n), last: now, due };
+        step
     }
 
     /// Goes over to the curve of `ramp` from that of `old`, as of `now`. Returns whether

@@ -277,6 +277,25 @@ fn a_service_offered_its_cold_rate_or_more_gets_warm_however_that_is_spread() {
 }
 
 #[test]
+fn a_service_asked_by_costly_requests_alone_gets_warm_like_any_other() {
+    for cost in [2, 76, 80, 150, 300] {
+        let mut day = Day::new(&bucket(300, SECOND, 300, TEN_SECONDS));
+        let mut passed = [0; 2];
+        while day.now.since(MORNING) < 40 * SECOND {
+            let now = day.now;
+            match day.enter(now, 0, cost).decided {
+                Ok(_) => passed[usize::from(now.since(MORNING) >= 20 * SECOND)] += cost,
+                Err(reason) => day.now = now + reason.retry_after().expect("a rate"),
+            }
+            day.live.clear();
+        }
+        // Cold, about 100 a second; warm, all but what the last one lacks.
+        assert!((2_000..5_000).contains(&passed[0]), "{passed:?} of {cost}");
+        assert!((6_000 - cost..=6_000 + cost).contains(&passed[1]), "{passed:?} of {cost}");
+    }
+}
+
+#[test]
 fn a_service_offered_part_of_its_rate_follows_the_curve_within_one_step() {
     for offered in [334, 400, 500, 650, 800, 990] {
         let reference = reference(1_000, 10, 3, u32::try_from(offered).expect("few"));

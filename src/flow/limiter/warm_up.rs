@@ -92,8 +92,11 @@ impl Config {
 
 impl WarmBucket {
     fn step(&self, State { tat, warmth }: &State, now: Instant, cost: u64) -> Step {
-        let (start, tat, slack) = (self.interval.at(now), tat.units(), self.slack);
-        warmth.step(&self.ramp, now, Budget { start, tat, slack }, cost)
+        warmth.step(&self.ramp, now, self.budget(*tat, now), cost)
+    }
+
+    fn budget(&self, tat: Tat, now: Instant) -> Budget {
+        Budget { start: self.interval.at(now), tat: tat.units(), slack: self.slack }
     }
 }
 
@@ -140,9 +143,9 @@ impl Formula for WarmBucket {
     }
 
     fn charge(&self, state: &mut State, times: Times, cost: u64) {
-        let Step { from, cold } = self.step(state, times.now, cost);
+        let budget = self.budget(state.tat, times.now);
+        let Step { from, cold } = state.warmth.on_start(&self.ramp, times.now, budget, cost);
         state.tat = Tat::of(from + self.ramp.cost(cold, cost));
-        state.warmth.on_start(&self.ramp, times.now, cold, cost);
     }
 
     fn convert(&self, old: &Self, state: &mut State, now: Instant) {

@@ -73,16 +73,15 @@ impl Told {
     pub(super) fn write(self, headers: &mut HeaderMap, route: &Route) {
         let Some(rule) = route.rules.get(self.rule) else { return };
         let (mut left, mut reset) = (itoa::Buffer::new(), itoa::Buffer::new());
-        // A fifth of the cost of `format!`.
-        let line = [
-            b"\"",
-            rule.name.as_bytes(),
-            b"\";r=",
-            left.format(self.left).as_bytes(),
-            b";t=",
-            reset.format(self.reset).as_bytes(),
-        ]
-        .concat();
+        let (left, reset) = (left.format(self.left), reset.format(self.reset));
+        // A fifth of the cost of `format!`. To the byte, as `Bytes` keeps a longer one apart.
+        let mut line = Vec::with_capacity(rule.name.len() + left.len() + reset.len() + 8);
+        line.push(b'"');
+        line.extend_from_slice(rule.name.as_bytes());
+        line.extend_from_slice(b"\";r=");
+        line.extend_from_slice(left.as_bytes());
+        line.extend_from_slice(b";t=");
+        line.extend_from_slice(reset.as_bytes());
         if let Ok(line) = HeaderValue::from_maybe_shared(Bytes::from(line)) {
             headers.insert(RATELIMIT, line);
         }

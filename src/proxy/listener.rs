@@ -12,7 +12,7 @@ use crate::{flow::Instant, meter};
 use bytes::Bytes;
 use core::{net::SocketAddr, sync::atomic::Ordering::Relaxed, time::Duration};
 use socket2::{Domain, Socket, Type};
-use std::{io, sync::Arc};
+use std::{io, os::fd::AsRawFd, sync::Arc};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -97,48 +97,107 @@ pub(crate) async fn accept(worker: Arc<Worker>, bound: Bound, stop: Cancellation
             return;
         }
     };
-    let mut complaints = Complaints::default();
-    let mut accepted_at_once = 0;
-    loop {
-        if accepted_at_once == ACCEPTED_AT_ONCE {
-            accepted_at_once = 0;
-            tokio::task::yield_now().await;
-        }
-        accepted_at_once += 1;
-        let accepted = tokio::select! {
-            biased;
-            accepted = listener.accept() => accepted,
-            () = stop.cancelled() => break,
-        };
+    let mut entrance = Entrance { worker, name, tls, complaints: Complaints::default() };
+    let mut turns = Turns::default();
+    // It asks for the stop before each connection, not only while there is none: under load
+    // the next one is always there.
+    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         match accepted {
-            Ok((stream, address)) if worker.descriptors.has_room_for(&stream) => {
-                admit(&worker, stream, address, tls.clone());
-            }
-            Ok((stream, _)) => {
-                drop(stream);
-                worker.counters.refuse(meter::Refusal::Connections);
-                if let Some(count) = complaints.due(worker.clock.now()) {
-                    let most = worker.descriptors.most();
-                    tracing::warn!(listener = %name, count, most, "too few descriptors: connections refused");
+            Ok((stream, address)) => {
+                if let Some(stream) = entrance.keep(stream) {
+                    entrance.admit(stream, address);
                 }
             }
             Err(error) if is_of_one_connection(&error) => {}
-            Err(error) => {
-                let now = worker.clock.now();
-                if let Some(count) = complaints.due(now) {
-                    tracing::warn!(listener = %name, count, %error, "cannot accept; trying again");
-                }
-                worker.clock.sleep_until(now + EXHAUSTED_PAUSE).await;
-            }
+            Err(error) => entrance.pause(&error).await,
         }
+        turns.next().await;
     }
     // Without tokio, which may not know yet that there is something in the queue.
     let Ok(listener) = listener.into_std() else { return };
-    while let Ok((stream, address)) = listener.accept() {
+    let accept = || listener.accept().map(|(stream, it)| Some((entrance.keep(stream)?, it)));
+    let queued = take_queued(accept, &mut turns).await;
+    // Before any is answered, whose client would come again.
+    drop(listener);
+    for (stream, address) in queued {
         let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
         if let Ok(stream) = stream {
-            admit(&worker, stream, address, tls.clone());
+            entrance.admit(stream, address);
         }
+        turns.next().await;
+    }
+}
+
+/// Takes what is in a listener's queue: no more than one holds, as under a flood it never
+/// gets empty.
+async fn take_queued<T>(
+    mut accept: impl FnMut() -> io::Result<Option<T>>,
+    turns: &mut Turns,
+) -> Vec<T> {
+    let mut queued = Vec::new();
+    // The kernel keeps one more than it is asked to.
+    for _ in 0..=BACKLOG {
+        match accept() {
+            Ok(kept) => queued.extend(kept),
+            Err(error) if is_of_one_connection(&error) => {}
+            Err(_empty) => break,
+        }
+        turns.next().await;
+    }
+    queued
+}
+
+/// Lets everything else have its turn.
+#[derive(Default)]
+struct Turns(u32);
+
+impl Turns {
+    /// Notes another connection.
+    async fn next(&mut self) {
+        self.0 += 1;
+        if self.0 == ACCEPTED_AT_ONCE {
+            self.0 = 0;
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Where the connections of one listener come in.
+struct Entrance {
+    worker: Arc<Worker>,
+    name: Arc<str>,
+    tls: Option<Acceptor>,
+    complaints: Complaints,
+}
+
+impl Entrance {
+    /// Closes a connection that takes a descriptor which is needed elsewhere.
+    fn keep<S: AsRawFd>(&mut self, stream: S) -> Option<S> {
+        let Self { worker, name, complaints, .. } = self;
+        if worker.descriptors.has_room_for(&stream) {
+            return Some(stream);
+        }
+        drop(stream);
+        worker.counters.refuse(meter::Refusal::Connections);
+        if let Some(count) = complaints.due(worker.clock.now()) {
+            let most = worker.descriptors.most();
+            tracing::warn!(listener = %name, count, most, "too few descriptors: connections refused");
+        }
+        None
+    }
+
+    fn admit(&self, stream: TcpStream, address: SocketAddr) {
+        admit(&self.worker, stream, address, self.tls.clone());
+    }
+
+    /// Waits until the kernel may have again what it lacked.
+    async fn pause(&mut self, error: &io::Error) {
+        let clock = &self.worker.clock;
+        let now = clock.now();
+        if let Some(count) = self.complaints.due(now) {
+            tracing::warn!(listener = %self.name, count, %error, "cannot accept; trying again");
+        }
+        clock.sleep_until(now + EXHAUSTED_PAUSE).await;
     }
 }
 
@@ -261,5 +320,20 @@ mod tests {
             .map(|ms| complaints.due(Instant::from_nanos(ms * 1_000_000)))
             .into();
         assert_eq!(told, [Some(1), None, None, Some(3), None, Some(2)]);
+    }
+
+    #[tokio::test]
+    async fn of_a_queue_that_never_gets_empty_no_more_is_taken_than_it_holds() {
+        let flood = || Ok(Some(()));
+        let taken = take_queued(flood, &mut Turns::default()).await;
+        assert_eq!(taken.len(), BACKLOG as usize + 1);
+    }
+
+    #[tokio::test]
+    async fn a_queue_is_taken_to_its_end_past_those_who_left() {
+        let aborted = || Err(io::ErrorKind::ConnectionAborted.into());
+        let mut queue = [Ok(Some(1)), aborted(), Ok(None), Ok(Some(2))].into_iter();
+        let accept = || queue.next().unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()));
+        assert_eq!(take_queued(accept, &mut Turns::default()).await, [1, 2]);
     }
 }

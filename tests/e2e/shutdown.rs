@@ -8,9 +8,13 @@ use crate::common::{
 };
 use std::{
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::{SocketAddr, TcpListener, TcpStream},
     process::Command,
-    sync::mpsc,
+    sync::{
+        atomic::{AtomicUsize, Ordering::Relaxed},
+        mpsc,
+    },
+    thread,
 };
 
 const ALL: &str = "  - { name: all, match: { path_prefix: / }, upstream: up }";
@@ -290,4 +294,47 @@ fn a_connection_made_before_a_drain_gets_its_first_answer() {
         assert_eq!(client.get("/").status, 200);
     }
     gateway.wait();
+}
+
+/// Has many clients at `web`, each with one request a connection and then the next, until
+/// connecting fails or `most` were answered. Calls `end` when some were; returns how many were.
+fn crowd(web: SocketAddr, most: usize, end: impl FnOnce()) -> usize {
+    let answers = AtomicUsize::new(0);
+    let begun = mpsc::sync_channel(1);
+    thread::scope(|scope| {
+        for _ in 0..64 {
+            let (answers, begun) = (&answers, begun.0.clone());
+            scope.spawn(move || {
+                let ask = || {
+                    let mut stream = TcpStream::connect(web).ok()?;
+                    stream
+                        .write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+                        .ok()?;
+                    (stream.read_to_end(&mut Vec::new()).ok()? > 0).then_some(())
+                };
+                while ask().is_some() {
+                    match answers.fetch_add(1, Relaxed) {
+                        500 => begun.send(()).expect("somebody waits"),
+                        count if count >= most => return,
+                        _ => {}
+                    }
+                }
+            });
+        }
+        begun.1.recv_timeout(crate::common::PATIENCE).expect("answers");
+        end();
+    });
+    answers.into_inner()
+}
+
+#[test]
+fn a_listener_closes_though_clients_never_stop_coming() {
+    const MOST: usize = 20_000;
+    let upstream = upstream::echo();
+    // One worker, so that the crowd is always at its door.
+    let text = yaml(upstream.address, ALL).replacen("workers: 2", "workers: 1", 1);
+    let mut gateway = Gateway::start(&text);
+    let answers = crowd(gateway.web(), MOST, || gateway.signal("TERM"));
+    assert!(answers < MOST, "{answers}");
+    assert_eq!(gateway.wait().code(), Some(0));
 }

@@ -147,6 +147,9 @@ impl Journey {
         self.tail.lease = Some(lease);
         let headers = response.headers_mut();
         headers::strip_hop_by_hop(headers, Fields::of(headers));
+        if let Some(told) = self.told.take() {
+            told.write(headers, &self.route);
+        }
         headers::edit(headers, &self.route.response_headers);
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(header::UPGRADE, token);

@@ -121,6 +121,34 @@ fn only_what_the_route_names_is_tunnelled() {
 }
 
 #[test]
+fn who_gets_a_tunnel_is_told_its_quota_by_the_gateway_alone() {
+    const OWN: &str =
+        "RateLimit: \"theirs\";r=1\r\nRateLimit-Policy: \"theirs\";q=1\r\nX-RateLimit-Limit: 1\r\n";
+    let upstream = Script::answering(|_| {
+        format!("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n{OWN}\r\n")
+            .into_bytes()
+    });
+    let rules = ALL.replace("concurrency: 2", "algorithm: fixed_window, limit: 9/1h");
+    let expected = [
+        ("legacy", ["\"two\";r=8;t=", "\"two\";q=9;w=3600", "9"]),
+        ("off", ["\"theirs\";r=1", "\"theirs\";q=1", "1"]),
+    ];
+    for (words, fields) in expected {
+        let text = format!("headers: {words}\n{}", yaml(upstream.address, &rules));
+        let gateway = Gateway::start(&text);
+        let mut client = Client::new(gateway.web());
+        client.send(head("GET", "/", &[("Connection", "Upgrade"), ("Upgrade", "websocket")]));
+        let answer = client.read_head().expect("a head");
+        assert_eq!(answer.status, 101);
+        let names = ["ratelimit", "ratelimit-policy", "x-ratelimit-limit"];
+        for (name, expected) in names.into_iter().zip(fields) {
+            let values: Vec<_> = answer.headers.iter().filter(|(key, _)| key == name).collect();
+            assert!(values.len() == 1 && values[0].1.starts_with(expected), "{words}: {values:?}");
+        }
+    }
+}
+
+#[test]
 fn an_upstream_that_switches_unasked_is_a_502() {
     let upstream = Script::answering(|_| {
         b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: evil\r\n\r\n".to_vec()

@@ -3,7 +3,8 @@
 //! Each worker appends to a buffer of its own, and one thread swaps the buffers for
 //! empty ones and writes them out, at least every 100 ms. A buffer holds 1 MiB: what
 //! finds it full, because the disk or the reader of stdout is too slow, is dropped
-//! and counted. Lines of one worker stay in order; lines of two may not.
+//! and counted; only as the gateway ends, a worker waits for room. Lines of one worker
+//! stay in order; lines of two may not.
 
 mod decided;
 mod record;
@@ -24,7 +25,7 @@ use std::{
     os::unix::fs::OpenOptionsExt,
     path::Path,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
         mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
@@ -41,6 +42,9 @@ const INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long the last lines may take to be written when the log is closed.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a worker waits for room as the gateway ends: half of what it has to end.
+const ROOM_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The log: its writer thread and the workers' buffers.
 ///
@@ -68,9 +72,19 @@ pub struct Handle {
 #[derive(Debug)]
 struct Shared {
     on: AtomicBool,
-    buffers: Box<[Mutex<Vec<u8>>]>,
+    /// Whether who finds no room waits for it.
+    waits: AtomicBool,
+    buffers: Box<[Buffer]>,
     orders: SyncSender<Order>,
     counters: Arc<Counters>,
+}
+
+/// One worker's lines.
+#[derive(Debug, Default)]
+struct Buffer {
+    lines: Mutex<Vec<u8>>,
+    /// Notified when they have been taken.
+    taken: Condvar,
 }
 
 /// What the writer is told.
@@ -107,7 +121,8 @@ impl Sink {
         let (orders, inbox) = sync_channel(workers + 16);
         let shared = Arc::new(Shared {
             on: AtomicBool::new(output.is_on()),
-            buffers: (0..workers).map(|_| Mutex::default()).collect(),
+            waits: AtomicBool::new(false),
+            buffers: (0..workers).map(|_| Buffer::default()).collect(),
             orders,
             counters,
         });
@@ -124,6 +139,13 @@ impl Sink {
     /// Returns the way into the log for the worker of this number.
     pub fn handle(&self, worker: usize) -> Handle {
         Handle { shared: Arc::clone(&self.shared), worker: worker % self.shared.buffers.len() }
+    }
+
+    /// From here on has who finds a buffer full wait for room, until one has waited for a
+    /// second: for the end, when everything that is under way is logged at once and no
+    /// request waits for a worker.
+    pub fn wait_for_room(&self) {
+        self.shared.waits.store(true, Relaxed);
     }
 
     /// Opens `target` and writes there from the next line on; what was logged before
@@ -163,6 +185,10 @@ impl Drop for Sink {
             if let Some(Err(_)) = self.writer.take().map(JoinHandle::join) {
                 tracing::error!("the access log's writer panicked");
             }
+            let lines = self.shared.counters.access_log_dropped.load(Relaxed);
+            if lines > 0 {
+                tracing::warn!(lines, "lines of the access log are lost");
+            }
         } else {
             tracing::warn!("the access log's last lines could not be written");
         }
@@ -180,22 +206,50 @@ impl Handle {
         if !self.is_on() {
             return;
         }
-        let mut buffer = lock(&self.shared.buffers[self.worker]);
-        let before = buffer.len();
-        let written = serde_json::to_writer(&mut *buffer, record);
-        buffer.push(b'\n');
-        if written.is_err() || buffer.len() > BUFFER {
-            buffer.truncate(before);
-            drop(buffer);
-            self.shared.counters.access_log_dropped.fetch_add(1, Relaxed);
-            return;
-        }
-        let half_full = (before..buffer.len()).contains(&(BUFFER / 2));
-        drop(buffer);
+        let buffer = &self.shared.buffers[self.worker];
+        let mut lines = lock(&buffer.lines);
+        let before = loop {
+            let before = lines.len();
+            let written = serde_json::to_writer(&mut *lines, record);
+            lines.push(b'\n');
+            if written.is_ok() && lines.len() <= BUFFER {
+                break before;
+            }
+            lines.truncate(before);
+            let Some(emptied) = self.make_room(buffer, lines) else {
+                self.shared.counters.access_log_dropped.fetch_add(1, Relaxed);
+                return;
+            };
+            lines = emptied;
+        };
+        let half_full = (before..lines.len()).contains(&(BUFFER / 2));
+        drop(lines);
         if half_full {
             // A full queue means that the writer has been told often enough.
             let _told = self.shared.orders.try_send(Order::Write);
         }
+    }
+
+    /// Waits until the writer has taken all of `lines`, if that is to be waited for.
+    #[cold]
+    fn make_room<'a>(
+        &self,
+        buffer: &'a Buffer,
+        lines: MutexGuard<'a, Vec<u8>>,
+    ) -> Option<MutexGuard<'a, Vec<u8>>> {
+        let Shared { waits, orders, .. } = &*self.shared;
+        if lines.is_empty() || !waits.load(Relaxed) {
+            return None;
+        }
+        let _told = orders.try_send(Order::Write);
+        let waited =
+            buffer.taken.wait_timeout_while(lines, ROOM_PATIENCE, |lines| !lines.is_empty());
+        let (lines, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            waits.store(false, Relaxed);
+            return None;
+        }
+        Some(lines)
     }
 }
 
@@ -298,8 +352,9 @@ impl Writer {
     fn write_all(&mut self) {
         let shared = Arc::clone(&self.shared);
         for buffer in &shared.buffers {
-            mem::swap(&mut *lock(buffer), &mut self.spare);
+            mem::swap(&mut *lock(&buffer.lines), &mut self.spare);
             if !self.spare.is_empty() {
+                buffer.taken.notify_all();
                 self.write_spare();
             }
         }
@@ -368,17 +423,32 @@ mod tests {
     fn a_full_buffer_drops_whole_lines_and_counts_them() {
         let (orders, _inbox) = sync_channel(16);
         let counters = Arc::new(Counters::default());
-        let buffers = Box::new([Mutex::default()]);
-        let shared = Shared { on: true.into(), buffers, orders, counters: Arc::clone(&counters) };
+        let (on, waits, buffers) = (true.into(), false.into(), Box::new([Buffer::default()]));
+        let shared = Shared { on, waits, buffers, orders, counters: Arc::clone(&counters) };
         let handle = Handle { shared: Arc::new(shared), worker: 0 };
         let long = "x".repeat(BUFFER / 3);
         for _ in 0..5 {
             handle.log(&record(&long));
         }
         assert_eq!(counters.access_log_dropped.load(Relaxed), 3);
-        let buffer = lock(&handle.shared.buffers[0]);
+        let buffer = lock(&handle.shared.buffers[0].lines);
         assert!(buffer.len() <= BUFFER);
         assert_eq!(buffer.split_inclusive(|byte| *byte == b'\n').count(), 2);
+    }
+
+    #[test]
+    fn as_the_gateway_ends_lines_wait_for_room_but_for_those_that_never_fit() {
+        let (_directory, path) = place();
+        let (sink, counters) = open(&AccessLog::File(path.clone()));
+        sink.wait_for_room();
+        let (handle, long) = (sink.handle(0), "x".repeat(BUFFER / 3));
+        for _ in 0..20 {
+            handle.log(&record(&long));
+        }
+        handle.log(&record(&"x".repeat(BUFFER)));
+        drop(sink);
+        assert_eq!(paths(&path).len(), 20);
+        assert_eq!(counters.access_log_dropped.load(Relaxed), 1);
     }
 
     #[test]

@@ -76,8 +76,11 @@ proptest! {
     }
 
     #[test]
-    fn edits_keep_the_larger_promise_to_those_who_borrow(chapters in edited()) {
-        let (gate, mut now) = (Arc::new(Gate::new(MORNING)), MORNING);
+    fn edits_keep_the_larger_promise_to_those_who_borrow(
+        morning in mornings(),
+        chapters in edited(),
+    ) {
+        let (gate, mut now) = (Arc::new(Gate::new(morning)), morning);
         let mut starts = Vec::new();
         for (algorithm, arrivals) in &chapters {
             let flow = vec![rule(0, algorithm.clone(), false)];
@@ -92,7 +95,7 @@ proptest! {
             }
         }
         starts.sort_unstable();
-        let promises = chapters.iter().map(|(algorithm, _)| promise(algorithm));
+        let promises = chapters.iter().map(|(algorithm, _)| promise(algorithm, morning));
         let (most, within) = promises.fold((0, u64::MAX), |(most, within), (count, span)| {
             (most.max(count), within.min(span))
         });
@@ -121,6 +124,12 @@ proptest! {
             prop_assert_eq!(decided, buckets.enter(now, cost, patience));
         }
     }
+}
+
+/// Returns when a day begins: some near the clock's zero, as in a scenario, where the first
+/// window begins with the clock.
+fn mornings() -> impl Strategy<Value = Instant> {
+    prop_oneof![Just(MORNING), Just(Instant::EPOCH), (0..WINDOW * 4).prop_map(Instant::from_nanos)]
 }
 
 /// Chapters of a day, each with another length for windows of one kind, and most with the
@@ -173,8 +182,8 @@ fn lender(algorithm: &Algorithm) -> Lender<'_> {
     }
 }
 
-/// Returns how many may start in less than so many nanoseconds.
-fn promise(algorithm: &Algorithm) -> (u64, u64) {
+/// Returns how many may start in less than so many nanoseconds of a day that begins then.
+fn promise(algorithm: &Algorithm, morning: Instant) -> (u64, u64) {
     match lender(algorithm) {
         Lender::Sliding(sliding_window::Config { rate, buckets, strict }) => {
             let bucket = rate.window_nanos().div_ceil((*buckets).into());
@@ -182,8 +191,9 @@ fn promise(algorithm: &Algorithm) -> (u64, u64) {
             (rate.count(), rate.window_nanos() - early)
         }
         Lender::Fixed(fixed_window::Config { rate, align }) => {
-            let both = 2 * rate.count() - u64::from(*align == Align::FirstRequest);
-            (both, rate.window_nanos())
+            // The clock's very first window does not begin with its first request.
+            let begins = *align == Align::FirstRequest && morning == MORNING;
+            (2 * rate.count() - u64::from(begins), rate.window_nanos())
         }
     }
 }

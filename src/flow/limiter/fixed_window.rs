@@ -132,14 +132,15 @@ impl FixedWindow {
         // Only an edit leaves a loan in the midst of a window, and both may be full. An end that
         // heeds the first start alone would have the next edit forget the loan.
         let used = if start < window.end { window.used } else { 0 };
-        Window { end: self.end(start), used: used.saturating_add(count) }
+        Window { end: self.end(window.end, start), used: used.saturating_add(count) }
     }
 
     /// Returns the window of `now`, or, if none is open, the one of a request that comes then.
     fn window(&self, state: &State, now: Instant) -> Window {
         let (due, later) = state.loans.split(now);
         let open = self.after(state, due);
-        let open = if now < open.end { open } else { Window { end: self.end(now), used: 0 } };
+        let open =
+            if now < open.end { open } else { Window { end: self.end(open.end, now), used: 0 } };
         let within = |window: Window, loan: &Loan| {
             if loan.start < window.end { self.with(window, *loan) } else { window }
         };
@@ -151,7 +152,7 @@ impl FixedWindow {
     fn over(&self, state: &State, now: Instant) -> Instant {
         let (due, later) = state.loans.split(now);
         let Window { end, .. } = self.after(state, due);
-        if now < end { end } else { later.first().map_or(now, |it| self.end(it.start)) }
+        if now < end { end } else { later.first().map_or(now, |it| self.end(end, it.start)) }
     }
 
     fn fits(&self, state: &State, now: Instant, cost: u64) -> bool {
@@ -170,12 +171,13 @@ impl FixedWindow {
         (state.end, state.used) = (window.end, window.used);
     }
 
-    /// Returns when a window ends that is opened at `now`.
-    fn end(&self, now: Instant) -> Instant {
+    /// Returns when a window ends that is opened at `now`; the one before it ended at `last`.
+    fn end(&self, last: Instant, now: Instant) -> Instant {
         match &self.align {
             Align::Clock => now + Duration::from_nanos(self.window - now.as_nanos() % self.window),
-            // The first window begins with the clock, as a counter's does that is made then.
-            Align::FirstRequest if now.as_nanos() < self.window => {
+            // The first window begins with the clock, as a counter's does that is made then. After
+            // an edit a later one may be as near to the clock's zero, and is as long as any.
+            Align::FirstRequest if last == Instant::EPOCH && now.as_nanos() < self.window => {
                 Instant::EPOCH + Duration::from_nanos(self.window)
             }
             Align::FirstRequest => now + Duration::from_nanos(self.window),
@@ -255,7 +257,7 @@ impl Formula for FixedWindow {
         } else if now < state.end && state.used > 0 {
             state.used = state.used.saturating_add(cost);
         } else {
-            (state.end, state.used) = (self.end(now), cost);
+            (state.end, state.used) = (self.end(state.end, now), cost);
         }
     }
 
@@ -266,7 +268,7 @@ impl Formula for FixedWindow {
             return;
         }
         state.end = match &self.align {
-            Align::Clock | Align::Calendar(_) => self.end(now),
+            Align::Clock | Align::Calendar(_) => self.end(state.end, now),
             Align::FirstRequest => {
                 let window = Duration::from_nanos(self.window);
                 let end = old.start(state, now) + window;

@@ -188,6 +188,26 @@ fn a_window_that_an_edit_lengthens_over_a_loan_ends_by_the_loans_start() {
 }
 
 #[test]
+fn a_window_that_is_not_the_clocks_first_lasts_its_length_near_the_clocks_zero_too() {
+    // The same as a minute later, but that the first window ends with its first second.
+    for minute in [0, 60_000] {
+        let at = |millis: u64| minute + millis;
+        Timeline::new(&per(100, 1000, Align::FirstRequest))
+            .check(&format!("{} pass", at(1000)))
+            .check(&format!("{} x99 pass\n{0} prio=5000 x100 wait 100", at(1900)))
+            .edit(&per(100, 3000, Align::FirstRequest), &[Change::Converted])
+            .check(&format!("{} block rate 3049", at(1951)))
+            .edit(&per(100, 1000, Align::FirstRequest), &[Change::Converted])
+            .check(&format!("{} block rate 950", at(2050)));
+    }
+    // Nobody's window is open, and the next one is shorter than the time since the clock's zero.
+    Timeline::new(&per(5, 1000, Align::FirstRequest))
+        .check("1000 pass\n1999 x4 pass\n2000 cost=6 block costly 5")
+        .edit(&per(5, 2100, Align::FirstRequest), &[Change::Converted])
+        .check("2000 x5 pass\n2100 block rate 2000");
+}
+
+#[test]
 fn an_edit_of_the_count_keeps_what_is_used() {
     Timeline::new(&per(5, 100, Align::Clock))
         .check("10 x4 pass")

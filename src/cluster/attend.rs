@@ -13,7 +13,7 @@ use super::{
 use crate::flow::Instant;
 use core::time::Duration;
 use std::sync::{Arc, PoisonError};
-use tokio::sync::watch;
+use tokio::{sync::watch, task::JoinSet};
 
 /// The most between two greetings: soon enough to notice a new gateway, seldom enough for a store
 /// that hundreds of workers greet.
@@ -41,7 +41,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
     let mut failures = inner.store.failures();
     loop {
         let seen = *failures.borrow_and_update();
-        match connect(&inner, None).await {
+        match begin(&inner).await {
             Ok(link) => {
                 install(&link);
                 inner.made.notify_one();
@@ -74,6 +74,14 @@ fn install(link: &Link) {
 }
 
 /// Returns a connection over which the store has answered, and knows what is in flight.
+async fn begin(inner: &Arc<Inner>) -> Result<Link, Failure> {
+    let mut link = connect(inner, None).await?;
+    link.renew_anew().await?;
+    Ok(link)
+}
+
+/// Returns a connection over which the store has answered: one that takes over those of `former`
+/// that work.
 async fn connect(inner: &Arc<Inner>, former: Option<&Nodes>) -> Result<Link, Failure> {
     let (store, settings) = (&inner.store, &inner.store.settings);
     let limit = settings.connect_timeout;
@@ -89,11 +97,7 @@ async fn connect(inner: &Arc<Inner>, former: Option<&Nodes>) -> Result<Link, Fai
     };
     let (inner, number) = (Arc::clone(inner), store.number());
     let mut link = Link { inner, connection, seed: store.seed(), number };
-    link.greet(true).await?;
-    // Before any request: the store would grant it what has run out meanwhile.
-    let mut held = store.leases.held();
-    held.retain(|(key, _)| !link.connection.nodes().is_some_and(|nodes| nodes.is_kept(key)));
-    link.renew(held).await?;
+    link.greet(!link.is_kept(&format!("{}{{gateways}}", settings.prefix))).await?;
     Ok(link)
 }
 
@@ -103,8 +107,8 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>) {
     // Three times in a lease: two may fail.
     let beat = (inner.store.settings.lease / 3).min(BEAT);
     let mut next = inner.clock.now() + beat;
-    // When to look for nodes that are out.
-    let (mut pause, mut look) = (Pause::new(), None);
+    // When to look for nodes that are out, which is done beside all else: one that hangs takes long.
+    let (mut pause, mut look, mut search) = (Pause::new(), None, JoinSet::new());
     loop {
         let soonest = look.map_or(next, |look: Instant| look.min(next));
         let done = tokio::select! {
@@ -121,19 +125,28 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>) {
                 greeted
             }
             () = inner.hurt.notified() => {
-                look = look.or_else(|| Some(pause.next(inner.clock.now())));
+                if search.is_empty() {
+                    look = look.or_else(|| Some(pause.next(inner.clock.now())));
+                }
+                Ok(())
+            }
+            Some(found) = search.join_next() => {
+                if let Ok(Ok(new)) = found {
+                    link = adopt(link, new).await;
+                }
+                let is_hurt = link.connection.nodes().is_some_and(|it| !it.is_well());
+                look = is_hurt.then(|| pause.next(inner.clock.now()));
                 Ok(())
             }
             () = inner.clock.timer(soonest) => {
                 let now = inner.clock.now();
                 if look.is_some_and(|look| look <= now) {
-                    link = another(link).await;
-                    let is_hurt = link.connection.nodes().is_some_and(|it| !it.is_well());
-                    look = is_hurt.then(|| pause.next(inner.clock.now()));
+                    look = None;
+                    search.spawn(another(link.clone()));
                 }
                 if next <= now {
                     next = now + beat;
-                    if look.is_none() {
+                    if look.is_none() && search.is_empty() {
                         pause = Pause::new();
                     }
                     link.beat().await
@@ -155,9 +168,15 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>) {
 
 /// Connects to the nodes of a Redis Cluster that were out, or have keys that others had; until that
 /// is done, and if it fails, those that are not are asked as before.
-async fn another(link: Link) -> Link {
-    let Ok(new) = connect(&link.inner, link.connection.nodes()).await else { return link };
-    if !link.is_current() {
+async fn another(link: Link) -> Result<Link, Failure> {
+    connect(&link.inner, link.connection.nodes()).await
+}
+
+/// Has requests use what was found, unless the store fails again.
+async fn adopt(link: Link, mut new: Link) -> Link {
+    // Here, so that nothing is given back at the same time: what is renewed after that is held
+    // until its lease ends.
+    if new.renew_anew().await.is_err() || !link.is_current() {
         return link;
     }
     install(&new);
@@ -217,6 +236,19 @@ impl Link {
             }
         }
         Ok(())
+    }
+
+    /// Renews all that is held, but for what others than new connections have to see to. To be done
+    /// before any request: the store would grant it what has run out meanwhile.
+    async fn renew_anew(&mut self) -> Result<(), Failure> {
+        let mut held = self.inner.store.leases.held();
+        held.retain(|(key, _)| !self.is_kept(key));
+        self.renew(held).await
+    }
+
+    /// Whether the node that has a key is reached as before.
+    fn is_kept(&self, key: &str) -> bool {
+        self.connection.nodes().is_some_and(|nodes| nodes.is_kept(key))
     }
 
     /// Renews leases.

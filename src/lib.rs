@@ -28,6 +28,7 @@ pub mod config;
 pub mod demo;
 pub mod flow;
 pub mod gateway;
+mod lines;
 pub mod meter;
 pub mod proxy;
 pub mod replay;

@@ -7,23 +7,17 @@
 //! stay in order; lines of two may not.
 
 mod decided;
+mod output;
 mod record;
 
 pub use decided::Decided;
+pub use output::Output;
 pub use record::{AccessRecord, Ending, FlowRecord, LoggedKey};
 
-use crate::{config::AccessLog, meter::Counters};
-use rustix::{
-    fs::{Access, OFlags, access, fcntl_getfl, fcntl_setfl},
-    io::Errno,
-};
+use crate::{config::AccessLog, lines::Lost, meter::Counters};
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Write},
-    mem,
+    io, mem,
     num::NonZeroUsize,
-    os::unix::fs::OpenOptionsExt,
-    path::Path,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -58,10 +52,6 @@ pub struct Sink {
     ended: Receiver<()>,
 }
 
-/// A place to write to, opened.
-#[derive(Debug)]
-pub struct Output(Place);
-
 /// One worker's way into the log.
 #[derive(Clone, Debug)]
 pub struct Handle {
@@ -93,16 +83,9 @@ enum Order {
     /// A buffer is half full.
     Write,
     /// Write what is buffered, and from then on to another place; then answer.
-    Use(Place, SyncSender<()>),
+    Use(Output, SyncSender<()>),
     /// Write what is buffered, and end.
     End,
-}
-
-#[derive(Debug)]
-enum Place {
-    Nowhere,
-    Stdout,
-    File(File),
 }
 
 impl Sink {
@@ -112,7 +95,7 @@ impl Sink {
     ///
     /// The system has no thread left.
     pub fn start(
-        Output(output): Output,
+        output: Output,
         workers: NonZeroUsize,
         counters: Arc<Counters>,
     ) -> io::Result<Self> {
@@ -165,7 +148,7 @@ impl Sink {
     /// # Errors
     ///
     /// The writer hangs, and moves when it goes on.
-    pub fn switch(&self, Output(output): Output) -> io::Result<()> {
+    pub fn switch(&self, output: Output) -> io::Result<()> {
         let on = output.is_on();
         let (done, finished) = sync_channel(0);
         let told = self.shared.orders.try_send(Order::Use(output, done)).is_ok();
@@ -253,78 +236,10 @@ impl Handle {
     }
 }
 
-impl Output {
-    /// Opens `target`.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be opened, or is a pipe that nobody reads.
-    pub fn open(target: &AccessLog) -> io::Result<Self> {
-        Ok(Self(match target {
-            AccessLog::Off => Place::Nowhere,
-            AccessLog::Stdout => Place::Stdout,
-            AccessLog::File(path) => Place::File(open_file(path)?),
-        }))
-    }
-
-    /// Looks whether `target` can be opened, and makes no file of it.
-    ///
-    /// # Errors
-    ///
-    /// As far as that can be told without opening it, those of [`Self::open`].
-    pub fn look(target: &AccessLog) -> io::Result<()> {
-        let AccessLog::File(path) = target else { return Ok(()) };
-        match fs::metadata(path) {
-            Ok(known) if known.is_dir() => Err(Errno::ISDIR.into()),
-            Ok(_) => Ok(access(path, Access::WRITE_OK)?),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
-                let folder = folder.unwrap_or_else(|| Path::new("."));
-                Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
-            }
-            Err(error) => Err(error),
-        }
-    }
-}
-
-impl Place {
-    fn is_on(&self) -> bool {
-        !matches!(self, Self::Nowhere)
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Nowhere => Ok(()),
-            Self::Stdout => {
-                let mut stdout = io::stdout().lock();
-                stdout.write_all(bytes)?;
-                stdout.flush()
-            }
-            Self::File(file) => file.write_all(bytes),
-        }
-    }
-}
-
-fn open_file(path: &Path) -> io::Result<File> {
-    let explained = |error: io::Error| match Errno::from_io_error(&error) {
-        Some(Errno::NXIO) => {
-            io::Error::new(error.kind(), format!("{error} (a pipe that nobody reads, or a socket)"))
-        }
-        _ => error,
-    };
-    // Or opening a pipe would wait for its reader.
-    let at_once = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new().append(true).create(true).custom_flags(at_once).open(path);
-    let file = file.map_err(explained)?;
-    // The writer's thread may wait: it is there for that.
-    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
-    Ok(file)
-}
-
 /// The thread that writes.
 struct Writer {
     shared: Arc<Shared>,
-    output: Place,
+    output: Output,
     /// An empty buffer, to be swapped for a full one.
     spare: Vec<u8>,
     /// Whether the last write failed, and may have left half a line.
@@ -362,10 +277,11 @@ impl Writer {
 
     fn write_spare(&mut self) {
         let separated = if self.torn { self.output.write(b"\n") } else { Ok(()) };
-        let written = separated.and_then(|()| self.output.write(&self.spare));
-        if let Err(error) = &written {
-            let lines = self.spare.split_inclusive(|byte| *byte == b'\n').count();
-            self.shared.counters.access_log_dropped.fetch_add(lines as u64, Relaxed);
+        let written = separated
+            .map_err(|lost| Lost::of(&self.spare, lost.error))
+            .and_then(|()| self.output.write(&self.spare));
+        if let Err(Lost { lines, error }) = &written {
+            self.shared.counters.access_log_dropped.fetch_add(*lines as u64, Relaxed);
             // Once, not ten times a second for as long as the disk is full.
             if !self.torn {
                 tracing::warn!(%error, "cannot write the access log");
@@ -385,7 +301,7 @@ fn lock(buffer: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
 mod tests {
     use super::{record::sample as record, *};
     use serde_json::Value;
-    use std::fs;
+    use std::{fs, path::Path};
 
     #[test]
     fn lines_before_a_rotation_are_in_the_old_file_and_later_ones_in_the_new() {
@@ -475,23 +391,6 @@ mod tests {
         sink.handle(0).log(&record("/here"));
         drop(sink);
         assert_eq!(paths(&path), ["/here"]);
-    }
-
-    #[test]
-    fn a_look_finds_what_opening_finds_and_makes_no_file() {
-        let (directory, path) = place();
-        let within = |name: &str| AccessLog::File(directory.path().join(name));
-        for bad in [".", "no/such/directory", "access.log/below"] {
-            fs::write(&path, "").unwrap();
-            let target = within(bad);
-            let (look, open) = (Output::look(&target), Output::open(&target).map(drop));
-            let kind = |it: io::Result<()>| it.map_err(|error| error.kind());
-            assert_eq!(kind(look), kind(open), "{bad}");
-            assert!(Output::look(&target).is_err(), "{bad}");
-        }
-        Output::look(&within("access.log")).unwrap();
-        Output::look(&within("another.log")).unwrap();
-        assert!(!directory.path().join("another.log").exists());
     }
 
     #[test]

@@ -4,10 +4,11 @@
 //! once. While nobody takes what is written, as from a pipe that is full, 256 KiB and one
 //! line wait. What comes then is lost, and counted: by a line of the log, and at `/metrics`.
 
-use crate::meter::Counters;
+use crate::{lines::write_out, meter::Counters};
 use std::{
     io::{self, IsTerminal, Write},
     mem,
+    os::fd::AsFd,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::Ordering::Relaxed,
@@ -82,7 +83,7 @@ impl Log {
         Ok(log)
     }
 
-    fn start(output: impl Write + Send + 'static, counters: Arc<Counters>) -> io::Result<Self> {
+    fn start(output: impl AsFd + Send + 'static, counters: Arc<Counters>) -> io::Result<Self> {
         let shared = Arc::new(Shared { counters, ..Shared::default() });
         let (end, ended) = sync_channel(0);
         let writer = Arc::clone(&shared);
@@ -105,7 +106,7 @@ impl Drop for Log {
 
 impl Shared {
     /// Writes what comes, until the log is over and all of it is written.
-    fn write_out(&self, mut output: impl Write) {
+    fn write_out(&self, output: impl AsFd) {
         let (mut bytes, mut told) = (Vec::new(), 0);
         loop {
             let mut waiting = self.lock();
@@ -119,8 +120,8 @@ impl Shared {
                 return;
             }
             // A line that cannot be written has no other place to go to.
-            if output.write_all(&bytes).and_then(|()| output.flush()).is_err() {
-                self.lose(bytes.split_inclusive(|byte| *byte == b'\n').count());
+            if let Err(lost) = write_out(&output, &bytes) {
+                self.lose(lost.lines);
             }
             bytes.clear();
             if lost > told {
@@ -163,46 +164,32 @@ impl Write for &Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::SyncSender;
-
-    /// Hands on what is written, once there is room for it.
-    struct Pipe(SyncSender<Vec<u8>>);
-
-    impl Write for Pipe {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.send(bytes.to_vec()).map_err(io::Error::other)?;
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
+    use std::io::{Read, pipe};
 
     #[test]
     fn a_log_that_nobody_reads_loses_lines_and_counts_them() {
-        let (pipe, reader) = sync_channel(0);
+        let (mut reader, pipe) = pipe().unwrap();
         let counters = Arc::<Counters>::default();
-        let log = Log::start(Pipe(pipe), Arc::clone(&counters)).unwrap();
+        let log = Log::start(pipe, Arc::clone(&counters)).unwrap();
         let line = [b'x'; 1024];
-        // The writer holds one full buffer at most while the other fills up.
-        let lines = 2 * BUFFER / line.len() + 1;
+        // The writer holds one full buffer at most, and the pipe less, while the other fills up.
+        let lines = 3 * BUFFER / line.len();
         for _ in 0..lines {
             (&*log.shared).write_all(&line).unwrap();
         }
         let lost = usize::try_from(counters.log_dropped.load(Relaxed)).unwrap();
         assert!(lost >= 1);
-        let reading = thread::spawn(move || reader.iter().map(|it| it.len()).sum::<usize>());
+        let reading = thread::spawn(move || reader.read_to_end(&mut Vec::new()));
         drop(log);
-        assert_eq!(reading.join().unwrap(), (lines - lost) * line.len());
+        assert_eq!(reading.join().unwrap().unwrap(), (lines - lost) * line.len());
     }
 
     #[test]
     fn lines_that_cannot_be_written_are_counted() {
-        let (pipe, reader) = sync_channel(0);
+        let (reader, pipe) = pipe().unwrap();
         drop(reader);
         let counters = Arc::<Counters>::default();
-        let log = Log::start(Pipe(pipe), Arc::clone(&counters)).unwrap();
+        let log = Log::start(pipe, Arc::clone(&counters)).unwrap();
         (&*log.shared).write_all(b"one\ntwo\n").unwrap();
         drop(log);
         assert_eq!(counters.log_dropped.load(Relaxed), 2);
@@ -210,13 +197,14 @@ mod tests {
 
     #[test]
     fn the_last_lines_are_written_before_the_log_is_gone() {
-        let (pipe, reader) = sync_channel(3);
-        let log = Log::start(Pipe(pipe), Arc::default()).unwrap();
+        let (mut reader, pipe) = pipe().unwrap();
+        let log = Log::start(pipe, Arc::default()).unwrap();
         for line in ["one\n", "two\n", "three\n"] {
             (&*log.shared).write_all(line.as_bytes()).unwrap();
         }
         drop(log);
-        let written: Vec<u8> = reader.try_iter().flatten().collect();
-        assert_eq!(String::from_utf8(written).unwrap(), "one\ntwo\nthree\n");
+        let mut written = String::new();
+        reader.read_to_string(&mut written).unwrap();
+        assert_eq!(written, "one\ntwo\nthree\n");
     }
 }

@@ -1,0 +1,110 @@
+//! Where the access log is written to.
+
+use crate::{
+    config::AccessLog,
+    lines::{Lost, write_out},
+};
+use rustix::{
+    fs::{Access, OFlags, access},
+    io::Errno,
+};
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
+
+/// A place to write to, opened.
+#[derive(Debug)]
+pub struct Output(Place);
+
+#[derive(Debug)]
+enum Place {
+    Nowhere,
+    Stdout,
+    File(File),
+}
+
+impl Output {
+    /// Opens `target`.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened, or is a pipe that nobody reads.
+    pub fn open(target: &AccessLog) -> io::Result<Self> {
+        Ok(Self(match target {
+            AccessLog::Off => Place::Nowhere,
+            AccessLog::Stdout => Place::Stdout,
+            AccessLog::File(path) => Place::File(open_file(path)?),
+        }))
+    }
+
+    /// Looks whether `target` can be opened, and makes no file of it.
+    ///
+    /// # Errors
+    ///
+    /// As far as that can be told without opening it, those of [`Self::open`].
+    pub fn look(target: &AccessLog) -> io::Result<()> {
+        let AccessLog::File(path) = target else { return Ok(()) };
+        match fs::metadata(path) {
+            Ok(known) if known.is_dir() => Err(Errno::ISDIR.into()),
+            Ok(_) => Ok(access(path, Access::WRITE_OK)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+                let folder = folder.unwrap_or_else(|| Path::new("."));
+                Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        !matches!(self.0, Place::Nowhere)
+    }
+
+    /// Writes `lines`, and waits for who takes them.
+    pub(super) fn write(&self, lines: &[u8]) -> Result<(), Lost> {
+        match &self.0 {
+            Place::Nowhere => Ok(()),
+            Place::Stdout => write_out(io::stdout(), lines),
+            Place::File(file) => write_out(file, lines),
+        }
+    }
+}
+
+fn open_file(path: &Path) -> io::Result<File> {
+    let explained = |error: io::Error| match Errno::from_io_error(&error) {
+        Some(Errno::NXIO) => {
+            io::Error::new(error.kind(), format!("{error} (a pipe that nobody reads, or a socket)"))
+        }
+        _ => error,
+    };
+    // Or opening a pipe would wait for its reader.
+    let at_once = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().append(true).create(true).custom_flags(at_once).open(path);
+    file.map_err(explained)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_finds_what_opening_finds_and_makes_no_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("access.log");
+        let within = |name: &str| AccessLog::File(directory.path().join(name));
+        for bad in [".", "no/such/directory", "access.log/below"] {
+            fs::write(&path, "").unwrap();
+            let target = within(bad);
+            let (look, open) = (Output::look(&target), Output::open(&target).map(drop));
+            let kind = |it: io::Result<()>| it.map_err(|error| error.kind());
+            assert_eq!(kind(look), kind(open), "{bad}");
+            assert!(Output::look(&target).is_err(), "{bad}");
+        }
+        Output::look(&within("access.log")).unwrap();
+        Output::look(&within("another.log")).unwrap();
+        assert!(!directory.path().join("another.log").exists());
+    }
+}

@@ -39,15 +39,20 @@ impl Pause {
 pub(super) async fn run(inner: Arc<Inner>) {
     let mut pause = Pause::new();
     let mut failures = inner.store.failures();
+    // Where the nodes of a Redis Cluster were last: those that the file names may all be gone.
+    let mut former: Option<Nodes> = None;
     loop {
         let seen = *failures.borrow_and_update();
-        match begin(&inner).await {
+        match begin(&inner, former.as_ref()).await {
             Ok(link) => {
                 install(&link);
                 inner.made.notify_one();
                 inner.store.on_up(inner.number, seen);
                 let began = inner.clock.now();
-                attend(link, &mut failures).await;
+                former = attend(link, &mut failures).await.connection.nodes().cloned();
+                if let Some(nodes) = &former {
+                    nodes.give_up();
+                }
                 // One that breaks at once is no success.
                 if inner.clock.now().since(began) > PAUSES[1] {
                     pause = Pause::new();
@@ -74,8 +79,8 @@ fn install(link: &Link) {
 }
 
 /// Returns a connection over which the store has answered, and knows what is in flight.
-async fn begin(inner: &Arc<Inner>) -> Result<Link, Failure> {
-    let mut link = connect(inner, None).await?;
+async fn begin(inner: &Arc<Inner>, former: Option<&Nodes>) -> Result<Link, Failure> {
+    let mut link = connect(inner, former).await?;
     link.renew_anew().await?;
     Ok(link)
 }
@@ -101,8 +106,8 @@ async fn connect(inner: &Arc<Inner>, former: Option<&Nodes>) -> Result<Link, Fai
     Ok(link)
 }
 
-/// Does what is to be done over a connection until it is given up.
-async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>) {
+/// Does what is to be done over a connection until it is given up. Returns the last one.
+async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>) -> Link {
     let inner = Arc::clone(&link.inner);
     // Three times in a lease: two may fail.
     let beat = (inner.store.settings.lease / 3).min(BEAT);
@@ -113,7 +118,7 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>) {
         let soonest = look.map_or(next, |look: Instant| look.min(next));
         let done = tokio::select! {
             biased;
-            () = inner.broken.notified() => return,
+            () = inner.broken.notified() => return link,
             // Another client's connection broke: then this one may have, too, which nobody has
             // noticed if nobody asks.
             Ok(()) = failures.changed() => {
@@ -161,7 +166,7 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>) {
             link.give_up();
             // What give_up rang, unless a request came first: either way it is taken here.
             inner.broken.notified().await;
-            return;
+            return link;
         }
     }
 }

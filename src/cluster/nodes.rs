@@ -61,7 +61,7 @@ impl Nodes {
     ) -> RedisResult<Self> {
         let slots = match former {
             Some(former) => former.ask_slots(settings, clock).await?,
-            None => ask_named(settings).await?,
+            None => ask_anew(settings, clock, None).await?,
         };
         let mut reached = JoinSet::new();
         for (at, node) in slots.nodes.iter().enumerate() {
@@ -91,7 +91,7 @@ impl Nodes {
         Ok(Self(Arc::new(All { slots, connections, out: Mutex::new(out), is_outdated })))
     }
 
-    /// Asks some of those that are not out who has which keys, or else those that the file names.
+    /// Asks some of those that are not out who has which keys, or else all that are known.
     async fn ask_slots(&self, settings: &Arc<Settings>, clock: &Clock) -> RedisResult<Slots> {
         let is_in = |at: &usize| !self.is_out(*at);
         let nodes = self.0.connections.iter().filter(|(at, _)| is_in(at));
@@ -102,7 +102,7 @@ impl Nodes {
         }
         match clock.timeout(patience(settings), first(asked)).await {
             Ok(Ok(slots)) => Ok(slots),
-            Ok(Err(_)) | Err(_) => ask_named(settings).await,
+            Ok(Err(_)) | Err(_) => ask_anew(settings, clock, Some(&self.0.slots)).await,
         }
     }
 
@@ -174,6 +174,13 @@ impl Nodes {
         self.lock().entry(node).or_insert(why);
     }
 
+    /// Has none of these connections be used again: only where the nodes are stays known.
+    pub(super) fn give_up(&self) {
+        for at in self.0.connections.keys() {
+            self.put_out(*at, String::new());
+        }
+    }
+
     /// Returns the names of those that are out, and why.
     pub(super) fn out(&self) -> BTreeMap<String, String> {
         let name = |at: usize| self.0.slots.nodes.get(at).map(Node::name);
@@ -191,13 +198,24 @@ fn patience(settings: &Settings) -> Duration {
     (settings.connect_timeout / 4).max(settings.timeout.min(settings.connect_timeout / 3))
 }
 
-/// Asks the nodes that the file names who has which keys: all at once, so that the first answer
-/// counts and none that hangs is waited for.
-async fn ask_named(settings: &Arc<Settings>) -> RedisResult<Slots> {
+/// Asks the nodes that the file names who has which keys, and a little later those that were known
+/// last, as the former may be gone: all at once, so that the first answer counts and none that hangs
+/// is waited for.
+async fn ask_anew(
+    settings: &Arc<Settings>,
+    clock: &Clock,
+    last: Option<&Slots>,
+) -> RedisResult<Slots> {
+    let (now, later) = (clock.now(), clock.now() + patience(settings) / 4);
+    let named = settings.nodes.iter().map(|named| (named.clone(), now));
+    let last = last.into_iter().flat_map(Slots::servers).map(|server| (server, later));
     let mut asked = JoinSet::new();
-    for (host, port) in settings.nodes.clone() {
-        let settings = Arc::clone(settings);
-        asked.spawn(async move { slots(open(&settings, &host, port).await?, host).await });
+    for ((host, port), at) in named.chain(last) {
+        let (settings, clock) = (Arc::clone(settings), clock.clone());
+        asked.spawn(async move {
+            clock.timer(at).await;
+            slots(open(&settings, &host, port).await?, host).await
+        });
     }
     first(asked).await
 }
@@ -219,7 +237,8 @@ async fn first(mut asked: JoinSet<RedisResult<Slots>>) -> RedisResult<Slots> {
 /// Asks a node at `host` who has which keys.
 async fn slots(mut connection: MultiplexedConnection, host: String) -> RedisResult<Slots> {
     let answer = cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await?;
-    Slots::read(&answer, &host).ok_or_else(|| {
+    // One that was taken out of its cluster knows of no node that has any.
+    Slots::read(&answer, &host).filter(|slots| !slots.nodes.is_empty()).ok_or_else(|| {
         RedisError::from((ErrorKind::Parse, "the answer to CLUSTER SLOTS makes no sense"))
     })
 }

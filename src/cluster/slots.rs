@@ -1,6 +1,7 @@
 //! Which node of a Redis Cluster has which keys, as the specification of Redis Cluster has it.
 
 use redis::Value;
+use std::collections::BTreeSet;
 
 /// Into how many parts keys fall.
 const SLOTS: u16 = 16_384;
@@ -8,12 +9,14 @@ const SLOTS: u16 = 16_384;
 /// How many numbers are tried as a tag of each node: so many that one slot is found.
 const TRIES: u32 = 1_000_000;
 
-/// The nodes that take writes, and the slots that each has.
+/// The nodes that take writes, the slots that each has, and the replicas.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Slots {
     pub(super) nodes: Vec<Node>,
     /// First and last slot of each range, and which node has it; in order.
     ranges: Vec<(u16, u16, usize)>,
+    /// Where they are; each once.
+    replicas: BTreeSet<(String, u16)>,
 }
 
 /// One of the nodes.
@@ -36,20 +39,20 @@ impl Slots {
     /// Reads the answer to `CLUSTER SLOTS` of the node at `asked`; `None` if it makes no sense.
     pub(super) fn read(answer: &Value, asked: &str) -> Option<Self> {
         let Value::Array(answer) = answer else { return None };
-        let mut it = Self { nodes: Vec::new(), ranges: Vec::with_capacity(answer.len()) };
+        let ranges = Vec::with_capacity(answer.len());
+        let mut it = Self { nodes: Vec::new(), ranges, replicas: BTreeSet::new() };
         for range in answer {
             let Value::Array(range) = range else { return None };
-            let [first, last, Value::Array(primary), ..] = &range[..] else { return None };
-            let [host, port, ..] = &primary[..] else { return None };
-            // Without a host it is where the answer comes from.
-            let host = text(host).filter(|host| !host.is_empty()).unwrap_or(asked);
-            let node = Node { host: host.to_owned(), port: whole(port)?, tag: None };
+            let [first, last, primary, replicas @ ..] = &range[..] else { return None };
+            let (host, port) = server(primary, asked)?;
+            let node = Node { host, port, tag: None };
             let known = it.nodes.iter().position(|known| *known == node);
             let at = known.unwrap_or(it.nodes.len());
             if known.is_none() {
                 it.nodes.push(node);
             }
             it.ranges.push((whole(first)?, whole(last)?, at));
+            it.replicas.extend(replicas.iter().filter_map(|replica| server(replica, asked)));
         }
         it.ranges.sort_unstable();
         it.find_tags();
@@ -72,6 +75,12 @@ impl Slots {
         }
     }
 
+    /// Returns where all of them are: any knows the others.
+    pub(super) fn servers(&self) -> impl Iterator<Item = (String, u16)> {
+        let nodes = self.nodes.iter().map(|node| (node.host.clone(), node.port));
+        nodes.chain(self.replicas.iter().cloned())
+    }
+
     /// Returns which of the nodes has a key, if any has.
     pub(super) fn node_of(&self, key: &str) -> Option<usize> {
         let slot = slot(key);
@@ -79,6 +88,14 @@ impl Slots {
         let (_, last, node) = self.ranges.get(after.checked_sub(1)?)?;
         (slot <= *last).then_some(*node)
     }
+}
+
+/// Reads where one of them is: without a host, where the answer comes from.
+fn server(value: &Value, asked: &str) -> Option<(String, u16)> {
+    let Value::Array(value) = value else { return None };
+    let [host, port, ..] = &value[..] else { return None };
+    let host = text(host).filter(|host| !host.is_empty()).unwrap_or(asked);
+    Some((host.to_owned(), whole(port)?))
 }
 
 fn text(value: &Value) -> Option<&str> {
@@ -131,7 +148,6 @@ mod tests {
         let range = |(first, last, port): &(i64, i64, i64)| {
             let host = Value::BulkString(b"127.0.0.1".to_vec());
             let node = |port| Value::Array(vec![host.clone(), Value::Int(port), Value::Nil]);
-            // The replica's does not matter.
             let nodes = [node(*port), node(port + 100)];
             let range = [Value::Int(*first), Value::Int(*last)];
             Value::Array(range.into_iter().chain(nodes).collect())
@@ -150,6 +166,8 @@ mod tests {
         let lost = (0..TRIES).map(|at| at.to_string()).find(|key| slot(key) == 10_001);
         assert_eq!(name(&lost.unwrap()), None);
         assert_eq!(slots.nodes.len(), 3);
+        let ports: Vec<u16> = slots.servers().map(|(_, port)| port).collect();
+        assert_eq!(ports, [3, 1, 2, 101, 102, 103], "replicas know them, too");
         for (at, node) in slots.nodes.iter().enumerate() {
             assert_eq!(slots.node_of(node.tag.as_deref().unwrap()), Some(at));
         }

@@ -313,3 +313,31 @@ fn a_node_that_hangs_is_told_of_once_and_leaves_the_routes_of_the_others_to_the_
         }
     }
 }
+
+#[test]
+fn the_store_is_found_again_though_the_one_node_that_the_file_names_is_gone() {
+    let (upstream, nodes) = (upstream::echo(), nodes());
+    let greeted = node_of(&nodes, "gateways");
+    let gone = (greeted + 1) % 3;
+    let names = [route_on(&nodes, gone), route_on(&nodes, greeted)];
+    let names = names.each_ref().map(String::as_str);
+    let store = (nodes[gone].port, &*format!("{PATIENT}, lease: 1s"));
+    let gateways = gateways(1, &two_routes(upstream.address, store, 900, names));
+    let gateway = &gateways[0];
+    let passed = |at: usize| passed(&gateways, names[at], 1);
+    assert_eq!([passed(0), passed(1)], [1, 1]);
+    signal(&pid(&nodes[gone]), "KILL");
+    let let_in = |words: &[&str]| {
+        let mut set = redis::cmd("ACL");
+        set.arg(&["SETUSER", "gate"]).arg(words);
+        set.exec(&mut nodes[greeted].connection()).expect("it is set");
+    };
+    let before = gateway.log_len();
+    let_in(&["-eval", "-evalsha"]);
+    gateway.wait_log_after(before, "the store fails");
+    let before = gateway.log_len();
+    let_in(&["+eval", "+evalsha"]);
+    gateway.wait_log_after(before, "the store decides");
+    eventually("the route of the node that is left", || (passed(1) == 1).then_some(()));
+    assert_eq!(passed(0), 0);
+}

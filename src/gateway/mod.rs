@@ -85,9 +85,13 @@ pub fn run(path: &Path, counters: Arc<Counters>) -> Result<(), StartError> {
         .build()
         .map_err(cannot("start a runtime"))?;
     let ended = runtime.block_on(async {
-        let (mut gateway, opened) = Gateway::start(plan, counters, seen, descriptors)?;
+        let (mut gateway, (sockets, admin)) = Gateway::start(plan, counters, seen, descriptors)?;
+        // Before the store is waited for, as who probes the gateway meanwhile is to be answered.
+        if let Some(opened) = admin {
+            gateway.administer(opened)?;
+        }
         if gateway.hear_store().await {
-            gateway.listen(opened)?;
+            gateway.listen(sockets)?;
             gateway.serve().await;
         }
         gateway.drain().await;
@@ -125,7 +129,7 @@ struct Gateway {
 }
 
 impl Gateway {
-    /// Opens every listener, then starts the workers: all or nothing. Nobody is served yet.
+    /// Opens every listener, then starts the workers: all or nothing. No client is served yet.
     fn start(
         plan: Plan,
         counters: Arc<Counters>,
@@ -174,7 +178,7 @@ impl Gateway {
         Ok((gateway, opened))
     }
 
-    /// Waits until the store has been heard, if it can be: nobody is served before. Returns
+    /// Waits until the store has been heard, if it can be: no client is served before. Returns
     /// `false` if the gateway is to end.
     async fn hear_store(&mut self) -> bool {
         let Some(store) = self.store.as_deref().filter(|_| self.live.load().is_shared()) else {
@@ -190,10 +194,7 @@ impl Gateway {
     }
 
     /// Begins to serve.
-    fn listen(&mut self, (sockets, admin): Sockets) -> Result<(), StartError> {
-        if let Some(opened) = admin {
-            self.administer(opened)?;
-        }
+    fn listen(&mut self, sockets: Vec<Opened>) -> Result<(), StartError> {
         for opened in sockets {
             self.listeners.listen(opened, &self.live, &self.workers)?;
         }

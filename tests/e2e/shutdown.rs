@@ -173,7 +173,7 @@ fn of_cut(line: &str) -> (String, u64, u64) {
 }
 
 #[test]
-fn a_gateway_that_waits_for_its_store_hears_a_signal() {
+fn a_gateway_that_waits_for_its_store_answers_probes_and_hears_a_signal() {
     for rule in ["", ", sync_interval: 100ms"] {
         let store = TcpListener::bind("127.0.0.1:0").expect("bound");
         let address = store.local_addr().expect("an address");
@@ -191,6 +191,10 @@ fn a_gateway_that_waits_for_its_store_hears_a_signal() {
         // Who connects has begun to wait; nobody answers.
         let asked = store.accept().expect("a connection");
         assert!(gateway.is_running());
+        let admin = gateway.address("admin");
+        assert_eq!(http::get(admin, "/healthz").status, 200);
+        assert_eq!(http::get(admin, "/readyz").status, 503);
+        assert_eq!(http::get(admin, "/routes").status, 200);
         gateway.signal("TERM");
         assert_eq!(gateway.wait().code(), Some(0));
         gateway.wait_log("drained");

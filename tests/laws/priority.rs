@@ -4,9 +4,10 @@ use crate::{
     config,
     day::{MORNING, rule},
 };
-use core::time::Duration;
+use core::{num::NonZeroU64, time::Duration};
 use flowgate::flow::{
     Algorithm, Claim, Gate, Instant, Key, Rate, Reason, Rules,
+    calendar::{Calendar, Run},
     limiter::{
         fixed_window::{self, Align},
         sliding_window,
@@ -95,7 +96,9 @@ proptest! {
             }
         }
         starts.sort_unstable();
-        let promises = chapters.iter().map(|(algorithm, _)| promise(algorithm, morning));
+        // The clock's very first window does not begin with its first request.
+        let begins = morning == MORNING && chapters.iter().all(|(it, _)| begins(it));
+        let promises = chapters.iter().map(|(algorithm, _)| promise(algorithm, begins));
         let (most, within) = promises.fold((0, u64::MAX), |(most, within), (count, span)| {
             (most.max(count), within.min(span))
         });
@@ -132,31 +135,56 @@ fn mornings() -> impl Strategy<Value = Instant> {
     prop_oneof![Just(MORNING), Just(Instant::EPOCH), (0..WINDOW * 4).prop_map(Instant::from_nanos)]
 }
 
-/// Chapters of a day, each with another length for windows of one kind, and most with the
-/// same count.
+/// How the windows of a day are edited.
+#[derive(Clone, Copy, Debug)]
+enum Edits {
+    /// Their lengths.
+    Sliding { strict: bool },
+    /// Their lengths.
+    Fixed,
+    /// Where they begin, and not their length: with a request or by the clock, or a calendar.
+    Align { calendar: bool },
+}
+
+impl Edits {
+    fn algorithm(self, count: u64, tenths: u64, buckets: u32) -> Algorithm {
+        let rate = |window| Rate::new(count, Duration::from_nanos(window)).expect("a rate");
+        let fixed = |rate, align| Algorithm::FixedWindow(fixed_window::Config { rate, align });
+        let edited = rate(WINDOW / 10 * tenths);
+        match self {
+            Self::Sliding { strict } => {
+                Algorithm::SlidingWindow(sliding_window::Config { rate: edited, buckets, strict })
+            }
+            Self::Fixed => fixed(edited, Align::FirstRequest),
+            Self::Align { .. } if tenths > 10 => fixed(rate(WINDOW), Align::FirstRequest),
+            Self::Align { calendar: false } => fixed(rate(WINDOW), Align::Clock),
+            Self::Align { calendar: true } => {
+                let [step, count] = [WINDOW, u64::MAX / WINDOW - 1].map(NonZeroU64::new);
+                let (step, count) = step.zip(count).expect("neither is zero");
+                let run = Run { start: Instant::from_nanos(WINDOW / 3), count };
+                let calendar = Calendar::new("tenth of a second", step, vec![run]);
+                fixed(rate(WINDOW), Align::Calendar(calendar))
+            }
+        }
+    }
+}
+
+/// Chapters of a day, each with other windows of one kind, and most with the same count.
 fn edited() -> impl Strategy<Value = Vec<(Algorithm, Vec<Arrival>)>> {
     let numbers = |most: u64| {
         let count = prop_oneof![4 => Just(most), 1 => 1..=most];
         (count, prop::sample::select(vec![3, 10, 15, 25, 300]), 1..7_u32, short_arrivals())
     };
     let chapters = (1..9_u64).prop_flat_map(move |most| vec(numbers(most), 2..12));
-    (0..3_u8, chapters).prop_map(|(kind, chapters)| {
-        let algorithm = |count, tenths, buckets| {
-            let rate = Rate::new(count, Duration::from_nanos(WINDOW / 10 * tenths));
-            let rate = rate.expect("a rate");
-            match kind {
-                0 => {
-                    let align = Align::FirstRequest;
-                    Algorithm::FixedWindow(fixed_window::Config { rate, align })
-                }
-                kind => {
-                    let strict = kind == 1;
-                    Algorithm::SlidingWindow(sliding_window::Config { rate, buckets, strict })
-                }
-            }
+    let edits = prop_oneof![
+        Just(Edits::Fixed),
+        any::<bool>().prop_map(|strict| Edits::Sliding { strict }),
+        any::<bool>().prop_map(|calendar| Edits::Align { calendar }),
+    ];
+    (edits, chapters).prop_map(|(edits, chapters)| {
+        let chapter = |(count, tenths, buckets, arrivals)| {
+            (edits.algorithm(count, tenths, buckets), arrivals)
         };
-        let chapter =
-            |(count, tenths, buckets, arrivals)| (algorithm(count, tenths, buckets), arrivals);
         chapters.into_iter().map(chapter).collect()
     })
 }
@@ -182,17 +210,24 @@ fn lender(algorithm: &Algorithm) -> Lender<'_> {
     }
 }
 
-/// Returns how many may start in less than so many nanoseconds of a day that begins then.
-fn promise(algorithm: &Algorithm, morning: Instant) -> (u64, u64) {
+/// Returns whether each window begins with its first request.
+fn begins(algorithm: &Algorithm) -> bool {
+    match lender(algorithm) {
+        Lender::Sliding(_) => false,
+        Lender::Fixed(config) => config.align == Align::FirstRequest,
+    }
+}
+
+/// Returns how many may start in less than so many nanoseconds, where each window begins with
+/// its first request or not.
+fn promise(algorithm: &Algorithm, begins: bool) -> (u64, u64) {
     match lender(algorithm) {
         Lender::Sliding(sliding_window::Config { rate, buckets, strict }) => {
             let bucket = rate.window_nanos().div_ceil((*buckets).into());
             let early = if *strict { 0 } else { bucket };
             (rate.count(), rate.window_nanos() - early)
         }
-        Lender::Fixed(fixed_window::Config { rate, align }) => {
-            // The clock's very first window does not begin with its first request.
-            let begins = *align == Align::FirstRequest && morning == MORNING;
+        Lender::Fixed(fixed_window::Config { rate, .. }) => {
             (2 * rate.count() - u64::from(begins), rate.window_nanos())
         }
     }

@@ -26,6 +26,10 @@
 //! used in whichever window that falls in; if that is in its midst, one with `first_request` lasts
 //! its length from there.
 //!
+//! Where windows that began with first requests come to follow the clock or a calendar, the latest
+//! lasts until a boundary at or after its end, with all that was lent of the next; also if it was
+//! over by less than its length. Else a short stretch up to the boundary had let `N` more pass.
+//!
 //! Source: the counter of every textbook; `align: first_request` equals the listing
 //! recorded as `seed_counter` in `tests/golden`.
 
@@ -38,6 +42,9 @@ use crate::flow::{
     time::Instant,
 };
 use core::time::Duration;
+
+/// The last instant of a window is so much before its end.
+const TICK: Duration = Duration::from_nanos(1);
 
 /// `rate.count()` per window.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,7 +139,8 @@ impl FixedWindow {
         // Only an edit leaves a loan in the midst of a window, and both may be full. An end that
         // heeds the first start alone would have the next edit forget the loan.
         let used = if start < window.end { window.used } else { 0 };
-        Window { end: self.end(window.end, start), used: used.saturating_add(count) }
+        let end = self.end(window.end, start).max(window.end);
+        Window { end, used: used.saturating_add(count) }
     }
 
     /// Returns the window of `now`, or, if none is open, the one of a request that comes then.
@@ -192,12 +200,35 @@ impl FixedWindow {
         self.align == Align::FirstRequest && apart < Duration::from_nanos(self.window)
     }
 
-    /// Returns when the window of `state` began, which is not over.
-    fn start(&self, state: &State, now: Instant) -> Instant {
+    /// Returns when the window of `state` began.
+    fn start(&self, state: &State) -> Instant {
         match &self.align {
             Align::Clock | Align::FirstRequest => state.end - Duration::from_nanos(self.window),
-            Align::Calendar(calendar) => calendar.window(now).0,
+            Align::Calendar(calendar) => calendar.window(state.end - TICK).0,
         }
+    }
+
+    /// Returns when the window of `old` ends for a formula that follows the clock: with a
+    /// boundary, but not before it has lasted, nor those that follow of which was lent.
+    fn aligned_end(&self, old: &Self, state: &State, now: Instant) -> Instant {
+        let end = old.last_end(state);
+        let begin = end - Duration::from_nanos(old.window);
+        let lasts = end.min(begin + Duration::from_nanos(self.window));
+        // What is used by now was used before the end.
+        let last = (lasts - TICK).max(now.min(end - TICK));
+        self.end(state.end, last)
+    }
+
+    /// Returns when the open window of `old` ends for a formula whose windows begin with
+    /// their first requests.
+    fn free_end(&self, old: &Self, state: &State, now: Instant) -> Instant {
+        let window = Duration::from_nanos(self.window);
+        let end = old.start(state) + window;
+        // A beginning that moved with each edit would put off the end for ever. That of the
+        // clock's very first window is nobody's first request.
+        let is_of_clock = state.end == Instant::EPOCH + Duration::from_nanos(old.window);
+        let is_known = old.align == Align::FirstRequest && !is_of_clock;
+        if is_known || end > now { end } else { state.end.min(now + window) }
     }
 }
 
@@ -263,22 +294,23 @@ impl Formula for FixedWindow {
 
     fn convert(&self, old: &Self, state: &mut State, now: Instant) {
         old.settle(state, now);
-        let is_same = (self.window, &self.align) == (old.window, &old.align);
-        if is_same || now >= state.end {
+        if (self.window, &self.align) == (old.window, &old.align) {
             return;
         }
-        state.end = match &self.align {
-            Align::Clock | Align::Calendar(_) => self.end(state.end, now),
-            Align::FirstRequest => {
-                let window = Duration::from_nanos(self.window);
-                let end = old.start(state, now) + window;
-                // A beginning that moved with each edit would put off the end for ever. That
-                // of the clock's very first window is nobody's first request.
-                let is_of_clock = state.end == Instant::EPOCH + Duration::from_nanos(old.window);
-                let is_known = old.align == Align::FirstRequest && !is_of_clock;
-                if is_known || end > now { end } else { state.end.min(now + window) }
+        if old.is_fresh(state, now) {
+            // Its place in a table may have been another's since; no later edit may tell.
+            state.used = 0;
+            return;
+        }
+        let is_open = now < state.end;
+        match &self.align {
+            Align::Clock | Align::Calendar(_) if old.align == Align::FirstRequest => {
+                state.end = self.aligned_end(old, state, now);
             }
-        };
+            Align::Clock | Align::Calendar(_) if is_open => state.end = self.end(state.end, now),
+            Align::FirstRequest if is_open => state.end = self.free_end(old, state, now),
+            Align::Clock | Align::FirstRequest | Align::Calendar(_) => {}
+        }
     }
 }
 

@@ -208,6 +208,37 @@ fn a_window_that_is_not_the_clocks_first_lasts_its_length_near_the_clocks_zero_t
 }
 
 #[test]
+fn a_window_that_comes_to_follow_the_clock_lasts_until_a_boundary_after_its_end() {
+    let full = || {
+        Timeline::new(&per(100, 1000, Align::FirstRequest))
+            .check("60200 pass\n61190 x99 pass\n61200 x99 pass")
+    };
+    let clock = per(100, 1000, Align::Clock);
+    full()
+        .check("61500 pass")
+        .edit(&clock, &[Change::Converted])
+        .check("61500 block rate 1500\n61500 prio=1500 x100 wait 1500")
+        .check("62999 block rate 1001\n64000 x100 pass\n64000 block rate 1000");
+    // One that is just over was not by the clock's last boundary; nor is one ahead of the clock.
+    full()
+        .check("62199 pass\n62200 cost=101 block costly 100")
+        .edit(&clock, &[Change::Converted])
+        .check("62999 block rate 1")
+        .edit(&per(100, 1000, Align::FirstRequest), &[Change::Converted])
+        .check("62999.5 block rate 0.5\n63000 x100 pass");
+    // What is lent of the window after it is not over before that one is.
+    full()
+        .check("61300 pass\n61300 prio=900 x50 wait 900")
+        .edit(&clock, &[Change::Converted])
+        .check("63999 block rate 1\n64000 x100 pass");
+    // A shorter window ends with its own length, and at once where that has passed.
+    full()
+        .check("61500 pass")
+        .edit(&per(100, 100, Align::Clock), &[Change::Converted])
+        .check("61550 block rate 50\n61600 x100 pass");
+}
+
+#[test]
 fn an_edit_of_the_count_keeps_what_is_used() {
     Timeline::new(&per(5, 100, Align::Clock))
         .check("10 x4 pass")

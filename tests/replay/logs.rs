@@ -197,15 +197,17 @@ fn requests_that_our_gateway_asked_no_rule_about_are_left_out() {
     let log = [
         line(413, ",\"route\":\"all\""),
         line(400, ""),
-        // Its client left while a store was asked.
+        // Its client left while a store was asked; the gateway ended.
         line(499, ",\"route\":\"all\",\"outcome\":\"cancelled\""),
+        line(499, ",\"route\":\"all\",\"outcome\":\"cut\""),
         line(200, ",\"route\":\"all\",\"flow\":{\"verdict\":\"passed\",\"wait_ms\":0.0}"),
         line(404, ""),
     ];
     let (out, complaints) = replayed(&per_client(), log.concat(), |_| {}).unwrap();
     let verdicts: Vec<_> = out.lines().map(|line| line.contains("passed")).collect();
     assert_eq!(verdicts, [true, false], "{out}");
-    assert!(complaints.contains("note: 3 of 5 lines are of requests without a decision"));
+    assert!(complaints.contains("note: 4 of 6 lines are of requests without a decision"));
+    assert!(complaints.contains("or their clients left, or it ended, while a store was asked"));
 }
 
 #[test]

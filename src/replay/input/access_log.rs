@@ -110,7 +110,7 @@ pub(super) fn parse(line: &[u8], words: &mut Words) -> Result<Option<Logged>, Re
 
 impl Line<'_> {
     /// Whether the request was refused before the rules of a route were asked, or its client
-    /// left while a store was. One for which there was no route may find one in the replay.
+    /// left, or the gateway ended, while a store was. One for which there was no route may find one in the replay.
     fn is_unasked(&self) -> bool {
         /// What is answered where no route matches.
         const NO_ROUTE: u16 = 404;

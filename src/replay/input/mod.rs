@@ -263,7 +263,8 @@ impl Inputs {
         if self.unasked > 0 {
             self.notes.push(format!(
                 "{} of {} lines are of requests without a decision, as the gateway refused them before \
-                 it asked any rule, or their clients left while a store was asked: they are left out",
+                 it asked any rule, or their clients left, or it ended, while a store was asked: they are \
+                 left out",
                 self.unasked, self.lines
             ));
         }

@@ -204,8 +204,8 @@ impl Link {
         let read = |answer| Told::read(&answer).ok_or_else(|| Failure::nonsense("to a greeting"));
         let told = match answer.and_then(read) {
             Ok(told) => told,
-            // The other nodes decide all the same, for who knows the secret.
-            Err(failure) if failure.is_of_node() && store.has_learned() => {
+            // Other keys are decided about all the same, for who knows the secret.
+            Err(failure) if failure.is_of_part() && store.has_learned() => {
                 return self.heed(failure);
             }
             // Who may not greet does not count among the gateways, whatever else would work.
@@ -232,7 +232,7 @@ impl Link {
             let (keys, names): (Vec<String>, Vec<String>) = group.iter().cloned().unzip();
             let given = self.run(&inner.store.scripts.release, &keys, &names).await;
             let Err(failure) = given else { continue };
-            if failure.is_of_node() {
+            if failure.is_of_part() {
                 inner.leases.keep(group);
                 self.heed(failure)?;
             } else if let Err(failure) = self.heed(failure) {

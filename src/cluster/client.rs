@@ -238,7 +238,9 @@ impl Link {
     pub(super) fn heed(&self, failure: Failure) -> Result<(), Failure> {
         let Inner { store, clock, .. } = &*self.inner;
         match failure.scope {
-            Scope::Call => store.on_refusal(failure.error, &failure.detail, clock.now()),
+            Scope::Call | Scope::Slot => {
+                store.on_refusal(failure.error, &failure.detail, clock.now());
+            }
             Scope::Node(node) => self.put_out(node, &failure),
             Scope::Store => return Err(failure),
         }

@@ -7,7 +7,7 @@ use crate::{
 };
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, IntoConnectionInfo, Pipeline,
-    RedisConnectionInfo, RedisError, RedisResult, TlsCertificates, TlsMode, Value,
+    RedisConnectionInfo, RedisError, RedisResult, ServerErrorKind, TlsCertificates, TlsMode, Value,
     aio::MultiplexedConnection,
     io::tcp::TcpSettings,
     sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType},
@@ -32,7 +32,9 @@ impl Connection {
             (Self::Cluster(nodes), Some(node)) => nodes.query(node, call).await,
             (Self::Cluster(nodes), None) => {
                 nodes.outdate();
-                let error = (ErrorKind::Extension, "no node has the keys");
+                // As a node would say.
+                let kind = ErrorKind::Server(ServerErrorKind::ClusterDown);
+                let error = (kind, "no node has the keys");
                 Err(RedisError::from(error))
             }
         }

@@ -1,9 +1,13 @@
 //! What can go wrong between a gateway and the store.
 
-use redis::{ErrorKind, RedisError};
+use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 /// The codes of a store that takes no writes.
 const NO_WRITES: [&str; 5] = ["READONLY", "LOADING", "MASTERDOWN", "NOREPLICAS", "MISCONF"];
+
+/// What a node of a Redis Cluster says when it serves no slot, beside the code that it has for one
+/// slot that nobody serves.
+const CLUSTER_DOWN: &str = "The cluster is down";
 
 /// Why the store has not decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,7 +75,7 @@ impl From<&RedisError> for StoreError {
             || text.contains("The user executing the script can't");
         if is_denied {
             Self::Denied
-        } else if NO_WRITES.into_iter().any(says) {
+        } else if NO_WRITES.into_iter().any(says) || text.starts_with(CLUSTER_DOWN) {
             Self::ReadOnly
         } else if says("OOM") {
             Self::Memory
@@ -98,8 +102,10 @@ pub(super) struct Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     /// The call: the store has answered, and only about this one, as of a key that holds something
-    /// else, a command that we may not call or a slot that moves.
+    /// else or a command that we may not call.
     Call,
+    /// The slot of its keys in a Redis Cluster, which moves or which no node has.
+    Slot,
     /// This node of a Redis Cluster.
     Node(usize),
     /// The store.
@@ -126,29 +132,48 @@ impl Failure {
     pub(super) fn of_node(self, node: usize) -> Self {
         let scope = match self.scope {
             Scope::Call => Scope::Call,
+            Scope::Slot => Scope::Slot,
             Scope::Node(_) | Scope::Store => Scope::Node(node),
         };
         Self { scope, ..self }
     }
 
-    /// Whether only the call is concerned.
+    /// Whether only the call is concerned, or its slot.
     pub(super) fn is_of_call(&self) -> bool {
-        self.scope == Scope::Call
+        matches!(self.scope, Scope::Call | Scope::Slot)
     }
 
-    /// Whether a node is out.
-    pub(super) fn is_of_node(&self) -> bool {
-        matches!(self.scope, Scope::Node(_)) || self.error == StoreError::Down
+    /// Whether a node is out, or a slot moves: other keys of a Redis Cluster are as well as before.
+    pub(super) fn is_of_part(&self) -> bool {
+        matches!(self.scope, Scope::Node(_) | Scope::Slot) || self.error == StoreError::Down
     }
 }
 
 impl From<&RedisError> for Failure {
     fn from(error: &RedisError) -> Self {
         let detail = error.to_string();
+        let of_slot = [
+            ServerErrorKind::Moved,
+            ServerErrorKind::Ask,
+            ServerErrorKind::TryAgain,
+            ServerErrorKind::ClusterDown,
+        ];
+        let is_of_slot = of_slot.into_iter().any(|it| error.kind() == ErrorKind::Server(it));
         let is_answer = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
         let error = StoreError::from(error);
-        let is_of_call = is_answer && matches!(error, StoreError::Denied | StoreError::Other);
-        Self { error, detail, scope: if is_of_call { Scope::Call } else { Scope::Store } }
+        let scope = match error {
+            StoreError::Denied | StoreError::Other if is_of_slot => Scope::Slot,
+            StoreError::Denied | StoreError::Other if is_answer => Scope::Call,
+            StoreError::Down
+            | StoreError::Timeout
+            | StoreError::Connection
+            | StoreError::Denied
+            | StoreError::ReadOnly
+            | StoreError::Memory
+            | StoreError::Other
+            | StoreError::Nonsense => Scope::Store,
+        };
+        Self { error, detail, scope }
     }
 }
 
@@ -158,24 +183,30 @@ mod tests {
 
     #[test]
     fn what_the_store_answers_about_a_call_is_told_from_what_holds_for_all() {
-        for (line, error, is_of_call) in [
-            ("WRONGTYPE Operation against a key holding the wrong kind of value", "other", true),
-            ("TRYAGAIN Multiple keys request during rehashing of slot", "other", true),
-            ("CLUSTERDOWN Hash slot not served", "other", true),
-            ("NOPERM User few has no permissions to run the 'eval' command", "denied", true),
-            ("ERR The user executing the script can't run this command", "denied", true),
-            ("OOM command not allowed when used memory > 'maxmemory'", "memory", false),
-            ("READONLY You can't write against a read only replica.", "read_only", false),
-            ("LOADING Redis is loading the dataset in memory", "read_only", false),
-            ("MASTERDOWN Link with MASTER is down", "read_only", false),
-            ("NOREPLICAS Not enough good replicas to write.", "read_only", false),
+        for (line, error, scope) in [
+            (
+                "WRONGTYPE Operation against a key holding the wrong kind of value",
+                "other",
+                Scope::Call,
+            ),
+            ("TRYAGAIN Multiple keys request during rehashing of slot", "other", Scope::Slot),
+            ("CLUSTERDOWN Hash slot not served", "other", Scope::Slot),
+            ("MOVED 7 127.0.0.1:1", "other", Scope::Slot),
+            ("ASK 7 127.0.0.1:1", "other", Scope::Slot),
+            ("CLUSTERDOWN The cluster is down", "read_only", Scope::Store),
+            ("NOPERM User few has no permissions to run the 'eval' command", "denied", Scope::Call),
+            ("ERR The user executing the script can't run this command", "denied", Scope::Call),
+            ("OOM command not allowed when used memory > 'maxmemory'", "memory", Scope::Store),
+            ("READONLY You can't write against a read only replica.", "read_only", Scope::Store),
+            ("LOADING Redis is loading the dataset in memory", "read_only", Scope::Store),
+            ("MASTERDOWN Link with MASTER is down", "read_only", Scope::Store),
+            ("NOREPLICAS Not enough good replicas to write.", "read_only", Scope::Store),
         ] {
             let answer = redis::parse_redis_value(format!("-{line}\r\n").as_bytes());
             let answer = answer.and_then(redis::Value::extract_error);
             let failure = Failure::from(&answer.unwrap_err());
-            let scope = if is_of_call { Scope::Call } else { Scope::Store };
             assert_eq!((failure.error.word(), failure.scope), (error, scope), "{line}");
-            let scope = if is_of_call { Scope::Call } else { Scope::Node(7) };
+            let scope = if scope == Scope::Store { Scope::Node(7) } else { scope };
             assert_eq!(failure.of_node(7).scope, scope, "{line}");
         }
         let broken = RedisError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));

@@ -341,3 +341,32 @@ fn the_store_is_found_again_though_the_one_node_that_the_file_names_is_gone() {
     eventually("the route of the node that is left", || (passed(1) == 1).then_some(()));
     assert_eq!(passed(0), 0);
 }
+
+#[test]
+fn while_the_slot_moves_where_gateways_greet_the_routes_of_others_stay_with_the_store() {
+    let (upstream, nodes) = (upstream::echo(), nodes());
+    let greeted = node_of(&nodes, "gateways");
+    let to = (greeted + 1) % 3;
+    let names = [route_on(&nodes, to), route_on(&nodes, (greeted + 2) % 3)];
+    let names = names.each_ref().map(String::as_str);
+    let store = (nodes[to].port, &*format!("{PATIENT}, lease: 1s"));
+    let yaml = two_routes(upstream.address, store, 900, names);
+    let mut all = gateways(1, &yaml);
+    let before = all[0].log_len();
+    let slot = Move::begin(&nodes, "gateways", to);
+    slot.key("flowgate:{gateways}:secret");
+    all[0].wait_log_after(before, "the store refuses a call");
+    for _ in 0..20 {
+        assert_eq!(names.map(|name| passed(&all, name, 1)), [1, 1], "{}", all[0].log());
+    }
+    slot.rest();
+    slot.end(&nodes);
+    all.extend(gateways(1, &yaml));
+    eventually("they count each other", || {
+        let count = |it| metrics(it, "flowgate_store_gateways")["flowgate_store_gateways"];
+        all.iter().all(|it| count(it) == 2.0).then_some(())
+    });
+    let log = all[0].log();
+    assert!(!log.contains("the store fails") && !log.contains("nodes of the store fail"), "{log}");
+    assert_eq!(up(&all[0]), 1.0);
+}

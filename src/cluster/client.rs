@@ -198,12 +198,14 @@ impl Link {
             return Err(Failure::out());
         }
         let Self { inner, connection, .. } = self;
+        let mut awaited = node;
         let call = async {
             let first = script.call(true, keys, arguments);
-            match connection.query(node, &first).await {
+            match connection.query(&mut awaited, &first).await {
                 Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                     let again: Cmd = script.call(false, keys, arguments);
-                    connection.query(node, &again).await
+                    awaited = node;
+                    connection.query(&mut awaited, &again).await
                 }
                 answer => answer,
             }
@@ -217,7 +219,7 @@ impl Link {
             Ok(Err(error)) => Failure::from(&error),
             Err(elapsed) => Failure::timeout(elapsed.to_string()),
         };
-        Err(match node {
+        Err(match awaited {
             Some(node) => failure.of_node(node),
             None => failure,
         })

@@ -25,8 +25,12 @@ pub(super) enum Connection {
 
 impl Connection {
     /// Calls `node` of several, or the only one, and waits for the answer: without a limit, so that
-    /// the caller must have one.
-    pub(super) async fn query(&mut self, node: Option<usize>, call: &Cmd) -> RedisResult<Value> {
+    /// the caller must have one. `node` becomes the one that is waited for.
+    pub(super) async fn query(
+        &mut self,
+        node: &mut Option<usize>,
+        call: &Cmd,
+    ) -> RedisResult<Value> {
         match (self, node) {
             (Self::One(connection), _) => call.query_async(connection).await,
             (Self::Cluster(nodes), Some(node)) => nodes.query(node, call).await,

@@ -69,7 +69,7 @@ impl Nodes {
             let mut check = cmd("SET");
             check.arg(format!("{}{{{tag}}}:check", settings.prefix)).arg(1);
             check.arg("PX").arg(CHECKED);
-            let former = former.and_then(|former| former.named(&node.name()));
+            let former = former.and_then(|former| former.named(&node.name())).map(|(_, it)| it);
             let (clock, settings) = (clock.clone(), Arc::clone(settings));
             let (host, port) = (node.host.clone(), node.port);
             reached.spawn(async move {
@@ -106,9 +106,10 @@ impl Nodes {
         }
     }
 
-    /// Calls a node, and follows if that sends us to another: it has done nothing then.
-    pub(super) async fn query(&self, node: usize, call: &Cmd) -> RedisResult<Value> {
-        let Some(way) = self.0.connections.get(&node) else {
+    /// Calls a node, and follows if that sends us to another: it has done nothing then. `node` becomes
+    /// the one that is waited for.
+    pub(super) async fn query(&self, node: &mut usize, call: &Cmd) -> RedisResult<Value> {
+        let Some(way) = self.0.connections.get(node) else {
             let error = (ErrorKind::ClusterConnectionNotFound, "no connection to the node");
             return Err(RedisError::from(error));
         };
@@ -123,8 +124,9 @@ impl Nodes {
             return Err(sent);
         }
         // One that had no slots when they were asked for is not known.
-        let other = sent.redirect_node().and_then(|(name, _)| self.named(name));
-        let Some(mut other) = other else { return Err(sent) };
+        let other = sent.redirect_node().and_then(|(name, _)| self.redirected(*node, name));
+        let Some((at, mut other)) = other else { return Err(sent) };
+        *node = at;
         if is_moved {
             return call.query_async(&mut other).await;
         }
@@ -133,11 +135,22 @@ impl Nodes {
         answers.into_iter().nth(1).unwrap_or(Err(sent))
     }
 
+    /// Returns the connection to the node that another one calls so.
+    fn redirected(&self, by: usize, name: &str) -> Option<(usize, MultiplexedConnection)> {
+        // Without a host it is where the other one is.
+        match name.strip_prefix(':') {
+            Some(port) if !port.contains(':') => {
+                self.named(&format!("{}:{port}", self.0.slots.nodes.get(by)?.host))
+            }
+            Some(_) | None => self.named(name),
+        }
+    }
+
     /// Returns the connection to the node of this name, unless that is out.
-    fn named(&self, name: &str) -> Option<MultiplexedConnection> {
+    fn named(&self, name: &str) -> Option<(usize, MultiplexedConnection)> {
         let at = self.0.slots.nodes.iter().position(|node| node.name() == name)?;
         let way = self.0.connections.get(&at).filter(|_| !self.is_out(at))?;
-        Some(way.connection.clone())
+        Some((at, way.connection.clone()))
     }
 
     /// Returns which node has a key, as it was known when these were connected to.

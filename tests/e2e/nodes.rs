@@ -68,10 +68,16 @@ fn node_of(nodes: &[Server], route: &str) -> usize {
     usize::from(slot > 5_460) + usize::from(slot > 10_922)
 }
 
-/// Returns the name of a route on that node.
+/// Returns the names of two routes on that node.
+fn routes_on(nodes: &[Server], node: usize) -> [String; 2] {
+    let mut names = (0..100).map(|at| format!("r{at}")).filter(|it| node_of(nodes, it) == node);
+    [(); 2].map(|()| names.next().expect("two of a hundred"))
+}
+
+/// Returns the name of one of them.
 fn route_on(nodes: &[Server], node: usize) -> String {
-    let mut names = (0..100).map(|at| format!("r{at}"));
-    names.find(|it| node_of(nodes, it) == node).expect("one of a hundred")
+    let [name, _] = routes_on(nodes, node);
+    name
 }
 
 /// Returns the configuration of two routes: of each, two rules are decided atomically, one of them
@@ -369,4 +375,38 @@ fn while_the_slot_moves_where_gateways_greet_the_routes_of_others_stay_with_the_
     let log = all[0].log();
     assert!(!log.contains("the store fails") && !log.contains("nodes of the store fail"), "{log}");
     assert_eq!(up(&all[0]), 1.0);
+}
+
+#[test]
+fn a_node_that_hangs_while_another_sends_to_it_is_out_and_not_the_other() {
+    let (upstream, nodes) = (upstream::echo(), nodes());
+    for node in &nodes {
+        // They name no host then, when they send to each other.
+        let mut set = redis::cmd("CONFIG");
+        set.arg(&["SET", "cluster-preferred-endpoint-type", "unknown-endpoint"]);
+        set.exec(&mut node.connection()).expect("it is set");
+    }
+    let greeted = node_of(&nodes, "gateways");
+    let [from, to] = [1, 2].map(|at| (greeted + at) % 3);
+    let names = routes_on(&nodes, from);
+    let names = names.each_ref().map(String::as_str);
+    let store = (nodes[from].port, "timeout: 1s, connect_timeout: 4s");
+    let gateways = gateways(1, &two_routes(upstream.address, store, 900, names));
+    let passed = |at: usize| passed(&gateways, names[at], 1);
+    assert_eq!([passed(0), passed(1)], [1, 1]);
+    told(&nodes[from], names[0], 1);
+    let slot = Move::begin(&nodes, names[0], to);
+    slot.rest();
+    assert_eq!([passed(0), passed(1)], [1, 1], "the one tells to ask the other");
+    let before = gateways[0].log_len();
+    let pid = pid(&nodes[to]);
+    signal(&pid, "STOP");
+    assert_eq!(passed(0), 0);
+    for _ in 0..20 {
+        assert_eq!([passed(0), passed(1)], [0, 1], "{}", gateways[0].log());
+    }
+    signal(&pid, "CONT");
+    gateways[0].wait_log_after(before, "nodes of the store decide again");
+    assert_eq!([passed(0), passed(1)], [1, 1]);
+    slot.end(&nodes);
 }

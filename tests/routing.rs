@@ -16,7 +16,7 @@ use proptest::{
 use std::borrow::Cow;
 
 fn config(cases: u32) -> ProptestConfig {
-    let kept = FileFailurePersistence::Direct("proptest-regressions/routing.txt");
+    let kept = FileFailurePersistence::WithSource("regressions");
     ProptestConfig { cases, failure_persistence: Some(Box::new(kept)), ..ProptestConfig::default() }
 }
 

@@ -8,7 +8,8 @@ use std::borrow::Cow;
 /// Returns the form of `path` that routes and keys are chosen by, so that no two
 /// spellings of one path fall under different rules: escapes of printable ASCII are
 /// decoded, but for `%2F` and `%25`; all other escapes are in upper case; bytes that
-/// a path cannot hold are escaped; slashes in a row are one.
+/// a path cannot hold are escaped, as is a `%` that begins no escape, lest it begin one with
+/// what is decoded behind it; slashes in a row are one.
 ///
 /// A path without escapes and double slashes is its own form and is not allocated.
 pub fn normal_path(path: &str) -> Cow<'_, str> {
@@ -24,8 +25,7 @@ pub fn normal_path(path: &str) -> Cow<'_, str> {
     let mut rest = bytes;
     while let Some(first) = rest.first() {
         let (byte, length) = escaped(rest).map_or((*first, 1), |byte| (byte, 3));
-        let kept =
-            if length == 1 { byte.is_ascii_graphic() } else { is_plain(byte) && byte != b'/' };
+        let kept = is_plain(byte) && (length == 1 || byte != b'/');
         if !kept {
             // Writing to a String does not fail.
             let _ = write!(normal, "%{byte:02X}");
@@ -104,8 +104,10 @@ mod tests {
             ("/a%20b", "/a%20b"),
             ("/a%00", "/a%00"),
             ("//a///b//", "/a/b/"),
-            ("/100%", "/100%"),
-            ("/%zz", "/%zz"),
+            ("/100%", "/100%25"),
+            ("/%zz", "/%25zz"),
+            ("/%a%30", "/%25a0"),
+            ("/%2%66", "/%252f"),
             ("/%7Bid%7D", "/{id}"),
             ("*", "*"),
             ("", ""),

@@ -27,8 +27,8 @@
 //! its length from there.
 //!
 //! Where windows that began with first requests come to follow the clock or a calendar, the latest
-//! lasts until a boundary at or after its end, with all that was lent of the next; also if it was
-//! over by less than its length. Else a short stretch up to the boundary had let `N` more pass.
+//! lasts until a boundary at or after its end (after its new length, if that is less), with all that
+//! was lent of the next; also if it was over by less than its length. Else a short stretch up to the boundary had let `N` more pass.
 //!
 //! Source: the counter of every textbook; `align: first_request` equals the listing
 //! recorded as `seed_counter` in `tests/golden`.
@@ -223,12 +223,17 @@ impl FixedWindow {
     /// their first requests.
     fn free_end(&self, old: &Self, state: &State, now: Instant) -> Instant {
         let window = Duration::from_nanos(self.window);
-        let end = old.start(state) + window;
+        let begin = old.start(state);
         // A beginning that moved with each edit would put off the end for ever. That of the
-        // clock's very first window is nobody's first request.
+        // clock's very first window is nobody's first request, nor is one to come, where an
+        // edit put the end off to a boundary.
         let is_of_clock = state.end == Instant::EPOCH + Duration::from_nanos(old.window);
         let is_known = old.align == Align::FirstRequest && !is_of_clock;
-        if is_known || end > now { end } else { state.end.min(now + window) }
+        if begin <= now && (is_known || begin + window > now) {
+            begin + window
+        } else {
+            state.end.min(now + window)
+        }
     }
 }
 

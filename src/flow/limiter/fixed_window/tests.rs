@@ -239,6 +239,19 @@ fn a_window_that_comes_to_follow_the_clock_lasts_until_a_boundary_after_its_end(
 }
 
 #[test]
+fn a_window_that_an_edit_put_off_to_a_boundary_is_put_off_no_further_by_the_next() {
+    for (window, wait) in [(100, 100), (1000, 1000), (5000, 1500)] {
+        Timeline::new(&per(100, 1000, Align::FirstRequest))
+            .check("61200 x100 pass")
+            .check("61500 block rate 700")
+            .edit(&per(100, 1000, Align::Clock), &[Change::Converted])
+            .check("61500 block rate 1500")
+            .edit(&per(100, window, Align::FirstRequest), &[Change::Converted])
+            .check(&format!("61500 block rate {wait}\n{} x100 pass", 61500 + wait));
+    }
+}
+
+#[test]
 fn an_edit_of_the_count_keeps_what_is_used() {
     Timeline::new(&per(5, 100, Align::Clock))
         .check("10 x4 pass")

@@ -18,8 +18,13 @@ pub(crate) struct Lost {
 impl Lost {
     /// All of `lines`, of which the last need not have an end.
     pub(crate) fn of(lines: &[u8], error: io::Error) -> Self {
-        Self { lines: lines.split_inclusive(|byte| *byte == b'\n').count(), error }
+        Self { lines: count(lines), error }
     }
+}
+
+/// Counts lines, of which the last need not have an end.
+pub(crate) fn count(lines: &[u8]) -> usize {
+    lines.split_inclusive(|byte| *byte == b'\n').count()
 }
 
 /// Writes `lines`, and waits for who takes them. Of the standard output and error, others

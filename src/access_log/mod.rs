@@ -14,12 +14,18 @@ pub use decided::Decided;
 pub use output::Output;
 pub use record::{AccessRecord, Ending, FlowRecord, LoggedKey};
 
-use crate::{config::AccessLog, lines::Lost, meter::Counters};
+use crate::{
+    clock::Clock,
+    config::AccessLog,
+    flow::Instant,
+    lines::{self, Lost},
+    meter::Counters,
+};
 use std::{
     io, mem,
     num::NonZeroUsize,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
         mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
@@ -37,7 +43,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// How long the last lines may take to be written when the log is closed.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long a worker waits for room as the gateway ends: half of what it has to end.
+/// How long workers wait for room as the gateway ends, all in all: half of what they have to end.
 const ROOM_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The log: its writer thread and the workers' buffers.
@@ -62,8 +68,8 @@ pub struct Handle {
 #[derive(Debug)]
 struct Shared {
     on: AtomicBool,
-    /// Whether who finds no room waits for it.
-    waits: AtomicBool,
+    /// Until when, and by which clock, who finds no room waits for it.
+    room_until: OnceLock<(Clock, Instant)>,
     buffers: Box<[Buffer]>,
     orders: SyncSender<Order>,
     counters: Arc<Counters>,
@@ -100,11 +106,12 @@ impl Sink {
         counters: Arc<Counters>,
     ) -> io::Result<Self> {
         let workers = workers.get();
-        // Every worker has one order waiting at most, and a reload or a signal few.
-        let (orders, inbox) = sync_channel(workers + 16);
+        // Every worker has two orders waiting at most, as its buffer gets half full and full once
+        // before the writer takes it with all orders; and a reload or a signal few.
+        let (orders, inbox) = sync_channel(2 * workers + 16);
         let shared = Arc::new(Shared {
             on: AtomicBool::new(output.is_on()),
-            waits: AtomicBool::new(false),
+            room_until: OnceLock::new(),
             buffers: (0..workers).map(|_| Buffer::default()).collect(),
             orders,
             counters,
@@ -124,11 +131,10 @@ impl Sink {
         Handle { shared: Arc::clone(&self.shared), worker: worker % self.shared.buffers.len() }
     }
 
-    /// From here on has who finds a buffer full wait for room, until one has waited for a
-    /// second: for the end, when everything that is under way is logged at once and no
-    /// request waits for a worker.
-    pub fn wait_for_room(&self) {
-        self.shared.waits.store(true, Relaxed);
+    /// Has who finds a buffer full wait for room, for a second from here on: for the end, when
+    /// everything that is under way is logged at once and no request waits for a worker.
+    pub fn wait_for_room(&self, clock: &Clock) {
+        self.shared.room_until.get_or_init(|| (clock.clone(), clock.now() + ROOM_PATIENCE));
     }
 
     /// Opens `target` and writes there from the next line on; what was logged before
@@ -173,8 +179,19 @@ impl Drop for Sink {
                 tracing::warn!(lines, "lines of the access log are lost");
             }
         } else {
-            tracing::warn!("the access log's last lines could not be written");
+            let lines = self.shared.counters.access_log_dropped.load(Relaxed) + self.shared.left();
+            tracing::warn!(
+                lines,
+                "the access log's reader hangs: lines are lost, and what was being written"
+            );
         }
+    }
+}
+
+impl Shared {
+    /// How many lines are still in the buffers.
+    fn left(&self) -> u64 {
+        self.buffers.iter().map(|buffer| lines::count(&lock(&buffer.lines))).sum::<usize>() as u64
     }
 }
 
@@ -220,19 +237,16 @@ impl Handle {
         buffer: &'a Buffer,
         lines: MutexGuard<'a, Vec<u8>>,
     ) -> Option<MutexGuard<'a, Vec<u8>>> {
-        let Shared { waits, orders, .. } = &*self.shared;
-        if lines.is_empty() || !waits.load(Relaxed) {
+        let Shared { room_until, orders, .. } = &*self.shared;
+        let (clock, until) = room_until.get()?;
+        let patience = until.since(clock.now());
+        if lines.is_empty() || patience.is_zero() {
             return None;
         }
         let _told = orders.try_send(Order::Write);
-        let waited =
-            buffer.taken.wait_timeout_while(lines, ROOM_PATIENCE, |lines| !lines.is_empty());
+        let waited = buffer.taken.wait_timeout_while(lines, patience, |lines| !lines.is_empty());
         let (lines, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        if waited.timed_out() {
-            waits.store(false, Relaxed);
-            return None;
-        }
-        Some(lines)
+        (!waited.timed_out()).then_some(lines)
     }
 }
 
@@ -249,7 +263,13 @@ struct Writer {
 impl Writer {
     fn run(&mut self, inbox: &Receiver<Order>) {
         loop {
-            let order = inbox.recv_timeout(INTERVAL);
+            let mut order = inbox.recv_timeout(INTERVAL);
+            // One pass is enough for all who want one.
+            while let Ok(Order::Write) = order
+                && let Ok(next) = inbox.try_recv()
+            {
+                order = Ok(next);
+            }
             self.write_all();
             match order {
                 Ok(Order::Write) | Err(RecvTimeoutError::Timeout) => {}
@@ -339,8 +359,9 @@ mod tests {
     fn a_full_buffer_drops_whole_lines_and_counts_them() {
         let (orders, _inbox) = sync_channel(16);
         let counters = Arc::new(Counters::default());
-        let (on, waits, buffers) = (true.into(), false.into(), Box::new([Buffer::default()]));
-        let shared = Shared { on, waits, buffers, orders, counters: Arc::clone(&counters) };
+        let (on, room_until, buffers) =
+            (true.into(), OnceLock::new(), Box::new([Buffer::default()]));
+        let shared = Shared { on, room_until, buffers, orders, counters: Arc::clone(&counters) };
         let handle = Handle { shared: Arc::new(shared), worker: 0 };
         let long = "x".repeat(BUFFER / 3);
         for _ in 0..5 {
@@ -356,7 +377,7 @@ mod tests {
     fn as_the_gateway_ends_lines_wait_for_room_but_for_those_that_never_fit() {
         let (_directory, path) = place();
         let (sink, counters) = open(&AccessLog::File(path.clone()));
-        sink.wait_for_room();
+        sink.wait_for_room(&Clock::start());
         let (handle, long) = (sink.handle(0), "x".repeat(BUFFER / 3));
         for _ in 0..20 {
             handle.log(&record(&long));

@@ -37,7 +37,7 @@ impl Gateway {
 
     /// Ends the workers with what is under way, and waits until that has been logged.
     async fn cut_off(&mut self) {
-        self.access_log.wait_for_room();
+        self.access_log.wait_for_room(&self.clock);
         for worker in &self.workers {
             worker.stop();
         }

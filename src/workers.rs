@@ -6,9 +6,8 @@ use crate::{
     proxy::{Bound, GRACE, Worker, accept},
 };
 use core::time::Duration;
-use std::{collections::HashMap, io, sync::Arc, thread};
+use std::{io, sync::Arc, thread};
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
 
 /// How often idle upstream connections are looked through.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
@@ -20,11 +19,9 @@ const POLL_INTERVAL: u32 = 32;
 /// What the control thread asks of a worker.
 #[derive(Debug)]
 enum Order {
-    /// Accept on this socket too, and no more on another of the same listener.
+    /// Accept on this socket too.
     Listen(Bound),
-    /// Accept no more on the listener of this name.
-    Close(Arc<str>),
-    /// Accept no more at all, and end when what is under way has ended.
+    /// End when all listeners are closed and what is under way has ended.
     Drain,
     /// End at once.
     Stop,
@@ -72,18 +69,13 @@ impl Handle {
         Ok(Self { orders, thread: Some(thread), ended })
     }
 
-    /// Has the worker accept on `bound` too, in place of what it accepted on under the
-    /// same name.
+    /// Has the worker accept on `bound` too, for as long as somebody could change its face.
     pub fn listen(&self, bound: Bound) {
         self.send(Order::Listen(bound));
     }
 
-    /// Has the worker accept no more on the listener `name`.
-    pub fn close(&self, name: Arc<str>) {
-        self.send(Order::Close(name));
-    }
-
-    /// Has the worker accept no more, and end when what is under way has ended.
+    /// Has the worker end when its listeners are closed, which is up to the caller, and what is
+    /// under way has ended.
     pub fn drain(&self) {
         self.send(Order::Drain);
     }
@@ -114,27 +106,11 @@ impl Handle {
 }
 
 async fn run(worker: Arc<Worker>, mut inbox: mpsc::UnboundedReceiver<Order>) {
-    let mut listeners: HashMap<Arc<str>, CancellationToken> = HashMap::new();
     let sweeper = tokio::spawn(sweep(Arc::clone(&worker)));
     while let Some(order) = inbox.recv().await {
         match order {
-            Order::Listen(bound) => {
-                let stop = CancellationToken::new();
-                let old = listeners.insert(Arc::clone(&bound.name), stop.clone());
-                worker.tasks.spawn(accept(Arc::clone(&worker), bound, stop));
-                if let Some(old) = old {
-                    old.cancel();
-                }
-            }
-            Order::Close(name) => {
-                if let Some(stop) = listeners.remove(&name) {
-                    stop.cancel();
-                }
-            }
+            Order::Listen(bound) => drop(worker.tasks.spawn(accept(Arc::clone(&worker), bound))),
             Order::Drain => {
-                for stop in listeners.values() {
-                    stop.cancel();
-                }
                 worker.tasks.close();
                 tokio::select! {
                     () = worker.tasks.wait() => {}

@@ -4,26 +4,37 @@
 use super::{StartError, cannot};
 use crate::{
     config::{Listener, Live, Plan, Snapshot, overlap},
-    proxy::{Acceptor, Bound, bind, certificates},
+    proxy::{Acceptor, Bound, Face, bind, certificates},
     workers::Handle,
 };
 use core::net::SocketAddr;
-use std::{collections::HashMap, io, sync::Arc};
+use std::{collections::HashMap, io, net::TcpListener, sync::Arc};
+use tokio::sync::watch;
 
 /// The listeners that run, by name.
 #[derive(Default)]
 pub(super) struct Listeners(HashMap<Arc<str>, Running>);
 
-/// A listener's sockets, one for each worker.
+/// A listener that is to run.
 pub(super) struct Opened {
-    pub(super) name: Arc<str>,
+    name: Arc<str>,
     configured: SocketAddr,
-    pub(super) address: SocketAddr,
-    pub(super) sockets: Vec<std::net::TcpListener>,
+    /// With the port that the system picked.
+    address: SocketAddr,
+    place: Place,
 }
 
-/// All that a gateway listens on, the admin listener last.
-pub(super) type Sockets = (Vec<Opened>, Option<Opened>);
+/// Where a listener accepts.
+enum Place {
+    /// On sockets of its own, one for each worker.
+    New(Vec<TcpListener>),
+    /// On those of one that runs, whose face it replaces. The kernel resets connections that
+    /// come in while a socket closes.
+    TakenOver(watch::Sender<Face>),
+}
+
+/// All that a gateway listens on: for clients, and for its admin.
+pub(super) type Sockets = (Vec<Opened>, Option<(SocketAddr, Vec<TcpListener>)>);
 
 /// Opens the listeners of `plan` with `count` sockets each, and the admin listener, if it
 /// has one.
@@ -37,7 +48,7 @@ pub(super) fn open(plan: &Plan, count: usize) -> Result<Sockets, StartError> {
     });
     let opened = opened.collect::<Result<_, _>>()?;
     let admin = plan.settings.admin.map(|address| {
-        open_at(&Arc::from("admin"), address, address, false, 1)
+        bind(address, 1, false)
             .map_err(|error| StartError::Open(plan.cannot_administer(address, &error)))
     });
     Ok((opened, admin.transpose()?))
@@ -52,13 +63,7 @@ fn open_at(
     count: usize,
 ) -> io::Result<Opened> {
     let (address, sockets) = bind(address, count, shared)?;
-    Ok(Opened { name: Arc::clone(name), configured, address, sockets })
-}
-
-/// Opens a listener on the sockets of one that runs.
-fn take_over(name: &Arc<str>, configured: SocketAddr, running: &Running) -> io::Result<Opened> {
-    let sockets = duplicates(&running.sockets)?;
-    Ok(Opened { name: Arc::clone(name), configured, address: running.address, sockets })
+    Ok(Opened { name: Arc::clone(name), configured, address, place: Place::New(sockets) })
 }
 
 /// A listener that runs.
@@ -67,9 +72,8 @@ struct Running {
     /// With the port that the system picked.
     address: SocketAddr,
     tls: bool,
-    /// The workers' sockets, for a listener that takes the place of this one. The kernel
-    /// resets connections that come in while a socket closes.
-    sockets: Vec<std::net::TcpListener>,
+    /// Changes the listener; without it the workers close their sockets.
+    face: watch::Sender<Face>,
 }
 
 impl Running {
@@ -79,28 +83,38 @@ impl Running {
 }
 
 impl Listeners {
-    /// Gives every worker its socket of a listener.
+    /// Has every worker accept for a listener.
     ///
     /// # Errors
-    /// TLS cannot be set up, or the sockets cannot be shared.
+    /// TLS cannot be set up.
     pub(super) fn listen(
         &mut self,
         opened: Opened,
         live: &Arc<Live>,
         workers: &[Handle],
     ) -> Result<(), StartError> {
-        let Opened { name, configured, address, sockets } = opened;
+        let Opened { name, configured, address, place } = opened;
         let tls = certificates(&live.load(), &name).is_some();
         let acceptor = tls
             .then(|| Acceptor::new(Arc::clone(live), Arc::clone(&name)))
             .transpose()
             .map_err(cannot("set up TLS"))?;
-        let kept = duplicates(&sockets).map_err(cannot("share a listener's sockets"))?;
         tracing::info!(listener = %name, %address, tls, "listening");
-        for (worker, socket) in workers.iter().zip(sockets) {
-            worker.listen(Bound { name: Arc::clone(&name), socket, tls: acceptor.clone() });
-        }
-        self.0.insert(name, Running { configured, address, tls, sockets: kept });
+        let face = Face { name: Arc::clone(&name), tls: acceptor };
+        let face = match place {
+            Place::New(sockets) => {
+                let (sender, face) = watch::channel(face);
+                for (worker, socket) in workers.iter().zip(sockets) {
+                    worker.listen(Bound { socket, face: face.clone() });
+                }
+                sender
+            }
+            Place::TakenOver(sender) => {
+                sender.send_replace(face);
+                sender
+            }
+        };
+        self.0.insert(name, Running { configured, address, tls, face });
         Ok(())
     }
 
@@ -133,36 +147,32 @@ impl Listeners {
                 && !opened.iter().any(|other| overlap(other.address, address));
             let before = go.iter().find(|(_, running)| ours && running.address == address);
             let (name, configured) = (&listener.name, listener.address);
-            let new = match before {
-                Some((_, running)) => take_over(name, configured, running),
-                None => open_at(name, configured, address, ours, workers),
-            };
-            opened.push(new.map_err(|e| StartError::Open(plan.cannot_listen(listener, &e)))?);
+            opened.push(match before {
+                Some((_, running)) => {
+                    let place = Place::TakenOver(running.face.clone());
+                    Opened { name: Arc::clone(name), configured, address, place }
+                }
+                None => open_at(name, configured, address, ours, workers)
+                    .map_err(|error| StartError::Open(plan.cannot_listen(listener, &error)))?,
+            });
         }
         Ok(opened)
     }
 
-    /// Closes the listeners that `snapshot` does not have.
-    pub(super) fn close_others(&mut self, snapshot: &Snapshot, workers: &[Handle]) {
-        let stays = |name: &str| snapshot.listeners.iter().any(|known| &*known.name == name);
+    /// Closes the listeners that `snapshot` does not have, but for the sockets that another has
+    /// taken over.
+    pub(super) fn close_others(&mut self, snapshot: &Snapshot) {
         self.0.retain(|name, _| {
-            if stays(name) {
-                return true;
+            let stays = snapshot.listeners.iter().any(|known| known.name == *name);
+            if !stays {
+                tracing::info!(listener = %name, "closing");
             }
-            tracing::info!(listener = %name, "closing");
-            for worker in workers {
-                worker.close(Arc::clone(name));
-            }
-            false
+            stays
         });
     }
 
-    /// Lets go of all sockets: one closes when all who have it let it go.
+    /// Closes all.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
-}
-
-fn duplicates(sockets: &[std::net::TcpListener]) -> io::Result<Vec<std::net::TcpListener>> {
-    sockets.iter().map(std::net::TcpListener::try_clone).collect()
 }

@@ -36,6 +36,7 @@ use readings::{Readings, end};
 use reload::{Reading, Refusal};
 use std::{
     io,
+    net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -87,8 +88,8 @@ pub fn run(path: &Path, counters: Arc<Counters>) -> Result<(), StartError> {
     let ended = runtime.block_on(async {
         let (mut gateway, (sockets, admin)) = Gateway::start(plan, counters, seen, descriptors)?;
         // Before the store is waited for, as who probes the gateway meanwhile is to be answered.
-        if let Some(opened) = admin {
-            gateway.administer(opened)?;
+        if let Some((address, sockets)) = admin {
+            gateway.administer(address, sockets)?;
         }
         if gateway.hear_store().await {
             gateway.listen(sockets)?;
@@ -203,11 +204,15 @@ impl Gateway {
     }
 
     /// Serves the admin listener on this thread.
-    fn administer(&mut self, opened: Opened) -> Result<(), StartError> {
-        let Some(socket) = opened.sockets.into_iter().next() else { return Ok(()) };
+    fn administer(
+        &mut self,
+        address: SocketAddr,
+        sockets: Vec<TcpListener>,
+    ) -> Result<(), StartError> {
+        let Some(socket) = sockets.into_iter().next() else { return Ok(()) };
         let listener = tokio::net::TcpListener::from_std(socket)
             .map_err(cannot("serve the admin listener"))?;
-        tracing::info!(listener = %opened.name, address = %opened.address, "listening");
+        tracing::info!(listener = %"admin", %address, "listening");
         let (reload, requests) = mpsc::channel(1);
         self.reload_requests = requests;
         let state = admin::State {

@@ -172,7 +172,7 @@ impl Gateway {
                 tracing::error!(error = %chain(&error), "a listener of the new configuration is lost");
             }
         }
-        self.listeners.close_others(&self.live.load(), &self.workers);
+        self.listeners.close_others(&self.live.load());
         if let Some(output) = moved_log
             && let Err(error) = self.access_log.switch(output)
         {

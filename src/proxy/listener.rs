@@ -16,8 +16,8 @@ use std::{io, os::fd::AsRawFd, sync::Arc};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
+    sync::watch,
 };
-use tokio_util::sync::CancellationToken;
 
 /// Connections that the kernel keeps until they are accepted. Ten thousand clients
 /// that come at once took 12 s with the usual 1024.
@@ -37,10 +37,19 @@ const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);
 /// One worker's socket of a listener.
 #[derive(Debug)]
 pub struct Bound {
-    /// As configured.
-    pub name: Arc<str>,
     /// The socket.
     pub socket: std::net::TcpListener,
+    /// As what it accepts connections. It is closed when nobody is left who could change that.
+    pub face: watch::Receiver<Face>,
+}
+
+/// What a listener is to its clients. An edit may change it while the socket stays: from then on
+/// all that are accepted see the new one, those who connected before but were not accepted yet
+/// among them.
+#[derive(Clone, Debug)]
+pub struct Face {
+    /// As configured.
+    pub name: Arc<str>,
     /// TLS, if the listener has it.
     pub tls: Option<Acceptor>,
 }
@@ -87,21 +96,29 @@ fn local_address(socket: &Socket) -> io::Result<SocketAddr> {
     socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
 }
 
-/// Accepts connections until `stop`, then what the kernel has accepted already.
-pub(crate) async fn accept(worker: Arc<Worker>, bound: Bound, stop: CancellationToken) {
-    let Bound { name, socket, tls } = bound;
+/// Accepts connections until nobody is left who could change the listener, then what the
+/// kernel has accepted already.
+pub(crate) async fn accept(worker: Arc<Worker>, bound: Bound) {
+    let Bound { socket, face } = bound;
+    let mut closing = face.clone();
+    let mut entrance = Entrance { worker, face, complaints: Complaints::default() };
     let listener = match TcpListener::from_std(socket) {
         Ok(listener) => listener,
         Err(error) => {
+            let name = entrance.name();
             tracing::error!(listener = %name, %error, "cannot accept");
             return;
         }
     };
-    let mut entrance = Entrance { worker, name, tls, complaints: Complaints::default() };
     let mut turns = Turns::default();
-    // It asks for the stop before each connection, not only while there is none: under load
-    // the next one is always there.
-    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
+    loop {
+        // The end is asked for before each connection, not only while there is none: under
+        // load the next one is always there.
+        let accepted = tokio::select! {
+            biased;
+            _closed = closing.wait_for(|_| false) => break,
+            accepted = listener.accept() => accepted,
+        };
         match accepted {
             Ok((stream, address)) => {
                 if let Some(stream) = entrance.keep(stream) {
@@ -165,29 +182,33 @@ impl Turns {
 /// Where the connections of one listener come in.
 struct Entrance {
     worker: Arc<Worker>,
-    name: Arc<str>,
-    tls: Option<Acceptor>,
+    face: watch::Receiver<Face>,
     complaints: Complaints,
 }
 
 impl Entrance {
+    fn name(&self) -> Arc<str> {
+        Arc::clone(&self.face.borrow().name)
+    }
+
     /// Closes a connection that takes a descriptor which is needed elsewhere.
     fn keep<S: AsRawFd>(&mut self, stream: S) -> Option<S> {
-        let Self { worker, name, complaints, .. } = self;
+        let Self { worker, face, complaints } = self;
         if worker.descriptors.has_room_for(&stream) {
             return Some(stream);
         }
         drop(stream);
         worker.counters.refuse(meter::Refusal::Connections);
         if let Some(count) = complaints.due(worker.clock.now()) {
-            let most = worker.descriptors.most();
+            let (name, most) = (Arc::clone(&face.borrow().name), worker.descriptors.most());
             tracing::warn!(listener = %name, count, most, "too few descriptors: connections refused");
         }
         None
     }
 
     fn admit(&self, stream: TcpStream, address: SocketAddr) {
-        admit(&self.worker, stream, address, self.tls.clone());
+        let tls = self.face.borrow().tls.clone();
+        admit(&self.worker, stream, address, tls);
     }
 
     /// Waits until the kernel may have again what it lacked.
@@ -195,7 +216,7 @@ impl Entrance {
         let clock = &self.worker.clock;
         let now = clock.now();
         if let Some(count) = self.complaints.due(now) {
-            tracing::warn!(listener = %self.name, count, %error, "cannot accept; trying again");
+            tracing::warn!(listener = %self.name(), count, %error, "cannot accept; trying again");
         }
         clock.sleep_until(now + EXHAUSTED_PAUSE).await;
     }

@@ -37,7 +37,7 @@ pub use connections::Connections;
 pub(crate) use connections::GRACE;
 pub use descriptors::Descriptors;
 pub(crate) use listener::accept;
-pub use listener::{Bound, bind};
+pub use listener::{Bound, Face, bind};
 pub use pool::Pools;
 pub use service::Worker;
 pub use tls::Acceptor;

@@ -1,20 +1,24 @@
 //! How much a worker does in one go, counted on its own thread: what waits for its turn meanwhile
 //! waits as long.
 
-use crate::common::{PATIENCE, yaml};
+use crate::common::{
+    PATIENCE,
+    http::{Client, head},
+    yaml,
+};
 use core::{future::poll_fn, num::NonZeroUsize, task::Poll};
 use flowgate::{
     access_log::{Output, Sink},
     clock::Clock,
     config::{self, AccessLog, Live},
     meter::Counters,
-    proxy::{Bound, Connections, Connector, Descriptors, Pools, Worker, bind},
+    proxy::{Acceptor, Bound, Connections, Connector, Descriptors, Face, Pools, Worker, bind},
     route::Seed,
     workers::Handle,
 };
 use std::{
-    io::Write,
-    net::TcpStream,
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
     os::unix::net::UnixStream,
     sync::{
         Arc,
@@ -22,7 +26,7 @@ use std::{
         mpsc,
     },
 };
-use tokio::io::AsyncReadExt;
+use tokio::{io::AsyncReadExt, sync::watch};
 use tokio_util::task::TaskTracker;
 
 /// Starts a worker, and `watcher` with its counters as one of its tasks.
@@ -30,17 +34,11 @@ fn start<F>(watcher: impl FnOnce(Arc<Counters>) -> F + Send + 'static) -> (Handl
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let dir = tempfile::tempdir().expect("a temporary directory");
-    let path = dir.path().join("gateway.yaml");
-    let nowhere = "127.0.0.1:9".parse().expect("an address");
-    let route = "  - { name: all, match: { path_prefix: / }, upstream: up }";
-    std::fs::write(&path, yaml(nowhere, route)).expect("written");
-    let plan = config::read(&path).expect("in order");
     let (clock, counters) = (Clock::start(), Arc::<Counters>::default());
     let off = Output::open(&AccessLog::Off).expect("nothing to open");
     let log = Sink::start(off, NonZeroUsize::MIN, Arc::clone(&counters)).expect("a thread");
     let access_log = log.handle(0);
-    let live = Arc::new(Live::start(plan, clock.now()));
+    let live = live(&clock);
     let worker = Handle::start(0, clock, move |clock| {
         tokio::spawn(watcher(Arc::clone(&counters)));
         Worker {
@@ -58,6 +56,17 @@ where
         }
     });
     (worker.expect("a thread"), log)
+}
+
+/// Rules with one route, whose upstream is not there.
+fn live(clock: &Clock) -> Arc<Live> {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("gateway.yaml");
+    let nowhere = "127.0.0.1:9".parse().expect("an address");
+    let route = "  - { name: all, match: { path_prefix: / }, upstream: up }";
+    std::fs::write(&path, yaml(nowhere, route)).expect("written");
+    let plan = config::read(&path).expect("in order");
+    Arc::new(Live::start(plan, clock.now()))
 }
 
 /// Lets each of the other tasks that can go on have its turn.
@@ -93,9 +102,71 @@ fn of_many_clients_that_come_at_once_eight_are_accepted_before_all_else_has_its_
     let _clients: Vec<_> =
         (0..CLIENTS).map(|_| TcpStream::connect(address).expect("connected")).collect();
     let socket = sockets.pop().expect("one");
-    worker.listen(Bound { name: "web".into(), socket, tls: None });
+    let (_face, shown) = watch::channel(Face { name: "web".into(), tls: None });
+    worker.listen(Bound { socket, face: shown });
     assert_eq!(most.recv_timeout(PATIENCE).expect("all are accepted"), 8);
     worker.stop();
+}
+
+/// Has sixty clients ask a worker whose listener speaks cleartext. Once some of them were accepted
+/// `edit` is given what changes the listener, and returns what it keeps. Returns how many were,
+/// and where answers begin with a status line.
+fn edited<T: Send + 'static>(
+    edit: impl FnOnce(watch::Sender<Face>) -> T + Send + 'static,
+) -> (usize, Vec<bool>, SocketAddr) {
+    let (face, shown) = watch::channel(Face { name: "web".into(), tls: None });
+    let (told, before) = mpsc::channel();
+    let (worker, _log) = start(move |counters| async move {
+        let accepted = || counters.connections_accepted.load(SeqCst);
+        while accepted() == 0 {
+            turn().await;
+        }
+        let before = accepted();
+        let _kept = edit(face);
+        while accepted() < 60 {
+            turn().await;
+        }
+        told.send(before).expect("the test waits");
+        core::future::pending::<()>().await;
+    });
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let (address, mut sockets) = bind(any, 1, false).expect("bound");
+    let mut clients: Vec<_> = (0..60).map(|_| Client::new(address)).collect();
+    for client in &mut clients {
+        client.send(head("GET", "/", &[("Connection", "close")]));
+    }
+    worker.listen(Bound { socket: sockets.pop().expect("one"), face: shown });
+    let before = before.recv_timeout(PATIENCE).expect("all are accepted");
+    let is_answered = |client: &mut Client| {
+        let mut answer = Vec::new();
+        // One that is spoken to in TLS may be reset after what it is told.
+        drop(client.stream.read_to_end(&mut answer));
+        answer.starts_with(b"HTTP/1.1 ")
+    };
+    let answered = clients.iter_mut().map(is_answered).collect();
+    worker.stop();
+    (usize::try_from(before).expect("at most 60"), answered, address)
+}
+
+#[test]
+fn who_waits_in_the_queue_of_a_listener_that_is_given_tls_is_spoken_to_in_tls() {
+    let clock = Clock::start();
+    let tls = Acceptor::new(live(&clock), "front".into()).expect("randomness");
+    let (before, answered, _) = edited(|face| {
+        face.send_replace(Face { name: "front".into(), tls: Some(tls) });
+        face
+    });
+    assert_eq!(before, 8);
+    let cleartext = answered.iter().take_while(|is_answered| **is_answered).count();
+    assert_eq!(cleartext, before, "in the order in which they came");
+    assert!(!answered[before..].contains(&true), "{answered:?}");
+}
+
+#[test]
+fn who_waits_in_the_queue_of_a_listener_that_goes_is_answered() {
+    let (before, answered, address) = edited(drop);
+    assert_eq!((before, answered), (8, vec![true; 60]));
+    assert!(TcpStream::connect(address).is_err());
 }
 
 #[test]

@@ -30,6 +30,10 @@ const ACCEPTED_AT_ONCE: u32 = 8;
 /// How long to wait when the kernel has no descriptor or memory for a connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
 
+/// How long a listener that closes waits for those, all in all: half of what a drain leaves to
+/// the connections that it takes meanwhile.
+const EXHAUSTED_PATIENCE: Duration = Duration::from_millis(500);
+
 /// How often the log says at most that connections are refused: a flood of them must not
 /// become one of lines.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);
@@ -132,8 +136,7 @@ pub(crate) async fn accept(worker: Arc<Worker>, bound: Bound) {
     }
     // Without tokio, which may not know yet that there is something in the queue.
     let Ok(listener) = listener.into_std() else { return };
-    let accept = || listener.accept().map(|(stream, it)| Some((entrance.keep(stream)?, it)));
-    let queued = take_queued(accept, &mut turns).await;
+    let queued = entrance.take_queued(|| listener.accept(), &mut turns).await;
     // Before any is answered, whose client would come again.
     drop(listener);
     for (stream, address) in queued {
@@ -143,25 +146,6 @@ pub(crate) async fn accept(worker: Arc<Worker>, bound: Bound) {
         }
         turns.next().await;
     }
-}
-
-/// Takes what is in a listener's queue: no more than one holds, as under a flood it never
-/// gets empty.
-async fn take_queued<T>(
-    mut accept: impl FnMut() -> io::Result<Option<T>>,
-    turns: &mut Turns,
-) -> Vec<T> {
-    let mut queued = Vec::new();
-    // The kernel keeps one more than it is asked to.
-    for _ in 0..=BACKLOG {
-        match accept() {
-            Ok(kept) => queued.extend(kept),
-            Err(error) if is_of_one_connection(&error) => {}
-            Err(_empty) => break,
-        }
-        turns.next().await;
-    }
-    queued
 }
 
 /// Lets everything else have its turn.
@@ -204,6 +188,39 @@ impl Entrance {
             tracing::warn!(listener = %name, count, most, "too few descriptors: connections refused");
         }
         None
+    }
+
+    /// Takes what is in a listener's queue: no more than one holds, as under a flood it never
+    /// gets empty. What cannot be taken in time is reset when the listener closes.
+    async fn take_queued<S: AsRawFd>(
+        &mut self,
+        mut accept: impl FnMut() -> io::Result<(S, SocketAddr)>,
+        turns: &mut Turns,
+    ) -> Vec<(S, SocketAddr)> {
+        let until = self.worker.clock.now() + EXHAUSTED_PATIENCE;
+        let mut queued = Vec::new();
+        // The kernel keeps one more than it is asked to.
+        let mut left = BACKLOG + 1;
+        while left > 0 {
+            match accept() {
+                Ok((stream, address)) => {
+                    queued.extend(self.keep(stream).map(|stream| (stream, address)));
+                }
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if self.worker.clock.now() < until => {
+                    self.pause(&error).await;
+                    continue;
+                }
+                Err(error) => {
+                    tracing::warn!(listener = %self.name(), %error, "cannot accept; closing");
+                    break;
+                }
+            }
+            left -= 1;
+            turns.next().await;
+        }
+        queued
     }
 
     fn admit(&self, stream: TcpStream, address: SocketAddr) {
@@ -333,6 +350,9 @@ async fn unless_drained<F: Future>(activity: &Activity, future: F) -> Option<F::
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proxy::tests::House;
+    use rustix::io::Errno;
+    use std::os::fd::RawFd;
 
     #[test]
     fn what_is_not_accepted_is_told_of_once_a_second() {
@@ -343,18 +363,43 @@ mod tests {
         assert_eq!(told, [Some(1), None, None, Some(3), None, Some(2)]);
     }
 
-    #[tokio::test]
-    async fn of_a_queue_that_never_gets_empty_no_more_is_taken_than_it_holds() {
-        let flood = || Ok(Some(()));
-        let taken = take_queued(flood, &mut Turns::default()).await;
-        assert_eq!(taken.len(), BACKLOG as usize + 1);
+    fn entrance(house: &House) -> Entrance {
+        let (_, face) = watch::channel(Face { name: "web".into(), tls: None });
+        Entrance { worker: Arc::clone(&house.worker), face, complaints: Complaints::default() }
+    }
+
+    /// Takes the descriptors that `accept` returns out of a queue.
+    async fn take(house: &House, mut accept: impl FnMut() -> io::Result<RawFd>) -> Vec<RawFd> {
+        let address = "192.0.2.1:4000".parse().expect("an address");
+        let accept = || accept().map(|stream| (stream, address));
+        let queued = entrance(house).take_queued(accept, &mut Turns::default()).await;
+        queued.into_iter().map(|(stream, _)| stream).collect()
     }
 
     #[tokio::test]
-    async fn a_queue_is_taken_to_its_end_past_those_who_left() {
-        let aborted = || Err(io::ErrorKind::ConnectionAborted.into());
-        let mut queue = [Ok(Some(1)), aborted(), Ok(None), Ok(Some(2))].into_iter();
+    async fn of_a_queue_that_never_gets_empty_no_more_is_taken_than_it_holds() {
+        let taken = take(&House::new(""), || Ok(1)).await;
+        assert_eq!(taken.len(), BACKLOG as usize + 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_is_taken_to_its_end_past_those_who_left_and_a_want_of_descriptors() {
+        let (house, aborted) = (House::new(""), || Err(io::ErrorKind::ConnectionAborted.into()));
+        let full = || Err(Errno::MFILE.into());
+        let mut queue = [Ok(1), aborted(), full(), full(), full(), Ok(2)].into_iter();
         let accept = || queue.next().unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()));
-        assert_eq!(take_queued(accept, &mut Turns::default()).await, [1, 2]);
+        let before = house.now();
+        assert_eq!(take(&house, accept).await, [1, 2]);
+        assert_eq!(house.now().since(before), 3 * EXHAUSTED_PAUSE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_listener_that_closes_does_not_wait_for_descriptors_for_ever() {
+        let house = House::new("");
+        let mut queue = [Ok(1), Ok(2)].into_iter();
+        let accept = || queue.next().unwrap_or_else(|| Err(Errno::NFILE.into()));
+        let before = house.now();
+        assert_eq!(take(&house, accept).await, [1, 2]);
+        assert_eq!(house.now().since(before), EXHAUSTED_PATIENCE);
     }
 }

@@ -36,15 +36,15 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 /// A worker whose clients and upstream are in this process.
-struct House {
-    worker: Arc<Worker>,
+pub(super) struct House {
+    pub(super) worker: Arc<Worker>,
     upstream: mpsc::UnboundedReceiver<DuplexStream>,
     _log: access_log::Sink,
 }
 
 impl House {
     /// `route` is what follows the upstream's name in the only route.
-    fn new(route: &str) -> Self {
+    pub(super) fn new(route: &str) -> Self {
         let text = format!(
             "listeners: [{{ name: web, listen: 127.0.0.1:0 }}]\n\
              upstreams: [{{ name: up, servers: [{{ url: \"http://127.0.0.1:9\" }}] }}]\n\
@@ -76,7 +76,7 @@ impl House {
         Self { worker, upstream, _log: log }
     }
 
-    fn now(&self) -> Instant {
+    pub(super) fn now(&self) -> Instant {
         self.worker.clock.now()
     }
 

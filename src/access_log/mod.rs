@@ -176,13 +176,14 @@ impl Drop for Sink {
             }
             let lines = self.shared.counters.access_log_dropped.load(Relaxed);
             if lines > 0 {
-                tracing::warn!(lines, "lines of the access log are lost");
+                tracing::warn!(lines, "lines of the access log are lost since the start");
             }
         } else {
             let lines = self.shared.counters.access_log_dropped.load(Relaxed) + self.shared.left();
             tracing::warn!(
                 lines,
-                "the access log's reader hangs: lines are lost, and what was being written"
+                "the access log's reader hangs: lines are lost since the start, and what was \
+                 being written"
             );
         }
     }

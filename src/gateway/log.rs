@@ -2,7 +2,8 @@
 //!
 //! Whoever logs appends to one buffer, and a thread of the log's own writes it out at
 //! once. While nobody takes what is written, as from a pipe that is full, 256 KiB and one
-//! line wait. What comes then is lost, and counted: by a line of the log, and at `/metrics`.
+//! line wait. What comes then is lost, and counted since the start: by a line of the log, and at
+//! `/metrics`.
 
 use crate::{lines::write_out, meter::Counters};
 use std::{
@@ -126,7 +127,11 @@ impl Shared {
             bytes.clear();
             if lost > told {
                 told = lost;
-                tracing::warn!(lines = lost, "lines of this log are lost, as it was not read");
+                let lines = self.counters.log_dropped.load(Relaxed);
+                tracing::warn!(
+                    lines,
+                    "lines of this log are lost since the start, as it was not read"
+                );
             }
         }
     }

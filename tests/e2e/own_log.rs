@@ -60,8 +60,10 @@ fn a_log_that_nobody_reads_holds_nothing_up_and_says_how_much_is_lost() {
     assert_eq!(get(admin, "/readyz?verbose").status, 200);
     let page = get(admin, "/metrics").text();
     let lost = page.lines().find_map(|line| line.strip_prefix("flowgate_log_dropped_total "));
-    assert!(lost.expect("a counter") != "0");
-    wait_for(&mut log, "lines of this log are lost");
+    let lost = lost.expect("a counter");
+    assert!(lost != "0");
+    let line = wait_for(&mut log, "lines of this log are lost since the start");
+    assert_eq!(field(&line, "lines"), lost);
     fill(log.get_ref());
     let ended = Command::new("kill").arg(gateway.0.id().to_string()).status();
     assert!(ended.expect("kill runs").success());

@@ -1,39 +1,22 @@
 //! The task that sees to a worker's way to the store: connects, greets, renews leases and gives
-//! them back, and looks for what is down.
+//! them back, and has what is down looked for.
 
 use super::{
-    StoreError,
+    check::Check,
     client::{Inner, Link, PAUSES},
-    dial::dial,
     error::Failure,
     greeting::Told,
     leases::{Lease, by_tag},
     nodes::Nodes,
+    search::{Pause, Search, connect},
 };
-use crate::flow::Instant;
 use core::time::Duration;
 use std::sync::{Arc, PoisonError};
-use tokio::{sync::watch, task::JoinSet};
+use tokio::sync::watch;
 
 /// The most between two greetings: soon enough to notice a new gateway, seldom enough for a store
 /// that hundreds of workers greet.
 const BEAT: Duration = Duration::from_secs(4);
-
-/// How long to wait before the next attempt: longer each time.
-struct Pause(Duration);
-
-impl Pause {
-    const fn new() -> Self {
-        Self(PAUSES[0])
-    }
-
-    /// Returns when, jittered.
-    fn next(&mut self, now: Instant) -> Instant {
-        let jittered = self.0.mul_f64(1.0 - fastrand::f64() / 2.0);
-        self.0 = (self.0 * 2).min(PAUSES[1]);
-        now + jittered
-    }
-}
 
 /// Connects, and again whenever the connection is given up.
 pub(super) async fn run(inner: Arc<Inner>) {
@@ -85,37 +68,16 @@ async fn begin(inner: &Arc<Inner>, former: Option<&Nodes>) -> Result<Link, Failu
     Ok(link)
 }
 
-/// Returns a connection over which the store has answered: one that takes over those of `former`
-/// that work.
-async fn connect(inner: &Arc<Inner>, former: Option<&Nodes>) -> Result<Link, Failure> {
-    let (store, settings) = (&inner.store, &inner.store.settings);
-    let limit = settings.connect_timeout;
-    let connection = match inner.clock.timeout(limit, dial(settings, &inner.clock, former)).await {
-        Ok(Ok(connection)) => connection,
-        Ok(Err(error)) => return Err(Failure::from(&error)),
-        Err(elapsed) => {
-            return Err(Failure {
-                error: StoreError::Connection,
-                ..Failure::timeout(elapsed.to_string())
-            });
-        }
-    };
-    let (inner, number) = (Arc::clone(inner), store.number());
-    let mut link = Link { inner, connection, seed: store.seed(), number };
-    link.greet(!link.is_kept(&format!("{}{{gateways}}", settings.prefix))).await?;
-    Ok(link)
-}
-
 /// Does what is to be done over a connection until it is given up. Returns the last one.
 async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>) -> Link {
     let inner = Arc::clone(&link.inner);
     // Three times in a lease: two may fail.
     let beat = (inner.store.settings.lease / 3).min(BEAT);
     let mut next = inner.clock.now() + beat;
-    // When to look for nodes that are out, which is done beside all else: one that hangs takes long.
-    let (mut pause, mut look, mut search) = (Pause::new(), None, JoinSet::new());
+    let (mut search, mut check) = (Search::new(), Check::default());
+    check.begin(&link, *failures.borrow());
     loop {
-        let soonest = look.map_or(next, |look: Instant| look.min(next));
+        let soonest = search.next().map_or(next, |it| it.min(next));
         let done = tokio::select! {
             biased;
             () = inner.broken.notified() => return link,
@@ -126,35 +88,33 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>) -> Link {
                 let greeted = link.greet(false).await;
                 if greeted.is_ok() {
                     link.confirm(seen);
+                    check.begin_anew(&link, seen);
                 }
                 greeted
             }
             () = inner.hurt.notified() => {
-                if search.is_empty() {
-                    look = look.or_else(|| Some(pause.next(inner.clock.now())));
-                }
+                search.want(inner.clock.now());
                 Ok(())
             }
-            Some(found) = search.join_next() => {
-                if let Ok(Ok(new)) = found {
+            Some(found) = search.end() => {
+                if let Ok(new) = found {
                     link = adopt(link, new).await;
+                    check.begin_anew(&link, *failures.borrow());
                 }
-                let is_hurt = link.connection.nodes().is_some_and(|it| !it.is_well());
-                look = is_hurt.then(|| pause.next(inner.clock.now()));
+                if link.connection.nodes().is_some_and(|it| !it.is_well()) {
+                    search.want(inner.clock.now());
+                }
                 Ok(())
             }
             () = inner.clock.timer(soonest) => {
                 let now = inner.clock.now();
-                if look.is_some_and(|look| look <= now) {
-                    look = None;
-                    search.spawn(another(link.clone()));
-                }
+                search.begin(&link, now);
                 if next <= now {
                     next = now + beat;
-                    if look.is_none() && search.is_empty() {
-                        pause = Pause::new();
-                    }
-                    link.beat().await
+                    search.rest();
+                    let beaten = link.beat().await;
+                    check.begin(&link, *failures.borrow());
+                    beaten
                 } else {
                     Ok(())
                 }
@@ -169,12 +129,6 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>) -> Link {
             return link;
         }
     }
-}
-
-/// Connects to the nodes of a Redis Cluster that were out, or have keys that others had; until that
-/// is done, and if it fails, those that are not are asked as before.
-async fn another(link: Link) -> Result<Link, Failure> {
-    connect(&link.inner, link.connection.nodes()).await
 }
 
 /// Has requests use what was found, unless the store fails again.
@@ -193,10 +147,9 @@ async fn adopt(link: Link, mut new: Link) -> Link {
 impl Link {
     /// Tells the store that this gateway is there, `is_first` over this connection, and learns what
     /// it has to tell.
-    async fn greet(&mut self, is_first: bool) -> Result<(), Failure> {
+    pub(super) async fn greet(&mut self, is_first: bool) -> Result<(), Failure> {
         let store = Arc::clone(&self.inner.store);
-        let prefix = &store.settings.prefix;
-        let keys = ["gateways", "secret"].map(|name| format!("{prefix}{{gateways}}:{name}"));
+        let keys = ["gateways", "secret"].map(|name| store.key(name));
         let micros = store.settings.lease.as_micros().to_string();
         let arguments = [store.name.clone(), micros, store.secret()];
         let answer = self.run(&store.scripts.hello, &keys, &arguments).await;
@@ -252,7 +205,7 @@ impl Link {
     }
 
     /// Whether the node that has a key is reached as before.
-    fn is_kept(&self, key: &str) -> bool {
+    pub(super) fn is_kept(&self, key: &str) -> bool {
         self.connection.nodes().is_some_and(|nodes| nodes.is_kept(key))
     }
 

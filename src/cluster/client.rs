@@ -11,7 +11,7 @@ use super::{
     attend::run,
     call,
     dial::Connection,
-    error::{Failure, Scope},
+    error::{Failure, Scope, within},
     leases::{Held, Leases},
     nodes::Nodes,
     script::Lua,
@@ -214,12 +214,7 @@ impl Link {
         if connection.nodes().is_some_and(Nodes::is_outdated) {
             inner.hurt.notify_one();
         }
-        let failure = match answer {
-            Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(error)) => Failure::from(&error),
-            Err(elapsed) => Failure::timeout(elapsed.to_string()),
-        };
-        Err(match awaited {
+        within(answer).map_err(|failure| match awaited {
             Some(node) => failure.of_node(node),
             None => failure,
         })

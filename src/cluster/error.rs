@@ -1,6 +1,7 @@
 //! What can go wrong between a gateway and the store.
 
-use redis::{ErrorKind, RedisError, ServerErrorKind};
+use crate::clock::Elapsed;
+use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind};
 
 /// The codes of a store that takes no writes.
 const NO_WRITES: [&str; 5] = ["READONLY", "LOADING", "MASTERDOWN", "NOREPLICAS", "MISCONF"];
@@ -146,6 +147,14 @@ impl Failure {
     /// Whether a node is out, or a slot moves: other keys of a Redis Cluster are as well as before.
     pub(super) fn is_of_part(&self) -> bool {
         matches!(self.scope, Scope::Node(_) | Scope::Slot) || self.error == StoreError::Down
+    }
+}
+
+/// Returns the answer to a call that had a limit of time.
+pub(super) fn within<T>(answer: Result<RedisResult<T>, Elapsed>) -> Result<T, Failure> {
+    match answer {
+        Ok(answer) => answer.map_err(|error| Failure::from(&error)),
+        Err(elapsed) => Err(Failure::timeout(elapsed.to_string())),
     }
 }
 

@@ -1,7 +1,8 @@
 //! What the clients of the store find out of it, taken together: whether it decides, and whether the
 //! states that gateways exchange are known here.
 
-use std::collections::{BTreeMap, HashMap};
+use super::outages::{Out, Outages};
+use std::collections::HashMap;
 
 /// How the store does, as far as its clients know.
 #[derive(Debug)]
@@ -11,13 +12,12 @@ pub(super) struct Health {
     next: u64,
     /// After how many failures it answered each that has a connection, the last time.
     answered: HashMap<u64, u64>,
-    /// How often it has failed, since it decided or from the start.
+    /// How often it has failed, since it decided or from the start, or nodes of it have.
     failures: u64,
     /// What was said of it last.
     said_up: Option<bool>,
     states: States,
-    /// The nodes of a Redis Cluster that are out, and why, for each client that has met any.
-    out: HashMap<u64, BTreeMap<String, String>>,
+    outages: Outages,
 }
 
 /// How it stands with the states that gateways exchange.
@@ -57,7 +57,7 @@ impl Health {
             failures: 0,
             said_up: None,
             states: States::Unasked,
-            out: HashMap::new(),
+            outages: Outages::default(),
         }
     }
 
@@ -87,7 +87,7 @@ impl Health {
     pub(super) fn on_end(&mut self, client: u64) {
         self.clients = self.clients.saturating_sub(1);
         self.answered.remove(&client);
-        self.out.remove(&client);
+        self.outages.on_end(client);
     }
 
     /// Notes an error. Returns how often it has failed if this is the first one since all was well.
@@ -125,26 +125,26 @@ impl Health {
         };
     }
 
-    /// Notes which nodes of a Redis Cluster are out for a client, and why. Returns, to be logged,
-    /// those that were for none, and those that are for none any more.
-    pub(super) fn on_nodes(&mut self, client: u64, out: BTreeMap<String, String>) -> [String; 2] {
-        let before = self.nodes_out();
-        self.out.insert(client, out);
-        let after = self.nodes_out();
-        let lost = after.iter().filter(|(name, _)| !before.contains_key(*name));
-        let lost: Vec<_> = lost.map(|(name, why)| format!("{name}: {why}")).collect();
-        let back = before.into_keys().filter(|name| !after.contains_key(name));
-        [lost, back.collect()].map(|names| names.join(", "))
+    /// Notes which nodes of a Redis Cluster are out for a client, and why. Returns, to be said,
+    /// those that were for none, and how often it has failed with that.
+    pub(super) fn on_nodes(&mut self, client: u64, out: Out) -> Option<(String, u64)> {
+        let lost = self.outages.on_out(client, out, self.failures + 1);
+        if lost.is_empty() {
+            return None;
+        }
+        self.failures += 1;
+        Some((lost, self.failures))
     }
 
-    fn nodes_out(&self) -> BTreeMap<String, String> {
-        let out = self.out.values().flatten();
-        out.map(|(name, why)| (name.clone(), why.clone())).collect()
+    /// Notes that all other nodes have answered a client that asked after so many failures.
+    /// Returns, to be said, those that all clients reach again.
+    pub(super) fn on_checked(&mut self, client: u64, failures: u64) -> String {
+        self.outages.on_checked(client, failures)
     }
 
     /// Whether no node of a Redis Cluster is out.
     pub(super) fn is_whole(&self) -> bool {
-        self.out.values().all(BTreeMap::is_empty)
+        self.outages.is_empty()
     }
 
     /// Whether it has answered all clients since it failed last.
@@ -287,18 +287,15 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_out_from_the_first_client_that_says_so_to_the_last() {
+    fn a_node_that_fails_for_one_client_has_all_asked_and_leaves_the_store_deciding() {
         let mut health = well();
-        let out = |names: &[&str]| {
-            names.iter().map(|name| ((*name).to_owned(), "hangs".to_owned())).collect()
-        };
-        let mut turn = |client, names: &[&str]| health.on_nodes(client, out(names));
-        assert_eq!(turn(1, &["a"]), ["a: hangs", ""]);
-        assert_eq!(turn(2, &["a", "b"]), ["b: hangs", ""]);
-        assert_eq!(turn(2, &["a", "c"]), ["c: hangs", "b"]);
-        assert_eq!(turn(1, &[]), ["", ""]);
-        assert!(!health.is_whole() && health.is_up(), "others decide");
-        assert_eq!(health.on_nodes(2, out(&[])), ["", "a, c"]);
-        assert!(health.is_whole());
+        let out = |why: &str| Out::from([("a".to_owned(), why.to_owned())]);
+        assert_eq!(health.on_nodes(1, out("hangs")), Some(("a: hangs".to_owned(), 1)));
+        assert_eq!(health.on_nodes(1, out("hangs still")), None);
+        assert!(!health.is_whole() && !health.is_failing());
+        assert!(!health.is_up() && !health.on_up(1, 1), "that was said");
+        assert_eq!(health.on_nodes(1, Out::new()), None);
+        assert_eq!(health.on_checked(1, 1), "a");
+        assert!(health.is_whole() && health.is_up());
     }
 }

@@ -11,6 +11,7 @@
 
 mod attend;
 mod call;
+mod check;
 mod client;
 mod dial;
 mod error;
@@ -21,10 +22,12 @@ mod health;
 mod leases;
 mod nodes;
 mod offset;
+mod outages;
 mod periodic;
 mod pushing;
 mod recorded;
 mod script;
+mod search;
 mod slots;
 mod store;
 

@@ -7,6 +7,7 @@
 use super::{
     dial::{open, query_all},
     error::Failure,
+    outages::Out,
     slots::{Node, Slots},
 };
 use crate::{clock::Clock, config::Store as Settings};
@@ -93,12 +94,10 @@ impl Nodes {
 
     /// Asks some of those that are not out who has which keys, or else all that are known.
     async fn ask_slots(&self, settings: &Arc<Settings>, clock: &Clock) -> RedisResult<Slots> {
-        let is_in = |at: &usize| !self.is_out(*at);
-        let nodes = self.0.connections.iter().filter(|(at, _)| is_in(at));
         let mut asked = JoinSet::new();
-        for (at, way) in nodes.take(ASKED) {
-            let Some(node) = self.0.slots.nodes.get(*at) else { continue };
-            asked.spawn(slots(way.connection.clone(), node.host.clone()));
+        for (at, connection) in self.not_out().take(ASKED) {
+            let Some(node) = self.0.slots.nodes.get(at) else { continue };
+            asked.spawn(slots(connection, node.host.clone()));
         }
         match clock.timeout(patience(settings), first(asked)).await {
             Ok(Ok(slots)) => Ok(slots),
@@ -182,6 +181,12 @@ impl Nodes {
         self.lock().contains_key(&node)
     }
 
+    /// Returns those that are not out.
+    pub(super) fn not_out(&self) -> impl Iterator<Item = (usize, MultiplexedConnection)> {
+        let ways = self.0.connections.iter().filter(|(at, _)| !self.is_out(**at));
+        ways.map(|(at, way)| (*at, way.connection.clone()))
+    }
+
     /// Has a node be asked nothing more.
     pub(super) fn put_out(&self, node: usize, why: String) {
         self.lock().entry(node).or_insert(why);
@@ -195,7 +200,7 @@ impl Nodes {
     }
 
     /// Returns the names of those that are out, and why.
-    pub(super) fn out(&self) -> BTreeMap<String, String> {
+    pub(super) fn out(&self) -> Out {
         let name = |at: usize| self.0.slots.nodes.get(at).map(Node::name);
         self.lock().iter().filter_map(|(at, why)| Some((name(*at)?, why.clone()))).collect()
     }

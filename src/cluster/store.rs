@@ -8,6 +8,7 @@ use super::{
     health::{Exchanged, Health},
     leases::AllLeases,
     offset::Offsets,
+    outages::Out,
     script::Scripts,
 };
 use crate::{
@@ -18,7 +19,6 @@ use crate::{
 };
 use core::{num::NonZeroUsize, time::Duration};
 use std::{
-    collections::BTreeMap,
     hash::{BuildHasher, RandomState},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -58,7 +58,8 @@ pub struct Store {
     pub(super) offsets: Offsets,
     pub(super) leases: AllLeases,
     known: Mutex<Known>,
-    /// How often it has failed. Each change has all clients look whether it is there for them.
+    /// How often it has failed, or nodes of it have. Each change has all clients look whether it is
+    /// there for them.
     failures: watch::Sender<u64>,
     errors: [AtomicU64; StoreError::COUNTED.len()],
     round_trips: [AtomicU64; ROUND_TRIP_BOUNDS.len() + 1],
@@ -249,6 +250,11 @@ impl Store {
         self.known().has_told
     }
 
+    /// Returns the key of what all gateways share under this name.
+    pub(super) fn key(&self, name: &str) -> String {
+        format!("{}{{gateways}}:{name}", self.settings.prefix)
+    }
+
     /// Returns a number for a client, or a connection.
     pub(super) fn number(&self) -> u64 {
         self.known().health.number()
@@ -291,14 +297,21 @@ impl Store {
         });
     }
 
-    /// Notes which nodes of a Redis Cluster are out for a client, and says so when others are than
-    /// were for any.
-    pub(super) fn on_nodes(&self, client: u64, out: BTreeMap<String, String>) {
+    /// Notes which nodes of a Redis Cluster are out for a client, and says so, to all clients too,
+    /// when some are that were for none.
+    pub(super) fn on_nodes(&self, client: u64, out: Out) {
         let mut known = self.known();
-        let [lost, back] = known.health.on_nodes(client, out);
-        if !lost.is_empty() {
+        if let Some((lost, failures)) = known.health.on_nodes(client, out) {
             tracing::warn!(%lost, "nodes of the store fail; their routes go by `on_store_error`");
+            self.failures.send_replace(failures);
         }
+    }
+
+    /// Notes that all other nodes have answered a client that asked after so many failures, and says
+    /// so when that makes some decide again for all.
+    pub(super) fn on_checked(&self, client: u64, failures: u64) {
+        let mut known = self.known();
+        let back = known.health.on_checked(client, failures);
         if !back.is_empty() {
             tracing::info!(%back, "nodes of the store decide again");
         }

@@ -19,6 +19,7 @@ mod own_log;
 mod partition;
 mod periodic;
 mod proxy;
+mod quiet;
 mod reload;
 mod replay;
 mod shutdown;

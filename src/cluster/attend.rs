@@ -41,7 +41,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
                     pause = Pause::new();
                 }
             }
-            Err(failure) => inner.store.on_error(failure.error, &failure.detail),
+            Err(failure) => inner.store.on_error(&failure),
         }
         let next = pause.next(inner.clock.now());
         inner.clock.timer(next).await;
@@ -54,7 +54,7 @@ fn install(link: &Link) {
     let mut current = inner.link();
     *current = Some(link.clone());
     if let Some(nodes) = link.connection.nodes() {
-        inner.store.on_nodes(inner.number, nodes.out());
+        inner.store.on_nodes(inner.number, nodes.out(), nodes.heirs());
         if !nodes.is_well() {
             inner.hurt.notify_one();
         }
@@ -122,7 +122,7 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>) -> Link {
             () = inner.leases.ended.notified() => link.give_back().await,
         };
         if let Err(failure) = done {
-            inner.store.on_error(failure.error, &failure.detail);
+            inner.store.on_error(&failure);
             link.give_up();
             // What give_up rang, unless a request came first: either way it is taken here.
             inner.broken.notified().await;

@@ -47,6 +47,6 @@ async fn ask(link: Link, node: usize, mut connection: MultiplexedConnection) {
     let answer = link.inner.clock.timeout(limit, time.exec_async(&mut connection)).await;
     if let Err(failure) = within(answer) {
         // It is the node's, or the call's: never the store's.
-        drop(link.heed(failure.of_node(node)));
+        drop(link.heed(failure.of_call("check").of_node(node)));
     }
 }

@@ -214,9 +214,12 @@ impl Link {
         if connection.nodes().is_some_and(Nodes::is_outdated) {
             inner.hurt.notify_one();
         }
-        within(answer).map_err(|failure| match awaited {
-            Some(node) => failure.of_node(node),
-            None => failure,
+        within(answer).map_err(|failure| {
+            let failure = failure.of_call(script.name);
+            match awaited {
+                Some(node) => failure.of_node(node),
+                None => failure,
+            }
         })
     }
 
@@ -236,7 +239,7 @@ impl Link {
         let Inner { store, clock, .. } = &*self.inner;
         match failure.scope {
             Scope::Call | Scope::Slot => {
-                store.on_refusal(failure.error, &failure.detail, clock.now());
+                store.on_refusal(&failure, clock.now());
             }
             Scope::Node(node) => self.put_out(node, &failure),
             Scope::Store => return Err(failure),
@@ -252,7 +255,7 @@ impl Link {
         let link = self.inner.link();
         // What an earlier one met is over.
         if link.as_ref().is_some_and(|it| it.number == self.number) {
-            store.on_nodes(*number, nodes.out());
+            store.on_nodes(*number, nodes.out(), nodes.heirs());
             hurt.notify_one();
         }
     }
@@ -261,7 +264,7 @@ impl Link {
     pub(super) fn fail(&self, failure: Failure) -> StoreError {
         let error = failure.error;
         if let Err(failure) = self.heed(failure) {
-            self.inner.store.on_error(error, &failure.detail);
+            self.inner.store.on_error(&failure);
             self.give_up();
         }
         error

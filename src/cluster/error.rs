@@ -97,6 +97,8 @@ pub(super) struct Failure {
     /// For the log.
     pub(super) detail: String,
     pub(super) scope: Scope,
+    /// What was called, if that is known, for the log.
+    pub(super) call: Option<&'static str>,
 }
 
 /// Whom a failure concerns. Others may fare better.
@@ -116,17 +118,24 @@ pub(super) enum Scope {
 impl Failure {
     /// Returns that of a call that took too long.
     pub(super) const fn timeout(detail: String) -> Self {
-        Self { error: StoreError::Timeout, detail, scope: Scope::Store }
+        Self { error: StoreError::Timeout, detail, scope: Scope::Store, call: None }
     }
 
     /// Returns that of an answer that is none to `what`.
     pub(super) fn nonsense(what: &str) -> Self {
-        Self { error: StoreError::Nonsense, detail: what.to_owned(), scope: Scope::Call }
+        let detail = what.to_owned();
+        Self { error: StoreError::Nonsense, detail, scope: Scope::Call, call: None }
     }
 
     /// Returns that of a call that was not made, as its node is out.
     pub(super) const fn out() -> Self {
-        Self { error: StoreError::Down, detail: String::new(), scope: Scope::Call }
+        let detail = String::new();
+        Self { error: StoreError::Down, detail, scope: Scope::Call, call: None }
+    }
+
+    /// Returns it as that of this call.
+    pub(super) fn of_call(self, name: &'static str) -> Self {
+        Self { call: Some(name), ..self }
     }
 
     /// Returns it as that of this node, unless only the call is concerned.
@@ -182,7 +191,7 @@ impl From<&RedisError> for Failure {
             | StoreError::Other
             | StoreError::Nonsense => Scope::Store,
         };
-        Self { error, detail, scope }
+        Self { error, detail, scope, call: None }
     }
 }
 

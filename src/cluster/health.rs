@@ -1,7 +1,7 @@
 //! What the clients of the store find out of it, taken together: whether it decides, and whether the
 //! states that gateways exchange are known here.
 
-use super::outages::{Out, Outages};
+use super::outages::{Heirs, Out, Outages};
 use std::collections::HashMap;
 
 /// How the store does, as far as its clients know.
@@ -125,10 +125,16 @@ impl Health {
         };
     }
 
-    /// Notes which nodes of a Redis Cluster are out for a client, and why. Returns, to be said,
-    /// those that were for none, and how often it has failed with that.
-    pub(super) fn on_nodes(&mut self, client: u64, out: Out) -> Option<(String, u64)> {
-        let lost = self.outages.on_out(client, out, self.failures + 1);
+    /// Notes which nodes of a Redis Cluster are out for a client, and why, and which have the keys of
+    /// others now. Returns, to be said, those that were out for none, and how often it has failed with
+    /// that.
+    pub(super) fn on_nodes(
+        &mut self,
+        client: u64,
+        out: Out,
+        heirs: Heirs,
+    ) -> Option<(String, u64)> {
+        let lost = self.outages.on_out(client, out, heirs, self.failures + 1);
         if lost.is_empty() {
             return None;
         }
@@ -137,7 +143,7 @@ impl Health {
     }
 
     /// Notes that all other nodes have answered a client that asked after so many failures.
-    /// Returns, to be said, those that all clients reach again.
+    /// Returns, to be said, those that all clients reach again, or which have their keys.
     pub(super) fn on_checked(&mut self, client: u64, failures: u64) -> String {
         self.outages.on_checked(client, failures)
     }
@@ -290,11 +296,12 @@ mod tests {
     fn a_node_that_fails_for_one_client_has_all_asked_and_leaves_the_store_deciding() {
         let mut health = well();
         let out = |why: &str| Out::from([("a".to_owned(), why.to_owned())]);
-        assert_eq!(health.on_nodes(1, out("hangs")), Some(("a: hangs".to_owned(), 1)));
-        assert_eq!(health.on_nodes(1, out("hangs still")), None);
+        let mut on_nodes = |out| health.on_nodes(1, out, Heirs::new());
+        assert_eq!(on_nodes(out("hangs")), Some(("a: hangs".to_owned(), 1)));
+        assert_eq!(on_nodes(out("hangs still")), None);
         assert!(!health.is_whole() && !health.is_failing());
         assert!(!health.is_up() && !health.on_up(1, 1), "that was said");
-        assert_eq!(health.on_nodes(1, Out::new()), None);
+        assert_eq!(health.on_nodes(1, Out::new(), Heirs::new()), None);
         assert_eq!(health.on_checked(1, 1), "a");
         assert!(health.is_whole() && health.is_up());
     }

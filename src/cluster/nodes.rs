@@ -7,7 +7,7 @@
 use super::{
     dial::{open, query_all},
     error::Failure,
-    outages::Out,
+    outages::{Heirs, Out},
     slots::{Node, Slots},
 };
 use crate::{clock::Clock, config::Store as Settings};
@@ -39,6 +39,8 @@ struct All {
     slots: Slots,
     /// By their places in `slots`.
     connections: BTreeMap<usize, Way>,
+    /// Which have the keys of those that were known before, and have none now.
+    heirs: Heirs,
     /// Those that are asked nothing, and why.
     out: Mutex<BTreeMap<usize, String>>,
     /// Whether others have some keys now.
@@ -88,8 +90,9 @@ impl Nodes {
                 Err(elapsed) => drop(out.insert(at, elapsed)),
             }
         }
-        let is_outdated = AtomicBool::new(false);
-        Ok(Self(Arc::new(All { slots, connections, out: Mutex::new(out), is_outdated })))
+        let heirs = former.map(|former| former.0.slots.heirs(&slots)).unwrap_or_default();
+        let (out, is_outdated) = (Mutex::new(out), AtomicBool::new(false));
+        Ok(Self(Arc::new(All { slots, connections, heirs, out, is_outdated })))
     }
 
     /// Asks some of those that are not out who has which keys, or else all that are known.
@@ -203,6 +206,11 @@ impl Nodes {
     pub(super) fn out(&self) -> Out {
         let name = |at: usize| self.0.slots.nodes.get(at).map(Node::name);
         self.lock().iter().filter_map(|(at, why)| Some((name(*at)?, why.clone()))).collect()
+    }
+
+    /// Returns which have the keys of those that were known before, and have none now.
+    pub(super) fn heirs(&self) -> Heirs {
+        self.0.heirs.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, String>> {

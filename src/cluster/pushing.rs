@@ -4,7 +4,7 @@ use super::{
     Page, Push, StoreError,
     client::Link,
     dial::{Connection, query_all},
-    error::{Failure, Scope},
+    error::{Failure, Scope, within},
 };
 use redis::{
     Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value, aio::MultiplexedConnection,
@@ -61,14 +61,15 @@ impl Link {
         pushes: &[Push<'_>],
     ) -> Result<Vec<Result<Value, Failure>>, StoreError> {
         let inner = &*self.inner;
-        match inner.clock.timeout(inner.limit, self.ask_all(connection, pushes)).await {
-            Ok(Ok(answers)) if answers.len() == pushes.len() => {
-                let failed = |error| Failure::from(&error);
+        let name = inner.store.scripts.exchange.name;
+        let answers = inner.clock.timeout(inner.limit, self.ask_all(connection, pushes)).await;
+        match within(answers) {
+            Ok(answers) if answers.len() == pushes.len() => {
+                let failed = |error| Failure::from(&error).of_call(name);
                 Ok(answers.into_iter().map(|answer| answer.map_err(failed)).collect())
             }
-            Ok(Ok(_)) => Err(self.fail(Failure::nonsense("to an exchange"))),
-            Ok(Err(error)) => Err(self.fail(Failure::from(&error))),
-            Err(elapsed) => Err(self.fail(Failure::timeout(elapsed.to_string()))),
+            Ok(_) => Err(self.fail(Failure::nonsense("to an exchange"))),
+            Err(failure) => Err(self.fail(failure.of_call(name))),
         }
     }
 

@@ -6,14 +6,16 @@ use std::sync::Arc;
 /// A script, called by its digest so that its text travels once.
 #[derive(Clone, Debug)]
 pub(super) struct Lua {
+    /// What it is called in the log.
+    pub(super) name: &'static str,
     text: &'static str,
     /// In hexadecimal digits.
     digest: Arc<str>,
 }
 
 impl Lua {
-    fn new(text: &'static str) -> Self {
-        Self { text, digest: Script::new(text).get_hash().into() }
+    fn new(name: &'static str, text: &'static str) -> Self {
+        Self { name, text, digest: Script::new(text).get_hash().into() }
     }
 
     /// Returns the call that makes the store know it.
@@ -58,11 +60,17 @@ pub(super) struct Scripts {
 impl Scripts {
     pub(super) fn new() -> Self {
         Self {
-            decide: Lua::new(concat!(include_str!("state.lua"), include_str!("decide.lua"))),
-            exchange: Lua::new(concat!(include_str!("state.lua"), include_str!("exchange.lua"))),
-            release: Lua::new(include_str!("release.lua")),
-            renew: Lua::new(include_str!("renew.lua")),
-            hello: Lua::new(include_str!("hello.lua")),
+            decide: Lua::new(
+                "decision",
+                concat!(include_str!("state.lua"), include_str!("decide.lua")),
+            ),
+            exchange: Lua::new(
+                "exchange",
+                concat!(include_str!("state.lua"), include_str!("exchange.lua")),
+            ),
+            release: Lua::new("release of leases", include_str!("release.lua")),
+            renew: Lua::new("renewal of leases", include_str!("renew.lua")),
+            hello: Lua::new("greeting", include_str!("hello.lua")),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Which node of a Redis Cluster has which keys, as the specification of Redis Cluster has it.
 
+use super::outages::Heirs;
 use redis::Value;
 use std::collections::BTreeSet;
 
@@ -83,7 +84,24 @@ impl Slots {
 
     /// Returns which of the nodes has a key, if any has.
     pub(super) fn node_of(&self, key: &str) -> Option<usize> {
-        let slot = slot(key);
+        self.owner(slot(key))
+    }
+
+    /// Returns for each node that has no slot in `now` the names of those which have what it has
+    /// here.
+    pub(super) fn heirs(&self, now: &Self) -> Heirs {
+        let gone = |node: &Node| !now.nodes.iter().any(|it| it.name() == node.name());
+        let gone = self.nodes.iter().enumerate().filter(|(_, node)| gone(node));
+        gone.map(|(at, node)| {
+            let ranges = self.ranges.iter().filter(|(.., owner)| *owner == at);
+            let slots = ranges.flat_map(|(first, last, _)| *first..=*last);
+            let heirs = slots.filter_map(|slot| now.nodes.get(now.owner(slot)?));
+            (node.name(), heirs.map(Node::name).collect())
+        })
+        .collect()
+    }
+
+    fn owner(&self, slot: u16) -> Option<usize> {
         let after = self.ranges.partition_point(|(first, ..)| *first <= slot);
         let (_, last, node) = self.ranges.get(after.checked_sub(1)?)?;
         (slot <= *last).then_some(*node)
@@ -171,6 +189,18 @@ mod tests {
         for (at, node) in slots.nodes.iter().enumerate() {
             assert_eq!(slots.node_of(node.tag.as_deref().unwrap()), Some(at));
         }
+    }
+
+    #[test]
+    fn who_has_the_slots_of_a_node_that_has_none_any_more_are_its_heirs() {
+        let read = |ranges| Slots::read(&answer(ranges), "asked").unwrap();
+        let before = read(&[(0, 99, 1), (100, 199, 2), (200, 299, 3), (300, 399, 1)]);
+        let after = read(&[(0, 49, 4), (50, 119, 3), (200, 299, 3), (300, 399, 4)]);
+        let name = |port: u16| format!("127.0.0.1:{port}");
+        let expected = [(name(1), [3, 4].map(name).into()), (name(2), [name(3)].into())];
+        assert_eq!(before.heirs(&after), expected.into());
+        assert_eq!(before.heirs(&before), Heirs::new());
+        assert_eq!(after.heirs(&read(&[]))[&name(4)].len(), 0);
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use super::{
     StoreError,
     client::{PATIENCE, PAUSES},
+    error::Failure,
     gateways::Gateways,
     greeting::Told,
     health::{Exchanged, Health},
     leases::AllLeases,
     offset::Offsets,
-    outages::Out,
+    outages::{Heirs, Out},
     script::Scripts,
 };
 use crate::{
@@ -285,23 +286,24 @@ impl Store {
         self.note(|known| known.health.on_end(client));
     }
 
-    /// Counts an error, and says so if it is the first since all was well.
-    pub(super) fn on_error(&self, error: StoreError, detail: &str) {
-        self.count(error);
+    /// Counts a failure, and says so if it is the first since all was well.
+    pub(super) fn on_error(&self, failure: &Failure) {
+        let Failure { error, detail, call, .. } = failure;
+        self.count(*error);
         self.note(|known| {
             if let Some(failures) = known.health.on_error() {
-                tracing::warn!(%error, detail, "the store fails; rules go by `on_store_error`");
+                tracing::warn!(call, %error, detail, "the store fails; rules go by `on_store_error`");
                 self.failures.send_replace(failures);
                 self.turned.notify_one();
             }
         });
     }
 
-    /// Notes which nodes of a Redis Cluster are out for a client, and says so, to all clients too,
-    /// when some are that were for none.
-    pub(super) fn on_nodes(&self, client: u64, out: Out) {
+    /// Notes which nodes of a Redis Cluster are out for a client and which have the keys of others
+    /// now, and says so, to all clients too, when some are out that were for none.
+    pub(super) fn on_nodes(&self, client: u64, out: Out, heirs: Heirs) {
         let mut known = self.known();
-        if let Some((lost, failures)) = known.health.on_nodes(client, out) {
+        if let Some((lost, failures)) = known.health.on_nodes(client, out, heirs) {
             tracing::warn!(%lost, "nodes of the store fail; their routes go by `on_store_error`");
             self.failures.send_replace(failures);
         }
@@ -317,14 +319,20 @@ impl Store {
         }
     }
 
-    /// Counts an error that the store has answered with about one call: it is there, and may decide
+    /// Counts a failure that the store has answered with about one call: it is there, and may decide
     /// about others. Says so, now and then.
-    pub(super) fn on_refusal(&self, error: StoreError, detail: &str, now: Instant) {
-        let Some(at) = self.count(error) else { return };
+    pub(super) fn on_refusal(&self, failure: &Failure, now: Instant) {
+        let Failure { error, detail, call, .. } = failure;
+        let Some(at) = self.count(*error) else { return };
         let last = &mut self.known().said_refused[at];
         if last.is_none_or(|last| now.since(last) >= REFUSAL_PAUSE) {
             *last = Some(now);
-            tracing::warn!(%error, detail, "the store refuses a call; rules go by `on_store_error`");
+            tracing::warn!(
+                call,
+                %error,
+                detail,
+                "the store refuses a call; what that was to decide goes by `on_store_error`"
+            );
         }
     }
 
@@ -384,13 +392,17 @@ mod tests {
         Store::new(settings, NonZeroUsize::new(workers).unwrap())
     }
 
+    fn failure() -> Failure {
+        Failure::timeout("to a question".to_owned())
+    }
+
     #[test]
     fn a_call_that_the_store_refuses_is_counted_and_does_not_make_it_fail() {
         let store = store(1);
         store.on_up(store.number(), 0);
         for seconds in 0..3 {
             let now = Instant::EPOCH + Duration::from_secs(seconds);
-            store.on_refusal(StoreError::Other, "WRONGTYPE", now);
+            store.on_refusal(&Failure { error: StoreError::Other, ..failure() }, now);
         }
         let reading = store.read();
         let counted = reading.errors.iter().find(|(word, _)| *word == "other");
@@ -405,10 +417,10 @@ mod tests {
         for count in 1..3 {
             store.on_up(client, count - 1);
             assert!(store.read().is_up);
-            store.on_error(StoreError::Timeout, "to a question");
+            store.on_error(&failure());
             assert!(failures.has_changed().unwrap());
             assert_eq!(*failures.borrow_and_update(), count);
-            store.on_error(StoreError::Connection, "to the next attempt");
+            store.on_error(&Failure { error: StoreError::Connection, ..failure() });
             assert!(!failures.has_changed().unwrap(), "it still fails");
             assert!(!store.read().is_up);
         }
@@ -420,7 +432,7 @@ mod tests {
         store.on_up(store.number(), 0);
         store.want_states();
         assert!(!store.is_cut_off());
-        store.on_error(StoreError::Timeout, "to a question");
+        store.on_error(&failure());
         assert!(store.is_cut_off() && store.division().is_cut_off);
         store.on_exchange(Exchanged::All);
         assert!(!store.is_cut_off() && store.read().is_exchanging);

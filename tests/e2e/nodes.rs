@@ -6,7 +6,7 @@ use crate::{
         server::{Server, free_port},
         signal, up,
     },
-    common::{Gateway, eventually, http, metrics, upstream, yaml},
+    common::{Gateway, eventually, field, http, metrics, upstream, yaml},
     stores::user,
 };
 use std::{
@@ -365,7 +365,8 @@ fn while_the_slot_moves_where_gateways_greet_the_routes_of_others_stay_with_the_
     let before = all[0].log_len();
     let slot = Move::begin(&nodes, "gateways", to);
     slot.key("flowgate:{gateways}:secret");
-    all[0].wait_log_after(before, "the store refuses a call");
+    let line = all[0].wait_log_after(before, "the store refuses a call");
+    assert_eq!(field(&line, "call"), "greeting");
     for _ in 0..20 {
         assert_eq!(names.map(|name| passed(&all, name, 1)), [1, 1], "{}", all[0].log());
     }

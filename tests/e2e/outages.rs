@@ -1,0 +1,163 @@
+//! Nodes of a Redis Cluster that go: ones that nobody asks, and one whose replica takes over.
+
+use crate::{
+    cluster::{
+        PATIENT, gateways, pid,
+        server::{Server, free_port},
+        signal, up,
+    },
+    common::{Gateway, eventually, upstream, yaml},
+    nodes::{cluster, node_of, nodes, passed, route_on},
+    stores::user,
+};
+use std::net::SocketAddr;
+
+/// Returns a setting of a node.
+fn setting(node: &Server, name: &str) -> String {
+    let mut get = redis::cmd("CONFIG");
+    let values = get.arg(&["GET", name]).query(&mut node.connection());
+    let values: Vec<String> = values.expect("a setting");
+    values.into_iter().nth(1).expect("its value")
+}
+
+fn set(node: &Server, name: &str, value: &str) {
+    let mut set = redis::cmd("CONFIG");
+    set.arg(&["SET", name, value]).exec(&mut node.connection()).expect("it is set");
+}
+
+/// Ends a node at once, and returns what starts it again with what it knows of its cluster.
+fn kill(node: &Server) -> impl FnOnce() -> Server {
+    let names = ["dir", "cluster-port", "cluster-node-timeout"];
+    let settings = names.map(|name| [format!("--{name}"), setting(node, name)]).concat();
+    let (pid, port) = (pid(node), node.port);
+    signal(&pid, "KILL");
+    eventually("it has ended", || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.contains(") Z ").then_some(())
+    });
+    move || {
+        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+        Server::start_on(port, &[&["--cluster-enabled", "yes"], &settings[..]].concat())
+    }
+}
+
+/// Starts a replica of a node, which has all that this has.
+fn replica(nodes: &[Server], of: &Server) -> Server {
+    let bus = free_port().to_string();
+    let replica =
+        Server::start_on(free_port(), &["--cluster-enabled", "yes", "--cluster-port", &bus]);
+    cluster(&replica, &["MEET", "127.0.0.1", &of.port.to_string(), &setting(of, "cluster-port")]);
+    for node in nodes.iter().chain([&replica]) {
+        eventually("they know each other", || {
+            cluster(node, &["INFO"]).contains("cluster_known_nodes:4").then_some(())
+        });
+    }
+    // It would wait for more replicas.
+    set(of, "repl-diskless-sync-delay", "0");
+    cluster(&replica, &["REPLICATE", &cluster(of, &["MYID"])]);
+    eventually("it has all", || {
+        let mut info = redis::cmd("INFO");
+        let info: String = info.arg("replication").query(&mut replica.connection()).ok()?;
+        info.contains("master_link_status:up").then_some(())
+    });
+    for node in nodes {
+        let at = format!("127.0.0.1:{}@{bus} slave", replica.port);
+        eventually("they know it as a replica", || {
+            cluster(node, &["NODES"]).contains(&at).then_some(())
+        });
+    }
+    user(&replica, "cluster|slots asking");
+    replica
+}
+
+/// Returns the configuration of a route with one rule.
+fn one_route(upstream: SocketAddr, port: u16, route: &str, limit: u32) -> String {
+    let store = format!(
+        "store: {{ redis: \"redis://gate:primary-word@127.0.0.1:{port}\", cluster: true, {PATIENT} }}\n"
+    );
+    let rule = "name: a, algorithm: fixed_window, scope: cluster, on_store_error: deny, limit";
+    let route = format!(
+        "  - {{ name: {route}, match: {{ path_prefix: / }}, upstream: up, flow: [{{ {rule}: {limit}/1000h }}] }}"
+    );
+    store + &yaml(upstream, &route)
+}
+
+/// Returns the connections of gateways to a node.
+fn gates(node: &Server) -> Vec<String> {
+    let clients = redis::cmd("CLIENT").arg("LIST").query(&mut node.connection());
+    let clients: String = clients.expect("the clients");
+    let gates = clients.lines().filter(|line| line.contains(" user=gate "));
+    gates.map(|line| line.split(' ').next().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn a_node_that_nobody_asks_is_reached_again_before_the_next_request_comes() {
+    let (upstream, nodes) = (upstream::echo(), nodes());
+    let quiet = (node_of(&nodes, "gateways") + 1) % 3;
+    let (route, quiet) = (route_on(&nodes, quiet), &nodes[quiet]);
+    let gateways = gateways(1, &one_route(upstream.address, nodes[0].port, &route, 900));
+    let gateway = &gateways[0];
+    assert_eq!(passed(&gateways, &route, 8), 8);
+
+    // Redis closes what nobody has used for a second.
+    let (workers, before) = (gates(quiet), gateway.log_len());
+    assert_eq!(workers.len(), 2);
+    set(quiet, "timeout", "1");
+    eventually("both are closed", || {
+        gates(quiet).iter().all(|it| !workers.contains(it)).then_some(())
+    });
+    set(quiet, "timeout", "0");
+    gateway.wait_log_after(before, "nodes of the store fail");
+    eventually("both are connected again", || {
+        (gates(quiet).len() == 2 && up(gateway) == 1.0).then_some(())
+    });
+    assert_eq!(passed(&gateways, &route, 8), 8, "{}", gateway.log());
+
+    let before = gateway.log_len();
+    let start = kill(quiet);
+    gateway.wait_log_after(before, "nodes of the store fail");
+    let again = start();
+    user(&again, "cluster|slots asking");
+    gateway.wait_log_after(before, "nodes of the store decide again");
+    assert_eq!(passed(&gateways, &route, 8), 8, "{}", gateway.log());
+    let log = gateway.log();
+    assert_eq!(log.lines().skip(before).count(), 2, "{log}");
+    assert_eq!(up(gateway), 1.0);
+}
+
+#[test]
+fn a_replica_that_takes_over_goes_on_with_what_the_lost_node_had_counted() {
+    let (upstream, nodes) = (upstream::echo(), nodes());
+    let lost = (node_of(&nodes, "gateways") + 1) % 3;
+    let (route, lost) = (route_on(&nodes, lost), &nodes[lost]);
+    let replica = replica(&nodes, lost);
+    let gateways = gateways(2, &one_route(upstream.address, lost.port, &route, 20));
+    let mut counted = passed(&gateways, &route, 3);
+    assert_eq!(counted, 6);
+    let state = |node: &Server| -> Option<String> {
+        let mut connection = node.connection();
+        redis::cmd("READONLY").exec(&mut connection).ok()?;
+        let key = format!("flowgate:{{{route}}}:a:fixed/3600000000000");
+        redis::cmd("GET").arg(key).query(&mut connection).ok()
+    };
+    let expected = state(lost);
+    assert!(expected.is_some());
+    eventually("the replica knows it", || (state(&replica) == expected).then_some(()));
+    for node in nodes.iter().chain([&replica]) {
+        set(node, "cluster-node-timeout", "3000");
+    }
+    let before: Vec<usize> = gateways.iter().map(Gateway::log_len).collect();
+    drop(kill(lost));
+    let back = format!("127.0.0.1:{} for 127.0.0.1:{}", replica.port, lost.port);
+    eventually("the replica decides", || {
+        counted += passed(&gateways, &route, 1);
+        let logs = || gateways.iter().map(Gateway::log);
+        logs().all(|log| log.contains(&back)).then_some(())
+    });
+    counted += passed(&gateways, &route, 20);
+    assert_eq!(counted, 20, "{}", gateways[0].log());
+    for (gateway, before) in gateways.iter().zip(before) {
+        gateway.wait_log_after(before, "nodes of the store fail");
+        eventually("all is well", || (up(gateway) == 1.0).then_some(()));
+    }
+}

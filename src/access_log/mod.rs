@@ -9,20 +9,16 @@
 mod decided;
 mod output;
 mod record;
+mod writer;
 
 pub use decided::Decided;
 pub use output::Output;
 pub use record::{AccessRecord, Ending, FlowRecord, LoggedKey};
 
-use crate::{
-    clock::Clock,
-    config::AccessLog,
-    flow::Instant,
-    lines::{self, Lost},
-    meter::Counters,
-};
+use self::writer::Writer;
+use crate::{clock::Clock, config::AccessLog, flow::Instant, lines, meter::Counters};
 use std::{
-    io, mem,
+    io,
     num::NonZeroUsize,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
@@ -117,8 +113,7 @@ impl Sink {
             counters,
         });
         let (end, ended) = sync_channel(0);
-        let mut writer =
-            Writer { shared: Arc::clone(&shared), output, spare: Vec::new(), torn: false };
+        let mut writer = Writer::new(Arc::clone(&shared), output);
         let writer = thread::Builder::new().name("access-log".to_owned()).spawn(move || {
             writer.run(&inbox);
             drop(end);
@@ -248,68 +243,6 @@ impl Handle {
         let waited = buffer.taken.wait_timeout_while(lines, patience, |lines| !lines.is_empty());
         let (lines, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         (!waited.timed_out()).then_some(lines)
-    }
-}
-
-/// The thread that writes.
-struct Writer {
-    shared: Arc<Shared>,
-    output: Output,
-    /// An empty buffer, to be swapped for a full one.
-    spare: Vec<u8>,
-    /// Whether the last write failed, and may have left half a line.
-    torn: bool,
-}
-
-impl Writer {
-    fn run(&mut self, inbox: &Receiver<Order>) {
-        loop {
-            let mut order = inbox.recv_timeout(INTERVAL);
-            // One pass is enough for all who want one.
-            while let Ok(Order::Write) = order
-                && let Ok(next) = inbox.try_recv()
-            {
-                order = Ok(next);
-            }
-            self.write_all();
-            match order {
-                Ok(Order::Write) | Err(RecvTimeoutError::Timeout) => {}
-                Ok(Order::Use(output, done)) => {
-                    self.output = output;
-                    self.torn = false;
-                    drop(done);
-                }
-                Ok(Order::End) | Err(RecvTimeoutError::Disconnected) => return,
-            }
-        }
-    }
-
-    /// Writes out every worker's buffer.
-    fn write_all(&mut self) {
-        let shared = Arc::clone(&self.shared);
-        for buffer in &shared.buffers {
-            mem::swap(&mut *lock(&buffer.lines), &mut self.spare);
-            if !self.spare.is_empty() {
-                buffer.taken.notify_all();
-                self.write_spare();
-            }
-        }
-    }
-
-    fn write_spare(&mut self) {
-        let separated = if self.torn { self.output.write(b"\n") } else { Ok(()) };
-        let written = separated
-            .map_err(|lost| Lost::of(&self.spare, lost.error))
-            .and_then(|()| self.output.write(&self.spare));
-        if let Err(Lost { lines, error }) = &written {
-            self.shared.counters.access_log_dropped.fetch_add(*lines as u64, Relaxed);
-            // Once, not ten times a second for as long as the disk is full.
-            if !self.torn {
-                tracing::warn!(%error, "cannot write the access log");
-            }
-        }
-        self.torn = written.is_err();
-        self.spare.clear();
     }
 }
 

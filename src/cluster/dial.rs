@@ -138,10 +138,19 @@ async fn sentinels(
         let mut client = sentinel(settings, addr(settings, host, *port), primary, login)?;
         asked.spawn(async move { client.async_get_client().await });
     }
-    let mut failure = RedisError::from((ErrorKind::InvalidClientConfig, "no sentinel answers"));
+    first(asked, "no sentinel answers").await
+}
+
+/// Returns the first answer that comes, or else an error of one; `silence` is said if nobody was
+/// asked.
+pub(super) async fn first<T: 'static>(
+    mut asked: JoinSet<RedisResult<T>>,
+    silence: &'static str,
+) -> RedisResult<T> {
+    let mut failure = RedisError::from((ErrorKind::InvalidClientConfig, silence));
     while let Some(answer) = asked.join_next().await {
         match answer {
-            Ok(Ok(client)) => return Ok(client),
+            Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(error)) => failure = error,
             // The runtime ends.
             Err(_) => {}

@@ -5,7 +5,7 @@
 //! asked as before.
 
 use super::{
-    dial::{open, query_all},
+    dial::{first, open, query_all},
     error::Failure,
     outages::{Heirs, Out},
     slots::{Node, Slots},
@@ -102,7 +102,7 @@ impl Nodes {
             let Some(node) = self.0.slots.nodes.get(at) else { continue };
             asked.spawn(slots(connection, node.host.clone()));
         }
-        match clock.timeout(patience(settings), first(asked)).await {
+        match clock.timeout(patience(settings), first(asked, "no node answers")).await {
             Ok(Ok(slots)) => Ok(slots),
             Ok(Err(_)) | Err(_) => ask_anew(settings, clock, Some(&self.0.slots)).await,
         }
@@ -243,21 +243,7 @@ async fn ask_anew(
             slots(open(&settings, &host, port).await?, host).await
         });
     }
-    first(asked).await
-}
-
-/// Returns the first that is there, or else an error of one.
-async fn first(mut asked: JoinSet<RedisResult<Slots>>) -> RedisResult<Slots> {
-    let mut failure = RedisError::from((ErrorKind::InvalidClientConfig, "no node answers"));
-    while let Some(answer) = asked.join_next().await {
-        match answer {
-            Ok(Ok(slots)) => return Ok(slots),
-            Ok(Err(error)) => failure = error,
-            // The runtime ends.
-            Err(_) => {}
-        }
-    }
-    Err(failure)
+    first(asked, "no node answers").await
 }
 
 /// Asks a node at `host` who has which keys.

@@ -255,16 +255,22 @@ fn a_gateway_that_cannot_start_says_why_and_exits_with_1() {
     assert_eq!(usage.status.code(), Some(2));
 }
 
+/// A client that was accepted and asks for nothing.
+fn silent(gateway: &Gateway) -> Client {
+    let client = Client::new(gateway.web());
+    eventually("it was accepted", || {
+        let open = crate::common::metrics(gateway, "flowgate_connections_active");
+        (open.values().sum::<f64>() >= 1.0).then_some(())
+    });
+    client
+}
+
 #[test]
 fn a_connection_that_has_asked_for_nothing_does_not_hold_a_drain_up() {
     let upstream = upstream::echo();
     let text = format!("timeouts: {{ header_read: 1h }}\n{}", yaml(upstream.address, ALL));
     let mut gateway = Gateway::start(&text);
-    let mut silent = Client::new(gateway.web());
-    eventually("it was accepted", || {
-        let open = crate::common::metrics(&gateway, "flowgate_connections_active");
-        (open.values().sum::<f64>() >= 1.0).then_some(())
-    });
+    let mut silent = silent(&gateway);
     gateway.signal("TERM");
     gateway.wait();
     assert!(silent.is_closed());
@@ -275,11 +281,7 @@ fn a_drain_that_ends_with_idle_connections_only_speaks_of_no_requests() {
     let upstream = upstream::echo();
     let mut gateway =
         Gateway::start(&format!("drain_timeout: 100ms\n{}", yaml(upstream.address, ALL)));
-    let mut silent = Client::new(gateway.web());
-    eventually("it was accepted", || {
-        let open = crate::common::metrics(&gateway, "flowgate_connections_active");
-        (open.values().sum::<f64>() >= 1.0).then_some(())
-    });
+    let mut silent = silent(&gateway);
     gateway.signal("TERM");
     gateway.wait();
     assert!(silent.is_closed());

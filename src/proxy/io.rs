@@ -1,6 +1,6 @@
 //! A client's socket that notes what it does.
 
-use super::{activity::Activity, connection::Protocol, readiness::Readiness};
+use super::{activity::Activity, connection::Protocol, gather, readiness::Readiness};
 use bytes::Bytes;
 use core::{
     pin::Pin,
@@ -116,7 +116,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.inner).poll_write_vectored(context, slices);
+        let polled = gather::poll_write(&mut self.inner, context, slices);
         self.noted(polled)
     }
 

@@ -1,6 +1,6 @@
 //! A stream to a server that may answer before it has heard all.
 
-use super::readiness::Readiness;
+use super::{gather, readiness::Readiness};
 use core::{
     pin::Pin,
     task::{Context, Poll},
@@ -93,7 +93,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Listening<T> {
         if self.is_deaf {
             return Poll::Ready(Ok(offered()));
         }
-        let polled = Pin::new(&mut self.inner).poll_write_vectored(context, slices);
+        let polled = gather::poll_write(&mut self.inner, context, slices);
         self.heard(polled, offered())
     }
 

@@ -10,6 +10,7 @@ mod descriptors;
 mod entry;
 mod exchange;
 mod fields;
+mod gather;
 mod headers;
 mod io;
 mod journey;

@@ -25,7 +25,7 @@ pub(super) struct Activity {
     clock: Clock,
     /// Requests whose answer has not ended.
     requests: AtomicU32,
-    /// Requests' bodies that are being read.
+    /// Requests' bodies, and tunnels, that are being read.
     uploads: AtomicU32,
     /// Since when no request is under way and no byte of one has come.
     idle_since: Stamp,
@@ -130,10 +130,15 @@ impl Activity {
         }
     }
 
-    /// Notes a request's body that is to be read, until the value is dropped.
+    /// Notes a request's body that is to be read, or a tunnel, until the value is dropped.
     pub(super) fn upload(self: &Arc<Self>) -> Uploading {
         self.uploads.fetch_add(1, Relaxed);
         Uploading(Arc::clone(self))
+    }
+
+    /// Whether nothing is read while an answer is awaited or written.
+    pub(super) fn is_answering(&self) -> bool {
+        self.requests.load(Relaxed) > 0 && self.uploads.load(Relaxed) == 0
     }
 
     /// Notes whether the client refuses to take more.

@@ -1,16 +1,11 @@
 //! An idle HTTP/1.1 connection that holds nothing but its socket.
 
 use super::io::Watched;
-use bytes::Bytes;
 use core::{
-    mem::MaybeUninit,
     pin::Pin,
     task::{Context, Poll},
 };
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
-/// Bytes that are read to wake up: most heads are shorter, and cost no second read.
-const FIRST_READ: usize = 1024;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Waits until the client sends something or leaves, or it is closed.
 #[derive(Debug)]
@@ -41,12 +36,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Future for Asleep<T> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<hyper::Result<()>> {
         let Self { io, closing } = self.get_mut();
         if !*closing && !io.is_rewound() {
-            // Not a part of the future, which would be larger by as much.
-            let mut space = [MaybeUninit::uninit(); FIRST_READ];
-            let mut first = ReadBuf::uninit(&mut space);
-            match Pin::new(&mut *io).poll_read(context, &mut first) {
-                Poll::Ready(Ok(())) if first.filled().is_empty() => *closing = true,
-                Poll::Ready(Ok(())) => io.rewind(Bytes::copy_from_slice(first.filled())),
+            match io.poll_early(context) {
+                Poll::Ready(Ok(stays)) => *closing = !stays,
                 Poll::Ready(Err(_)) => return Poll::Ready(Ok(())),
                 // TLS may have something of its own to say.
                 Poll::Pending => match Pin::new(&mut *io).poll_flush(context) {

@@ -166,6 +166,8 @@ where
         .timer(TokioTimer::new())
         // The connection's own timer tells an idle client from a slow one.
         .header_read_timeout(None)
+        // The stream tells whether the client has left.
+        .half_close(true)
         .max_headers(manners.limits.headers)
         .max_header_size(manners.limits.header_bytes)
         .max_buf_size(BUFFER_MIN.max(manners.limits.header_bytes * 2))

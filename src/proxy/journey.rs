@@ -156,7 +156,9 @@ impl Journey {
         self.tail.answered(StatusCode::SWITCHING_PROTOCOLS);
         let peer = Arc::clone(&self.tail.peer);
         let (method, started) = (self.tail.method.clone(), self.tail.started);
-        let tunnel = tunnel(client, server, self.route.timeouts.idle, self.tail);
+        // From now on, as the client may speak, or fall silent, as soon as it has the answer.
+        let reading = peer.activity.upload();
+        let tunnel = tunnel(client, server, self.route.timeouts.idle, self.tail, reading);
         peer.worker.tasks.spawn(tunnel);
         // The tunnel's tail ends the request; this one only ends the answer's head.
         peer.activity.on_request();

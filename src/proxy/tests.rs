@@ -2,6 +2,7 @@
 //! has waited too long.
 
 mod asleep;
+mod early;
 mod refusals;
 mod streams;
 mod uploads;

@@ -1,6 +1,6 @@
 //! Connections that change their protocol: two byte streams joined.
 
-use super::tail::Tail;
+use super::{activity::Uploading, tail::Tail};
 use crate::{clock::Clock, flow::Instant};
 use core::{
     pin::Pin,
@@ -14,12 +14,13 @@ use std::{io, sync::Arc};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
 
 /// Joins the two sides until one closes or both are silent for `idle`. The permit
-/// in `tail` is held as long.
+/// in `tail` is held as long, and the client's side noted as being read.
 pub(super) async fn tunnel(
     client: OnUpgrade,
     server: OnUpgrade,
     idle: Duration,
     mut tail: Box<Tail>,
+    _reading: Uploading,
 ) {
     let clock = tail.peer.worker.clock.clone();
     let Ok(server) = server.await else { return tail.fail() };

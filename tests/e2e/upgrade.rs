@@ -7,7 +7,11 @@ use crate::common::{
     yaml,
 };
 use futures_util::{SinkExt, StreamExt};
-use std::{io::Read, net::TcpStream, time::Duration};
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, TcpStream},
+    time::Duration,
+};
 use tokio_tungstenite::tungstenite::Message;
 
 const ALL: &str = "  - { name: all, match: { path_prefix: / }, upstream: up, flow: [{ name: two, concurrency: 2 }] }";
@@ -175,6 +179,29 @@ fn a_silent_tunnel_is_closed_after_the_idle_timeout() {
     let gateway = Gateway::start(&text);
     assert!(ping(&gateway).is_closed());
     assert_eq!(logged(&gateway), ("completed".to_owned(), 4));
+}
+
+#[test]
+fn who_has_said_all_through_a_tunnel_still_hears() {
+    let upstream = Script::start(|_, mut connection| {
+        connection.read().expect("a request");
+        let head = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+        let mut said = Vec::new();
+        // Whoever writes before it has read all would not tell who closed first.
+        connection.stream.get_mut().write_all(head).expect("sent");
+        connection.stream.read_to_end(&mut said).expect("read to the end");
+        said.extend_from_slice(b" heard");
+        connection.stream.get_mut().write_all(&said).expect("sent");
+    });
+    let gateway = Gateway::start(&yaml(upstream.address, ALL));
+    let (status, mut client) = ask(&gateway, "websocket");
+    assert_eq!(status, 101);
+    let first = "a".repeat(3000);
+    client.send(&first);
+    client.stream.get_ref().shutdown(Shutdown::Write).expect("shut down");
+    let mut heard = String::new();
+    client.stream.read_to_string(&mut heard).expect("read to the end");
+    assert!(heard == first + " heard", "{heard}");
 }
 
 #[test]

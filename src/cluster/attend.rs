@@ -32,7 +32,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
                 inner.made.notify_one();
                 inner.store.on_up(inner.number, seen);
                 let began = inner.clock.now();
-                former = attend(link, &mut failures).await.connection.nodes().cloned();
+                former = attend(link, &mut failures, seen).await.connection.nodes().cloned();
                 if let Some(nodes) = &former {
                     nodes.give_up();
                 }
@@ -68,14 +68,15 @@ async fn begin(inner: &Arc<Inner>, former: Option<&Nodes>) -> Result<Link, Failu
     Ok(link)
 }
 
-/// Does what is to be done over a connection until it is given up. Returns the last one.
-async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>) -> Link {
+/// Does what is to be done over a connection, after so many failures that were seen, until it is
+/// given up. Returns the last one.
+async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>, mut seen: u64) -> Link {
     let inner = Arc::clone(&link.inner);
     // Three times in a lease: two may fail.
     let beat = (inner.store.settings.lease / 3).min(BEAT);
     let mut next = inner.clock.now() + beat;
     let (mut search, mut check) = (Search::new(), Check::default());
-    check.begin(&link, *failures.borrow());
+    check.begin(&link, seen);
     loop {
         let soonest = search.next().map_or(next, |it| it.min(next));
         let done = tokio::select! {
@@ -84,7 +85,7 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>) -> Link {
             // Another client's connection broke: then this one may have, too, which nobody has
             // noticed if nobody asks.
             Ok(()) = failures.changed() => {
-                let seen = *failures.borrow_and_update();
+                seen = *failures.borrow_and_update();
                 let greeted = link.greet(false).await;
                 if greeted.is_ok() {
                     link.confirm(seen);
@@ -99,7 +100,7 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>) -> Link {
             Some(found) = search.end() => {
                 if let Ok(new) = found {
                     link = adopt(link, new).await;
-                    check.begin_anew(&link, *failures.borrow());
+                    check.begin_anew(&link, seen);
                 }
                 if link.connection.nodes().is_some_and(|it| !it.is_well()) {
                     search.want(inner.clock.now());
@@ -113,7 +114,7 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>) -> Link {
                     next = now + beat;
                     search.rest();
                     let beaten = link.beat().await;
-                    check.begin(&link, *failures.borrow());
+                    check.begin(&link, seen);
                     beaten
                 } else {
                     Ok(())

@@ -15,7 +15,7 @@ use core::{
     time::Duration,
 };
 use std::sync::{Arc, OnceLock};
-use tokio::{sync::Notify, task::AbortHandle};
+use tokio::{sync::Notify, task::AbortHandle, time::Sleep};
 
 /// Notes of one connection, shared by its socket, its requests and their bodies.
 #[derive(Debug)]
@@ -27,6 +27,8 @@ pub(super) struct Activity {
     requests: AtomicU32,
     /// Requests' bodies, and tunnels, that are being read.
     uploads: AtomicU32,
+    /// Whether the last request's body was given up before its end.
+    unread: AtomicBool,
     /// Since when no request is under way and no byte of one has come.
     idle_since: Stamp,
     /// Whether a request's head is incomplete.
@@ -77,6 +79,7 @@ impl Activity {
             clock: clock.clone(),
             requests: AtomicU32::new(0),
             uploads: AtomicU32::new(0),
+            unread: AtomicBool::new(false),
             idle_since,
             reading: AtomicBool::new(false),
             head_since: Stamp::default(),
@@ -94,7 +97,7 @@ impl Activity {
 
     /// Notes that bytes came: the beginning of a head if nothing else is expected.
     pub(super) fn on_read(&self) {
-        if self.requests.load(Relaxed) == 0 {
+        if self.requests.load(Relaxed) == 0 && !self.unread.load(Relaxed) {
             self.reading.store(true, Relaxed);
         }
     }
@@ -114,6 +117,7 @@ impl Activity {
     pub(super) fn on_request(&self) {
         self.requests.fetch_add(1, Relaxed);
         self.used.store(true, Relaxed);
+        self.unread.store(false, Relaxed);
         self.reading.store(false, Relaxed);
         self.head_since.clear();
     }
@@ -139,6 +143,29 @@ impl Activity {
     /// Whether nothing is read while an answer is awaited or written.
     pub(super) fn is_answering(&self) -> bool {
         self.requests.load(Relaxed) > 0 && self.uploads.load(Relaxed) == 0
+    }
+
+    /// Notes that nobody reads the rest of a request's body.
+    pub(super) fn on_unread(&self) {
+        self.unread.store(true, Relaxed);
+    }
+
+    /// Whether the client of an HTTP/1.1 connection may be in the middle of a request that
+    /// nobody reads.
+    pub(super) fn is_unread(&self) -> bool {
+        self.unread.load(Relaxed) || self.reading.load(Relaxed)
+    }
+
+    /// Notes that what comes is read for nothing, until the value is dropped.
+    pub(super) fn linger(self: &Arc<Self>) -> Uploading {
+        self.reading.store(false, Relaxed);
+        self.head_since.clear();
+        self.upload()
+    }
+
+    /// Returns a timer that ends after `time`.
+    pub(super) fn timer(&self, time: Duration) -> Sleep {
+        self.clock.timer(self.clock.now() + time)
     }
 
     /// Notes whether the client refuses to take more.
@@ -308,6 +335,13 @@ impl Activity {
 /// A request's body that is being read.
 #[derive(Debug)]
 pub(super) struct Uploading(Arc<Activity>);
+
+impl Uploading {
+    /// Notes that it is given up.
+    pub(super) fn give_up(&self) {
+        self.0.on_unread();
+    }
+}
 
 impl Drop for Uploading {
     fn drop(&mut self) {

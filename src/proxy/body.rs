@@ -103,7 +103,7 @@ pub(super) struct Streaming {
     upload: Arc<Upload>,
     clock: Clock,
     patience: Patience,
-    _noted: Uploading,
+    noted: Uploading,
 }
 
 impl RequestBody {
@@ -126,7 +126,7 @@ impl RequestBody {
             upload: Arc::default(),
             clock: clock.clone(),
             patience: Patience::new(route.timeouts.idle, Instant::FAR_FUTURE),
-            _noted: activity.upload(),
+            noted: activity.upload(),
         }))
     }
 
@@ -143,6 +143,14 @@ impl Streaming {
     fn cut(&self, state: u8, why: Cut) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
         self.upload.state.store(state, Relaxed);
         Poll::Ready(Some(Err(why)))
+    }
+}
+
+impl Drop for Streaming {
+    fn drop(&mut self) {
+        if self.upload.state() != upload::DONE {
+            self.noted.give_up();
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! A client's socket that notes what it does.
 
-use super::{activity::Activity, connection::Protocol, gather, readiness::Readiness};
+use super::{
+    activity::Activity, connection::Protocol, gather, lingering::Lingering, readiness::Readiness,
+};
 use bytes::Bytes;
 use core::{
     mem::MaybeUninit,
@@ -28,6 +30,8 @@ pub(super) struct Watched<T> {
     reads_begin_requests: bool,
     /// Bytes of HTTP/2's preface that have yet to come.
     preface: usize,
+    /// There once the sending side is closed, if the client may go on sending.
+    lingering: Option<Box<Lingering>>,
 }
 
 /// What a client of HTTP/2 begins with (RFC 9113, 3.4).
@@ -40,9 +44,16 @@ impl<T> Watched<T> {
             Protocol::Http1 => (0, true),
             Protocol::Http2 => (PREFACE.len(), false),
         };
-        let (readiness, none) = (Readiness::default(), Bytes::new());
-        let mut this =
-            Self { inner, readiness, ahead: none, activity, reads_begin_requests, preface };
+        let (readiness, none, lingering) = (Readiness::default(), Bytes::new(), None);
+        let mut this = Self {
+            inner,
+            readiness,
+            ahead: none,
+            activity,
+            reads_begin_requests,
+            preface,
+            lingering,
+        };
         this.rewind(ahead);
         this
     }
@@ -166,7 +177,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<T> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.inner).poll_shutdown(context);
-        self.noted(polled)
+        if self.lingering.is_none() {
+            let polled = Pin::new(&mut self.inner).poll_shutdown(context);
+            ready!(self.noted(polled))?;
+            if self.reads_begin_requests && self.activity.is_unread() {
+                self.lingering = Some(Box::new(Lingering::begin(&self.activity)));
+            }
+        }
+        let Self { inner, readiness, lingering, .. } = &mut *self;
+        match lingering {
+            Some(lingering) => lingering.poll(inner, readiness, context).map(Ok),
+            None => Poll::Ready(Ok(())),
+        }
     }
 }

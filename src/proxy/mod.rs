@@ -14,6 +14,7 @@ mod gather;
 mod headers;
 mod io;
 mod journey;
+mod lingering;
 mod listener;
 mod listening;
 mod peer;

@@ -102,7 +102,7 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
     tail.entry = entry;
     let found = match find(&snapshot, &request, &mut tail) {
         Ok(found) => found,
-        Err(refusal) => return Step::Answered(Box::new(refuse(refusal, request.headers(), tail))),
+        Err(refusal) => return turn_away(refusal, &request, tail),
     };
     let mut claims = Claims::new();
     found.claim(&tail.peer, &request, &mut claims);
@@ -152,6 +152,14 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
         }
         Err(refused) => Step::Answered(arrival.reject(refused.with(report), &claims)),
     }
+}
+
+/// Answers a request that is not decided about, and whose body nobody reads.
+fn turn_away(refusal: Refusal, request: &Request<Incoming>, tail: Box<Tail>) -> Step {
+    if !request.body().is_end_stream() {
+        tail.peer.activity.on_unread();
+    }
+    Step::Answered(Box::new(refuse(refusal, request.headers(), tail)))
 }
 
 /// Has the store decide, and goes on from there.

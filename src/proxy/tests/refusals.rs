@@ -3,6 +3,7 @@
 use super::{House, read_head, secs};
 use crate::meter::Refusal;
 use core::time::Duration;
+use tokio::io::AsyncWriteExt;
 
 #[tokio::test(start_paused = true)]
 async fn what_follows_a_request_that_could_be_read_in_two_ways_is_not_served() {
@@ -66,4 +67,59 @@ async fn what_would_wait_past_the_requests_deadline_is_refused_at_once() {
     house.pass(Duration::from_millis(150)).await;
     assert_eq!(client.get().await, 200, "nobody has taken the next place");
     assert!(house.now().since(refused) < secs(3));
+}
+
+/// More than the pipe to the gateway holds.
+const UPLOAD: usize = 1_000_000;
+
+#[tokio::test(start_paused = true)]
+async fn who_is_refused_in_the_middle_of_an_upload_may_send_it_to_its_end() {
+    for (route, framing) in [
+        (", body_limit: 10B", "content-length: 1000000"),
+        (", body_limit: 10B", "transfer-encoding: chunked\r\n\r\nf4240"),
+        (
+            ", flow: [{ name: r, limit: 1/1h, key: \"header:x\", on_missing_key: reject }]",
+            "content-length: 1000000",
+        ),
+    ] {
+        let house = House::new(route);
+        let mut client = house.client();
+        client.send(&format!("POST / HTTP/1.1\r\nhost: a\r\n{framing}\r\n\r\n")).await;
+        house.pass(secs(1)).await;
+        let request = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+        client.send(&request.repeat(UPLOAD / request.len())).await;
+        let ended = house.now();
+        let answer = client.status().await.expect("an answer");
+        assert!([413, 429].contains(&answer), "{framing}: {answer}");
+        assert_eq!(client.status().await, None, "what was sent for a body is no request");
+        drop(client.stream);
+        client.served.await.expect("no panic");
+        assert!(house.now().since(ended) < secs(1), "{framing}");
+        assert_eq!(house.refused(), [], "{framing}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_is_too_large_may_be_sent_to_its_end() {
+    let house = House::new("");
+    let mut client = house.client();
+    client.send(&format!("GET / HTTP/1.1\r\nhost: a\r\nx: {}", "x".repeat(UPLOAD))).await;
+    assert_eq!(client.status().await, Some(431));
+    drop(client.stream);
+    client.served.await.expect("no panic");
+    assert_eq!(house.refused(), [(Refusal::TooLarge, 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_goes_on_sending_what_nobody_wants_is_cut_off() {
+    let house = House::new(", body_limit: 10B");
+    let mut client = house.client();
+    client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000\r\n\r\n").await;
+    assert_eq!(client.status().await, Some(413));
+    let refused = house.now();
+    while client.stream.write_all(b"xxxxxxxxxx").await.is_ok() {
+        house.pass(secs(1)).await;
+    }
+    assert!((10..=11).contains(&house.now().since(refused).as_secs()));
+    client.served.await.expect("no panic");
 }

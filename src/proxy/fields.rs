@@ -65,6 +65,10 @@ impl Fields {
                 let bit = field.bit();
                 fields.repeated |= fields.present & bit;
                 fields.present |= bit;
+                // hyper takes a list of equal lengths for one.
+                if field == Field::ContentLength && value.as_bytes().contains(&b',') {
+                    fields.repeated |= bit;
+                }
                 if field == Field::Host {
                     host = Some(value);
                 }
@@ -77,7 +81,7 @@ impl Fields {
         self.present & field.bit() != 0
     }
 
-    /// Whether there is more than one line of it.
+    /// Whether there is more than one line of it, or a list of lengths.
     pub(super) fn repeats(self, field: Field) -> bool {
         self.repeated & field.bit() != 0
     }
@@ -146,6 +150,8 @@ mod tests {
             Fields::of(&headers).has(Field::Host) && !Fields::of(&headers).repeats(Field::Host)
         );
         headers.append(HOST, HeaderValue::from_static("a"));
+        headers.append(CONTENT_LENGTH, HeaderValue::from_static("2, 2"));
+        assert!(Fields::of(&headers).repeats(Field::ContentLength), "as a list");
         assert!(
             Fields::of(&headers).repeats(Field::Host)
                 && !Fields::of(&headers).repeats(Field::Cookie)

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::config::HeaderEdits;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version,
+    HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version,
     header::{
         CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, TE, TRANSFER_ENCODING,
         UPGRADE, VIA,
@@ -138,9 +138,23 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// hyper takes equal lengths said twice for one; the upstream is told once.
+/// Says the length of an answer once, and not where there can be none: a client of HTTP/2 takes
+/// either for an error (RFC 9110, 8.6). `fields` is what `headers` has.
+pub(super) fn frame_answer(status: StatusCode, headers: &mut HeaderMap, fields: Fields) {
+    if status == StatusCode::NO_CONTENT {
+        headers.remove(CONTENT_LENGTH);
+    } else if fields.repeats(Field::ContentLength) {
+        single_content_length(headers);
+    }
+}
+
+/// hyper takes equal lengths, in lines or a list, for one; the other side is told once.
 fn single_content_length(headers: &mut HeaderMap) {
-    if let Some(length) = headers.get(CONTENT_LENGTH).cloned() {
+    let first = headers.get(CONTENT_LENGTH).and_then(|lengths| {
+        let first = lengths.as_bytes().split(|byte| *byte == b',').next()?;
+        HeaderValue::from_bytes(first.trim_ascii()).ok()
+    });
+    if let Some(length) = first {
         headers.insert(CONTENT_LENGTH, length);
     }
 }

@@ -108,15 +108,17 @@ impl Journey {
             lease.on_failure();
             return refuse(Refusal::Upstream(Failure::Broken), &HeaderMap::new(), self.tail);
         }
+        let status = response.status();
         let headers = response.headers_mut();
         headers::strip_hop_by_hop(headers, fields);
+        headers::frame_answer(status, headers, fields);
         if let Some(told) = self.told.take() {
             self.tail.told = told.fields();
             told.write(headers, &self.route);
         }
         headers::edit(headers, &self.route.response_headers);
         *response.version_mut() = Version::HTTP_11;
-        self.tail.answered(response.status());
+        self.tail.answered(status);
         let timeouts = &self.route.timeouts;
         let deadline = self.tail.started + timeouts.request;
         if self.protocol == Protocol::Http1 {

@@ -13,6 +13,7 @@ mod divided;
 mod failing_store;
 mod idle;
 mod leases;
+mod lengths;
 mod nodes;
 mod operate;
 mod outages;

@@ -97,7 +97,8 @@ impl Activity {
 
     /// Notes that bytes came: the beginning of a head if nothing else is expected.
     pub(super) fn on_read(&self) {
-        if self.requests.load(Relaxed) == 0 && !self.unread.load(Relaxed) {
+        let of_body = self.unread.load(Relaxed) || self.uploads.load(Relaxed) > 0;
+        if self.requests.load(Relaxed) == 0 && !of_body {
             self.reading.store(true, Relaxed);
         }
     }

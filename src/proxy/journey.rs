@@ -6,6 +6,7 @@ use super::{
     exchange::{Answer, Exchange, Failure},
     fields::{Field, Fields},
     headers::{self, Forward},
+    lingering::discard,
     pool::Lease,
     quota::Told,
     reply::{Refusal, refuse},
@@ -68,6 +69,9 @@ impl Journey {
             Err(failure) => {
                 if failure.is_of_client() {
                     self.tail.blame_client();
+                }
+                if let Some(unsent) = self.request.take() {
+                    discard(unsent.into_body(), self.forward.fields, &self.tail);
                 }
                 let hint = content_type.map(|value| (header::CONTENT_TYPE, value));
                 refuse(Refusal::Upstream(failure), &HeaderMap::from_iter(hint), self.tail)

@@ -1,8 +1,11 @@
-//! The end of a connection whose client still sends what nobody wants.
+//! What a client still sends that nobody wants.
 
 use super::{
     activity::{Activity, Uploading},
+    body::RequestBody,
+    fields::{Field, Fields},
     readiness::Readiness,
+    tail::Tail,
 };
 use core::{
     mem::MaybeUninit,
@@ -10,6 +13,9 @@ use core::{
     task::{Context, Poll, ready},
     time::Duration,
 };
+use http::Version;
+use http_body::Body;
+use http_body_util::BodyExt;
 use std::sync::Arc;
 use tokio::{
     io::{AsyncRead, ReadBuf},
@@ -22,6 +28,10 @@ const LINGER: Duration = Duration::from_secs(10);
 
 /// How much it may send meanwhile.
 const LINGER_BYTES: usize = 16 * 1024 * 1024;
+
+/// The rest of a request's body that is read to save its connection: what a client sends in less
+/// time than a new connection takes it, or a TLS handshake the gateway.
+const DISCARD_BYTES: u64 = 64 * 1024;
 
 /// Bytes that are read in one go.
 const READ: usize = 8 * 1024;
@@ -66,6 +76,35 @@ impl Lingering {
             if read.is_err() || count == 0 || self.left == 0 {
                 return Poll::Ready(());
             }
+        }
+    }
+}
+
+/// Reads the body of a request that was answered without it, if it is small, so that its connection
+/// can serve the next one. `fields` is what the request has, and `tail` its answer's.
+///
+/// In HTTP/2 the stream ends, and nothing else with it. Who waits for 100 need not send the body.
+pub(super) fn discard(body: RequestBody, fields: Fields, tail: &Tail) {
+    let is_small = body.size_hint().lower() <= DISCARD_BYTES;
+    let is_kept = tail.version != Version::HTTP_2 && !fields.has(Field::Expect);
+    if body.is_end_stream() || !is_small || !is_kept {
+        return;
+    }
+    let worker = &tail.peer.worker;
+    let clock = worker.clock.clone();
+    worker.tasks.spawn(async move {
+        // Where it does not end, the connection does.
+        let _ended = clock.timeout(LINGER, read_out(body)).await;
+    });
+}
+
+async fn read_out(mut body: RequestBody) {
+    let mut left = DISCARD_BYTES;
+    while let Some(Ok(frame)) = body.frame().await {
+        let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+        match left.checked_sub(length) {
+            Some(rest) => left = rest,
+            None => return,
         }
     }
 }

@@ -10,6 +10,7 @@ use super::{
     fields::Fields,
     headers::Forward,
     journey::Journey,
+    lingering::discard,
     peer::Peer,
     pool::Pools,
     quota::Told,
@@ -29,7 +30,7 @@ use crate::{
     route::{Seed, Target, client_ip, normal_path},
 };
 use core::{convert::Infallible, net::IpAddr};
-use http::{HeaderValue, Request, Response, Version};
+use http::{HeaderMap, HeaderValue, Request, Response, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use std::{borrow::Cow, sync::Arc};
@@ -216,14 +217,18 @@ impl Arrival {
     /// Answers it instead.
     fn reject(self, mut rejection: Rejection, claims: &Claims) -> Box<Response<ResponseBody>> {
         let Self { journey, manner } = self;
-        let Journey { request, route, mut tail, .. } = *journey;
+        let Journey { request, route, forward, mut tail, .. } = *journey;
         if let Some(entry) = &mut tail.entry {
             entry.rejected(&rejection);
         }
         // Who lacks a key has no quota under its rule to be told of.
         let lacks = |slot| claims.iter().any(|c| c.slot == slot && c.key == Key::Missing);
         rejection.report.quotas.retain(|quota| !lacks(quota.slot));
-        let headers = request.map(|request| request.into_parts().0.headers).unwrap_or_default();
+        let headers = request.map_or_else(HeaderMap::new, |request| {
+            let (head, body) = request.into_parts();
+            discard(body, forward.fields, &tail);
+            head.headers
+        });
         Box::new(reject(&rejection, &route, &manner, &headers, tail))
     }
 }

@@ -77,10 +77,7 @@ async fn who_is_refused_in_the_middle_of_an_upload_may_send_it_to_its_end() {
     for (route, framing) in [
         (", body_limit: 10B", "content-length: 1000000"),
         (", body_limit: 10B", "transfer-encoding: chunked\r\n\r\nf4240"),
-        (
-            ", flow: [{ name: r, limit: 1/1h, key: \"header:x\", on_missing_key: reject }]",
-            "content-length: 1000000",
-        ),
+        (NEVER, "content-length: 1000000"),
     ] {
         let house = House::new(route);
         let mut client = house.client();
@@ -122,4 +119,45 @@ async fn who_goes_on_sending_what_nobody_wants_is_cut_off() {
     }
     assert!((10..=11).contains(&house.now().since(refused).as_secs()));
     client.served.await.expect("no panic");
+}
+
+/// Rules that refuse every request.
+const NEVER: &str = ", flow: [{ name: r, limit: 1/1h, key: \"header:x\", on_missing_key: reject }]";
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_outlives_a_refused_request_whose_small_body_comes_late() {
+    for (framing, body) in [
+        ("content-length: 65536", "x".repeat(65_536)),
+        ("transfer-encoding: chunked", "1\r\nx\r\n0\r\n\r\n".to_owned()),
+    ] {
+        for (route, status) in [(NEVER, 429), ("", 502)] {
+            let mut house = House::new(route);
+            house.upstream.close();
+            let mut client = house.client();
+            client.send(&format!("POST / HTTP/1.1\r\nhost: a\r\n{framing}\r\n\r\n")).await;
+            assert_eq!(client.status().await, Some(status), "before the body is there");
+            house.pass(secs(5)).await;
+            client.send(&body).await;
+            house.pass(secs(20)).await;
+            assert_eq!(client.get().await, status, "{framing}");
+            assert_eq!(house.refused(), [], "what came was no head that is late");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_body_that_does_not_come_is_waited_for_in_vain_for_20_s() {
+    for expect in ["", "expect: 100-continue\r\n"] {
+        let house = House::new(NEVER);
+        let mut client = house.client();
+        let head = format!("POST / HTTP/1.1\r\nhost: a\r\n{expect}content-length: 9\r\n\r\n");
+        client.send(&head).await;
+        let begun = house.now();
+        assert_eq!(client.status().await, Some(429), "and no 100");
+        assert_eq!(client.status().await, None);
+        client.served.await.expect("no panic");
+        // Ten to save the connection, which it is not where 100 is waited for, and ten to end it.
+        let seconds = if expect.is_empty() { 20 } else { 10 };
+        assert_eq!(house.now().since(begun).as_secs(), seconds, "{expect}");
+    }
 }

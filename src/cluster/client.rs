@@ -14,7 +14,7 @@ use super::{
     error::{Failure, Scope, within},
     leases::{Held, Leases},
     nodes::Nodes,
-    script::Lua,
+    script::{Lua, is_unknown},
     store::Store,
 };
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
     route::Seed,
 };
 use core::{fmt, time::Duration};
-use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
+use redis::{Cmd, Value};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::{sync::Notify, task::JoinHandle};
 
@@ -202,7 +202,7 @@ impl Link {
         let call = async {
             let first = script.call(true, keys, arguments);
             match connection.query(&mut awaited, &first).await {
-                Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                Err(error) if is_unknown(&error) => {
                     let again: Cmd = script.call(false, keys, arguments);
                     awaited = node;
                     connection.query(&mut awaited, &again).await

@@ -1,10 +1,7 @@
 //! Connections to a store of any kind.
 
-use super::nodes::Nodes;
-use crate::{
-    clock::Clock,
-    config::{Secret, Store as Settings, StoreKind},
-};
+use super::{client::Inner, nodes::Nodes};
+use crate::config::{Secret, Store as Settings, StoreKind};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, IntoConnectionInfo, Pipeline,
     RedisConnectionInfo, RedisError, RedisResult, ServerErrorKind, TlsCertificates, TlsMode, Value,
@@ -74,15 +71,10 @@ pub(super) async fn query_all(
 
 /// Connects, without a limit of time on the whole: to the nodes of a Redis Cluster that `former`
 /// has not reached.
-pub(super) async fn dial(
-    settings: &Arc<Settings>,
-    clock: &Clock,
-    former: Option<&Nodes>,
-) -> RedisResult<Connection> {
+pub(super) async fn dial(inner: &Arc<Inner>, former: Option<&Nodes>) -> RedisResult<Connection> {
+    let settings = &inner.store.settings;
     match &settings.kind {
-        StoreKind::Cluster => {
-            Nodes::connect(settings, clock, former).await.map(Connection::Cluster)
-        }
+        StoreKind::Cluster => Nodes::connect(inner, former).await.map(Connection::Cluster),
         StoreKind::Sentinel { primary, user, password } => {
             let login = (user.as_deref(), password.as_ref());
             let client = sentinels(settings, primary, login).await?;

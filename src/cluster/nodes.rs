@@ -5,12 +5,17 @@
 //! asked as before.
 
 use super::{
+    client::{Inner, PATIENCE},
     dial::{first, open, query_all},
-    error::Failure,
+    error::{Failure, within},
     outages::{Heirs, Out},
+    script::is_unknown,
     slots::{Node, Slots},
 };
-use crate::{clock::Clock, config::Store as Settings};
+use crate::{
+    clock::{Clock, Elapsed},
+    config::Store as Settings,
+};
 use core::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Duration,
@@ -25,8 +30,9 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-/// For how long what a check has written stays, in milliseconds.
-const CHECKED: u64 = 1_000;
+/// What a node is asked before requests are: in the words of their script, about a rule of which one
+/// second lets everything pass, so that it writes and what it has written is soon gone.
+const CHECK: [&str; 2] = ["", "fixed 0 1 - 0 4503599627370495 1000000 0"];
 
 /// How many of the nodes that are known are asked who has which keys.
 const ASKED: usize = 3;
@@ -55,13 +61,10 @@ struct Way {
 }
 
 impl Nodes {
-    /// Asks who has which keys, and has each of them take a write: who does not in time is out.
+    /// Asks who has which keys, and has each of them decide: who does not in time is out.
     /// Connections to those of `former` that are not out are used.
-    pub(super) async fn connect(
-        settings: &Arc<Settings>,
-        clock: &Clock,
-        former: Option<&Self>,
-    ) -> RedisResult<Self> {
+    pub(super) async fn connect(inner: &Arc<Inner>, former: Option<&Self>) -> RedisResult<Self> {
+        let (settings, clock) = (&inner.store.settings, &inner.clock);
         let slots = match former {
             Some(former) => former.ask_slots(settings, clock).await?,
             None => ask_anew(settings, clock, None).await?,
@@ -69,25 +72,23 @@ impl Nodes {
         let mut reached = JoinSet::new();
         for (at, node) in slots.nodes.iter().enumerate() {
             let Some(tag) = &node.tag else { continue };
-            let mut check = cmd("SET");
-            check.arg(format!("{}{{{tag}}}:check", settings.prefix)).arg(1);
-            check.arg("PX").arg(CHECKED);
+            let key = format!("{}{{{tag}}}:check", settings.prefix);
             let former = former.and_then(|former| former.named(&node.name())).map(|(_, it)| it);
-            let (clock, settings) = (clock.clone(), Arc::clone(settings));
-            let (host, port) = (node.host.clone(), node.port);
+            let (inner, host, port) = (Arc::clone(inner), node.host.clone(), node.port);
             reached.spawn(async move {
-                let reach = reach(&settings, (&host, port), former, &check);
-                (at, clock.timeout(patience(&settings), reach).await)
+                let reach = reach(&inner, (&host, port), former, key);
+                let reached = inner.clock.timeout(patience(&inner.store.settings), reach).await;
+                let late = |elapsed: Elapsed| Err(Failure::timeout(elapsed.to_string()));
+                (at, reached.unwrap_or_else(late))
             });
         }
         let (mut connections, mut out) = (BTreeMap::new(), BTreeMap::new());
         while let Some(reached) = reached.join_next().await {
             // Otherwise, the runtime ends.
             let Ok((at, reached)) = reached else { continue };
-            match reached.map_err(|elapsed| elapsed.to_string()) {
-                Ok(Ok(way)) => drop(connections.insert(at, way)),
-                Ok(Err(error)) => drop(out.insert(at, error.to_string())),
-                Err(elapsed) => drop(out.insert(at, elapsed)),
+            match reached {
+                Ok(way) => drop(connections.insert(at, way)),
+                Err(failure) => drop(out.insert(at, failure.detail)),
             }
         }
         let heirs = former.map(|former| former.0.slots.heirs(&slots)).unwrap_or_default();
@@ -255,30 +256,45 @@ async fn slots(mut connection: MultiplexedConnection, host: String) -> RedisResu
     })
 }
 
-/// Returns a connection to a node over which it has taken a write: the former one, unless that has
-/// broken and nobody noticed.
+/// Returns a connection to a node over which the script of requests has run: the former one, unless
+/// that has broken and nobody noticed. A new one is for a node that was out, which is let in by
+/// what puts it out again, the limit of a call: otherwise, a slow one would come and go.
 async fn reach(
-    settings: &Settings,
+    inner: &Inner,
     (host, port): (&str, u16),
     former: Option<MultiplexedConnection>,
-    check: &Cmd,
-) -> RedisResult<Way> {
+    key: String,
+) -> Result<Way, Failure> {
+    let keys = [key];
     if let Some(former) = former
-        && let Ok(connection) = checked(former, check).await
+        && let Ok(connection) = checked(inner, former, &keys, inner.limit.max(PATIENCE)).await
     {
         return Ok(Way { connection, is_new: false });
     }
-    let connection = checked(open(settings, host, port).await?, check).await?;
+    let opened = open(&inner.store.settings, host, port).await;
+    let opened = opened.map_err(|error| Failure::from(&error))?;
+    let connection = checked(inner, opened, &keys, inner.limit).await?;
     Ok(Way { connection, is_new: true })
 }
 
 async fn checked(
+    inner: &Inner,
     mut connection: MultiplexedConnection,
-    check: &Cmd,
-) -> RedisResult<MultiplexedConnection> {
-    match check.exec_async(&mut connection).await {
+    keys: &[String],
+    limit: Duration,
+) -> Result<MultiplexedConnection, Failure> {
+    let script = &inner.store.scripts.decide;
+    let check = async {
+        match script.call(true, keys, CHECK).exec_async(&mut connection).await {
+            Err(error) if is_unknown(&error) => {
+                script.call(false, keys, CHECK).exec_async(&mut connection).await
+            }
+            answer => answer,
+        }
+    };
+    match within(inner.clock.timeout(limit, check).await) {
         // A slot that moves, or what we may not, concerns that alone.
-        Err(error) if !Failure::from(&error).is_of_call() => Err(error),
+        Err(failure) if !failure.is_of_call() => Err(failure),
         Ok(()) | Err(_) => Ok(connection),
     }
 }

@@ -5,10 +5,9 @@ use super::{
     client::Link,
     dial::{Connection, query_all},
     error::{Failure, Scope, within},
+    script::is_unknown,
 };
-use redis::{
-    Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value, aio::MultiplexedConnection,
-};
+use redis::{Cmd, RedisResult, Value, aio::MultiplexedConnection};
 
 impl Link {
     /// Has the store merge what was charged here, and tell what all have charged: of several
@@ -87,10 +86,7 @@ impl Link {
         let calls: Vec<Cmd> = pushes.iter().map(|push| call(push, true)).collect();
         let mut answers = query_all(&mut connection, &calls).await?;
         let mut unknown: Vec<_> = pushes.iter().zip(&mut answers).collect();
-        unknown.retain(|(_, answer)| {
-            let kind = answer.as_ref().err().map(RedisError::kind);
-            kind == Some(ErrorKind::Server(ServerErrorKind::NoScript))
-        });
+        unknown.retain(|(_, answer)| answer.as_ref().is_err_and(is_unknown));
         if !unknown.is_empty() {
             let calls: Vec<Cmd> = unknown.iter().map(|(push, _)| call(push, false)).collect();
             let again = query_all(&mut connection, &calls).await?;

@@ -1,6 +1,6 @@
 //! The scripts that run in the store, and how they are called.
 
-use redis::{Cmd, Script, cmd};
+use redis::{Cmd, ErrorKind, RedisError, Script, ServerErrorKind, cmd};
 use std::sync::Arc;
 
 /// A script, called by its digest so that its text travels once.
@@ -40,6 +40,11 @@ impl Lua {
         }
         call
     }
+}
+
+/// Whether the store does not know a script that was called by its digest.
+pub(super) fn is_unknown(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
 /// All of them.

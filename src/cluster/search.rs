@@ -85,9 +85,9 @@ async fn another(link: Link) -> Result<Link, Failure> {
 /// Returns a connection over which the store has answered: one that takes over those of `former`
 /// that work.
 pub(super) async fn connect(inner: &Arc<Inner>, former: Option<&Nodes>) -> Result<Link, Failure> {
-    let (store, settings) = (&inner.store, &inner.store.settings);
-    let limit = settings.connect_timeout;
-    let connection = match inner.clock.timeout(limit, dial(settings, &inner.clock, former)).await {
+    let store = &inner.store;
+    let limit = store.settings.connect_timeout;
+    let connection = match inner.clock.timeout(limit, dial(inner, former)).await {
         Ok(Ok(connection)) => connection,
         Ok(Err(error)) => return Err(Failure::from(&error)),
         Err(elapsed) => {

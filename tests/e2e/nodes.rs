@@ -23,7 +23,7 @@ pub(crate) fn nodes() -> Vec<Server> {
 }
 
 /// The same on these ports, of which they say that they are at others.
-fn nodes_on(ports: [u16; 3], said: [u16; 3]) -> Vec<Server> {
+pub(crate) fn nodes_on(ports: [u16; 3], said: [u16; 3]) -> Vec<Server> {
     let buses = [(); 3].map(|()| free_port().to_string());
     let node = |((bus, port), said): ((&String, u16), u16)| {
         let (bus, said) = (["--cluster-port", bus], said.to_string());

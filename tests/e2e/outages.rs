@@ -2,15 +2,15 @@
 
 use crate::{
     cluster::{
-        PATIENT, gateways, pid,
+        PATIENT, Wire, gateways, pid,
         server::{Server, free_port},
         signal, up,
     },
     common::{Gateway, eventually, upstream, yaml},
-    nodes::{cluster, node_of, nodes, passed, route_on},
+    nodes::{cluster, node_of, nodes, nodes_on, passed, route_on},
     stores::user,
 };
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::atomic::Ordering::SeqCst};
 
 /// Returns a setting of a node.
 fn setting(node: &Server, name: &str) -> String {
@@ -82,6 +82,14 @@ fn one_route(upstream: SocketAddr, port: u16, route: &str, limit: u32) -> String
     store + &yaml(upstream, &route)
 }
 
+/// Returns what a node or its replica has counted of a route.
+fn state(node: &Server, route: &str) -> Option<String> {
+    let mut connection = node.connection();
+    redis::cmd("READONLY").exec(&mut connection).ok()?;
+    let key = format!("flowgate:{{{route}}}:a:fixed/3600000000000");
+    redis::cmd("GET").arg(key).query(&mut connection).ok()
+}
+
 /// Returns the connections of gateways to a node.
 fn gates(node: &Server) -> Vec<String> {
     let clients = redis::cmd("CLIENT").arg("LIST").query(&mut node.connection());
@@ -126,6 +134,43 @@ fn a_node_that_nobody_asks_is_reached_again_before_the_next_request_comes() {
 }
 
 #[test]
+fn a_node_that_answers_later_than_a_call_may_take_is_out_until_it_is_in_time_again() {
+    let upstream = upstream::echo();
+    let ports = [(); 3].map(|()| free_port());
+    let wires = ports.map(Wire::to_port);
+    let nodes = nodes_on(ports, wires.each_ref().map(|wire| wire.port));
+    let slow = (node_of(&nodes, "gateways") + 1) % 3;
+    let (route, named) = (route_on(&nodes, slow), wires[(slow + 1) % 3].port);
+    // Connecting, and what no request waits for, may take longer.
+    let yaml = one_route(upstream.address, named, &route, 900_000);
+    let yaml = yaml.replace(PATIENT, "timeout: 40ms, connect_timeout: 4s");
+    // One request is enough to put it out for all.
+    let yaml = yaml.replace("workers: 2", "workers: 1");
+    let gateways = gateways(1, &yaml);
+    let gateway = &gateways[0];
+    eventually("it decides", || (passed(&gateways, &route, 1) == 1).then_some(()));
+    let mut store = nodes[slow].connection();
+    let mut connections = || -> usize {
+        let info = redis::cmd("INFO").arg("stats").query(&mut store);
+        let info: String = info.expect("what it counts");
+        let count = info.lines().find_map(|it| it.strip_prefix("total_connections_received:"));
+        count.and_then(|it| it.trim().parse().ok()).expect("a number")
+    };
+    wires[slow].delay.store(70, SeqCst);
+    eventually("it is out", || (passed(&gateways, &route, 1) == 0).then_some(()));
+    let (before, asked) = (gateway.log_len(), state(&nodes[slow], &route));
+    let made = connections();
+    eventually("it is tried again and again", || {
+        assert_eq!(passed(&gateways, &route, 1), 0);
+        (connections() > made + 6).then_some(())
+    });
+    assert_eq!(state(&nodes[slow], &route), asked, "it was asked about none of them");
+    wires[slow].delay.store(0, SeqCst);
+    gateway.wait_log_after(before, "nodes of the store decide again");
+    eventually("it decides again", || (passed(&gateways, &route, 1) == 1).then_some(()));
+}
+
+#[test]
 fn a_replica_that_takes_over_goes_on_with_what_the_lost_node_had_counted() {
     let (upstream, nodes) = (upstream::echo(), nodes());
     let lost = (node_of(&nodes, "gateways") + 1) % 3;
@@ -134,15 +179,9 @@ fn a_replica_that_takes_over_goes_on_with_what_the_lost_node_had_counted() {
     let gateways = gateways(2, &one_route(upstream.address, lost.port, &route, 20));
     let mut counted = passed(&gateways, &route, 3);
     assert_eq!(counted, 6);
-    let state = |node: &Server| -> Option<String> {
-        let mut connection = node.connection();
-        redis::cmd("READONLY").exec(&mut connection).ok()?;
-        let key = format!("flowgate:{{{route}}}:a:fixed/3600000000000");
-        redis::cmd("GET").arg(key).query(&mut connection).ok()
-    };
-    let expected = state(lost);
+    let expected = state(lost, &route);
     assert!(expected.is_some());
-    eventually("the replica knows it", || (state(&replica) == expected).then_some(()));
+    eventually("the replica knows it", || (state(&replica, &route) == expected).then_some(()));
     for node in nodes.iter().chain([&replica]) {
         set(node, "cluster-node-timeout", "3000");
     }

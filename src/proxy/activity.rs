@@ -151,6 +151,11 @@ impl Activity {
         self.unread.store(true, Relaxed);
     }
 
+    /// Notes that nothing is left of the last request: what comes is the next one's.
+    pub(super) fn on_rest(&self) {
+        self.unread.store(false, Relaxed);
+    }
+
     /// Whether the client of an HTTP/1.1 connection may be in the middle of a request that
     /// nobody reads.
     pub(super) fn is_unread(&self) -> bool {

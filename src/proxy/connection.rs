@@ -177,6 +177,7 @@ where
         Left::Ended(refused) => Err(refused),
         Left::Idle => {
             let parts = connection.into_parts().ok_or(None)?;
+            watch.activity.on_rest();
             let mut io = parts.io.into_inner();
             io.rewind(parts.read_buf);
             Ok(io)

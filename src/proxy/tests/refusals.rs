@@ -161,3 +161,18 @@ async fn a_refused_body_that_does_not_come_is_waited_for_in_vain_for_20_s() {
         assert_eq!(house.now().since(begun).as_secs(), seconds, "{expect}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_head_after_a_body_that_nobody_read_is_due_like_any_other() {
+    let house = House::new(NEVER);
+    let mut client = house.client();
+    let head = "POST / HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 1\r\n\r\n";
+    client.send(&format!("{head}x")).await;
+    assert_eq!(client.status().await, Some(429));
+    house.pass(secs(20)).await;
+    let begun = house.now();
+    client.send("GET / HT").await;
+    client.served.await.expect("no panic");
+    assert_eq!(house.now().since(begun).as_secs(), 10);
+    assert_eq!(house.refused(), [(Refusal::HeaderTimeout, 1)]);
+}

@@ -6,7 +6,7 @@ use super::{
     client::{Inner, Link, PAUSES},
     error::Failure,
     greeting::Told,
-    leases::{Lease, by_tag},
+    leases::{Kept, Lease, by_tag},
     nodes::Nodes,
     search::{Pause, Search, connect},
 };
@@ -105,7 +105,7 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>, mut seen: u
                 if link.connection.nodes().is_some_and(|it| !it.is_well()) {
                     search.want(inner.clock.now());
                 }
-                Ok(())
+                link.give_back_kept().await
             }
             () = inner.clock.timer(soonest) => {
                 let now = inner.clock.now();
@@ -140,8 +140,6 @@ async fn adopt(link: Link, mut new: Link) -> Link {
         return link;
     }
     install(&new);
-    // What could not be given back.
-    new.inner.leases.ended.notify_one();
     new
 }
 
@@ -175,22 +173,39 @@ impl Link {
         self.greet(false).await?;
         self.renew(self.inner.leases.held()).await?;
         self.share_seed();
-        Ok(())
+        self.give_back_kept().await
     }
 
-    /// Gives back what has ended, or leaves it to the next connection.
+    /// Gives back what has ended.
     async fn give_back(&mut self) -> Result<(), Failure> {
+        let ended = self.inner.leases.take_ended();
+        self.release(vec![(self.inner.clock.now(), ended)]).await
+    }
+
+    /// Gives back what could not be before, but for that of nodes which are out still.
+    async fn give_back_kept(&mut self) -> Result<(), Failure> {
+        let oldest = self.inner.clock.now() - self.inner.store.settings.lease;
+        let node_of = |tag: &str| self.connection.node_of(tag);
+        let is_reached = |tag: &str| node_of(tag).is_none_or(|node| !self.is_out(node));
+        let kept = self.inner.leases.take_kept(oldest, is_reached);
+        self.release(kept).await
+    }
+
+    /// Gives leases back, or leaves them to the next connection.
+    async fn release(&mut self, leases: Vec<Kept>) -> Result<(), Failure> {
         let inner = Arc::clone(&self.inner);
-        let mut groups = by_tag(inner.leases.take_ended()).into_iter();
-        while let Some(group) = groups.next() {
+        let grouped = |(since, leases)| by_tag(leases).into_iter().map(move |it| (since, it));
+        let mut groups = leases.into_iter().flat_map(grouped);
+        while let Some((since, group)) = groups.next() {
             let (keys, names): (Vec<String>, Vec<String>) = group.iter().cloned().unzip();
             let given = self.run(&inner.store.scripts.release, &keys, &names).await;
             let Err(failure) = given else { continue };
             if failure.is_of_part() {
-                inner.leases.keep(group);
+                inner.leases.keep((since, group));
                 self.heed(failure)?;
             } else if let Err(failure) = self.heed(failure) {
-                inner.leases.put_back(group.into_iter().chain(groups.flatten()));
+                let rest = groups.flat_map(|(_, group)| group);
+                inner.leases.put_back(group.into_iter().chain(rest));
                 return Err(failure);
             }
         }

@@ -229,7 +229,7 @@ impl Link {
     }
 
     /// Whether this node is asked nothing more.
-    fn is_out(&self, node: usize) -> bool {
+    pub(super) fn is_out(&self, node: usize) -> bool {
         self.connection.nodes().is_some_and(|nodes| nodes.is_out(node))
     }
 

@@ -5,17 +5,23 @@
 //! in flight; a gateway that is gone renews nothing, and its leases run out.
 
 use super::slots::tag;
+use crate::flow::Instant;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 use tokio::sync::Notify;
 
-/// The most leases that wait to be given back. Others run out by themselves.
+/// The most leases that wait to be given back, and the most that are kept as that is in vain. Others
+/// run out by themselves.
 const MOST_ENDED: usize = 100_000;
 
 /// Where a lease is kept, and under which name and for which cost.
 pub(super) type Lease = (String, String);
+
+/// Leases of one hash tag that could not be given back, and since when: what nobody renews has run
+/// out a lease later.
+pub(super) type Kept = (Instant, Vec<Lease>);
 
 /// The leases of all workers. Whoever reaches the store first renews what all of them hold: a
 /// lease that has run out while the store was away is a place that it would grant anew.
@@ -57,6 +63,8 @@ struct Inner {
     /// Those that were granted, by their number.
     held: HashMap<u64, Lease>,
     ended: Vec<Lease>,
+    /// By their hash tag.
+    kept: HashMap<String, Kept>,
     next: u64,
 }
 
@@ -99,15 +107,32 @@ impl Leases {
 
     /// Has what could not be given back be given back later: twice does no harm.
     pub(super) fn put_back(&self, leases: impl IntoIterator<Item = Lease>) {
-        self.keep(leases);
-        self.ended.notify_one();
-    }
-
-    /// The same, when something else is given back or there is another connection.
-    pub(super) fn keep(&self, leases: impl IntoIterator<Item = Lease>) {
         let mut inner = self.lock();
         let room = MOST_ENDED.saturating_sub(inner.ended.len());
         inner.ended.extend(leases.into_iter().take(room));
+        drop(inner);
+        self.ended.notify_one();
+    }
+
+    /// Keeps what cannot be given back for now, apart: whoever gives others back has not to look at it.
+    pub(super) fn keep(&self, (since, leases): Kept) {
+        let Some(tag) = leases.first().map(|(key, _)| tag(key).to_owned()) else { return };
+        let mut inner = self.lock();
+        let known: usize = inner.kept.values().map(|(_, leases)| leases.len()).sum();
+        let kept = inner.kept.entry(tag).or_insert_with(|| (since, Vec::new()));
+        kept.0 = kept.0.min(since);
+        kept.1.extend(leases.into_iter().take(MOST_ENDED.saturating_sub(known)));
+    }
+
+    /// Takes what was kept of the hash tags that are reached now, and forgets what was before `oldest`.
+    pub(super) fn take_kept(
+        &self,
+        oldest: Instant,
+        is_reached: impl Fn(&str) -> bool,
+    ) -> Vec<Kept> {
+        let mut inner = self.lock();
+        inner.kept.retain(|_, (since, _)| *since >= oldest);
+        inner.kept.extract_if(|tag, _| is_reached(tag)).map(|(_, kept)| kept).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -204,6 +229,27 @@ mod tests {
         assert_eq!(other.take_ended(), [lease("b")]);
         other.put_back([lease("b")]);
         assert_eq!(other.take_ended(), [lease("b")], "the store did not hear of it");
+    }
+
+    #[test]
+    fn what_cannot_be_given_back_is_left_alone_until_its_node_is_reached_or_it_has_run_out() {
+        let leases = Leases::of("a".to_owned());
+        let second = |second| Instant::EPOCH + core::time::Duration::from_secs(second);
+        leases.keep((second(3), vec![lease("{a}:x")]));
+        leases.keep((second(5), vec![lease("{a}:y")]));
+        leases.keep((second(4), vec![lease("{b}:x")]));
+        assert_eq!(leases.take_ended(), [], "another one that ends takes none of them along");
+        assert_eq!(leases.take_kept(second(0), |_| false), []);
+        let b = [(second(4), vec![lease("{b}:x")])];
+        assert_eq!(leases.take_kept(second(0), |tag| tag == "b"), b);
+        let a = (second(3), vec![lease("{a}:x"), lease("{a}:y")]);
+        assert_eq!(leases.take_kept(second(3), |_| true), std::slice::from_ref(&a));
+        leases.keep(a);
+        assert_eq!(leases.take_kept(second(4), |_| true), []);
+        for _ in 0..2 {
+            leases.keep((second(9), vec![lease("{a}:x"); MOST_ENDED]));
+        }
+        assert_eq!(leases.take_kept(second(9), |_| true)[0].1.len(), MOST_ENDED);
     }
 
     #[test]

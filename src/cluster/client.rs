@@ -194,8 +194,9 @@ impl Link {
         arguments: &[String],
     ) -> Result<Value, Failure> {
         let node = self.node_of(keys);
-        if node.is_some_and(|node| self.is_out(node)) {
-            return Err(Failure::out());
+        let nodes = self.connection.nodes();
+        if let Some(failure) = node.and_then(|node| nodes?.why_out(node)) {
+            return Err(failure.of_call(script.name));
         }
         let Self { inner, connection, .. } = self;
         let mut awaited = node;
@@ -241,17 +242,18 @@ impl Link {
             Scope::Call | Scope::Slot => {
                 store.on_refusal(&failure, clock.now());
             }
-            Scope::Node(node) => self.put_out(node, &failure),
+            Scope::Node(node) => self.put_out(node, failure),
+            Scope::Out => {}
             Scope::Store => return Err(failure),
         }
         Ok(())
     }
 
-    fn put_out(&self, node: usize, failure: &Failure) {
+    fn put_out(&self, node: usize, failure: Failure) {
         let Inner { store, number, hurt, .. } = &*self.inner;
         store.count(failure.error);
         let Some(nodes) = self.connection.nodes() else { return };
-        nodes.put_out(node, failure.detail.clone());
+        nodes.put_out(node, failure);
         let link = self.inner.link();
         // What an earlier one met is over.
         if link.as_ref().is_some_and(|it| it.number == self.number) {

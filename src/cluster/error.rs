@@ -111,6 +111,8 @@ pub(super) enum Scope {
     Slot,
     /// This node of a Redis Cluster.
     Node(usize),
+    /// The same, and that was counted before.
+    Out,
     /// The store.
     Store,
 }
@@ -127,10 +129,14 @@ impl Failure {
         Self { error: StoreError::Nonsense, detail, scope: Scope::Call, call: None }
     }
 
-    /// Returns that of a call that was not made, as its node is out.
-    pub(super) const fn out() -> Self {
-        let detail = String::new();
-        Self { error: StoreError::Down, detail, scope: Scope::Call, call: None }
+    /// Returns that of a node or a store which could not be reached in time.
+    pub(super) fn unreached(elapsed: Elapsed) -> Self {
+        Self { error: StoreError::Connection, ..Self::timeout(elapsed.to_string()) }
+    }
+
+    /// Returns that of a call that was not made, as its node is out for this reason.
+    pub(super) const fn out(error: StoreError, detail: String) -> Self {
+        Self { error, detail, scope: Scope::Out, call: None }
     }
 
     /// Returns it as that of this call.
@@ -143,6 +149,7 @@ impl Failure {
         let scope = match self.scope {
             Scope::Call => Scope::Call,
             Scope::Slot => Scope::Slot,
+            Scope::Out => Scope::Out,
             Scope::Node(_) | Scope::Store => Scope::Node(node),
         };
         Self { scope, ..self }
@@ -155,7 +162,7 @@ impl Failure {
 
     /// Whether a node is out, or a slot moves: other keys of a Redis Cluster are as well as before.
     pub(super) fn is_of_part(&self) -> bool {
-        matches!(self.scope, Scope::Node(_) | Scope::Slot) || self.error == StoreError::Down
+        matches!(self.scope, Scope::Node(_) | Scope::Out | Scope::Slot)
     }
 }
 

@@ -5,6 +5,7 @@
 //! asked as before.
 
 use super::{
+    StoreError,
     client::{Inner, PATIENCE},
     dial::{first, open, query_all},
     error::{Failure, within},
@@ -12,10 +13,7 @@ use super::{
     script::is_unknown,
     slots::{Node, Slots},
 };
-use crate::{
-    clock::{Clock, Elapsed},
-    config::Store as Settings,
-};
+use crate::{clock::Clock, config::Store as Settings};
 use core::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Duration,
@@ -48,7 +46,7 @@ struct All {
     /// Which have the keys of those that were known before, and have none now.
     heirs: Heirs,
     /// Those that are asked nothing, and why.
-    out: Mutex<BTreeMap<usize, String>>,
+    out: Mutex<BTreeMap<usize, Failure>>,
     /// Whether others have some keys now.
     is_outdated: AtomicBool,
 }
@@ -78,8 +76,7 @@ impl Nodes {
             reached.spawn(async move {
                 let reach = reach(&inner, (&host, port), former, key);
                 let reached = inner.clock.timeout(patience(&inner.store.settings), reach).await;
-                let late = |elapsed: Elapsed| Err(Failure::timeout(elapsed.to_string()));
-                (at, reached.unwrap_or_else(late))
+                (at, reached.unwrap_or_else(|elapsed| Err(Failure::unreached(elapsed))))
             });
         }
         let (mut connections, mut out) = (BTreeMap::new(), BTreeMap::new());
@@ -88,7 +85,10 @@ impl Nodes {
             let Ok((at, reached)) = reached else { continue };
             match reached {
                 Ok(way) => drop(connections.insert(at, way)),
-                Err(failure) => drop(out.insert(at, failure.detail)),
+                Err(failure) => {
+                    inner.store.count(failure.error);
+                    out.insert(at, failure);
+                }
             }
         }
         let heirs = former.map(|former| former.0.slots.heirs(&slots)).unwrap_or_default();
@@ -192,21 +192,29 @@ impl Nodes {
     }
 
     /// Has a node be asked nothing more.
-    pub(super) fn put_out(&self, node: usize, why: String) {
+    pub(super) fn put_out(&self, node: usize, why: Failure) {
         self.lock().entry(node).or_insert(why);
     }
 
     /// Has none of these connections be used again: only where the nodes are stays known.
     pub(super) fn give_up(&self) {
         for at in self.0.connections.keys() {
-            self.put_out(*at, String::new());
+            self.put_out(*at, Failure::out(StoreError::Down, String::new()));
         }
     }
 
     /// Returns the names of those that are out, and why.
     pub(super) fn out(&self) -> Out {
         let name = |at: usize| self.0.slots.nodes.get(at).map(Node::name);
-        self.lock().iter().filter_map(|(at, why)| Some((name(*at)?, why.clone()))).collect()
+        self.lock().iter().filter_map(|(at, why)| Some((name(*at)?, why.detail.clone()))).collect()
+    }
+
+    /// Returns what a call of a node comes to that is out.
+    pub(super) fn why_out(&self, node: usize) -> Option<Failure> {
+        let name = self.0.slots.nodes.get(node)?.name();
+        let out = self.lock();
+        let Failure { error, detail, .. } = out.get(&node)?;
+        Some(Failure::out(*error, format!("{name}: {detail}")))
     }
 
     /// Returns which have the keys of those that were known before, and have none now.
@@ -214,7 +222,7 @@ impl Nodes {
         self.0.heirs.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, String>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, Failure>> {
         self.0.out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -45,9 +45,9 @@ impl Link {
             let arguments: Vec<String> = push.arguments("").collect();
             let answer = self.run(script, &push.keys(prefix), &arguments).await;
             // At once, so that the next call does not wait for the same node.
-            answers.push(answer.map_err(|failure| match self.heed(failure) {
-                Ok(()) => Failure::out(),
-                Err(failure) => failure,
+            answers.push(answer.map_err(|failure| {
+                let error = failure.error;
+                self.heed(failure).err().unwrap_or_else(|| Failure::out(error, String::new()))
             }));
         }
         answers

@@ -1,7 +1,6 @@
 //! Looks for the store, and for nodes of a Redis Cluster that are out: less and less often.
 
 use super::{
-    StoreError,
     client::{Inner, Link, PAUSES},
     dial::dial,
     error::Failure,
@@ -90,12 +89,7 @@ pub(super) async fn connect(inner: &Arc<Inner>, former: Option<&Nodes>) -> Resul
     let connection = match inner.clock.timeout(limit, dial(inner, former)).await {
         Ok(Ok(connection)) => connection,
         Ok(Err(error)) => return Err(Failure::from(&error)),
-        Err(elapsed) => {
-            return Err(Failure {
-                error: StoreError::Connection,
-                ..Failure::timeout(elapsed.to_string())
-            });
-        }
+        Err(elapsed) => return Err(Failure::unreached(elapsed)),
     };
     let (inner, number) = (Arc::clone(inner), store.number());
     let mut link = Link { inner, connection, seed: store.seed(), number };

@@ -3,7 +3,7 @@
 use super::{
     StoreError,
     client::{PATIENCE, PAUSES},
-    error::Failure,
+    error::{Failure, Scope},
     gateways::Gateways,
     greeting::Told,
     health::{Exchanged, Health},
@@ -288,8 +288,10 @@ impl Store {
 
     /// Counts a failure, and says so if it is the first since all was well.
     pub(super) fn on_error(&self, failure: &Failure) {
-        let Failure { error, detail, call, .. } = failure;
-        self.count(*error);
+        let Failure { error, detail, call, scope } = failure;
+        if *scope != Scope::Out {
+            self.count(*error);
+        }
         self.note(|known| {
             if let Some(failures) = known.health.on_error() {
                 tracing::warn!(call, %error, detail, "the store fails; rules go by `on_store_error`");

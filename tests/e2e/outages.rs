@@ -6,7 +6,7 @@ use crate::{
         server::{Server, free_port},
         signal, up,
     },
-    common::{Gateway, eventually, upstream, yaml},
+    common::{Gateway, eventually, field, metrics, upstream, yaml},
     nodes::{cluster, node_of, nodes, nodes_on, passed, route_on},
     stores::user,
 };
@@ -168,6 +168,25 @@ fn a_node_that_answers_later_than_a_call_may_take_is_out_until_it_is_in_time_aga
     wires[slow].delay.store(0, SeqCst);
     gateway.wait_log_after(before, "nodes of the store decide again");
     eventually("it decides again", || (passed(&gateways, &route, 1) == 1).then_some(()));
+}
+
+#[test]
+fn a_gateway_that_starts_while_the_node_hangs_that_it_greets_says_so_and_counts_it() {
+    let (upstream, nodes) = (upstream::echo(), nodes());
+    let greeted = node_of(&nodes, "gateways");
+    let (other, pid) = ((greeted + 1) % 3, pid(&nodes[greeted]));
+    let route = route_on(&nodes, other);
+    signal(&pid, "STOP");
+    let gateway = Gateway::start(&one_route(upstream.address, nodes[other].port, &route, 900));
+    let line = gateway.wait_log("the store fails");
+    let why = format!("127.0.0.1:{}: the time limit was reached", nodes[greeted].port);
+    assert!(line.contains(&why) && line.contains("no connection to the store"), "{line}");
+    assert_eq!(field(&line, "call"), "greeting");
+    let counted = metrics(&gateway, "flowgate_store_errors_total");
+    assert!(counted["flowgate_store_errors_total{kind=\"connection\"}"] > 0.0, "{counted:?}");
+    signal(&pid, "CONT");
+    gateway.wait_log("the store decides");
+    assert_eq!(passed(&[gateway], &route, 4), 4);
 }
 
 #[test]

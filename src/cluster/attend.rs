@@ -32,10 +32,8 @@ pub(super) async fn run(inner: Arc<Inner>) {
                 inner.made.notify_one();
                 inner.store.on_up(inner.number, seen);
                 let began = inner.clock.now();
-                former = attend(link, &mut failures, seen).await.connection.nodes().cloned();
-                if let Some(nodes) = &former {
-                    nodes.give_up();
-                }
+                let given_up = attend(link, &mut failures, seen).await;
+                former = given_up.connection.nodes().map(Nodes::without_connections);
                 // One that breaks at once is no success.
                 if inner.clock.now().since(began) > PAUSES[1] {
                     pause = Pause::new();

@@ -5,7 +5,6 @@
 //! asked as before.
 
 use super::{
-    StoreError,
     client::{Inner, PATIENCE},
     dial::{first, open, query_all},
     error::{Failure, within},
@@ -40,7 +39,7 @@ const ASKED: usize = 3;
 pub(super) struct Nodes(Arc<All>);
 
 struct All {
-    slots: Slots,
+    slots: Arc<Slots>,
     /// By their places in `slots`.
     connections: BTreeMap<usize, Way>,
     /// Which have the keys of those that were known before, and have none now.
@@ -92,7 +91,7 @@ impl Nodes {
             }
         }
         let heirs = former.map(|former| former.0.slots.heirs(&slots)).unwrap_or_default();
-        let (out, is_outdated) = (Mutex::new(out), AtomicBool::new(false));
+        let (slots, out, is_outdated) = (Arc::new(slots), Mutex::new(out), AtomicBool::new(false));
         Ok(Self(Arc::new(All { slots, connections, heirs, out, is_outdated })))
     }
 
@@ -196,11 +195,15 @@ impl Nodes {
         self.lock().entry(node).or_insert(why);
     }
 
-    /// Has none of these connections be used again: only where the nodes are stays known.
-    pub(super) fn give_up(&self) {
-        for at in self.0.connections.keys() {
-            self.put_out(*at, Failure::out(StoreError::Down, String::new()));
-        }
+    /// Returns what stays known of nodes when the connections to them are given up: where they are.
+    pub(super) fn without_connections(&self) -> Self {
+        Self(Arc::new(All {
+            slots: Arc::clone(&self.0.slots),
+            connections: BTreeMap::new(),
+            heirs: Heirs::new(),
+            out: Mutex::default(),
+            is_outdated: AtomicBool::new(true),
+        }))
     }
 
     /// Returns the names of those that are out, and why.

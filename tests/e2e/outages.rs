@@ -171,6 +171,30 @@ fn a_node_that_answers_later_than_a_call_may_take_is_out_until_it_is_in_time_aga
 }
 
 #[test]
+fn connections_to_nodes_that_are_given_up_are_closed() {
+    let (upstream, nodes) = (upstream::echo(), nodes());
+    let greeted = &nodes[node_of(&nodes, "gateways")];
+    let other = (node_of(&nodes, "gateways") + 1) % 3;
+    let route = route_on(&nodes, other);
+    let yaml = one_route(upstream.address, nodes[other].port, &route, 900);
+    let gateways = gateways(1, &yaml.replace(PATIENT, &format!("{PATIENT}, lease: 1s")));
+    let (before, given_up) = (gateways[0].log_len(), gates(&nodes[other]));
+    assert_eq!(given_up.len(), 2, "one of each worker");
+    let mut store = greeted.connection();
+    let mut set = |words: &[&str]| redis::cmd("SET").arg(words).exec(&mut store).expect("set");
+    // No greeting goes well with that.
+    set(&["flowgate:{gateways}:gateways", "a text"]);
+    gateways[0].wait_log_after(before, "the store fails");
+    let before = gateways[0].log_len();
+    set(&["flowgate:{gateways}:gateways", "a text", "PX", "1"]);
+    gateways[0].wait_log_after(before, "the store decides");
+    eventually("the former ones are closed", || {
+        let gates = gates(&nodes[other]);
+        (gates.len() == 2 && !gates.iter().any(|it| given_up.contains(it))).then_some(())
+    });
+}
+
+#[test]
 fn a_gateway_that_starts_while_the_node_hangs_that_it_greets_says_so_and_counts_it() {
     let (upstream, nodes) = (upstream::echo(), nodes());
     let greeted = node_of(&nodes, "gateways");

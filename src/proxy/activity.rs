@@ -12,6 +12,7 @@ use super::{
 use crate::{clock::Clock, config::ClientTimeouts, flow::Instant, meter};
 use core::{
     sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
+    task::Waker,
     time::Duration,
 };
 use std::sync::{Arc, OnceLock};
@@ -52,6 +53,10 @@ pub(super) struct Activity {
     draining: Stamp,
     /// Rung when `draining` is set.
     pub(super) bell: Notify,
+    /// The connection's task.
+    task: OnceLock<Waker>,
+    /// Whether it did not look for its client's leave, as a body was being read.
+    overlooks: AtomicBool,
 }
 
 /// What the connection's task is to do.
@@ -92,6 +97,8 @@ impl Activity {
             used: AtomicBool::new(false),
             draining: Stamp::default(),
             bell: Notify::new(),
+            task: OnceLock::new(),
+            overlooks: AtomicBool::new(false),
         })
     }
 
@@ -141,9 +148,22 @@ impl Activity {
         Uploading(Arc::clone(self))
     }
 
-    /// Whether nothing is read while an answer is awaited or written.
-    pub(super) fn is_answering(&self) -> bool {
-        self.requests.load(Relaxed) > 0 && self.uploads.load(Relaxed) == 0
+    /// Notes the task that is to look for its client's leave.
+    pub(super) fn attend(&self, task: &Waker) {
+        self.task.get_or_init(|| task.clone());
+    }
+
+    /// Whether the connection's task is to look if its client has left: while it is answered, but
+    /// not while what it sends is read, which tells as well. The task is woken when that ends.
+    pub(super) fn is_to_look(&self) -> bool {
+        if self.requests.load(Relaxed) == 0 {
+            return false;
+        }
+        let is_read = self.uploads.load(Relaxed) > 0;
+        if is_read {
+            self.overlooks.store(true, Relaxed);
+        }
+        !is_read
     }
 
     /// Notes that nobody reads the rest of a request's body.
@@ -342,16 +362,14 @@ impl Activity {
 #[derive(Debug)]
 pub(super) struct Uploading(Arc<Activity>);
 
-impl Uploading {
-    /// Notes that it is given up.
-    pub(super) fn give_up(&self) {
-        self.0.on_unread();
-    }
-}
-
 impl Drop for Uploading {
     fn drop(&mut self) {
         self.0.uploads.fetch_sub(1, Relaxed);
+        if self.0.overlooks.swap(false, Relaxed)
+            && let Some(task) = self.0.task.get()
+        {
+            task.wake_by_ref();
+        }
     }
 }
 

@@ -103,7 +103,9 @@ pub(super) struct Streaming {
     upload: Arc<Upload>,
     clock: Clock,
     patience: Patience,
-    noted: Uploading,
+    activity: Arc<Activity>,
+    /// From when it is first asked for.
+    noted: Option<Uploading>,
 }
 
 impl RequestBody {
@@ -126,8 +128,17 @@ impl RequestBody {
             upload: Arc::default(),
             clock: clock.clone(),
             patience: Patience::new(route.timeouts.idle, Instant::FAR_FUTURE),
-            noted: activity.upload(),
+            activity: Arc::clone(activity),
+            noted: None,
         }))
+    }
+
+    /// Notes that it is being read, before it is.
+    pub(super) fn begin(&mut self) {
+        match self {
+            Self::Empty => {}
+            Self::Streaming(body) => body.begin(),
+        }
     }
 
     /// Returns where its progress can be followed, or `None` if it is empty.
@@ -140,6 +151,11 @@ impl RequestBody {
 }
 
 impl Streaming {
+    /// Notes that it is being read.
+    fn begin(&mut self) {
+        self.noted.get_or_insert_with(|| self.activity.upload());
+    }
+
     fn cut(&self, state: u8, why: Cut) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
         self.upload.state.store(state, Relaxed);
         Poll::Ready(Some(Err(why)))
@@ -149,7 +165,7 @@ impl Streaming {
 impl Drop for Streaming {
     fn drop(&mut self) {
         if self.upload.state() != upload::DONE {
-            self.noted.give_up();
+            self.activity.on_unread();
         }
     }
 }
@@ -163,6 +179,7 @@ impl Body for RequestBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
         let Self::Streaming(body) = self.get_mut() else { return Poll::Ready(None) };
+        body.begin();
         let polled = match Pin::new(&mut body.incoming).poll_frame(context) {
             Poll::Ready(frame) => {
                 body.patience.renew();

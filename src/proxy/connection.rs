@@ -303,6 +303,7 @@ impl Watch<'_, '_> {
     fn listen(&mut self, context: &mut Context<'_>) {
         if !self.listening {
             self.listening = true;
+            self.activity.attend(context.waker());
             if self.bell.as_mut().poll(context).is_ready() {
                 context.waker().wake_by_ref();
             }

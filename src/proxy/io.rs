@@ -30,6 +30,8 @@ pub(super) struct Watched<T> {
     reads_begin_requests: bool,
     /// Bytes of HTTP/2's preface that have yet to come.
     preface: usize,
+    /// Whether hyper has read to the end.
+    has_ended: bool,
     /// There once the sending side is closed, if the client may go on sending.
     lingering: Option<Box<Lingering>>,
 }
@@ -52,6 +54,7 @@ impl<T> Watched<T> {
             activity,
             reads_begin_requests,
             preface,
+            has_ended: false,
             lingering,
         };
         this.rewind(ahead);
@@ -111,13 +114,29 @@ impl<T: AsyncRead + Unpin> Watched<T> {
         Poll::Ready(Ok(!early.filled().is_empty()))
     }
 
+    /// Notes what became of a write, and looks for the client that does not take it.
+    fn written(
+        &mut self,
+        polled: Poll<io::Result<usize>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        if polled.is_pending() {
+            self.poll_presence(context)?;
+        }
+        self.noted(polled)
+    }
+
     /// Looks whether the client of HTTP/1.1 still waits for its answer, unless it has sent
     /// something else meanwhile.
     ///
     /// hyper would look for itself, but makes room for a whole head before it does, which
     /// costs every request an allocation of 8 KiB.
     fn poll_presence(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        if !self.reads_begin_requests || self.is_rewound() || !self.activity.is_answering() {
+        if !self.reads_begin_requests
+            || self.has_ended
+            || self.is_rewound()
+            || !self.activity.is_to_look()
+        {
             return Ok(());
         }
         match self.poll_early(context) {
@@ -142,6 +161,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
         let Self { inner, readiness, .. } = &mut *self;
         let polled = readiness.poll_read(inner, context, buffer);
         let read = buffer.filled().len() - before;
+        self.has_ended |= read == 0 && matches!(polled, Poll::Ready(Ok(())));
         self.note_read(read);
         polled
     }
@@ -154,7 +174,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<T> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.inner).poll_write(context, bytes);
-        self.noted(polled)
+        self.written(polled, context)
     }
 
     fn poll_write_vectored(
@@ -163,7 +183,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<T> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = gather::poll_write(&mut self.inner, context, slices);
-        self.noted(polled)
+        self.written(polled, context)
     }
 
     fn is_write_vectored(&self) -> bool {

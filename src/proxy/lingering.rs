@@ -84,7 +84,7 @@ impl Lingering {
 /// can serve the next one. `fields` is what the request has, and `tail` its answer's.
 ///
 /// In HTTP/2 the stream ends, and nothing else with it. Who waits for 100 need not send the body.
-pub(super) fn discard(body: RequestBody, fields: Fields, tail: &Tail) {
+pub(super) fn discard(mut body: RequestBody, fields: Fields, tail: &Tail) {
     let is_small = body.size_hint().lower() <= DISCARD_BYTES;
     let is_kept = tail.version != Version::HTTP_2 && !fields.has(Field::Expect);
     if body.is_end_stream() || !is_small || !is_kept {
@@ -92,6 +92,8 @@ pub(super) fn discard(body: RequestBody, fields: Fields, tail: &Tail) {
     }
     let worker = &tail.peer.worker;
     let clock = worker.clock.clone();
+    // At once: the connection must not take its bytes for a head's.
+    body.begin();
     worker.tasks.spawn(async move {
         // Where it does not end, the connection does.
         let _ended = clock.timeout(LINGER, read_out(body)).await;

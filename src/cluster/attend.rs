@@ -95,6 +95,10 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>, mut seen: u
                 search.want(inner.clock.now());
                 Ok(())
             }
+            () = inner.doubted.notified() => {
+                next = next.min(inner.clock.now() + PAUSES[1]);
+                Ok(())
+            }
             Some(found) = search.end() => {
                 if let Ok(new) = found {
                     link = adopt(link, new).await;
@@ -121,10 +125,7 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>, mut seen: u
             () = inner.leases.ended.notified() => link.give_back().await,
         };
         if let Err(failure) = done {
-            inner.store.on_error(&failure);
-            link.give_up();
-            // What give_up rang, unless a request came first: either way it is taken here.
-            inner.broken.notified().await;
+            link.end(&failure).await;
             return link;
         }
     }
@@ -235,6 +236,14 @@ impl Link {
             }
         }
         Ok(())
+    }
+
+    /// Gives it up.
+    async fn end(&self, failure: &Failure) {
+        self.inner.store.on_error(failure);
+        self.give_up();
+        // What give_up rang, unless a request came first: either way it is taken here.
+        self.inner.broken.notified().await;
     }
 
     /// Notes that it works after so many failures of the store, unless it was given up.

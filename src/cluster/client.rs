@@ -58,6 +58,8 @@ pub(super) struct Inner {
     pub(super) broken: Notify,
     /// Rings when a node of a Redis Cluster is out.
     pub(super) hurt: Notify,
+    /// Rings when one may be that has to be asked by itself.
+    pub(super) doubted: Notify,
     pub(super) leases: Arc<Leases>,
 }
 
@@ -109,6 +111,7 @@ impl Client {
             made: Notify::new(),
             broken: Notify::new(),
             hurt: Notify::new(),
+            doubted: Notify::new(),
         });
         let task = tokio::spawn(run(Arc::clone(&inner)));
         Self { inner, task }
@@ -199,12 +202,13 @@ impl Link {
             return Err(failure.of_call(script.name));
         }
         let Self { inner, connection, .. } = self;
-        let mut awaited = node;
+        let (mut awaited, mut is_sent_on) = (node, false);
         let call = async {
             let first = script.call(true, keys, arguments);
             match connection.query(&mut awaited, &first).await {
                 Err(error) if is_unknown(&error) => {
                     let again: Cmd = script.call(false, keys, arguments);
+                    is_sent_on = awaited != node;
                     awaited = node;
                     connection.query(&mut awaited, &again).await
                 }
@@ -215,9 +219,15 @@ impl Link {
         if connection.nodes().is_some_and(Nodes::is_outdated) {
             inner.hurt.notify_one();
         }
+        // Of two that have used the time up, each may be in time when it is asked alone.
+        let is_of_two = answer.is_err() && (is_sent_on || awaited != node);
         within(answer).map_err(|failure| {
             let failure = failure.of_call(script.name);
             match awaited {
+                Some(_) if is_of_two => {
+                    inner.doubted.notify_one();
+                    failure.of_two()
+                }
                 Some(node) => failure.of_node(node),
                 None => failure,
             }

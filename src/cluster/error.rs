@@ -144,6 +144,12 @@ impl Failure {
         Self { call: Some(name), ..self }
     }
 
+    /// Returns it as that of a call which one node has sent on to another.
+    pub(super) fn of_two(self) -> Self {
+        let detail = format!("{}, over two nodes", self.detail);
+        Self { scope: Scope::Slot, detail, ..self }
+    }
+
     /// Returns it as that of this node, unless only the call is concerned.
     pub(super) fn of_node(self, node: usize) -> Self {
         let scope = match self.scope {

@@ -6,7 +6,7 @@ use crate::{
         server::{Server, free_port},
         signal, up,
     },
-    common::{Gateway, eventually, field, http, metrics, upstream, yaml},
+    common::{Gateway, eventually, http, metrics, upstream, yaml},
     stores::user,
 };
 use std::{
@@ -69,7 +69,7 @@ pub(crate) fn node_of(nodes: &[Server], route: &str) -> usize {
 }
 
 /// Returns the names of two routes on that node.
-fn routes_on(nodes: &[Server], node: usize) -> [String; 2] {
+pub(crate) fn routes_on(nodes: &[Server], node: usize) -> [String; 2] {
     let mut names = (0..100).map(|at| format!("r{at}")).filter(|it| node_of(nodes, it) == node);
     [(); 2].map(|()| names.next().expect("two of a hundred"))
 }
@@ -82,7 +82,12 @@ pub(crate) fn route_on(nodes: &[Server], node: usize) -> String {
 
 /// Returns the configuration of two routes: of each, two rules are decided atomically, one of them
 /// with this limit, and the counts of another are exchanged.
-fn two_routes(upstream: SocketAddr, store: (u16, &str), limit: u32, names: [&str; 2]) -> String {
+pub(crate) fn two_routes(
+    upstream: SocketAddr,
+    store: (u16, &str),
+    limit: u32,
+    names: [&str; 2],
+) -> String {
     let (port, store) = store;
     let rule = "algorithm: fixed_window, scope: cluster, limit";
     let route = |name: &str| {
@@ -106,7 +111,7 @@ pub(crate) fn passed(gateways: &[Gateway], route: &str, requests: usize) -> usiz
 }
 
 /// Waits until a node was told that so many requests of a route have passed.
-fn told(node: &Server, route: &str, passed: usize) {
+pub(crate) fn told(node: &Server, route: &str, passed: usize) {
     let key = format!("flowgate:{{{route}}}:p:fixed/3600000000000:exchanged");
     eventually("what passed is told", || {
         let state: Option<String> =
@@ -155,77 +160,6 @@ fn the_nodes_of_a_cluster_decide_about_a_route_each() {
     for node in &nodes {
         let keys: usize = redis::cmd("DBSIZE").query(&mut node.connection()).expect("a number");
         assert!(keys > 0, "routes spread over the nodes");
-    }
-}
-
-/// A slot that one node hands over to another.
-struct Move<'a> {
-    from: &'a Server,
-    to: &'a Server,
-    slot: String,
-}
-
-impl<'a> Move<'a> {
-    fn begin(nodes: &'a [Server], route: &str, to: usize) -> Self {
-        let (from, to) = (&nodes[node_of(nodes, route)], &nodes[to]);
-        let slot = cluster(from, &["KEYSLOT", route]);
-        cluster(to, &["SETSLOT", &slot, "IMPORTING", &cluster(from, &["MYID"])]);
-        cluster(from, &["SETSLOT", &slot, "MIGRATING", &cluster(to, &["MYID"])]);
-        Self { from, to, slot }
-    }
-
-    fn key(&self, key: &str) {
-        let mut migrate = redis::cmd("MIGRATE");
-        migrate.arg(&["127.0.0.1", &self.to.port.to_string(), key, "0", "5000"]);
-        migrate.exec(&mut self.from.connection()).expect("moved");
-    }
-
-    fn rest(&self) {
-        let mut keys = redis::cmd("CLUSTER");
-        keys.arg(&["GETKEYSINSLOT", &self.slot, "100"]);
-        let keys: Vec<String> = keys.query(&mut self.from.connection()).expect("the rest");
-        for key in keys {
-            self.key(&key);
-        }
-    }
-
-    fn end(self, nodes: &[Server]) {
-        let owner = cluster(self.to, &["MYID"]);
-        for node in [self.to, self.from].into_iter().chain(nodes) {
-            cluster(node, &["SETSLOT", &self.slot, "NODE", &owner]);
-        }
-    }
-}
-
-#[test]
-fn a_slot_that_moves_to_another_node_takes_its_counts_along_and_disturbs_no_other() {
-    let (upstream, nodes) = (upstream::echo(), nodes());
-    let (moving, staying) = (&*route_on(&nodes, 1), &*route_on(&nodes, 2));
-    let port = nodes[0].port;
-    let yaml = two_routes(upstream.address, (port, PATIENT), 20, [moving, staying]);
-    let gateways = gateways(2, &yaml);
-    let passed = |route: &str, requests| passed(&gateways, route, requests);
-    for route in [moving, staying] {
-        assert_eq!(passed(route, 2), 4);
-    }
-    told(&nodes[1], moving, 4);
-    let logged: Vec<usize> = gateways.iter().map(Gateway::log_len).collect();
-    let slot = Move::begin(&nodes, moving, 2);
-    assert_eq!(passed(moving, 1), 2, "all is where it was");
-    slot.key(&format!("flowgate:{{{moving}}}:a:fixed/3600000000000"));
-    assert_eq!(passed(moving, 1), 0, "a script cannot ask two nodes");
-    assert_eq!(passed(staying, 1), 2);
-    slot.rest();
-    assert_eq!(passed(moving, 1), 2, "each time, the one tells to ask the other");
-    slot.end(&nodes);
-    assert_eq!(passed(moving, 20), 12, "20 in all");
-    assert_eq!(passed(staying, 1), 2);
-    told(&nodes[2], moving, 20);
-    for (gateway, logged) in gateways.iter().zip(logged) {
-        let log = gateway.log();
-        let said: Vec<_> = log.lines().skip(logged).collect();
-        assert!(said.len() == 1 && said[0].contains("the store refuses a call"), "{log}");
-        assert_eq!(up(gateway), 1.0);
     }
 }
 
@@ -350,68 +284,4 @@ fn the_store_is_found_again_though_the_one_node_that_the_file_names_is_gone() {
     gateway.wait_log_after(before, "the store decides");
     eventually("the route of the node that is left", || (passed(1) == 1).then_some(()));
     assert_eq!(passed(0), 0);
-}
-
-#[test]
-fn while_the_slot_moves_where_gateways_greet_the_routes_of_others_stay_with_the_store() {
-    let (upstream, nodes) = (upstream::echo(), nodes());
-    let greeted = node_of(&nodes, "gateways");
-    let to = (greeted + 1) % 3;
-    let names = [route_on(&nodes, to), route_on(&nodes, (greeted + 2) % 3)];
-    let names = names.each_ref().map(String::as_str);
-    let store = (nodes[to].port, &*format!("{PATIENT}, lease: 1s"));
-    let yaml = two_routes(upstream.address, store, 900, names);
-    let mut all = gateways(1, &yaml);
-    let before = all[0].log_len();
-    let slot = Move::begin(&nodes, "gateways", to);
-    slot.key("flowgate:{gateways}:secret");
-    let line = all[0].wait_log_after(before, "the store refuses a call");
-    assert_eq!(field(&line, "call"), "greeting");
-    for _ in 0..20 {
-        assert_eq!(names.map(|name| passed(&all, name, 1)), [1, 1], "{}", all[0].log());
-    }
-    slot.rest();
-    slot.end(&nodes);
-    all.extend(gateways(1, &yaml));
-    eventually("they count each other", || {
-        let count = |it| metrics(it, "flowgate_store_gateways")["flowgate_store_gateways"];
-        all.iter().all(|it| count(it) == 2.0).then_some(())
-    });
-    let log = all[0].log();
-    assert!(!log.contains("the store fails") && !log.contains("nodes of the store fail"), "{log}");
-    assert_eq!(up(&all[0]), 1.0);
-}
-
-#[test]
-fn a_node_that_hangs_while_another_sends_to_it_is_out_and_not_the_other() {
-    let (upstream, nodes) = (upstream::echo(), nodes());
-    for node in &nodes {
-        // They name no host then, when they send to each other.
-        let mut set = redis::cmd("CONFIG");
-        set.arg(&["SET", "cluster-preferred-endpoint-type", "unknown-endpoint"]);
-        set.exec(&mut node.connection()).expect("it is set");
-    }
-    let greeted = node_of(&nodes, "gateways");
-    let [from, to] = [1, 2].map(|at| (greeted + at) % 3);
-    let names = routes_on(&nodes, from);
-    let names = names.each_ref().map(String::as_str);
-    let store = (nodes[from].port, "timeout: 1s, connect_timeout: 4s");
-    let gateways = gateways(1, &two_routes(upstream.address, store, 900, names));
-    let passed = |at: usize| passed(&gateways, names[at], 1);
-    assert_eq!([passed(0), passed(1)], [1, 1]);
-    told(&nodes[from], names[0], 1);
-    let slot = Move::begin(&nodes, names[0], to);
-    slot.rest();
-    assert_eq!([passed(0), passed(1)], [1, 1], "the one tells to ask the other");
-    let before = gateways[0].log_len();
-    let pid = pid(&nodes[to]);
-    signal(&pid, "STOP");
-    assert_eq!(passed(0), 0);
-    for _ in 0..20 {
-        assert_eq!([passed(0), passed(1)], [0, 1], "{}", gateways[0].log());
-    }
-    signal(&pid, "CONT");
-    gateways[0].wait_log_after(before, "nodes of the store decide again");
-    assert_eq!([passed(0), passed(1)], [1, 1]);
-    slot.end(&nodes);
 }

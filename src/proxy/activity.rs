@@ -480,6 +480,20 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn the_rest_of_a_body_that_was_given_up_is_no_head_but_what_follows_it_is() {
+        let activity = idle();
+        activity.on_request();
+        activity.on_unread();
+        activity.on_answered(activity.clock.now());
+        activity.on_read();
+        assert!(matches!(after(&activity, 20).await, Verdict::LookAgain(_)));
+        activity.on_rest();
+        activity.on_read();
+        assert!(matches!(after(&activity, 0).await, Verdict::LookAgain(_)));
+        assert_eq!(after(&activity, 10).await, Verdict::HeadLate);
+    }
+
     fn idle() -> Arc<Activity> {
         let counters = Arc::<meter::Counters>::default();
         Activity::new(&Clock::start(), counters.connection(1).expect("the first"))

@@ -133,14 +133,6 @@ impl RequestBody {
         }))
     }
 
-    /// Notes that it is being read, before it is.
-    pub(super) fn begin(&mut self) {
-        match self {
-            Self::Empty => {}
-            Self::Streaming(body) => body.begin(),
-        }
-    }
-
     /// Returns where its progress can be followed, or `None` if it is empty.
     pub(super) fn upload(&self) -> Option<Arc<Upload>> {
         match self {

@@ -71,7 +71,7 @@ impl Journey {
                     self.tail.blame_client();
                 }
                 if let Some(unsent) = self.request.take() {
-                    discard(unsent.into_body(), self.forward.fields, &self.tail);
+                    discard(unsent.into_body(), self.forward.fields, &mut self.tail);
                 }
                 let hint = content_type.map(|value| (header::CONTENT_TYPE, value));
                 refuse(Refusal::Upstream(failure), &HeaderMap::from_iter(hint), self.tail)

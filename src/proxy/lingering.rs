@@ -2,11 +2,11 @@
 
 use super::{
     activity::{Activity, Uploading},
-    body::RequestBody,
     fields::{Field, Fields},
     readiness::Readiness,
     tail::Tail,
 };
+use bytes::Bytes;
 use core::{
     mem::MaybeUninit,
     pin::Pin,
@@ -80,33 +80,42 @@ impl Lingering {
     }
 }
 
-/// Reads the body of a request that was answered without it, if it is small, so that its connection
-/// can serve the next one. `fields` is what the request has, and `tail` its answer's.
+/// Reads the body of a request that is answered without it, if it is small, so that its connection
+/// can serve the next one. `fields` is what the request has, and `tail` its answer's, which is told
+/// if the connection ends instead.
 ///
 /// In HTTP/2 the stream ends, and nothing else with it. Who waits for 100 need not send the body.
-pub(super) fn discard(mut body: RequestBody, fields: Fields, tail: &Tail) {
-    let is_small = body.size_hint().lower() <= DISCARD_BYTES;
-    let is_kept = tail.version != Version::HTTP_2 && !fields.has(Field::Expect);
-    if body.is_end_stream() || !is_small || !is_kept {
+pub(super) fn discard<B>(body: B, fields: Fields, tail: &mut Tail)
+where
+    B: Body<Data = Bytes> + Unpin + Send + 'static,
+{
+    if body.is_end_stream() || tail.version == Version::HTTP_2 {
         return;
     }
-    let worker = &tail.peer.worker;
-    let clock = worker.clock.clone();
+    let activity = &tail.peer.activity;
+    let is_small = body.size_hint().lower() <= DISCARD_BYTES;
+    if tail.closes || !is_small || fields.has(Field::Expect) {
+        activity.on_unread();
+        tail.closes = true;
+        return;
+    }
     // At once: the connection must not take its bytes for a head's.
-    body.begin();
+    let (noted, activity, worker) = (activity.upload(), Arc::clone(activity), &tail.peer.worker);
+    let clock = worker.clock.clone();
     worker.tasks.spawn(async move {
-        // Where it does not end, the connection does.
-        let _ended = clock.timeout(LINGER, read_out(body)).await;
+        if clock.timeout(LINGER, read_out(body)).await != Ok(Some(())) {
+            activity.on_unread();
+        }
+        drop(noted);
     });
 }
 
-async fn read_out(mut body: RequestBody) {
+/// Reads a body to its end, or returns `None`.
+async fn read_out<B: Body<Data = Bytes> + Unpin>(mut body: B) -> Option<()> {
     let mut left = DISCARD_BYTES;
-    while let Some(Ok(frame)) = body.frame().await {
-        let length = frame.data_ref().map_or(0, |data| data.len() as u64);
-        match left.checked_sub(length) {
-            Some(rest) => left = rest,
-            None => return,
-        }
+    while let Some(frame) = body.frame().await {
+        let length = frame.ok()?.data_ref().map_or(0, |data| data.len() as u64);
+        left = left.checked_sub(length)?;
     }
+    Some(())
 }

@@ -81,7 +81,7 @@ impl Refusal {
     }
 
     /// Whether what follows on the connection could be taken for something else.
-    fn closes(self) -> bool {
+    pub(super) fn closes(self) -> bool {
         matches!(
             self,
             Self::Invalid(_)
@@ -95,7 +95,7 @@ impl Refusal {
 pub(super) fn refuse(
     refusal: Refusal,
     request: &HeaderMap,
-    tail: Box<Tail>,
+    mut tail: Box<Tail>,
 ) -> Response<ResponseBody> {
     let status = refusal.status();
     let code = match status {
@@ -104,13 +104,11 @@ pub(super) fn refuse(
         _ if status.is_server_error() => GrpcCode::Unavailable,
         _ => GrpcCode::Internal,
     };
-    let (mut response, body) = match grpc(request, code, refusal.detail()) {
+    let (response, body) = match grpc(request, code, refusal.detail()) {
         Some(response) => (response, Bytes::new()),
         None => explained(status, refusal.detail()),
     };
-    if refusal.closes() && tail.version != Version::HTTP_2 {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    }
+    tail.closes |= refusal.closes();
     finish(response, body, tail)
 }
 
@@ -255,13 +253,16 @@ fn grpc(request: &HeaderMap, code: GrpcCode, message: &'static str) -> Option<Re
     Some(response)
 }
 
-/// Adds the body, which a HEAD is only told the length of.
+/// Adds the body, which a HEAD is only told the length of, and says whether the connection ends.
 fn finish(
     mut response: Response<()>,
     mut body: Bytes,
     mut tail: Box<Tail>,
 ) -> Response<ResponseBody> {
     tail.answered(response.status());
+    if tail.closes && tail.version != Version::HTTP_2 {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     if tail.method == Method::HEAD {
         response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
         body.clear();

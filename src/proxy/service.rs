@@ -103,7 +103,7 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
     tail.entry = entry;
     let found = match find(&snapshot, &request, &mut tail) {
         Ok(found) => found,
-        Err(refusal) => return turn_away(refusal, &request, tail),
+        Err(refusal) => return turn_away(refusal, request, tail),
     };
     let mut claims = Claims::new();
     found.claim(&tail.peer, &request, &mut claims);
@@ -155,12 +155,12 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
     }
 }
 
-/// Answers a request that is not decided about, and whose body nobody reads.
-fn turn_away(refusal: Refusal, request: &Request<Incoming>, tail: Box<Tail>) -> Step {
-    if !request.body().is_end_stream() {
-        tail.peer.activity.on_unread();
-    }
-    Step::Answered(Box::new(refuse(refusal, request.headers(), tail)))
+/// Answers a request that is not decided about, and whose body nobody wants.
+fn turn_away(refusal: Refusal, request: Request<Incoming>, mut tail: Box<Tail>) -> Step {
+    let (head, body) = request.into_parts();
+    tail.closes = refusal.closes();
+    discard(body, Fields::of(&head.headers), &mut tail);
+    Step::Answered(Box::new(refuse(refusal, &head.headers, tail)))
 }
 
 /// Has the store decide, and goes on from there.
@@ -226,7 +226,7 @@ impl Arrival {
         rejection.report.quotas.retain(|quota| !lacks(quota.slot));
         let headers = request.map_or_else(HeaderMap::new, |request| {
             let (head, body) = request.into_parts();
-            discard(body, forward.fields, &tail);
+            discard(body, forward.fields, &mut tail);
             head.headers
         });
         Box::new(reject(&rejection, &route, &manner, &headers, tail))

@@ -52,6 +52,8 @@ pub(super) struct Tail {
     bytes_out: u64,
     /// What the access log wants to know; only if there is one.
     pub(super) entry: Option<Box<Entry>>,
+    /// Whether the connection of an answer of the gateway's own ends with it, in HTTP/1.
+    pub(super) closes: bool,
     /// Whether another tail records the request, as a tunnel's does.
     silent: bool,
 }
@@ -85,6 +87,7 @@ impl Tail {
             ending: Ending::Cancelled,
             bytes_out: 0,
             entry: None,
+            closes: false,
             silent: false,
         })
     }

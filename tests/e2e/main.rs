@@ -29,6 +29,7 @@ mod stores;
 mod throttling;
 mod tls;
 mod turns;
+mod unwanted;
 mod upgrade;
 mod upstreams;
 mod waiting;

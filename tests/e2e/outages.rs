@@ -195,6 +195,31 @@ fn connections_to_nodes_that_are_given_up_are_closed() {
 }
 
 #[test]
+fn a_gateway_that_ends_while_a_node_is_out_leaves_its_part_to_the_others() {
+    let (upstream, nodes) = (upstream::echo(), nodes());
+    let greeted = node_of(&nodes, "gateways");
+    let lost = (greeted + 1) % 3;
+    let route = route_on(&nodes, lost);
+    let yaml = one_route(upstream.address, nodes[greeted].port, &route, 20);
+    let yaml = yaml.replace(PATIENT, "timeout: 1s, connect_timeout: 1s, lease: 1s");
+    let mut gateways = gateways(2, &yaml.replace("deny", "local"));
+    eventually("they know each other", || {
+        let known = |it| metrics(it, "flowgate_store_gateways")["flowgate_store_gateways"];
+        gateways.iter().all(|it| known(it) == 2.0).then_some(())
+    });
+    signal(&pid(&nodes[lost]), "STOP");
+    assert_eq!(passed(&gateways[..1], &route, 20), 10, "half of the limit");
+    drop(gateways.pop());
+    // Each search for the node greets, over connections of which none has forgotten anybody.
+    let mut more = 0;
+    eventually("there is one gateway", || {
+        more += passed(&gateways, &route, 1);
+        (more == 10).then_some(())
+    });
+    assert_eq!(up(&gateways[0]), 0.0);
+}
+
+#[test]
 fn a_gateway_that_starts_while_the_node_hangs_that_it_greets_says_so_and_counts_it() {
     let (upstream, nodes) = (upstream::echo(), nodes());
     let greeted = node_of(&nodes, "gateways");

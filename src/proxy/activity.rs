@@ -154,7 +154,8 @@ impl Activity {
     }
 
     /// Whether the connection's task is to look if its client has left: while it is answered, but
-    /// not while what it sends is read, which tells as well. The task is woken when that ends.
+    /// not while a body is read, which tells as well as long as its reader takes it. The task is
+    /// woken when that ends.
     pub(super) fn is_to_look(&self) -> bool {
         if self.requests.load(Relaxed) == 0 {
             return false;

@@ -52,7 +52,7 @@ fn install(link: &Link) {
     let mut current = inner.link();
     *current = Some(link.clone());
     if let Some(nodes) = link.connection.nodes() {
-        inner.store.on_nodes(inner.number, nodes.out(), nodes.heirs());
+        inner.store.on_nodes(inner.number, nodes);
         if !nodes.is_well() {
             inner.hurt.notify_one();
         }
@@ -114,7 +114,7 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>, mut seen: u
                 search.begin(&link, now);
                 if next <= now {
                     next = now + beat;
-                    search.rest();
+                    search.on_beat(&link, now);
                     let beaten = link.beat().await;
                     check.begin(&link, seen);
                     beaten

@@ -267,7 +267,7 @@ impl Link {
         let link = self.inner.link();
         // What an earlier one met is over.
         if link.as_ref().is_some_and(|it| it.number == self.number) {
-            store.on_nodes(*number, nodes.out(), nodes.heirs());
+            store.on_nodes(*number, nodes);
             hurt.notify_one();
         }
     }

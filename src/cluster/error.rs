@@ -150,6 +150,11 @@ impl Failure {
         Self { scope: Scope::Slot, detail, ..self }
     }
 
+    /// Returns it with the name of the node that has answered so.
+    pub(super) fn named(self, node: &str) -> Self {
+        Self { detail: format!("{node}: {}", self.detail), ..self }
+    }
+
     /// Returns it as that of this node, unless only the call is concerned.
     pub(super) fn of_node(self, node: usize) -> Self {
         let scope = match self.scope {

@@ -1,8 +1,11 @@
 //! What the clients of the store find out of it, taken together: whether it decides, and whether the
 //! states that gateways exchange are known here.
 
-use super::outages::{Heirs, Out, Outages};
-use std::collections::HashMap;
+use super::{
+    outages::{Out, Outages},
+    slots::Slots,
+};
+use std::{collections::HashMap, sync::Arc};
 
 /// How the store does, as far as its clients know.
 #[derive(Debug)]
@@ -125,16 +128,15 @@ impl Health {
         };
     }
 
-    /// Notes which nodes of a Redis Cluster are out for a client, and why, and which have the keys of
-    /// others now. Returns, to be said, those that were out for none, and how often it has failed with
-    /// that.
+    /// Notes which nodes of a Redis Cluster are out for a client, and why, and which has which keys.
+    /// Returns, to be said, those that were out for none, and how often it has failed with that.
     pub(super) fn on_nodes(
         &mut self,
         client: u64,
         out: Out,
-        heirs: Heirs,
+        slots: &Arc<Slots>,
     ) -> Option<(String, u64)> {
-        let lost = self.outages.on_out(client, out, heirs, self.failures + 1);
+        let lost = self.outages.on_out(client, out, slots, self.failures + 1);
         if lost.is_empty() {
             return None;
         }
@@ -295,14 +297,15 @@ mod tests {
     #[test]
     fn a_node_that_fails_for_one_client_has_all_asked_and_leaves_the_store_deciding() {
         let mut health = well();
-        let out = |why: &str| Out::from([("a".to_owned(), why.to_owned())]);
-        let mut on_nodes = |out| health.on_nodes(1, out, Heirs::new());
-        assert_eq!(on_nodes(out("hangs")), Some(("a: hangs".to_owned(), 1)));
+        let out = |why: &str| Out::from([("a:1".to_owned(), why.to_owned())]);
+        let slots = Arc::new(Slots::of(&[("a:1", &[(0, 16_383)])]));
+        let mut on_nodes = |out| health.on_nodes(1, out, &slots);
+        assert_eq!(on_nodes(out("hangs")), Some(("a:1: hangs".to_owned(), 1)));
         assert_eq!(on_nodes(out("hangs still")), None);
         assert!(!health.is_whole() && !health.is_failing());
         assert!(!health.is_up() && !health.on_up(1, 1), "that was said");
-        assert_eq!(health.on_nodes(1, Out::new(), Heirs::new()), None);
-        assert_eq!(health.on_checked(1, 1), "a");
+        assert_eq!(health.on_nodes(1, Out::new(), &slots), None);
+        assert_eq!(health.on_checked(1, 1), "a:1");
         assert!(health.is_whole() && health.is_up());
     }
 }

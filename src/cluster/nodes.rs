@@ -8,7 +8,7 @@ use super::{
     client::{Inner, PATIENCE},
     dial::{first, open, query_all},
     error::{Failure, within},
-    outages::{Heirs, Out},
+    outages::Out,
     script::is_unknown,
     slots::{Node, Slots},
 };
@@ -42,8 +42,6 @@ struct All {
     slots: Arc<Slots>,
     /// By their places in `slots`.
     connections: BTreeMap<usize, Way>,
-    /// Which have the keys of those that were known before, and have none now.
-    heirs: Heirs,
     /// Those that are asked nothing, and why.
     out: Mutex<BTreeMap<usize, Failure>>,
     /// Whether others have some keys now.
@@ -90,9 +88,8 @@ impl Nodes {
                 }
             }
         }
-        let heirs = former.map(|former| former.0.slots.heirs(&slots)).unwrap_or_default();
         let (slots, out, is_outdated) = (Arc::new(slots), Mutex::new(out), AtomicBool::new(false));
-        Ok(Self(Arc::new(All { slots, connections, heirs, out, is_outdated })))
+        Ok(Self(Arc::new(All { slots, connections, out, is_outdated })))
     }
 
     /// Asks some of those that are not out who has which keys, or else all that are known.
@@ -100,7 +97,7 @@ impl Nodes {
         let mut asked = JoinSet::new();
         for (at, connection) in self.not_out().take(ASKED) {
             let Some(node) = self.0.slots.nodes.get(at) else { continue };
-            asked.spawn(slots(connection, node.host.clone()));
+            asked.spawn(ask_slots(connection, node.host.clone()));
         }
         match clock.timeout(patience(settings), first(asked, "no node answers")).await {
             Ok(Ok(slots)) => Ok(slots),
@@ -200,29 +197,32 @@ impl Nodes {
         Self(Arc::new(All {
             slots: Arc::clone(&self.0.slots),
             connections: BTreeMap::new(),
-            heirs: Heirs::new(),
             out: Mutex::default(),
             is_outdated: AtomicBool::new(true),
         }))
     }
 
-    /// Returns the names of those that are out, and why.
+    /// Returns those that are out, and why, by their names.
     pub(super) fn out(&self) -> Out {
-        let name = |at: usize| self.0.slots.nodes.get(at).map(Node::name);
-        self.lock().iter().filter_map(|(at, why)| Some((name(*at)?, why.detail.clone()))).collect()
+        let why = |(at, why): (&usize, &Failure)| (self.name(*at), why.detail.clone());
+        self.lock().iter().map(why).collect()
+    }
+
+    /// Returns which of them has which keys.
+    pub(super) fn slots(&self) -> &Arc<Slots> {
+        &self.0.slots
+    }
+
+    /// Returns the name of one of them.
+    pub(super) fn name(&self, node: usize) -> String {
+        self.0.slots.nodes.get(node).map(Node::name).unwrap_or_default()
     }
 
     /// Returns what a call of a node comes to that is out.
     pub(super) fn why_out(&self, node: usize) -> Option<Failure> {
-        let name = self.0.slots.nodes.get(node)?.name();
         let out = self.lock();
         let Failure { error, detail, .. } = out.get(&node)?;
-        Some(Failure::out(*error, format!("{name}: {detail}")))
-    }
-
-    /// Returns which have the keys of those that were known before, and have none now.
-    pub(super) fn heirs(&self) -> Heirs {
-        self.0.heirs.clone()
+        Some(Failure::out(*error, detail.clone()).named(&self.name(node)))
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, Failure>> {
@@ -252,14 +252,14 @@ async fn ask_anew(
         let (settings, clock) = (Arc::clone(settings), clock.clone());
         asked.spawn(async move {
             clock.timer(at).await;
-            slots(open(&settings, &host, port).await?, host).await
+            ask_slots(open(&settings, &host, port).await?, host).await
         });
     }
     first(asked, "no node answers").await
 }
 
 /// Asks a node at `host` who has which keys.
-async fn slots(mut connection: MultiplexedConnection, host: String) -> RedisResult<Slots> {
+async fn ask_slots(mut connection: MultiplexedConnection, host: String) -> RedisResult<Slots> {
     let answer = cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await?;
     // One that was taken out of its cluster knows of no node that has any.
     Slots::read(&answer, &host).filter(|slots| !slots.nodes.is_empty()).ok_or_else(|| {

@@ -1,12 +1,13 @@
 //! Which nodes of a Redis Cluster are out, as its clients know taken together.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use super::slots::{Range, Slots};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
 
 /// Nodes that are out, and why.
 pub(super) type Out = BTreeMap<String, String>;
-
-/// Nodes that have no keys any more, and which have theirs.
-pub(super) type Heirs = BTreeMap<String, BTreeSet<String>>;
 
 /// What all clients have met.
 #[derive(Debug, Default)]
@@ -20,59 +21,60 @@ pub(super) struct Outages {
 struct Said {
     /// After how many failures of the store that was.
     failures: u64,
-    /// Which have its keys now, if others have.
-    heirs: Option<BTreeSet<String>>,
+    /// What it had then.
+    slots: Vec<Range>,
 }
 
 /// What one of them has met.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Met {
     out: Out,
+    /// Which node has which keys, as it knows.
+    slots: Arc<Slots>,
     /// After how many failures of the store it asked all others, which have answered.
     checked: u64,
 }
 
 impl Outages {
-    /// Notes which are out for a client, after so many failures of the store, and which have the
-    /// keys of others now. Returns, to be said, those that nobody had met.
-    pub(super) fn on_out(&mut self, client: u64, out: Out, heirs: Heirs, failures: u64) -> String {
+    /// Notes which are out for a client, after so many failures of the store, and which has which
+    /// keys, as it knows. Returns, to be said, those that nobody had met.
+    pub(super) fn on_out(
+        &mut self,
+        client: u64,
+        out: Out,
+        slots: &Arc<Slots>,
+        failures: u64,
+    ) -> String {
         let mut lost = Vec::new();
         for (name, why) in &out {
             self.said.entry(name.clone()).or_insert_with(|| {
                 lost.push(format!("{name}: {why}"));
-                Said { failures, heirs: None }
+                Said { failures, slots: slots.of_node(name) }
             });
         }
-        for (name, heirs) in heirs {
-            if let Some(said) = self.said.get_mut(&name) {
-                said.heirs = Some(heirs);
-            }
-        }
-        self.clients.entry(client).or_default().out = out;
+        let slots = Arc::clone(slots);
+        let checked = self.clients.get(&client).map_or(0, |it| it.checked);
+        self.clients.insert(client, Met { out, slots, checked });
         lost.join(", ")
     }
 
     /// Notes that all which are not out have answered a client that asked after so many failures.
-    /// Returns, to be said, those that all clients reach again, or which have their keys.
+    /// Returns, to be said, those that all clients reach again, or the nodes that have their keys.
     pub(super) fn on_checked(&mut self, client: u64, failures: u64) -> String {
-        self.clients.entry(client).or_default().checked = failures;
-        let clients = &self.clients;
-        let back = self.said.extract_if(.., |name, said| {
-            let decides = |name| !clients.values().any(|it| it.out.contains_key(name));
-            clients.values().all(|it| it.checked >= said.failures)
-                && decides(name)
-                && said.heirs.iter().flatten().all(decides)
+        if let Some(met) = self.clients.get_mut(&client) {
+            met.checked = failures;
+        }
+        let mut back = Vec::new();
+        self.said.retain(|name, said| {
+            let Some(heirs) = heirs(self.clients.values(), name, said) else { return true };
+            let heirs: Vec<String> = heirs.into_iter().collect();
+            back.push(match &heirs[..] {
+                [] => name.clone(),
+                _ => format!("{} for {name}", heirs.join(" and ")),
+            });
+            false
         });
-        let back = back.filter_map(|(name, said)| match said.heirs {
-            None => Some(name),
-            // Each call about them says that nobody has them.
-            Some(heirs) if heirs.is_empty() => None,
-            Some(heirs) => {
-                let heirs: Vec<String> = heirs.into_iter().collect();
-                Some(format!("{} for {name}", heirs.join(" and ")))
-            }
-        });
-        back.collect::<Vec<_>>().join(", ")
+        back.join(", ")
     }
 
     /// Notes that a client has ended.
@@ -86,31 +88,58 @@ impl Outages {
     }
 }
 
+/// Returns which nodes decide for all clients about what a node had that was said to fail, unless it
+/// does itself; `None` if that is not so for all of it and all of them.
+fn heirs<'a>(
+    mut clients: impl Iterator<Item = &'a Met>,
+    name: &str,
+    said: &Said,
+) -> Option<BTreeSet<String>> {
+    clients.try_fold(BTreeSet::new(), |mut heirs, met| {
+        if met.checked < said.failures {
+            return None;
+        }
+        let is_there = met.slots.nodes.iter().any(|node| node.name() == name);
+        let decide =
+            if is_there { [name.to_owned()].into() } else { met.slots.owners(&said.slots)? };
+        if decide.iter().any(|it| met.out.contains_key(it)) {
+            return None;
+        }
+        heirs.extend(decide.into_iter().filter(|it| it != name));
+        Some(heirs)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Returns nodes that are out.
     fn out(names: &[&str]) -> Out {
         names.iter().map(|name| ((*name).to_owned(), "hangs".to_owned())).collect()
     }
 
+    fn slots() -> Arc<Slots> {
+        Arc::new(Slots::of(&[("a:1", &[(0, 9)]), ("b:1", &[(10, 19)]), ("c:1", &[(20, 29)])]))
+    }
+
     fn on_out(outages: &mut Outages, client: u64, out: Out, failures: u64) -> String {
-        outages.on_out(client, out, Heirs::new(), failures)
+        outages.on_out(client, out, &slots(), failures)
     }
 
     #[test]
     fn a_node_is_out_from_the_first_client_that_says_so_to_the_last() {
         let mut outages = Outages::default();
-        assert_eq!(on_out(&mut outages, 1, out(&["a"]), 1), "a: hangs");
-        assert_eq!(on_out(&mut outages, 2, out(&["a", "b"]), 2), "b: hangs");
-        assert_eq!(on_out(&mut outages, 2, out(&["a", "c"]), 3), "c: hangs");
+        assert_eq!(on_out(&mut outages, 1, out(&["a:1"]), 1), "a:1: hangs");
+        assert_eq!(on_out(&mut outages, 2, out(&["a:1", "b:1"]), 2), "b:1: hangs");
+        assert_eq!(on_out(&mut outages, 2, out(&["a:1", "c:1"]), 3), "c:1: hangs");
         assert_eq!(outages.on_checked(1, 3), "", "the other has not asked since");
-        assert_eq!(outages.on_checked(2, 3), "b");
+        assert_eq!(outages.on_checked(2, 3), "b:1");
         assert_eq!(on_out(&mut outages, 1, out(&[]), 4), "");
         assert_eq!(outages.on_checked(1, 3), "");
         assert!(!outages.is_empty());
         assert_eq!(on_out(&mut outages, 2, out(&[]), 4), "");
-        assert_eq!(outages.on_checked(2, 3), "a, c");
+        assert_eq!(outages.on_checked(2, 3), "a:1, c:1");
         assert!(outages.is_empty());
     }
 
@@ -121,32 +150,56 @@ mod tests {
             on_out(&mut outages, client, out(&[]), 1);
             assert_eq!(outages.on_checked(client, 0), "");
         }
-        assert_eq!(on_out(&mut outages, 1, out(&["a"]), 1), "a: hangs");
+        assert_eq!(on_out(&mut outages, 1, out(&["a:1"]), 1), "a:1: hangs");
         assert_eq!(on_out(&mut outages, 1, out(&[]), 2), "");
         assert_eq!(outages.on_checked(1, 1), "", "the other's connection may have broken, too");
-        assert_eq!(on_out(&mut outages, 2, out(&["a"]), 2), "", "that was said");
+        assert_eq!(on_out(&mut outages, 2, out(&["a:1"]), 2), "", "that was said");
         assert_eq!(outages.on_checked(2, 1), "");
         assert_eq!(on_out(&mut outages, 2, out(&[]), 2), "");
-        assert_eq!(outages.on_checked(2, 1), "a");
-        assert_eq!(on_out(&mut outages, 2, out(&["a"]), 2), "a: hangs");
+        assert_eq!(outages.on_checked(2, 1), "a:1");
+        assert_eq!(on_out(&mut outages, 2, out(&["a:1"]), 2), "a:1: hangs");
         outages.on_end(2);
-        assert_eq!(outages.on_checked(1, 2), "a", "the one that is left reaches it");
+        assert_eq!(outages.on_checked(1, 2), "a:1", "the one that is left reaches it");
+        assert_eq!(on_out(&mut outages, 1, out(&["a:1"]), 3), "a:1: hangs");
+        assert_eq!(outages.on_checked(2, 3), "", "one that has ended counts no more");
+        assert_eq!(on_out(&mut outages, 1, out(&[]), 3), "");
+        assert_eq!(outages.on_checked(1, 3), "a:1");
     }
 
     #[test]
     fn a_node_whose_keys_others_have_is_back_under_their_names_when_all_reach_them() {
         let mut outages = Outages::default();
-        let heirs = |names: &[&str]| {
-            let names = names.iter().map(|name| (*name).to_owned()).collect();
-            Heirs::from([("a".to_owned(), names)])
-        };
-        assert_eq!(on_out(&mut outages, 1, out(&["a"]), 1), "a: hangs");
-        assert_eq!(outages.on_out(1, out(&["b"]), heirs(&["b", "c"]), 2), "b: hangs");
+        let divided = Slots::of(&[("b:1", &[(0, 4), (10, 19)]), ("c:1", &[(5, 9), (20, 29)])]);
+        let divided = Arc::new(divided);
+        assert_eq!(on_out(&mut outages, 1, out(&["a:1"]), 1), "a:1: hangs");
+        assert_eq!(outages.on_out(1, out(&["b:1"]), &divided, 2), "b:1: hangs");
         assert_eq!(outages.on_checked(1, 2), "", "one of them is out");
+        assert_eq!(outages.on_out(1, out(&[]), &divided, 3), "");
+        assert_eq!(outages.on_checked(1, 2), "b:1 and c:1 for a:1, b:1");
+    }
+
+    #[test]
+    fn a_node_whose_keys_nobody_has_is_back_when_somebody_has_all_of_them() {
+        let mut outages = Outages::default();
+        let nodes = |of_b: &[Range]| Arc::new(Slots::of(&[("b:1", of_b), ("c:1", &[(20, 29)])]));
+        let mut lose = || on_out(&mut outages, 1, out(&["a:1"]), 1);
+        assert_eq!((lose(), lose()), ("a:1: hangs".to_owned(), String::new()));
+        for lacking in [&[(10, 19)], &[(0, 8), (10, 19)][..]] {
+            assert_eq!(outages.on_out(1, out(&[]), &nodes(lacking), 2), "");
+            assert_eq!(outages.on_checked(1, 1), "", "nobody has all its keys");
+        }
+        assert_eq!(outages.on_out(1, out(&[]), &nodes(&[(0, 19)]), 2), "");
+        assert_eq!(outages.on_checked(1, 1), "b:1 for a:1");
+    }
+
+    #[test]
+    fn a_node_that_has_its_keys_again_is_back_whoever_had_them_meanwhile() {
+        let mut outages = Outages::default();
+        let without = Arc::new(Slots::of(&[("b:1", &[(10, 19)]), ("c:1", &[(0, 9), (20, 29)])]));
+        assert_eq!(on_out(&mut outages, 1, out(&["a:1"]), 1), "a:1: hangs");
+        assert_eq!(outages.on_out(1, out(&["c:1"]), &without, 2), "c:1: hangs");
+        assert_eq!(outages.on_checked(1, 2), "");
         assert_eq!(on_out(&mut outages, 1, out(&[]), 3), "");
-        assert_eq!(outages.on_checked(1, 2), "b and c for a, b");
-        assert_eq!(on_out(&mut outages, 1, out(&["a"]), 3), "a: hangs");
-        assert_eq!(outages.on_out(1, out(&[]), heirs(&[]), 4), "");
-        assert_eq!(outages.on_checked(1, 3), "", "nobody has its keys");
+        assert_eq!(outages.on_checked(1, 2), "a:1, c:1");
     }
 }

@@ -67,10 +67,14 @@ impl Search {
         self.under_way.join_next().await?.ok()
     }
 
-    /// Has the next attempt come soon, unless something is looked for.
-    pub(super) fn rest(&mut self) {
+    /// Has the next attempt come soon, unless something is looked for; and now, if some keys were
+    /// nobody's: nobody may ask about them, and so learn who has them.
+    pub(super) fn on_beat(&mut self, link: &Link, now: Instant) {
         if self.next.is_none() && self.under_way.is_empty() {
             self.pause = Pause::new();
+            if link.connection.nodes().is_some_and(|nodes| !nodes.slots().are_all_owned()) {
+                self.want(now);
+            }
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Which node of a Redis Cluster has which keys, as the specification of Redis Cluster has it.
 
-use super::outages::Heirs;
 use redis::Value;
 use std::collections::BTreeSet;
 
@@ -10,12 +9,15 @@ const SLOTS: u16 = 16_384;
 /// How many numbers are tried as a tag of each node: so many that one slot is found.
 const TRIES: u32 = 1_000_000;
 
+/// The first slot and the last of some that follow each other.
+pub(super) type Range = (u16, u16);
+
 /// The nodes that take writes, the slots that each has, and the replicas.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Slots {
     pub(super) nodes: Vec<Node>,
-    /// First and last slot of each range, and which node has it; in order.
-    ranges: Vec<(u16, u16, usize)>,
+    /// Which node has each range; in order.
+    ranges: Vec<(Range, usize)>,
     /// Where they are; each once.
     replicas: BTreeSet<(String, u16)>,
 }
@@ -52,12 +54,31 @@ impl Slots {
             if known.is_none() {
                 it.nodes.push(node);
             }
-            it.ranges.push((whole(first)?, whole(last)?, at));
+            it.ranges.push(((whole(first)?, whole(last)?), at));
             it.replicas.extend(replicas.iter().filter_map(|replica| server(replica, asked)));
         }
         it.ranges.sort_unstable();
         it.find_tags();
         Some(it)
+    }
+
+    /// Returns those of nodes of these names, with a port, and slots.
+    #[cfg(test)]
+    pub(super) fn of(nodes: &[(&str, &[Range])]) -> Self {
+        let of = |(name, ranges): &(&str, &[Range])| {
+            let (host, port) = name.split_once(':').expect("a host and a port");
+            let node = Value::Array(vec![
+                Value::BulkString(host.into()),
+                Value::Int(port.parse().expect("a number")),
+            ]);
+            let range = |(first, last): &Range| {
+                let [first, last] = [*first, *last].map(|slot| Value::Int(slot.into()));
+                Value::Array(vec![first, last, node.clone()])
+            };
+            ranges.iter().map(range).collect::<Vec<_>>()
+        };
+        let answer = Value::Array(nodes.iter().flat_map(of).collect());
+        Self::read(&answer, "asked").expect("that makes sense")
     }
 
     /// Finds a tag for each node.
@@ -87,24 +108,43 @@ impl Slots {
         self.owner(slot(key))
     }
 
-    /// Returns for each node that has no slot in `now` the names of those which have what it has
-    /// here.
-    pub(super) fn heirs(&self, now: &Self) -> Heirs {
-        let gone = |node: &Node| !now.nodes.iter().any(|it| it.name() == node.name());
-        let gone = self.nodes.iter().enumerate().filter(|(_, node)| gone(node));
-        gone.map(|(at, node)| {
-            let ranges = self.ranges.iter().filter(|(.., owner)| *owner == at);
-            let slots = ranges.flat_map(|(first, last, _)| *first..=*last);
-            let heirs = slots.filter_map(|slot| now.nodes.get(now.owner(slot)?));
-            (node.name(), heirs.map(Node::name).collect())
-        })
-        .collect()
+    /// Returns the slots that the node of this name has.
+    pub(super) fn of_node(&self, name: &str) -> Vec<Range> {
+        let node = self.nodes.iter().position(|node| node.name() == name);
+        let ranges = self.ranges.iter().filter(|(_, owner)| Some(*owner) == node);
+        ranges.map(|(range, _)| *range).collect()
+    }
+
+    /// Returns the names of those that have these slots now, each once; `None` if nobody has one of
+    /// them.
+    pub(super) fn owners(&self, slots: &[Range]) -> Option<BTreeSet<String>> {
+        let mut owners = BTreeSet::new();
+        for (first, last) in slots {
+            let mut slot = *first;
+            while slot <= *last {
+                let ((_, last), node) = self.range(slot)?;
+                owners.insert(*node);
+                let Some(next) = last.checked_add(1) else { break };
+                slot = next;
+            }
+        }
+        Some(owners.into_iter().filter_map(|node| self.nodes.get(node)).map(Node::name).collect())
+    }
+
+    /// Returns whether each has an owner.
+    pub(super) fn are_all_owned(&self) -> bool {
+        self.owners(&[(0, SLOTS - 1)]).is_some()
     }
 
     fn owner(&self, slot: u16) -> Option<usize> {
-        let after = self.ranges.partition_point(|(first, ..)| *first <= slot);
-        let (_, last, node) = self.ranges.get(after.checked_sub(1)?)?;
-        (slot <= *last).then_some(*node)
+        self.range(slot).map(|(_, node)| *node)
+    }
+
+    /// Returns the range that has a slot, and its node.
+    fn range(&self, slot: u16) -> Option<&(Range, usize)> {
+        let after = self.ranges.partition_point(|((first, _), _)| *first <= slot);
+        let range = self.ranges.get(after.checked_sub(1)?)?;
+        (slot <= range.0.1).then_some(range)
     }
 }
 
@@ -183,6 +223,11 @@ mod tests {
         assert_eq!(name("").as_deref(), Some("127.0.0.1:1"));
         let lost = (0..TRIES).map(|at| at.to_string()).find(|key| slot(key) == 10_001);
         assert_eq!(name(&lost.unwrap()), None);
+        assert!(!slots.are_all_owned());
+        assert!(
+            Slots::of(&[("a:1", &[(0, 99), (101, 16_383)]), ("b:1", &[(100, 100)])])
+                .are_all_owned()
+        );
         assert_eq!(slots.nodes.len(), 3);
         let ports: Vec<u16> = slots.servers().map(|(_, port)| port).collect();
         assert_eq!(ports, [3, 1, 2, 101, 102, 103], "replicas know them, too");
@@ -192,15 +237,19 @@ mod tests {
     }
 
     #[test]
-    fn who_has_the_slots_of_a_node_that_has_none_any_more_are_its_heirs() {
+    fn the_slots_that_a_node_had_are_of_others_now_unless_one_is_of_nobody() {
         let read = |ranges| Slots::read(&answer(ranges), "asked").unwrap();
-        let before = read(&[(0, 99, 1), (100, 199, 2), (200, 299, 3), (300, 399, 1)]);
-        let after = read(&[(0, 49, 4), (50, 119, 3), (200, 299, 3), (300, 399, 4)]);
-        let name = |port: u16| format!("127.0.0.1:{port}");
-        let expected = [(name(1), [3, 4].map(name).into()), (name(2), [name(3)].into())];
-        assert_eq!(before.heirs(&after), expected.into());
-        assert_eq!(before.heirs(&before), Heirs::new());
-        assert_eq!(after.heirs(&read(&[]))[&name(4)].len(), 0);
+        let before = read(&[(0, 99, 1), (100, 199, 2), (200, 299, 3), (300, 65_535, 1)]);
+        let after = read(&[(0, 49, 4), (50, 119, 3), (200, 299, 3), (300, 65_535, 4)]);
+        let names = |ports: &[u16]| ports.iter().map(|it| format!("127.0.0.1:{it}")).collect();
+        let owners = |node, now: &Slots| now.owners(&before.of_node(&format!("127.0.0.1:{node}")));
+        assert_eq!(before.of_node("127.0.0.1:1"), [(0, 99), (300, 65_535)]);
+        assert_eq!(owners(1, &after), Some(names(&[3, 4])));
+        assert_eq!(owners(2, &after), None, "120 to 199 are of nobody");
+        assert_eq!(owners(2, &before), Some(names(&[2])));
+        assert_eq!(owners(3, &after), Some(names(&[3])));
+        assert_eq!(before.of_node("127.0.0.1:4"), []);
+        assert_eq!(owners(1, &read(&[])), None);
     }
 
     #[test]

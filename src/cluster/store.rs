@@ -8,8 +8,8 @@ use super::{
     greeting::Told,
     health::{Exchanged, Health},
     leases::AllLeases,
+    nodes::Nodes,
     offset::Offsets,
-    outages::{Heirs, Out},
     script::Scripts,
 };
 use crate::{
@@ -301,11 +301,12 @@ impl Store {
         });
     }
 
-    /// Notes which nodes of a Redis Cluster are out for a client and which have the keys of others
-    /// now, and says so, to all clients too, when some are out that were for none.
-    pub(super) fn on_nodes(&self, client: u64, out: Out, heirs: Heirs) {
+    /// Notes which nodes of a Redis Cluster a client knows and which are out for it, and says so, to
+    /// all clients too, when some are out that were for none.
+    pub(super) fn on_nodes(&self, client: u64, nodes: &Nodes) {
+        let (out, slots) = (nodes.out(), nodes.slots());
         let mut known = self.known();
-        if let Some((lost, failures)) = known.health.on_nodes(client, out, heirs) {
+        if let Some((lost, failures)) = known.health.on_nodes(client, out, slots) {
             tracing::warn!(%lost, "nodes of the store fail; their routes go by `on_store_error`");
             self.failures.send_replace(failures);
         }

@@ -3,10 +3,10 @@
 
 use super::{
     check::Check,
-    client::{Inner, Link, PAUSES},
+    client::{Inner, Link, PATIENCE, PAUSES},
     error::Failure,
     greeting::Told,
-    leases::{Kept, Lease, by_tag},
+    leases::{Lease, by_tag},
     nodes::Nodes,
     search::{Pause, Search, connect},
 };
@@ -100,8 +100,8 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>, mut seen: u
                 Ok(())
             }
             Some(found) = search.end() => {
-                if let Ok(new) = found {
-                    link = adopt(link, new).await;
+                if let Some(new) = adopt(&link, found).await {
+                    link = new;
                     check.begin_anew(&link, seen);
                 }
                 if link.connection.nodes().is_some_and(|it| !it.is_well()) {
@@ -131,15 +131,21 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>, mut seen: u
     }
 }
 
-/// Has requests use what was found, unless the store fails again.
-async fn adopt(link: Link, mut new: Link) -> Link {
-    // Here, so that nothing is given back at the same time: what is renewed after that is held
-    // until its lease ends.
-    if new.renew_anew().await.is_err() || !link.is_current() {
-        return link;
+/// Has requests use what a search has found instead of `link`, unless that was given up.
+async fn adopt(link: &Link, found: Result<Link, Failure>) -> Option<Link> {
+    let renewed = async {
+        let mut new = found?;
+        // Here, so that nothing is given back at the same time: what is renewed after that is held
+        // until its lease ends.
+        new.renew_anew().await?;
+        Ok(new)
+    };
+    let new = renewed.await.map_err(|failure| link.inner.store.count_once(&failure)).ok()?;
+    if !link.is_current() {
+        return None;
     }
     install(&new);
-    new
+    Some(new)
 }
 
 impl Link {
@@ -150,7 +156,9 @@ impl Link {
         let keys = ["gateways", "secret"].map(|name| store.key(name));
         let micros = store.settings.lease.as_micros().to_string();
         let arguments = [store.name.clone(), micros, store.secret()];
-        let answer = self.run(&store.scripts.hello, &keys, &arguments).await;
+        // A new connection is for who answers as soon as requests want it.
+        let limit = if is_first { self.inner.limit } else { self.inner.limit.max(PATIENCE) };
+        let answer = self.run_within(limit, &store.scripts.hello, &keys, &arguments).await;
         let now = self.inner.clock.now();
         let read = |answer| Told::read(&answer).ok_or_else(|| Failure::nonsense("to a greeting"));
         let told = match answer.and_then(read) {
@@ -178,34 +186,39 @@ impl Link {
     /// Gives back what has ended.
     async fn give_back(&mut self) -> Result<(), Failure> {
         let ended = self.inner.leases.take_ended();
-        self.release(vec![(self.inner.clock.now(), ended)]).await
+        self.release(ended).await
     }
 
     /// Gives back what could not be before, but for that of nodes which are out still.
     async fn give_back_kept(&mut self) -> Result<(), Failure> {
-        let oldest = self.inner.clock.now() - self.inner.store.settings.lease;
         let node_of = |tag: &str| self.connection.node_of(tag);
         let is_reached = |tag: &str| node_of(tag).is_none_or(|node| !self.is_out(node));
-        let kept = self.inner.leases.take_kept(oldest, is_reached);
+        let kept = self.inner.leases.take_kept(is_reached);
         self.release(kept).await
     }
 
     /// Gives leases back, or leaves them to the next connection.
-    async fn release(&mut self, leases: Vec<Kept>) -> Result<(), Failure> {
+    async fn release(&mut self, leases: Vec<Lease>) -> Result<(), Failure> {
         let inner = Arc::clone(&self.inner);
-        let grouped = |(since, leases)| by_tag(leases).into_iter().map(move |it| (since, it));
-        let mut groups = leases.into_iter().flat_map(grouped);
-        while let Some((since, group)) = groups.next() {
-            let (keys, names): (Vec<String>, Vec<String>) = group.iter().cloned().unzip();
-            let given = self.run(&inner.store.scripts.release, &keys, &names).await;
-            let Err(failure) = given else { continue };
-            if failure.is_of_part() {
-                inner.leases.keep((since, group));
-                self.heed(failure)?;
-            } else if let Err(failure) = self.heed(failure) {
-                let rest = groups.flat_map(|(_, group)| group);
-                inner.leases.put_back(group.into_iter().chain(rest));
-                return Err(failure);
+        let mut tags = by_tag(leases);
+        while let Some(groups) = tags.next() {
+            let mut groups = groups.into_iter();
+            while let Some(group) = groups.next() {
+                let (keys, names): (Vec<String>, Vec<String>) = group.iter().cloned().unzip();
+                let given = self.run(&inner.store.scripts.release, &keys, &names).await;
+                let Err(failure) = given else { continue };
+                let (is_of_part, is_late) = (failure.is_of_part(), failure.is_late());
+                if let Err(failure) = self.heed(failure) {
+                    let rest = groups.chain(tags.flatten()).flatten();
+                    inner.leases.put_back(group.into_iter().chain(rest));
+                    return Err(failure);
+                }
+                if is_of_part {
+                    inner.leases.keep(group);
+                }
+                if is_late {
+                    inner.leases.keep(groups.by_ref().flatten());
+                }
             }
         }
         Ok(())
@@ -227,12 +240,20 @@ impl Link {
     /// Renews leases.
     async fn renew(&mut self, leases: Vec<Lease>) -> Result<(), Failure> {
         let store = Arc::clone(&self.inner.store);
-        for group in by_tag(leases) {
-            let (keys, names): (Vec<String>, Vec<String>) = group.into_iter().unzip();
-            let micros = store.settings.lease.as_micros().to_string();
-            let arguments: Vec<String> = [micros].into_iter().chain(names).collect();
-            if let Err(failure) = self.run(&store.scripts.renew, &keys, &arguments).await {
+        let micros = store.settings.lease.as_micros().to_string();
+        for groups in by_tag(leases) {
+            for group in groups {
+                let (keys, names): (Vec<String>, Vec<String>) = group.into_iter().unzip();
+                let arguments: Vec<String> = [micros.clone()].into_iter().chain(names).collect();
+                let Err(failure) = self.run(&store.scripts.renew, &keys, &arguments).await else {
+                    continue;
+                };
+                let is_late = failure.is_late();
                 self.heed(failure)?;
+                // Nor would the others of its tag be in time.
+                if is_late {
+                    break;
+                }
             }
         }
         Ok(())

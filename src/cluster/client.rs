@@ -180,7 +180,15 @@ impl Link {
         let answer = self.run(&store.scripts.decide, &keys, &arguments).await;
         let read =
             |answer| call::read(asks, &answer).map_err(|_| Failure::nonsense("to a question"));
-        let mut verdicts = answer.and_then(read).map_err(|failure| self.fail(failure))?;
+        let mut verdicts = match answer.and_then(read) {
+            Ok(verdicts) => verdicts,
+            Err(failure) => {
+                if failure.has_done_nothing() {
+                    drop(held.decided(false));
+                }
+                return Err(self.fail(failure));
+            }
+        };
         let came = inner.clock.now();
         store.on_decision(came.since(asked));
         let way = RoundTrip { asked, given: verdicts.now, came };
@@ -196,41 +204,53 @@ impl Link {
         keys: &[String],
         arguments: &[String],
     ) -> Result<Value, Failure> {
+        self.run_within(self.inner.limit, script, keys, arguments).await
+    }
+
+    /// The same, within another limit.
+    pub(super) async fn run_within(
+        &mut self,
+        limit: Duration,
+        script: &Lua,
+        keys: &[String],
+        arguments: &[String],
+    ) -> Result<Value, Failure> {
         let node = self.node_of(keys);
         let nodes = self.connection.nodes();
         if let Some(failure) = node.and_then(|node| nodes?.why_out(node)) {
             return Err(failure.of_call(script.name));
         }
         let Self { inner, connection, .. } = self;
-        let (mut awaited, mut is_sent_on) = (node, false);
+        let (mut awaited, mut sent_on) = (node, None);
         let call = async {
             let first = script.call(true, keys, arguments);
             match connection.query(&mut awaited, &first).await {
                 Err(error) if is_unknown(&error) => {
                     let again: Cmd = script.call(false, keys, arguments);
-                    is_sent_on = awaited != node;
+                    sent_on = awaited.filter(|_| awaited != node);
                     awaited = node;
                     connection.query(&mut awaited, &again).await
                 }
                 answer => answer,
             }
         };
-        let answer = inner.clock.timeout(inner.limit, call).await;
+        let answer = inner.clock.timeout(limit, call).await;
         if connection.nodes().is_some_and(Nodes::is_outdated) {
             inner.hurt.notify_one();
         }
-        // Of two that have used the time up, each may be in time when it is asked alone.
-        let is_of_two = answer.is_err() && (is_sent_on || awaited != node);
+        let is_late = answer.is_err();
         within(answer).map_err(|failure| {
             let failure = failure.of_call(script.name);
-            match awaited {
-                Some(_) if is_of_two => {
-                    inner.doubted.notify_one();
-                    failure.of_two()
-                }
-                Some(node) => failure.of_node(node),
-                None => failure,
+            let (Some(nodes), Some(first), Some(last)) = (connection.nodes(), node, awaited) else {
+                return failure;
+            };
+            // Of two that have used the time up, each may be in time when it is asked alone.
+            if is_late && let Some(other) = sent_on.or(Some(last)).filter(|it| *it != first) {
+                inner.doubted.notify_one();
+                return failure.of_two([first, other].map(|at| nodes.name(at)));
             }
+            let failure = failure.of_node(last);
+            if failure.is_of_call() { failure.named(&nodes.name(last)) } else { failure }
         })
     }
 

@@ -144,9 +144,9 @@ impl Failure {
         Self { call: Some(name), ..self }
     }
 
-    /// Returns it as that of a call which one node has sent on to another.
-    pub(super) fn of_two(self) -> Self {
-        let detail = format!("{}, over two nodes", self.detail);
+    /// Returns it as that of a call which one node has sent on to another, of these names.
+    pub(super) fn of_two(self, [one, other]: [String; 2]) -> Self {
+        let detail = format!("{}, over two nodes: {one} and {other}", self.detail);
         Self { scope: Scope::Slot, detail, ..self }
     }
 
@@ -169,6 +169,20 @@ impl Failure {
     /// Whether only the call is concerned, or its slot.
     pub(super) fn is_of_call(&self) -> bool {
         matches!(self.scope, Scope::Call | Scope::Slot)
+    }
+
+    /// Whether its time ran out: what follows it to the same node would be late, too.
+    pub(super) fn is_late(&self) -> bool {
+        self.error == StoreError::Timeout
+    }
+
+    /// Whether no script has run: the node was not asked, or has sent us elsewhere.
+    pub(super) fn has_done_nothing(&self) -> bool {
+        match self.scope {
+            Scope::Slot => !self.is_late(),
+            Scope::Out => true,
+            Scope::Call | Scope::Node(_) | Scope::Store => false,
+        }
     }
 
     /// Whether a node is out, or a slot moves: other keys of a Redis Cluster are as well as before.

@@ -5,7 +5,6 @@
 //! in flight; a gateway that is gone renews nothing, and its leases run out.
 
 use super::slots::tag;
-use crate::flow::Instant;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -18,10 +17,6 @@ const MOST_ENDED: usize = 100_000;
 
 /// Where a lease is kept, and under which name and for which cost.
 pub(super) type Lease = (String, String);
-
-/// Leases of one hash tag that could not be given back, and since when: what nobody renews has run
-/// out a lease later.
-pub(super) type Kept = (Instant, Vec<Lease>);
 
 /// The leases of all workers. Whoever reaches the store first renews what all of them hold: a
 /// lease that has run out while the store was away is a place that it would grant anew.
@@ -64,7 +59,7 @@ struct Inner {
     held: HashMap<u64, Lease>,
     ended: Vec<Lease>,
     /// By their hash tag.
-    kept: HashMap<String, Kept>,
+    kept: HashMap<String, Vec<Lease>>,
     next: u64,
 }
 
@@ -114,25 +109,22 @@ impl Leases {
         self.ended.notify_one();
     }
 
-    /// Keeps what cannot be given back for now, apart: whoever gives others back has not to look at it.
-    pub(super) fn keep(&self, (since, leases): Kept) {
-        let Some(tag) = leases.first().map(|(key, _)| tag(key).to_owned()) else { return };
+    /// Keeps leases of one hash tag that cannot be given back for now, apart: whoever gives others
+    /// back has not to look at them. However long that is: a node that hung takes what it was asked
+    /// for only when it goes on.
+    pub(super) fn keep(&self, leases: impl IntoIterator<Item = Lease>) {
+        let mut leases = leases.into_iter().peekable();
+        let Some(tag) = leases.peek().map(|(key, _)| tag(key).to_owned()) else { return };
         let mut inner = self.lock();
-        let known: usize = inner.kept.values().map(|(_, leases)| leases.len()).sum();
-        let kept = inner.kept.entry(tag).or_insert_with(|| (since, Vec::new()));
-        kept.0 = kept.0.min(since);
-        kept.1.extend(leases.into_iter().take(MOST_ENDED.saturating_sub(known)));
+        let known: usize = inner.kept.values().map(Vec::len).sum();
+        let room = MOST_ENDED.saturating_sub(known);
+        inner.kept.entry(tag).or_default().extend(leases.take(room));
     }
 
-    /// Takes what was kept of the hash tags that are reached now, and forgets what was before `oldest`.
-    pub(super) fn take_kept(
-        &self,
-        oldest: Instant,
-        is_reached: impl Fn(&str) -> bool,
-    ) -> Vec<Kept> {
+    /// Takes what was kept of the hash tags that are reached now.
+    pub(super) fn take_kept(&self, is_reached: impl Fn(&str) -> bool) -> Vec<Lease> {
         let mut inner = self.lock();
-        inner.kept.retain(|_, (since, _)| *since >= oldest);
-        inner.kept.extract_if(|tag, _| is_reached(tag)).map(|(_, kept)| kept).collect()
+        inner.kept.extract_if(|tag, _| is_reached(tag)).flat_map(|(_, leases)| leases).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -175,8 +167,8 @@ impl Drop for Held {
     }
 }
 
-/// Returns leases in groups that one call may name: of one hash tag each, and not too many.
-pub(super) fn by_tag(leases: Vec<Lease>) -> Vec<Vec<Lease>> {
+/// Returns leases by their hash tag, in groups that one call may name: not too many.
+pub(super) fn by_tag(leases: Vec<Lease>) -> impl Iterator<Item = Vec<Vec<Lease>>> {
     /// A call of so many takes the store about a millisecond.
     const MOST: usize = 500;
     let mut groups: HashMap<String, Vec<Vec<Lease>>> = HashMap::new();
@@ -188,7 +180,7 @@ pub(super) fn by_tag(leases: Vec<Lease>) -> Vec<Vec<Lease>> {
             None => of_tag.push(vec![lease]),
         }
     }
-    groups.into_values().flatten().collect()
+    groups.into_values()
 }
 
 #[cfg(test)]
@@ -232,24 +224,20 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_given_back_is_left_alone_until_its_node_is_reached_or_it_has_run_out() {
+    fn what_cannot_be_given_back_is_left_alone_until_its_node_is_reached() {
         let leases = Leases::of("a".to_owned());
-        let second = |second| Instant::EPOCH + core::time::Duration::from_secs(second);
-        leases.keep((second(3), vec![lease("{a}:x")]));
-        leases.keep((second(5), vec![lease("{a}:y")]));
-        leases.keep((second(4), vec![lease("{b}:x")]));
-        assert_eq!(leases.take_ended(), [], "another one that ends takes none of them along");
-        assert_eq!(leases.take_kept(second(0), |_| false), []);
-        let b = [(second(4), vec![lease("{b}:x")])];
-        assert_eq!(leases.take_kept(second(0), |tag| tag == "b"), b);
-        let a = (second(3), vec![lease("{a}:x"), lease("{a}:y")]);
-        assert_eq!(leases.take_kept(second(3), |_| true), std::slice::from_ref(&a));
-        leases.keep(a);
-        assert_eq!(leases.take_kept(second(4), |_| true), []);
-        for _ in 0..2 {
-            leases.keep((second(9), vec![lease("{a}:x"); MOST_ENDED]));
+        for key in ["{a}:x", "{b}:x", "{a}:y"] {
+            leases.keep([lease(key)]);
         }
-        assert_eq!(leases.take_kept(second(9), |_| true)[0].1.len(), MOST_ENDED);
+        assert_eq!(leases.take_ended(), [], "another one that ends takes none of them along");
+        assert_eq!(leases.take_kept(|_| false), []);
+        assert_eq!(leases.take_kept(|tag| tag == "b"), [lease("{b}:x")]);
+        assert_eq!(leases.take_kept(|_| true), [lease("{a}:x"), lease("{a}:y")]);
+        assert_eq!(leases.take_kept(|_| true), []);
+        for _ in 0..2 {
+            leases.keep(vec![lease("{a}:x"); MOST_ENDED]);
+        }
+        assert_eq!(leases.take_kept(|_| true).len(), MOST_ENDED);
     }
 
     #[test]
@@ -263,12 +251,14 @@ mod tests {
     #[test]
     fn one_call_names_keys_of_one_tag() {
         let keys = ["p:{a}:x", "p:{b}:x", "p:{a}:y", "none"];
-        let mut groups: Vec<Vec<String>> = by_tag(keys.into_iter().map(lease).collect())
-            .into_iter()
-            .map(|group| group.into_iter().map(|(key, _)| key).collect())
+        let key = |(key, _)| key;
+        let mut tags: Vec<Vec<String>> = by_tag(keys.into_iter().map(lease).collect())
+            .map(|groups| groups.into_iter().flatten().map(key).collect())
             .collect();
-        groups.sort();
-        assert_eq!(groups, [vec!["none"], vec!["p:{a}:x", "p:{a}:y"], vec!["p:{b}:x"]]);
-        assert_eq!(by_tag(vec![lease("{a}"); 1_001]).len(), 3);
+        tags.sort();
+        assert_eq!(tags, [vec!["none"], vec!["p:{a}:x", "p:{a}:y"], vec!["p:{b}:x"]]);
+        let sizes = |groups: Vec<Vec<Lease>>| groups.iter().map(Vec::len).collect::<Vec<_>>();
+        let many: Vec<_> = by_tag(vec![lease("{a}"); 1_001]).map(sizes).collect();
+        assert_eq!(many, [[500, 500, 1]]);
     }
 }

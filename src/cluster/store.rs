@@ -288,10 +288,8 @@ impl Store {
 
     /// Counts a failure, and says so if it is the first since all was well.
     pub(super) fn on_error(&self, failure: &Failure) {
-        let Failure { error, detail, call, scope } = failure;
-        if *scope != Scope::Out {
-            self.count(*error);
-        }
+        let Failure { error, detail, call, .. } = failure;
+        self.count_once(failure);
         self.note(|known| {
             if let Some(failures) = known.health.on_error() {
                 tracing::warn!(call, %error, detail, "the store fails; rules go by `on_store_error`");
@@ -336,6 +334,13 @@ impl Store {
                 detail,
                 "the store refuses a call; what that was to decide goes by `on_store_error`"
             );
+        }
+    }
+
+    /// Counts a failure, unless it stands for one that was counted.
+    pub(super) fn count_once(&self, failure: &Failure) {
+        if failure.scope != Scope::Out {
+            self.count(failure.error);
         }
     }
 

@@ -50,6 +50,22 @@ impl<'a> Move<'a> {
     }
 }
 
+/// Has the keys of the first of two routes go to a node that has not their slot yet, with a request
+/// of each route before and after.
+fn moved<'a>(
+    nodes: &'a [Server],
+    names: [&str; 2],
+    to: usize,
+    passed: impl Fn(usize) -> usize,
+) -> Move<'a> {
+    assert_eq!([passed(0), passed(1)], [1, 1]);
+    told(&nodes[node_of(nodes, names[0])], names[0], 1);
+    let slot = Move::begin(nodes, names[0], to);
+    slot.rest();
+    assert_eq!([passed(0), passed(1)], [1, 1], "the one tells to ask the other");
+    slot
+}
+
 #[test]
 fn a_slot_that_moves_to_another_node_takes_its_counts_along_and_disturbs_no_other() {
     let (upstream, nodes) = (upstream::echo(), nodes());
@@ -97,6 +113,7 @@ fn while_the_slot_moves_where_gateways_greet_the_routes_of_others_stay_with_the_
     slot.key("flowgate:{gateways}:secret");
     let line = all[0].wait_log_after(before, "the store refuses a call");
     assert_eq!(field(&line, "call"), "greeting");
+    assert!(line.contains(&format!("127.0.0.1:{}: ", nodes[greeted].port)), "{line}");
     for _ in 0..20 {
         assert_eq!(names.map(|name| passed(&all, name, 1)), [1, 1], "{}", all[0].log());
     }
@@ -128,11 +145,7 @@ fn a_node_that_hangs_while_another_sends_to_it_is_out_and_not_the_other() {
     let store = (nodes[from].port, "timeout: 1s, connect_timeout: 4s");
     let gateways = gateways(1, &two_routes(upstream.address, store, 900, names));
     let passed = |at: usize| passed(&gateways, names[at], 1);
-    assert_eq!([passed(0), passed(1)], [1, 1]);
-    told(&nodes[from], names[0], 1);
-    let slot = Move::begin(&nodes, names[0], to);
-    slot.rest();
-    assert_eq!([passed(0), passed(1)], [1, 1], "the one tells to ask the other");
+    let slot = moved(&nodes, names, to, passed);
     let before = gateways[0].log_len();
     let pid = pid(&nodes[to]);
     signal(&pid, "STOP");
@@ -159,11 +172,7 @@ fn two_nodes_that_use_the_time_of_a_call_up_together_are_both_in() {
     let store = (wires[greeted].port, "timeout: 1s, connect_timeout: 16s");
     let gateways = gateways(1, &two_routes(upstream.address, store, 900, names));
     let passed = |at: usize| passed(&gateways, names[at], 1);
-    assert_eq!([passed(0), passed(1)], [1, 1]);
-    told(&nodes[from], names[0], 1);
-    let slot = Move::begin(&nodes, names[0], to);
-    slot.rest();
-    assert_eq!([passed(0), passed(1)], [1, 1], "the one tells to ask the other");
+    let slot = moved(&nodes, names, to, passed);
     let before = gateways[0].log_len();
     // Each alone is in time, of the second even four answers that wait for each other.
     wires[from].delay.store(850, SeqCst);
@@ -174,6 +183,8 @@ fn two_nodes_that_use_the_time_of_a_call_up_together_are_both_in() {
         log.lines().skip(before).find(|it| it.contains("over two nodes")).map(str::to_owned)
     });
     assert!(line.contains("the store refuses a call"), "{line}");
+    let names = [from, to].map(|at| format!("127.0.0.1:{}", wires[at].port));
+    assert!(line.contains(&format!("nodes: {} and {}", names[0], names[1])), "{line}");
     for wire in &wires {
         wire.delay.store(0, SeqCst);
     }

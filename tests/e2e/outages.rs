@@ -10,7 +10,12 @@ use crate::{
     nodes::{cluster, node_of, nodes, nodes_on, passed, route_on},
     stores::user,
 };
-use std::{net::SocketAddr, sync::atomic::Ordering::SeqCst};
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
+    sync::atomic::Ordering::SeqCst,
+    time::{Duration, Instant},
+};
 
 /// Returns a setting of a node.
 fn setting(node: &Server, name: &str) -> String {
@@ -82,6 +87,16 @@ fn one_route(upstream: SocketAddr, port: u16, route: &str, limit: u32) -> String
     store + &yaml(upstream, &route)
 }
 
+/// Returns what a node does from now on, a line for each command.
+fn monitor(node: &Server) -> impl Iterator<Item = String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, node.port)).expect("it is there");
+    stream.set_read_timeout(Some(Duration::from_mins(1))).expect("a limit");
+    stream.write_all(b"MONITOR\r\n").expect("it takes that");
+    let mut lines = BufReader::new(stream).lines().map(|line| line.expect("a line"));
+    assert_eq!(lines.next().as_deref(), Some("+OK"));
+    lines
+}
+
 /// Returns what a node or its replica has counted of a route.
 fn state(node: &Server, route: &str) -> Option<String> {
     let mut connection = node.connection();
@@ -105,6 +120,7 @@ fn a_node_that_nobody_asks_is_reached_again_before_the_next_request_comes() {
     let (route, quiet) = (route_on(&nodes, quiet), &nodes[quiet]);
     let gateways = gateways(1, &one_route(upstream.address, nodes[0].port, &route, 900));
     let gateway = &gateways[0];
+    eventually("all nodes are in", || (up(gateway) == 1.0).then_some(()));
     assert_eq!(passed(&gateways, &route, 8), 8);
 
     // Redis closes what nobody has used for a second.
@@ -271,4 +287,90 @@ fn a_replica_that_takes_over_goes_on_with_what_the_lost_node_had_counted() {
         gateway.wait_log_after(before, "nodes of the store fail");
         eventually("all is well", || (up(gateway) == 1.0).then_some(()));
     }
+}
+
+#[test]
+fn what_a_node_was_asked_for_when_it_hung_for_longer_than_a_lease_is_given_back() {
+    let (upstream, nodes) = (upstream::echo(), nodes());
+    let greeted = node_of(&nodes, "gateways");
+    let hung = &nodes[(greeted + 1) % 3];
+    let route = route_on(&nodes, (greeted + 1) % 3);
+    let yaml = one_route(upstream.address, nodes[greeted].port, &route, 900);
+    let yaml = yaml.replace(PATIENT, "timeout: 1s, connect_timeout: 4s, lease: 1s");
+    let yaml = yaml.replace("algorithm: fixed_window,", "concurrency: 9,");
+    let yaml = yaml.replace(", limit: 900/1000h", "");
+    let gateways = gateways(1, &yaml);
+    let gateway = &gateways[0];
+    eventually("all nodes are in", || (up(gateway) == 1.0).then_some(()));
+    let (mut done, before, pid) = (monitor(hung), gateway.log_len(), pid(hung));
+    signal(&pid, "STOP");
+    eventually("it is out", || (passed(&gateways, &route, 1) == 0).then_some(()));
+    let long = Instant::now() + Duration::from_secs(3);
+    eventually("leases have run out", || {
+        assert_eq!(passed(&gateways, &route, 1), 0);
+        (Instant::now() > long).then_some(())
+    });
+    signal(&pid, "CONT");
+    gateway.wait_log_after(before, "nodes of the store decide again");
+    let taken = format!("lua] \"ZADD\" \"flowgate:{{{route}}}:a:leases\"");
+    let taken = done.find(|it| it.contains(&taken)).expect("what it was asked for");
+    let lease = taken.rsplit(' ').next().expect("its name");
+    assert!(done.any(|it| it.contains("lua] \"ZREM\"") && it.ends_with(lease)));
+}
+
+#[test]
+fn attempts_to_reach_nodes_that_are_all_gone_are_counted() {
+    let (upstream, nodes) = (upstream::echo(), nodes());
+    let route = route_on(&nodes, 0);
+    let yaml = one_route(upstream.address, nodes[0].port, &route, 900);
+    let gateways = gateways(1, &yaml.replace("workers: 2", "workers: 1"));
+    let gateway = &gateways[0];
+    eventually("all nodes are in", || (up(gateway) == 1.0).then_some(()));
+    for node in &nodes {
+        drop(kill(node));
+    }
+    let name = "flowgate_store_errors_total";
+    let counted = || metrics(gateway, name)[&format!("{name}{{kind=\"connection\"}}")];
+    // One of each node at most, and then those of the attempts.
+    eventually("attempts are counted", || (counted() > 8.0).then_some(()));
+}
+
+#[test]
+fn a_lost_node_decides_again_when_another_has_its_slots_though_nobody_had_them_for_a_while() {
+    let (upstream, nodes) = (upstream::echo(), nodes());
+    let greeted = node_of(&nodes, "gateways");
+    let [lost, heir] = [1, 2].map(|at| &nodes[(greeted + at) % 3]);
+    let route = route_on(&nodes, (greeted + 1) % 3);
+    let [greeted, heirs] = [&nodes[greeted], heir];
+    for node in [greeted, heirs] {
+        set(node, "cluster-require-full-coverage", "no");
+    }
+    let gateways = gateways(2, &one_route(upstream.address, greeted.port, &route, 900));
+    for gateway in &gateways {
+        eventually("all nodes are in", || (up(gateway) == 1.0).then_some(()));
+    }
+    let before: Vec<usize> = gateways.iter().map(Gateway::log_len).collect();
+    let (at, id) = (lost.port, cluster(lost, &["MYID"]));
+    let slots: Vec<String> = cluster(greeted, &["NODES"])
+        .lines()
+        .filter(|line| line.starts_with(&id))
+        .flat_map(|line| line.split(' ').skip(8).map(|it| it.replace('-', " ")).collect::<Vec<_>>())
+        .collect();
+    let slots: Vec<&str> = slots.iter().flat_map(|it| it.split(' ')).collect();
+    drop(kill(lost));
+    for node in [greeted, heirs] {
+        cluster(node, &[&["DELSLOTSRANGE"], &slots[..]].concat());
+    }
+    eventually("nobody has them", || {
+        assert_eq!(passed(&gateways, &route, 1), 0);
+        gateways.iter().all(|it| it.log().contains("no node has the keys")).then_some(())
+    });
+    cluster(heirs, &[&["ADDSLOTSRANGE"], &slots[..]].concat());
+    let back = format!("127.0.0.1:{} for 127.0.0.1:{at}", heirs.port);
+    for (gateway, before) in gateways.iter().zip(before) {
+        gateway.wait_log_after(before, "nodes of the store fail");
+        gateway.wait_log_after(before, &back);
+        eventually("all is well", || (up(gateway) == 1.0).then_some(()));
+    }
+    assert_eq!(passed(&gateways, &route, 4), 8, "{}", gateways[0].log());
 }

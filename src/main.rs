@@ -209,6 +209,7 @@ const TESTS_FAILED: u8 = 101;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    gateway::take_small_pages();
     let done = match cli.command {
         _ if cli.test => check(&cli.file.path()),
         Some(command) => run(command),

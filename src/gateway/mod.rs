@@ -40,7 +40,8 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use system::{give_way, raise_file_limit, take_small_pages};
+pub use system::take_small_pages;
+use system::{give_way, raise_file_limit};
 use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -76,7 +77,6 @@ fn cannot(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
 /// See [`StartError`]; once started, nothing ends it but a signal.
 pub fn run(path: &Path, counters: Arc<Counters>) -> Result<(), StartError> {
     let descriptors = raise_file_limit();
-    take_small_pages();
     let certificates = config::certificate_files(path);
     make_certificates(&certificates);
     let seen = Seen::look(&named_files(path, &certificates));

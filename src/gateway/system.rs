@@ -24,11 +24,11 @@ pub(super) fn raise_file_limit() -> Descriptors {
 
 /// Has memory come in small pages, of which each is cleared when it is first touched: a large
 /// one keeps a worker, or whoever reads a configuration, for milliseconds in a virtual machine
-/// whose host must find the memory for it first. A busy worker's CPU is the same with either.
-pub(super) fn take_small_pages() {
-    if let Err(error) = disable_transparent_huge_pages(true) {
-        tracing::debug!(%error, "huge pages stay in use");
-    }
+/// whose host must find the memory for it first; and it takes more memory than is used. A busy
+/// worker's CPU is the same with either.
+pub fn take_small_pages() {
+    // A kernel that cannot forbid large ones has none.
+    let _forbidden = disable_transparent_huge_pages(true);
 }
 
 /// Has the calling thread, and those that it starts, give way to the workers, whatever the

@@ -127,7 +127,7 @@ fn a_description_says_what_each_rule_promises() {
     let text = describe(&plan);
     let routes = text.split("\nroutes, ").nth(1).unwrap().split("\nsettings").next().unwrap();
     let per_key = plan.routes[0].flow.flow[1].algorithm.bytes_per_key(false);
-    let lent = per_key + 24 + 16 * 16;
+    let lent = per_key + 32 + 16 * 16;
     let expected = format!(
         "\
 in the order in which they match

@@ -388,7 +388,7 @@ fn memory_beyond_a_gibibyte_is_warned_of() {
         (
             "algorithm: sliding_window, limit: 10/1s, buckets: 100, key: host, max_keys: 10000000"
                 .into(),
-            &["the rule `a` may take 8.2 GiB of memory"],
+            &["the rule `a` may take 9.1 GiB of memory"],
         ),
     ] {
         warnings(&with_rules(&format!("      - {{ name: a, {rule} }}\n")), expected);

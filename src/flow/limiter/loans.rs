@@ -3,6 +3,7 @@
 //! A window's loans are remembered by their own starts and not by its buckets, so that an
 //! edit, which cuts time otherwise, moves none of them and forgets none.
 
+use super::allocated::allocated;
 use crate::flow::time::Instant;
 
 /// What was lent, in the order of starts. A word in size, as few clients borrow.
@@ -56,6 +57,6 @@ impl Loans {
     /// Returns the memory that so many loans take at most, in bytes: room grows by doubling.
     pub(super) const fn bytes(most: usize) -> usize {
         let room = if most < 4 { 4 } else { most.next_power_of_two() };
-        size_of::<Vec<Loan>>() + room * size_of::<Loan>()
+        allocated(size_of::<Vec<Loan>>()) + allocated(room * size_of::<Loan>())
     }
 }

@@ -15,6 +15,7 @@ pub mod stored;
 pub mod token_bucket;
 pub mod warm_up;
 
+mod allocated;
 mod loans;
 
 use super::{
@@ -23,6 +24,7 @@ use super::{
     rate::{Interval, Rate},
     slot::{Slot, Stage},
 };
+use allocated::allocated;
 use core::time::Duration;
 use loans::Loans;
 
@@ -105,7 +107,7 @@ impl Algorithm {
             Self::TokenBucket(_) | Self::LeakyBucket(_) => entry_bytes::<token_bucket::State>(),
             Self::WarmUp(_) => entry_bytes::<warm_up::State>(),
             Self::SlidingLog(config) => {
-                entry_bytes::<sliding_log::State>().saturating_add(config.full_bytes())
+                entry_bytes::<sliding_log::State>().saturating_add(allocated(config.full_bytes()))
             }
             Self::SlidingWindow(config) => {
                 entry_bytes::<sliding_window::State>() + config.build().heap_bytes(lends)
@@ -213,9 +215,9 @@ mod tests {
         for (algorithm, bytes) in [
             (Algorithm::LeakyBucket(leaky_bucket::Config { rate, capacity: 100 }), 56),
             (Algorithm::WarmUp(warm_up::Config { rate, burst: 100, warm_up }), 72),
-            (Algorithm::SlidingLog(sliding_log::Config { rate }), 72 + 16 * 100),
+            (Algorithm::SlidingLog(sliding_log::Config { rate }), 72 + 1792),
             (sliding(false), 80 + 8 * 10),
-            (sliding(true), 80 + 8 * 11),
+            (sliding(true), 80 + 96),
             (Algorithm::SlidingCounter(sliding_counter::Config { rate }), 56),
             (Algorithm::FixedWindow(fixed_window::Config { rate, align }), 56),
             (Algorithm::Concurrency(concurrency::Config { limit: 100 }), 48),
@@ -223,8 +225,8 @@ mod tests {
         ] {
             assert_eq!(algorithm.bytes_per_key(false), bytes, "{algorithm:?}");
             let loans = match algorithm {
-                Algorithm::SlidingWindow(_) => 24 + 16 * 16,
-                Algorithm::FixedWindow(_) => 24 + 16 * 4,
+                Algorithm::SlidingWindow(_) => 32 + 16 * 16,
+                Algorithm::FixedWindow(_) => 32 + 16 * 4,
                 Algorithm::TokenBucket(_)
                 | Algorithm::WarmUp(_)
                 | Algorithm::LeakyBucket(_)

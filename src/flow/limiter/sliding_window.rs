@@ -22,7 +22,7 @@
 //! Source: Sentinel `LeapArray` and `DefaultController` (equal to them, decision
 //! for decision, while the clock does not step back).
 
-use super::loans::Loans;
+use super::{allocated::allocated, loans::Loans};
 use crate::flow::{
     decision::{Decision, Reason},
     exchange::Numbers,
@@ -127,7 +127,7 @@ impl SlidingWindow {
     /// Returns what a state takes beside its own size, `lent` from or not.
     pub(super) const fn heap_bytes(&self, lent: bool) -> usize {
         let loans = if lent { Loans::bytes(self.span as usize) } else { 0 };
-        self.span as usize * size_of::<u64>() + loans
+        allocated(self.span as usize * size_of::<u64>()) + loans
     }
 
     #[inline]

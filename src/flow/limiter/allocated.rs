@@ -1,0 +1,37 @@
+//! What memory really takes.
+
+/// Returns how much the allocator gives who asks it for so many bytes: mimalloc's sizes are
+/// multiples of 16 and, above 128, a quarter of the power of two below them apart.
+pub(super) const fn allocated(bytes: usize) -> usize {
+    let step = match bytes.checked_next_power_of_two() {
+        Some(above) if above > 128 => above / 8,
+        Some(_) => 16,
+        None => return bytes,
+    };
+    bytes.div_ceil(step).saturating_mul(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_is_as_much_as_was_asked_for_or_up_to_a_quarter_more() {
+        for (asked, given) in [
+            (0, 0),
+            (1, 16),
+            (24, 32),
+            (80, 80),
+            (88, 96),
+            (128, 128),
+            (129, 160),
+            (480, 512),
+            (512, 512),
+            (513, 640),
+            (1_600, 1_792),
+            (usize::MAX, usize::MAX),
+        ] {
+            assert_eq!(allocated(asked), given, "{asked}");
+        }
+    }
+}

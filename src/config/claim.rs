@@ -135,6 +135,13 @@ impl Route {
         }
     }
 
+    /// Has a request with these claims cost so much, which the breaker does not heed.
+    pub fn charge(&self, cost: u64, claims: &mut Claims) {
+        for claim in claims.iter_mut().filter(|claim| self.breaker != Some(claim.slot)) {
+            claim.cost = cost;
+        }
+    }
+
     /// Returns the rules, by their identities, whose part in a request with these claims
     /// cannot be known from its address, host, path and method: each with its claim, or
     /// `None` if it was not asked.

@@ -41,6 +41,8 @@ pub struct Engine {
     open: HashMap<Id, Open>,
     /// When these are cut off.
     deadlines: BTreeSet<(Instant, Id)>,
+    /// The latest time that was seen.
+    latest: Instant,
     /// Numbers what is due, so that ends of the same instant come in the order of arrivals.
     admitted: u64,
     no_headers: HeaderMap,
@@ -112,6 +114,7 @@ impl Engine {
             due: BinaryHeap::new(),
             open: HashMap::new(),
             deadlines: BTreeSet::new(),
+            latest: from,
             admitted: 0,
             no_headers: HeaderMap::new(),
         };
@@ -174,8 +177,10 @@ impl Engine {
         }
     }
 
-    /// Answers and ends what is due at `until` or before.
+    /// Answers and ends what is due at `until` or before, or at the latest time that was seen.
     pub fn release_until(&mut self, until: Instant) {
+        let until = self.latest.max(until);
+        self.latest = until;
         while let Some((deadline, id)) = self.deadlines.first().copied().filter(|it| it.0 <= until)
         {
             self.release_due(deadline);
@@ -262,7 +267,7 @@ impl Engine {
                 route.prioritize(claims);
             }
             if let Some(cost) = arrival.cost {
-                claims.iter_mut().for_each(|claim| claim.cost = cost);
+                route.charge(cost, claims);
             }
             Ok(index)
         })

@@ -145,6 +145,16 @@ fn time_that_steps_back_stands_still() {
 }
 
 #[test]
+fn who_is_due_by_the_latest_time_has_ended_though_time_steps_back() {
+    let config = one_route("    flow: [{ name: c, concurrency: 1 }]");
+    let events = "{\"t\":100,\"duration\":0}\n{\"t\":50,\"duration\":0}\n{\"t\":60,\"duration\":9}\n\
+        {\"t\":108,\"duration\":0}\n{\"t\":100,\"duration\":0}\n{\"t\":109,\"duration\":0}\n";
+    // The third begins at 100 and takes until 109.
+    let expected = ["passed", "passed", "passed", "shed", "shed", "passed"];
+    assert_eq!(verdicts(&config, events), expected);
+}
+
+#[test]
 fn only_a_rule_delays() {
     let config = one_route("    flow: [{ name: l, algorithm: sliding_log, limit: 9/1s }]");
     let lines = decided(&config, "{\"t\":100000}\n{\"t\":100}\n");
@@ -179,6 +189,16 @@ fn keys_costs_and_heads_are_heeded() {
     let expected =
         ["passed", "passed", "rejected", "passed", "passed", "passed", "rejected", "rejected"];
     assert_eq!(verdicts(&config, events), expected);
+}
+
+#[test]
+fn what_costs_nothing_is_a_probe_of_the_breaker_like_another() {
+    let config = one_route(
+        "    flow: [{ name: r, limit: 1/1h, burst: 1 }]\n    breaker: { errors: 1, window: 10s, min_requests: 1, open_for: 1s, probes: 1 }",
+    );
+    let events = "{\"t\":0,\"duration\":0,\"status\":503}\n{\"t\":2000,\"cost\":0,\"duration\":500}\n\
+        {\"t\":2100,\"cost\":0,\"duration\":1}\n";
+    assert_eq!(verdicts(&config, events), ["passed", "passed", "broken"]);
 }
 
 #[test]

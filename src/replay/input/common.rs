@@ -6,8 +6,8 @@
 //!
 //! `vhost` first is Apache's `vhost_combined`; a third quoted field is nginx's `main`,
 //! which has `X-Forwarded-For` there. That may also be first, where addresses with commas between tell
-//! it from a virtual host; if no client follows, the last of them is who connected. Stamps are whole seconds, and no line tells how
-//! long its request took. Control characters, quotes and bytes beyond ASCII stand as
+//! it from a virtual host; if no client follows, the last of them is who connected. Stamps are whole seconds unless they have a
+//! fraction, and no line tells how long its request took. Control characters, quotes and bytes beyond ASCII stand as
 //! `\xHH` or `\"`, and so do requests that were none, as of a TLS client on a cleartext
 //! port; where nothing was received a `-` stands. What follows further is passed over.
 
@@ -29,7 +29,7 @@ const CUT: u16 = 414;
 const VERSION: &[u8] = b" HTTP/";
 
 /// How a stamp is written.
-pub(super) const STAMP: &str = "%d/%b/%Y:%H:%M:%S %z";
+pub(super) const STAMP: &str = "%d/%b/%Y:%H:%M:%S%.f %z";
 
 /// Tells whether a line has a stamp in brackets, and a quoted request after it.
 pub(super) fn is_common(line: &[u8]) -> bool {
@@ -56,7 +56,8 @@ pub(super) fn parse(line: &[u8], words: &mut Words) -> Result<Option<Logged>, Re
         client,
     };
     let logged = Logged::answered(at, request, Duration::ZERO, Some(status));
-    Ok(Some(Logged { coarse: Some(Duration::ZERO), ..logged }))
+    let coarse = (!stamp.contains(&b'.')).then_some(Duration::ZERO);
+    Ok(Some(Logged { coarse, ..logged }))
 }
 
 struct Parts<'a> {
@@ -277,10 +278,7 @@ mod tests {
 
     fn shown(line: &str) -> String {
         match parse(line.as_bytes(), &mut Words::default()) {
-            Ok(Some(it)) => {
-                assert_eq!(it.coarse, Some(Duration::ZERO));
-                it.shown()
-            }
+            Ok(Some(it)) => it.shown(),
             Ok(None) => "no request".to_owned(),
             Err(reason) => reason.into_owned(),
         }
@@ -292,6 +290,19 @@ mod tests {
         let expected = "1795237200000000000 +0ns 2001:db8::7 GET - /a?b=c Answered(Some(200)) \
             user-agent: curl/8.5 x-forwarded-for: 192.0.2.9";
         assert_eq!(shown(line), expected);
+    }
+
+    #[test]
+    fn a_stamp_is_a_whole_second_unless_it_has_a_fraction() {
+        for (fraction, expected) in
+            [("", (0, Some(Duration::ZERO))), (".5", (500, None)), (".012", (12, None))]
+        {
+            let line =
+                format!(r#"::1 - - [21/Nov/2026:05:00:00{fraction} +0000] "GET / HTTP/1.1" 200 5"#);
+            let logged = parse(line.as_bytes(), &mut Words::default()).unwrap().unwrap();
+            let millis = logged.at.since(Instant::EPOCH).as_millis() - 1_795_237_200_000;
+            assert_eq!((millis, logged.coarse), expected);
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// One rule.
 pub(in crate::config) static RULE: Section = Section {
     title: "a rule",
-    doc: "How many requests may pass or, paced, start (`limit`), or be in flight (`concurrency`). State survives an edit under the rule's name: new numbers are converted, another algorithm or key begins afresh, as does a rule that gets or loses `sync_interval` or `scope: cluster`, or one that gateways share with another window.",
+    doc: "How many requests may pass or, paced, start (`limit`), or be in flight (`concurrency`). State survives an edit under the rule's name: new numbers are converted, another algorithm or key begins afresh (`token_bucket` and `leaky_bucket` are one), as does a rule that gets or loses `sync_interval` or `scope: cluster`, or one that gateways share with another window.",
     keys: &[
         key(
             "name",

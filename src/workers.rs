@@ -113,8 +113,7 @@ async fn run(worker: Arc<Worker>, mut inbox: mpsc::UnboundedReceiver<Order>) {
             Order::Drain => {
                 worker.tasks.close();
                 tokio::select! {
-                    () = worker.tasks.wait() => {}
-                    () = drain(&worker) => {}
+                    () = end(&worker) => {}
                     () = stopped(&mut inbox) => {}
                 }
                 break;
@@ -124,6 +123,17 @@ async fn run(worker: Arc<Worker>, mut inbox: mpsc::UnboundedReceiver<Order>) {
     }
     worker.connections.cut_off();
     sweeper.abort();
+}
+
+/// Waits until all connections have ended, and the store has heard of it.
+async fn end(worker: &Worker) {
+    tokio::select! {
+        () = worker.tasks.wait() => {}
+        () = drain(worker) => {}
+    }
+    if let Some(store) = &worker.store {
+        store.give_back().await;
+    }
 }
 
 /// Asks the connections to end, and waits until they have.

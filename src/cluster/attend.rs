@@ -1,22 +1,16 @@
-//! The task that sees to a worker's way to the store: connects, greets, renews leases and gives
-//! them back, and has what is down looked for.
+//! The task that sees to a worker's way to the store: connects, greets, and has what is down looked
+//! for.
 
 use super::{
     check::Check,
     client::{Inner, Link, PATIENCE, PAUSES},
     error::Failure,
     greeting::Told,
-    leases::{Lease, by_tag},
     nodes::Nodes,
     search::{Pause, Search, connect},
 };
-use core::time::Duration;
 use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
-
-/// The most between two greetings: soon enough to notice a new gateway, seldom enough for a store
-/// that hundreds of workers greet.
-const BEAT: Duration = Duration::from_secs(4);
 
 /// Connects, and again whenever the connection is given up.
 pub(super) async fn run(inner: Arc<Inner>) {
@@ -51,6 +45,8 @@ fn install(link: &Link) {
     let inner = &link.inner;
     let mut current = inner.link();
     *current = Some(link.clone());
+    // What waits to be given back.
+    inner.leases.ended.notify_one();
     if let Some(nodes) = link.connection.nodes() {
         inner.store.on_nodes(inner.number, nodes);
         if !nodes.is_well() {
@@ -61,7 +57,7 @@ fn install(link: &Link) {
 
 /// Returns a connection over which the store has answered, and knows what is in flight.
 async fn begin(inner: &Arc<Inner>, former: Option<&Nodes>) -> Result<Link, Failure> {
-    let mut link = connect(inner, former).await?;
+    let link = connect(inner, former).await?;
     link.renew_anew().await?;
     Ok(link)
 }
@@ -70,8 +66,7 @@ async fn begin(inner: &Arc<Inner>, former: Option<&Nodes>) -> Result<Link, Failu
 /// given up. Returns the last one.
 async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>, mut seen: u64) -> Link {
     let inner = Arc::clone(&link.inner);
-    // Three times in a lease: two may fail.
-    let beat = (inner.store.settings.lease / 3).min(BEAT);
+    let beat = inner.beat();
     let mut next = inner.clock.now() + beat;
     let (mut search, mut check) = (Search::new(), Check::default());
     check.begin(&link, seen);
@@ -107,7 +102,7 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>, mut seen: u
                 if link.connection.nodes().is_some_and(|it| !it.is_well()) {
                     search.want(inner.clock.now());
                 }
-                link.give_back_kept().await
+                Ok(())
             }
             () = inner.clock.timer(soonest) => {
                 let now = inner.clock.now();
@@ -122,7 +117,6 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>, mut seen: u
                     Ok(())
                 }
             }
-            () = inner.leases.ended.notified() => link.give_back().await,
         };
         if let Err(failure) = done {
             link.end(&failure).await;
@@ -134,9 +128,7 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>, mut seen: u
 /// Has requests use what a search has found instead of `link`, unless that was given up.
 async fn adopt(link: &Link, found: Result<Link, Failure>) -> Option<Link> {
     let renewed = async {
-        let mut new = found?;
-        // Here, so that nothing is given back at the same time: what is renewed after that is held
-        // until its lease ends.
+        let new = found?;
         new.renew_anew().await?;
         Ok(new)
     };
@@ -175,88 +167,16 @@ impl Link {
         Ok(())
     }
 
-    /// Greets the store, and renews what is in flight.
+    /// Greets the store.
     async fn beat(&mut self) -> Result<(), Failure> {
         self.greet(false).await?;
-        self.renew(self.inner.leases.held()).await?;
         self.share_seed();
-        self.give_back_kept().await
-    }
-
-    /// Gives back what has ended.
-    async fn give_back(&mut self) -> Result<(), Failure> {
-        let ended = self.inner.leases.take_ended();
-        self.release(ended).await
-    }
-
-    /// Gives back what could not be before, but for that of nodes which are out still.
-    async fn give_back_kept(&mut self) -> Result<(), Failure> {
-        let node_of = |tag: &str| self.connection.node_of(tag);
-        let is_reached = |tag: &str| node_of(tag).is_none_or(|node| !self.is_out(node));
-        let kept = self.inner.leases.take_kept(is_reached);
-        self.release(kept).await
-    }
-
-    /// Gives leases back, or leaves them to the next connection.
-    async fn release(&mut self, leases: Vec<Lease>) -> Result<(), Failure> {
-        let inner = Arc::clone(&self.inner);
-        let mut tags = by_tag(leases);
-        while let Some(groups) = tags.next() {
-            let mut groups = groups.into_iter();
-            while let Some(group) = groups.next() {
-                let (keys, names): (Vec<String>, Vec<String>) = group.iter().cloned().unzip();
-                let given = self.run(&inner.store.scripts.release, &keys, &names).await;
-                let Err(failure) = given else { continue };
-                let (is_of_part, is_late) = (failure.is_of_part(), failure.is_late());
-                if let Err(failure) = self.heed(failure) {
-                    let rest = groups.chain(tags.flatten()).flatten();
-                    inner.leases.put_back(group.into_iter().chain(rest));
-                    return Err(failure);
-                }
-                if is_of_part {
-                    inner.leases.keep(group);
-                }
-                if is_late {
-                    inner.leases.keep(groups.by_ref().flatten());
-                }
-            }
-        }
         Ok(())
-    }
-
-    /// Renews all that is held, but for what others than new connections have to see to. To be done
-    /// before any request: the store would grant it what has run out meanwhile.
-    async fn renew_anew(&mut self) -> Result<(), Failure> {
-        let mut held = self.inner.store.leases.held();
-        held.retain(|(key, _)| !self.is_kept(key));
-        self.renew(held).await
     }
 
     /// Whether the node that has a key is reached as before.
     pub(super) fn is_kept(&self, key: &str) -> bool {
         self.connection.nodes().is_some_and(|nodes| nodes.is_kept(key))
-    }
-
-    /// Renews leases.
-    async fn renew(&mut self, leases: Vec<Lease>) -> Result<(), Failure> {
-        let store = Arc::clone(&self.inner.store);
-        let micros = store.settings.lease.as_micros().to_string();
-        for groups in by_tag(leases) {
-            for group in groups {
-                let (keys, names): (Vec<String>, Vec<String>) = group.into_iter().unzip();
-                let arguments: Vec<String> = [micros.clone()].into_iter().chain(names).collect();
-                let Err(failure) = self.run(&store.scripts.renew, &keys, &arguments).await else {
-                    continue;
-                };
-                let is_late = failure.is_late();
-                self.heed(failure)?;
-                // Nor would the others of its tag be in time.
-                if is_late {
-                    break;
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Gives it up.

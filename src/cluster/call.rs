@@ -22,6 +22,13 @@ pub struct Ask<'a> {
     pub is_dry_run: bool,
 }
 
+impl Ask<'_> {
+    /// Whether the request has a lease of this rule if it passes.
+    fn holds(&self) -> bool {
+        self.rule.holds() && self.cost > 0
+    }
+}
+
 /// What the store decided about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdicts {
@@ -74,8 +81,15 @@ pub(super) fn leases(
     asks: &[Ask<'_>],
     lease: Lease<'_>,
 ) -> impl Iterator<Item = (String, String)> {
-    let held = asks.iter().filter(|ask| ask.rule.holds() && ask.cost > 0);
+    let held = asks.iter().filter(|ask| ask.holds());
     held.map(move |ask| (key(prefix, ask), format!("{}:{}", lease.name, ask.cost)))
+}
+
+/// Returns which of these leases the store has granted: none of a dry run that would refuse.
+pub(super) fn granted(asks: &[Ask<'_>], verdicts: &Verdicts) -> impl Iterator<Item = bool> {
+    let held = asks.iter().zip(&verdicts.answers).filter(|(ask, _)| ask.holds());
+    let is_admitted = verdicts.is_admitted;
+    held.map(move |(_, it)| is_admitted && !matches!(it.decision, Decision::Block(_)))
 }
 
 /// Reads the script's answer to `asks`.

@@ -12,6 +12,7 @@ use super::{
     call,
     dial::Connection,
     error::{Failure, Scope, within},
+    keeper::keep,
     leases::{Held, Leases},
     nodes::Nodes,
     script::{Lua, is_unknown},
@@ -35,10 +36,14 @@ pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::f
 /// The least that a call may take that no request waits for.
 pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 
+/// The most between two greetings: soon enough to notice a new gateway, seldom enough for a store
+/// that hundreds of workers greet.
+const BEAT: Duration = Duration::from_secs(4);
+
 /// A worker's client of the store.
 pub struct Client {
     inner: Arc<Inner>,
-    task: JoinHandle<()>,
+    tasks: [JoinHandle<()>; 2],
 }
 
 pub(super) struct Inner {
@@ -113,8 +118,8 @@ impl Client {
             hurt: Notify::new(),
             doubted: Notify::new(),
         });
-        let task = tokio::spawn(run(Arc::clone(&inner)));
-        Self { inner, task }
+        let tasks = [tokio::spawn(run(Arc::clone(&inner))), tokio::spawn(keep(Arc::clone(&inner)))];
+        Self { inner, tasks }
     }
 
     /// Returns the secret of the fingerprints of clients whose states are exchanged.
@@ -133,6 +138,16 @@ impl Client {
         async move { inner.made.notified().await }
     }
 
+    /// Has the store know which requests have ended, if it is up, and waits for that: as long as a
+    /// call may take.
+    pub async fn give_back(&self) {
+        if self.link().is_some() {
+            let given_back = self.inner.leases.all_given_back();
+            // What is left runs out.
+            _ = self.inner.clock.timeout(self.inner.limit.max(PATIENCE), given_back).await;
+        }
+    }
+
     /// Returns the way to the store, if it is up.
     pub fn link(&self) -> Option<Link> {
         self.inner.link().clone()
@@ -141,7 +156,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.task.abort();
+        self.tasks.iter().for_each(JoinHandle::abort);
         self.inner.link().take();
         self.inner.store.on_end(self.inner.number);
     }
@@ -184,7 +199,7 @@ impl Link {
             Ok(verdicts) => verdicts,
             Err(failure) => {
                 if failure.has_done_nothing() {
-                    drop(held.decided(false));
+                    drop(held.decided([]));
                 }
                 return Err(self.fail(failure));
             }
@@ -193,7 +208,7 @@ impl Link {
         store.on_decision(came.since(asked));
         let way = RoundTrip { asked, given: verdicts.now, came };
         store.offsets.heed(way, asks, &mut verdicts);
-        let held = held.decided(verdicts.is_admitted);
+        let held = held.decided(call::granted(asks, &verdicts));
         Ok(Decided { verdicts, came, held })
     }
 
@@ -314,6 +329,12 @@ impl Link {
 }
 
 impl Inner {
+    /// Returns the time between two greetings, and between two renewals of leases: three times in a
+    /// lease, as two may fail.
+    pub(super) fn beat(&self) -> Duration {
+        (self.store.settings.lease / 3).min(BEAT)
+    }
+
     pub(super) fn link(&self) -> MutexGuard<'_, Option<Link>> {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -34,7 +34,7 @@ impl AllLeases {
     }
 
     /// Returns what all of them hold.
-    pub(super) fn held(&self) -> Vec<Lease> {
+    pub(super) fn held(&self) -> Vec<Renewal> {
         self.lock().iter().filter_map(Weak::upgrade).flat_map(|it| it.held()).collect()
     }
 
@@ -51,16 +51,48 @@ pub(super) struct Leases {
     inner: Mutex<Inner>,
     /// Rings when some are to be given back.
     pub(super) ended: Notify,
+    /// Rings when none is.
+    given: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     /// Those that were granted, by their number.
     held: HashMap<u64, Lease>,
-    ended: Vec<Lease>,
-    /// By their hash tag.
-    kept: HashMap<String, Vec<Lease>>,
+    /// Those that are to be given back.
+    ended: Tags,
+    /// How many are being given back.
+    leaving: usize,
+    /// Those that cannot be given back for now.
+    kept: Tags,
     next: u64,
+}
+
+/// Leases by their hash tag, [`MOST_ENDED`] at most.
+#[derive(Debug, Default)]
+struct Tags {
+    tags: HashMap<String, Vec<Lease>>,
+    len: usize,
+}
+
+impl Tags {
+    fn extend(&mut self, leases: impl IntoIterator<Item = Lease>) {
+        for lease in leases.into_iter().take(MOST_ENDED.saturating_sub(self.len)) {
+            self.len += 1;
+            match self.tags.get_mut(tag(&lease.0)) {
+                Some(of_tag) => of_tag.push(lease),
+                None => drop(self.tags.insert(tag(&lease.0).to_owned(), vec![lease])),
+            }
+        }
+    }
+
+    /// Takes out those of some tags.
+    fn take(&mut self, is_wanted: impl Fn(&str) -> bool) -> Vec<Lease> {
+        let taken = self.tags.extract_if(|tag, _| is_wanted(tag)).flat_map(|(_, leases)| leases);
+        let taken: Vec<Lease> = taken.collect();
+        self.len -= taken.len();
+        taken
+    }
 }
 
 /// Leases of one request, given back when dropped.
@@ -72,10 +104,33 @@ pub struct Held {
     numbers: Vec<u64>,
 }
 
+/// A lease that is to be renewed.
+#[derive(Debug)]
+pub(super) struct Renewal {
+    leases: Arc<Leases>,
+    number: u64,
+    pub(super) lease: Lease,
+}
+
+impl Renewal {
+    /// Whether its request is in flight.
+    pub(super) fn is_held(&self) -> bool {
+        self.leases.lock().held.contains_key(&self.number)
+    }
+
+    /// Notes that it was renewed, perhaps after it was given back: if its request has ended, it is
+    /// given back again.
+    pub(super) fn renewed(self) {
+        if !self.is_held() {
+            self.leases.put_back([self.lease]);
+        }
+    }
+}
+
 impl Leases {
     /// Returns leases whose names begin with `owner`.
     pub(super) fn of(owner: String) -> Self {
-        Self { owner, inner: Mutex::default(), ended: Notify::new() }
+        Self { owner, inner: Mutex::default(), ended: Notify::new(), given: Notify::new() }
     }
 
     /// Returns a name that no other lease has.
@@ -91,40 +146,61 @@ impl Leases {
     }
 
     /// Returns all that are held.
-    pub(super) fn held(&self) -> Vec<Lease> {
-        self.lock().held.values().cloned().collect()
+    pub(super) fn held(self: &Arc<Self>) -> Vec<Renewal> {
+        let renewal = |(&number, lease): (&u64, &Lease)| Renewal {
+            leases: Arc::clone(self),
+            number,
+            lease: lease.clone(),
+        };
+        self.lock().held.iter().map(renewal).collect()
     }
 
-    /// Takes what is to be given back.
-    pub(super) fn take_ended(&self) -> Vec<Lease> {
-        std::mem::take(&mut self.lock().ended)
-    }
-
-    /// Has what could not be given back be given back later: twice does no harm.
-    pub(super) fn put_back(&self, leases: impl IntoIterator<Item = Lease>) {
+    /// Takes what is to be given back of some hash tags, until [`Self::given_back`] says that it was.
+    pub(super) fn take_ended(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<Lease> {
         let mut inner = self.lock();
-        let room = MOST_ENDED.saturating_sub(inner.ended.len());
-        inner.ended.extend(leases.into_iter().take(room));
-        drop(inner);
+        let taken = inner.ended.take(is_wanted);
+        inner.leaving += taken.len();
+        taken
+    }
+
+    /// Notes that so many were given back, or not, which [`Self::put_back`] or [`Self::keep`] heard
+    /// before.
+    pub(super) fn given_back(&self, count: usize) {
+        let mut inner = self.lock();
+        inner.leaving -= count;
+        if inner.leaving + inner.ended.len == 0 {
+            self.given.notify_one();
+        }
+    }
+
+    /// Waits until there is nothing to be given back, but for what cannot be.
+    pub(super) async fn all_given_back(&self) {
+        while {
+            let inner = self.lock();
+            inner.leaving + inner.ended.len > 0
+        } {
+            self.given.notified().await;
+        }
+    }
+
+    /// Has leases be given back, perhaps again: twice does no harm.
+    pub(super) fn put_back(&self, leases: impl IntoIterator<Item = Lease>) {
+        self.lock().ended.extend(leases);
         self.ended.notify_one();
     }
 
-    /// Keeps leases of one hash tag that cannot be given back for now, apart: whoever gives others
-    /// back has not to look at them. However long that is: a node that hung takes what it was asked
-    /// for only when it goes on.
+    /// Keeps what cannot be given back for now, apart: whoever gives others back has not to look at
+    /// it. However long that is: a node that hung takes what it was asked for only when it goes on.
     pub(super) fn keep(&self, leases: impl IntoIterator<Item = Lease>) {
-        let mut leases = leases.into_iter().peekable();
-        let Some(tag) = leases.peek().map(|(key, _)| tag(key).to_owned()) else { return };
-        let mut inner = self.lock();
-        let known: usize = inner.kept.values().map(Vec::len).sum();
-        let room = MOST_ENDED.saturating_sub(known);
-        inner.kept.entry(tag).or_default().extend(leases.take(room));
+        self.lock().kept.extend(leases);
     }
 
-    /// Takes what was kept of the hash tags that are reached now.
-    pub(super) fn take_kept(&self, is_reached: impl Fn(&str) -> bool) -> Vec<Lease> {
-        let mut inner = self.lock();
-        inner.kept.extract_if(|tag, _| is_reached(tag)).flat_map(|(_, leases)| leases).collect()
+    /// Has what was kept of the hash tags that are reached now be given back.
+    pub(super) fn put_back_kept(&self, is_reached: impl Fn(&str) -> bool) {
+        let kept = self.lock().kept.take(is_reached);
+        if !kept.is_empty() {
+            self.put_back(kept);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -133,12 +209,15 @@ impl Leases {
 }
 
 impl Held {
-    /// Notes whether the store granted them.
-    pub(super) fn decided(mut self, is_granted: bool) -> Self {
+    /// Notes which of them the store granted, in the order in which it was asked; none of those
+    /// beyond.
+    pub(super) fn decided(mut self, granted: impl IntoIterator<Item = bool>) -> Self {
         let asked = std::mem::take(&mut self.asked);
-        if is_granted && !asked.is_empty() {
+        let granted = asked.into_iter().zip(granted).filter(|(_, granted)| *granted);
+        let mut granted = granted.map(|(lease, _)| lease).peekable();
+        if granted.peek().is_some() {
             let mut inner = self.leases.lock();
-            for lease in asked {
+            for lease in granted {
                 inner.next += 1;
                 let number = inner.next;
                 inner.held.insert(number, lease);
@@ -167,22 +246,6 @@ impl Drop for Held {
     }
 }
 
-/// Returns leases by their hash tag, in groups that one call may name: not too many.
-pub(super) fn by_tag(leases: Vec<Lease>) -> impl Iterator<Item = Vec<Vec<Lease>>> {
-    /// A call of so many takes the store about a millisecond.
-    const MOST: usize = 500;
-    let mut groups: HashMap<String, Vec<Vec<Lease>>> = HashMap::new();
-    for lease in leases {
-        let tag = tag(&lease.0).to_owned();
-        let of_tag = groups.entry(tag).or_default();
-        match of_tag.last_mut().filter(|group| group.len() < MOST) {
-            Some(group) => group.push(lease),
-            None => of_tag.push(vec![lease]),
-        }
-    }
-    groups.into_values()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,53 +254,115 @@ mod tests {
         (key.to_owned(), "a-1:1".to_owned())
     }
 
+    fn take_ended(leases: &Leases) -> Vec<Lease> {
+        leases.take_ended(|_| true)
+    }
+
+    fn sorted(mut leases: Vec<Lease>) -> Vec<Lease> {
+        leases.sort();
+        leases
+    }
+
+    fn held(renewals: Vec<Renewal>) -> Vec<Lease> {
+        sorted(renewals.into_iter().map(|it| it.lease).collect())
+    }
+
     #[test]
     fn a_lease_is_given_back_once_unless_the_store_refused_it() {
         let leases = Arc::new(Leases::of("a".to_owned()));
-        let granted = leases.ask([lease("a"), lease("b")].into_iter()).decided(true);
-        let refused = leases.ask([lease("c")].into_iter()).decided(false);
+        let granted = leases.ask([lease("a"), lease("b")].into_iter()).decided([true; 2]);
+        let refused = leases.ask([lease("c")].into_iter()).decided([false]);
+        let unasked = leases.ask([lease("c")].into_iter()).decided([]);
         let lost = leases.ask([lease("d")].into_iter());
         assert_eq!(leases.held().len(), 2, "what nobody knows to be granted is not renewed");
-        assert!(refused.is_empty() && !granted.is_empty() && !lost.is_empty());
-        drop(refused);
-        assert_eq!(leases.take_ended(), []);
+        assert!(refused.is_empty() && unasked.is_empty());
+        assert!(!granted.is_empty() && !lost.is_empty());
+        drop((refused, unasked));
+        assert_eq!(take_ended(&leases), []);
         drop(lost);
-        assert_eq!(leases.take_ended(), [lease("d")], "its answer may have been lost");
+        assert_eq!(take_ended(&leases), [lease("d")], "its answer may have been lost");
         drop(granted);
-        assert_eq!((leases.held(), leases.take_ended().len()), (vec![], 2));
-        assert_eq!(leases.take_ended(), []);
+        assert_eq!((leases.held().len(), take_ended(&leases).len()), (0, 2));
+        assert_eq!(take_ended(&leases), []);
+    }
+
+    #[test]
+    fn what_one_rule_of_several_has_not_taken_is_neither_held_nor_given_back() {
+        let leases = Arc::new(Leases::of("a".to_owned()));
+        let asked = ["a", "b", "c"].map(lease);
+        let granted = leases.ask(asked.into_iter()).decided([true, false, true]);
+        assert_eq!(held(leases.held()), [lease("a"), lease("c")]);
+        drop(granted);
+        assert_eq!(sorted(take_ended(&leases)), [lease("a"), lease("c")]);
     }
 
     #[test]
     fn what_all_workers_hold_is_known_as_long_as_they_last() {
         let all = AllLeases::default();
         let (one, other) = (all.add("a-1".to_owned()), all.add("a-2".to_owned()));
-        let held = one.ask([lease("a")].into_iter()).decided(true);
-        let more = other.ask([lease("b")].into_iter()).decided(true);
-        assert_eq!(all.held(), [lease("a"), lease("b")]);
-        drop((held, one));
-        assert_eq!(all.held(), [lease("b")]);
-        drop(more);
-        assert_eq!(other.take_ended(), [lease("b")]);
+        let of_one = one.ask([lease("a")].into_iter()).decided([true]);
+        let of_other = other.ask([lease("b")].into_iter()).decided([true]);
+        assert_eq!(held(all.held()), [lease("a"), lease("b")]);
+        drop((of_one, one));
+        assert_eq!(held(all.held()), [lease("b")]);
+        drop(of_other);
+        assert_eq!(take_ended(&other), [lease("b")]);
         other.put_back([lease("b")]);
-        assert_eq!(other.take_ended(), [lease("b")], "the store did not hear of it");
+        assert_eq!(take_ended(&other), [lease("b")], "the store did not hear of it");
+    }
+
+    #[test]
+    fn what_was_renewed_when_its_request_had_ended_is_given_back_again() {
+        let leases = Arc::new(Leases::of("a".to_owned()));
+        let [ends, stays] = ["a", "b"].map(|key| leases.ask([lease(key)].into_iter()));
+        let (ends, stays) = (ends.decided([true]), stays.decided([true]));
+        let renewals = leases.held();
+        assert!(renewals.iter().all(Renewal::is_held));
+        drop(ends);
+        assert_eq!(take_ended(&leases), [lease("a")], "the store may hear that before");
+        renewals.into_iter().for_each(Renewal::renewed);
+        assert_eq!(take_ended(&leases), [lease("a")]);
+        drop(stays);
+    }
+
+    #[test]
+    fn what_lies_where_nobody_gives_back_now_stays() {
+        let leases = Leases::of("a".to_owned());
+        leases.put_back(["{a}:x", "{b}:x", "{a}:y"].map(lease));
+        assert_eq!(leases.take_ended(|tag| tag == "b"), [lease("{b}:x")]);
+        assert_eq!(take_ended(&leases), ["{a}:x", "{a}:y"].map(lease));
+        for _ in 0..2 {
+            leases.put_back(vec![lease("{a}:x"); MOST_ENDED]);
+        }
+        assert_eq!(take_ended(&leases).len(), MOST_ENDED);
     }
 
     #[test]
     fn what_cannot_be_given_back_is_left_alone_until_its_node_is_reached() {
         let leases = Leases::of("a".to_owned());
-        for key in ["{a}:x", "{b}:x", "{a}:y"] {
-            leases.keep([lease(key)]);
-        }
-        assert_eq!(leases.take_ended(), [], "another one that ends takes none of them along");
-        assert_eq!(leases.take_kept(|_| false), []);
-        assert_eq!(leases.take_kept(|tag| tag == "b"), [lease("{b}:x")]);
-        assert_eq!(leases.take_kept(|_| true), [lease("{a}:x"), lease("{a}:y")]);
-        assert_eq!(leases.take_kept(|_| true), []);
-        for _ in 0..2 {
-            leases.keep(vec![lease("{a}:x"); MOST_ENDED]);
-        }
-        assert_eq!(leases.take_kept(|_| true).len(), MOST_ENDED);
+        leases.keep(["{a}:x", "{b}:x", "{a}:y"].map(lease));
+        assert_eq!(take_ended(&leases), [], "another one that ends takes none of them along");
+        leases.put_back_kept(|_| false);
+        assert_eq!(take_ended(&leases), []);
+        leases.put_back_kept(|tag| tag == "b");
+        assert_eq!(take_ended(&leases), [lease("{b}:x")]);
+        leases.put_back_kept(|_| true);
+        assert_eq!(take_ended(&leases), ["{a}:x", "{a}:y"].map(lease));
+    }
+
+    #[tokio::test]
+    async fn all_is_given_back_when_what_was_taken_has_been() {
+        let leases = Leases::of("a".to_owned());
+        leases.all_given_back().await;
+        leases.put_back([lease("a")]);
+        let mut all = core::pin::pin!(leases.all_given_back());
+        let mut is_done =
+            async || tokio::select! { biased; () = &mut all => true, () = async {} => false };
+        assert!(!is_done().await);
+        assert_eq!(take_ended(&leases), [lease("a")]);
+        assert!(!is_done().await, "the store has not heard of it");
+        leases.given_back(1);
+        assert!(is_done().await);
     }
 
     #[test]
@@ -246,19 +371,5 @@ mod tests {
         let names = [one.name(), one.name(), other.name(), other.name()];
         let apart: std::collections::HashSet<_> = names.iter().collect();
         assert_eq!(apart.len(), names.len(), "{names:?}");
-    }
-
-    #[test]
-    fn one_call_names_keys_of_one_tag() {
-        let keys = ["p:{a}:x", "p:{b}:x", "p:{a}:y", "none"];
-        let key = |(key, _)| key;
-        let mut tags: Vec<Vec<String>> = by_tag(keys.into_iter().map(lease).collect())
-            .map(|groups| groups.into_iter().flatten().map(key).collect())
-            .collect();
-        tags.sort();
-        assert_eq!(tags, [vec!["none"], vec!["p:{a}:x", "p:{a}:y"], vec!["p:{b}:x"]]);
-        let sizes = |groups: Vec<Vec<Lease>>| groups.iter().map(Vec::len).collect::<Vec<_>>();
-        let many: Vec<_> = by_tag(vec![lease("{a}"); 1_001]).map(sizes).collect();
-        assert_eq!(many, [[500, 500, 1]]);
     }
 }

@@ -19,6 +19,7 @@ mod exchange;
 mod gateways;
 mod greeting;
 mod health;
+mod keeper;
 mod leases;
 mod nodes;
 mod offset;

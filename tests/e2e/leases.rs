@@ -1,12 +1,14 @@
 //! Gateways and one store: what is in flight behind all of them, held by leases.
 
 use crate::{
-    cluster::{PATIENT, config, gateways, pid, server::Server, signal},
+    cluster::{PATIENT, Wire, config, gateways, pid, server::Server, signal},
     common::{
         eventually,
         http::{self, Client},
         upstream::Script,
+        yaml,
     },
+    nodes::{node_of, nodes, route_on},
 };
 use std::{
     net::SocketAddr,
@@ -150,6 +152,139 @@ fn a_gateway_with_a_short_lease_does_not_end_what_others_hold_for_longer() {
     for key in ["flowgate:{all}:r:leases", "flowgate:{gateways}:gateways"] {
         assert!(lives(key) > 300_000, "{key}: {}", lives(key));
     }
+    release.store(true, SeqCst);
+    for client in &mut clients {
+        assert_eq!(client.read("GET").status, 200);
+    }
+}
+
+/// Returns the configuration of routes with one rule each, of so many in flight.
+fn routes(upstream: SocketAddr, names: &[String], limit: u32) -> String {
+    let route = |name: &String| {
+        format!(
+            "  - {{ name: {name}, match: {{ path: /{name} }}, upstream: up, flow: [{{ name: c, concurrency: {limit}, scope: cluster, on_store_error: deny }}] }}"
+        )
+    };
+    yaml(upstream, &names.iter().map(route).collect::<Vec<_>>().join("\n"))
+}
+
+#[test]
+fn what_is_in_flight_on_many_routes_keeps_its_places_though_the_store_is_far_away() {
+    const ROUTES: usize = 150;
+    let (release, working) = (Arc::default(), Arc::default());
+    let (upstream, server) = (held(&release, &working), Server::start());
+    let wire = Wire::to(&server);
+    let names: Vec<String> = (0..ROUTES).map(|at| format!("r{at}")).collect();
+    let store =
+        format!("store: {{ redis: \"redis://127.0.0.1:{}\", {PATIENT}, lease: 3s }}\n", wire.port);
+    let yaml = store + &routes(upstream.address, &names, 1);
+    let gateways = gateways(1, &yaml.replace("workers: 2", "workers: 1"));
+    let web = gateways[0].web();
+    let mut clients: Vec<Client> = names
+        .iter()
+        .map(|name| {
+            let mut client = Client::new(web);
+            client.send(http::head("GET", &format!("/{name}"), &[]));
+            client
+        })
+        .collect();
+    eventually("all at work", || (working.load(SeqCst) == ROUTES).then_some(()));
+    // One after the other, renewals would take longer than a lease.
+    wire.delay.store(25, SeqCst);
+    let long = Instant::now() + Duration::from_secs(7);
+    eventually("two leases later", || {
+        let refused = |name: &String| http::get(web, &format!("/{name}")).status == 503;
+        assert!(names.iter().all(refused), "{}", gateways[0].log());
+        (Instant::now() > long).then_some(())
+    });
+    release.store(true, SeqCst);
+    for client in &mut clients {
+        assert_eq!(client.read("GET").status, 200);
+    }
+}
+
+#[test]
+fn what_ends_at_one_node_is_given_back_while_another_hangs() {
+    let (release, working) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+    let nodes = nodes();
+    let hung = (node_of(&nodes, "gateways") + 1) % 3;
+    let names = [hung, (hung + 1) % 3].map(|at| route_on(&nodes, at));
+    let slow = {
+        let (release, working, name) =
+            (Arc::clone(&release), Arc::clone(&working), names[0].clone());
+        Script::answering(move |request| {
+            if request.line.contains(&format!("/{name} ")) {
+                working.fetch_add(1, SeqCst);
+                eventually("the release", || release.load(SeqCst).then_some(()));
+            }
+            b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_vec()
+        })
+    };
+    let store = format!(
+        "store: {{ redis: \"redis://gate:primary-word@127.0.0.1:{}\", cluster: true, {PATIENT} }}\n",
+        nodes[hung].port
+    );
+    let yaml = store + &routes(slow.address, &names, 9);
+    let gateways = gateways(1, &yaml.replace("workers: 2", "workers: 1"));
+    let web = gateways[0].web();
+    let mut client = Client::new(web);
+    client.send(http::head("GET", &format!("/{}", names[0]), &[]));
+    eventually("it is at work", || (working.load(SeqCst) == 1).then_some(()));
+    let pid = pid(&nodes[hung]);
+    signal(&pid, "STOP");
+    release.store(true, SeqCst);
+    // It is given back for as long as a call may take.
+    assert_eq!(client.read("GET").status, 200);
+    let path = format!("/{}", names[1]);
+    assert_eq!(http::statuses(web, &path, 90), [200; 90], "{}", gateways[0].log());
+    signal(&pid, "CONT");
+}
+
+#[test]
+fn a_gateway_that_ends_gives_back_what_it_held() {
+    const REQUESTS: usize = 60;
+    let (release, working) = (Arc::default(), Arc::default());
+    let (upstream, server) = (held(&release, &working), Server::start());
+    let rules = "    flow: [{ name: r, concurrency: 99, scope: cluster, on_store_error: deny }]";
+    let wire = Wire::to(&server);
+    let config = config(upstream.address, wire.port, PATIENT, rules);
+    let mut gateway = gateways(1, &config).remove(0);
+    let mut clients: Vec<Client> = (0..REQUESTS).map(|_| Client::new(gateway.web())).collect();
+    for client in &mut clients {
+        client.send(http::head("GET", "/", &[]));
+    }
+    eventually("all at work", || (working.load(SeqCst) == REQUESTS).then_some(()));
+    wire.delay.store(20, SeqCst);
+    gateway.signal("TERM");
+    gateway.wait_log("draining");
+    release.store(true, SeqCst);
+    assert!(gateway.wait().success());
+    let mut connection = server.connection();
+    let key = "flowgate:{all}:r:leases";
+    let left: i64 = redis::cmd("ZCARD").arg(key).query(&mut connection).expect("a number");
+    assert_eq!(left, 0, "{}", gateway.log());
+}
+
+#[test]
+fn what_a_dry_run_would_have_refused_is_not_in_flight_there() {
+    let (release, working) = (Arc::default(), Arc::default());
+    let (upstream, server) = (held(&release, &working), Server::start());
+    let rules = "    flow: [{ name: r, concurrency: 1, scope: cluster, dry_run: true }]";
+    let store = format!("{PATIENT}, lease: 1s");
+    let gateway = gateways(1, &config(upstream.address, server.port, &store, rules)).remove(0);
+    let mut clients = [(); 3].map(|()| Client::new(gateway.web()));
+    for client in &mut clients {
+        client.send(http::head("GET", "/", &[]));
+    }
+    eventually("three at work", || (working.load(SeqCst) == 3).then_some(()));
+    let mut store = server.connection();
+    let long = Instant::now() + Duration::from_secs(2);
+    eventually("two leases later", || {
+        let mut used = redis::cmd("ZSCORE");
+        used.arg(&["flowgate:{all}:r:leases", "used"]);
+        assert_eq!(used.query::<f64>(&mut store).expect("it"), -1.0);
+        (Instant::now() > long).then_some(())
+    });
     release.store(true, SeqCst);
     for client in &mut clients {
         assert_eq!(client.read("GET").status, 200);

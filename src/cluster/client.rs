@@ -138,14 +138,13 @@ impl Client {
         async move { inner.made.notified().await }
     }
 
-    /// Has the store know which requests have ended, if it is up, and waits for that: as long as a
-    /// call may take.
+    /// Has the store know which requests have ended, and waits for that: as long as a call may take,
+    /// or for a moment while the store is down.
     pub async fn give_back(&self) {
-        if self.link().is_some() {
-            let given_back = self.inner.leases.all_given_back();
-            // What is left runs out.
-            _ = self.inner.clock.timeout(self.inner.limit.max(PATIENCE), given_back).await;
-        }
+        let is_up = self.link().is_some();
+        let limit = if is_up { self.inner.limit.max(PATIENCE) } else { PATIENCE };
+        // What is left runs out.
+        _ = self.inner.clock.timeout(limit, self.inner.leases.all_given_back()).await;
     }
 
     /// Returns the way to the store, if it is up.

@@ -4,7 +4,7 @@
 
 use super::{
     client::{Inner, Link},
-    error::{Failure, Scope},
+    error::Failure,
     leases::{Lease, Renewal},
     slots::tag,
 };
@@ -15,7 +15,7 @@ use std::{
 use tokio::task::JoinSet;
 
 /// How many calls are under way at a node at once.
-const CALLS: usize = 16;
+const CALLS: usize = 32;
 
 /// How many leases these name together: so many take the store about a millisecond.
 const LEASES: usize = 500;
@@ -23,71 +23,78 @@ const LEASES: usize = 500;
 /// Which node of a Redis Cluster, if it is one.
 type Node = Option<usize>;
 
-/// Leases that one call may name: of one hash tag in a Redis Cluster, and not too many.
+/// Leases that one call names: of one hash tag in a Redis Cluster, and not too many.
 type Batch<T> = Vec<T>;
 
 /// Keeps leases for as long as the worker lasts.
 pub(super) async fn keep(inner: Arc<Inner>) {
     let mut next = inner.clock.now() + inner.beat();
-    let (mut releases, mut renewal) = (Releases::default(), JoinSet::new());
+    let (mut renewals, mut releases) = (Lanes::default(), Lanes::default());
     // Over which connection it was tried to give back what was kept.
     let mut tried = 0;
     loop {
         let mut is_beat = false;
         tokio::select! {
+            () = renewals.end() => {}
             () = releases.end() => {}
             () = inner.leases.ended.notified() => {}
             () = inner.clock.timer(next) => is_beat = true,
         }
-        let link = inner.link().clone();
         if is_beat {
             next = inner.clock.now() + inner.beat();
-            while renewal.try_join_next().is_some() {}
         }
-        let Some(link) = link else { continue };
-        if is_beat && renewal.is_empty() {
-            renewal.spawn(renew_own(link.clone()));
+        let Some(link) = inner.link().clone() else { continue };
+        if is_beat {
+            for (node, batches) in link.batches(inner.leases.held()) {
+                renewals.begin(&link, node, renew_own(link.clone(), batches));
+            }
         }
         if is_beat || link.number != tried {
             tried = link.number;
-            let is_reached = |tag: &str| {
-                let node = link.connection.node_of(tag);
-                node.is_some_and(|node| !link.is_out(node))
-            };
+            let is_one = link.connection.nodes().is_none();
+            let node_of = |tag: &str| link.connection.node_of(tag);
+            let is_reached = |tag: &str| node_of(tag).map_or(is_one, |node| !link.is_out(node));
             inner.leases.put_back_kept(is_reached);
         }
-        releases.begin(&link);
+        let is_free = |tag: &str| releases.is_free(&link, link.connection.node_of(tag));
+        let ended = inner.leases.take_ended(is_free);
+        for (node, batches) in link.batches(ended) {
+            releases.begin(&link, node, give_back(link.clone(), batches));
+        }
     }
 }
 
-/// What is being given back: at each node one thing after the other, so that what ends meanwhile is
+/// What is under way at nodes: at each one thing after the other, so that what ends meanwhile is
 /// given back together.
 #[derive(Default)]
-struct Releases {
-    under_way: JoinSet<Node>,
-    busy: HashSet<Node>,
+struct Lanes {
+    under_way: JoinSet<Lane>,
+    busy: HashSet<Lane>,
 }
 
-impl Releases {
-    /// Gives back what has ended, but for that of nodes where something is under way.
-    fn begin(&mut self, link: &Link) {
-        let busy = &self.busy;
-        let is_free = |tag: &str| !busy.contains(&link.connection.node_of(tag));
-        let ended = link.inner.leases.take_ended(is_free);
-        for (node, batches) in link.batches(ended, |(key, _)| key) {
-            self.busy.insert(node);
-            let link = link.clone();
+/// A connection, by its number, and which node is reached over it.
+type Lane = (u64, Node);
+
+impl Lanes {
+    fn is_free(&self, link: &Link, node: Node) -> bool {
+        !self.busy.contains(&(link.number, node))
+    }
+
+    /// Begins something, unless something is under way there.
+    fn begin(&mut self, link: &Link, node: Node, work: impl Future<Output = ()> + Send + 'static) {
+        let lane = (link.number, node);
+        if self.busy.insert(lane) {
             self.under_way.spawn(async move {
-                few_at_once(batches, |batch| release(link.clone(), batch)).await;
-                node
+                work.await;
+                lane
             });
         }
     }
 
-    /// Waits until something has been given back.
+    /// Waits until something has ended.
     async fn end(&mut self) {
         match self.under_way.join_next().await {
-            Some(Ok(node)) => drop(self.busy.remove(&node)),
+            Some(Ok(lane)) => drop(self.busy.remove(&lane)),
             // The runtime ends.
             Some(Err(_)) => {}
             None => core::future::pending().await,
@@ -95,43 +102,73 @@ impl Releases {
     }
 }
 
-/// Gives leases back, or leaves them to the next connection.
-async fn release(mut link: Link, batch: Batch<Lease>) {
-    let inner = Arc::clone(&link.inner);
-    let (keys, names): (Vec<String>, Vec<String>) = batch.iter().cloned().unzip();
-    let given = link.run(&inner.store.scripts.release, &keys, &names).await;
-    let count = batch.len();
-    if let Err(failure) = given {
-        let (is_of_part, is_of_store) = (failure.is_of_part(), failure.scope == Scope::Store);
-        link.fail(failure);
-        if is_of_part {
-            inner.leases.keep(batch);
-        } else if is_of_store {
-            inner.leases.put_back(batch);
+/// What the store is told of leases.
+#[derive(Clone, Copy)]
+enum What {
+    Renewed,
+    Ended,
+}
+
+/// What becomes of a batch.
+enum Fate {
+    /// The store knows, or refuses to.
+    Told,
+    /// It cannot be told now.
+    Later,
+    /// The store fails, for this reason if it was asked.
+    Failed(Option<Failure>),
+}
+
+/// Something to tell of a lease.
+trait News: Send + 'static {
+    fn lease(&self) -> &Lease;
+
+    /// Whether it is true still.
+    fn is_true(&self) -> bool;
+}
+
+impl News for Lease {
+    fn lease(&self) -> &Lease {
+        self
+    }
+
+    fn is_true(&self) -> bool {
+        true
+    }
+}
+
+impl News for Renewal {
+    fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    fn is_true(&self) -> bool {
+        self.is_held()
+    }
+}
+
+/// Gives leases at one node back, or leaves them to the next connection.
+async fn give_back(link: Link, batches: Vec<Batch<Lease>>) {
+    let count = batches.iter().map(Vec::len).sum();
+    let leases = Arc::clone(&link.inner.leases);
+    for (batch, fate) in link.tell(What::Ended, batches).await {
+        match fate {
+            Fate::Told => {}
+            Fate::Later => leases.keep(batch),
+            Fate::Failed(failure) => {
+                failure.map(|failure| link.fail(failure));
+                leases.put_back(batch);
+            }
         }
     }
-    inner.leases.given_back(count);
+    leases.given_back(count);
 }
 
-/// Renews what the worker holds.
-async fn renew_own(link: Link) {
-    if let Err(failure) = link.renew(link.inner.leases.held()).await {
+/// Renews what the worker holds at one node.
+async fn renew_own(link: Link, batches: Vec<Batch<Renewal>>) {
+    if let Err(failure) = link.renew(batches).await {
         link.fail(failure);
     }
-}
-
-async fn renew(mut link: Link, mut batch: Batch<Renewal>) -> Result<(), Failure> {
-    batch.retain(Renewal::is_held);
-    if batch.is_empty() {
-        return Ok(());
-    }
-    let store = Arc::clone(&link.inner.store);
-    let (keys, names): (Vec<String>, Vec<String>) = batch.iter().map(|it| it.lease.clone()).unzip();
-    let micros = store.settings.lease.as_micros().to_string();
-    let arguments: Vec<String> = [micros].into_iter().chain(names).collect();
-    let renewed = link.run(&store.scripts.renew, &keys, &arguments).await;
-    batch.into_iter().for_each(Renewal::renewed);
-    renewed.map(drop).or_else(|failure| link.heed(failure))
 }
 
 impl Link {
@@ -140,65 +177,146 @@ impl Link {
     pub(super) async fn renew_anew(&self) -> Result<(), Failure> {
         let mut held = self.inner.store.leases.held();
         held.retain(|it| !self.is_kept(&it.lease.0));
-        self.renew(held).await
-    }
-
-    /// Renews leases, at all nodes at once. The error is that of the whole store.
-    async fn renew(&self, leases: Vec<Renewal>) -> Result<(), Failure> {
         let mut nodes = JoinSet::new();
-        for (_, batches) in self.batches(leases, |it| &it.lease.0) {
+        for (_, batches) in self.batches(held) {
             let link = self.clone();
-            nodes.spawn(few_at_once(batches, move |batch| renew(link.clone(), batch)));
+            nodes.spawn(async move { link.renew(batches).await });
         }
-        let mut renewed = Vec::new();
+        let mut all = Ok(());
         // Otherwise, the runtime ends.
-        while let Some(Ok(of_node)) = nodes.join_next().await {
-            renewed.extend(of_node);
+        while let Some(Ok(renewed)) = nodes.join_next().await {
+            all = all.and(renewed);
         }
-        renewed.into_iter().collect()
+        all
     }
 
-    /// Divides leases, which have such a key, into batches for each node.
-    fn batches<T>(
-        &self,
-        leases: Vec<T>,
-        key: impl Fn(&T) -> &String,
-    ) -> HashMap<Node, Vec<Batch<T>>> {
-        let is_one = self.connection.nodes().is_none();
-        let mut tags: HashMap<String, Vec<Batch<T>>> = HashMap::new();
-        for lease in leases {
-            let tag = if is_one { String::new() } else { tag(key(&lease)).to_owned() };
-            let of_tag = tags.entry(tag).or_default();
-            match of_tag.last_mut().filter(|batch| batch.len() < LEASES) {
-                Some(batch) => batch.push(lease),
-                None => of_tag.push(vec![lease]),
+    /// Renews leases at one node. The error is that of the whole store.
+    async fn renew(&self, batches: Vec<Batch<Renewal>>) -> Result<(), Failure> {
+        let mut renewed = Ok(());
+        for (batch, fate) in self.tell(What::Renewed, batches).await {
+            batch.into_iter().for_each(Renewal::renewed);
+            if let Fate::Failed(Some(failure)) = fate {
+                renewed = Err(failure);
             }
         }
+        renewed
+    }
+
+    /// Divides leases into batches for each node.
+    fn batches<T: News>(&self, leases: Vec<T>) -> HashMap<Node, Vec<Batch<T>>> {
+        if self.connection.nodes().is_none() {
+            let batches = cut(leases);
+            return if batches.is_empty() { HashMap::new() } else { [(None, batches)].into() };
+        }
         let mut nodes: HashMap<Node, Vec<Batch<T>>> = HashMap::new();
-        for (tag, of_tag) in tags {
-            nodes.entry(self.connection.node_of(&tag)).or_default().extend(of_tag);
+        for (tag, leases) in by_tag(leases) {
+            nodes.entry(self.connection.node_of(&tag)).or_default().extend(cut(leases));
         }
         nodes
     }
+
+    /// Tells one node, with some calls at once.
+    async fn tell<T: News>(&self, what: What, batches: Vec<Batch<T>>) -> Vec<(Batch<T>, Fate)> {
+        let whole = few_at_once(batches, |batch| self.clone().ask(what, batch, true)).await;
+        let is_apart = |(_, fate): &(Batch<T>, Option<Fate>)| fate.is_none();
+        let (apart, told): (Vec<_>, Vec<_>) = whole.into_iter().partition(is_apart);
+        let apart = apart.into_iter().flat_map(|(batch, _)| by_tag(batch));
+        let apart = apart.map(|(_, batch)| batch).collect();
+        let apart = few_at_once(apart, |batch| self.clone().ask(what, batch, false)).await;
+        let fate = |(batch, fate): (_, Option<_>)| Some((batch, fate?));
+        told.into_iter().chain(apart).filter_map(fate).collect()
+    }
+
+    /// Makes one call. No fate is told of several hash tags which the store refuses together
+    /// (`or_apart`), as for a user who may not touch one of them: each is to be told by itself.
+    async fn ask<T: News>(
+        mut self,
+        what: What,
+        mut batch: Batch<T>,
+        or_apart: bool,
+    ) -> (Batch<T>, Option<Fate>) {
+        batch.retain(T::is_true);
+        if batch.is_empty() {
+            return (batch, Some(Fate::Told));
+        }
+        let store = Arc::clone(&self.inner.store);
+        let (keys, names): (Vec<String>, Vec<String>) =
+            batch.iter().map(|it| it.lease().clone()).unzip();
+        let told = match what {
+            What::Renewed => {
+                let micros = store.settings.lease.as_micros().to_string();
+                let arguments: Vec<String> = [micros].into_iter().chain(names).collect();
+                self.run(&store.scripts.renew, &keys, &arguments).await
+            }
+            What::Ended => self.run(&store.scripts.release, &keys, &names).await,
+        };
+        let Err(failure) = told else { return (batch, Some(Fate::Told)) };
+        if or_apart && failure.is_of_call() && are_several(&keys) {
+            return (batch, None);
+        }
+        let is_of_part = failure.is_of_part();
+        // At once, so that the next call does not wait for the same node.
+        let fate = match self.heed(failure) {
+            Err(failure) => Fate::Failed(Some(failure)),
+            Ok(()) if is_of_part => Fate::Later,
+            Ok(()) => Fate::Told,
+        };
+        (batch, Some(fate))
+    }
 }
 
-/// Makes a call for each batch, some at once: few enough that the last is answered in time.
-async fn few_at_once<T, F>(batches: Vec<Batch<T>>, call: impl Fn(Batch<T>) -> F) -> Vec<F::Output>
+/// Whether keys have several hash tags.
+fn are_several(keys: &[String]) -> bool {
+    keys.windows(2).any(|pair| tag(&pair[0]) != tag(&pair[1]))
+}
+
+fn by_tag<T: News>(leases: Vec<T>) -> HashMap<String, Vec<T>> {
+    let mut tags: HashMap<String, Vec<T>> = HashMap::new();
+    for lease in leases {
+        tags.entry(tag(&lease.lease().0).to_owned()).or_default().push(lease);
+    }
+    tags
+}
+
+/// Cuts leases into batches.
+fn cut<T>(leases: Vec<T>) -> Vec<Batch<T>> {
+    let mut leases = leases.into_iter().peekable();
+    let mut batches = Vec::new();
+    while leases.peek().is_some() {
+        batches.push(leases.by_ref().take(LEASES).collect());
+    }
+    batches
+}
+
+/// Makes a call for each batch, some at once: few enough that the last is answered in time. None
+/// follows after the store has failed.
+async fn few_at_once<T, F>(
+    batches: Vec<Batch<T>>,
+    call: impl Fn(Batch<T>) -> F,
+) -> Vec<(Batch<T>, Option<Fate>)>
 where
-    F: Future<Output: Send> + Send + 'static,
+    T: Send + 'static,
+    F: Future<Output = (Batch<T>, Option<Fate>)> + Send + 'static,
 {
-    let mut answers = Vec::with_capacity(batches.len());
-    let (mut under_way, mut leases) = (JoinSet::new(), 0);
+    let mut answers: Vec<(Batch<T>, Option<Fate>)> = Vec::with_capacity(batches.len());
+    let (mut under_way, mut leases, mut fails) = (JoinSet::new(), 0, false);
     for batch in batches {
         let count = batch.len();
         while under_way.len() == CALLS || (leases > 0 && leases + count > LEASES) {
+            // Otherwise, the runtime ends.
             let Some(Ok((done, answer))) = under_way.join_next().await else { return answers };
             leases -= done;
+            let answer: (_, Option<Fate>) = answer;
+            fails |= matches!(answer.1, Some(Fate::Failed(_)));
             answers.push(answer);
         }
-        leases += count;
-        let answer = call(batch);
-        under_way.spawn(async move { (count, answer.await) });
+        if fails {
+            answers.push((batch, Some(Fate::Failed(None))));
+        } else {
+            leases += count;
+            let answer = call(batch);
+            under_way.spawn(async move { (count, answer.await) });
+        }
     }
     while let Some(Ok((_, answer))) = under_way.join_next().await {
         answers.push(answer);
@@ -219,7 +337,7 @@ mod tests {
             (vec![LEASES; 3], [1, LEASES]),
             (vec![LEASES / 2; 4], [2, LEASES]),
             (vec![LEASES, 1, 1], [2, LEASES]),
-            (vec![30; 100], [CALLS, 30 * CALLS]),
+            (vec![12; 100], [CALLS, 12 * CALLS]),
         ] {
             let [now, met] = [(); 2].map(|()| Arc::new([const { AtomicUsize::new(0) }; 2]));
             let call = |batch: Batch<()>| {
@@ -234,13 +352,47 @@ mod tests {
                     for at in [0, 1] {
                         now[at].fetch_sub(both[at], SeqCst);
                     }
-                    batch.len()
+                    (batch, Some(Fate::Told))
                 }
             };
             let batches = sizes.iter().map(|size| vec![(); *size]).collect();
-            let answered: usize = few_at_once(batches, call).await.into_iter().sum();
-            assert_eq!(answered, sizes.iter().sum::<usize>(), "each is called");
+            let told = few_at_once(batches, call).await;
+            let count: usize = told.iter().map(|(batch, _)| batch.len()).sum();
+            assert_eq!(count, sizes.iter().sum::<usize>(), "each is called");
             assert_eq!(met.each_ref().map(|it| it.load(SeqCst)), most, "{sizes:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn no_call_follows_one_over_which_the_store_failed() {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let call = |batch: Batch<()>| {
+            let calls = Arc::clone(&calls);
+            async move {
+                calls.fetch_add(1, SeqCst);
+                (batch, Some(Fate::Failed(Some(Failure::nonsense("")))))
+            }
+        };
+        let told = few_at_once(vec![vec![(); LEASES]; 9], call).await;
+        let fails = |fate: &Option<Fate>| matches!(fate, Some(Fate::Failed(_)));
+        assert!(told.len() == 9 && told.iter().all(|(_, fate)| fails(fate)));
+        assert_eq!(calls.load(SeqCst), 1);
+    }
+
+    #[test]
+    fn leases_are_cut_into_batches_and_told_apart_by_their_tags() {
+        let sizes: Vec<usize> = cut(vec![(); 2 * LEASES + 1]).iter().map(Vec::len).collect();
+        assert_eq!(sizes, [LEASES, LEASES, 1]);
+        assert!(cut(Vec::<()>::new()).is_empty());
+        let lease = |key: &str| (key.to_owned(), String::new());
+        let mut tags: Vec<_> =
+            by_tag(["p:{a}:x", "p:{b}:x", "p:{a}:y", "none"].map(lease).to_vec())
+                .into_iter()
+                .map(|(tag, leases)| (tag, leases.len()))
+                .collect();
+        tags.sort();
+        assert_eq!(tags, [("a".to_owned(), 2), ("b".to_owned(), 1), ("none".to_owned(), 1)]);
+        let several = |keys: [&str; 2]| are_several(&keys.map(str::to_owned));
+        assert!(several(["p:{a}:x", "p:{b}:x"]) && !several(["p:{a}:x", "p:{a}:y"]));
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     common::{
         eventually,
         http::{self, Client},
-        upstream::Script,
+        upstream::{self, Script},
         yaml,
     },
     nodes::{node_of, nodes, route_on},
@@ -238,6 +238,38 @@ fn what_ends_at_one_node_is_given_back_while_another_hangs() {
     let path = format!("/{}", names[1]);
     assert_eq!(http::statuses(web, &path, 90), [200; 90], "{}", gateways[0].log());
     signal(&pid, "CONT");
+}
+
+#[test]
+fn a_route_whose_keys_are_refused_keeps_no_place_of_another() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let mut store = server.connection();
+    let mut set = redis::cmd("ACL");
+    set.arg(&["SETUSER", "gate", "on", ">primary-word", "+@all"]);
+    set.arg(&["~flowgate:{gateways}*", "~flowgate:{good}*"]).exec(&mut store).expect("set");
+    let wire = Wire::to(&server);
+    let names = ["good", "bad"].map(str::to_owned);
+    let settings = format!(
+        "store: {{ redis: \"redis://gate:primary-word@127.0.0.1:{}\", {PATIENT}, lease: 10m }}\n",
+        wire.port
+    );
+    let yaml = settings + &routes(upstream.address, &names, 9).replace("deny", "allow");
+    let gateways = gateways(1, &yaml.replace("workers: 2", "workers: 1"));
+    let web = gateways[0].web();
+    // So that several end while one call is under way.
+    wire.delay.store(5, SeqCst);
+    let clients = [0, 1, 0, 1].map(|at| {
+        let path = format!("/{}", names[at]);
+        thread::spawn(move || http::statuses(web, &path, 50))
+    });
+    for client in clients {
+        assert_eq!(client.join().expect("no panic"), [200; 50]);
+    }
+    eventually("nothing is held", || {
+        let key = "flowgate:{good}:c:leases";
+        let held: i64 = redis::cmd("ZCARD").arg(key).query(&mut store).expect("a number");
+        (held == 0).then_some(())
+    });
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! One call of the store about the states of one rule: what this gateway has charged, and what all
 //! have.
 
-use super::StoreError;
+use super::{StoreError, script::Lua};
 use crate::flow::{Delta, Instant, Stored, Told};
 use core::time::Duration;
-use redis::Value;
+use redis::{Cmd, FromRedisValue, Value, cmd};
 use std::fmt::Write as _;
 
 /// The most states that a call is told.
@@ -13,6 +13,19 @@ pub const MOST_STATES: usize = 48;
 /// What the calls of one round trip may take of the store, in microseconds as [`Push::cost`] tells
 /// them, unless it is one call: while they last, the store decides about no request.
 pub(super) const BUDGET: usize = 400;
+
+/// What a glance takes of the store, in the same words: it took 1 to 2 µs among a hundred.
+pub(super) const GLANCE_COST: usize = 4;
+
+/// What the store is asked about one rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Question {
+    /// To merge and tell, [by the script](Push).
+    Push { keys: [String; 3], arguments: Vec<String> },
+    /// Whether anything is new since the version that the gateway knows: what costs next to nothing
+    /// of a rule that nobody asks for.
+    Glance { changed: String, known: u64 },
+}
 
 /// What a call tells and asks.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +92,17 @@ impl Push<'_> {
         ]
     }
 
+    /// Returns it with all that it tells.
+    pub(super) fn question(&self, prefix: &str) -> Question {
+        Question::Push { keys: self.keys(prefix), arguments: self.arguments("").collect() }
+    }
+
+    /// Returns a glance at the same rule.
+    pub(super) fn glance(&self, prefix: &str) -> Question {
+        let [_, changed, _] = self.keys(prefix);
+        Question::Glance { changed, known: self.known }
+    }
+
     /// Returns what the script takes beside, at `time` if it is not the store's.
     pub(super) fn arguments(&self, time: &str) -> impl Iterator<Item = String> {
         let mut rule = String::new();
@@ -92,6 +116,44 @@ impl Push<'_> {
         let late = self.late.as_micros().min(1 << 40);
         let call = format!("{} {} {} {late}", self.number, self.known, self.most);
         [time.to_owned(), rule, call].into_iter().chain(self.deltas.iter().cloned())
+    }
+}
+
+impl Question {
+    pub(super) const fn is_glance(&self) -> bool {
+        matches!(self, Self::Glance { .. })
+    }
+
+    /// Returns the call that asks it.
+    pub(super) fn call(&self, script: &Lua, is_known: bool) -> Cmd {
+        match self {
+            Self::Push { keys, arguments } => script.call(is_known, keys, arguments),
+            Self::Glance { changed, .. } => {
+                let mut latest = cmd("ZREVRANGE");
+                latest.arg(changed).arg(0).arg(0).arg("WITHSCORES");
+                latest
+            }
+        }
+    }
+
+    /// Returns what a glance has found at `time`, if there is nothing new.
+    pub(super) fn glanced(&self, time: &Value, latest: &Value) -> Option<Page> {
+        let Self::Glance { known, .. } = *self else { return None };
+        let (seconds, micros): (u64, u64) = FromRedisValue::from_redis_value(time.clone()).ok()?;
+        let now = seconds.checked_mul(1_000_000)?.checked_add(micros)?;
+        let Value::Array(latest) = latest else { return None };
+        let latest = match &latest[..] {
+            [] => 0,
+            [_, Value::BulkString(version)] => str::from_utf8(version).ok()?.parse().ok()?,
+            _ => return None,
+        };
+        // A store that forgot what it told begins again, which is for a call.
+        (latest <= known && known <= latest.max(now)).then(|| Page {
+            now: Instant::from_nanos(now.saturating_mul(1000)),
+            known,
+            is_full: false,
+            told: Vec::new(),
+        })
     }
 }
 
@@ -171,6 +233,32 @@ mod tests {
             let (number, known, most) = (1, 0, MOST_STATES);
             let push = Push { name, rule, gateway, number, known, late, most, deltas: &deltas };
             assert!(push.cost() < 1_000, "{algorithm:?}: {}", push.cost());
+        }
+    }
+
+    #[test]
+    fn a_glance_finds_nothing_new_or_leaves_it_to_a_call() {
+        let text = |text: &str| Value::BulkString(text.into());
+        let time = Value::Array(vec![text("7"), text("5")]);
+        let glance = |known, latest: &[Value]| {
+            let glance = Question::Glance { changed: "a".to_owned(), known };
+            glance.glanced(&time, &Value::Array(latest.to_vec()))
+        };
+        let version = |version| [text("-"), text(version)];
+        let page = glance(9, &version("9")).expect("nothing new");
+        assert_eq!((page.now, page.known), (Instant::from_nanos(7_000_005_000), 9));
+        assert!(!page.is_full && page.told.is_empty());
+        assert_eq!(glance(0, &[]).expect("nothing yet").known, 0);
+        assert!(glance(9, &version("8")).is_some(), "what was told last has expired");
+        assert!(glance(8_000_000, &version("8000000")).is_some(), "versions may be ahead");
+        for (known, latest) in [
+            (9, &version("10")[..]),
+            (8_000_000, &version("9")),
+            (8_000_000, &[]),
+            (9, &version("?")),
+            (9, &version("9")[1..]),
+        ] {
+            assert_eq!(glance(known, latest), None, "{known} {latest:?}");
         }
     }
 

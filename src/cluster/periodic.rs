@@ -6,11 +6,14 @@
 //! over. So nothing is lost while the store is: what is charged meanwhile adds up beside the states.
 //! Nor is anything lost to an edit: a slot that is used no more is kept until it has told all.
 
+mod lane;
+mod pace;
 mod rest;
 mod rule;
 
 use super::{
-    Client, MOST_STATES, Push, StoreError, exchange::BUDGET, health::Exchanged, store::Store,
+    Client, Link, MOST_STATES, StoreError, exchange::Question, health::Exchanged, pushing::Answer,
+    store::Store,
 };
 use crate::{
     clock::Clock,
@@ -18,12 +21,15 @@ use crate::{
     flow::{Instant, RoundTrip},
 };
 use core::time::Duration;
+use lane::Lane;
+use pace::Pace;
 use rest::Rest;
 use rule::{Rule, rules};
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
+use tokio::task::{JoinError, JoinSet};
 
 /// How soon rules that an edit has added are seen, and a store that is back.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -47,7 +53,34 @@ pub struct Periodic {
     calls: u64,
     /// After which part of an interval this gateway has its exchanges.
     phase: f64,
-    rest: Rest,
+    /// When a rule is due that is not under way, at the soonest.
+    due: Instant,
+    /// What is to be asked, by the node if there are several.
+    lanes: BTreeMap<Option<usize>, Lane>,
+    /// What was asked and is not answered, by its number.
+    asked: BTreeMap<u64, Asked>,
+    answers: JoinSet<Answered>,
+    /// How many round trips there were.
+    round_trips: u64,
+    /// Whether only what is left is told.
+    is_ending: bool,
+}
+
+/// What goes in one round trip.
+#[derive(Debug)]
+struct Asked {
+    node: Option<usize>,
+    names: Vec<Arc<str>>,
+    at: Instant,
+    /// What it is to take of the store.
+    cost: Duration,
+}
+
+/// What came of a round trip.
+struct Answered {
+    number: u64,
+    came: Instant,
+    answers: Result<Vec<Answer>, StoreError>,
 }
 
 impl Periodic {
@@ -64,7 +97,12 @@ impl Periodic {
             rules,
             calls: 0,
             phase,
-            rest: Rest::default(),
+            due: Instant::EPOCH,
+            lanes: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            answers: JoinSet::new(),
+            round_trips: 0,
+            is_ending: false,
         }
     }
 
@@ -73,84 +111,193 @@ impl Periodic {
         tokio::pin!(end);
         loop {
             self.look();
-            let is_up = self.client.link().is_some();
+            let link = self.client.link();
             // Before the first answer nothing is lost, unless the store has failed.
-            if !is_up && !self.store.is_asking() {
+            if link.is_none() && !self.store.is_asking() {
                 self.lose();
             }
-            let now = self.clock.now();
-            let names = if is_up { self.under_way(now) } else { Vec::new() };
-            let due = self.rules.values().map(|rule| rule.due).filter(|_| is_up).min();
-            let next = due.unwrap_or(now + GLANCE).min(now + GLANCE);
+            let mut next = self.clock.now() + GLANCE;
+            if let Some(link) = &link {
+                self.begin(link);
+                // An edit waits for the answers that are under way.
+                if self.live.load().version == self.version {
+                    next = self.ask(link).map_or(next, |it| it.min(next));
+                }
+                next = next.min(self.due);
+            }
             let (pause, connected) = (self.clock.timer(next), self.client.connected());
-            // A call that is given up here is made again.
             tokio::select! {
                 biased;
                 () = &mut end => break,
-                result = self.round(&names), if !names.is_empty() => match result {
-                    Ok(()) => self.heard(),
-                    Err(_) => self.lose(),
-                },
-                () = connected, if !is_up => {}
-                () = pause, if names.is_empty() => {}
+                Some(answered) = self.answers.join_next() => { self.hear(answered); }
+                () = connected, if link.is_none() => {}
+                () = pause => {}
             }
         }
         self.tell_rest().await;
     }
 
+    /// Tells what is left.
+    async fn tell_rest(&mut self) {
+        // What was asked and is not answered is asked again.
+        self.give_up();
+        self.is_ending = true;
+        let Some(link) = self.client.link() else { return };
+        let now = self.clock.now();
+        self.rules.values_mut().for_each(|rule| rule.is_under_way = false);
+        self.rules.values_mut().for_each(|rule| rule.due = now);
+        self.due = now;
+        self.begin(&link);
+        loop {
+            let next = self.ask(&link);
+            if next.is_none() && self.asked.is_empty() {
+                return;
+            }
+            let pause = self.clock.timer(next.unwrap_or(now + STALE));
+            tokio::select! {
+                biased;
+                Some(answered) = self.answers.join_next() => {
+                    if !self.hear(answered) {
+                        return;
+                    }
+                }
+                () = pause => {}
+            }
+        }
+    }
+
+    /// Begins with the rules that are due.
+    fn begin(&mut self, link: &Link) {
+        let now = self.clock.now();
+        if self.due <= now {
+            self.begin_with(now, |name| link.node_of_rule(name));
+        }
+    }
+
+    /// The same, at `now`, given which node has a rule.
+    fn begin_with(&mut self, now: Instant, node_of: impl Fn(&str) -> Option<usize>) {
+        let mut due = now + GLANCE;
+        for (name, rule) in &mut self.rules {
+            if rule.is_under_way {
+                continue;
+            }
+            if rule.due <= now {
+                rule.begin(now, self.phase);
+                let lane = self.lanes.entry(node_of(name)).or_default();
+                lane.add(rule.called, Arc::clone(name));
+            } else {
+                due = due.min(rule.due);
+            }
+        }
+        self.due = due;
+    }
+
+    /// Asks as much as may be now. Returns when there may be more, if not after an answer.
+    fn ask(&mut self, link: &Link) -> Option<Instant> {
+        let (now, gateways) = (self.clock.now(), self.store.division().gateways);
+        let Self { store, rules, calls, lanes, asked, answers, round_trips, .. } = self;
+        let mut soonest: Option<Instant> = None;
+        for (&node, lane) in lanes {
+            while !lane.is_empty()
+                && let Some(next) = lane.pace.next(gateways)
+            {
+                if next > now {
+                    soonest = Some(soonest.map_or(next, |it| it.min(next)));
+                    break;
+                }
+                let (taken, cost) = lane.take(|name| {
+                    let rule = rules.get_mut(name)?;
+                    rule.collect(now, calls);
+                    let is_left = !self.is_ending || rule.has_to_tell();
+                    is_left.then(|| rule.question(store))
+                });
+                if taken.is_empty() {
+                    break;
+                }
+                let cost = Duration::from_micros(u64::try_from(cost).unwrap_or(u64::MAX));
+                lane.pace.begin(now, cost);
+                *round_trips += 1;
+                let number = *round_trips;
+                let (names, questions): (_, Vec<Question>) = taken.into_iter().unzip();
+                asked.insert(number, Asked { node, names, at: now, cost });
+                let (link, clock) = (link.clone(), self.clock.clone());
+                answers.spawn(async move {
+                    let answers = link.exchange(node, &questions).await;
+                    Answered { number, came: clock.now(), answers }
+                });
+            }
+        }
+        soonest
+    }
+
+    /// Takes what was answered. Returns whether anything was.
+    fn hear(&mut self, answered: Result<Answered, JoinError>) -> bool {
+        let Ok(Answered { number, came, answers: Ok(answers) }) = answered else {
+            self.lose();
+            return false;
+        };
+        let Some(asked) = self.asked.remove(&number) else { return true };
+        let gateways = self.store.division().gateways;
+        let lane = self.lanes.entry(asked.node).or_default();
+        lane.pace.end(came, came.since(asked.at), asked.cost, gateways);
+        for (name, answer) in asked.names.into_iter().zip(answers) {
+            let Some(rule) = self.rules.get_mut(&name) else { continue };
+            let was_refused = rule.is_refused();
+            rule.called = asked.at;
+            match answer {
+                Ok(Some(page)) => {
+                    self.store.on_states(rule.deltas.len(), page.told.len());
+                    let way = RoundTrip { asked: asked.at, given: page.now, came };
+                    rule.take_over(way, &page);
+                }
+                Ok(None) => rule.look_closer(),
+                Err(_) => rule.refuse(),
+            }
+            if rule.is_refused() != was_refused {
+                self.store.on_refusals();
+            }
+            if rule.is_under_way {
+                lane.add(rule.called, name);
+            } else if rule.is_gone && !rule.has_to_tell() {
+                self.rules.remove(&name);
+            } else {
+                self.due = self.due.min(rule.due);
+            }
+        }
+        self.heard();
+        true
+    }
+
     /// Notes that the store has answered.
     fn heard(&self) {
         let mut rules = self.rules.values().filter(|rule| !rule.is_gone).peekable();
-        let is_refused = rules.peek().is_some() && rules.all(Rule::is_refused);
+        let is_refused = rules.peek().is_some() && rules.clone().all(Rule::is_refused);
         self.store.on_exchange(if is_refused {
             Exchanged::Nothing
-        } else if self.rules.values().any(|rule| rule.is_under_way) {
-            Exchanged::Some
-        } else {
+        } else if rules.all(|rule| rule.has_learned || rule.is_refused()) {
             Exchanged::All
+        } else {
+            Exchanged::Some
         });
     }
 
-    /// Tells what is left.
-    async fn tell_rest(&mut self) {
-        let now = self.clock.now();
-        self.rules.values_mut().for_each(|rule| rule.begin(now, self.phase));
-        loop {
-            // What the store refuses is under way no more.
-            let is_left = |rule: &Rule| rule.is_under_way && rule.has_to_tell();
-            let left = self.rules.iter().filter(|(_, rule)| is_left(rule));
-            let names: Vec<_> = left.map(|(name, _)| Arc::clone(name)).collect();
-            if names.is_empty() || self.round(&names).await.is_err() {
-                return;
-            }
-        }
-    }
-
-    /// Begins with the rules that are due, and returns all that are not done, first whose last call
-    /// is longest ago: where the store fails again and again, each has its turn, whoever it is that
-    /// it fails over. None waits for another to be done.
-    fn under_way(&mut self, now: Instant) -> Vec<Arc<str>> {
-        let mut names = Vec::new();
-        for (name, rule) in &mut self.rules {
-            if rule.due <= now && !rule.is_under_way {
-                rule.begin(now, self.phase);
-            }
-            if rule.is_under_way {
-                names.push((rule.called, Arc::clone(name)));
-            }
-        }
-        names.sort_unstable();
-        names.into_iter().map(|(_, name)| name).collect()
+    /// Waits for no answer any more.
+    fn give_up(&mut self) {
+        self.answers = JoinSet::new();
+        self.asked.clear();
+        self.lanes.values_mut().for_each(Lane::clear);
     }
 
     /// Finds the rules of the configuration in force.
     fn look(&mut self) {
         let snapshot = self.live.load_full();
-        if snapshot.version == self.version {
+        if snapshot.version == self.version || !self.asked.is_empty() {
             return;
         }
         self.version = snapshot.version;
+        self.give_up();
         let now = self.clock.now();
+        self.due = now;
         let mut before = core::mem::take(&mut self.rules);
         for mut rule in rules(&snapshot, now) {
             if let Some(old) = before.remove(&rule.shared.name) {
@@ -180,6 +327,13 @@ impl Periodic {
     fn lose(&mut self) {
         self.store.on_exchange(Exchanged::Nothing);
         let now = self.clock.now();
+        // It may be these that it fails over; those behind them were not asked about.
+        if let Some((_, first)) = self.asked.first_key_value() {
+            for name in &first.names {
+                self.rules.entry(Arc::clone(name)).and_modify(|rule| rule.called = first.at);
+            }
+        }
+        self.give_up();
         self.forget(now);
         for rule in self.rules.values_mut() {
             rule.is_under_way = false;
@@ -187,80 +341,8 @@ impl Periodic {
             // It may have been too much for one round trip.
             rule.told = MOST_STATES;
         }
+        self.due = now;
     }
-
-    /// Makes one call for each of these rules, some in one round trip: each has a limit of its
-    /// own, so that a round ends however many rules there are.
-    async fn round(&mut self, names: &[Arc<str>]) -> Result<(), StoreError> {
-        let mut rest = names;
-        while !rest.is_empty() {
-            let some = self.portion(rest);
-            self.exchange(&rest[..some]).await?;
-            rest = &rest[some..];
-        }
-        self.forget(self.clock.now());
-        Ok(())
-    }
-
-    /// Collects from the first of these rules, and returns how many go in one round trip.
-    fn portion(&mut self, names: &[Arc<str>]) -> usize {
-        let Self { clock, rules, calls, store, .. } = self;
-        let now = clock.now();
-        portion(names.iter().map(|name| {
-            rules.get_mut(name).map_or(0, |rule| {
-                rule.collect(now, calls);
-                rule.push(store).cost()
-            })
-        }))
-    }
-
-    /// Makes one call for each of these rules, in one round trip, and leaves the store to others
-    /// for a while if that was much.
-    async fn exchange(&mut self, names: &[Arc<str>]) -> Result<(), StoreError> {
-        let link = self.client.link().ok_or(StoreError::Down)?;
-        let asked = self.clock.now();
-        for name in names {
-            self.rules.entry(Arc::clone(name)).and_modify(|rule| rule.called = asked);
-        }
-        let rules = names.iter().filter_map(|name| self.rules.get(name));
-        let pushes: Vec<Push<'_>> = rules.map(|rule| rule.push(&self.store)).collect();
-        let cost: usize = pushes.iter().map(Push::cost).sum();
-        let answers = link.exchange(&pushes).await?;
-        let came = self.clock.now();
-        for (name, answer) in names.iter().zip(&answers) {
-            let Some(rule) = self.rules.get_mut(name) else { continue };
-            let was_refused = rule.is_refused();
-            match answer {
-                Ok(page) => {
-                    self.store.on_states(rule.deltas.len(), page.told.len());
-                    rule.take_over(RoundTrip { asked, given: page.now, came }, page);
-                }
-                Err(_) => rule.refuse(),
-            }
-            if rule.is_refused() != was_refused {
-                self.store.on_refusals();
-            }
-        }
-        // Small ones take no more than the way.
-        if cost > BUDGET / 2 {
-            let cost = Duration::from_micros(u64::try_from(cost).unwrap_or(u64::MAX));
-            let gateways = self.store.division().gateways;
-            let rest = self.rest.after(came.since(asked), cost, gateways);
-            self.clock.timer(came + rest).await;
-        }
-        Ok(())
-    }
-}
-
-/// Returns how many calls go in one round trip, given what each may cost: one, or as many as stay
-/// below what all may.
-fn portion(costs: impl Iterator<Item = usize>) -> usize {
-    let mut sum = 0_usize;
-    let fitting = costs.enumerate().take_while(|(at, cost)| {
-        sum = sum.saturating_add(*cost);
-        *at == 0 || sum <= BUDGET
-    });
-    fitting.count()
 }
 
 #[cfg(test)]

@@ -1,27 +1,94 @@
-//! Calls about the states of several rules, over a worker's way to the store.
+//! Questions about the states of several rules, over a worker's way to the store.
 
 use super::{
-    Page, Push, StoreError,
+    Page, StoreError,
     client::Link,
     dial::{Connection, query_all},
     error::{Failure, Scope, within},
+    exchange::Question,
     script::is_unknown,
 };
-use redis::{Cmd, RedisResult, Value, aio::MultiplexedConnection};
+use redis::{Cmd, RedisResult, Value, aio::MultiplexedConnection, cmd};
+use tokio::task::JoinSet;
+
+/// What came of a question: `None` where a glance has not found that all is known.
+pub(super) type Answer = Result<Option<Page>, StoreError>;
 
 impl Link {
-    /// Has the store merge what was charged here, and tell what all have charged: of several
-    /// rules, in one round trip, or in one for each with a Redis Cluster, whose nodes may each have
-    /// some. Returns what came of each, in their order; of a rule that the store refuses nothing is
-    /// merged.
+    /// Returns which node has the states of a rule, if there are several.
+    pub(super) fn node_of_rule(&self, name: &str) -> Option<usize> {
+        self.connection.node_of(&format!("{}{name}", self.inner.store.settings.prefix))
+    }
+
+    /// Asks about several rules, at once: has the store merge what was charged here and tell what all
+    /// have charged, or glances at whether there is anything new, at `node` if there are several.
+    /// Returns what came of each, in their order; of a rule that the store refuses nothing is merged.
     ///
     /// # Errors
     ///
     /// Why it has answered nothing that can be used, as far as is known: some of it may be merged.
-    pub async fn exchange(
-        mut self,
-        pushes: &[Push<'_>],
-    ) -> Result<Vec<Result<Page, StoreError>>, StoreError> {
+    pub(super) async fn exchange(
+        self,
+        node: Option<usize>,
+        questions: &[Question],
+    ) -> Result<Vec<Answer>, StoreError> {
+        let (glances, pushes) = questions.iter().partition::<Vec<_>, _>(|it| it.is_glance());
+        let found = tokio::join!(self.glance(node, &glances), self.push(&pushes));
+        let (mut of_glances, mut of_pushes) = (found.0?.into_iter(), found.1?.into_iter());
+        let answer = |question: &Question| {
+            let answers = if question.is_glance() { &mut of_glances } else { &mut of_pushes };
+            answers.next().ok_or(StoreError::Nonsense)
+        };
+        questions.iter().map(answer).collect()
+    }
+
+    /// Asks what was changed last, of each of these rules: commands without a script, of which a
+    /// hundred take the store as long as a few scripts.
+    async fn glance(
+        &self,
+        node: Option<usize>,
+        glances: &[&Question],
+    ) -> Result<Vec<Answer>, StoreError> {
+        let connection = match &self.connection {
+            Connection::One(connection) => Some(connection.clone()),
+            Connection::Cluster(nodes) => {
+                nodes.not_out().find(|(at, _)| Some(*at) == node).map(|(_, way)| way)
+            }
+        };
+        let nothing = || glances.iter().map(|_| Ok(None)).collect();
+        // Of a node that is out, each rule hears by a call of its own.
+        let Some(mut connection) = connection.filter(|_| !glances.is_empty()) else {
+            return Ok(nothing());
+        };
+        let inner = &*self.inner;
+        let script = &inner.store.scripts.exchange;
+        let latest = glances.iter().map(|glance| glance.call(script, true));
+        let calls: Vec<Cmd> = [cmd("TIME")].into_iter().chain(latest).collect();
+        let answers = inner.clock.timeout(inner.limit, query_all(&mut connection, &calls)).await;
+        match within(answers) {
+            Ok(answers) => {
+                let [time, latest @ ..] = &answers[..] else { return Ok(nothing()) };
+                // What is refused, or sent to another node, is left to a call, too.
+                let read = |(glance, latest): (&&Question, &RedisResult<Value>)| {
+                    glance.glanced(time.as_ref().ok()?, latest.as_ref().ok()?)
+                };
+                Ok(glances.iter().zip(latest).map(|it| Ok(read(it))).collect())
+            }
+            Err(failure) => {
+                let failure = failure.of_call(script.name);
+                let failure = match node {
+                    Some(node) => failure.of_node(node),
+                    None => failure,
+                };
+                let is_of_store = failure.scope == Scope::Store;
+                let error = self.fail(failure);
+                if is_of_store { Err(error) } else { Ok(nothing()) }
+            }
+        }
+    }
+
+    /// Makes a call about each of these rules, in a Redis Cluster at the node that has it.
+    async fn push(&self, pushes: &[&Question]) -> Result<Vec<Answer>, StoreError> {
         let answers = match &self.connection {
             Connection::One(connection) => self.push_all(connection.clone(), pushes).await?,
             Connection::Cluster(_) => self.push_each(pushes).await,
@@ -31,34 +98,42 @@ impl Link {
         };
         let heard = |answer| match read(answer) {
             Err(failure) if failure.scope == Scope::Store => Err(self.fail(failure)),
-            page => Ok(page.map_err(|failure| self.fail(failure))),
+            page => Ok(page.map(Some).map_err(|failure| self.fail(failure))),
         };
         answers.into_iter().map(heard).collect()
     }
 
-    /// Makes one call after the other, each of which may take as long as a call may.
-    async fn push_each(&mut self, pushes: &[Push<'_>]) -> Vec<Result<Value, Failure>> {
-        let inner = self.inner.clone();
-        let (prefix, script) = (&inner.store.settings.prefix, &inner.store.scripts.exchange);
-        let mut answers = Vec::with_capacity(pushes.len());
-        for push in pushes {
-            let arguments: Vec<String> = push.arguments("").collect();
-            let answer = self.run(script, &push.keys(prefix), &arguments).await;
-            // At once, so that the next call does not wait for the same node.
-            answers.push(answer.map_err(|failure| {
-                let error = failure.error;
-                self.heed(failure).err().unwrap_or_else(|| Failure::out(error, String::new()))
-            }));
+    /// Makes all calls at once, each of which may be sent to another node.
+    async fn push_each(&self, pushes: &[&Question]) -> Vec<Result<Value, Failure>> {
+        let mut calls = JoinSet::new();
+        for (at, push) in pushes.iter().enumerate() {
+            let Question::Push { keys, arguments } = push else { continue };
+            let (mut link, keys, arguments) = (self.clone(), keys.clone(), arguments.clone());
+            calls.spawn(async move {
+                let script = link.inner.store.scripts.exchange.clone();
+                let answer = link.run(&script, &keys, &arguments).await;
+                // At once, so that nobody else waits for the same node.
+                let heeded = answer.map_err(|failure| {
+                    let error = failure.error;
+                    link.heed(failure).err().unwrap_or_else(|| Failure::out(error, String::new()))
+                });
+                (at, heeded)
+            });
         }
-        answers
+        let mut answers = calls.join_all().await;
+        answers.sort_unstable_by_key(|(at, _)| *at);
+        answers.into_iter().map(|(_, answer)| answer).collect()
     }
 
-    /// Makes all calls at once.
+    /// Makes all calls in one round trip.
     async fn push_all(
         &self,
         connection: MultiplexedConnection,
-        pushes: &[Push<'_>],
+        pushes: &[&Question],
     ) -> Result<Vec<Result<Value, Failure>>, StoreError> {
+        if pushes.is_empty() {
+            return Ok(Vec::new());
+        }
         let inner = &*self.inner;
         let name = inner.store.scripts.exchange.name;
         let answers = inner.clock.timeout(inner.limit, self.ask_all(connection, pushes)).await;
@@ -76,13 +151,10 @@ impl Link {
     async fn ask_all(
         &self,
         mut connection: MultiplexedConnection,
-        pushes: &[Push<'_>],
+        pushes: &[&Question],
     ) -> RedisResult<Vec<RedisResult<Value>>> {
-        let store = &self.inner.store;
-        let (prefix, script) = (&store.settings.prefix, &store.scripts.exchange);
-        let call = |push: &Push<'_>, is_known| {
-            script.call(is_known, &push.keys(prefix), push.arguments(""))
-        };
+        let script = &self.inner.store.scripts.exchange;
+        let call = |push: &Question, is_known| push.call(script, is_known);
         let calls: Vec<Cmd> = pushes.iter().map(|push| call(push, true)).collect();
         let mut answers = query_all(&mut connection, &calls).await?;
         let mut unknown: Vec<_> = pushes.iter().zip(&mut answers).collect();

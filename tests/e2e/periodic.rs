@@ -319,6 +319,45 @@ fn the_exchange_has_a_connection_and_a_metric_from_the_first_rule_that_wants_it(
     assert_eq!((connected(), up(&gateways[0])), (workers + 1, 1.0));
 }
 
+#[test]
+fn rules_that_nobody_asks_for_are_exchanged_by_a_glance_and_known_when_somebody_does() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let rule = |at| {
+        format!(
+            "{{ name: r{at}, algorithm: fixed_window, limit: 30/1000h, scope: cluster, sync_interval: 20ms, dry_run: {} }}",
+            at != 7
+        )
+    };
+    let rules: Vec<_> = (0..16).map(rule).collect();
+    let rules = format!("    flow: [{}]", rules.join(", "));
+    let gateways = gateways(2, &config(upstream.address, server.port, PATIENT, &rules));
+    settled(&gateways, 30);
+    let mut connection = server.connection();
+    let mut calls = |what: &str| -> u64 {
+        let mut stats = redis::cmd("INFO");
+        let stats: String = stats.arg("commandstats").query(&mut connection).expect("numbers");
+        let of = |line: &str| {
+            let counts = line.strip_prefix(&format!("cmdstat_{what}:calls="))?;
+            counts.split(',').next()?.parse().ok()
+        };
+        stats.lines().find_map(of).unwrap_or_default()
+    };
+    // Those of the first exchanges, in which each rule asks for all that there is.
+    eventually("all have come to rest", || {
+        let [scripts, glances] = ["evalsha", "zrevrange"].map(&mut calls);
+        (glances > 500 + 2 * scripts).then_some(())
+    });
+    let [scripts, glances] = ["evalsha", "zrevrange"].map(&mut calls);
+    eventually("each is glanced at", || (calls("zrevrange") > glances + 1_000).then_some(()));
+    let more = calls("evalsha") - scripts;
+    assert!(more < 100, "{more} calls beside more than 1,000 glances");
+    // What the others use is learned all the same.
+    assert_eq!(hammer(&gateways[..1], 20), [30, 10, 0]);
+    eventually("the other knows", || {
+        (http::get(gateways[1].web(), "/").status == 429).then_some(())
+    });
+}
+
 /// Returns what the store says is used of each rule, fixed windows `a`, `b`, … of the route `all`.
 fn used_of<const N: usize>(server: &Server, rules: [&str; N]) -> [u64; N] {
     rules.map(|rule| {

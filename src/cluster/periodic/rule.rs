@@ -4,7 +4,7 @@ use super::{GLANCE, STALE};
 use crate::{
     cluster::{
         Page, Push,
-        exchange::{MOST_STATES, line, most_deltas},
+        exchange::{GLANCE_COST, MOST_STATES, Question, line, most_deltas},
         store::Store,
     },
     config::{Exchange, Shared, Snapshot},
@@ -27,6 +27,8 @@ pub(super) struct Rule {
     pub(super) due: Instant,
     /// Whether it is being exchanged.
     pub(super) is_under_way: bool,
+    /// Whether all that there was has been taken over once.
+    pub(super) has_learned: bool,
     /// Of the last call that told anything.
     pub(super) number: u64,
     /// The latest version that is known.
@@ -36,9 +38,11 @@ pub(super) struct Rule {
     pub(super) since: Instant,
     /// When it was answered last, or removed.
     pub(super) heard: Instant,
-    /// When the latest call about it was made.
+    /// When the latest question about it was asked that was answered, or that others waited behind
+    /// in vain.
     pub(super) called: Instant,
-    /// How many states it was told then, or as many as may be if a call has failed since.
+    /// How many states it was told then, or as many as may be if a call has failed since; at least
+    /// one if there was something new at a glance.
     pub(super) told: usize,
     /// The most that was told of one state, in this exchange and in the one before.
     pub(super) most: [u64; 2],
@@ -72,6 +76,7 @@ pub(super) fn rules(snapshot: &Snapshot, now: Instant) -> impl Iterator<Item = R
                 is_gone: false,
                 due: now,
                 is_under_way: false,
+                has_learned: false,
                 number: 0,
                 known: 0,
                 deltas: Vec::new(),
@@ -99,15 +104,17 @@ impl Rule {
     /// Goes on from what it was before an edit.
     pub(super) fn resume(&mut self, old: Self) {
         let Self { due, number, known, deltas, since, heard, .. } = old;
-        let Self { most, source, former, is_gone, called, .. } = old;
+        let Self { most, source, former, is_gone, is_under_way, called, .. } = old;
         self.exchange.is_refused.store(old.exchange.is_refused.load(Relaxed), Relaxed);
         self.former = former;
         if is_gone || source.id() != self.source.id() {
             // The slot begins afresh and must learn all.
             self.former.extend((!is_gone).then(|| source.retired()));
         } else {
-            (self.known, self.source) = (known, source);
-            self.due = due.min(self.due + self.exchange.interval);
+            (self.known, self.source, self.has_learned) = (known, source, old.has_learned);
+            if !is_under_way {
+                self.due = due.min(self.due + self.exchange.interval);
+            }
         }
         (self.number, self.deltas, self.since) = (number, deltas, since);
         (self.heard, self.called, self.most) = (heard, called, most);
@@ -170,6 +177,27 @@ impl Rule {
         }
     }
 
+    /// Returns what the store is to be asked, and what that takes of it.
+    pub(super) fn question(&self, store: &Store) -> (Question, usize) {
+        let (push, prefix) = (self.push(store), &store.settings.prefix);
+        if self.is_quiet() {
+            (push.glance(prefix), GLANCE_COST)
+        } else {
+            (push.question(prefix), push.cost())
+        }
+    }
+
+    /// Whether nothing has happened to it lately, here or elsewhere, that is known.
+    fn is_quiet(&self) -> bool {
+        let is_settled = self.source.has_clock && !self.is_gone && !self.is_refused();
+        is_settled && self.told == 0 && !self.has_to_tell()
+    }
+
+    /// Notes that there is something new.
+    pub(super) fn look_closer(&mut self) {
+        self.told = self.told.max(1);
+    }
+
     /// Takes over what the store has told, which confirms what it was told.
     pub(super) fn take_over(&mut self, way: RoundTrip, page: &Page) {
         self.exchange.is_refused.store(false, Relaxed);
@@ -190,6 +218,7 @@ impl Rule {
         }
         let has_to_ask = has_forgotten || (page.is_full && !self.is_gone);
         self.is_under_way = self.has_to_tell() || has_to_ask;
+        self.has_learned |= !has_to_ask;
     }
 
     /// Notes that the store has answered with an error about this rule alone. What was told is kept,

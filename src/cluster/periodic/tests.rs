@@ -1,18 +1,28 @@
 //! What is exchanged first, and how much at a time.
 
 use super::*;
-use crate::cluster::Page;
-use crate::config;
+use crate::cluster::{
+    Page,
+    exchange::{BUDGET, GLANCE_COST},
+};
+use crate::{
+    config,
+    flow::{Told, Whose},
+};
 use core::num::NonZeroUsize;
 
 #[test]
-fn a_round_trip_makes_one_call_or_as_many_as_keep_the_store_from_others_for_a_moment() {
+fn a_round_trip_asks_as_much_as_keeps_the_store_from_others_for_a_moment() {
     let sizes = |costs: &[usize]| {
-        let (mut rest, mut sizes) = (costs, Vec::new());
-        while !rest.is_empty() {
-            let (some, more) = rest.split_at(portion(rest.iter().copied()));
-            sizes.push(some.len());
-            rest = more;
+        let (mut lane, mut sizes) = (Lane::default(), Vec::new());
+        for at in 0..costs.len() {
+            lane.add(Instant::EPOCH, format!("{at:03}").into());
+        }
+        while !lane.is_empty() {
+            let cost = |name: &Arc<str>| name.parse().ok().and_then(|at: usize| costs.get(at));
+            let (taken, sum) = lane.take(|name| cost(name).map(|cost| ((), *cost)));
+            assert!(sum <= BUDGET || taken.len() == 1);
+            sizes.push(taken.len());
         }
         sizes
     };
@@ -21,6 +31,7 @@ fn a_round_trip_makes_one_call_or_as_many_as_keep_the_store_from_others_for_a_mo
     assert_eq!(sizes(&[most / 2, most / 2, 1]), [2, 1]);
     assert_eq!(sizes(&[1, most, 1]), [1, 1, 1]);
     assert_eq!(sizes(&[usize::MAX, usize::MAX]), [1, 1]);
+    assert_eq!(sizes(&[GLANCE_COST; 250]), [100, 100, 50]);
 }
 
 #[test]
@@ -59,33 +70,75 @@ fn page(now: Instant) -> (RoundTrip, Page) {
     (way, Page { now, known: 0, is_full: false, told: Vec::new() })
 }
 
+impl Periodic {
+    /// Begins with the rules that are due.
+    fn begin_at(&mut self, now: Instant) {
+        self.due = now;
+        self.begin_with(now, |_| None);
+    }
+
+    /// Asks what goes in the next round trip, of which no answer comes unless it is heard.
+    fn ask_at(&mut self, now: Instant) -> Vec<Arc<str>> {
+        let Self { lanes, rules, calls, store, .. } = self;
+        let lane = lanes.entry(None).or_default();
+        let (taken, _) = lane.take(|name| {
+            let rule = rules.get_mut(name)?;
+            rule.collect(now, calls);
+            Some(rule.question(store))
+        });
+        let names: Vec<_> = taken.into_iter().map(|(name, _)| name).collect();
+        self.round_trips += 1;
+        let asked = Asked { node: None, names: names.clone(), at: now, cost: Duration::ZERO };
+        self.asked.insert(self.round_trips, asked);
+        names
+    }
+
+    /// Has the latest round trip answered.
+    fn answer(&mut self, now: Instant, answer: impl Fn(&Arc<str>) -> Answer) {
+        let number = self.round_trips;
+        let answers = self.asked[&number].names.iter().map(answer).collect();
+        assert!(self.hear(Ok(Answered { number, came: now, answers: Ok(answers) })));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn after_a_failure_who_was_called_longest_ago_goes_first_and_alone() {
     let mut exchange = three_rules();
     exchange.look();
     let now = exchange.clock.now();
-    let mut waiting = exchange.under_way(now);
-    assert_eq!((waiting.len(), exchange.portion(&waiting)), (3, 3));
-    // The store fails over one of them whenever it is asked: each other has its turn all the same.
-    let broken = waiting[0].clone();
+    exchange.begin_at(now);
+    let all = exchange.ask_at(now);
+    assert_eq!(all.len(), 3);
+    // The store fails over one of them whenever it is asked, and over all that are asked behind it:
+    // each other has its turn all the same.
+    let broken = all[0].clone();
+    exchange.lose();
     let mut answered = Vec::new();
     for turn in 1..=6 {
         let now = now + turn * Duration::from_secs(1);
-        let first = waiting[0].clone();
-        let rule = exchange.rules.get_mut(&first).unwrap();
-        rule.called = now;
-        if first != broken {
-            let (way, page) = page(now);
-            rule.take_over(way, &page);
-            answered.push(first.clone());
+        exchange.begin_at(now);
+        let mut is_lost = false;
+        while !is_lost && !exchange.lanes[&None].is_empty() {
+            let names = exchange.ask_at(now);
+            assert_eq!(names.len(), 1, "it may have been too much for one round trip");
+            is_lost = names[0] == broken;
+            if !is_lost {
+                // One that has told all, so that it is not asked again at once.
+                let rule = exchange.rules.get_mut(&names[0]).unwrap();
+                rule.source.has_clock = true;
+                rule.source.from = None;
+                exchange.answer(now, |_| Ok(Some(page(now).1)));
+                answered.push(names[0].clone());
+            }
+        }
+        // Behind it.
+        while !exchange.lanes[&None].is_empty() {
+            exchange.ask_at(now + Duration::from_millis(1));
         }
         exchange.lose();
-        waiting = exchange.under_way(now + Duration::from_secs(1));
-        assert_eq!((waiting.len(), &waiting[2]), (3, &first));
-        assert_eq!(exchange.portion(&waiting), 1, "it may have been too much for one round trip");
     }
-    assert_eq!(answered.len(), 4);
-    assert_eq!(answered[..2], answered[2..]);
+    let of = |name: &Arc<str>| answered.iter().filter(|it| *it == name).count();
+    assert!(all.iter().all(|name| *name == broken || of(name) >= 3), "{answered:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,29 +146,60 @@ async fn what_the_store_refuses_is_kept_and_told_again_and_keeps_nobody_from_end
     let mut exchange = three_rules();
     exchange.look();
     let now = exchange.clock.now();
-    let waiting = exchange.under_way(now);
-    for name in &waiting {
+    exchange.begin_at(now);
+    let all = exchange.ask_at(now);
+    for name in &all {
         let rule = exchange.rules.get_mut(name).unwrap();
         (rule.number, rule.deltas) = (7, vec!["- 1 2 3".to_owned()]);
-        if *name == waiting[0] {
-            rule.refuse();
-        } else {
-            let (way, page) = page(now);
-            rule.take_over(way, &page);
-        }
     }
-    let refused = |exchange: &Periodic| exchange.rules[&waiting[0]].is_refused();
+    let first = all[0].clone();
+    exchange.answer(now, |name| {
+        if *name == first { Err(StoreError::Other) } else { Ok(Some(page(now).1)) }
+    });
+    let refused = |exchange: &Periodic| exchange.rules[&first].is_refused();
     assert!(refused(&exchange));
-    assert!(!exchange.under_way(now).contains(&waiting[0]), "not before the next exchange");
+    assert!(!exchange.ask_at(now).contains(&first), "not before the next exchange");
     assert!(exchange.rules.values().any(|rule| !rule.is_refused()), "the store takes the others");
     let later = now + Duration::from_secs(1);
-    assert!(exchange.under_way(later).contains(&waiting[0]));
-    assert_eq!(exchange.portion(&waiting[..1]), 1);
-    let rule = exchange.rules.get_mut(&waiting[0]).unwrap();
+    exchange.begin_at(later);
+    assert!(exchange.ask_at(later).contains(&first));
+    let rule = &exchange.rules[&first];
     assert_eq!((rule.number, rule.deltas.len()), (7, 1), "the same call again");
-    let (way, page) = page(later);
-    rule.take_over(way, &page);
+    assert!(!rule.question(&exchange.store).0.is_glance());
+    exchange.answer(later, |_| Ok(Some(page(later).1)));
     assert!(!refused(&exchange));
+}
+
+#[tokio::test(start_paused = true)]
+async fn quiet_rules_are_glanced_at_and_called_when_there_is_something_new() {
+    let mut exchange = three_rules();
+    exchange.look();
+    let mut now = exchange.clock.now();
+    let mut glances = Vec::new();
+    // Nothing is known; then that there is nothing; then one hears that there is something.
+    for turn in 0..6 {
+        now = now + Duration::from_secs(1);
+        exchange.begin_at(now);
+        while !exchange.lanes[&None].is_empty() {
+            let names = exchange.ask_at(now);
+            let is_glance =
+                |name: &&Arc<str>| exchange.rules[*name].question(&exchange.store).0.is_glance();
+            let quiet: Vec<_> = names.iter().filter(is_glance).cloned().collect();
+            glances.push(quiet.len());
+            let (way, page) = page(now);
+            let told = Told { whose: Whose::All, numbers: vec![0, 0, 1].into() };
+            exchange.answer(way.came, |name| {
+                if quiet.contains(name) {
+                    return Ok((turn != 3).then(|| page.clone()));
+                }
+                let told = if turn == 3 { vec![told.clone()] } else { Vec::new() };
+                Ok(Some(Page { told, ..page.clone() }))
+            });
+        }
+    }
+    // Each is called with what it has to tell when it hears of the clock, glanced at twice, then
+    // called and told; called once more, and glanced at again.
+    assert_eq!(glances, [0, 3, 3, 3, 3, 0, 0, 3]);
 }
 
 #[tokio::test(start_paused = true)]

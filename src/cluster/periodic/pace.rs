@@ -1,0 +1,157 @@
+//! When a gateway may begin the next round trip to a node, or to the only store.
+//!
+//! On a long way several are under way, as many as keep the store busy while one is answered: one begins
+//! no sooner after another than that takes of the store, so that they do not come there at once and others
+//! are served between them. All gateways together have no more under way than what a request can
+//! wait behind, even if the store was held up and finds all of them at once; and who had to wait
+//! for long has one, and then one more with each answer.
+
+use super::Rest;
+use crate::{cluster::exchange::BUDGET, flow::Instant};
+use core::time::Duration;
+
+/// How many round trips all gateways together may have under way, if there are not more of them:
+/// 6.4 ms of the store, of the 20 that a request may wait.
+const TOGETHER: u32 = 16;
+
+/// After what time waited for others only one is under way: half of that.
+const LONG: Duration = Duration::from_micros(BUDGET as u64 * TOGETHER as u64 / 2);
+
+/// How the round trips to a node follow one another.
+#[derive(Debug)]
+pub(super) struct Pace {
+    under_way: u32,
+    /// How many may be, as far as the answers tell.
+    most: u32,
+    /// When the next one may begin beside others, and when it may after the rests.
+    spaced: Instant,
+    rested: Instant,
+    rest: Rest,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        let (spaced, rested) = (Instant::EPOCH, Instant::EPOCH);
+        Self { under_way: 0, most: 1, spaced, rested, rest: Rest::default() }
+    }
+}
+
+impl Pace {
+    /// Returns when the next round trip may begin, of one of so many gateways; `None` if not before
+    /// another ends.
+    pub(super) fn next(&self, gateways: u32) -> Option<Instant> {
+        let fill = self.rest.way().as_micros() / (BUDGET as u128 * u128::from(gateways.max(1)));
+        let fill = u32::try_from(fill).unwrap_or(u32::MAX).saturating_add(1);
+        let most = self.most.min(TOGETHER / gateways.max(1)).min(fill).max(1);
+        let next = if self.under_way == 0 { self.rested } else { self.spaced.max(self.rested) };
+        (self.under_way < most).then_some(next)
+    }
+
+    /// Begins one, which is to take `cost` of the store.
+    pub(super) fn begin(&mut self, now: Instant, cost: Duration) {
+        self.under_way += 1;
+        self.spaced = now + cost;
+    }
+
+    /// Ends one that was answered at `now`, after so long.
+    pub(super) fn end(&mut self, now: Instant, took: Duration, cost: Duration, gateways: u32) {
+        self.under_way = self.under_way.saturating_sub(1);
+        // Small ones take no more than the way.
+        if cost > Duration::from_micros(BUDGET as u64 / 2) {
+            let (waited, rest) = self.rest.after(took, cost, gateways);
+            self.most = if waited > LONG { 1 } else { (self.most + 1).min(TOGETHER) };
+            self.rested = self.rested.max(now) + rest;
+        }
+    }
+
+    /// Ends all, without answers.
+    pub(super) fn give_up(&mut self) {
+        (self.under_way, self.most) = (0, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CALL: Duration = Duration::from_micros(400);
+
+    /// What so many gateways do to a store that they call without an end for so long, whose way is
+    /// so long and which takes `call` for what is to take [`CALL`]: how busy it is, how long a call
+    /// waits in the second half, and how many of one gateway are under way at most.
+    fn called(
+        gateways: u32,
+        way: Duration,
+        seconds: u64,
+        call: Duration,
+    ) -> (f64, Duration, usize) {
+        let mut them: Vec<(Pace, Vec<(Instant, Instant)>)> = Vec::new();
+        them.resize_with(gateways as usize, Default::default);
+        let end = Instant::EPOCH + Duration::from_secs(seconds);
+        let (mut free, mut calls) = (Instant::EPOCH, 0);
+        let (mut waited, mut late, mut most) = (Duration::ZERO, 0, 0);
+        loop {
+            // What happens next: an answer, or else a call.
+            let next = |(pace, answers): &(Pace, Vec<(Instant, Instant)>)| {
+                let answer = answers.first().map(|it| it.1);
+                answer.into_iter().chain(pace.next(gateways)).min().unwrap_or(end)
+            };
+            let Some((pace, answers)) = them.iter_mut().min_by_key(|it| next(it)) else { continue };
+            let begins = pace.next(gateways);
+            if let Some((asked, came)) = answers.first().copied()
+                && begins.is_none_or(|begins| came <= begins)
+            {
+                answers.remove(0);
+                pace.end(came, came.since(asked), CALL, gateways);
+                // It does not go back in time.
+                pace.rested = pace.rested.max(came);
+                continue;
+            }
+            let Some(now) = begins else { continue };
+            let came = now + way / 2;
+            let begun = came.max(free);
+            free = begun + call;
+            if free > end {
+                break;
+            }
+            calls += 1;
+            if came.since(Instant::EPOCH) > end.since(Instant::EPOCH) / 2 {
+                waited += begun.since(came);
+                late += 1;
+            }
+            pace.begin(now, CALL);
+            answers.push((now, free + way / 2));
+            most = most.max(answers.len());
+        }
+        let busy = (calls * call).as_secs_f64() / end.since(Instant::EPOCH).as_secs_f64();
+        (busy, waited / late, most)
+    }
+
+    #[test]
+    fn many_gateways_keep_a_call_waiting_for_few_others_and_the_store_as_busy() {
+        for way in [100, 1_000, 4_000].map(Duration::from_micros) {
+            for (gateways, most) in [(3, 3), (8, 4), (100, 40)] {
+                let (busy, waited, _) = called(gateways, way, 20, CALL);
+                assert!(busy > 0.7, "{gateways}, {way:?}: {busy}");
+                assert!(waited < most * CALL, "{gateways}, {way:?}: {waited:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_gateway_alone_keeps_the_store_busy_however_long_the_way_is_and_does_not_rest() {
+        for way in [100, 1_000, 4_000].map(Duration::from_micros) {
+            let (busy, waited, most) = called(1, way, 2, CALL);
+            assert!(busy > 0.75, "{way:?}: {busy}, {most}");
+            assert!(waited < CALL && most <= 12, "{way:?}: {waited:?}, {most}");
+        }
+    }
+
+    #[test]
+    fn a_gateway_keeps_a_call_waiting_for_a_moment_however_slow_the_store_is() {
+        for way in [100, 4_000].map(Duration::from_micros) {
+            let (busy, waited, most) = called(1, way, 20, 5 * CALL);
+            assert!(busy > 0.7 && waited < TOGETHER * CALL, "{way:?}: {busy}, {waited:?}, {most}");
+        }
+    }
+}

@@ -253,7 +253,7 @@ fn a_route_whose_keys_are_refused_keeps_no_place_of_another() {
         "store: {{ redis: \"redis://gate:primary-word@127.0.0.1:{}\", {PATIENT}, lease: 10m }}\n",
         wire.port
     );
-    let yaml = settings + &routes(upstream.address, &names, 9).replace("deny", "allow");
+    let yaml = settings + &routes(upstream.address, &names, 999).replace("deny", "allow");
     let gateways = gateways(1, &yaml.replace("workers: 2", "workers: 1"));
     let web = gateways[0].web();
     // So that several end while one call is under way.

@@ -239,7 +239,11 @@ impl Periodic {
         let Some(asked) = self.asked.remove(&number) else { return true };
         let gateways = self.store.division().gateways;
         let lane = self.lanes.entry(asked.node).or_default();
-        lane.pace.end(came, came.since(asked.at), asked.cost, gateways);
+        lane.pace.end();
+        // A node that is out was not asked.
+        if answers.iter().any(|answer| matches!(answer, Ok(Some(_)))) {
+            lane.pace.learn(came, came.since(asked.at), asked.cost, gateways);
+        }
         for (name, answer) in asked.names.into_iter().zip(answers) {
             let Some(rule) = self.rules.get_mut(&name) else { continue };
             let was_refused = rule.is_refused();
@@ -334,6 +338,8 @@ impl Periodic {
             }
         }
         self.give_up();
+        // The next connection may go another way.
+        self.lanes.clear();
         self.forget(now);
         for rule in self.rules.values_mut() {
             rule.is_under_way = false;

@@ -53,9 +53,13 @@ impl Pace {
         self.spaced = now + cost;
     }
 
-    /// Ends one that was answered at `now`, after so long.
-    pub(super) fn end(&mut self, now: Instant, took: Duration, cost: Duration, gateways: u32) {
+    /// Ends one.
+    pub(super) const fn end(&mut self) {
         self.under_way = self.under_way.saturating_sub(1);
+    }
+
+    /// Learns from one that was answered at `now`, after so long.
+    pub(super) fn learn(&mut self, now: Instant, took: Duration, cost: Duration, gateways: u32) {
         // Small ones take no more than the way.
         if cost > Duration::from_micros(BUDGET as u64 / 2) {
             let (waited, rest) = self.rest.after(took, cost, gateways);
@@ -102,7 +106,8 @@ mod tests {
                 && begins.is_none_or(|begins| came <= begins)
             {
                 answers.remove(0);
-                pace.end(came, came.since(asked), CALL, gateways);
+                pace.end();
+                pace.learn(came, came.since(asked), CALL, gateways);
                 // It does not go back in time.
                 pace.rested = pace.rested.max(came);
                 continue;

@@ -226,6 +226,7 @@ impl Rule {
     pub(super) fn refuse(&mut self) {
         self.exchange.is_refused.store(true, Relaxed);
         self.is_under_way = false;
+        self.told = 0;
     }
 
     /// Returns whether the store has refused it in the latest call.

@@ -151,6 +151,8 @@ async fn what_the_store_refuses_is_kept_and_told_again_and_keeps_nobody_from_end
     for name in &all {
         let rule = exchange.rules.get_mut(name).unwrap();
         (rule.number, rule.deltas) = (7, vec!["- 1 2 3".to_owned()]);
+        // As after a call that failed.
+        rule.told = 9;
     }
     let first = all[0].clone();
     exchange.answer(now, |name| {
@@ -158,6 +160,7 @@ async fn what_the_store_refuses_is_kept_and_told_again_and_keeps_nobody_from_end
     });
     let refused = |exchange: &Periodic| exchange.rules[&first].is_refused();
     assert!(refused(&exchange));
+    assert_eq!(exchange.rules[&first].told, 0, "to ask again is no large question");
     assert!(!exchange.ask_at(now).contains(&first), "not before the next exchange");
     assert!(exchange.rules.values().any(|rule| !rule.is_refused()), "the store takes the others");
     let later = now + Duration::from_secs(1);

@@ -31,6 +31,7 @@ mod script;
 mod search;
 mod slots;
 mod store;
+mod telling;
 
 pub use call::{Ask, Lease, Verdicts};
 pub use client::{Client, Decided, Link};

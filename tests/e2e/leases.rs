@@ -31,6 +31,12 @@ fn held(release: &Arc<AtomicBool>, working: &Arc<AtomicUsize>) -> Script {
     })
 }
 
+/// Returns how many leases the store has of a rule, and one for their sum if there are any.
+fn in_store(store: &mut redis::Connection, route: &str, rule: &str) -> usize {
+    let key = format!("flowgate:{{{route}}}:{rule}:leases");
+    redis::cmd("ZCARD").arg(key).query(store).expect("a number")
+}
+
 #[test]
 fn what_is_in_flight_is_one_number_and_a_gateway_that_is_gone_holds_none_of_it() {
     let (release, working) = (Arc::default(), Arc::default());
@@ -67,11 +73,7 @@ fn what_is_in_flight_is_one_number_and_a_gateway_that_is_gone_holds_none_of_it()
         assert_eq!(client.read("GET").status, 200);
     }
     let mut connection = server.connection();
-    eventually("nothing is held", || {
-        let key = "flowgate:{all}:r:leases";
-        let held: i64 = redis::cmd("ZCARD").arg(key).query(&mut connection).expect("a number");
-        (held == 0).then_some(())
-    });
+    eventually("nothing is held", || (in_store(&mut connection, "all", "r") == 0).then_some(()));
 }
 
 #[test]
@@ -91,8 +93,7 @@ fn what_is_in_flight_keeps_its_places_however_often_connections_break_or_the_sto
     let used = |store: &mut redis::Connection| -> f64 {
         redis::cmd("ZSCORE").arg(&["flowgate:{all}:r:leases", "used"]).query(store).expect("it")
     };
-    let leases: usize =
-        redis::cmd("ZCARD").arg("flowgate:{all}:r:leases").query(&mut store).expect("a number");
+    let leases = in_store(&mut store, "all", "r");
     assert_eq!((leases, used(&mut store)), (LIMIT + 1, -8.0), "each has a name of its own");
     // With both workers' connections; the first request finds its own one broken, and is denied.
     let refused = || (0..4).all(|_| [429, 503].contains(&http::get(gateway.web(), "/").status));
@@ -265,11 +266,7 @@ fn a_route_whose_keys_are_refused_keeps_no_place_of_another() {
     for client in clients {
         assert_eq!(client.join().expect("no panic"), [200; 50]);
     }
-    eventually("nothing is held", || {
-        let key = "flowgate:{good}:c:leases";
-        let held: i64 = redis::cmd("ZCARD").arg(key).query(&mut store).expect("a number");
-        (held == 0).then_some(())
-    });
+    eventually("nothing is held", || (in_store(&mut store, "good", "c") == 0).then_some(()));
 }
 
 #[test]
@@ -291,10 +288,7 @@ fn a_gateway_that_ends_gives_back_what_it_held() {
     gateway.wait_log("draining");
     release.store(true, SeqCst);
     assert!(gateway.wait().success());
-    let mut connection = server.connection();
-    let key = "flowgate:{all}:r:leases";
-    let left: i64 = redis::cmd("ZCARD").arg(key).query(&mut connection).expect("a number");
-    assert_eq!(left, 0, "{}", gateway.log());
+    assert_eq!(in_store(&mut server.connection(), "all", "r"), 0, "{}", gateway.log());
 }
 
 #[test]

@@ -1,0 +1,276 @@
+//! Tells the store of leases: that they go on, or have ended.
+
+use super::{
+    client::Link,
+    error::Failure,
+    leases::{Lease, Renewal},
+    slots::tag,
+};
+use std::{collections::HashMap, sync::Arc};
+use tokio::task::JoinSet;
+
+/// How many calls are under way at a node at once.
+const CALLS: usize = 32;
+
+/// How many leases these name together: so many take the store about a millisecond.
+const LEASES: usize = 500;
+
+/// Which node of a Redis Cluster, if it is one.
+pub(super) type Node = Option<usize>;
+
+/// Leases that one call names: of one hash tag in a Redis Cluster, and not too many.
+pub(super) type Batch<T> = Vec<T>;
+
+/// What the store is told of leases.
+#[derive(Clone, Copy)]
+pub(super) enum What {
+    Renewed,
+    Ended,
+}
+
+/// What becomes of a batch.
+pub(super) enum Fate {
+    /// The store knows, or refuses to.
+    Told,
+    /// It cannot be told now.
+    Later,
+    /// The store fails, for this reason if it was asked.
+    Failed(Option<Failure>),
+    /// Each hash tag has a fate of its own, as where the user may not touch one of them.
+    Apart,
+}
+
+impl Fate {
+    const fn is_failure(&self) -> bool {
+        matches!(self, Self::Failed(_))
+    }
+}
+
+/// Something to tell of a lease.
+pub(super) trait News: Send + 'static {
+    fn lease(&self) -> &Lease;
+
+    /// Whether it is true still.
+    fn is_true(&self) -> bool;
+}
+
+impl News for Lease {
+    fn lease(&self) -> &Lease {
+        self
+    }
+
+    fn is_true(&self) -> bool {
+        true
+    }
+}
+
+impl News for Renewal {
+    fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    fn is_true(&self) -> bool {
+        self.is_held()
+    }
+}
+
+impl Link {
+    /// Divides leases into batches for each node.
+    pub(super) fn batches<T: News>(&self, leases: Vec<T>) -> HashMap<Node, Vec<Batch<T>>> {
+        if self.connection.nodes().is_none() {
+            let batches = cut(leases);
+            return if batches.is_empty() { HashMap::new() } else { [(None, batches)].into() };
+        }
+        let mut nodes: HashMap<Node, Vec<Batch<T>>> = HashMap::new();
+        for (tag, leases) in by_tag(leases) {
+            nodes.entry(self.connection.node_of(&tag)).or_default().extend(cut(leases));
+        }
+        nodes
+    }
+
+    /// Tells one node, with some calls at once.
+    pub(super) async fn tell<T: News>(
+        &self,
+        what: What,
+        batches: Vec<Batch<T>>,
+    ) -> Vec<(Batch<T>, Fate)> {
+        let mut told = few_at_once(batches, |batch| self.clone().ask(what, batch, true)).await;
+        let apart = told.extract_if(.., |(_, fate)| matches!(fate, Fate::Apart));
+        let apart = apart.flat_map(|(batch, _)| by_tag(batch)).map(|(_, batch)| batch).collect();
+        if told.iter().any(|(_, fate)| fate.is_failure()) {
+            let unasked = |batch| (batch, Fate::Failed(None));
+            told.extend(Vec::into_iter(apart).map(unasked));
+        } else {
+            told.extend(few_at_once(apart, |batch| self.clone().ask(what, batch, false)).await);
+        }
+        told
+    }
+
+    /// Makes one call. Several hash tags that the store refuses together are to be told apart, if
+    /// that is tried (`or_apart`).
+    async fn ask<T: News>(
+        mut self,
+        what: What,
+        mut batch: Batch<T>,
+        or_apart: bool,
+    ) -> (Batch<T>, Fate) {
+        batch.retain(T::is_true);
+        if batch.is_empty() {
+            return (batch, Fate::Told);
+        }
+        let store = Arc::clone(&self.inner.store);
+        let (keys, names): (Vec<String>, Vec<String>) =
+            batch.iter().map(|it| it.lease().clone()).unzip();
+        let told = match what {
+            What::Renewed => {
+                let micros = store.settings.lease.as_micros().to_string();
+                let arguments: Vec<String> = [micros].into_iter().chain(names).collect();
+                self.run(&store.scripts.renew, &keys, &arguments).await
+            }
+            What::Ended => self.run(&store.scripts.release, &keys, &names).await,
+        };
+        let Err(failure) = told else { return (batch, Fate::Told) };
+        if or_apart && failure.is_of_call() && are_several(&keys) {
+            return (batch, Fate::Apart);
+        }
+        let is_of_part = failure.is_of_part();
+        // At once, so that the next call does not wait for the same node.
+        let fate = match self.heed(failure) {
+            Err(failure) => Fate::Failed(Some(failure)),
+            Ok(()) if is_of_part => Fate::Later,
+            Ok(()) => Fate::Told,
+        };
+        (batch, fate)
+    }
+}
+
+/// Whether keys have several hash tags.
+fn are_several(keys: &[String]) -> bool {
+    keys.windows(2).any(|pair| tag(&pair[0]) != tag(&pair[1]))
+}
+
+fn by_tag<T: News>(leases: Vec<T>) -> HashMap<String, Vec<T>> {
+    let mut tags: HashMap<String, Vec<T>> = HashMap::new();
+    for lease in leases {
+        tags.entry(tag(&lease.lease().0).to_owned()).or_default().push(lease);
+    }
+    tags
+}
+
+/// Cuts leases into batches.
+fn cut<T>(leases: Vec<T>) -> Vec<Batch<T>> {
+    let mut leases = leases.into_iter().peekable();
+    let mut batches = Vec::new();
+    while leases.peek().is_some() {
+        batches.push(leases.by_ref().take(LEASES).collect());
+    }
+    batches
+}
+
+/// Makes a call for each batch, some at once: few enough that the last is answered in time. None
+/// follows after the store has failed.
+async fn few_at_once<T, F>(
+    batches: Vec<Batch<T>>,
+    call: impl Fn(Batch<T>) -> F,
+) -> Vec<(Batch<T>, Fate)>
+where
+    T: Send + 'static,
+    F: Future<Output = (Batch<T>, Fate)> + Send + 'static,
+{
+    let mut answers: Vec<(Batch<T>, Fate)> = Vec::with_capacity(batches.len());
+    let (mut under_way, mut leases, mut fails) = (JoinSet::new(), 0, false);
+    for batch in batches {
+        let count = batch.len();
+        while under_way.len() == CALLS || (leases > 0 && leases + count > LEASES) {
+            // Otherwise, the runtime ends.
+            let Some(Ok((done, answer))) = under_way.join_next().await else { return answers };
+            leases -= done;
+            let answer: (_, Fate) = answer;
+            fails |= answer.1.is_failure();
+            answers.push(answer);
+        }
+        if fails {
+            answers.push((batch, Fate::Failed(None)));
+        } else {
+            leases += count;
+            let answer = call(batch);
+            under_way.spawn(async move { (count, answer.await) });
+        }
+    }
+    while let Some(Ok((_, answer))) = under_way.join_next().await {
+        answers.push(answer);
+    }
+    answers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    #[tokio::test]
+    async fn calls_are_made_some_at_once_and_name_no_more_leases_together_than_one_may() {
+        for (sizes, most) in [
+            (vec![], [0, 0]),
+            (vec![1; 100], [CALLS, CALLS]),
+            (vec![LEASES; 3], [1, LEASES]),
+            (vec![LEASES / 2; 4], [2, LEASES]),
+            (vec![LEASES, 1, 1], [2, LEASES]),
+            (vec![12; 100], [CALLS, 12 * CALLS]),
+        ] {
+            let [now, met] = [(); 2].map(|()| Arc::new([const { AtomicUsize::new(0) }; 2]));
+            let call = |batch: Batch<()>| {
+                let (now, met) = (Arc::clone(&now), Arc::clone(&met));
+                async move {
+                    let both = [1, batch.len()];
+                    for at in [0, 1] {
+                        let sum = now[at].fetch_add(both[at], SeqCst) + both[at];
+                        met[at].fetch_max(sum, SeqCst);
+                    }
+                    tokio::task::yield_now().await;
+                    for at in [0, 1] {
+                        now[at].fetch_sub(both[at], SeqCst);
+                    }
+                    (batch, Fate::Told)
+                }
+            };
+            let batches = sizes.iter().map(|size| vec![(); *size]).collect();
+            let told = few_at_once(batches, call).await;
+            let count: usize = told.iter().map(|(batch, _)| batch.len()).sum();
+            assert_eq!(count, sizes.iter().sum::<usize>(), "each is called");
+            assert_eq!(met.each_ref().map(|it| it.load(SeqCst)), most, "{sizes:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn no_call_follows_one_over_which_the_store_failed() {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let call = |batch: Batch<()>| {
+            let calls = Arc::clone(&calls);
+            async move {
+                calls.fetch_add(1, SeqCst);
+                (batch, Fate::Failed(Some(Failure::nonsense(""))))
+            }
+        };
+        let told = few_at_once(vec![vec![(); LEASES]; 9], call).await;
+        assert!(told.len() == 9 && told.iter().all(|(_, fate)| fate.is_failure()));
+        assert_eq!(calls.load(SeqCst), 1);
+    }
+
+    #[test]
+    fn leases_are_cut_into_batches_and_told_apart_by_their_tags() {
+        let sizes: Vec<usize> = cut(vec![(); 2 * LEASES + 1]).iter().map(Vec::len).collect();
+        assert_eq!(sizes, [LEASES, LEASES, 1]);
+        assert!(cut(Vec::<()>::new()).is_empty());
+        let lease = |key: &str| (key.to_owned(), String::new());
+        let mut tags: Vec<_> =
+            by_tag(["p:{a}:x", "p:{b}:x", "p:{a}:y", "none"].map(lease).to_vec())
+                .into_iter()
+                .map(|(tag, leases)| (tag, leases.len()))
+                .collect();
+        tags.sort();
+        assert_eq!(tags, [("a".to_owned(), 2), ("b".to_owned(), 1), ("none".to_owned(), 1)]);
+        let several = |keys: [&str; 2]| are_several(&keys.map(str::to_owned));
+        assert!(several(["p:{a}:x", "p:{b}:x"]) && !several(["p:{a}:x", "p:{a}:y"]));
+    }
+}

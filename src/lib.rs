@@ -22,6 +22,8 @@
 pub mod access_log;
 pub mod admin;
 pub mod certs;
+pub mod check;
+pub mod cli;
 pub mod clock;
 pub mod cluster;
 pub mod config;

@@ -1,14 +1,17 @@
-//! The command line: flags and exit codes.
+//! The commands and their exit codes.
 
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use clap::error::ErrorKind;
 use flowgate::{
-    access_log::Output, certs, clock, config, demo, gateway, meter::Counters, replay, scenario,
-    shutdown,
+    check,
+    cli::{self, Cli, Command, DEFAULT_FILE, Format, Log, Named},
+    clock, config, demo, gateway,
+    meter::Counters,
+    replay, scenario, shutdown,
 };
 use std::{
     io::{self, IsTerminal, Write},
     net::SocketAddr,
-    path::{Path, PathBuf},
+    path::Path,
     process::ExitCode,
     sync::Arc,
 };
@@ -17,155 +20,21 @@ use std::{
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A reverse-proxy gateway with flow control built in.
-#[derive(Debug, Parser)]
-#[command(name = "flowgate", version, about)]
-struct Cli {
-    #[command(subcommand)]
-    command: Option<Command>,
-    #[command(flatten)]
-    file: File,
-    /// Check the configuration and exit, as `flowgate check` does.
-    #[arg(short = 't', long = "test")]
-    test: bool,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Run the gateway (what happens without a command).
-    ///
-    /// A certificate called `localhost` that is missing is made, for development only.
-    Run {
-        #[command(flatten)]
-        named: Named,
-        #[command(flatten)]
-        log: Log,
-    },
-    /// Report everything that is wrong with a configuration, or what it promises.
-    ///
-    /// Nothing is written: of a certificate called `localhost` that is missing, it is
-    /// said that `run` would make it.
-    Check(Named),
-    /// Run the gateway together with a small upstream to try it on.
-    Demo {
-        #[command(flatten)]
-        named: Named,
-        #[command(flatten)]
-        log: Log,
-        /// Run the upstream alone.
-        #[arg(long)]
-        upstream_only: bool,
-        /// Where the upstream listens. The configuration is not changed by it: write
-        /// the same address there, as the `url` of a server.
-        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
-        upstream: SocketAddr,
-    },
-    /// Run recorded traffic through the rules, on a virtual clock.
-    ///
-    /// The rules are decided by the gateway's own code; upstreams, certificates and
-    /// listeners of the configuration are not used.
-    Replay {
-        #[command(flatten)]
-        file: File,
-        #[command(flatten)]
-        options: replay::Options,
-    },
-    /// Run scenarios through the rules, as tests of them.
-    ///
-    /// Exits with 0 if all pass, and with 101 if one fails, or a scenario or its
-    /// configuration has errors. With `-c`, that configuration is tested in place of
-    /// those that the scenarios name.
-    Test {
-        #[command(flatten)]
-        file: File,
-        #[command(flatten)]
-        options: scenario::Options,
-    },
-    /// Tell what a reload from OLD to NEW would keep, convert and reset.
-    ///
-    /// Exits with 0 whether they differ or not, and with 1 if one of them has errors.
-    /// Certificates are not looked at.
-    Diff {
-        /// The configuration in force.
-        old: PathBuf,
-        /// The one to take its place.
-        new: PathBuf,
-        /// How to print it.
-        #[arg(long, value_enum, default_value_t = DiffFormat::Text)]
-        output: DiffFormat,
-    },
-    /// Print the JSON Schema of the configuration, for editors.
-    Schema,
-    /// Print the reference of the configuration, as Markdown.
-    Reference,
-}
-
-#[derive(Clone, Debug, Args)]
-struct File {
-    /// The configuration, `gateway.yaml` if nothing else is named.
-    #[arg(short, long = "config", value_name = "FILE", global = true)]
-    config: Option<PathBuf>,
-}
-
-/// The configuration's name, with `-c` or without.
-#[derive(Clone, Debug, Args)]
-struct Named {
-    /// The same as `-c FILE`.
-    #[arg(value_name = "FILE")]
-    bare: Option<PathBuf>,
-    #[command(flatten)]
-    file: File,
-}
-
-#[derive(Clone, Copy, Debug, Args)]
-struct Log {
-    /// How the gateway writes its own log, on the standard error.
-    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
-    log_format: LogFormat,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum LogFormat {
-    /// Lines for people.
-    Text,
-    /// A JSON object a line, for machines.
-    Json,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum DiffFormat {
-    /// A summary for people.
-    Text,
-    /// One JSON object, for machines.
-    Json,
-}
-
-/// The configuration where none is named.
-const DEFAULT_FILE: &str = "gateway.yaml";
-
-impl File {
-    fn path(self) -> PathBuf {
-        self.config.unwrap_or_else(|| DEFAULT_FILE.into())
-    }
-}
-
-impl Named {
-    fn path(self) -> PathBuf {
-        match (self.bare, self.file.config) {
-            (Some(_), Some(_)) => Cli::command()
-                .error(ErrorKind::ArgumentConflict, "name one FILE, with `-c` or without")
-                .exit(),
-            (bare, config) => File { config: bare.or(config) }.path(),
-        }
-    }
-}
-
-impl Log {
-    /// Starts the log; its last lines are written when it is dropped.
-    fn start(self, counters: &Arc<Counters>) -> Result<gateway::Log, Trouble> {
-        let is_json = self.log_format == LogFormat::Json;
-        gateway::Log::to_stderr(is_json, Arc::clone(counters)).map_err(Trouble::Log)
-    }
+/// Why a command did not end well.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    /// Something was found wrong, and has been printed: exit code 1.
+    #[error("problems were found")]
+    Printed,
+    /// A file has errors: exit code 1.
+    #[error("{0}")]
+    Problems(String),
+    /// The command could not do what it was asked to: exit code 2.
+    #[error(transparent)]
+    Trouble(Box<dyn std::error::Error>),
+    /// The same, and it has been printed.
+    #[error("a file cannot be read")]
+    TroublePrinted,
 }
 
 /// What cannot be done, with the cause and what to do about it.
@@ -180,12 +49,56 @@ enum Trouble {
     Log(#[source] io::Error),
     #[error("cannot write to the standard output")]
     Print(#[source] io::Error),
+    #[error("cannot wait for signals")]
+    Signals(#[source] io::Error),
+    #[error("{0}")]
+    File(config::Diagnostics),
 }
 
-/// Some test failed or could not be read, and has been told of.
-#[derive(Debug, thiserror::Error)]
-#[error("some tests failed")]
-struct TestsFailed;
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Self {
+        Self::Trouble(Box::new(trouble))
+    }
+}
+
+impl From<config::Diagnostics> for Failure {
+    fn from(problems: config::Diagnostics) -> Self {
+        if problems.is_unreadable() {
+            return Trouble::File(problems).into();
+        }
+        Self::Problems(problems.to_string())
+    }
+}
+
+impl From<gateway::StartError> for Failure {
+    fn from(error: gateway::StartError) -> Self {
+        match error {
+            gateway::StartError::Config(problems) | gateway::StartError::Open(problems) => {
+                problems.into()
+            }
+            gateway::StartError::System { .. } => Self::Trouble(Box::new(error)),
+        }
+    }
+}
+
+impl From<replay::ReplayError> for Failure {
+    fn from(error: replay::ReplayError) -> Self {
+        use replay::ReplayError as Error;
+        match error {
+            Error::Config(problems) => (*problems).into(),
+            Error::BadLines(_) => Self::Problems(error.to_string()),
+            Error::Input(_) | Error::NoSuchRoute { .. } | Error::Write(_) | Error::File { .. } => {
+                Self::Trouble(Box::new(error))
+            }
+        }
+    }
+}
+
+/// Starts the log; its last lines are written when it is dropped.
+fn start_log(log: Log, counters: &Arc<Counters>) -> Result<gateway::Log, Trouble> {
+    let is_json = log.log_format == Format::Json;
+    gateway::Log::to_stderr(is_json, Arc::clone(counters)).map_err(Trouble::Log)
+}
 
 /// What to try with the committed `gateway.yaml`, whose addresses may have been edited.
 const INVITATION: &str = "\
@@ -193,97 +106,135 @@ flowgate demo: the gateway on http://WEB, its admin pages on http://ADMIN
 
   curl http://WEB/anything                     what the upstream receives
   for i in $(seq 30); do curl -s -o /dev/null -w '%{http_code} ' http://WEB/limited; done; echo
-  curl -i http://WEB/limited                   RateLimit fields, and Retry-After once refused
+  curl -i http://WEB/limited                   RateLimit fields, and Retry-After once rejected
   time (for i in $(seq 5); do curl -s -o /dev/null http://WEB/paced & done; wait)
-  curl http://ADMIN/routes                       the rules and where they stand
+  curl http://ADMIN/routes                       the rules and what is used of each
 
-Now edit a limit in gateway.yaml, save, and run the loop again: it is in force at once.
+Now edit a limit in gateway.yaml, save, and run the loop again: the new limit holds at once.
 Ctrl-C ends it.
 ";
 
-/// Problems were found. (Clap itself exits with 2 on wrong usage.)
+/// Exit codes; with 2 clap also ends when called wrongly.
 const PROBLEMS: u8 = 1;
-
-/// What `cargo test` exits with.
-const TESTS_FAILED: u8 = 101;
+const TROUBLE: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::read();
     gateway::take_small_pages();
-    let done = match cli.command {
-        _ if cli.test => check(&cli.file.path()),
-        Some(command) => run(command),
-        None => run(Command::Run {
-            named: Named { bare: None, file: cli.file },
-            log: Log { log_format: LogFormat::Text },
-        }),
-    };
-    match done {
+    let named = Named { bare: cli.bare, file: cli.file };
+    let command = cli.command.unwrap_or(if cli.test {
+        Command::Check { named, options: CHECK_DEFAULTS }
+    } else {
+        Command::Run { named, log: Log { log_format: Format::Text } }
+    });
+    match run(command) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is::<TestsFailed>() => ExitCode::from(TESTS_FAILED),
-        Err(error) => {
-            complain(&error.to_string(), error.source());
+        Err(Failure::Printed) => ExitCode::from(PROBLEMS),
+        Err(Failure::TroublePrinted) => ExitCode::from(TROUBLE),
+        Err(Failure::Problems(problems)) => {
+            complain(&problems, None);
             ExitCode::from(PROBLEMS)
+        }
+        Err(Failure::Trouble(error)) => {
+            complain(&error.to_string(), error.source());
+            ExitCode::from(TROUBLE)
         }
     }
 }
 
-fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
+const CHECK_DEFAULTS: cli::CheckOptions =
+    cli::CheckOptions { output: Format::Text, deny_warnings: false };
+
+fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Run { named, log } => {
             let counters = Arc::default();
-            let _log = log.start(&counters)?;
-            gateway::run(&named.path(), counters)?;
+            let _log = start_log(log, &counters)?;
+            Ok(gateway::run(&named.path(), counters)?)
         }
-        Command::Check(named) => check(&named.path())?,
+        Command::Check { named, options } => check(&named.path(), options),
         Command::Demo { named, log, upstream, upstream_only } => {
-            let (path, counters) = (named.path(), Arc::default());
-            let _log = log.start(&counters)?;
-            let upstream = demo::Upstream::start(upstream)
-                .map_err(|source| Trouble::Upstream { address: upstream, source })?;
-            // It speaks of the addresses and routes of the committed file.
-            if !upstream_only && path == Path::new(DEFAULT_FILE) {
-                print(&invitation(&path))?;
-            }
-            tracing::info!(address = %upstream.address(), "the demo's upstream is listening");
-            if upstream_only {
-                shutdown::wait_for_end()?;
-            } else {
-                gateway::run(&path, counters)?;
-            }
+            demo(&named.path(), log, upstream, upstream_only)
         }
-        Command::Replay { file, options } => {
-            if let Some(wrong) = options.misuse() {
-                Cli::command().error(ErrorKind::ArgumentConflict, wrong).exit();
-            }
-            let (stdout, mut stderr, mut terminal) =
-                (io::stdout().lock(), io::stderr(), io::stderr());
-            let terminal: Option<&mut dyn Write> =
-                if terminal.is_terminal() { Some(&mut terminal) } else { None };
-            unless_closed(replay::run(&options, &file.path(), stdout, &mut stderr, terminal))?;
-        }
-        Command::Test { file, options } => {
-            let (clock, config) = (clock::Clock::start(), file.config.as_deref());
-            let (mut stdout, mut stderr) = (io::stdout().lock(), io::stderr());
-            if !scenario::run(&options, config, || clock.now(), &mut stdout, &mut stderr)? {
-                return Err(Box::new(TestsFailed));
-            }
-        }
-        Command::Diff { old, new, output } => {
-            let difference = config::diff(&config::read_rules(&old)?, &config::read_rules(&new)?);
-            print(&match output {
-                DiffFormat::Text => difference.to_string(),
-                DiffFormat::Json => serde_json::to_string_pretty(&difference)?,
-            })?;
-        }
-        Command::Schema => print(&config::schema())?,
-        Command::Reference => print(&config::reference())?,
+        Command::Replay { file, options } => replay(&options, &file.path()),
+        Command::Test { file, options } => test(&options, file.config.as_deref()),
+        Command::Diff { old, new, output } => diff(&old, &new, output),
+        Command::Schema => Ok(print(&config::schema())?),
+        Command::Reference => Ok(print(&config::reference())?),
     }
-    Ok(())
 }
 
-/// Returns what to try with the addresses of the file at `path`. What is wrong with
-/// the file is for the gateway to say.
+fn check(path: &Path, options: cli::CheckOptions) -> Result<(), Failure> {
+    let verdict = check::run(path, options, &mut io::stdout().lock(), &mut io::stderr());
+    match unless_closed(verdict, check::Verdict::Fine)? {
+        check::Verdict::Fine => Ok(()),
+        check::Verdict::Problems => Err(Failure::Printed),
+        check::Verdict::Unreadable => Err(Failure::TroublePrinted),
+    }
+}
+
+fn demo(path: &Path, log: Log, address: SocketAddr, is_upstream_only: bool) -> Result<(), Failure> {
+    let counters = Arc::default();
+    let _log = start_log(log, &counters)?;
+    let upstream =
+        demo::Upstream::start(address).map_err(|source| Trouble::Upstream { address, source })?;
+    // The text names the addresses and routes of the committed file.
+    if !is_upstream_only && path == Path::new(DEFAULT_FILE) {
+        print(&invitation(path))?;
+    }
+    tracing::info!(address = %upstream.address(), "the demo's upstream is listening");
+    if is_upstream_only {
+        return Ok(shutdown::wait_for_end().map_err(Trouble::Signals)?);
+    }
+    Ok(gateway::run(path, counters)?)
+}
+
+fn replay(options: &replay::Options, config: &Path) -> Result<(), Failure> {
+    if let Some(wrong) = options.misuse() {
+        cli::wrong(ErrorKind::ArgumentConflict, wrong);
+    }
+    let stdout = io::stdout().lock();
+    let mut stderr = io::stderr();
+    let mut terminal = io::stderr();
+    let terminal: Option<&mut dyn Write> =
+        if terminal.is_terminal() { Some(&mut terminal) } else { None };
+    match replay::run(options, config, stdout, &mut stderr, terminal) {
+        // A reader that closes the pipe has seen enough.
+        Err(replay::ReplayError::Write(error)) if is_closed(&error) => Ok(()),
+        done => Ok(done?),
+    }
+}
+
+fn test(options: &scenario::Options, config: Option<&Path>) -> Result<(), Failure> {
+    let clock = clock::Clock::start();
+    let mut stdout = io::stdout().lock();
+    let tested = scenario::run(options, config, || clock.now(), &mut stdout, &mut io::stderr());
+    match tested.map_err(|error| Failure::Trouble(Box::new(error)))? {
+        scenario::Verdict::Passed => Ok(()),
+        scenario::Verdict::Failed => Err(Failure::Printed),
+        scenario::Verdict::Unreadable => Err(Failure::TroublePrinted),
+    }
+}
+
+fn diff(old: &Path, new: &Path, output: Format) -> Result<(), Failure> {
+    if old == new && old == Path::new(config::STDIN) {
+        cli::wrong(ErrorKind::ArgumentConflict, "the standard input, `-`, can be read once");
+    }
+    // As with diff(1), 1 is for files that differ.
+    let read = |path| config::Text::read(path)?.rules();
+    let old = read(old).map_err(Trouble::File)?;
+    let new = read(new).map_err(Trouble::File)?;
+    let difference = config::diff(&old, &new);
+    print(&match output {
+        Format::Text => difference.to_string(),
+        Format::Json => serde_json::to_string_pretty(&difference)
+            .map_err(|error| Trouble::Print(error.into()))?,
+    })?;
+    if difference.is_empty() { Ok(()) } else { Err(Failure::Printed) }
+}
+
+/// Returns what to try, with the addresses of the file at `path`. The gateway reports what is
+/// wrong with the file.
 fn invitation(path: &Path) -> String {
     let plan = config::read_rules(path).ok();
     let address = |listener: Option<SocketAddr>, usual: &str| {
@@ -296,67 +247,21 @@ fn invitation(path: &Path) -> String {
         .replace("ADMIN", &address(admin, "127.0.0.1:9901"))
 }
 
-/// Prints what a configuration promises and what is odd about it, and writes no file.
-fn check(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    match config::read(path) {
-        Ok(plan) => {
-            can_log(&plan)?;
-            let warnings = plan.warnings_at(clock::Clock::start().now());
-            if !warnings.is_empty() {
-                complain(&warnings.to_string(), None);
-            }
-            Ok(print(&config::describe(&plan))?)
-        }
-        Err(problems) => match only_development_certificates(path, &problems) {
-            Some(note) => {
-                can_log(&config::read_rules(path)?)?;
-                Ok(print(&note)?)
-            }
-            None => Err(problems.to_string().into()),
-        },
-    }
-}
-
-/// Looks whether the access log could be opened, and makes no file of it.
-fn can_log(plan: &config::Plan) -> Result<(), config::Diagnostics> {
-    Output::look(&plan.settings.access_log).map_err(|error| plan.cannot_log(&error))
-}
-
-/// Returns what to say if nothing is wrong but that certificates are missing which
-/// `run` would make.
-fn only_development_certificates(path: &Path, problems: &config::Diagnostics) -> Option<String> {
-    let missing: Vec<_> = config::certificate_files(path)
-        .into_iter()
-        .filter(|(certificate, key)| !certificate.exists() || !key.exists())
-        .collect();
-    let are_made = missing.iter().all(|(certificate, key)| certs::would_make(certificate, key));
-    (problems.are_missing_files() && are_made).then(|| {
-        let names = missing.iter().map(|(certificate, _)| certificate.display().to_string());
-        format!(
-            "No errors. The rules are described here once the certificates are there, which \
-             `flowgate run` makes for development:\n  {}",
-            names.collect::<Vec<_>>().join("\n  ")
-        )
-    })
-}
-
-/// A closed pipe is the reader's wish.
-fn unless_closed(done: Result<(), replay::ReplayError>) -> Result<(), replay::ReplayError> {
+/// Returns `otherwise` if whoever reads the output has closed the pipe.
+fn unless_closed<T>(done: io::Result<T>, otherwise: T) -> Result<T, Trouble> {
     match done {
-        Err(replay::ReplayError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            Ok(())
-        }
-        done => done,
+        Err(error) if is_closed(&error) => Ok(otherwise),
+        done => done.map_err(Trouble::Print),
     }
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
 }
 
 fn print(text: &str) -> Result<(), Trouble> {
     let mut stdout = io::stdout().lock();
-    match writeln!(stdout, "{}", text.trim_end()).and_then(|()| stdout.flush()) {
-        // A closed pipe is the reader's wish.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Trouble::Print(error)),
-        _ => Ok(()),
-    }
+    unless_closed(writeln!(stdout, "{}", text.trim_end()).and_then(|()| stdout.flush()), ())
 }
 
 fn complain(error: &str, mut source: Option<&dyn std::error::Error>) {

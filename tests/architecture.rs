@@ -48,6 +48,8 @@ const LAYERS: &[Layer] = &[
     ),
     io("replay", &["flow", "route", "config", "access_log"]),
     io("scenario", &["flow", "config", "replay"]),
+    io("cli", &["replay", "scenario"]),
+    io("check", &["config", "certs", "clock", "access_log", "cli"]),
     io("workers", &["flow", "meter", "config", "clock", "access_log", "proxy"]),
     io("gateway", EVERY_LAYER),
 ];

@@ -127,7 +127,7 @@ fn what_cannot_be_printed_is_a_problem() {
         .stdout(full)
         .status()
         .expect("it runs");
-    assert_eq!(status.code(), Some(1));
+    assert_eq!(status.code(), Some(2));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_demo_whose_port_is_taken_names_it() {
     let address = taken.local_addr().expect("bound").to_string();
     let dir = tempfile::tempdir().expect("a temporary directory");
     let output = flowgate(dir.path(), &["demo", "--upstream", &address]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains(&address) && said.contains("--upstream"), "{said}");
 }
@@ -156,6 +156,128 @@ fn the_log_is_json_if_asked_for() {
     let first = said.lines().next().expect("a line");
     let line: serde_json::Value = serde_json::from_str(first).expect("JSON");
     assert_eq!(line["level"], "INFO", "{said}");
+}
+
+#[test]
+fn check_prints_json_for_programs() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    write(dir.path(), "");
+    let path = dir.path().join("gateway.yaml");
+    let fine = fs::read_to_string(&path).expect("there");
+    let page = |text: &str, code: i32| -> serde_json::Value {
+        fs::write(&path, text).expect("written");
+        let output = flowgate(dir.path(), &["check", "--output", "json"]);
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        assert_eq!(output.stderr, b"");
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let limited =
+        fine.replace("upstream: up }]", "upstream: up, flow: [{ name: r, concurrency: 5 }] }]");
+    let found = page(&format!("{limited}end: true\n"), 0);
+    assert_eq!(found["ok"], true);
+    assert_eq!(found["problems"], serde_json::json!([]));
+    let rule = &found["promises"][0]["rules"][0];
+    assert_eq!(rule["promise"], "concurrency 5: at most 5 in flight at any instant", "{found}");
+    let found = page(&fine, 0);
+    assert_eq!(found["problems"][0]["severity"], "note", "{found}");
+    let found = page(&fine.replace("upstream: up }", "upstream: upp }"), 1);
+    let problem = &found["problems"][0];
+    assert_eq!(problem["severity"], "error");
+    assert_eq!(problem["message"], "there is no upstream `upp`");
+    assert_eq!(problem["help"], "did you mean `up`?");
+    let place = ["line", "column", "end_line", "end_column"].map(|key| problem[key].as_u64());
+    assert_eq!(place, [3, 60, 3, 63].map(Some), "{problem}");
+    assert_eq!((&found["ok"], &found["promises"]), (&false.into(), &serde_json::Value::Null));
+}
+
+#[test]
+fn check_reads_the_standard_input_and_can_deny_warnings() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    write(dir.path(), "");
+    let text = fs::read_to_string(dir.path().join("gateway.yaml")).expect("there");
+    let output = fed(dir.path(), &["check", "-"], &text);
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stdout.starts_with(b"<stdin>: 1 listener"), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.starts_with("note: the file does not end with `end: true`"), "{said}");
+    let output = fed(dir.path(), &["check", "--deny-warnings", "-"], &text);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    for end in ["true", "false"] {
+        let whole = format!("{text}end: {end}\n");
+        let output = fed(dir.path(), &["check", "--deny-warnings", "-"], &whole);
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    }
+    let output = fed(dir.path(), &["check", "-"], "upstreams: [\n");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--> <stdin>:"), "{output:?}");
+}
+
+#[test]
+fn exit_codes_tell_problems_from_what_could_not_be_done() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    write(dir.path(), "");
+    let old = fs::read_to_string(dir.path().join("gateway.yaml")).expect("there");
+    fs::write(dir.path().join("new.yaml"), old.replace("name: all", "name: each"))
+        .expect("written");
+    fs::write(dir.path().join("bad.yaml"), "nonsense").expect("written");
+    fs::write(dir.path().join("lines"), "{\"t\":1}\nnonsense\n").expect("written");
+    for (arguments, code) in [
+        (["check"].as_slice(), 0),
+        (&["check", "bad.yaml"], 1),
+        (&["check", "none.yaml"], 2),
+        (&["run", "bad.yaml"], 1),
+        (&["bad.yaml"], 1),
+        (&["run", "none.yaml"], 2),
+        (&["none.yaml"], 2),
+        (&["-t", "none.yaml"], 2),
+        (&["diff", "gateway.yaml", "gateway.yaml"], 0),
+        (&["diff", "gateway.yaml", "new.yaml"], 1),
+        (&["diff", "gateway.yaml", "bad.yaml"], 2),
+        (&["diff", "gateway.yaml", "none.yaml"], 2),
+        (&["diff", "-", "-"], 2),
+        (&["replay", "lines"], 0),
+        (&["replay", "--strict", "lines"], 1),
+        (&["replay", "-c", "bad.yaml", "lines"], 1),
+        (&["replay", "-c", "none.yaml", "lines"], 2),
+        (&["replay", "none"], 2),
+        (&["replay", "--route", "none", "lines"], 2),
+        (&["test"], 2),
+        (&["schema"], 0),
+        (&["gateway.yaml", "check"], 2),
+        (&["check", "--nonsense"], 2),
+    ] {
+        let output = flowgate(dir.path(), arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {output:?}");
+    }
+    let output = fed(dir.path(), &["diff", "-", "gateway.yaml"], &old);
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn a_mistyped_command_is_not_taken_for_a_file() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    for arguments in [["chekc"].as_slice(), &["chekc", "gateway.yaml"]] {
+        let output = flowgate(dir.path(), arguments);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("did you mean `flowgate check`?"), "{said}");
+    }
+}
+
+/// Runs it with `input` on the standard input.
+fn fed(folder: &Path, arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_flowgate"))
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut stdin = child.stdin.take().expect("piped");
+    stdin.write_all(input.as_bytes()).expect("written");
+    drop(stdin);
+    child.wait_with_output().expect("it ends")
 }
 
 fn flowgate(folder: &Path, arguments: &[&str]) -> Output {

@@ -46,7 +46,7 @@ fn a_rule_that_does_not_exist_fails_even_where_it_should_not_decide() {
     let tests = "  - name: t\n    steps:\n      - at 0s: GET /a -> 1 passed, 0 rejected by pre\n";
     write(folder.path(), "a.yaml", tests);
     let output = test(folder.path(), &["a.yaml"]);
-    assert_eq!(output.status.code(), Some(101));
+    assert_eq!(output.status.code(), Some(1));
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(printed.contains("  no rule is named pre; there are: r\n"), "{printed}");
 }
@@ -70,7 +70,7 @@ fn a_failure_says_what_was_expected_and_where_the_rule_stands() {
         \x20 - name: fine\n    steps:\n      - at 0s: 3 x GET /a → 3 passed\n";
     write(folder.path(), "a.yaml", tests);
     let output = test(folder.path(), &["a.yaml", "--junit", "out.xml"]);
-    assert_eq!(output.status.code(), Some(101));
+    assert_eq!(output.status.code(), Some(1));
     let expected = "\
 running 2 tests
 test a.yaml: too many <&> ... FAILED
@@ -117,7 +117,7 @@ fn what_cannot_be_read_fails_with_its_place_while_the_rest_is_run() {
         "  - name: t\n    steps:\n      - at 0s: GET /a -> 1 passed\n",
     );
     let output = test(folder.path(), &["a.yaml", "fine.yaml", "--junit", "out.xml"]);
-    assert_eq!(output.status.code(), Some(101));
+    assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("a.yaml:12:28") && said.contains("did you mean `passed`?"), "{said}");
     let expected = "running 1 test\ntest fine.yaml: t ... ok\n\n\
@@ -131,11 +131,12 @@ fn what_cannot_be_read_fails_with_its_place_while_the_rest_is_run() {
     ] {
         assert!(xml.contains(part), "no {part} in {xml}");
     }
-    for text in ["config: none.yaml\ntests: [{ name: t, steps: [] }]\n", "tests: []\n", "["] {
+    let no_config = "config: none.yaml\ntests: [{ name: t, steps: [] }]\n";
+    for (text, code) in [(no_config, 2), ("tests: []\n", 1), ("[", 1)] {
         fs::write(folder.path().join("b.yaml"), text).expect("written");
-        assert_eq!(test(folder.path(), &["b.yaml"]).status.code(), Some(101), "{text}");
+        assert_eq!(test(folder.path(), &["b.yaml"]).status.code(), Some(code), "{text}");
     }
-    assert_eq!(test(folder.path(), &["none.yaml"]).status.code(), Some(101));
+    assert_eq!(test(folder.path(), &["fine.yaml", "none.yaml"]).status.code(), Some(2));
     assert_eq!(test(folder.path(), &[]).status.code(), Some(2));
 }
 
@@ -149,7 +150,7 @@ fn another_configuration_is_tested_if_it_is_named() {
         "  - name: t\n    steps:\n      - \"at 0s: 6 x GET /a → 5 passed, 1 rejected by r\"\n";
     write(folder.path(), "a.yaml", tests);
     fs::write(folder.path().join("b.yaml"), format!("tests:\n{tests}")).expect("written");
-    assert_eq!(test(folder.path(), &["a.yaml"]).status.code(), Some(101));
+    assert_eq!(test(folder.path(), &["a.yaml"]).status.code(), Some(1));
     let output = test(folder.path(), &["-c", "five.yaml", "a.yaml", "b.yaml"]);
     assert!(output.status.success(), "{output:?}");
     let output = test(folder.path(), &["b.yaml"]);

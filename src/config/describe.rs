@@ -9,6 +9,7 @@ use super::{
 use crate::flow::{Algorithm, Keyed, OTHERS, Rule, breaker};
 use bytesize::ByteSize;
 use promise::{breaker_promise, count, pacing_promise, promise, short};
+use serde::Serialize;
 use std::fmt::{self, Write};
 
 /// How many routes are described one by one.
@@ -21,6 +22,50 @@ pub fn describe(plan: &Plan) -> String {
     // Writing to a String cannot fail.
     _ = write(&mut text, plan);
     text
+}
+
+/// What the rules of a route promise, for programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RoutePromises {
+    /// The route's name.
+    pub route: String,
+    /// What it matches, in words.
+    pub matches: String,
+    /// Where its requests go.
+    pub upstream: String,
+    /// Its rules, its breaker and its pacing.
+    pub rules: Vec<RulePromise>,
+}
+
+/// What a rule promises, for programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RulePromise {
+    /// The rule's name, `breaker` or `pacing`.
+    pub name: String,
+    /// What it promises, and how it counts, in the words of `flowgate check`.
+    pub promise: String,
+}
+
+/// Returns what all rules of a plan promise, in the order in which the routes match.
+pub fn promises(plan: &Plan) -> Vec<RoutePromises> {
+    let routes = plan.table.order().into_iter().map(|index| &plan.routes[index]);
+    let rules = |route: &RoutePlan| -> Vec<RulePromise> {
+        let breaker = route.flow.breaker.as_ref().map(|_| "breaker");
+        let pacing = route.flow.pacing.as_ref().map(|_| "pacing");
+        let named = route.flow.flow.iter().map(|rule| &*rule.name).chain(breaker).chain(pacing);
+        let promise = |name: &str| {
+            Some(RulePromise { name: name.to_owned(), promise: in_words(route, name)? })
+        };
+        named.filter_map(promise).collect()
+    };
+    routes
+        .map(|route| RoutePromises {
+            route: route.name.to_string(),
+            matches: route.matches.to_string(),
+            upstream: plan.upstreams[route.upstream].name.to_string(),
+            rules: rules(route),
+        })
+        .collect()
 }
 
 fn write(out: &mut String, plan: &Plan) -> fmt::Result {

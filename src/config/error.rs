@@ -35,17 +35,27 @@ pub struct Diagnostics {
     source: Source,
     list: Vec<Problem>,
     beyond: usize,
+    is_unreadable: bool,
 }
 
-/// One problem for machines, as `check --json` and the admin listener give it.
+/// One problem for programs, as `check --output json` prints it.
+///
+/// Lines and columns count from 1, columns in characters. They are 0 where the problem is about
+/// the file as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
+    /// `error`, `warning` or `note`.
+    pub severity: Severity,
     /// The file as it was named.
     pub file: PathBuf,
-    /// Counted from 1; 0 where the problem is the file as a whole.
+    /// Where the value begins.
     pub line: usize,
-    /// In characters, counted from 1; 0 where the problem is the file as a whole.
+    /// Where the value begins.
     pub column: usize,
+    /// The line that the value ends in.
+    pub end_line: usize,
+    /// The column behind the value's last character.
+    pub end_column: usize,
     /// What is wrong.
     pub message: String,
     /// What to write instead.
@@ -56,7 +66,7 @@ impl Diagnostics {
     /// Puts problems in the order of the file that they speak of.
     pub(super) fn new(source: &Source, problems: Problems) -> Self {
         let (list, beyond) = problems.sorted();
-        Self { source: source.clone(), list, beyond }
+        Self { source: source.clone(), list, beyond, is_unreadable: false }
     }
 
     /// Returns these and `more` problems of the same file.
@@ -74,7 +84,13 @@ impl Diagnostics {
     /// Returns a single problem with a file that could not be read as text.
     pub(super) fn unreadable(path: &Path, message: String, help: &str) -> Self {
         let source = Source { path: path.into(), text: "".into() };
-        Problems::from(Problem::about_file(message).help(help)).of(&source)
+        let problems = Problems::from(Problem::about_file(message).help(help)).of(&source);
+        Self { is_unreadable: true, ..problems }
+    }
+
+    /// Reports whether the problem is that the file could not be read at all.
+    pub fn is_unreadable(&self) -> bool {
+        self.is_unreadable
     }
 
     /// Returns how many problems there are.
@@ -111,12 +127,17 @@ impl Diagnostics {
     pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
         let lines = Lines::of(&self.source.text);
         self.list.iter().map(move |problem| {
-            let (line, column) =
-                problem.place.map_or((0, 0), |place| lines.position(place.range().start));
+            let range = problem.place.map(Place::range);
+            let position = |at: Option<usize>| at.map_or((0, 0), |at| lines.position(at));
+            let (line, column) = position(range.as_ref().map(|range| range.start));
+            let (end_line, end_column) = position(range.map(|range| range.end));
             Entry {
+                severity: problem.severity,
                 file: self.source.path.to_path_buf(),
                 line,
                 column,
+                end_line,
+                end_column,
                 message: problem.message.clone(),
                 help: problem.help.clone(),
             }
@@ -143,6 +164,7 @@ impl Diagnostics {
         let level = match problem.severity {
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,
+            Severity::Note => Level::NOTE,
         };
         let group = level.primary_title(problem.message.as_str());
         let group = match problem.place {

@@ -41,12 +41,12 @@ mod yaml;
 pub use certificate::{Certificate, Certificates};
 pub use claim::{Applicant, Claims, Known, Unrouted, is_served, outcome};
 pub use compile::overlap;
-pub use describe::describe;
+pub use describe::{RoutePromises, RulePromise, describe, promises};
 pub use diff::{Difference, Fate, Named, RouteChange, RuleChange, diff};
 pub use error::{Diagnostics, Entry};
 pub use live::{Division, Live, Retired, Summary};
 pub use plan::Plan;
-pub use problem::Problem;
+pub use problem::{Problem, Severity};
 pub use scenario::{
     Arrivals, Bound, Count, Expect, Measure, Scenario, Spread, Step, Test, What, When, Word,
     read_scenario,
@@ -56,7 +56,7 @@ pub use snapshot::{
     Cost, Except, Exchange, HeaderEdits, Limit, Listener, Reject, Route, RouteRule, RouteTimeouts,
     Server, Shared, Snapshot, Upstream,
 };
-pub use source::fingerprint;
+pub use source::{STDIN, fingerprint};
 pub use spec::{Balance, OnMissing, OnStoreError};
 pub use store::{Secret, Store, StoreKind};
 pub use vocabulary::{reference, schema};
@@ -72,6 +72,48 @@ use std::{
     thread::available_parallelism,
 };
 
+/// The text of a configuration, read once.
+#[derive(Debug)]
+pub struct Text(Source);
+
+impl Text {
+    /// Reads the file at `path`, or the standard input if that is [`STDIN`].
+    ///
+    /// # Errors
+    /// It cannot be read, or is not text.
+    pub fn read(path: &Path) -> Result<Self, Diagnostics> {
+        source::read_input(path).map(Self)
+    }
+
+    /// Compiles it with the certificates that it names.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them, in the order of the file.
+    pub fn plan(&self) -> Result<Plan, Diagnostics> {
+        parse(&self.0)
+    }
+
+    /// Compiles it for its rules only: what it says of TLS is left out, so that no certificate need
+    /// be there.
+    ///
+    /// # Errors
+    /// Everything else that is wrong with it, in the order of the file.
+    pub fn rules(&self) -> Result<Plan, Diagnostics> {
+        let (spec, problems) = spec(&self.0)?;
+        let spec = spec.map(FileSpec::without_certificates);
+        plan(&self.0, spec, problems)
+    }
+
+    /// Returns the certificates and keys that it names, as pairs of files that may not exist yet.
+    /// What is wrong with the text is left to [`Self::plan`]; the list is then empty or not whole.
+    pub fn certificate_files(&self) -> Vec<(PathBuf, PathBuf)> {
+        let Ok((spec, _)) = spec(&self.0) else { return Vec::new() };
+        let pair = |c: &spec::CertificateSpec| (c.cert.value.clone(), c.key.value.clone());
+        let listeners = spec.iter().flat_map(|spec| &spec.listeners);
+        listeners.filter_map(|l| l.certificates.as_ref()).flatten().map(pair).collect()
+    }
+}
+
 /// Reads the file at `path` and the certificates that it names.
 ///
 /// # Errors
@@ -80,26 +122,18 @@ pub fn read(path: &Path) -> Result<Plan, Diagnostics> {
     parse(&source::read(path)?)
 }
 
-/// Reads the file at `path` for its rules only: what it says of TLS is left out, so that
-/// no certificate need be there.
+/// Reads the file at `path` for its rules only; see [`Text::rules`].
 ///
 /// # Errors
-/// Everything else that is wrong with it, in the order of the file.
+/// Everything that is wrong with it but for certificates, in the order of the file.
 pub fn read_rules(path: &Path) -> Result<Plan, Diagnostics> {
-    let source = source::read(path)?;
-    let (spec, problems) = spec(&source)?;
-    let spec = spec.map(FileSpec::without_certificates);
-    plan(&source, spec, problems)
+    Text(source::read(path)?).rules()
 }
 
-/// Returns the certificates and keys that the file at `path` names, as pairs of files that may not
-/// exist yet. What is wrong with the file is left to [`read`]; the list is then empty or not whole.
+/// Returns what [`Text::certificate_files`] does of the file at `path`; nothing if it cannot be
+/// read.
 pub fn certificate_files(path: &Path) -> Vec<(PathBuf, PathBuf)> {
-    let Ok(source) = source::read(path) else { return Vec::new() };
-    let Ok((spec, _)) = spec(&source) else { return Vec::new() };
-    let pair = |c: &spec::CertificateSpec| (c.cert.value.clone(), c.key.value.clone());
-    let listeners = spec.iter().flat_map(|spec| &spec.listeners);
-    listeners.filter_map(|l| l.certificates.as_ref()).flatten().map(pair).collect()
+    source::read(path).map_or_else(|_| Vec::new(), |source| Text(source).certificate_files())
 }
 
 /// Takes a text through all steps to the plan.

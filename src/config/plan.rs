@@ -96,6 +96,19 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// Returns those warnings, and notes on what could be better: what `check` prints.
+    pub fn remarks_at(&self, now: Instant) -> Diagnostics {
+        let note = (!self.is_sealed && !self.unseals).then(|| {
+            Problem::note("the file does not end with `end: true`").help(
+                "add the line `end: true` at the end: then flowgate never accepts a part of \
+                 the file; `end: false` says that you do not want that",
+            )
+        });
+        self.warnings_at(now).and(note.into_iter())
+    }
+}
+
 /// An upstream without its servers' state.
 #[derive(Debug)]
 pub(super) struct UpstreamPlan {

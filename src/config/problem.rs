@@ -4,6 +4,7 @@ use super::{
     error::{Diagnostics, Source},
     node::Place,
 };
+use serde::Serialize;
 use std::collections::HashSet;
 
 /// From how many problems on hints that cost much to find are left out.
@@ -13,10 +14,15 @@ const MANY: usize = 500;
 const MOST_KEPT: usize = 10_000;
 
 /// How grave a problem is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Severity {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The file cannot be used.
     Error,
+    /// The file can be used, but probably does not do what it was meant to.
     Warning,
+    /// The file can be used; something could be better.
+    Note,
 }
 
 /// One thing that is wrong, or odd, and what to write instead.
@@ -55,6 +61,11 @@ impl Problem {
     /// Begins a warning, which refuses nothing.
     pub(super) fn warning(place: Place, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(place, message) }
+    }
+
+    /// Begins a note about the file as a whole.
+    pub(super) fn note(message: impl Into<String>) -> Self {
+        Self { severity: Severity::Note, ..Self::about_file(message) }
     }
 
     /// Says what the marked value is.

@@ -30,13 +30,31 @@ const HELP: &[(io::ErrorKind, &str)] = &[
 /// The certificates and keys that a file names, as they were read: bytes, or why not.
 pub(super) type Files = HashMap<PathBuf, io::Result<Vec<u8>>>;
 
+/// The name that stands for the standard input.
+pub const STDIN: &str = "-";
+
+/// Reads the text of the file at `path`, or the standard input if that is [`STDIN`].
+///
+/// # Errors
+/// Those of [`read`].
+pub(super) fn read_input(path: &Path) -> Result<Source, Diagnostics> {
+    if path.as_os_str() == STDIN {
+        return text(Path::new("<stdin>"), bounded(io::stdin().lock(), MAX_FILE));
+    }
+    read(path)
+}
+
 /// Reads the text of the file at `path`.
 ///
 /// # Errors
 /// A file that is missing, no file, too large, or not text.
 pub(super) fn read(path: &Path) -> Result<Source, Diagnostics> {
+    text(path, read_bounded(path, MAX_FILE))
+}
+
+fn text(path: &Path, bytes: io::Result<Vec<u8>>) -> Result<Source, Diagnostics> {
     let refuse = |message: String, help: &str| Err(Diagnostics::unreadable(path, message, help));
-    let bytes = match read_bounded(path, MAX_FILE) {
+    let bytes = match bytes {
         Ok(bytes) => bytes,
         Err(error) => {
             let help = HELP.iter().find(|(kind, _)| *kind == error.kind());
@@ -97,8 +115,12 @@ fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     if !is_what.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
+    bounded(File::open(path)?, most)
+}
+
+fn bounded(input: impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    input.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
         let message = format!("it is larger than {} MiB", most / (1024 * 1024));
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));

@@ -28,7 +28,7 @@ fn write_suite(out: &mut String, suite: &Suite) -> std::fmt::Result {
     writeln!(out, "  <testsuite name=\"{name}\" {}>", totals(counts, suite.took()))?;
     if let Some(error) = &suite.error {
         writeln!(out, "    <testcase classname=\"{name}\" name=\"is read\" time=\"0.000\">")?;
-        let text = escaped_lines(error);
+        let text = escaped_lines(&error.to_string());
         writeln!(out, "<error message=\"cannot be read\">{text}</error></testcase>")?;
     }
     for case in &suite.cases {

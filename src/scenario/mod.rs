@@ -17,10 +17,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What to test, and where to write what came of it.
+/// What to test, and where to write the result.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Scenarios.
+    /// The scenarios to run.
     #[arg(value_name = "SCENARIO", required = true)]
     pub scenarios: Vec<PathBuf>,
     /// Also write the result as XML in `JUnit`'s form.
@@ -34,7 +34,18 @@ struct Suite {
     name: String,
     cases: Vec<Case>,
     /// Why the file could not be read.
-    error: Option<String>,
+    error: Option<config::Diagnostics>,
+}
+
+/// How all tests ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All tests pass.
+    Passed,
+    /// A test fails, or a file has errors.
+    Failed,
+    /// All tests that could be run pass, and a file cannot be read.
+    Unreadable,
 }
 
 /// What came of one test.
@@ -64,7 +75,7 @@ pub enum TestError {
 
 /// Runs all tests, of the configuration `config` if one is named, and prints what came of
 /// each to `out`; what is wrong with files goes to `complaints` before that. `clock` tells
-/// how long each takes. Returns whether all passed.
+/// how long each takes.
 ///
 /// # Errors
 ///
@@ -75,14 +86,11 @@ pub fn run(
     clock: impl Fn() -> Instant,
     out: &mut impl Write,
     complaints: &mut impl Write,
-) -> Result<bool, TestError> {
-    let read = |path: &PathBuf| {
-        let scenario = config::read_scenario(path, config).map_err(|problems| problems.to_string());
-        (path.display().to_string(), scenario)
-    };
+) -> Result<Verdict, TestError> {
+    let read = |path: &PathBuf| (path.display().to_string(), config::read_scenario(path, config));
     let files: Vec<_> = options.scenarios.iter().map(read).collect();
     for problems in files.iter().filter_map(|(_, file)| file.as_ref().err()) {
-        writeln!(complaints, "{}", problems.trim_end())?;
+        writeln!(complaints, "{}", problems.to_string().trim_end())?;
     }
     let tests = files.iter().filter_map(|(_, file)| file.as_ref().ok());
     let count: usize = tests.map(|file| file.tests.len()).sum();
@@ -99,7 +107,19 @@ pub fn run(
         let failed = |source| TestError::File { path: path.clone(), source };
         fs::write(path, junit::document(&suites)).map_err(failed)?;
     }
-    Ok(suites.iter().all(|suite| suite.failed() == 0 && suite.error.is_none()))
+    Ok(verdict(&suites))
+}
+
+fn verdict(suites: &[Suite]) -> Verdict {
+    let mut errors = suites.iter().filter_map(|suite| suite.error.as_ref());
+    let has_errors = errors.any(|error| !error.is_unreadable());
+    if has_errors || suites.iter().any(|suite| suite.failed() > 0) {
+        Verdict::Failed
+    } else if suites.iter().any(|suite| suite.error.is_some()) {
+        Verdict::Unreadable
+    } else {
+        Verdict::Passed
+    }
 }
 
 /// Runs the tests of a file.

@@ -1,0 +1,321 @@
+//! The command line as clap reads it: commands, options, and the examples that `--help` shows.
+//!
+//! It is part of the library so that shell completions and a man page can be made of
+//! [`Cli::command`](clap::CommandFactory::command).
+
+use crate::{replay, scenario};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use std::{
+    env,
+    ffi::OsString,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+/// The configuration where none is named.
+pub const DEFAULT_FILE: &str = "gateway.yaml";
+
+/// A reverse-proxy gateway with flow control built in.
+#[derive(Debug, Parser)]
+#[command(name = "flowgate", version, about, after_help = EXAMPLES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// The configuration to run by, `gateway.yaml` if no file is named.
+    #[arg(value_name = "FILE")]
+    pub bare: Option<PathBuf>,
+    /// The configuration, with `-c`.
+    #[command(flatten)]
+    pub file: File,
+    /// Check the configuration and exit, as `flowgate check` does.
+    #[arg(short = 't', long = "test")]
+    pub test: bool,
+}
+
+/// A command.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the gateway (the default without a command).
+    ///
+    /// flowgate watches the file and its certificates, and puts every edit in force that has no
+    /// errors. `SIGHUP` reads the file again, `SIGTERM` ends the gateway after the requests in
+    /// flight. A missing certificate named `localhost` is created, for development only.
+    #[command(after_help = "\
+Examples:
+  flowgate run
+  flowgate run /etc/flowgate/gateway.yaml --log-format json")]
+    Run {
+        /// The configuration.
+        #[command(flatten)]
+        named: Named,
+        /// The log.
+        #[command(flatten)]
+        log: Log,
+    },
+    /// Report every problem in a configuration, or what it promises.
+    ///
+    /// Nothing is written. `check` says which missing certificates named `localhost` `run` would
+    /// create.
+    #[command(after_help = "\
+Examples:
+  flowgate check
+  flowgate check new.yaml && mv new.yaml gateway.yaml
+  git show HEAD:gateway.yaml | flowgate check -
+  flowgate check --deny-warnings --output json
+
+Exit codes: 0 no errors; 1 errors, or warnings and --deny-warnings is set; 2 called wrongly, or
+the file cannot be read.")]
+    Check {
+        /// The configuration.
+        #[command(flatten)]
+        named: Named,
+        /// What to print.
+        #[command(flatten)]
+        options: CheckOptions,
+    },
+    /// Run the gateway together with a small upstream to try it on.
+    #[command(after_help = "\
+Examples:
+  flowgate demo
+  flowgate demo --upstream-only --upstream 127.0.0.1:9001")]
+    Demo {
+        /// The configuration.
+        #[command(flatten)]
+        named: Named,
+        /// The log.
+        #[command(flatten)]
+        log: Log,
+        /// Run only the upstream.
+        #[arg(long)]
+        upstream_only: bool,
+        /// Where the upstream listens. This does not change the configuration: write
+        /// the same address there, as the `url` of a server.
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
+        upstream: SocketAddr,
+    },
+    /// Run recorded traffic through the rules, on a virtual clock.
+    ///
+    /// The gateway's own code decides; upstreams, certificates and listeners of the
+    /// configuration are not used.
+    #[command(after_help = "\
+Examples:
+  flowgate replay access.log
+  flowgate replay -c gateway.yaml --against new.yaml access.log.gz
+  zcat access.log.*.gz | flowgate replay --html report.html -
+
+Exit codes: 0 done; 1 the configuration has errors, or a line cannot be read and --strict is set;
+2 called wrongly, or a file cannot be read or written.")]
+    Replay {
+        /// The configuration.
+        #[command(flatten)]
+        file: File,
+        /// What to replay.
+        #[command(flatten)]
+        options: replay::Options,
+    },
+    /// Run scenarios through the rules, as tests.
+    ///
+    /// With `-c`, that configuration is tested in place of those that the scenarios name.
+    #[command(after_help = "\
+Examples:
+  flowgate test tests/*.yaml
+  flowgate test -c new.yaml scenario.yaml --junit result.xml
+
+Exit codes: 0 all tests pass; 1 a test fails, or a scenario or its configuration has errors;
+2 called wrongly, or a file cannot be read or written.")]
+    Test {
+        /// The configuration.
+        #[command(flatten)]
+        file: File,
+        /// What to test.
+        #[command(flatten)]
+        options: scenario::Options,
+    },
+    /// Show what a reload from OLD to NEW would keep, convert and reset.
+    ///
+    /// OLD or NEW may be `-`, the standard input. Certificates are not compared.
+    #[command(after_help = "\
+Examples:
+  flowgate diff /etc/flowgate/gateway.yaml new.yaml
+  git show HEAD:gateway.yaml | flowgate diff - gateway.yaml
+  flowgate diff old.yaml new.yaml --output json
+
+Exit codes, as those of diff(1): 0 nothing differs; 1 something differs; 2 called wrongly, or a
+file cannot be read or has errors.")]
+    Diff {
+        /// The configuration in force.
+        old: PathBuf,
+        /// The configuration to replace it.
+        new: PathBuf,
+        /// How to print it.
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        output: Format,
+    },
+    /// Print the JSON Schema of the configuration, for editors.
+    #[command(after_help = "\
+Example:
+  flowgate schema > gateway.schema.json")]
+    Schema,
+    /// Print the reference of the configuration, as Markdown.
+    #[command(after_help = "\
+Example:
+  flowgate reference | less")]
+    Reference,
+}
+
+/// The configuration, named by `-c`.
+#[derive(Clone, Debug, Args)]
+pub struct File {
+    /// The configuration, `gateway.yaml` if no file is named.
+    #[arg(short, long = "config", value_name = "FILE", global = true)]
+    pub config: Option<PathBuf>,
+}
+
+/// The configuration, named with `-c` or without.
+#[derive(Clone, Debug, Args)]
+pub struct Named {
+    /// The same as `-c FILE`. `check` reads the standard input if it is `-`.
+    #[arg(value_name = "FILE")]
+    pub bare: Option<PathBuf>,
+    /// The file behind `-c`.
+    #[command(flatten)]
+    pub file: File,
+}
+
+/// What `check` reports, and how.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct CheckOptions {
+    /// How to print problems, and what the rules promise.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub output: Format,
+    /// Fail on warnings and notes too.
+    #[arg(long)]
+    pub deny_warnings: bool,
+}
+
+/// How the gateway writes its own log.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Log {
+    /// How the gateway writes its own log, on the standard error.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub log_format: Format,
+}
+
+/// For whom something is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  flowgate demo                     try it, with a small upstream
+  flowgate check gateway.yaml       find mistakes, and see what each rule promises
+  flowgate gateway.yaml             run the gateway
+  flowgate diff gateway.yaml new.yaml
+  flowgate COMMAND --help           the options and examples of a command
+
+Exit codes of every command:
+  0  done, and nothing is wrong
+  1  problems found: an error in a file, a failed test, two files that differ
+  2  called wrongly, or a file could not be read or written";
+
+impl File {
+    /// Returns the file that is named, or the default.
+    pub fn path(self) -> PathBuf {
+        self.config.unwrap_or_else(|| DEFAULT_FILE.into())
+    }
+}
+
+impl Named {
+    /// Returns the file that is named once, with `-c` or without, or the default. Ends the process
+    /// with exit code 2 if two are named.
+    pub fn path(self) -> PathBuf {
+        match (self.bare, self.file.config) {
+            (Some(_), Some(_)) => {
+                wrong(ErrorKind::ArgumentConflict, "name one FILE, with `-c` or without")
+            }
+            (bare, config) => File { config: bare.or(config) }.path(),
+        }
+    }
+}
+
+impl Cli {
+    /// Reads the process's arguments. Ends the process with what `--help` and `--version` print, or
+    /// with exit code 2 and what is wrong with the arguments.
+    pub fn read() -> Self {
+        let parsed = Self::try_parse();
+        let shows_help = parsed.as_ref().is_err_and(|error| {
+            matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion)
+        });
+        if let Some(word) = env::args_os().nth(1).filter(|_| !shows_help)
+            && let Some(message) = mistyped(&word)
+        {
+            wrong(ErrorKind::InvalidSubcommand, &message);
+        }
+        let cli = parsed.unwrap_or_else(|error| error.exit());
+        if cli.command.is_some() && cli.bare.is_some() {
+            wrong(ErrorKind::ArgumentConflict, "write the command first, then FILE");
+        }
+        cli
+    }
+}
+
+/// Ends the process with exit code 2 and `message`.
+pub fn wrong(kind: ErrorKind, message: &str) -> ! {
+    Cli::command().error(kind, message).exit()
+}
+
+/// Returns what to say if the first argument is neither an option, a command nor a file.
+fn mistyped(word: &OsString) -> Option<String> {
+    let text = word.to_str()?;
+    let looks_like_a_file = text.contains(['.', '/']) || Path::new(word).exists();
+    let commands = Cli::command();
+    let names = || commands.get_subcommands().map(clap::Command::get_name).chain(["help"]);
+    if text.starts_with('-') || looks_like_a_file || names().any(|name| name == text) {
+        return None;
+    }
+    let distance = |name: &&str| strsim::damerau_levenshtein(name, text);
+    let nearest = names().min_by_key(distance).filter(|name| distance(name) <= 2);
+    let tip = nearest.map_or_else(
+        || "`flowgate --help` lists the commands".to_owned(),
+        |name| format!("did you mean `flowgate {name}`?"),
+    );
+    Some(format!("there is no command and no file `{}`; {tip}", text.escape_debug()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clap_finds_nothing_wrong_with_the_definition() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        for command in Cli::command().get_subcommands() {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let begin = format!("flowgate {}", command.get_name());
+            assert!(text.starts_with("Example") && text.contains(&begin), "{begin}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_mistyped_command_is_told_from_a_file() {
+        let said = |word: &str| mistyped(&OsString::from(word)).unwrap_or_default();
+        assert_eq!(
+            said("chekc"),
+            "there is no command and no file `chekc`; did you mean `flowgate check`?"
+        );
+        assert!(said("frobnicate").ends_with("`flowgate --help` lists the commands"));
+        for fine in ["check", "help", "-t", "gateway.yaml", "etc/none", "src"] {
+            assert_eq!(said(fine), "", "{fine}");
+        }
+    }
+}

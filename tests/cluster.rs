@@ -8,6 +8,7 @@ mod equal;
 mod gateways;
 #[path = "cluster/periodic.rs"]
 mod periodic;
+mod port;
 #[path = "cluster/server.rs"]
 mod server;
 #[path = "cluster/simulation.rs"]

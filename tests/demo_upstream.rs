@@ -1,6 +1,8 @@
 //! The demo's upstream over real sockets.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
+mod port;
+
 use flowgate::demo::Upstream;
 use futures_util::{SinkExt, StreamExt};
 use std::{
@@ -99,7 +101,7 @@ async fn a_websocket_client_gets_its_messages_back() {
 }
 
 fn start() -> Upstream {
-    Upstream::start((Ipv4Addr::LOCALHOST, 0).into()).unwrap()
+    Upstream::start((Ipv4Addr::LOCALHOST, port::free_port()).into()).unwrap()
 }
 
 fn connect(upstream: &Upstream) -> TcpStream {

@@ -8,6 +8,7 @@ mod breaker;
 mod deviations;
 #[path = "cluster/equal.rs"]
 mod equal;
+mod port;
 #[path = "golden/priority.rs"]
 mod priority;
 #[path = "golden/references.rs"]

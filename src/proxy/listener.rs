@@ -71,14 +71,20 @@ pub fn bind(
     count: usize,
     shared: bool,
 ) -> io::Result<(SocketAddr, Vec<std::net::TcpListener>)> {
-    // SO_REUSEPORT would share the port with another process silently.
-    let address = if shared {
-        address
-    } else {
-        let probe = open(address, false)?;
-        SocketAddr::new(address.ip(), local_address(&probe)?.port())
-    };
-    let sockets = (0..count.max(1)).map(|_| open(address, true)).collect::<io::Result<Vec<_>>>()?;
+    let mut address = address;
+    let mut sockets = Vec::new();
+    if address.port() == 0 {
+        // The kernel picks a port that nobody shares, and this socket keeps it from then on.
+        let first = open(address, true)?;
+        address.set_port(local_address(&first)?.port());
+        sockets.push(first);
+    } else if !shared {
+        // SO_REUSEPORT would share the port with another process silently.
+        drop(open(address, false)?);
+    }
+    while sockets.len() < count.max(1) {
+        sockets.push(open(address, true)?);
+    }
     Ok((address, sockets.into_iter().map(Into::into).collect()))
 }
 

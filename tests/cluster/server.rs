@@ -1,8 +1,8 @@
 //! A redis-server of a test's own.
 
+use crate::port::free_port;
 use std::{
     io::{BufRead, BufReader},
-    net::{Ipv4Addr, TcpListener},
     process::{Child, Command, Stdio},
 };
 use tempfile::TempDir;
@@ -32,12 +32,15 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .expect("redis-server, of Debian's package of this name, is on the path");
-        let mut lines = BufReader::new(child.stdout.take().expect("its log")).lines();
-        let is_ready = |line: &str| line.contains("Ready to accept connections");
-        assert!(
-            lines.any(|line| line.is_ok_and(|line| is_ready(&line))),
-            "redis-server ended before it was ready on port {port}"
-        );
+        let log = BufReader::new(child.stdout.take().expect("its log"));
+        let mut said = Vec::new();
+        // Nobody but this process writes there: what is ready is no other server.
+        let is_ready = log.lines().map_while(Result::ok).any(|line| {
+            let is_ready = line.contains("Ready to accept connections");
+            said.push(line);
+            is_ready
+        });
+        assert!(is_ready, "redis-server ended before it was ready:\n{}", said.join("\n"));
         Self { port, child, _directory: directory }
     }
 
@@ -53,10 +56,4 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ended = self.child.kill().and_then(|()| self.child.wait());
     }
-}
-
-/// Returns a port that nobody listens on.
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    listener.local_addr().expect("an address").port()
 }

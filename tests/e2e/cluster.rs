@@ -3,12 +3,15 @@
 #[path = "../cluster/server.rs"]
 pub(crate) mod server;
 
-use crate::common::{
-    Gateway, eventually,
-    http::{self, Client},
-    metrics, pause, upstream, yaml,
+use crate::{
+    common::{
+        Gateway, eventually,
+        http::{self, Client},
+        metrics, pause, upstream, yaml,
+    },
+    port::free_port,
 };
-use server::{Server, free_port};
+use server::Server;
 use std::{
     net::SocketAddr,
     process::Command,

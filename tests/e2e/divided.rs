@@ -1,11 +1,9 @@
 //! Among how many gateways a limit is divided while the store fails.
 
 use crate::{
-    cluster::{
-        PATIENT, config, gateways, hammer,
-        server::{Server, free_port},
-    },
+    cluster::{PATIENT, config, gateways, hammer, server::Server},
     common::{Gateway, eventually, http, upstream},
+    port::free_port,
 };
 use std::time::{Duration, Instant};
 

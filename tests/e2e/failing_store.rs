@@ -1,17 +1,14 @@
 //! Gateways and one store that fails in every way: what holds meanwhile, and that it ends.
 
 use crate::{
-    cluster::{
-        PATIENT, Wire, config, gateways, hammer, pid,
-        server::{Server, free_port},
-        signal, up,
-    },
+    cluster::{PATIENT, Wire, config, gateways, hammer, pid, server::Server, signal, up},
     common::{
         Gateway, eventually,
         http::{self, Client},
         metrics, upstream,
     },
     divided::divided,
+    port::free_port,
 };
 use std::{
     sync::atomic::Ordering::SeqCst,
@@ -53,7 +50,7 @@ fn whatever_fails_in_the_store_no_client_meets_an_error_or_waits_for_it() {
         (
             "read-only",
             Some("read_only"),
-            Box::new(|| tell(&["REPLICAOF", "127.0.0.1", "1"])),
+            Box::new(|| tell(&["REPLICAOF", "127.0.0.1", &free_port().to_string()])),
             Box::new(|| tell(&["REPLICAOF", "NO", "ONE"])),
         ),
         (

@@ -1,13 +1,10 @@
 //! Slots of a Redis Cluster that one node hands over to another.
 
 use crate::{
-    cluster::{
-        PATIENT, Wire, gateways, pid,
-        server::{Server, free_port},
-        signal, up,
-    },
+    cluster::{PATIENT, Wire, gateways, pid, server::Server, signal, up},
     common::{Gateway, eventually, field, metrics, upstream},
     nodes::{cluster, node_of, nodes, nodes_on, passed, route_on, routes_on, told, two_routes},
+    port::free_port,
 };
 use std::sync::atomic::Ordering::SeqCst;
 

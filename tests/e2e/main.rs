@@ -21,6 +21,9 @@ mod outages;
 mod own_log;
 mod partition;
 mod periodic;
+#[path = "../port/mod.rs"]
+mod port;
+mod ports;
 mod proxy;
 mod reload;
 mod replay;

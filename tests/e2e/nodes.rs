@@ -1,12 +1,9 @@
 //! A Redis Cluster: its nodes decide about a route each, hand over slots, and fail one by one.
 
 use crate::{
-    cluster::{
-        PATIENT, Wire, gateways, pid,
-        server::{Server, free_port},
-        signal, up,
-    },
+    cluster::{PATIENT, Wire, gateways, pid, server::Server, signal, up},
     common::{Gateway, eventually, http, metrics, upstream, yaml},
+    port::free_port,
     stores::user,
 };
 use std::{

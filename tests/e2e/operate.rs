@@ -1,15 +1,18 @@
 //! What an operator uses: the demo, the admin listener, the access log, the
 //! command line, the examples.
 
-use crate::common::{
-    Gateway, curl, eventually, field,
-    http::{self, Client, head},
-    metrics, upstream, yaml,
+use crate::{
+    common::{
+        Gateway, curl, eventually, field,
+        http::{self, Client, head},
+        metrics, upstream, yaml,
+    },
+    port::free_port,
 };
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
-    net::TcpListener,
+    net::{Ipv4Addr, SocketAddr},
     process::{Command, Stdio},
     time::Instant,
 };
@@ -18,12 +21,7 @@ const ALL: &str = "  - { name: all, match: { path_prefix: / }, upstream: up, flo
 
 #[test]
 fn the_demo_runs_with_one_command_and_throttles() {
-    let free = |count: usize| -> Vec<u16> {
-        let held: Vec<_> =
-            (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("bound")).collect();
-        held.iter().map(|listener| listener.local_addr().expect("bound").port()).collect()
-    };
-    let ports = free(4);
+    let ports = [(); 4].map(|()| free_port());
     // The committed file, on ports that are free here.
     let committed = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/gateway.yaml"))
         .expect("committed");
@@ -146,7 +144,7 @@ fn the_access_log_has_a_line_a_request_and_is_reopened() {
 #[test]
 fn the_access_log_says_who_was_asked_where_nobody_answered() {
     let silent = upstream::Script::start(|_, mut connection| while connection.read().is_some() {});
-    let dead = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("an address");
+    let dead = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
     let gateway = Gateway::start(&format!(
         "access_log: access.log\n{}  - {{ name: dead, match: {{ path: /dead }}, upstream: dead }}\n",
         yaml(
@@ -252,13 +250,12 @@ fn check_prints_the_order_of_routes_and_what_rules_promise() {
 
 #[test]
 fn the_upstream_runs_alone() {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("bound").port();
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
     let mut child = Command::new(env!("CARGO_BIN_EXE_flowgate"))
-        .args(["demo", "--upstream-only", "--upstream", &format!("127.0.0.1:{port}")])
+        .args(["demo", "--upstream-only", "--upstream", &address.to_string()])
         .stderr(Stdio::null())
         .spawn()
         .expect("it starts");
-    let address = format!("127.0.0.1:{port}").parse().expect("an address");
     eventually("it listens", || std::net::TcpStream::connect(address).ok());
     let begun = Instant::now();
     assert_eq!(http::get(address, "/delay/300").status, 200);

@@ -1,13 +1,10 @@
 //! Nodes of a Redis Cluster that go: ones that nobody asks, and one whose replica takes over.
 
 use crate::{
-    cluster::{
-        PATIENT, Wire, gateways, pid,
-        server::{Server, free_port},
-        signal, up,
-    },
+    cluster::{PATIENT, Wire, gateways, pid, server::Server, signal, up},
     common::{Gateway, eventually, field, metrics, upstream, yaml},
     nodes::{cluster, node_of, nodes, nodes_on, passed, route_on},
+    port::free_port,
     stores::user,
 };
 use std::{

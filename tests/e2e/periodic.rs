@@ -2,15 +2,14 @@
 
 use crate::{
     cluster::{
-        BREAK, MAY, PATIENT, Wire, config, gateways, hammer, pid,
-        server::{Server, free_port},
-        signal, up,
+        BREAK, MAY, PATIENT, Wire, config, gateways, hammer, pid, server::Server, signal, up,
     },
     common::{
         Gateway, eventually,
         http::{self, Client},
         metrics, upstream,
     },
+    port::free_port,
 };
 use std::{
     sync::atomic::Ordering::SeqCst,
@@ -436,8 +435,10 @@ fn what_fails_in_an_exchange_of_several_rules_is_counted_by_its_kind() {
     let counted = errors(&gateways[0]);
     assert!(["read_only", "memory", "denied", "other"].iter().all(|kind| counted(kind) == 0.0));
     let only_one = "ACL SETUSER gate resetkeys ~flowgate:{gateways}* ~flowgate:{all}:a:*";
+    // Of a primary that is not there.
+    let replica = format!("REPLICAOF 127.0.0.1 {}", free_port());
     for (kind, begin, end) in [
-        ("read_only", "REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"),
+        ("read_only", &*replica, "REPLICAOF NO ONE"),
         ("memory", "CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"),
         ("denied", only_one, "ACL SETUSER gate ~flowgate:*"),
     ] {

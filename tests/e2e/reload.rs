@@ -1,15 +1,19 @@
 //! Rules edited while the gateway runs, in every way that people edit files.
 
-use crate::common::{
-    Gateway, eventually,
-    http::{self, Client, head},
-    pause, replace,
-    upstream::{self, Script},
-    yaml,
+use crate::{
+    common::{
+        Gateway, eventually,
+        http::{self, Client, head},
+        pause, replace,
+        upstream::{self, Script},
+        yaml, yaml_at,
+    },
+    port::free_port,
 };
 use std::{
     fs,
     io::{Read, Write},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     os::unix::fs::symlink,
     process::Command,
     sync::{
@@ -265,17 +269,17 @@ fn listeners_come_and_go_with_the_file() {
     let upstream = upstream::echo();
     let one = yaml(upstream.address, &version("one", 100_000));
     let gateway = Gateway::start(&one);
-    let two =
-        one.replace("listeners:\n", "listeners:\n  - { name: second, listen: 127.0.0.1:0 }\n");
+    let second = format!("listeners:\n  - {{ name: second, listen: 127.0.0.1:{} }}\n", free_port());
+    let two = one.replace("listeners:\n", &second);
     gateway.edit(&two);
     let second = gateway.address("second");
     assert_eq!(http::get(second, "/").status, 200);
     gateway.edit(&one);
     eventually("the second listener is closed", || {
-        std::net::TcpStream::connect(second).is_err().then_some(())
+        TcpStream::connect(second).is_err().then_some(())
     });
     assert_eq!(http::get(gateway.web(), "/").status, 200);
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
     let bad = one.replace(
         "listeners:\n",
         &format!(
@@ -371,8 +375,8 @@ fn a_refused_file_is_tried_again_when_what_was_in_the_way_is_gone() {
     let upstream = upstream::echo();
     let one = yaml(upstream.address, &version("one", 100_000));
     let gateway = Gateway::start(&one);
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
-    let address = taken.local_addr().expect("bound");
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+    let taken = TcpListener::bind(address).expect("bound");
     let third = format!("listeners:\n  - {{ name: third, listen: {address} }}\n");
     let two = one.replace("listeners:\n", &third).replace("X-Version: one", "X-Version: two");
     replace(&gateway.config, &two);
@@ -397,7 +401,7 @@ fn asking_for_a_refused_file_says_again_what_is_wrong_with_it() {
 }
 
 /// A file whose listeners are `listeners`, which are lines of YAML.
-fn with_listeners(gateway: &Gateway, upstream: std::net::SocketAddr, listeners: &str) -> String {
+fn with_listeners(gateway: &Gateway, upstream: SocketAddr, listeners: &str) -> String {
     let web = format!("name: web, listen: {}", gateway.web());
     yaml(upstream, &version("one", 100_000))
         .replace("  - { name: web, listen: 127.0.0.1:0 }\n", &listeners.replace("WEB", &web))
@@ -406,15 +410,15 @@ fn with_listeners(gateway: &Gateway, upstream: std::net::SocketAddr, listeners: 
 #[test]
 fn a_listener_is_renamed_widened_and_swapped_on_its_own_port() {
     let upstream = upstream::echo();
-    let gateway = Gateway::start(&yaml(upstream.address, &version("one", 100_000)));
+    let port = free_port();
+    let gateway = Gateway::start(&yaml_at(port, upstream.address, &version("one", 100_000)));
     let web = gateway.web();
-    let port = web.port();
     let list = |listeners: &str| with_listeners(&gateway, upstream.address, listeners);
     let answers = |address| assert_eq!(http::get(address, "/").status, 200);
     // Sockets of two addresses cannot be one: a connection may be lost with the old one.
-    let answers_soon = |address: std::net::SocketAddr| {
+    let answers_soon = |address: SocketAddr| {
         eventually("an answer", || {
-            let mut stream = std::net::TcpStream::connect(address).ok()?;
+            let mut stream = TcpStream::connect(address).ok()?;
             stream.set_read_timeout(Some(crate::common::PATIENCE)).ok()?;
             stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").ok()?;
             let mut answer = String::new();
@@ -428,7 +432,8 @@ fn a_listener_is_renamed_widened_and_swapped_on_its_own_port() {
     gateway.edit(&list(&format!("  - {{ name: front, listen: \"0.0.0.0:{port}\" }}\n")));
     answers_soon(web);
     let two = list(&format!(
-        "  - {{ name: front, listen: \"0.0.0.0:{port}\" }}\n  - {{ name: back, listen: 127.0.0.1:0 }}\n"
+        "  - {{ name: front, listen: \"0.0.0.0:{port}\" }}\n  - {{ name: back, listen: 127.0.0.1:{} }}\n",
+        free_port()
     ));
     gateway.edit(&two);
     let back = gateway.address("back");
@@ -446,7 +451,7 @@ fn a_listener_is_renamed_widened_and_swapped_on_its_own_port() {
     // Neither stays open under its old name.
     gateway.edit(&list(&format!("  - {{ name: front, listen: {back} }}\n")));
     eventually("nobody listens at the first address", || {
-        std::net::TcpStream::connect(web).is_err().then_some(())
+        TcpStream::connect(web).is_err().then_some(())
     });
     answers(back);
 }

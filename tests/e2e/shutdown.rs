@@ -1,10 +1,13 @@
 //! How the gateway ends: in good order, or at once if asked twice.
 
-use crate::common::{
-    Gateway, connect, eventually,
-    http::{self, Client, head},
-    upstream::{self, Script},
-    yaml,
+use crate::{
+    common::{
+        Gateway, connect, eventually,
+        http::{self, Client, head},
+        upstream::{self, Script},
+        yaml, yaml_at,
+    },
+    port::free_port,
 };
 use std::{
     io::{Read, Write},
@@ -41,7 +44,7 @@ fn slow() -> (Script, mpsc::Sender<()>) {
 fn a_drain_finishes_what_is_in_flight_and_takes_nothing_new() {
     for signal in ["TERM", "INT", "QUIT"] {
         let (upstream, go) = slow();
-        let mut gateway = Gateway::start(&yaml(upstream.address, ALL));
+        let mut gateway = Gateway::start(&yaml_at(free_port(), upstream.address, ALL));
         let (web, admin) = (gateway.web(), gateway.address("admin"));
         let mut idle = Client::new(web);
         assert_eq!(idle.get("/").status, 200);
@@ -338,8 +341,8 @@ fn a_listener_closes_though_clients_never_stop_coming() {
     const MOST: usize = 20_000;
     let upstream = upstream::echo();
     // One worker, so that the crowd is always at its door.
-    let text = yaml(upstream.address, ALL).replacen("workers: 2", "workers: 1", 1);
-    let mut gateway = Gateway::start(&text);
+    let text = yaml_at(free_port(), upstream.address, ALL);
+    let mut gateway = Gateway::start(&text.replacen("workers: 2", "workers: 1", 1));
     let answers = crowd(gateway.web(), MOST, || gateway.signal("TERM"));
     assert!(answers < MOST, "{answers}");
     assert_eq!(gateway.wait().code(), Some(0));

@@ -1,12 +1,9 @@
 //! Stores that are more than one server, and one that speaks TLS.
 
 use crate::{
-    cluster::{
-        BREAK, MAY, PATIENT, Wire, config, gateways, hammer,
-        server::{Server, free_port},
-        signal,
-    },
+    cluster::{BREAK, MAY, PATIENT, Wire, config, gateways, hammer, server::Server, signal},
     common::{Gateway, eventually, http, metrics, upstream},
+    port::free_port,
 };
 use std::{
     path::Path,

@@ -1,10 +1,13 @@
 //! How much a worker does in one go, counted on its own thread: what waits for its turn meanwhile
 //! waits as long.
 
-use crate::common::{
-    PATIENCE,
-    http::{Client, head},
-    yaml,
+use crate::{
+    common::{
+        PATIENCE,
+        http::{Client, head},
+        yaml,
+    },
+    port::free_port,
 };
 use core::{future::poll_fn, num::NonZeroUsize, task::Poll};
 use flowgate::{
@@ -18,7 +21,7 @@ use flowgate::{
 };
 use std::{
     io::{Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
     os::unix::net::UnixStream,
     sync::{
         Arc,
@@ -62,7 +65,7 @@ where
 fn live(clock: &Clock) -> Arc<Live> {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("gateway.yaml");
-    let nowhere = "127.0.0.1:9".parse().expect("an address");
+    let nowhere = (Ipv4Addr::LOCALHOST, free_port()).into();
     let route = "  - { name: all, match: { path_prefix: / }, upstream: up }";
     std::fs::write(&path, yaml(nowhere, route)).expect("written");
     let plan = config::read(&path).expect("in order");
@@ -129,8 +132,8 @@ fn edited<T: Send + 'static>(
         told.send(before).expect("the test waits");
         core::future::pending::<()>().await;
     });
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let (address, mut sockets) = bind(any, 1, false).expect("bound");
+    let free = (Ipv4Addr::LOCALHOST, free_port()).into();
+    let (address, mut sockets) = bind(free, 1, false).expect("bound");
     let mut clients: Vec<_> = (0..60).map(|_| Client::new(address)).collect();
     for client in &mut clients {
         client.send(head("GET", "/", &[("Connection", "close")]));

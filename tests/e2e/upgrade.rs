@@ -1,10 +1,13 @@
 //! Connections that change their protocol, with a real WebSocket client.
 
-use crate::common::{
-    Gateway, eventually,
-    http::{self, Client, head},
-    upstream::{self, Script},
-    yaml,
+use crate::{
+    common::{
+        Gateway, eventually,
+        http::{self, Client, head},
+        upstream::{self, Script},
+        yaml, yaml_at,
+    },
+    port::free_port,
 };
 use futures_util::{SinkExt, StreamExt};
 use std::{
@@ -54,7 +57,7 @@ async fn a_websocket_is_tunnelled_and_survives_a_reload() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drain_lets_a_tunnel_go_on_until_it_ends() {
     let upstream = demo();
-    let mut gateway = Gateway::start(&yaml(upstream.address(), ALL));
+    let mut gateway = Gateway::start(&yaml_at(free_port(), upstream.address(), ALL));
     let web = gateway.web();
     let (mut socket, _) =
         tokio_tungstenite::connect_async(&format!("ws://{web}/ws")).await.expect("a WebSocket");

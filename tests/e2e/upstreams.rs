@@ -1,17 +1,20 @@
 //! What the gateway does with upstreams: which server, which connection, how
 //! long, and what is tried again.
 
-use crate::common::{
-    Gateway, eventually,
-    http::{self, Client, head},
-    pause,
-    upstream::{self, Script},
-    yaml,
+use crate::{
+    common::{
+        Gateway, eventually,
+        http::{self, Client, head},
+        pause,
+        upstream::{self, Script},
+        yaml,
+    },
+    port::free_port,
 };
 use std::{
     collections::BTreeMap,
     io::{Read, Write},
-    net::{SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -33,7 +36,7 @@ fn server(address: SocketAddr) -> String {
 
 /// Nobody listens there.
 fn dead() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("an address")
+    (Ipv4Addr::LOCALHOST, free_port()).into()
 }
 
 #[test]

@@ -254,6 +254,12 @@ pub(crate) fn yaml(upstream: SocketAddr, routes: &str) -> String {
     )
 }
 
+/// The same with `web` at this port. When it is closed nobody else answers there if it is a
+/// [`free_port`](crate::port::free_port).
+pub(crate) fn yaml_at(port: u16, upstream: SocketAddr, routes: &str) -> String {
+    yaml(upstream, routes).replacen("127.0.0.1:0", &format!("127.0.0.1:{port}"), 1)
+}
+
 /// The values of a metric, by its labels as they are printed.
 pub(crate) fn metrics(gateway: &Gateway, name: &str) -> HashMap<String, f64> {
     let page = http::get(gateway.address("admin"), "/metrics").text();

@@ -12,6 +12,7 @@ use flowgate::{
 };
 use std::{
     fs,
+    io::Write,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
@@ -120,6 +121,47 @@ async fn a_torn_write_is_never_taken() {
     assert_eq!(gateway.workers(), 1);
     fs::write(&gateway.path, &whole).unwrap();
     gateway.sees(2).await;
+}
+
+#[tokio::test]
+async fn a_writer_that_takes_its_time_is_waited_for() {
+    let mut gateway = Gateway::start(|folder| folder.join("gateway.yaml"));
+    gateway.is_silent().await;
+    let whole = file(2);
+    let (begin, rest) = whole.split_at(whole.find("end: true").unwrap());
+    let mut writer = fs::File::create(&gateway.path).unwrap();
+    writer.write_all(begin.as_bytes()).unwrap();
+    // What is there would be taken if it had not to end with `end: true`.
+    assert!(timeout(SILENCE, gateway.changes.recv()).await.is_err(), "it is not closed");
+    assert!(gateway.watcher.is_being_written());
+    writer.write_all(rest.as_bytes()).unwrap();
+    drop(writer);
+    gateway.sees(2).await;
+    assert!(!gateway.watcher.is_being_written());
+}
+
+#[tokio::test]
+async fn a_writer_whose_file_is_replaced_or_removed_is_not_waited_for() {
+    let mut gateway = Gateway::start(|folder| folder.join("gateway.yaml"));
+    let begin = |gateway: &Gateway| {
+        let mut writer = fs::File::create(&gateway.path).unwrap();
+        writer.write_all(b"workers").unwrap();
+        writer
+    };
+    let lost = begin(&gateway);
+    let new = gateway.folder.path().join(".new");
+    fs::write(&new, file(2)).unwrap();
+    fs::rename(&new, &gateway.path).unwrap();
+    gateway.sees(2).await;
+    assert!(!gateway.watcher.is_being_written());
+    drop(lost);
+    let lost = begin(&gateway);
+    fs::remove_file(&gateway.path).unwrap();
+    gateway.refuses("No such file").await;
+    fs::write(&gateway.path, file(3)).unwrap();
+    gateway.sees(3).await;
+    assert!(!gateway.watcher.is_being_written());
+    drop(lost);
 }
 
 #[tokio::test]

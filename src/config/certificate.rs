@@ -28,6 +28,8 @@ pub struct Certificate {
     pub names: Vec<String>,
     /// The chain and the key, which belong together.
     pub key: Arc<CertifiedKey>,
+    /// The file of the chain.
+    pub path: PathBuf,
     /// Where the file names it.
     place: Place,
 }
@@ -78,54 +80,49 @@ impl Certificate {
     /// Makes a certificate of the two files that `spec` names.
     ///
     /// # Errors
-    /// A file that cannot be read or holds no PEM, or a key of another certificate; each at the
-    /// value that names the file.
-    pub(super) fn load(spec: &CertificateSpec, files: &Files) -> Result<Self, Problem> {
-        let cert = contents(files, &spec.cert.value, "certificate")
-            .map_err(|problem| problem(spec.cert.place))?;
-        let key = contents(files, &spec.key.value, "key").map_err(|p| p(spec.key.place))?;
-        let refuse =
-            |place, message: String, help: &str| Err(Problem::error(place, message).help(help));
-
-        let chain: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(cert).collect();
-        let chain = match chain {
-            Ok(chain) if !chain.is_empty() => chain,
-            _ => {
-                let message = format!("{} holds no certificate", shown(&spec.cert.value));
-                let help = "write a PEM file with `-----BEGIN CERTIFICATE-----`";
-                return refuse(spec.cert.place, message, help);
-            }
-        };
-        let Ok(key) = PrivateKeyDer::from_pem_slice(key) else {
-            let message = format!("{} holds no private key", shown(&spec.key.value));
-            let help = "write a PEM file with `-----BEGIN PRIVATE KEY-----`, without a passphrase";
-            return refuse(spec.key.place, message, help);
-        };
-        let names = match webpki::EndEntityCert::try_from(&chain[0]) {
-            Ok(cert) => cert.valid_dns_names().map(str::to_ascii_lowercase).collect(),
-            Err(error) => {
-                let message =
-                    format!("{} is no X.509 certificate: {error}", shown(&spec.cert.value));
-                return refuse(
-                    spec.cert.place,
-                    message,
-                    "write the server's own certificate first",
-                );
-            }
+    /// Everything that is wrong with the two: a file that cannot be read or holds no PEM, or a key
+    /// of another certificate; each at the value that names the file.
+    pub(super) fn load(spec: &CertificateSpec, files: &Files) -> Result<Self, Vec<Problem>> {
+        let chain = chain(&spec.cert, files);
+        let key = private_key(&spec.key, files);
+        let ((chain, names), key) = match (chain, key) {
+            (Ok(chain), Ok(key)) => (chain, key),
+            (chain, key) => return Err(chain.err().into_iter().chain(key.err()).collect()),
         };
         match CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider()) {
-            Ok(key) => Ok(Self { names, key: Arc::new(key), place: spec.cert.place }),
+            Ok(key) => Ok(Self {
+                names,
+                key: Arc::new(key),
+                path: spec.cert.value.clone(),
+                place: spec.cert.place,
+            }),
             Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
-                Err(Problem::error(spec.key.place, "the key belongs to another certificate")
-                    .label("this key")
-                    .also(spec.cert.place, "is not that of this certificate")
-                    .help("write the two files that were made together"))
+                let problem =
+                    Problem::error(spec.key.place, "the key belongs to another certificate")
+                        .label("this key")
+                        .also(spec.cert.place, "is not that of this certificate")
+                        .help("name two files that were made together");
+                Err(vec![problem])
             }
             Err(error) => {
                 let message = format!("{} cannot be used: {error}", shown(&spec.key.value));
-                refuse(spec.key.place, message, "write an RSA, ECDSA or Ed25519 key")
+                let problem = Problem::error(spec.key.place, message);
+                Err(vec![problem.help("use an RSA, ECDSA or Ed25519 key")])
             }
         }
+    }
+
+    /// Returns, as a problem, that it lacks the last `missing` certificates of its chain.
+    pub(super) fn lacks(&self, missing: usize) -> Problem {
+        let message = format!(
+            "the certificate file looks cut short: it lacks the last {missing} of the {} \
+             certificates in force",
+            self.key.cert.len() + missing
+        );
+        Problem::error(self.place, message).help(
+            "write the whole chain; if you removed a part on purpose, send SIGHUP, or POST /reload \
+             to the admin listener",
+        )
     }
 
     /// Returns a warning if the certificate is not valid at `now`.
@@ -154,6 +151,46 @@ impl fmt::Debug for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Certificate").field("names", &self.names).finish_non_exhaustive()
     }
+}
+
+/// Reads a chain, its own certificate first, with the names of that.
+fn chain(
+    file: &At<PathBuf>,
+    files: &Files,
+) -> Result<(Vec<CertificateDer<'static>>, Vec<String>), Problem> {
+    let pem = contents(files, &file.value, "certificate").map_err(|at| at(file.place))?;
+    let wrong = |message: String, help: &str| Err(Problem::error(file.place, message).help(help));
+    let chain: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(pem).collect();
+    let chain = match chain {
+        Ok(chain) if !chain.is_empty() => chain,
+        Err(pem::Error::MissingSectionEnd { .. }) => {
+            let message = format!("{} ends within a certificate", shown(&file.value));
+            return wrong(message, "write the whole file: it looks cut short");
+        }
+        _ => {
+            let message = format!("{} holds no certificate", shown(&file.value));
+            return wrong(message, "write a PEM file with `-----BEGIN CERTIFICATE-----`");
+        }
+    };
+    match webpki::EndEntityCert::try_from(&chain[0]) {
+        Ok(own) => {
+            let names = own.valid_dns_names().map(str::to_ascii_lowercase).collect();
+            Ok((chain, names))
+        }
+        Err(error) => wrong(
+            format!("{} is no X.509 certificate: {error}", shown(&file.value)),
+            "write the server's own certificate first",
+        ),
+    }
+}
+
+fn private_key(file: &At<PathBuf>, files: &Files) -> Result<PrivateKeyDer<'static>, Problem> {
+    let pem = contents(files, &file.value, "key").map_err(|at| at(file.place))?;
+    PrivateKeyDer::from_pem_slice(pem).map_err(|_| {
+        let message = format!("{} holds no private key", shown(&file.value));
+        Problem::error(file.place, message)
+            .help("write a PEM file with `-----BEGIN PRIVATE KEY-----`, without a passphrase")
+    })
 }
 
 /// Looks whether a file holds certificates that can be trusted, as a client of them will.

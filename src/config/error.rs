@@ -69,6 +69,11 @@ impl Diagnostics {
         Self { source: source.clone(), list, beyond, is_unreadable: false }
     }
 
+    /// Returns the file that they are about.
+    pub(super) fn source(&self) -> &Source {
+        &self.source
+    }
+
     /// Returns these and `more` problems of the same file.
     pub(super) fn and(&self, more: impl Iterator<Item = Problem>) -> Self {
         let mut problems = Problems::default();

@@ -5,10 +5,10 @@
 //! turn it is to an upstream's name.
 
 use super::{
+    cut,
     diff::{MOVED, RESET, at_start_only},
-    error::{Diagnostics, Source},
+    error::Diagnostics,
     plan::{Plan, RoutePlan, ServerPlan, UpstreamPlan},
-    problem::{Problem, Problems},
     snapshot::{Exchange, Route, RouteRule, Server, Shared, Snapshot, Upstream},
     source,
     spec::OnStoreError,
@@ -110,9 +110,16 @@ impl Live {
         let source = source::read(path)?;
         let plan = super::parse(&source)?;
         if self.load().is_sealed && !plan.is_sealed && !plan.unseals {
-            return Err(cut_short(&source));
+            return Err(cut::unsealed(&source));
         }
         Ok(plan)
+    }
+
+    /// Returns what looks cut short in `plan` beside what is in force, to be confirmed before
+    /// [`Self::apply`]: a file that is only the beginning of the one in force and does not end with
+    /// `end: true`, or a certificate that has lost a part of its chain.
+    pub fn doubt(&self, plan: &Plan) -> Option<Diagnostics> {
+        cut::doubt(&self.load(), plan)
     }
 
     /// Puts `plan` in force: the rules into their gates, then the snapshot in one step. Requests,
@@ -237,12 +244,14 @@ impl<'o> Builder<'o> {
         let is_storeless =
             self.old.map_or_else(|| plan.settings.store.is_none(), |old| old.is_storeless);
         self.summary.lacks_store = is_storeless && plan.settings.store.is_some();
+        let text = Arc::clone(&plan.source().text);
         let upstreams = self.upstreams(plan.upstreams);
         let routes = self.routes(plan.routes, &upstreams);
         self.summary.version = version;
         let snapshot = Snapshot {
             version,
             is_storeless,
+            text,
             hash: plan.hash,
             settings: plan.settings,
             listeners: plan.listeners,
@@ -481,12 +490,4 @@ fn is_same(old: &Upstream, plan: &UpstreamPlan) -> bool {
                 && old.port == plan.endpoint.port
                 && old.weight == plan.weight
         })
-}
-
-fn cut_short(source: &Source) -> Diagnostics {
-    let problem = Problem::about_file(
-        "the file looks cut short: the one in force ends with `end: true`, and this one does not",
-    )
-    .help("write the rest of the file; to take the mark away, write `end: false`");
-    Problems::from(problem).of(source)
 }

@@ -17,6 +17,7 @@ mod calendar;
 mod certificate;
 mod claim;
 mod compile;
+mod cut;
 mod decode;
 mod describe;
 mod diff;

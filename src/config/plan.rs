@@ -1,7 +1,7 @@
 //! What a file means, before it is in force: compiled, checked, and without state.
 
 use super::{
-    error::Diagnostics,
+    error::{Diagnostics, Source},
     node::Place,
     problem::{Problem, quoted},
     settings::{AccessLog, Settings},
@@ -97,6 +97,11 @@ impl Plan {
 }
 
 impl Plan {
+    /// Returns the file that it is made of.
+    pub(super) fn source(&self) -> &Source {
+        self.warnings.source()
+    }
+
     /// Returns those warnings, and notes on what could be better: what `check` prints.
     pub fn remarks_at(&self, now: Instant) -> Diagnostics {
         let note = (!self.is_sealed && !self.unseals).then(|| {

@@ -31,6 +31,8 @@ pub struct Snapshot {
     pub version: u64,
     /// 16 hexadecimal digits that stand for the text of the file.
     pub hash: String,
+    /// The text of the file, to see whether the next one is only its beginning.
+    pub(super) text: Arc<str>,
     /// What holds for the gateway as a whole.
     pub settings: Settings,
     /// Where clients connect.

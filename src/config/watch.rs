@@ -6,13 +6,18 @@
 //! the file, the links in front of it, or the first folder that is missing. An access log that lies
 //! beside the file does not, and neither do reads, which are the gateway's own.
 //!
+//! A file is complete when its writer closes it or renames another one over it, not when the first
+//! bytes arrive: [`Watcher::is_being_written`] is true between a write and its close, and no message
+//! comes for the write itself.
+//!
 //! The receiver is a hint and no more: wait until it is quiet for [`QUIET`], but not longer than
 //! [`QUIET_MOST`], read the files, and compare. Where the system sends no events (network file
-//! systems) compare [`super::fingerprint`] every [`POLL`].
+//! systems, files that are mounted one by one) compare [`super::fingerprint`] every [`POLL`], and
+//! take a file for complete that is the same at two looks.
 
 use notify::{
     Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _,
-    event::{AccessKind, AccessMode},
+    event::{AccessKind, AccessMode, ModifyKind},
 };
 use std::{
     collections::BTreeSet,
@@ -42,6 +47,8 @@ pub struct Watcher {
     folders: BTreeSet<PathBuf>,
     /// What an event must name to count.
     counting: watch::Sender<BTreeSet<PathBuf>>,
+    /// Files that were written to and are not closed yet.
+    writing: watch::Sender<BTreeSet<PathBuf>>,
 }
 
 /// Returns a watcher of no files yet. The receiver holds at most one message: something happened.
@@ -51,14 +58,23 @@ pub struct Watcher {
 pub fn watch() -> notify::Result<(Watcher, mpsc::Receiver<()>)> {
     let (sender, receiver) = mpsc::channel(1);
     let (counting, counts) = watch::channel(BTreeSet::new());
+    let writing = watch::Sender::new(BTreeSet::new());
+    let written = writing.clone();
     let inner = notify::recommended_watcher(move |event: notify::Result<Event>| {
-        // An error is a reason to look as well: the queue of the system may have overflowed.
-        if event.map_or(true, |event| is_change(&event, &counts.borrow())) {
+        // An error is a reason to look as well: the queue of the system may have overflowed, and
+        // the close of a file with it.
+        let is_news = if let Ok(event) = event {
+            follow(&event, &counts.borrow(), &written)
+        } else {
+            written.send_replace(BTreeSet::new());
+            true
+        };
+        if is_news {
             // A full channel already says what this message would say.
             _ = sender.try_send(());
         }
     })?;
-    Ok((Watcher { inner, folders: BTreeSet::new(), counting }, receiver))
+    Ok((Watcher { inner, folders: BTreeSet::new(), counting, writing }, receiver))
 }
 
 impl Watcher {
@@ -71,6 +87,8 @@ impl Watcher {
         let entries: BTreeSet<PathBuf> = files.iter().flat_map(|file| entries(file)).collect();
         let folders: BTreeSet<PathBuf> =
             entries.iter().filter_map(|entry| entry.parent()).map(Path::to_owned).collect();
+        // Nobody says when a file is closed that is watched no more.
+        self.writing.send_modify(|writing| writing.retain(|path| entries.contains(path)));
         // The folders as well, which may be removed or moved themselves.
         self.counting.send_replace(&entries | &folders);
         for old in self.folders.difference(&folders) {
@@ -87,6 +105,12 @@ impl Watcher {
             }
         }
         result
+    }
+
+    /// Reports whether a file has been written to and not closed since, so that it may be half of
+    /// what it is to be. A message follows the close.
+    pub fn is_being_written(&self) -> bool {
+        !self.writing.borrow().is_empty()
     }
 }
 
@@ -112,14 +136,43 @@ fn entries(file: &Path) -> Vec<PathBuf> {
     entries
 }
 
-/// Reports whether something in `counting` was written, made, moved or removed. The end of a write
-/// is an access to notify; the gateway's own reads are, too.
-fn is_change(event: &Event, counting: &BTreeSet<PathBuf>) -> bool {
-    let is_read = matches!(event.kind, EventKind::Access(access)
-        if !matches!(access, AccessKind::Close(AccessMode::Write)));
+/// Notes in `writing` which files are being written. Reports whether something in `counting` was
+/// written to its end, made, moved or removed.
+fn follow(
+    event: &Event,
+    counting: &BTreeSet<PathBuf>,
+    writing: &watch::Sender<BTreeSet<PathBuf>>,
+) -> bool {
     // An event that names nothing says that others were lost.
-    let counts = event.paths.is_empty() || event.paths.iter().any(|path| counting.contains(path));
-    !is_read && counts
+    if event.paths.is_empty() {
+        writing.send_replace(BTreeSet::new());
+        return true;
+    }
+    let mut counted = event.paths.iter().filter(|path| counting.contains(*path)).peekable();
+    if counted.peek().is_none() {
+        return false;
+    }
+    match event.kind {
+        EventKind::Modify(ModifyKind::Data(_)) => {
+            writing.send_modify(|writing| writing.extend(counted.cloned()));
+            false
+        }
+        // The end of a write is an access to notify; the gateway's own reads are, too.
+        EventKind::Access(access) if access != AccessKind::Close(AccessMode::Write) => false,
+        EventKind::Modify(ModifyKind::Metadata(_)) => true,
+        // It is closed, or another file, or gone, alone or with its folder.
+        EventKind::Access(_)
+        | EventKind::Any
+        | EventKind::Create(_)
+        | EventKind::Modify(_)
+        | EventKind::Remove(_)
+        | EventKind::Other => {
+            for path in counted {
+                writing.send_modify(|writing| writing.retain(|it| !it.starts_with(path)));
+            }
+            true
+        }
+    }
 }
 
 #[cfg(test)]

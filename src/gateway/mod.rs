@@ -33,7 +33,7 @@ use files::{Seen, make_certificates, named_files};
 use listeners::{Listeners, Opened, Sockets, open};
 pub use log::Log;
 use readings::{Readings, end};
-use reload::{Reading, Refusal};
+use reload::{Contents, Reading, Refusal, Why};
 use std::{
     io,
     net::{SocketAddr, TcpListener},
@@ -126,7 +126,11 @@ struct Gateway {
     seen: Seen,
     /// Why it was refused, if it was.
     refused: Option<Refusal>,
-    readings: Readings<Seen, Reading>,
+    readings: Readings<Contents, Reading>,
+    /// What the last look found changed, which may be half of what it is to be.
+    unsettled: Option<Seen>,
+    /// How often in a row it was time to look while a file was being written.
+    held: u32,
 }
 
 impl Gateway {
@@ -175,6 +179,8 @@ impl Gateway {
             seen,
             refused: None,
             readings: Readings::default(),
+            unsettled: None,
+            held: 0,
         };
         Ok((gateway, opened))
     }
@@ -245,14 +251,14 @@ impl Gateway {
         let (mut said, mut looking, mut wanted) = (None, None, None);
         loop {
             if looking.is_none() && !self.readings.are_full() {
-                looking = wanted.take().map(|asked| self.look(asked));
+                looking = wanted.take().map(|why| self.look(why));
             }
             tokio::select! {
                 biased;
                 wish = next_wish(&mut self.signals, &mut said) => match wish {
                     Wish::End => break,
                     Wish::Reopen => self.reopen_log(),
-                    Wish::Reload => wanted = Some(true),
+                    Wish::Reload => wanted = Some(Why::Asked),
                 },
                 look = end(looking.as_mut()) => {
                     looking = None;
@@ -262,21 +268,29 @@ impl Gateway {
                     }
                     self.follow(guard.as_mut());
                 }
-                reading = self.readings.ended() => {
+                (contents, reading) = self.readings.ended() => {
                     match reading {
-                        Ok(reading) => self.reload(reading),
+                        // It is read again once it is closed.
+                        Ok(_) if contents.may_be_half(guard.as_ref()) => {}
+                        Ok(reading) => self.reload(contents, reading),
                         Err(error) => tracing::error!(%error, "cannot read the configuration"),
                     }
                     self.follow(guard.as_mut());
                 }
-                Some(()) = self.reload_requests.recv() => wanted = Some(true),
+                Some(()) = self.reload_requests.recv() => wanted = Some(Why::Asked),
                 Some(()) = changes.recv() => {
                     // A signal does not wait for an edit to be over.
                     said = self.settle(&mut changes).await;
-                    wanted = wanted.or(Some(false));
+                    if !guard.as_ref().is_some_and(watch::Watcher::is_being_written) {
+                        wanted = wanted.max(Some(Why::Event));
+                    }
                 }
                 () = turned(self.store.as_deref()) => self.divide(),
-                _ = poll.tick() => wanted = wanted.or(Some(false)),
+                _ = poll.tick() => {
+                    if !self.is_held(guard.as_ref()) {
+                        wanted = wanted.max(Some(Why::Poll));
+                    }
+                }
             }
         }
     }

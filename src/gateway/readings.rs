@@ -11,7 +11,7 @@ use tokio::task::{JoinError, JoinHandle};
 /// At most two readings, each of what `S` tells from other contents.
 #[derive(Debug)]
 pub(super) struct Readings<S, T> {
-    older: Option<JoinHandle<T>>,
+    older: Option<(S, JoinHandle<T>)>,
     /// Whether the newer one has ended before the older one, whose outcome nobody needs.
     is_outdated: bool,
     newer: Option<(S, JoinHandle<T>)>,
@@ -30,31 +30,34 @@ impl<S, T> Readings<S, T> {
     }
 
     /// Returns what is read by the one that was begun last, if it is under way.
-    pub(super) fn latest(&self) -> Option<&S> {
-        self.newer.as_ref().map(|(contents, _)| contents)
+    pub(super) fn latest(&mut self) -> Option<&mut S> {
+        self.newer.as_mut().map(|(contents, _)| contents)
     }
 
     /// Adds one that has begun to read `contents`. To be asked before: [`Self::are_full`].
     pub(super) fn begin(&mut self, contents: S, reading: JoinHandle<T>) {
-        if let Some((_, newer)) = self.newer.replace((contents, reading)) {
+        if let Some(newer) = self.newer.replace((contents, reading)) {
             self.older = Some(newer);
         }
     }
 
-    /// Waits for one whose outcome is newer than all outcomes before.
-    pub(super) async fn ended(&mut self) -> Result<T, JoinError> {
+    /// Waits for one whose outcome is newer than all outcomes before, and returns what it has read
+    /// with what came of it.
+    pub(super) async fn ended(&mut self) -> (S, Result<T, JoinError>) {
         loop {
             tokio::select! {
                 biased;
                 outcome = end(self.newer.as_mut().map(|(_, reading)| reading)) => {
-                    self.newer = None;
                     self.is_outdated = self.older.is_some();
-                    return outcome;
+                    if let Some((contents, _)) = self.newer.take() {
+                        return (contents, outcome);
+                    }
                 }
-                outcome = end(self.older.as_mut()) => {
-                    self.older = None;
-                    if !core::mem::take(&mut self.is_outdated) {
-                        return outcome;
+                outcome = end(self.older.as_mut().map(|(_, reading)| reading)) => {
+                    let older = self.older.take();
+                    let is_outdated = core::mem::take(&mut self.is_outdated);
+                    if let Some((contents, _)) = older.filter(|_| !is_outdated) {
+                        return (contents, outcome);
                     }
                 }
             }
@@ -81,13 +84,13 @@ mod tests {
         let mut readings = Readings::default();
         let (first, second) = (begin(&mut readings, 1), begin(&mut readings, 2));
         assert!(readings.are_full());
-        assert_eq!(readings.latest(), Some(&2));
+        assert_eq!(readings.latest(), Some(&mut 2));
         first.send("first").unwrap();
-        assert_eq!(readings.ended().await.unwrap(), "first");
+        assert_eq!(readings.ended().await.1.unwrap(), "first");
         assert!(!readings.are_full());
-        assert_eq!(readings.latest(), Some(&2));
+        assert_eq!(readings.latest(), Some(&mut 2));
         second.send("second").unwrap();
-        assert_eq!(readings.ended().await.unwrap(), "second");
+        assert_eq!(readings.ended().await.1.unwrap(), "second");
         assert_eq!(readings.latest(), None);
     }
 
@@ -96,7 +99,7 @@ mod tests {
         let mut readings = Readings::default();
         let (first, second) = (begin(&mut readings, 1), begin(&mut readings, 2));
         second.send("second").unwrap();
-        assert_eq!(readings.ended().await.unwrap(), "second");
+        assert_eq!(readings.ended().await.1.unwrap(), "second");
         let third = begin(&mut readings, 3);
         assert!(readings.are_full(), "the first is read still");
         first.send("first").unwrap();
@@ -105,9 +108,9 @@ mod tests {
         assert!(!readings.are_full());
         let fourth = begin(&mut readings, 4);
         third.send("third").unwrap();
-        assert_eq!(readings.ended().await.unwrap(), "third");
+        assert_eq!(readings.ended().await.1.unwrap(), "third");
         fourth.send("fourth").unwrap();
-        assert_eq!(readings.ended().await.unwrap(), "fourth");
+        assert_eq!(readings.ended().await.1.unwrap(), "fourth");
         assert!(readings.ended().now_or_never().is_none());
     }
 

@@ -47,17 +47,34 @@ impl From<Diagnostics> for Refusal {
     }
 }
 
+/// Why the files are looked at, by rising weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Why {
+    /// It is time to look.
+    Poll,
+    /// The system says that something has changed.
+    Event,
+    /// Somebody asks, by a signal or at the admin listener.
+    Asked,
+}
+
 /// What a look at the files came to.
 pub(super) struct Look {
-    asked: bool,
+    why: Why,
     /// Whether they are other than what was read last, or is being read.
     changed: bool,
     seen: Seen,
 }
 
+/// What is being read.
+pub(super) struct Contents {
+    seen: Seen,
+    /// Whether somebody asks for it.
+    asked: bool,
+}
+
 /// What was read.
 pub(super) struct Reading {
-    asked: bool,
     changed: bool,
     seen: Seen,
     plan: Result<Plan, Refusal>,
@@ -79,6 +96,14 @@ fn read(path: &Path, live: &Live, seen: &mut Seen) -> Result<Plan, Diagnostics> 
     if again { live.read(path) } else { read }
 }
 
+impl Contents {
+    /// Reports whether they may be half of a file that is being written. Who asks for them wants
+    /// them as they are.
+    pub(super) fn may_be_half(&self, guard: Option<&watch::Watcher>) -> bool {
+        !self.asked && guard.is_some_and(watch::Watcher::is_being_written)
+    }
+}
+
 impl Gateway {
     pub(super) fn watch(&self, guard: Option<&mut watch::Watcher>) {
         if let Some(guard) = guard
@@ -86,6 +111,23 @@ impl Gateway {
         {
             tracing::debug!(%error, "a folder cannot be watched");
         }
+    }
+
+    /// Reports whether to look is to wait until a writer closes its file, and logs once that it
+    /// takes long. Called every [`watch::POLL`].
+    pub(super) fn is_held(&mut self, guard: Option<&watch::Watcher>) -> bool {
+        /// A minute.
+        const LONG: u32 = 12;
+        let is_held = guard.is_some_and(watch::Watcher::is_being_written);
+        self.held = if is_held { self.held.saturating_add(1) } else { 0 };
+        if self.held == LONG {
+            tracing::warn!(
+                config = %self.path.display(),
+                "the file or a certificate was written to a minute ago and is still open: \
+                 flowgate reads it when its writer closes it; SIGHUP reads it now"
+            );
+        }
+        is_held
     }
 
     /// Waits until an edit is over, or until a signal comes, which it returns.
@@ -105,42 +147,66 @@ impl Gateway {
     }
 
     /// Begins to look at the files.
-    pub(super) fn look(&mut self, asked: bool) -> JoinHandle<Look> {
+    pub(super) fn look(&mut self, why: Why) -> JoinHandle<Look> {
         self.retired.sweep();
-        let before = self.readings.latest().unwrap_or(&self.seen).clone();
+        let latest = self.readings.latest().map(|contents| &contents.seen);
+        let before = latest.unwrap_or(&self.seen).clone();
         tokio::task::spawn_blocking(move || {
             let seen = Seen::look(&before.files());
-            Look { asked, changed: seen != before, seen }
+            Look { why, changed: seen != before, seen }
         })
+    }
+
+    /// Reports whether the files are the same at two looks in a row that nothing but the time has
+    /// called for: who writes them may not have come to the end.
+    fn are_settled(&mut self, look: &Look) -> bool {
+        if look.why > Why::Poll || !look.changed {
+            self.unsettled = None;
+            return true;
+        }
+        self.unsettled.replace(look.seen.clone()).as_ref() == Some(&look.seen)
     }
 
     /// Begins to read the files if they have changed. Files that are as they were are read
     /// again only if they were refused, and somebody asks or the cause is not in them.
     pub(super) fn read_if_needed(&mut self, look: Look) {
-        let Look { asked, changed, mut seen } = look;
-        let is_reading = self.readings.latest().is_some();
-        let again = self.refused.as_ref().is_some_and(|refusal| asked || refusal.is_outside);
-        if !changed && (is_reading || !again) {
-            if asked && !is_reading {
-                tracing::info!(config = %self.path.display(), "unchanged");
-            }
+        if !self.are_settled(&look) {
             return;
         }
-        let (path, live, contents) = (self.path.clone(), Arc::clone(&self.live), seen.clone());
+        let Look { why, changed, mut seen } = look;
+        let asked = why == Why::Asked;
+        let again = self.refused.as_ref().is_some_and(|refusal| asked || refusal.is_outside);
+        match self.readings.latest() {
+            Some(contents) if !changed => return contents.asked |= asked,
+            None if !changed && !again => {
+                if asked {
+                    tracing::info!(config = %self.path.display(), "unchanged");
+                }
+                return;
+            }
+            Some(_) | None => {}
+        }
+        let (path, live) = (self.path.clone(), Arc::clone(&self.live));
+        let contents = Contents { seen: seen.clone(), asked };
         // Its thread is started by this one, and gives way to the workers as this one does.
         let reading = tokio::task::spawn_blocking(move || {
             // An edit since the look is seen by the next one.
             let plan = read(&path, &live, &mut seen);
             // Here, as to draw ten thousand errors takes a while too.
-            Reading { asked, changed, seen, plan: plan.map_err(Refusal::from) }
+            Reading { changed, seen, plan: plan.map_err(Refusal::from) }
         });
         self.readings.begin(contents, reading);
     }
 
-    /// Puts in force what was read if nothing is wrong with it.
-    pub(super) fn reload(&mut self, reading: Reading) {
-        let Reading { asked, changed, seen, plan } = reading;
+    /// Puts in force what was read if nothing is wrong with it. What looks cut short must be asked
+    /// for.
+    pub(super) fn reload(&mut self, Contents { asked, .. }: Contents, reading: Reading) {
+        let Reading { changed, seen, plan } = reading;
         self.seen = seen;
+        let plan = plan.and_then(|plan| match self.live.doubt(&plan).filter(|_| !asked) {
+            Some(doubt) => Err(Refusal::from(doubt)),
+            None => Ok(plan),
+        });
         match plan.and_then(|plan| self.take(plan)) {
             Ok(()) => self.refused = None,
             Err(refusal) => {

@@ -203,6 +203,53 @@ fn a_broken_file_is_reported_whole_and_the_old_rules_stay() {
 }
 
 #[test]
+fn the_beginning_of_the_file_in_force_is_refused_until_it_is_confirmed() {
+    let upstream = upstream::echo();
+    let part = yaml(upstream.address, &version("one", 100_000)).trim_end().to_owned() + "\n";
+    let login = "  - { name: login, match: { path: /login }, upstream: up, \
+                 flow: [{ name: r, algorithm: fixed_window, limit: 1/1h }] }\n";
+    let whole = format!("{part}{login}");
+    let confirm: [&dyn Fn(&Gateway); 3] = [
+        &|gateway| gateway.signal("HUP"),
+        &|gateway| drop(Client::new(gateway.address("admin")).request("POST", "/reload", &[])),
+        &|gateway| fs::write(&gateway.config, format!("{part}end: true\n")).expect("written"),
+    ];
+    for confirm in confirm {
+        let gateway = Gateway::start(&whole);
+        assert_eq!(http::statuses(gateway.web(), "/login", 2), [200, 429]);
+        fs::write(&gateway.config, &part).expect("written");
+        gateway.wait_log("the file looks cut short: it is the beginning of the file in force");
+        assert_eq!(http::statuses(gateway.web(), "/login", 1), [429], "the limit stays");
+        confirm(&gateway);
+        gateway.wait_log("reloaded v2");
+        assert_eq!(http::statuses(gateway.web(), "/login", 2), [200, 200]);
+    }
+}
+
+#[test]
+fn a_writer_that_takes_seconds_is_waited_for() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&yaml(upstream.address, &version("one", 100_000)));
+    // Both halves are whole configurations, and neither is a part of the file in force.
+    let begin = yaml(upstream.address, &version("half", 100_000)).trim_end().to_owned() + "\n";
+    let mut writer = fs::File::create(&gateway.config).expect("opened");
+    writer.write_all(begin.as_bytes()).expect("written");
+    let start = std::time::Instant::now();
+    // Longer than it takes until the gateway looks by itself.
+    while start.elapsed() < std::time::Duration::from_secs(6) {
+        let answer = http::get(gateway.web(), "/");
+        assert_eq!(answer.header("x-version"), Some("one"), "the writer is not done");
+        pause();
+    }
+    let rest = "  - { name: more, match: { path: /more }, upstream: up }\n";
+    writer.write_all(rest.as_bytes()).expect("written");
+    drop(writer);
+    gateway.wait_log("reloaded");
+    assert_eq!(http::get(gateway.web(), "/").header("x-version"), Some("half"));
+    assert_eq!(gateway.log().matches("reloaded").count(), 1, "{}", gateway.log());
+}
+
+#[test]
 fn hostile_files_change_nothing() {
     let upstream = upstream::echo();
     let good = yaml(upstream.address, &version("good", 100_000));

@@ -81,7 +81,15 @@ impl Compiler {
     }
 
     fn certificate(&mut self, spec: &CertificateSpec, files: &Files) -> Option<Certificate> {
-        let certificate = Certificate::load(spec, files).map_err(|e| self.error(e)).ok()?;
+        let certificate = match Certificate::load(spec, files) {
+            Ok(certificate) => certificate,
+            Err(problems) => {
+                for problem in problems {
+                    self.error(problem);
+                }
+                return None;
+            }
+        };
         if certificate.names.is_empty() {
             self.warn(
                 Problem::warning(spec.cert.place, "the certificate names no host")

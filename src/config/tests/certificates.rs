@@ -1,6 +1,6 @@
 //! Certificates from real files: what is refused, at which value, and which one a name gets.
 
-use crate::config::{Diagnostics, Plan, certificate_files, read, read_rules};
+use crate::config::{Diagnostics, Live, Plan, certificate_files, read, read_rules};
 use crate::flow::Instant;
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use std::{fs, path::PathBuf};
@@ -59,6 +59,48 @@ fn each_file_that_does_not_serve_is_reported_at_its_value() {
         assert!(entries[0].message.contains(message), "{problems}");
         assert_eq!((entries[0].line, entries[0].column), (4, column), "{problems}");
     }
+}
+
+#[test]
+fn problems_of_a_certificate_and_of_its_key_are_reported_together() {
+    let folder = Folder::new();
+    folder.certificate("a", &["a.example.com"]);
+    folder.certificate("b", &["b.example.com"]);
+    fs::write(folder.path("junk.key"), "not PEM").unwrap();
+    let problems = folder
+        .read("[{ cert: none.pem, key: junk.key }, { cert: a.pem, key: b.key }]")
+        .unwrap_err();
+    let found: Vec<_> = problems.entries().map(|entry| entry.message).collect();
+    assert_eq!(found.len(), 3, "{problems}");
+    for (message, words) in found.iter().zip([
+        "cannot read the certificate",
+        "junk.key` holds no private key",
+        "the key belongs to another certificate",
+    ]) {
+        assert!(message.contains(words), "{problems}");
+    }
+}
+
+#[test]
+fn a_certificate_file_that_breaks_off_is_refused_or_must_be_confirmed() {
+    let folder = Folder::new();
+    folder.certificate("a", &["a.example.com"]);
+    folder.certificate("b", &["b.example.com"]);
+    let [own, other] = ["a.pem", "b.pem"].map(|it| fs::read_to_string(folder.path(it)).unwrap());
+    let file = "[{ cert: chain.pem, key: a.key }]";
+    let write = |text: &str| fs::write(folder.path("chain.pem"), text).unwrap();
+    write(&format!("{own}{other}"));
+    let live = Live::start(folder.read(file).unwrap(), Instant::EPOCH);
+    write(&format!("{own}{}", &other[..other.len() / 2]));
+    let problems = folder.read(file).unwrap_err().to_string();
+    assert!(problems.contains("chain.pem` ends within a certificate"), "{problems}");
+    write(&own);
+    let doubt = live.doubt(&folder.read(file).unwrap()).unwrap().to_string();
+    assert!(doubt.contains("it lacks the last 1 of the 2 certificates in force"), "{doubt}");
+    // Another chain is none that was cut.
+    fs::copy(folder.path("b.key"), folder.path("a.key")).unwrap();
+    write(&other);
+    assert!(live.doubt(&folder.read(file).unwrap()).is_none());
 }
 
 #[test]

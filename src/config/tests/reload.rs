@@ -31,6 +31,33 @@ fn an_equal_file_changes_nothing() {
 }
 
 #[test]
+fn the_beginning_of_the_file_in_force_must_be_confirmed() {
+    let rules = "      - { name: a, limit: 3/1s }\n";
+    let login = "  - { name: login, match: { path: /login }, upstream: app, flow: [{ name: l, limit: 1/1m }] }\n";
+    let whole = with_rules(rules) + login;
+    let live = Live::start(plan(&whole), NOW);
+    let doubt = |text: &str| live.doubt(&plan(text)).map(|doubt| doubt.to_string());
+    let cut = doubt(&with_rules(rules)).expect("the login limit is lost");
+    assert_eq!(
+        cut.trim_end(),
+        "\
+error: the file looks cut short: it is the beginning of the file in force, and lacks its last line
+ --> gateway.yaml:8:33
+  |
+8 |       - { name: a, limit: 3/1s }
+  |                                 ^ the file in force goes on here
+  |
+  = help: write the rest of the file; if you removed it on purpose, add the line `end: true` at the end, send SIGHUP, or POST /reload to the admin listener"
+    );
+    for end in ["end: true\n", "end: false\n"] {
+        assert_eq!(doubt(&(with_rules(rules) + end)), None, "it says where it ends");
+    }
+    assert_eq!(doubt(whole.trim_end()), None);
+    assert_eq!(doubt(&whole.replace("3/1s", "4/1s")), None);
+    assert_eq!(doubt(&with_rules("      - { name: a, limit: 4/1s }\n")), None, "another file");
+}
+
+#[test]
 fn a_new_limit_holds_for_the_very_next_request_and_the_count_goes_on() {
     let file = |limit: u32| {
         with_rules(&format!("      - {{ name: a, algorithm: fixed_window, limit: {limit}/1m }}\n"))

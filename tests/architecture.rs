@@ -7,7 +7,9 @@
 #[path = "architecture/source.rs"]
 mod source;
 
-use source::{Token, absolute, dependencies, module_of, named_in, paths, tokens, without_tests};
+use source::{
+    Token, absolute, dependencies, module_of, named_in, paths, strings, tokens, without_tests,
+};
 use std::{
     collections::BTreeSet,
     fs,
@@ -118,6 +120,11 @@ const NO_WORLD: &[&str] = &["flow", "route", "meter"];
 
 /// Where a lock may be taken within the layers that decide.
 const LOCKS: &[&str] = &["flow::gate", "config::live"];
+
+/// Words that once meant `rejected`, or decisions: whoever reads a log, a metric, a page or an
+/// error meets `passed`, `delayed`, `rejected` and its reasons only.
+const OLD_WORDS: &str =
+    r"(^|[^a-z])(refus[a-z]*|blocks?|blocked|sheds?|shedding|broken|verdicts?)($|[^a-z])";
 
 const fn pure(
     name: &'static str,
@@ -352,6 +359,46 @@ fn known_crates() -> BTreeSet<String> {
         "[dependencies]\narc-swap = \"1\"\nhttp = \"1\"\nnotify = \"8\"\nrustls-webpki = \"0\"\n\
          granit-parser = \"2\"\ntokio = \"1\"\ntokio-rustls = \"0\"\n[dev-dependencies]\nproptest = \"1\"\n",
     )
+}
+
+#[test]
+fn decisions_have_one_vocabulary() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let old = regex::Regex::new(OLD_WORDS).expect("the pattern is written above");
+    assert!(old.is_match("flowgate_http_refused_total") && old.is_match("shed_dry_run"));
+    let mut found = Vec::new();
+    let mut search = |file: &Path, line: usize, text: &str| {
+        if let Some(word) = old.find(&text.to_ascii_lowercase()) {
+            let file = file.strip_prefix(root).unwrap_or(file).display();
+            found.push(format!("{file}:{line}: `{}` in {text}", word.as_str()));
+        }
+    };
+    let is_test = |file: &PathBuf| {
+        file.iter()
+            .any(|part| ["tests", "tests.rs", "timeline.rs"].iter().any(|test| part == *test))
+    };
+    for file in rust_files(&root.join("src")).into_iter().filter(|file| !is_test(file)) {
+        let source = read(&file);
+        strings(&source).for_each(|(line, text)| search(&file, line, text));
+    }
+    // What clap prints of the command line is written as comments.
+    let main = root.join("src/main.rs");
+    let source = read(&main);
+    let help = (1..).zip(source.lines()).filter(|(_, line)| line.trim_start().starts_with("///"));
+    help.for_each(|(line, text)| search(&main, line, text));
+    let pages = ["docs/configuration.md", "docs/metrics.md", "docs/testing.md"];
+    let pages = pages.into_iter().chain(["gateway.schema.json"]).map(|page| root.join(page));
+    for page in pages.chain(files_in(&root.join("examples"))) {
+        let text = read(&page);
+        (1..).zip(text.lines()).for_each(|(line, text)| search(&page, line, text));
+    }
+    assert!(found.is_empty(), "say `rejected` and why:\n{}", found.join("\n"));
+}
+
+fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("it is a folder");
+    let paths = entries.map(|entry| entry.expect("it can be listed").path());
+    paths.flat_map(|path| if path.is_dir() { files_in(&path) } else { vec![path] }).collect()
 }
 
 fn rust_files(folder: &Path) -> Vec<PathBuf> {

@@ -181,7 +181,7 @@ proptest! {
             oracle.learn(&day, fate.as_ref());
             let Some(Fate { now, client, decided, report, cost }) = fate else { continue };
             let quota = report.quotas[0];
-            prop_assert_eq!(quota.verdict == Verdict::Block, decided.is_err());
+            prop_assert_eq!(matches!(quota.verdict, Verdict::Rejected(_)), decided.is_err());
             prop_assert_eq!(quota.wait, decided.unwrap_or(now).since(now));
             prop_assert!(quota.used <= quota.limit);
             let is_paced = matches!(rules.flow[..], [Rule { algorithm: Algorithm::Pacing(_), .. }]);
@@ -244,25 +244,29 @@ fn totals_are_the_sum_of_decisions() {
     let mut runner = proptest::test_runner::TestRunner::new(config());
     let law = |(rules, steps): (Rules, Vec<Step>)| {
         let mut day = Day::new(&rules);
-        let (mut passed, mut waited, mut blocked) = (0, 0, 0);
+        let (mut passed, mut delayed, mut rejected) = (0, 0, 0);
         for fate in steps.into_iter().filter_map(|step| day.step(step)) {
             match fate.decided {
-                Err(_) => blocked += 1,
-                Ok(start) => {
-                    passed += 1;
-                    waited += u64::from(start > fate.now);
-                }
+                Err(_) => rejected += 1,
+                Ok(start) if start > fate.now => delayed += 1,
+                Ok(_) => passed += 1,
             }
         }
         let seen = day.gate.observe(day.now);
         let totals = seen.totals;
-        prop_assert_eq!((totals.passed, totals.waited, totals.blocked), (passed, waited, blocked));
+        prop_assert_eq!(
+            (totals.passed, totals.delayed, totals.rejected),
+            (passed, delayed, rejected)
+        );
         let ended = totals.completed + totals.failed + totals.cancelled;
-        prop_assert_eq!(ended + seen.in_flight, passed);
-        prop_assert_eq!(seen.waits.iter().sum::<u64>(), waited);
-        prop_assert_eq!(seen.rules.iter().map(|it| it.counts.blocked).sum::<u64>(), blocked);
+        prop_assert_eq!(ended + seen.in_flight, passed + delayed);
+        prop_assert_eq!(seen.waits.iter().sum::<u64>(), delayed);
+        prop_assert_eq!(
+            seen.rules.iter().map(|it| it.counts.rejected.total()).sum::<u64>(),
+            rejected
+        );
         for rule in seen.rules {
-            prop_assert_eq!(rule.counts.passed + rule.counts.delayed, passed);
+            prop_assert_eq!(rule.counts.passed + rule.counts.delayed, passed + delayed);
         }
         Ok(())
     };

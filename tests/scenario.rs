@@ -127,7 +127,7 @@ fn what_cannot_be_read_fails_with_its_place_while_the_rest_is_run() {
     for part in [
         "<testsuites tests=\"2\" failures=\"0\" errors=\"1\"",
         "<testsuite name=\"a.yaml\" tests=\"1\" failures=\"0\" errors=\"1\"",
-        "<error message=\"cannot be read\">error: `pased` is no verdict",
+        "<error message=\"cannot be read\">error: `pased` is no decision",
     ] {
         assert!(xml.contains(part), "no {part} in {xml}");
     }
@@ -170,7 +170,7 @@ fn a_configuration_is_put_in_force_on_the_way() {
         folder.path().join("a.yaml"),
         "config: one.yaml\ntests:\n  - name: raised in the middle of a window\n    steps:\n\
          \x20     - at 0s: 4 x GET /a -> 3 passed, 1 rejected\n      - at 1s: reload two.yaml\n\
-         \x20     - after 1s: 4 x GET /a -> 2 admitted, 2 refused by r\n      - at 60s over 3s: 6 x GET /a -> 5 passed, 1 rejected\n",
+         \x20     - after 1s: 4 x GET /a -> 2 admitted, 2 rejected by r for rate\n      - at 60s over 3s: 6 x GET /a -> 5 passed, 1 rejected\n",
     )
     .expect("written");
     let output = test(folder.path(), &["a.yaml"]);

@@ -3,15 +3,45 @@
 use super::{FlowRecord, LoggedKey};
 use crate::{
     config::Route,
-    flow::{Quota, Reason, Rejection, Report, Verdict},
+    flow::{Quota, ReasonKind, Rejection, Report, Verdict},
 };
 use core::time::Duration;
+
+/// What was decided about a request, in the words of logs, metrics and reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Decision {
+    /// It starts at once.
+    Passed,
+    /// It starts after a wait.
+    Delayed,
+    /// It does not start.
+    Rejected(ReasonKind),
+}
+
+impl Decision {
+    /// Returns its word: `passed`, `delayed` or `rejected`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Delayed => "delayed",
+            Self::Rejected(_) => "rejected",
+        }
+    }
+
+    /// Returns why it was rejected, if it was.
+    pub const fn reason(self) -> Option<ReasonKind> {
+        match self {
+            Self::Passed | Self::Delayed => None,
+            Self::Rejected(kind) => Some(kind),
+        }
+    }
+}
 
 /// A decision, reduced to the rule that it hangs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decided {
-    /// One of the words of `flowgate_flow_decisions_total`.
-    pub verdict: &'static str,
+    /// What was decided.
+    pub decision: Decision,
     /// Where that rule stands; `None` if no rule that counts let the request pass, as where
     /// all are in dry run, or there is none.
     pub quota: Option<Quota>,
@@ -25,19 +55,21 @@ impl Decided {
     /// Returns an admission and the rule that has least left, of those that let the
     /// request pass.
     pub fn admitted(report: &Report) -> Self {
-        let passed = |quota: &&Quota| counts(quota) && quota.verdict != Verdict::DryRunBlock;
+        let passed =
+            |quota: &&Quota| counts(quota) && !matches!(quota.verdict, Verdict::DryRunRejected(_));
         let tightest = report.quotas.iter().filter(passed).min_by_key(|quota| quota.remaining());
         let wait = report.wait();
-        let verdict = if wait.is_zero() { "passed" } else { "delayed" };
-        Self { verdict, quota: tightest.copied(), wait, retry_after: None }
+        let decision = if wait.is_zero() { Decision::Passed } else { Decision::Delayed };
+        Self { decision, quota: tightest.copied(), wait, retry_after: None }
     }
 
-    /// Returns a refusal and the rule that it came from.
+    /// Returns a rejection and the rule that it came from.
     pub fn rejected(rejection: &Rejection) -> Self {
         let quotas = &rejection.report.quotas;
+        let kind = rejection.reason.kind();
         let blank = Quota {
             slot: rejection.slot,
-            verdict: Verdict::Block,
+            verdict: Verdict::Rejected(kind),
             limit: 0,
             used: 0,
             cost: 0,
@@ -45,7 +77,7 @@ impl Decided {
             reset: Duration::ZERO,
         };
         Self {
-            verdict: word(rejection.reason),
+            decision: Decision::Rejected(kind),
             quota: quotas.iter().find(|it| it.slot == rejection.slot).copied().or(Some(blank)),
             wait: Duration::ZERO,
             retry_after: rejection.reason.retry_after(),
@@ -56,7 +88,8 @@ impl Decided {
     pub fn record<'a>(&self, route: Option<&'a Route>, keys: &'a [LoggedKey]) -> FlowRecord<'a> {
         let counted = self.quota.filter(counts);
         FlowRecord {
-            verdict: self.verdict,
+            decision: self.decision.word(),
+            reason: self.decision.reason().map(ReasonKind::word),
             rule: self.quota.zip(route).map(|(quota, route)| route.rule_name(quota.slot)),
             limit: counted.map(|quota| quota.limit),
             used: counted.map(|quota| quota.used),
@@ -72,17 +105,4 @@ impl Decided {
 /// Whether a rule has a number that something is used of, which a breaker has not.
 const fn counts(quota: &Quota) -> bool {
     quota.limit > 0
-}
-
-/// The word of a refusal: a client's own quota, what protects the service, or what
-/// spares one that fails.
-const fn word(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Rate { .. }
-        | Reason::TooCostly { .. }
-        | Reason::MissingKey
-        | Reason::Undecided { .. } => "rejected",
-        Reason::Concurrency { .. } | Reason::QueueFull { .. } | Reason::QueueWait { .. } => "shed",
-        Reason::Broken { .. } => "broken",
-    }
 }

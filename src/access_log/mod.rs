@@ -11,7 +11,7 @@ mod output;
 mod record;
 mod writer;
 
-pub use decided::Decided;
+pub use decided::{Decided, Decision};
 pub use output::Output;
 pub use record::{AccessRecord, Ending, FlowRecord, LoggedKey};
 

@@ -58,7 +58,7 @@ pub struct AccessRecord<'a> {
     /// The configuration that the request was decided by.
     pub config_hash: &'a str,
     /// What flow control decided; absent if it was not asked, as about a request that is
-    /// refused before.
+    /// rejected before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<FlowRecord<'a>>,
 }
@@ -93,9 +93,12 @@ pub struct LoggedKey {
 /// The decision of flow control in an [`AccessRecord`].
 #[derive(Debug, Serialize)]
 pub struct FlowRecord<'a> {
-    /// One of the words of `flowgate_flow_decisions_total`.
-    pub verdict: &'static str,
-    /// The rule that blocked, or of those that let the request pass the one that has least
+    /// `passed`, `delayed` or `rejected`.
+    pub decision: &'static str,
+    /// Why it was rejected; absent if it was not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'static str>,
+    /// The rule that rejected it, or of those that let the request pass the one that has least
     /// left; absent, as are its numbers, if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<&'a str>,
@@ -184,7 +187,8 @@ pub(super) fn sample(path: &str) -> AccessRecord<'_> {
         trace_id: None,
         config_hash: "00d1ce",
         flow: Some(FlowRecord {
-            verdict: "rejected",
+            decision: "rejected",
+            reason: Some("rate"),
             rule: Some("per-client"),
             limit: Some(10),
             used: Some(10),
@@ -212,7 +216,7 @@ mod tests {
             "answered_ms": 12.000_001, "duration_ms": 12.345, "outcome": "completed",
             "client_ip": "192.0.2.7", "attempts": 0,
             "bytes_in": 0, "bytes_out": 17, "config_hash": "00d1ce",
-            "flow": { "verdict": "rejected", "rule": "per-client", "limit": 10, "used": 10,
+            "flow": { "decision": "rejected", "reason": "rate", "rule": "per-client", "limit": 10, "used": 10,
                 "cost": 1, "wait_ms": 0.0, "retry_after_ms": 1500.0 },
         });
         assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), expected);

@@ -14,7 +14,8 @@ use crate::{
     cluster::{ROUND_TRIP_BOUNDS, Reading},
     config::{Route, Server, Snapshot},
     flow::{
-        Algorithm, Instant, Observation, RuleObservation, WAIT_BOUNDS, breaker::Phase, rule_of,
+        Algorithm, ByReason, Instant, Observation, ReasonKind, RuleObservation, WAIT_BOUNDS,
+        breaker::Phase, rule_of,
     },
     meter::{Counters, DURATION_BOUNDS, Refusal, RouteReading, ServerMeter},
 };
@@ -118,11 +119,26 @@ impl Page {
     }
 
     fn flow(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let decisions = self.rules().flat_map(|(labels, rule)| {
-            decisions(rule).map(move |(verdict, count)| ((labels, [("verdict", verdict)]), count))
+        let started = self.rules().flat_map(|([route, name], rule)| {
+            [("passed", rule.counts.passed), ("delayed", rule.counts.delayed)].map(
+                |(decision, count)| ([route, name, ("decision", decision), ("reason", "")], count),
+            )
         });
-        let help = "Decisions of each rule; pacing is the rule `pacing`";
-        counters(encoder, ("flowgate_flow_decisions", help), decisions)?;
+        let rejected = self.rules().flat_map(|([route, name], rule)| {
+            let decision = ("decision", "rejected");
+            rejections(rule, &rule.counts.rejected)
+                .map(move |(kind, count)| ([route, name, decision, ("reason", kind)], count))
+        });
+        let help = "Decisions of each rule; the breaker is the rule `breaker`, pacing `pacing`";
+        counters(encoder, ("flowgate_flow_decisions", help), started.chain(rejected))?;
+        let rejected = self.rules().flat_map(|(labels, rule)| {
+            let counts = &rule.counts.dry_run_rejected;
+            let is_told = rule.dry_run || counts.total() > 0;
+            let each = rejections(rule, counts).filter(move |_| is_told);
+            each.map(move |(kind, count)| ((labels, [("reason", kind)]), count))
+        });
+        let help = "Requests that a rule in dry run would have rejected";
+        counters(encoder, ("flowgate_flow_dry_run_rejections", help), rejected)?;
         let keyed = || self.rules().filter_map(|(labels, rule)| Some((labels, rule, rule.keys?)));
         let live = keyed().map(|(labels, _, keys)| (labels, keys.live.into()));
         gauges(encoder, ("flowgate_flow_keys", "Clients that a rule counts separately"), live)?;
@@ -139,8 +155,8 @@ impl Page {
         });
         counters(encoder, ("flowgate_flow_ends", "How admitted requests ended"), ends)?;
         self.breakers(encoder)?;
-        let waited = self.routes().filter(|(_, seen, _)| seen.totals.waited > 0);
-        let waits = waited.map(|(labels, seen, _)| {
+        let delayed = self.routes().filter(|(_, seen, _)| seen.totals.delayed > 0);
+        let waits = delayed.map(|(labels, seen, _)| {
             let sum = seen.totals.wait_sum;
             (labels, Histogram { bounds: &WAIT_BOUNDS, buckets: &seen.waits, sum })
         });
@@ -183,7 +199,7 @@ impl Page {
                 (([route, ("method", method)], [("code", code)]), count)
             })
         });
-        let help = "Answered requests, refused ones included";
+        let help = "Answered requests, rejected ones included";
         counters(encoder, ("flowgate_http_requests", help), requests)?;
         let bounds = DURATION_BOUNDS.map(Duration::from_nanos);
         let used = self.routes().filter(|(_, _, read)| !read.answers.is_empty());
@@ -192,10 +208,10 @@ impl Page {
         });
         let help = "From a request's arrival to the end of its answer";
         histograms(encoder, ("flowgate_http_request_duration", help), durations)?;
-        let refused = Refusal::ALL
+        let rejected = Refusal::ALL
             .map(|reason| ([("reason", reason.label())], self.counters.refused(reason)));
-        let help = "Requests and connections refused before a route was chosen";
-        counters(encoder, ("flowgate_http_refused", help), refused)
+        let help = "Requests and connections rejected before a route was chosen";
+        counters(encoder, ("flowgate_http_rejected", help), rejected)
     }
 
     fn upstreams(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -326,21 +342,20 @@ impl Collector for Page {
     }
 }
 
-/// The verdicts of one rule. A limit on what is in flight or queued sheds load, a
-/// breaker spares a service; any other rejects a client that used up its quota.
-fn decisions(rule: &RuleObservation) -> [(&'static str, u64); 4] {
-    let (refused, would_refuse) = match rule.algorithm {
-        "concurrency" | "pacing" => ("shed", "shed_dry_run"),
-        "breaker" => ("broken", "broken_dry_run"),
-        _ => ("rejected", "rejected_dry_run"),
+/// Returns how many `counts` has for each reason: for the one that the rule is there for even
+/// if there were none, so that its series begins with the first page.
+fn rejections<'a>(
+    rule: &RuleObservation,
+    counts: &'a ByReason,
+) -> impl Iterator<Item = (&'static str, u64)> + use<'a> {
+    let own = match rule.algorithm {
+        "concurrency" => ReasonKind::Concurrency,
+        "pacing" => ReasonKind::Queue,
+        "breaker" => ReasonKind::Breaker,
+        _ => ReasonKind::Rate,
     };
-    let counts = rule.counts;
-    [
-        ("passed", counts.passed),
-        ("delayed", counts.delayed),
-        (refused, counts.blocked),
-        (would_refuse, counts.dry_run_blocked),
-    ]
+    let others = counts.each().filter(move |(kind, _)| *kind != own);
+    [(own, counts.of(own))].into_iter().chain(others).map(|(kind, count)| (kind.word(), count))
 }
 
 fn ends(seen: &Observation) -> [(&'static str, u64); 3] {

@@ -172,7 +172,7 @@ impl Admin {
             Ok(summary) => writeln!(page, "last reload: taken at {at}\n{summary}"),
             Err(problems) => writeln!(
                 page,
-                "last reload: refused at {at}; v{} stays in force\n\n{problems}",
+                "last reload: rejected at {at}; v{} stays in force\n\n{problems}",
                 snapshot.version
             ),
         };

@@ -6,7 +6,7 @@ use crate::{
     flow::{Instant, Observation, RuleObservation, Sums, rule_of},
 };
 use serde::Serialize;
-use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed, time::Duration};
 
 /// Writes the page.
 ///
@@ -74,8 +74,12 @@ struct RuleView<'a> {
     used: u64,
     passed: u64,
     delayed: u64,
-    blocked: u64,
-    dry_run_blocked: u64,
+    rejected: u64,
+    /// Of those, how many for each reason.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    rejected_by_reason: BTreeMap<&'static str, u64>,
+    /// What it would have rejected, were it not a dry run.
+    dry_run_rejected: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<KeysView>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -105,15 +109,15 @@ struct KeysView {
 #[derive(Serialize)]
 struct SumsView {
     passed: u64,
-    waited: u64,
-    blocked: u64,
+    delayed: u64,
+    rejected: u64,
     completed: u64,
     failed: u64,
     cancelled: u64,
     /// Of those that completed or failed.
     latency_mean_ms: Option<f64>,
     latency_min_ms: Option<f64>,
-    /// Of those that waited.
+    /// Of those that were delayed.
     wait_mean_ms: Option<f64>,
 }
 
@@ -154,6 +158,7 @@ impl<'a> RuleView<'a> {
         // Breaker and pacing are not among the route's rules.
         let rule = route.rules.iter().find(|rule| rule.slot == seen.slot);
         let keyed = rule.filter(|rule| !rule.key.is_shared());
+        let by_reason = seen.counts.rejected.each();
         Self {
             name: rule_of(&seen.name),
             when: rule.and_then(|rule| rule.when.as_ref()).map(|when| &**when.words()),
@@ -165,8 +170,9 @@ impl<'a> RuleView<'a> {
             used: seen.used,
             passed: seen.counts.passed,
             delayed: seen.counts.delayed,
-            blocked: seen.counts.blocked,
-            dry_run_blocked: seen.counts.dry_run_blocked,
+            rejected: seen.counts.rejected.total(),
+            rejected_by_reason: by_reason.map(|(kind, count)| (kind.word(), count)).collect(),
+            dry_run_rejected: seen.counts.dry_run_rejected.total(),
             keys: seen.keys.map(|keys| KeysView {
                 live: keys.live,
                 max: keys.max,
@@ -189,14 +195,14 @@ impl SumsView {
     fn of(sums: &Sums) -> Self {
         Self {
             passed: sums.passed,
-            waited: sums.waited,
-            blocked: sums.blocked,
+            delayed: sums.delayed,
+            rejected: sums.rejected,
             completed: sums.completed,
             failed: sums.failed,
             cancelled: sums.cancelled,
             latency_mean_ms: mean_ms(sums.latency_sum, sums.completed + sums.failed),
             latency_min_ms: sums.latency_min.map(|latency| latency.as_secs_f64() * 1e3),
-            wait_mean_ms: mean_ms(sums.wait_sum, sums.waited),
+            wait_mean_ms: mean_ms(sums.wait_sum, sums.delayed),
         }
     }
 }

@@ -89,7 +89,7 @@ pub(super) fn leases(
 pub(super) fn granted(asks: &[Ask<'_>], verdicts: &Verdicts) -> impl Iterator<Item = bool> {
     let held = asks.iter().zip(&verdicts.answers).filter(|(ask, _)| ask.holds());
     let is_admitted = verdicts.is_admitted;
-    held.map(move |(_, it)| is_admitted && !matches!(it.decision, Decision::Block(_)))
+    held.map(move |(_, it)| is_admitted && !matches!(it.decision, Decision::Reject(_)))
 }
 
 /// Reads the script's answer to `asks`.
@@ -118,8 +118,8 @@ fn judge(ask: &Ask<'_>, told: &Value, now: Instant, is_admitted: bool) -> Option
     let is_charged = is_admitted && passes && ask.cost > 0;
     let judgement = ask.rule.judge(state, now, ask.cost, is_charged)?;
     let is_same = match judgement.decision {
-        Decision::Pass | Decision::Wait(_) => passes,
-        Decision::Block(_) => !passes,
+        Decision::Pass | Decision::Delay(_) => passes,
+        Decision::Reject(_) => !passes,
     };
     is_same.then_some(judgement)
 }

@@ -51,12 +51,12 @@ impl Offsets {
         for (ask, it) in asks.iter().zip(&mut verdicts.answers) {
             if ask.rule.paces() {
                 let wait = match it.decision {
-                    Decision::Wait(wait) => wait,
+                    Decision::Delay(wait) => wait,
                     // What the answer took is learned all the same.
-                    Decision::Pass | Decision::Block(_) => Duration::ZERO,
+                    Decision::Pass | Decision::Reject(_) => Duration::ZERO,
                 };
                 let left = self.left(ask.name, way, wait);
-                if let Decision::Wait(wait) = &mut it.decision {
+                if let Decision::Delay(wait) = &mut it.decision {
                     *wait = left;
                 }
             }

@@ -332,7 +332,7 @@ impl Store {
                 call,
                 %error,
                 detail,
-                "the store refuses a call; what that was to decide goes by `on_store_error`"
+                "the store rejects a call; what that was to decide goes by `on_store_error`"
             );
         }
     }

@@ -142,7 +142,7 @@ impl Certificate {
         } else {
             return None;
         };
-        Some(Problem::warning(self.place, message).help("clients refuse it; get another one"))
+        Some(Problem::warning(self.place, message).help("clients reject it; get another one"))
     }
 }
 

@@ -172,7 +172,7 @@ pub(super) fn in_words(route: &RoutePlan, name: &str) -> Option<String> {
     Some(std::iter::once(promise).chain(details).collect::<Vec<_>>().join("; "))
 }
 
-const DRY_RUN: &str = "dry run: counts, refuses nothing";
+const DRY_RUN: &str = "dry run: counts, rejects nothing";
 
 /// Says how a rule counts, where that is not the default.
 fn details(rule: &Rule, plan: &RulePlan, gateways: u32) -> Vec<String> {
@@ -202,7 +202,7 @@ fn each(keyed: &Keyed, rule: &Rule, plan: &RulePlan) -> String {
     let missing = match plan.on_missing {
         OnMissing::Shared => "",
         OnMissing::Skip => "; without a key: not counted",
-        OnMissing::Reject => "; without a key: refused",
+        OnMissing::Reject => "; without a key: rejected",
     };
     format!(
         "for each {}: at most {} keys and {OTHERS} spare, {each} bytes each, {most:.1} in all{missing}",
@@ -221,7 +221,7 @@ fn shared(on_error: OnStoreError) -> String {
     let otherwise = match on_error {
         OnStoreError::Local => "each counts by itself, with the limit divided by the gateways",
         OnStoreError::Allow => "everything passes",
-        OnStoreError::Deny => "everything is refused",
+        OnStoreError::Deny => "everything is rejected",
     };
     format!("shared by all gateways of the store; while that fails, {otherwise}")
 }

@@ -339,7 +339,7 @@ pub(super) fn status(text: &str) -> Result<StatusCode, Invalid> {
     status.filter(|s| s.is_client_error() || s.is_server_error()).map_or_else(
         || {
             invalid(
-                format!("{} is not the status of a refusal", quoted(text)),
+                format!("{} is not the status of a rejection", quoted(text)),
                 "write a status from 400 to 599, as in `429`",
             )
         },
@@ -457,7 +457,7 @@ mod tests {
         refused(method, "G E T", "`G E T` is not a method");
         refused(header_name, "x y", "`x y` is not the name of a header");
         refused(header_value, "a\nb", "`a\\nb` cannot stand in a header");
-        refused(status, "200", "`200` is not the status of a refusal");
+        refused(status, "200", "`200` is not the status of a rejection");
         refused(network, "10.0.0.0/33", "`10.0.0.0/33` is not a network");
         refused(flag, "yes", "`yes` is neither true nor false");
         refused(integer, "1__", "`1__` is not a whole number");

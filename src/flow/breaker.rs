@@ -21,7 +21,7 @@
 //! for the start, which another slot asked for, is not part of that.
 //!
 //! A request learns its fate as in every slot: nothing is charged if any other slot
-//! refuses it, so that such a probe leaves no trace. Each change of state begins a
+//! rejects it, so that such a probe leaves no trace. Each change of state begins a
 //! **generation**, and a request is judged only in the one that admitted it. So only
 //! probes decide a half-open breaker; what was under way when it opened changes
 //! nothing. A probe that ends without an answer gives its place back.
@@ -63,7 +63,7 @@ pub struct Config {
     pub open_for: Duration,
     /// How many requests go through when it is half-open; none is taken for one.
     pub probes: u32,
-    /// Whether it only counts what it would refuse.
+    /// Whether it only counts what it would reject.
     pub dry_run: bool,
 }
 
@@ -312,7 +312,7 @@ impl Formula for Breaker {
             Light::HalfOpen { free: 0, .. } => None,
             Light::Closed | Light::Open { .. } | Light::HalfOpen { .. } => return Decision::Pass,
         };
-        Decision::Block(Reason::Broken { retry_after })
+        Decision::Reject(Reason::BreakerOpen { retry_after })
     }
 
     fn standing(&self, _state: &State, _now: Instant) -> Standing {

@@ -6,7 +6,7 @@ mod reservation;
 
 use super::{
     breaker,
-    decision::{Outcome, Reason, Refused, Report, Verdict},
+    decision::{Outcome, Reason, RejectedBy, Report, Verdict},
     exchange::{Delta, RoundTrip, Told},
     pending::Pendings,
     rules::{Change, Installed, Rules, rule_of},
@@ -138,12 +138,12 @@ impl Chain {
         now: Instant,
         claims: &[Claim],
         report: &mut Report,
-    ) -> Result<Charged, Refused> {
+    ) -> Result<Charged, RejectedBy> {
         let mut hearing = Hearing::new(self.arrive(now, claims));
         self.hear(claims, &mut hearing);
-        match hearing.refusal {
+        match hearing.rejection {
             None => Ok(self.pass(&hearing, report)),
-            Some(blame) => Err(self.refuse(&hearing, blame, report)),
+            Some(blame) => Err(self.reject(&hearing, blame, report)),
         }
     }
 
@@ -255,7 +255,7 @@ impl Chain {
     /// Asks every slot that there is a claim on.
     #[inline]
     fn hear<'a>(&self, claims: &'a [Claim], hearing: &mut Hearing<'a>) {
-        // One refusal does not spare the other slots the question: `retry_after` and
+        // One rejection does not spare the other slots the question: `retry_after` and
         // the report heed them all.
         for (at, link) in self.links.iter().enumerate() {
             if let Some(claim) = link.claim_in(claims) {
@@ -274,15 +274,15 @@ impl Chain {
             let &Asked { link, claim: &Claim { cost, .. }, verdict, wait, place } = asked;
             let Link { id, slot, counts, .. } = &mut self.links[link];
             match verdict {
-                Verdict::Pass => counts.passed += 1,
-                Verdict::Wait => counts.delayed += 1,
-                Verdict::Block => {}
-                Verdict::DryRunBlock => {
-                    counts.dry_run_blocked += 1;
-                    slot.on_block(place);
+                Verdict::Passed => counts.passed += 1,
+                Verdict::Delayed => counts.delayed += 1,
+                Verdict::Rejected(_) => {}
+                Verdict::DryRunRejected(kind) => {
+                    counts.dry_run_rejected.add(kind);
+                    slot.on_reject(place);
                 }
             }
-            let is_charged = cost > 0 && matches!(verdict, Verdict::Pass | Verdict::Wait);
+            let is_charged = cost > 0 && matches!(verdict, Verdict::Passed | Verdict::Delayed);
             let standing = if is_charged {
                 let times = Times { now, own: now + wait, start };
                 let Charge { hold, standing } = slot.on_pass(times, cost, place, &mut report.turn);
@@ -298,27 +298,27 @@ impl Chain {
         Charged { start, held }
     }
 
-    /// Ends a request that a slot refused: which of those that were asked, and why.
-    fn refuse(
+    /// Ends a request that a slot rejected: which of those that were asked, and why.
+    fn reject(
         &mut self,
         hearing: &Hearing<'_>,
         (at, reason): (usize, Reason),
         report: &mut Report,
-    ) -> Refused {
-        self.block(hearing, report);
+    ) -> RejectedBy {
+        self.tell_rejected(hearing, report);
         let Asked { link, claim, .. } = hearing.asked[at];
-        self.links[link].counts.blocked += 1;
-        Refused { slot: claim.slot, reason }
+        self.links[link].counts.rejected.add(reason.kind());
+        RejectedBy { slot: claim.slot, reason }
     }
 
-    /// Tells every slot that was asked about a request that was refused.
-    fn block(&mut self, hearing: &Hearing<'_>, report: &mut Report) {
+    /// Tells every slot that was asked about a request that was rejected.
+    fn tell_rejected(&mut self, hearing: &Hearing<'_>, report: &mut Report) {
         let now = hearing.now;
-        self.statistic.on_block(now);
+        self.statistic.on_reject(now);
         for asked in &hearing.asked {
             let slot = &mut self.links[asked.link].slot;
             report.quotas.push(asked.quota(slot.limit(), slot.standing(now, asked.place)));
-            slot.on_block(asked.place);
+            slot.on_reject(asked.place);
         }
     }
 

@@ -11,9 +11,9 @@ pub enum Decision {
     /// It may start at once.
     Pass,
     /// It may start after this long.
-    Wait(Duration),
+    Delay(Duration),
     /// It may not start.
-    Block(Reason),
+    Reject(Reason),
 }
 
 /// Why a request may not start.
@@ -32,12 +32,14 @@ pub enum Reason {
     TooCostly {
         /// The largest cost that can be admitted.
         limit: u64,
+        /// What the rule limits.
+        kind: ReasonKind,
     },
     /// As much is in flight as may be.
     Concurrency {
         /// Cost that may be in flight.
         limit: u64,
-        /// Time until others that refused would admit the request; `None` if none did.
+        /// Time until others that rejected it would admit the request; `None` if none did.
         retry_after: Option<Duration>,
     },
     /// As many requests are waiting for their start as may wait.
@@ -47,7 +49,7 @@ pub enum Reason {
     },
     /// The wait for a start would be longer than is allowed.
     QueueWait {
-        /// The wait that was refused.
+        /// The wait that was too long.
         wait: Duration,
         /// Time until the request would be admitted.
         retry_after: Duration,
@@ -60,14 +62,62 @@ pub enum Reason {
         retry_after: Duration,
     },
     /// The breaker is open, or as many probes are under way as may be.
-    Broken {
+    BreakerOpen {
         /// Time until a probe would be admitted; `None` if that hangs on those under way,
         /// and on nobody else.
         retry_after: Option<Duration>,
     },
 }
 
+/// Why requests are rejected, in the one word that logs, metrics and reports have for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ReasonKind {
+    /// The client's quota over time is used up.
+    Rate,
+    /// As much is in flight as may be.
+    Concurrency,
+    /// The breaker spares a service that fails.
+    Breaker,
+    /// The queue is full, or the wait in it too long.
+    Queue,
+    /// The request lacks the key that the rule counts by.
+    Key,
+    /// The shared store cannot be asked.
+    Store,
+}
+
+impl ReasonKind {
+    /// Every kind, in the order of their numbers.
+    pub const ALL: [Self; 6] =
+        [Self::Rate, Self::Concurrency, Self::Breaker, Self::Queue, Self::Key, Self::Store];
+
+    /// Returns its word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Concurrency => "concurrency",
+            Self::Breaker => "breaker",
+            Self::Queue => "queue",
+            Self::Key => "key",
+            Self::Store => "store",
+        }
+    }
+}
+
 impl Reason {
+    /// Returns which kind of reason this is.
+    pub const fn kind(self) -> ReasonKind {
+        match self {
+            Self::Rate { .. } => ReasonKind::Rate,
+            Self::TooCostly { kind, .. } => kind,
+            Self::Concurrency { .. } => ReasonKind::Concurrency,
+            Self::QueueFull { .. } | Self::QueueWait { .. } => ReasonKind::Queue,
+            Self::MissingKey => ReasonKind::Key,
+            Self::Undecided { .. } => ReasonKind::Store,
+            Self::BreakerOpen { .. } => ReasonKind::Breaker,
+        }
+    }
+
     /// Returns when the same request would be admitted, if time alone can tell.
     pub const fn retry_after(self) -> Option<Duration> {
         match self {
@@ -75,7 +125,9 @@ impl Reason {
             | Self::QueueFull { retry_after }
             | Self::Undecided { retry_after }
             | Self::QueueWait { retry_after, .. } => Some(retry_after),
-            Self::Concurrency { retry_after, .. } | Self::Broken { retry_after } => retry_after,
+            Self::Concurrency { retry_after, .. } | Self::BreakerOpen { retry_after } => {
+                retry_after
+            }
             Self::TooCostly { .. } | Self::MissingKey => None,
         }
     }
@@ -89,7 +141,7 @@ impl Reason {
             | Self::QueueFull { .. }
             | Self::QueueWait { .. }
             | Self::Undecided { .. }
-            | Self::Broken { .. } => false,
+            | Self::BreakerOpen { .. } => false,
         }
     }
 
@@ -106,7 +158,7 @@ impl Reason {
                 *retry_after = least.unwrap_or_default().max(*retry_after);
             }
             // `None` is less than any time.
-            Self::Concurrency { retry_after, .. } | Self::Broken { retry_after } => {
+            Self::Concurrency { retry_after, .. } | Self::BreakerOpen { retry_after } => {
                 *retry_after = least.max(*retry_after);
             }
             Self::TooCostly { .. } | Self::MissingKey => {}
@@ -119,13 +171,13 @@ impl Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The slot let the request pass at once.
-    Pass,
+    Passed,
     /// The slot let it pass after a wait.
-    Wait,
-    /// The slot refused it.
-    Block,
-    /// The slot would have refused it, were it not a dry run.
-    DryRunBlock,
+    Delayed,
+    /// The slot rejected it.
+    Rejected(ReasonKind),
+    /// The slot would have rejected it, were it not a dry run.
+    DryRunRejected(ReasonKind),
 }
 
 /// Where one slot stands after a decision.
@@ -170,19 +222,19 @@ pub struct Report {
 impl Report {
     /// Returns how long the rules hold the request: the longest that any asked for in earnest.
     pub fn wait(&self) -> Duration {
-        let holds = |quota: &&Quota| quota.verdict == Verdict::Wait;
+        let holds = |quota: &&Quota| quota.verdict == Verdict::Delayed;
         self.quotas.iter().filter(holds).map(|quota| quota.wait).max().unwrap_or_default()
     }
 }
 
-/// Who refused a request, and why: a [`Rejection`] without its report.
+/// Which slot rejected a request, and why: a [`Rejection`] without its report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct RejectedBy {
     pub(super) slot: SlotId,
     pub(super) reason: Reason,
 }
 
-impl Refused {
+impl RejectedBy {
     /// Returns the rejection, given what each slot said.
     pub fn with(self, report: Report) -> Rejection {
         let Self { slot, reason } = self;
@@ -193,10 +245,10 @@ impl Refused {
 /// A request that may not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// The slot whose reason is reported: the first that refused, but one that
-    /// refuses for ever goes before one that refuses for a while.
+    /// The slot whose reason is reported: the first that rejected it, but one that
+    /// rejects it for ever goes before one that does so for a while.
     pub slot: SlotId,
-    /// Why. Its `retry_after` heeds every slot that refused.
+    /// Why. Its `retry_after` heeds every slot that rejected the request.
     pub reason: Reason,
     /// What each slot said.
     pub report: Report,

@@ -8,7 +8,7 @@ pub use reservation::Reservation;
 use super::{
     breaker::Turn,
     chain::{Chain, Charged, Held, Hold},
-    decision::{Outcome, Refused, Rejection, Report},
+    decision::{Outcome, RejectedBy, Rejection, Report},
     rules::{Installed, Rules},
     slot::Claim,
     statistic::Observation,
@@ -82,12 +82,12 @@ impl Gate {
     /// # Errors
     ///
     /// Why the request may not start; then nothing was charged.
-    #[expect(clippy::result_large_err, reason = "a refusal must not allocate either")]
+    #[expect(clippy::result_large_err, reason = "a rejection must not allocate either")]
     pub fn enter(self: &Arc<Self>, now: Instant, claims: &[Claim]) -> Result<Admission, Rejection> {
         let mut report = Report::default();
         match self.decide(now, claims, &mut report) {
             Ok(permit) => Ok(Admission { permit, report }),
-            Err(refused) => Err(refused.with(report)),
+            Err(rejected) => Err(rejected.with(report)),
         }
     }
 
@@ -103,7 +103,7 @@ impl Gate {
         now: Instant,
         claims: &[Claim],
         report: &mut Report,
-    ) -> Result<Permit, Refused> {
+    ) -> Result<Permit, RejectedBy> {
         // In a statement of its own, so that the lock is given back before the rest.
         let decided = self.lock().enter(now, claims, report);
         decided.map(|charged| Permit::new(Arc::clone(self), charged))
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_refuses_nobody_and_is_charged_what_it_would_pass() {
+    fn a_dry_run_rejects_nobody_and_is_charged_what_it_would_pass() {
         let dry = Rule { dry_run: true, ..rule("dry", bucket(10, 1)) };
         let timeline = Timeline::new(&rules([dry, rule("real", bucket(10, 3))])).check(
             "
@@ -251,8 +251,8 @@ mod tests {
         );
         let seen = timeline.gate.observe(Instant::EPOCH);
         let [dry, real] = [0, 1].map(|at| seen.rules[at].counts);
-        assert_eq!((dry.passed, dry.dry_run_blocked, dry.blocked), (2, 2, 0));
-        assert_eq!((real.passed, real.dry_run_blocked, real.blocked), (4, 0, 1));
+        assert_eq!((dry.passed, dry.dry_run_rejected.total(), dry.rejected.total()), (2, 2, 0));
+        assert_eq!((real.passed, real.dry_run_rejected.total(), real.rejected.total()), (4, 0, 1));
     }
 
     #[test]
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_misses_a_key_is_refused_by_name() {
+    fn a_request_that_misses_a_key_is_rejected_by_name() {
         let gate = Arc::new(Gate::new(Instant::EPOCH));
         let slot = gate.install(&one(bucket(10, 5)), Instant::EPOCH).flow[0];
         let claim = |key| [Claim { slot, key, cost: 1, patience: Duration::ZERO }];
@@ -392,9 +392,9 @@ mod tests {
             reset: ms(reset),
         };
         let expected = [
-            quota(0, Verdict::Pass, [5, 4], [0, 400]),
-            quota(1, Verdict::Pass, [9, 4], [0, 0]),
-            quota(2, Verdict::Wait, [7, 1], [200, 400]),
+            quota(0, Verdict::Passed, [5, 4], [0, 400]),
+            quota(1, Verdict::Passed, [9, 4], [0, 0]),
+            quota(2, Verdict::Delayed, [7, 1], [200, 400]),
         ];
         assert_eq!(second.report.quotas[..], expected);
         assert_eq!(second.permit.start(), Instant::EPOCH + ms(200));
@@ -425,7 +425,7 @@ mod tests {
         let seen = gate.observe(at(1_150));
         assert_eq!((seen.in_flight, seen.in_flight_max, seen.waiting), (0, 2, 0));
         let totals = seen.totals;
-        assert_eq!((totals.passed, totals.waited, totals.blocked), (3, 1, 1));
+        assert_eq!((totals.passed, totals.delayed, totals.rejected), (2, 1, 1));
         assert_eq!((totals.completed, totals.failed, totals.cancelled), (1, 1, 1));
         assert_eq!(totals.latency_min, Some(Duration::from_millis(30)));
         assert_eq!(totals.latency_sum, Duration::from_millis(30 + 700));

@@ -3,7 +3,7 @@
 //! A route's [`Gate`] holds its chain of slots: the statistic slot, one slot for
 //! each flow rule, the breaker and the pacing slot. An arriving request brings the time and a
 //! [`Claim`] on each slot that concerns it. **All slots are asked, then all are
-//! told**, in one critical section, so a request that any of them refuses leaves
+//! told**, in one critical section, so a request that any of them rejects leaves
 //! no trace in the others, and deciding and counting are one event.
 //!
 //! ```text
@@ -41,7 +41,9 @@ pub mod time;
 #[cfg(test)]
 mod timeline;
 
-pub use decision::{Decision, Outcome, Quota, Reason, Refused, Rejection, Report, Verdict};
+pub use decision::{
+    Decision, Outcome, Quota, Reason, ReasonKind, RejectedBy, Rejection, Report, Verdict,
+};
 pub use exchange::{Delta, RoundTrip, Told, Whose};
 pub use gate::{Admission, Gate, Permit, Reservation};
 pub use keyed::{Keyed, Keys, OTHERS};
@@ -53,5 +55,5 @@ pub use ramp::WarmUp;
 pub use rate::Rate;
 pub use rules::{Change, Installed, Rule, Rules, rule_of};
 pub use slot::{Claim, Key, SlotId};
-pub use statistic::{Counts, Observation, RuleObservation, Sums, WAIT_BOUNDS};
+pub use statistic::{ByReason, Counts, Observation, RuleObservation, Sums, WAIT_BOUNDS};
 pub use time::Instant;

@@ -7,7 +7,7 @@
 //! start = max(t, next)         then  next = start + n·T
 //! ```
 //!
-//! It is refused iff it would wait (`start > t`) and the wait exceeds `max_wait`, or
+//! It is rejected iff it would wait (`start > t`) and the wait exceeds `max_wait`, or
 //! `max_queue` requests are waiting already. First in, first out by construction. A
 //! request that leaves while it waits does not hand its place back: whoever came
 //! after it keeps the start that was promised.
@@ -137,11 +137,11 @@ impl Pacing {
         let until_short = wait.saturating_sub(self.max_wait);
         if let Some(leaver) = leaver {
             let retry_after = until_short.max(leaver.since(now));
-            return Decision::Block(Reason::QueueFull { retry_after });
+            return Decision::Reject(Reason::QueueFull { retry_after });
         }
         match until_short {
-            Duration::ZERO => Decision::Wait(wait),
-            retry_after => Decision::Block(Reason::QueueWait { wait, retry_after }),
+            Duration::ZERO => Decision::Delay(wait),
+            retry_after => Decision::Reject(Reason::QueueWait { wait, retry_after }),
         }
     }
 }
@@ -357,7 +357,7 @@ mod tests {
         rules.flow[0].dry_run = true;
         let day = Timeline::new(&rules).check("0 key=a x3 pass\n10 key=a pass");
         let counts = day.gate.observe(Instant::EPOCH).rules[0].counts;
-        assert_eq!((counts.passed, counts.delayed, counts.dry_run_blocked), (3, 0, 1));
+        assert_eq!((counts.passed, counts.delayed, counts.dry_run_rejected.total()), (3, 0, 1));
     }
 
     #[test]

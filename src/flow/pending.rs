@@ -1,7 +1,7 @@
 //! Requests that a slot let pass and that are not decided yet, as somebody else is
 //! still being asked about them.
 //!
-//! They are in no state, so that one which is refused elsewhere leaves nothing to undo.
+//! They are in no state, so that one which is rejected elsewhere leaves nothing to undo.
 //! Whoever is decided meanwhile must fit beside them, which is tried on a copy of the
 //! state. So each of them still fits when it is charged.
 

@@ -29,7 +29,7 @@ pub struct Rule {
     pub algorithm: Algorithm,
     /// Whether each client has its own state.
     pub keyed: Option<Keyed>,
-    /// Whether it only counts what it would refuse.
+    /// Whether it only counts what it would reject.
     pub dry_run: bool,
 }
 

@@ -27,7 +27,7 @@ pub enum Key {
     /// The one of this fingerprint, which must be evenly spread and beyond a
     /// client's control (a keyed hash): its bits are used as they are.
     Of(u128),
-    /// None: the request lacks the key, and is refused for it.
+    /// None: the request lacks the key, and is rejected for it.
     Missing,
 }
 
@@ -49,7 +49,7 @@ pub struct Claim {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer {
     pub(super) decision: Decision,
-    /// Where the state lies, for [`Slot::on_pass`], [`Slot::on_block`] and
+    /// Where the state lies, for [`Slot::on_pass`], [`Slot::on_reject`] and
     /// [`Slot::standing`].
     pub(super) place: Place,
 }
@@ -137,7 +137,7 @@ pub(super) trait Formula: Debug + Send + 'static {
     /// Decides about a request of `cost`, and changes nothing.
     fn check(&self, state: &Self::State, now: Instant, cost: u64) -> Decision;
 
-    /// Returns how long a request with priority, which would be refused now, waits for
+    /// Returns how long a request with priority, which would be rejected now, waits for
     /// a window to open in which it fits; `None` if this has no such windows. It is
     /// charged then, as of [`Times::own`].
     fn loan(&self, _state: &Self::State, _now: Instant, _cost: u64) -> Option<Duration> {
@@ -204,7 +204,7 @@ pub(super) trait Formula: Debug + Send + 'static {
 ///
 /// All slots of a route are asked before any is told, under one lock. Since
 /// [`check`](Self::check) borrows the slot immutably, a request that another slot
-/// refuses leaves no trace in this one.
+/// rejects leaves no trace in this one.
 pub(super) trait Slot: Any + Debug + Send {
     /// Decides about `claim` from the state as of `now`, so that what is `pending` fits, too.
     fn check(&self, now: Instant, claim: &Claim, pending: &Pendings) -> Answer;
@@ -226,8 +226,8 @@ pub(super) trait Slot: Any + Debug + Send {
         turn: &mut Option<breaker::Turn>,
     ) -> Charge;
 
-    /// Notes that a request which this slot was asked about was refused.
-    fn on_block(&mut self, place: Place);
+    /// Notes that a request which this slot was asked about was rejected.
+    fn on_reject(&mut self, place: Place);
 
     /// Notes the end, or the answer, of a request that holds something at `seat`.
     /// Returns what that has turned a breaker to.
@@ -329,11 +329,11 @@ impl<F: Formula> Stage<F> {
 impl<F: Formula> Stage<F> {
     fn decide(&self, state: &F::State, now: Instant, claim: &Claim) -> Decision {
         let decision = self.formula.check(state, now, claim.cost);
-        if claim.patience.is_zero() || !matches!(decision, Decision::Block(Reason::Rate { .. })) {
+        if claim.patience.is_zero() || !matches!(decision, Decision::Reject(Reason::Rate { .. })) {
             return decision;
         }
         let loan = self.formula.loan(state, now, claim.cost);
-        loan.filter(|wait| *wait <= claim.patience).map_or(decision, Decision::Wait)
+        loan.filter(|wait| *wait <= claim.patience).map_or(decision, Decision::Delay)
     }
 
     /// Decides whether a request of `cost` fits beside those that are `pending`, in
@@ -347,8 +347,8 @@ impl<F: Formula> Stage<F> {
         pending: impl Iterator<Item = u64> + Clone,
     ) -> Decision {
         match self.formula.check(state, now, cost) {
-            Decision::Block(reason) if reason.is_lasting() => return Decision::Block(reason),
-            Decision::Block(_) | Decision::Pass | Decision::Wait(_) => {}
+            Decision::Reject(reason) if reason.is_lasting() => return Decision::Reject(reason),
+            Decision::Reject(_) | Decision::Pass | Decision::Delay(_) => {}
         }
         // It is hardest for the least of them to be the last, behind the cost of all others.
         let costs = pending.chain([cost]);
@@ -363,10 +363,10 @@ impl<F: Formula> Stage<F> {
             self.formula.charge(&mut all, times, cost);
         }
         match self.formula.check(&all, now, least) {
-            Decision::Block(reason) => Decision::Block(reason),
-            Decision::Pass | Decision::Wait(_) => match self.formula.due(state, now).since(now) {
+            Decision::Reject(reason) => Decision::Reject(reason),
+            Decision::Pass | Decision::Delay(_) => match self.formula.due(state, now).since(now) {
                 Duration::ZERO => Decision::Pass,
-                wait => Decision::Wait(wait),
+                wait => Decision::Delay(wait),
             },
         }
     }
@@ -413,7 +413,7 @@ impl<F: Formula> Slot for Stage<F> {
         let place = self.find(now, claim.key);
         let state = self.states.get(place);
         let decision = match claim {
-            Claim { key: Key::Missing, .. } => Decision::Block(Reason::MissingKey),
+            Claim { key: Key::Missing, .. } => Decision::Reject(Reason::MissingKey),
             Claim { cost: 0, .. } => Decision::Pass,
             claim if pending.is_empty() => self.decide(state, now, claim),
             Claim { cost, .. } => {
@@ -451,7 +451,7 @@ impl<F: Formula> Slot for Stage<F> {
         Charge { hold, standing }
     }
 
-    fn on_block(&mut self, place: Place) {
+    fn on_reject(&mut self, place: Place) {
         if let States::Keyed { table, .. } = &mut self.states {
             table.pass_over(place);
         }

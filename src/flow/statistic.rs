@@ -2,7 +2,7 @@
 //!
 //! It records decisions and ends; it never decides. The flow slots own the exact
 //! counters that they decide by. Totals equal the sum of decisions: every arrival is
-//! passed or blocked once, and every passed one completes, fails or is cancelled
+//! passed, delayed or rejected once, and every one of the first two completes, fails or is cancelled
 //! once.
 //!
 //! The last second is kept in 10 buckets of 100 ms, the last minute in 60 of 1 s,
@@ -12,7 +12,7 @@
 
 use super::{
     breaker,
-    decision::Outcome,
+    decision::{Outcome, ReasonKind},
     keyed::Keys,
     slot::SlotId,
     time::{Instant, nanos},
@@ -24,12 +24,12 @@ use std::{collections::BinaryHeap, sync::Arc};
 /// What happened in some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Requests admitted.
+    /// Requests that started at once.
     pub passed: u64,
-    /// Of those, requests that had to wait for their start.
-    pub waited: u64,
-    /// Requests refused.
-    pub blocked: u64,
+    /// Requests that had to wait for their start.
+    pub delayed: u64,
+    /// Requests rejected.
+    pub rejected: u64,
     /// Admitted requests that were answered in full.
     pub completed: u64,
     /// Admitted requests whose upstream failed or ran out of time.
@@ -40,7 +40,7 @@ pub struct Sums {
     pub latency_sum: Duration,
     /// The shortest of them.
     pub latency_min: Option<Duration>,
-    /// The wait of all that waited.
+    /// The wait of all that were delayed.
     pub wait_sum: Duration,
 }
 
@@ -93,7 +93,7 @@ pub struct RuleObservation {
     pub slot: SlotId,
     /// Its algorithm's word; the breaker's is `breaker`, pacing's is `pacing`.
     pub algorithm: &'static str,
-    /// Whether it only counts what it would refuse.
+    /// Whether it only counts what it would reject.
     pub dry_run: bool,
     /// The most that one client may use.
     pub limit: u64,
@@ -115,20 +115,54 @@ pub struct Counts {
     pub passed: u64,
     /// Admitted requests that it made wait.
     pub delayed: u64,
-    /// Requests refused for its reason. A route's `blocked` is the sum over rules.
-    pub blocked: u64,
-    /// Requests that it would have refused in earnest.
-    pub dry_run_blocked: u64,
+    /// Requests rejected for its reason. A route's `rejected` is the sum over rules.
+    pub rejected: ByReason,
+    /// Requests that it would have rejected, were it not a dry run.
+    pub dry_run_rejected: ByReason,
     /// Decisions about clients that shared a state for want of room.
     pub overflowed: u64,
+}
+
+/// Requests by the reason that they were rejected for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ByReason([u64; ReasonKind::ALL.len()]);
+
+impl ByReason {
+    /// Returns how many there were for any reason.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Returns how many there were for this reason.
+    pub const fn of(&self, kind: ReasonKind) -> u64 {
+        self.0[kind as usize]
+    }
+
+    /// Returns how many there were for each reason that there were any for.
+    pub fn each(&self) -> impl Iterator<Item = (ReasonKind, u64)> {
+        let all = ReasonKind::ALL.into_iter().zip(self.0);
+        all.filter(|(_, count)| *count > 0)
+    }
+
+    pub(super) const fn add(&mut self, kind: ReasonKind) {
+        self.0[kind as usize] += 1;
+    }
+}
+
+impl AddAssign for ByReason {
+    fn add_assign(&mut self, other: Self) {
+        for (mine, others) in self.0.iter_mut().zip(other.0) {
+            *mine += others;
+        }
+    }
 }
 
 impl AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
         self.passed += other.passed;
         self.delayed += other.delayed;
-        self.blocked += other.blocked;
-        self.dry_run_blocked += other.dry_run_blocked;
+        self.rejected += other.rejected;
+        self.dry_run_rejected += other.dry_run_rejected;
         self.overflowed += other.overflowed;
     }
 }
@@ -157,8 +191,8 @@ struct Recent {
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     passed: u64,
-    waited: u64,
-    blocked: u64,
+    delayed: u64,
+    rejected: u64,
     completed: u64,
     failed: u64,
     cancelled: u64,
@@ -192,16 +226,15 @@ impl Statistic {
         }
         self.waits[WAIT_BOUNDS.partition_point(|bound| *bound < wait)] += 1;
         self.count(now, |cell| {
-            cell.passed += 1;
-            cell.waited += 1;
+            cell.delayed += 1;
             cell.wait_sum += nanos(wait);
         });
         self.recent().wait(now, start);
     }
 
-    /// Counts a refused request.
-    pub(super) fn on_block(&mut self, now: Instant) {
-        self.count(now, |cell| cell.blocked += 1);
+    /// Counts a rejected request.
+    pub(super) fn on_reject(&mut self, now: Instant) {
+        self.count(now, |cell| cell.rejected += 1);
     }
 
     /// Counts the end of a request that was allowed to begin at `start`.
@@ -279,8 +312,8 @@ impl Recent {
 impl Cell {
     const EMPTY: Self = Self {
         passed: 0,
-        waited: 0,
-        blocked: 0,
+        delayed: 0,
+        rejected: 0,
         completed: 0,
         failed: 0,
         cancelled: 0,
@@ -292,8 +325,8 @@ impl Cell {
     fn plus(self, other: &Self) -> Self {
         Self {
             passed: self.passed + other.passed,
-            waited: self.waited + other.waited,
-            blocked: self.blocked + other.blocked,
+            delayed: self.delayed + other.delayed,
+            rejected: self.rejected + other.rejected,
             completed: self.completed + other.completed,
             failed: self.failed + other.failed,
             cancelled: self.cancelled + other.cancelled,
@@ -314,8 +347,8 @@ impl From<Cell> for Sums {
     fn from(cell: Cell) -> Self {
         Self {
             passed: cell.passed,
-            waited: cell.waited,
-            blocked: cell.blocked,
+            delayed: cell.delayed,
+            rejected: cell.rejected,
             completed: cell.completed,
             failed: cell.failed,
             cancelled: cell.cancelled,

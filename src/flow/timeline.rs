@@ -153,7 +153,7 @@ fn option(options: &[&str], name: &str) -> Option<u64> {
 fn reason(reason: Reason) -> String {
     match reason {
         Reason::Rate { retry_after } => format!("rate {}", text(retry_after)),
-        Reason::TooCostly { limit } => format!("costly {limit}"),
+        Reason::TooCostly { limit, .. } => format!("costly {limit}"),
         Reason::Concurrency { limit, retry_after } => {
             let later = retry_after.map(|it| format!(" {}", text(it)));
             format!("concurrency {limit}{}", later.unwrap_or_default())
@@ -164,8 +164,10 @@ fn reason(reason: Reason) -> String {
         }
         Reason::MissingKey => "key".into(),
         Reason::Undecided { retry_after } => format!("undecided {}", text(retry_after)),
-        Reason::Broken { retry_after: Some(retry_after) } => format!("open {}", text(retry_after)),
-        Reason::Broken { retry_after: None } => "probing".into(),
+        Reason::BreakerOpen { retry_after: Some(retry_after) } => {
+            format!("open {}", text(retry_after))
+        }
+        Reason::BreakerOpen { retry_after: None } => "probing".into(),
     }
 }
 

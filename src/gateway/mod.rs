@@ -405,7 +405,7 @@ fn warn_of_descriptors(descriptors: Descriptors, connections: usize) {
         let (most, for_clients) = (descriptors.most(), descriptors.for_clients());
         tracing::warn!(
             "limits.connections is {connections}, but the limit of open files is {most}: while \
-             {for_clients} are in use, clients are refused; {enough} would be enough \
+             {for_clients} are in use, new connections are closed; {enough} would be enough \
              (`LimitNOFILE={enough}` in a systemd unit, `ulimit -Hn {enough}`), or lower \
              limits.connections"
         );

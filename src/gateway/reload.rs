@@ -261,7 +261,7 @@ impl Gateway {
         self.counters.reloads_failed.fetch_add(1, Relaxed);
         self.readiness.refused(self.clock.now(), drawing);
         tracing::error!(
-            "configuration refused, the last good one stays in force: {line}\n{drawing}"
+            "configuration rejected, the last good one stays in force: {line}\n{drawing}"
         );
     }
 }

@@ -121,7 +121,7 @@ pub(super) async fn serve<T>(
 /// could not use it.
 pub(super) fn refuse_unread(peer: &Peer, reason: Refusal) {
     peer.worker.counters.refuse(reason);
-    tracing::debug!(client = %peer.address, reason = reason.label(), "a request was refused unread");
+    tracing::debug!(client = %peer.address, reason = reason.label(), "a request was rejected unread");
 }
 
 /// Sleeps while the client is idle and speaks HTTP/1.1 while it is not, until the

@@ -191,7 +191,7 @@ impl Entrance {
         worker.counters.refuse(meter::Refusal::Connections);
         if let Some(count) = complaints.due(worker.clock.now()) {
             let (name, most) = (Arc::clone(&face.borrow().name), worker.descriptors.most());
-            tracing::warn!(listener = %name, count, most, "too few descriptors: connections refused");
+            tracing::warn!(listener = %name, count, most, "too few descriptors: connections closed");
         }
         None
     }

@@ -5,7 +5,7 @@
 use super::reply::whole_seconds;
 use crate::{
     config::{RateLimitHeaders, Route, RouteRule},
-    flow::{Quota, Report},
+    flow::{Quota, ReasonKind, Report},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -103,12 +103,12 @@ fn own_policy(route: &Route, report: &Report) -> Option<Box<HeaderValue>> {
     HeaderValue::try_from(items.join(", ")).ok().map(Box::new)
 }
 
-/// Names the rule that decided, for whoever asked to be told.
-pub(super) fn explain(headers: &mut HeaderMap, rule: &str, reason: &'static str) {
+/// Names the rule that decided and why, for whoever asked to be told.
+pub(super) fn explain(headers: &mut HeaderMap, rule: &str, reason: ReasonKind) {
     if let Ok(rule) = HeaderValue::from_str(rule) {
         headers.insert(X_RULE, rule);
     }
-    headers.insert(X_REASON, HeaderValue::from_static(reason));
+    headers.insert(X_REASON, HeaderValue::from_static(reason.word()));
 }
 
 /// The rule of `quota` and its place among the route's, if clients are told of it: it

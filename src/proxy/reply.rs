@@ -112,13 +112,13 @@ pub(super) fn refuse(
     finish(response, body, tail)
 }
 
-/// How a rule's refusal is told.
+/// How a rule's rejection is told.
 pub(super) struct Manner {
     pub(super) headers: RateLimitHeaders,
     pub(super) explain: bool,
 }
 
-/// Answers a request that a rule refused.
+/// Answers a request that a rule rejected.
 pub(super) fn reject(
     rejection: &Rejection,
     route: &Route,
@@ -140,7 +140,7 @@ pub(super) fn reject(
         told.write(headers, route);
     }
     if manner.explain {
-        quota::explain(headers, rule, detail);
+        quota::explain(headers, rule, rejection.reason.kind());
     }
     finish(response, body, tail)
 }
@@ -158,7 +158,9 @@ fn words(reason: Reason) -> (StatusCode, GrpcCode, &'static str) {
         Reason::Concurrency { .. } => (overload, "as many requests as may be are in flight"),
         Reason::QueueFull { .. } => (overload, "the queue is full"),
         Reason::QueueWait { .. } => (overload, "the wait in the queue would be too long"),
-        Reason::Broken { .. } => (overload, "the service fails or is slow; the breaker is open"),
+        Reason::BreakerOpen { .. } => {
+            (overload, "the service fails or is slow; the breaker is open")
+        }
     };
     (status, code, detail)
 }
@@ -196,6 +198,7 @@ fn page(
         "status": status.as_u16(),
         "detail": detail,
         "violated-policies": [rule],
+        "reason": reason.kind().word(),
     });
     if let (Some(wait), Some(fields)) = (reason.retry_after(), body.as_object_mut()) {
         fields.insert("retry-after-ms".into(), millis(wait).into());
@@ -273,16 +276,17 @@ fn finish(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::ReasonKind;
 
     #[test]
-    fn a_refusal_says_when_to_come_back_unless_it_is_for_ever() {
+    fn a_rejection_says_when_to_come_back_unless_it_is_for_ever() {
         let wait = Duration::from_millis(1_001);
         let known = Some(wait);
         assert_eq!(retry_after(Reason::Rate { retry_after: wait }), Some(2));
         assert_eq!(retry_after(Reason::Concurrency { limit: 1, retry_after: known }), Some(2));
         assert_eq!(retry_after(Reason::Concurrency { limit: 1, retry_after: None }), Some(HINT));
-        assert_eq!(retry_after(Reason::Broken { retry_after: None }), Some(HINT));
-        assert_eq!(retry_after(Reason::TooCostly { limit: 1 }), None);
+        assert_eq!(retry_after(Reason::BreakerOpen { retry_after: None }), Some(HINT));
+        assert_eq!(retry_after(Reason::TooCostly { limit: 1, kind: ReasonKind::Rate }), None);
         assert_eq!(retry_after(Reason::MissingKey), None);
     }
 }

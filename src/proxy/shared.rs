@@ -54,7 +54,7 @@ impl Question {
         let asked = |claim: &Claim| {
             shared(route, claim.slot).filter(|(it, _)| it.exchange.is_none())?;
             let key = match claim.key {
-                // Refused here, without a round trip.
+                // Rejected here, without a round trip.
                 Key::Missing => return None,
                 Key::Shared => None,
                 Key::Of(_) => {
@@ -117,8 +117,8 @@ impl Asking {
         };
         let now = decided.came;
         let quotas = quotas(&question.claims, &asks, &decided.verdicts);
-        if let Some((slot, reason)) = refusal(&question.claims, &asks, &decided.verdicts) {
-            return (Err(reservation.refuse(now, slot, reason, &quotas)), None);
+        if let Some((slot, reason)) = rejection(&question.claims, &asks, &decided.verdicts) {
+            return (Err(reservation.reject(now, slot, reason, &quotas)), None);
         }
         let held = Some(decided.held).filter(|held| !held.is_empty());
         (Ok(reservation.confirm(now, &quotas)), held)
@@ -128,7 +128,7 @@ impl Asking {
 /// The claims that this process decides about.
 struct Heard {
     claims: Claims,
-    /// The rule that refuses everything while the store fails, if there is one.
+    /// The rule that rejects everything while the store fails, if there is one.
     denied: Option<SlotId>,
 }
 
@@ -157,7 +157,7 @@ impl Heard {
         let reservation = route.gate.reserve(now, &self.claims)?;
         match self.denied {
             None => Ok(reservation),
-            Some(slot) => Err(reservation.refuse(now, slot, UNDECIDED, &[])),
+            Some(slot) => Err(reservation.reject(now, slot, UNDECIDED, &[])),
         }
     }
 }
@@ -173,7 +173,7 @@ fn alone(
     let is_lost = |it: &Shared| it.exchange.as_deref().is_none_or(|it| is_cut_off(worker, it));
     let heard = Heard::of(route, claims.iter().copied(), is_lost);
     let Some(denied) = heard.denied else { return route.gate.enter(now, &heard.claims) };
-    Err(route.gate.reserve(now, &heard.claims)?.refuse(now, denied, UNDECIDED, &[]))
+    Err(route.gate.reserve(now, &heard.claims)?.reject(now, denied, UNDECIDED, &[]))
 }
 
 /// Whether the states of a rule cannot be exchanged.
@@ -198,10 +198,12 @@ fn quotas(
 ) -> SmallVec<[Quota; 4]> {
     let quota = |(((claim, _), ask), it): ((&(Claim, _), &Ask<'_>), &crate::flow::Judgement)| {
         let (verdict, wait) = match it.decision {
-            Decision::Pass => (Verdict::Pass, Duration::ZERO),
-            Decision::Wait(wait) => (Verdict::Wait, wait),
-            Decision::Block(_) if ask.is_dry_run => (Verdict::DryRunBlock, Duration::ZERO),
-            Decision::Block(_) => (Verdict::Block, Duration::ZERO),
+            Decision::Pass => (Verdict::Passed, Duration::ZERO),
+            Decision::Delay(wait) => (Verdict::Delayed, wait),
+            Decision::Reject(reason) if ask.is_dry_run => {
+                (Verdict::DryRunRejected(reason.kind()), Duration::ZERO)
+            }
+            Decision::Reject(reason) => (Verdict::Rejected(reason.kind()), Duration::ZERO),
         };
         let (slot, cost) = (claim.slot, claim.cost);
         Quota { slot, verdict, limit: it.limit, used: it.used, cost, wait, reset: it.reset }
@@ -209,16 +211,16 @@ fn quotas(
     claims.iter().zip(asks).zip(&verdicts.answers).map(quota).collect()
 }
 
-/// Returns the rule to blame for a refusal, and why: first what never helps, and until the last
+/// Returns the rule to blame for a rejection, and why: first what never helps, and until the last
 /// of all reasons is over.
-fn refusal(
+fn rejection(
     claims: &[(Claim, Option<u128>)],
     asks: &[Ask<'_>],
     verdicts: &Verdicts,
 ) -> Option<(SlotId, Reason)> {
     let mut blamed: Option<(SlotId, Reason)> = None;
     for (((claim, _), ask), it) in claims.iter().zip(asks).zip(&verdicts.answers) {
-        let Decision::Block(reason) = it.decision else { continue };
+        let Decision::Reject(reason) = it.decision else { continue };
         if ask.is_dry_run {
             continue;
         }

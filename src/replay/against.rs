@@ -1,4 +1,4 @@
-//! The same traffic through two configurations: whose verdict differs.
+//! The same traffic through two configurations: which decisions differ.
 
 use super::{
     decimal::Millis,
@@ -6,7 +6,7 @@ use super::{
     event::{Arrival, Request},
     report::{Report, RouteReport, millis},
 };
-use crate::flow::time::nanos;
+use crate::{access_log::Decision, flow::time::nanos};
 use core::{cmp::Reverse, fmt::Write, time::Duration};
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const MOST_EXAMPLES: usize = 3;
 /// Kinds of change that are told.
 const MOST_KINDS: usize = 40;
 
-/// Compares verdicts, one by one.
+/// Compares decisions, one by one.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
     arrivals: u64,
@@ -44,7 +44,7 @@ pub(super) struct Kind<'a> {
 }
 
 impl Against {
-    /// Returns in words how the two configurations compare: whose verdict differs, and on which
+    /// Returns in words how the two configurations compare: which decisions differ, and on which
     /// routes those that started waited for another time than `here`.
     pub(super) fn write(&self, here: &Report) -> String {
         let mut out = self.comparison.write(&self.config);
@@ -79,7 +79,7 @@ impl Comparison {
             self.longer += u64::from(there > here);
             self.shorter += u64::from(there < here);
         }
-        if verdict(here.1) == verdict(there.1) && route(here) == route(there) {
+        if decision(here.1) == decision(there.1) && route(here) == route(there) {
             return;
         }
         let kind = (in_words(here), in_words(there));
@@ -91,7 +91,7 @@ impl Comparison {
     }
 
     /// Says how many fare differently, and how many wait longer or shorter, whether that is
-    /// another verdict or not.
+    /// another decision or not.
     pub(super) fn summary(&self, other: &str) -> String {
         let changed = self.kinds.values().map(|(count, _)| count).sum::<u64>();
         let Self { arrivals, longer, shorter, .. } = self;
@@ -136,25 +136,26 @@ impl Comparison {
     }
 }
 
-fn verdict(ruling: &Ruling) -> Option<&'static str> {
-    ruling.decided.map(|decided| decided.verdict)
+fn decision(ruling: &Ruling) -> Option<Decision> {
+    ruling.decided.map(|decided| decided.decision)
 }
 
 fn route((engine, ruling): Ruled<'_>) -> Option<&str> {
     ruling.route.ok().map(|index| &*engine.snapshot().routes[index].name)
 }
 
-/// Says how an arrival fared: `checkout: rejected by per-client`.
+/// Says how an arrival fared: `checkout: rejected by per-client (rate)`.
 fn in_words((engine, ruling): Ruled<'_>) -> String {
     let route = match ruling.route {
         Ok(index) => &engine.snapshot().routes[index],
         Err(reason) => return reason.words().to_owned(),
     };
-    match (verdict(ruling), ruling.rule()) {
-        (Some(verdict), Some(rule)) if verdict != "passed" => {
-            format!("{}: {verdict} by {}", route.name, route.rule_name(rule))
-        }
-        _ => format!("{}: passed", route.name),
+    let name = &route.name;
+    let by = ruling.rule().map_or("", |rule| route.rule_name(rule));
+    match decision(ruling) {
+        None | Some(Decision::Passed) => format!("{name}: passed"),
+        Some(Decision::Delayed) => format!("{name}: delayed by {by}"),
+        Some(Decision::Rejected(kind)) => format!("{name}: rejected by {by} ({})", kind.word()),
     }
 }
 

@@ -8,7 +8,8 @@ use std::io::{self, Write};
 /// Writes what became of the arrival `number`, which came at `t` since the first minute,
 /// and under `against` what became of it in another configuration.
 ///
-/// `verdict` is `null` if the arrival reached no route; `rule`, `limit` and `used` are
+/// `decision` is `null` if the arrival reached no route, and `unreached` says why; `reason` is
+/// `null` unless it was rejected. `rule`, `limit` and `used` are
 /// `null` if no rule let it pass by a number, as where a route has none. A breaker is a rule without
 /// `limit` and `used`.
 ///
@@ -40,15 +41,18 @@ fn write_members(out: &mut impl Write, (engine, ruling): Ruled<'_>) -> io::Resul
     let (route, decided) = match (ruling.route, ruling.decided) {
         (Ok(index), Some(decided)) => (&engine.snapshot().routes[index], decided),
         (route, _) => {
-            out.write_all(b"\"verdict\":null,\"rule\":null,\"limit\":null,\"used\":null")?;
-            out.write_all(b",\"wait_ms\":0.0,\"retry_after_ms\":null,\"route\":null,\"reason\":")?;
+            out.write_all(b"\"decision\":null,\"reason\":null,\"rule\":null,\"limit\":null")?;
+            out.write_all(b",\"used\":null,\"wait_ms\":0.0,\"retry_after_ms\":null")?;
+            out.write_all(b",\"route\":null,\"unreached\":")?;
             return Ok(serde_json::to_writer(out, &route.err().map(Unreached::words))?);
         }
     };
     let record = decided.record(Some(route), &[]);
-    out.write_all(b"\"verdict\":\"")?;
-    out.write_all(record.verdict.as_bytes())?;
-    out.write_all(b"\",\"rule\":")?;
+    out.write_all(b"\"decision\":\"")?;
+    out.write_all(record.decision.as_bytes())?;
+    out.write_all(b"\",\"reason\":")?;
+    serde_json::to_writer(&mut *out, &record.reason)?;
+    out.write_all(b",\"rule\":")?;
     serde_json::to_writer(&mut *out, &record.rule)?;
     out.write_all(b",\"limit\":")?;
     write_count(out, record.limit)?;

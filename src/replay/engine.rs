@@ -348,7 +348,7 @@ impl Ruling {
     /// Returns the rule that refused the request, that held it longest, or of those that let
     /// it pass at once the one with least left.
     pub fn rule(&self) -> Option<SlotId> {
-        let held = self.report.quotas.iter().filter(|quota| quota.verdict == Verdict::Wait);
+        let held = self.report.quotas.iter().filter(|quota| quota.verdict == Verdict::Delayed);
         // The first of those that are equal, as with all that is reported.
         let longest = held.filter(|_| self.start.is_some()).min_by_key(|it| Reverse(it.wait));
         longest.copied().or(self.decided?.quota).map(|quota| quota.slot)

@@ -19,13 +19,14 @@ mod input;
 mod progress;
 mod report;
 
+pub use crate::access_log::Decision;
 pub use command::{Options, Output, ReplayError, run};
 pub use decimal::Millis;
 pub use engine::{Engine, Ruling, Unreached};
 pub use event::{Answered, Arrival, Complete, Ending, Event, Id, Recorded, RecordedKey, Request};
 pub use input::{Bad, BadLine, Format, InputError, Inputs};
 pub use report::{
-    CalendarReport, Collector, Column, RefusedKey, RefusedKeys, Report, RouteReport, RuleReport,
+    CalendarReport, Collector, Column, RejectedKey, RejectedKeys, Report, RouteReport, RuleReport,
     Timeline, WorstReport,
 };
 pub(crate) use report::{escaped, escaped_lines};

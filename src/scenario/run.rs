@@ -3,7 +3,7 @@
 use crate::{
     config::{self, Arrivals, Bound, Count, Expect, Measure, Plan, Spread, Step, Test, What, Word},
     flow::Instant,
-    replay::{Arrival, Ending, Engine, Id, Request, Ruling},
+    replay::{Arrival, Decision, Ending, Engine, Id, Request, Ruling},
 };
 use core::{fmt::Write, time::Duration};
 use std::{collections::BTreeMap, sync::Arc};
@@ -11,16 +11,16 @@ use std::{collections::BTreeMap, sync::Arc};
 /// What a step came to.
 #[derive(Debug, Default)]
 struct Tally {
-    /// By verdict and the rule that decided.
-    counts: BTreeMap<(&'static str, String), u64>,
+    /// By what became of it and the rule that decided.
+    counts: BTreeMap<(Fate, String), u64>,
     waits: Vec<Duration>,
     retries: Vec<Duration>,
     /// Where the rules stand that were asked last: name, used, limit.
     standing: Vec<(String, u64, u64)>,
 }
 
-/// The verdict of an arrival that found no route.
-const UNROUTED: &str = "unrouted";
+/// What became of an arrival; `None` if it found no route.
+type Fate = Option<Decision>;
 
 /// Runs a test, and returns what was not as expected, in words; nothing if all was.
 pub(super) fn run(test: &Test, plan: Plan) -> Vec<String> {
@@ -133,13 +133,13 @@ fn arrival(arrivals: &Arrivals, at: Instant, number: u64) -> Arrival {
 impl Tally {
     fn note(&mut self, engine: &Engine, arrival: &Arrival, ruling: &Ruling) {
         let Ok(index) = ruling.route else {
-            *self.counts.entry((UNROUTED, String::new())).or_default() += 1;
+            *self.counts.entry((None, String::new())).or_default() += 1;
             return;
         };
         let route = &engine.snapshot().routes[index];
-        let verdict = ruling.decided.map_or(UNROUTED, |decided| decided.verdict);
+        let fate = ruling.decided.map(|decided| decided.decision);
         let rule = ruling.rule().map_or("", |slot| route.rule_name(slot));
-        let key = (verdict, rule.to_owned());
+        let key = (fate, rule.to_owned());
         *self.counts.entry(key).or_default() += 1;
         self.waits.extend(ruling.start.map(|start| start.since(arrival.at)));
         self.retries.extend(ruling.decided.and_then(|decided| decided.retry_after));
@@ -164,15 +164,10 @@ impl Tally {
                 _ = writeln!(text, "  expected {}, got {got}", in_words(count));
             }
         }
-        let is_told = |verdict: &str, rule: &str| counts.iter().any(|it| fits(it, verdict, rule));
-        let untold = self.counts.iter().filter(|((verdict, rule), _)| !is_told(verdict, rule));
-        for ((verdict, rule), count) in untold.filter(|_| !counts.is_empty()) {
-            let by = if rule.is_empty() || *verdict == "passed" {
-                String::new()
-            } else {
-                format!(" by {rule}")
-            };
-            _ = writeln!(text, "  not expected: {count} {verdict}{by}");
+        let is_told = |fate: Fate, rule: &str| counts.iter().any(|it| fits(it, fate, rule));
+        let untold = self.counts.iter().filter(|((fate, rule), _)| !is_told(*fate, rule));
+        for ((fate, rule), count) in untold.filter(|_| !counts.is_empty()) {
+            _ = writeln!(text, "  not expected: {count} {}", what_became(*fate, rule));
         }
         for expect in expect {
             if let Expect::Time(measure, bound, time) = expect {
@@ -212,7 +207,7 @@ impl Tally {
     }
 
     fn matching(&self, count: &Count) -> u64 {
-        let all = self.counts.iter().filter(|((verdict, rule), _)| fits(count, verdict, rule));
+        let all = self.counts.iter().filter(|((fate, rule), _)| fits(count, *fate, rule));
         all.map(|(_, count)| count).sum()
     }
 
@@ -228,23 +223,31 @@ impl Tally {
     }
 }
 
-fn fits(count: &Count, verdict: &str, rule: &str) -> bool {
+fn fits(count: &Count, fate: Fate, rule: &str) -> bool {
+    let reason = fate.and_then(Decision::reason);
     let is_word = match count.word {
-        Word::Verdict(word) => word == verdict,
-        Word::Admitted => ["passed", "delayed"].contains(&verdict),
-        Word::Refused => ["rejected", "shed", "broken"].contains(&verdict),
-        Word::Unrouted => verdict == UNROUTED,
+        Word::Passed => fate == Some(Decision::Passed),
+        Word::Delayed => fate == Some(Decision::Delayed),
+        Word::Admitted => fate.is_some() && reason.is_none(),
+        Word::Rejected => reason.is_some(),
+        Word::Unrouted => fate.is_none(),
     };
-    is_word && count.rule.as_deref().is_none_or(|wanted| wanted == rule)
+    let is_rule = count.rule.as_deref().is_none_or(|wanted| wanted == rule);
+    is_word && is_rule && (count.reason.is_none() || count.reason == reason)
+}
+
+/// Says what became of an arrival, as an expectation is written.
+fn what_became(fate: Fate, rule: &str) -> String {
+    match fate {
+        None => Word::Unrouted.text().to_owned(),
+        Some(Decision::Passed) => Word::Passed.text().to_owned(),
+        Some(Decision::Delayed) => format!("delayed by {rule}"),
+        Some(Decision::Rejected(kind)) => format!("rejected by {rule} for {}", kind.word()),
+    }
 }
 
 fn in_words(count: &Count) -> String {
-    let word = match count.word {
-        Word::Verdict(word) => word,
-        Word::Admitted => "admitted",
-        Word::Refused => "refused",
-        Word::Unrouted => UNROUTED,
-    };
     let by = count.rule.as_ref().map_or_else(String::new, |rule| format!(" by {rule}"));
-    format!("{} {word}{by}", count.count)
+    let reason = count.reason.map_or_else(String::new, |kind| format!(" for {}", kind.word()));
+    format!("{} {}{by}{reason}", count.count, count.word.text())
 }

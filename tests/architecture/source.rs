@@ -25,6 +25,24 @@ pub(crate) fn tokens(source: &str) -> Vec<Token<'_>> {
     found
 }
 
+/// Returns the strings of a source, each with its line; those of its tests are left out.
+pub(crate) fn strings(source: &str) -> impl Iterator<Item = (usize, &str)> {
+    let token = Regex::new(
+        r#"(?xs)
+          //[^\n]* | /\*.*?\*/ | b?'(?:[^'\\]|\\u\{[^}]*\}|\\x..|\\.)'
+        | [bc]?r\x23\x23(?<a>".*?")\x23\x23 | [bc]?r\x23(?<b>".*?")\x23
+        | [bc]?r(?<c>"[^"]*") | [bc]?(?<d>"(?:[^"\\]|\\.)*")"#,
+    )
+    .expect("the pattern is written above");
+    let source = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    let strings: Vec<_> = token
+        .captures_iter(source)
+        .filter_map(|all| ["a", "b", "c", "d"].into_iter().find_map(|name| all.name(name)))
+        .map(|text| (source[..text.start()].matches('\n').count() + 1, text.as_str()))
+        .collect();
+    strings.into_iter()
+}
+
 /// Leaves out every item under `#[cfg(test)]`.
 pub(crate) fn without_tests<'a>(tokens: &[Token<'a>]) -> Vec<Token<'a>> {
     const MARK: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];

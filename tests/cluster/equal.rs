@@ -166,12 +166,14 @@ fn told(asks: &[Ask<'_>], verdicts: &Verdicts) -> Told {
     let mut rules = Vec::new();
     for (ask, it) in asks.iter().zip(&verdicts.answers) {
         let (verdict, wait) = match it.decision {
-            Decision::Pass => (Verdict::Pass, Duration::ZERO),
-            Decision::Wait(wait) => (Verdict::Wait, wait),
-            Decision::Block(_) if ask.is_dry_run => (Verdict::DryRunBlock, Duration::ZERO),
-            Decision::Block(reason) => {
+            Decision::Pass => (Verdict::Passed, Duration::ZERO),
+            Decision::Delay(wait) => (Verdict::Delayed, wait),
+            Decision::Reject(reason) if ask.is_dry_run => {
+                (Verdict::DryRunRejected(reason.kind()), Duration::ZERO)
+            }
+            Decision::Reject(reason) => {
                 reasons.push(reason);
-                (Verdict::Block, Duration::ZERO)
+                (Verdict::Rejected(reason.kind()), Duration::ZERO)
             }
         };
         rules.push((verdict, [it.limit, it.used], [wait, it.reset]));

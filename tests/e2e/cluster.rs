@@ -240,12 +240,12 @@ fn what_is_refused_here_costs_no_round_trip_and_what_is_refused_there_leaves_no_
     assert_eq!(http::statuses(gateways[0].web(), "/", 4), [200, 200, 429, 429]);
     let used = |rule: &str| {
         let counts = metrics(&gateways[0], "flowgate_flow_decisions_total");
-        let key = |verdict: &str| {
+        let key = |decision: &str, reason: &str| {
             format!(
-                "flowgate_flow_decisions_total{{route=\"all\",rule=\"{rule}\",verdict=\"{verdict}\"}}"
+                "flowgate_flow_decisions_total{{route=\"all\",rule=\"{rule}\",decision=\"{decision}\",reason=\"{reason}\"}}"
             )
         };
-        [counts[&key("passed")], counts[&key("rejected")]]
+        [counts[&key("passed", "")], counts[&key("rejected", "rate")]]
     };
     assert_eq!((used("here"), used("there")), ([2.0, 0.0], [2.0, 2.0]));
     let mut connection = server.connection();

@@ -23,8 +23,8 @@ fn clients_leave_descriptors_for_upstreams_and_the_admin_listener() {
     gateway.wait_log("too few descriptors");
     assert_eq!(http::get(gateway.address("admin"), "/healthz").status, 200);
     assert_eq!(clients[0].get("/").status, 200, "one that was accepted is served");
-    let refused = metrics(&gateway, "flowgate_http_refused_total");
-    assert!(refused[r#"flowgate_http_refused_total{reason="connections"}"#] > 0.0);
+    let refused = metrics(&gateway, "flowgate_http_rejected_total");
+    assert!(refused[r#"flowgate_http_rejected_total{reason="connections"}"#] > 0.0);
     clients.clear();
     eventually("there is room again", || {
         let mut client = Client::new(gateway.web());

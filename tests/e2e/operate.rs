@@ -72,10 +72,10 @@ fn the_admin_listener_tells_health_routes_and_metrics() {
     let routes = http::get(admin, "/routes").text();
     assert!(routes.contains("\"all\"") && routes.contains("\"r\""), "{routes}");
     let decisions = metrics(&gateway, "flowgate_flow_decisions_total");
-    let of = |verdict: &str| {
+    let of = |decision: &str| {
         decisions
             .iter()
-            .find(|(key, _)| key.contains("rule=\"r\"") && key.contains(verdict))
+            .find(|(key, _)| key.contains("rule=\"r\"") && key.contains(decision))
             .map(|(_, &n)| n)
     };
     assert_eq!((of("\"passed\""), of("\"rejected\"")), (Some(3.0), Some(2.0)), "{decisions:?}");
@@ -126,9 +126,10 @@ fn the_access_log_has_a_line_a_request_and_is_reopened() {
     assert_eq!(logged[0]["client_ip"], "127.0.0.1");
     assert!(logged[0]["path"].as_str().is_some_and(|path| path.starts_with("/some/path")));
     assert!(logged[0]["duration_ms"].is_number() && logged[0]["bytes_out"].is_number());
-    assert_eq!(logged[0]["flow"]["verdict"], "passed");
+    assert_eq!(logged[0]["flow"]["decision"], "passed");
     assert_eq!(logged[3]["status"], 429);
-    assert_eq!(logged[3]["flow"]["verdict"], "rejected");
+    assert_eq!(logged[3]["flow"]["decision"], "rejected");
+    assert_eq!(logged[3]["flow"]["reason"], "rate");
     assert_eq!(logged[3]["flow"]["rule"], "r");
     assert!(logged[3]["flow"]["retry_after_ms"].is_number());
     let aside = gateway.dir.path().join("access.log.1");

@@ -441,10 +441,10 @@ fn asking_for_a_refused_file_says_again_what_is_wrong_with_it() {
     let one = yaml(upstream.address, &version("one", 100_000));
     let gateway = Gateway::start(&one);
     replace(&gateway.config, &one.replace("upstream: up", "upstream: upp"));
-    gateway.wait_log("configuration refused");
+    gateway.wait_log("configuration rejected");
     let seen = gateway.log_len();
     gateway.signal("HUP");
-    gateway.wait_log_after(seen, "configuration refused");
+    gateway.wait_log_after(seen, "configuration rejected");
 }
 
 /// A file whose listeners are `listeners`, which are lines of YAML.
@@ -542,7 +542,7 @@ fn an_access_log_that_cannot_be_opened_refuses_the_file() {
     for log in ["no/such/folder/access.log", "pipe"] {
         let seen = gateway.log_len();
         replace(&gateway.config, &text("bad", log));
-        gateway.wait_log_after(seen, "configuration refused");
+        gateway.wait_log_after(seen, "configuration rejected");
         assert_eq!(http::get(gateway.web(), "/").header("x-version"), Some("one"));
     }
     gateway.edit(&text("two", "other.log"));

@@ -170,7 +170,7 @@ fn what_the_end_cuts_off_is_in_the_access_log() {
 fn of_cut(line: &str) -> (String, u64, u64) {
     let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
     assert_eq!(line["outcome"], "cut", "{line}");
-    assert!(line["flow"]["verdict"].is_string(), "{line}");
+    assert!(line["flow"]["decision"].is_string(), "{line}");
     let number = |name: &str| line[name].as_u64().expect("a number");
     (line["path"].as_str().expect("a path").to_owned(), number("status"), number("bytes_out"))
 }

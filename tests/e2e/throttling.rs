@@ -78,14 +78,14 @@ fn an_override_gives_its_requests_numbers_of_their_own() {
     assert_eq!(seen("name"), [r#""r""#, r#""r""#]);
     assert_eq!(seen("when"), [r#""header:x-tenant=gold""#, "null"]);
     assert_eq!(
-        (seen("passed"), seen("blocked")),
+        (seen("passed"), seen("rejected")),
         (vec!["5".into(), "2".into()], vec!["2".into(), "5".into()])
     );
-    let counted = |verdict: &str| {
+    let counted = |decision: &str| {
         let decisions = metrics(&gateway, "flowgate_flow_decisions_total");
-        let verdict = format!("verdict=\"{verdict}\"");
+        let decision = format!("decision=\"{decision}\"");
         let of: Vec<f64> =
-            decisions.iter().filter(|(key, _)| key.contains(&verdict)).map(|(_, n)| *n).collect();
+            decisions.iter().filter(|(key, _)| key.contains(&decision)).map(|(_, n)| *n).collect();
         of.iter().sum::<f64>()
     };
     assert_eq!((counted("passed"), counted("rejected")), (7.0, 7.0));
@@ -119,6 +119,7 @@ fn a_refusal_tells_the_client_what_it_needs() {
     assert_eq!(problem["status"], 429);
     assert!(problem["type"].as_str().is_some_and(|kind| kind.ends_with("quota-exceeded")));
     assert_eq!(problem["violated-policies"][0], "per-client");
+    assert_eq!(problem["reason"], "rate");
 }
 
 #[test]
@@ -235,12 +236,14 @@ fn cost_dry_run_and_except_do_as_they_say() {
         decisions.iter().filter(|(key, _)| key.contains(part)).map(|(_, n)| n).sum::<f64>()
     };
     assert!(of("rule=\"trial\"") > 0.0, "{decisions:?}");
+    let dry_run = metrics(&gateway, "flowgate_flow_dry_run_rejections_total");
     assert!(
-        decisions
+        dry_run
             .iter()
-            .any(|(key, &n)| key.contains("trial") && key.contains("dry_run") && n > 0.0),
-        "{decisions:?}"
+            .any(|(key, &n)| key.contains("trial") && key.contains("\"rate\"") && n > 0.0),
+        "{dry_run:?}"
     );
+    assert!(!dry_run.keys().any(|key| key.contains("costly")), "{dry_run:?}");
 }
 
 #[test]

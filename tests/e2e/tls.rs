@@ -93,7 +93,7 @@ fn a_host_of_another_certificate_is_misdirected() {
     };
     assert_eq!(status("plain.test"), "421");
     assert_eq!(status("shop.test"), "200");
-    let refused = crate::common::metrics(&gateway, "flowgate_http_refused_total");
+    let refused = crate::common::metrics(&gateway, "flowgate_http_rejected_total");
     assert_eq!(refused.values().sum::<f64>(), 1.0, "{refused:?}");
 }
 
@@ -187,7 +187,7 @@ fn a_certificate_that_was_missing_is_taken_when_it_is_there() {
     let late = before
         .replace("certificates: [", "certificates: [{ cert: new/late.pem, key: new/late.key }, ");
     crate::common::replace(&gateway.config, &late);
-    gateway.wait_log_after(seen, "configuration refused");
+    gateway.wait_log_after(seen, "configuration rejected");
     assert!(ask(&gateway, "shop.test", "shop", &[]).is_ok());
     let seen = gateway.log_len();
     fs::create_dir(gateway.dir.path().join("new")).expect("made");

@@ -210,7 +210,7 @@ proptest! {
                     if day.seen().phase == Phase::HalfOpen {
                         prop_assert!(day.probes() <= config.probes as usize);
                     }
-                    if let Some(Reason::Broken { retry_after: Some(wait) }) = refused {
+                    if let Some(Reason::BreakerOpen { retry_after: Some(wait) }) = refused {
                         prop_assert!(wait > Duration::ZERO && wait <= config.open_for);
                         day.live.clear();
                         let now = day.now;

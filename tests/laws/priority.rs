@@ -6,7 +6,7 @@ use crate::{
 };
 use core::{num::NonZeroU64, time::Duration};
 use flowgate::flow::{
-    Algorithm, Claim, Gate, Instant, Key, Rate, Reason, Rules,
+    Algorithm, Claim, Gate, Instant, Key, Rate, Reason, ReasonKind, Rules,
     calendar::{Calendar, Run},
     limiter::{
         fixed_window::{self, Align},
@@ -244,7 +244,7 @@ impl Buckets {
     fn enter(&mut self, now: Instant, cost: u64, patience: Duration) -> Result<Instant, Reason> {
         let limit = self.config.rate.count();
         if cost > limit {
-            return Err(Reason::TooCostly { limit });
+            return Err(Reason::TooCostly { limit, kind: ReasonKind::Rate });
         }
         let bucket = now.as_nanos() * u64::from(self.config.buckets) / WINDOW;
         let mut later = bucket..;

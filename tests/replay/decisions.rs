@@ -12,9 +12,14 @@ fn decided(config: &str, events: &str) -> Vec<Value> {
     out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-fn verdicts(config: &str, events: &str) -> Vec<String> {
+/// Returns each decision's word, or the reason's of those that were rejected.
+fn words(config: &str, events: &str) -> Vec<String> {
     let all = decided(config, events);
-    all.iter().map(|it| it["verdict"].as_str().unwrap_or("none").to_owned()).collect()
+    all.iter().map(|it| word(it).unwrap_or("none").to_owned()).collect()
+}
+
+fn word(line: &Value) -> Option<&str> {
+    line["reason"].as_str().or_else(|| line["decision"].as_str())
 }
 
 #[test]
@@ -22,9 +27,10 @@ fn a_line_tells_the_rule_and_the_exact_times() {
     let config =
         one_route("    flow: [{ name: burst, algorithm: token_bucket, limit: 3/1ms, burst: 1 }]");
     let lines = decided(&config, "{\"t\":12.5}\n{\"t\":12.5}\n{\"t\":12.833334}\n");
-    let line = |i: u64, t: f64, verdict: &str, retry_after_ms: Option<f64>| {
+    let line = |i: u64, t: f64, decision: &str, retry_after_ms: Option<f64>| {
+        let reason = (decision == "rejected").then_some("rate");
         json!({
-            "i": i, "t": t, "verdict": verdict, "rule": "burst", "limit": 1, "used": 1,
+            "i": i, "t": t, "decision": decision, "reason": reason, "rule": "burst", "limit": 1, "used": 1,
             "wait_ms": 0.0, "retry_after_ms": retry_after_ms, "route": "all",
         })
     };
@@ -40,7 +46,7 @@ fn a_breaker_is_a_rule_without_a_number() {
     );
     let lines = decided(&config, "{\"t\":0,\"duration\":1,\"status\":500}\n{\"t\":2}\n");
     let expected = json!({
-        "i": 1, "t": 2, "verdict": "broken", "rule": "breaker", "limit": null, "used": null,
+        "i": 1, "t": 2, "decision": "rejected", "reason": "breaker", "rule": "breaker", "limit": null, "used": null,
         "wait_ms": 0.0, "retry_after_ms": 4999.0, "route": "all",
     });
     assert_eq!(lines[1], expected);
@@ -58,9 +64,8 @@ fn a_request_that_nobody_ends_ends_when_its_routes_time_is_up() {
          {\"t\":12001,\"complete\":1,\"status\":200}\n{\"t\":12999}\n{\"t\":13000,\"status\":200}\n\
          {\"t\":22999}\n{\"t\":23000,\"duration\":0}\n{\"t\":23000}\n",
     );
-    let told: Vec<_> =
-        lines.iter().map(|it| (it["verdict"].as_str(), it["retry_after_ms"].as_f64())).collect();
-    let [passed, broken] = ["passed", "broken"].map(Some);
+    let told: Vec<_> = lines.iter().map(|it| (word(it), it["retry_after_ms"].as_f64())).collect();
+    let [passed, broken] = ["passed", "breaker"].map(Some);
     let expected = [
         (passed, None),
         (passed, None),
@@ -76,7 +81,7 @@ fn a_request_that_nobody_ends_ends_when_its_routes_time_is_up() {
     assert_eq!(told, expected);
     let config = one_route("    timeout: 10s\n    flow: [{ name: c, concurrency: 1 }]");
     let events = "{\"t\":0}\n{\"t\":9999}\n{\"t\":10000}\n{\"t\":10000}\n";
-    assert_eq!(verdicts(&config, events), ["passed", "shed", "passed", "shed"]);
+    assert_eq!(words(&config, events), ["passed", "concurrency", "passed", "concurrency"]);
 }
 
 #[test]
@@ -87,9 +92,9 @@ fn a_bad_line_does_not_renumber_the_arrivals_behind_it() {
         {\"t\":2}\n{\"t\":3,\"complete\":1}\n{\"t\":3}\n";
     let (out, complaints) = replayed(&config, events, |_| {}).unwrap();
     let lines = out.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    let told: Vec<_> = lines.map(|it| (it["i"].clone(), it["verdict"].clone())).collect();
-    let expected = [(0, "passed"), (2, "passed"), (3, "passed"), (4, "shed")];
-    assert_eq!(told, expected.map(|(i, verdict)| (i.into(), verdict.into())));
+    let told: Vec<_> = lines.map(|it| (it["i"].clone(), it["decision"].clone())).collect();
+    let expected = [(0, "passed"), (2, "passed"), (3, "passed"), (4, "rejected")];
+    assert_eq!(told, expected.map(|(i, decision)| (i.into(), decision.into())));
     assert!(complaints.starts_with("2 of 8 lines"), "{complaints}");
 }
 
@@ -97,7 +102,7 @@ fn a_bad_line_does_not_renumber_the_arrivals_behind_it() {
 fn aligned_windows_begin_with_the_first_minute() {
     let config = one_route("    flow: [{ name: w, algorithm: fixed_window, limit: 1/7s }]");
     let events = "{\"t\":6999.999999}\n{\"t\":7000}\n{\"t\":7000.000001}\n{\"t\":14000}\n";
-    assert_eq!(verdicts(&config, events), ["passed", "passed", "rejected", "passed"]);
+    assert_eq!(words(&config, events), ["passed", "passed", "rate", "passed"]);
 }
 
 #[test]
@@ -105,9 +110,9 @@ fn who_ends_at_an_arrival_has_ended_before_it() {
     let config = one_route("    flow: [{ name: c, concurrency: 1 }]");
     let events = "{\"t\":0,\"duration\":10}\n{\"t\":9.999999,\"duration\":5}\n{\"t\":10}\n\
         {\"t\":50}\n{\"t\":60,\"complete\":1}\n{\"t\":60}\n{\"t\":61,\"complete\":2}\n{\"t\":61}\n";
-    // The third takes until it is said to end; what was refused has nothing to end.
-    let expected = ["passed", "shed", "passed", "shed", "shed", "passed"];
-    assert_eq!(verdicts(&config, events), expected);
+    // The third takes until it is said to end; what was rejected has nothing to end.
+    let expected = ["passed", "concurrency", "passed", "concurrency", "concurrency", "passed"];
+    assert_eq!(words(&config, events), expected);
 }
 
 #[test]
@@ -119,16 +124,14 @@ fn a_request_that_waits_takes_its_time_from_its_start() {
     let events = "{\"t\":0,\"duration\":30}\n{\"t\":0,\"duration\":30}\n{\"t\":29,\"duration\":1}\n\
         {\"t\":129,\"duration\":500}\n{\"t\":129.999999,\"duration\":1}\n{\"t\":130,\"duration\":1}\n";
     let lines = decided(&config, events);
-    let told: Vec<_> = lines
-        .iter()
-        .map(|it| (it["verdict"].as_str().unwrap(), it["wait_ms"].as_f64().unwrap()))
-        .collect();
+    let told: Vec<_> =
+        lines.iter().map(|it| (word(it).unwrap(), it["wait_ms"].as_f64().unwrap())).collect();
     let expected = [
         ("passed", 0.0),
         ("delayed", 100.0),
-        ("shed", 0.0),
+        ("concurrency", 0.0),
         ("delayed", 71.0),
-        ("shed", 0.0),
+        ("concurrency", 0.0),
         ("delayed", 170.0),
     ];
     assert_eq!(told, expected);
@@ -141,7 +144,7 @@ fn time_that_steps_back_stands_still() {
     let lines = decided(&config, events);
     assert_eq!(lines[1]["t"], 5);
     assert_eq!(lines[1]["retry_after_ms"], 10.0);
-    assert_eq!(lines[2]["verdict"], "passed");
+    assert_eq!(lines[2]["decision"], "passed");
 }
 
 #[test]
@@ -150,15 +153,15 @@ fn who_is_due_by_the_latest_time_has_ended_though_time_steps_back() {
     let events = "{\"t\":100,\"duration\":0}\n{\"t\":50,\"duration\":0}\n{\"t\":60,\"duration\":9}\n\
         {\"t\":108,\"duration\":0}\n{\"t\":100,\"duration\":0}\n{\"t\":109,\"duration\":0}\n";
     // The third begins at 100 and takes until 109.
-    let expected = ["passed", "passed", "passed", "shed", "shed", "passed"];
-    assert_eq!(verdicts(&config, events), expected);
+    let expected = ["passed", "passed", "passed", "concurrency", "concurrency", "passed"];
+    assert_eq!(words(&config, events), expected);
 }
 
 #[test]
 fn only_a_rule_delays() {
     let config = one_route("    flow: [{ name: l, algorithm: sliding_log, limit: 9/1s }]");
     let lines = decided(&config, "{\"t\":100000}\n{\"t\":100}\n");
-    assert_eq!(lines[1]["verdict"], "passed");
+    assert_eq!(lines[1]["decision"], "passed");
     assert_eq!(lines[1]["wait_ms"], 0.0);
 }
 
@@ -186,9 +189,8 @@ fn keys_costs_and_heads_are_heeded() {
 {"t":0,"key":"a","cost":1}
 {"t":0,"key":"c","cost":3}
 "#;
-    let expected =
-        ["passed", "passed", "rejected", "passed", "passed", "passed", "rejected", "rejected"];
-    assert_eq!(verdicts(&config, events), expected);
+    let expected = ["passed", "passed", "rate", "passed", "passed", "passed", "rate", "rate"];
+    assert_eq!(words(&config, events), expected);
 }
 
 #[test]
@@ -198,7 +200,7 @@ fn what_costs_nothing_is_a_probe_of_the_breaker_like_another() {
     );
     let events = "{\"t\":0,\"duration\":0,\"status\":503}\n{\"t\":2000,\"cost\":0,\"duration\":500}\n\
         {\"t\":2100,\"cost\":0,\"duration\":1}\n";
-    assert_eq!(verdicts(&config, events), ["passed", "passed", "broken"]);
+    assert_eq!(words(&config, events), ["passed", "passed", "breaker"]);
 }
 
 #[test]
@@ -219,7 +221,7 @@ fn the_table_finds_the_route_unless_the_line_or_a_flag_names_it() {
     let lines = decided(&config, events);
     let told: Vec<_> = lines
         .iter()
-        .map(|it| (it["route"].as_str(), it["verdict"].as_str(), it["reason"].as_str()))
+        .map(|it| (it["route"].as_str(), it["decision"].as_str(), it["unreached"].as_str()))
         .collect();
     let expected = [
         (Some("a"), Some("passed"), None),
@@ -263,7 +265,7 @@ fn certificates_need_not_be_there() {
         "listen: 127.0.0.1:0",
         "listen: 127.0.0.1:0, tls: { certificates: [{ cert: none.pem, key: none.key }] }",
     );
-    assert_eq!(verdicts(&config, "{\"t\":0}\n"), ["passed"]);
+    assert_eq!(words(&config, "{\"t\":0}\n"), ["passed"]);
 }
 
 #[test]

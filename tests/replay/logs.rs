@@ -12,7 +12,10 @@ fn told(config: &str, input: impl AsRef<[u8]>) -> Vec<(f64, String)> {
     let lines = out.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     lines
         .map(|it| {
-            (it["t"].as_f64().expect("a time"), it["verdict"].as_str().unwrap_or("none").to_owned())
+            (
+                it["t"].as_f64().expect("a time"),
+                it["decision"].as_str().unwrap_or("none").to_owned(),
+            )
         })
         .collect()
 }
@@ -166,15 +169,15 @@ fn a_log_that_nginx_wrote_is_reported_on() {
         "1 reached no rule: a backslash",
         "3 reached no rule: a dot segment",
         "1 reached no rule: the method is not served",
-        "offered 7, passed 5 (71.4 %), delayed 0 (0.0 %), rejected 2 (28.6 %)",
+        "offered 7, passed 5 (71.4 %), delayed 0 (0.0 %), rejected 2 (28.6 %: rate 2)",
         "3 in 1s, at most 6 promised; until 111.11111 ms, 192.0.2.4",
-        "refused most by per-client: 192.0.2.4 ×2",
+        "most rejected by per-client: 192.0.2.4 ×2",
         "note: 5 of 30 lines hold no request",
     ] {
         assert!(report.contains(part), "no {part:?} in\n{report}");
     }
     let (hosts, _) = replayed(&config, log, |options| options.route = Some("rest".into())).unwrap();
-    assert_eq!(hosts.matches("\"verdict\":\"passed\"").count(), 24, "an absolute target is one");
+    assert_eq!(hosts.matches("\"decision\":\"passed\"").count(), 24, "an absolute target is one");
 }
 
 #[test]
@@ -200,12 +203,12 @@ fn requests_that_our_gateway_asked_no_rule_about_are_left_out() {
         // Its client left while a store was asked; the gateway ended.
         line(499, ",\"route\":\"all\",\"outcome\":\"cancelled\""),
         line(499, ",\"route\":\"all\",\"outcome\":\"cut\""),
-        line(200, ",\"route\":\"all\",\"flow\":{\"verdict\":\"passed\",\"wait_ms\":0.0}"),
+        line(200, ",\"route\":\"all\",\"flow\":{\"decision\":\"passed\",\"wait_ms\":0.0}"),
         line(404, ""),
     ];
     let (out, complaints) = replayed(&per_client(), log.concat(), |_| {}).unwrap();
-    let verdicts: Vec<_> = out.lines().map(|line| line.contains("passed")).collect();
-    assert_eq!(verdicts, [true, false], "{out}");
+    let decisions: Vec<_> = out.lines().map(|line| line.contains("passed")).collect();
+    assert_eq!(decisions, [true, false], "{out}");
     assert!(complaints.contains("note: 4 of 6 lines are of requests without a decision"));
     assert!(complaints.contains("or their clients left, or it ended, while a store was asked"));
 }
@@ -213,7 +216,7 @@ fn requests_that_our_gateway_asked_no_rule_about_are_left_out() {
 #[test]
 fn our_log_names_the_route_where_it_does_not_tell_what_found_it() {
     let line = r#"{"ts":"2026-11-21T05:00:07.5Z","method":"GET","host":"h","path":"/","route":"a","status":200,
-        "duration_ms":1.5,"client_ip":"192.0.2.1","attempts":1,"bytes_in":0,"bytes_out":0,"config_hash":"0","flow":{"verdict":"passed","wait_ms":0.0}}"#;
+        "duration_ms":1.5,"client_ip":"192.0.2.1","attempts":1,"bytes_in":0,"bytes_out":0,"config_hash":"0","flow":{"decision":"passed","wait_ms":0.0}}"#;
     let line = line.replace('\n', "") + "\n";
     let routes = |condition: &str| {
         config(&format!(
@@ -238,7 +241,7 @@ fn a_client_that_left_while_it_waited_ended_then() {
         format!(
             "{{\"ts\":\"2026-11-21T05:00:{at}Z\",\"method\":\"GET\",\"host\":\"h\",\"path\":\"/\",\"route\":\"all\",\
              \"status\":200,\"duration_ms\":{duration},\"outcome\":\"{outcome}\",\"client_ip\":\"192.0.2.1\",\
-             \"config_hash\":\"0\",\"flow\":{{\"verdict\":\"passed\",{flow}}}}}\n"
+             \"config_hash\":\"0\",\"flow\":{{\"decision\":\"passed\",{flow}}}}}\n"
         )
     };
     let log = [
@@ -247,8 +250,8 @@ fn a_client_that_left_while_it_waited_ended_then() {
         line("00.15", "0.0", "completed", "\"wait_ms\":0.0"),
         line("00.2", "1800.0", "completed", "\"wait_ms\":1800.0"),
     ];
-    let verdicts: Vec<_> = told(&config, log.concat()).into_iter().map(|(_, it)| it).collect();
-    assert_eq!(verdicts, ["passed", "delayed", "shed", "delayed"]);
+    let decisions: Vec<_> = told(&config, log.concat()).into_iter().map(|(_, it)| it).collect();
+    assert_eq!(decisions, ["passed", "delayed", "rejected", "delayed"]);
 }
 
 #[test]

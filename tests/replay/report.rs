@@ -42,16 +42,16 @@ fn a_report_tells_of_each_route_and_rule() {
   1 reached no rule: no route matches
 
 api
-  offered 33, passed 23 (69.7 %), delayed 0 (0.0 %), rejected 10 (30.3 %)
-  rule        asked  passed  delayed           refused  worst
+  offered 33, passed 23 (69.7 %), delayed 0 (0.0 %), rejected 10 (30.3 %: rate 10)
+  rule        asked  passed  delayed          rejected  worst
   per-client     33      23        0                10  20 in 1s, at most 20 promised; until 1.090 s, 192.0.2.1
   trial          33       1        0  0 (dry run: 32)  1 in 1h, at most 2 promised; until 900 ms
-  refused most by per-client: 192.0.2.1 ×10
+  most rejected by per-client: 192.0.2.1 ×10
 
 paced
-  offered 6, passed 1 (16.7 %), delayed 3 (50.0 %), shed 2 (33.3 %)
+  offered 6, passed 1 (16.7 %), delayed 3 (50.0 %), rejected 2 (33.3 %: queue 2)
   added wait of those that started: p50 100 ms, p99 300 ms, max 300 ms
-  rule    asked  passed  delayed  refused  worst
+  rule    asked  passed  delayed  rejected  worst
   pacing      6       1        3        2  4 in 1s, at most 11 promised; until 2.300 s
 
 no arrivals: idle
@@ -118,7 +118,7 @@ fn a_rule_and_its_overrides_are_told_apart() {
     let (out, _) = replayed(&tiers, events, |it| it.output = Output::Report).unwrap();
     assert!(out.contains("\n  r when header:x-a=gold      3       2"), "{out}");
     assert!(out.contains("\n  r                           1       1"), "{out}");
-    assert!(out.contains("refused most by r when header:x-a=gold: 192.0.2.1 ×1"), "{out}");
+    assert!(out.contains("most rejected by r when header:x-a=gold: 192.0.2.1 ×1"), "{out}");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_page_shows_both_configurations_and_what_differs() {
     for part in [
         "<p>1 reached no rule: no route matches</p>",
         "other.yaml: 11 of 40 arrivals fare differently there</p>",
-        "<tr><td>10</td><td>api: passed</td><td>api: rejected by per-client</td><td>#6 at 950.0 ms",
+        "<tr><td>10</td><td>api: passed</td><td>api: rejected by per-client (rate)</td><td>#6 at 950.0 ms",
         "passed 23 (69.7 %)",
         "passed 13 (39.4 %)",
         "<h2>idle</h2>",
@@ -185,10 +185,10 @@ fn a_decision_has_that_of_the_other_configuration_beside_it() {
         replayed(&here, "{\"t\":0}\n{\"t\":250}\n", |it| it.against = Some(other.clone())).unwrap();
     let line: serde_json::Value = serde_json::from_str(out.lines().nth(1).unwrap()).unwrap();
     let expected = serde_json::json!({
-        "i": 1, "t": 250, "verdict": "passed", "rule": "r", "limit": 9, "used": 2, "wait_ms": 0.0,
+        "i": 1, "t": 250, "decision": "passed", "reason": null, "rule": "r", "limit": 9, "used": 2, "wait_ms": 0.0,
         "retry_after_ms": null, "route": "all",
         "against": {
-            "verdict": "rejected", "rule": "s", "limit": 1, "used": 1, "wait_ms": 0.0,
+            "decision": "rejected", "reason": "rate", "rule": "s", "limit": 1, "used": 1, "wait_ms": 0.0,
             "retry_after_ms": 750.0, "route": "all",
         },
     });

@@ -51,14 +51,26 @@ async fn metrics_are_strictly_in_their_format_and_tell_what_happened() {
     let page = fixture.openmetrics();
     let samples = openmetrics::read(&page);
     for (sample, value) in [
-        (r#"flowgate_flow_decisions_total{route="api",rule="total",verdict="passed"}"#, 3.0),
-        (r#"flowgate_flow_decisions_total{route="api",rule="total",verdict="rejected"}"#, 2.0),
         (
-            r#"flowgate_flow_decisions_total{route="api",rule="together",verdict="shed_dry_run"}"#,
+            r#"flowgate_flow_decisions_total{decision="passed",reason="",route="api",rule="total"}"#,
+            3.0,
+        ),
+        (
+            r#"flowgate_flow_decisions_total{decision="rejected",reason="rate",route="api",rule="total"}"#,
+            2.0,
+        ),
+        (
+            r#"flowgate_flow_dry_run_rejections_total{reason="concurrency",route="api",rule="together"}"#,
             1.0,
         ),
-        (r#"flowgate_flow_decisions_total{route="api",rule="pacing",verdict="delayed"}"#, 2.0),
-        (r#"flowgate_flow_decisions_total{route="rest",rule="breaker",verdict="broken"}"#, 1.0),
+        (
+            r#"flowgate_flow_decisions_total{decision="delayed",reason="",route="api",rule="pacing"}"#,
+            2.0,
+        ),
+        (
+            r#"flowgate_flow_decisions_total{decision="rejected",reason="breaker",route="rest",rule="breaker"}"#,
+            1.0,
+        ),
         (r#"flowgate_breaker_state{route="rest"}"#, 2.0),
         (r#"flowgate_breaker_transitions_total{route="rest",to="open"}"#, 1.0),
         (r#"flowgate_breaker_transitions_total{route="rest",to="closed"}"#, 0.0),
@@ -75,7 +87,7 @@ async fn metrics_are_strictly_in_their_format_and_tell_what_happened() {
         (r#"flowgate_http_requests_total{code="200",method="POST",route="api"}"#, 1.0),
         (r#"flowgate_http_request_duration_seconds_bucket{le="0.0005",route="api"}"#, 2.0),
         (r#"flowgate_http_request_duration_seconds_sum{route="api"}"#, 0.25),
-        (r#"flowgate_http_refused_total{reason="no_route"}"#, 1.0),
+        (r#"flowgate_http_rejected_total{reason="no_route"}"#, 1.0),
         (r#"flowgate_upstream_requests_total{server="127.0.0.1:9001"}"#, 7.0),
         (r#"flowgate_upstream_in_flight{server="[::1]:9002"}"#, 4.0),
         (r#"flowgate_upstream_server_weight{server="127.0.0.1:9001",upstream="two"}"#, 3.0),
@@ -115,8 +127,8 @@ async fn a_metric_has_no_labels_but_these() {
     let fixture = Fixture::new();
     fixture.serve_a_little().await;
     let allowed = [
-        "code", "hash", "le", "method", "outcome", "reason", "result", "route", "rule", "server",
-        "to", "upstream", "verdict", "version",
+        "code", "decision", "hash", "le", "method", "outcome", "reason", "result", "route", "rule",
+        "server", "to", "upstream", "version",
     ];
     for sample in openmetrics::read(&fixture.openmetrics()).into_keys() {
         let labels = sample.split_once('{').unwrap().1.trim_end_matches('}');
@@ -137,14 +149,18 @@ async fn routes_are_listed_as_they_match_with_what_they_have_seen() {
     let api = &page["routes"][0];
     assert_eq!(api["upstream"], "one");
     assert_eq!(api["in_flight"], 2);
-    assert_eq!(api["total"]["passed"], 3);
-    assert_eq!(api["total"]["blocked"], 2);
+    assert_eq!(api["total"]["passed"], 1);
+    assert_eq!(api["total"]["delayed"], 2);
+    assert_eq!(api["total"]["rejected"], 2);
     assert_eq!(api["total"]["wait_mean_ms"], 150.0);
     let rules = api["rules"].as_array().unwrap();
     let names: Vec<_> = rules.iter().map(|rule| &rule["name"]).collect();
     assert_eq!(names, ["total", "per-client", "together", "pacing"]);
     assert_eq!(rules[0]["limit"], "3/1h");
     assert_eq!(rules[0]["used"], 3);
+    assert_eq!((&rules[0]["rejected"], &rules[0]["dry_run_rejected"]), (&2.into(), &0.into()));
+    assert_eq!(rules[0]["rejected_by_reason"], serde_json::json!({ "rate": 2 }));
+    assert!(rules[1].get("rejected_by_reason").is_none());
     assert_eq!(rules[1]["keys"]["live"], 3);
     assert_eq!(rules[2]["dry_run"], true);
     assert!(rules[1]["key"].as_str().unwrap().contains("client_ip"));
@@ -198,7 +214,7 @@ fn readiness_is_as_it_was_set() {
 }
 
 #[test]
-fn a_refused_edit_is_told_whole_and_does_not_make_unready() {
+fn a_rejected_edit_is_told_whole_and_does_not_make_unready() {
     let fixture = Fixture::new();
     let readiness = &fixture.admin.state.readiness;
     readiness.set_ready(true);
@@ -211,7 +227,7 @@ fn a_refused_edit_is_told_whole_and_does_not_make_unready() {
     let (status, page) = fixture.get("/readyz?verbose");
     assert_eq!(status, StatusCode::OK);
     for part in
-        ["configuration v1, hash ", "refused at 2026-11-21T05:00:00Z; v1 stays", "limitt", "ten"]
+        ["configuration v1, hash ", "rejected at 2026-11-21T05:00:00Z; v1 stays", "limitt", "ten"]
     {
         assert!(page.contains(part), "{part} is not in {page}");
     }
@@ -275,14 +291,15 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rule}] 
             drop(snapshot.routes[0].gate.enter(now, &[claim]));
         }
     }
-    let verdict = |verdict: &str, count: u64| {
+    let counted = |decision: &str, reason: &str, count: u64| {
         let (_, page) = fixture.get("/metrics");
-        let series = r#"flowgate_flow_decisions_total{route="r",rule="a",verdict=""#;
-        assert_eq!(page.matches(&format!("{series}{verdict}\"}} ")).count(), 1, "{page}");
-        assert!(page.contains(&format!("{series}{verdict}\"}} {count}\n")), "{page}");
+        let series = r#"flowgate_flow_decisions_total{route="r",rule="a""#;
+        let series = format!("{series},decision=\"{decision}\",reason=\"{reason}\"}} ");
+        assert_eq!(page.matches(&series).count(), 1, "{page}");
+        assert!(page.contains(&format!("{series}{count}\n")), "{page}");
     };
-    verdict("passed", 5);
-    verdict("rejected", 1);
+    counted("passed", "", 5);
+    counted("rejected", "rate", 1);
     let (_, page) = fixture.get("/routes");
     let page: Value = serde_json::from_str(&page).unwrap();
     let rules = page["routes"][0]["rules"].as_array().unwrap();
@@ -294,8 +311,8 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rule}] 
     let without = text.replace("{ when: { header:x: y }, burst: 1 }, ", "");
     assert_ne!(without, text);
     live.apply(fixture.read(&without).unwrap(), now, &mut config::Retired::default());
-    verdict("passed", 5);
-    verdict("rejected", 1);
+    counted("passed", "", 5);
+    counted("rejected", "rate", 1);
 }
 
 #[test]

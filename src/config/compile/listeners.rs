@@ -93,7 +93,7 @@ impl Compiler {
         if certificate.names.is_empty() {
             self.warn(
                 Problem::warning(spec.cert.place, "the certificate names no host")
-                    .help("clients refuse it unless it holds the name that they ask for"),
+                    .help("clients reject it unless it holds the name that they ask for"),
             );
         }
         Some(certificate)

@@ -49,10 +49,10 @@ impl Compiler {
             }
         }
         for (idle, busy) in idle_rules(&rules.flow, &plans) {
-            let message = format!("the rule `{}` can never refuse anything", plans[idle].name);
+            let message = format!("the rule `{}` can never reject anything", plans[idle].name);
             self.warn(
                 Problem::warning(places[idle], message)
-                    .label("allows what the other one refuses first")
+                    .label("allows what the other one rejects first")
                     .also(places[busy], format!("`{}` is as strict or stricter", plans[busy].name))
                     .help("remove it, or write a lower limit"),
             );
@@ -312,7 +312,7 @@ impl Compiler {
                 let message = format!("no more than {fitting} requests can ever wait");
                 self.warn(
                     Problem::warning(at.place, message)
-                        .also(max_wait.place, "what would wait longer is refused")
+                        .also(max_wait.place, "what would wait longer is rejected")
                         .help("remove it, or write a longer `max_wait`"),
                 );
             }

@@ -5,16 +5,19 @@
 //! what   [COUNT x] METHOD PATH clause… -> expectation, …  |  reload FILE
 //! clause      from ADDRESS | host HOST | header NAME=VALUE | key TEXT | cost N | priority
 //!             | taking TIME | status CODE
-//! expectation COUNT WORD [by RULE] | wait <= TIME | retry after <= TIME
+//! expectation COUNT WORD [by RULE] [for REASON] | wait <= TIME | retry after <= TIME
 //! ```
 //!
 //! `→` and `≤` are the same as `->` and `<=`.
 
-use crate::config::{
-    node::Place,
-    problem::{Problem, quoted},
-    values,
-    vocabulary::nearest,
+use crate::{
+    config::{
+        node::Place,
+        problem::{Problem, quoted},
+        values,
+        vocabulary::nearest,
+    },
+    flow::ReasonKind,
 };
 use core::ops::Range;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -105,17 +108,21 @@ pub struct Count {
     pub word: Word,
     /// The rule that decided.
     pub rule: Option<String>,
+    /// Why, of rejected ones.
+    pub reason: Option<ReasonKind>,
 }
 
 /// How an arrival fares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// One of the verdicts.
-    Verdict(&'static str),
-    /// Passed or delayed.
+    /// It started at once.
+    Passed,
+    /// It started after a wait.
+    Delayed,
+    /// It started, at once or after a wait.
     Admitted,
-    /// Refused in whatever words.
-    Refused,
+    /// It did not start.
+    Rejected,
     /// No route was found.
     Unrouted,
 }
@@ -125,7 +132,7 @@ pub enum Word {
 pub enum Measure {
     /// The wait of those that started.
     Wait,
-    /// When those that were refused may come back.
+    /// When those that were rejected may come back.
     RetryAfter,
 }
 
@@ -383,8 +390,7 @@ fn clause(word: &str, words: &mut Words<'_>, to: &mut Arrivals) -> Found<()> {
 
 /// Reads what is expected, parted by commas.
 fn expectations(words: &mut Words<'_>) -> Found<Vec<Expect>> {
-    const HELP: &str =
-        "write `100 passed, 20 rejected by per-client`, `wait <= 100ms` or `retry after <= 1s`";
+    const HELP: &str = "write `100 passed, 20 rejected by per-client for rate`, `wait <= 100ms` or `retry after <= 1s`";
     let mut all = Vec::new();
     let from = words.all.get(words.next).map_or(words.text.len(), |range| range.start);
     let mut start = from;
@@ -400,16 +406,21 @@ fn expectations(words: &mut Words<'_>) -> Found<Vec<Expect>> {
     Ok(all)
 }
 
-const VERDICTS: [(&str, Word); 8] = [
-    ("passed", Word::Verdict("passed")),
-    ("delayed", Word::Verdict("delayed")),
-    ("rejected", Word::Verdict("rejected")),
-    ("shed", Word::Verdict("shed")),
-    ("broken", Word::Verdict("broken")),
-    ("admitted", Word::Admitted),
-    ("refused", Word::Refused),
-    ("unrouted", Word::Unrouted),
-];
+impl Word {
+    const ALL: [Self; 5] =
+        [Self::Passed, Self::Delayed, Self::Admitted, Self::Rejected, Self::Unrouted];
+
+    /// Returns it as it is written.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Delayed => "delayed",
+            Self::Admitted => "admitted",
+            Self::Rejected => "rejected",
+            Self::Unrouted => "unrouted",
+        }
+    }
+}
 
 fn expectation(words: &mut Words<'_>) -> Found<Expect> {
     if words.is("wait") {
@@ -422,22 +433,38 @@ fn expectation(words: &mut Words<'_>) -> Found<Expect> {
         return time(words, Measure::RetryAfter);
     }
     let count = words.number("what is expected", "`100 passed`")?;
-    let word = words.wanted("the verdict", "`100 passed`")?;
-    let known = VERDICTS.iter().find(|(name, _)| *name == word);
-    let Some((_, word)) = known else {
-        let names = VERDICTS.map(|(name, _)| name);
-        let help = nearest(word, names.into_iter()).map_or_else(
-            || format!("write one of {}", names.join(", ")),
-            |meant| format!("did you mean `{meant}`?"),
-        );
-        return Err(words.wrong(format!("{} is no verdict", quoted(word)), help));
-    };
+    let word = words.wanted("the decision", "`100 passed`")?;
+    let known = Word::ALL.into_iter().find(|known| known.text() == word);
+    let known =
+        known.ok_or_else(|| unknown(words, word, "decision", &Word::ALL.map(Word::text)))?;
     let rule = if words.is("by") {
         Some(words.wanted("the rule", "`20 rejected by per-client`")?.to_owned())
     } else {
         None
     };
-    Ok(Expect::Count(Count { count, word: *word, rule }))
+    let reason = if words.is("for") { Some(reason(words, known)?) } else { None };
+    Ok(Expect::Count(Count { count, word: known, rule, reason }))
+}
+
+/// Reads why requests are rejected, as in `20 rejected for rate`.
+fn reason(words: &mut Words<'_>, of: Word) -> Found<ReasonKind> {
+    if of != Word::Rejected {
+        return Err(
+            words.wrong("only rejected requests have a reason", "write `20 rejected for rate`")
+        );
+    }
+    let word = words.wanted("the reason", "`20 rejected for rate`")?;
+    let known = ReasonKind::ALL.into_iter().find(|known| known.word() == word);
+    known.ok_or_else(|| unknown(words, word, "reason", &ReasonKind::ALL.map(ReasonKind::word)))
+}
+
+/// Returns what is wrong with the word just taken, which is none of `known`.
+fn unknown(words: &Words<'_>, word: &str, what: &str, known: &[&str]) -> Wrong {
+    let help = nearest(word, known.iter().copied()).map_or_else(
+        || format!("write one of {}", known.join(", ")),
+        |meant| format!("did you mean `{meant}`?"),
+    );
+    words.wrong(format!("{} is no {what}", quoted(word)), help)
 }
 
 fn time(words: &mut Words<'_>, measure: Measure) -> Found<Expect> {

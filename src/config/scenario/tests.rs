@@ -25,7 +25,7 @@ fn problems(step: &str) -> String {
 #[test]
 fn a_wrong_word_is_marked_with_a_hint() {
     for (step, expected) in [
-        ("at 0s: 5 x GET /a -> 5 pased", "8:32: `pased` is no verdict | did you mean `passed`?"),
+        ("at 0s: 5 x GET /a -> 5 pased", "8:32: `pased` is no decision | did you mean `passed`?"),
         (
             "at 0s: 5 x GET /a form 192.0.2.1",
             "8:27: `form` says nothing about a request | did you mean `from`?",
@@ -43,11 +43,17 @@ fn a_wrong_word_is_marked_with_a_hint() {
         ),
         ("at 0s: 120x GET /a", "8:16: `120x` is not a whole number | write `120 x GET /a`"),
         ("at 0s: GET /a -> all passed", "8:26: `all` is not a whole number | write `100 passed`"),
-        ("\"at 0s: 5 x GET /a -> 5 pased\"", "8:33: `pased` is no verdict | did you mean"),
+        ("\"at 0s: 5 x GET /a -> 5 pased\"", "8:33: `pased` is no decision | did you mean"),
         ("'soon: GET /a'", "8:10: `soon` is no time of a step"),
         ("'GET /a'", "8:9: a step is a time and a sentence"),
-        ("\"at 0s: GET /\\u0061 -> 5 pased\"", "8:9: `pased` is no verdict"),
+        ("\"at 0s: GET /\\u0061 -> 5 pased\"", "8:9: `pased` is no decision"),
         ("at 0s: GET /a -> 1 passed by", "8:37: the rule is missing"),
+        ("at 0s: GET /a -> 1 passed for rate", "8:35: only rejected requests have a reason"),
+        (
+            "at 0s: GET /a -> 1 rejected for rates",
+            "8:40: `rates` is no reason | did you mean `rate`?",
+        ),
+        ("at 0s: GET /a -> 1 shed", "8:28: `shed` is no decision | write one of passed, delayed"),
         ("at 0s: GET /a status 5", "8:30: this is no status"),
         ("at 0s", "8:9: a step is a time and a sentence"),
         ("at 0s: [a]", "8:9: a step is a time and a sentence"),

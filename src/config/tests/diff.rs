@@ -74,7 +74,7 @@ fn what_differs_of_a_kept_rule_is_told_beside_its_promise() {
             " in all",
             "; without a key: not counted",
         ),
-        ("", "dry_run: true", "", "; dry run: counts, refuses nothing"),
+        ("", "dry_run: true", "", "; dry run: counts, rejects nothing"),
     ];
     for (before, after, from, to) in pairs {
         let [old, new] = [before, after].map(|words| {

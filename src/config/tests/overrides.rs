@@ -158,7 +158,7 @@ fn a_request_is_asked_by_the_first_version_that_fits() {
     let snapshot = live.load_full();
     let seen = snapshot.routes[0].gate.observe(NOW);
     let counts: Vec<_> =
-        seen.rules.iter().map(|it| (it.counts.passed, it.counts.blocked)).collect();
+        seen.rules.iter().map(|it| (it.counts.passed, it.counts.rejected.total())).collect();
     assert_eq!(counts, [(5, 5), (3, 7), (0, 0), (8, 10)]);
     assert_eq!(snapshot.routes[0].rule_name(seen.rules[1].slot), "a");
 }

@@ -141,7 +141,7 @@ in the order in which they match
       for each client_ip/64: at most 1000 keys and 66 spare, {lent} bytes each, {:.1} in all
       requests with header:x-p borrow from windows to come, and wait up to 500ms
     hard  sliding_window 31/1s, 10 buckets, strict: at most 31 in any 1s
-      dry run: counts, refuses nothing
+      dry run: counts, rejects nothing
     thirds  sliding_window 32/1s, 3 buckets: at most 32 in any 666ms666us667ns, 64 in any 1s
     window  fixed_window 40/1s: at most 40 in each window from the first request, 79 in any 1s across a boundary, 80 across that of the clock's first
       cost: POST 5, else 1
@@ -150,11 +150,11 @@ in the order in which they match
       even when method=PUT  pacing 5/1s: starts at least 200ms apart; waits up to 100ms, 1 at most
       for each client_ip/64: at most 10 keys and 66 spare, 168 bytes each, 12.5 KiB in all
       cost: else 2
-      dry run: counts, refuses nothing
+      dry run: counts, rejects nothing
     even  pacing 50/1s: starts at least 20ms apart; waits up to 100ms, 5 at most
       for each client_ip/64: at most 10 keys and 66 spare, 216 bytes each, 16.0 KiB in all
       cost: else 2
-      dry run: counts, refuses nothing
+      dry run: counts, rejects nothing
     pacing  100/1s: starts at least 10ms apart; waits up to 500ms, 10 at most
 ",
         bytesize::ByteSize(per_key as u64 * 1066),

@@ -295,11 +295,11 @@ fn what_can_never_happen_is_warned_of() {
     );
     warnings(
         &with_rules("      - { name: a, limit: 10/1s }\n      - { name: b, limit: 20/1s }\n"),
-        &["the rule `b` can never refuse anything"],
+        &["the rule `b` can never reject anything"],
     );
     warnings(
         &with_rules("      - { name: a, concurrency: 5 }\n      - { name: b, concurrency: 5 }\n"),
-        &["the rule `b` can never refuse anything"],
+        &["the rule `b` can never reject anything"],
     );
     // Each of these can refuse what the other one lets pass.
     warnings(

@@ -149,7 +149,7 @@ fn check_tells_what_is_shared_and_never_the_password() {
     let text = describe(&plan);
     assert!(
         text.contains(
-            "shared by all gateways of the store; while that fails, everything is refused"
+            "shared by all gateways of the store; while that fails, everything is rejected"
         )
     );
     assert!(

@@ -10,7 +10,7 @@ const HEAD: &str = "\
 UPDATE_REFERENCE=1 cargo test --lib config::vocabulary -->
 
 The file is YAML, read again whenever it changes. Unknown keys, duplicate keys and wrong types are
-errors with a line, a column and a hint; one error refuses the whole new file, and the one in force
+errors with a line, a column and a hint; one error rejects the whole new file, and the one in force
 stays. `flowgate check` prints what a file means: the routes in their order of matching, what each
 rule promises, and the defaults in force.
 
@@ -26,7 +26,7 @@ the folder of the file. Anchors (`&name`), aliases (`*name`) and merge keys (`<<
 most 16 MiB, and aliases may add 500,000 values to it.
 
 **A file cut short** while it is copied can be valid YAML that lacks half its routes. Close yours with
-the line `end: true`: once a file with it is in force, a file without it is refused. (`end: false`
+the line `end: true`: once a file with it is in force, a file without it is rejected. (`end: false`
 takes the mark away again.)
 ";
 
@@ -64,7 +64,7 @@ pub fn reference() -> String {
         if !names.is_empty() {
             _ = writeln!(
                 text,
-                "\nKept for later versions, and refused in this one: {}.",
+                "\nKept for later versions, and rejected in this one: {}.",
                 names.join(", ")
             );
         }

@@ -170,7 +170,7 @@ fn what_was_under_way_when_it_opened_decides_nothing() {
 }
 
 #[test]
-fn a_probe_that_another_rule_refuses_leaves_no_trace() {
+fn a_probe_that_another_rule_rejects_leaves_no_trace() {
     let limit = Algorithm::Concurrency(concurrency::Config { limit: 4 });
     let rules = Rules { breaker: Some(half()), ..one(limit) };
     let timeline = Timeline::new(&rules).check(
@@ -272,7 +272,7 @@ fn an_edit_of_the_window_forgets_nothing_that_may_be_in_it() {
 }
 
 #[test]
-fn a_dry_run_refuses_nobody_and_is_told_as_if() {
+fn a_dry_run_rejects_nobody_and_is_told_as_if() {
     let dry = Config { dry_run: true, probes: 1, ..half() };
     let timeline = Timeline::new(&rules(dry)).check(
         "
@@ -288,7 +288,7 @@ fn a_dry_run_refuses_nobody_and_is_told_as_if() {
         ",
     );
     let seen = &timeline.gate.observe(Instant::EPOCH).rules[0];
-    assert_eq!((seen.counts.dry_run_blocked, seen.counts.passed), (2, 6));
+    assert_eq!((seen.counts.dry_run_rejected.total(), seen.counts.passed), (2, 6));
     assert_eq!(seen.breaker.map(|seen| seen.phase), Some(Phase::HalfOpen));
 }
 

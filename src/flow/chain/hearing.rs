@@ -27,38 +27,38 @@ pub(super) struct Hearing<'a> {
     pub(super) now: Instant,
     pub(super) start: Instant,
     /// Which of `asked`, and why.
-    pub(super) refusal: Option<(usize, Reason)>,
+    pub(super) rejection: Option<(usize, Reason)>,
 }
 
 impl<'a> Hearing<'a> {
     pub(super) fn new(now: Instant) -> Self {
-        Self { asked: SmallVec::new(), now, start: now, refusal: None }
+        Self { asked: SmallVec::new(), now, start: now, rejection: None }
     }
 
     pub(super) fn note(&mut self, at: usize, link: &Link, claim: &'a Claim) {
         let now = self.now;
         let Answer { decision, place } = link.slot.check(now, claim, &link.pending);
         let (verdict, wait) = match decision {
-            Decision::Pass => (Verdict::Pass, Duration::ZERO),
+            Decision::Pass => (Verdict::Passed, Duration::ZERO),
             // It charges what it would in earnest, and nobody waits for that.
-            Decision::Wait(wait) if link.wanted.is_dry_run() => (Verdict::Pass, wait),
-            Decision::Wait(wait) => {
+            Decision::Delay(wait) if link.wanted.is_dry_run() => (Verdict::Passed, wait),
+            Decision::Delay(wait) => {
                 self.start = self.start.max(now + wait);
-                (Verdict::Wait, wait)
+                (Verdict::Delayed, wait)
             }
-            Decision::Block(_) if link.wanted.is_dry_run() => {
-                (Verdict::DryRunBlock, Duration::ZERO)
+            Decision::Reject(reason) if link.wanted.is_dry_run() => {
+                (Verdict::DryRunRejected(reason.kind()), Duration::ZERO)
             }
-            Decision::Block(reason) => {
-                self.refuse(self.asked.len(), reason);
-                (Verdict::Block, Duration::ZERO)
+            Decision::Reject(reason) => {
+                self.reject(self.asked.len(), reason);
+                (Verdict::Rejected(reason.kind()), Duration::ZERO)
             }
         };
         self.asked.push(Asked { link: at, claim, verdict, wait, place });
     }
 
-    fn refuse(&mut self, at: usize, reason: Reason) {
-        self.refusal = Some(match self.refusal {
+    fn reject(&mut self, at: usize, reason: Reason) {
+        self.rejection = Some(match self.rejection {
             None => (at, reason),
             Some((_, first)) if reason.is_lasting() && !first.is_lasting() => (at, reason),
             Some((at, first)) => (at, first.beside(reason)),

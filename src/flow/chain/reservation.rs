@@ -1,7 +1,7 @@
 //! A decision in two steps, for requests about which another is asked in between.
 
 use super::{
-    Chain, Charged, Refused,
+    Chain, Charged, RejectedBy,
     hearing::{Asked, Hearing},
     link::Link,
 };
@@ -28,7 +28,7 @@ struct Granted {
     verdict: Verdict,
 }
 
-/// Who refused a request in the end.
+/// Who rejected a request in the end.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::flow) struct Elsewhere<'a> {
     pub(in crate::flow) slot: SlotId,
@@ -49,20 +49,20 @@ impl Chain {
         now: Instant,
         claims: &[Claim],
         report: &mut Report,
-    ) -> Result<Reserved, Refused> {
+    ) -> Result<Reserved, RejectedBy> {
         // Nobody borrows who is not charged at once.
         let claims: SmallVec<[Claim; 4]> =
             claims.iter().map(|claim| Claim { patience: Duration::ZERO, ..*claim }).collect();
         let mut hearing = Hearing::new(self.arrive(now, &claims));
         self.hear(&claims, &mut hearing);
-        if let Some(blame) = hearing.refusal {
-            return Err(self.refuse(&hearing, blame, report));
+        if let Some(blame) = hearing.rejection {
+            return Err(self.reject(&hearing, blame, report));
         }
         let ticket = Ticket(self.tickets);
         self.tickets += 1;
         let mut granted = SmallVec::new();
         for &Asked { link, claim: &claim, verdict, place, .. } in &hearing.asked {
-            if claim.cost > 0 && matches!(verdict, Verdict::Pass | Verdict::Wait) {
+            if claim.cost > 0 && matches!(verdict, Verdict::Passed | Verdict::Delayed) {
                 let Claim { key, cost, .. } = claim;
                 self.links[link].pending.add(Pending { ticket, key, place, cost });
             }
@@ -102,22 +102,22 @@ impl Chain {
         charged
     }
 
-    /// Ends a request that was reserved, and refused elsewhere: none was charged.
-    pub(in crate::flow) fn refuse_elsewhere(
+    /// Ends a request that was reserved, and rejected elsewhere: none was charged.
+    pub(in crate::flow) fn reject_elsewhere(
         &mut self,
         now: Instant,
         reserved: &Reserved,
         elsewhere: &Elsewhere<'_>,
         report: &mut Report,
-    ) -> Refused {
+    ) -> RejectedBy {
         self.abandon(reserved);
         let claims = reserved.claims();
         let now = self.arrive(now, &claims);
         let hearing = self.recall(now, reserved, &claims);
-        self.block(&hearing, report);
-        self.count(elsewhere.slot, Verdict::Block);
+        self.tell_rejected(&hearing, report);
+        self.count(elsewhere.slot, Verdict::Rejected(elsewhere.reason.kind()));
         report.quotas.extend_from_slice(elsewhere.quotas);
-        Refused { slot: elsewhere.slot, reason: elsewhere.reason }
+        RejectedBy { slot: elsewhere.slot, reason: elsewhere.reason }
     }
 
     /// Returns what the slots said when the request was reserved, as of `now`.
@@ -130,15 +130,19 @@ impl Chain {
             let Link { slot, wanted, .. } = &self.links[at];
             let (place, due) = slot.due(now, claim);
             let (verdict, wait) = match granted.verdict {
-                Verdict::Pass | Verdict::Wait if due <= now => (Verdict::Pass, Duration::ZERO),
-                Verdict::Pass | Verdict::Wait if wanted.is_dry_run() => {
-                    (Verdict::Pass, due.since(now))
+                Verdict::Passed | Verdict::Delayed if due <= now => {
+                    (Verdict::Passed, Duration::ZERO)
                 }
-                Verdict::Pass | Verdict::Wait => {
+                Verdict::Passed | Verdict::Delayed if wanted.is_dry_run() => {
+                    (Verdict::Passed, due.since(now))
+                }
+                Verdict::Passed | Verdict::Delayed => {
                     hearing.start = hearing.start.max(due);
-                    (Verdict::Wait, due.since(now))
+                    (Verdict::Delayed, due.since(now))
                 }
-                Verdict::Block | Verdict::DryRunBlock => (granted.verdict, Duration::ZERO),
+                Verdict::Rejected(_) | Verdict::DryRunRejected(_) => {
+                    (granted.verdict, Duration::ZERO)
+                }
             };
             hearing.asked.push(Asked { link: at, claim, verdict, wait, place });
         }
@@ -151,10 +155,10 @@ impl Chain {
         let Some(link) = self.links.iter_mut().find(is_it) else { return };
         let counts = &mut link.counts;
         match verdict {
-            Verdict::Pass => counts.passed += 1,
-            Verdict::Wait => counts.delayed += 1,
-            Verdict::Block => counts.blocked += 1,
-            Verdict::DryRunBlock => counts.dry_run_blocked += 1,
+            Verdict::Passed => counts.passed += 1,
+            Verdict::Delayed => counts.delayed += 1,
+            Verdict::Rejected(kind) => counts.rejected.add(kind),
+            Verdict::DryRunRejected(kind) => counts.dry_run_rejected.add(kind),
         }
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// for: others are still asked, for instance those that gateways share by a store.
 ///
 /// Until it is confirmed, whoever comes is decided as if it had been charged, so that it
-/// fits then. If the others refuse it, it leaves no trace here; neither does it when it
+/// fits then. If the others reject it, it leaves no trace here; neither does it when it
 /// is dropped.
 #[must_use = "a reservation that is dropped at once has no effect"]
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Gate {
         let decided = self.lock().reserve(now, claims, &mut report);
         match decided {
             Ok(reserved) => Ok(Reservation { gate: Arc::clone(self), reserved }),
-            Err(refused) => Err(refused.with(report)),
+            Err(rejected) => Err(rejected.with(report)),
         }
     }
 }
@@ -65,9 +65,9 @@ impl Reservation {
         Admission { permit: Permit::new(gate, charged), report }
     }
 
-    /// Refuses the request, as others did: the rule of `slot` for this `reason`.
+    /// Rejects the request, as others did: the rule of `slot` for this `reason`.
     /// `elsewhere` is what they said, as for [`confirm`](Self::confirm).
-    pub fn refuse(
+    pub fn reject(
         mut self,
         now: Instant,
         slot: SlotId,
@@ -77,8 +77,8 @@ impl Reservation {
         let reserved = take(&mut self.reserved);
         let elsewhere = Elsewhere { slot, reason, quotas: elsewhere };
         let mut report = Report::default();
-        let refused = self.gate.lock().refuse_elsewhere(now, &reserved, &elsewhere, &mut report);
-        refused.with(report)
+        let rejected = self.gate.lock().reject_elsewhere(now, &reserved, &elsewhere, &mut report);
+        rejected.with(report)
     }
 }
 
@@ -94,7 +94,7 @@ impl Drop for Reservation {
 mod tests {
     use super::*;
     use crate::flow::{
-        Algorithm, Key, Outcome, Rules, Verdict, breaker,
+        Algorithm, Key, Outcome, ReasonKind, Rules, Verdict, breaker,
         limiter::{concurrency, token_bucket},
         timeline::{keyed, one, paced, rate, rule},
     };
@@ -154,24 +154,28 @@ mod tests {
         let (gate, claims) = open(&rules);
         let ([here, there], now) = ([claims[0].slot, claims[1].slot], NOW);
         let reserve = || gate.reserve(now, &claims[..1]).expect("room");
-        let quota = said(there, Verdict::Wait, 20);
+        let quota = said(there, Verdict::Delayed, 20);
         let admission = reserve().confirm(now, &[quota]);
         assert_eq!(admission.permit.start(), now + Duration::from_millis(20));
         assert_eq!(admission.report.quotas[1], quota);
         let reason = Reason::Concurrency { limit: 7, retry_after: None };
-        let quota = said(there, Verdict::Block, 0);
-        let rejection = reserve().refuse(now, there, reason, &[quota]);
+        let quota = said(there, Verdict::Rejected(ReasonKind::Concurrency), 0);
+        let rejection = reserve().reject(now, there, reason, &[quota]);
         assert_eq!((rejection.slot, rejection.reason), (there, reason));
-        let dry = reserve().confirm(now, &[said(there, Verdict::DryRunBlock, 0)]);
+        let dry =
+            reserve().confirm(now, &[said(there, Verdict::DryRunRejected(ReasonKind::Rate), 0)]);
         assert_eq!(dry.permit.start(), now);
         let slots: Vec<_> = rejection.report.quotas.iter().map(|quota| quota.slot).collect();
         assert_eq!(slots, [here, there]);
         let seen = gate.observe(now);
         let counts = |at: usize| seen.rules[at].counts;
-        assert_eq!((counts(0).passed, counts(0).blocked), (2, 0));
+        assert_eq!((counts(0).passed, counts(0).rejected.total()), (2, 0));
         let there = counts(1);
-        assert_eq!((there.delayed, there.blocked, there.dry_run_blocked), (1, 1, 1));
-        assert_eq!((seen.totals.passed, seen.totals.blocked), (2, 1));
+        assert_eq!(
+            (there.delayed, there.rejected.total(), there.dry_run_rejected.total()),
+            (1, 1, 1)
+        );
+        assert_eq!((seen.totals.passed, seen.totals.delayed, seen.totals.rejected), (1, 1, 1));
     }
 
     #[test]

@@ -5,13 +5,13 @@
 //! end is the drop of its permit, however that comes about.
 //!
 //! Worst case: `limit` in flight at every instant; exact. An edit that lowers the
-//! limit ends nothing: it refuses until enough has ended. Requests admitted before
+//! limit ends nothing: it rejects until enough has ended. Requests admitted before
 //! the rule was added or reset are not counted.
 //!
 //! Differs from Sentinel's thread grade, which checks `n` but counts 1.
 
 use crate::flow::{
-    decision::{Decision, Reason},
+    decision::{Decision, Reason, ReasonKind},
     slot::{End, Formula, Standing, Times, Until},
     time::Instant,
 };
@@ -75,9 +75,9 @@ impl Formula for Concurrency {
     fn check(&self, in_flight: &State, _now: Instant, cost: u64) -> Decision {
         let limit = self.limit;
         if cost > limit {
-            Decision::Block(Reason::TooCostly { limit })
+            Decision::Reject(Reason::TooCostly { limit, kind: ReasonKind::Concurrency })
         } else if in_flight.cost.saturating_add(cost) > limit {
-            Decision::Block(Reason::Concurrency { limit, retry_after: None })
+            Decision::Reject(Reason::Concurrency { limit, retry_after: None })
         } else {
             Decision::Pass
         }

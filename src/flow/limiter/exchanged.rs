@@ -16,7 +16,7 @@
 //! what one would, and (K − 1)·u more;   u ≤ N, or burst + 2·I·N/W for a bucket
 //! ```
 //!
-//! A bucket remembers what was too much, and refuses for as long as it takes to drain.
+//! A bucket remembers what was too much, and rejects for as long as it takes to drain.
 //!
 //! Time is the store's: what the gateway's clock lacks to that is added. It is read before the
 //! store's answer comes back, so that a gateway is never ahead of the store, whose windows

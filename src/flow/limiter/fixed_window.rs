@@ -7,7 +7,7 @@
 //!
 //! Worst case: up to `2N` pass in some `W` across a boundary (`2N − 1` where a
 //! window starts with its first request, but `2N` across the end of the clock's very
-//! first window, which starts with the clock); `N` in each window. It refuses what an
+//! first window, which starts with the clock); `N` in each window. It rejects what an
 //! exact log would let in near a window's end.
 //!
 //! A request with priority over the limit may borrow from the window that opens next:
@@ -36,7 +36,7 @@
 use super::loans::{Loan, Loans};
 use crate::flow::{
     calendar::Calendar,
-    decision::{Decision, Reason},
+    decision::{Decision, Reason, ReasonKind},
     rate::Rate,
     slot::{Formula, Standing, Times},
     time::Instant,
@@ -259,7 +259,10 @@ impl Formula for FixedWindow {
 
     fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {
         if cost > self.limit {
-            return Decision::Block(Reason::TooCostly { limit: self.limit });
+            return Decision::Reject(Reason::TooCostly {
+                limit: self.limit,
+                kind: ReasonKind::Rate,
+            });
         }
         let mut opening = now;
         while !self.fits(state, opening, cost) {
@@ -267,7 +270,7 @@ impl Formula for FixedWindow {
         }
         match opening.since(now) {
             Duration::ZERO => Decision::Pass,
-            retry_after => Decision::Block(Reason::Rate { retry_after }),
+            retry_after => Decision::Reject(Reason::Rate { retry_after }),
         }
     }
 

@@ -12,7 +12,7 @@
 //! gap of more than one window clears both.
 //!
 //! Worst case: `N` in each window of the clock, and `2N − 1` in some `W`, where all of
-//! `prev` came at its end. It refuses what an exact log would let in where `prev` came
+//! `prev` came at its end. It rejects what an exact log would let in where `prev` came
 //! at its beginning.
 //!
 //! An edit of the count alone keeps both counts. Where the window changes, each is
@@ -24,7 +24,7 @@
 //! in less than one request more.
 
 use crate::flow::{
-    decision::{Decision, Reason},
+    decision::{Decision, Reason, ReasonKind},
     rate::{Rate, div_ceil},
     slot::{Formula, Standing, Times},
     time::Instant,
@@ -141,7 +141,10 @@ impl Formula for SlidingCounter {
 
     fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {
         let Some(most) = self.limit.checked_sub(cost) else {
-            return Decision::Block(Reason::TooCostly { limit: self.limit });
+            return Decision::Reject(Reason::TooCostly {
+                limit: self.limit,
+                kind: ReasonKind::Rate,
+            });
         };
         let state = self.at(*state, now);
         let room = most.checked_sub(state.curr);
@@ -155,7 +158,7 @@ impl Formula for SlidingCounter {
             Some(room) => self.sight(now) - self.sight_for(state.prev, room),
             None => self.sight(now).saturating_add(window - self.sight_for(state.curr, most)),
         };
-        Decision::Block(Reason::Rate { retry_after: Duration::from_nanos(wait) })
+        Decision::Reject(Reason::Rate { retry_after: Duration::from_nanos(wait) })
     }
 
     fn standing(&self, state: &State, now: Instant) -> Standing {

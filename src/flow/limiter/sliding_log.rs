@@ -4,7 +4,7 @@
 //! `n` are at most `N`. A stamp exactly `W` old still counts, so that no closed window
 //! of length `W` ever holds more than `N`.
 //!
-//! Worst case: `N` in any `W`, exact; and it refuses nothing that would keep that.
+//! Worst case: `N` in any `W`, exact; and it rejects nothing that would keep that.
 //! Memory: 16 bytes for each instant of which something is in sight, at most `N` of
 //! them, taken as the log fills: what passes at one instant shares a stamp, whatever
 //! it costs. A decision takes `O(log N)`.
@@ -15,7 +15,7 @@
 //! Source: the listing recorded as `seed_sliding_log` in `tests/golden`.
 
 use crate::flow::{
-    decision::{Decision, Reason},
+    decision::{Decision, Reason, ReasonKind},
     rate::Rate,
     slot::{Formula, Standing, Times},
     time::Instant,
@@ -131,7 +131,10 @@ impl Formula for SlidingLog {
 
     fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {
         let Some(most) = self.limit.checked_sub(cost) else {
-            return Decision::Block(Reason::TooCostly { limit: self.limit });
+            return Decision::Reject(Reason::TooCostly {
+                limit: self.limit,
+                kind: ReasonKind::Rate,
+            });
         };
         if self.used(state, now) <= most {
             return Decision::Pass;
@@ -140,7 +143,7 @@ impl Formula for SlidingLog {
         let all = state.total_before(state.stamps.len());
         let enough = |stamp: &Stamp| all.wrapping_sub(stamp.total) > most;
         let last = state.stamps.get(state.stamps.partition_point(enough));
-        Decision::Block(Reason::Rate { retry_after: self.expiry(last, now) })
+        Decision::Reject(Reason::Rate { retry_after: self.expiry(last, now) })
     }
 
     fn standing(&self, state: &State, now: Instant) -> Standing {
@@ -246,8 +249,8 @@ mod tests {
             limiter.charge(&mut state, Times { now, own: now, start: now }, 1);
         }
         let retry_after = Duration::from_nanos(1_000_000_001 - 3 + 1);
-        let blocked = Decision::Block(Reason::Rate { retry_after });
-        assert_eq!(limiter.check(&state, Instant::from_nanos(3), 2), blocked);
+        let rejected = Decision::Reject(Reason::Rate { retry_after });
+        assert_eq!(limiter.check(&state, Instant::from_nanos(3), 2), rejected);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //!
 //! Worst case: `N` pass in any `W·(1 − 1/b)`, and up to `2N` in a whole `W`, since
 //! a bucket is forgotten up to `W/b` early. With `strict`, `N` in any `W`; it may
-//! refuse for up to `W/b` longer, about `1/(2b)` below the limit in steady traffic.
+//! reject for up to `W/b` longer, about `1/(2b)` below the limit in steady traffic.
 //! With `b = 1` it is the fixed window of the clock.
 //!
 //! A request with priority over the limit may borrow from the buckets to come: it waits
@@ -24,7 +24,7 @@
 
 use super::{allocated::allocated, loans::Loans};
 use crate::flow::{
-    decision::{Decision, Reason},
+    decision::{Decision, Reason, ReasonKind},
     exchange::Numbers,
     rate::Rate,
     slot::{Formula, Standing, Times},
@@ -268,14 +268,17 @@ impl Formula for SlidingWindow {
 
     fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {
         if cost > self.limit {
-            return Decision::Block(Reason::TooCostly { limit: self.limit });
+            return Decision::Reject(Reason::TooCostly {
+                limit: self.limit,
+                kind: ReasonKind::Rate,
+            });
         }
         let index = self.grid.index(now);
         match self.opening(state, index, cost) {
             opening if opening == index => Decision::Pass,
             opening => {
                 let retry_after = self.grid.start(opening).since(now);
-                Decision::Block(Reason::Rate { retry_after })
+                Decision::Reject(Reason::Rate { retry_after })
             }
         }
     }

@@ -21,7 +21,7 @@
 //! whole nanoseconds and is equal where that is exact.
 
 use crate::flow::{
-    decision::{Decision, Reason},
+    decision::{Decision, Reason, ReasonKind},
     ramp::share,
     rate::{Interval, Rate},
     slot::{Formula, Standing, Times},
@@ -85,12 +85,17 @@ impl Formula for TokenBucket {
 
     fn check(&self, tat: &State, now: Instant, cost: u64) -> Decision {
         if cost > self.burst {
-            return Decision::Block(Reason::TooCostly { limit: self.burst });
+            return Decision::Reject(Reason::TooCostly {
+                limit: self.burst,
+                kind: ReasonKind::Rate,
+            });
         }
         let after = self.missing(*tat, now) + self.interval.times(cost);
         match after.saturating_sub(self.capacity) {
             0 => Decision::Pass,
-            excess => Decision::Block(Reason::Rate { retry_after: self.interval.duration(excess) }),
+            excess => {
+                Decision::Reject(Reason::Rate { retry_after: self.interval.duration(excess) })
+            }
         }
     }
 

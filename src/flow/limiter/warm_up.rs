@@ -28,7 +28,7 @@
 //! never pass; it needs no bucket, as it counts in windows.
 
 use crate::flow::{
-    decision::{Decision, Reason},
+    decision::{Decision, Reason, ReasonKind},
     ramp::{Ramp, WarmUp, share},
     rate::{Interval, Rate},
     slot::{Formula, Standing, Times},
@@ -117,12 +117,15 @@ impl Formula for WarmBucket {
 
     fn check(&self, State { tat, .. }: &State, now: Instant, cost: u64) -> Decision {
         if cost > self.burst {
-            return Decision::Block(Reason::TooCostly { limit: self.burst });
+            return Decision::Reject(Reason::TooCostly {
+                limit: self.burst,
+                kind: ReasonKind::Rate,
+            });
         }
         let opens = tat.units() + self.interval.times(cost.saturating_sub(1));
         match opens.saturating_sub(self.interval.at(now) + self.slack) {
             0 => Decision::Pass,
-            wait => Decision::Block(Reason::Rate { retry_after: self.interval.duration(wait) }),
+            wait => Decision::Reject(Reason::Rate { retry_after: self.interval.duration(wait) }),
         }
     }
 

@@ -48,7 +48,7 @@ struct Line<'a> {
 #[derive(Deserialize)]
 struct Flow<'a> {
     #[serde(borrow)]
-    verdict: Cow<'a, str>,
+    decision: Cow<'a, str>,
     #[serde(borrow)]
     wait_ms: &'a RawValue,
     #[serde(default)]
@@ -109,7 +109,7 @@ pub(super) fn parse(line: &[u8], words: &mut Words) -> Result<Option<Logged>, Re
 }
 
 impl Line<'_> {
-    /// Whether the request was refused before the rules of a route were asked, or its client
+    /// Whether the request was rejected before the rules of a route were asked, or its client
     /// left, or the gateway ended, while a store was. One for which there was no route may find one in the replay.
     fn is_unasked(&self) -> bool {
         /// What is answered where no route matches.
@@ -117,10 +117,10 @@ impl Line<'_> {
         self.flow.is_none() && (self.route.is_some() || self.status != NO_ROUTE)
     }
 
-    /// Whether the answer says anything about the service: a refusal does not, nor does
+    /// Whether the answer says anything about the service: a rejection does not, nor does
     /// one of the gateway's own that blames the client.
     fn is_of_service(&self) -> bool {
-        let admitted = |flow: &Flow<'_>| matches!(&*flow.verdict, "passed" | "delayed");
+        let admitted = |flow: &Flow<'_>| matches!(&*flow.decision, "passed" | "delayed");
         let blames_client = self.upstream.is_none() && self.status < 500;
         self.flow.as_ref().is_none_or(admitted) && !blames_client
     }
@@ -152,7 +152,7 @@ mod tests {
     const LINE: &str = r#"{"ts":"2026-11-21T05:00:00.125000001Z","method":"GET","host":"a.example:80","path":"/x",
         "route":"r","status":200,"answered_ms":101.5,"duration_ms":112.345678,"outcome":"failed","client_ip":"192.0.2.7",
         "upstream":"u:80","attempts":1,
-        "bytes_in":0,"bytes_out":17,"config_hash":"00d1ce","flow":{"verdict":"delayed","rule":"q","limit":1,"used":1,
+        "bytes_in":0,"bytes_out":17,"config_hash":"00d1ce","flow":{"decision":"delayed","rule":"q","limit":1,"used":1,
         "cost":1,"wait_ms":100.0,"keys":{"a":"000000000000000000000000000000ff","b":null,"c":"shared"},"priority":["c"]}}"#;
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_not_the_services_is_no_verdict_on_it() {
+    fn an_answer_that_is_not_the_services_says_nothing_about_it() {
         let status = |line: &str| {
             let it = parse(line.as_bytes(), &mut Words::default()).unwrap().unwrap();
             it.recorded.unwrap().answered.map(|answered| answered.status)
@@ -193,12 +193,12 @@ mod tests {
         let unreached = LINE.replace("\"upstream\":\"u:80\",", "");
         assert_eq!(status(&unreached.replace("200", "502")), Some(Some(502)));
         assert_eq!(status(&unreached.replace("200", "408")), Some(None));
-        assert_eq!(status(&LINE.replace("delayed", "shed").replace("200", "503")), Some(None));
+        assert_eq!(status(&LINE.replace("delayed", "rejected").replace("200", "503")), Some(None));
         assert_eq!(status(&LINE.replace("answered_ms", "x")), None);
     }
 
     #[test]
-    fn who_was_refused_before_the_rules_were_asked_is_left_out() {
+    fn who_was_rejected_before_the_rules_were_asked_is_left_out() {
         let is_read =
             |line: String| parse(line.as_bytes(), &mut Words::default()).unwrap().is_some();
         let unasked = LINE.replace("\"flow\"", "\"x\"");
@@ -207,7 +207,7 @@ mod tests {
         assert!(!is_read(unasked.replace("200", "404")), "the route's own answer");
         assert!(!is_read(lost.replace("200", "400")));
         assert!(is_read(lost.replace("200", "404")), "there was no route");
-        let empty = r#"{"verdict":"passed","wait_ms":0.0}"#;
+        let empty = r#"{"decision":"passed","wait_ms":0.0}"#;
         assert!(is_read(unasked.replace("\"bytes_in\":0", &format!("\"flow\":{empty}"))));
     }
 

@@ -262,7 +262,7 @@ impl Inputs {
         }
         if self.unasked > 0 {
             self.notes.push(format!(
-                "{} of {} lines are of requests without a decision, as the gateway refused them before \
+                "{} of {} lines are of requests without a decision, as the gateway rejected them before \
                  it asked any rule, or their clients left, or it ended, while a store was asked: they are \
                  left out",
                 self.unasked, self.lines

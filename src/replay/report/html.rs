@@ -3,7 +3,7 @@
 use super::{
     Report, RouteReport, RuleReport,
     svg::{self, escaped},
-    text::{millis, percent, short, worst},
+    text::{millis, percent, rejected, short, worst},
 };
 use crate::{
     flow::Instant,
@@ -145,9 +145,7 @@ fn write_route(out: &mut String, route: &RouteReport, origin: Instant) -> std::f
     let share = |count| percent(count, route.offered);
     write!(out, "<p>offered {}, passed {} ({})", route.offered, route.passed, share(route.passed))?;
     write!(out, ", delayed {} ({})", route.delayed, share(route.delayed))?;
-    for (word, count) in &route.refused {
-        write!(out, ", {word} {count} ({})", share(*count))?;
-    }
+    write!(out, ", {}", rejected(route))?;
     if route.delayed > 0 {
         let [p50, p99, max] = [route.wait_p50, route.wait_p99, route.wait_max].map(millis);
         write!(out, "; added wait p50 {p50}, p99 {p99}, max {max}")?;
@@ -157,7 +155,7 @@ fn write_route(out: &mut String, route: &RouteReport, origin: Instant) -> std::f
     write!(out, "</p>\n{}", svg::draw(&route.timeline, &title, false))?;
     if !route.rules.is_empty() {
         out.write_str(
-            "<table><tr><th>rule</th><th>asked</th><th>passed</th><th>delayed</th><th>refused</th>\
+            "<table><tr><th>rule</th><th>asked</th><th>passed</th><th>delayed</th><th>rejected</th>\
              <th>worst window</th></tr>\n",
         )?;
         route.rules.iter().try_for_each(|rule| write_rule(out, rule, origin))?;
@@ -168,7 +166,7 @@ fn write_route(out: &mut String, route: &RouteReport, origin: Instant) -> std::f
         let named: Vec<_> = named.collect();
         writeln!(
             out,
-            "<p>refused most by {}: {}{}</p>",
+            "<p>most rejected by {}: {}{}</p>",
             escaped(&rule.name),
             named.join(", "),
             rule.keys.more()
@@ -178,14 +176,14 @@ fn write_route(out: &mut String, route: &RouteReport, origin: Instant) -> std::f
 }
 
 fn write_rule(out: &mut String, rule: &RuleReport, origin: Instant) -> std::fmt::Result {
-    let RuleReport { asked, passed, delayed, refused, .. } = rule;
+    let RuleReport { asked, passed, delayed, rejected, .. } = rule;
     writeln!(
         out,
         "<tr><td>{}</td><td>{asked}</td><td>{passed}</td><td>{delayed}</td><td>{}</td><td>{}</td></tr>",
         escaped(&rule.name),
         match rule.dry_run {
-            0 => refused.to_string(),
-            would => format!("{refused} (dry run: {would})"),
+            0 => rejected.to_string(),
+            would => format!("{rejected} (dry run: {would})"),
         },
         escaped(&worst(rule, origin))
     )

@@ -8,7 +8,7 @@ mod timeline;
 mod worst;
 
 pub(super) use html::Page;
-pub use keys::{RefusedKey, RefusedKeys};
+pub use keys::{RejectedKey, RejectedKeys};
 pub(super) use svg::draw;
 pub(crate) use svg::{escaped, escaped_lines};
 pub(super) use text::{millis, write};
@@ -26,7 +26,7 @@ use keys::TopKeys;
 use std::collections::BTreeMap;
 use worst::Worst;
 
-/// How many clients are named of those that a rule refused.
+/// How many clients are named of those that a rule rejected.
 const MOST_NAMED: usize = 5;
 
 /// Counts while arrivals are decided.
@@ -81,8 +81,8 @@ pub struct RouteReport {
     pub passed: u64,
     /// Those that waited and started.
     pub delayed: u64,
-    /// Those that were refused, by the word of the verdict.
-    pub refused: BTreeMap<&'static str, u64>,
+    /// Those that were rejected, by the reason's word.
+    pub rejected: BTreeMap<&'static str, u64>,
     /// The half of those that started waited no longer.
     pub wait_p50: Duration,
     /// 99 of 100 waited no longer.
@@ -106,9 +106,9 @@ pub struct RuleReport {
     pub passed: u64,
     /// Requests that it made wait.
     pub delayed: u64,
-    /// Requests whose refusal was its own.
-    pub refused: u64,
-    /// Requests that it would have refused, were it not a dry run.
+    /// Requests whose rejection was its own.
+    pub rejected: u64,
+    /// Requests that it would have rejected, were it not a dry run.
     pub dry_run: u64,
     /// The most of its limit that was in use, and the limit.
     pub used: (u64, u64),
@@ -116,8 +116,8 @@ pub struct RuleReport {
     pub worst: Option<WorstReport>,
     /// Where `used` was, of a rule that counts by a calendar, whose windows differ in length.
     pub calendar: Option<CalendarReport>,
-    /// Whom it refused most often.
-    pub keys: RefusedKeys,
+    /// Whom it rejected most often.
+    pub keys: RejectedKeys,
 }
 
 /// The window of a calendar in which most passed.
@@ -179,7 +179,7 @@ impl Collector {
                     offered: 0,
                     passed: 0,
                     delayed: 0,
-                    refused: BTreeMap::new(),
+                    rejected: BTreeMap::new(),
                     wait_p50: Duration::ZERO,
                     wait_p99: Duration::ZERO,
                     wait_max: Duration::ZERO,
@@ -239,8 +239,10 @@ impl RouteTally {
                 self.waits.push(wait);
             }
             None => {
-                let word = ruling.decided.map_or("rejected", |decided| decided.verdict);
-                *told.refused.entry(word).or_default() += 1;
+                let reason = ruling.decided.and_then(|decided| decided.decision.reason());
+                if let Some(kind) = reason {
+                    *told.rejected.entry(kind.word()).or_default() += 1;
+                }
             }
         }
         for quota in &ruling.report.quotas {
@@ -302,10 +304,10 @@ impl RuleTally {
         let told = &mut self.told;
         told.asked += 1;
         match quota.verdict {
-            Verdict::Pass => told.passed += 1,
-            Verdict::Wait => told.delayed += 1,
-            Verdict::DryRunBlock => told.dry_run += 1,
-            Verdict::Block => {}
+            Verdict::Passed => told.passed += 1,
+            Verdict::Delayed => told.delayed += 1,
+            Verdict::DryRunRejected(_) => told.dry_run += 1,
+            Verdict::Rejected(_) => {}
         }
         if let Some(start) = ruling.start {
             if quota.used > told.used.0 {
@@ -315,7 +317,7 @@ impl RuleTally {
                     calendar.key = (key != Key::Shared).then(&show);
                 }
             }
-            if quota.verdict != Verdict::DryRunBlock
+            if !matches!(quota.verdict, Verdict::DryRunRejected(_))
                 && let Some(worst) = &mut self.worst
             {
                 // What a pacing promises is said of starts; a loan counts in the window
@@ -325,7 +327,7 @@ impl RuleTally {
                 self.costliest = self.costliest.max(quota.cost);
             }
         } else if ruling.rule() == Some(self.slot) {
-            told.refused += 1;
+            told.rejected += 1;
             self.keys.note(key, show);
         }
     }

@@ -1,7 +1,7 @@
 //! Timelines as SVG, legible on paper and in the dark.
 //!
 //! Above, per second: what was offered (a line), what started (an area) and what was
-//! refused (a dashed line). Below, if anybody waited: how many, on average.
+//! rejected (a dashed line). Below, if anybody waited: how many, on average.
 
 use super::timeline::{Column, Timeline};
 use core::{fmt::Write, time::Duration};
@@ -15,16 +15,16 @@ pub(super) const STYLE: &str = "\
 .chart .axis{stroke:#222;stroke-opacity:.35;fill:none}\
 .chart .offered{stroke:#222;stroke-opacity:.75;fill:none}\
 .chart .started{stroke:#0072b2;fill:#0072b2;fill-opacity:.45}\
-.chart .refused{stroke:#d55e00;stroke-dasharray:3 2;fill:none}\
-.chart .legend-refused{fill:#d55e00}\
+.chart .rejected{stroke:#d55e00;stroke-dasharray:3 2;fill:none}\
+.chart .legend-rejected{fill:#d55e00}\
 .chart .queue{stroke:#8a6d00;fill:#8a6d00;fill-opacity:.4}\
 @media screen and (prefers-color-scheme:dark){\
 .chart text,.chart .legend-ink{fill:#ddd}\
 .chart .paper{fill:#161616}\
 .chart .axis,.chart .offered{stroke:#ddd}\
 .chart .started{stroke:#56b4e9;fill:#56b4e9}\
-.chart .refused{stroke:#ff8c42}\
-.chart .legend-refused{fill:#ff8c42}\
+.chart .rejected{stroke:#ff8c42}\
+.chart .legend-rejected{fill:#ff8c42}\
 .chart .queue{stroke:#e0c341;fill:#e0c341}}";
 
 const WIDTH: f64 = 720.0;
@@ -78,7 +78,7 @@ fn svg(out: &mut String, timeline: &Timeline, title: &str, alone: bool) -> std::
     rates.axis(out, "/s")?;
     rates.area(out, "started", columns.iter().map(|column| rate(column.admitted)))?;
     rates.line(out, "offered", columns.iter().map(|column| rate(column.offered)))?;
-    rates.line(out, "refused", columns.iter().map(|column| rate(column.refused)))?;
+    rates.line(out, "rejected", columns.iter().map(|column| rate(column.rejected)))?;
     if has_queue {
         queue.axis(out, "")?;
         queue.area(out, "queue", columns.iter().map(waits))?;
@@ -148,7 +148,8 @@ impl Panel {
 }
 
 fn legend(out: &mut String, has_queue: bool) -> std::fmt::Result {
-    let words = [("legend-ink", "offered"), ("started", "started"), ("legend-refused", "refused")];
+    let words =
+        [("legend-ink", "offered"), ("started", "started"), ("legend-rejected", "rejected")];
     let queue = has_queue.then_some(("queue", "waiting"));
     let mut x = WIDTH - RIGHT - 78.0 * number(3 + u64::from(has_queue));
     for (class, word) in words.into_iter().chain(queue) {

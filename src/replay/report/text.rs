@@ -60,35 +60,50 @@ fn write_route(out: &mut String, route: &RouteReport, origin: Instant) -> std::f
         route.delayed,
         share(route.delayed)
     )?;
-    for (word, count) in &route.refused {
-        write!(out, ", {word} {count} ({})", share(*count))?;
-    }
-    writeln!(out)?;
+    writeln!(out, ", {}", rejected(route))?;
     if route.delayed > 0 {
         let [p50, p99, max] = [route.wait_p50, route.wait_p99, route.wait_max].map(millis);
         writeln!(out, "  added wait of those that started: p50 {p50}, p99 {p99}, max {max}")?;
     }
     let rows: Vec<[String; 6]> = route.rules.iter().map(|rule| row(rule, origin)).collect();
-    let head = ["rule", "asked", "passed", "delayed", "refused", "worst"].map(str::to_owned);
+    let head = ["rule", "asked", "passed", "delayed", "rejected", "worst"].map(str::to_owned);
     if !rows.is_empty() {
         write_table(out, &[vec![head], rows].concat())?;
     }
     for rule in route.rules.iter().filter(|rule| !rule.keys.top.is_empty()) {
         let named = rule.keys.top.iter().map(|it| format!("{} {}", clean(&it.key), it.times()));
         let named: Vec<_> = named.collect();
-        writeln!(out, "  refused most by {}: {}{}", rule.name, named.join(", "), rule.keys.more())?;
+        writeln!(
+            out,
+            "  most rejected by {}: {}{}",
+            rule.name,
+            named.join(", "),
+            rule.keys.more()
+        )?;
     }
     Ok(())
 }
 
+/// Says how many were rejected, and for which reasons: `rejected 20 (16.7 %: rate 18, queue 2)`.
+pub(super) fn rejected(route: &RouteReport) -> String {
+    let all = route.rejected.values().sum();
+    let share = percent(all, route.offered);
+    let each: Vec<_> =
+        route.rejected.iter().map(|(word, count)| format!("{word} {count}")).collect();
+    match all {
+        0 => format!("rejected 0 ({share})"),
+        _ => format!("rejected {all} ({share}: {})", each.join(", ")),
+    }
+}
+
 fn row(rule: &RuleReport, origin: Instant) -> [String; 6] {
-    let refused = match rule.dry_run {
-        0 => rule.refused.to_string(),
-        would => format!("{} (dry run: {would})", rule.refused),
+    let rejected = match rule.dry_run {
+        0 => rule.rejected.to_string(),
+        would => format!("{} (dry run: {would})", rule.rejected),
     };
     let numbers = [rule.asked, rule.passed, rule.delayed].map(|count| count.to_string());
     let [asked, passed, delayed] = numbers;
-    [rule.name.clone(), asked, passed, delayed, refused, worst(rule, origin)]
+    [rule.name.clone(), asked, passed, delayed, rejected, worst(rule, origin)]
 }
 
 /// Says the most that passed, against what was promised.

@@ -25,8 +25,8 @@ pub struct Column {
     pub offered: u64,
     /// Requests that started.
     pub admitted: u64,
-    /// Requests that were refused.
-    pub refused: u64,
+    /// Requests that were rejected.
+    pub rejected: u64,
     /// The waits that fell into it, in nanoseconds: divided by its width the mean number
     /// that waited.
     pub waited: u64,
@@ -37,11 +37,11 @@ impl Timeline {
         Self { from, width: 1_000_000, columns: Vec::new() }
     }
 
-    /// Notes an arrival at `now` that starts at `start` or is refused.
+    /// Notes an arrival at `now` that starts at `start` or is rejected.
     pub(super) fn note(&mut self, now: Instant, start: Option<Instant>) {
         self.at(now).offered += 1;
         match start {
-            None => self.at(now).refused += 1,
+            None => self.at(now).rejected += 1,
             Some(start) => {
                 self.at(start).admitted += 1;
                 self.wait(now, start);
@@ -95,7 +95,7 @@ impl Column {
         Self {
             offered: self.offered + other.offered,
             admitted: self.admitted + other.admitted,
-            refused: self.refused + other.refused,
+            rejected: self.rejected + other.rejected,
             waited: self.waited.saturating_add(other.waited),
         }
     }
@@ -129,7 +129,7 @@ mod tests {
             let started = arrivals.iter().filter(|(_, wait)| wait.is_some()).count() as u64;
             prop_assert!(timeline.columns().len() <= MOST);
             prop_assert_eq!(all.offered, arrivals.len() as u64);
-            prop_assert_eq!((all.admitted, all.refused), (started, all.offered - started));
+            prop_assert_eq!((all.admitted, all.rejected), (started, all.offered - started));
             prop_assert_eq!(all.waited, arrivals.iter().filter_map(|(_, wait)| *wait).sum::<u64>());
         }
     }

@@ -66,7 +66,7 @@ pub(in crate::config) static BREAKER: Section = Section {
             Value("3"),
             "How many requests it lets through to find out. All good: it closes. One bad: it opens again.",
         ),
-        key("dry_run", Kind::Flag, Value("false"), "Decides and counts, and refuses nothing."),
+        key("dry_run", Kind::Flag, Value("false"), "Decides and counts, and rejects nothing."),
         foreign("key", ANOTHER_ROUTE),
         foreign("overrides", ANOTHER_ROUTE),
         foreign("except", ANOTHER_ROUTE),

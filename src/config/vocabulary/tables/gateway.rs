@@ -54,7 +54,7 @@ pub(in crate::config) static FILE: Section = Section {
             "explain_headers",
             Kind::Flag,
             Value("false"),
-            "Adds `x-flowgate-rule` and `x-flowgate-reason` to refusals, which shows clients how the rules are named.",
+            "Adds `x-flowgate-rule` and `x-flowgate-reason` to rejections, which shows clients how the rules are named.",
         ),
         key(
             "access_log",
@@ -84,7 +84,7 @@ pub(in crate::config) static FILE: Section = Section {
             "end",
             Kind::Flag,
             Absent,
-            "The mark `end: true` as the last line. Once the file in force has it, a file without it is refused as cut short.",
+            "The mark `end: true` as the last line. Once the file in force has it, a file without it is rejected as cut short.",
         ),
     ],
 };
@@ -164,7 +164,7 @@ pub(in crate::config) static CLIENT_TIMEOUTS: Section = Section {
 /// The client's side of the scales.
 pub(in crate::config) static LIMITS: Section = Section {
     title: "the limits",
-    doc: "Sizes and counts beyond which a request is refused.",
+    doc: "Sizes and counts beyond which a request is rejected.",
     keys: &[
         key(
             "header_bytes",

@@ -70,7 +70,7 @@ pub(in crate::config) static ROUTE: Section = Section {
             "relaxed_path",
             Kind::Flag,
             Value("false"),
-            "Passes paths with `%2f`, `%5c`, `..` and the like, which are refused with 400 otherwise because servers read them differently.",
+            "Passes paths with `%2f`, `%5c`, `..` and the like, which are rejected with 400 otherwise because servers read them differently.",
         ),
         key(
             "request_headers",
@@ -88,7 +88,7 @@ pub(in crate::config) static ROUTE: Section = Section {
             "reject",
             Kind::Section(&REJECT),
             Absent,
-            "What a refused client is told, in place of a problem+json document.",
+            "What a rejected client is told, in place of a problem+json document.",
         ),
     ],
 };
@@ -187,8 +187,8 @@ pub(in crate::config) static HEADER_EDITS: Section = Section {
 
 /// A refusal in the user's words.
 pub(in crate::config) static REJECT: Section = Section {
-    title: "a refusal",
-    doc: "The answer to a request that a rule refused. `Retry-After` and the quota headers are added to it; gRPC requests get a gRPC status in any case.",
+    title: "a rejection",
+    doc: "The answer to a request that a rule rejected. `Retry-After` and the quota headers are added to it; gRPC requests get a gRPC status in any case.",
     keys: &[
         key(
             "status",

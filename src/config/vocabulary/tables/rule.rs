@@ -52,7 +52,7 @@ pub(in crate::config) static RULE: Section = Section {
             "max_wait",
             Kind::Duration { min: Duration::ZERO, max: Duration::from_hours(1) },
             Value("500ms"),
-            "The longest wait for an even start; what would wait longer is refused at once. No longer than half of the route's `timeouts.request` (`pacing` only).",
+            "The longest wait for an even start; what would wait longer is rejected at once. No longer than half of the route's `timeouts.request` (`pacing` only).",
         ),
         key(
             "max_queue",
@@ -100,7 +100,7 @@ pub(in crate::config) static RULE: Section = Section {
             "on_missing_key",
             word(&["shared", "skip", "reject"]),
             Value("shared"),
-            "A request without the header, cookie or query field of `key`: all such share one count, or are not counted, or are refused.",
+            "A request without the header, cookie or query field of `key`: all such share one count, or are not counted, or are rejected.",
         ),
         key(
             "max_keys",
@@ -121,7 +121,7 @@ pub(in crate::config) static RULE: Section = Section {
             "except",
             Kind::Section(&EXCEPT),
             Absent,
-            "Requests that the rule neither refuses nor counts; any of what is written.",
+            "Requests that the rule neither rejects nor counts; any of what is written.",
         ),
         key(
             "overrides",
@@ -135,7 +135,7 @@ pub(in crate::config) static RULE: Section = Section {
             Absent,
             "Requests that may borrow from the windows to come (`fixed_window` and `sliding_window` only).",
         ),
-        key("dry_run", Kind::Flag, Value("false"), "Decides and counts, and refuses nothing."),
+        key("dry_run", Kind::Flag, Value("false"), "Decides and counts, and rejects nothing."),
         key(
             "scope",
             word(&["process", "cluster"]),
@@ -146,7 +146,7 @@ pub(in crate::config) static RULE: Section = Section {
             "on_store_error",
             word(&["local", "allow", "deny"]),
             Value("local"),
-            "What holds while the store fails, for `scope: cluster`: an own count with the limit divided by the gateways, no limit, or refusal.",
+            "What holds while the store fails, for `scope: cluster`: an own count with the limit divided by the gateways, no limit, or rejection.",
         ),
         key(
             "sync_interval",
@@ -265,7 +265,7 @@ pub(in crate::config) static PRIORITY: Section = Section {
             "max_wait",
             Kind::Duration { min: Duration::from_millis(1), max: Duration::from_hours(1) },
             Value("500ms"),
-            "The longest wait; what would wait longer is refused. No longer than half of the route's `timeouts.request`.",
+            "The longest wait; what would wait longer is rejected. No longer than half of the route's `timeouts.request`.",
         ),
     ],
 };
@@ -273,7 +273,7 @@ pub(in crate::config) static PRIORITY: Section = Section {
 /// Even starts.
 pub(in crate::config) static PACING: Section = Section {
     title: "pacing",
-    doc: "Holds requests so that they start evenly, one interval apart, first come first served; refuses those that would wait too long.",
+    doc: "Holds requests so that they start evenly, one interval apart, first come first served; rejects those that would wait too long.",
     keys: &[
         key(
             "rate",
@@ -285,7 +285,7 @@ pub(in crate::config) static PACING: Section = Section {
             "max_wait",
             Kind::Duration { min: Duration::ZERO, max: Duration::from_hours(1) },
             Value("500ms"),
-            "The longest wait, no longer than half of the route's `timeouts.request`; what would wait longer is refused at once. With 0 nothing waits: starts are spaced by refusing.",
+            "The longest wait, no longer than half of the route's `timeouts.request`; what would wait longer is rejected at once. With 0 nothing waits: starts are spaced by rejecting.",
         ),
         key(
             "max_queue",

@@ -173,6 +173,8 @@ pub struct Counters {
     pub connections_accepted: AtomicU64,
     /// Client connections open; see [`Counters::connection`].
     pub connections_active: AtomicU64,
+    /// Bytes of uploads over HTTP/2 that were received and not yet taken by an upstream.
+    pub upload_buffers: AtomicU64,
     /// TLS handshakes that ended well.
     pub tls_handshakes: AtomicU64,
     /// TLS handshakes that failed or took too long.

@@ -35,6 +35,9 @@ pub struct AccessRecord<'a> {
     pub duration: Duration,
     /// How the answer ended.
     pub outcome: Ending,
+    /// The setting that ended it, if it took too long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<&'static str>,
     /// Whose request it was, as the trusted proxies have it.
     pub client_ip: IpAddr,
     /// The last server that was asked, as `host:port`; absent if the client's own body was
@@ -178,6 +181,7 @@ pub(super) fn sample(path: &str) -> AccessRecord<'_> {
         answered: Some(Duration::from_nanos(12_000_001)),
         duration: Duration::from_micros(12_345),
         outcome: Ending::Completed,
+        timeout: None,
         client_ip: [192, 0, 2, 7].into(),
         upstream: None,
         upstream_duration: None,
@@ -228,6 +232,7 @@ mod tests {
         let mut record = sample("/");
         (record.upstream, record.trace_id) = (Some("a:80"), Some("0af7"));
         record.upstream_duration = Some(Duration::ZERO);
+        record.timeout = Some("timeouts.idle");
         let flow = record.flow.as_mut().unwrap();
         (flow.keys, flow.priority) = (&keys, &keys);
         let line = serde_json::to_value(record).unwrap();

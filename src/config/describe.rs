@@ -261,11 +261,12 @@ fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
     )?;
     writeln!(
         out,
-        "  limits  header_bytes {}, headers {}, body {}, connections {}",
+        "  limits  header_bytes {}, headers {}, body {}, connections {}, upload_buffers {}",
         ByteSize(limits.header_bytes as u64),
         limits.headers,
         ByteSize(limits.body),
-        limits.connections
+        limits.connections,
+        ByteSize(limits.upload_buffers)
     )?;
     let proxies: Vec<_> = settings.trusted_proxies.iter().map(ToString::to_string).collect();
     let proxies = if proxies.is_empty() { "none".to_owned() } else { proxies.join(", ") };

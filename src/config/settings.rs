@@ -53,6 +53,8 @@ pub struct Limits {
     pub body: u64,
     /// Client connections at once, all listeners together.
     pub connections: usize,
+    /// What HTTP/2 connections may hold of uploads, all together, in bytes.
+    pub upload_buffers: u64,
 }
 
 /// Where the access log goes.

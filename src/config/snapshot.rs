@@ -163,8 +163,12 @@ pub struct Route {
 pub struct RouteTimeouts {
     /// From the request's end to the header of the answer.
     pub first_byte: Duration,
-    /// How long a body, either way, or a tunnel may stand still.
+    /// How long a body may stand still, in either direction.
     pub idle: Duration,
+    /// How long an answer that is a stream of events may stand still.
+    pub event_stream: Duration,
+    /// How long a tunnel may stand still.
+    pub tunnel: Duration,
     /// The whole exchange, tunnels excepted.
     pub request: Duration,
 }

@@ -23,7 +23,7 @@ use crate::{
     config::{self, Diagnostics, Live, Plan, Retired, watch},
     flow::Instant,
     meter::Counters,
-    proxy::{Connections, Connector, Descriptors, Pools, Worker},
+    proxy::{Connections, Connector, Descriptors, Pools, TimeoutLog, Worker},
     route::Seed,
     shutdown::{Signals, Wish},
     workers::Handle,
@@ -356,6 +356,7 @@ fn start_workers(
                 access_log: log,
                 descriptors,
                 connections: Connections::default(),
+                timeout_log: TimeoutLog::default(),
                 seed,
             })
         })

@@ -8,6 +8,8 @@
 use super::{
     connections::GRACE,
     streams::{Stream, Streams},
+    timeout::Timeout,
+    upload_buffer::UploadBuffer,
 };
 use crate::{clock::Clock, config::ClientTimeouts, flow::Instant, meter};
 use core::{
@@ -42,11 +44,15 @@ pub(super) struct Activity {
     congested: AtomicBool,
     /// Of HTTP/2; there from the first on.
     streams: OnceLock<Streams>,
+    /// What an HTTP/2 connection holds of uploads.
+    upload_buffer: OnceLock<Arc<UploadBuffer>>,
     /// When the request of an HTTP/1.1 connection must have ended.
     end_by: Stamp,
     /// When the upstream must have begun to answer; see [`Self::answer_by`].
     answer_by: Stamp,
     overdue: AtomicBool,
+    /// Which limit the connection was cut off for.
+    timeout: OnceLock<Timeout>,
     /// Whether a request has come.
     used: AtomicBool,
     /// Since when it is to end.
@@ -91,9 +97,11 @@ impl Activity {
             write_since: Stamp::default(),
             congested: AtomicBool::new(false),
             streams: OnceLock::new(),
+            upload_buffer: OnceLock::new(),
             end_by: Stamp::default(),
             answer_by: Stamp::default(),
             overdue: AtomicBool::new(false),
+            timeout: OnceLock::new(),
             used: AtomicBool::new(false),
             draining: Stamp::default(),
             bell: Notify::new(),
@@ -190,6 +198,15 @@ impl Activity {
         self.upload()
     }
 
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Returns which limit the connection was cut off for, if it was.
+    pub(super) fn timeout(&self) -> Option<Timeout> {
+        self.timeout.get().copied()
+    }
+
     /// Returns a timer that ends after `time`.
     pub(super) fn timer(&self, time: Duration) -> Sleep {
         self.clock.timer(self.clock.now() + time)
@@ -206,6 +223,16 @@ impl Activity {
     /// Whether the client refuses to take more.
     pub(super) fn is_blocked(&self) -> bool {
         self.write_since.is_set()
+    }
+
+    /// Has an HTTP/2 connection count in `buffer` what it holds of uploads.
+    pub(super) fn count_uploads(&self, buffer: Arc<UploadBuffer>) {
+        self.upload_buffer.get_or_init(|| buffer);
+    }
+
+    /// Returns what an HTTP/2 connection holds of uploads; `None` with HTTP/1.1.
+    pub(super) fn upload_buffer(&self) -> Option<&Arc<UploadBuffer>> {
+        self.upload_buffer.get()
     }
 
     /// Notes a stream of an HTTP/2 connection by its task.
@@ -328,10 +355,12 @@ impl Activity {
             deadline <= now
         };
         if expired(&self.write_since, limits.write) {
+            self.timeout.get_or_init(|| Timeout::Write);
             return Verdict::Abort;
         }
         if busy {
             if expired(&self.end_by, Duration::ZERO) {
+                self.timeout.get_or_init(|| Timeout::Request);
                 return Verdict::Abort;
             }
             if expired(&self.answer_by, Duration::ZERO) {

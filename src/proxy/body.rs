@@ -3,8 +3,11 @@
 use super::{
     activity::{Activity, Stamp, Uploading},
     headers::strip_trailers,
-    streams::{Part, Stream},
+    lingering::{EarlyEnd, drain},
+    streams::Part,
     tail::Tail,
+    timeout::Timeout,
+    upload_buffer::{BodyBuffer, UploadPart},
 };
 use crate::{clock::Clock, config::Route, flow::Instant};
 use bytes::Bytes;
@@ -18,7 +21,7 @@ use http::Version;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use std::sync::Arc;
-use tokio::time::Sleep;
+use tokio::{sync::Notify, time::Sleep};
 
 /// Why a body was cut off.
 #[derive(Debug, thiserror::Error)]
@@ -43,10 +46,14 @@ pub(super) enum Cut {
 /// How far an upload has come, for the task that waits for the answer.
 #[derive(Debug, Default)]
 pub(super) struct Upload {
+    /// Whether its length was declared.
+    pub(super) is_declared: bool,
     bytes: AtomicU64,
     state: AtomicU8,
     /// When its last part was taken to be sent on.
     taken: Stamp,
+    /// Told when it is read no more, in HTTP/2.
+    pub(super) gone: Notify,
 }
 
 /// The states of an [`Upload`].
@@ -95,7 +102,10 @@ pub(super) enum RequestBody {
 /// See [`RequestBody::Streaming`].
 #[derive(Debug)]
 pub(super) struct Streaming {
-    incoming: Incoming,
+    /// There until this is dropped.
+    incoming: Option<Incoming>,
+    /// In HTTP/2 only.
+    buffer: Option<BodyBuffer>,
     /// Bytes that may still come.
     left: u64,
     /// Says what its trailers may not name.
@@ -117,17 +127,24 @@ impl RequestBody {
         clock: &Clock,
         activity: &Arc<Activity>,
     ) -> Self {
+        let is_declared = incoming.size_hint().exact().is_some();
+        let upload = Arc::new(Upload { is_declared, ..Upload::default() });
+        let buffer = activity.upload_buffer().map(|buffer| BodyBuffer::new(buffer, &upload));
         // HTTP/2 may say only later that a body of length 0 ends, and nobody would ask.
         if incoming.is_end_stream() || incoming.size_hint().exact() == Some(0) {
+            if let Some(buffer) = buffer {
+                drain(incoming, buffer, activity);
+            }
             return Self::Empty;
         }
         Self::Streaming(Box::new(Streaming {
-            incoming,
+            incoming: Some(incoming),
+            buffer,
             left: route.body_limit,
             route: Arc::clone(route),
-            upload: Arc::default(),
+            upload,
             clock: clock.clone(),
-            patience: Patience::new(route.timeouts.idle, Instant::FAR_FUTURE),
+            patience: Patience::new(Timeout::Idle, route.timeouts.idle, Instant::FAR_FUTURE),
             activity: Arc::clone(activity),
             noted: None,
         }))
@@ -148,7 +165,7 @@ impl Streaming {
         self.noted.get_or_insert_with(|| self.activity.upload());
     }
 
-    fn cut(&self, state: u8, why: Cut) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+    fn cut(&self, state: u8, why: Cut) -> Poll<Option<Result<Frame<UploadPart>, Cut>>> {
         self.upload.state.store(state, Relaxed);
         Poll::Ready(Some(Err(why)))
     }
@@ -159,20 +176,24 @@ impl Drop for Streaming {
         if self.upload.state() != upload::DONE {
             self.activity.on_unread();
         }
+        if let (Some(incoming), Some(buffer)) = (self.incoming.take(), self.buffer.take()) {
+            drain(incoming, buffer, &self.activity);
+        }
     }
 }
 
 impl Body for RequestBody {
-    type Data = Bytes;
+    type Data = UploadPart;
     type Error = Cut;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+    ) -> Poll<Option<Result<Frame<UploadPart>, Cut>>> {
         let Self::Streaming(body) = self.get_mut() else { return Poll::Ready(None) };
         body.begin();
-        let polled = match Pin::new(&mut body.incoming).poll_frame(context) {
+        let Some(incoming) = &mut body.incoming else { return Poll::Ready(None) };
+        let polled = match Pin::new(&mut *incoming).poll_frame(context) {
             Poll::Ready(frame) => {
                 body.patience.renew();
                 body.upload.taken.set(body.clock.now());
@@ -203,10 +224,14 @@ impl Body for RequestBody {
                 body.upload.bytes.fetch_add(length, Relaxed);
                 // Once all that was declared is here nobody asks for more, although HTTP/2
                 // may say only later that it ends.
-                ended |= body.incoming.is_end_stream();
-                ended |= body.incoming.size_hint().exact() == Some(0);
+                ended |= incoming.is_end_stream();
+                ended |= incoming.size_hint().exact() == Some(0);
                 let state = if ended { upload::DONE } else { upload::UNDER_WAY };
                 body.upload.state.store(state, Relaxed);
+                let frame = frame.map_data(|bytes| match &body.buffer {
+                    Some(buffer) => buffer.hold(bytes),
+                    None => UploadPart::from(bytes),
+                });
                 Poll::Ready(Some(Ok(frame)))
             }
         }
@@ -215,14 +240,16 @@ impl Body for RequestBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
-            Self::Streaming(body) => body.incoming.is_end_stream(),
+            Self::Streaming(body) => body.incoming.as_ref().is_none_or(Body::is_end_stream),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
-            Self::Streaming(body) => body.incoming.size_hint(),
+            Self::Streaming(body) => {
+                body.incoming.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+            }
         }
     }
 }
@@ -233,8 +260,8 @@ impl Body for RequestBody {
 pub(super) struct ResponseBody {
     source: Source,
     tail: Box<Tail>,
-    /// Its stream, in HTTP/2, from the first part on.
-    stream: Option<Arc<Stream>>,
+    /// What its end waits for, if it is early.
+    end: Option<EarlyEnd>,
 }
 
 #[derive(Debug)]
@@ -254,7 +281,7 @@ impl ResponseBody {
         if matches!(source, Source::Own(None)) {
             tail.complete();
         }
-        Self { source, tail, stream: None }
+        Self { source, tail, end: None }
     }
 
     /// Passes on what the upstream sends, with no pause longer than `patience`.
@@ -262,18 +289,19 @@ impl ResponseBody {
         if incoming.is_end_stream() {
             tail.complete();
         }
-        Self { source: Source::Upstream { incoming, patience }, tail, stream: None }
+        Self { source: Source::Upstream { incoming, patience }, tail, end: None }
     }
 }
 
 impl ResponseBody {
     /// Finds the stream at the first poll, which is in its task.
     fn find_stream(&mut self) {
-        if self.stream.is_some() || self.tail.version != Version::HTTP_2 {
+        if self.tail.stream.is_some() || self.tail.version != Version::HTTP_2 {
             return;
         }
-        self.stream = self.tail.peer.activity.stream();
-        if let (Some(stream), Source::Upstream { patience, .. }) = (&self.stream, &self.source) {
+        self.tail.stream = self.tail.peer.activity.stream();
+        let stream = &self.tail.stream;
+        if let (Some(stream), Source::Upstream { patience, .. }) = (stream, &self.source) {
             stream.end_by(patience.deadline);
         }
     }
@@ -290,6 +318,7 @@ impl Body for ResponseBody {
         let this = &mut *self;
         this.find_stream();
         let frame = match &mut this.source {
+            Source::Upstream { .. } if this.end.is_some() => None,
             Source::Own(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
             Source::Upstream { incoming, patience } => {
                 match this.tail.poll_frame(incoming, context) {
@@ -310,13 +339,24 @@ impl Body for ResponseBody {
                     }
                     Poll::Pending => {
                         let clock = &this.tail.peer.worker.clock;
-                        Some(Err(ready!(patience.poll(context, clock))))
+                        let cut = ready!(patience.poll(context, clock));
+                        this.tail.timeout = Some(patience.over());
+                        Some(Err(cut))
                     }
                 }
             }
         };
         let ended = match &frame {
-            None => true,
+            None => {
+                if this.end.is_none() {
+                    this.tail.complete();
+                    this.end = this.tail.early_end();
+                }
+                if let Some(end) = &mut this.end {
+                    ready!(end.poll(context));
+                }
+                true
+            }
             Some(Err(_)) => {
                 this.tail.fail();
                 false
@@ -330,7 +370,7 @@ impl Body for ResponseBody {
         if ended {
             this.tail.complete();
         }
-        let part = |bytes| Part::new(bytes, this.stream.as_ref());
+        let part = |bytes| Part::new(bytes, this.tail.stream.as_ref());
         Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(part))))
     }
 
@@ -353,17 +393,26 @@ impl Body for ResponseBody {
 /// wait: a body that comes with its head costs none.
 #[derive(Debug)]
 pub(super) struct Patience {
+    /// The setting that `idle` comes from.
+    setting: Timeout,
     idle: Duration,
     /// When the whole request must have ended.
     deadline: Instant,
     waiting: Option<Pin<Box<Sleep>>>,
     /// Whether the wait that `waiting` was armed for is over.
     renewed: bool,
+    /// Whether the deadline has passed.
+    late: bool,
 }
 
 impl Patience {
-    pub(super) fn new(idle: Duration, deadline: Instant) -> Self {
-        Self { idle, deadline, waiting: None, renewed: false }
+    pub(super) fn new(setting: Timeout, idle: Duration, deadline: Instant) -> Self {
+        Self { setting, idle, deadline, waiting: None, renewed: false, late: false }
+    }
+
+    /// Returns which limit the wait that has ended was too long for.
+    fn over(&self) -> Timeout {
+        if self.late { Timeout::Request } else { self.setting }
     }
 
     fn renew(&mut self) {
@@ -381,7 +430,7 @@ impl Patience {
         }
         let Some(timer) = &mut self.waiting else { return Poll::Pending };
         ready!(timer.as_mut().poll(context));
-        let over = clock.now() >= self.deadline;
-        Poll::Ready(if over { Cut::Deadline } else { Cut::UpstreamStalled })
+        self.late = clock.now() >= self.deadline;
+        Poll::Ready(if self.late { Cut::Deadline } else { Cut::UpstreamStalled })
     }
 }

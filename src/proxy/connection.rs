@@ -8,6 +8,7 @@ use super::{
     peer::Peer,
     service::handle,
     streams::Spawner,
+    upload_buffer::UploadBuffer,
 };
 use crate::{
     clock::Clock,
@@ -41,9 +42,12 @@ const STREAMS_MAX: u32 = 100;
 /// What hyper may buffer of one HTTP/2 answer; its default of 400 KiB times a
 /// hundred streams would let one connection hold 40 MiB.
 const STREAM_SEND_BUFFER: usize = 64 * 1024;
-/// Flow-control windows of HTTP/2: what a client may send before it is read.
-const STREAM_WINDOW: u32 = 64 * 1024;
-const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// Flow-control windows of HTTP/2: what a client may send before it is read. A stream's is
+/// what an upload transfers in one round trip; a connection's leaves room beside uploads that
+/// their upstream does not take. What all connections hold has its own bound: see
+/// [`UploadBuffer`].
+const STREAM_WINDOW: u32 = 1024 * 1024;
+const CONNECTION_WINDOW: u32 = 8 * 1024 * 1024;
 /// How often a silent HTTP/2 connection is asked whether it still lives.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// The least that hyper's read buffer may be limited to.
@@ -107,6 +111,10 @@ pub(super) async fn serve<T>(
         ticking: false,
         armed,
     };
+    if protocol == Protocol::Http2 {
+        let limit = manners.limits.upload_buffers;
+        activity.count_uploads(UploadBuffer::new(&peer.worker.counters, limit));
+    }
     let io = Watched::new(io, ahead, Arc::clone(&activity), protocol);
     let refused = match protocol {
         Protocol::Http1 => by_turns(io, &peer, &manners, &mut watch).await,

@@ -40,6 +40,8 @@ pub(super) struct End<'a> {
     pub(super) duration: Duration,
     pub(super) ending: Ending,
     pub(super) bytes_out: u64,
+    /// The setting that ended it.
+    pub(super) timeout: Option<&'static str>,
 }
 
 impl Entry {
@@ -118,6 +120,7 @@ impl Entry {
             answered: self.answered_at.map(|at| at.since(end.started)),
             duration: end.duration,
             outcome: end.ending,
+            timeout: end.timeout,
             client_ip: self.client,
             upstream: upstream.as_deref(),
             upstream_duration: self

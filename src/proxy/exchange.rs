@@ -9,6 +9,7 @@ use super::{
     headers::{self, Forward},
     peer::Peer,
     pool::Lease,
+    timeout::Timeout,
 };
 use crate::{
     config::{Route, Server},
@@ -22,7 +23,7 @@ use core::{
 };
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, Version};
 use hyper::{body::Incoming, client::conn::TrySendError};
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 /// Attempts for one request at most: enough to pass over a dead server or two and a
 /// connection that was just closed, few enough that a dead upstream is answered for
@@ -75,6 +76,8 @@ pub(super) struct Exchange<'a> {
     pub(super) attempts: u32,
     /// What the access log will say of it.
     pub(super) entry: Option<&'a mut Entry>,
+    /// Which limit it failed by, if it took too long.
+    pub(super) timeout: Option<Timeout>,
 }
 
 impl Exchange<'_> {
@@ -108,13 +111,14 @@ impl Exchange<'_> {
             self.turn_to(server);
             let worker = &self.peer.worker;
             let lease = Lease::take(worker, upstream, server, fresh, now..self.deadline).await;
-            let Ok(mut lease) = lease else {
-                now = worker.clock.now();
-                if now >= self.deadline {
-                    return Err(Failure::Timeout);
+            let mut lease = match lease {
+                Ok(lease) => lease,
+                Err(error) => {
+                    now = worker.clock.now();
+                    self.note_unconnected(&error, now)?;
+                    tried.add(place);
+                    continue;
                 }
-                tried.add(place);
-                continue;
             };
             lease.upload.clone_from(&sent);
             server.meter.requests.fetch_add(1, Relaxed);
@@ -137,6 +141,7 @@ impl Exchange<'_> {
                 }
                 None => {
                     server.meter.failures.fetch_add(1, Relaxed);
+                    self.note_late(sent.as_deref());
                     return Err(Failure::Timeout);
                 }
                 Some(Err(error)) => {
@@ -156,6 +161,7 @@ impl Exchange<'_> {
     /// Notes who is asked before it is, as the client may leave at any time.
     fn turn_to(&mut self, server: &Arc<Server>) {
         self.attempts += 1;
+        self.timeout = None;
         if let Some(entry) = &mut self.entry {
             entry.asked(server, self.attempts);
         }
@@ -175,7 +181,7 @@ impl Exchange<'_> {
 
     /// Returns what may be sent again after `error`.
     fn recover(
-        &self,
+        &mut self,
         mut error: TrySendError<Request<RequestBody>>,
         lease: &Lease,
         copy: Option<&Copied>,
@@ -196,7 +202,9 @@ impl Exchange<'_> {
         }
         tracing::debug!(route = %self.route.name, server = %server.host, %error, "upstream failed");
         lease.on_failure();
-        Err(Self::blame(lease.upload.as_deref()))
+        let failure = Self::blame(lease.upload.as_deref());
+        self.timeout = (failure == Failure::ClientStalled).then_some(Timeout::Idle);
+        Err(failure)
     }
 
     /// Waits for the answer's head: `first_byte` long from the end of the request,
@@ -287,6 +295,31 @@ impl Exchange<'_> {
         self.deadline.min(look)
     }
 
+    /// Notes the limit that ended the wait for the answer's head.
+    fn note_late(&mut self, sent: Option<&Upload>) {
+        let is_over = self.peer.worker.clock.now() >= self.deadline;
+        self.timeout = Some(match sent.map_or(upload::DONE, Upload::state) {
+            _ if is_over => Timeout::Request,
+            upload::UNDER_WAY => Timeout::Idle,
+            _ => Timeout::FirstByte,
+        });
+    }
+
+    /// Notes whether it took too long to connect.
+    ///
+    /// # Errors
+    ///
+    /// There is no time for another server.
+    fn note_unconnected(&mut self, error: &io::Error, now: Instant) -> Result<(), Failure> {
+        let is_late = error.kind() == io::ErrorKind::TimedOut;
+        self.timeout = is_late.then_some(Timeout::Connect);
+        if now >= self.deadline {
+            self.timeout = Some(Timeout::Request);
+            return Err(Failure::Timeout);
+        }
+        Ok(())
+    }
+
     /// Says whose fault a broken exchange is.
     fn blame(sent: Option<&Upload>) -> Failure {
         match sent.map_or(upload::DONE, Upload::state) {
@@ -337,15 +370,13 @@ impl Copied {
 /// Whether the server closed the connection before the head of its answer was whole.
 fn closed_meanwhile(error: &hyper::Error) -> bool {
     use core::error::Error as _;
-    let reset = error
-        .source()
-        .and_then(|source| source.downcast_ref::<std::io::Error>())
-        .is_some_and(|error| {
+    let reset =
+        error.source().and_then(|source| source.downcast_ref::<io::Error>()).is_some_and(|error| {
             matches!(
                 error.kind(),
-                std::io::ErrorKind::ConnectionReset
-                    | std::io::ErrorKind::BrokenPipe
-                    | std::io::ErrorKind::ConnectionAborted
+                io::ErrorKind::ConnectionReset
+                    | io::ErrorKind::BrokenPipe
+                    | io::ErrorKind::ConnectionAborted
             )
         });
     reset || error.is_incomplete_message() || error.is_canceled() || error.is_closed()

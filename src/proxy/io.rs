@@ -2,6 +2,7 @@
 
 use super::{
     activity::Activity, connection::Protocol, gather, lingering::Lingering, readiness::Readiness,
+    upload_buffer::Receiver,
 };
 use bytes::Bytes;
 use core::{
@@ -34,6 +35,8 @@ pub(super) struct Watched<T> {
     has_ended: bool,
     /// There once the sending side is closed, if the client may go on sending.
     lingering: Option<Box<Lingering>>,
+    /// In HTTP/2 only.
+    receiver: Option<Box<Receiver>>,
 }
 
 /// What a client of HTTP/2 begins with (RFC 9113, 3.4).
@@ -47,6 +50,8 @@ impl<T> Watched<T> {
             Protocol::Http2 => (PREFACE.len(), false),
         };
         let (readiness, none, lingering) = (Readiness::default(), Bytes::new(), None);
+        let buffer = activity.upload_buffer().cloned();
+        let receiver = buffer.map(|buffer| Box::new(Receiver::new(buffer)));
         let mut this = Self {
             inner,
             readiness,
@@ -56,6 +61,7 @@ impl<T> Watched<T> {
             preface,
             has_ended: false,
             lingering,
+            receiver,
         };
         this.rewind(ahead);
         this
@@ -69,15 +75,20 @@ impl<T> Watched<T> {
         }
     }
 
-    fn note_read(&mut self, read: usize) {
-        if self.reads_begin_requests && read > 0 {
+    fn note_read(&mut self, read: &[u8]) {
+        if self.reads_begin_requests && !read.is_empty() {
             self.activity.on_read();
         }
+        let mut frames = read;
         if self.preface > 0 {
-            self.preface = self.preface.saturating_sub(read);
+            frames = read.get(self.preface..).unwrap_or_default();
+            self.preface = self.preface.saturating_sub(read.len());
             if self.preface == 0 {
                 self.activity.on_preface();
             }
+        }
+        if let Some(receiver) = &mut self.receiver {
+            receiver.on_received(frames);
         }
     }
 
@@ -89,8 +100,9 @@ impl<T> Watched<T> {
     /// Reads what was put back.
     fn read_again(&mut self, buffer: &mut ReadBuf<'_>) {
         let count = self.ahead.len().min(buffer.remaining());
-        buffer.put_slice(&self.ahead.split_to(count));
-        self.note_read(count);
+        let again = self.ahead.split_to(count);
+        buffer.put_slice(&again);
+        self.note_read(&again);
         if self.ahead.is_empty() {
             self.ahead = Bytes::new();
         }
@@ -158,10 +170,13 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
             return Poll::Ready(Ok(()));
         }
         let before = buffer.filled().len();
-        let Self { inner, readiness, .. } = &mut *self;
+        let Self { inner, readiness, receiver, activity, .. } = &mut *self;
+        if let Some(receiver) = receiver {
+            ready!(receiver.poll_room(activity, context));
+        }
         let polled = readiness.poll_read(inner, context, buffer);
-        let read = buffer.filled().len() - before;
-        self.has_ended |= read == 0 && matches!(polled, Poll::Ready(Ok(())));
+        let read = &buffer.filled()[before..];
+        self.has_ended |= read.is_empty() && matches!(polled, Poll::Ready(Ok(())));
         self.note_read(read);
         polled
     }

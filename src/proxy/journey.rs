@@ -6,12 +6,14 @@ use super::{
     exchange::{Answer, Exchange, Failure},
     fields::{Field, Fields},
     headers::{self, Forward},
+    keep_alive,
     lingering::discard,
     pool::Lease,
     quota::Told,
     reply::{Refusal, refuse},
     request::check_coding,
     tail::Tail,
+    timeout::Timeout,
     upgrade::tunnel,
 };
 use crate::{config::Route, flow::Instant};
@@ -59,8 +61,10 @@ impl Journey {
             protocol: self.protocol,
             attempts: 0,
             entry: self.tail.entry.as_deref_mut(),
+            timeout: None,
         };
         let sent = exchange.send(&mut self.request).await;
+        self.tail.timeout = exchange.timeout;
         if let Some(entry) = &mut self.tail.entry {
             entry.returned(self.tail.peer.worker.clock.now());
         }
@@ -101,7 +105,7 @@ impl Journey {
     /// Turns the upstream's answer into the client's.
     fn answer(
         mut self: Box<Self>,
-        (mut response, lease): Answer,
+        (mut response, mut lease): Answer,
         client: Option<OnUpgrade>,
     ) -> Response<ResponseBody> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -114,6 +118,9 @@ impl Journey {
         }
         let status = response.status();
         let headers = response.headers_mut();
+        if fields.has(Field::OtherHop) {
+            lease.keep_for(keep_alive::announced(headers));
+        }
         headers::strip_hop_by_hop(headers, fields);
         headers::frame_answer(status, headers, fields);
         if let Some(told) = self.told.take() {
@@ -128,7 +135,12 @@ impl Journey {
         if self.protocol == Protocol::Http1 {
             self.tail.peer.activity.end_by(deadline);
         }
-        let patience = Patience::new(timeouts.idle, deadline);
+        let is_event_stream = fields.has(Field::ContentType) && is_event_stream(response.headers());
+        let patience = if is_event_stream {
+            Patience::new(Timeout::EventStream, timeouts.event_stream, deadline)
+        } else {
+            Patience::new(Timeout::Idle, timeouts.idle, deadline)
+        };
         self.tail.lease = Some(lease);
         response.map(|incoming| ResponseBody::upstream(incoming, patience, self.tail))
     }
@@ -164,13 +176,21 @@ impl Journey {
         let (method, started) = (self.tail.method.clone(), self.tail.started);
         // From now on, as the client may speak, or fall silent, as soon as it has the answer.
         let reading = peer.activity.upload();
-        let tunnel = tunnel(client, server, self.route.timeouts.idle, self.tail, reading);
+        let tunnel = tunnel(client, server, self.route.timeouts.tunnel, self.tail, reading);
         peer.worker.tasks.spawn(tunnel);
         // The tunnel's tail ends the request; this one only ends the answer's head.
         peer.activity.on_request();
         let head = Tail::of_head_only(peer, method, started);
         response.map(|_| ResponseBody::own(Bytes::new(), head))
     }
+}
+
+/// Whether an answer is a stream of events, which may be silent for long.
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    const EVENT_STREAM: &[u8] = b"text/event-stream";
+    let value = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let media = value.and_then(|value| value.split(|&byte| byte == b';').next());
+    media.is_some_and(|media| media.trim_ascii().eq_ignore_ascii_case(EVENT_STREAM))
 }
 
 /// Whether an answer's end is said in one way: by its length or by chunks, which

@@ -14,6 +14,7 @@ mod gather;
 mod headers;
 mod io;
 mod journey;
+mod keep_alive;
 mod lingering;
 mod listener;
 mod listening;
@@ -28,8 +29,10 @@ mod shared;
 mod sniff;
 mod streams;
 mod tail;
+mod timeout;
 mod tls;
 mod upgrade;
+mod upload_buffer;
 mod wire;
 
 #[cfg(test)]
@@ -42,6 +45,7 @@ pub(crate) use listener::accept;
 pub use listener::{Bound, Face, bind};
 pub use pool::Pools;
 pub use service::Worker;
+pub use timeout::TimeoutLog;
 pub use tls::Acceptor;
 pub(crate) use tls::certificates;
 pub use wire::Connector;

@@ -27,6 +27,16 @@ pub struct Pools {
 struct Idle {
     wire: Wire,
     since: Instant,
+    /// How long its server keeps it, as it announced.
+    announced: Option<Duration>,
+}
+
+impl Idle {
+    /// Whether it can be used at `now`, where a connection may be idle for `limit`.
+    fn is_usable(&self, now: Instant, limit: Duration) -> bool {
+        let limit = self.announced.unwrap_or(limit).min(limit);
+        !self.wire.sender.is_closed() && now.since(self.since) < limit
+    }
 }
 
 impl Pools {
@@ -35,9 +45,7 @@ impl Pools {
         let mut servers = self.lock();
         let idle = servers.get_mut(server.id)?;
         while let Some(connection) = idle.pop() {
-            if !connection.wire.sender.is_closed()
-                && now.since(connection.since) < upstream.idle_timeout
-            {
+            if connection.is_usable(now, upstream.idle_timeout) {
                 return Some(connection.wire);
             }
         }
@@ -66,8 +74,7 @@ impl Pools {
                 .map(|upstream| upstream.idle_timeout)
                 .max()
                 .unwrap_or_default();
-            connections
-                .retain(|idle| !idle.wire.sender.is_closed() && now.since(idle.since) < limit);
+            connections.retain(|idle| idle.is_usable(now, limit));
         }
     }
 
@@ -100,6 +107,8 @@ pub(super) struct Lease {
     /// Whether the answer came before the kernel had taken all of the request. The server
     /// may mean to read no more of it, and would then find the next request behind the rest.
     is_early: bool,
+    /// How long the server keeps the connection, as it announced.
+    announced: Option<Duration>,
 }
 
 impl Lease {
@@ -127,6 +136,7 @@ impl Lease {
             since: time.start,
             upload: None,
             is_early: false,
+            announced: None,
         };
         let limit = upstream.connect_timeout.min(time.end.since(time.start));
         while !fresh && let Some(mut wire) = worker.pools.take(server, upstream, time.start) {
@@ -175,6 +185,11 @@ impl Lease {
         self.upload.as_deref().is_some_and(Upload::is_cut)
     }
 
+    /// Returns how far the client's upload is, if there is one.
+    pub(super) fn upload_state(&self) -> Option<u8> {
+        self.upload.as_deref().map(Upload::state)
+    }
+
     /// Counts that its server gave no whole answer, unless the client broke off. A tunnel is
     /// none.
     pub(super) fn on_failure(&self) {
@@ -189,6 +204,16 @@ impl Lease {
         self.is_early = !taken || !self.wire.as_ref().is_some_and(Wire::has_left);
     }
 
+    /// Notes how long the server keeps the connection once it is idle, if it says so.
+    pub(super) fn keep_for(&mut self, announced: Option<Duration>) {
+        self.announced = announced;
+    }
+
+    /// Returns the request's body if the answer came before its end.
+    pub(super) fn early_upload(mut self) -> Option<Arc<Upload>> {
+        self.upload.take().filter(|sent| sent.state() != upload::DONE)
+    }
+
     /// Gives the connection back at `since`, if its request had been sent whole before the
     /// answer came.
     pub(super) fn give_back(&mut self, since: Instant) {
@@ -196,7 +221,8 @@ impl Lease {
             && let Some(wire) = self.wire.take()
             && !wire.sender.is_closed()
         {
-            self.worker.pools.put(&self.server, self.upstream.max_idle, Idle { wire, since });
+            let idle = Idle { wire, since, announced: self.announced };
+            self.worker.pools.put(&self.server, self.upstream.max_idle, idle);
         }
     }
 

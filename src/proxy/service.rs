@@ -10,7 +10,7 @@ use super::{
     fields::Fields,
     headers::Forward,
     journey::Journey,
-    lingering::discard,
+    lingering::{discard, drain},
     peer::Peer,
     pool::Pools,
     quota::Told,
@@ -18,6 +18,8 @@ use super::{
     request::{Invalid, inspect},
     shared::{self, Asking, First, Question},
     tail::Tail,
+    timeout::TimeoutLog,
+    upload_buffer::BodyBuffer,
     wire::Connector,
 };
 use crate::{
@@ -57,6 +59,8 @@ pub struct Worker {
     pub descriptors: Descriptors,
     /// Its open client connections.
     pub connections: Connections,
+    /// Says in the log which settings end requests.
+    pub timeout_log: TimeoutLog,
     /// The key of clients' fingerprints: the same for all workers.
     pub seed: Seed,
     /// The way to the store, if there is one.
@@ -159,7 +163,10 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
 fn turn_away(refusal: Refusal, request: Request<Incoming>, mut tail: Box<Tail>) -> Step {
     let (head, body) = request.into_parts();
     tail.closes = refusal.closes();
-    discard(body, Fields::of(&head.headers), &mut tail);
+    match tail.peer.activity.upload_buffer() {
+        Some(buffer) => drain(body, BodyBuffer::new(buffer, &Arc::default()), &tail.peer.activity),
+        None => discard(body, Fields::of(&head.headers), &mut tail),
+    }
     Step::Answered(Box::new(refuse(refusal, &head.headers, tail)))
 }
 

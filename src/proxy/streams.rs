@@ -10,14 +10,17 @@
 //! Worst case: what HTTP/2 has buffered when the task ends, one part of an answer, is
 //! watched no more. It stays as long as the connection.
 
-use super::activity::{Activity, Stamp};
+use super::{
+    activity::{Activity, Stamp},
+    timeout::Timeout,
+};
 use crate::{clock::Clock, flow::Instant};
 use bytes::{Buf, Bytes};
 use core::{
     sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     time::Duration,
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::task::{AbortHandle, try_id};
 
 /// How often streams are looked at within the time that one may stand still.
@@ -43,6 +46,8 @@ pub(super) struct Stream {
     moved_by: Stamp,
     /// When the request must have ended.
     end_by: Stamp,
+    /// Which limit it was reset for.
+    timeout: OnceLock<Timeout>,
 }
 
 impl Streams {
@@ -55,6 +60,7 @@ impl Streams {
             moved: AtomicBool::new(false),
             moved_by: Stamp::default(),
             end_by: Stamp::default(),
+            timeout: OnceLock::new(),
         }));
     }
 
@@ -90,8 +96,11 @@ impl Streams {
     pub(super) fn judge(&self, now: Instant, limit: Duration, congested: bool) -> Instant {
         let mut open = self.lock();
         open.retain(|stream| !stream.task.is_finished());
-        for stream in open.iter().filter(|stream| stream.is_over(now, limit, congested)) {
-            stream.task.abort();
+        for stream in open.iter() {
+            if let Some(timeout) = stream.over(now, limit, congested) {
+                stream.timeout.get_or_init(|| timeout);
+                stream.task.abort();
+            }
         }
         if open.is_empty() { Instant::FAR_FUTURE } else { now + limit / LOOKS }
     }
@@ -107,16 +116,23 @@ impl Stream {
         self.end_by.set(deadline);
     }
 
-    fn is_over(&self, now: Instant, limit: Duration, congested: bool) -> bool {
+    /// Returns which limit it was reset for, if it was.
+    pub(super) fn timeout(&self) -> Option<Timeout> {
+        self.timeout.get().copied()
+    }
+
+    /// Returns which limit it is over.
+    fn over(&self, now: Instant, limit: Duration, congested: bool) -> Option<Timeout> {
         if self.end_by.get().is_some_and(|deadline| deadline <= now) {
-            return true;
+            return Some(Timeout::Request);
         }
         let moved = self.moved.swap(false, Relaxed);
         if moved || congested || self.handed.load(Relaxed) == 0 {
             self.moved_by.set(now);
-            return false;
+            return None;
         }
-        self.moved_by.get().is_some_and(|since| since + limit <= now)
+        let is_still = self.moved_by.get().is_some_and(|since| since + limit <= now);
+        is_still.then_some(Timeout::Write)
     }
 }
 

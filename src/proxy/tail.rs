@@ -2,9 +2,13 @@
 //! answer was delivered, broke off or was never begun.
 
 use super::{
+    body::upload,
     entry::{End, Entry},
+    lingering::EarlyEnd,
     peer::Peer,
     pool::Lease,
+    streams::Stream,
+    timeout::Timeout,
 };
 use crate::{
     access_log,
@@ -54,6 +58,10 @@ pub(super) struct Tail {
     pub(super) entry: Option<Box<Entry>>,
     /// Whether the connection of an answer of the gateway's own ends with it, in HTTP/1.
     pub(super) closes: bool,
+    /// Which limit ended it, as far as the request knows.
+    pub(super) timeout: Option<Timeout>,
+    /// Its stream, in HTTP/2, from the answer's first part on.
+    pub(super) stream: Option<Arc<Stream>>,
     /// Whether another tail records the request, as a tunnel's does.
     silent: bool,
 }
@@ -88,6 +96,8 @@ impl Tail {
             bytes_out: 0,
             entry: None,
             closes: false,
+            timeout: None,
+            stream: None,
             silent: false,
         })
     }
@@ -164,6 +174,17 @@ impl Tail {
         }
     }
 
+    /// Returns what the end of an answer must wait for: its client, if that is still sending what
+    /// the upstream does not want. The upstream is let go.
+    pub(super) fn early_end(&mut self) -> Option<EarlyEnd> {
+        let is_error = self.status.is_some_and(|it| it.is_client_error() || it.is_server_error());
+        if self.version != Version::HTTP_2 || !is_error {
+            return None;
+        }
+        let upload = self.lease.take()?.early_upload().filter(|upload| !upload.is_declared)?;
+        Some(EarlyEnd::of(upload, self.peer.worker.clock.clone()))
+    }
+
     /// Notes that the answer broke off. If that is because the client broke its upload off,
     /// it counts as left.
     pub(super) fn fail(&mut self) {
@@ -174,6 +195,23 @@ impl Tail {
         if let Some(lease) = &self.lease {
             lease.on_failure();
         }
+    }
+
+    /// Returns which limit ended the request, if one did, and logs it.
+    fn timed_out(&self, at: Instant) -> Option<Timeout> {
+        let upload = self.lease.as_ref().and_then(Lease::upload_state);
+        let timeout = match self.timeout {
+            None if upload == Some(upload::STALLED) => Timeout::Idle,
+            None if self.ending == Ending::Cancelled => {
+                let reset = self.stream.as_ref().and_then(|stream| stream.timeout());
+                reset.or_else(|| self.peer.activity.timeout())?
+            }
+            timeout => timeout?,
+        };
+        if let Some(route) = &self.route {
+            self.peer.worker.timeout_log.log(timeout, &route.name, at);
+        }
+        Some(timeout)
     }
 
     pub(super) fn add_bytes(&mut self, bytes: usize) {
@@ -207,6 +245,7 @@ impl Drop for Tail {
             self.log(turn);
         }
         let duration = at.since(self.started);
+        let timeout = self.timed_out(at);
         if let Some(route) = &self.route {
             route.meter.record(&self.method, status, duration);
         }
@@ -224,6 +263,7 @@ impl Drop for Tail {
                     Ending::Failed => access_log::Ending::Failed,
                 },
                 bytes_out: self.bytes_out,
+                timeout: timeout.map(Timeout::setting),
             };
             entry.finish(&end, |record| self.peer.worker.access_log.log(record));
         }

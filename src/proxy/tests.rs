@@ -3,6 +3,9 @@
 
 mod asleep;
 mod early;
+mod http2_uploads;
+mod idle_servers;
+mod quiet;
 mod refusals;
 mod streams;
 mod uploads;
@@ -11,7 +14,7 @@ mod woken;
 pub(super) use woken::Woken;
 
 use super::{
-    Connections, Connector, Descriptors, Pools, Worker,
+    Connections, Connector, Descriptors, Pools, TimeoutLog, Worker,
     activity::Activity,
     connection::{Manners, Protocol, serve},
     listener::greet_cleartext,
@@ -46,8 +49,13 @@ pub(super) struct House {
 impl House {
     /// `route` is what follows the upstream's name in the only route.
     pub(super) fn new(route: &str) -> Self {
+        Self::with_settings("", route)
+    }
+
+    /// `settings` are lines before the rest of the configuration.
+    pub(super) fn with_settings(settings: &str, route: &str) -> Self {
         let text = format!(
-            "listeners: [{{ name: web, listen: 127.0.0.1:0 }}]\n\
+            "{settings}listeners: [{{ name: web, listen: 127.0.0.1:0 }}]\n\
              upstreams: [{{ name: up, servers: [{{ url: \"http://127.0.0.1:9\" }}] }}]\n\
              routes: [{{ name: all, match: {{ path_prefix: / }}, upstream: up{route} }}]\n"
         );
@@ -72,6 +80,7 @@ impl House {
             access_log: log.handle(0),
             descriptors: Descriptors::new(None),
             connections: Connections::default(),
+            timeout_log: TimeoutLog::default(),
             seed: Seed::random(),
         });
         Self { worker, upstream, _log: log }

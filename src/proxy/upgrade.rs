@@ -1,6 +1,6 @@
 //! Connections that change their protocol: two byte streams joined.
 
-use super::{activity::Uploading, tail::Tail};
+use super::{activity::Uploading, tail::Tail, timeout::Timeout};
 use crate::{clock::Clock, flow::Instant};
 use core::{
     pin::Pin,
@@ -46,7 +46,10 @@ pub(super) async fn tunnel(
     };
     let ended = tokio::select! {
         copied = copy_bidirectional(&mut client, &mut server) => copied.map(drop),
-        () = silence => Ok(()),
+        () = silence => {
+            client.tail.timeout = Some(Timeout::Tunnel);
+            Ok(())
+        }
     };
     let left = client.broke;
     match ended {

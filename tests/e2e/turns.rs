@@ -15,7 +15,9 @@ use flowgate::{
     clock::Clock,
     config::{self, AccessLog, Live},
     meter::Counters,
-    proxy::{Acceptor, Bound, Connections, Connector, Descriptors, Face, Pools, Worker, bind},
+    proxy::{
+        Acceptor, Bound, Connections, Connector, Descriptors, Face, Pools, TimeoutLog, Worker, bind,
+    },
     route::Seed,
     workers::Handle,
 };
@@ -54,6 +56,7 @@ where
             access_log,
             descriptors: Descriptors::new(None),
             connections: Connections::default(),
+            timeout_log: TimeoutLog::default(),
             seed: Seed::random(),
             store: None,
         }

@@ -175,13 +175,15 @@ fn ping(gateway: &Gateway) -> Client {
 }
 
 #[test]
-fn a_silent_tunnel_is_closed_after_the_idle_timeout() {
+fn a_silent_tunnel_is_closed_after_its_timeout() {
     let upstream = willing();
-    let routes = ALL.replace("upstream: up,", "upstream: up, timeouts: { idle: 300ms },");
+    let routes = ALL.replace("upstream: up,", "upstream: up, timeouts: { tunnel: 300ms },");
     let text = format!("access_log: access.log\n{}", yaml(upstream.address, &routes));
     let gateway = Gateway::start(&text);
     assert!(ping(&gateway).is_closed());
     assert_eq!(logged(&gateway), ("completed".to_owned(), 4));
+    assert_eq!(access_line(&gateway)["timeout"], "timeouts.tunnel");
+    gateway.wait_log("request timed out");
 }
 
 #[test]
@@ -222,13 +224,18 @@ fn a_client_that_breaks_its_tunnel_off_has_left() {
 
 /// The outcome and the bytes of the only request in the access log.
 fn logged(gateway: &Gateway) -> (String, u64) {
+    let line = access_line(gateway);
+    let outcome = line["outcome"].as_str().expect("an outcome");
+    (outcome.to_owned(), line["bytes_out"].as_u64().expect("a number"))
+}
+
+/// The only line of the access log.
+fn access_line(gateway: &Gateway) -> serde_json::Value {
     let line = eventually("a line", || {
         let log = std::fs::read_to_string(gateway.dir.path().join("access.log")).ok()?;
         log.ends_with('\n').then_some(log)
     });
-    let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
-    let outcome = line["outcome"].as_str().expect("an outcome");
-    (outcome.to_owned(), line["bytes_out"].as_u64().expect("a number"))
+    serde_json::from_str(&line).expect("JSON")
 }
 
 #[test]

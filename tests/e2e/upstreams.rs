@@ -350,3 +350,56 @@ fn a_server_that_accepts_and_closes_is_given_up_soon() {
     }
     assert!(upstream.connections() <= 40, "{} connections", upstream.connections());
 }
+
+#[test]
+fn the_access_log_names_the_timeout_that_ended_a_request() {
+    const HEAD: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n";
+    let upstream = Script::start(|_, mut connection| {
+        let request = connection.read_head().expect("a request");
+        match request.path() {
+            "/idle" => connection.write(format!("{HEAD}\r\n")),
+            "/events" => connection.write(format!("{HEAD}Content-Type: text/event-stream\r\n\r\n")),
+            _ => Some(()),
+        };
+        // Holds the connection until the gateway gives up.
+        drop(connection.stream.read_to_end(&mut Vec::new()));
+    });
+    let short =
+        [("first_byte", "/"), ("idle", "/idle"), ("event_stream", "/events"), ("request", "/")];
+    let routes = short.map(|(key, _)| {
+        format!(
+            "  - {{ name: {key}, match: {{ host: {key}.test, path_prefix: / }}, upstream: up, \
+             timeouts: {{ {key}: 200ms }} }}\n"
+        )
+    });
+    let routes = routes.concat();
+    let text = format!("access_log: access.log\n{}", yaml(upstream.address, &routes));
+    let gateway = Gateway::start(&text);
+    let ask = |key: &str, request: &str| {
+        let mut client = Client::new(gateway.web());
+        client.send(format!("{request} HTTP/1.1\r\nHost: {key}.test\r\n\r\n"));
+        drop(client.try_read("GET"));
+    };
+    for (key, path) in short {
+        ask(key, &format!("GET {path}"));
+    }
+    let mut stopped = Client::new(gateway.web());
+    stopped.send("POST / HTTP/1.1\r\nHost: idle.test\r\nContent-Length: 9\r\n\r\nhalf");
+    assert_eq!(stopped.read("POST").status, 408);
+    let logged = eventually("all lines", || {
+        let log = std::fs::read_to_string(gateway.dir.path().join("access.log")).ok()?;
+        let lines =
+            log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let mut named: Vec<_> = lines
+            .filter_map(|line| {
+                Some((line["route"].as_str()?.to_owned(), line["timeout"].as_str()?.to_owned()))
+            })
+            .collect();
+        named.sort();
+        (named.len() == 5).then_some(named)
+    });
+    let expected = ["event_stream", "first_byte", "idle", "idle", "request"]
+        .map(|key| (key.to_owned(), format!("timeouts.{key}")));
+    assert_eq!(logged, expected);
+    gateway.wait_log("timeout=\"timeouts.event_stream\"");
+}

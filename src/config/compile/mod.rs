@@ -137,6 +137,7 @@ fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
             headers: 0,
             body: 0,
             connections: 0,
+            upload_buffers: 0,
         }),
         access_log: spec.access_log.as_ref().map_or(AccessLog::Off, |at| at.value.clone()),
         admin: spec.admin.map(|at| at.value),

@@ -75,6 +75,8 @@ impl Compiler {
             timeouts: spec.timeouts.unwrap_or(RouteTimeouts {
                 first_byte: Duration::ZERO,
                 idle: Duration::ZERO,
+                event_stream: Duration::ZERO,
+                tunnel: Duration::ZERO,
                 request: Duration::ZERO,
             }),
             body_limit: spec.body_limit.unwrap_or(body_limit),

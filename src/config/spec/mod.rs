@@ -212,11 +212,13 @@ fn limits<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<Limits> {
     }
     let (headers, body) = (f.integer(d, "headers"), f.size(d, "body"));
     let connections = f.integer(d, "connections");
+    let upload_buffers = f.size(d, "upload_buffers");
     Some(Limits {
         header_bytes: header_bytes.map(small)?,
         headers: headers.map(small)?,
         body: body?.value,
         connections: connections.map(small)?,
+        upload_buffers: upload_buffers?.value,
     })
 }
 

@@ -218,8 +218,9 @@ fn timeouts<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<RouteTimeouts
     let short = f.duration(d, "timeout");
     let long = f.map_or_defaults(d, "timeouts")?;
     let mut duration = |name| long.duration(d, name);
-    let (first_byte, idle, request) =
-        (duration("first_byte"), duration("idle"), duration("request"));
+    let (first_byte, idle) = (duration("first_byte"), duration("idle"));
+    let (event_stream, tunnel) = (duration("event_stream"), duration("tunnel"));
+    let request = duration("request");
     if let (Some(short), Some(long)) = (&short, request.filter(|at| at.written)) {
         let problem = Problem::error(long.place, "the whole request has two timeouts")
             .label("here")
@@ -231,6 +232,8 @@ fn timeouts<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<RouteTimeouts
     Some(RouteTimeouts {
         first_byte: value(first_byte)?,
         idle: value(idle)?,
+        event_stream: value(event_stream)?,
+        tunnel: value(tunnel)?,
         request: value(short.or(request))?,
     })
 }

@@ -18,17 +18,19 @@ fn defaults_are_safe_at_the_edge() {
     let limits = settings.limits;
     assert_eq!((limits.header_bytes, limits.headers), (32 << 10, 100));
     assert_eq!((limits.body, limits.connections), (1 << 30, 100_000));
+    assert_eq!(limits.upload_buffers, 256 << 20);
     assert_eq!(settings.access_log, AccessLog::Off);
     assert_eq!(settings.rate_limit_headers, RateLimitHeaders::Draft);
     assert!(!settings.explain_headers);
     let upstream = &plan.upstreams[0];
     assert_eq!((upstream.balance, upstream.max_idle), (Balance::RoundRobin, 256));
-    assert_eq!((upstream.connect_timeout, upstream.idle_timeout), (secs(3), secs(55)));
+    assert_eq!((upstream.connect_timeout, upstream.idle_timeout), (secs(3), secs(4)));
     let route = &plan.routes[0];
     assert_eq!(route.body_limit, 1 << 30);
     assert_eq!(route.upgrades, ["websocket"]);
     let timeouts = route.timeouts;
     assert_eq!((timeouts.first_byte, timeouts.idle), (secs(60), secs(60)));
+    assert_eq!((timeouts.event_stream, timeouts.tunnel), (secs(300), secs(3600)));
     assert_eq!(timeouts.request, secs(3600));
     assert!(!route.relaxed_path && route.policy.is_none() && route.reject.is_none());
 }
@@ -161,6 +163,6 @@ in the order in which they match
         bytesize::ByteSize(lent as u64 * 1066)
     );
     assert_eq!(routes, expected);
-    assert!(text.contains("app  round_robin  connect_timeout 3s, idle_timeout 55s, max_idle 256"));
+    assert!(text.contains("app  round_robin  connect_timeout 3s, idle_timeout 4s, max_idle 256"));
     assert!(text.ends_with("  workers 2, drain_timeout 30s\n"), "{text}");
 }

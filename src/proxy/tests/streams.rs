@@ -31,6 +31,7 @@ const GET: &[u8] = &[0x82, 0x86, 0x84, 0x41, 1, b'a'];
 #[derive(Debug, PartialEq, Eq)]
 enum Sent {
     Data(u32, usize),
+    End(u32),
     Reset(u32, Instant),
 }
 
@@ -128,6 +129,9 @@ async fn listen(
             PING if flags & ACK == 0 => send(&write, PING, ACK, 0, &payload).await,
             DATA => {
                 drop(note.send(Sent::Data(stream, payload.len())));
+                if flags & END_STREAM != 0 {
+                    drop(note.send(Sent::End(stream)));
+                }
                 clock.sleep_until(clock.now() + pause).await;
             }
             RST_STREAM => drop(note.send(Sent::Reset(stream, clock.now()))),
@@ -141,7 +145,7 @@ fn fate(sent: &[Sent], stream: u32) -> (Option<Instant>, usize) {
     sent.iter().fold((None, 0), |(reset, bytes), sent| match *sent {
         Sent::Reset(id, at) if id == stream => (Some(at), bytes),
         Sent::Data(id, more) if id == stream => (reset, bytes + more),
-        Sent::Data(..) | Sent::Reset(..) => (reset, bytes),
+        Sent::Data(..) | Sent::End(_) | Sent::Reset(..) => (reset, bytes),
     })
 }
 
@@ -278,5 +282,69 @@ async fn an_upload_has_ended_with_its_last_byte_though_its_client_says_so_later(
         house.pass(secs(1)).await;
         let sent: Vec<_> = core::iter::from_fn(|| client.sent.try_recv().ok()).collect();
         assert_eq!(fate(&sent, 1), (None, 7), "{} bytes: {sent:?}", body.len());
+    }
+}
+
+/// When the stream of a request that is answered before its body came is reset. Who
+/// `finishes` sends the body after all.
+async fn reset_after_an_early_answer(house: &mut House, finishes: bool) -> Option<Duration> {
+    let mut client = Http2::connect_with(house, 10_000, secs(0)).await;
+    client.send(HEADERS, END_HEADERS, 1, POST).await;
+    house.pass(secs(1)).await;
+    if let Ok(mut upstream) = house.upstream.try_recv() {
+        read_head(&mut upstream).await.expect("a head");
+        let answer = b"HTTP/1.1 413 Too Large\r\ncontent-length: 7\r\n\r\ntoo big";
+        upstream.write_all(answer).await.expect("sent");
+        house.pass(secs(1)).await;
+    }
+    let begun = house.now();
+    let sent: Vec<_> = core::iter::from_fn(|| client.sent.try_recv().ok()).collect();
+    let (reset, bytes) = fate(&sent, 1);
+    assert!(bytes > 0, "the answer is there");
+    assert_eq!(reset, None, "not together with the answer");
+    if finishes {
+        client.send(DATA, END_STREAM, 1, b"abcd").await;
+    } else {
+        client.send(DATA, 0, 1, b"ab").await;
+    }
+    house.pass(secs(60)).await;
+    let sent: Vec<_> = core::iter::from_fn(|| client.sent.try_recv().ok()).collect();
+    fate(&sent, 1).0.map(|at| at.since(begun))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_answered_early_is_reset_only_if_its_client_does_not_end_it() {
+    let by_rule = ", flow: [{ name: r, limit: 1/1s, key: \"header:x\", on_missing_key: reject }]";
+    for route in [", body_limit: 3", by_rule, ""] {
+        let reset = reset_after_an_early_answer(&mut House::new(route), true).await;
+        assert_eq!(reset, None, "{route}");
+        let reset = reset_after_an_early_answer(&mut House::new(route), false).await;
+        let reset = reset.expect("it is reset in the end");
+        assert!((secs(5)..secs(6)).contains(&reset), "{route}: {reset:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_early_answer_without_a_length_ends_when_its_client_has_stopped() {
+    let chunked =
+        b"HTTP/1.1 413 Too Large\r\ntransfer-encoding: chunked\r\n\r\n3\r\nbig\r\n0\r\n\r\n";
+    for stops in [true, false] {
+        let mut house = House::new("");
+        let mut client = Http2::connect_with(&house, 10_000, secs(0)).await;
+        client.send(HEADERS, END_HEADERS, 1, &POST[..6]).await;
+        let mut upstream = house.upstream.recv().await.expect("a connection");
+        read_head(&mut upstream).await.expect("a head");
+        upstream.write_all(chunked).await.expect("sent");
+        house.pass(Duration::from_millis(500)).await;
+        let sent: Vec<_> = core::iter::from_fn(|| client.sent.try_recv().ok()).collect();
+        assert_eq!(sent, [Sent::Data(1, 3)], "all but the end");
+        if stops {
+            client.send(DATA, END_STREAM, 1, b"abcd").await;
+            house.pass(Duration::from_millis(10)).await;
+        } else {
+            house.pass(secs(1)).await;
+        }
+        assert_eq!(client.sent.try_recv(), Ok(Sent::Data(1, 0)));
+        assert_eq!(client.sent.try_recv(), Ok(Sent::End(1)));
     }
 }

@@ -186,6 +186,13 @@ pub(in crate::config) static LIMITS: Section = Section {
             "Client connections at once, all listeners together. Twice as many file descriptors are enough, and a few; \
              with fewer, no client is accepted while three quarters of them are in use.",
         ),
+        key(
+            "upload_buffers",
+            Kind::Size { max: 1 << 40 },
+            Value("256MiB"),
+            "Memory for uploads over HTTP/2 that upstreams have not taken yet, all connections together. Beyond it, \
+             a connection that holds 64KiB or more is not read.",
+        ),
     ],
 };
 
@@ -206,8 +213,8 @@ pub(in crate::config) static UPSTREAM: Section = Section {
         key(
             "idle_timeout",
             TIMEOUT,
-            Value("55s"),
-            "How long an idle connection is kept; less than the server's own, so that it never closes first.",
+            Value("4s"),
+            "How long an idle connection is kept. Set it below the server's own limit, so that the server never closes first; a server that announces less by `Keep-Alive: timeout=` is given up 1s before that.",
         ),
         key(
             "max_idle",

@@ -149,8 +149,8 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Run { named, log } => {
             let counters = Arc::default();
-            let _log = start_log(log, &counters)?;
-            Ok(gateway::run(&named.path(), counters)?)
+            let log = start_log(log, &counters)?;
+            Ok(gateway::run(&named.path(), &log, counters)?)
         }
         Command::Check { named, options } => check(&named.path(), options),
         Command::Demo { named, log, upstream, upstream_only } => {
@@ -175,7 +175,7 @@ fn check(path: &Path, options: cli::CheckOptions) -> Result<(), Failure> {
 
 fn demo(path: &Path, log: Log, address: SocketAddr, is_upstream_only: bool) -> Result<(), Failure> {
     let counters = Arc::default();
-    let _log = start_log(log, &counters)?;
+    let log = start_log(log, &counters)?;
     let upstream =
         demo::Upstream::start(address).map_err(|source| Trouble::Upstream { address, source })?;
     // The text names the addresses and routes of the committed file.
@@ -186,7 +186,7 @@ fn demo(path: &Path, log: Log, address: SocketAddr, is_upstream_only: bool) -> R
     if is_upstream_only {
         return Ok(shutdown::wait_for_end().map_err(Trouble::Signals)?);
     }
-    Ok(gateway::run(path, counters)?)
+    Ok(gateway::run(path, &log, counters)?)
 }
 
 fn replay(options: &replay::Options, config: &Path) -> Result<(), Failure> {

@@ -12,7 +12,12 @@ use super::{
     problem::{Problem, Problems},
     snapshot::Snapshot,
 };
-use std::{borrow::Cow, collections::HashMap, path::Path, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeSet, HashMap},
+    path::Path,
+    sync::Arc,
+};
 
 /// Returns what looks cut short in `plan`, beside what is in force, if anything does. It can be
 /// meant so.
@@ -38,6 +43,19 @@ pub(super) fn doubt(old: &Snapshot, plan: &Plan) -> Option<Diagnostics> {
 /// Returns all certificates of listeners.
 pub(super) fn certificates(listeners: &[Arc<Listener>]) -> impl Iterator<Item = &Certificate> {
     listeners.iter().filter_map(|listener| listener.tls.as_ref()).flat_map(|all| all.iter())
+}
+
+/// Returns the names of the certificate files that hold other certificates than before.
+pub(super) fn renewed(old: &Snapshot, new: &Plan) -> impl Iterator<Item = String> {
+    let before: HashMap<&Path, &Certificate> =
+        certificates(&old.listeners).map(|it| (&*it.path, it)).collect();
+    let is_other =
+        |new: &Certificate| before.get(&*new.path).is_some_and(|old| old.key.cert != new.key.cert);
+    let other = certificates(&new.listeners).filter(|new| is_other(new));
+    // Several listeners may have the same.
+    let paths: BTreeSet<&Path> = other.map(|it| &*it.path).collect();
+    let names = paths.into_iter().filter_map(Path::file_name);
+    names.map(|it| it.to_string_lossy().into_owned()).collect::<Vec<_>>().into_iter()
 }
 
 /// Returns the refusal of a file that the file in force, cut short, could be.

@@ -3,12 +3,13 @@
 mod promise;
 
 use super::{
-    AccessLog, Balance, Cost, OnMissing, OnStoreError, Plan, RateLimitHeaders, StoreKind,
+    AccessLog, Cost, OnMissing, OnStoreError, Plan, RateLimitHeaders, StoreKind,
     plan::{RoutePlan, RulePlan, UpstreamPlan},
 };
 use crate::flow::{Algorithm, Keyed, OTHERS, Rule, breaker};
 use bytesize::ByteSize;
-use promise::{breaker_promise, count, pacing_promise, promise, short};
+pub(super) use promise::short;
+use promise::{breaker_promise, count, pacing_promise, promise};
 use serde::Serialize;
 use std::fmt::{self, Write};
 
@@ -106,15 +107,11 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
 }
 
 fn write_upstream(out: &mut String, upstream: &UpstreamPlan) -> fmt::Result {
-    let balance = match upstream.balance {
-        Balance::RoundRobin => "round_robin",
-        Balance::LeastRequest => "least_request",
-        Balance::Random => "random",
-    };
     writeln!(
         out,
-        "  {}  {balance}  connect_timeout {}, idle_timeout {}, max_idle {}",
+        "  {}  {}  connect_timeout {}, idle_timeout {}, max_idle {}",
         upstream.name,
+        upstream.balance.word(),
         short(upstream.connect_timeout),
         short(upstream.idle_timeout),
         upstream.max_idle

@@ -4,9 +4,11 @@
 //! the new ones, and says so itself, as it does at a reload.
 
 use super::{
-    Settings, describe,
+    Settings,
+    changes::{self, Changed, RouteView, UpstreamView, bounded, changed},
+    describe,
     live::name_in_store,
-    plan::{Plan, RoutePlan, UpstreamPlan},
+    plan::{Plan, RoutePlan},
 };
 use crate::flow::{Change, Gate, Instant, Stored};
 use serde::Serialize;
@@ -25,9 +27,9 @@ pub struct Difference {
     pub listeners: Vec<Named>,
     /// Upstreams that differ.
     pub upstreams: Vec<Named>,
-    /// Other keys of the file that differ.
-    pub settings: Vec<&'static str>,
-    /// Of those, what only a restart puts in force.
+    /// What differs of the other keys of the file, as `timeouts.write 60s → 30s`.
+    pub settings: Vec<String>,
+    /// The keys that only a restart puts in force.
     pub restart: Vec<&'static str>,
 }
 
@@ -38,6 +40,8 @@ pub struct RouteChange {
     pub name: String,
     /// What becomes of it.
     pub change: Fate,
+    /// What differs, if it is edited, as `per-client 10/1m → 20/1m`.
+    pub differs: Vec<String>,
     /// What becomes of its rules.
     pub rules: Vec<RuleChange>,
 }
@@ -76,6 +80,8 @@ pub struct Named {
     pub name: String,
     /// What becomes of it.
     pub change: Fate,
+    /// What differs, if it is edited.
+    pub differs: Vec<String>,
 }
 
 /// What becomes of something that has a name.
@@ -92,7 +98,7 @@ pub enum Fate {
     Removed,
 }
 
-/// Compares two files. Certificates are not looked at.
+/// Compares two files. Of certificates the names are compared, not what the files hold.
 pub fn diff(old: &Plan, new: &Plan) -> Difference {
     let before: HashMap<&str, &RoutePlan> = old.routes.iter().map(|r| (&*r.name, r)).collect();
     let after: HashMap<&str, &RoutePlan> = new.routes.iter().map(|r| (&*r.name, r)).collect();
@@ -100,19 +106,28 @@ pub fn diff(old: &Plan, new: &Plan) -> Difference {
     let routes = new
         .routes
         .iter()
-        .map(|route| route_change(before.get(&*route.name).copied(), Some(route), &route.name))
-        .chain(gone.map(|route| route_change(Some(route), None, &route.name)));
+        .map(|route| {
+            let known = before.get(&*route.name).copied();
+            route_change(known.map(|it| (it, old)), Some((route, new)), &route.name)
+        })
+        .chain(gone.map(|route| route_change(Some((route, old)), None, &route.name)));
+    let [from, to] = [old, new]
+        .map(|plan| -> Vec<_> { plan.upstreams.iter().map(UpstreamView::from).collect() });
+    let upstreams = changed(&from, &to, |it| it.name, UpstreamView::words);
+    let listeners =
+        changed(&old.listeners, &new.listeners, |it| &it.name, |a, b| changes::listener(a, b));
     Difference {
         routes: routes.collect(),
-        listeners: named(
-            &old.listeners,
-            &new.listeners,
-            |it| &it.name,
-            |a, b| a.address == b.address,
-        ),
-        upstreams: named(&old.upstreams, &new.upstreams, |it| &it.name, is_same),
+        listeners: listeners.into_iter().map(Named::from).collect(),
+        upstreams: upstreams.into_iter().map(Named::from).collect(),
         restart: at_start_only(&old.settings, &new.settings),
-        settings: settings(&old.settings, &new.settings),
+        settings: changes::settings(&old.settings, &new.settings),
+    }
+}
+
+impl From<Changed<'_>> for Named {
+    fn from(Changed { fate, name, words }: Changed<'_>) -> Self {
+        Self { name: name.to_owned(), change: fate, differs: words }
     }
 }
 
@@ -131,7 +146,18 @@ impl Difference {
     }
 }
 
-fn route_change(old: Option<&RoutePlan>, new: Option<&RoutePlan>, name: &Arc<str>) -> RouteChange {
+/// A route with the plan that it is of.
+type Of<'p> = (&'p RoutePlan, &'p Plan);
+
+fn route_change(old: Option<Of<'_>>, new: Option<Of<'_>>, name: &Arc<str>) -> RouteChange {
+    let differs = match (old, new) {
+        (Some((before, old)), Some((after, new))) => {
+            RouteView::of_plan(before, old).words(&RouteView::of_plan(after, new))
+        }
+        _ => Vec::new(),
+    };
+    let old = old.map(|(route, _)| route);
+    let new = new.map(|(route, _)| route);
     let change = match (old, new) {
         (Some(old), Some(new)) if old.print == new.print && old.body_limit == new.body_limit => {
             Fate::Kept
@@ -167,6 +193,7 @@ fn route_change(old: Option<&RoutePlan>, new: Option<&RoutePlan>, name: &Arc<str
     RouteChange {
         name: name.to_string(),
         change,
+        differs,
         rules: installed.changes.iter().map(rule).collect(),
     }
 }
@@ -193,69 +220,12 @@ const fn word(change: Change) -> &'static str {
     }
 }
 
-/// Returns what differs of two lists of named things.
-fn named<T>(
-    old: &[T],
-    new: &[T],
-    name: impl Fn(&T) -> &Arc<str>,
-    is_same: impl Fn(&T, &T) -> bool,
-) -> Vec<Named> {
-    let find = |list: &[T], wanted: &T| list.iter().position(|it| name(it) == name(wanted));
-    let mut changes = Vec::new();
-    for it in new {
-        let change = match find(old, it) {
-            None => Fate::Added,
-            Some(at) if is_same(&old[at], it) => continue,
-            Some(_) => Fate::Edited,
-        };
-        changes.push(Named { name: name(it).to_string(), change });
-    }
-    let gone = old.iter().filter(|it| find(new, it).is_none());
-    changes.extend(gone.map(|it| Named { name: name(it).to_string(), change: Fate::Removed }));
-    changes
-}
-
-fn is_same(old: &UpstreamPlan, new: &UpstreamPlan) -> bool {
-    let UpstreamPlan {
-        name: _,
-        servers,
-        balance,
-        schedule,
-        connect_timeout,
-        idle_timeout,
-        max_idle,
-    } = old;
-    servers.len() == new.servers.len()
-        && servers
-            .iter()
-            .zip(&new.servers)
-            .all(|(old, new)| old.endpoint == new.endpoint && old.weight == new.weight)
-        && *balance == new.balance
-        && *schedule == new.schedule
-        && *connect_timeout == new.connect_timeout
-        && *idle_timeout == new.idle_timeout
-        && *max_idle == new.max_idle
-}
-
 /// Returns the keys that differ and that only a restart puts in force.
 pub(super) fn at_start_only(old: &Settings, new: &Settings) -> Vec<&'static str> {
-    let is_late = |key: &&str| ["admin", "store", "workers"].contains(key);
-    settings(old, new).into_iter().filter(is_late).collect()
-}
-
-/// Returns the keys at the top of the file that differ.
-fn settings(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let pairs = [
         ("admin", old.admin == new.admin),
         ("store", old.store == new.store),
         ("workers", old.workers == new.workers),
-        ("drain_timeout", old.drain_timeout == new.drain_timeout),
-        ("trusted_proxies", old.trusted_proxies == new.trusted_proxies),
-        ("timeouts", old.timeouts == new.timeouts),
-        ("limits", old.limits == new.limits),
-        ("access_log", old.access_log == new.access_log),
-        ("headers", old.rate_limit_headers == new.rate_limit_headers),
-        ("explain_headers", old.explain_headers == new.explain_headers),
     ];
     pairs.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
 }
@@ -263,7 +233,7 @@ fn settings(old: &Settings, new: &Settings) -> Vec<&'static str> {
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for route in self.routes.iter().filter(|route| route.change != Fate::Kept) {
-            writeln!(f, "route {}  {}", route.name, route.change)?;
+            writeln!(f, "route {}  {}", route.name, in_words(route.change, &route.differs))?;
             for rule in &route.rules {
                 write!(f, "  {}  {}", rule.name, rule.change)?;
                 match (&rule.before, &rule.after) {
@@ -279,11 +249,15 @@ impl fmt::Display for Difference {
             }
         }
         for (what, list) in [("listener", &self.listeners), ("upstream", &self.upstreams)] {
-            list.iter().try_for_each(|it| writeln!(f, "{what} {}  {}", it.name, it.change))?;
+            for it in list {
+                writeln!(f, "{what} {}  {}", it.name, in_words(it.change, &it.differs))?;
+            }
         }
-        for key in &self.settings {
-            let late = if self.restart.contains(key) { ", in force at the next start" } else { "" };
-            writeln!(f, "{key}  edited{late}")?;
+        if !self.settings.is_empty() {
+            writeln!(f, "settings  {}", self.settings.join(", "))?;
+        }
+        if !self.restart.is_empty() {
+            writeln!(f, "in force at the next start: {}", self.restart.join(", "))?;
         }
         if self.is_empty() {
             writeln!(f, "nothing differs")?;
@@ -302,6 +276,11 @@ impl fmt::Display for Difference {
             self.count("removed")
         )
     }
+}
+
+/// Writes `edited (per-client 10/1m → 20/1m)`, or `added`.
+fn in_words(change: Fate, differs: &[String]) -> String {
+    if differs.is_empty() { change.to_string() } else { format!("{change} ({})", bounded(differs)) }
 }
 
 impl fmt::Display for Fate {

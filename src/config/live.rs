@@ -5,6 +5,7 @@
 //! turn it is to an upstream's name.
 
 use super::{
+    changes::Changes,
     cut,
     diff::{MOVED, RESET, at_start_only},
     error::Diagnostics,
@@ -51,6 +52,8 @@ pub struct Division {
 pub struct Summary {
     /// The snapshot's version.
     pub version: u64,
+    /// What differs from the one before.
+    pub changes: Changes,
     /// Routes that are new.
     pub routes_added: usize,
     /// Routes that were edited.
@@ -169,6 +172,11 @@ impl Retired {
 }
 
 impl Summary {
+    /// Returns how many rules began afresh, here or in the store.
+    pub fn rules_reset(&self) -> usize {
+        self.reset.len() + self.moved.len()
+    }
+
     /// Returns a line for the log about what began afresh or waits for a restart, if anything did.
     pub fn warning(&self) -> Option<String> {
         const MOST_NAMED: usize = 10;
@@ -201,14 +209,12 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "reloaded v{}: routes +{} ~{} -{}; rules kept {}, converted {}, reset {}",
+            "reloaded v{}: {}; kept {}, converted {}, reset {}",
             self.version,
-            self.routes_added,
-            self.routes_changed,
-            self.routes_removed,
+            self.changes,
             self.rules_kept,
             self.rules_converted,
-            self.reset.len() + self.moved.len()
+            self.rules_reset()
         )
     }
 }
@@ -239,6 +245,7 @@ impl<'o> Builder<'o> {
     fn snapshot(mut self, plan: Plan) -> (Snapshot, Summary) {
         let version = self.old.map_or(1, |old| old.version + 1);
         if let Some(old) = self.old {
+            self.summary.changes = Changes::between(old, &plan);
             self.summary.restart = at_start_only(&old.settings, &plan.settings);
         }
         let is_storeless =

@@ -15,6 +15,7 @@
 
 mod calendar;
 mod certificate;
+mod changes;
 mod claim;
 mod compile;
 mod cut;
@@ -40,6 +41,7 @@ pub mod watch;
 mod yaml;
 
 pub use certificate::{Certificate, Certificates};
+pub use changes::Changes;
 pub use claim::{Applicant, Claims, Known, Unrouted, is_served, outcome};
 pub use compile::overlap;
 pub use describe::{RoutePromises, RulePromise, describe, promises};

@@ -62,6 +62,8 @@ pub struct Listener {
     pub address: SocketAddr,
     /// `None`: cleartext.
     pub tls: Option<Arc<Certificates>>,
+    /// The files of its certificates as the configuration names them.
+    pub(super) certificates: Vec<PathBuf>,
     /// Where the file has the address.
     pub(super) place: Place,
 }

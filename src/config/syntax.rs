@@ -1,6 +1,9 @@
 //! Words for what the YAML parser and its bounds refuse.
 
+mod cause;
+
 use super::{node::Place, problem::Problem};
+use cause::{Cause, cause};
 use granit_parser::{ErrorKind, Marker, ScanError};
 
 /// Returns the parser's refusal as a problem: its place as bytes of `text`, its reason in the words
@@ -17,8 +20,30 @@ pub(super) fn problem(text: &str, error: &ScanError) -> Problem {
     if *error.kind() == ErrorKind::RecursionLimitExceeded {
         return bound(place, "it is nested too deeply");
     }
+    if let Some(cause) = cause(text, at) {
+        return slip(text, cause);
+    }
     let (message, help) = words(error.kind());
     Problem::error(place, message).help(help)
+}
+
+/// Returns the refusal of a slip that the parser stumbles over.
+fn slip(text: &str, cause: Cause) -> Problem {
+    let (Cause::Tab(at) | Cause::Quote(at) | Cause::Bracket(at)) = cause;
+    let place = Place::of(at..at + 1);
+    match cause {
+        Cause::Tab(_) => Problem::error(place, "a tab stands where YAML wants spaces")
+            .label("this is a tab")
+            .help("indent with spaces"),
+        Cause::Quote(_) => Problem::error(place, "the quote that opens here is never closed")
+            .help("close it on the same line"),
+        Cause::Bracket(_) => {
+            let open = &text[place.range()];
+            let close = if open == "[" { "]" } else { "}" };
+            Problem::error(place, format!("the `{open}` that opens here is never closed"))
+                .help(format!("write `{close}` at its end"))
+        }
+    }
 }
 
 /// Reports whether a bracket stands at `at` right behind a character of a text, as in `/users/{id}`,
@@ -76,6 +101,14 @@ const KNOWN: &[(&[ErrorKind], &str, &str)] = &[
         "write `&name` before the value that `*name` stands for",
     ),
     (
+        &[
+            ErrorKind::InvalidTrailingSingleQuotedScalar,
+            ErrorKind::InvalidTrailingDoubleQuotedScalar,
+        ],
+        "the text goes on behind its closing quote",
+        "put all of it in quotes; within single quotes write `''` for one, as in `'it''s'`",
+    ),
+    (
         &[ErrorKind::UnclosedQuotedScalar],
         "the quote that opens here is never closed",
         "close it on the same line",
@@ -119,12 +152,15 @@ mod tests {
     #[test]
     fn the_refusal_is_said_in_plain_words_and_marks_its_place() {
         check("a: b\n---\nc: d\n", 5, "more than one YAML document");
-        check("ä: ü\nb:\n\tc: 1\n", 11, "a tab stands where YAML wants spaces");
+        check("ä: ü\nb:\n\tc: 1\n", 10, "a tab stands where YAML wants spaces");
         check("a: 1\n  b: 2\n", 8, "a second `:` where no key can stand");
         check("ä: *q\n", 4, "the alias names no anchor");
         check("a: { b: /x/{id} }\n", 11, "a bracket in the middle of a text");
         check("ä: 'x", 4, "the quote that opens here is never closed");
-        check("a: [1\nb: 2\n", 7, "the file is not YAML: illegal placement of ':'");
+        check("a: [1\nb: 2\n", 3, "the `[` that opens here is never closed");
+        check("a: 'it's'\n", 7, "the text goes on behind its closing quote");
+        check("a:\n  b: 1\n\tc: 2\n", 10, "a tab stands where YAML wants spaces");
+        check("a: \"x\nb: \"y\"\n", 3, "the quote that opens here is never closed");
         check("a: &b [*b]\n", 7, "within the value that it names");
     }
 

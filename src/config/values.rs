@@ -11,7 +11,7 @@ use crate::flow::{Rate, breaker::Ratio};
 use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
 use ipnet::IpNet;
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
     sync::Arc,
     time::Duration,
 };
@@ -203,6 +203,12 @@ pub(super) fn ratio(text: &str) -> Result<Ratio, Invalid> {
 
 /// Reads an address to listen on.
 pub(super) fn address(text: &str) -> Result<SocketAddr, Invalid> {
+    // A port alone means every address: a socket of `[::]` takes IPv4 too.
+    if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse::<u16>()
+        && !text.contains('+')
+    {
+        return Ok(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
+    }
     if let Ok(SocketAddr::V6(address)) = text.parse()
         && let Some(ip) = address.ip().to_ipv4_mapped()
     {
@@ -219,7 +225,7 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, Invalid> {
             format!("{} is not an address to listen on", quoted(text)),
             format!(
                 "write an IP address and a port: `127.0.0.1:{port}` for this machine only, \
-                 `0.0.0.0:{port}` or `[::]:{port}` for all"
+                 `:{port}` for every address of it"
             ),
         )
     })
@@ -439,7 +445,13 @@ mod tests {
     #[test]
     fn addresses_are_an_ip_and_a_port() {
         assert_eq!(address("[::]:80"), Ok("[::]:80".parse().unwrap()));
-        refused(address, ":81", "`:81` is not an address to listen on");
+        for every in [":81", "81"] {
+            assert_eq!(address(every), Ok("[::]:81".parse().unwrap()));
+        }
+        refused(address, ":65536", "`:65536` is not an address to listen on");
+        refused(address, ":", "`:` is not an address to listen on");
+        refused(address, "+81", "`+81` is not an address to listen on");
+        refused(address, ":+81", "`:+81` is not an address to listen on");
         let mapped = "[::ffff:127.0.0.1]:81";
         refused(address, mapped, "`[::ffff:127.0.0.1]:81` is an IPv4 address in the form of IPv6");
         assert_eq!(address(mapped).unwrap_err().help, "write `127.0.0.1:81`");

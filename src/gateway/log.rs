@@ -40,6 +40,7 @@ pub struct Log {
     shared: Arc<Shared>,
     /// Closed by the writer when it has ended.
     ended: Receiver<()>,
+    is_json: bool,
 }
 
 #[derive(Debug, Default)]
@@ -67,7 +68,8 @@ impl Log {
     ///
     /// The system has no thread left.
     pub fn to_stderr(json: bool, counters: Arc<Counters>) -> io::Result<Self> {
-        let log = Self::start(io::stderr(), counters)?;
+        let mut log = Self::start(io::stderr(), counters)?;
+        log.is_json = json;
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOGGED));
         let colour = io::stderr().is_terminal()
             && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -84,6 +86,11 @@ impl Log {
         Ok(log)
     }
 
+    /// Reports whether its lines are for programs.
+    pub fn is_json(&self) -> bool {
+        self.is_json
+    }
+
     fn start(output: impl AsFd + Send + 'static, counters: Arc<Counters>) -> io::Result<Self> {
         let shared = Arc::new(Shared { counters, ..Shared::default() });
         let (end, ended) = sync_channel(0);
@@ -92,7 +99,7 @@ impl Log {
             writer.write_out(output);
             drop(end);
         })?;
-        Ok(Self { shared, ended })
+        Ok(Self { shared, ended, is_json: false })
     }
 }
 

@@ -69,13 +69,13 @@ fn cannot(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
     move |source| StartError::System { what, source }
 }
 
-/// Runs the gateway with the file at `path` until it is asked to end; `counters` are the
-/// process's.
+/// Runs the gateway with the file at `path` until it is asked to end. `log` has been started,
+/// `counters` are the process's.
 ///
 /// # Errors
 ///
 /// See [`StartError`]; once started, nothing ends it but a signal.
-pub fn run(path: &Path, counters: Arc<Counters>) -> Result<(), StartError> {
+pub fn run(path: &Path, log: &Log, counters: Arc<Counters>) -> Result<(), StartError> {
     let descriptors = raise_file_limit();
     let certificates = config::certificate_files(path);
     make_certificates(&certificates);
@@ -87,6 +87,7 @@ pub fn run(path: &Path, counters: Arc<Counters>) -> Result<(), StartError> {
         .map_err(cannot("start a runtime"))?;
     let ended = runtime.block_on(async {
         let (mut gateway, (sockets, admin)) = Gateway::start(plan, counters, seen, descriptors)?;
+        gateway.log_has_fields = log.is_json();
         // Before the store is waited for, as who probes the gateway meanwhile is to be answered.
         if let Some((address, sockets)) = admin {
             gateway.administer(address, sockets)?;
@@ -117,6 +118,8 @@ struct Gateway {
     workers: Vec<Handle>,
     listeners: Listeners,
     access_log: access_log::Sink,
+    /// Whether programs read the gateway's own log.
+    log_has_fields: bool,
     signals: Signals,
     /// From the admin listener.
     reload_requests: mpsc::Receiver<()>,
@@ -173,6 +176,7 @@ impl Gateway {
             workers,
             listeners: Listeners::default(),
             access_log,
+            log_has_fields: false,
             signals,
             reload_requests: mpsc::channel(1).1,
             closing: CancellationToken::new(),

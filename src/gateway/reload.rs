@@ -10,7 +10,7 @@ use super::{
     open_log, warn, warn_of_descriptors,
 };
 use crate::{
-    config::{self, Diagnostics, Live, Plan, Snapshot, watch},
+    config::{self, Diagnostics, Live, Plan, Snapshot, Summary, watch},
     shutdown::Wish,
 };
 use core::sync::atomic::Ordering::Relaxed;
@@ -249,11 +249,38 @@ impl Gateway {
             .last_reload_seconds
             .store(self.clock.now().as_nanos() / 1_000_000_000, Relaxed);
         self.readiness.reloaded(self.clock.now(), &summary.to_string());
-        match summary.warning() {
-            None => tracing::info!("{summary}"),
-            Some(warning) => tracing::warn!("{summary}; {warning}"),
-        }
+        self.tell(&summary);
         Ok(())
+    }
+
+    /// Logs what a reload did; for programs in fields as well.
+    fn tell(&self, summary: &Summary) {
+        let warning = summary.warning();
+        if !self.log_has_fields {
+            return match warning {
+                None => tracing::info!("{summary}"),
+                Some(warning) => tracing::warn!("{summary}; {warning}"),
+            };
+        }
+        let version = summary.version;
+        let changes = summary.changes.named.join(", ");
+        let more = summary.changes.more;
+        let kept = summary.rules_kept;
+        let converted = summary.rules_converted;
+        let reset = summary.rules_reset();
+        match warning {
+            None => tracing::info!(version, changes, more, kept, converted, reset, "{summary}"),
+            Some(warning) => tracing::warn!(
+                version,
+                changes,
+                more,
+                kept,
+                converted,
+                reset,
+                warning,
+                "{summary}; {warning}"
+            ),
+        }
     }
 
     /// Says what is wrong, and keeps what is in force.

@@ -55,7 +55,7 @@ fn an_edit_is_in_force_on_the_next_request_and_in_one_log_line() {
     assert_eq!(http::statuses(gateway.web(), "/", 5), [200, 200, 200, 429, 429]);
     let seen = gateway.log_len();
     let line = gateway.edit(&yaml(upstream.address, &version("two", 5)));
-    assert!(line.contains("routes +0 ~1 -0"), "{line}");
+    assert!(line.contains("reloaded v2: route all (r 3/1h → 5/1h, response_headers); "), "{line}");
     assert!(line.contains("converted 1"), "{line}");
     assert_eq!(
         http::statuses(gateway.web(), "/", 5),
@@ -63,6 +63,22 @@ fn an_edit_is_in_force_on_the_next_request_and_in_one_log_line() {
         "what was used stays used"
     );
     assert_eq!(gateway.log_len(), seen + 1, "{}", gateway.log());
+}
+
+#[test]
+fn a_reload_is_logged_in_fields_for_programs() {
+    let upstream = upstream::echo();
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let text = yaml(upstream.address, &version("one", 3));
+    let gateway = Gateway::start_in(dir, &text, &["--log-format", "json"]);
+    let line = gateway.edit(&yaml(upstream.address, &version("one", 5)));
+    let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+    let fields = &line["fields"];
+    let expected = "reloaded v2: route all (r 3/1h → 5/1h); kept 0, converted 1, reset 0";
+    assert_eq!(fields["message"], expected, "{line}");
+    assert_eq!(fields["changes"], "route all (r 3/1h → 5/1h)");
+    let numbers = ["version", "more", "kept", "converted", "reset"].map(|key| fields[key].as_u64());
+    assert_eq!(numbers, [2, 0, 0, 1, 0].map(Some), "{line}");
 }
 
 #[test]
@@ -400,7 +416,7 @@ fn an_edit_does_not_wait_for_a_large_file_that_is_read() {
     }
     replace(&gateway.config, &yaml(upstream.address, &version("two", 1_000)));
     wait_version(&gateway, "two");
-    assert!(!gateway.log().contains("routes +40000"), "{}", gateway.log());
+    assert!(!gateway.log().contains("route r0 added"), "{}", gateway.log());
     replace(&gateway.config, &yaml(upstream.address, &version("three", 1_000)));
     wait_version(&gateway, "three");
 }

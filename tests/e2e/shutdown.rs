@@ -232,7 +232,7 @@ fn http2_clients_are_told_to_go_away() {
 }
 
 #[test]
-fn a_gateway_that_cannot_start_says_why_and_exits_with_1() {
+fn a_gateway_that_cannot_start_says_why_and_exits_with_1_or_2() {
     let upstream = upstream::echo();
     let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
     let address = taken.local_addr().expect("bound").to_string();
@@ -251,7 +251,7 @@ fn a_gateway_that_cannot_start_says_why_and_exits_with_1() {
         .args(["run", "-c", "/nowhere/gateway.yaml"])
         .output()
         .expect("it runs");
-    assert_eq!(missing.status.code(), Some(1));
+    assert_eq!(missing.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&missing.stderr).contains("/nowhere/gateway.yaml"));
     let usage =
         Command::new(env!("CARGO_BIN_EXE_flowgate")).arg("--nonsense").output().expect("it runs");

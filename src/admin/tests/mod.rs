@@ -235,7 +235,7 @@ fn a_rejected_edit_is_told_whole_and_does_not_make_unready() {
     let summary = fixture.admin.state.live.apply(plan, at, &mut config::Retired::default());
     readiness.reloaded(at, &summary.to_string());
     let page = fixture.get("/readyz?verbose").1;
-    for part in ["configuration v2", "taken at 2026-11-21T05:00:00Z", "reloaded v2: routes +0 ~1"] {
+    for part in ["configuration v2", "taken at 2026-11-21T05:00:00Z", " 3/1h → 4/1h)"] {
         assert!(page.contains(part), "{part} is not in {page}");
     }
 }

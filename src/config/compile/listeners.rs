@@ -77,7 +77,8 @@ impl Compiler {
         };
         let name = spec.name.as_ref()?.value.clone();
         let At { value: address, place, .. } = spec.listen?;
-        Some(Arc::new(Listener { name, address, tls, place }))
+        let certificates = spec.names.clone();
+        Some(Arc::new(Listener { name, address, tls, certificates, place }))
     }
 
     fn certificate(&mut self, spec: &CertificateSpec, files: &Files) -> Option<Certificate> {

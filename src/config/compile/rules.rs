@@ -27,7 +27,7 @@ use crate::{
     route::{KeySpec, Part},
 };
 use bytesize::ByteSize;
-use std::{collections::hash_map::Entry, sync::Arc};
+use std::{collections::hash_map::Entry, sync::Arc, time::Duration};
 
 impl Compiler {
     pub(super) fn rules(
@@ -266,7 +266,28 @@ impl Compiler {
             None => (rate.map(default_burst), "default burst"),
         };
         self.cost(cost, size, what);
+        if let Some(burst) = burst {
+            self.outweighs(rate, burst);
+        }
         size.value
+    }
+
+    /// Warns of a burst beside which the limit hardly matters: the bucket, which is full at first,
+    /// holds more than the limit lets pass in a day.
+    fn outweighs(&mut self, rate: At<Rate>, burst: At<u64>) {
+        const DAY: Duration = Duration::from_hours(24);
+        let count = rate.value.count();
+        let windows = u32::try_from(burst.value / count).unwrap_or(u32::MAX);
+        let filled_in = rate.value.window().saturating_mul(windows);
+        if windows > 10 && filled_in > DAY {
+            let message = format!(
+                "a burst of {} outweighs the limit, which lets as many pass in {}",
+                burst.value,
+                spelled(filled_in)
+            );
+            let problem = Problem::warning(burst.place, message).also(rate.place, "the limit");
+            self.warn(problem.help("write a smaller burst: all of it can be used at once"));
+        }
     }
 
     /// Refuses more buckets than the window has nanoseconds, of which some would have none.

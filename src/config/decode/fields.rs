@@ -201,9 +201,17 @@ impl<'n, 's> Fields<'n, 's> {
         mut read: impl FnMut(&mut Decoder<'s>, &'n Node<'s>) -> Option<T>,
     ) -> Vec<T> {
         let Some((key, node)) = self.node(name) else { return Vec::new() };
-        let Content::List(items) = &node.content else {
-            decoder.wrong_type(node, &format!("`{name}`"), key.kind);
-            return Vec::new();
+        let items = match &node.content {
+            Content::List(items) => items,
+            // One item, whose own problems are told as well.
+            Content::Map(entries) if is_of_maps(key.kind) => {
+                decoder.missing_dash(key, node, entries.first().map(|(name, _)| name));
+                return read(decoder, node).into_iter().collect();
+            }
+            Content::Empty | Content::Scalar(_) | Content::Map(_) => {
+                decoder.wrong_type(node, &format!("`{name}`"), key.kind);
+                return Vec::new();
+            }
         };
         decoder.demand_one(key, node);
         let mut values = Vec::with_capacity(items.len());
@@ -246,6 +254,11 @@ pub(in crate::config) fn integer(name: &str, kind: Kind, text: &str) -> Result<u
         );
     }
     Ok(number)
+}
+
+/// Reports whether a value of this kind is a list of maps.
+fn is_of_maps(kind: Kind) -> bool {
+    matches!(kind, Kind::List(of) if section_of(*of).is_some())
 }
 
 /// Returns the section that a value of this kind opens.

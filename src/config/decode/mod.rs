@@ -66,7 +66,10 @@ impl<'s> Decoder<'s> {
         };
         let place = entries.first().map_or(node.place, |(key, _)| key.place);
         let mut fields = Fields { section, place, values: vec![None; section.keys.len()] };
-        for (key, value) in entries {
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            entries.iter().partition(|(key, _)| section.has(&key.text));
+        // A misspelled key stands for the one that is meant, unless that is written too.
+        for (key, value) in known.into_iter().chain(unknown) {
             self.field(&mut fields, key, value);
         }
         for (key, value) in section.keys.iter().zip(&fields.values) {
@@ -83,8 +86,7 @@ impl<'s> Decoder<'s> {
     fn field<'n>(&mut self, fields: &mut Fields<'n, 's>, key: &Name<'s>, value: &'n Node<'s>) {
         let (section, name) = (fields.section, key.text.as_ref());
         let Some(index) = section.keys.iter().position(|known| known.name == name) else {
-            let problem = unknown_key(section, key.place, name, self.problems.are_many());
-            return self.problems.add(problem);
+            return self.unknown(fields, key, value);
         };
         if let Some(problem) = refused_key(section, &section.keys[index], key.place) {
             return self.problems.add(problem);
@@ -92,6 +94,25 @@ impl<'s> Decoder<'s> {
         match &mut fields.values[index] {
             Some((first, _)) => self.problems.add(duplicate(name, *first, key.place)),
             empty => *empty = Some((key.place, value)),
+        }
+    }
+
+    /// Reports a key that is not known, and reads its value as that of the key that is meant.
+    fn unknown<'n>(&mut self, fields: &mut Fields<'n, 's>, key: &Name<'s>, value: &'n Node<'s>) {
+        let section = fields.section;
+        let message = format!("{} has no key {}", section.title, quoted(&key.text));
+        if self.problems.are_many() {
+            return self.problems.add(Problem::error(key.place, message).help("remove it"));
+        }
+        let Some(meant) = section.meant(&key.text) else {
+            let help = format!("write {}", names(section));
+            return self.problems.add(Problem::error(key.place, message).help(help));
+        };
+        let message = format!("{message}; did you mean `{meant}`?");
+        self.problems.add(Problem::error(key.place, message).help(format!("write `{meant}`")));
+        let index = section.keys.iter().position(|known| known.name == meant);
+        if let Some(index) = index.filter(|at| section.keys[*at].takes_a_value()) {
+            fields.values[index].get_or_insert((key.place, value));
         }
     }
 
@@ -117,6 +138,22 @@ impl<'s> Decoder<'s> {
             format!("expected {} for {name}, not {found}", kind.words()),
         );
         let help = format!("write `{}`", kind.example());
+        self.problems.add(problem.help(help));
+    }
+
+    /// Reports a map where a list of maps is wanted.
+    fn missing_dash(&mut self, key: &Key, node: &Node<'s>, first: Option<&Name<'s>>) {
+        let place = first.map_or(node.place, |name| name.place);
+        let first = first.map_or("name", |name| &name.text);
+        let name = key.name;
+        let is_in_braces = self.text[node.place.range().start..].starts_with('{');
+        let (mark, help) = if is_in_braces {
+            ("`[` and `]` are", format!("write `{name}: [{{ {first}: … }}]`"))
+        } else {
+            ("a `-` is", format!("write `- {first}: …`, and indent the item's other keys as far"))
+        };
+        let message = format!("{mark} missing: `{name}` is a list");
+        let problem = Problem::error(place, message).label("an item begins here");
         self.problems.add(problem.help(help));
     }
 
@@ -219,18 +256,6 @@ fn duplicate(name: &str, first: Place, again: Place) -> Problem {
         .label("again here")
         .also(first, "first here")
         .help("remove one of the two")
-}
-
-fn unknown_key(section: &Section, place: Place, name: &str, is_brief: bool) -> Problem {
-    let problem = Problem::error(place, format!("{} has no key {}", section.title, quoted(name)));
-    if is_brief {
-        return problem.help("remove it");
-    }
-    let meant = section.meant(name);
-    problem.help(meant.map_or_else(
-        || format!("write {}", names(section)),
-        |meant| format!("did you mean `{meant}`?"),
-    ))
 }
 
 /// Returns what is wrong with a key that is known, and takes no value.

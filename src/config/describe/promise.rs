@@ -155,7 +155,7 @@ pub(super) fn pacing_promise(config: &pacing::Config) -> String {
 }
 
 /// Writes a duration without blanks, as the file would.
-pub(super) fn short(duration: Duration) -> String {
+pub(in crate::config) fn short(duration: Duration) -> String {
     spelled(duration).replace(' ', "")
 }
 

@@ -60,6 +60,8 @@ pub(super) struct ListenerSpec {
     pub listen: Option<At<SocketAddr>>,
     /// `None`: cleartext.
     pub certificates: Option<Vec<CertificateSpec>>,
+    /// The files of certificates as they are written, whether they are read or not.
+    pub names: Vec<PathBuf>,
 }
 
 /// The two files of a certificate.
@@ -97,6 +99,17 @@ pub enum Balance {
     LeastRequest,
     /// By weighted chance.
     Random,
+}
+
+impl Balance {
+    /// Returns its word in the file.
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::RoundRobin => "round_robin",
+            Self::LeastRequest => "least_request",
+            Self::Random => "random",
+        }
+    }
 }
 
 impl FileSpec {
@@ -158,9 +171,13 @@ impl ListenerSpec {
                 Some(CertificateSpec { cert: cert?, key: key? })
             })
         });
+        let written = |it: &CertificateSpec| {
+            it.cert.value.strip_prefix(folder).unwrap_or(&it.cert.value).to_owned()
+        };
         Some(Self {
             name: f.leaf(d, "name", values::name),
             listen: f.leaf(d, "listen", values::address),
+            names: certificates.iter().flatten().map(written).collect(),
             certificates,
         })
     }

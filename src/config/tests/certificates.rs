@@ -1,6 +1,6 @@
 //! Certificates from real files: what is refused, at which value, and which one a name gets.
 
-use crate::config::{Diagnostics, Live, Plan, certificate_files, read, read_rules};
+use crate::config::{Diagnostics, Live, Plan, Retired, certificate_files, read, read_rules};
 use crate::flow::Instant;
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use std::{fs, path::PathBuf};
@@ -101,6 +101,23 @@ fn a_certificate_file_that_breaks_off_is_refused_or_must_be_confirmed() {
     fs::copy(folder.path("b.key"), folder.path("a.key")).unwrap();
     write(&other);
     assert!(live.doubt(&folder.read(file).unwrap()).is_none());
+}
+
+#[test]
+fn a_reload_names_the_certificates_that_changed() {
+    let folder = Folder::new();
+    for name in ["a", "b"] {
+        folder.certificate(name, &["a.example.com"]);
+    }
+    let read = |list: &str| folder.read(list).unwrap();
+    let live = Live::start(read("[{ cert: a.pem, key: a.key }]"), Instant::EPOCH);
+    let mut retired = Retired::default();
+    let mut apply = |plan| live.apply(plan, Instant::EPOCH, &mut retired).changes.to_string();
+    assert_eq!(apply(read("[{ cert: a.pem, key: a.key }]")), "nothing changed");
+    folder.certificate("a", &["a.example.com"]);
+    assert_eq!(apply(read("[{ cert: a.pem, key: a.key }]")), "certificate a.pem");
+    let both = read("[{ cert: a.pem, key: a.key }, { cert: b.pem, key: b.key }]");
+    assert_eq!(apply(both), "listener web (+certificate b.pem)");
 }
 
 #[test]

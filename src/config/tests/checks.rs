@@ -122,7 +122,7 @@ fn routes_are_checked() {
         ),
         (
             "match: { path: / }\n    flow: []\n    flwo: []",
-            "a route has no key `flwo` | did you mean `flow`?",
+            "a route has no key `flwo`; did you mean `flow`? | write `flow`",
         ),
     ] {
         messages(&format!("{head}{rest}\n"), &[message]);

@@ -29,15 +29,15 @@ error: `localhost:8080` is not an address to listen on
 3 |     listen: localhost:8080
   |             ^^^^^^^^^^^^^^
   |
-  = help: write an IP address and a port: `127.0.0.1:8080` for this machine only, `0.0.0.0:8080` or `[::]:8080` for all
+  = help: write an IP address and a port: `127.0.0.1:8080` for this machine only, `:8080` for every address of it
 
-error: a server has no key `wieght`
+error: a server has no key `wieght`; did you mean `weight`?
  --> gateway.yaml:6:44
   |
 6 |     servers: [{ url: http://10.0.1.5:8000, wieght: 2 }]
   |                                            ^^^^^^
   |
-  = help: did you mean `weight`?
+  = help: write `weight`
 
 error: there is no upstream `shpo`
   --> gateway.yaml:10:15
@@ -65,13 +65,13 @@ error: two rules share the name `a`
    |
    = help: write another name: it tells them apart in logs, metrics and reloads
 
-error: a rule has no key `brust`
+error: a rule has no key `brust`; did you mean `burst`?
   --> gateway.yaml:13:34
    |
 13 |       - { name: a, limit: 10/1s, brust: 5 }
    |                                  ^^^^^
    |
-   = help: did you mean `burst`?
+   = help: write `burst`
 ",
     );
 }
@@ -88,6 +88,102 @@ error: the indentation does not fit the lines above
   |    ^
   |
   = help: align the keys of a map in one column, and the `-` of a list in another
+",
+    );
+}
+
+#[test]
+fn a_tab_and_an_open_quote_are_named_where_they_stand() {
+    refused(
+        "listeners:\n  - name: web\n\tlisten: 127.0.0.1:8080\n",
+        "
+error: a tab stands where YAML wants spaces
+ --> gateway.yaml:3:1
+  |
+3 |     listen: 127.0.0.1:8080
+  | ^^^^ this is a tab
+  |
+  = help: indent with spaces
+",
+    );
+    refused(
+        "listeners:\n  - name: \"web\n    listen: 127.0.0.1:8080\nroutes:\n  - name: \"all\"\n",
+        "
+error: the quote that opens here is never closed
+ --> gateway.yaml:2:11
+  |
+2 |   - name: \"web
+  |           ^
+  |
+  = help: close it on the same line
+",
+    );
+}
+
+#[test]
+fn a_misspelled_key_is_one_problem() {
+    messages(
+        &format!(
+            "{FRAME}routes: [{{ nmae: r, mtach: {{ path: / }}, upstream: app, flow: [{{ name: a, limt: 5/1s }}] }}]\n"
+        ),
+        &[
+            "a route has no key `nmae`; did you mean `name`? | write `name`",
+            "a route has no key `mtach`; did you mean `match`? | write `match`",
+            "a rule has no key `limt`; did you mean `limit`? | write `limit`",
+        ],
+    );
+    // Its value is looked at too, unless the right key is there.
+    let rule = |keys: &str| {
+        format!(
+            "{FRAME}routes: [{{ name: r, match: {{ path: / }}, upstream: app, flow: [{{ name: a, {keys} }}] }}]\n"
+        )
+    };
+    messages(
+        &rule("limt: 0/1s"),
+        &[
+            "a rule has no key `limt`; did you mean `limit`? | write `limit`",
+            "a limit of 0 lets nothing pass | write at least 1, as in `1/1s`; to close a route, remove it",
+        ],
+    );
+    for keys in ["limt: 0/1s, limit: 1/1s", "limit: 1/1s, limt: 0/1s"] {
+        messages(&rule(keys), &["a rule has no key `limt`; did you mean `limit`? | write `limit`"]);
+    }
+}
+
+#[test]
+fn a_missing_dash_is_named() {
+    refused(
+        "\
+listeners: [{ name: web, listen: 8080 }]
+upstreams:
+  name: app
+  servers: [{ url: http://127.0.0.1:9000 }]
+routes: [{ name: r, match: { path: / }, upstream: app, flow: { name: a, limit: 0/1s } }]
+",
+        "
+error: a `-` is missing: `upstreams` is a list
+ --> gateway.yaml:3:3
+  |
+3 |   name: app
+  |   ^^^^ an item begins here
+  |
+  = help: write `- name: …`, and indent the item's other keys as far
+
+error: `[` and `]` are missing: `flow` is a list
+ --> gateway.yaml:5:64
+  |
+5 | routes: [{ name: r, match: { path: / }, upstream: app, flow: { name: a, limit: 0/1s } }]
+  |                                                                ^^^^ an item begins here
+  |
+  = help: write `flow: [{ name: … }]`
+
+error: a limit of 0 lets nothing pass
+ --> gateway.yaml:5:80
+  |
+5 | routes: [{ name: r, match: { path: / }, upstream: app, flow: { name: a, limit: 0/1s } }]
+  |                                                                                ^^^^
+  |
+  = help: write at least 1, as in `1/1s`; to close a route, remove it
 ",
     );
 }

@@ -34,7 +34,7 @@ fn each_rule_is_kept_converted_reset_added_or_removed() {
     assert_eq!(told, expected);
     let said = difference.to_string();
     for line in [
-        "route a  edited",
+        "route a  edited (numbers 10/1s → 20/1s, key key none → client_ip/64, +rule new 5, -rule gone)",
         "  numbers  converted\n    from token_bucket 10/1s",
         "  key  reset",
         "warning: another algorithm or key",
@@ -113,10 +113,9 @@ fn listeners_upstreams_and_settings_are_told() {
     for line in [
         "route c  added",
         "route b  removed",
-        "listener web  edited",
-        "workers  edited, in force at the next start",
-        "store  edited, in force at the next start",
-        "drain_timeout  edited\n",
+        "listener web  edited (listen 127.0.0.1:8080 → 127.0.0.1:8081)\n",
+        " → 7, drain_timeout 30s → 3s\n",
+        "in force at the next start: store, workers\n",
         "routes +1 ~0 -1",
     ] {
         assert!(said.contains(line), "no {line:?} in:\n{said}");

@@ -19,10 +19,7 @@ fn an_equal_file_changes_nothing() {
     let before = gateway.snapshot();
     let summary =
         gateway.reload(&with_rules("      # a comment\n      - {name: a,   limit: 3/1s}\n"));
-    assert_eq!(
-        summary.to_string(),
-        "reloaded v2: routes +0 ~0 -0; rules kept 1, converted 0, reset 0"
-    );
+    assert_eq!(summary.to_string(), "reloaded v2: nothing changed; kept 1, converted 0, reset 0");
     assert_eq!(summary.warning(), None);
     let after = gateway.snapshot();
     assert!(Arc::ptr_eq(&before.routes[0], &after.routes[0]));
@@ -67,11 +64,82 @@ fn a_new_limit_holds_for_the_very_next_request_and_the_count_goes_on() {
     let summary = gateway.reload(&file(5));
     assert_eq!(
         summary.to_string(),
-        "reloaded v2: routes +0 ~1 -0; rules kept 0, converted 1, reset 0"
+        "reloaded v2: route r (a 3/1m → 5/1m); kept 0, converted 1, reset 0"
     );
     assert_eq!(gateway.admitted(5), 2);
     gateway.reload(&file(4));
     assert_eq!(gateway.admitted(5), 0);
+}
+
+#[test]
+fn a_reload_says_what_changed_and_nothing_secret() {
+    let old = "\
+timeouts: { write: 60s }
+listeners: [{ name: web, listen: 127.0.0.1:8080 }]
+upstreams:
+  - { name: app, servers: [{ url: http://10.0.0.1 }, { url: http://10.0.0.2, weight: 2 }] }
+  - { name: old, servers: [{ url: http://10.0.0.3 }] }
+routes:
+  - name: checkout
+    match: { path: /checkout }
+    upstream: app
+    request_headers: { set: { authorization: secret-one } }
+    flow:
+      - { name: per-client, limit: 10/1m, burst: 10, key: client_ip }
+      - { name: all, algorithm: sliding_window, limit: 5/1s }
+      - { name: gone, concurrency: 5 }
+  - { name: login, match: { path: /login }, upstream: old }
+store: { redis: 'redis://:secret-two@10.0.0.9' }
+";
+    let new = old
+        .replace("write: 60s", "write: 30s")
+        .replace("127.0.0.1:8080", "127.0.0.1:8081")
+        .replace(
+            "{ url: http://10.0.0.2, weight: 2 }",
+            "{ url: http://10.0.0.2 }, { url: http://10.0.0.4 }",
+        )
+        .replace("limit: 10/1m, burst: 10", "limit: 20/1m, burst: 30")
+        .replace("algorithm: sliding_window, limit: 5/1s", "algorithm: fixed_window, limit: 5/1s")
+        .replace("{ name: gone, concurrency: 5 }", "{ name: new, concurrency: 6 }")
+        .replace("secret-one", "secret-three")
+        .replace("name: login", "name: log-in")
+        .replace("secret-two", "secret-four");
+    let summary = Gateway::start(old).reload(&new);
+    assert_eq!(
+        summary.changes.named,
+        [
+            "route checkout (per-client 10/1m → 20/1m, per-client default burst → burst 30, \
+             all sliding_window → fixed_window, +rule new 6 and 2 more)",
+            "route log-in added",
+            "route login removed",
+            "upstream app (+1 server, weight of 10.0.0.2:80 2 → 1)",
+            "listener web (listen 127.0.0.1:8080 → 127.0.0.1:8081)",
+            "settings (store, timeouts.write 1m → 30s)",
+        ]
+    );
+    assert!(!summary.to_string().contains("secret"), "{summary}");
+}
+
+#[test]
+fn a_reload_names_eight_changes_and_counts_the_rest() {
+    let file = |limit: u32, time: &str| {
+        let routes: Vec<_> = (0..100)
+            .map(|n| {
+                format!(
+                    "  - {{ name: r{n}, match: {{ path: /{n} }}, upstream: app, \
+                     flow: [{{ name: a, limit: {limit}/1s }}] }}\n"
+                )
+            })
+            .collect();
+        format!("{FRAME}timeouts: {{ write: {time} }}\nroutes:\n{}", routes.concat())
+    };
+    let summary = Gateway::start(&file(1, "9s")).reload(&file(2, "8s"));
+    assert_eq!((summary.changes.named.len(), summary.changes.more), (8, 93));
+    let line = summary.to_string();
+    assert!(line.starts_with("reloaded v2: route r0 (a 1/1s → 2/1s), route r1 (a "), "{line}");
+    let end = "route r6 (a 1/1s → 2/1s), settings (timeouts.write 9s → 8s) and 93 more; \
+               kept 0, converted 100, reset 0";
+    assert!(line.ends_with(end), "{line}");
 }
 
 #[test]
@@ -104,7 +172,7 @@ fn a_count_that_begins_afresh_in_the_store_is_named() {
     assert_eq!(summary.moved, ["r/a", "r/b"]);
     assert_eq!(
         summary.to_string(),
-        "reloaded v2: routes +0 ~1 -0; rules kept 0, converted 0, reset 2"
+        "reloaded v2: route r (a 3/1m → 3/1h, b scope local → cluster); kept 0, converted 0, reset 2"
     );
     let warning = summary.warning().expect("a warning");
     assert!(warning.starts_with("`scope: cluster` added or removed"), "{warning}");

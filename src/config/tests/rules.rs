@@ -288,6 +288,21 @@ fn a_warm_up_becomes_what_the_gate_runs_by() {
 }
 
 #[test]
+fn a_burst_beside_which_the_limit_hardly_matters_is_warned_of() {
+    let rule = |numbers: &str| with_rules(&format!("      - {{ name: a, {numbers} }}\n"));
+    for algorithm in ["token_bucket", "leaky_bucket"] {
+        warnings(
+            &rule(&format!("algorithm: {algorithm}, limit: 10/1m, burst: 20_000")),
+            &["a burst of 20000 outweighs the limit, which lets as many pass in 1d 9h 20m"],
+        );
+    }
+    // As many as a day's, and few windows of a long one.
+    for numbers in ["limit: 10/1m, burst: 14_400", "limit: 100/7d, burst: 1000"] {
+        warnings(&rule(numbers), &[]);
+    }
+}
+
+#[test]
 fn what_can_never_happen_is_warned_of() {
     warnings(
         &with_rules("      - { name: a, limit: 10/1s, cost: { POST: 11 } }\n"),

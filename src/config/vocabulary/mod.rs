@@ -183,6 +183,11 @@ impl Kind {
 }
 
 impl Section {
+    /// Reports whether it has a key of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.keys.iter().any(|key| key.name == name)
+    }
+
     /// Returns the key that `word` was probably meant to be.
     pub(super) fn meant(&self, word: &str) -> Option<&'static str> {
         let keys = self.keys.iter().filter(|key| !matches!(key.kind, Kind::Foreign));

@@ -55,7 +55,8 @@ fn of_kind(kind: Kind) -> Value {
             json!({ "type": "integer", "minimum": min, "maximum": max })
         }
         Kind::Status => json!({ "type": "integer", "minimum": 400, "maximum": 599 }),
-        Kind::Size { .. } => json!({ "type": ["string", "integer"] }),
+        // A port alone is a number to YAML.
+        Kind::Size { .. } | Kind::Address => json!({ "type": ["string", "integer"] }),
         Kind::Rate => json!({ "type": "string", "pattern": "^ *[0-9_]+ */ *[0-9a-z ]+$" }),
         Kind::Ratio => json!({ "type": "number", "minimum": 0, "maximum": 1 }),
         Kind::Word { today, .. } => json!({ "enum": today }),
@@ -82,7 +83,6 @@ fn of_kind(kind: Kind) -> Value {
             json!({ "type": ["string", "number", "boolean"] })
         }
         Kind::Duration { .. }
-        | Kind::Address
         | Kind::Network
         | Kind::File
         | Kind::Host

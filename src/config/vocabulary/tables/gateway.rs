@@ -95,7 +95,12 @@ pub(in crate::config) static LISTENER: Section = Section {
     doc: "An address to accept connections on: HTTP/1.1 and HTTP/2, with TLS where `tls` says so. Listeners come and go with the file.",
     keys: &[
         key("name", Kind::Name, Required, "The listener's name in logs and metrics."),
-        key("listen", Kind::Address, Required, "IP address and port; `0.0.0.0` or `[::]` for all."),
+        key(
+            "listen",
+            Kind::Address,
+            Required,
+            "IP address and port, as in `127.0.0.1:8080`. `:8080` or `8080` listens on every address, IPv4 and IPv6, as `[::]:8080` does; `0.0.0.0:8080` on every IPv4 address.",
+        ),
         key(
             "tls",
             Kind::Section(&TLS),
@@ -131,7 +136,12 @@ pub(in crate::config) static CERTIFICATE: Section = Section {
 pub(in crate::config) static ADMIN: Section = Section {
     title: "the admin listener",
     doc: "Serves `/healthz`, `/readyz`, `/metrics`, `/routes`, and `POST /reload`, which reads the configuration again. Whoever reaches it can do so, and read the rules: keep it on loopback or inside the network. Read at start only.",
-    keys: &[key("listen", Kind::Address, Value("127.0.0.1:9901"), "IP address and port.")],
+    keys: &[key(
+        "listen",
+        Kind::Address,
+        Value("127.0.0.1:9901"),
+        "IP address and port, or a port alone for every address.",
+    )],
 };
 
 /// The client's side of the clock.

@@ -1,0 +1,185 @@
+//! What differs between two configurations, in a few words: those of a reload's line in the log and
+//! of `flowgate diff`. Nothing secret is in them: of headers, bodies and the store only the key is
+//! named.
+
+mod rest;
+mod route;
+
+pub(super) use rest::{UpstreamView, listener, settings};
+pub(super) use route::RouteView;
+
+use super::{Plan, Snapshot, cut, diff::Fate};
+use ahash::AHashMap;
+use std::fmt::{self, Display};
+
+/// How many changes a line of the log names.
+const MOST_NAMED: usize = 8;
+
+/// How many words stand for one change.
+const MOST_WORDS: usize = 4;
+
+/// What a reload changed: bounded, for one line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Up to eight, as `route checkout (per-client 10/1m → 20/1m)`.
+    pub named: Vec<String>,
+    /// How many there are beside.
+    pub more: usize,
+}
+
+/// What became of something that has a name.
+pub(super) struct Changed<'n> {
+    pub fate: Fate,
+    pub name: &'n str,
+    /// What differs, if it was edited.
+    pub words: Vec<String>,
+}
+
+impl Changes {
+    /// Compares what is in force with what is to be.
+    pub(super) fn between(old: &Snapshot, new: &Plan) -> Self {
+        let mut rest = rest(old, new);
+        // Half of the line is for routes, or what the others leave of it.
+        let most = MOST_NAMED - rest.len().min(MOST_NAMED / 2);
+        let (mut named, routes) = routes(old, new, most);
+        let all = routes + rest.len();
+        rest.truncate(MOST_NAMED - named.len());
+        named.append(&mut rest);
+        Self { more: all - named.len(), named }
+    }
+}
+
+impl Display for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.named.is_empty() {
+            return f.write_str("nothing changed");
+        }
+        f.write_str(&self.named.join(", "))?;
+        if self.more > 0 {
+            write!(f, " and {} more", self.more)?;
+        }
+        Ok(())
+    }
+}
+
+/// Compares everything but the routes.
+fn rest(old: &Snapshot, new: &Plan) -> Vec<String> {
+    let before: Vec<_> = old.upstreams.iter().map(|it| UpstreamView::from(&**it)).collect();
+    let after: Vec<_> = new.upstreams.iter().map(UpstreamView::from).collect();
+    let upstreams = changed(&before, &after, |it| it.name, UpstreamView::words);
+    let mut rest: Vec<_> = upstreams.iter().map(|it| it.in_words("upstream")).collect();
+    let listeners = changed(&old.listeners, &new.listeners, |it| &it.name, |a, b| listener(a, b));
+    rest.extend(listeners.iter().map(|it| it.in_words("listener")));
+    rest.extend(cut::renewed(old, new).map(|name| format!("certificate {name}")));
+    let settings = settings(&old.settings, &new.settings);
+    if !settings.is_empty() {
+        rest.push(format!("settings ({})", bounded(&settings)));
+    }
+    rest
+}
+
+/// Names up to `most` of the routes that changed, and counts them all. Words are made only for
+/// those that are named: there may be ten thousand.
+fn routes(old: &Snapshot, new: &Plan, most: usize) -> (Vec<String>, usize) {
+    let mut before: AHashMap<&str, _> = old.routes.iter().map(|it| (&*it.name, it)).collect();
+    let mut named = Vec::new();
+    let mut count = 0;
+    let mut add = |fate, name, words: &dyn Fn() -> Vec<String>| {
+        count += 1;
+        if named.len() < most {
+            named.push(Changed { fate, name, words: words() }.in_words("route"));
+        }
+    };
+    for route in &new.routes {
+        match before.remove(&*route.name) {
+            None => add(Fate::Added, &*route.name, &Vec::new),
+            Some(known) if known.print == route.print => {}
+            Some(known) => add(Fate::Edited, &*route.name, &|| {
+                RouteView::from(&**known).words(&RouteView::of_plan(route, new))
+            }),
+        }
+    }
+    // In the order of the file.
+    for route in old.routes.iter().filter(|it| before.contains_key(&*it.name)) {
+        add(Fate::Removed, &*route.name, &Vec::new);
+    }
+    (named, count)
+}
+
+/// Returns what differs of two lists of named things: of the new ones in their order, then what is
+/// gone. `compare` returns `None` for two that are the same.
+pub(super) fn changed<'l, T>(
+    old: &'l [T],
+    new: &'l [T],
+    name: impl Fn(&'l T) -> &'l str,
+    compare: impl Fn(&'l T, &'l T) -> Option<Vec<String>>,
+) -> Vec<Changed<'l>> {
+    let mut before: AHashMap<&str, &T> = old.iter().map(|it| (name(it), it)).collect();
+    let mut changes = Vec::new();
+    for after in new {
+        let name = name(after);
+        match before.remove(name) {
+            None => changes.push(Changed { fate: Fate::Added, name, words: Vec::new() }),
+            Some(before) => {
+                let edited = |words| Changed { fate: Fate::Edited, name, words };
+                changes.extend(compare(before, after).map(edited));
+            }
+        }
+    }
+    let gone = old.iter().map(name).filter(|name| before.contains_key(name));
+    changes.extend(gone.map(|name| Changed { fate: Fate::Removed, name, words: Vec::new() }));
+    changes
+}
+
+impl Changed<'_> {
+    /// Writes `route checkout (per-client 10/1m → 20/1m)`, or `route new added`.
+    fn in_words(&self, what: &str) -> String {
+        if self.fate == Fate::Edited && !self.words.is_empty() {
+            return format!("{what} {} ({})", self.name, bounded(&self.words));
+        }
+        format!("{what} {} {}", self.name, self.fate)
+    }
+}
+
+/// Joins the first words, and counts the rest.
+pub(super) fn bounded(words: &[String]) -> String {
+    let text = words.iter().take(MOST_WORDS).cloned().collect::<Vec<_>>().join(", ");
+    match words.len().saturating_sub(MOST_WORDS) {
+        0 => text,
+        more => format!("{text} and {more} more"),
+    }
+}
+
+/// Collects what differs.
+#[derive(Default)]
+struct Words(Vec<String>);
+
+impl Words {
+    /// Says how a value changed, if it did.
+    fn value<T: PartialEq>(&mut self, key: &str, old: T, new: T, show: impl Fn(&T) -> String) {
+        if old != new {
+            let [old, new] = [old, new].map(|it| clipped(&show(&it)));
+            self.0.push(format!("{key} {old} → {new}"));
+        }
+    }
+
+    /// Says that something changed whose value is long, or secret.
+    fn named(&mut self, key: &str, is_same: bool) {
+        if !is_same {
+            self.0.push(key.to_owned());
+        }
+    }
+
+    fn add(&mut self, words: String) {
+        self.0.push(words);
+    }
+}
+
+/// Shortens a value.
+fn clipped(text: &str) -> String {
+    const LONGEST: usize = 60;
+    if text.chars().count() <= LONGEST {
+        return text.to_owned();
+    }
+    text.chars().take(LONGEST).chain(['…']).collect()
+}

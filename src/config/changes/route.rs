@@ -1,0 +1,274 @@
+//! What differs of a route and its rules.
+
+use super::Words;
+use crate::{
+    config::{
+        Cost, HeaderEdits, OnMissing, Plan, Reject, Route, RouteRule, RouteTimeouts,
+        describe::short,
+        plan::{RoutePlan, RulePlan},
+    },
+    flow::{self, Algorithm, Rate, limiter::fixed_window::Align},
+};
+use bytesize::ByteSize;
+use std::time::Duration;
+
+/// A route without state, of a plan or in force.
+pub(in crate::config) struct RouteView<'r> {
+    matches: &'r str,
+    upstream: &'r str,
+    timeouts: RouteTimeouts,
+    body_limit: u64,
+    upgrades: &'r [String],
+    relaxed_path: bool,
+    request_headers: &'r HeaderEdits,
+    response_headers: &'r HeaderEdits,
+    reject: Option<&'r Reject>,
+    flow: &'r flow::Rules,
+    rules: Vec<RuleView<'r>>,
+    is_paced_together: bool,
+}
+
+/// What a request must bring for a rule.
+#[derive(PartialEq)]
+struct RuleView<'r> {
+    on_missing: OnMissing,
+    cost: &'r Cost,
+    except: &'r str,
+    priority: Option<(&'r str, Duration)>,
+    is_shared: bool,
+    sync_interval: Option<Duration>,
+}
+
+impl<'r> From<&'r Route> for RouteView<'r> {
+    fn from(route: &'r Route) -> Self {
+        Self {
+            matches: &route.matches,
+            upstream: &route.upstream.name,
+            timeouts: route.timeouts,
+            body_limit: route.body_limit,
+            upgrades: &route.upgrades,
+            relaxed_path: route.relaxed_path,
+            request_headers: &route.request_headers,
+            response_headers: &route.response_headers,
+            reject: route.reject.as_ref(),
+            flow: &route.flow,
+            rules: route.rules.iter().map(RuleView::from).collect(),
+            is_paced_together: route.paced.is_some(),
+        }
+    }
+}
+
+impl<'r> From<&'r RouteRule> for RuleView<'r> {
+    fn from(rule: &'r RouteRule) -> Self {
+        Self {
+            on_missing: rule.on_missing,
+            cost: &rule.cost,
+            except: rule.except.as_ref().map_or("", |it| it.words()),
+            priority: rule.priority.as_ref().map(|it| (it.words(), it.max_wait)),
+            is_shared: rule.shared.is_some(),
+            sync_interval: rule.exchange().map(|it| it.interval),
+        }
+    }
+}
+
+impl<'r> From<&'r RulePlan> for RuleView<'r> {
+    fn from(rule: &'r RulePlan) -> Self {
+        Self {
+            on_missing: rule.on_missing,
+            cost: &rule.cost,
+            except: rule.except.as_ref().map_or("", |it| it.words()),
+            priority: rule.priority.as_ref().map(|it| (it.words(), it.max_wait)),
+            is_shared: rule.shared.is_some(),
+            sync_interval: rule.sync_interval,
+        }
+    }
+}
+
+impl<'r> RouteView<'r> {
+    /// Returns a route of `plan`.
+    pub(in crate::config) fn of_plan(route: &'r RoutePlan, plan: &'r Plan) -> Self {
+        Self {
+            matches: &route.matches,
+            upstream: &plan.upstreams[route.upstream].name,
+            timeouts: route.timeouts,
+            body_limit: route.body_limit,
+            upgrades: &route.upgrades,
+            relaxed_path: route.relaxed_path,
+            request_headers: &route.request_headers,
+            response_headers: &route.response_headers,
+            reject: route.reject.as_ref(),
+            flow: &route.flow,
+            rules: route.rules.iter().map(RuleView::from).collect(),
+            is_paced_together: route.paced.is_some(),
+        }
+    }
+
+    /// Says what differs, the rules first.
+    pub(in crate::config) fn words(&self, new: &Self) -> Vec<String> {
+        let mut words = Words::default();
+        self.rules(new, &mut words);
+        words.named("breaker", self.flow.breaker == new.flow.breaker);
+        self.pacing(new, &mut words);
+        words.value("match", self.matches, new.matches, |it| (*it).to_owned());
+        words.value("upstream", self.upstream, new.upstream, |it| (*it).to_owned());
+        let time = |it: &Duration| short(*it);
+        let (from, to) = (&self.timeouts, &new.timeouts);
+        words.value("timeouts.first_byte", from.first_byte, to.first_byte, time);
+        words.value("timeouts.idle", from.idle, to.idle, time);
+        words.value("timeouts.request", from.request, to.request, time);
+        words.value("body_limit", self.body_limit, new.body_limit, |it| ByteSize(*it).to_string());
+        words.value("upgrades", self.upgrades, new.upgrades, |it| format!("[{}]", it.join(", ")));
+        words.value("relaxed_path", self.relaxed_path, new.relaxed_path, bool::to_string);
+        words.named("request_headers", self.request_headers == new.request_headers);
+        words.named("response_headers", self.response_headers == new.response_headers);
+        words.named("reject", self.reject == new.reject);
+        words.0
+    }
+
+    fn rules(&self, new: &Self, words: &mut Words) {
+        let find =
+            |route: &Self, name: &str| route.flow.flow.iter().position(|rule| *rule.name == *name);
+        for (rule, view) in new.flow.flow.iter().zip(&new.rules) {
+            match find(self, &rule.name) {
+                None => words.add(format!("+rule {} {}", rule.name, limit(&rule.algorithm))),
+                Some(at) => {
+                    compare(
+                        &rule.name,
+                        (&self.flow.flow[at], &self.rules[at]),
+                        (rule, view),
+                        words,
+                    );
+                }
+            }
+        }
+        for rule in self.flow.flow.iter().filter(|rule| find(new, &rule.name).is_none()) {
+            words.add(format!("-rule {}", rule.name));
+        }
+    }
+
+    fn pacing(&self, new: &Self, words: &mut Words) {
+        match (&self.flow.pacing, &new.flow.pacing) {
+            (None, None) => {}
+            (None, Some(config)) => words.add(format!("+pacing {}", rate(config.rate))),
+            (Some(_), None) => words.add("-pacing".to_owned()),
+            (Some(old), Some(new)) => {
+                words.value("pacing", old.rate, new.rate, |it| rate(*it));
+                words.value("pacing max_wait", old.max_wait, new.max_wait, |it| short(*it));
+                words.value("pacing max_queue", old.max_queue, new.max_queue, u64::to_string);
+                words.named("pacing warm_up", old.warm_up == new.warm_up);
+            }
+        }
+        let scope = [self.is_paced_together, new.is_paced_together].map(scope);
+        words.value("pacing scope", scope[0], scope[1], |it| (*it).to_owned());
+    }
+}
+
+/// Says what differs of a rule.
+fn compare(
+    name: &str,
+    (old, from): (&flow::Rule, &RuleView<'_>),
+    (new, to): (&flow::Rule, &RuleView<'_>),
+    words: &mut Words,
+) {
+    let at = |key: &str| format!("{name} {key}");
+    let text = |it: &String| it.clone();
+    let [kinds, limits, details] =
+        [kind, limit, detail].map(|of| [&old.algorithm, &new.algorithm].map(of));
+    let [before, after] = kinds;
+    let is_same_kind = before == after;
+    words.value(name, before, after, text);
+    let [before, after] = limits;
+    words.value(name, before, after, text);
+    let [before, after] = details;
+    if is_same_kind {
+        words.value(name, before, after, text);
+    }
+    let key = |rule: &flow::Rule| {
+        rule.keyed.as_ref().map_or_else(|| "none".to_owned(), |it| it.by.to_string())
+    };
+    words.value(&at("key"), key(old), key(new), text);
+    if let (Some(old), Some(new)) = (&old.keyed, &new.keyed) {
+        words.value(&at("max_keys"), old.max_keys, new.max_keys, u32::to_string);
+    }
+    words.value(&at("dry_run"), old.dry_run, new.dry_run, bool::to_string);
+    words.named(&at("cost"), from.cost == to.cost);
+    words.named(&at("except"), from.except == to.except);
+    words.named(&at("priority"), from.priority == to.priority);
+    words.named(&at("on_missing_key"), from.on_missing == to.on_missing);
+    words.value(&at("scope"), scope(from.is_shared), scope(to.is_shared), |it| (*it).to_owned());
+    let interval = |it: &Option<Duration>| it.map_or_else(|| "none".to_owned(), short);
+    words.value(&at("sync_interval"), from.sync_interval, to.sync_interval, interval);
+}
+
+fn scope(is_shared: bool) -> &'static str {
+    if is_shared { "cluster" } else { "local" }
+}
+
+fn rate(rate: Rate) -> String {
+    format!("{}/{}", rate.count(), short(rate.window()))
+}
+
+/// Names an algorithm.
+fn kind(algorithm: &Algorithm) -> String {
+    let word = match algorithm {
+        Algorithm::TokenBucket(_) | Algorithm::WarmUp(_) => "token_bucket",
+        Algorithm::LeakyBucket(_) => "leaky_bucket",
+        Algorithm::SlidingLog(_) => "sliding_log",
+        Algorithm::SlidingWindow(_) => "sliding_window",
+        Algorithm::SlidingCounter(_) => "sliding_counter",
+        Algorithm::FixedWindow(_) => "fixed_window",
+        Algorithm::Concurrency(_) => "concurrency",
+        Algorithm::Pacing(_) => "pacing",
+        Algorithm::Exchanged(config) => return kind(config.whole()),
+    };
+    word.to_owned()
+}
+
+/// Writes the limit as the file does: `10/1m`.
+fn limit(algorithm: &Algorithm) -> String {
+    match algorithm {
+        Algorithm::TokenBucket(config) => rate(config.rate),
+        Algorithm::WarmUp(config) => rate(config.rate),
+        Algorithm::LeakyBucket(config) => rate(config.rate),
+        Algorithm::SlidingLog(config) => rate(config.rate),
+        Algorithm::SlidingWindow(config) => rate(config.rate),
+        Algorithm::SlidingCounter(config) => rate(config.rate),
+        Algorithm::FixedWindow(config) => match &config.align {
+            Align::Calendar(calendar) => format!("{}/{}", config.rate.count(), calendar.name()),
+            Align::Clock | Align::FirstRequest => rate(config.rate),
+        },
+        Algorithm::Concurrency(config) => config.limit.to_string(),
+        Algorithm::Pacing(config) => rate(config.rate),
+        Algorithm::Exchanged(config) => limit(config.whole()),
+    }
+}
+
+/// Writes what an algorithm has beside its limit.
+fn detail(algorithm: &Algorithm) -> String {
+    // A burst of the limit's count is the default, which the limit has told of.
+    let bucket = |rate: Rate, burst: u64| {
+        if burst == rate.count() { "default burst".to_owned() } else { format!("burst {burst}") }
+    };
+    match algorithm {
+        Algorithm::TokenBucket(config) => bucket(config.rate, config.burst),
+        Algorithm::WarmUp(config) => {
+            let burst = bucket(config.rate, config.burst);
+            format!("{burst}, warm_up {}", short(config.warm_up.period))
+        }
+        Algorithm::LeakyBucket(config) => bucket(config.rate, config.capacity),
+        Algorithm::SlidingWindow(config) => {
+            let strict = if config.strict { ", strict" } else { "" };
+            format!("{} buckets{strict}", config.buckets)
+        }
+        Algorithm::FixedWindow(config) => match config.align {
+            Align::Clock => "from the clock".to_owned(),
+            Align::FirstRequest => "from the first request".to_owned(),
+            Align::Calendar(_) => "by the calendar".to_owned(),
+        },
+        Algorithm::SlidingLog(_)
+        | Algorithm::SlidingCounter(_)
+        | Algorithm::Concurrency(_)
+        | Algorithm::Pacing(_) => String::new(),
+        Algorithm::Exchanged(config) => detail(config.whole()),
+    }
+}

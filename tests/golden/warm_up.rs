@@ -138,8 +138,8 @@ fn rules(params: &Value) -> Rules {
         let pacing = Some(pacing::Config { rate, max_wait, max_queue: u64::MAX, warm_up });
         return Rules { pacing, ..Rules::default() };
     }
-    // As by default: one second's worth.
-    let burst = (rate.count() / rate.window().as_secs()).max(1);
+    // As by default.
+    let burst = rate.count();
     let algorithm = Algorithm::WarmUp(warm_up::Config { rate, burst, warm_up });
     let rule = Rule { name: "rule".into(), algorithm, keyed: None, dry_run: false };
     Rules { flow: vec![rule], ..Rules::default() }

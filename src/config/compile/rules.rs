@@ -263,7 +263,9 @@ impl Compiler {
     fn bucket(&mut self, rate: At<Rate>, burst: Option<At<u64>>, cost: &CostSpec) -> u64 {
         let (size, what) = match burst {
             Some(burst) => (burst, "burst"),
-            None => (rate.map(default_burst), "default burst"),
+            // As many as the limit says may come at once: a smaller bucket would refuse what the
+            // limit allows.
+            None => (rate.map(Rate::count), "limit"),
         };
         self.cost(cost, size, what);
         if let Some(burst) = burst {
@@ -346,13 +348,6 @@ impl Compiler {
 
 /// What a rule may take before it is warned of: 1 GiB.
 const MUCH_MEMORY: u64 = 1 << 30;
-
-/// Returns the default size of a bucket: the limit's count, but no more than one second's worth.
-pub(in crate::config) fn default_burst(rate: Rate) -> u64 {
-    const SECOND: u128 = 1_000_000_000;
-    let a_second = u128::from(rate.count()) * SECOND / u128::from(rate.window_nanos());
-    u64::try_from(a_second).unwrap_or(u64::MAX).clamp(1, rate.count())
-}
 
 /// Returns pairs of a rule that can never refuse and the one that always refuses before it: the
 /// same algorithm, key, cost and exceptions, over the same window, and numbers no larger.

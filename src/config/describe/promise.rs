@@ -81,6 +81,22 @@ fn bucket(word: &str, rate: Rate, size: u64) -> String {
     format!("{word} {count}/{window}, burst {size}: at most {size} at once, {most} in any {window}")
 }
 
+/// Returns the rate and the size of a bucket, if a sliding window can count the same instead.
+pub(super) fn bucket_numbers(algorithm: &Algorithm) -> Option<(Rate, u64)> {
+    match algorithm {
+        Algorithm::TokenBucket(config) => Some((config.rate, config.burst)),
+        Algorithm::LeakyBucket(config) => Some((config.rate, config.capacity)),
+        Algorithm::Exchanged(config) => bucket_numbers(config.whole()),
+        Algorithm::WarmUp(_)
+        | Algorithm::SlidingLog(_)
+        | Algorithm::SlidingWindow(_)
+        | Algorithm::SlidingCounter(_)
+        | Algorithm::FixedWindow(_)
+        | Algorithm::Concurrency(_)
+        | Algorithm::Pacing(_) => None,
+    }
+}
+
 /// Says how a rate grows.
 fn ramp_promise(rate: Rate, warm_up: WarmUp) -> String {
     let cold =

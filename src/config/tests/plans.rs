@@ -136,7 +136,7 @@ in the order in which they match
   z  GET /exact → app
     no limit
   r  /* → app
-    bucket  token_bucket 100/1m, burst 1: at most 1 at once, 101 in any 1m
+    bucket  token_bucket 100/1m, burst 100: at most 100 at once, 200 in any 1m
     ring  sliding_window 30/1s, 10 buckets: at most 30 in any 900ms, 60 in any 1s
       for each client_ip/64: at most 1000 keys and 66 spare, {per_key} bytes each, {:.1} in all
     lender  sliding_window 30/1s, 10 buckets: at most 30 in any 900ms, 60 in any 1s
@@ -158,6 +158,7 @@ in the order in which they match
       cost: else 2
       dry run: counts, rejects nothing
     pacing  100/1s: starts at least 10ms apart; waits up to 500ms, 10 at most
+  note: `bucket` may pass 200 in 1m, because its bucket refills while it empties; for a hard cap of 100 write `algorithm: sliding_window` and `strict: true`
 ",
         bytesize::ByteSize(per_key as u64 * 1066),
         bytesize::ByteSize(lent as u64 * 1066)
@@ -165,4 +166,62 @@ in the order in which they match
     assert_eq!(routes, expected);
     assert!(text.contains("app  round_robin  connect_timeout 3s, idle_timeout 4s, max_idle 256"));
     assert!(text.ends_with("  workers 2, drain_timeout 30s\n"), "{text}");
+}
+
+#[test]
+fn a_bucket_lets_its_limit_pass_at_once_whatever_the_window() {
+    for (rule, promise) in [
+        ("limit: 5/1m", "token_bucket 5/1m, burst 5: at most 5 at once, 10 in any 1m"),
+        ("limit: 7/1h", "token_bucket 7/1h, burst 7: at most 7 at once, 14 in any 1h"),
+        ("limit: 9/10ms", "token_bucket 9/10ms, burst 9: at most 9 at once, 18 in any 10ms"),
+        (
+            "algorithm: leaky_bucket, limit: 5/1m",
+            "leaky_bucket 5/1m, burst 5: at most 5 at once, 10 in any 1m",
+        ),
+        (
+            "limit: 5/1m, warm_up: {}",
+            "token_bucket 5/1m, burst 5: at most 5 at once, 10 in any 1m, when warm",
+        ),
+        (
+            "limit: 5/1m, overrides: [{ when: { method: PUT }, limit: 3/1h }]",
+            "a when method=PUT  token_bucket 3/1h, burst 3: at most 3 at once, 6 in any 1h",
+        ),
+        (
+            "limit: 5/1m, scope: cluster",
+            "token_bucket 5/1m, burst 5: at most 5 at once, 10 in any 1m",
+        ),
+        (
+            "limit: 5/1m, scope: cluster, sync_interval: 1s",
+            "token_bucket 5/1m, burst 5: at most 5 at once, 10 in any 1m",
+        ),
+    ] {
+        let store = "store: { redis: redis://127.0.0.1 }\n";
+        let text = store.to_owned() + &with_rules(&format!("      - {{ name: a, {rule} }}\n"));
+        let said = describe(&plan(&text));
+        assert!(said.contains(promise), "{rule}: {said}");
+    }
+}
+
+#[test]
+fn a_hard_cap_is_suggested_once_where_a_bucket_doubles_a_long_window() {
+    let note = |rules: &str| {
+        let text = describe(&plan(&with_rules(rules)));
+        let notes: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("  note: ")).collect();
+        assert!(notes.len() < 2, "{text}");
+        notes.first().map(|note| (*note).to_owned())
+    };
+    let several = note(
+        "      - { name: a, limit: 5/1m }\n      - { name: b, limit: 9/1h }\n      - { name: c, limit: 9/1m }\n",
+    );
+    let expected = "`a` may pass 10 in 1m (as may 2 more rules), because its bucket refills while it empties; \
+                    for a hard cap of 5 write `algorithm: sliding_window` and `strict: true`";
+    assert_eq!(several.as_deref(), Some(expected));
+    for rule in [
+        "limit: 5/1s",
+        "limit: 100/1m, burst: 10",
+        "algorithm: sliding_window, limit: 5/1m, strict: true",
+        "limit: 5/1m, warm_up: {}",
+    ] {
+        assert_eq!(note(&format!("      - {{ name: a, {rule} }}\n")), None, "{rule}");
+    }
 }

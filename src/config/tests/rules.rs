@@ -49,7 +49,7 @@ fn numbers_that_cannot_work_are_refused() {
         ("limit: 10/1s, cost: 0", "`cost` cannot be 0 | write a number from 1 to 1000000000"),
         (
             "limit: 10/1s, cost: 11",
-            "nothing can ever pass: a request costs 11 of default burst 10 | write a cost of at most 10, or a larger default burst",
+            "nothing can ever pass: a request costs 11 of limit 10 | write a cost of at most 10, or a larger limit",
         ),
         (
             "limit: 10/1s, burst: 3, cost: 4",
@@ -306,7 +306,7 @@ fn a_burst_beside_which_the_limit_hardly_matters_is_warned_of() {
 fn what_can_never_happen_is_warned_of() {
     warnings(
         &with_rules("      - { name: a, limit: 10/1s, cost: { POST: 11 } }\n"),
-        &["no POST can ever pass: POST costs 11 of default burst 10"],
+        &["no POST can ever pass: POST costs 11 of limit 10"],
     );
     warnings(
         &with_rules("      - { name: a, limit: 10/1s }\n      - { name: b, limit: 20/1s }\n"),
@@ -425,8 +425,7 @@ fn rules_become_what_the_gate_runs_by() {
     let rate = |text| super::super::values::limit(text).unwrap().rate;
     let bucket =
         |text, burst| Algorithm::TokenBucket(token_bucket::Config { rate: rate(text), burst });
-    // A second's worth of 100 a minute is one.
-    assert_eq!(rule(0), bucket("100/1m", 1));
+    assert_eq!(rule(0), bucket("100/1m", 100));
     assert_eq!(rule(1), bucket("200/500ms", 7));
     assert_eq!(
         rule(2),

@@ -39,7 +39,7 @@ pub(in crate::config) static RULE: Section = Section {
         key(
             "burst",
             integer(1, 1_000_000_000_000),
-            Words("the limit's count, at most one second's worth"),
+            Words("the limit's count"),
             "How many may pass at once: the size of the bucket (`token_bucket` and `leaky_bucket`).",
         ),
         key(

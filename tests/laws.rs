@@ -17,6 +17,8 @@ mod flood;
 mod oracle;
 #[path = "laws/priority.rs"]
 mod priority;
+#[path = "laws/rejections.rs"]
+mod rejections;
 #[path = "laws/reservations.rs"]
 mod reservations;
 #[path = "laws/scale.rs"]

@@ -52,18 +52,18 @@ pub struct Decided {
 }
 
 impl Decided {
-    /// Returns an admission and the rule that has least left, of those that let the
-    /// request pass.
+    /// Returns an admission and the tightest rule of those that let the request pass: see
+    /// [`Quota::tightness`].
     pub fn admitted(report: &Report) -> Self {
         let passed =
             |quota: &&Quota| counts(quota) && !matches!(quota.verdict, Verdict::DryRunRejected(_));
-        let tightest = report.quotas.iter().filter(passed).min_by_key(|quota| quota.remaining());
+        let tightest = report.quotas.iter().filter(passed).min_by_key(|quota| quota.tightness());
         let wait = report.wait();
         let decision = if wait.is_zero() { Decision::Passed } else { Decision::Delayed };
         Self { decision, quota: tightest.copied(), wait, retry_after: None }
     }
 
-    /// Returns a rejection and the rule that it came from.
+    /// Returns a rejection and the rule that decided.
     pub fn rejected(rejection: &Rejection) -> Self {
         let quotas = &rejection.report.quotas;
         let kind = rejection.reason.kind();

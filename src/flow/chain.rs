@@ -6,7 +6,7 @@ mod reservation;
 
 use super::{
     breaker,
-    decision::{Outcome, Reason, RejectedBy, Report, Verdict},
+    decision::{Decision, Outcome, Reason, RejectedBy, Report, Verdict},
     exchange::{Delta, RoundTrip, Told},
     pending::Pendings,
     rules::{Change, Installed, Rules, rule_of},
@@ -14,6 +14,7 @@ use super::{
     statistic::{Counts, Observation, Statistic},
     time::Instant,
 };
+use core::time::Duration;
 use hearing::{Asked, Hearing};
 use link::{Link, Wanted};
 pub(super) use reservation::{Elsewhere, Reserved};
@@ -22,6 +23,10 @@ use smallvec::SmallVec;
 /// The most slots that are kept for what they have to tell: more than edits remove before they are
 /// asked, which is some ten times a second.
 const MOST_UNTOLD: usize = 64;
+
+/// How often a rejected request is asked about again for a later time. Each time is the end of what
+/// one rule has lent, and no rule lends from many windows.
+const MOST_ROUNDS: u32 = 8;
 
 /// A route's slots.
 #[derive(Debug)]
@@ -40,6 +45,8 @@ pub(super) struct Chain {
     latest: Instant,
     /// Whether an edit may have left clients' states to be converted.
     is_behind: bool,
+    /// Whether a window to come was ever lent from.
+    has_lent: bool,
 }
 
 /// A request that every slot let pass.
@@ -72,7 +79,16 @@ impl Chain {
     /// Returns a chain without rules.
     pub(super) fn new(now: Instant) -> Self {
         let (statistic, links, untold) = (Statistic::default(), Vec::new(), Vec::new());
-        Self { statistic, links, untold, next: 0, tickets: 0, latest: now, is_behind: false }
+        Self {
+            statistic,
+            links,
+            untold,
+            next: 0,
+            tickets: 0,
+            latest: now,
+            is_behind: false,
+            has_lent: false,
+        }
     }
 
     /// Makes this the chain of `rules`. Rules are found again by name. Returns what
@@ -255,13 +271,40 @@ impl Chain {
     /// Asks every slot that there is a claim on.
     #[inline]
     fn hear<'a>(&self, claims: &'a [Claim], hearing: &mut Hearing<'a>) {
-        // One rejection does not spare the other slots the question: `retry_after` and
-        // the report heed them all.
+        // One rejection does not spare the other slots the question: the one that rejects for
+        // longest decides, and the report names them all.
         for (at, link) in self.links.iter().enumerate() {
             if let Some(claim) = link.claim_in(claims) {
                 hearing.note(at, link, claim);
             }
         }
+        if self.has_lent && hearing.rejection.is_some() && hearing.asked.len() > 1 {
+            self.put_off(hearing);
+        }
+    }
+
+    /// Has a rejected request come back when no rule rejects it: one that lets it pass now may
+    /// have lent what it has later. Clients are told whole seconds, so that those count, too.
+    fn put_off(&self, hearing: &mut Hearing<'_>) {
+        let Some((at, reason)) = hearing.rejection else { return };
+        let Some(mut wait) = reason.retry_after() else { return };
+        for _ in 0..MOST_ROUNDS {
+            let second = Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
+            let later = [wait, second].into_iter().filter_map(|wait| {
+                let longer = hearing.asked.iter().filter_map(|asked| {
+                    let link = &self.links[asked.link];
+                    let then = hearing.now + wait;
+                    match link.slot.check(then, asked.claim, &link.pending).decision {
+                        Decision::Reject(it) if !link.wanted.is_dry_run() => it.retry_after(),
+                        Decision::Reject(_) | Decision::Pass | Decision::Delay(_) => None,
+                    }
+                });
+                longer.max().map(|longer| wait + longer)
+            });
+            let Some(later) = later.max() else { break };
+            wait = later;
+        }
+        hearing.rejection = Some((at, reason.over_after(wait)));
     }
 
     /// Tells every slot that was asked about a request that all let pass.
@@ -271,7 +314,8 @@ impl Chain {
         self.statistic.on_pass(now, start);
         let mut held = Held::new();
         for asked in &hearing.asked {
-            let &Asked { link, claim: &Claim { cost, .. }, verdict, wait, place } = asked;
+            let &Asked { link, claim: &Claim { cost, patience, .. }, verdict, wait, place } = asked;
+            self.has_lent |= verdict == Verdict::Delayed && !patience.is_zero();
             let Link { id, slot, counts, .. } = &mut self.links[link];
             match verdict {
                 Verdict::Passed => counts.passed += 1,

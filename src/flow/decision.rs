@@ -1,7 +1,7 @@
 //! What a slot may answer, what the chain reports, and how a request may end.
 
 use super::{breaker::Turn, slot::SlotId, time::Instant};
-use core::time::Duration;
+use core::{cmp::Reverse, time::Duration};
 use smallvec::SmallVec;
 
 /// A slot's answer to an arriving request.
@@ -35,12 +35,10 @@ pub enum Reason {
         /// What the rule limits.
         kind: ReasonKind,
     },
-    /// As much is in flight as may be.
+    /// As much is in flight as may be. No clock knows when that ends.
     Concurrency {
         /// Cost that may be in flight.
         limit: u64,
-        /// Time until others that rejected it would admit the request; `None` if none did.
-        retry_after: Option<Duration>,
     },
     /// As many requests are waiting for their start as may wait.
     QueueFull {
@@ -125,10 +123,8 @@ impl Reason {
             | Self::QueueFull { retry_after }
             | Self::Undecided { retry_after }
             | Self::QueueWait { retry_after, .. } => Some(retry_after),
-            Self::Concurrency { retry_after, .. } | Self::BreakerOpen { retry_after } => {
-                retry_after
-            }
-            Self::TooCostly { .. } | Self::MissingKey => None,
+            Self::BreakerOpen { retry_after } => retry_after,
+            Self::Concurrency { .. } | Self::TooCostly { .. } | Self::MissingKey => None,
         }
     }
 
@@ -145,23 +141,27 @@ impl Reason {
         }
     }
 
-    /// Returns this reason where `other` holds, too: none of the two admits earlier than its
-    /// `retry_after`, unless one never does.
+    /// Returns whether this reason decides where `other` holds, too: what never ends goes before
+    /// what ends, then what ends later, and what no clock knows the end of comes last.
     #[must_use]
-    pub fn beside(mut self, other: Self) -> Self {
-        let least = other.retry_after();
+    pub fn outranks(self, other: Self) -> bool {
+        let rank = |reason: Self| (reason.is_lasting(), reason.retry_after());
+        rank(self) > rank(other)
+    }
+
+    /// Returns this reason with another `retry_after`, if it has one.
+    #[must_use]
+    pub fn over_after(mut self, wait: Duration) -> Self {
         match &mut self {
             Self::Rate { retry_after }
             | Self::QueueFull { retry_after }
             | Self::QueueWait { retry_after, .. }
-            | Self::Undecided { retry_after } => {
-                *retry_after = least.unwrap_or_default().max(*retry_after);
-            }
-            // `None` is less than any time.
-            Self::Concurrency { retry_after, .. } | Self::BreakerOpen { retry_after } => {
-                *retry_after = least.max(*retry_after);
-            }
-            Self::TooCostly { .. } | Self::MissingKey => {}
+            | Self::Undecided { retry_after }
+            | Self::BreakerOpen { retry_after: Some(retry_after) } => *retry_after = wait,
+            Self::BreakerOpen { retry_after: None }
+            | Self::Concurrency { .. }
+            | Self::TooCostly { .. }
+            | Self::MissingKey => {}
         }
         self
     }
@@ -208,6 +208,15 @@ impl Quota {
     pub const fn remaining(&self) -> u64 {
         self.limit.saturating_sub(self.used)
     }
+
+    /// Returns what orders quotas by which of them a client meets first: how many more requests of
+    /// this cost fit, then how late it is over.
+    pub fn tightness(&self) -> (u64, Reverse<Duration>) {
+        let left = self.remaining();
+        // Most cost 1, and a division costs more than the question.
+        let requests = if self.cost > 1 { left / self.cost } else { left };
+        (requests, Reverse(self.reset))
+    }
 }
 
 /// The record of one decision, which headers, logs, metrics and replays read.
@@ -245,10 +254,10 @@ impl RejectedBy {
 /// A request that may not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// The slot whose reason is reported: the first that rejected it, but one that
-    /// rejects it for ever goes before one that does so for a while.
+    /// The slot that decided: of those that rejected, the one whose reason
+    /// [outranks](Reason::outranks) the others', the first if several are equal.
     pub slot: SlotId,
-    /// Why. Its `retry_after` heeds every slot that rejected the request.
+    /// Why. By its `retry_after` every slot would admit the request.
     pub reason: Reason,
     /// What each slot said.
     pub report: Report,

@@ -194,15 +194,15 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_heeds_every_slot() {
+    fn of_several_that_reject_the_one_that_does_for_longest_decides() {
         let (fast, slow) = (rule("fast", bucket(10, 1)), rule("slow", bucket(2, 1)));
         for flow in [[fast.clone(), slow.clone()], [slow, fast]] {
             check(
                 &Rules { flow: flow.into(), ..paced(rate(1, 1000), 300, 9) },
                 "
                 0       pass
-                0       block rate 700
-                499     block rate 201
+                0       block queue 1000 700
+                499     block queue 501 201
                 600     block queue 400 100
                 699     block queue 301 1
                 700     wait 300
@@ -212,18 +212,19 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_heeds_a_rate_beside_a_limit_in_flight() {
+    fn a_rate_decides_beside_a_limit_in_flight_whose_end_no_clock_knows() {
         let (rate, large) = (rule("rate", bucket(10, 1)), rule("in flight", in_flight(1)));
-        check(&rules([rate.clone(), large.clone()]), "0 pass\n0 block rate 100");
-        check(
-            &rules([large, rate]),
-            "
-            0   pass
-            0   block concurrency 1 100
-            99  block concurrency 1 1
-            100 block concurrency 1
-            ",
-        );
+        for flow in [[rate.clone(), large.clone()], [large, rate]] {
+            check(
+                &rules(flow),
+                "
+                0   pass
+                0   block rate 100
+                99  block rate 1
+                100 block concurrency 1
+                ",
+            );
+        }
     }
 
     #[test]

@@ -154,10 +154,7 @@ fn reason(reason: Reason) -> String {
     match reason {
         Reason::Rate { retry_after } => format!("rate {}", text(retry_after)),
         Reason::TooCostly { limit, .. } => format!("costly {limit}"),
-        Reason::Concurrency { limit, retry_after } => {
-            let later = retry_after.map(|it| format!(" {}", text(it)));
-            format!("concurrency {limit}{}", later.unwrap_or_default())
-        }
+        Reason::Concurrency { limit } => format!("concurrency {limit}"),
         Reason::QueueFull { retry_after } => format!("full {}", text(retry_after)),
         Reason::QueueWait { wait, retry_after } => {
             format!("queue {} {}", text(wait), text(retry_after))

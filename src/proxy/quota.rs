@@ -5,7 +5,7 @@
 use super::reply::whole_seconds;
 use crate::{
     config::{RateLimitHeaders, Route, RouteRule},
-    flow::{Quota, ReasonKind, Report},
+    flow::{Quota, ReasonKind, Rejection, Report},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -15,55 +15,94 @@ const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy")
 const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
-/// What [`Told`] writes: the first two, or with the older fields all.
+/// What [`Told`] may write: the first two, or with the older fields all.
 static FIELDS: [HeaderName; 5] = [RATELIMIT, RATELIMIT_POLICY, X_LIMIT, X_REMAINING, X_RESET];
 
 const X_RULE: HeaderName = HeaderName::from_static("x-flowgate-rule");
 const X_REASON: HeaderName = HeaderName::from_static("x-flowgate-reason");
 
-/// What a client is told of its quotas, known when its request is decided: of the one
-/// that has least left, as it is the one to heed. `RateLimit-Policy` names them all.
+/// What a client is told of its quotas, known when its request is decided. `RateLimit-Policy` names
+/// them all; `RateLimit` tells of the one to heed.
 #[derive(Debug)]
 pub(super) struct Told {
-    /// Which of the route's rules it is.
-    rule: usize,
-    limit: u64,
-    left: u64,
-    /// In seconds.
-    reset: u64,
+    heeded: Option<Heeded>,
     /// Whether clients are told in the older fields, too.
     legacy: bool,
     /// Of a request that an override is for; else the route's.
     policy: Option<Box<HeaderValue>>,
 }
 
+/// Where the quota to heed stands.
+#[derive(Clone, Copy, Debug)]
+struct Heeded {
+    /// Which of the route's rules it is.
+    rule: usize,
+    limit: u64,
+    left: u64,
+    /// In seconds.
+    reset: u64,
+}
+
 impl Told {
-    /// `None` if the route has no quota to tell of, or `words` says so.
-    pub(super) fn of(route: &Route, report: &Report, words: RateLimitHeaders) -> Option<Self> {
+    /// Tells of the quota that an admitted client meets first. `None` if the route has no quota to
+    /// tell of, or `words` says so.
+    pub(super) fn admitted(
+        route: &Route,
+        report: &Report,
+        words: RateLimitHeaders,
+    ) -> Option<Self> {
         if route.policy.is_none() || words == RateLimitHeaders::Off {
             return None;
         }
-        let (mut least, mut is_overridden) = (None, false);
+        let (mut tightest, mut is_overridden) = (None, false);
         for quota in &report.quotas {
             let Some((at, rule)) = shown(route, quota) else { continue };
             is_overridden |= rule.when.is_some();
-            let left = quota.remaining();
-            if least.is_none_or(|(_, _, least)| left < least) {
-                least = Some((at, quota, left));
+            let tightness = quota.tightness();
+            if tightest.is_none_or(|(_, _, least)| tightness < least) {
+                tightest = Some((at, quota, tightness));
             }
         }
-        let (rule, quota, left) = least?;
+        let (rule, quota, _) = tightest?;
+        let reset = whole_seconds(quota.reset);
         Some(Self {
-            rule,
-            limit: quota.limit,
-            left,
-            reset: whole_seconds(quota.reset),
+            heeded: Some(Heeded { rule, limit: quota.limit, left: quota.remaining(), reset }),
             legacy: words == RateLimitHeaders::Legacy,
             policy: if is_overridden { own_policy(route, report) } else { None },
         })
     }
 
-    /// Returns which fields it writes.
+    /// Tells of the quota that decided, if one did that time refills: of another one a client could
+    /// heed every word and be rejected again. What is left of it is not enough for the request, so
+    /// that nothing is.
+    pub(super) fn rejected(
+        route: &Route,
+        rejection: &Rejection,
+        words: RateLimitHeaders,
+    ) -> Option<Self> {
+        if route.policy.is_none() || words == RateLimitHeaders::Off {
+            return None;
+        }
+        let quotas = &rejection.report.quotas;
+        let is_overridden = |quota| shown(route, quota).is_some_and(|(_, it)| it.when.is_some());
+        let decided = quotas.iter().find(|quota| quota.slot == rejection.slot);
+        let heeded = decided.zip(rejection.reason.retry_after()).and_then(|(quota, wait)| {
+            let (rule, _) = shown(route, quota)?;
+            let reset = whole_seconds(quota.reset.max(wait));
+            Some(Heeded { rule, limit: quota.limit, left: 0, reset })
+        });
+        Some(Self {
+            heeded,
+            legacy: words == RateLimitHeaders::Legacy,
+            policy: if quotas.iter().any(is_overridden) {
+                own_policy(route, &rejection.report)
+            } else {
+                None
+            },
+        })
+    }
+
+    /// Returns which fields it may write.
     pub(super) fn fields(&self) -> &'static [HeaderName] {
         let (draft, _older) = FIELDS.split_at(2);
         if self.legacy { &FIELDS } else { draft }
@@ -71,9 +110,14 @@ impl Told {
 
     /// Writes the fields. `route` is the one that the client was told of.
     pub(super) fn write(self, headers: &mut HeaderMap, route: &Route) {
-        let Some(rule) = route.rules.get(self.rule) else { return };
+        let Self { heeded, legacy, policy } = self;
+        if let Some(policy) = policy.map(|policy| *policy).or_else(|| route.policy.clone()) {
+            headers.insert(RATELIMIT_POLICY, policy);
+        }
+        let Some(heeded) = heeded else { return };
+        let Some(rule) = route.rules.get(heeded.rule) else { return };
         let (mut left, mut reset) = (itoa::Buffer::new(), itoa::Buffer::new());
-        let (left, reset) = (left.format(self.left), reset.format(self.reset));
+        let (left, reset) = (left.format(heeded.left), reset.format(heeded.reset));
         // A fifth of the cost of `format!`. To the byte, as `Bytes` keeps a longer one apart.
         let mut line = Vec::with_capacity(rule.name.len() + left.len() + reset.len() + 8);
         line.push(b'"');
@@ -85,13 +129,10 @@ impl Told {
         if let Ok(line) = HeaderValue::from_maybe_shared(Bytes::from(line)) {
             headers.insert(RATELIMIT, line);
         }
-        if let Some(policy) = self.policy.map(|policy| *policy).or_else(|| route.policy.clone()) {
-            headers.insert(RATELIMIT_POLICY, policy);
-        }
-        if self.legacy {
-            headers.insert(X_LIMIT, HeaderValue::from(self.limit));
-            headers.insert(X_REMAINING, HeaderValue::from(self.left));
-            headers.insert(X_RESET, HeaderValue::from(self.reset));
+        if legacy {
+            headers.insert(X_LIMIT, HeaderValue::from(heeded.limit));
+            headers.insert(X_REMAINING, HeaderValue::from(heeded.left));
+            headers.insert(X_RESET, HeaderValue::from(heeded.reset));
         }
     }
 }
@@ -126,12 +167,13 @@ mod tests {
         config::{self, Live},
         flow::{Claim, Instant, Key},
     };
+    use core::time::Duration;
+    use std::sync::Arc;
 
-    #[test]
-    fn who_an_override_is_for_is_told_its_quota() {
+    /// Returns the first route of a gateway with these rules.
+    fn route(rules: &str) -> Arc<Route> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gateway.yaml");
-        let rules = "{ name: a, limit: 5/1m, overrides: [{ when: { method: PUT }, limit: 9/1m }] }, { name: b, limit: 20/1s }";
         let text = format!(
             "listeners: [{{ name: web, listen: 127.0.0.1:0 }}]
 upstreams: [{{ name: app, servers: [{{ url: http://127.0.0.1:9000 }}] }}]
@@ -140,20 +182,65 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rules}]
         std::fs::write(&path, text).unwrap();
         let plan = config::read(&path).unwrap_or_else(|problems| panic!("{problems}"));
         let snapshot = Live::start(plan, Instant::EPOCH).load_full();
-        let route = &snapshot.routes[0];
+        Arc::clone(&snapshot.routes[0])
+    }
+
+    fn claim(route: &Route, at: usize) -> Claim {
+        let (slot, patience) = (route.rules[at].slot, Duration::ZERO);
+        Claim { slot, key: Key::Shared, cost: route.rules[at].cost.default, patience }
+    }
+
+    fn written(told: Option<Told>, route: &Route) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        told.expect("a quota").write(&mut headers, route);
+        headers
+    }
+
+    /// Returns what is told when a second request comes at once.
+    fn second(rules: &str) -> HeaderMap {
+        let route = route(rules);
+        let claims: Vec<_> = (0..route.rules.len()).map(|at| claim(&route, at)).collect();
+        let first = route.gate.enter(Instant::EPOCH, &claims).unwrap();
+        let told = match route.gate.enter(Instant::EPOCH, &claims) {
+            Ok(it) => Told::admitted(&route, &it.report, RateLimitHeaders::Legacy),
+            Err(it) => Told::rejected(&route, &it, RateLimitHeaders::Legacy),
+        };
+        drop(first);
+        written(told, &route)
+    }
+
+    #[test]
+    fn the_quota_that_decides_is_told_and_no_other() {
+        let equal = "{ name: a, limit: 2/1s }, { name: b, limit: 2/1h }";
+        assert_eq!(second(equal)[RATELIMIT], "\"b\";r=0;t=3600", "as much is left, for longer");
+        // Four are left of one, and one is of the other: of requests that cost 5 none is and one.
+        let costly = "{ name: a, limit: 14/1h, cost: 5 }, { name: b, limit: 3/1s }";
+        assert_eq!(second(costly)[RATELIMIT], "\"a\";r=4;t=2572");
+        let both = "{ name: a, limit: 1/1s }, { name: b, limit: 9/1h, cost: 5 }";
+        let told = second(both);
+        assert_eq!(told[RATELIMIT], "\"b\";r=0;t=2000", "what is left is not enough");
+        assert_eq!(
+            (&told[X_LIMIT], &told[X_REMAINING]),
+            (&"9".parse().unwrap(), &"0".parse().unwrap())
+        );
+        // Nobody may take a quota for the reason that has none.
+        let busy = "{ name: a, limit: 9/1s }, { name: b, concurrency: 1 }";
+        let told = second(busy);
+        assert_eq!(told.get(RATELIMIT).or_else(|| told.get(X_RESET)), None);
+        assert_eq!(told[RATELIMIT_POLICY], "\"a\";q=9;w=1");
+    }
+
+    #[test]
+    fn who_an_override_is_for_is_told_its_quota() {
+        let rules = "{ name: a, limit: 5/1m, overrides: [{ when: { method: PUT }, limit: 9/1m }] }, { name: b, limit: 20/1s }";
+        let route = route(rules);
         for (asked, policy) in
             [([0, 2], "\"a\";q=9;w=60, \"b\";q=20;w=1"), ([1, 2], "\"a\";q=5;w=60, \"b\";q=20;w=1")]
         {
-            let claim = |at: usize| Claim {
-                slot: route.rules[at].slot,
-                key: Key::Shared,
-                cost: 1,
-                patience: core::time::Duration::ZERO,
-            };
-            let admission = route.gate.enter(Instant::EPOCH, &asked.map(claim)).unwrap();
-            let told = Told::of(route, &admission.report, RateLimitHeaders::Draft).unwrap();
-            let mut headers = HeaderMap::new();
-            told.write(&mut headers, route);
+            let claims = asked.map(|at| claim(&route, at));
+            let admission = route.gate.enter(Instant::EPOCH, &claims).unwrap();
+            let told = Told::admitted(&route, &admission.report, RateLimitHeaders::Draft);
+            let headers = written(told, &route);
             assert_eq!(headers[RATELIMIT_POLICY], policy);
             assert!(headers[RATELIMIT].to_str().unwrap().starts_with("\"a\";r="));
         }

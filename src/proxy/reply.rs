@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     config::{RateLimitHeaders, Reject, Route},
-    flow::{Reason, Rejection},
+    flow::{Reason, Rejection, Verdict},
     meter,
 };
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version,
     header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
 };
+use smallvec::SmallVec;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -128,21 +129,34 @@ pub(super) fn reject(
 ) -> Response<ResponseBody> {
     let rule = route.rule_name(rejection.slot);
     let (standard, code, detail) = words(rejection.reason);
-    let (mut response, body) = match grpc(request, code, detail) {
-        Some(response) => (response, Bytes::new()),
-        None => page(standard, rule, detail, rejection.reason, route.reject.as_ref()),
+    let (mut response, body) = if let Some(response) = grpc(request, code, detail) {
+        (response, Bytes::new())
+    } else {
+        let violated = violated(rejection, route);
+        page(standard, &violated, detail, rejection.reason, route.reject.as_ref())
     };
     let headers = response.headers_mut();
     if let Some(seconds) = retry_after(rejection.reason) {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
-    if let Some(told) = Told::of(route, &rejection.report, manner.headers) {
+    if let Some(told) = Told::rejected(route, rejection, manner.headers) {
         told.write(headers, route);
     }
     if manner.explain {
         quota::explain(headers, rule, rejection.reason.kind());
     }
     finish(response, body, tail)
+}
+
+/// Returns the rules that rejected, first the one that decided.
+fn violated<'a>(rejection: &Rejection, route: &'a Route) -> SmallVec<[&'a str; 4]> {
+    let quotas = rejection.report.quotas.iter();
+    let others = quotas
+        .filter(|quota| {
+            matches!(quota.verdict, Verdict::Rejected(_)) && quota.slot != rejection.slot
+        })
+        .map(|quota| quota.slot);
+    core::iter::once(rejection.slot).chain(others).map(|slot| route.rule_name(slot)).collect()
 }
 
 /// Status, gRPC status and words of a reason. A client's own quota is 429; what
@@ -180,7 +194,7 @@ pub(super) fn whole_seconds(wait: Duration) -> u64 {
 
 fn page(
     standard: StatusCode,
-    rule: &str,
+    violated: &[&str],
     detail: &str,
     reason: Reason,
     custom: Option<&Reject>,
@@ -197,7 +211,7 @@ fn page(
         "title": status.canonical_reason().unwrap_or("error"),
         "status": status.as_u16(),
         "detail": detail,
-        "violated-policies": [rule],
+        "violated-policies": violated,
         "reason": reason.kind().word(),
     });
     if let (Some(wait), Some(fields)) = (reason.retry_after(), body.as_object_mut()) {
@@ -281,10 +295,9 @@ mod tests {
     #[test]
     fn a_rejection_says_when_to_come_back_unless_it_is_for_ever() {
         let wait = Duration::from_millis(1_001);
-        let known = Some(wait);
         assert_eq!(retry_after(Reason::Rate { retry_after: wait }), Some(2));
-        assert_eq!(retry_after(Reason::Concurrency { limit: 1, retry_after: known }), Some(2));
-        assert_eq!(retry_after(Reason::Concurrency { limit: 1, retry_after: None }), Some(HINT));
+        assert_eq!(retry_after(Reason::BreakerOpen { retry_after: Some(wait) }), Some(2));
+        assert_eq!(retry_after(Reason::Concurrency { limit: 1 }), Some(HINT));
         assert_eq!(retry_after(Reason::BreakerOpen { retry_after: None }), Some(HINT));
         assert_eq!(retry_after(Reason::TooCostly { limit: 1, kind: ReasonKind::Rate }), None);
         assert_eq!(retry_after(Reason::MissingKey), None);

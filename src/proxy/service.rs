@@ -27,7 +27,7 @@ use crate::{
     clock::Clock,
     cluster::Client,
     config::{Applicant, Claims, Known, Live, Route, RouteRule, Snapshot, Unrouted},
-    flow::{Admission, Key, Permit, Rejection, Report},
+    flow::{Admission, Permit, Rejection, Report},
     meter::{self, Counters},
     route::{Seed, Target, client_ip, normal_path},
 };
@@ -142,7 +142,7 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
     let Journey { route, tail, .. } = &*arrival.journey;
     if let Some(question) = question {
         return match shared::begin(&tail.peer.worker, route, now, &claims, question) {
-            First::Decided(decided) => match arrival.settle(*decided, &claims) {
+            First::Decided(decided) => match arrival.settle(*decided) {
                 Ok(journey) => Step::Forward(journey),
                 Err(response) => Step::Answered(response),
             },
@@ -155,7 +155,7 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
             arrival.admit(permit, &report);
             Step::Forward(arrival.journey)
         }
-        Err(refused) => Step::Answered(arrival.reject(refused.with(report), &claims)),
+        Err(refused) => Step::Answered(arrival.reject(&refused.with(report))),
     }
 }
 
@@ -173,10 +173,10 @@ fn turn_away(refusal: Refusal, request: Request<Incoming>, mut tail: Box<Tail>) 
 /// Has the store decide, and goes on from there.
 async fn ask(asking: Asking, mut arrival: Arrival) -> Response<ResponseBody> {
     let journey = &mut arrival.journey;
-    let (peer, claims) = (Arc::clone(&journey.tail.peer), asking.claims.clone());
+    let peer = Arc::clone(&journey.tail.peer);
     let (decided, held) = asking.ask(&peer.worker, &journey.route).await;
     journey.tail.held = held;
-    match arrival.settle(decided, &claims) {
+    match arrival.settle(decided) {
         Ok(journey) => journey.travel().await,
         Err(response) => *response,
     }
@@ -193,14 +193,13 @@ impl Arrival {
     fn settle(
         mut self,
         decided: Result<Admission, Rejection>,
-        claims: &Claims,
     ) -> Result<Box<Journey>, Box<Response<ResponseBody>>> {
         match decided {
             Ok(Admission { permit, report }) => {
                 self.admit(permit, &report);
                 Ok(self.journey)
             }
-            Err(rejection) => Err(self.reject(rejection, claims)),
+            Err(rejection) => Err(self.reject(&rejection)),
         }
     }
 
@@ -218,25 +217,22 @@ impl Arrival {
         }
         tail.permit = Some(permit);
         tail.log(report.turn);
-        journey.told = Told::of(&journey.route, report, manner.headers);
+        journey.told = Told::admitted(&journey.route, report, manner.headers);
     }
 
     /// Answers it instead.
-    fn reject(self, mut rejection: Rejection, claims: &Claims) -> Box<Response<ResponseBody>> {
+    fn reject(self, rejection: &Rejection) -> Box<Response<ResponseBody>> {
         let Self { journey, manner } = self;
         let Journey { request, route, forward, mut tail, .. } = *journey;
         if let Some(entry) = &mut tail.entry {
-            entry.rejected(&rejection);
+            entry.rejected(rejection);
         }
-        // Who lacks a key has no quota under its rule to be told of.
-        let lacks = |slot| claims.iter().any(|c| c.slot == slot && c.key == Key::Missing);
-        rejection.report.quotas.retain(|quota| !lacks(quota.slot));
         let headers = request.map_or_else(HeaderMap::new, |request| {
             let (head, body) = request.into_parts();
             discard(body, forward.fields, &mut tail);
             head.headers
         });
-        Box::new(reject(&rejection, &route, &manner, &headers, tail))
+        Box::new(reject(rejection, &route, &manner, &headers, tail))
     }
 }
 

@@ -211,8 +211,7 @@ fn quotas(
     claims.iter().zip(asks).zip(&verdicts.answers).map(quota).collect()
 }
 
-/// Returns the rule to blame for a rejection, and why: first what never helps, and until the last
-/// of all reasons is over.
+/// Returns the rule that decided, and why, if any rejected the request.
 fn rejection(
     claims: &[(Claim, Option<u128>)],
     asks: &[Ask<'_>],
@@ -224,11 +223,9 @@ fn rejection(
         if ask.is_dry_run {
             continue;
         }
-        blamed = Some(match blamed {
-            None => (claim.slot, reason),
-            Some((_, first)) if reason.is_lasting() && !first.is_lasting() => (claim.slot, reason),
-            Some((slot, first)) => (slot, first.beside(reason)),
-        });
+        if blamed.is_none_or(|(_, first)| reason.outranks(first)) {
+            blamed = Some((claim.slot, reason));
+        }
     }
     blamed
 }

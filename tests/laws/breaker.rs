@@ -173,7 +173,7 @@ proptest! {
                 Step::Enter => {
                     let refused = day.enter();
                     if before.phase == Phase::Closed {
-                        let limit = Reason::Concurrency { limit: 5, retry_after: None };
+                        let limit = Reason::Concurrency { limit: 5 };
                         prop_assert!(refused.is_none_or(|reason| reason == limit));
                     }
                 }

@@ -58,11 +58,9 @@ impl<'a> Hearing<'a> {
     }
 
     fn reject(&mut self, at: usize, reason: Reason) {
-        self.rejection = Some(match self.rejection {
-            None => (at, reason),
-            Some((_, first)) if reason.is_lasting() && !first.is_lasting() => (at, reason),
-            Some((at, first)) => (at, first.beside(reason)),
-        });
+        if self.rejection.is_none_or(|(_, first)| reason.outranks(first)) {
+            self.rejection = Some((at, reason));
+        }
     }
 }
 

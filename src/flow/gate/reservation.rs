@@ -158,7 +158,7 @@ mod tests {
         let admission = reserve().confirm(now, &[quota]);
         assert_eq!(admission.permit.start(), now + Duration::from_millis(20));
         assert_eq!(admission.report.quotas[1], quota);
-        let reason = Reason::Concurrency { limit: 7, retry_after: None };
+        let reason = Reason::Concurrency { limit: 7 };
         let quota = said(there, Verdict::Rejected(ReasonKind::Concurrency), 0);
         let rejection = reserve().reject(now, there, reason, &[quota]);
         assert_eq!((rejection.slot, rejection.reason), (there, reason));

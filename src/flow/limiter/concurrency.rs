@@ -77,7 +77,7 @@ impl Formula for Concurrency {
         if cost > limit {
             Decision::Reject(Reason::TooCostly { limit, kind: ReasonKind::Concurrency })
         } else if in_flight.cost.saturating_add(cost) > limit {
-            Decision::Reject(Reason::Concurrency { limit, retry_after: None })
+            Decision::Reject(Reason::Concurrency { limit })
         } else {
             Decision::Pass
         }

@@ -46,8 +46,8 @@ const STREAM_SEND_BUFFER: usize = 64 * 1024;
 /// what an upload transfers in one round trip; a connection's leaves room beside uploads that
 /// their upstream does not take. What all connections hold has its own bound: see
 /// [`UploadBuffer`].
-const STREAM_WINDOW: u32 = 1024 * 1024;
-const CONNECTION_WINDOW: u32 = 8 * 1024 * 1024;
+const STREAM_WINDOW: u32 = 2 * 1024 * 1024;
+const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
 /// How often a silent HTTP/2 connection is asked whether it still lives.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// The least that hyper's read buffer may be limited to.

@@ -17,7 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 /// Longer than any of these tests takes.
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_mins(5);
 
 const CONFIG: &str = "
 listeners: [{ name: web, listen: 127.0.0.1:0 }]

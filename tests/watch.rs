@@ -22,10 +22,10 @@ use tempfile::TempDir;
 use tokio::{sync::mpsc::Receiver, time::timeout};
 
 /// Far more than any edit takes to be seen, even on a loaded machine.
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_mins(5);
 
-/// Longer than an event takes to arrive.
-const SILENCE: Duration = Duration::from_millis(300);
+/// Longer than an event takes to arrive, even on a loaded machine.
+const SILENCE: Duration = Duration::from_secs(1);
 
 #[tokio::test]
 async fn a_shell_that_writes_over_the_file() {

@@ -1,7 +1,8 @@
 //! The command line as clap reads it: commands, options, and the examples that `--help` shows.
 //!
-//! It is part of the library so that shell completions and a man page can be made of
-//! [`Cli::command`](clap::CommandFactory::command).
+//! Shell completions and manual pages are made of it, by [`manual`].
+
+pub mod manual;
 
 use crate::{replay, scenario};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
@@ -162,6 +163,24 @@ Example:
 Example:
   flowgate reference | less")]
     Reference,
+    /// Print the completions for a shell.
+    #[command(after_help = "\
+Examples:
+  flowgate completions bash > ~/.local/share/bash-completion/completions/flowgate
+  flowgate completions zsh > ~/.zfunc/_flowgate")]
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print a manual page: that of flowgate, or of one of its commands.
+    #[command(after_help = "\
+Examples:
+  flowgate man | man -l -
+  flowgate man replay | man -l -")]
+    Man {
+        /// The command.
+        command: Option<String>,
+    },
 }
 
 /// The configuration, named by `-c`.

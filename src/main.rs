@@ -3,7 +3,7 @@
 use clap::error::ErrorKind;
 use flowgate::{
     check,
-    cli::{self, Cli, Command, DEFAULT_FILE, Format, Log, Named},
+    cli::{self, Cli, Command, DEFAULT_FILE, Format, Log, Named, manual},
     clock, config, demo, gateway,
     meter::Counters,
     replay, scenario, shutdown,
@@ -161,6 +161,15 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Diff { old, new, output } => diff(&old, &new, output),
         Command::Schema => Ok(print(&config::schema())?),
         Command::Reference => Ok(print(&config::reference())?),
+        Command::Completions { shell } => Ok(print(&manual::completions(shell))?),
+        Command::Man { command } => man(command.as_deref()),
+    }
+}
+
+fn man(command: Option<&str>) -> Result<(), Failure> {
+    match manual::page(command).map_err(Trouble::Print)? {
+        Some(page) => Ok(print(&page)?),
+        None => cli::wrong(ErrorKind::InvalidValue, "there is no such command"),
     }
 }
 

@@ -191,6 +191,8 @@ pub struct Counters {
     pub log_dropped: AtomicU64,
     /// Requests cut off as the gateway ended: for its log, as nobody reads `/metrics` then.
     pub cut_off: AtomicU64,
+    /// How often the wall's clock was stepped.
+    pub clock_steps: AtomicU64,
     /// Panics caught while serving.
     pub panics: AtomicU64,
     refused: [AtomicU64; Refusal::ALL.len()],

@@ -309,6 +309,9 @@ impl Page {
         counter(encoder, ("flowgate_access_log_dropped", help), &dropped)?;
         let dropped = get(&counted.log_dropped);
         counter(encoder, ("flowgate_log_dropped", help), &dropped)?;
+        let steps = get(&counted.clock_steps);
+        let help = "Steps of the wall clock, which windows of the clock and the calendar follow";
+        counter(encoder, ("flowgate_clock_steps", help), &steps)?;
         let panics = get(&counted.panics);
         counter(encoder, ("flowgate_panics", "Panics while serving, each one a bug"), &panics)
     }

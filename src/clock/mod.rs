@@ -1,37 +1,63 @@
-//! The only reader of the operating system's clock, and the only sleeper.
+//! The only reader of the operating system's clocks, and the only sleeper.
 
 mod alarm;
+mod wall;
 
-use crate::flow::Instant;
+use crate::flow::{Instant, WallOffset};
 use core::{fmt, time::Duration};
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
+};
 
 pub use alarm::Alarm;
+pub use wall::{Reading, Step, WallWatch};
 
-/// A monotonic clock that was set to the wall's time when it was made.
+/// A monotonic clock that was set to the wall's time when it was made, and knows what the
+/// wall's clock was stepped since.
 ///
-/// It reads tokio's clock, so that a paused test runtime stops it too.
+/// It reads tokio's clock, so that a paused test runtime stops it too: on Linux
+/// `CLOCK_MONOTONIC`, which stands still while the machine is suspended, as every timer does.
 /// Cloning is cheap; every clone tells the same time.
 #[derive(Clone)]
 pub struct Clock {
     origin: tokio::time::Instant,
     /// Nanoseconds between the Unix epoch and `origin`.
     offset: u64,
+    /// In nanoseconds.
+    stepped: Arc<AtomicI64>,
     alarm: Option<Arc<Alarm>>,
 }
 
 impl Clock {
-    /// Sets a clock to the wall's time, once.
-    #[expect(clippy::disallowed_types, reason = "the one reading of the wall's time")]
+    /// Sets a clock to the wall's time.
     pub fn start() -> Self {
-        let wall = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap_or(Duration::ZERO);
-        Self {
-            origin: read(),
-            offset: u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX),
-            alarm: None,
-        }
+        Self { origin: read(), offset: read_wall(), stepped: Arc::default(), alarm: None }
+    }
+
+    /// Returns what the wall's clock told, or will tell, at `instant`, as far as its steps are
+    /// known.
+    pub fn wall(&self, instant: Instant) -> Instant {
+        WallOffset::from_nanos(self.stepped.load(Relaxed)).at(instant)
+    }
+
+    /// Returns what the wall's clock tells.
+    pub fn wall_now(&self) -> Instant {
+        self.wall(self.now())
+    }
+
+    /// Reads both clocks.
+    pub fn read(&self) -> Reading {
+        let (before, wall) = (self.now(), read_wall());
+        Reading { before, wall: Instant::from_nanos(wall), after: self.now() }
+    }
+
+    /// Has this clock and its clones know how far the wall's clock is from it.
+    pub fn set_wall(&self, wall: WallOffset) {
+        self.stepped.store(wall.as_nanos(), Relaxed);
     }
 
     /// Returns the same clock with a sleeper finer than tokio's millisecond.
@@ -97,6 +123,13 @@ pub struct Elapsed;
 #[expect(clippy::disallowed_methods, reason = "the one reading of the monotonic clock")]
 fn read() -> tokio::time::Instant {
     tokio::time::Instant::now()
+}
+
+/// Returns the nanoseconds since the Unix epoch.
+#[expect(clippy::disallowed_types, reason = "the one reading of the wall's clock")]
+fn read_wall() -> u64 {
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    u64::try_from(wall.unwrap_or(Duration::ZERO).as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl fmt::Debug for Clock {

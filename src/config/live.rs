@@ -14,7 +14,7 @@ use super::{
     source,
     spec::OnStoreError,
 };
-use crate::flow::{self, Algorithm, Change, Gate, Instant, Stored};
+use crate::flow::{self, Algorithm, Change, Gate, Instant, Stored, WallOffset};
 use ahash::AHashMap;
 use arc_swap::{ArcSwap, Guard};
 use std::{
@@ -33,6 +33,7 @@ use std::{
 pub struct Live {
     current: ArcSwap<Snapshot>,
     division: Mutex<Division>,
+    wall: Mutex<WallOffset>,
 }
 
 /// Among how many gateways shared rules are divided while their store fails.
@@ -90,8 +91,13 @@ impl Live {
     /// Puts the first plan in force.
     pub fn start(plan: Plan, now: Instant) -> Self {
         let division = Division { gateways: 1, is_cut_off: true, refusals: 0 };
-        let (snapshot, _) = Builder::new(None, division, now).snapshot(plan);
-        Self { current: ArcSwap::from_pointee(snapshot), division: Mutex::new(division) }
+        let wall = WallOffset::default();
+        let (snapshot, _) = Builder::new(None, (division, wall), now).snapshot(plan);
+        Self {
+            current: ArcSwap::from_pointee(snapshot),
+            division: Mutex::new(division),
+            wall: Mutex::new(wall),
+        }
     }
 
     /// Returns the snapshot in force, for a moment: do not hold it over an `.await`.
@@ -134,8 +140,8 @@ impl Live {
     /// that were added do not, as the old snapshot cannot know them.
     pub fn apply(&self, plan: Plan, now: Instant, retired: &mut Retired) -> Summary {
         let old = self.current.load_full();
-        let division = *self.division();
-        let (snapshot, summary) = Builder::new(Some(&old), division, now).snapshot(plan);
+        let (division, wall) = (*self.division(), *self.wall());
+        let (snapshot, summary) = Builder::new(Some(&old), (division, wall), now).snapshot(plan);
         self.current.store(Arc::new(snapshot));
         retired.snapshots.push(old);
         retired.sweep();
@@ -155,6 +161,20 @@ impl Live {
                 route.gate.install(&divided(&route.flow, shared, pacing, division), now);
             }
         }
+    }
+
+    /// Has the rules that count by the clock or the calendar follow the wall's clock, which was
+    /// stepped: in force for the next decision. By the one caller of [`Self::apply`], who
+    /// has the gates [catch up](Gate::catch_up) afterwards.
+    pub fn set_wall(&self, wall: WallOffset, now: Instant) {
+        *self.wall() = wall;
+        for route in &self.load().routes {
+            route.gate.set_wall(wall, now);
+        }
+    }
+
+    fn wall(&self) -> MutexGuard<'_, WallOffset> {
+        self.wall.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn division(&self) -> MutexGuard<'_, Division> {
@@ -223,6 +243,7 @@ impl fmt::Display for Summary {
 struct Builder<'o> {
     old: Option<&'o Snapshot>,
     division: Division,
+    wall: WallOffset,
     now: Instant,
     servers: HashMap<(Arc<str>, u16), Arc<Server>>,
     next_server: usize,
@@ -230,11 +251,16 @@ struct Builder<'o> {
 }
 
 impl<'o> Builder<'o> {
-    fn new(old: Option<&'o Snapshot>, division: Division, now: Instant) -> Self {
+    fn new(
+        old: Option<&'o Snapshot>,
+        (division, wall): (Division, WallOffset),
+        now: Instant,
+    ) -> Self {
         let servers = old.iter().flat_map(|old| &old.upstreams).flat_map(|u| &u.servers);
         Self {
             old,
             division,
+            wall,
             now,
             servers: servers.map(|s| ((s.host.clone(), s.port), s.clone())).collect(),
             next_server: old.map_or(0, |old| old.next_server),
@@ -270,6 +296,12 @@ impl<'o> Builder<'o> {
             next_server: self.next_server,
         };
         (snapshot, self.summary)
+    }
+
+    fn gate(&self) -> Arc<Gate> {
+        let gate = Gate::new(self.now);
+        gate.set_wall(self.wall, self.now);
+        Arc::new(gate)
     }
 
     fn upstreams(&mut self, plans: Vec<UpstreamPlan>) -> Vec<Arc<Upstream>> {
@@ -364,7 +396,7 @@ impl<'o> Builder<'o> {
         upstream: &Arc<Upstream>,
         known: Option<&Arc<Route>>,
     ) -> Route {
-        let gate = known.map_or_else(|| Arc::new(Gate::new(self.now)), |old| old.gate.clone());
+        let gate = known.map_or_else(|| self.gate(), |old| old.gate.clone());
         let shared_ones = plan.rules.iter().map(|rule| rule.shared.is_some().then_some(false));
         let here = divided(&plan.flow, shared_ones, plan.paced.is_some(), self.division);
         let installed = gate.install(&here, self.now);

@@ -12,7 +12,7 @@ use super::{
     rules::{Change, Installed, Rules, rule_of},
     slot::{Charge, Claim, End, Slot, SlotId, Stake, Times, Until},
     statistic::{Counts, Observation, Statistic},
-    time::Instant,
+    time::{Instant, WallOffset},
 };
 use core::time::Duration;
 use hearing::{Asked, Hearing};
@@ -43,6 +43,8 @@ pub(super) struct Chain {
     /// The latest instant seen. Threads read the clock before they take the lock,
     /// so theirs may be earlier.
     latest: Instant,
+    /// How far the wall's clock is from it.
+    wall: WallOffset,
     /// Whether an edit may have left clients' states to be converted.
     is_behind: bool,
     /// Whether a window to come was ever lent from.
@@ -86,6 +88,7 @@ impl Chain {
             next: 0,
             tickets: 0,
             latest: now,
+            wall: WallOffset::default(),
             is_behind: false,
             has_lent: false,
         }
@@ -131,6 +134,20 @@ impl Chain {
         self.is_behind = true;
         self.catch_up();
         (installed, unused)
+    }
+
+    /// Has the rules follow the wall's clock, which was stepped, as far as they count by it.
+    pub(super) fn set_wall(&mut self, wall: WallOffset, now: Instant) {
+        let now = self.clamp(now);
+        if core::mem::replace(&mut self.wall, wall) == wall {
+            return;
+        }
+        for link in self.links.iter_mut().filter(|link| link.wanted.follows_wall()) {
+            let is_same = link.slot.retune(link.wanted.build(wall), now);
+            debug_assert!(is_same, "it is built of the same rule");
+        }
+        self.is_behind = true;
+        self.catch_up();
     }
 
     /// Converts some of the states that an edit has left. Returns whether there may be
@@ -377,7 +394,7 @@ impl Chain {
         if link.wanted == wanted {
             return (link, Change::Kept);
         }
-        if link.slot.retune(wanted.build(), now) {
+        if link.slot.retune(wanted.build(self.wall), now) {
             return (Link { wanted, ..link }, Change::Converted);
         }
         let (former, counts) = (Some(link.id), link.counts());
@@ -415,7 +432,7 @@ impl Chain {
     fn link(&mut self, wanted: Wanted, former: Option<SlotId>, counts: Counts) -> Link {
         let id = SlotId(self.next);
         self.next += 1;
-        let (slot, pending) = (wanted.build(), Pendings::default());
+        let (slot, pending) = (wanted.build(self.wall), Pendings::default());
         Link { id, former, wanted, slot, counts, pending }
     }
 }

@@ -12,7 +12,7 @@ use super::{
     rules::{Installed, Rules},
     slot::Claim,
     statistic::Observation,
-    time::Instant,
+    time::{Instant, WallOffset},
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -63,6 +63,16 @@ impl Gate {
         while self.catch_up() {}
         let (installed, _unused) = self.lock().install(rules, now);
         installed
+    }
+
+    /// Has the rules that count by the clock or the calendar follow the wall's clock, which was
+    /// stepped: from `now` on it is so far from the instants that decisions are asked for.
+    /// States are converted as after [`install`](Self::install). Other rules are not
+    /// disturbed.
+    pub fn set_wall(&self, wall: WallOffset, now: Instant) {
+        // So that no state is two steps old.
+        while self.catch_up() {}
+        self.lock().set_wall(wall, now);
     }
 
     /// Converts a few of the states that an edit has left. Returns whether there may be

@@ -56,4 +56,4 @@ pub use rate::Rate;
 pub use rules::{Change, Installed, Rule, Rules, rule_of};
 pub use slot::{Claim, Key, SlotId};
 pub use statistic::{ByReason, Counts, Observation, RuleObservation, Sums, WAIT_BOUNDS};
-pub use time::Instant;
+pub use time::{Instant, WallOffset};

@@ -9,8 +9,8 @@ use core::{
 /// A point in time: nanoseconds on a clock that never steps back.
 ///
 /// `clock.rs` sets that clock once, when the process starts, to the wall's time
-/// since the Unix epoch, so that windows aligned to the clock begin with the
-/// minute that people see. Arithmetic saturates; the range ends in the year 2554.
+/// since the Unix epoch. What the wall's clock is stepped later is a [`WallOffset`].
+/// Arithmetic saturates; the range ends in the year 2554.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
@@ -34,6 +34,28 @@ impl Instant {
     /// Returns the time since `earlier`, or zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// How far the wall's clock is ahead of [`Instant`]s, or behind them: what it was stepped since
+/// the process started. Up to 292 years.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WallOffset(i64);
+
+impl WallOffset {
+    /// Returns the offset of so many nanoseconds.
+    pub const fn from_nanos(nanos: i64) -> Self {
+        Self(nanos)
+    }
+
+    /// Returns it in nanoseconds.
+    pub const fn as_nanos(self) -> i64 {
+        self.0
+    }
+
+    /// Returns what the wall's clock tells at `now`.
+    pub const fn at(self, now: Instant) -> Instant {
+        Instant(now.0.saturating_add_signed(self.0))
     }
 }
 

@@ -14,11 +14,12 @@ mod log;
 mod readings;
 mod reload;
 mod system;
+mod wall;
 
 use crate::{
     access_log,
     admin::{self, Readiness},
-    clock::Clock,
+    clock::{Clock, WallWatch},
     cluster::{Client, Store},
     config::{self, Diagnostics, Live, Plan, Retired, watch},
     flow::Instant,
@@ -252,6 +253,7 @@ impl Gateway {
         let routes = self.live.load().routes.len();
         tracing::info!(config = %self.path.display(), workers = self.workers.len(), routes, "ready");
         self.readiness.set_ready(true);
+        self.follow_wall();
         let (mut said, mut looking, mut wanted) = (None, None, None);
         loop {
             if looking.is_none() && !self.readings.are_full() {
@@ -297,6 +299,15 @@ impl Gateway {
                 }
             }
         }
+    }
+
+    /// Has everything follow the wall's clock. On this thread, as only one at a time may change
+    /// the rules.
+    fn follow_wall(&self) {
+        let clock = self.clock.clone();
+        let watch = WallWatch::new(move || clock.read());
+        let (live, counters) = (Arc::clone(&self.live), Arc::clone(&self.counters));
+        tokio::spawn(wall::follow(watch, self.clock.clone(), live, counters));
     }
 
     /// Divides the rules that gateways share as the store says.

@@ -226,7 +226,7 @@ impl Gateway {
             self.listeners.open_new(&plan, self.workers.len()).map_err(Refusal::outside)?;
         let elsewhere = plan.settings.access_log != self.live.load().settings.access_log;
         let moved_log = elsewhere.then(|| open_log(&plan)).transpose().map_err(Refusal::outside)?;
-        warn(&plan, self.clock.now());
+        warn(&plan, self.clock.wall_now());
         let connections = plan.settings.limits.connections;
         if connections != self.live.load().settings.limits.connections {
             warn_of_descriptors(self.descriptors, connections);
@@ -247,8 +247,8 @@ impl Gateway {
         self.counters.reloads_ok.fetch_add(1, Relaxed);
         self.counters
             .last_reload_seconds
-            .store(self.clock.now().as_nanos() / 1_000_000_000, Relaxed);
-        self.readiness.reloaded(self.clock.now(), &summary.to_string());
+            .store(self.clock.wall_now().as_nanos() / 1_000_000_000, Relaxed);
+        self.readiness.reloaded(self.clock.wall_now(), &summary.to_string());
         self.tell(&summary);
         Ok(())
     }
@@ -286,7 +286,7 @@ impl Gateway {
     /// Says what is wrong, and keeps what is in force.
     fn refuse(&self, Refusal { line, drawing, .. }: &Refusal) {
         self.counters.reloads_failed.fetch_add(1, Relaxed);
-        self.readiness.refused(self.clock.now(), drawing);
+        self.readiness.refused(self.clock.wall_now(), drawing);
         tracing::error!(
             "configuration rejected, the last good one stays in force: {line}\n{drawing}"
         );
@@ -295,7 +295,7 @@ impl Gateway {
 
 /// Converts the states that edited rules have left, a few at a time, so that requests
 /// are decided and signals are heard between.
-async fn catch_up(snapshot: Arc<Snapshot>) {
+pub(super) async fn catch_up(snapshot: Arc<Snapshot>) {
     for route in &snapshot.routes {
         while route.gate.catch_up() {
             tokio::task::yield_now().await;

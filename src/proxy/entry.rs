@@ -36,6 +36,8 @@ pub(super) struct End<'a> {
     pub(super) route: Option<&'a Route>,
     pub(super) method: &'a str,
     pub(super) started: Instant,
+    /// What the wall's clock told then.
+    pub(super) ts: Instant,
     pub(super) status: StatusCode,
     pub(super) duration: Duration,
     pub(super) ending: Ending,
@@ -111,7 +113,7 @@ impl Entry {
     pub(super) fn finish(&self, end: &End<'_>, write: impl FnOnce(&AccessRecord<'_>)) {
         let upstream = self.upstream.as_ref().map(|server| server.address());
         write(&AccessRecord {
-            ts: end.started,
+            ts: end.ts,
             method: end.method,
             host: &self.host,
             path: &self.path,

@@ -254,6 +254,7 @@ impl Drop for Tail {
                 route: self.route.as_deref(),
                 method: self.method.as_str(),
                 started: self.started,
+                ts: worker.clock.wall(self.started),
                 status,
                 duration,
                 ending: match self.ending {

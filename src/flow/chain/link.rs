@@ -6,7 +6,7 @@ use crate::flow::{
     rules::Rule,
     slot::{Claim, Slot, SlotId, Stage},
     statistic::{Counts, RuleObservation},
-    time::Instant,
+    time::{Instant, WallOffset},
 };
 use std::sync::Arc;
 
@@ -62,9 +62,9 @@ impl Link {
 }
 
 impl Wanted {
-    pub(super) fn build(&self) -> Box<dyn Slot> {
+    pub(super) fn build(&self, wall: WallOffset) -> Box<dyn Slot> {
         match self {
-            Self::Flow(rule) => rule.algorithm.build(rule.keyed.as_ref()),
+            Self::Flow(rule) => rule.algorithm.build(rule.keyed.as_ref(), wall),
             Self::Breaker(config) => Stage::boxed(config.build(), None),
             Self::Pacing(config) => Stage::boxed(config.build(), None),
         }
@@ -90,6 +90,14 @@ impl Wanted {
             Self::Flow(rule) => rule.algorithm.word(),
             Self::Breaker(_) => "breaker",
             Self::Pacing(_) => "pacing",
+        }
+    }
+
+    /// Whether its windows are those of the wall's clock.
+    pub(super) const fn follows_wall(&self) -> bool {
+        match self {
+            Self::Flow(rule) => rule.algorithm.follows_wall(),
+            Self::Breaker(_) | Self::Pacing(_) => false,
         }
     }
 

@@ -34,7 +34,7 @@ use crate::flow::{
     keyed::Room,
     rate::Rate,
     slot::{Formula, Slot, Stage, Standing, Times},
-    time::Instant,
+    time::{Instant, WallOffset},
 };
 use core::time::Duration;
 pub(super) use merge::Merge;
@@ -125,7 +125,7 @@ impl Config {
                 Exchanged::boxed(whole.build(), here.build(), room)
             }
             // Of others there is no such configuration.
-            (_, here) => here.build(room.map(|it| it.keyed)),
+            (_, here) => here.build(room.map(|it| it.keyed), WallOffset::default()),
         }
     }
 }

@@ -33,7 +33,10 @@
 //! Source: the counter of every textbook; `align: first_request` equals the listing
 //! recorded as `seed_counter` in `tests/golden`.
 
-use super::loans::{Loan, Loans};
+use super::{
+    by_wall::FollowsWall,
+    loans::{Loan, Loans},
+};
 use crate::flow::{
     calendar::Calendar,
     decision::{Decision, Reason, ReasonKind},
@@ -319,6 +322,30 @@ impl Formula for FixedWindow {
             Align::FirstRequest if is_open => state.end = self.free_end(old, state, now),
             Align::Clock | Align::FirstRequest | Align::Calendar(_) => {}
         }
+    }
+}
+
+impl FollowsWall for FixedWindow {
+    fn step(&self, state: &mut State, from: Instant, to: Instant) {
+        let (back, ahead) = (from.since(to), to.since(from));
+        if self.align == Align::FirstRequest {
+            // As long as it was: nobody knows these windows by the clock.
+            state.end =
+                if state.end == Instant::EPOCH { state.end } else { state.end + ahead - back };
+            return state.loans.shift(back, ahead);
+        }
+        self.settle(state, from);
+        let last = self.last_end(state);
+        let next = self.end(to, self.end(to, to));
+        if back.is_zero() || last <= next {
+            return;
+        }
+        // The window is far ahead now: what is used of it counts in the one of `to`.
+        if last <= from {
+            state.used = 0;
+        }
+        state.end = self.end(to, to);
+        state.loans.shift(back, ahead);
     }
 }
 

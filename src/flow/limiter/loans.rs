@@ -5,6 +5,7 @@
 
 use super::allocated::allocated;
 use crate::flow::time::Instant;
+use core::time::Duration;
 
 /// What was lent, in the order of starts. A word in size, as few clients borrow.
 #[expect(clippy::box_collection, reason = "a word in every state, of which few lend")]
@@ -45,6 +46,13 @@ impl Loans {
             if loans.is_empty() {
                 self.0 = None;
             }
+        }
+    }
+
+    /// Moves all of them on a clock that was stepped `back` or `ahead`.
+    pub(super) fn shift(&mut self, back: Duration, ahead: Duration) {
+        for loan in self.0.iter_mut().flat_map(|loans| loans.iter_mut()) {
+            loan.start = loan.start + ahead - back;
         }
     }
 

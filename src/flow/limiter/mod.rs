@@ -16,6 +16,7 @@ pub mod token_bucket;
 pub mod warm_up;
 
 mod allocated;
+mod by_wall;
 mod loans;
 
 use super::{
@@ -23,8 +24,10 @@ use super::{
     pacing,
     rate::{Interval, Rate},
     slot::{Slot, Stage},
+    time::WallOffset,
 };
 use allocated::allocated;
+use by_wall::ByWall;
 use core::time::Duration;
 use loans::Loans;
 
@@ -159,8 +162,13 @@ impl Algorithm {
         }
     }
 
+    /// Returns whether its windows are those of the wall's clock.
+    pub(super) const fn follows_wall(&self) -> bool {
+        matches!(self, Self::SlidingCounter(_) | Self::FixedWindow(_))
+    }
+
     /// Builds the slot, unused.
-    pub(super) fn build(&self, keyed: Option<&Keyed>) -> Box<dyn Slot> {
+    pub(super) fn build(&self, keyed: Option<&Keyed>, wall: WallOffset) -> Box<dyn Slot> {
         let room = keyed.map(|keyed| Room { keyed, grace: self.grace() });
         match self {
             Self::TokenBucket(config) => Stage::boxed(config.build(), room),
@@ -168,8 +176,8 @@ impl Algorithm {
             Self::LeakyBucket(config) => Stage::boxed(config.build(), room),
             Self::SlidingLog(config) => Stage::boxed(config.build(), room),
             Self::SlidingWindow(config) => Stage::boxed(config.build(), room),
-            Self::SlidingCounter(config) => Stage::boxed(config.build(), room),
-            Self::FixedWindow(config) => Stage::boxed(config.build(), room),
+            Self::SlidingCounter(config) => Stage::boxed(ByWall::new(config.build(), wall), room),
+            Self::FixedWindow(config) => Stage::boxed(ByWall::new(config.build(), wall), room),
             Self::Concurrency(config) => Stage::boxed(config.build(), room),
             Self::Pacing(config) => Stage::boxed(config.build(), room),
             Self::Exchanged(config) => config.build(room),

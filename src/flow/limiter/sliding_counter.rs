@@ -23,6 +23,7 @@
 //! RussellLuo/slidingwindow, which drops the fraction of the weighted count and so lets
 //! in less than one request more.
 
+use super::by_wall::FollowsWall;
 use crate::flow::{
     decision::{Decision, Reason, ReasonKind},
     rate::{Rate, div_ceil},
@@ -190,6 +191,18 @@ impl Formula for SlidingCounter {
             _ => {}
         }
         *state = after;
+    }
+}
+
+impl FollowsWall for SlidingCounter {
+    fn step(&self, state: &mut State, from: Instant, to: Instant) {
+        let before = self.at(*state, from);
+        let index = self.index(to);
+        if index < before.index {
+            // That window is yet to come: what is in sight counts in the one of `to`.
+            let curr = self.standing(&before, from).used;
+            *state = State { index, prev: 0, curr };
+        }
     }
 }
 

@@ -1,0 +1,112 @@
+//! Steps of the wall's clock, which windows of the clock and the calendar follow.
+
+use super::reload::catch_up;
+use crate::{
+    clock::{Clock, Reading, WallWatch},
+    config::Live,
+    meter::Counters,
+};
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+/// Follows every step that `watch` finds: `clock` and its clones know of it, and the rules of
+/// `live` that count by the wall's clock go over to it.
+pub(super) async fn follow<R: FnMut() -> Reading>(
+    mut watch: WallWatch<R>,
+    clock: Clock,
+    live: Arc<Live>,
+    counters: Arc<Counters>,
+) {
+    loop {
+        let step = watch.stepped().await;
+        clock.set_wall(step.wall);
+        live.set_wall(step.wall, clock.now());
+        counters.clock_steps.fetch_add(1, Relaxed);
+        tracing::warn!(
+            by = %step.words(),
+            "the wall clock was set, or the machine slept: windows of the clock and the calendar \
+             follow, other limits are not disturbed"
+        );
+        catch_up(live.load_full()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        config,
+        flow::{Claim, Key, WallOffset},
+    };
+    use core::time::Duration;
+    use std::sync::atomic::AtomicI64;
+
+    const DAY: i64 = 24 * 3600 * 1_000_000_000;
+
+    /// Returns how many of nine requests pass on each route, for one client.
+    fn passed(live: &Live, clock: &Clock) -> Vec<usize> {
+        let ask = |route: &Arc<config::Route>| {
+            let claim = |rule: &config::RouteRule| Claim {
+                slot: rule.slot,
+                key: Key::Of(7),
+                cost: 1,
+                patience: Duration::ZERO,
+            };
+            let claims: Vec<Claim> = route.rules.iter().map(claim).collect();
+            (0..9).filter(|_| route.gate.enter(clock.now(), &claims).is_ok()).count()
+        };
+        live.load().routes.iter().map(ask).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_daily_limit_is_new_two_days_later_and_a_bucket_knows_nothing_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gateway.yaml");
+        let route = |name: &str, rule: &str| {
+            format!(
+                "  - {{ name: {name}, match: {{ path: /{name} }}, upstream: app, flow: [{{ name: r, {rule} }}] }}\n"
+            )
+        };
+        let text = format!(
+            "listeners: [{{ name: web, listen: 127.0.0.1:0 }}]\nupstreams: [{{ name: app, servers: [{{ url: http://127.0.0.1:9000 }}] }}]\nroutes:\n{}{}{}",
+            route("all", "algorithm: fixed_window, limit: 2/day, tz: Europe/Berlin"),
+            route("each", "algorithm: fixed_window, limit: 3/1d, key: client_ip"),
+            route("bucket", "algorithm: token_bucket, limit: 4/1h, burst: 4"),
+        );
+        let plan = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            config::read(&path).unwrap_or_else(|problems| panic!("{problems}"))
+        };
+        let clock = Clock::start();
+        let live = Arc::new(Live::start(plan(&text), clock.now()));
+        let (offset, counters) = (Arc::new(AtomicI64::new(0)), Arc::<Counters>::default());
+        let (system, told) = (clock.clone(), Arc::clone(&offset));
+        let watch = WallWatch::new(move || {
+            let now = system.now();
+            let wall = WallOffset::from_nanos(told.load(Relaxed)).at(now);
+            Reading { before: now, wall, after: now }
+        });
+        let task = tokio::spawn(follow(watch, clock.clone(), live.clone(), counters.clone()));
+        let steps = || counters.clock_steps.load(Relaxed);
+        // Whatever the time is, it is noon of a day in 2026 then.
+        let noon = i64::try_from(clock.now().as_nanos()).unwrap() - 1_795_262_400_000_000_000;
+        offset.store(-noon, Relaxed);
+        clock.sleep_until(clock.now() + Duration::from_secs(1)).await;
+        assert_eq!((passed(&live, &clock), steps()), (vec![2, 3, 4], 1));
+        clock.sleep_until(clock.now() + Duration::from_secs(2)).await;
+        assert_eq!((passed(&live, &clock), steps()), (vec![0, 0, 0], 1));
+        let before = clock.wall_now();
+        offset.store(2 * DAY - noon, Relaxed);
+        clock.sleep_until(clock.now() + Duration::from_secs(1)).await;
+        assert_eq!((passed(&live, &clock), steps()), (vec![2, 3, 0], 2));
+        let since = clock.wall_now().since(before);
+        assert_eq!(since, Duration::from_hours(48) + Duration::from_secs(1), "logs tell it");
+        // A route that an edit adds counts by the clock as it is now.
+        let more = text.clone() + &route("new", "algorithm: fixed_window, limit: 1/1d");
+        live.apply(plan(&more), clock.now(), &mut config::Retired::default());
+        assert_eq!(passed(&live, &clock), [0, 0, 0, 1]);
+        offset.store(3 * DAY - noon, Relaxed);
+        clock.sleep_until(clock.now() + Duration::from_secs(1)).await;
+        assert_eq!((passed(&live, &clock), steps()), (vec![2, 3, 0, 1], 3));
+        task.abort();
+    }
+}

@@ -45,7 +45,10 @@ pub enum Command {
     #[command(after_help = "\
 Examples:
   flowgate run
-  flowgate run /etc/flowgate/gateway.yaml --log-format json")]
+  flowgate run /etc/flowgate/gateway.yaml --log-format json
+
+Exit codes: 0 ended by a signal; 1 the configuration has errors, or a listener or the access log
+cannot be opened; 2 called wrongly, or the file cannot be read.")]
     Run {
         /// The configuration.
         #[command(flatten)]
@@ -56,8 +59,8 @@ Examples:
     },
     /// Report every problem in a configuration, or what it promises.
     ///
-    /// Nothing is written. `check` says which missing certificates named `localhost` `run` would
-    /// create.
+    /// FILE may be `-`, the standard input. `check` writes no file; it says which missing
+    /// certificates named `localhost` `run` would create.
     #[command(after_help = "\
 Examples:
   flowgate check
@@ -79,7 +82,9 @@ the file cannot be read.")]
     #[command(after_help = "\
 Examples:
   flowgate demo
-  flowgate demo --upstream-only --upstream 127.0.0.1:9001")]
+  flowgate demo --upstream-only --upstream 127.0.0.1:9001
+
+Exit codes: those of `run`; 2 also if the upstream cannot listen.")]
     Demo {
         /// The configuration.
         #[command(flatten)]
@@ -135,7 +140,7 @@ Exit codes: 0 all tests pass; 1 a test fails, or a scenario or its configuration
     },
     /// Show what a reload from OLD to NEW would keep, convert and reset.
     ///
-    /// OLD or NEW may be `-`, the standard input. Certificates are not compared.
+    /// OLD or NEW may be `-`, the standard input. Of certificates only the names are compared.
     #[command(after_help = "\
 Examples:
   flowgate diff /etc/flowgate/gateway.yaml new.yaml
@@ -186,7 +191,7 @@ Examples:
 /// The configuration, named by `-c`.
 #[derive(Clone, Debug, Args)]
 pub struct File {
-    /// The configuration, `gateway.yaml` if no file is named.
+    /// The same, with an option.
     #[arg(short, long = "config", value_name = "FILE", global = true)]
     pub config: Option<PathBuf>,
 }
@@ -194,7 +199,7 @@ pub struct File {
 /// The configuration, named with `-c` or without.
 #[derive(Clone, Debug, Args)]
 pub struct Named {
-    /// The same as `-c FILE`. `check` reads the standard input if it is `-`.
+    /// The configuration, `gateway.yaml` if no file is named.
     #[arg(value_name = "FILE")]
     pub bare: Option<PathBuf>,
     /// The file behind `-c`.

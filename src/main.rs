@@ -191,7 +191,7 @@ fn demo(path: &Path, log: Log, address: SocketAddr, is_upstream_only: bool) -> R
     if !is_upstream_only && path == Path::new(DEFAULT_FILE) {
         print(&invitation(path))?;
     }
-    tracing::info!(address = %upstream.address(), "the demo's upstream is listening");
+    tracing::info!(address = %upstream.address(), "demo upstream listening");
     if is_upstream_only {
         return Ok(shutdown::wait_for_end().map_err(Trouble::Signals)?);
     }

@@ -56,7 +56,7 @@ impl Handle {
         let thread = thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
             runtime.block_on(async {
                 let clock = clock.with_alarm().unwrap_or_else(|error| {
-                    tracing::warn!(%error, "no fine timer: pacing is exact to a millisecond only");
+                    tracing::warn!(%error, "no high-resolution timer: pacing is exact to 1 ms only");
                     clock
                 });
                 run(Arc::new(make(clock)), inbox).await;

@@ -66,12 +66,12 @@ pub struct RuleChange {
 
 /// What a reset means for users.
 pub(super) const RESET: &str =
-    "another algorithm or key, or `sync_interval` added or removed, so its count begins afresh";
+    "counting starts from zero, as the algorithm, the key or the use of `sync_interval` changed";
 
 /// What it means that a rule gets or loses `scope: cluster`, or that its states mean something
 /// else, by which they are named in the store.
-pub(super) const MOVED: &str = "`scope: cluster` added or removed, or of a rule that gateways share another \
-     window, interval of a bucket or number of buckets, so what they count together begins afresh";
+pub(super) const MOVED: &str = "the count that gateways share starts from zero, as `scope: cluster`, the window, the interval of a \
+     bucket or the number of buckets changed";
 
 /// What becomes of a listener or an upstream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

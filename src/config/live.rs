@@ -215,9 +215,9 @@ impl Summary {
         }
         if self.lacks_store {
             lines.push(
-                "no store is asked until the next start, as there was none at the last: rules with \
-                 `scope: cluster` go by `on_store_error`, where `local` counts alone, with the whole \
-                 limit"
+                "flowgate started without a store and connects to none until the next start: until then \
+                 rules with `scope: cluster` follow `on_store_error` (`local`: this gateway counts alone, \
+                 with the whole limit)"
                     .to_owned(),
             );
         }

@@ -13,7 +13,10 @@ impl Gateway {
     /// Ends, and waits until all requests have, for `drain_timeout` at most.
     pub(super) async fn drain(&mut self) {
         let limit = self.live.load().settings.drain_timeout;
-        tracing::info!(?limit, "draining; a second signal ends at once");
+        tracing::info!(
+            ?limit,
+            "draining: open requests may end, no new ones are accepted; a second signal ends at once"
+        );
         self.readiness.set_ready(false);
         for worker in &self.workers {
             worker.drain();
@@ -42,10 +45,12 @@ impl Gateway {
             worker.stop();
         }
         if self.clock.timeout(PATIENCE, all_ended(&mut self.workers)).await.is_err() {
-            tracing::error!("a worker does not end; what it has under way is not logged");
+            tracing::error!(
+                "a worker does not stop; its requests in flight are missing in the access log"
+            );
         }
         match self.counters.cut_off.load(Relaxed) {
-            0 => tracing::info!("drained; connections without a request were closed"),
+            0 => tracing::info!("drained; idle connections were closed"),
             requests => tracing::warn!(requests, "ending with requests in flight"),
         }
     }

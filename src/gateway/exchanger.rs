@@ -66,7 +66,7 @@ impl Exchanger {
     pub(super) fn end(self) {
         drop(self.end);
         if self.thread.join().is_err() {
-            tracing::error!("the exchange of states panicked");
+            tracing::error!("the thread that syncs states with other gateways panicked");
         }
     }
 }

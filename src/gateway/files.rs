@@ -52,11 +52,11 @@ pub(super) fn make_certificates(pairs: &[(PathBuf, PathBuf)]) -> bool {
                 made = true;
                 tracing::info!(
                     certificate = %certificate.display(),
-                    "made a development certificate for localhost; it is for trying only, see certs/README.md"
+                    "created a development certificate for localhost, only for trying flowgate; see certs/README.md"
                 );
             }
             Err(error) => {
-                tracing::warn!(certificate = %certificate.display(), %error, "cannot make a certificate");
+                tracing::warn!(certificate = %certificate.display(), %error, "cannot create a development certificate");
             }
         }
     }

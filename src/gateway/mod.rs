@@ -243,7 +243,7 @@ impl Gateway {
         let (mut guard, mut changes) = match watch::watch() {
             Ok((guard, changes)) => (Some(guard), changes),
             Err(error) => {
-                tracing::warn!(%error, every = ?watch::POLL, "cannot watch the configuration; looking at it");
+                tracing::warn!(%error, every = ?watch::POLL, "cannot watch the configuration for changes; comparing it regularly instead");
                 (None, mpsc::channel(1).1)
             }
         };
@@ -270,7 +270,7 @@ impl Gateway {
                     looking = None;
                     match look {
                         Ok(look) => self.read_if_needed(look),
-                        Err(error) => tracing::error!(%error, "cannot look at the configuration"),
+                        Err(error) => tracing::error!(%error, "cannot compare the configuration with the one in force"),
                     }
                     self.follow(guard.as_mut());
                 }
@@ -327,9 +327,9 @@ impl Gateway {
     fn reopen_log(&self) {
         let target = &self.live.load().settings.access_log;
         match self.access_log.redirect(target) {
-            Ok(()) => tracing::info!("access log opened again"),
+            Ok(()) => tracing::info!("access log reopened"),
             Err(error) => {
-                tracing::error!(%error, ?target, "the access log cannot be opened again; it stays where it was");
+                tracing::error!(%error, ?target, "cannot reopen the access log; it stays where it was");
             }
         }
     }

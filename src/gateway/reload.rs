@@ -235,14 +235,14 @@ impl Gateway {
         tokio::spawn(catch_up(self.live.load_full()));
         for listener in opened {
             if let Err(error) = self.listeners.listen(listener, &self.live, &self.workers) {
-                tracing::error!(error = %chain(&error), "a listener of the new configuration is lost");
+                tracing::error!(error = %chain(&error), "cannot start a listener of the new configuration");
             }
         }
         self.listeners.close_others(&self.live.load());
         if let Some(output) = moved_log
             && let Err(error) = self.access_log.switch(output)
         {
-            tracing::error!(%error, "the access log does not move yet");
+            tracing::error!(%error, "cannot switch the access log yet");
         }
         self.counters.reloads_ok.fetch_add(1, Relaxed);
         self.counters

@@ -22,26 +22,26 @@ pub struct Options {
     /// Recorded traffic; `-` is the standard input. Gzip is unpacked.
     #[arg(value_name = "INPUT", required = true)]
     pub inputs: Vec<PathBuf>,
-    /// What the inputs are, if it cannot be told from their lines.
+    /// The format of the inputs, if flowgate cannot tell it from their lines.
     #[arg(long, value_enum)]
     pub format: Option<Format>,
-    /// The route that all arrivals belong to, whatever their host and path.
+    /// Treat all requests as requests for this route, whatever their host and path.
     #[arg(long, value_name = "NAME")]
     pub route: Option<String>,
     /// What to print.
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Output::Report)]
     pub output: Output,
-    /// Also run the traffic through this configuration, and tell the difference: in the
-    /// report, on the page, and for each decision.
+    /// Also run the traffic through this configuration, and compare: in the report, on the
+    /// page, and for each decision.
     #[arg(long, value_name = "FILE")]
     pub against: Option<PathBuf>,
-    /// Write the report as a page, with timelines.
+    /// Also write the report to FILE, as an HTML page with timelines.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Draw the timeline of the busiest route.
+    /// Also draw the timeline of the busiest route to FILE, as SVG.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Fail if a line cannot be read.
+    /// Exit with 1 if a line cannot be read.
     #[arg(long)]
     pub strict: bool,
 }
@@ -49,9 +49,9 @@ pub struct Options {
 /// What is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Output {
-    /// What became of the arrivals, by route and rule.
+    /// What happened to the requests, by route and rule.
     Report,
-    /// One JSON line for each arrival, in order.
+    /// One JSON line for each request, in order.
     Decisions,
 }
 

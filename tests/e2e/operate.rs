@@ -136,7 +136,7 @@ fn the_access_log_has_a_line_a_request_and_is_reopened() {
     fs::rename(&path, &aside).expect("renamed");
     gateway.signal("USR1");
     // The file is there before it is written to.
-    gateway.wait_log("access log opened again");
+    gateway.wait_log("access log reopened");
     http::get(gateway.web(), "/later");
     eventually("the line is in the new file", || (lines(&path).len() == 1).then_some(()));
     assert_eq!(lines(&aside).len(), 4);

@@ -62,7 +62,7 @@ fn a_log_that_nobody_reads_holds_nothing_up_and_says_how_much_is_lost() {
     let lost = page.lines().find_map(|line| line.strip_prefix("flowgate_log_dropped_total "));
     let lost = lost.expect("a counter");
     assert!(lost != "0");
-    let line = wait_for(&mut log, "lines of this log are lost since the start");
+    let line = wait_for(&mut log, "lines of this log were lost since the start");
     assert_eq!(field(&line, "lines"), lost);
     fill(log.get_ref());
     let ended = Command::new("kill").arg(gateway.0.id().to_string()).status();

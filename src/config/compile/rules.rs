@@ -349,49 +349,85 @@ impl Compiler {
 /// What a rule may take before it is warned of: 1 GiB.
 const MUCH_MEMORY: u64 = 1 << 30;
 
-/// Returns pairs of a rule that can never refuse and the one that always refuses before it: the
-/// same algorithm, key, cost and exceptions, over the same window, and numbers no larger.
+/// Reports whether all that `busy` lets pass fits into `idle`: the same algorithm with numbers no
+/// larger, or a window beside a bucket.
+fn is_stricter(busy: &Algorithm, idle: &Algorithm) -> bool {
+    match (busy, idle) {
+        (Algorithm::WarmUp(a), Algorithm::WarmUp(b)) => {
+            a.rate.window() == b.rate.window()
+                && a.rate.count() <= b.rate.count()
+                && a.burst <= b.burst
+                && a.warm_up == b.warm_up
+        }
+        (Algorithm::TokenBucket(a), Algorithm::TokenBucket(b)) => {
+            a.rate.window() == b.rate.window()
+                && a.rate.count() <= b.rate.count()
+                && a.burst <= b.burst
+        }
+        (Algorithm::LeakyBucket(a), Algorithm::LeakyBucket(b)) => {
+            a.rate.window() == b.rate.window()
+                && a.rate.count() <= b.rate.count()
+                && a.capacity <= b.capacity
+        }
+        (Algorithm::SlidingWindow(a), Algorithm::SlidingWindow(b)) => {
+            (a.rate.window(), a.buckets, a.strict) == (b.rate.window(), b.buckets, b.strict)
+                && a.rate.count() <= b.rate.count()
+        }
+        (Algorithm::SlidingLog(a), Algorithm::SlidingLog(b)) => {
+            a.rate.window() == b.rate.window() && a.rate.count() <= b.rate.count()
+        }
+        (Algorithm::SlidingCounter(a), Algorithm::SlidingCounter(b)) => {
+            a.rate.window() == b.rate.window() && a.rate.count() <= b.rate.count()
+        }
+        (Algorithm::FixedWindow(a), Algorithm::FixedWindow(b)) => {
+            (a.rate.window(), &a.align) == (b.rate.window(), &b.align)
+                && a.align != fixed_window::Align::FirstRequest
+                && a.rate.count() <= b.rate.count()
+        }
+        (Algorithm::Concurrency(a), Algorithm::Concurrency(b)) => a.limit <= b.limit,
+        (Algorithm::SlidingLog(a), Algorithm::TokenBucket(b)) => fits(a.rate, b.rate, b.burst),
+        (Algorithm::SlidingLog(a), Algorithm::LeakyBucket(b)) => fits(a.rate, b.rate, b.capacity),
+        (Algorithm::TokenBucket(a), Algorithm::SlidingLog(b)) => holds(a.rate, a.burst, b.rate),
+        (Algorithm::LeakyBucket(a), Algorithm::SlidingLog(b)) => holds(a.rate, a.capacity, b.rate),
+        (Algorithm::TokenBucket(a), Algorithm::FixedWindow(b)) if !is_by_calendar(b) => {
+            holds(a.rate, a.burst, b.rate)
+        }
+        (Algorithm::LeakyBucket(a), Algorithm::FixedWindow(b)) if !is_by_calendar(b) => {
+            holds(a.rate, a.capacity, b.rate)
+        }
+        _ => false,
+    }
+}
+
+const fn is_by_calendar(config: &fixed_window::Config) -> bool {
+    matches!(config.align, fixed_window::Align::Calendar(_))
+}
+
+/// Reports whether a bucket never runs empty of what passes a window, whenever that begins: it
+/// holds the window's count, and gains as much while the window lasts.
+fn fits(window: Rate, bucket: Rate, burst: u64) -> bool {
+    let gained = u128::from(bucket.count()) * u128::from(window.window_nanos());
+    let spent = u128::from(window.count()) * u128::from(bucket.window_nanos());
+    window.count() <= burst && spent <= gained
+}
+
+/// Reports whether a window never holds more than its count of what passes a bucket: the burst, and
+/// what the bucket gains while the window lasts.
+fn holds(bucket: Rate, burst: u64, window: Rate) -> bool {
+    let unit = u128::from(bucket.window_nanos());
+    let gained = u128::from(bucket.count()) * u128::from(window.window_nanos());
+    u128::from(burst) * unit + gained <= u128::from(window.count()) * unit
+}
+
+/// Returns pairs of a rule that can never reject and the stricter one that always rejects before it:
+/// of the same key, cost and exceptions.
 fn idle_rules(rules: &[flow::Rule], plans: &[RulePlan]) -> Vec<(usize, usize)> {
     // A rule that has overrides is not asked by all.
     let is_split =
         |plan: &RulePlan| plans.iter().any(|it| it.when.is_some() && it.name == plan.name);
     let is_busier = |busy: usize, idle: usize| {
         let (a, b) = (&plans[busy], &plans[idle]);
-        let stricter = match (&rules[busy].algorithm, &rules[idle].algorithm) {
-            (Algorithm::WarmUp(a), Algorithm::WarmUp(b)) => {
-                a.rate.window() == b.rate.window()
-                    && a.rate.count() <= b.rate.count()
-                    && a.burst <= b.burst
-                    && a.warm_up == b.warm_up
-            }
-            (Algorithm::TokenBucket(a), Algorithm::TokenBucket(b)) => {
-                a.rate.window() == b.rate.window()
-                    && a.rate.count() <= b.rate.count()
-                    && a.burst <= b.burst
-            }
-            (Algorithm::LeakyBucket(a), Algorithm::LeakyBucket(b)) => {
-                a.rate.window() == b.rate.window()
-                    && a.rate.count() <= b.rate.count()
-                    && a.capacity <= b.capacity
-            }
-            (Algorithm::SlidingWindow(a), Algorithm::SlidingWindow(b)) => {
-                (a.rate.window(), a.buckets, a.strict) == (b.rate.window(), b.buckets, b.strict)
-                    && a.rate.count() <= b.rate.count()
-            }
-            (Algorithm::SlidingLog(a), Algorithm::SlidingLog(b)) => {
-                a.rate.window() == b.rate.window() && a.rate.count() <= b.rate.count()
-            }
-            (Algorithm::SlidingCounter(a), Algorithm::SlidingCounter(b)) => {
-                a.rate.window() == b.rate.window() && a.rate.count() <= b.rate.count()
-            }
-            (Algorithm::FixedWindow(a), Algorithm::FixedWindow(b)) => {
-                (a.rate.window(), &a.align) == (b.rate.window(), &b.align)
-                    && a.align != fixed_window::Align::FirstRequest
-                    && a.rate.count() <= b.rate.count()
-            }
-            (Algorithm::Concurrency(a), Algorithm::Concurrency(b)) => a.limit <= b.limit,
-            _ => false,
-        };
+        let stricter = is_stricter(&rules[busy].algorithm, &rules[idle].algorithm);
         stricter
             && !a.dry_run
             && a.cost == b.cost
@@ -399,6 +435,8 @@ fn idle_rules(rules: &[flow::Rule], plans: &[RulePlan]) -> Vec<(usize, usize)> {
             && (!is_split(a) && !is_split(b))
             && rules[busy].keyed == rules[idle].keyed
             && a.on_missing == b.on_missing
+            // What one gateway rejects, the others may let pass.
+            && a.shared.is_some() == b.shared.is_some()
     };
     let of = |idle: usize| {
         let busy = |busy: &usize| {

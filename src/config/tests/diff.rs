@@ -37,7 +37,7 @@ fn each_rule_is_kept_converted_reset_added_or_removed() {
         "route a  edited (numbers 10/1s → 20/1s, key key none → client_ip/64, +rule new 5, -rule gone)",
         "  numbers  converted\n    from token_bucket 10/1s",
         "  key  reset",
-        "warning: another algorithm or key",
+        "warning: counting starts from zero",
         "routes +0 ~1 -0; rules kept 1, converted 1, reset 1, added 1, removed 1",
     ] {
         assert!(said.contains(line), "no {line:?} in:\n{said}");

@@ -152,7 +152,7 @@ fn another_algorithm_or_key_begins_afresh_and_says_so() {
     assert_eq!(
         summary.warning().as_deref(),
         Some(
-            "another algorithm or key, or `sync_interval` added or removed, so its count begins afresh: r/a"
+            "counting starts from zero, as the algorithm, the key or the use of `sync_interval` changed: r/a"
         )
     );
     assert_eq!(gateway.admitted(5), 3);
@@ -175,8 +175,8 @@ fn a_count_that_begins_afresh_in_the_store_is_named() {
         "reloaded v2: route r (a 3/1m → 3/1h, b scope local → cluster); kept 0, converted 0, reset 2"
     );
     let warning = summary.warning().expect("a warning");
-    assert!(warning.starts_with("`scope: cluster` added or removed"), "{warning}");
-    assert!(warning.ends_with("so what they count together begins afresh: r/a, r/b"), "{warning}");
+    assert!(warning.starts_with("the count that gateways share starts from zero"), "{warning}");
+    assert!(warning.ends_with("or the number of buckets changed: r/a, r/b"), "{warning}");
     let summary = gateway.reload(&file("1h", ", scope: cluster, burst: 2"));
     assert_eq!((summary.moved.len(), summary.rules_kept, summary.rules_converted), (0, 1, 1));
 }
@@ -269,11 +269,11 @@ fn a_store_that_an_edit_adds_is_asked_from_the_next_start_on_which_every_edit_un
     let stored = format!("store: {{ redis: redis://127.0.0.1 }}\n{shared}");
     let warning = gateway.reload(&stored).warning().unwrap();
     assert!(warning.contains("takes effect at the next start: store"), "{warning}");
-    assert!(warning.contains("no store is asked until the next start"), "{warning}");
+    assert!(warning.contains("connects to none until the next start"), "{warning}");
     let warning = gateway.reload(&stored.replace("3/1s", "4/1s")).warning().unwrap();
-    assert!(warning.contains("no store is asked until the next start"), "{warning}");
+    assert!(warning.contains("connects to none until the next start"), "{warning}");
     let warning = gateway.reload(&text).warning().unwrap();
-    assert!(!warning.contains("no store is asked"), "{warning}");
+    assert!(!warning.contains("connects to none"), "{warning}");
     assert_eq!(gateway.reload(&text.replace("3/1s", "4/1s")).warning(), None);
 }
 

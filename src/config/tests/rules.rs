@@ -303,6 +303,35 @@ fn a_burst_beside_which_the_limit_hardly_matters_is_warned_of() {
 }
 
 #[test]
+fn a_rule_that_another_algorithm_keeps_from_rejecting_is_warned_of() {
+    let idle = "the rule `b` can never reject anything";
+    let bucket = "limit: 5/1s, burst: 5";
+    let log = "algorithm: sliding_log, limit: 5/1s";
+    for (a, b, expected) in [
+        // Of a bucket at most 5 + 300 pass in a minute.
+        (bucket, "algorithm: fixed_window, limit: 305/1m", Some(idle)),
+        (bucket, "algorithm: fixed_window, limit: 304/1m", None),
+        (bucket, "algorithm: sliding_log, limit: 305/1m", Some(idle)),
+        (bucket, "algorithm: sliding_log, limit: 304/1m", None),
+        (bucket, "algorithm: fixed_window, limit: 30_000_000/month", None),
+        // Of a log at most 5 pass at once, and in a second.
+        (log, "limit: 10/2s, burst: 5", Some(idle)),
+        (log, "limit: 10/2s, burst: 4", None),
+        (log, "limit: 9/2s, burst: 5", None),
+        (log, "algorithm: leaky_bucket, limit: 10/2s, burst: 5", Some(idle)),
+        // Another key counts otherwise.
+        (bucket, "limit: 305/1m, algorithm: fixed_window, key: client_ip", None),
+    ] {
+        let rules = format!("      - {{ name: a, {a} }}\n      - {{ name: b, {b} }}\n");
+        warnings(&with_rules(&rules), expected.as_slice());
+    }
+    let shared =
+        "      - { name: a, limit: 5/1s }\n      - { name: b, limit: 6/1s, scope: cluster }\n";
+    let store = "store: { redis: redis://127.0.0.1:1 }\n";
+    warnings(&format!("{}{store}", with_rules(shared)), &[]);
+}
+
+#[test]
 fn what_can_never_happen_is_warned_of() {
     warnings(
         &with_rules("      - { name: a, limit: 10/1s, cost: { POST: 11 } }\n"),

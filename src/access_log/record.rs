@@ -55,6 +55,9 @@ pub struct AccessRecord<'a> {
     pub bytes_in: u64,
     /// How much was handed over of the answer's body.
     pub bytes_out: u64,
+    /// Why the gateway answered itself, if no rule of flow control did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<&'a str>,
     /// The trace that the request belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<&'a str>,
@@ -188,6 +191,7 @@ pub(super) fn sample(path: &str) -> AccessRecord<'_> {
         attempts: 0,
         bytes_in: 0,
         bytes_out: 17,
+        error: None,
         trace_id: None,
         config_hash: "00d1ce",
         flow: Some(FlowRecord {
@@ -231,6 +235,7 @@ mod tests {
         let keys = [LoggedKey { rule: "r".into(), key: None, priority: true }];
         let mut record = sample("/");
         (record.upstream, record.trace_id) = (Some("a:80"), Some("0af7"));
+        record.error = Some("Host is missing or empty");
         record.upstream_duration = Some(Duration::ZERO);
         record.timeout = Some("timeouts.idle");
         let flow = record.flow.as_mut().unwrap();

@@ -7,7 +7,7 @@
 use super::{OnMissing, Route, RouteRule, Snapshot, snapshot::Priority};
 use crate::{
     flow::{Claim, Instant, Key, Outcome, SlotId},
-    route::{Seed, Target, dangerous_path},
+    route::{Seed, Target, dangerous_path, has_encoded_slash, literal_path},
 };
 use core::{net::IpAddr, time::Duration};
 use http::{Method, StatusCode};
@@ -23,6 +23,10 @@ pub(super) const BREAKER: &str = "breaker";
 
 /// The name that its pacing goes by there.
 pub(super) const PACING: &str = "pacing";
+
+/// Why a path with an encoded slash reaches no rule.
+const ENCODED_SLASH: &str =
+    "an encoded slash that leads to another route or rule if it is read as a slash";
 
 /// A request, as its route's rules see it.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +65,8 @@ pub enum Unrouted {
 }
 
 impl Snapshot {
-    /// Finds the route of a request whose path was received as `path`.
+    /// Finds the route of a request whose path was received as `path`; `target` has it in its
+    /// [`normal_path`](crate::route::normal_path) form.
     ///
     /// # Errors
     ///
@@ -76,18 +81,56 @@ impl Snapshot {
     ///
     /// Why it reaches none.
     pub fn find_index(&self, target: &Target<'_>, path: &str) -> Result<usize, Unrouted> {
+        if path.contains('%') && has_encoded_slash(path) {
+            return self.find_encoded(target, path);
+        }
         let index = self.table.find(target);
-        let route = index.and_then(|index| self.routes.get(index));
-        if !route.is_some_and(|route| route.relaxed_path)
+        if !self.is_relaxed(index)
             && let Some(why) = dangerous_path(path)
         {
             return Err(Unrouted::Path(why));
         }
         index.ok_or(Unrouted::NoRoute)
     }
+
+    /// Finds the route of a request with an encoded slash. Some servers look for slashes before
+    /// they decode, others after that: both must find the same route, and the same of its rules.
+    /// What the rules count by has the slashes decoded, so that a client gains nothing by
+    /// encoding some of them.
+    fn find_encoded(&self, target: &Target<'_>, path: &str) -> Result<usize, Unrouted> {
+        let literal = literal_path(path);
+        let literal = Target { path: &literal, ..*target };
+        let index = self.table.find(&literal);
+        if self.is_relaxed(index) {
+            return index.ok_or(Unrouted::NoRoute);
+        }
+        if let Some(why) = dangerous_path(path) {
+            return Err(Unrouted::Path(why));
+        }
+        let route = index.and_then(|index| self.routes.get(index));
+        let takes_alike = route.is_none_or(|route| route.takes_alike(target, &literal));
+        if index != self.table.find(target) || !takes_alike {
+            return Err(Unrouted::Path(ENCODED_SLASH));
+        }
+        index.ok_or(Unrouted::NoRoute)
+    }
+
+    /// Reports whether the route with this index takes any path.
+    fn is_relaxed(&self, index: Option<usize>) -> bool {
+        index.and_then(|index| self.routes.get(index)).is_some_and(|route| route.relaxed_path)
+    }
 }
 
 impl Route {
+    /// Reports whether it makes no difference to the route's rules which of these a request is,
+    /// but for what they count by.
+    fn takes_alike(&self, one: &Target<'_>, other: &Target<'_>) -> bool {
+        self.rules.iter().all(|rule| {
+            rule.when.as_ref().is_none_or(|when| when.takes_alike(one, other))
+                && rule.except.as_ref().is_none_or(|except| except.takes_alike(one, other))
+        })
+    }
+
     /// Adds to `claims` what a request claims, of whose part in a rule, which comes with
     /// its identity, something may be `known`.
     pub fn claim(

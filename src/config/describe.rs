@@ -3,7 +3,7 @@
 mod promise;
 
 use super::{
-    AccessLog, Cost, OnMissing, OnStoreError, Plan, RateLimitHeaders, StoreKind,
+    AccessLog, Cost, OnMissing, OnStoreError, Plan, RateLimitHeaders, Store, StoreKind,
     plan::{RoutePlan, RulePlan, UpstreamPlan},
 };
 use crate::flow::{Algorithm, Keyed, OTHERS, Rule, breaker};
@@ -307,31 +307,35 @@ fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
         AccessLog::Stdout => "stdout".to_owned(),
         AccessLog::File(path) => path.display().to_string(),
     };
+    let via = settings.via.as_ref().and_then(|via| via.to_str().ok()).unwrap_or("off");
     writeln!(
         out,
-        "  headers {headers}, explain_headers {}, access_log {log}",
+        "  headers {headers}, explain_headers {}, via {via}, access_log {log}",
         settings.explain_headers
     )?;
     if let Some(store) = &settings.store {
-        let kind = match &store.kind {
-            StoreKind::Single => "one server".to_owned(),
-            StoreKind::Sentinel { primary, .. } => {
-                format!("the primary `{primary}` of the sentinels")
-            }
-            StoreKind::Cluster => "a Redis Cluster of".to_owned(),
-        };
-        let nodes: Vec<_> =
-            store.nodes.iter().map(|(host, port)| format!("{host}:{port}")).collect();
-        let tls = if store.is_tls { ", TLS" } else { "" };
-        writeln!(
-            out,
-            "  store  {kind} {}{tls}, prefix {}, timeout {}, connect_timeout {}, lease {}",
-            nodes.join(", "),
-            store.prefix,
-            short(store.timeout),
-            short(store.connect_timeout),
-            short(store.lease)
-        )?;
+        write_store(out, store)?;
     }
     writeln!(out, "  workers {}, drain_timeout {}", settings.workers, short(settings.drain_timeout))
+}
+
+fn write_store(out: &mut String, store: &Store) -> fmt::Result {
+    let kind = match &store.kind {
+        StoreKind::Single => "one server".to_owned(),
+        StoreKind::Sentinel { primary, .. } => {
+            format!("the primary `{primary}` of the sentinels")
+        }
+        StoreKind::Cluster => "a Redis Cluster of".to_owned(),
+    };
+    let nodes: Vec<_> = store.nodes.iter().map(|(host, port)| format!("{host}:{port}")).collect();
+    let tls = if store.is_tls { ", TLS" } else { "" };
+    writeln!(
+        out,
+        "  store  {kind} {}{tls}, prefix {}, timeout {}, connect_timeout {}, lease {}",
+        nodes.join(", "),
+        store.prefix,
+        short(store.timeout),
+        short(store.connect_timeout),
+        short(store.lease)
+    )
 }

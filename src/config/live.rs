@@ -291,6 +291,7 @@ impl<'o> Builder<'o> {
             upstreams,
             routes,
             table: plan.table,
+            deciding_headers: plan.deciding_headers,
             files: plan.files,
             is_sealed: plan.is_sealed,
             next_server: self.next_server,
@@ -326,6 +327,7 @@ impl<'o> Builder<'o> {
             connect_timeout: plan.connect_timeout,
             idle_timeout: plan.idle_timeout,
             max_idle: plan.max_idle,
+            limits: plan.limits,
         }
     }
 
@@ -435,6 +437,7 @@ impl<'o> Builder<'o> {
             body_limit: plan.body_limit,
             upgrades: plan.upgrades,
             relaxed_path: plan.relaxed_path,
+            request_trailers: plan.request_trailers,
             request_headers: plan.request_headers,
             response_headers: plan.response_headers,
             reject: plan.reject,
@@ -523,6 +526,7 @@ fn is_same(old: &Upstream, plan: &UpstreamPlan) -> bool {
         && old.connect_timeout == plan.connect_timeout
         && old.idle_timeout == plan.idle_timeout
         && old.max_idle == plan.max_idle
+        && old.limits == plan.limits
         && old.servers.len() == plan.servers.len()
         && old.servers.iter().zip(&plan.servers).all(|(old, plan)| {
             old.host == plan.endpoint.host

@@ -56,8 +56,8 @@ pub use scenario::{
 };
 pub use settings::{AccessLog, ClientTimeouts, Limits, RateLimitHeaders, Settings};
 pub use snapshot::{
-    Cost, Except, Exchange, HeaderEdits, Limit, Listener, Reject, Route, RouteRule, RouteTimeouts,
-    Server, Shared, Snapshot, Upstream,
+    AnswerLimits, Cost, Except, Exchange, HeaderEdits, Limit, Listener, Reject, Route, RouteRule,
+    RouteTimeouts, Server, Shared, Snapshot, Upstream,
 };
 pub use source::{STDIN, fingerprint};
 pub use spec::{Balance, OnMissing, OnStoreError};

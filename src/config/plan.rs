@@ -5,7 +5,10 @@ use super::{
     node::Place,
     problem::{Problem, quoted},
     settings::{AccessLog, Settings},
-    snapshot::{Cost, Except, HeaderEdits, Limit, Listener, Priority, Reject, RouteTimeouts, When},
+    snapshot::{
+        AnswerLimits, Cost, Except, HeaderEdits, Limit, Listener, Priority, Reject, RouteTimeouts,
+        When,
+    },
     spec::{Balance, OnMissing, OnStoreError},
     values::Endpoint,
 };
@@ -39,6 +42,8 @@ pub struct Plan {
     /// In the order of the file; at least one.
     pub(super) routes: Vec<RoutePlan>,
     pub(super) table: route::Table,
+    /// See [`super::Snapshot::deciding_headers`].
+    pub(super) deciding_headers: Arc<[Box<str>]>,
     /// Whether the file ends with `end: true`.
     pub(super) is_sealed: bool,
     /// Whether the file ends with `end: false`.
@@ -124,6 +129,7 @@ pub(super) struct UpstreamPlan {
     pub connect_timeout: Duration,
     pub idle_timeout: Duration,
     pub max_idle: usize,
+    pub limits: AnswerLimits,
 }
 
 /// A server without its state.
@@ -145,6 +151,7 @@ pub(super) struct RoutePlan {
     pub body_limit: u64,
     pub upgrades: Vec<String>,
     pub relaxed_path: bool,
+    pub request_trailers: bool,
     pub request_headers: HeaderEdits,
     pub response_headers: HeaderEdits,
     pub reject: Option<Reject>,

@@ -1,6 +1,7 @@
 //! What holds for the gateway as a whole.
 
 use super::store::Store;
+use http::HeaderValue;
 use ipnet::IpNet;
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
 
@@ -25,6 +26,8 @@ pub struct Settings {
     pub rate_limit_headers: RateLimitHeaders,
     /// Whether refusals name the rule that decided, and why.
     pub explain_headers: bool,
+    /// What requests and no answers get as `Via`, if they do.
+    pub via: Option<HeaderValue>,
     /// What gateways share, if they do; read at start only.
     pub store: Option<Arc<Store>>,
 }

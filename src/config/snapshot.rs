@@ -45,6 +45,9 @@ pub struct Snapshot {
     pub table: route::Table,
     /// The files whose change is a change of the configuration.
     pub files: Vec<PathBuf>,
+    /// The header fields that decide about requests, as [`route::folded_name`] has them, sorted:
+    /// those that any match, key, override, priority or exception names.
+    pub deciding_headers: Arc<[Box<str>]>,
     /// Whether the file ends with `end: true`, so that the next one must.
     pub(super) is_sealed: bool,
     /// Whether the process has begun without a store, and so asks none to its end.
@@ -87,6 +90,17 @@ pub struct Upstream {
     pub idle_timeout: Duration,
     /// Idle connections kept for each server by each worker.
     pub max_idle: usize,
+    /// What the header of an answer may be.
+    pub limits: AnswerLimits,
+}
+
+/// Sizes and counts beyond which an upstream's answer is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnswerLimits {
+    /// The whole header of an answer, in bytes.
+    pub header_bytes: usize,
+    /// How many header fields.
+    pub headers: usize,
 }
 
 /// A server of an upstream. Its identity, what is in flight and its meter belong to its address
@@ -132,6 +146,8 @@ pub struct Route {
     pub upgrades: Vec<String>,
     /// Whether paths pass that servers read differently.
     pub relaxed_path: bool,
+    /// Whether the upstream receives the trailers of requests that are not of gRPC.
+    pub request_trailers: bool,
     /// Changes to what the upstream receives.
     pub request_headers: HeaderEdits,
     /// Changes to what the client receives.
@@ -328,6 +344,11 @@ impl Priority {
         &self.words
     }
 
+    /// Returns the names of the header fields that it looks at.
+    pub fn header_names(&self) -> impl Iterator<Item = &str> {
+        self.requests.header_names()
+    }
+
     /// Reports whether this request has it.
     pub fn covers(&self, target: &Target<'_>) -> bool {
         self.requests.find(target).is_some()
@@ -369,6 +390,17 @@ impl Except {
         self.looks_at_headers
     }
 
+    /// Returns the names of the header fields that it looks at.
+    pub fn header_names(&self) -> impl Iterator<Item = &str> {
+        self.requests.iter().flat_map(route::Table::header_names)
+    }
+
+    /// Reports whether it makes no difference to it which of these a request is.
+    pub fn takes_alike(&self, one: &Target<'_>, other: &Target<'_>) -> bool {
+        let takes = |target| self.requests.as_ref().is_some_and(|it| it.find(target).is_some());
+        takes(one) == takes(other)
+    }
+
     /// Reports whether the rule leaves this request alone.
     pub fn covers(&self, target: &Target<'_>, client: IpAddr) -> bool {
         self.client_ip.iter().any(|network| network.contains(&client))
@@ -402,6 +434,16 @@ impl When {
     /// Says when: the identity of an alternative within its rule.
     pub fn words(&self) -> &Arc<str> {
         &self.words
+    }
+
+    /// Returns the names of the header fields that it looks at.
+    pub fn header_names(&self) -> impl Iterator<Item = &str> {
+        self.requests.header_names()
+    }
+
+    /// Reports whether it makes no difference to it which of these a request is.
+    pub fn takes_alike(&self, one: &Target<'_>, other: &Target<'_>) -> bool {
+        self.requests.find(one).is_some() == self.requests.find(other).is_some()
     }
 
     /// Reports whether the request is one of these.

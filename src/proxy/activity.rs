@@ -28,6 +28,10 @@ pub(super) struct Activity {
     clock: Clock,
     /// Requests whose answer has not ended.
     requests: AtomicU32,
+    /// Requests that have come.
+    seen: AtomicU32,
+    /// The length of the last one's body.
+    length: AtomicU64,
     /// Requests' bodies, and tunnels, that are being read.
     uploads: AtomicU32,
     /// Whether the last request's body was given up before its end.
@@ -89,6 +93,8 @@ impl Activity {
             _open: open,
             clock: clock.clone(),
             requests: AtomicU32::new(0),
+            seen: AtomicU32::new(0),
+            length: AtomicU64::new(0),
             uploads: AtomicU32::new(0),
             unread: AtomicBool::new(false),
             idle_since,
@@ -132,10 +138,37 @@ impl Activity {
     /// Notes that a head is complete.
     pub(super) fn on_request(&self) {
         self.requests.fetch_add(1, Relaxed);
+        self.seen.fetch_add(1, Relaxed);
         self.used.store(true, Relaxed);
         self.unread.store(false, Relaxed);
         self.reading.store(false, Relaxed);
         self.head_since.clear();
+    }
+
+    /// Notes the length of the last request's body, if that is known before it has come.
+    pub(super) fn on_length(&self, length: Option<u64>) {
+        self.length.store(length.unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// Returns that length, or the most that there is.
+    pub(super) fn length(&self) -> u64 {
+        self.length.load(Relaxed)
+    }
+
+    /// Returns how many requests have come; it begins anew after 2³².
+    pub(super) fn seen(&self) -> u32 {
+        self.seen.load(Relaxed)
+    }
+
+    /// Whether some request's answer has not ended.
+    pub(super) fn is_serving(&self) -> bool {
+        self.requests.load(Relaxed) > 0
+    }
+
+    /// Whether nothing of a request is under way on an HTTP/1.1 connection, so that what comes
+    /// next is of a head.
+    pub(super) fn awaits_head(&self) -> bool {
+        !self.is_serving() && self.uploads.load(Relaxed) == 0 && !self.unread.load(Relaxed)
     }
 
     /// Notes that an answer has ended at `now`.

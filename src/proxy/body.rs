@@ -7,6 +7,7 @@ use super::{
     streams::Part,
     tail::Tail,
     timeout::Timeout,
+    trailers::RequestTrailers,
     upload_buffer::{BodyBuffer, UploadPart},
 };
 use crate::{clock::Clock, config::Route, flow::Instant};
@@ -108,8 +109,8 @@ pub(super) struct Streaming {
     buffer: Option<BodyBuffer>,
     /// Bytes that may still come.
     left: u64,
-    /// Says what its trailers may not name.
-    route: Arc<Route>,
+    /// `None`: the upstream receives none.
+    trailers: Option<RequestTrailers>,
     upload: Arc<Upload>,
     clock: Clock,
     patience: Patience,
@@ -123,9 +124,10 @@ impl RequestBody {
     /// route allows.
     pub(super) fn new(
         incoming: Incoming,
-        route: &Arc<Route>,
+        route: &Route,
         clock: &Clock,
         activity: &Arc<Activity>,
+        trailers: Option<RequestTrailers>,
     ) -> Self {
         let is_declared = incoming.size_hint().exact().is_some();
         let upload = Arc::new(Upload { is_declared, ..Upload::default() });
@@ -141,7 +143,7 @@ impl RequestBody {
             incoming: Some(incoming),
             buffer,
             left: route.body_limit,
-            route: Arc::clone(route),
+            trailers,
             upload,
             clock: clock.clone(),
             patience: Patience::new(Timeout::Idle, route.timeouts.idle, Instant::FAR_FUTURE),
@@ -214,7 +216,10 @@ impl Body for RequestBody {
             Some(Ok(mut frame)) => {
                 let mut ended = frame.is_trailers();
                 if let Some(trailers) = frame.trailers_mut() {
-                    strip_trailers(trailers, &body.route.request_headers, &[]);
+                    match &body.trailers {
+                        Some(allowed) => allowed.filter(trailers),
+                        None => trailers.clear(),
+                    }
                 }
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
                 let Some(left) = body.left.checked_sub(length) else {

@@ -4,17 +4,19 @@ use super::{
     activity::{Activity, Verdict},
     asleep::Asleep,
     connections::GRACE,
+    http1_stream::Http1Stream,
+    http2_stream::Http2Stream,
     io::Watched,
     peer::Peer,
     service::handle,
     streams::Spawner,
+    unread::Unread,
     upload_buffer::UploadBuffer,
 };
 use crate::{
     clock::Clock,
     config::{ClientTimeouts, Limits, Settings},
     flow::Instant,
-    meter::Refusal,
 };
 use bytes::Bytes;
 use core::{
@@ -52,6 +54,10 @@ const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// The least that hyper's read buffer may be limited to.
 const BUFFER_MIN: usize = 64 * 1024;
+
+/// By how much a request's header in HTTP/2 may be larger than the limit to be refused with an
+/// explanation. h2 refuses a larger one with a status alone.
+const EXPLAINED_BYTES: usize = 16 * 1024;
 
 /// How long an HTTP/1.1 connection is idle before it gives up what it only needs while
 /// it serves, some 20 KiB. To begin again costs a part of a request: who asks more
@@ -120,16 +126,9 @@ pub(super) async fn serve<T>(
         Protocol::Http1 => by_turns(io, &peer, &manners, &mut watch).await,
         Protocol::Http2 => Box::pin(http2(io, &peer, &manners, &mut watch)).await,
     };
-    if let Some(reason) = refused {
-        refuse_unread(&peer, reason);
+    if let Some(unread) = refused {
+        unread.note(&peer);
     }
-}
-
-/// Notes a refusal that is not in the access log: neither path nor host is known, and `replay`
-/// could not use it.
-pub(super) fn refuse_unread(peer: &Peer, reason: Refusal) {
-    peer.worker.counters.refuse(reason);
-    tracing::debug!(client = %peer.address, reason = reason.label(), "a request was rejected unread");
 }
 
 /// Sleeps while the client is idle and speaks HTTP/1.1 while it is not, until the
@@ -139,7 +138,7 @@ async fn by_turns<T>(
     peer: &Arc<Peer>,
     manners: &Manners,
     watch: &mut Watch<'_, '_>,
-) -> Option<Refusal>
+) -> Option<Unread>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -164,11 +163,12 @@ async fn http1<T>(
     peer: &Arc<Peer>,
     manners: &Manners,
     watch: &mut Watch<'_, '_>,
-) -> Result<Watched<T>, Option<Refusal>>
+) -> Result<Watched<T>, Option<Unread>>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let peer = Arc::clone(peer);
+    let stream = Http1Stream::new(io, &peer.activity);
     let service = service_fn(move |request: Request<Incoming>| handle(Arc::clone(&peer), request));
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -179,16 +179,22 @@ where
         .max_headers(manners.limits.headers)
         .max_header_size(manners.limits.header_bytes)
         .max_buf_size(BUFFER_MIN.max(manners.limits.header_bytes * 2))
-        .serve_connection(TokioIo::new(io), service)
+        .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     match drive(&mut connection, watch).await {
-        Left::Ended(refused) => Err(refused),
+        Left::Ended(None) => Err(None),
+        Left::Ended(Some(unread)) => {
+            let stream = connection.into_parts().map(|parts| parts.io.into_inner());
+            if let Some((io, own)) = stream.and_then(Http1Stream::into_unanswered) {
+                let mut farewell = Farewell { io, answer: unread.answer(&own).into() };
+                Box::pin(drive(&mut farewell, watch)).await;
+            }
+            Err(Some(unread))
+        }
         Left::Idle => {
             let parts = connection.into_parts().ok_or(None)?;
             watch.activity.on_rest();
-            let mut io = parts.io.into_inner();
-            io.rewind(parts.read_buf);
-            Ok(io)
+            Ok(parts.io.into_inner().into_inner(parts.read_buf))
         }
     }
 }
@@ -199,11 +205,13 @@ async fn http2<T>(
     peer: &Arc<Peer>,
     manners: &Manners,
     watch: &mut Watch<'_, '_>,
-) -> Option<Refusal>
+) -> Option<Unread>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let list = u32::try_from(manners.limits.header_bytes).unwrap_or(u32::MAX);
+    let list = manners.limits.header_bytes + EXPLAINED_BYTES;
+    let list = u32::try_from(list).unwrap_or(u32::MAX);
+    let io = Http2Stream::new(io, Arc::clone(peer));
     let spawner = Spawner(Arc::clone(&peer.activity));
     let peer = Arc::clone(peer);
     let service = service_fn(move |request: Request<Incoming>| handle(Arc::clone(&peer), request));
@@ -222,13 +230,34 @@ where
     }
 }
 
-/// Returns which refusal of hyper's, made before the gateway saw a request, a
-/// connection has ended with.
-fn refusal(error: &hyper::Error) -> Option<Refusal> {
-    if error.is_parse_too_large() {
-        return Some(Refusal::TooLarge);
+/// The end of an HTTP/1.1 connection on which a request could not be read.
+struct Farewell<T> {
+    io: Watched<T>,
+    answer: Bytes,
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Future for Farewell<T> {
+    type Output = hyper::Result<()>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<hyper::Result<()>> {
+        let Self { io, answer } = self.get_mut();
+        while !answer.is_empty() {
+            match Pin::new(&mut *io).poll_write(context, answer) {
+                Poll::Ready(Ok(written)) if written > 0 => drop(answer.split_to(written)),
+                Poll::Ready(_) => return Poll::Ready(Ok(())),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        // How well it is closed makes no difference any more.
+        Pin::new(io).poll_shutdown(context).map(|_| Ok(()))
     }
-    error.is_parse().then_some(Refusal::Malformed)
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Graceful for Farewell<T> {
+    const RESTS: bool = false;
+
+    /// It ends in any case.
+    fn graceful_shutdown(&mut self) {}
 }
 
 /// A connection that can be asked to end.
@@ -282,14 +311,14 @@ where
 /// How a connection was left.
 enum Left {
     /// It has ended, perhaps because a request was refused before it was seen.
-    Ended(Option<Refusal>),
+    Ended(Option<Unread>),
     /// In good order between two requests.
     Idle,
 }
 
 impl Left {
     fn ended(end: &hyper::Result<()>) -> Self {
-        Self::Ended(end.as_ref().err().and_then(refusal))
+        Self::Ended(end.as_ref().err().and_then(Unread::of))
     }
 }
 
@@ -386,7 +415,7 @@ async fn drive<C: Graceful>(connection: &mut C, watch: &mut Watch<'_, '_>) -> Le
             }
             let armed = match watch.activity.judge(now, watch.timeouts) {
                 Verdict::HeadLate => {
-                    return Poll::Ready(Left::Ended(Some(Refusal::HeaderTimeout)));
+                    return Poll::Ready(Left::Ended(Some(Unread::LATE)));
                 }
                 Verdict::Abort => return Poll::Ready(Left::Ended(None)),
                 Verdict::Close if closing => return Poll::Ready(Left::Ended(None)),

@@ -8,7 +8,7 @@ use crate::{
 };
 use core::{net::IpAddr, time::Duration};
 use http::{Request, StatusCode};
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 /// Made only if there is an access log.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub(super) struct Entry {
     pub(super) upload: Option<Arc<Upload>>,
     flow: Option<Decided>,
     keys: Vec<LoggedKey>,
+    /// Why the gateway answered in place of the upstream, if no rule did.
+    pub(super) error: Option<Cow<'static, str>>,
 }
 
 /// How an answer ended, as the tail of a request knows it.
@@ -64,6 +66,7 @@ impl Entry {
             upload: None,
             flow: None,
             keys: Vec::new(),
+            error: None,
         }
     }
 
@@ -132,6 +135,7 @@ impl Entry {
             attempts: self.attempts,
             bytes_in: self.upload.as_ref().map_or(0, |upload| upload.bytes()),
             bytes_out: end.bytes_out,
+            error: self.error.as_deref(),
             trace_id: self.trace_id.as_deref(),
             config_hash: &self.snapshot.hash,
             flow: self.flow.map(|flow| flow.record(end.route, &self.keys)),

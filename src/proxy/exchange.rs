@@ -39,6 +39,8 @@ pub(super) enum Failure {
     Timeout,
     /// The server's answer was not HTTP, or the connection broke.
     Broken,
+    /// The header of the server's answer is larger than the upstream's limits allow.
+    HeadTooLarge,
     /// The request's body is longer than the route allows.
     TooLong,
     /// The client stopped sending its body, or sent no valid one.
@@ -52,7 +54,7 @@ impl Failure {
     pub(super) const fn is_of_client(self) -> bool {
         match self {
             Self::TooLong | Self::ClientStalled | Self::ClientBroken => true,
-            Self::Unreachable | Self::Timeout | Self::Broken => false,
+            Self::Unreachable | Self::Timeout | Self::Broken | Self::HeadTooLarge => false,
         }
     }
 }
@@ -202,9 +204,24 @@ impl Exchange<'_> {
         }
         tracing::debug!(route = %self.route.name, server = %server.host, %error, "upstream failed");
         lease.on_failure();
+        if error.is_parse_too_large() {
+            return Err(self.head_too_large(server));
+        }
         let failure = Self::blame(lease.upload.as_deref());
         self.timeout = (failure == Failure::ClientStalled).then_some(Timeout::Idle);
         Err(failure)
+    }
+
+    /// Tells of an answer whose head is too large.
+    fn head_too_large(&self, server: &Server) -> Failure {
+        let (worker, limits) = (&self.peer.worker, &self.route.upstream.limits);
+        let why = format!(
+            "its header is larger than `limits` of the upstream {} allows: header_bytes {}, headers {}",
+            self.route.upstream.name, limits.header_bytes, limits.headers
+        );
+        let now = worker.clock.now();
+        worker.request_log.answer_rejected(now, &self.route.name, &server.address(), &why);
+        Failure::HeadTooLarge
     }
 
     /// Waits for the answer's head: `first_byte` long from the end of the request,

@@ -5,7 +5,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{
         CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, FORWARDED, HOST,
-        PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
+        PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
     },
 };
 
@@ -26,6 +26,7 @@ pub(super) enum Field {
     Expect,
     Cookie,
     Forwarded,
+    Trailer,
     /// Fields between two neighbours that say nothing to this one.
     OtherHop,
 }
@@ -49,6 +50,7 @@ pub(super) const HOP_BY_HOP: [HeaderName; 9] = [
 pub(super) struct Fields {
     present: u16,
     repeated: u16,
+    has_blanks: bool,
 }
 
 impl Fields {
@@ -61,6 +63,7 @@ impl Fields {
     pub(super) fn and_host(headers: &HeaderMap) -> (Self, Option<&HeaderValue>) {
         let (mut fields, mut host) = (Self::default(), None);
         for (name, value) in headers {
+            fields.has_blanks |= is_blank(value.as_bytes().first(), value.as_bytes().last());
             if let Some(field) = Field::of(name) {
                 let bit = field.bit();
                 fields.repeated |= fields.present & bit;
@@ -86,6 +89,11 @@ impl Fields {
         self.repeated & field.bit() != 0
     }
 
+    /// Whether some value has blanks around it, which HTTP/1.1 leaves out as it reads.
+    pub(super) fn have_blanks(self) -> bool {
+        self.has_blanks
+    }
+
     /// Whether there is anything that must not be passed on.
     pub(super) fn has_hop_by_hop(self) -> bool {
         const HOPS: u16 = Field::Connection.bit()
@@ -95,6 +103,10 @@ impl Fields {
             | Field::OtherHop.bit();
         self.present & HOPS != 0
     }
+}
+
+fn is_blank(first: Option<&u8>, last: Option<&u8>) -> bool {
+    matches!((first, last), (Some(b' ' | b'\t'), _) | (_, Some(b' ' | b'\t')))
 }
 
 impl Field {
@@ -114,6 +126,7 @@ impl Field {
             name if *name == TE => Self::Te,
             name if *name == EXPECT => Self::Expect,
             name if *name == FORWARDED => Self::Forwarded,
+            name if *name == TRAILER => Self::Trailer,
             name if *name == PROXY_AUTHENTICATE
                 || *name == PROXY_AUTHORIZATION
                 || *name == KEEP_ALIVE

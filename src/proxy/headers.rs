@@ -8,8 +8,8 @@ use crate::config::HeaderEdits;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version,
     header::{
-        CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, TE, TRANSFER_ENCODING,
-        UPGRADE, VIA,
+        CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, TE, TRAILER,
+        TRANSFER_ENCODING, UPGRADE, VIA,
     },
     uri::PathAndQuery,
 };
@@ -18,8 +18,6 @@ use http_body::Body;
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-
-const VIA_FLOWGATE: HeaderValue = HeaderValue::from_static("1.1 flowgate");
 
 /// Fields that `Connection` may not name: a client could take them away from the
 /// upstream, which relies on them (RFC 9110, 7.6.1: "intended for all recipients").
@@ -74,11 +72,17 @@ pub(super) struct Forward {
     pub(super) trusted: bool,
     /// What the request has.
     pub(super) fields: Fields,
+    /// The target, if another one than the client's is sent.
+    pub(super) target: Option<PathAndQuery>,
+    /// Whether trailers may be passed on.
+    pub(super) trailers: bool,
+    /// What is added as `Via`.
+    pub(super) via: Option<HeaderValue>,
 }
 
 /// Rewrites a request's target and fields for an HTTP/1.1 upstream.
 pub(super) fn prepare<B: Body>(request: &mut Request<B>, peer: &Peer, forward: &Forward) {
-    let &Forward { ref authority, ref upgrade, trusted, fields } = forward;
+    let &Forward { ref authority, ref upgrade, trusted, fields, .. } = forward;
     let (version, full) = (request.version(), request.uri().authority().is_some());
     // Methods that seldom have a body have none for hyper unless the head says so.
     let lacks_framing = matches!(*request.method(), Method::GET | Method::HEAD)
@@ -95,6 +99,12 @@ pub(super) fn prepare<B: Body>(request: &mut Request<B>, peer: &Peer, forward: &
     if fields.repeats(Field::ContentLength) {
         single_content_length(headers);
     }
+    if fields.has(Field::Trailer) && !forward.trailers {
+        headers.remove(TRAILER);
+    }
+    if fields.have_blanks() {
+        trim(headers);
+    }
     if fields.has(Field::Forwarded) && !trusted {
         headers.remove(FORWARDED);
     }
@@ -103,7 +113,9 @@ pub(super) fn prepare<B: Body>(request: &mut Request<B>, peer: &Peer, forward: &
         headers.insert(HOST, authority.clone());
     }
     forwarded(headers, peer, trusted, authority);
-    headers.append(VIA, VIA_FLOWGATE);
+    if let Some(via) = &forward.via {
+        headers.append(VIA, via.clone());
+    }
     if wants_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
         headers.insert(CONNECTION, HeaderValue::from_static("te"));
@@ -115,11 +127,27 @@ pub(super) fn prepare<B: Body>(request: &mut Request<B>, peer: &Peer, forward: &
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(UPGRADE, token.clone());
     }
-    if full {
-        let target = request.uri().path_and_query().cloned();
-        *request.uri_mut() = Uri::from(target.unwrap_or_else(|| PathAndQuery::from_static("/")));
+    if let Some(target) = forward.target.clone() {
+        *request.uri_mut() = Uri::from(target);
+    } else if full || request.uri().path().is_empty() {
+        // One that was a fragment only says that it is `/`, and is sent as nothing.
+        let target = request.uri().path_and_query().filter(|target| target.as_str() != "/");
+        let target = target.cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+        *request.uri_mut() = Uri::from(target);
     }
     *request.version_mut() = Version::HTTP_11;
+}
+
+/// Removes blanks around values.
+fn trim(headers: &mut HeaderMap) {
+    for value in headers.values_mut() {
+        let trimmed = value.as_bytes().trim_ascii();
+        if trimmed.len() < value.len()
+            && let Ok(trimmed) = HeaderValue::from_bytes(trimmed)
+        {
+            *value = trimmed;
+        }
+    }
 }
 
 fn accepts_trailers(headers: &HeaderMap) -> bool {

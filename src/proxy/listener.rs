@@ -2,13 +2,15 @@
 
 use super::{
     activity::Activity,
-    connection::{Manners, Protocol, refuse_unread, serve},
+    complaints::Complaints,
+    connection::{Manners, Protocol, serve},
     peer::Peer,
     service::Worker,
     sniff::{Beginning, Unclear, sniff},
     tls::Acceptor,
+    unread::Unread,
 };
-use crate::{flow::Instant, meter};
+use crate::meter;
 use bytes::Bytes;
 use core::{net::SocketAddr, sync::atomic::Ordering::Relaxed, time::Duration};
 use socket2::{Domain, Socket, Type};
@@ -33,10 +35,6 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
 /// How long a listener that closes waits for those, all in all: half of what a drain leaves to
 /// the connections that it takes meanwhile.
 const EXHAUSTED_PATIENCE: Duration = Duration::from_millis(500);
-
-/// How often the log says at most that connections are refused: a flood of them must not
-/// become one of lines.
-const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// One worker's socket of a listener.
 #[derive(Debug)]
@@ -245,25 +243,6 @@ impl Entrance {
     }
 }
 
-/// What was not accepted, to be told of now and then.
-#[derive(Default)]
-struct Complaints {
-    untold: u64,
-    told: Option<Instant>,
-}
-
-impl Complaints {
-    /// Notes another one. Returns how many to tell of at `now`, if that is to be.
-    fn due(&mut self, now: Instant) -> Option<u64> {
-        self.untold += 1;
-        if self.told.is_some_and(|told| now.since(told) < COMPLAINT_INTERVAL) {
-            return None;
-        }
-        self.told = Some(now);
-        Some(core::mem::take(&mut self.untold))
-    }
-}
-
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -338,7 +317,7 @@ where
             }
             serve(stream, ahead, protocol, peer, manners).await;
         }
-        Some(Err(Unclear::Late)) => refuse_unread(&peer, meter::Refusal::HeaderTimeout),
+        Some(Err(Unclear::Late)) => Unread::LATE.note(&peer),
         Some(Err(Unclear::Unasked)) | None => {}
     }
 }
@@ -359,15 +338,6 @@ mod tests {
     use crate::proxy::tests::House;
     use rustix::io::Errno;
     use std::os::fd::RawFd;
-
-    #[test]
-    fn what_is_not_accepted_is_told_of_once_a_second() {
-        let mut complaints = Complaints::default();
-        let told: Vec<_> = [0, 20, 999, 1000, 1020, 5000]
-            .map(|ms| complaints.due(Instant::from_nanos(ms * 1_000_000)))
-            .into();
-        assert_eq!(told, [Some(1), None, None, Some(3), None, Some(2)]);
-    }
 
     fn entrance(house: &House) -> Entrance {
         let (_, face) = watch::channel(Face { name: "web".into(), tls: None });

@@ -45,7 +45,9 @@ impl Pools {
         let mut servers = self.lock();
         let idle = servers.get_mut(server.id)?;
         while let Some(connection) = idle.pop() {
-            if connection.is_usable(now, upstream.idle_timeout) {
+            if connection.is_usable(now, upstream.idle_timeout)
+                && connection.wire.limits == upstream.limits
+            {
                 return Some(connection.wire);
             }
         }
@@ -149,8 +151,10 @@ impl Lease {
         lease.reused = false;
         server.meter.connects.fetch_add(1, Relaxed);
         // In a box because it is rare, and would make every request's future larger.
-        let connected =
-            Box::pin(worker.clock.timeout(limit, worker.connector.connect(server))).await;
+        let connected = Box::pin(
+            worker.clock.timeout(limit, worker.connector.connect(server, upstream.limits)),
+        )
+        .await;
         match connected
             .unwrap_or_else(|elapsed| Err(io::Error::new(io::ErrorKind::TimedOut, elapsed)))
         {

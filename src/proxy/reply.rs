@@ -6,6 +6,7 @@ use super::{
     quota::{self, Told},
     request::Invalid,
     tail::Tail,
+    trailers::is_grpc,
 };
 use crate::{
     config::{RateLimitHeaders, Reject, Route},
@@ -19,6 +20,7 @@ use http::{
     header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
 };
 use smallvec::SmallVec;
+use std::borrow::Cow;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -61,24 +63,31 @@ impl Refusal {
             Self::TooLong | Self::Upstream(Failure::TooLong) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Upstream(Failure::ClientStalled) => StatusCode::REQUEST_TIMEOUT,
             Self::Upstream(Failure::Timeout) => StatusCode::GATEWAY_TIMEOUT,
-            Self::Upstream(Failure::Unreachable | Failure::Broken) => StatusCode::BAD_GATEWAY,
+            Self::Upstream(Failure::Unreachable | Failure::Broken | Failure::HeadTooLarge) => {
+                StatusCode::BAD_GATEWAY
+            }
         }
     }
 
-    fn detail(self) -> &'static str {
-        match self {
-            Self::Invalid(invalid) => invalid.why,
+    /// Says what was refused, and which setting changes it.
+    fn detail(self) -> Cow<'static, str> {
+        let detail = match self {
+            Self::Invalid(invalid) => return invalid.detail(),
             Self::NoRoute => "no route matches this request",
             Self::Misdirected => "this host is not served on this connection; open another",
             Self::TooLong | Self::Upstream(Failure::TooLong) => {
-                "the request body is longer than this route takes"
+                "the request body is longer than `body_limit` of this route allows"
             }
             Self::Upstream(Failure::Timeout) => "the upstream did not answer in time",
             Self::Upstream(Failure::Unreachable) => "the upstream cannot be reached",
             Self::Upstream(Failure::Broken) => "the upstream broke off",
+            Self::Upstream(Failure::HeadTooLarge) => {
+                "the header of the upstream's answer is larger, or has more fields, than `limits` of the upstream allows"
+            }
             Self::Upstream(Failure::ClientStalled) => "the request body did not arrive in time",
             Self::Upstream(Failure::ClientBroken) => "the request body is malformed or broke off",
-        }
+        };
+        Cow::Borrowed(detail)
     }
 
     /// Whether what follows on the connection could be taken for something else.
@@ -105,10 +114,14 @@ pub(super) fn refuse(
         _ if status.is_server_error() => GrpcCode::Unavailable,
         _ => GrpcCode::Internal,
     };
-    let (response, body) = match grpc(request, code, refusal.detail()) {
+    let detail = refusal.detail();
+    let (response, body) = match grpc(request, code, &detail) {
         Some(response) => (response, Bytes::new()),
-        None => explained(status, refusal.detail()),
+        None => explained(status, &detail),
     };
+    if let Some(entry) = &mut tail.entry {
+        entry.error = Some(detail);
+    }
     tail.closes |= refusal.closes();
     finish(response, body, tail)
 }
@@ -220,7 +233,7 @@ fn page(
     (response, Bytes::from(body.to_string()))
 }
 
-fn explained(status: StatusCode, detail: &str) -> (Response<()>, Bytes) {
+pub(super) fn explained(status: StatusCode, detail: &str) -> (Response<()>, Bytes) {
     let mut response = problem(status);
     if status == StatusCode::METHOD_NOT_ALLOWED {
         response.headers_mut().insert(
@@ -257,16 +270,15 @@ enum GrpcCode {
 }
 
 /// A gRPC client reads its status from a field of a 200 without a body.
-fn grpc(request: &HeaderMap, code: GrpcCode, message: &'static str) -> Option<Response<()>> {
-    let content_type = request.get(CONTENT_TYPE)?;
-    if !content_type.as_bytes().starts_with(b"application/grpc") {
-        return None;
-    }
+fn grpc(request: &HeaderMap, code: GrpcCode, message: &str) -> Option<Response<()>> {
+    let content_type = request.get(CONTENT_TYPE).filter(|value| is_grpc(value))?;
     let mut response = Response::new(());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, content_type.clone());
     headers.insert(GRPC_STATUS, HeaderValue::from(code as u16));
-    headers.insert(GRPC_MESSAGE, HeaderValue::from_static(message));
+    if let Ok(message) = HeaderValue::from_str(message) {
+        headers.insert(GRPC_MESSAGE, message);
+    }
     Some(response)
 }
 

@@ -2,9 +2,16 @@
 //! route is the one that decides the limit and the `Host` that is sent on.
 
 use super::fields::{Field, Fields};
-use crate::{config::is_served, meter::Refusal, route::canonical_host};
-use http::{HeaderMap, HeaderValue, Method, Request, Version, header::TRANSFER_ENCODING};
-use std::sync::Arc;
+use crate::{
+    config::{Limits, is_served},
+    meter::Refusal,
+    route::canonical_host,
+};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Version,
+    header::{CONTENT_LENGTH, TRANSFER_ENCODING},
+};
+use std::{borrow::Cow, sync::Arc};
 
 /// Why a request cannot be served, whatever the routes say: it could be
 /// understood in more than one way, or asks for what a gateway does not do.
@@ -19,16 +26,42 @@ const METHOD: Invalid = Invalid { kind: Refusal::Method, why: "this method is no
 const TARGET: Invalid =
     Invalid { kind: Refusal::Malformed, why: "the target is not in a form that this method has" };
 
+const TOO_LARGE: Invalid = Invalid {
+    kind: Refusal::TooLarge,
+    why: "the header is larger than `limits.header_bytes` allows",
+};
+
 const SCHEME: Invalid =
     Invalid { kind: Refusal::Malformed, why: "only http and https are served here" };
 
-const TOO_MANY_FIELDS: Invalid =
-    Invalid { kind: Refusal::TooLarge, why: "the request has more header fields than are served" };
+const LENGTH: Invalid = Invalid { kind: Refusal::Malformed, why: "Content-Length is empty" };
+
+const TOO_MANY_FIELDS: Invalid = Invalid {
+    kind: Refusal::TooLarge,
+    why: "the request has more header fields than `limits.headers` allows",
+};
 
 impl Invalid {
-    /// Of a path that servers read differently.
+    /// Of a path that servers read differently: for what it has.
     pub(super) const fn path(why: &'static str) -> Self {
         Self { kind: Refusal::Path, why }
+    }
+
+    /// Says what was refused, and which setting changes it.
+    pub(super) fn detail(self) -> Cow<'static, str> {
+        match self.kind {
+            Refusal::Path => {
+                let why = self.why;
+                format!("the path has {why}; `relaxed_path: true` of a route lets it pass").into()
+            }
+            Refusal::Connections
+            | Refusal::Malformed
+            | Refusal::TooLarge
+            | Refusal::HeaderTimeout
+            | Refusal::Host
+            | Refusal::Method
+            | Refusal::NoRoute => self.why.into(),
+        }
     }
 }
 
@@ -38,15 +71,18 @@ fn invalid_host(why: &'static str) -> Invalid {
 
 /// Checks what hyper lets pass, and finds the authority as it came, with its port;
 /// empty if there is none. `fields` is what the request has, and `host` its `Host`;
-/// it may have `limit` field lines, which hyper heeds in HTTP/1.1 only.
+/// `limits` hold for its header, which hyper heeds in HTTP/1.1 only.
 pub(super) fn inspect<B>(
     request: &Request<B>,
     fields: Fields,
     host: Option<&HeaderValue>,
-    limit: usize,
+    limits: &Limits,
 ) -> Result<HeaderValue, Invalid> {
-    if request.headers().len() > limit {
+    if request.headers().len() > limits.headers {
         return Err(TOO_MANY_FIELDS);
+    }
+    if request.version() == Version::HTTP_2 && list_size(request) > limits.header_bytes {
+        return Err(TOO_LARGE);
     }
     if !is_served(request.method()) {
         return Err(METHOD);
@@ -59,6 +95,9 @@ pub(super) fn inspect<B>(
     }
     if fields.has(Field::TransferEncoding) {
         check_coding(request.headers())?;
+    }
+    if fields.has(Field::ContentLength) && has_empty_length(request.headers()) {
+        return Err(LENGTH);
     }
     if fields.repeats(Field::Host) {
         return Err(invalid_host("Host is given more than once"));
@@ -76,6 +115,24 @@ pub(super) fn canonical(authority: &HeaderValue) -> Result<Arc<str>, Invalid> {
             .map_err(|_| invalid_host("Host is not a host name")),
         Err(_) => Err(invalid_host("Host has characters that a host cannot have")),
     }
+}
+
+/// Returns the size of a request's header as HTTP/2 counts it (RFC 9113, 6.5.2).
+fn list_size<B>(request: &Request<B>) -> usize {
+    const OVERHEAD: usize = 32;
+    let field =
+        |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + OVERHEAD;
+    let (uri, method) = (request.uri(), request.method().as_str());
+    let target = uri.path().len() + uri.query().map_or(0, str::len);
+    let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
+    let fields: usize = request.headers().iter().map(field).sum();
+    // The names of these four are 34 bytes together, and the scheme five or less.
+    target + authority + method.len() + 4 * OVERHEAD + 39 + fields
+}
+
+/// Reports whether a length is given as nothing, which HTTP/2's parser takes for 0.
+fn has_empty_length(headers: &HeaderMap) -> bool {
+    headers.get_all(CONTENT_LENGTH).iter().any(|length| length.as_bytes().trim_ascii().is_empty())
 }
 
 /// Checks that a message is chunked and nothing else.
@@ -133,6 +190,9 @@ fn authority<B>(request: &Request<B>, host: Option<&HeaderValue>) -> Result<Head
 mod tests {
     use super::*;
 
+    const LIMITS: Limits =
+        Limits { header_bytes: 1000, headers: 3, body: 0, connections: 0, upload_buffers: 0 };
+
     fn request(version: Version, uri: &str, fields: &[(&'static str, &str)]) -> Request<()> {
         let mut request = Request::builder().version(version).uri(uri);
         for (name, value) in fields {
@@ -143,7 +203,7 @@ mod tests {
 
     fn host(request: &Request<()>) -> Result<String, Invalid> {
         let (fields, host) = Fields::and_host(request.headers());
-        let authority = inspect(request, fields, host, 3)?;
+        let authority = inspect(request, fields, host, &LIMITS)?;
         canonical(&authority).map(|host| (*host).to_owned())
     }
 
@@ -197,6 +257,8 @@ mod tests {
             request(Version::HTTP_11, "/", &[("host", "user@a.example")]),
             request(Version::HTTP_11, "x", &[("host", "a")]),
             request(Version::HTTP_11, "*", &[("host", "a")]),
+            request(Version::HTTP_2, "/", &[("host", "a"), ("content-length", "")]),
+            request(Version::HTTP_2, "/", &[("host", "a"), ("content-length", "\t")]),
         ] {
             assert!(host(&request).is_err_and(|invalid| invalid != METHOD), "{request:?}");
         }
@@ -229,6 +291,17 @@ mod tests {
                 assert_eq!(host(&request(version, uri, &[("host", "a")])).err(), Some(SCHEME));
             }
         }
+    }
+
+    #[test]
+    fn a_header_of_http_2_is_as_large_as_all_its_fields() {
+        let long = "x".repeat(800);
+        let large = |fields: &[(&'static str, &str)]| {
+            let request = request(Version::HTTP_2, "https://a.example/", fields);
+            host(&request).err() == Some(TOO_LARGE)
+        };
+        assert!(!large(&[("x", &long[..700])]));
+        assert!(large(&[("x", &long)]) && large(&[("x", &long[..400]), ("y", &long[..400])]));
     }
 
     #[test]

@@ -2,12 +2,12 @@
 //! time: found, decided, and either answered or sent on.
 
 use super::{
-    Connections,
+    Connections, RequestLog,
     body::{RequestBody, ResponseBody},
     connection::Protocol,
     descriptors::Descriptors,
     entry::Entry,
-    fields::Fields,
+    fields::{Field, Fields},
     headers::Forward,
     journey::Journey,
     lingering::{discard, drain},
@@ -19,6 +19,7 @@ use super::{
     shared::{self, Asking, First, Question},
     tail::Tail,
     timeout::TimeoutLog,
+    trailers::RequestTrailers,
     upload_buffer::BodyBuffer,
     wire::Connector,
 };
@@ -29,10 +30,10 @@ use crate::{
     config::{Applicant, Claims, Known, Live, Route, RouteRule, Snapshot, Unrouted},
     flow::{Admission, Permit, Rejection, Report},
     meter::{self, Counters},
-    route::{Seed, Target, client_ip, normal_path},
+    route::{Seed, Target, client_ip, normal_path, without_dot_segments},
 };
 use core::{convert::Infallible, net::IpAddr};
-use http::{HeaderMap, HeaderValue, Request, Response, Version};
+use http::{HeaderMap, HeaderValue, Request, Response, Uri, Version, uri::PathAndQuery};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use std::{borrow::Cow, sync::Arc};
@@ -53,6 +54,8 @@ pub struct Worker {
     pub tasks: TaskTracker,
     /// The process's counters.
     pub counters: Arc<Counters>,
+    /// What the log tells of requests that cannot be served.
+    pub request_log: RequestLog,
     /// Where requests are logged.
     pub access_log: access_log::Handle,
     /// How many descriptors the process may have.
@@ -98,6 +101,7 @@ pub(super) fn handle(
 
 fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
     peer.activity.on_request();
+    peer.activity.on_length(request.body().size_hint().exact());
     let worker = &peer.worker;
     let now = worker.clock.now();
     let snapshot = worker.live.load();
@@ -105,40 +109,30 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
         worker.access_log.is_on().then(|| Box::new(Entry::new(&request, &snapshot, peer.address)));
     let mut tail = Tail::new(peer, request.method().clone(), request.version(), now);
     tail.entry = entry;
-    let found = match find(&snapshot, &request, &mut tail) {
+    let mut found = match find(&snapshot, &request, &mut tail) {
         Ok(found) => found,
         Err(refusal) => return turn_away(refusal, request, tail),
     };
     let mut claims = Claims::new();
     found.claim(&tail.peer, &request, &mut claims);
     let question = found.route.is_shared.then(|| found.question(&tail.peer, &request, &claims));
-    let Found { authority, fields, route, .. } = found;
     if let Some(entry) = &mut tail.entry {
-        entry.claimed(&route, &claims);
+        entry.claimed(&found.route, &claims);
     }
     let settings = &snapshot.settings;
     let manner = Manner { headers: settings.rate_limit_headers, explain: settings.explain_headers };
-    let trusted = tail.peer.is_trusted(&snapshot);
-    let forward = Forward { authority, upgrade: None, trusted, fields };
-    let protocol = match request.version() {
-        Version::HTTP_2 => Protocol::Http2,
-        _ => Protocol::Http1,
+    let (sent, trailers) = (found.sent.take(), found.trailers(&request, &snapshot));
+    let Found { authority, fields, route, .. } = found;
+    let forward = Forward {
+        authority,
+        upgrade: None,
+        trusted: tail.peer.is_trusted(&snapshot),
+        fields,
+        target: sent,
+        trailers: trailers.is_some(),
+        via: settings.via.clone(),
     };
-    let (clock, activity) = (&tail.peer.worker.clock, &tail.peer.activity);
-    let request = Some(request.map(|body| RequestBody::new(body, &route, clock, activity)));
-    let mut arrival = Arrival {
-        // Made where it stays: it is large.
-        journey: Box::new(Journey {
-            request,
-            route,
-            forward,
-            protocol,
-            told: None,
-            start: now,
-            tail,
-        }),
-        manner,
-    };
+    let mut arrival = Arrival { journey: journey(request, route, forward, trailers, tail), manner };
     let Journey { route, tail, .. } = &*arrival.journey;
     if let Some(question) = question {
         return match shared::begin(&tail.peer.worker, route, now, &claims, question) {
@@ -157,6 +151,26 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
         }
         Err(refused) => Step::Answered(arrival.reject(&refused.with(report))),
     }
+}
+
+/// Begins the journey of a request that is about to be decided.
+fn journey(
+    request: Request<Incoming>,
+    route: Arc<Route>,
+    forward: Forward,
+    trailers: Option<RequestTrailers>,
+    tail: Box<Tail>,
+) -> Box<Journey> {
+    let protocol = match request.version() {
+        Version::HTTP_2 => Protocol::Http2,
+        _ => Protocol::Http1,
+    };
+    let (clock, activity) = (&tail.peer.worker.clock, &tail.peer.activity);
+    let body = |body| RequestBody::new(body, &route, clock, activity, trailers);
+    let request = Some(request.map(body));
+    let start = tail.started;
+    // Made where it stays: it is large.
+    Box::new(Journey { request, route, forward, protocol, told: None, start, tail })
 }
 
 /// Answers a request that is not decided about, and whose body nobody wants.
@@ -244,9 +258,21 @@ struct Found<'a> {
     path: Cow<'a, str>,
     client: IpAddr,
     route: Arc<Route>,
+    /// What the upstream is asked for, if that is not what the client wrote.
+    sent: Option<PathAndQuery>,
 }
 
 impl Found<'_> {
+    /// Returns what filters the request's trailers, if the upstream is to receive any.
+    fn trailers(
+        &self,
+        request: &Request<Incoming>,
+        snapshot: &Snapshot,
+    ) -> Option<RequestTrailers> {
+        let may_have = self.fields.has(Field::Trailer);
+        may_have.then(|| RequestTrailers::of(request.headers(), snapshot, &self.route)).flatten()
+    }
+
     /// Adds to `claims` what the request asks of its route's rules.
     fn claim(&self, peer: &Peer, request: &Request<Incoming>, claims: &mut Claims) {
         let (target, client) = (target(request, &self.host, &self.path), self.client);
@@ -290,12 +316,12 @@ fn find<'a>(
     let (uri, peer) = (request.uri(), &tail.peer);
     let worker = &peer.worker;
     let refused = |invalid: Invalid| {
-        worker.counters.refuse(invalid.kind);
+        worker.request_log.rejected(peer, invalid.kind, &invalid.detail());
         Refusal::Invalid(invalid)
     };
     let limits = &snapshot.settings.limits;
     let (fields, host) = Fields::and_host(request.headers());
-    let authority = inspect(request, fields, host, limits.headers).map_err(refused)?;
+    let authority = inspect(request, fields, host, limits).map_err(refused)?;
     let host = peer.host(&authority).map_err(refused)?;
     if let Some(entry) = &mut tail.entry {
         entry.host = Arc::clone(&host);
@@ -304,8 +330,10 @@ fn find<'a>(
         worker.counters.refuse(meter::Refusal::Host);
         return Err(Refusal::Misdirected);
     }
-    let path = normal_path(uri.path());
-    let route = match snapshot.find(&target(request, &host, &path), uri.path()) {
+    // Empty if the target is a fragment only.
+    let written = if uri.path().is_empty() { "/" } else { uri.path() };
+    let path = normal_path(written);
+    let route = match snapshot.find(&target(request, &host, &path), written) {
         Ok(route) => route,
         Err(Unrouted::Path(why)) => return Err(refused(Invalid::path(why))),
         Err(Unrouted::NoRoute) => {
@@ -324,5 +352,18 @@ fn find<'a>(
     }
     let route = Arc::clone(route);
     tail.route = Some(Arc::clone(&route));
-    Ok(Found { authority, fields, host, path, client, route })
+    // A path that is its own form has no segment to leave out.
+    let is_own_form = matches!(path, Cow::Borrowed(_)) || route.relaxed_path;
+    let sent = if is_own_form { None } else { without_dots(uri) };
+    Ok(Found { authority, fields, host, path, client, route, sent })
+}
+
+/// Returns the target without segments `.`, if it has some.
+fn without_dots(uri: &Uri) -> Option<PathAndQuery> {
+    let mut target = without_dot_segments(uri.path())?;
+    if let Some(query) = uri.query() {
+        target.push('?');
+        target.push_str(query);
+    }
+    PathAndQuery::try_from(target).ok()
 }

@@ -14,7 +14,7 @@ mod woken;
 pub(super) use woken::Woken;
 
 use super::{
-    Connections, Connector, Descriptors, Pools, TimeoutLog, Worker,
+    Connections, Connector, Descriptors, Pools, RequestLog, TimeoutLog, Worker,
     activity::Activity,
     connection::{Manners, Protocol, serve},
     listener::greet_cleartext,
@@ -79,6 +79,7 @@ impl House {
             counters,
             access_log: log.handle(0),
             descriptors: Descriptors::new(None),
+            request_log: RequestLog::default(),
             connections: Connections::default(),
             timeout_log: TimeoutLog::default(),
             seed: Seed::random(),

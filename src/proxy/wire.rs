@@ -1,7 +1,7 @@
 //! A connection to an upstream server: the way in, and the task that moves its bytes.
 
 use super::{body::RequestBody, listening::Listening};
-use crate::config::Server;
+use crate::config::{AnswerLimits, Server};
 use bytes::Bytes;
 use core::{
     future::poll_fn,
@@ -26,10 +26,12 @@ use tokio::{
     task::AbortHandle,
 };
 
-/// The size of an answer's head: more than any server has reason to send, and what
-/// one may make a gateway hold. Of fields hyper takes a hundred; with a higher limit
-/// it would take memory from the heap for each head.
-const HEADER_BYTES_MAX: usize = 64 * 1024;
+/// The fields that hyper takes of a head if it is not told how many. With another limit it takes
+/// memory from the heap for each head.
+const HEADERS_FREE: usize = 100;
+
+/// The bytes of a head that fit into hyper's buffer if it is not told how large that may be.
+const HEADER_BYTES_FREE: usize = 200 * 1024;
 
 /// How new connections are made.
 #[derive(Debug, Default)]
@@ -45,6 +47,8 @@ pub enum Connector {
 /// An open connection.
 pub(super) struct Wire {
     pub(super) sender: SendRequest<RequestBody>,
+    /// What it was opened with.
+    pub(super) limits: AnswerLimits,
     bell: Arc<Bell>,
     is_behind: Arc<AtomicBool>,
     task: AbortHandle,
@@ -52,42 +56,47 @@ pub(super) struct Wire {
 
 impl Connector {
     /// Connects to `server`.
-    pub(super) async fn connect(&self, server: &Server) -> io::Result<Wire> {
+    pub(super) async fn connect(&self, server: &Server, limits: AnswerLimits) -> io::Result<Wire> {
         match self {
             Self::Tcp => {
                 let stream = TcpStream::connect((&*server.host, server.port)).await?;
                 stream.set_nodelay(true)?;
-                Wire::open(stream).await
+                Wire::open(stream, limits).await
             }
             #[cfg(test)]
             Self::Memory(accept) => {
                 let (near, far) = tokio::io::duplex(64 * 1024);
                 accept.send(far).map_err(|_| io::ErrorKind::ConnectionRefused)?;
-                Wire::open(near).await
+                Wire::open(near, limits).await
             }
         }
     }
 }
 
 impl Wire {
-    async fn open<T>(stream: T) -> io::Result<Self>
+    async fn open<T>(stream: T, limits: AnswerLimits) -> io::Result<Self>
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let stream = Listening::new(stream);
         let is_behind = stream.behind();
-        let (sender, connection) = http1::Builder::new()
-            .max_header_size(HEADER_BYTES_MAX)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(io::Error::other)?;
+        let mut builder = http1::Builder::new();
+        builder.max_header_size(limits.header_bytes);
+        if limits.header_bytes > HEADER_BYTES_FREE {
+            builder.max_buf_size(limits.header_bytes * 2);
+        }
+        if limits.headers != HEADERS_FREE {
+            builder.max_headers(limits.headers);
+        }
+        let (sender, connection) =
+            builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
         let bell = Arc::<Bell>::default();
         let task = tokio::spawn(Bell::attend(Arc::clone(&bell), async move {
             // Ends when its lease or the pool lets go of it; its error reaches the
             // request that waits for it.
             drop(connection.with_upgrades().await);
         }));
-        Ok(Self { sender, bell, is_behind, task: task.abort_handle() })
+        Ok(Self { sender, limits, bell, is_behind, task: task.abort_handle() })
     }
 
     /// Polls for the next part of an answer that comes over this connection.

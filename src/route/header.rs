@@ -104,6 +104,13 @@ pub fn name(text: &str) -> Result<HeaderName, Invalid> {
     })
 }
 
+/// Returns a field's name as it is told from others by the loosest of servers: many read `_`, and
+/// some every other sign, as `-`, and none heeds case.
+pub fn folded_name(name: &str) -> String {
+    let fold = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    name.chars().map(fold).collect()
+}
+
 /// Returns the value of the first line called `name`, without blanks around it.
 pub(super) fn first(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&[u8]> {
     headers.get(name).map(|value| trimmed(value.as_bytes()))

@@ -229,6 +229,20 @@ impl KeySpec {
         })
     }
 
+    /// Returns the names of the header fields that it looks at, cookies not included.
+    pub fn header_names(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Header(name) => Some(name.as_str()),
+            Part::Route
+            | Part::ClientIp { .. }
+            | Part::Host
+            | Part::Path
+            | Part::Method
+            | Part::Cookie(_)
+            | Part::Query(_) => None,
+        })
+    }
+
     /// Returns a request's key for people to read, or `None` if it lacks some part.
     pub fn show(&self, target: &Target<'_>, client: IpAddr) -> Option<String> {
         let parts: Option<Vec<String>> =

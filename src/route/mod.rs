@@ -35,12 +35,14 @@ mod tree;
 
 pub use client::client_ip;
 pub use fingerprint::Seed;
-pub use header::FieldPattern;
+pub use header::{FieldPattern, folded_name};
 pub use host::{BadHost, HostPattern, canonical_host};
 pub use key::{KeySpec, Part};
 pub use matcher::Matcher;
 pub use path::PathPattern;
-pub use spelling::{dangerous_path, normal_path};
+pub use spelling::{
+    dangerous_path, has_encoded_slash, literal_path, normal_path, without_dot_segments,
+};
 pub use table::Table;
 
 /// What routing looks at in a request.

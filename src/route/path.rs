@@ -1,6 +1,6 @@
 //! Patterns over paths.
 
-use super::{Invalid, normal_path, pattern::Pattern};
+use super::{Invalid, literal_path, pattern::Pattern};
 use core::fmt;
 
 /// The longest pattern, in bytes.
@@ -10,7 +10,8 @@ const MAX_LENGTH: usize = 4096;
 const MAX_SEGMENTS: usize = 128;
 
 /// Paths that a route serves. Patterns and requests are compared in the form of
-/// [`normal_path`]; letters have case.
+/// [`normal_path`](super::normal_path), in a pattern with `%2F` as a part of its segment; letters
+/// have case.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PathPattern {
     /// Every path. A prefix of `/` is the same.
@@ -150,6 +151,12 @@ fn read_segment(text: &str) -> Result<Segment, Invalid> {
             "a path ends before `?`, which `query` matches; write other characters as escapes, a space as `%20`",
         ));
     }
+    if text == "." {
+        return Err(Invalid::new(
+            "the path has the segment `.`",
+            "leave it out: requests are matched without it",
+        ));
+    }
     if matches!(text, "*" | "**") {
         return Err(Invalid::new(
             format!("`{shown}` is not a pattern"),
@@ -157,7 +164,7 @@ fn read_segment(text: &str) -> Result<Segment, Invalid> {
         ));
     }
     if !text.contains(['{', '}']) {
-        return Ok(Segment::Literal(normal_path(text).into()));
+        return Ok(Segment::Literal(literal_path(text).into()));
     }
     let name = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     let is_word = |name: &&str| {
@@ -225,6 +232,7 @@ mod tests {
             (PathPattern::exact("/a b"), "%20"),
             (PathPattern::exact("/a/*"), "prefix"),
             (PathPattern::exact("/a//b"), "single slashes"),
+            (PathPattern::exact("/./b"), "leave it out"),
             (PathPattern::exact("//"), "single slashes"),
             (PathPattern::exact("/img-{id}.png"), "whole segment"),
             (PathPattern::exact("/{}"), "whole segment"),

@@ -1,5 +1,5 @@
-//! The spellings of a path: the one form that routing sees, and what different
-//! servers read differently.
+//! The spellings of a path: the one form that routing sees, what the upstream receives, and what
+//! different servers read differently.
 
 use super::escape::{decoded, escaped};
 use core::fmt::Write as _;
@@ -7,34 +7,71 @@ use std::borrow::Cow;
 
 /// Returns the form of `path` that routes and keys are chosen by, so that no two
 /// spellings of one path fall under different rules: escapes of printable ASCII are
-/// decoded, but for `%2F` and `%25`; all other escapes are in upper case; bytes that
+/// decoded, `%2F` among them, but for `%25`; all other escapes are in upper case; bytes that
 /// a path cannot hold are escaped, as is a `%` that begins no escape, lest it begin one with
-/// what is decoded behind it; slashes in a row are one.
+/// what is decoded behind it; slashes in a row are one; a segment `.` is left out.
 ///
-/// A path without escapes and double slashes is its own form and is not allocated.
+/// A path without escapes, double slashes and dot segments is its own form and is not allocated.
 pub fn normal_path(path: &str) -> Cow<'_, str> {
+    spelled(path, Slash::Separates)
+}
+
+/// Returns the same, but with an encoded slash kept as `%2F`, as a part of its segment: what a
+/// server sees that looks for slashes before it decodes.
+pub fn literal_path(path: &str) -> Cow<'_, str> {
+    spelled(path, Slash::IsText)
+}
+
+/// Reports whether [`normal_path`] and [`literal_path`] may differ.
+pub fn has_encoded_slash(path: &str) -> bool {
+    path.contains('%') && path.as_bytes().windows(3).any(|text| escaped(text) == Some(b'/'))
+}
+
+/// What `%2F` is read as.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Slash {
+    Separates,
+    IsText,
+}
+
+fn spelled(path: &str, encoded_slash: Slash) -> Cow<'_, str> {
     let bytes = path.as_bytes();
     // Counted rather than looked for: without an early exit these become vector
     // instructions.
     let odd = bytes.iter().filter(|byte| !is_plain(**byte)).count();
-    let doubled = bytes.windows(2).filter(|pair| pair == b"//").count();
-    if odd + doubled == 0 {
+    let is_suspect = |pair: &&[u8]| matches!(pair, [b'/', b'/' | b'.']);
+    let suspect = bytes.windows(2).filter(is_suspect).count();
+    if odd + suspect == 0 {
         return Cow::Borrowed(path);
     }
     let mut normal = String::with_capacity(path.len() + 8);
     let mut rest = bytes;
     while let Some(first) = rest.first() {
         let (byte, length) = escaped(rest).map_or((*first, 1), |byte| (byte, 3));
-        let kept = is_plain(byte) && (length == 1 || byte != b'/');
-        if !kept {
+        rest = &rest[length..];
+        let is_text = length == 3 && byte == b'/' && encoded_slash == Slash::IsText;
+        if is_text || !is_plain(byte) {
             // Writing to a String does not fail.
             let _ = write!(normal, "%{byte:02X}");
-        } else if !(byte == b'/' && normal.ends_with('/')) {
-            normal.push(char::from(byte));
+            continue;
         }
-        rest = &rest[length..];
+        if byte == b'/' {
+            drop_dot_segment(&mut normal);
+            if normal.ends_with('/') {
+                continue;
+            }
+        }
+        normal.push(char::from(byte));
     }
+    drop_dot_segment(&mut normal);
     Cow::Owned(normal)
+}
+
+/// Removes the last segment, without the slash before it, if it is `.`.
+fn drop_dot_segment(path: &mut String) {
+    if path.ends_with("/.") {
+        path.pop();
+    }
 }
 
 /// Returns whether `byte` stands for itself wherever it is met.
@@ -42,9 +79,32 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && byte != b'%'
 }
 
+/// Returns `path` without its segments `.`, encoded or not, or `None` if it has none. All else is
+/// as it was written. The upstream receives this, so that it cannot read them as anything but what
+/// [`normal_path`] does.
+pub fn without_dot_segments(path: &str) -> Option<String> {
+    let is_dot = |segment: &str| decoded(segment.as_bytes()).eq([b'.']);
+    if !path.starts_with('/') || !path.split('/').any(is_dot) {
+        return None;
+    }
+    let mut kept = String::with_capacity(path.len());
+    let mut segments = path.split('/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        if !is_dot(segment) {
+            kept.push('/');
+            kept.push_str(segment);
+        } else if segments.peek().is_none() {
+            kept.push('/');
+        }
+    }
+    Some(kept)
+}
+
 /// Returns why different servers may understand different things by `path`, or
-/// `None` if its meaning is plain: an encoded slash, a backslash, a control
-/// character, and the dot segments `.` and `..`, encoded or beside a `;` too.
+/// `None` if its meaning is plain: a backslash, a control character, and the segment `..`, encoded,
+/// beside an encoded slash or beside a `;` too; and `.` beside one of the latter two.
+///
+/// An encoded slash alone is not dangerous here: see [`has_encoded_slash`].
 pub fn dangerous_path(path: &str) -> Option<&'static str> {
     let bytes = path.as_bytes();
     let is_odd = |byte: &&u8| matches!(**byte, b'%' | b'\\') || byte.is_ascii_control();
@@ -54,37 +114,36 @@ pub fn dangerous_path(path: &str) -> Option<&'static str> {
     {
         return None;
     }
-    let mut rest = bytes;
-    while let Some(first) = rest.first() {
-        let escape = escaped(rest);
-        match escape.unwrap_or(*first) {
-            b'/' if escape.is_some() => return Some("an encoded slash"),
+    for byte in decoded(bytes) {
+        match byte {
             b'\\' => return Some("a backslash"),
             0 => return Some("a zero byte"),
             byte if byte.is_ascii_control() => return Some("a control character"),
             _ => {}
         }
-        rest = &rest[if escape.is_some() { 3 } else { 1 }..];
     }
     path.split('/').any(has_dot_segment).then_some("a dot segment")
 }
 
-/// Returns whether `segment`, or a part of it between semicolons (which some servers
-/// cut off as parameters), is `.` or `..`.
+/// Returns whether `segment`, or a part of it between encoded slashes or semicolons (which some
+/// servers cut off as parameters), is `..`, or `.` where that is not the whole of it.
 fn has_dot_segment(segment: &str) -> bool {
-    let (mut dots, mut length) = (0, 0);
+    let (mut dots, mut length, mut parts) = (0, 0, 0);
+    let mut single = false;
     for byte in decoded(segment.as_bytes()).chain([b';']) {
-        if byte != b';' {
+        if byte != b';' && byte != b'/' {
             dots += usize::from(byte == b'.');
             length += 1;
             continue;
         }
-        if dots == length && (1..=2).contains(&length) {
+        if dots == length && length == 2 {
             return true;
         }
+        single |= dots == length && length == 1;
+        parts += 1;
         (dots, length) = (0, 0);
     }
-    false
+    single && parts > 1
 }
 
 #[cfg(test)]
@@ -96,8 +155,10 @@ mod tests {
         for (path, expected) in [
             ("/a/b-c_d.e~f", "/a/b-c_d.e~f"),
             ("/%61dmin", "/admin"),
-            ("/a%2fb", "/a%2Fb"),
+            ("/a%2fb", "/a/b"),
+            ("/a%2F/%2fb", "/a/b"),
             ("/a%2541", "/a%2541"),
+            ("/a%252Fb", "/a%252Fb"),
             ("/caf%c3%a9", "/caf%C3%A9"),
             ("/café", "/caf%C3%A9"),
             ("/a b", "/a%20b"),
@@ -109,11 +170,54 @@ mod tests {
             ("/%a%30", "/%25a0"),
             ("/%2%66", "/%252f"),
             ("/%7Bid%7D", "/{id}"),
+            ("/./Packages", "/Packages"),
+            ("/a/./b/.", "/a/b/"),
+            ("/a/%2e/b", "/a/b"),
+            ("/.", "/"),
+            ("//./a", "/a"),
+            ("/./../.a/..b", "/../.a/..b"),
             ("*", "*"),
             ("", ""),
         ] {
             assert_eq!(normal_path(path), expected, "{path}");
             assert_eq!(normal_path(expected), expected, "the form of {path} is its own form");
+        }
+    }
+
+    #[test]
+    fn an_encoded_slash_is_read_as_a_slash_or_as_text() {
+        for (path, text, slash) in [
+            ("/@scope%2fname", "/@scope%2Fname", "/@scope/name"),
+            ("/a%2F%2fb", "/a%2F%2Fb", "/a/b"),
+            ("/%2Fadmin", "/%2Fadmin", "/admin"),
+        ] {
+            assert!(has_encoded_slash(path));
+            assert_eq!((&*literal_path(path), &*normal_path(path)), (text, slash));
+        }
+        for path in ["/a/b", "/a%252Fb", "/a%2", "/%25%32f"] {
+            assert!(!has_encoded_slash(path), "{path}");
+            assert_eq!(literal_path(path), normal_path(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_upstream_receives_a_path_without_single_dots() {
+        for (path, expected) in [
+            ("/./Packages", Some("/Packages")),
+            ("/a/./b%20c/%2E/d", Some("/a/b%20c/d")),
+            ("/a/.", Some("/a/")),
+            ("/.", Some("/")),
+            ("/./", Some("/")),
+            ("/./.", Some("/")),
+            ("//./a//b", Some("//a//b")),
+            ("/.a/b./...", None),
+            ("/a/b", None),
+            ("*", None),
+        ] {
+            let sent = without_dot_segments(path);
+            assert_eq!(sent.as_deref(), expected, "{path}");
+            let sent = sent.unwrap_or_else(|| path.to_owned());
+            assert_eq!(normal_path(&sent), normal_path(path), "it is decided about what is sent");
         }
     }
 
@@ -133,8 +237,10 @@ mod tests {
             ("/100%", None),
             ("/a%252fb", None),
             ("/caf%C3%A9", None),
-            ("/a%2fb", Some("an encoded slash")),
-            ("/a%2Fb", Some("an encoded slash")),
+            ("/a%2fb", None),
+            ("/@scope%2Fname", None),
+            ("/./a", None),
+            ("/a/%2e/b/.", None),
             ("/a%5cb", Some("a backslash")),
             ("/a\\b", Some("a backslash")),
             ("/a%00", Some("a zero byte")),
@@ -143,7 +249,13 @@ mod tests {
             ("/a\tb", Some("a control character")),
             ("/a/..", Some("a dot segment")),
             ("/a/../b", Some("a dot segment")),
-            ("/./a", Some("a dot segment")),
+            ("/public%2f..%2fadmin", Some("a dot segment")),
+            ("/public/..%2fadmin", Some("a dot segment")),
+            ("/public%2F../admin", Some("a dot segment")),
+            ("/a%2f.%2fb", Some("a dot segment")),
+            ("/a/.%2fb", Some("a dot segment")),
+            ("/a/.;x/b", Some("a dot segment")),
+            ("/a/;./b", Some("a dot segment")),
             ("/a/%2e%2E/b", Some("a dot segment")),
             ("/a/.%2e", Some("a dot segment")),
             ("/a/..;/b", Some("a dot segment")),

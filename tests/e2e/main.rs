@@ -20,6 +20,7 @@ mod operate;
 mod outages;
 mod own_log;
 mod partition;
+mod paths;
 mod periodic;
 #[path = "../port/mod.rs"]
 mod port;
@@ -31,7 +32,9 @@ mod shutdown;
 mod stores;
 mod throttling;
 mod tls;
+mod trailers;
 mod turns;
+mod unreadable;
 mod unwanted;
 mod upgrade;
 mod upstreams;

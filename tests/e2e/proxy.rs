@@ -319,6 +319,7 @@ fn trailers_cannot_say_what_the_head_may_not() {
         .into_bytes()
     });
     let routes = "  - name: all\n    match: { path_prefix: / }\n    upstream: up\n    \
+                  request_trailers: true\n    \
                   request_headers: { set: { X-Tenant: a }, remove: [X-Secret] }\n    \
                   response_headers: { remove: [X-Inner] }";
     let gateway = Gateway::start(&yaml(upstream.address, routes));
@@ -424,7 +425,7 @@ fn what_could_be_read_in_two_ways_is_refused() {
         ("a folded field", "GET / HTTP/1.1\r\nHost: a\r\nX: b\r\n c\r\n\r\n"),
         ("dots", "GET /a/../b HTTP/1.1\r\nHost: a\r\n\r\n"),
         ("encoded dots", "GET /a/%2e%2e/b HTTP/1.1\r\nHost: a\r\n\r\n"),
-        ("an encoded slash", "GET /a%2fb HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("dots beside an encoded slash", "GET /a%2f..%2fb HTTP/1.1\r\nHost: a\r\n\r\n"),
         ("an encoded zero", "GET /a%00b HTTP/1.1\r\nHost: a\r\n\r\n"),
         ("a backslash", "GET /a%5cb HTTP/1.1\r\nHost: a\r\n\r\n"),
     ] {

@@ -16,7 +16,8 @@ use flowgate::{
     config::{self, AccessLog, Live},
     meter::Counters,
     proxy::{
-        Acceptor, Bound, Connections, Connector, Descriptors, Face, Pools, TimeoutLog, Worker, bind,
+        Acceptor, Bound, Connections, Connector, Descriptors, Face, Pools, RequestLog, TimeoutLog,
+        Worker, bind,
     },
     route::Seed,
     workers::Handle,
@@ -59,6 +60,7 @@ where
             timeout_log: TimeoutLog::default(),
             seed: Seed::random(),
             store: None,
+            request_log: RequestLog::default(),
         }
     });
     (worker.expect("a thread"), log)

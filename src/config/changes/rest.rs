@@ -2,8 +2,8 @@
 
 use super::Words;
 use crate::config::{
-    AccessLog, Balance, Listener, RateLimitHeaders, Settings, Upstream, describe::short,
-    plan::UpstreamPlan,
+    AccessLog, AnswerLimits, Balance, Listener, RateLimitHeaders, Settings, Upstream,
+    describe::short, plan::UpstreamPlan,
 };
 use bytesize::ByteSize;
 use std::{collections::HashMap, time::Duration};
@@ -17,6 +17,7 @@ pub(in crate::config) struct UpstreamView<'u> {
     connect_timeout: Duration,
     idle_timeout: Duration,
     max_idle: usize,
+    limits: AnswerLimits,
 }
 
 impl<'u> From<&'u UpstreamPlan> for UpstreamView<'u> {
@@ -29,6 +30,7 @@ impl<'u> From<&'u UpstreamPlan> for UpstreamView<'u> {
             connect_timeout: plan.connect_timeout,
             idle_timeout: plan.idle_timeout,
             max_idle: plan.max_idle,
+            limits: plan.limits,
         }
     }
 }
@@ -42,6 +44,7 @@ impl<'u> From<&'u Upstream> for UpstreamView<'u> {
             connect_timeout: upstream.connect_timeout,
             idle_timeout: upstream.idle_timeout,
             max_idle: upstream.max_idle,
+            limits: upstream.limits,
         }
     }
 }
@@ -55,6 +58,10 @@ impl UpstreamView<'_> {
         words.value("connect_timeout", self.connect_timeout, new.connect_timeout, time);
         words.value("idle_timeout", self.idle_timeout, new.idle_timeout, time);
         words.value("max_idle", self.max_idle, new.max_idle, usize::to_string);
+        let (from, to) = (&self.limits, &new.limits);
+        let bytes = |it: &usize| ByteSize(*it as u64).to_string();
+        words.value("limits.header_bytes", from.header_bytes, to.header_bytes, bytes);
+        words.value("limits.headers", from.headers, to.headers, usize::to_string);
         if words.0.is_empty() && self.servers != new.servers {
             words.add("order of servers".to_owned());
         }
@@ -141,6 +148,10 @@ pub(in crate::config) fn settings(old: &Settings, new: &Settings) -> Vec<String>
         word.to_owned()
     });
     words.value("explain_headers", old.explain_headers, new.explain_headers, bool::to_string);
+    words.value("via", &old.via, &new.via, |via| {
+        let via = via.as_ref().and_then(|via| via.to_str().ok());
+        via.unwrap_or("off").to_owned()
+    });
     if words.0.is_empty() && old != new {
         words.add("another setting".to_owned());
     }

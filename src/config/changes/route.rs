@@ -20,6 +20,7 @@ pub(in crate::config) struct RouteView<'r> {
     body_limit: u64,
     upgrades: &'r [String],
     relaxed_path: bool,
+    request_trailers: bool,
     request_headers: &'r HeaderEdits,
     response_headers: &'r HeaderEdits,
     reject: Option<&'r Reject>,
@@ -48,6 +49,7 @@ impl<'r> From<&'r Route> for RouteView<'r> {
             body_limit: route.body_limit,
             upgrades: &route.upgrades,
             relaxed_path: route.relaxed_path,
+            request_trailers: route.request_trailers,
             request_headers: &route.request_headers,
             response_headers: &route.response_headers,
             reject: route.reject.as_ref(),
@@ -94,6 +96,7 @@ impl<'r> RouteView<'r> {
             body_limit: route.body_limit,
             upgrades: &route.upgrades,
             relaxed_path: route.relaxed_path,
+            request_trailers: route.request_trailers,
             request_headers: &route.request_headers,
             response_headers: &route.response_headers,
             reject: route.reject.as_ref(),
@@ -119,6 +122,8 @@ impl<'r> RouteView<'r> {
         words.value("body_limit", self.body_limit, new.body_limit, |it| ByteSize(*it).to_string());
         words.value("upgrades", self.upgrades, new.upgrades, |it| format!("[{}]", it.join(", ")));
         words.value("relaxed_path", self.relaxed_path, new.relaxed_path, bool::to_string);
+        let (from, to) = (self.request_trailers, new.request_trailers);
+        words.value("request_trailers", from, to, bool::to_string);
         words.named("request_headers", self.request_headers == new.request_headers);
         words.named("response_headers", self.response_headers == new.response_headers);
         words.named("reject", self.reject == new.reject);

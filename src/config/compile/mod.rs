@@ -100,6 +100,7 @@ pub(super) fn compile(
     let watched = watched(source, &spec.listeners);
     let (routes, table) = compiler.routes(spec.routes, &upstreams, settings.limits.body);
     compiler.unused(&upstreams, &routes);
+    let deciding_headers = routes::deciding_headers(&table, &routes);
     let plan = Plan {
         path: source.path.to_path_buf(),
         hash: source::hash(&source.text),
@@ -108,6 +109,7 @@ pub(super) fn compile(
         upstreams: upstreams.into_iter().map(|upstream| upstream.plan).collect(),
         routes,
         table,
+        deciding_headers,
         warnings: compiler.warnings.of(source),
         admin: spec.admin.map(|at| at.place),
         access_log: spec.access_log.map(|at| at.place),
@@ -143,6 +145,7 @@ fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
         admin: spec.admin.map(|at| at.value),
         rate_limit_headers: spec.headers.unwrap_or(RateLimitHeaders::Off),
         explain_headers: spec.explain_headers,
+        via: spec.via.clone(),
         store: None,
     }
 }

@@ -12,9 +12,14 @@ use crate::{
         vocabulary::nearest,
     },
     flow::breaker,
-    route::{self, FieldPattern, HostPattern, Matcher, PathPattern, Table},
+    route::{self, FieldPattern, HostPattern, Matcher, PathPattern, Table, folded_name},
 };
-use std::{collections::HashMap, fmt::Write, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt::Write,
+    sync::Arc,
+    time::Duration,
+};
 
 impl Compiler {
     /// Compiles the routes, whose bodies may hold `body_limit` bytes unless they say otherwise.
@@ -82,6 +87,7 @@ impl Compiler {
             body_limit: spec.body_limit.unwrap_or(body_limit),
             upgrades: spec.upgrades,
             relaxed_path: spec.relaxed_path,
+            request_trailers: spec.request_trailers,
             request_headers: spec.request_headers,
             response_headers: spec.response_headers,
             reject: spec.reject,
@@ -155,6 +161,21 @@ impl Compiler {
     ) -> Option<T> {
         pattern.map_err(|e| self.error(Problem::error(place, e.message).help(e.help))).ok()
     }
+}
+
+/// Returns the header fields that decide about requests, on any route: which one a request takes
+/// is decided by them as well.
+pub(super) fn deciding_headers(table: &Table, routes: &[RoutePlan]) -> Arc<[Box<str>]> {
+    let mut names: BTreeSet<Box<str>> = BTreeSet::new();
+    let mut add = |name: &str| _ = names.insert(folded_name(name).into());
+    table.header_names().for_each(&mut add);
+    for rule in routes.iter().flat_map(|route| &route.rules) {
+        rule.key.header_names().for_each(&mut add);
+        rule.when.iter().flat_map(|when| when.header_names()).for_each(&mut add);
+        rule.except.iter().flat_map(|except| except.header_names()).for_each(&mut add);
+        rule.priority.iter().flat_map(|priority| priority.header_names()).for_each(&mut add);
+    }
+    names.into_iter().collect()
 }
 
 /// Fewer answers than this say little about a ratio.

@@ -57,6 +57,7 @@ impl Compiler {
             connect_timeout: value(spec.connect_timeout),
             idle_timeout: value(spec.idle_timeout),
             max_idle: usize::try_from(spec.max_idle?).unwrap_or(usize::MAX),
+            limits: spec.limits?,
         };
         Some(Compiled { name: name.value, place: name.place, plan })
     }

@@ -22,9 +22,11 @@ use super::{
     node::{Content, Node, Place},
     problem::{Problem, quoted},
     settings::{AccessLog, ClientTimeouts, Limits, RateLimitHeaders},
+    snapshot::AnswerLimits,
     values::{self, Endpoint},
     vocabulary::tables,
 };
+use http::HeaderValue;
 use ipnet::IpNet;
 use std::{
     net::SocketAddr,
@@ -45,6 +47,7 @@ pub(super) struct FileSpec {
     pub limits: Option<Limits>,
     pub headers: Option<RateLimitHeaders>,
     pub explain_headers: bool,
+    pub via: Option<HeaderValue>,
     pub access_log: Option<At<AccessLog>>,
     pub workers: Option<u64>,
     pub drain_timeout: Option<Duration>,
@@ -81,6 +84,7 @@ pub(super) struct UpstreamSpec {
     pub connect_timeout: Option<Duration>,
     pub idle_timeout: Option<Duration>,
     pub max_idle: Option<u64>,
+    pub limits: Option<AnswerLimits>,
 }
 
 /// A server of an upstream.
@@ -138,6 +142,7 @@ impl FileSpec {
                 )
                 .map(|at| at.value),
             explain_headers: f.flag(d, "explain_headers").is_some_and(|at| at.value),
+            via: f.leaf(d, "via", via).and_then(|at| at.value),
             access_log,
             workers: f.integer(d, "workers").map(|at| at.value),
             drain_timeout: f.duration(d, "drain_timeout").map(|at| at.value),
@@ -201,6 +206,7 @@ impl UpstreamSpec {
             connect_timeout: f.duration(d, "connect_timeout").map(|at| at.value),
             idle_timeout: f.duration(d, "idle_timeout").map(|at| at.value),
             max_idle: f.integer(d, "max_idle").map(|at| at.value),
+            limits: f.map_or_defaults(d, "limits").and_then(|f| answer_limits(d, &f)),
         })
     }
 }
@@ -222,21 +228,49 @@ const LEAST_HEADER_BYTES: u64 = 8 * 1024;
 
 fn limits<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<Limits> {
     let small = |at: At<u64>| usize::try_from(at.value).unwrap_or(usize::MAX);
-    let header_bytes = f.size(d, "header_bytes");
-    if let Some(at) = header_bytes.filter(|at| at.value < LEAST_HEADER_BYTES) {
-        let message = format!("`header_bytes` cannot be {}", at.value);
-        d.problems.add(Problem::error(at.place, message).help("write at least `8KiB`"));
-    }
+    let header_bytes = header_bytes(d, f);
     let (headers, body) = (f.integer(d, "headers"), f.size(d, "body"));
     let connections = f.integer(d, "connections");
     let upload_buffers = f.size(d, "upload_buffers");
     Some(Limits {
-        header_bytes: header_bytes.map(small)?,
+        header_bytes: header_bytes?,
         headers: headers.map(small)?,
         body: body?.value,
         connections: connections.map(small)?,
         upload_buffers: upload_buffers?.value,
     })
+}
+
+fn answer_limits<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<AnswerLimits> {
+    let (header_bytes, headers) = (header_bytes(d, f), f.integer(d, "headers"));
+    let headers = headers.and_then(|at| usize::try_from(at.value).ok());
+    Some(AnswerLimits { header_bytes: header_bytes?, headers: headers? })
+}
+
+fn header_bytes<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<usize> {
+    let at = f.size(d, "header_bytes")?;
+    if at.value < LEAST_HEADER_BYTES {
+        let message = format!("`header_bytes` cannot be {}", at.value);
+        d.problems.add(Problem::error(at.place, message).help("write at least `8KiB`"));
+    }
+    usize::try_from(at.value).ok()
+}
+
+/// Reads what requests get as `Via`.
+fn via(text: &str) -> Result<Option<HeaderValue>, values::Invalid> {
+    let name = match text {
+        "off" => return Ok(None),
+        "on" => "flowgate",
+        name => name,
+    };
+    let is_name = values::header_name(name).is_ok();
+    match HeaderValue::try_from(format!("1.1 {name}")) {
+        Ok(value) if is_name => Ok(Some(value)),
+        _ => values::invalid(
+            format!("{} is not a name for `Via`", quoted(text)),
+            "write `on`, `off`, or a word without spaces, as in `edge-1`",
+        ),
+    }
 }
 
 /// Reads the mark `end`, which means nothing unless it is the last line.

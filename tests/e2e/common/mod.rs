@@ -2,6 +2,7 @@
 //! that see every byte.
 
 pub(crate) mod http;
+pub(crate) mod http2;
 pub(crate) mod upstream;
 
 use std::{

@@ -57,6 +57,12 @@ pub(in crate::config) static FILE: Section = Section {
             "Adds `x-flowgate-rule` and `x-flowgate-reason` to rejections, which shows clients how the rules are named.",
         ),
         key(
+            "via",
+            Kind::Either(&word(&["off", "on"]), &Kind::Name),
+            Value("off"),
+            "Adds `Via: 1.1 flowgate` to requests, or `Via: 1.1 NAME`. nginx does not compress answers to requests that have it, unless `gzip_proxied` says so.",
+        ),
+        key(
             "access_log",
             Kind::Either(&word(&["off", "stdout"]), &Kind::File),
             Value("off"),
@@ -232,7 +238,33 @@ pub(in crate::config) static UPSTREAM: Section = Section {
             Value("256"),
             "Idle connections kept for each server by each worker.",
         ),
+        key(
+            "limits",
+            Kind::Section(&ANSWER_LIMITS),
+            Absent,
+            "What the header of an answer may be: 502 beyond it.",
+        ),
         later("health", "Active health checks."),
+    ],
+};
+
+/// The upstream's side of the scales.
+pub(in crate::config) static ANSWER_LIMITS: Section = Section {
+    title: "the limits of an upstream",
+    doc: "Sizes and counts beyond which an upstream's answer is not taken.",
+    keys: &[
+        key(
+            "header_bytes",
+            Kind::Size { max: 1 << 20 },
+            Value("64KiB"),
+            "The whole header of an answer. At least 8KiB.",
+        ),
+        key(
+            "headers",
+            integer(1, 10_000),
+            Value("100"),
+            "How many header fields. More than 100 cost each answer some memory and time.",
+        ),
     ],
 };
 

@@ -70,7 +70,13 @@ pub(in crate::config) static ROUTE: Section = Section {
             "relaxed_path",
             Kind::Flag,
             Value("false"),
-            "Passes paths with `%2f`, `%5c`, `..` and the like, which are rejected with 400 otherwise because servers read them differently.",
+            "Passes paths as they are written that get 400 otherwise because servers read them differently: with `%5c` or `..`, or with `%2f` where reading it as a slash leads to another route or rule.",
+        ),
+        key(
+            "request_trailers",
+            Kind::Flag,
+            Value("false"),
+            "Passes the trailers of requests to the upstream, but for fields that decide about a request or change how it is handled; those of gRPC pass in any case.",
         ),
         key(
             "request_headers",

@@ -1,0 +1,71 @@
+//! What the log says now and then: a flood of requests must not become one of lines.
+
+use super::peer::Peer;
+use crate::{flow::Instant, meter};
+use core::time::Duration;
+use std::sync::{Mutex, PoisonError};
+
+/// How often the log tells of one kind of trouble at most.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// One kind of trouble, to be told of now and then.
+#[derive(Debug, Default)]
+pub(super) struct Complaints {
+    untold: u64,
+    told: Option<Instant>,
+}
+
+impl Complaints {
+    /// Notes another one. Returns how many to tell of at `now`, if that is to be.
+    pub(super) fn due(&mut self, now: Instant) -> Option<u64> {
+        self.untold += 1;
+        if self.told.is_some_and(|told| now.since(told) < INTERVAL) {
+            return None;
+        }
+        self.told = Some(now);
+        Some(core::mem::take(&mut self.untold))
+    }
+}
+
+/// What one worker's log tells of requests that could not be served: of each reason once a second
+/// at most.
+#[derive(Debug, Default)]
+pub struct RequestLog {
+    by_reason: Mutex<[Complaints; meter::Refusal::ALL.len()]>,
+    upstream: Mutex<Complaints>,
+}
+
+impl RequestLog {
+    /// Counts and tells of a request that was refused for what it is.
+    pub(super) fn rejected(&self, peer: &Peer, reason: meter::Refusal, why: &str) {
+        let worker = &peer.worker;
+        worker.counters.refuse(reason);
+        let mut by_reason = self.by_reason.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = by_reason[reason as usize].due(worker.clock.now()) {
+            let (client, reason) = (&peer.address, reason.label());
+            tracing::info!(%client, reason, count, "request rejected: {why}");
+        }
+    }
+
+    /// Tells of an upstream's answer that could not be taken.
+    pub(super) fn answer_rejected(&self, now: Instant, route: &str, server: &str, why: &str) {
+        let mut upstream = self.upstream.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = upstream.due(now) {
+            tracing::warn!(route, server, count, "answer rejected: {why}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trouble_is_told_of_once_a_second() {
+        let mut complaints = Complaints::default();
+        let told: Vec<_> = [0, 20, 999, 1000, 1020, 5000]
+            .map(|ms| complaints.due(Instant::from_nanos(ms * 1_000_000)))
+            .into();
+        assert_eq!(told, [Some(1), None, None, Some(3), None, Some(2)]);
+    }
+}

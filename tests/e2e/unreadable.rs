@@ -1,0 +1,163 @@
+//! Requests that cannot be read: each is told why, counted and logged, in either version.
+
+use crate::common::{
+    Gateway, eventually,
+    http::{self, Client, head},
+    http2, metrics, upstream, yaml,
+};
+
+const ALL: &str = "  - { name: all, match: { path_prefix: / }, upstream: up }";
+
+fn refused(gateway: &Gateway, reason: &str) -> f64 {
+    let all = metrics(gateway, "flowgate_http_rejected_total");
+    all.iter().find(|(series, _)| series.contains(reason)).map_or(0.0, |(_, count)| *count)
+}
+
+#[test]
+fn what_http_1_cannot_be_read_is_told_counted_and_logged() {
+    let upstream = upstream::echo();
+    let limits = "access_log: access.log\nlimits: { header_bytes: 8KiB, headers: 20 }\n";
+    let text = format!("{limits}{}", yaml(upstream.address, ALL));
+    let gateway = Gateway::start(&text.replace("workers: 2", "workers: 1"));
+    let value = "x".repeat(10_000);
+    let target = "x".repeat(70_000);
+    let many = "x: y\r\n".repeat(30);
+    let cases = [
+        ("G\"T / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 400, "method"),
+        ("GET a{b HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 400, "target"),
+        ("GET / HTTP/3.0\r\nHost: a\r\n\r\n".to_owned(), 400, "version"),
+        ("GET / HTTP/1.1\r\nHost : a\r\n\r\n".to_owned(), 400, "header line"),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n".to_owned(),
+            400,
+            "Content-Length",
+        ),
+        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: x\r\n\r\n".to_owned(), 400, "chunked"),
+        ("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(), 400, "HTTP/1.0"),
+        (format!("GET / HTTP/1.1\r\nHost: a\r\nX: {value}\r\n\r\n"), 431, "`limits.header_bytes`"),
+        (format!("GET / HTTP/1.1\r\nHost: a\r\n{many}\r\n"), 431, "`limits.headers`"),
+        (format!("GET /{target} HTTP/1.1\r\nHost: a\r\n\r\n"), 431, "`limits.header_bytes`"),
+    ];
+    for (request, status, word) in &cases {
+        let mut client = Client::new(gateway.web());
+        // An answer to what was asked before, and the one to this, are two.
+        assert_eq!(client.get("/").status, 200);
+        client.send(request);
+        let answer = client.read("GET");
+        assert_eq!((answer.status, answer.header("connection")), (*status, Some("close")));
+        assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+        assert!(answer.header("date").is_some());
+        let detail = answer.json()["detail"].as_str().expect("a detail").to_owned();
+        assert!(detail.contains(word), "{detail}");
+        assert!(client.is_closed());
+    }
+    assert_eq!((refused(&gateway, "malformed"), refused(&gateway, "too_large")), (7.0, 3.0));
+    assert!(gateway.log().contains("request rejected: "), "{}", gateway.log());
+    let errors = eventually("the access log is written", || {
+        let log = std::fs::read_to_string(gateway.dir.path().join("access.log")).ok()?;
+        let errors: Vec<_> = log
+            .lines()
+            .filter_map(|line| {
+                let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+                Some((line["status"].as_u64()?, line["error"].as_str()?.to_owned()))
+            })
+            .collect();
+        (errors.len() == cases.len()).then_some(errors)
+    });
+    for ((_, status, word), (logged, error)) in cases.iter().zip(errors) {
+        assert!(u64::from(*status) == logged && error.contains(word), "{word}: {logged} {error}");
+    }
+}
+
+#[test]
+fn a_pipelined_request_that_cannot_be_read_is_answered_behind_the_others() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&yaml(upstream.address, ALL));
+    let mut client = Client::new(gateway.web());
+    client.send(head("GET", "/1", &[]) + &head("GET", "/2", &[]) + "GET /3?\" x\r\n\r\n");
+    for path in ["/1", "/2"] {
+        assert_eq!(client.read("GET").json()["line"], format!("GET {path} HTTP/1.1"));
+    }
+    assert_eq!(client.read("GET").status, 400);
+    assert!(client.is_closed());
+}
+
+#[test]
+fn what_http_2_cannot_be_read_is_a_400_on_its_stream_and_the_others_go_on() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&yaml(upstream.address, ALL));
+    let mut client = http2::Client::new(gateway.web());
+    for (turn, path) in ["/?q=\"a\"", "/?<", "/<>`", "/?q=\"b\""].iter().enumerate() {
+        let stream = 4 * u32::try_from(turn).expect("few") + 1;
+        client.get(stream, path, &[]);
+        let frames = client.answer(stream);
+        assert_eq!((frames.len(), frames[0].kind, &*frames[0].payload), (1, 1, &[0x8c][..]));
+        client.get(stream + 2, "/fine", &[]);
+        assert!(http2::body(&client.answer(stream + 2)).contains("GET /fine"), "{path}");
+    }
+    assert_eq!(refused(&gateway, "malformed"), 4.0);
+    assert!(gateway.log().contains("HTTP/2: "), "{}", gateway.log());
+}
+
+#[test]
+fn a_large_header_of_http_2_is_told_counted_and_logged() {
+    let upstream = upstream::echo();
+    let text = format!("limits: {{ header_bytes: 8KiB }}\n{}", yaml(upstream.address, ALL));
+    let gateway = Gateway::start(&text);
+    let mut client = http2::Client::new(gateway.web());
+    client.get(1, "/", &[("x", &"y".repeat(7_000))]);
+    assert!(http2::body(&client.answer(1)).contains("GET / "));
+    client.get(3, "/", &[("x", &"y".repeat(9_000))]);
+    assert!(http2::body(&client.answer(3)).contains("`limits.header_bytes`"));
+    assert_eq!(refused(&gateway, "too_large"), 1.0);
+    // So much that h2 refuses it by itself.
+    for stream in [5, 7] {
+        client.get(stream, "/", &[("x", &"y".repeat(30_000))]);
+        let frames = client.answer(stream);
+        assert_eq!((frames.len(), frames[0].kind), (1, 1), "{frames:?}");
+    }
+    eventually("both are counted", || (refused(&gateway, "too_large") == 3.0).then_some(()));
+}
+
+#[test]
+fn fields_of_http_2_are_passed_on_as_http_1_has_them() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&yaml(upstream.address, ALL));
+    let mut client = http2::Client::new(gateway.web());
+    client.get(1, "/", &[("x-t", "\tv"), ("x-u", " v \t"), ("x-w", "a b")]);
+    let answer = http2::body(&client.answer(1));
+    for pair in ["[\"x-t\",\"v\"]", "[\"x-u\",\"v\"]", "[\"x-w\",\"a b\"]"] {
+        assert!(answer.contains(pair), "{answer}");
+    }
+    client.get(3, "/", &[("content-length", "")]);
+    assert!(http2::body(&client.answer(3)).contains("Content-Length is empty"));
+    client.get(5, "#x", &[]);
+    assert!(http2::body(&client.answer(5)).contains("\"GET / HTTP/1.1\""));
+}
+
+#[test]
+fn an_answer_with_too_many_fields_is_told_by_its_limit() {
+    let upstream = upstream::Script::answering(|_| {
+        let cookies = "Set-Cookie: a=b\r\n".repeat(120);
+        format!("HTTP/1.1 200 OK\r\n{cookies}Content-Length: 2\r\n\r\nok").into_bytes()
+    });
+    let text = format!("access_log: access.log\n{}", yaml(upstream.address, ALL));
+    let gateway = Gateway::start(&text);
+    let answer = http::get(gateway.web(), "/");
+    assert_eq!(answer.status, 502);
+    assert!(answer.text().contains("`limits` of the upstream"), "{}", answer.text());
+    gateway
+        .wait_log("answer rejected: its header is larger than `limits` of the upstream up allows");
+    eventually("the access log has it", || {
+        let log = std::fs::read_to_string(gateway.dir.path().join("access.log")).ok()?;
+        log.contains("`limits` of the upstream").then_some(())
+    });
+    let wide = text.replace("{ name: up, ", "{ name: up, limits: { headers: 200 }, ");
+    assert_ne!(wide, text, "the upstream is written so");
+    gateway.edit(&wide);
+    let answer = http::get(gateway.web(), "/");
+    assert_eq!(
+        (answer.status, answer.headers.iter().filter(|(name, _)| name == "set-cookie").count()),
+        (200, 120)
+    );
+}

@@ -142,8 +142,14 @@ impl Page {
         let keyed = || self.rules().filter_map(|(labels, rule)| Some((labels, rule, rule.keys?)));
         let live = keyed().map(|(labels, _, keys)| (labels, keys.live.into()));
         gauges(encoder, ("flowgate_flow_keys", "Clients that a rule counts separately"), live)?;
-        let overflowed = keyed().map(|(labels, rule, _)| (labels, rule.counts.overflowed));
-        let help = "Decisions about clients that shared a state, as the table was full";
+        let evicted = keyed().map(|(labels, rule, _)| (labels, rule.counts.churn.evicted));
+        let help = "Keys that lost their place in a full table before their use was over";
+        counters(encoder, ("flowgate_flow_keys_evicted", help), evicted)?;
+        let restored = keyed().map(|(labels, rule, _)| (labels, rule.counts.churn.restored));
+        let help = "Keys that got a place and began with what was remembered of evicted keys";
+        counters(encoder, ("flowgate_flow_keys_restored", help), restored)?;
+        let overflowed = keyed().map(|(labels, rule, _)| (labels, rule.counts.churn.overflowed));
+        let help = "Decisions about clients that shared a state, as no other could be evicted";
         counters(encoder, ("flowgate_flow_keys_overflow", help), overflowed)?;
         let in_flight = self.routes().map(|(labels, seen, _)| (labels, seen.in_flight));
         let help = "Requests admitted and not yet ended, waiting ones included";

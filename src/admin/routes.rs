@@ -103,6 +103,8 @@ struct BreakerView {
 struct KeysView {
     live: u32,
     max: u32,
+    evicted: u64,
+    restored: u64,
     overflowed: u64,
 }
 
@@ -176,7 +178,9 @@ impl<'a> RuleView<'a> {
             keys: seen.keys.map(|keys| KeysView {
                 live: keys.live,
                 max: keys.max,
-                overflowed: seen.counts.overflowed,
+                evicted: seen.counts.churn.evicted,
+                restored: seen.counts.churn.restored,
+                overflowed: seen.counts.churn.overflowed,
             }),
             breaker: seen.breaker.map(|seen| BreakerView {
                 state: seen.phase.word(),

@@ -6,7 +6,7 @@ use super::{
     AccessLog, Cost, OnMissing, OnStoreError, Plan, RateLimitHeaders, Store, StoreKind,
     plan::{RoutePlan, RulePlan, UpstreamPlan},
 };
-use crate::flow::{Algorithm, Keyed, OTHERS, Rule, breaker};
+use crate::flow::{Algorithm, Keyed, Rule, breaker};
 use bytesize::ByteSize;
 pub(super) use promise::short;
 use promise::{breaker_promise, bucket_numbers, count, pacing_promise, promise};
@@ -231,7 +231,7 @@ fn each(keyed: &Keyed, rule: &Rule, plan: &RulePlan) -> String {
         OnMissing::Reject => "; without a key: rejected",
     };
     format!(
-        "for each {}: at most {} keys and {OTHERS} spare, {each} bytes each, {most:.1} in all{missing}",
+        "for each {}: at most {} keys, {each} bytes each; {most:.1} in all, with what evicted keys used{missing}",
         keyed.by, keyed.max_keys
     )
 }

@@ -278,11 +278,18 @@ impl Chain {
     }
 
     /// Makes ready to decide about `claims`. Returns when that is, in the chain's time.
+    ///
+    /// What that converts or recalls is no trace of the request: every later decision is as if
+    /// all had been converted by the edit.
+    #[inline]
     fn arrive(&mut self, now: Instant, claims: &[Claim]) -> Instant {
-        if self.is_behind {
-            self.prepare(claims);
+        let now = self.clamp(now);
+        for link in self.links.iter_mut().filter(|link| link.wanted.is_keyed()) {
+            if let Some(&Claim { key, .. }) = link.claim_in(claims) {
+                link.slot.prepare(now, key);
+            }
         }
-        self.clamp(now)
+        now
     }
 
     /// Asks every slot that there is a claim on.
@@ -400,16 +407,6 @@ impl Chain {
         let (former, counts) = (Some(link.id), link.counts());
         unused.push(link);
         (self.link(wanted, former, counts), Change::Reset)
-    }
-
-    /// Converts what deciding about `claims` looks at. That is no trace of the request:
-    /// every later decision is as if all had been converted by the edit.
-    fn prepare(&mut self, claims: &[Claim]) {
-        for link in &mut self.links {
-            if let Some(&Claim { key, .. }) = link.claim_in(claims) {
-                link.slot.prepare(key);
-            }
-        }
     }
 
     /// Gives the counts of an alternative that is gone to its rule: their sum must not sink.

@@ -1,29 +1,40 @@
 //! A state for each client, in bounded memory.
 //!
-//! At most `max_keys` states are kept. A state is given to another client only
-//! when it equals a fresh one, so nobody returns to a fuller budget than was left, and
-//! has done so for a **grace period**, so that who comes now and then still has it when a
-//! flood of new clients wants every place that nobody needs at the moment.
-//! A hand goes round the states looking for such, a few at each new client. When
-//! it finds none and all `max_keys` are taken, the new client shares one of a few
-//! **overflow** states, chosen by its key, with others like it: each of them gets
-//! at most what the rule promises one, and memory stays flat however many come.
-//! Who gets a state of its own after that starts with the overflow state's use.
+//! At most `max_keys` states are kept. When all are taken and a new client comes, of a few states
+//! that a hand goes round, the one with the least to lose goes to the new client. What its former
+//! client had used is kept in a [`summary`] of a size of its own. Who comes back, or was never
+//! here, begins with what the summary holds of it, which is never less than it had used. So
 //!
-//! Worst case: while the table is full, clients that are new share overflow states
-//! and may be refused because of each other. The hand looks at [`SEARCH`] states
-//! for each of them, so states that have become fresh may be found that much later.
+//! - nobody gains by losing a place: whatever passes would have passed with room for all, after
+//!   the same requests;
+//! - a new client gets a place whoever else comes. Its first request is refused only if it would
+//!   be refused by itself, or if others that lost their places used up all of its four cells:
+//!   with a chance of `(J / (N·w))^4` at most, where `J` was charged to such clients in the time
+//!   that a usage counts (two windows; a bucket's time to drain), and `w` is `2·max_keys`, at
+//!   least 1024.
 //!
-//! An edit of the numbers puts every client's own state out of date, and converts
+//! A state stays where it is as long as it is **held**: while requests of its client are in
+//! flight or have borrowed, or gateways are yet to be told what it was charged. If the hand finds
+//! none but those among [`SEARCH`], the new client shares one of a few **overflow** states, chosen
+//! by its key, with others like it, and brings along what it has used. Who gets a state of its own
+//! after that starts with the overflow state's use.
+//!
+//! An edit of the numbers puts every client's own state out of date, and the summary, and converts
 //! none. A decision first converts what it looks at; the rest is converted a few at
 //! a time ([`Table::catch_up`]), so that no request waits for all of them.
 
 mod index;
+mod judge;
+mod summary;
+mod usage;
 
-use super::{exchange::Whose, time::Instant};
-use core::time::Duration;
+use super::exchange::Whose;
+use core::{fmt, ops::AddAssign};
 use index::{Index, Print};
+pub(super) use judge::{Conversion, Judge};
 use std::sync::Arc;
+use summary::Summary;
+pub(super) use usage::{Scale, Usage};
 
 /// What tells a rule's clients apart, and how many it can tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,14 +45,6 @@ pub struct Keyed {
     pub max_keys: u32,
 }
 
-/// Room for the states of clients.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Room<'a> {
-    pub(super) keyed: &'a Keyed,
-    /// How long a place is kept for a client whose state has become fresh.
-    pub(super) grace: Duration,
-}
-
 /// The number of keys in a rule's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys {
@@ -50,12 +53,31 @@ pub struct Keys {
     pub live: u32,
     /// The most there may be.
     pub max: u32,
-    /// Decisions about clients that shared an overflow state, since the rule had this
-    /// table; a rule's [`Counts`](super::Counts) have all.
+    /// What happened for want of room, since the rule had this table; a rule's
+    /// [`Counts`](super::Counts) have all.
+    pub churn: Churn,
+}
+
+/// What happens in a full table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Churn {
+    /// Clients that had used something and lost their place to a new one.
+    pub evicted: u64,
+    /// Clients that got a place and began with what was remembered, of them or of others.
+    pub restored: u64,
+    /// Decisions about clients that shared an overflow state.
     pub overflowed: u64,
 }
 
-/// Where a charged state lies. It stays there as long as it is not fresh.
+impl AddAssign for Churn {
+    fn add_assign(&mut self, other: Self) {
+        self.evicted += other.evicted;
+        self.restored += other.restored;
+        self.overflowed += other.overflowed;
+    }
+}
+
+/// Where a charged state lies. It stays there as long as it is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seat {
     /// The state that all share, or all without a key of their own.
@@ -71,13 +93,11 @@ pub(super) enum Seat {
 pub(super) enum Place {
     /// There.
     At(Seat),
-    /// Nowhere yet: the client is new.
+    /// Nowhere yet: the client is new here.
     New {
         print: Print,
-        /// Where its state will lie: a fresh one's place, or one past the last.
+        /// Where its state will lie: in another's place, or one past the last.
         at: u32,
-        /// The overflow state whose use it begins with.
-        heir_of: Option<u32>,
     },
 }
 
@@ -86,8 +106,7 @@ pub(super) enum Place {
 pub(super) struct Table<S> {
     own: Index<S>,
     max: u32,
-    grace: Duration,
-    /// Where the search for a fresh state goes on.
+    /// Where the search for a place goes on.
     hand: u32,
     /// States before this one are up to date.
     caught_up: u32,
@@ -95,14 +114,36 @@ pub(super) struct Table<S> {
     shared: S,
     /// What a client never seen has.
     fresh: S,
+    guest: Guest<S>,
+    summary: Summary,
     /// Empty until the first is needed.
     overflow: Vec<S>,
-    overflowed: u64,
+    churn: Churn,
 }
 
-/// States to look at for a new client when there is no room: at 2 to 3 ns each this
-/// costs less than the rest of the decision.
+/// The client that is decided about, if it has no place: see [`Table::prepare`].
+struct Guest<S> {
+    /// What it has.
+    state: S,
+    /// Whether that is more than nothing.
+    is_known: bool,
+    /// What the summary holds of it.
+    recalled: Usage,
+}
+
+/// Hides what no later decision depends on.
+impl<S> fmt::Debug for Guest<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Guest(..)")
+    }
+}
+
+/// States to look at for a new client when there is no room, if most are held: at 2 to 3 ns each
+/// this costs less than the rest of the decision.
 pub(super) const SEARCH: u32 = 32;
+
+/// States to choose one from that has the least to lose.
+const CHOICE: u32 = 8;
 
 /// States to look at while there is room: more than one, so that the table shrinks
 /// towards what is live; few, since growing costs little.
@@ -120,59 +161,86 @@ pub(super) const fn entry_bytes<S>() -> usize {
     index::entry_bytes::<S>()
 }
 
+/// Returns the memory that is taken to remember clients which lost their places among so many.
+pub(super) fn summary_bytes(max_keys: u32) -> usize {
+    summary::bytes(max_keys.min(index::MAX))
+}
+
 /// States of a rule's table beside those of `max_keys` clients.
-pub const OTHERS: u32 = OVERFLOWS + 2;
+pub(super) const OTHERS: u32 = OVERFLOWS + 3;
 
 impl<S: Clone> Table<S> {
     /// Returns an empty table, which grows as clients come.
-    pub(super) fn new(fresh: S, max_keys: u32, grace: Duration) -> Self {
+    pub(super) fn new(fresh: S, max_keys: u32) -> Self {
         Self {
             own: Index::new(),
             max: max_keys.min(index::MAX),
-            grace,
             hand: 0,
             caught_up: 0,
             shared: fresh.clone(),
+            guest: Guest { state: fresh.clone(), is_known: false, recalled: Usage::NONE },
             fresh,
+            summary: Summary::default(),
             overflow: Vec::new(),
-            overflowed: 0,
+            churn: Churn::default(),
         }
     }
 
     /// Returns the counts.
     pub(super) const fn keys(&self) -> Keys {
-        Keys { live: self.own.len(), max: self.max, overflowed: self.overflowed }
+        Keys { live: self.own.len(), max: self.max, churn: self.churn }
     }
 
-    /// Finds the state of `key`, or where it would lie, with what tells whether a state is
-    /// fresh as of an instant.
+    /// Makes ready to decide about `key`: what that looks at is converted, as far as it is out of
+    /// date, and if the client has no place, what it has used is recalled.
+    pub(super) fn prepare(
+        &mut self,
+        key: u128,
+        judge: &impl Judge<S>,
+        edit: Option<&Conversion<'_, S>>,
+    ) {
+        let print = Print::of(key);
+        let found = self.own.find(print);
+        if let Some(edit) = edit {
+            match found {
+                Some(at) => self.own.refresh(at, edit.state),
+                None => self.looks().for_each(|at| self.own.refresh(at, edit.state)),
+            }
+        }
+        if found.is_some() {
+            return;
+        }
+        let scale = judge.scale();
+        let convert = |usage| edit.map_or(usage, |edit| (edit.usage)(usage));
+        let recalled = self.summary.recall(print, scale, convert);
+        let shared = self.overflow.get(overflow_of(print) as usize);
+        let usage = shared.map_or(recalled, |it| scale.join(recalled, judge.usage(it)));
+        let Guest { state, is_known, recalled: kept } = &mut self.guest;
+        (*is_known, *kept) = (scale.weight(usage) > 0, recalled);
+        judge.renew(state);
+        if *is_known {
+            judge.absorb(state, usage);
+        }
+    }
+
+    /// Finds the state of `key`, or where it would lie, just after it was
+    /// [prepared](Self::prepare).
     ///
     /// A client for whom an overflow state may be `holding` something back until
     /// it ends stays there, since what is held is released where it was charged.
-    pub(super) fn find(
-        &self,
-        key: u128,
-        holding: bool,
-        now: Instant,
-        is_fresh: impl Fn(&S, Instant) -> bool,
-    ) -> Place {
+    pub(super) fn find(&self, key: u128, holding: bool, judge: &impl Judge<S>) -> Place {
         let print = Print::of(key);
         if let Some(at) = self.own.find(print) {
             return Place::At(Seat::Own(at));
         }
         let overflow = overflow_of(print);
-        let is_used = |state: &S| !is_fresh(state, now);
-        let heir_of =
-            Some(overflow).filter(|&it| self.overflow.get(it as usize).is_some_and(is_used));
-        if holding && heir_of.is_some() {
-            return Place::At(Seat::Overflow(overflow));
-        }
-        // A state that nobody has touched since was fresh then, if it ever will be.
-        let idle_since = now - self.grace;
-        match self.room(|state| is_fresh(state, idle_since)) {
-            Some(at) => Place::New { print, at, heir_of },
-            None => Place::At(Seat::Overflow(overflow)),
-        }
+        let is_held = |state| holding && judge.is_held(state);
+        let room = if self.overflow.get(overflow as usize).is_some_and(is_held) {
+            None
+        } else {
+            self.room(judge)
+        };
+        room.map_or(Place::At(Seat::Overflow(overflow)), |at| Place::New { print, at })
     }
 
     /// Returns the state at `place`.
@@ -180,34 +248,58 @@ impl<S: Clone> Table<S> {
         match place {
             Place::At(Seat::Shared) => &self.shared,
             Place::At(Seat::Own(at)) => self.own.get(at),
-            Place::At(Seat::Overflow(at)) | Place::New { heir_of: Some(at), .. } => {
-                self.overflow.get(at as usize).unwrap_or(&self.fresh)
-            }
-            Place::New { heir_of: None, .. } => &self.fresh,
+            Place::At(Seat::Overflow(at)) => self.overflow.get(at as usize).unwrap_or(&self.fresh),
+            Place::New { .. } => &self.guest.state,
         }
     }
 
+    /// Returns the state that must agree, too, with a request to be charged at `place`: where a
+    /// client shares a state, what it has used by itself.
+    pub(super) fn beside(&self, place: Place) -> Option<&S> {
+        let shares = matches!(place, Place::At(Seat::Overflow(_)));
+        (shares && self.guest.is_known).then_some(&self.guest.state)
+    }
+
     /// Makes `place`, as found just before, the client's own.
-    pub(super) fn seat(&mut self, place: Place) -> Seat {
+    pub(super) fn seat(&mut self, place: Place, judge: &impl Judge<S>) -> Seat {
         match place {
             Place::At(seat) => {
                 if let Seat::Overflow(_) = seat {
                     self.on_overflow();
+                    let recalled = self.guest.recalled;
+                    if judge.scale().weight(recalled) > 0 {
+                        judge.absorb(self.get_mut(seat), recalled);
+                    }
                 }
                 seat
             }
-            Place::New { print, at, heir_of } => {
+            Place::New { print, at } => {
                 if at == self.own.len() {
-                    self.own.push(print, self.get(place).clone(), self.max);
+                    self.own.push(print, self.guest.state.clone(), self.max);
                 } else {
+                    self.note_loss(at, judge);
                     self.own.give(at, print);
-                    if heir_of.is_some() {
-                        *self.own.get_mut(at) = self.get(place).clone();
-                    }
+                    core::mem::swap(self.own.get_mut(at), &mut self.guest.state);
                 }
+                self.churn.restored += u64::from(self.guest.is_known);
                 self.hand = at + 1;
                 Seat::Own(at)
             }
+        }
+    }
+
+    /// Returns the state that the client at `place` begins with, to be changed and
+    /// [remembered](Self::remember), if it would take a place from another.
+    pub(super) fn guest_mut(&mut self, place: Place, judge: &impl Judge<S>) -> Option<&mut S> {
+        let Place::New { at, .. } = place else { return None };
+        let takes = at < self.own.len() && judge.loss(self.own.get(at)) > 0;
+        takes.then_some(&mut self.guest.state)
+    }
+
+    /// Remembers what [the guest](Self::guest_mut) has used, and gives it no place.
+    pub(super) fn remember(&mut self, place: Place, judge: &impl Judge<S>) {
+        if let Place::New { print, .. } = place {
+            self.note(print, judge.usage(&self.guest.state), judge.scale());
         }
     }
 
@@ -234,8 +326,8 @@ impl<S: Clone> Table<S> {
 
     /// Makes all states fresh.
     pub(super) fn forget(&mut self) {
-        let overflowed = self.overflowed;
-        *self = Self { overflowed, ..Self::new(self.fresh.clone(), self.max, self.grace) };
+        let churn = self.churn;
+        *self = Self { churn, ..Self::new(self.fresh.clone(), self.max) };
     }
 
     /// Returns the seat of this number, of all that may have been charged, and whose it is.
@@ -251,21 +343,15 @@ impl<S: Clone> Table<S> {
         }
     }
 
-    /// Takes over the bound of `wanted` and its grace, converts what clients share, and leaves their
-    /// own states, which must all be up to date, to be converted.
+    /// Takes over the bound of `wanted`, converts what clients share, and leaves their
+    /// own states, which must all be up to date, to be converted, and what is remembered.
     pub(super) fn retune(&mut self, wanted: &Self, convert: impl Fn(&mut S)) {
-        (self.max, self.grace) = (wanted.max, wanted.grace);
+        self.max = wanted.max;
         self.caught_up = 0;
         self.own.age();
-        self.overflow.iter_mut().chain([&mut self.shared, &mut self.fresh]).for_each(convert);
-    }
-
-    /// Converts what a decision about `key` looks at, as far as it is out of date.
-    pub(super) fn prepare(&mut self, key: u128, convert: impl Fn(&mut S)) {
-        match self.own.find(Print::of(key)) {
-            Some(at) => self.own.refresh(at, convert),
-            None => self.looks().for_each(|at| self.own.refresh(at, &convert)),
-        }
+        self.summary.age();
+        let others = [&mut self.shared, &mut self.fresh, &mut self.guest.state];
+        self.overflow.iter_mut().chain(others).for_each(convert);
     }
 
     /// Converts the state at `seat`, if it is out of date.
@@ -277,30 +363,45 @@ impl<S: Clone> Table<S> {
     }
 
     /// Goes on with converting. Then clients over `max_keys` leave, as far as the last
-    /// ones are fresh; the rest keep their states, which later go to other clients.
+    /// ones are not held; the rest keep their states, which later go to other clients.
     /// Returns whether there may be more to do.
-    pub(super) fn catch_up(
-        &mut self,
-        convert: impl Fn(&mut S),
-        is_fresh: impl Fn(&S) -> bool,
-    ) -> bool {
+    pub(super) fn catch_up(&mut self, judge: &impl Judge<S>, stale: &Conversion<'_, S>) -> bool {
         if self.caught_up < self.own.len() {
             let to = self.own.len().min(self.caught_up.saturating_add(STEP));
-            (self.caught_up..to).for_each(|at| self.own.refresh(at, &convert));
+            (self.caught_up..to).for_each(|at| self.own.refresh(at, stale.state));
             self.caught_up = to;
             return true;
         }
-        (0..STEP).all(|_| {
-            let leaves = self.own.len() > self.max && is_fresh(self.own.get(self.own.len() - 1));
-            if leaves {
-                self.own.pop();
-            }
-            leaves
-        })
+        self.summary.convert_some(judge.scale(), stale.usage)
+            || (0..STEP).all(|_| self.leave(judge))
+    }
+
+    /// Has the last client leave if there are more than may be. Returns whether it did.
+    fn leave(&mut self, judge: &impl Judge<S>) -> bool {
+        let last = self.own.len().saturating_sub(1);
+        let leaves = self.own.len() > self.max && !judge.is_held(self.own.get(last));
+        if leaves {
+            self.note_loss(last, judge);
+            self.own.pop();
+        }
+        leaves
+    }
+
+    /// Remembers what the client at `at` has used, which loses its place.
+    fn note_loss(&mut self, at: u32, judge: &impl Judge<S>) {
+        let (usage, scale) = (judge.usage(self.own.get(at)), judge.scale());
+        if scale.weight(usage) > 0 {
+            self.churn.evicted += 1;
+            self.note(self.own.print(at), usage, scale);
+        }
+    }
+
+    fn note(&mut self, print: Print, usage: Usage, scale: Scale) {
+        self.summary.note(print, usage, scale, self.max);
     }
 
     fn on_overflow(&mut self) {
-        self.overflowed += 1;
+        self.churn.overflowed += 1;
         self.hand = self.start().saturating_add(SEARCH);
     }
 
@@ -314,7 +415,7 @@ impl<S: Clone> Table<S> {
         self.own.len() < self.max
     }
 
-    /// Returns where a fresh state is looked for.
+    /// Returns where a place is looked for.
     fn looks(&self) -> impl Iterator<Item = u32> + use<S> {
         let (len, start) = (self.own.len(), self.start());
         let looks = len.min(if self.grows() { GLANCE } else { SEARCH });
@@ -322,10 +423,28 @@ impl<S: Clone> Table<S> {
         (0..looks).map(at)
     }
 
-    /// Finds a place for a new client.
-    fn room(&self, is_idle: impl Fn(&S) -> bool) -> Option<u32> {
-        let idle = self.looks().find(|&at| is_idle(self.own.get(at)));
-        idle.or_else(|| self.grows().then_some(self.own.len()))
+    /// Finds a place for a new client: with nothing to lose, or one more, or with the least to
+    /// lose of a few.
+    fn room(&self, judge: &impl Judge<S>) -> Option<u32> {
+        let (mut least, mut choice) = (None, 0);
+        for at in self.looks() {
+            let state = self.own.get(at);
+            if judge.is_held(state) {
+                continue;
+            }
+            let loss = judge.loss(state);
+            if loss == 0 {
+                return Some(at);
+            }
+            if least.is_none_or(|(_, other)| loss < other) {
+                least = Some((at, loss));
+            }
+            choice += 1;
+            if choice == CHOICE {
+                break;
+            }
+        }
+        if self.grows() { Some(self.own.len()) } else { least.map(|(at, _)| at) }
     }
 }
 
@@ -336,155 +455,4 @@ const fn overflow_of(print: Print) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::flow::{
-        Algorithm, Change,
-        limiter::{concurrency, token_bucket},
-        timeline::{Timeline, check, keyed, rate},
-    };
-
-    fn bucket(burst: u64) -> Algorithm {
-        Algorithm::TokenBucket(token_bucket::Config { rate: rate(10, 1000), burst })
-    }
-
-    #[test]
-    fn each_client_has_its_own_state() {
-        check(
-            &keyed(bucket(1), 10),
-            "
-            0 key=a pass
-            0 key=b pass
-            0 key=a block rate 100
-            0       pass
-            0       block rate 100
-            0 key=0 block key
-            ",
-        );
-    }
-
-    #[test]
-    fn only_a_fresh_state_is_given_to_another() {
-        check(
-            &keyed(bucket(2), 2),
-            "
-            0    key=a x2 pass
-            0    key=b    pass
-            99   key=c    pass
-            99   key=a    block rate 1
-            1000 key=a x2 pass
-            1100 key=d    pass
-            1101 key=a    pass
-            1101 key=a    block rate 99
-            ",
-        );
-    }
-
-    #[test]
-    fn a_place_is_kept_for_a_window_though_its_state_is_fresh() {
-        let rules = keyed(bucket(2), 1);
-        let overflowed = |text: &str| {
-            let day = Timeline::new(&rules).check(text);
-            day.gate.observe(Instant::EPOCH).rules[0].keys.expect("keys").overflowed
-        };
-        // The bucket of `a` is full from 100 ms on.
-        assert_eq!(overflowed("0 key=a pass\n1099.999999 key=b pass\n1099.999999 key=a pass"), 1);
-        assert_eq!(overflowed("0 key=a pass\n1100 key=b pass\n1100 key=a pass"), 1);
-        assert_eq!(overflowed("0 key=a pass\n1100 key=b pass\n1100 key=c pass"), 1);
-        assert_eq!(overflowed("0 key=a pass\n1100 key=b pass\n1200 key=b pass"), 0);
-    }
-
-    #[test]
-    fn clients_without_room_get_no_more_than_one_is_promised() {
-        check(
-            &keyed(bucket(2), 1),
-            "
-            0   key=a x2 pass
-            0   key=b x2 pass
-            0   key=b    block rate 100
-            150 key=b    pass
-            150 key=b    block rate 50
-            200 key=b    pass
-            200 key=b    block rate 100
-            200 key=a x2 pass
-            ",
-        );
-    }
-
-    #[test]
-    fn what_is_held_for_want_of_room_is_given_back_there() {
-        check(
-            &keyed(Algorithm::Concurrency(concurrency::Config { limit: 2 }), 1),
-            "
-            0 key=a    pass
-            0 key=b    pass
-            1 done     1
-            1 key=b    pass
-            1 key=b    block concurrency 2
-            2 done     1
-            2 done     0
-            2 key=b x2 pass
-            2 key=b    block concurrency 2
-            ",
-        );
-    }
-
-    #[test]
-    fn an_edit_converts_every_client() {
-        Timeline::new(&keyed(bucket(2), 10))
-            .check("0 key=a x2 pass")
-            .check("0 key=b    pass")
-            .edit(&keyed(bucket(4), 5), &[Change::Converted])
-            .check("0 key=a block rate 100")
-            .check("0 key=b x2 pass")
-            .check("0 key=b block rate 100");
-    }
-
-    fn key(n: u32) -> u128 {
-        u128::from(n).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835)
-    }
-
-    #[test]
-    fn a_full_table_stays_as_large_as_it_is() {
-        let mut table = Table::new(0_u32, 2_000, Duration::ZERO);
-        for n in 1..=100_000 {
-            let seat =
-                table.seat(table.find(key(n), false, Instant::EPOCH, |state, _| *state == 0));
-            *table.get_mut(seat) = n;
-        }
-        assert_eq!(table.keys(), Keys { live: 2_000, max: 2_000, overflowed: 98_000 });
-        assert_eq!(table.overflow.len(), OVERFLOWS as usize);
-    }
-
-    #[test]
-    fn clients_over_a_lowered_bound_leave_a_few_at_a_time() {
-        let mut table = Table::new(0_u32, 100, Duration::ZERO);
-        for n in 1..=100 {
-            let seat = table.seat(table.find(key(n), false, Instant::EPOCH, |_, _| false));
-            *table.get_mut(seat) = n;
-        }
-        table.retune(&Table::new(0, 10, Duration::ZERO), |_| {});
-        let mut live = Vec::new();
-        while table.catch_up(|_| {}, |state| *state > 20) {
-            live.push(table.keys().live);
-        }
-        live.push(table.keys().live);
-        // Four times 32 are converted first.
-        assert_eq!(live, [100, 100, 100, 100, 68, 36, 20]);
-    }
-
-    #[test]
-    fn the_hand_finds_the_one_fresh_state() {
-        let mut table = Table::new(0_u32, 2_000, Duration::ZERO);
-        for n in 1..=2_000 {
-            let seat = table.seat(table.find(key(n), false, Instant::EPOCH, |_, _| false));
-            *table.get_mut(seat) = n;
-        }
-        let refused = (2_001..9_999).find(|&n| {
-            let place = table.find(key(n), false, Instant::EPOCH, |state, _| *state == 1_234);
-            table.pass_over(place);
-            matches!(place, Place::New { .. })
-        });
-        assert!(refused.is_some_and(|n| n - 2_001 <= 2_000 / SEARCH));
-    }
-}
+mod tests;

@@ -46,7 +46,7 @@ pub use decision::{
 };
 pub use exchange::{Delta, RoundTrip, Told, Whose};
 pub use gate::{Admission, Gate, Permit, Reservation};
-pub use keyed::{Keyed, Keys, OTHERS};
+pub use keyed::{Churn, Keyed, Keys};
 pub use limiter::{
     Algorithm,
     stored::{Judgement, Stored, Terms, Unstorable},

@@ -35,6 +35,7 @@
 
 use super::{
     decision::{Decision, Reason},
+    keyed::Usage,
     ramp::{Cold, Ramp, WarmUp},
     rate::{Interval, Rate},
     slot::{Formula, Standing, Times},
@@ -119,6 +120,12 @@ impl Pacing {
         state.last.saturating_add(cost)
     }
 
+    /// Returns how many can wait, an interval apart.
+    fn most_waiting(&self) -> u64 {
+        let longest = self.interval.whole(Instant::EPOCH + self.max_wait).saturating_add(1);
+        longest.min(self.max_queue)
+    }
+
     fn start(&self, state: &State, now: Instant) -> Instant {
         // From now on, since long numbers take longer to divide.
         now + self.interval.duration(self.next(state).saturating_sub(self.interval.at(now)))
@@ -191,8 +198,7 @@ impl Formula for Pacing {
     }
 
     fn fresh(&self) -> State {
-        let longest = self.interval.whole(Instant::EPOCH + self.max_wait).saturating_add(1);
-        let room = longest.min(self.max_queue).min(ROOM);
+        let room = self.most_waiting().min(ROOM);
         let warmth = self.ramp.map(|ramp| Warmth::coldest(&ramp));
         State { starts: VecDeque::with_capacity(room as usize), warmth, ..State::default() }
     }
@@ -201,6 +207,32 @@ impl Formula for Pacing {
         let is_cold =
             self.ramp.zip(state.warmth).is_none_or(|(ramp, it)| it.is_coldest(&ramp, now));
         is_cold && self.next(state) <= self.interval.at(now)
+    }
+
+    fn usage(&self, state: &State, _now: Instant) -> Usage {
+        Usage::until(self.interval.instant(self.next(state)))
+    }
+
+    fn renew(&self, state: &mut State) {
+        let mut starts = core::mem::take(&mut state.starts);
+        starts.clear();
+        let warmth = self.ramp.map(|ramp| Warmth::coldest(&ramp));
+        *state = State { warmth, starts, ..State::default() };
+    }
+
+    /// As cold as can be, and with as many waiting as can have been: an interval apart.
+    fn absorb(&self, state: &mut State, usage: Usage, now: Instant) {
+        let next = self.interval.at(usage.over());
+        if next <= self.next(state) {
+            return;
+        }
+        self.renew(state);
+        state.last = next;
+        let waiting = self.standing_next(next, now).used.min(self.most_waiting());
+        for before in (1..=waiting).rev() {
+            let start = next.saturating_sub(self.interval.times(before));
+            state.starts.push_back(self.interval.instant(start));
+        }
     }
 
     fn check(&self, state: &State, now: Instant, _cost: u64) -> Decision {

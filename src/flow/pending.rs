@@ -62,8 +62,7 @@ impl Pendings {
 /// Returns the state that several clients have, if that is what `place` rests on.
 fn shares(place: Place) -> Option<Seat> {
     match place {
-        Place::At(Seat::Own(_)) | Place::New { heir_of: None, .. } => None,
+        Place::At(Seat::Own(_)) | Place::New { .. } => None,
         Place::At(seat) => Some(seat),
-        Place::New { heir_of: Some(at), .. } => Some(Seat::Overflow(at)),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     breaker,
-    keyed::{Keyed, OTHERS},
+    keyed::{Keyed, OTHERS, summary_bytes},
     limiter::Algorithm,
     pacing,
     slot::SlotId,
@@ -34,12 +34,13 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Returns the memory that its states take at most, in bytes, if it `lends` or not:
-    /// see [`Algorithm::bytes_per_key`].
+    /// Returns the memory that its states take at most, in bytes, with what is remembered of
+    /// clients that lost their places, if it `lends` or not: see [`Algorithm::bytes_per_key`].
     pub fn most_bytes(&self, lends: bool) -> u64 {
-        let keys =
-            self.keyed.as_ref().map_or(1, |keyed| u64::from(keyed.max_keys) + u64::from(OTHERS));
-        (self.algorithm.bytes_per_key(lends) as u64).saturating_mul(keys)
+        let each = self.algorithm.bytes_per_key(lends) as u64;
+        let Some(&Keyed { max_keys, .. }) = self.keyed.as_ref() else { return each };
+        let summary = if self.algorithm.is_remembered() { summary_bytes(max_keys) } else { 0 };
+        each.saturating_mul(u64::from(max_keys) + u64::from(OTHERS)).saturating_add(summary as u64)
     }
 }
 

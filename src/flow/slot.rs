@@ -1,16 +1,18 @@
 //! One stage of admission: a formula and the states it decides from.
 
 mod exchange;
+mod judge;
 
 use super::{
     breaker,
     decision::{Decision, Outcome, Reason},
     exchange::{Delta, Numbers, RoundTrip, Told},
-    keyed::{Keyed, Keys, Place, Room, Seat, Table},
+    keyed::{Conversion, Keyed, Keys, Place, Scale, Seat, Table, Usage},
     pending::Pendings,
     time::Instant,
 };
 use core::{any::Any, fmt::Debug, time::Duration};
+use judge::{AsOf, convert_usage};
 use std::sync::Arc;
 
 /// The identity of one slot in one gate. An edit that keeps or converts a rule
@@ -177,8 +179,30 @@ pub(super) trait Formula: Debug + Send + 'static {
     /// Takes over what `former`, whose place this one takes, knows beside its numbers.
     fn inherit(&mut self, _former: &Self) {}
 
-    /// Makes a fresh `state` forget whose it was, before another client gets it.
-    fn hand_over(&self, _state: &mut Self::State) {}
+    /// Returns whether `state` must not go to another client: its requests are in flight or
+    /// wait, or what it was charged is yet to be told.
+    fn is_held(&self, _state: &Self::State, _now: Instant) -> bool {
+        false
+    }
+
+    /// Returns how usages are read.
+    fn scale(&self, now: Instant) -> Scale {
+        Scale::Time(now)
+    }
+
+    /// Returns what is kept of `state` when its place goes to another client.
+    fn usage(&self, _state: &Self::State, _now: Instant) -> Usage {
+        Usage::NONE
+    }
+
+    /// Makes `state` a fresh one, in its memory.
+    fn renew(&self, state: &mut Self::State) {
+        *state = self.fresh();
+    }
+
+    /// Makes `state` one that decides from `now` on as strictly as before, and as each whose usage
+    /// was so much.
+    fn absorb(&self, _state: &mut Self::State, _usage: Usage, _now: Instant) {}
 
     /// Takes what gateways are to be told that was charged to `state`, if they exchange
     /// states and there is anything: what it comes to, and its numbers.
@@ -238,9 +262,10 @@ pub(super) trait Slot: Any + Debug + Send {
     /// converted: [`prepare`](Self::prepare) and [`catch_up`](Self::catch_up).
     fn retune(&mut self, wanted: Box<dyn Slot>, now: Instant) -> bool;
 
-    /// Converts what [`check`](Self::check) of a claim with `key` will look at, as far as
-    /// the latest edit has left that to be done.
-    fn prepare(&mut self, key: Key);
+    /// Makes ready to decide about claims with `key`: converts what [`check`](Self::check) will
+    /// look at, as far as the latest edit has left that to be done, and recalls a client
+    /// that has no place.
+    fn prepare(&mut self, now: Instant, key: Key);
 
     /// Converts some of what the latest edit has left. Returns whether there may be more.
     fn catch_up(&mut self, now: Instant) -> bool;
@@ -292,25 +317,41 @@ enum States<S> {
 
 impl<F: Formula> Stage<F> {
     /// Builds the slot, unused.
-    pub(super) fn boxed(formula: F, room: Option<Room<'_>>) -> Box<dyn Slot> {
+    pub(super) fn boxed(formula: F, keyed: Option<&Keyed>) -> Box<dyn Slot> {
         let fresh = formula.fresh();
-        let states = match room {
+        let states = match keyed {
             None => States::One(fresh),
-            Some(Room { keyed: Keyed { by, max_keys }, grace }) => {
-                States::Keyed { by: Arc::clone(by), table: Table::new(fresh, *max_keys, grace) }
+            Some(Keyed { by, max_keys }) => {
+                States::Keyed { by: Arc::clone(by), table: Table::new(fresh, *max_keys) }
             }
         };
         Box::new(Self { formula, former: None, states })
     }
 
-    /// Has `work` done on the states that the latest edit may have left to be converted,
-    /// given the formula and how they are converted to it.
-    fn on_stale(&mut self, work: impl FnOnce(&mut Table<F::State>, &F, &dyn Fn(&mut F::State))) {
+    /// Has `work` done on the table of a keyed rule, given what judges its states as of `now`, and
+    /// how to convert what the latest edit may have left.
+    fn on_table<T>(
+        &mut self,
+        now: Instant,
+        work: impl FnOnce(&mut Table<F::State>, &AsOf<'_, F>, Option<&Conversion<'_, F::State>>) -> T,
+    ) -> Option<T> {
         let Self { formula, former, states } = self;
-        if let (Some(Former { formula: old, edited }), States::Keyed { table, .. }) =
-            (former, states)
-        {
-            work(table, formula, &|state| formula.convert(old, state, *edited));
+        let States::Keyed { table, .. } = states else { return None };
+        let (formula, judge) = (&*formula, AsOf { formula, now });
+        let Some(Former { formula: old, edited }) = former else {
+            return Some(work(table, &judge, None));
+        };
+        let state = |state: &mut F::State| formula.convert(old, state, *edited);
+        let usage = |usage| convert_usage(formula, old, usage, *edited);
+        Some(work(table, &judge, Some(&Conversion { state: &state, usage: &usage })))
+    }
+
+    /// Converts the state at `seat`, if the latest edit has left that to be done.
+    fn prepare_seat(&mut self, seat: Seat) {
+        if self.former.is_some() {
+            self.on_table(Instant::EPOCH, |table, _, stale| {
+                stale.map(|stale| table.prepare_seat(seat, stale.state))
+            });
         }
     }
 
@@ -318,8 +359,7 @@ impl<F: Formula> Stage<F> {
     fn find(&self, now: Instant, key: Key) -> Place {
         match (&self.states, key) {
             (States::Keyed { table, .. }, Key::Of(key)) => {
-                let is_fresh = |state: &F::State, at| self.formula.is_fresh(state, at);
-                table.find(key, F::HOLDS.is_some(), now, is_fresh)
+                table.find(key, F::HOLDS.is_some(), &AsOf { formula: &self.formula, now })
             }
             (States::One(_) | States::Keyed { .. }, _) => Place::At(Seat::Shared),
         }
@@ -334,6 +374,31 @@ impl<F: Formula> Stage<F> {
         }
         let loan = self.formula.loan(state, now, claim.cost);
         loan.filter(|wait| *wait <= claim.patience).map_or(decision, Decision::Delay)
+    }
+
+    fn decide_at(&self, place: Place, now: Instant, claim: &Claim, pending: &Pendings) -> Decision {
+        let state = self.states.get(place);
+        let decision = if pending.is_empty() {
+            self.decide(state, now, claim)
+        } else {
+            self.decide_beside(state, now, claim.cost, pending.of(claim.key, place))
+        };
+        match decision {
+            refused @ Decision::Reject(_) => refused,
+            passes @ (Decision::Pass | Decision::Delay(_)) => {
+                self.decide_by_itself(place, now, claim).unwrap_or(passes)
+            }
+        }
+    }
+
+    /// Returns why a client that shares a state for want of room may not start by what it has used
+    /// itself, if that is so.
+    fn decide_by_itself(&self, place: Place, now: Instant, claim: &Claim) -> Option<Decision> {
+        let States::Keyed { table, .. } = &self.states else { return None };
+        match self.decide(table.beside(place)?, now, claim) {
+            Decision::Pass | Decision::Delay(_) => None,
+            refused @ Decision::Reject(_) => Some(refused),
+        }
     }
 
     /// Decides whether a request of `cost` fits beside those that are `pending`, in
@@ -372,12 +437,8 @@ impl<F: Formula> Stage<F> {
     }
 
     /// Returns where the state at `place` lies from now on, as found just before.
-    fn take_seat(&mut self, place: Place) -> Seat {
-        let seat = self.states.seat(place);
-        if let Place::New { .. } = place {
-            self.formula.hand_over(self.states.get_mut(seat));
-        }
-        seat
+    fn take_seat(&mut self, now: Instant, place: Place) -> Seat {
+        self.on_table(now, |table, judge, _| table.seat(place, judge)).unwrap_or(Seat::Shared)
     }
 }
 
@@ -386,13 +447,6 @@ impl<S: Clone> States<S> {
         match self {
             Self::One(state) => state,
             Self::Keyed { table, .. } => table.get(place),
-        }
-    }
-
-    fn seat(&mut self, place: Place) -> Seat {
-        match self {
-            Self::One(_) => Seat::Shared,
-            Self::Keyed { table, .. } => table.seat(place),
         }
     }
 
@@ -411,14 +465,10 @@ impl<S: Clone> States<S> {
 impl<F: Formula> Slot for Stage<F> {
     fn check(&self, now: Instant, claim: &Claim, pending: &Pendings) -> Answer {
         let place = self.find(now, claim.key);
-        let state = self.states.get(place);
         let decision = match claim {
             Claim { key: Key::Missing, .. } => Decision::Reject(Reason::MissingKey),
             Claim { cost: 0, .. } => Decision::Pass,
-            claim if pending.is_empty() => self.decide(state, now, claim),
-            Claim { cost, .. } => {
-                self.decide_beside(state, now, *cost, pending.of(claim.key, place))
-            }
+            claim => self.decide_at(place, now, claim, pending),
         };
         Answer { decision, place }
     }
@@ -440,7 +490,7 @@ impl<F: Formula> Slot for Stage<F> {
         place: Place,
         turn: &mut Option<breaker::Turn>,
     ) -> Charge {
-        let seat = self.take_seat(place);
+        let seat = self.take_seat(times.now, place);
         let state = self.states.get_mut(seat);
         self.formula.charge(state, times, cost);
         let standing = self.formula.standing(state, times.now);
@@ -458,7 +508,7 @@ impl<F: Formula> Slot for Stage<F> {
     }
 
     fn on_done(&mut self, seat: Seat, end: &End, cost: u64) -> Option<breaker::Turn> {
-        self.on_stale(|table, _, convert| table.prepare_seat(seat, convert));
+        self.prepare_seat(seat);
         let state = self.states.get_mut(seat);
         self.formula.release(state, end, cost);
         self.formula.turned(state)
@@ -485,17 +535,17 @@ impl<F: Formula> Slot for Stage<F> {
         true
     }
 
-    fn prepare(&mut self, key: Key) {
+    fn prepare(&mut self, now: Instant, key: Key) {
         if let Key::Of(key) = key {
-            self.on_stale(|table, _, convert| table.prepare(key, convert));
+            self.on_table(now, |table, judge, stale| table.prepare(key, judge, stale));
         }
     }
 
     fn catch_up(&mut self, now: Instant) -> bool {
-        let mut more = false;
-        self.on_stale(|table, formula, convert| {
-            more = table.catch_up(convert, |state| formula.is_fresh(state, now));
+        let more = self.on_table(now, |table, judge, stale| {
+            stale.is_some_and(|stale| table.catch_up(judge, stale))
         });
+        let more = more.unwrap_or(false);
         if !more {
             self.former = None;
         }

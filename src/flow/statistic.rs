@@ -13,7 +13,7 @@
 use super::{
     breaker,
     decision::{Outcome, ReasonKind},
-    keyed::Keys,
+    keyed::{Churn, Keys},
     slot::SlotId,
     time::{Instant, nanos},
     window::{Grid, Ring},
@@ -119,8 +119,8 @@ pub struct Counts {
     pub rejected: ByReason,
     /// Requests that it would have rejected, were it not a dry run.
     pub dry_run_rejected: ByReason,
-    /// Decisions about clients that shared a state for want of room.
-    pub overflowed: u64,
+    /// What happened for want of room, if it has keys.
+    pub churn: Churn,
 }
 
 /// Requests by the reason that they were rejected for.
@@ -163,7 +163,7 @@ impl AddAssign for Counts {
         self.delayed += other.delayed;
         self.rejected += other.rejected;
         self.dry_run_rejected += other.dry_run_rejected;
-        self.overflowed += other.overflowed;
+        self.churn += other.churn;
     }
 }
 

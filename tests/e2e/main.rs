@@ -11,6 +11,7 @@ mod cluster;
 mod descriptors;
 mod divided;
 mod failing_store;
+mod flood;
 mod handover;
 mod idle;
 mod leases;

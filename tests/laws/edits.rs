@@ -253,7 +253,7 @@ fn no_count_of_a_rule_sinks_at_an_edit() {
         day.enter(day.now, client % 5, 1);
     }
     let before = seen(&day);
-    assert!(before.passed > 0 && before.rejected.total() > 0 && before.overflowed > 0);
+    assert!(before.passed > 0 && before.rejected.total() > 0 && before.churn.evicted > 0);
     // An alternative is removed; then the rule is of another algorithm.
     for rules in [counting(&["r"], token_bucket(2)), counting(&["r"], log(2))] {
         day.install(&rules);
@@ -261,7 +261,7 @@ fn no_count_of_a_rule_sinks_at_an_edit() {
     }
     day.enter(day.now, 8, 1);
     day.enter(day.now, 9, 1);
-    assert_eq!(seen(&day).overflowed, before.overflowed + 1);
+    assert_eq!(seen(&day).churn.evicted, before.churn.evicted + 1);
 }
 
 #[test]

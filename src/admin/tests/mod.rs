@@ -75,6 +75,8 @@ async fn metrics_are_strictly_in_their_format_and_tell_what_happened() {
         (r#"flowgate_breaker_transitions_total{route="rest",to="open"}"#, 1.0),
         (r#"flowgate_breaker_transitions_total{route="rest",to="closed"}"#, 0.0),
         (r#"flowgate_flow_keys{route="api",rule="per-client"}"#, 3.0),
+        (r#"flowgate_flow_keys_evicted_total{route="api",rule="per-client"}"#, 0.0),
+        (r#"flowgate_flow_keys_restored_total{route="api",rule="per-client"}"#, 0.0),
         (r#"flowgate_flow_keys_overflow_total{route="api",rule="per-client"}"#, 0.0),
         (r#"flowgate_flow_in_flight{route="api"}"#, 2.0),
         (r#"flowgate_flow_in_flight{route="rest"}"#, 0.0),

@@ -138,9 +138,9 @@ in the order in which they match
   r  /* → app
     bucket  token_bucket 100/1m, burst 100: at most 100 at once, 200 in any 1m
     ring  sliding_window 30/1s, 10 buckets: at most 30 in any 900ms, 60 in any 1s
-      for each client_ip/64: at most 1000 keys and 66 spare, {per_key} bytes each, {:.1} in all
+      for each client_ip/64: at most 1000 keys, {per_key} bytes each; {:.1} in all, with what evicted keys used
     lender  sliding_window 30/1s, 10 buckets: at most 30 in any 900ms, 60 in any 1s
-      for each client_ip/64: at most 1000 keys and 66 spare, {lent} bytes each, {:.1} in all
+      for each client_ip/64: at most 1000 keys, {lent} bytes each; {:.1} in all, with what evicted keys used
       requests with header:x-p borrow from windows to come, and wait up to 500ms
     hard  sliding_window 31/1s, 10 buckets, strict: at most 31 in any 1s
       dry run: counts, rejects nothing
@@ -150,18 +150,18 @@ in the order in which they match
     in-flight  concurrency 64: at most 64 in flight at any instant
       exempt: method=OPTIONS
       even when method=PUT  pacing 5/1s: starts at least 200ms apart; waits up to 100ms, 1 at most
-      for each client_ip/64: at most 10 keys and 66 spare, 168 bytes each, 12.5 KiB in all
+      for each client_ip/64: at most 10 keys, 168 bytes each; 44.6 KiB in all, with what evicted keys used
       cost: else 2
       dry run: counts, rejects nothing
     even  pacing 50/1s: starts at least 20ms apart; waits up to 100ms, 5 at most
-      for each client_ip/64: at most 10 keys and 66 spare, 216 bytes each, 16.0 KiB in all
+      for each client_ip/64: at most 10 keys, 216 bytes each; 48.2 KiB in all, with what evicted keys used
       cost: else 2
       dry run: counts, rejects nothing
     pacing  100/1s: starts at least 10ms apart; waits up to 500ms, 10 at most
   note: `bucket` may pass 200 in 1m, because its bucket refills while it empties; for a hard cap of 100 write `algorithm: sliding_window` and `strict: true`
 ",
-        bytesize::ByteSize(per_key as u64 * 1066),
-        bytesize::ByteSize(lent as u64 * 1066)
+        bytesize::ByteSize(per_key as u64 * 1067 + 64_000),
+        bytesize::ByteSize(lent as u64 * 1067 + 64_000)
     );
     assert_eq!(routes, expected);
     assert!(text.contains("app  round_robin  connect_timeout 3s, idle_timeout 4s, max_idle 256"));

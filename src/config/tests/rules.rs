@@ -428,11 +428,11 @@ fn memory_beyond_a_gibibyte_is_warned_of() {
         ),
         (format!("{log}, limit: 300000/1s"), &[]),
         (format!("{log}, limit: 100000000/1h"), &["the rule `a` may take 1.5 GiB of memory"]),
-        ("limit: 10/1s, key: client_ip, max_keys: 10000000".into(), &[]),
+        ("limit: 10/1s, key: client_ip, max_keys: 8000000".into(), &[]),
         (
             "algorithm: sliding_window, limit: 10/1s, buckets: 100, key: host, max_keys: 10000000"
                 .into(),
-            &["the rule `a` may take 9.1 GiB of memory"],
+            &["the rule `a` may take 9.7 GiB of memory"],
         ),
     ] {
         warnings(&with_rules(&format!("      - {{ name: a, {rule} }}\n")), expected);

@@ -42,8 +42,9 @@ impl Link {
 
     /// Returns the decisions, those of slots included that this one follows.
     pub(super) fn counts(&self) -> Counts {
-        let overflowed = self.slot.keys().map_or(0, |keys| keys.overflowed);
-        Counts { overflowed: self.counts.overflowed + overflowed, ..self.counts }
+        let mut counts = self.counts;
+        counts.churn += self.slot.keys().map(|keys| keys.churn).unwrap_or_default();
+        counts
     }
 
     pub(super) fn observe(&self, now: Instant) -> RuleObservation {
@@ -97,6 +98,14 @@ impl Wanted {
     pub(super) const fn follows_wall(&self) -> bool {
         match self {
             Self::Flow(rule) => rule.algorithm.follows_wall(),
+            Self::Breaker(_) | Self::Pacing(_) => false,
+        }
+    }
+
+    /// Whether each client has a state of its own.
+    pub(super) const fn is_keyed(&self) -> bool {
+        match self {
+            Self::Flow(rule) => rule.keyed.is_some(),
             Self::Breaker(_) | Self::Pacing(_) => false,
         }
     }

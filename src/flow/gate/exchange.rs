@@ -213,6 +213,28 @@ mod tests {
     }
 
     #[test]
+    fn who_is_told_of_takes_no_place_and_is_remembered() {
+        let bucket = token_bucket::Config { rate: rate(1, 1_000), burst: 5 };
+        let (gate, slot) = open(&keyed(exchanged(Algorithm::TokenBucket(bucket)), 1));
+        let [one, other] = [1_u128 << 64, 2 << 64];
+        assert_eq!(enter(&gate, slot, Instant::EPOCH, Key::Of(one)), Ok(()));
+        let mut deltas = Vec::new();
+        gate.collect(slot, 0, 9, &mut deltas);
+        let told = Told { whose: Whose::Key(other), numbers: [5_000_000, 0].into_iter().collect() };
+        gate.adopt(slot, way(0, 0, 0), &[told]);
+        let late = enter(&gate, slot, Instant::EPOCH, Key::Of(other));
+        assert_eq!(late, Err(Duration::from_secs(1)));
+        let churn = || gate.observe(Instant::EPOCH).rules[0].keys.unwrap().churn;
+        assert_eq!((churn().evicted, churn().restored), (0, 0));
+        // Now the place is taken, and what the other told of is all that is told of it.
+        assert_eq!(enter(&gate, slot, millis(1_000), Key::Of(other)), Ok(()));
+        assert_eq!(churn().restored, 1);
+        deltas.clear();
+        gate.collect(slot, 0, 9, &mut deltas);
+        assert_eq!((deltas.len(), deltas[0].whose, deltas[0].cost), (1, Whose::Key(other), 1));
+    }
+
+    #[test]
     fn clients_without_room_are_told_together() {
         let bucket = token_bucket::Config { rate: rate(1, 1_000), burst: 5 };
         let rules = keyed(exchanged(Algorithm::TokenBucket(bucket)), 2);

@@ -189,15 +189,28 @@ mod tests {
 
     #[test]
     fn clients_without_room_of_their_own_fit_beside_each_other() {
-        let (gate, claims) = open(&keyed(bucket(1), 1));
+        let (gate, claims) = open(&keyed(in_flight(1), 1));
         let slot = claims[0].slot;
         // Of the same overflow state, which the high bits choose.
         let [own, one, other] = [1_u128, 64 << 64 | 2, 128 << 64 | 3].map(Key::Of);
-        gate.enter(NOW, &[claim(slot, own)]).expect("a fresh client");
+        let _held = gate.enter(NOW, &[claim(slot, own)]).expect("a fresh client").permit;
         let reserved = gate.reserve(NOW, &[claim(slot, one)]).expect("a fresh client");
         assert!(gate.reserve(NOW, &[claim(slot, other)]).is_err());
         drop(reserved);
         assert!(gate.reserve(NOW, &[claim(slot, other)]).is_ok());
+    }
+
+    #[test]
+    fn who_loses_the_place_between_the_steps_goes_on_where_it_was() {
+        let (gate, claims) = open(&keyed(bucket(2), 1));
+        let slot = claims[0].slot;
+        let [one, other] = [1_u128 << 64, 2 << 64].map(Key::Of);
+        gate.enter(NOW, &[claim(slot, one)]).expect("the first");
+        let reserved = gate.reserve(NOW, &[claim(slot, one)]).expect("the second");
+        gate.enter(NOW, &[claim(slot, other)]).expect("a new client");
+        assert!(gate.reserve(NOW, &[claim(slot, one)]).is_err(), "a third");
+        let report = reserved.confirm(NOW, &[]).report;
+        assert_eq!(report.quotas[0].used, 2);
     }
 
     #[test]

@@ -9,6 +9,7 @@
 
 use crate::flow::{
     decision::Decision,
+    keyed::{Scale, Usage},
     slot::{Formula, Standing, Times},
     time::{Instant, WallOffset},
 };
@@ -70,6 +71,26 @@ impl<F: FollowsWall> Formula for ByWall<F> {
     fn charge(&self, state: &mut F::State, times: Times, cost: u64) {
         let [now, own, start] = [times.now, times.own, times.start].map(|it| self.wall.at(it));
         self.formula.charge(state, Times { now, own, start }, cost);
+    }
+
+    fn is_held(&self, state: &F::State, now: Instant) -> bool {
+        self.formula.is_held(state, self.wall.at(now))
+    }
+
+    fn scale(&self, now: Instant) -> Scale {
+        self.formula.scale(self.wall.at(now))
+    }
+
+    fn usage(&self, state: &F::State, now: Instant) -> Usage {
+        self.formula.usage(state, self.wall.at(now))
+    }
+
+    fn renew(&self, state: &mut F::State) {
+        self.formula.renew(state);
+    }
+
+    fn absorb(&self, state: &mut F::State, usage: Usage, now: Instant) {
+        self.formula.absorb(state, usage, self.wall.at(now));
     }
 
     fn convert(&self, old: &Self, state: &mut F::State, now: Instant) {

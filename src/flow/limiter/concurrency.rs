@@ -36,22 +36,16 @@ impl Config {
     }
 }
 
-/// How long a client's place in a table is kept when nothing of it is in flight: for who
-/// sends one request after the other. All who come once have one as long, so that it is short.
-pub(super) const GRACE: Duration = Duration::from_secs(1);
-
 /// What a client has in flight.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     cost: u64,
-    /// When the latest request ended.
-    ended: Instant,
 }
 
 impl State {
     /// Returns the state of who has so much in flight.
     pub(super) const fn stored(cost: u64) -> Self {
-        Self { cost, ended: Instant::EPOCH }
+        Self { cost }
     }
 }
 
@@ -68,8 +62,12 @@ impl Formula for Concurrency {
         State::stored(0)
     }
 
-    fn is_fresh(&self, in_flight: &State, now: Instant) -> bool {
-        in_flight.cost == 0 && in_flight.ended <= now
+    fn is_fresh(&self, in_flight: &State, _now: Instant) -> bool {
+        in_flight.cost == 0
+    }
+
+    fn is_held(&self, in_flight: &State, _now: Instant) -> bool {
+        in_flight.cost > 0
     }
 
     fn check(&self, in_flight: &State, _now: Instant, cost: u64) -> Decision {
@@ -91,9 +89,8 @@ impl Formula for Concurrency {
         in_flight.cost = in_flight.cost.saturating_add(cost);
     }
 
-    fn release(&self, in_flight: &mut State, end: &End, cost: u64) {
+    fn release(&self, in_flight: &mut State, _end: &End, cost: u64) {
         in_flight.cost = in_flight.cost.saturating_sub(cost);
-        in_flight.ended = end.now;
     }
 
     fn convert(&self, _old: &Self, _in_flight: &mut State, _now: Instant) {}

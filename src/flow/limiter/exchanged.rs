@@ -31,7 +31,7 @@ use super::Algorithm;
 use crate::flow::{
     decision::Decision,
     exchange::{Numbers, RoundTrip},
-    keyed::Room,
+    keyed::{Keyed, Scale, Usage},
     rate::Rate,
     slot::{Formula, Slot, Stage, Standing, Times},
     time::{Instant, WallOffset},
@@ -107,25 +107,25 @@ impl Config {
     }
 
     /// Builds the slot, unused.
-    pub(super) fn build(&self, room: Option<Room<'_>>) -> Box<dyn Slot> {
+    pub(super) fn build(&self, keyed: Option<&Keyed>) -> Box<dyn Slot> {
         match (&*self.whole, &self.here()) {
             (Algorithm::TokenBucket(whole), Algorithm::TokenBucket(here)) => {
-                Exchanged::boxed(whole.build(), here.build(), room)
+                Exchanged::boxed(whole.build(), here.build(), keyed)
             }
             (Algorithm::LeakyBucket(whole), Algorithm::LeakyBucket(here)) => {
-                Exchanged::boxed(whole.build(), here.build(), room)
+                Exchanged::boxed(whole.build(), here.build(), keyed)
             }
             (Algorithm::SlidingWindow(whole), Algorithm::SlidingWindow(here)) => {
-                Exchanged::boxed(whole.build(), here.build(), room)
+                Exchanged::boxed(whole.build(), here.build(), keyed)
             }
             (Algorithm::SlidingCounter(whole), Algorithm::SlidingCounter(here)) => {
-                Exchanged::boxed(whole.build(), here.build(), room)
+                Exchanged::boxed(whole.build(), here.build(), keyed)
             }
             (Algorithm::FixedWindow(whole), Algorithm::FixedWindow(here)) => {
-                Exchanged::boxed(whole.build(), here.build(), room)
+                Exchanged::boxed(whole.build(), here.build(), keyed)
             }
             // Of others there is no such configuration.
-            (_, here) => here.build(room.map(|it| it.keyed), WallOffset::default()),
+            (_, here) => here.build(keyed, WallOffset::default()),
         }
     }
 }
@@ -160,8 +160,8 @@ impl<S: Clone> Clone for Cell<S> {
 }
 
 impl<F: Merge> Exchanged<F> {
-    fn boxed(whole: F, here: F, room: Option<Room<'_>>) -> Box<dyn Slot> {
-        Stage::boxed(Self { whole, here, lack: 0, least: Instant::EPOCH }, room)
+    fn boxed(whole: F, here: F, keyed: Option<&Keyed>) -> Box<dyn Slot> {
+        Stage::boxed(Self { whole, here, lack: 0, least: Instant::EPOCH }, keyed)
     }
 
     /// Returns what the store's clock tells at `now`, as far as is known, and never less than before.
@@ -213,7 +213,8 @@ impl<F: Merge> Formula for Exchanged<F> {
     }
 
     fn convert(&self, old: &Self, cell: &mut Self::State, now: Instant) {
-        let now = self.time(now);
+        // Which may be long ago.
+        let now = self.past(now);
         self.here.convert(&old.here, &mut cell.state, now);
         self.whole.convert(&old.whole, &mut cell.delta, now);
     }
@@ -222,9 +223,27 @@ impl<F: Merge> Formula for Exchanged<F> {
         (self.lack, self.least) = (former.lack, former.least);
     }
 
-    fn hand_over(&self, cell: &mut Self::State) {
-        // No decision depends on it any more; of the other client it would be too much.
+    fn is_held(&self, cell: &Self::State, now: Instant) -> bool {
+        let now = self.time(now);
+        let is_told = cell.cost == 0 || self.whole.is_over(&cell.delta, now);
+        !is_told || self.here.is_held(&cell.state, now)
+    }
+
+    fn scale(&self, now: Instant) -> Scale {
+        self.here.scale(self.time(now))
+    }
+
+    fn usage(&self, cell: &Self::State, now: Instant) -> Usage {
+        self.here.usage(&cell.state, self.time(now))
+    }
+
+    fn renew(&self, cell: &mut Self::State) {
+        self.here.renew(&mut cell.state);
         cell.cost = 0;
+    }
+
+    fn absorb(&self, cell: &mut Self::State, usage: Usage, now: Instant) {
+        self.here.absorb(&mut cell.state, usage, self.time(now));
     }
 
     fn take(&self, cell: &mut Self::State) -> Option<(u64, Numbers)> {

@@ -14,9 +14,8 @@
 //! it waits until then and is counted there. At most `N` are lent of a window, and what
 //! is lent is used when it opens.
 //!
-//! With `first_request`, a client's place in a table goes to another one window after its
-//! own ended. Earlier, its client could pass in a window of others for want of room that
-//! is about to end, and at once in the next: up to `3N − 2` in some `W`.
+//! With `first_request`, a client that lost its place in a table and comes back is taken to begin
+//! a window then, with what it had used: its own may end earlier.
 //!
 //! An edit keeps what is used in the current window. If it changes the window, all
 //! that was used in the one that `now` falls in counts as used in the new one that
@@ -40,6 +39,7 @@ use super::{
 use crate::flow::{
     calendar::Calendar,
     decision::{Decision, Reason, ReasonKind},
+    keyed::{Scale, Usage},
     rate::Rate,
     slot::{Formula, Standing, Times},
     time::Instant,
@@ -258,6 +258,49 @@ impl Formula for FixedWindow {
         };
         let is_unused = state.used == 0 && state.loans.is_empty();
         is_unused || now >= self.last_end(state) + Duration::from_nanos(rest)
+    }
+
+    /// What is lent, and a window that an edit has made last longer than one that opens now, is
+    /// not said by a count.
+    fn is_held(&self, state: &State, now: Instant) -> bool {
+        let open = self.window(state, now);
+        !state.loans.split(now).1.is_empty() || open.end > self.end(open.end, now)
+    }
+
+    fn scale(&self, now: Instant) -> Scale {
+        Scale::Counts(match &self.align {
+            Align::FirstRequest => now.as_nanos() / self.window,
+            Align::Clock | Align::Calendar(_) => {
+                let end = self.end(Instant::EPOCH, now).as_nanos();
+                // Calendars have no numbers, and of some windows' ends the last bits are equal.
+                end ^ end >> 32
+            }
+        })
+    }
+
+    fn usage(&self, state: &State, now: Instant) -> Usage {
+        let Scale::Counts(generation) = self.scale(now) else { return Usage::NONE };
+        Usage::counted(generation, [self.window(state, now).used, 0])
+    }
+
+    /// As if a window with a first request had begun just now: it ends later, but none follows so
+    /// soon that more than is promised would pass.
+    fn absorb(&self, state: &mut State, usage: Usage, now: Instant) {
+        let Scale::Counts(generation) = self.scale(now) else { return };
+        let [current, last] = usage.counts(generation);
+        let used = match &self.align {
+            Align::FirstRequest => current.max(last),
+            Align::Clock | Align::Calendar(_) => current,
+        };
+        self.settle(state, now);
+        if now < state.end && state.used > 0 {
+            state.used = state.used.max(used);
+            if self.align == Align::FirstRequest {
+                state.end = state.end.max(self.end(Instant::EPOCH, now));
+            }
+        } else if used > 0 {
+            (state.end, state.used) = (self.end(Instant::EPOCH, now), used);
+        }
     }
 
     fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {

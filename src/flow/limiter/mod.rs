@@ -20,9 +20,8 @@ mod by_wall;
 mod loans;
 
 use super::{
-    keyed::{Keyed, Room, entry_bytes},
+    keyed::{Keyed, entry_bytes},
     pacing,
-    rate::{Interval, Rate},
     slot::{Slot, Stage},
     time::WallOffset,
 };
@@ -30,9 +29,6 @@ use allocated::allocated;
 use by_wall::ByWall;
 use core::time::Duration;
 use loans::Loans;
-
-/// What counts of a window for the time that a client's place is kept in vain.
-const MOST_GRACE: Duration = Duration::from_mins(1);
 
 /// An algorithm with its numbers, as a rule asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,34 +127,20 @@ impl Algorithm {
         }
     }
 
-    /// Returns how long a client's place in a table is kept after its state has become that
-    /// of a new one: whoever is charged again within it keeps the place, however many new
-    /// clients come meanwhile.
-    ///
-    /// A window, of which a minute counts at most; and the time of two requests at least, so
-    /// that whoever comes evenly keeps the place at half the rate and above, also where a
-    /// count ends with a window of the clock. Longer ones would fill the table with those who
-    /// came once.
-    pub fn grace(&self) -> Duration {
-        let of = |rate: Rate| {
-            let interval = Interval::of(rate);
-            rate.window().min(MOST_GRACE).max(interval.duration(interval.times(2)))
-        };
+    /// Returns whether what a client used counts when its requests have ended, so that it is
+    /// remembered if its place goes to another.
+    pub(super) const fn is_remembered(&self) -> bool {
         match self {
-            Self::TokenBucket(it) => of(it.rate),
-            Self::WarmUp(it) => of(it.rate),
-            Self::LeakyBucket(it) => of(it.rate),
-            Self::SlidingLog(it) => of(it.rate),
-            Self::SlidingWindow(it) => of(it.rate),
-            Self::SlidingCounter(it) => of(it.rate),
-            Self::FixedWindow(it) => match it.align {
-                fixed_window::Align::Clock | fixed_window::Align::Calendar(_) => of(it.rate),
-                // A state that is fresh has been over for a window.
-                fixed_window::Align::FirstRequest => Duration::ZERO,
-            },
-            Self::Concurrency(_) => concurrency::GRACE,
-            Self::Pacing(it) => of(it.rate),
-            Self::Exchanged(it) => it.here().grace(),
+            Self::Concurrency(_) => false,
+            Self::TokenBucket(_)
+            | Self::WarmUp(_)
+            | Self::LeakyBucket(_)
+            | Self::SlidingLog(_)
+            | Self::SlidingWindow(_)
+            | Self::SlidingCounter(_)
+            | Self::FixedWindow(_)
+            | Self::Pacing(_)
+            | Self::Exchanged(_) => true,
         }
     }
 
@@ -169,18 +151,17 @@ impl Algorithm {
 
     /// Builds the slot, unused.
     pub(super) fn build(&self, keyed: Option<&Keyed>, wall: WallOffset) -> Box<dyn Slot> {
-        let room = keyed.map(|keyed| Room { keyed, grace: self.grace() });
         match self {
-            Self::TokenBucket(config) => Stage::boxed(config.build(), room),
-            Self::WarmUp(config) => Stage::boxed(config.build(), room),
-            Self::LeakyBucket(config) => Stage::boxed(config.build(), room),
-            Self::SlidingLog(config) => Stage::boxed(config.build(), room),
-            Self::SlidingWindow(config) => Stage::boxed(config.build(), room),
-            Self::SlidingCounter(config) => Stage::boxed(ByWall::new(config.build(), wall), room),
-            Self::FixedWindow(config) => Stage::boxed(ByWall::new(config.build(), wall), room),
-            Self::Concurrency(config) => Stage::boxed(config.build(), room),
-            Self::Pacing(config) => Stage::boxed(config.build(), room),
-            Self::Exchanged(config) => config.build(room),
+            Self::TokenBucket(config) => Stage::boxed(config.build(), keyed),
+            Self::WarmUp(config) => Stage::boxed(config.build(), keyed),
+            Self::LeakyBucket(config) => Stage::boxed(config.build(), keyed),
+            Self::SlidingLog(config) => Stage::boxed(config.build(), keyed),
+            Self::SlidingWindow(config) => Stage::boxed(config.build(), keyed),
+            Self::SlidingCounter(config) => Stage::boxed(ByWall::new(config.build(), wall), keyed),
+            Self::FixedWindow(config) => Stage::boxed(ByWall::new(config.build(), wall), keyed),
+            Self::Concurrency(config) => Stage::boxed(config.build(), keyed),
+            Self::Pacing(config) => Stage::boxed(config.build(), keyed),
+            Self::Exchanged(config) => config.build(keyed),
         }
     }
 }
@@ -192,26 +173,6 @@ mod tests {
         WarmUp,
         timeline::{paced, rate},
     };
-
-    #[test]
-    fn a_place_is_kept_for_a_window_or_two_requests() {
-        let millis = Duration::from_millis;
-        for ((count, window), grace) in [
-            ((5, 1_000), millis(1_000)),
-            ((1, 1_000), millis(2_000)),
-            ((300, 60_000), millis(60_000)),
-            ((1_000, 3_600_000), millis(60_000)),
-            ((10, 3_600_000), millis(720_000)),
-            ((7, 10), millis(10)),
-        ] {
-            let (rate, strict) = (rate(count, window), false);
-            let ring = sliding_window::Config { rate, buckets: 10, strict };
-            let bucket = Algorithm::TokenBucket(token_bucket::Config { rate, burst: 1 });
-            for algorithm in [bucket, Algorithm::SlidingWindow(ring)] {
-                assert_eq!(algorithm.grace(), grace, "{algorithm:?}");
-            }
-        }
-    }
 
     #[test]
     fn a_key_takes_as_much_memory_as_the_documentation_says() {
@@ -228,7 +189,7 @@ mod tests {
             (sliding(true), 80 + 96),
             (Algorithm::SlidingCounter(sliding_counter::Config { rate }), 56),
             (Algorithm::FixedWindow(fixed_window::Config { rate, align }), 56),
-            (Algorithm::Concurrency(concurrency::Config { limit: 100 }), 48),
+            (Algorithm::Concurrency(concurrency::Config { limit: 100 }), 40),
             (Algorithm::Pacing(paced(rate, 500, 100).pacing.expect("pacing")), 136 + 16 * 51),
         ] {
             assert_eq!(algorithm.bytes_per_key(false), bytes, "{algorithm:?}");

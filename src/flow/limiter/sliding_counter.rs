@@ -26,6 +26,7 @@
 use super::by_wall::FollowsWall;
 use crate::flow::{
     decision::{Decision, Reason, ReasonKind},
+    keyed::{Scale, Usage},
     rate::{Rate, div_ceil},
     slot::{Formula, Standing, Times},
     time::Instant,
@@ -138,6 +139,21 @@ impl Formula for SlidingCounter {
     fn is_fresh(&self, state: &State, now: Instant) -> bool {
         let state = self.at(*state, now);
         state.prev == 0 && state.curr == 0
+    }
+
+    fn scale(&self, now: Instant) -> Scale {
+        Scale::Counts(self.index(now))
+    }
+
+    fn usage(&self, state: &State, now: Instant) -> Usage {
+        let State { index, prev, curr } = self.at(*state, now);
+        Usage::counted(index, [curr, prev])
+    }
+
+    fn absorb(&self, state: &mut State, usage: Usage, now: Instant) {
+        let index = self.index(now);
+        let ([curr, prev], known) = (usage.counts(index), self.at(*state, now));
+        *state = State { index, prev: prev.max(known.prev), curr: curr.max(known.curr) };
     }
 
     fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {

@@ -16,9 +16,10 @@
 
 use crate::flow::{
     decision::{Decision, Reason, ReasonKind},
+    keyed::{Scale, Usage},
     rate::Rate,
     slot::{Formula, Standing, Times},
-    time::Instant,
+    time::{Instant, nanos},
 };
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -98,6 +99,21 @@ impl SlidingLog {
         state.stamps.drain(..gone);
     }
 
+    /// Returns the generation of `now`, which is as long as a stamp counts.
+    fn generation(&self, now: Instant) -> u64 {
+        now.as_nanos() / self.counts_for()
+    }
+
+    /// Returns when a generation begins.
+    fn begin(&self, generation: u64) -> Instant {
+        Instant::from_nanos(generation.saturating_mul(self.counts_for()))
+    }
+
+    /// Returns how long a stamp counts, in nanoseconds.
+    fn counts_for(&self) -> u64 {
+        nanos(self.window).saturating_add(1)
+    }
+
     /// Returns the time until `stamp` no longer counts.
     fn expiry(&self, stamp: Option<&Stamp>, now: Instant) -> Duration {
         let last = stamp.map_or(now, |stamp| stamp.at + self.window);
@@ -127,6 +143,35 @@ impl Formula for SlidingLog {
 
     fn is_fresh(&self, state: &State, now: Instant) -> bool {
         state.stamps.back().is_none_or(|stamp| stamp.at + self.window < now)
+    }
+
+    fn scale(&self, now: Instant) -> Scale {
+        Scale::Counts(self.generation(now))
+    }
+
+    fn usage(&self, state: &State, now: Instant) -> Usage {
+        let begin = self.begin(self.generation(now));
+        let current = state.since(state.stamps.partition_point(|stamp| stamp.at < begin));
+        Usage::counted(self.generation(now), [current, self.used(state, now) - current])
+    }
+
+    fn renew(&self, state: &mut State) {
+        state.stamps.clear();
+        state.before = 0;
+    }
+
+    /// As if all that is missing had been used as late as it can have been.
+    fn absorb(&self, state: &mut State, usage: Usage, now: Instant) {
+        let generation = self.generation(now);
+        let known = self.usage(state, now).counts(generation);
+        let [current, last] = usage.counts(generation);
+        let [current, last] = [current.saturating_sub(known[0]), last.saturating_sub(known[1])];
+        // Stamps lie in order.
+        let before = self.begin(generation) - Duration::from_nanos(1);
+        let before = state.stamps.back().map_or(before, |latest| latest.at.max(before));
+        for (at, cost) in [(before, last), (now, current)].into_iter().filter(|it| it.1 > 0) {
+            self.charge(state, Times { now: at, own: at, start: at }, cost);
+        }
     }
 
     fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {

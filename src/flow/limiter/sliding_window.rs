@@ -26,6 +26,7 @@ use super::{allocated::allocated, loans::Loans};
 use crate::flow::{
     decision::{Decision, Reason, ReasonKind},
     exchange::Numbers,
+    keyed::{Scale, Usage},
     rate::Rate,
     slot::{Formula, Standing, Times},
     time::Instant,
@@ -157,6 +158,20 @@ impl SlidingWindow {
         lent.fold(used, |sum, (_, count)| sum.saturating_add(*count))
     }
 
+    /// Returns the generation of a bucket.
+    fn generation(&self, index: u64) -> u64 {
+        index / u64::from(self.span)
+    }
+
+    /// Returns what is used up to bucket `index` in its generation.
+    fn current(&self, state: &State, index: u64, lent: &[(u64, u64)]) -> u64 {
+        let is_current = |at: u64| at <= index && self.generation(at) == self.generation(index);
+        let counted = state.ring.live(index).filter(|(at, _)| is_current(*at));
+        let counted = counted.map(|(_, count)| *count).fold(0, u64::saturating_add);
+        let lent = lent.iter().filter(|(at, _)| is_current(*at));
+        lent.fold(counted, |sum, (_, count)| sum.saturating_add(*count))
+    }
+
     fn add(&self, state: &mut State, index: u64, count: u64) {
         let head = state.ring.head();
         if index >= head {
@@ -264,6 +279,43 @@ impl Formula for SlidingWindow {
     fn is_fresh(&self, state: &State, now: Instant) -> bool {
         let (index, lent) = (self.grid.index(now), self.lent(state));
         latest(state, &lent) <= index && self.used(state, index, &lent) == 0
+    }
+
+    fn is_held(&self, state: &State, now: Instant) -> bool {
+        !state.loans.split(now).1.is_empty()
+    }
+
+    /// Generations are as many buckets long as count.
+    fn scale(&self, now: Instant) -> Scale {
+        Scale::Counts(self.generation(self.grid.index(now)))
+    }
+
+    fn usage(&self, state: &State, now: Instant) -> Usage {
+        let (index, lent) = (self.grid.index(now), self.lent(state));
+        let used = self.used(state, index, &lent);
+        let (generation, current) = (self.generation(index), self.current(state, index, &lent));
+        Usage::counted(generation, [current, used.saturating_sub(current)])
+    }
+
+    fn renew(&self, state: &mut State) {
+        state.clear();
+    }
+
+    /// As if all that is missing had been used as late as it can have been.
+    fn absorb(&self, state: &mut State, usage: Usage, now: Instant) {
+        let index = self.grid.index(now);
+        let generation = self.generation(index);
+        let known = self.usage(state, now).counts(generation);
+        let [current, last] = usage.counts(generation);
+        let before = (generation * u64::from(self.span)).checked_sub(1);
+        for (at, count) in [
+            (before, last.saturating_sub(known[1])),
+            (Some(index), current.saturating_sub(known[0])),
+        ] {
+            if let Some(at) = at.filter(|_| count > 0) {
+                self.add(state, at, count);
+            }
+        }
     }
 
     fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {

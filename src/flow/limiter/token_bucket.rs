@@ -22,6 +22,7 @@
 
 use crate::flow::{
     decision::{Decision, Reason, ReasonKind},
+    keyed::Usage,
     ramp::share,
     rate::{Interval, Rate},
     slot::{Formula, Standing, Times},
@@ -81,6 +82,14 @@ impl Formula for TokenBucket {
 
     fn is_fresh(&self, tat: &State, now: Instant) -> bool {
         self.missing(*tat, now) == 0
+    }
+
+    fn usage(&self, tat: &State, _now: Instant) -> Usage {
+        Usage::until(self.interval.instant(*tat))
+    }
+
+    fn absorb(&self, tat: &mut State, usage: Usage, _now: Instant) {
+        *tat = (*tat).max(self.interval.at(usage.over()));
     }
 
     fn check(&self, tat: &State, now: Instant, cost: u64) -> Decision {

@@ -29,6 +29,7 @@
 
 use crate::flow::{
     decision::{Decision, Reason, ReasonKind},
+    keyed::Usage,
     ramp::{Ramp, WarmUp, share},
     rate::{Interval, Rate},
     slot::{Formula, Standing, Times},
@@ -113,6 +114,16 @@ impl Formula for WarmBucket {
 
     fn is_fresh(&self, State { tat, warmth }: &State, now: Instant) -> bool {
         tat.units() <= self.interval.at(now) && warmth.is_coldest(&self.ramp, now)
+    }
+
+    fn usage(&self, State { tat, .. }: &State, _now: Instant) -> Usage {
+        Usage::until(self.interval.instant(tat.units()))
+    }
+
+    /// As cold as can be, whatever it was.
+    fn absorb(&self, state: &mut State, usage: Usage, _now: Instant) {
+        let tat = state.tat.units().max(self.interval.at(usage.over()));
+        *state = State { tat: Tat::of(tat), ..self.fresh() };
     }
 
     fn check(&self, State { tat, .. }: &State, now: Instant, cost: u64) -> Decision {

@@ -2,7 +2,7 @@
 
 use super::{Formula, Key, Slot as _, Stage, States};
 use crate::flow::{
-    exchange::{Delta, RoundTrip, Told, Whose},
+    exchange::{Delta, Numbers, RoundTrip, Told, Whose},
     keyed::{OVERFLOWS, Place, Seat},
     time::Instant,
 };
@@ -24,7 +24,7 @@ impl<F: Formula> Stage<F> {
                 return Some(at);
             }
             let (seat, whose) = self.states.nth(at)?;
-            self.on_stale(|table, _, convert| table.prepare_seat(seat, convert));
+            self.prepare_seat(seat);
             let taken = self.formula.take(self.states.get_mut(seat));
             into.extend(taken.map(|(cost, numbers)| Delta { whose, cost, numbers }));
         }
@@ -38,16 +38,17 @@ impl<F: Formula> Stage<F> {
             self.states.forget(self.formula.fresh());
         }
         for Told { whose, numbers } in told {
-            if let Some(seat) = self.seat_of(now, *whose) {
+            if let Some(seat) = self.seat_of(now, *whose, numbers) {
                 self.formula.adopt(self.states.get_mut(seat), numbers, now);
             }
         }
         has_forgotten
     }
 
-    /// Returns where the state is kept, or will be, that gateways know by that name; `None` if
-    /// there is no room for it.
-    fn seat_of(&mut self, now: Instant, whose: Whose) -> Option<Seat> {
+    /// Returns where the state is kept, or will be, that gateways know by that name. `None` if
+    /// there is no room for it: what a client has used is remembered then, so that those who come
+    /// elsewhere take no place from those who come here.
+    fn seat_of(&mut self, now: Instant, whose: Whose, numbers: &Numbers) -> Option<Seat> {
         match (&self.states, whose) {
             (_, Whose::All) => Some(Seat::Shared),
             (States::One(_), Whose::Key(_) | Whose::Overflow(_)) => None,
@@ -55,13 +56,28 @@ impl<F: Formula> Stage<F> {
                 (at < OVERFLOWS).then_some(Seat::Overflow(at))
             }
             (States::Keyed { .. }, Whose::Key(key)) => {
-                self.prepare(Key::Of(key));
+                self.prepare(now, Key::Of(key));
                 match self.find(now, Key::Of(key)) {
                     Place::At(Seat::Overflow(_)) => None,
-                    place @ (Place::At(_) | Place::New { .. }) => Some(self.take_seat(place)),
+                    place @ (Place::At(_) | Place::New { .. }) => {
+                        let is_remembered = self.remember(now, place, numbers);
+                        (!is_remembered).then(|| self.take_seat(now, place))
+                    }
                 }
             }
         }
+    }
+
+    /// Remembers what the client at `place` was told to have used, if it has no place and would
+    /// take another's. Returns whether it has none.
+    fn remember(&mut self, now: Instant, place: Place, numbers: &Numbers) -> bool {
+        let remembered = self.on_table(now, |table, judge, _| {
+            let guest = table.guest_mut(place, judge)?;
+            judge.formula.adopt(guest, numbers, now);
+            table.remember(place, judge);
+            Some(())
+        });
+        remembered.flatten().is_some()
     }
 }
 

@@ -106,7 +106,7 @@ pub(in crate::config) static RULE: Section = Section {
             "max_keys",
             integer(1, 10_000_000),
             Value("100000"),
-            "How many keys are held apart. Memory is bounded by it; when all are live, new keys share counts.",
+            "How many keys are held apart. Memory is bounded by it; when all places are taken, a new key takes that of one that used little, whose use is remembered.",
         ),
         key(
             "cost",

@@ -310,6 +310,9 @@ impl Page {
         counter(encoder, ("flowgate_connections_accepted", "Client connections"), &accepted)?;
         let active = get(&counted.connections_active);
         gauge(encoder, ("flowgate_connections_active", "Open client connections"), &active)?;
+        let waiting = get(&counted.upload_buffers);
+        let help = "Bytes of uploads over HTTP/2 that no upstream has taken yet";
+        gauge(encoder, ("flowgate_upload_buffer_bytes", help), &waiting)?;
         let dropped = get(&counted.access_log_dropped);
         let help = "Lines lost because they could not be written in time";
         counter(encoder, ("flowgate_access_log_dropped", help), &dropped)?;

@@ -96,6 +96,7 @@ async fn metrics_are_strictly_in_their_format_and_tell_what_happened() {
         (r#"flowgate_config_reloads_total{result="failed"}"#, 5.0),
         ("flowgate_connections_accepted_total{}", 1.0),
         ("flowgate_connections_active{}", 0.0),
+        ("flowgate_upload_buffer_bytes{}", 7.0),
         ("flowgate_panics_total{}", 0.0),
     ] {
         assert_eq!(samples.get(sample), Some(&value), "{sample}\n{page}");
@@ -401,6 +402,7 @@ impl Fixture {
         let counters = &self.admin.state.counters;
         counters.refuse(Refusal::NoRoute);
         counters.reloads_failed.store(5, Relaxed);
+        counters.upload_buffers.store(7, Relaxed);
         drop(counters.connection(1));
         // By then the second has started, and the third has not.
         clock.sleep_until(arrival + Duration::from_millis(110)).await;

@@ -131,7 +131,7 @@ fn what_cannot_be_read_fails_with_its_place_while_the_rest_is_run() {
     ] {
         assert!(xml.contains(part), "no {part} in {xml}");
     }
-    let no_config = "config: none.yaml\ntests: [{ name: t, steps: [] }]\n";
+    let no_config = "config: none.yaml\ntests: [{ name: t, steps: [at 0s: GET /a -> 1 passed] }]\n";
     for (text, code) in [(no_config, 2), ("tests: []\n", 1), ("[", 1)] {
         fs::write(folder.path().join("b.yaml"), text).expect("written");
         assert_eq!(test(folder.path(), &["b.yaml"]).status.code(), Some(code), "{text}");

@@ -157,6 +157,7 @@ fn keys<S: Serializer>(keys: &&[LoggedKey], serializer: S) -> Result<S::Ok, S::E
         let word = key.key.map(|key| match key {
             Key::Shared => "shared".to_owned(),
             Key::Missing => "missing".to_owned(),
+            Key::Duplicate => "duplicate".to_owned(),
             Key::Of(fingerprint) => format!("{fingerprint:032x}"),
         });
         (&*key.rule, word)

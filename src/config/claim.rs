@@ -7,7 +7,7 @@
 use super::{OnMissing, Route, RouteRule, Snapshot, snapshot::Priority};
 use crate::{
     flow::{Claim, Instant, Key, Outcome, SlotId},
-    route::{Seed, Target, dangerous_path, has_encoded_slash, literal_path},
+    route::{NoKey, OnDuplicate, Seed, Target, dangerous_path, has_encoded_slash, literal_path},
 };
 use core::{net::IpAddr, time::Duration};
 use http::{Method, StatusCode};
@@ -149,14 +149,23 @@ impl Route {
                 claims.extend(key.map(|key| rule.claim_on(key, target.method, priority)));
                 continue;
             }
-            // Of a rule and its alternatives, which stand before it, the first that fits is asked.
+            // Of a rule and its alternatives, which stand before it, the first that fits is asked,
+            // or the first of which servers could disagree whether it fits.
+            let is_ambiguous = !is_taken
+                && rule.key.on_duplicate() == OnDuplicate::Reject
+                && rule.when.as_ref().is_some_and(|when| when.is_ambiguous(target, client));
             let (is_past, fits) = match &rule.when {
-                Some(when) => (is_taken, !is_taken && when.covers(target, client)),
+                Some(when) => {
+                    (is_taken, !is_taken && (is_ambiguous || when.covers(target, client)))
+                }
                 None => (false, !is_taken),
             };
             is_taken = is_past || (fits && rule.when.is_some());
             let fingerprint = || match known {
-                Known::Key(fingerprint) => Some(fingerprint),
+                _ if is_ambiguous => Err(NoKey::Duplicate),
+                // Nothing is made of what all requests share.
+                _ if rule.key.is_shared() => Err(NoKey::Missing),
+                Known::Key(fingerprint) => Ok(fingerprint),
                 Known::Nothing | Known::Was { .. } => rule.key.fingerprint(seed, target, client),
             };
             if fits && let Some(claim) = rule.claim(target, client, fingerprint) {
@@ -215,20 +224,18 @@ impl RouteRule {
         &self,
         target: &Target<'_>,
         client: IpAddr,
-        fingerprint: impl FnOnce() -> Option<u128>,
+        fingerprint: impl FnOnce() -> Result<u128, NoKey>,
     ) -> Option<Claim> {
         if self.except.as_ref().is_some_and(|except| except.covers(target, client)) {
             return None;
         }
-        let key = if self.key.is_shared() {
-            Key::Shared
-        } else {
-            match (fingerprint(), self.on_missing) {
-                (Some(fingerprint), _) => Key::Of(fingerprint),
-                (None, OnMissing::Shared) => Key::Shared,
-                (None, OnMissing::Skip) => return None,
-                (None, OnMissing::Reject) => Key::Missing,
-            }
+        let key = match (fingerprint(), self.on_missing) {
+            (Err(NoKey::Duplicate), _) => Key::Duplicate,
+            _ if self.key.is_shared() => Key::Shared,
+            (Ok(fingerprint), _) => Key::Of(fingerprint),
+            (Err(NoKey::Missing), OnMissing::Shared) => Key::Shared,
+            (Err(NoKey::Missing), OnMissing::Skip) => return None,
+            (Err(NoKey::Missing), OnMissing::Reject) => Key::Missing,
         };
         let priority = self.priority.as_deref().filter(|priority| priority.covers(target));
         Some(self.claim_on(key, target.method, priority))

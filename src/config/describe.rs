@@ -6,7 +6,10 @@ use super::{
     AccessLog, Cost, OnMissing, OnStoreError, Plan, RateLimitHeaders, Store, StoreKind,
     plan::{RoutePlan, RulePlan, UpstreamPlan},
 };
-use crate::flow::{Algorithm, Keyed, Rule, breaker};
+use crate::{
+    flow::{Algorithm, Keyed, Rule, breaker},
+    route::OnDuplicate,
+};
 use bytesize::ByteSize;
 pub(super) use promise::short;
 use promise::{breaker_promise, bucket_numbers, count, pacing_promise, promise};
@@ -230,8 +233,13 @@ fn each(keyed: &Keyed, rule: &Rule, plan: &RulePlan) -> String {
         OnMissing::Skip => "; without a key: not counted",
         OnMissing::Reject => "; without a key: rejected",
     };
+    let duplicate = match plan.key.on_duplicate() {
+        OnDuplicate::First => "; of several values: the first",
+        OnDuplicate::Last => "; of several values: the last",
+        OnDuplicate::Reject => "",
+    };
     format!(
-        "for each {}: at most {} keys, {each} bytes each; {most:.1} in all, with what evicted keys used{missing}",
+        "for each {}: at most {} keys, {each} bytes each; {most:.1} in all, with what evicted keys used{missing}{duplicate}",
         keyed.by, keyed.max_keys
     )
 }

@@ -446,6 +446,14 @@ impl When {
         self.requests.find(one).is_some() == self.requests.find(other).is_some()
     }
 
+    /// Reports whether servers could disagree whether the request is one of these: it has a header
+    /// line or a query parameter several times that this looks at.
+    pub fn is_ambiguous(&self, target: &Target<'_>, client: IpAddr) -> bool {
+        self.looks_at_fields
+            && (self.client_ip.is_empty() || self.client_ip.iter().any(|net| net.contains(&client)))
+            && self.requests.looks_at_repeated(target)
+    }
+
     /// Reports whether the request is one of these.
     pub fn covers(&self, target: &Target<'_>, client: IpAddr) -> bool {
         (self.client_ip.is_empty() || self.client_ip.iter().any(|net| net.contains(&client)))

@@ -54,6 +54,9 @@ pub enum Reason {
     },
     /// The rule needs a key that the request does not have.
     MissingKey,
+    /// The request has what the rule counts by several times, and servers differ in which one they
+    /// take.
+    DuplicateKey,
     /// Who decides about the rule cannot be asked.
     Undecided {
         /// Time until it is worth another attempt: a guess.
@@ -78,7 +81,7 @@ pub enum ReasonKind {
     Breaker,
     /// The queue is full, or the wait in it too long.
     Queue,
-    /// The request lacks the key that the rule counts by.
+    /// The request lacks the key that the rule counts by, or has it several times.
     Key,
     /// The shared store cannot be asked.
     Store,
@@ -110,7 +113,7 @@ impl Reason {
             Self::TooCostly { kind, .. } => kind,
             Self::Concurrency { .. } => ReasonKind::Concurrency,
             Self::QueueFull { .. } | Self::QueueWait { .. } => ReasonKind::Queue,
-            Self::MissingKey => ReasonKind::Key,
+            Self::MissingKey | Self::DuplicateKey => ReasonKind::Key,
             Self::Undecided { .. } => ReasonKind::Store,
             Self::BreakerOpen { .. } => ReasonKind::Breaker,
         }
@@ -124,14 +127,17 @@ impl Reason {
             | Self::Undecided { retry_after }
             | Self::QueueWait { retry_after, .. } => Some(retry_after),
             Self::BreakerOpen { retry_after } => retry_after,
-            Self::Concurrency { .. } | Self::TooCostly { .. } | Self::MissingKey => None,
+            Self::Concurrency { .. }
+            | Self::TooCostly { .. }
+            | Self::MissingKey
+            | Self::DuplicateKey => None,
         }
     }
 
     /// Returns whether the same request can never be admitted.
     pub const fn is_lasting(self) -> bool {
         match self {
-            Self::TooCostly { .. } | Self::MissingKey => true,
+            Self::TooCostly { .. } | Self::MissingKey | Self::DuplicateKey => true,
             Self::Rate { .. }
             | Self::Concurrency { .. }
             | Self::QueueFull { .. }
@@ -161,7 +167,8 @@ impl Reason {
             Self::BreakerOpen { retry_after: None }
             | Self::Concurrency { .. }
             | Self::TooCostly { .. }
-            | Self::MissingKey => {}
+            | Self::MissingKey
+            | Self::DuplicateKey => {}
         }
         self
     }

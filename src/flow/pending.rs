@@ -51,7 +51,7 @@ impl Pendings {
         let together = self.0.iter().filter(move |pending| {
             let is_same_client = match pending.key {
                 Key::Of(_) => pending.key == key,
-                Key::Shared | Key::Missing => false,
+                Key::Shared | Key::Missing | Key::Duplicate => false,
             };
             is_same_client || shares(pending.place) == shares(place) && shares(place).is_some()
         });

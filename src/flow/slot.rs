@@ -29,6 +29,8 @@ pub enum Key {
     /// The one of this fingerprint, which must be evenly spread and beyond a
     /// client's control (a keyed hash): its bits are used as they are.
     Of(u128),
+    /// None: the request has it several times, and is rejected for it.
+    Duplicate,
     /// None: the request lacks the key, and is rejected for it.
     Missing,
 }
@@ -38,7 +40,7 @@ pub enum Key {
 pub struct Claim {
     /// The slot.
     pub slot: SlotId,
-    /// Whose state. A rule without keys heeds only [`Key::Missing`].
+    /// Whose state. A rule without keys heeds only [`Key::Missing`] and [`Key::Duplicate`].
     pub key: Key,
     /// What the request costs. What costs nothing passes and is not charged.
     pub cost: u64,
@@ -467,6 +469,7 @@ impl<F: Formula> Slot for Stage<F> {
         let place = self.find(now, claim.key);
         let decision = match claim {
             Claim { key: Key::Missing, .. } => Decision::Reject(Reason::MissingKey),
+            Claim { key: Key::Duplicate, .. } => Decision::Reject(Reason::DuplicateKey),
             Claim { cost: 0, .. } => Decision::Pass,
             claim => self.decide_at(place, now, claim, pending),
         };

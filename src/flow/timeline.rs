@@ -160,6 +160,7 @@ fn reason(reason: Reason) -> String {
             format!("queue {} {}", text(wait), text(retry_after))
         }
         Reason::MissingKey => "key".into(),
+        Reason::DuplicateKey => "duplicate key".into(),
         Reason::Undecided { retry_after } => format!("undecided {}", text(retry_after)),
         Reason::BreakerOpen { retry_after: Some(retry_after) } => {
             format!("open {}", text(retry_after))

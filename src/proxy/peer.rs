@@ -86,7 +86,8 @@ impl Peer {
         if client != self.address {
             return None;
         }
-        let make = || Some((part.clone(), key.fingerprint(&self.worker.seed, target, client)?));
+        let make =
+            || Some((part.clone(), key.fingerprint(&self.worker.seed, target, client).ok()?));
         let (of, print) = self.print.get_or_init(make).as_ref()?;
         (of == part).then_some(*print)
     }

@@ -173,14 +173,19 @@ fn violated<'a>(rejection: &Rejection, route: &'a Route) -> SmallVec<[&'a str; 4
 }
 
 /// Status, gRPC status and words of a reason. A client's own quota is 429; what
-/// protects the service is 503.
+/// protects the service is 503; what no wait helps against, as the request is not as the rule
+/// needs it, is 400.
 fn words(reason: Reason) -> (StatusCode, GrpcCode, &'static str) {
     let quota = (StatusCode::TOO_MANY_REQUESTS, GrpcCode::ResourceExhausted);
     let overload = (StatusCode::SERVICE_UNAVAILABLE, GrpcCode::Unavailable);
+    let malformed = (StatusCode::BAD_REQUEST, GrpcCode::InvalidArgument);
     let ((status, code), detail) = match reason {
         Reason::Rate { .. } => (quota, "the rate limit is used up"),
         Reason::TooCostly { .. } => (quota, "this request costs more than the limit ever allows"),
-        Reason::MissingKey => (quota, "the request lacks what the limit is counted by"),
+        Reason::MissingKey => (malformed, "the request lacks what the limit is counted by"),
+        Reason::DuplicateKey => {
+            (malformed, "the request has what the limit is counted by more than once")
+        }
         Reason::Undecided { .. } => (quota, "the limit cannot be decided at the moment"),
         Reason::Concurrency { .. } => (overload, "as many requests as may be are in flight"),
         Reason::QueueFull { .. } => (overload, "the queue is full"),
@@ -262,6 +267,7 @@ fn problem(status: StatusCode) -> Response<()> {
 /// The codes that are used here; see grpc.io's list.
 #[derive(Clone, Copy)]
 enum GrpcCode {
+    InvalidArgument = 3,
     DeadlineExceeded = 4,
     ResourceExhausted = 8,
     Unimplemented = 12,
@@ -313,5 +319,6 @@ mod tests {
         assert_eq!(retry_after(Reason::BreakerOpen { retry_after: None }), Some(HINT));
         assert_eq!(retry_after(Reason::TooCostly { limit: 1, kind: ReasonKind::Rate }), None);
         assert_eq!(retry_after(Reason::MissingKey), None);
+        assert_eq!(retry_after(Reason::DuplicateKey), None);
     }
 }

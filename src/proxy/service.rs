@@ -280,7 +280,7 @@ impl Found<'_> {
             let print = match (&rule.exchange(), &peer.worker.store) {
                 // By the secret that all gateways have.
                 (Some(_), Some(store)) if !rule.key.is_shared() => {
-                    rule.key.fingerprint(&store.seed(), &target, client)
+                    rule.key.fingerprint(&store.seed(), &target, client).ok()
                 }
                 _ => peer.fingerprint(&rule.key, &target, client),
             };

@@ -55,11 +55,11 @@ impl Question {
             shared(route, claim.slot).filter(|(it, _)| it.exchange.is_none())?;
             let key = match claim.key {
                 // Rejected here, without a round trip.
-                Key::Missing => return None,
+                Key::Missing | Key::Duplicate => return None,
                 Key::Shared => None,
                 Key::Of(_) => {
                     let rule = route.rules.iter().find(|rule| rule.slot == claim.slot)?;
-                    rule.key.fingerprint(link.seed(), target, client)
+                    rule.key.fingerprint(link.seed(), target, client).ok()
                 }
             };
             Some((*claim, key))
@@ -141,8 +141,9 @@ impl Heard {
     ) -> Self {
         let mut it = Self { claims: Claims::new(), denied: None };
         for claim in claims {
-            let lost = shared(route, claim.slot)
-                .filter(|(shared, _)| claim.key != Key::Missing && is_lost(shared));
+            let lost = shared(route, claim.slot).filter(|(shared, _)| {
+                !matches!(claim.key, Key::Missing | Key::Duplicate) && is_lost(shared)
+            });
             match lost.map(|(shared, is_dry_run)| (shared.on_error, is_dry_run)) {
                 None | Some((OnStoreError::Local, _)) => it.claims.push(claim),
                 Some((OnStoreError::Allow, _) | (OnStoreError::Deny, true)) => {}

@@ -314,7 +314,7 @@ async fn a_remembered_fingerprint_is_that_of_the_same_key_and_client() {
     let known = |parts, client: [u8; 4]| {
         let (key, client) = (KeySpec::new(parts).expect("a key"), IpAddr::from(client));
         let known = peer.fingerprint(&key, &target, client);
-        known.map(|print| Some(print) == key.fingerprint(&house.worker.seed, &target, client))
+        known.map(|print| Ok(print) == key.fingerprint(&house.worker.seed, &target, client))
     };
     for (parts, client, expected) in [
         (vec![Part::Host], [192, 0, 2, 1], None),

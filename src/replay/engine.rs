@@ -283,7 +283,7 @@ impl Engine {
         let mut recorded = recorded_keys(arrival).filter(of_rule);
         if let Some(print) = recorded.find_map(|key| match key.key {
             Some(Key::Of(print)) => Some(print),
-            Some(Key::Shared | Key::Missing) | None => None,
+            Some(Key::Shared | Key::Missing | Key::Duplicate) | None => None,
         }) {
             return format!("#{:08x}", print >> 96);
         }

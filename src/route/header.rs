@@ -4,8 +4,8 @@ use super::{Invalid, pattern::Pattern};
 use core::fmt;
 use http::{HeaderMap, HeaderName, header::AsHeaderName};
 
-/// A name and what its value must be. Of a name given twice in a request, the first
-/// occurrence counts.
+/// A name and what its value must be. [`Repeated`](super::Repeated) says which value counts if a
+/// request has several.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FieldPattern {
     name: Box<str>,
@@ -111,9 +111,9 @@ pub fn folded_name(name: &str) -> String {
     name.chars().map(fold).collect()
 }
 
-/// Returns the value of the first line called `name`, without blanks around it.
-pub(super) fn first(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&[u8]> {
-    headers.get(name).map(|value| trimmed(value.as_bytes()))
+/// Returns the values of the lines called `name`, without blanks around them, in their order.
+pub(super) fn values(headers: &HeaderMap, name: impl AsHeaderName) -> impl Iterator<Item = &[u8]> {
+    headers.get_all(name).iter().map(|value| trimmed(value.as_bytes()))
 }
 
 /// Returns `bytes` without the spaces and tabs around them.

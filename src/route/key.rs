@@ -1,6 +1,6 @@
 //! The client key that a rule counts under.
 
-use super::{Invalid, Seed, Target, fingerprint::Fingerprint, header, query};
+use super::{Invalid, Seed, Target, escape::Decoded, fingerprint::Fingerprint, header, query};
 use core::{fmt, net::IpAddr};
 use http::HeaderName;
 use ipnet::IpNet;
@@ -26,12 +26,48 @@ pub enum Part {
     Path,
     /// The method.
     Method,
-    /// The value of the first header line with this name, without blanks around it.
+    /// The value of the header line with this name, without blanks around it.
     Header(HeaderName),
-    /// The value of the first cookie with this name, without quotes around it.
+    /// The value of the cookie with this name, without quotes around it.
     Cookie(String),
-    /// The value of the first query parameter with this name, decoded.
+    /// The value of the query parameter with this name, decoded.
     Query(String),
+}
+
+/// Which value is the key of a request that has a header line, a cookie or a query parameter of it
+/// several times.
+///
+/// Whoever reads another one than the upstream does counts a client under a name that the client
+/// can choose: a new one for each request, or somebody else's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnDuplicate {
+    /// The first.
+    First,
+    /// The last.
+    Last,
+    /// None: the request has no key.
+    #[default]
+    Reject,
+}
+
+impl OnDuplicate {
+    fn pick<V>(self, mut values: impl Iterator<Item = V>) -> Result<V, NoKey> {
+        let first = values.next().ok_or(NoKey::Missing)?;
+        match self {
+            Self::Last => Ok(values.last().unwrap_or(first)),
+            Self::Reject if values.next().is_some() => Err(NoKey::Duplicate),
+            Self::First | Self::Reject => Ok(first),
+        }
+    }
+}
+
+/// Why a request has no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoKey {
+    /// It lacks some part, or has an empty value for it.
+    Missing,
+    /// It has some part several times, or in a way that servers read differently.
+    Duplicate,
 }
 
 impl Part {
@@ -72,13 +108,13 @@ impl Part {
         }
     }
 
-    /// Adds this part of a request to `fingerprint`; `None` if the request lacks it.
+    /// Adds this part of a request to `fingerprint`.
     fn add(
         &self,
         fingerprint: &mut Fingerprint,
-        target: &Target<'_>,
-        client: IpAddr,
-    ) -> Option<()> {
+        (target, client): (&Target<'_>, IpAddr),
+        on_duplicate: OnDuplicate,
+    ) -> Result<(), NoKey> {
         match self {
             Self::Route => {}
             Self::ClientIp { v6_prefix, v4_prefix } => match client.to_canonical() {
@@ -96,17 +132,23 @@ impl Part {
             Self::Host => fingerprint.add(target.host.as_bytes()),
             Self::Path => fingerprint.add(target.path.as_bytes()),
             Self::Method => fingerprint.add(target.method.as_str().as_bytes()),
-            Self::Header(name) => fingerprint.add(some(header::first(target.headers, name)?)?),
-            Self::Cookie(name) => fingerprint.add(some(cookie(target.headers, name)?)?),
-            Self::Query(name) => fingerprint.add(some(&query::first(target.query?, name)?)?),
+            Self::Header(name) => {
+                fingerprint.add(header_value(target, name, on_duplicate)?);
+            }
+            Self::Cookie(name) => {
+                fingerprint.add(cookie_value(target, name, on_duplicate)?);
+            }
+            Self::Query(name) => fingerprint.add(&query_value(target, name, on_duplicate)?),
         }
-        Some(())
+        Ok(())
     }
-}
 
-impl Part {
     /// Returns this part of a request for people to read.
-    fn show(&self, target: &Target<'_>, client: IpAddr) -> Option<String> {
+    fn show(
+        &self,
+        (target, client): (&Target<'_>, IpAddr),
+        on_duplicate: OnDuplicate,
+    ) -> Option<String> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Some(match self {
             Self::Route => "all".to_owned(),
@@ -121,24 +163,52 @@ impl Part {
             Self::Host => target.host.to_owned(),
             Self::Path => target.path.to_owned(),
             Self::Method => target.method.to_string(),
-            Self::Header(name) => text(some(header::first(target.headers, name)?)?),
-            Self::Cookie(name) => text(some(cookie(target.headers, name)?)?),
-            Self::Query(name) => text(some(&query::first(target.query?, name)?)?),
+            Self::Header(name) => text(header_value(target, name, on_duplicate).ok()?),
+            Self::Cookie(name) => text(cookie_value(target, name, on_duplicate).ok()?),
+            Self::Query(name) => text(&query_value(target, name, on_duplicate).ok()?),
         })
     }
 }
 
-/// Returns `value`, or `None` if it is empty: an empty value identifies nobody.
-fn some(value: &[u8]) -> Option<&[u8]> {
-    (!value.is_empty()).then_some(value)
+fn header_value<'a>(
+    target: &Target<'a>,
+    name: &HeaderName,
+    on_duplicate: OnDuplicate,
+) -> Result<&'a [u8], NoKey> {
+    some(on_duplicate.pick(header::values(target.headers, name))?)
 }
 
-/// Returns the value of the first cookie called `name`. HTTP/2 clients may send each
+fn cookie_value<'a>(
+    target: &Target<'a>,
+    name: &str,
+    on_duplicate: OnDuplicate,
+) -> Result<&'a [u8], NoKey> {
+    some(on_duplicate.pick(cookies(target.headers, name))?)
+}
+
+fn query_value(
+    target: &Target<'_>,
+    name: &str,
+    on_duplicate: OnDuplicate,
+) -> Result<Decoded, NoKey> {
+    let query = target.query.ok_or(NoKey::Missing)?;
+    if on_duplicate == OnDuplicate::Reject && query::is_ambiguous(query, name) {
+        return Err(NoKey::Duplicate);
+    }
+    some(on_duplicate.pick(query::values(query, name))?)
+}
+
+/// Returns `value` unless it is empty: an empty value identifies nobody.
+fn some<V: AsRef<[u8]>>(value: V) -> Result<V, NoKey> {
+    if value.as_ref().is_empty() { Err(NoKey::Missing) } else { Ok(value) }
+}
+
+/// Returns the values of the cookies called `name`, in their order. HTTP/2 clients may send each
 /// cookie in a line of its own.
-fn cookie<'a>(headers: &'a http::HeaderMap, name: &str) -> Option<&'a [u8]> {
+fn cookies<'a>(headers: &'a http::HeaderMap, name: &str) -> impl Iterator<Item = &'a [u8]> {
     let lines = headers.get_all(http::header::COOKIE).iter();
-    let mut pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
-    pairs.find_map(|pair| {
+    let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+    pairs.filter_map(move |pair| {
         let value = header::trimmed(pair).strip_prefix(name.as_bytes())?;
         let value = header::trimmed(header::trimmed(value).strip_prefix(b"=")?);
         let quoted = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
@@ -180,10 +250,12 @@ impl fmt::Display for Part {
 }
 
 /// All that requests of a rule are told apart by. Its text is its identity: under
-/// another text old counts mean nothing.
+/// another text old counts mean nothing. What becomes of duplicates is no part of it: whoever sends
+/// none has the same key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeySpec {
     parts: Vec<Part>,
+    on_duplicate: OnDuplicate,
 }
 
 impl KeySpec {
@@ -208,7 +280,18 @@ impl KeySpec {
                 "once is enough",
             ));
         }
-        Ok(Self { parts })
+        Ok(Self { parts, on_duplicate: OnDuplicate::default() })
+    }
+
+    /// Returns this key, with what becomes of a part that a request has several times.
+    #[must_use]
+    pub fn with_duplicates(self, on_duplicate: OnDuplicate) -> Self {
+        Self { on_duplicate, ..self }
+    }
+
+    /// Returns what becomes of a part that a request has several times.
+    pub const fn on_duplicate(&self) -> OnDuplicate {
+        self.on_duplicate
     }
 
     /// Returns the parts, at least one.
@@ -243,29 +326,44 @@ impl KeySpec {
         })
     }
 
-    /// Returns a request's key for people to read, or `None` if it lacks some part.
+    /// Returns a request's key for people to read, or `None` if it has none.
     pub fn show(&self, target: &Target<'_>, client: IpAddr) -> Option<String> {
         let parts: Option<Vec<String>> =
-            self.parts.iter().map(|part| part.show(target, client)).collect();
+            self.parts.iter().map(|part| part.show((target, client), self.on_duplicate)).collect();
         parts.map(|parts| parts.join(", "))
     }
 
-    /// Returns the fingerprint of a request's key, or `None` if the request lacks some
-    /// part or has an empty value for it.
+    /// Returns the fingerprint of a request's key.
     ///
     /// Allocates only for a path with escapes or double slashes and for a query value
     /// over 128 bytes.
-    pub fn fingerprint(&self, seed: &Seed, target: &Target<'_>, client: IpAddr) -> Option<u128> {
+    ///
+    /// # Errors
+    ///
+    /// Why it has none. A part that it has several times goes before one that it lacks.
+    pub fn fingerprint(
+        &self,
+        seed: &Seed,
+        target: &Target<'_>,
+        client: IpAddr,
+    ) -> Result<u128, NoKey> {
         let mut fingerprint = Fingerprint::new(seed);
-        self.parts.iter().try_for_each(|part| part.add(&mut fingerprint, target, client))?;
-        Some(fingerprint.finish())
+        let mut is_missing = false;
+        for part in &self.parts {
+            match part.add(&mut fingerprint, (target, client), self.on_duplicate) {
+                Ok(()) => {}
+                Err(NoKey::Missing) => is_missing = true,
+                Err(NoKey::Duplicate) => return Err(NoKey::Duplicate),
+            }
+        }
+        if is_missing { Err(NoKey::Missing) } else { Ok(fingerprint.finish()) }
     }
 }
 
 /// The key that all requests of a route share.
 impl Default for KeySpec {
     fn default() -> Self {
-        Self { parts: vec![Part::Route] }
+        Self { parts: vec![Part::Route], on_duplicate: OnDuplicate::default() }
     }
 }
 
@@ -341,15 +439,14 @@ mod tests {
             (&["path"], "/a", "/%61"),
             (&["path"], "/a/b?c", "//a//b?d"),
             (&["header:x-a"], "/ x-a:b", "/ X-A:\tb\t"),
-            (&["header:x-a"], "/ x-a:b", "/ x-a:b x-a:c"),
             (&["cookie:a"], "/ cookie:a=1", "/ cookie:b=2;a=1"),
-            (&["cookie:a"], "/ cookie:a=1", "/ cookie:b=2 cookie:a=1;a=2"),
+            (&["cookie:a"], "/ cookie:a=1", "/ cookie:b=2 cookie:a=1;A=2"),
             (&["cookie:a"], "/ cookie:a=1", "/ cookie:aa=2;a=\"1\""),
-            (&["query:a"], "/?a=1+2", "/?a=1%202&a=3"),
+            (&["query:a"], "/?a=1+2", "/?a=1%202&aa=3"),
             (&["query:a"], "/?a=1", "/?b&%61=%31"),
         ] {
             let (one, other) = (fingerprint(parts, one), fingerprint(parts, other));
-            assert!(one.is_some() && one == other, "{parts:?}");
+            assert!(one.is_ok() && one == other, "{parts:?}");
         }
     }
 
@@ -367,7 +464,7 @@ mod tests {
             (&["query:a"], "/?a=1", "/?a=2"),
         ] {
             let (one, other) = (fingerprint(parts, one), fingerprint(parts, other));
-            assert!(one.is_some() && other.is_some() && one != other, "{parts:?}");
+            assert!(one.is_ok() && other.is_ok() && one != other, "{parts:?}");
         }
     }
 
@@ -385,8 +482,43 @@ mod tests {
             (&["query:a"], "/?b=1"),
             (&["query:a"], "/?a"),
         ] {
-            assert_eq!(fingerprint(parts, request), None, "{parts:?} {request}");
+            assert_eq!(fingerprint(parts, request), Err(NoKey::Missing), "{parts:?} {request}");
         }
+    }
+
+    #[test]
+    fn who_sends_a_part_several_times_has_the_key_that_the_rule_asks_for() {
+        use OnDuplicate::{First, Last, Reject};
+        for (part, request, first, last) in [
+            ("header:x-a", "/ x-a:b x-a:c", "/ x-a:b", "/ x-a:c"),
+            ("header:x-a", "/ x-a:b x-a:b", "/ x-a:b", "/ x-a:b"),
+            ("header:x-a", "/ x-a: x-a:b", "/", "/ x-a:b"),
+            ("cookie:a", "/ cookie:a=1;b=2;a=3", "/ cookie:a=1", "/ cookie:a=3"),
+            ("cookie:a", "/ cookie:a=1 cookie:a=3", "/ cookie:a=1", "/ cookie:a=3"),
+            ("cookie:a", "/ cookie:a=\"1\";a=", "/ cookie:a=1", "/"),
+            ("query:a", "/?a=1&a=3", "/?a=1", "/?a=3"),
+            ("query:a", "/?a=1&%61=3", "/?a=1", "/?a=3"),
+            ("query:a", "/?a=1+&b&a", "/?a=1%20", "/"),
+            ("query:a b", "/?a+b=1&a%20b=3", "/?a%20b=1", "/?a+b=3"),
+            ("query:a", "/?a=1;a=3", "/?a=1;a=3", "/?a=1;a=3"),
+            ("query:a", "/?a=1;b=3", "/?a=1;b=3", "/?a=1;b=3"),
+            ("query:a", "/?b=1;a=3", "/", "/"),
+        ] {
+            let key = |on_duplicate, request| {
+                // No file can name a parameter with a blank.
+                let part = match part {
+                    "query:a b" => Part::Query("a b".into()),
+                    part => Part::parse(part, 64).unwrap(),
+                };
+                let key = KeySpec::new(vec![part]).unwrap().with_duplicates(on_duplicate);
+                of_key(&key, request)
+            };
+            assert_eq!(key(Reject, request), Err(NoKey::Duplicate), "{part} {request}");
+            assert_eq!(key(First, request), key(First, first), "{part} {request}");
+            assert_eq!(key(Last, request), key(Last, last), "{part} {request}");
+        }
+        let parts = ["header:x-b", "query:a"];
+        assert_eq!(fingerprint(&parts, "/?a=1&a=2"), Err(NoKey::Duplicate), "whatever it lacks");
     }
 
     #[test]
@@ -408,7 +540,11 @@ mod tests {
     }
 
     /// Reads `path[?query] [name:value…] [@client]`.
-    fn fingerprint(parts: &[&str], request: &str) -> Option<u128> {
+    fn fingerprint(parts: &[&str], request: &str) -> Result<u128, NoKey> {
+        of_key(&key(parts), request)
+    }
+
+    fn of_key(key: &KeySpec, request: &str) -> Result<u128, NoKey> {
         let mut words = request.split(' ');
         let address = words.next().unwrap();
         let (path, query) = match address.split_once('?') {
@@ -426,7 +562,7 @@ mod tests {
         }
         let (path, method) = (&*normal_path(path), &Method::GET);
         let target = Target { host: "a.example", path, query, method, headers: &headers };
-        key(parts).fingerprint(&Seed::new([1, 2]), &target, client)
+        key.fingerprint(&Seed::new([1, 2]), &target, client)
     }
 
     fn key(parts: &[&str]) -> KeySpec {

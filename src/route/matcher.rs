@@ -18,6 +18,35 @@ pub struct Matcher {
     pub headers: Vec<FieldPattern>,
     /// Query parameters, all of them, decoded as HTML forms encode them.
     pub query: Vec<FieldPattern>,
+    /// Which value counts of a field that a request has several times.
+    pub repeated: Repeated,
+}
+
+/// Which value a condition looks at if a request has a header line or a query parameter several
+/// times. Servers differ in which one they take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Repeated {
+    /// One that fits is enough: for what a client could gain by avoiding.
+    #[default]
+    Any,
+    /// Each must fit: for what a client gains.
+    Every,
+    /// The first.
+    First,
+    /// The last.
+    Last,
+}
+
+impl Repeated {
+    /// Returns whether values fit of which each is judged by `admits`.
+    fn holds<V>(self, mut values: impl Iterator<Item = V>, admits: impl Fn(V) -> bool) -> bool {
+        match self {
+            Self::Any => values.any(admits),
+            Self::Every => values.next().is_some_and(&admits) && values.all(admits),
+            Self::First => values.next().is_some_and(admits),
+            Self::Last => values.last().is_some_and(admits),
+        }
+    }
 }
 
 impl Matcher {
@@ -25,12 +54,28 @@ impl Matcher {
     pub(super) fn admits(&self, target: &Target<'_>) -> bool {
         (self.methods.is_empty() || self.methods.contains(target.method))
             && self.headers.iter().all(|pattern| {
-                header::first(target.headers, pattern.name())
-                    .is_some_and(|value| pattern.admits(value))
+                let values = header::values(target.headers, pattern.name());
+                self.repeated.holds(values, |value| pattern.admits(value))
             })
             && self.query.iter().all(|pattern| {
-                let value = target.query.and_then(|query| query::first(query, pattern.name()));
-                value.is_some_and(|value| pattern.admits(&value))
+                let values = target.query.map(|query| query::values(query, pattern.name()));
+                values.is_some_and(|values| {
+                    self.repeated.holds(values, |value| pattern.admits(&value))
+                })
+            })
+    }
+
+    /// Returns whether `target` has a header line or a query parameter several times that this
+    /// looks at, or one that servers read differently.
+    pub(super) fn looks_at_repeated(&self, target: &Target<'_>) -> bool {
+        self.headers
+            .iter()
+            .any(|pattern| header::values(target.headers, pattern.name()).nth(1).is_some())
+            || target.query.is_some_and(|query| {
+                self.query.iter().any(|pattern| {
+                    query::is_ambiguous(query, pattern.name())
+                        || query::values(query, pattern.name()).nth(1).is_some()
+                })
             })
     }
 }
@@ -64,6 +109,7 @@ fn list(f: &mut fmt::Formatter<'_>, items: &[impl fmt::Display]) -> fmt::Result 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::{HeaderMap, HeaderValue};
 
     #[test]
     fn a_matcher_is_shown_in_one_line() {
@@ -79,10 +125,48 @@ mod tests {
                 FieldPattern::present("x-b").unwrap(),
             ],
             query: vec![FieldPattern::regex("c", "d+").unwrap()],
+            ..Matcher::default()
         };
         let line =
             "POST|PUT shop.example.com|*.shop/checkout/{id} header x-a=b header x-b query c~d+";
         assert_eq!(matcher.to_string(), line);
         assert_eq!(Matcher::default().to_string(), "/*");
+    }
+
+    #[test]
+    fn of_repeated_fields_the_value_counts_that_is_asked_for() {
+        use Repeated::{Any, Every, First, Last};
+        let fields = |repeated, headers: &[&'static str], query: Option<&str>| {
+            let mut map = HeaderMap::new();
+            for value in headers {
+                map.append("x-a", HeaderValue::from_static(value));
+            }
+            let equals = |has: bool| {
+                if has { vec![FieldPattern::equals("x-a", "1").unwrap()] } else { Vec::new() }
+            };
+            let matcher = Matcher {
+                headers: equals(!headers.is_empty()),
+                query: equals(query.is_some()),
+                repeated,
+                ..Matcher::default()
+            };
+            let target =
+                Target { host: "a", path: "/", query, method: &Method::GET, headers: &map };
+            (matcher.admits(&target), matcher.looks_at_repeated(&target))
+        };
+        for (values, query, expected) in [
+            (&["1"][..], "x-a=1", [true, true, true, true]),
+            (&["2"], "x-a=2", [false; 4]),
+            (&["1", "2"], "x-a=1&x-a=2", [true, false, true, false]),
+            (&["2", "1"], "x%2Da=2&x-a=1", [true, false, false, true]),
+            (&["1", "1"], "x-a=1&&x-a=1", [true; 4]),
+        ] {
+            for (repeated, expected) in [Any, Every, First, Last].into_iter().zip(expected) {
+                let told = (expected, values.len() > 1);
+                assert_eq!(fields(repeated, values, None), told, "{repeated:?} {values:?}");
+                assert_eq!(fields(repeated, &[], Some(query)), told, "{repeated:?} {query}");
+            }
+        }
+        assert!(fields(First, &[], Some("x-a=1;b")).1, "some servers see another value");
     }
 }

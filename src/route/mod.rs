@@ -37,8 +37,8 @@ pub use client::client_ip;
 pub use fingerprint::Seed;
 pub use header::{FieldPattern, folded_name};
 pub use host::{BadHost, HostPattern, canonical_host};
-pub use key::{KeySpec, Part};
-pub use matcher::Matcher;
+pub use key::{KeySpec, NoKey, OnDuplicate, Part};
+pub use matcher::{Matcher, Repeated};
 pub use path::PathPattern;
 pub use spelling::{
     dangerous_path, has_encoded_slash, literal_path, normal_path, without_dot_segments,

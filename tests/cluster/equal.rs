@@ -118,7 +118,7 @@ fn ask<'a>(rules: &'a [Rule], asks: &[Option<(Key, u64)>]) -> Vec<Ask<'a>> {
         let (key, cost) = (*ask)?;
         let key = match key {
             Key::Of(key) if rule.is_keyed => Some(key),
-            Key::Of(_) | Key::Shared | Key::Missing => None,
+            Key::Of(_) | Key::Shared | Key::Missing | Key::Duplicate => None,
         };
         let Rule { name, stored, is_dry_run, .. } = rule;
         Some(Ask { name, rule: stored, key, cost, is_dry_run: *is_dry_run })

@@ -10,6 +10,7 @@ mod common;
 mod cluster;
 mod descriptors;
 mod divided;
+mod duplicates;
 mod failing_store;
 mod flood;
 mod handover;

@@ -40,6 +40,15 @@ fn a_line_tells_the_rule_and_the_exact_times() {
 }
 
 #[test]
+fn whoever_sends_a_key_twice_is_rejected_for_it() {
+    let config = one_route("    flow: [{ name: r, limit: 9/1s, key: 'query:id' }]");
+    let events = "{\"t\":0,\"path\":\"/?id=1\"}\n{\"t\":1,\"path\":\"/?id=2&%69d=1\"}\n";
+    assert_eq!(words(&config, events), ["passed", "key"]);
+    let first = config.replace("'query:id'", "'query:id', on_duplicate_key: first");
+    assert_eq!(words(&first, events), ["passed", "passed"]);
+}
+
+#[test]
 fn a_breaker_is_a_rule_without_a_number() {
     let config = one_route(
         "    breaker: { errors: 1, min_requests: 1, window: 10s, open_for: 5s }\n    flow: [{ name: r, limit: 9/1s }]",

@@ -8,7 +8,7 @@ use crate::{
         snapshot::{Except, Priority, When},
         spec::{ExceptSpec, FieldSpec, PrioritySpec, WhenSpec},
     },
-    route::{FieldPattern, Matcher, PathPattern},
+    route::{FieldPattern, Matcher, OnDuplicate, PathPattern, Repeated},
 };
 use http::{HeaderName, Method};
 use ipnet::IpNet;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 impl Compiler {
     /// Compiles the conditions of an override.
-    pub(super) fn when(&mut self, spec: &WhenSpec) -> Option<When> {
+    pub(super) fn when(&mut self, spec: &WhenSpec, on_duplicate: OnDuplicate) -> Option<When> {
         let fields = |it: &mut Self, name: &str, field: &At<FieldSpec>| it.field(name, field);
         let headers: Vec<Option<FieldPattern>> =
             spec.headers.iter().map(|(name, field)| fields(self, name.as_str(), field)).collect();
@@ -40,6 +40,12 @@ impl Compiler {
             methods: spec.methods.clone(),
             headers: headers.clone(),
             query: query.clone(),
+            repeated: match on_duplicate {
+                OnDuplicate::First => Repeated::First,
+                OnDuplicate::Last => Repeated::Last,
+                // Such requests are rejected.
+                OnDuplicate::Reject => Repeated::Any,
+            },
         });
         Some(When::new(words_of(spec).into(), spec.client_ip.clone(), matchers.collect()))
     }
@@ -47,7 +53,8 @@ impl Compiler {
     /// Compiles which requests have priority.
     pub(super) fn priority(&mut self, spec: &PrioritySpec) -> Option<Priority> {
         let field = self.field(spec.header.value.as_str(), &spec.value)?;
-        let matcher = Matcher { headers: vec![field], ..Matcher::default() };
+        let repeated = Repeated::Every;
+        let matcher = Matcher { headers: vec![field], repeated, ..Matcher::default() };
         let name = &spec.header.value;
         let words = format!("header:{name}{}", field_in_words(&spec.value.value));
         Some(Priority::new(words.into(), matcher, spec.max_wait.value))
@@ -61,6 +68,7 @@ impl Compiler {
             methods,
             headers,
             query: Vec::new(),
+            repeated: Repeated::Every,
         };
         let mut matchers = Vec::new();
         if !spec.methods.is_empty() {

@@ -12,7 +12,7 @@ use crate::{
         vocabulary::nearest,
     },
     flow::breaker,
-    route::{self, FieldPattern, HostPattern, Matcher, PathPattern, Table, folded_name},
+    route::{self, FieldPattern, HostPattern, Matcher, PathPattern, Repeated, Table, folded_name},
 };
 use std::{
     collections::{BTreeSet, HashMap},
@@ -140,6 +140,8 @@ impl Compiler {
             methods: spec.methods.clone(),
             headers,
             query,
+            // Nobody gets past a route by sending a field twice.
+            repeated: Repeated::Any,
         }
     }
 

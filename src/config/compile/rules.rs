@@ -11,8 +11,8 @@ use crate::{
         problem::{Problem, quoted},
         snapshot::{Cost, When},
         spec::{
-            CostSpec, KeySpecs, OnMissing, OnStoreError, PaceSpec, PacingSpec, RuleKind, RuleSpec,
-            Windows,
+            CostSpec, KeySpecs, OnMissing, OnStoreError, OverrideSpec, PaceSpec, PacingSpec,
+            RuleKind, RuleSpec, Windows,
         },
     },
     flow::{
@@ -24,7 +24,7 @@ use crate::{
         pacing,
         time::spelled,
     },
-    route::{KeySpec, Part},
+    route::{KeySpec, OnDuplicate, Part},
 };
 use bytesize::ByteSize;
 use std::{collections::hash_map::Entry, sync::Arc, time::Duration};
@@ -83,7 +83,7 @@ impl Compiler {
 
     /// Compiles a rule: first its alternatives, of which a request is asked by the first that fits.
     fn rule(&mut self, spec: RuleSpec) -> Option<Vec<(flow::Rule, RulePlan)>> {
-        let key = self.key(&spec.keys);
+        let key = self.key(&spec.keys, &spec.overrides);
         let is_keyed = key.as_ref().is_some_and(|key| !key.is_shared());
         if let Some(at) = spec.max_keys.filter(|at| at.written && !is_keyed) {
             self.error(
@@ -102,7 +102,9 @@ impl Compiler {
         let mut versions = Vec::with_capacity(spec.overrides.len() + 1);
         for it in &spec.overrides {
             let algorithm = self.algorithm(&it.kind, &spec.cost);
-            let when = self.when(&it.when).map(Arc::new);
+            let on_duplicate =
+                spec.keys.on_duplicate.map_or_else(OnDuplicate::default, |at| at.value);
+            let when = self.when(&it.when, on_duplicate).map(Arc::new);
             versions.extend(algorithm.zip(when).map(|(algorithm, when)| (algorithm, Some(when))));
         }
         let (key, algorithm, name) = (key?, algorithm?, spec.name?.value);
@@ -160,7 +162,7 @@ impl Compiler {
         self.warn(Problem::warning(place, message).help(format!("write {}", help.join(", or "))));
     }
 
-    fn key(&mut self, spec: &KeySpecs) -> Option<KeySpec> {
+    fn key(&mut self, spec: &KeySpecs, overrides: &[OverrideSpec]) -> Option<KeySpec> {
         let v6_prefix = spec.ipv6_prefix.and_then(|at| u8::try_from(at.value).ok()).unwrap_or(64);
         let mut parts: Vec<Part> = Vec::with_capacity(spec.parts.len());
         for at in &spec.parts {
@@ -196,10 +198,24 @@ impl Compiler {
                     .help("write `key: header:NAME`, `cookie:NAME` or `query:NAME`, or remove it"),
             );
         }
+        let mut whens = overrides.iter().map(|it| &it.when);
+        let may_repeat =
+            may_lack || whens.any(|when| !when.headers.is_empty() || !when.query.is_empty());
+        if let Some(at) = spec.on_duplicate.filter(|at| at.written && !may_repeat) {
+            self.error(
+                Problem::error(
+                    at.place,
+                    "`on_duplicate_key` with a key that nobody can send twice",
+                )
+                .help("write `key: header:NAME`, `cookie:NAME` or `query:NAME`, or remove it"),
+            );
+        }
         if parts.len() < spec.parts.len() {
             return None;
         }
-        self.pattern(KeySpec::new(parts), spec.place)
+        let on_duplicate = spec.on_duplicate.map_or_else(OnDuplicate::default, |at| at.value);
+        let key = self.pattern(KeySpec::new(parts), spec.place)?;
+        Some(key.with_duplicates(on_duplicate))
     }
 
     fn algorithm(&mut self, kind: &RuleKind, cost: &CostSpec) -> Option<Algorithm> {
@@ -434,6 +450,7 @@ fn idle_rules(rules: &[flow::Rule], plans: &[RulePlan]) -> Vec<(usize, usize)> {
             && (a.except.is_none() && b.except.is_none())
             && (!is_split(a) && !is_split(b))
             && rules[busy].keyed == rules[idle].keyed
+            && a.key.on_duplicate() == b.key.on_duplicate()
             && a.on_missing == b.on_missing
             // What one gateway rejects, the others may let pass.
             && a.shared.is_some() == b.shared.is_some()

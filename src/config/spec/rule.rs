@@ -15,6 +15,7 @@ use crate::{
         vocabulary::tables,
     },
     flow::{Rate, WarmUp},
+    route::OnDuplicate,
 };
 use http::{HeaderName, Method};
 use ipnet::IpNet;
@@ -67,6 +68,7 @@ pub(in crate::config) struct KeySpecs {
     pub parts: Vec<At<String>>,
     pub ipv6_prefix: Option<At<u64>>,
     pub on_missing: Option<At<OnMissing>>,
+    pub on_duplicate: Option<At<OnDuplicate>>,
 }
 
 /// Who shares a count.
@@ -193,6 +195,11 @@ impl RuleSpec {
                     d,
                     "on_missing_key",
                     &[OnMissing::Shared, OnMissing::Skip, OnMissing::Reject],
+                ),
+                on_duplicate: f.word(
+                    d,
+                    "on_duplicate_key",
+                    &[OnDuplicate::First, OnDuplicate::Last, OnDuplicate::Reject],
                 ),
             },
             max_keys: f.integer(d, "max_keys"),

@@ -74,6 +74,12 @@ fn what_differs_of_a_kept_rule_is_told_beside_its_promise() {
             " in all",
             "; without a key: not counted",
         ),
+        (
+            "key: 'header:x-a'",
+            "key: 'header:x-a', on_duplicate_key: last",
+            " in all",
+            "; of several values: the last",
+        ),
         ("", "dry_run: true", "", "; dry run: counts, rejects nothing"),
     ];
     for (before, after, from, to) in pairs {

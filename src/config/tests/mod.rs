@@ -4,6 +4,7 @@ mod certificates;
 mod checks;
 mod diagnostics;
 mod diff;
+mod duplicates;
 mod examples;
 mod mutations;
 mod overrides;

@@ -135,6 +135,7 @@ fn keys(flow: Flow<'_>) -> Result<Vec<RecordedKey>, Reason> {
         let key = word.map(|word| match &*word {
             "shared" => Ok(Key::Shared),
             "missing" => Ok(Key::Missing),
+            "duplicate" => Ok(Key::Duplicate),
             print => u128::from_str_radix(print, 16).map(Key::Of),
         });
         let key = key.transpose().map_err(|_| "a key is not 32 hexadecimal digits")?;

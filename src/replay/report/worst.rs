@@ -104,7 +104,7 @@ impl Worst {
     fn measure(&mut self, key: Key, now: Instant, cost: u64, show: impl FnOnce() -> String) {
         let print = match key {
             Key::Of(print) => print,
-            Key::Shared | Key::Missing => 0,
+            Key::Shared | Key::Missing | Key::Duplicate => 0,
         };
         // All of (now - window, now], which is everything while no window has ended.
         let ended = now.as_nanos().checked_sub(nanos(self.window)).map(Instant::from_nanos);

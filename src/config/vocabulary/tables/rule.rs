@@ -103,6 +103,12 @@ pub(in crate::config) static RULE: Section = Section {
             "A request without the header, cookie or query field of `key`: all such share one count, or are not counted, or are rejected.",
         ),
         key(
+            "on_duplicate_key",
+            word(&["first", "last", "reject"]),
+            Value("reject"),
+            "A request with a header, cookie or query field of `key`, or of `when` in an override, several times: its first or its last value counts, or it is rejected with 400. Servers differ in which one they take, so that a client could count under a name of its choice.",
+        ),
+        key(
             "max_keys",
             integer(1, 10_000_000),
             Value("100000"),

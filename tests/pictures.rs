@@ -23,6 +23,7 @@ fn each_picture_is_drawn_by_replay() {
             inputs: vec![folder.join("minute.jsonl.gz")],
             format: None,
             route: Some(route.name.to_string()),
+            host: None,
             output: Output::Report,
             against: None,
             html: None,

@@ -33,6 +33,7 @@ fn options(input: &Path) -> Options {
         inputs: vec![input.to_owned()],
         format: None,
         route: None,
+        host: None,
         output: Output::Decisions,
         against: None,
         html: None,

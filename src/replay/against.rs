@@ -1,13 +1,13 @@
 //! The same traffic through two configurations: which decisions differ.
 
 use super::{
-    decimal::Millis,
     engine::{Ruled, Ruling},
-    event::{Arrival, Request},
+    event::Arrival,
     report::{Report, RouteReport, millis},
+    times::Times,
 };
-use crate::{access_log::Decision, flow::time::nanos};
-use core::{cmp::Reverse, fmt::Write, time::Duration};
+use crate::access_log::Decision;
+use core::{cmp::Reverse, fmt::Write};
 use std::collections::BTreeMap;
 
 /// Examples of each kind of change.
@@ -66,11 +66,11 @@ fn waits(route: &RouteReport) -> String {
 }
 
 impl Comparison {
-    /// Compares what became of the arrival `number`, which came at `t`.
+    /// Compares what became of the arrival `number`.
     pub(super) fn note(
         &mut self,
         number: u64,
-        t: Duration,
+        times: &Times,
         arrival: &Arrival,
         [here, there]: [Ruled<'_>; 2],
     ) {
@@ -86,7 +86,7 @@ impl Comparison {
         let (count, examples) = self.kinds.entry(kind).or_default();
         *count += 1;
         if examples.len() < MOST_EXAMPLES {
-            examples.push(example(number, t, &arrival.request));
+            examples.push(example(number, times, arrival));
         }
     }
 
@@ -159,8 +159,9 @@ fn in_words((engine, ruling): Ruled<'_>) -> String {
     }
 }
 
-fn example(number: u64, t: Duration, request: &Request) -> String {
-    let mut text = format!("#{number} at {} ms, {}", Millis(nanos(t)), request.method);
+fn example(number: u64, times: &Times, arrival: &Arrival) -> String {
+    let request = &arrival.request;
+    let mut text = format!("#{number} at {}, {}", times.exact(arrival.at), request.method);
     let path = request.path.as_deref().unwrap_or("/");
     let shown: String = path.chars().take(40).flat_map(char::escape_debug).collect();
     _ = write!(text, " {shown}");

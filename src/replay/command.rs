@@ -8,8 +8,10 @@ use super::{
     input::{Format, InputError, Inputs, STDIN},
     progress::Progress,
     report::{self, Collector, Page, Report},
+    times::Times,
+    unmatched::Unmatched,
 };
-use crate::{config, flow::Instant};
+use crate::{config, flow::Instant, route::canonical_host};
 use std::{
     fs,
     io::{self, BufWriter, Write},
@@ -28,6 +30,9 @@ pub struct Options {
     /// Treat all requests as requests for this route, whatever their host and path.
     #[arg(long, value_name = "NAME")]
     pub route: Option<String>,
+    /// The host of arrivals that name none, as in most logs of nginx and Apache.
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
     /// What to print.
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Output::Report)]
     pub output: Output,
@@ -80,6 +85,9 @@ pub enum ReplayError {
         /// Those that it has.
         known: String,
     },
+    /// `--host` is none.
+    #[error("`{0}` is no host: write `--host shop.example.com`")]
+    NoHost(String),
     /// The result cannot be printed.
     #[error("cannot write the result")]
     Write(#[from] io::Error),
@@ -107,8 +115,8 @@ struct Run {
 struct Found {
     report: Report,
     against: Option<Against>,
-    /// What `t` is counted from.
-    origin: Instant,
+    /// How instants are shown.
+    times: Times,
     /// What a reader should know.
     notes: Vec<String>,
     bad: u64,
@@ -149,14 +157,14 @@ pub fn run(
             report: &found.report,
             against: found.against.as_ref(),
             notes: &found.notes,
-            origin: found.origin,
+            times: &found.times,
         };
         write_file(path, &page.write())?;
     }
     if let Some(path) = &options.svg {
         let busiest = found.report.routes.iter().max_by_key(|route| route.offered);
         let picture = busiest
-            .map(|route| report::draw(&route.timeline, &route.name, true))
+            .map(|route| report::draw(&route.timeline, &route.name, &found.times, true))
             .unwrap_or_default();
         write_file(path, &picture)?;
     }
@@ -176,12 +184,13 @@ fn replay(
     const STEP: u64 = 4096;
     let is_told = options.output == Output::Report || options.html.is_some();
     let mut run = Run::new(config, options, is_told || options.svg.is_some())?;
-    let other = options.against.as_ref();
-    let other = other.map(|path| Run::new(path, options, is_told)).transpose()?;
+    let against = options.against.as_ref();
+    let other = against.map(|path| Run::new(path, options, is_told)).transpose()?;
     let mut other = other.map(|run| (run, Comparison::default()));
     let mut inputs =
         Inputs::open(&options.inputs, options.format, &mut |bytes| progress.at(bytes))?;
-    let origin = inputs.origin();
+    let times = inputs.times().clone();
+    let mut unmatched = Unmatched::new(&run.engine);
     let mut number = 0;
     while let Some(event) = inputs.next_event() {
         let arrival = match event {
@@ -198,32 +207,38 @@ fn replay(
                 continue;
             }
         };
-        let t = arrival.at.since(origin);
         let here = run.arrive(&arrival);
+        unmatched.note(&run.engine, &arrival, &here);
         let there = other.as_mut().map(|(other, comparison)| {
             let there = other.arrive(&arrival);
-            comparison.note(number, t, &arrival, [(&run.engine, &here), (&other.engine, &there)]);
+            comparison.note(
+                number,
+                &times,
+                &arrival,
+                [(&run.engine, &here), (&other.engine, &there)],
+            );
             (&other.engine, there)
         });
         if options.output == Output::Decisions {
             let there = there.as_ref().map(|(engine, ruling)| (*engine, ruling));
-            decisions::write(out, number, t, (&run.engine, &here), there)?;
+            decisions::write(out, number, (&times, arrival.at), (&run.engine, &here), there)?;
         }
         number += 1;
         if number.is_multiple_of(STEP) {
             progress.at(inputs.bytes());
         }
     }
-    let against = options.against.as_ref().zip(other);
+    let against = against.zip(other);
+    let notes = notes(&inputs, unmatched.explain(&run.engine).as_deref());
     Ok(Found {
-        report: run.report(origin),
+        report: run.report(times.origin()),
         against: against.map(|(path, (other, comparison))| Against {
             config: path.display().to_string(),
-            report: other.report(origin),
+            report: other.report(times.origin()),
             comparison,
         }),
-        origin,
-        notes: notes(&inputs),
+        times,
+        notes,
         bad: inputs.bad.count,
     })
 }
@@ -231,7 +246,11 @@ fn replay(
 impl Run {
     fn new(config: &Path, options: &Options, is_counted: bool) -> Result<Self, ReplayError> {
         let plan = config::read_rules(config).map_err(|e| ReplayError::Config(Box::new(e)))?;
-        let engine = Engine::new(plan, Instant::EPOCH, options.route.as_deref());
+        let mut engine = Engine::new(plan, Instant::EPOCH, options.route.as_deref());
+        if let Some(host) = &options.host {
+            canonical_host(host).map_err(|_| ReplayError::NoHost(host.clone()))?;
+            engine.assume_host(host);
+        }
         check_route(options.route.as_deref(), &engine)?;
         Ok(Self { engine, is_counted, collector: None })
     }
@@ -251,7 +270,7 @@ impl Run {
 }
 
 fn print_report(out: &mut impl Write, found: &Found) -> io::Result<()> {
-    write!(out, "{}", report::write(&found.report, found.origin))?;
+    write!(out, "{}", report::write(&found.report, &found.times))?;
     if let Some(against) = &found.against {
         write!(out, "\n{}", against.write(&found.report))?;
     }
@@ -262,8 +281,9 @@ fn print_report(out: &mut impl Write, found: &Found) -> io::Result<()> {
 }
 
 /// Says what a reader of the result should know, and what could not be read.
-fn notes(inputs: &Inputs) -> Vec<String> {
-    let mut notes: Vec<String> = inputs.notes.iter().map(|note| format!("note: {note}")).collect();
+fn notes(inputs: &Inputs, unmatched: Option<&str>) -> Vec<String> {
+    let notes = inputs.notes.iter().map(String::as_str).chain(unmatched);
+    let mut notes: Vec<String> = notes.map(|note| format!("note: {note}")).collect();
     if inputs.bad.count > 0 {
         notes.push(format!("{} of {} lines were passed over:", inputs.bad.count, inputs.lines));
         notes.extend(inputs.bad.shown.iter().map(|line| format!("  {line}")));

@@ -1,12 +1,15 @@
 //! `--output decisions`: one JSON line an arrival, in the order of the arrivals.
 
-use super::engine::{Ruled, Unreached};
-use crate::flow::time::nanos;
+use super::{
+    engine::{Ruled, Unreached},
+    times::Times,
+};
+use crate::flow::{Instant, time::nanos};
 use core::time::Duration;
 use std::io::{self, Write};
 
-/// Writes what became of the arrival `number`, which came at `t` since the first minute,
-/// and under `against` what became of it in another configuration.
+/// Writes what became of the arrival `number`, which came at `at`: as a `time` of the log's
+/// clock, or as milliseconds `t` since the first minute of events; and under `against` what became of it in another configuration.
 ///
 /// `decision` is `null` if the arrival reached no route, and `unreached` says why; `reason` is
 /// `null` unless it was rejected. `rule`, `limit` and `used` are
@@ -19,14 +22,19 @@ use std::io::{self, Write};
 pub(super) fn write(
     out: &mut impl Write,
     number: u64,
-    t: Duration,
+    (times, at): (&Times, Instant),
     here: Ruled<'_>,
     there: Option<Ruled<'_>>,
 ) -> io::Result<()> {
     out.write_all(b"{\"i\":")?;
     write_whole(out, number)?;
-    out.write_all(b",\"t\":")?;
-    write_number(out, t)?;
+    if let Some(stamp) = times.stamp(at) {
+        // A stamp has nothing to escape.
+        write!(out, ",\"time\":\"{stamp}\"")?;
+    } else {
+        out.write_all(b",\"t\":")?;
+        write_number(out, at.since(times.origin()))?;
+    }
     out.write_all(b",")?;
     write_members(out, here)?;
     if let Some(there) = there {

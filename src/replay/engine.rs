@@ -33,6 +33,8 @@ pub struct Engine {
     seed: Seed,
     /// Every arrival's route.
     forced: Option<Arc<str>>,
+    /// The host of arrivals that name none.
+    host: Option<Arc<str>>,
     by_name: HashMap<Arc<str>, usize>,
     /// Whether some route is found by a header or by the query, which logs do not tell.
     needs_fields: bool,
@@ -109,6 +111,7 @@ impl Engine {
             // The same at every run, so that two runs are alike.
             seed: Seed::new([0, 0]),
             forced: forced.map(Arc::from),
+            host: None,
             by_name: HashMap::new(),
             needs_fields: false,
             due: BinaryHeap::new(),
@@ -120,6 +123,35 @@ impl Engine {
         };
         engine.index();
         engine
+    }
+
+    /// Has arrivals that name no host be for `host`.
+    pub fn assume_host(&mut self, host: &str) {
+        self.host = Some(host.into());
+    }
+
+    /// Returns whether arrivals that name no host have one all the same.
+    pub(super) const fn assumes_host(&self) -> bool {
+        self.host.is_some()
+    }
+
+    /// Returns hosts that routes are for, each once, of a wildcard one that it covers.
+    pub(super) fn hosts(&self) -> Vec<String> {
+        let snapshot = &self.snapshot;
+        let matchers = (0..snapshot.routes.len()).filter_map(|at| snapshot.table.matcher(at));
+        let patterns = matchers.flat_map(|matcher| &matcher.hosts);
+        let hosts = patterns.map(|pattern| pattern.to_string().replace('*', "www"));
+        hosts.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Returns whether an arrival would match a route if it were for `host`.
+    pub(super) fn would_match(&self, arrival: &Arrival, host: &str) -> bool {
+        let mut arrival = arrival.clone();
+        arrival.request.host = Some(host.into());
+        let found = self.with_head(&arrival, |target, path, _| {
+            self.route_of(&self.snapshot, &arrival, target, path)
+        });
+        found.is_ok()
     }
 
     /// Puts another plan in force, as a reload does.
@@ -302,7 +334,8 @@ impl Engine {
         if !config::is_served(method) {
             return Err(Unreached::Invalid("the method is not served"));
         }
-        let host = match host.as_deref().unwrap_or_default() {
+        let host = host.as_ref().or(self.host.as_ref());
+        let host = match host.map(|host| &**host).unwrap_or_default() {
             "" => "".into(),
             host => {
                 canonical_host(host).map_err(|_| Unreached::Invalid("no host has this name"))?

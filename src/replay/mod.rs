@@ -18,6 +18,8 @@ mod event;
 mod input;
 mod progress;
 mod report;
+mod times;
+mod unmatched;
 
 pub use crate::access_log::Decision;
 pub use command::{Options, Output, ReplayError, run};
@@ -30,3 +32,4 @@ pub use report::{
     Timeline, WorstReport,
 };
 pub(crate) use report::{escaped, escaped_lines};
+pub use times::Times;

@@ -10,14 +10,16 @@ fn told(config: &str, input: impl AsRef<[u8]>) -> Vec<(f64, String)> {
     let (out, complaints) = replayed(config, input, |_| {}).expect("it is replayed");
     assert!(!complaints.contains("passed over"), "{complaints}");
     let lines = out.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    lines
-        .map(|it| {
-            (
-                it["t"].as_f64().expect("a time"),
-                it["decision"].as_str().unwrap_or("none").to_owned(),
-            )
-        })
-        .collect()
+    lines.map(|it| (millis(&it), it["decision"].as_str().unwrap_or("none").to_owned())).collect()
+}
+
+/// Returns the milliseconds of a decision's `time` since the minute began.
+#[expect(clippy::cast_precision_loss, reason = "a minute has fewer nanoseconds than that")]
+fn millis(decision: &Value) -> f64 {
+    let time = decision["time"].as_str().expect("a log has the time of its clock");
+    let time: jiff::Timestamp = time.parse().expect("as RFC 3339 writes it");
+    let nanos = time.as_nanosecond() % 60_000_000_000;
+    nanos as f64 / 1e6
 }
 
 /// One request each 10 s for each client.
@@ -79,7 +81,7 @@ fn every_log_is_known_by_its_content() {
 fn arrivals_of_one_second_are_spread_over_it() {
     let line = "192.0.2.1 - - [21/Nov/2026:05:00:07 +0000] \"GET / HTTP/1.1\" 200 5\n";
     let (out, complaints) = replayed(&per_client(), line.repeat(4), |_| {}).unwrap();
-    let t = |line: &str| serde_json::from_str::<Value>(line).unwrap()["t"].as_f64().unwrap();
+    let t = |line: &str| millis(&serde_json::from_str::<Value>(line).unwrap());
     let times: Vec<f64> = out.lines().map(t).collect();
     assert_eq!(times, [7000.0, 7250.0, 7500.0, 7750.0]);
     assert!(complaints.contains("whole seconds"), "{complaints}");
@@ -101,7 +103,7 @@ fn stamps_of_caddy_in_whole_seconds_are_spread_too() {
         line("access", "0.0"),
     ];
     let (out, complaints) = replayed(&per_client(), log.concat(), |_| {}).unwrap();
-    let t = |line: &str| serde_json::from_str::<Value>(line).unwrap()["t"].as_f64().unwrap();
+    let t = |line: &str| millis(&serde_json::from_str::<Value>(line).unwrap());
     // They end a quarter of a second apart.
     assert_eq!(out.lines().map(t).collect::<Vec<_>>(), [5750.0, 7000.0, 7375.0, 7750.0]);
     assert!(complaints.contains("whole seconds"), "{complaints}");
@@ -165,12 +167,12 @@ fn a_log_that_nginx_wrote_is_reported_on() {
     .unwrap();
     assert_eq!(complaints, "");
     for part in [
-        "25 arrivals in 3s 666ms 666us 666ns; times count from 2026-11-21T11:17:00Z\n",
+        "25 arrivals in 3s 666ms 666us 666ns, 2026-11-21 11:17:00 to 11:17:03 UTC\n",
         "1 reached no rule: a backslash",
         "3 reached no rule: a dot segment",
         "1 reached no rule: the method is not served",
         "offered 7, passed 5 (71.4 %), delayed 0 (0.0 %), rejected 2 (28.6 %: rate 2)",
-        "3 in 1s, at most 6 promised; until 111.11111 ms, 192.0.2.4",
+        "3 in 1s, at most 6 promised; until 11:17:00.111, 192.0.2.4",
         "most rejected by per-client: 192.0.2.4 ×2",
         "note: 5 of 30 lines hold no request",
     ] {
@@ -288,4 +290,109 @@ fn events_and_logs_are_not_merged() {
     let times: Vec<Value> =
         out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["t"].take()).collect();
     assert_eq!(times, [0, 1, 3]);
+}
+
+/// A log whose lines name no host, of a site in another time zone.
+const COMMON: &str = "\
+192.0.2.1 - - [21/Nov/2026:06:00:07 +0100] \"GET /v1/a HTTP/1.1\" 200 5
+192.0.2.1 - - [21/Nov/2026:06:00:08 +0100] \"GET /v1/b HTTP/1.1\" 200 5
+192.0.2.2 - - [21/Nov/2026:06:00:09 +0100] \"GET /x HTTP/1.1\" 404 5
+";
+
+fn for_hosts() -> String {
+    config(
+        "  - { name: api, match: { host: api.example.com, path_prefix: /v1 }, upstream: up, flow: [{ name: c, algorithm: fixed_window, limit: 1/1m, key: client_ip }] }\n\
+         \x20 - { name: blogs, match: { host: \"*.blog.example.com\", path: /x }, upstream: up }",
+    )
+}
+
+#[test]
+fn a_log_without_hosts_says_which_host_to_pass() {
+    let (_, said) = replayed(&for_hosts(), COMMON, |_| {}).unwrap();
+    let note = "note: 3 of 3 arrivals match no route, as the log names no host and routes are for \
+        certain hosts: pass `--host api.example.com` (then 2 of 3 match), or `--host \
+        www.blog.example.com` (then 1 of 3 match)\n";
+    assert!(said.contains(note), "{said}");
+    let report = |host: &str| {
+        replayed(&for_hosts(), COMMON, |options| {
+            options.output = Output::Report;
+            options.host = Some(host.to_owned());
+        })
+    };
+    let (out, _) = report("API.example.com:443").unwrap();
+    assert!(out.contains("api\n  offered 2, passed 1 (50.0 %)"), "{out}");
+    assert!(out.contains("  1 reached no rule: no route matches\n"), "{out}");
+    assert!(!out.contains("pass `--host"), "{out}");
+    let (out, _) = report("shop.example.com").unwrap();
+    let note = "note: no arrival matches a route, as GET /v1/a, GET /v1/b, GET /x; the routes are \
+        `api` (api.example.com/v1/*), `blogs` (*.blog.example.com/x)";
+    assert!(out.contains(note), "{out}");
+    let wrong = report("not a host").unwrap_err().to_string();
+    assert_eq!(wrong, "`not a host` is no host: write `--host shop.example.com`");
+}
+
+#[test]
+fn a_host_that_is_logged_is_not_replaced() {
+    let lines = COMMON.replace("192.0.2.", "api.example.com 192.0.2.");
+    let (out, _) = replayed(&for_hosts(), lines, |options| {
+        options.host = Some("a.blog.example.com".to_owned());
+    })
+    .unwrap();
+    assert_eq!(out.matches("\"route\":\"api\"").count(), 2, "{out}");
+}
+
+#[test]
+fn a_replay_that_asks_no_rule_says_why() {
+    let ruleless = config("  - { name: all, match: { path_prefix: / }, upstream: up }");
+    let (_, said) = replayed(&ruleless, COMMON, |_| {}).unwrap();
+    assert!(said.contains("note: no rule was asked: the routes that the arrivals match"), "{said}");
+    let (_, said) = replayed(&ruleless, "", |_| {}).unwrap();
+    assert_eq!(said, "note: the input holds no request: nothing was replayed\n");
+    let header = config(
+        "  - { name: a, match: { path_prefix: /, header: { x-a: b } }, upstream: up, flow: [{ name: r, limit: 1/1s }] }",
+    );
+    let (_, said) = replayed(&header, COMMON, |_| {}).unwrap();
+    assert!(said.contains("the routes are `a` (/* header x-a=b)."), "{said}");
+    assert!(said.contains("`--route NAME` sends all arrivals to one route"), "{said}");
+    let (_, said) = replayed(&header, COMMON, |options| options.route = Some("a".into())).unwrap();
+    assert_eq!(said.lines().count(), 1, "whole seconds, and nothing else: {said}");
+}
+
+#[test]
+fn a_log_is_told_of_by_its_own_clock() {
+    let folder = tempfile::tempdir().unwrap();
+    let [html, svg, other] = ["a.html", "a.svg", "b.yaml"].map(|name| folder.path().join(name));
+    std::fs::write(&other, per_client().replace("1/10s", "9/10s")).unwrap();
+    let run = |output: Output| {
+        replayed(&per_client(), COMMON, |options| {
+            options.output = output;
+            options.against = Some(other.clone());
+            options.html = Some(html.clone());
+            options.svg = Some(svg.clone());
+        })
+        .unwrap()
+        .0
+    };
+    let out = run(Output::Report);
+    for part in [
+        "3 arrivals in 2s, 2026-11-21 06:00:07 to 06:00:09 UTC+01:00\n",
+        "until 06:00:07.000, 192.0.2.1\n",
+        "e.g. #1 at 06:00:08, GET /v1/b from 192.0.2.1\n",
+    ] {
+        assert!(out.contains(part), "no {part:?} in\n{out}");
+    }
+    let page = std::fs::read_to_string(&html).unwrap();
+    for part in [
+        "<p>3 arrivals in 2s, 2026-11-21 06:00:07 to 06:00:09 UTC+01:00</p>",
+        "until 06:00:07.000, 192.0.2.1",
+        "#1 at 06:00:08, GET",
+        ">06:00:07.0 UTC+01:00</text>",
+    ] {
+        assert!(page.contains(part), "no {part:?} in\n{page}");
+    }
+    assert!(std::fs::read_to_string(&svg).unwrap().contains(">06:00:07.0 UTC+01:00</text>"));
+    let decisions = run(Output::Decisions);
+    let first = decisions.lines().next().unwrap();
+    let begins = r#"{"i":0,"time":"2026-11-21T06:00:07+01:00","decision":"passed","#;
+    assert!(first.starts_with(begins), "{first}");
 }

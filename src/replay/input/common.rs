@@ -97,9 +97,12 @@ fn second(stamp: &[u8], words: &mut Words) -> Result<Instant, Reason> {
     {
         return Ok(*at);
     }
-    let time = strtime::parse(STAMP, stamp).and_then(|time| time.to_timestamp());
-    let time = time.map_err(|_| format!("no such time: {}", String::from_utf8_lossy(stamp)))?;
+    let parsed = strtime::parse(STAMP, stamp);
+    let time = parsed.and_then(|parsed| Ok((parsed.to_timestamp()?, parsed.offset())));
+    let none = |_| format!("no such time: {}", String::from_utf8_lossy(stamp));
+    let (time, zone) = time.map_err(none)?;
     let at = instant(time)?;
+    words.zone = words.zone.or(zone);
     words.second = Some((stamp.into(), at));
     Ok(at)
 }

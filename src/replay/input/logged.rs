@@ -10,7 +10,7 @@ use crate::{
 };
 use core::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use jiff::Timestamp;
+use jiff::{Timestamp, tz::Offset};
 use serde_json::{Map, Value};
 use std::{
     collections::{HashMap, HashSet},
@@ -86,6 +86,8 @@ pub(super) struct Words {
     headers: HashMap<Box<[u8]>, Option<Arc<HeaderMap>>>,
     /// The last stamp of a whole second, since many lines share one.
     pub(super) second: Option<(Box<[u8]>, Instant)>,
+    /// The zone of the first stamp, where a log writes one.
+    pub(super) zone: Option<Offset>,
 }
 
 /// How many different texts are remembered; beyond them it begins anew.

@@ -21,11 +21,14 @@ pub use bad::{Bad, BadLine};
 pub use format::Format;
 pub(super) use lines::STDIN;
 
-use super::event::{Arrival, Event, Id};
-use crate::flow::{Instant, time::nanos};
+use super::{
+    event::{Arrival, Event, Id},
+    times::Times,
+};
+use crate::flow::Instant;
 use bad::{cut_short, json_reason, too_long};
-use core::time::Duration;
 use format::detect;
+use jiff::tz::Offset;
 use lines::{LONGEST, Line, Lines, Meter};
 use logged::{Logged, Words};
 use spread::spread;
@@ -45,7 +48,7 @@ pub struct Inputs {
     all: Vec<Input>,
     /// What logs held, in the order of time.
     logged: IntoIter<Arrival>,
-    origin: Instant,
+    times: Times,
     meter: Meter,
     /// What a reader of the result should know.
     pub notes: Vec<String>,
@@ -142,7 +145,7 @@ impl Inputs {
         let mut inputs = Self {
             all,
             logged: Vec::new().into_iter(),
-            origin: Instant::EPOCH,
+            times: Times::relative(Instant::EPOCH),
             meter,
             notes: Vec::new(),
             lines: 0,
@@ -172,9 +175,9 @@ impl Inputs {
         event
     }
 
-    /// Returns the instant that `t` is counted from: the first whole minute.
-    pub fn origin(&self) -> Instant {
-        self.origin
+    /// Returns how instants of these inputs are shown.
+    pub fn times(&self) -> &Times {
+        &self.times
     }
 
     /// Returns how many bytes have been read, as they lie on the disk.
@@ -236,9 +239,9 @@ impl Inputs {
         // Stable, so that lines of one instant stay in their order.
         all.sort_by_key(|(_, arrival)| arrival.at);
         self.note_left_out();
-        if let Some((_, first)) = all.first() {
-            let minute = nanos(Duration::from_mins(1));
-            self.origin = Instant::from_nanos(first.at.as_nanos() / minute * minute);
+        if let (Some((_, first)), Some((_, last))) = (all.first(), all.last()) {
+            let zone = words.zone.unwrap_or(Offset::UTC);
+            self.times = Times::clock(zone, [first.at, last.at]);
         }
         self.logged = all.into_iter().map(|(_, arrival)| arrival).collect::<Vec<_>>().into_iter();
     }

@@ -3,11 +3,11 @@
 use super::{
     Report, RouteReport, RuleReport,
     svg::{self, escaped},
-    text::{millis, percent, rejected, short, worst},
+    text::{arrivals, millis, percent, rejected, short, worst},
 };
-use crate::{
-    flow::Instant,
-    replay::against::{Against, Kind},
+use crate::replay::{
+    against::{Against, Kind},
+    times::Times,
 };
 use core::fmt::Write;
 
@@ -34,8 +34,8 @@ pub(in crate::replay) struct Page<'a> {
     pub(in crate::replay) against: Option<&'a Against>,
     /// What a reader should know.
     pub(in crate::replay) notes: &'a [String],
-    /// What times are counted from.
-    pub(in crate::replay) origin: Instant,
+    /// How instants are shown.
+    pub(in crate::replay) times: &'a Times,
 }
 
 impl Page<'_> {
@@ -56,6 +56,7 @@ impl Page<'_> {
             svg::STYLE
         )?;
         writeln!(out, "<p>{} on {}</p>", escaped(self.config), escaped(self.inputs))?;
+        writeln!(out, "<p>{}</p>", escaped(&arrivals(self.report, self.times)))?;
         for note in self.notes {
             writeln!(out, "<p>{}</p>", escaped(note))?;
         }
@@ -115,13 +116,13 @@ impl Page<'_> {
         let name = here.or(there).map_or("", |route| &route.name);
         writeln!(out, "<section>\n<h2>{}</h2>", escaped(name))?;
         let Some(against) = self.against else {
-            here.map_or(Ok(()), |route| write_route(out, route, self.origin))?;
+            here.map_or(Ok(()), |route| write_route(out, route, self.times))?;
             return out.write_str("</section>\n");
         };
         for (config, route) in [(self.config, here), (&against.config, there)] {
             writeln!(out, "<h3>{}</h3>", escaped(config))?;
             match route {
-                Some(route) => write_route(out, route, self.origin)?,
+                Some(route) => write_route(out, route, self.times)?,
                 None => out.write_str("<p>no arrivals</p>\n")?,
             }
         }
@@ -141,7 +142,7 @@ fn write_unreached(out: &mut String, report: &Report, place: &str) -> std::fmt::
     })
 }
 
-fn write_route(out: &mut String, route: &RouteReport, origin: Instant) -> std::fmt::Result {
+fn write_route(out: &mut String, route: &RouteReport, times: &Times) -> std::fmt::Result {
     let share = |count| percent(count, route.offered);
     write!(out, "<p>offered {}, passed {} ({})", route.offered, route.passed, share(route.passed))?;
     write!(out, ", delayed {} ({})", route.delayed, share(route.delayed))?;
@@ -152,13 +153,13 @@ fn write_route(out: &mut String, route: &RouteReport, origin: Instant) -> std::f
     }
     let column = short(route.timeline.width());
     let title = format!("{}, columns of {column}", route.name);
-    write!(out, "</p>\n{}", svg::draw(&route.timeline, &title, false))?;
+    write!(out, "</p>\n{}", svg::draw(&route.timeline, &title, times, false))?;
     if !route.rules.is_empty() {
         out.write_str(
             "<table><tr><th>rule</th><th>asked</th><th>passed</th><th>delayed</th><th>rejected</th>\
              <th>worst window</th></tr>\n",
         )?;
-        route.rules.iter().try_for_each(|rule| write_rule(out, rule, origin))?;
+        route.rules.iter().try_for_each(|rule| write_rule(out, rule, times))?;
         out.write_str("</table>\n")?;
     }
     for rule in route.rules.iter().filter(|rule| !rule.keys.top.is_empty()) {
@@ -175,7 +176,7 @@ fn write_route(out: &mut String, route: &RouteReport, origin: Instant) -> std::f
     Ok(())
 }
 
-fn write_rule(out: &mut String, rule: &RuleReport, origin: Instant) -> std::fmt::Result {
+fn write_rule(out: &mut String, rule: &RuleReport, times: &Times) -> std::fmt::Result {
     let RuleReport { asked, passed, delayed, rejected, .. } = rule;
     writeln!(
         out,
@@ -185,6 +186,6 @@ fn write_rule(out: &mut String, rule: &RuleReport, origin: Instant) -> std::fmt:
             0 => rejected.to_string(),
             would => format!("{rejected} (dry run: {would})"),
         },
-        escaped(&worst(rule, origin))
+        escaped(&worst(rule, times))
     )
 }

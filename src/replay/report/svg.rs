@@ -4,6 +4,7 @@
 //! rejected (a dashed line). Below, if anybody waited: how many, on average.
 
 use super::timeline::{Column, Timeline};
+use crate::replay::times::Times;
 use core::{fmt::Write, time::Duration};
 
 /// Colours and lines, for a page and for a picture alone: colours that are told apart in grey and
@@ -37,10 +38,15 @@ const QUEUE: f64 = 46.0;
 const BOTTOM: f64 = 22.0;
 
 /// Draws a timeline under `title`. Alone it has its own colours.
-pub(in crate::replay) fn draw(timeline: &Timeline, title: &str, alone: bool) -> String {
+pub(in crate::replay) fn draw(
+    timeline: &Timeline,
+    title: &str,
+    times: &Times,
+    alone: bool,
+) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
-    _ = svg(&mut out, timeline, title, alone);
+    _ = svg(&mut out, timeline, title, times, alone);
     out
 }
 
@@ -51,7 +57,13 @@ struct Panel {
     most: f64,
 }
 
-fn svg(out: &mut String, timeline: &Timeline, title: &str, alone: bool) -> std::fmt::Result {
+fn svg(
+    out: &mut String,
+    timeline: &Timeline,
+    title: &str,
+    times: &Times,
+    alone: bool,
+) -> std::fmt::Result {
     let columns = timeline.columns();
     let second = timeline.width().as_secs_f64();
     let waits = |column: &Column| number(column.waited) / 1e9 / second;
@@ -83,7 +95,7 @@ fn svg(out: &mut String, timeline: &Timeline, title: &str, alone: bool) -> std::
         queue.axis(out, "")?;
         queue.area(out, "queue", columns.iter().map(waits))?;
     }
-    time_axis(out, timeline, bottom)?;
+    time_axis(out, timeline, times, bottom)?;
     out.write_str("</svg>\n")
 }
 
@@ -160,7 +172,12 @@ fn legend(out: &mut String, has_queue: bool) -> std::fmt::Result {
     Ok(())
 }
 
-fn time_axis(out: &mut String, timeline: &Timeline, bottom: f64) -> std::fmt::Result {
+fn time_axis(
+    out: &mut String,
+    timeline: &Timeline,
+    times: &Times,
+    bottom: f64,
+) -> std::fmt::Result {
     const TICKS: u32 = 4;
     let columns = u32::try_from(timeline.columns().len()).unwrap_or(u32::MAX);
     let whole = timeline.width().saturating_mul(columns);
@@ -171,7 +188,9 @@ fn time_axis(out: &mut String, timeline: &Timeline, bottom: f64) -> std::fmt::Re
             TICKS => "end",
             _ => "middle",
         };
-        let label = time(whole * tick / TICKS);
+        let since = whole * tick / TICKS;
+        let label = times.tick(timeline.from() + since, whole, tick == 0);
+        let label = label.unwrap_or_else(|| time(since));
         let y = bottom + 14.0;
         write!(out, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{label}</text>")?;
     }
@@ -233,7 +252,8 @@ mod tests {
             let now = Instant::EPOCH + Duration::from_millis(at * 10);
             timeline.note(now, (at % 2 == 0).then_some(now));
         }
-        let picture = draw(&timeline, "a <b>", true);
+        let times = Times::relative(Instant::EPOCH);
+        let picture = draw(&timeline, "a <b>", &times, true);
         assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
         assert!(picture.contains("a &lt;b&gt;") && !picture.contains("<b>"));
         assert!(picture.contains("prefers-color-scheme:dark"));
@@ -243,12 +263,13 @@ mod tests {
         );
         let now = Instant::EPOCH + Duration::from_millis(5);
         timeline.note(now, Some(now + Duration::from_millis(300)));
-        assert!(draw(&timeline, "", false).contains("waiting"));
+        assert!(draw(&timeline, "", &times, false).contains("waiting"));
     }
 
     #[test]
     fn nothing_can_be_drawn() {
-        let picture = draw(&Timeline::new(Instant::EPOCH), "empty", true);
+        let picture =
+            draw(&Timeline::new(Instant::EPOCH), "empty", &Times::relative(Instant::EPOCH), true);
         assert!(!picture.contains("NaN") && !picture.contains("inf"), "{picture}");
     }
 

@@ -6,39 +6,26 @@ use crate::{
         Instant,
         time::{nanos, spelled},
     },
-    replay::decimal::Millis,
+    replay::{decimal::Millis, times::Times},
 };
 use core::{fmt::Write, time::Duration};
-use jiff::Timestamp;
 
-/// Returns the report in words; times are counted from `origin`.
-pub(in crate::replay) fn write(report: &Report, origin: Instant) -> String {
+/// Returns the report in words.
+pub(in crate::replay) fn write(report: &Report, times: &Times) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
-    _ = text(&mut out, report, origin);
+    _ = text(&mut out, report, times);
     out
 }
 
-fn text(out: &mut String, report: &Report, origin: Instant) -> std::fmt::Result {
-    let offered: u64 = report.routes.iter().map(|route| route.offered).sum();
-    let unreached: u64 = report.unreached.iter().map(|(_, count)| count).sum();
-    let span = report.span.map_or(Duration::ZERO, |(first, last)| last.since(first));
-    let count = offered + unreached;
-    let arrivals = if count == 1 { "arrival" } else { "arrivals" };
-    write!(out, "{count} {arrivals} in {}", short(span))?;
-    // Events have no date.
-    if origin > Instant::EPOCH
-        && let Ok(minute) = Timestamp::from_nanosecond(origin.as_nanos().into())
-    {
-        write!(out, "; times count from {minute}")?;
-    }
-    writeln!(out)?;
+fn text(out: &mut String, report: &Report, times: &Times) -> std::fmt::Result {
+    writeln!(out, "{}", arrivals(report, times))?;
     for (reason, count) in &report.unreached {
         writeln!(out, "  {count} reached no rule: {reason}")?;
     }
     for route in report.routes.iter().filter(|route| route.offered > 0) {
         writeln!(out)?;
-        write_route(out, route, origin)?;
+        write_route(out, route, times)?;
     }
     let unused: Vec<_> = report.routes.iter().filter(|route| route.offered == 0).collect();
     if !unused.is_empty() {
@@ -49,7 +36,19 @@ fn text(out: &mut String, report: &Report, origin: Instant) -> std::fmt::Result 
     Ok(())
 }
 
-fn write_route(out: &mut String, route: &RouteReport, origin: Instant) -> std::fmt::Result {
+/// Says how many arrivals came, and when.
+pub(super) fn arrivals(report: &Report, times: &Times) -> String {
+    let offered: u64 = report.routes.iter().map(|route| route.offered).sum();
+    let unreached: u64 = report.unreached.iter().map(|(_, count)| count).sum();
+    let span = report.span.map_or(Duration::ZERO, |(first, last)| last.since(first));
+    let count = offered + unreached;
+    let arrivals = if count == 1 { "arrival" } else { "arrivals" };
+    let clock = report.span.and_then(|(first, last)| times.span(first, last));
+    let clock = clock.map_or_else(String::new, |clock| format!(", {clock}"));
+    format!("{count} {arrivals} in {}{clock}", short(span))
+}
+
+fn write_route(out: &mut String, route: &RouteReport, times: &Times) -> std::fmt::Result {
     let share = |count: u64| percent(count, route.offered);
     writeln!(out, "{}", route.name)?;
     write!(out, "  offered {}, passed {}", route.offered, route.passed)?;
@@ -65,7 +64,7 @@ fn write_route(out: &mut String, route: &RouteReport, origin: Instant) -> std::f
         let [p50, p99, max] = [route.wait_p50, route.wait_p99, route.wait_max].map(millis);
         writeln!(out, "  added wait of those that started: p50 {p50}, p99 {p99}, max {max}")?;
     }
-    let rows: Vec<[String; 6]> = route.rules.iter().map(|rule| row(rule, origin)).collect();
+    let rows: Vec<[String; 6]> = route.rules.iter().map(|rule| row(rule, times)).collect();
     let head = ["rule", "asked", "passed", "delayed", "rejected", "worst"].map(str::to_owned);
     if !rows.is_empty() {
         write_table(out, &[vec![head], rows].concat())?;
@@ -96,21 +95,21 @@ pub(super) fn rejected(route: &RouteReport) -> String {
     }
 }
 
-fn row(rule: &RuleReport, origin: Instant) -> [String; 6] {
+fn row(rule: &RuleReport, times: &Times) -> [String; 6] {
     let rejected = match rule.dry_run {
         0 => rule.rejected.to_string(),
         would => format!("{} (dry run: {would})", rule.rejected),
     };
     let numbers = [rule.asked, rule.passed, rule.delayed].map(|count| count.to_string());
     let [asked, passed, delayed] = numbers;
-    [rule.name.clone(), asked, passed, delayed, rejected, worst(rule, origin)]
+    [rule.name.clone(), asked, passed, delayed, rejected, worst(rule, times)]
 }
 
 /// Says the most that passed, against what was promised.
-pub(super) fn worst(rule: &RuleReport, origin: Instant) -> String {
+pub(super) fn worst(rule: &RuleReport, times: &Times) -> String {
     let (used, limit) = rule.used;
     let most = |passed, window, promised, at: Instant, key: &Option<String>| {
-        let at = millis(at.since(origin));
+        let at = times.at(at);
         let key = key.as_ref().map_or_else(String::new, |key| format!(", {}", clean(key)));
         format!("{passed} in {window}, at most {promised} promised; until {at}{key}")
     };

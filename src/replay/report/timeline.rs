@@ -49,6 +49,11 @@ impl Timeline {
         }
     }
 
+    /// Returns when the first column begins.
+    pub(super) const fn from(&self) -> Instant {
+        self.from
+    }
+
     /// Returns how much time a column is.
     pub fn width(&self) -> Duration {
         Duration::from_nanos(self.width)

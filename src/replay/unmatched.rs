@@ -1,0 +1,131 @@
+//! Why arrivals met no rule, and which option changes that.
+
+use super::{
+    engine::{Engine, Ruling, Unreached},
+    event::Arrival,
+};
+use core::{cmp::Reverse, fmt::Write};
+
+/// Hosts of routes that are tried.
+const MOST_HOSTS: usize = 32;
+
+/// Arrivals that are tried with each of these hosts.
+const MOST_TRIED: u64 = 1000;
+
+/// Hosts, routes and requests that are named.
+const MOST_NAMED: usize = 3;
+
+/// Counts the arrivals that met no rule.
+#[derive(Debug)]
+pub(super) struct Unmatched {
+    arrivals: u64,
+    /// Arrivals that some rule decided about.
+    ruled: u64,
+    /// Arrivals that matched no route.
+    lost: u64,
+    /// Arrivals that matched no route, name no host, and were tried with other hosts.
+    tried: u64,
+    /// Hosts that routes are for, and how many of those tried match a route with each.
+    hosts: Vec<(String, u64)>,
+    /// The first requests that matched no route.
+    examples: Vec<String>,
+}
+
+impl Unmatched {
+    /// Counts for the routes of `engine`.
+    pub(super) fn new(engine: &Engine) -> Self {
+        let mut hosts = engine.hosts();
+        hosts.truncate(MOST_HOSTS);
+        Self {
+            arrivals: 0,
+            ruled: 0,
+            lost: 0,
+            tried: 0,
+            hosts: hosts.into_iter().map(|host| (host, 0)).collect(),
+            examples: Vec::new(),
+        }
+    }
+
+    /// Counts what became of an arrival.
+    pub(super) fn note(&mut self, engine: &Engine, arrival: &Arrival, ruling: &Ruling) {
+        self.arrivals += 1;
+        self.ruled += u64::from(!ruling.report.quotas.is_empty());
+        if ruling.route != Err(Unreached::NoRoute) {
+            return;
+        }
+        self.lost += 1;
+        let request = &arrival.request;
+        if self.examples.len() < MOST_NAMED {
+            let host = request.host.as_deref().unwrap_or_default();
+            let path = request.path.as_deref().unwrap_or("/");
+            let shown = format!("{} {host}{path}", request.method);
+            let shown: String = shown.chars().take(60).flat_map(char::escape_debug).collect();
+            if !self.examples.contains(&shown) {
+                self.examples.push(shown);
+            }
+        }
+        if request.host.is_none() && self.tried < MOST_TRIED && !engine.assumes_host() {
+            self.tried += 1;
+            for (host, matched) in &mut self.hosts {
+                *matched += u64::from(engine.would_match(arrival, host));
+            }
+        }
+    }
+
+    /// Says why rules were not asked, if it can be told, and what to pass.
+    pub(super) fn explain(&self, engine: &Engine) -> Option<String> {
+        let Self { arrivals, lost, .. } = self;
+        if *arrivals == 0 {
+            return Some("the input holds no request: nothing was replayed".to_owned());
+        }
+        if self.ruled > 0 && *lost == 0 {
+            return None;
+        }
+        if let Some(hosts) = self.fitting_hosts() {
+            let them = if *lost == 1 { "arrival matches" } else { "arrivals match" };
+            return Some(format!(
+                "{lost} of {arrivals} {them} no route, as the log names no host and routes are \
+                 for certain hosts: pass {hosts}"
+            ));
+        }
+        if lost == arrivals {
+            return Some(format!(
+                "no arrival matches a route, as {}; the routes are {}. A log seldom has the host and \
+                 the headers that a route asks for: `--host HOST` adds a host, `--route NAME` sends \
+                 all arrivals to one route",
+                self.examples.join(", "),
+                routes(engine)
+            ));
+        }
+        (self.ruled == 0 && *lost == 0).then(|| {
+            "no rule was asked: the routes that the arrivals match have neither `flow` nor `pacing` \
+             nor `breaker`; `--route NAME` sends all arrivals to another route"
+                .to_owned()
+        })
+    }
+
+    /// Returns the hosts that help, those first that help most.
+    fn fitting_hosts(&self) -> Option<String> {
+        let mut hosts: Vec<_> = self.hosts.iter().filter(|(_, matched)| *matched > 0).collect();
+        hosts.sort_by_key(|(_, matched)| Reverse(*matched));
+        let mut text = String::new();
+        for (host, matched) in hosts.iter().take(MOST_NAMED) {
+            let or = if text.is_empty() { "" } else { ", or " };
+            // Writing to a String cannot fail.
+            _ = write!(text, "{or}`--host {host}` (then {matched} of {} match)", self.tried);
+        }
+        (!text.is_empty()).then_some(text)
+    }
+}
+
+/// Names a few routes with what they match.
+fn routes(engine: &Engine) -> String {
+    let routes = &engine.snapshot().routes;
+    let named = routes.iter().take(MOST_NAMED);
+    let mut named: Vec<_> =
+        named.map(|route| format!("`{}` ({})", route.name, route.matches)).collect();
+    if routes.len() > MOST_NAMED {
+        named.push(format!("{} more", routes.len() - MOST_NAMED));
+    }
+    named.join(", ")
+}

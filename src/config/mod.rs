@@ -51,8 +51,8 @@ pub use live::{Division, Live, Retired, Summary};
 pub use plan::Plan;
 pub use problem::{Problem, Severity};
 pub use scenario::{
-    Arrivals, Bound, Count, Expect, Measure, Scenario, Spread, Step, Test, What, When, Word,
-    read_scenario,
+    Arrivals, Bound, Count, Expect, Measure, Numbered, Scenario, Spread, Step, Test, What, When,
+    Word, read_scenario,
 };
 pub use settings::{AccessLog, ClientTimeouts, Limits, RateLimitHeaders, Settings};
 pub use snapshot::{

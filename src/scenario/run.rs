@@ -2,17 +2,20 @@
 
 use crate::{
     config::{self, Arrivals, Bound, Count, Expect, Measure, Plan, Spread, Step, Test, What, Word},
-    flow::Instant,
+    flow::{Instant, Verdict},
     replay::{Arrival, Decision, Ending, Engine, Id, Request, Ruling},
 };
-use core::{fmt::Write, time::Duration};
-use std::{collections::BTreeMap, sync::Arc};
+use core::{fmt::Write, net::IpAddr, time::Duration};
+use http::{HeaderMap, HeaderValue};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 /// What a step came to.
 #[derive(Debug, Default)]
 struct Tally {
     /// By what became of it and the rule that decided.
     counts: BTreeMap<(Fate, String), u64>,
+    /// By the rule in a dry run that would have rejected.
+    dry_runs: BTreeMap<String, u64>,
     waits: Vec<Duration>,
     retries: Vec<Duration>,
     /// Where the rules stand that were asked last: name, used, limit.
@@ -39,9 +42,16 @@ pub(super) fn run(test: &Test, plan: Plan) -> Vec<String> {
             },
             What::Arrivals(arrivals) => {
                 let mut tally = Tally::default();
-                for at in times(step, arrivals.count, begin) {
-                    let arrival = arrival(arrivals, Instant::EPOCH + at, number);
+                for (nth, at) in (1..).zip(times(step, arrivals.count, begin)) {
+                    let id = Id { input: 0, number };
                     number += 1;
+                    let arrival = match arrival(arrivals, Instant::EPOCH + at, id, nth) {
+                        Ok(arrival) => arrival,
+                        Err(wrong) => {
+                            failures.push(complain(&format!("  {wrong}\n")));
+                            break;
+                        }
+                    };
                     let ruling = engine.arrive(&arrival);
                     tally.note(&engine, &arrival, &ruling);
                 }
@@ -108,26 +118,37 @@ fn times(step: &Step, count: u64, begin: Duration) -> Box<dyn Iterator<Item = Du
     }
 }
 
-fn arrival(arrivals: &Arrivals, at: Instant, number: u64) -> Arrival {
-    let headers = &arrivals.headers;
-    Arrival {
+/// Returns the arrival that is the `nth` of its step; or why its address is none.
+fn arrival(arrivals: &Arrivals, at: Instant, id: Id, nth: u64) -> Result<Arrival, String> {
+    let shared = |text: Cow<'_, str>| -> Arc<str> { text.into() };
+    let mut headers = HeaderMap::new();
+    for (name, value) in &arrivals.headers {
+        // A number makes no value worse.
+        if let Ok(value) = HeaderValue::from_str(&value.of(nth)) {
+            headers.append(name.clone(), value);
+        }
+    }
+    let address = |text: Cow<'_, str>| {
+        text.parse::<IpAddr>().map_err(|_| format!("{text} is no address: `{{n}}` is {nth} here"))
+    };
+    Ok(Arrival {
         at,
-        id: Id { input: 0, number },
+        id,
         request: Request {
             method: arrivals.method.clone(),
-            host: arrivals.host.as_deref().map(Arc::from),
-            path: Some(arrivals.path.as_str().into()),
-            headers: (!headers.is_empty()).then(|| Arc::new(headers.clone())),
-            client: arrivals.client,
+            host: arrivals.host.as_ref().map(|host| shared(host.of(nth))),
+            path: Some(shared(arrivals.path.of(nth))),
+            headers: (!headers.is_empty()).then(|| Arc::new(headers)),
+            client: arrivals.client.as_ref().map(|client| address(client.of(nth))).transpose()?,
         },
         route: None,
-        key: arrivals.key.as_deref().map(Arc::from),
+        key: arrivals.key.as_ref().map(|key| shared(key.of(nth))),
         recorded: None,
         cost: arrivals.cost,
         priority: arrivals.priority,
         takes: Some(arrivals.takes),
         ending: Ending::Answered(arrivals.status),
-    }
+    })
 }
 
 impl Tally {
@@ -143,6 +164,10 @@ impl Tally {
         *self.counts.entry(key).or_default() += 1;
         self.waits.extend(ruling.start.map(|start| start.since(arrival.at)));
         self.retries.extend(ruling.decided.and_then(|decided| decided.retry_after));
+        let quotas = ruling.report.quotas.iter();
+        for quota in quotas.filter(|quota| matches!(quota.verdict, Verdict::DryRunRejected(_))) {
+            *self.dry_runs.entry(route.rule_name(quota.slot).to_owned()).or_default() += 1;
+        }
         self.standing.clear();
         // A breaker has no number.
         let quotas = ruling.report.quotas.iter().filter(|quota| quota.limit > 0);
@@ -165,8 +190,9 @@ impl Tally {
             }
         }
         let is_told = |fate: Fate, rule: &str| counts.iter().any(|it| fits(it, fate, rule));
+        let counts_fates = counts.iter().any(|count| count.word != Word::DryRun);
         let untold = self.counts.iter().filter(|((fate, rule), _)| !is_told(*fate, rule));
-        for ((fate, rule), count) in untold.filter(|_| !counts.is_empty()) {
+        for ((fate, rule), count) in untold.filter(|_| counts_fates) {
             _ = writeln!(text, "  not expected: {count} {}", what_became(*fate, rule));
         }
         for expect in expect {
@@ -207,6 +233,11 @@ impl Tally {
     }
 
     fn matching(&self, count: &Count) -> u64 {
+        if count.word == Word::DryRun {
+            let wanted = count.rule.as_deref();
+            let all = self.dry_runs.iter().filter(|(rule, _)| wanted.is_none_or(|it| it == *rule));
+            return all.map(|(_, count)| count).sum();
+        }
         let all = self.counts.iter().filter(|((fate, rule), _)| fits(count, *fate, rule));
         all.map(|(_, count)| count).sum()
     }
@@ -231,6 +262,7 @@ fn fits(count: &Count, fate: Fate, rule: &str) -> bool {
         Word::Admitted => fate.is_some() && reason.is_none(),
         Word::Rejected => reason.is_some(),
         Word::Unrouted => fate.is_none(),
+        Word::DryRun => false,
     };
     let is_rule = count.rule.as_deref().is_none_or(|wanted| wanted == rule);
     is_word && is_rule && (count.reason.is_none() || count.reason == reason)

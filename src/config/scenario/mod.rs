@@ -10,7 +10,7 @@
 
 mod sentence;
 
-pub use sentence::{Arrivals, Bound, Count, Expect, Measure, Spread, What, When, Word};
+pub use sentence::{Arrivals, Bound, Count, Expect, Measure, Numbered, Spread, What, When, Word};
 
 use super::{
     decode::{Decoder, Fields},

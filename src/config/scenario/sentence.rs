@@ -8,6 +8,8 @@
 //! expectation COUNT WORD [by RULE] [for REASON] | wait <= TIME | retry after <= TIME
 //! ```
 //!
+//! In a path, an address, a host, a header's value and a key, `{n}` is the number of the arrival
+//! within its step, from 1.
 //! `→` and `≤` are the same as `->` and `<=`.
 
 use crate::{
@@ -20,8 +22,9 @@ use crate::{
     flow::ReasonKind,
 };
 use core::ops::Range;
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderName, HeaderValue, Method};
 use std::{
+    borrow::Cow,
     net::IpAddr,
     path::{Path, PathBuf},
     time::Duration,
@@ -69,15 +72,15 @@ pub struct Arrivals {
     /// The method.
     pub method: Method,
     /// With the query.
-    pub path: String,
+    pub path: Numbered,
     /// The host.
-    pub host: Option<String>,
-    /// Whose they are.
-    pub client: Option<IpAddr>,
+    pub host: Option<Numbered>,
+    /// The addresses that they come from.
+    pub client: Option<Numbered>,
     /// The header lines.
-    pub headers: HeaderMap,
+    pub headers: Vec<(HeaderName, Numbered)>,
     /// The key for every keyed rule.
-    pub key: Option<String>,
+    pub key: Option<Numbered>,
     /// The cost, in place of what the rules say.
     pub cost: Option<u64>,
     /// Whether they go before others.
@@ -88,6 +91,28 @@ pub struct Arrivals {
     pub status: Option<u16>,
     /// What is expected.
     pub expect: Vec<Expect>,
+}
+
+/// A text that may differ from arrival to arrival.
+#[derive(Clone, Debug)]
+pub struct Numbered(String);
+
+/// What stands for an arrival's number.
+const NUMBER: &str = "{n}";
+
+impl Numbered {
+    pub(super) fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// Returns the text of the arrival `number` of its step, from 1.
+    pub fn of(&self, number: u64) -> Cow<'_, str> {
+        if self.0.contains(NUMBER) {
+            self.0.replace(NUMBER, &number.to_string()).into()
+        } else {
+            self.0.as_str().into()
+        }
+    }
 }
 
 /// One thing that is expected.
@@ -125,6 +150,8 @@ pub enum Word {
     Rejected,
     /// No route was found.
     Unrouted,
+    /// A rule in a dry run would have rejected it.
+    DryRun,
 }
 
 /// What is measured.
@@ -326,10 +353,10 @@ fn request(words: &mut Words<'_>) -> Found<Arrivals> {
     Ok(Arrivals {
         count,
         method,
-        path: path.to_owned(),
+        path: Numbered::new(path),
         host: None,
         client: None,
-        headers: HeaderMap::new(),
+        headers: Vec::new(),
         key: None,
         cost: None,
         priority: false,
@@ -348,25 +375,29 @@ fn clause(word: &str, words: &mut Words<'_>, to: &mut Arrivals) -> Found<()> {
         "with" | "and" => {}
         "from" => {
             let address = words.wanted("the address", "`from 192.0.2.4`")?;
-            let address = address.parse().map_err(|_| {
-                words.wrong("this is no address", "write `from 192.0.2.4`, without a port")
-            });
-            to.client = Some(address?);
+            let client = Numbered::new(address);
+            if client.of(1).parse::<IpAddr>().is_err() {
+                let help = "write `from 192.0.2.4`, without a port";
+                return Err(words.wrong("this is no address", help));
+            }
+            to.client = Some(client);
         }
-        "host" => to.host = Some(words.wanted("the host", "`host shop.example.com`")?.to_owned()),
+        "host" => {
+            let host = words.wanted("the host", "`host shop.example.com`")?;
+            to.host = Some(Numbered::new(host));
+        }
         "header" => {
             let pair = words.wanted("the header", "`header x-tenant=gold`")?;
             let field = pair.split_once('=').and_then(|(name, value)| {
-                Some((
-                    HeaderName::from_bytes(name.as_bytes()).ok()?,
-                    HeaderValue::from_str(value).ok()?,
-                ))
+                HeaderValue::from_str(value).ok()?;
+                let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+                Some((name, Numbered::new(value)))
             });
-            let (name, value) = field
+            let field = field
                 .ok_or_else(|| words.wrong("this is no header", "write `header x-tenant=gold`"))?;
-            to.headers.append(name, value);
+            to.headers.push(field);
         }
-        "key" => to.key = Some(words.wanted("the key", "`key tenant-4`")?.to_owned()),
+        "key" => to.key = Some(Numbered::new(words.wanted("the key", "`key tenant-4`")?)),
         "cost" => to.cost = Some(words.number("the cost", "`cost 5`")?),
         "priority" => to.priority = true,
         "taking" => to.takes = words.duration("`taking 30ms`")?,
@@ -407,8 +438,8 @@ fn expectations(words: &mut Words<'_>) -> Found<Vec<Expect>> {
 }
 
 impl Word {
-    const ALL: [Self; 5] =
-        [Self::Passed, Self::Delayed, Self::Admitted, Self::Rejected, Self::Unrouted];
+    const ALL: [Self; 6] =
+        [Self::Passed, Self::Delayed, Self::Admitted, Self::Rejected, Self::Unrouted, Self::DryRun];
 
     /// Returns it as it is written.
     pub const fn text(self) -> &'static str {
@@ -418,6 +449,7 @@ impl Word {
             Self::Admitted => "admitted",
             Self::Rejected => "rejected",
             Self::Unrouted => "unrouted",
+            Self::DryRun => "dry-run",
         }
     }
 }

@@ -117,6 +117,20 @@ fn every_clause_is_read() {
     }
 }
 
+#[test]
+fn a_number_stands_where_it_is_asked_for() {
+    let said = problems(
+        "at 0s: 3 x GET /u/{n} from 2001:db8:{n}::1 header x-a=b{n} key k{n} -> 3 dry-run by r",
+    );
+    for part in ["/u/{n}", "2001:db8:{n}::1", "b{n}", "k{n}", "DryRun"] {
+        assert!(said.contains(part), "no {part} in {said}");
+    }
+    let numbered = Numbered::new("a{n}b{n}");
+    assert_eq!((numbered.of(1), numbered.of(20)), ("a1b1".into(), "a20b20".into()));
+    let wrong = problems("at 0s: GET / from 192.0.2.{m}");
+    assert!(wrong.starts_with("8:25: this is no address"), "{wrong}");
+}
+
 proptest! {
     #[test]
     fn no_sentence_panics(when in ".{0,40}", what in ".{0,80}", words in proptest::collection::vec("at|every|over|for|5s|0s|12|x|GET|/a|->|→|,|passed|by|wait|≤|from|header|retry|after|ü", 0..12)) {

@@ -79,9 +79,13 @@ the file cannot be read.")]
         options: CheckOptions,
     },
     /// Run the gateway together with a small upstream to try it on.
+    ///
+    /// Without FILE the demo writes `flowgate-demo/gateway.yaml`, a copy to edit, and runs it. A copy
+    /// that is there already stays as it is.
     #[command(after_help = "\
 Examples:
   flowgate demo
+  flowgate demo gateway.yaml
   flowgate demo --upstream-only --upstream 127.0.0.1:9001
 
 Exit codes: those of `run`; 2 also if the upstream cannot listen.")]
@@ -95,10 +99,10 @@ Exit codes: those of `run`; 2 also if the upstream cannot listen.")]
         /// Run only the upstream.
         #[arg(long)]
         upstream_only: bool,
-        /// Where the upstream listens. This does not change the configuration: write
-        /// the same address there, as the `url` of a server.
-        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
-        upstream: SocketAddr,
+        /// Where the upstream listens. Without this option it listens where the configuration
+        /// expects its first server, if that is a loopback address, and else at 127.0.0.1:9000.
+        #[arg(long, value_name = "ADDRESS")]
+        upstream: Option<SocketAddr>,
     },
     /// Run recorded traffic through the rules, on a virtual clock.
     ///
@@ -256,6 +260,11 @@ impl File {
 }
 
 impl Named {
+    /// Returns whether a file is named.
+    pub const fn is_named(&self) -> bool {
+        self.bare.is_some() || self.file.config.is_some()
+    }
+
     /// Returns the file that is named once, with `-c` or without, or the default. Ends the process
     /// with exit code 2 if two are named.
     pub fn path(self) -> PathBuf {

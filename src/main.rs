@@ -3,7 +3,7 @@
 use clap::error::ErrorKind;
 use flowgate::{
     check,
-    cli::{self, Cli, Command, DEFAULT_FILE, Format, Log, Named, manual},
+    cli::{self, Cli, Command, Format, Log, Named, manual},
     clock, config, demo, gateway,
     meter::Counters,
     replay, scenario, shutdown,
@@ -42,9 +42,11 @@ enum Failure {
 enum Trouble {
     #[error(
         "the demo's upstream cannot listen on {address}: end what listens there, or name another \
-         address with `--upstream` and in the configuration"
+         address in the configuration, as the `url` of the first server"
     )]
     Upstream { address: SocketAddr, source: io::Error },
+    #[error("cannot write the demo's configuration into the folder {}", demo::FOLDER)]
+    Copy(#[source] io::Error),
     #[error("cannot start the log")]
     Log(#[source] io::Error),
     #[error("cannot write to the standard output")]
@@ -87,9 +89,11 @@ impl From<replay::ReplayError> for Failure {
         match error {
             Error::Config(problems) => (*problems).into(),
             Error::BadLines(_) => Self::Problems(error.to_string()),
-            Error::Input(_) | Error::NoSuchRoute { .. } | Error::Write(_) | Error::File { .. } => {
-                Self::Trouble(Box::new(error))
-            }
+            Error::Input(_)
+            | Error::NoSuchRoute { .. }
+            | Error::NoHost(_)
+            | Error::Write(_)
+            | Error::File { .. } => Self::Trouble(Box::new(error)),
         }
     }
 }
@@ -100,10 +104,12 @@ fn start_log(log: Log, counters: &Arc<Counters>) -> Result<gateway::Log, Trouble
     gateway::Log::to_stderr(is_json, Arc::clone(counters)).map_err(Trouble::Log)
 }
 
-/// What to try with the committed `gateway.yaml`, whose addresses may have been edited.
+/// What to try with the demo's configuration, whose addresses may have been edited.
 const INVITATION: &str = "\
 flowgate demo: the gateway on http://WEB, its admin pages on http://ADMIN
+The configuration is FILE (COPY). In another terminal:
 
+  cd FOLDER
   curl http://WEB/anything                     what the upstream receives
   for i in $(seq 30); do curl -s -o /dev/null -w '%{http_code} ' http://WEB/limited; done; echo
   curl -i http://WEB/limited                   RateLimit fields, and Retry-After once rejected
@@ -154,7 +160,7 @@ fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Check { named, options } => check(&named.path(), options),
         Command::Demo { named, log, upstream, upstream_only } => {
-            demo(&named.path(), log, upstream, upstream_only)
+            demo(named, log, upstream, upstream_only)
         }
         Command::Replay { file, options } => replay(&options, &file.path()),
         Command::Test { file, options } => test(&options, file.config.as_deref()),
@@ -182,20 +188,40 @@ fn check(path: &Path, options: cli::CheckOptions) -> Result<(), Failure> {
     }
 }
 
-fn demo(path: &Path, log: Log, address: SocketAddr, is_upstream_only: bool) -> Result<(), Failure> {
+fn demo(
+    named: Named,
+    log: Log,
+    address: Option<SocketAddr>,
+    is_upstream_only: bool,
+) -> Result<(), Failure> {
     let counters = Arc::default();
     let log = start_log(log, &counters)?;
-    let upstream =
-        demo::Upstream::start(address).map_err(|source| Trouble::Upstream { address, source })?;
-    // The text names the addresses and routes of the committed file.
-    if !is_upstream_only && path == Path::new(DEFAULT_FILE) {
-        print(&invitation(path))?;
-    }
-    tracing::info!(address = %upstream.address(), "demo upstream listening");
     if is_upstream_only {
+        let _upstream = start_upstream(address.unwrap_or(demo::UPSTREAM))?;
         return Ok(shutdown::wait_for_end().map_err(Trouble::Signals)?);
     }
-    Ok(gateway::run(path, &log, counters)?)
+    let copy = if named.is_named() {
+        None
+    } else {
+        let copy = demo::prepare(Path::new(demo::FOLDER), &config::schema());
+        Some(copy.map_err(Trouble::Copy)?)
+    };
+    let path = copy.as_ref().map_or_else(|| named.path(), |copy| copy.path.clone());
+    // The gateway reports what is wrong with the file.
+    let plan = config::read_rules(&path).ok();
+    let expected = plan.as_ref().and_then(config::Plan::first_loopback_server);
+    let _upstream = start_upstream(address.or(expected).unwrap_or(demo::UPSTREAM))?;
+    if let Some(copy) = copy {
+        print(&invitation(&copy, plan.as_ref()))?;
+    }
+    Ok(gateway::run(&path, &log, counters)?)
+}
+
+fn start_upstream(address: SocketAddr) -> Result<demo::Upstream, Trouble> {
+    let upstream =
+        demo::Upstream::start(address).map_err(|source| Trouble::Upstream { address, source })?;
+    tracing::info!(address = %upstream.address(), "demo upstream listening");
+    Ok(upstream)
 }
 
 fn replay(options: &replay::Options, config: &Path) -> Result<(), Failure> {
@@ -242,16 +268,17 @@ fn diff(old: &Path, new: &Path, output: Format) -> Result<(), Failure> {
     if difference.is_empty() { Ok(()) } else { Err(Failure::Printed) }
 }
 
-/// Returns what to try, with the addresses of the file at `path`. The gateway reports what is
-/// wrong with the file.
-fn invitation(path: &Path) -> String {
-    let plan = config::read_rules(path).ok();
+/// Returns what to try, with the addresses of the demo's configuration.
+fn invitation(copy: &demo::Copy, plan: Option<&config::Plan>) -> String {
     let address = |listener: Option<SocketAddr>, usual: &str| {
         listener.map_or_else(|| usual.to_owned(), |address| address.to_string())
     };
-    let web = plan.as_ref().and_then(|plan| plan.listeners.iter().find(|it| it.tls.is_none()));
-    let admin = plan.as_ref().and_then(|plan| plan.settings.admin);
+    let web = plan.and_then(|plan| plan.listeners.iter().find(|it| it.tls.is_none()));
+    let admin = plan.and_then(|plan| plan.settings.admin);
     INVITATION
+        .replace("FILE", &copy.path.display().to_string())
+        .replace("COPY", if copy.is_new { "new" } else { "left from an earlier demo" })
+        .replace("FOLDER", demo::FOLDER)
         .replace("WEB", &address(web.map(|listener| listener.address), "127.0.0.1:8080"))
         .replace("ADMIN", &address(admin, "127.0.0.1:9901"))
 }

@@ -138,7 +138,7 @@ fn a_demo_whose_port_is_taken_names_it() {
     let output = flowgate(dir.path(), &["demo", "--upstream", &address]);
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains(&address) && said.contains("--upstream"), "{said}");
+    assert!(said.contains(&address) && said.contains("the first server"), "{said}");
 }
 
 #[test]

@@ -17,7 +17,13 @@ use crate::{
     route,
 };
 use http::HeaderValue;
-use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 /// A whole configuration, ready to be put in force by [`super::Live`].
 #[derive(Debug)]
@@ -51,6 +57,13 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Returns the address of the first server, if it is a loopback address.
+    pub fn first_loopback_server(&self) -> Option<SocketAddr> {
+        let Endpoint { host, port } = &self.upstreams.first()?.servers.first()?.endpoint;
+        let address: IpAddr = host.parse().ok()?;
+        address.is_loopback().then(|| SocketAddr::new(address, *port))
+    }
+
     /// Returns, as the problem of the file's line, that `listener` cannot listen at its address.
     pub fn cannot_listen(&self, listener: &Listener, error: &io::Error) -> Diagnostics {
         self.no_listener(&listener.name, listener.address, listener.place, error)

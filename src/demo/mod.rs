@@ -14,7 +14,10 @@
 //!
 //! Bodies are never held: one of a GiB needs no more memory than one of a byte.
 
+mod folder;
 mod websocket;
+
+pub use folder::{Copy, FOLDER, prepare};
 
 use crate::{
     clock::Clock,
@@ -30,7 +33,7 @@ use std::{
     collections::BTreeMap,
     convert::Infallible,
     io,
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     pin::Pin,
     task::{Context, Poll},
     thread::{self, JoinHandle},
@@ -39,6 +42,9 @@ use std::{
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use websocket::Tunnels;
+
+/// Where the upstream listens unless the configuration expects it elsewhere.
+pub const UPSTREAM: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9000);
 
 /// Room for a load generator; an idle connection outlives the gateway's own 55 s.
 const LIMITS: Limits = Limits {

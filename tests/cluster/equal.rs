@@ -178,8 +178,9 @@ fn told(asks: &[Ask<'_>], verdicts: &Verdicts) -> Told {
         };
         rules.push((verdict, [it.limit, it.used], [wait, it.reset]));
     }
-    // What never helps is told first, and the longest time of those that help.
-    let blamed = reasons.iter().find(|it| it.is_lasting()).or_else(|| reasons.first());
+    // What never ends goes before what ends, then what ends last; of equals the first.
+    let rank = |reason: &Reason| (reason.is_lasting(), reason.retry_after());
+    let blamed = reasons.iter().rev().max_by_key(|it| rank(it));
     let latest = reasons.iter().filter_map(|it| it.retry_after()).max();
     let refusal = blamed.map(|it| (discriminant(it), latest.filter(|_| !it.is_lasting())));
     assert_eq!(verdicts.is_admitted, refusal.is_none(), "{verdicts:?}");

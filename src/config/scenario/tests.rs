@@ -51,7 +51,7 @@ fn a_wrong_word_is_marked_with_a_hint() {
         ("at 0s: GET /a -> 1 passed for rate", "8:35: only rejected requests have a reason"),
         (
             "at 0s: GET /a -> 1 rejected for rates",
-            "8:40: `rates` is no reason | did you mean `rate`?",
+            "8:41: `rates` is no reason | did you mean `rate`?",
         ),
         ("at 0s: GET /a -> 1 shed", "8:28: `shed` is no decision | write one of passed, delayed"),
         ("at 0s: GET /a status 5", "8:30: this is no status"),

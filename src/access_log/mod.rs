@@ -171,13 +171,13 @@ impl Drop for Sink {
             }
             let lines = self.shared.counters.access_log_dropped.load(Relaxed);
             if lines > 0 {
-                tracing::warn!(lines, "lines of the access log are lost since the start");
+                tracing::warn!(lines, "the access log has lost lines since the start");
             }
         } else {
             let lines = self.shared.counters.access_log_dropped.load(Relaxed) + self.shared.left();
             tracing::warn!(
                 lines,
-                "the access log's reader hangs: lines are lost since the start, and what was \
+                "the access log's reader is stuck: lines are lost since the start, and the line \
                  being written"
             );
         }

@@ -94,17 +94,17 @@ pub(super) fn granted(asks: &[Ask<'_>], verdicts: &Verdicts) -> impl Iterator<It
 
 /// Reads the script's answer to `asks`.
 pub(super) fn read(asks: &[Ask<'_>], answer: &Value) -> Result<Verdicts, StoreError> {
-    let nonsense = || StoreError::Nonsense;
-    let Value::Array(answer) = answer else { return Err(nonsense()) };
-    let [micros, nanos, admitted, each @ ..] = &answer[..] else { return Err(nonsense()) };
+    let invalid = || StoreError::InvalidReply;
+    let Value::Array(answer) = answer else { return Err(invalid()) };
+    let [micros, nanos, admitted, each @ ..] = &answer[..] else { return Err(invalid()) };
     let [micros, nanos, admitted] =
-        [micros, nanos, admitted].map(|number| whole(number).ok_or_else(nonsense));
+        [micros, nanos, admitted].map(|number| whole(number).ok_or_else(invalid));
     let now = Instant::from_nanos(micros?.saturating_mul(1000).saturating_add(nanos?));
     let is_admitted = admitted? == 1;
     if each.len() != asks.len() {
-        return Err(nonsense());
+        return Err(invalid());
     }
-    let judge = |(ask, told)| judge(ask, told, now, is_admitted).ok_or_else(nonsense);
+    let judge = |(ask, told)| judge(ask, told, now, is_admitted).ok_or_else(invalid);
     let answers = asks.iter().zip(each).map(judge).collect::<Result<_, _>>()?;
     Ok(Verdicts { now, is_admitted, answers })
 }

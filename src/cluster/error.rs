@@ -17,26 +17,26 @@ pub enum StoreError {
     #[error("the store is down")]
     Down,
     /// It took too long. Whether it has charged the request is not known.
-    #[error("the store took too long")]
+    #[error("the store did not reply in time")]
     Timeout,
     /// There is no connection, or it broke.
     #[error("no connection to the store")]
     Connection,
     /// Wrong password, or a user who may not.
-    #[error("the store does not let us in")]
+    #[error("the store rejected the login or a command")]
     Denied,
     /// A replica, as after a failover, or one without enough of its own; one that loads its data.
-    #[error("the store takes no writes")]
+    #[error("the store is read-only")]
     ReadOnly,
     /// It has no memory left.
     #[error("the store is out of memory")]
     Memory,
     /// It answers with another error.
-    #[error("the store answers with an error")]
+    #[error("the store replied with an error")]
     Other,
     /// Its answer is none to what was asked.
-    #[error("the store's answer makes no sense")]
-    Nonsense,
+    #[error("the store sent an invalid reply")]
+    InvalidReply,
 }
 
 impl StoreError {
@@ -48,7 +48,7 @@ impl StoreError {
         Self::ReadOnly,
         Self::Memory,
         Self::Other,
-        Self::Nonsense,
+        Self::InvalidReply,
     ];
 
     /// Returns the word for it in metrics.
@@ -61,7 +61,7 @@ impl StoreError {
             Self::ReadOnly => "read_only",
             Self::Memory => "memory",
             Self::Other => "other",
-            Self::Nonsense => "nonsense",
+            Self::InvalidReply => "invalid_reply",
         }
     }
 }
@@ -126,7 +126,7 @@ impl Failure {
     /// Returns that of an answer that is none to `what`.
     pub(super) fn nonsense(what: &str) -> Self {
         let detail = what.to_owned();
-        Self { error: StoreError::Nonsense, detail, scope: Scope::Call, call: None }
+        Self { error: StoreError::InvalidReply, detail, scope: Scope::Call, call: None }
     }
 
     /// Returns that of a node or a store which could not be reached in time.
@@ -221,7 +221,7 @@ impl From<&RedisError> for Failure {
             | StoreError::ReadOnly
             | StoreError::Memory
             | StoreError::Other
-            | StoreError::Nonsense => Scope::Store,
+            | StoreError::InvalidReply => Scope::Store,
         };
         Self { error, detail, scope, call: None }
     }

@@ -173,7 +173,7 @@ impl Page {
     ///
     /// It is none.
     pub fn read(answer: &Value) -> Result<Self, StoreError> {
-        Self::parse(answer).ok_or(StoreError::Nonsense)
+        Self::parse(answer).ok_or(StoreError::InvalidReply)
     }
 
     fn parse(answer: &Value) -> Option<Self> {
@@ -280,7 +280,7 @@ mod tests {
             answer(&[text("-"), text("")]),
             answer(&[text("-")]),
         ] {
-            assert_eq!(Page::read(&wrong), Err(StoreError::Nonsense), "{wrong:?}");
+            assert_eq!(Page::read(&wrong), Err(StoreError::InvalidReply), "{wrong:?}");
         }
     }
 }

@@ -37,7 +37,7 @@ impl Link {
         let (mut of_glances, mut of_pushes) = (found.0?.into_iter(), found.1?.into_iter());
         let answer = |question: &Question| {
             let answers = if question.is_glance() { &mut of_glances } else { &mut of_pushes };
-            answers.next().ok_or(StoreError::Nonsense)
+            answers.next().ok_or(StoreError::InvalidReply)
         };
         questions.iter().map(answer).collect()
     }

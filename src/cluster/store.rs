@@ -292,7 +292,7 @@ impl Store {
         self.count_once(failure);
         self.note(|known| {
             if let Some(failures) = known.health.on_error() {
-                tracing::warn!(call, %error, detail, "the store fails; rules go by `on_store_error`");
+                tracing::warn!(call, %error, detail, "the store fails; `on_store_error` decides until it is back");
                 self.failures.send_replace(failures);
                 self.turned.notify_one();
             }
@@ -305,7 +305,7 @@ impl Store {
         let (out, slots) = (nodes.out(), nodes.slots());
         let mut known = self.known();
         if let Some((lost, failures)) = known.health.on_nodes(client, out, slots) {
-            tracing::warn!(%lost, "nodes of the store fail; their routes go by `on_store_error`");
+            tracing::warn!(%lost, "nodes of the store fail; `on_store_error` decides for their routes");
             self.failures.send_replace(failures);
         }
     }
@@ -332,7 +332,7 @@ impl Store {
                 call,
                 %error,
                 detail,
-                "the store rejects a call; what that was to decide goes by `on_store_error`"
+                "the store rejected a call; `on_store_error` decided that request"
             );
         }
     }

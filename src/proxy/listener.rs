@@ -189,7 +189,7 @@ impl Entrance {
         worker.counters.refuse(meter::Refusal::Connections);
         if let Some(count) = complaints.due(worker.clock.now()) {
             let (name, most) = (Arc::clone(&face.borrow().name), worker.descriptors.most());
-            tracing::warn!(listener = %name, count, most, "too few descriptors: connections closed");
+            tracing::warn!(listener = %name, count, most, "too few file descriptors: connections closed");
         }
         None
     }
@@ -217,7 +217,7 @@ impl Entrance {
                     continue;
                 }
                 Err(error) => {
-                    tracing::warn!(listener = %self.name(), %error, "cannot accept; closing");
+                    tracing::warn!(listener = %self.name(), %error, "cannot accept; closing the listener");
                     break;
                 }
             }

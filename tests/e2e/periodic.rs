@@ -458,6 +458,6 @@ fn what_fails_in_an_exchange_of_several_rules_is_counted_by_its_kind() {
         settled(&gateways, 30);
         let counted = errors(&gateways[0]);
         assert!(counted(kind) > 0.0, "{kind}");
-        assert_eq!((counted("other"), counted("nonsense")), (0.0, 0.0), "{kind}");
+        assert_eq!((counted("other"), counted("invalid_reply")), (0.0, 0.0), "{kind}");
     }
 }

@@ -26,7 +26,7 @@ fn a_shared_rule_needs_a_store_that_can_decide_about_it() {
     for (rule, expected) in [
         (
             "algorithm: sliding_log, limit: 1/1s",
-            "this rule cannot be shared: a log of every request is no state for a store | write `algorithm: sliding_window` with `strict: true`, whose bound is as hard",
+            "this rule cannot be shared: a log of every request cannot be kept in a store | write `algorithm: sliding_window` with `strict: true`, whose bound is as hard",
         ),
         (
             "limit: 10/1s, warm_up: {}",
@@ -34,7 +34,7 @@ fn a_shared_rule_needs_a_store_that_can_decide_about_it() {
         ),
         (
             "algorithm: fixed_window, limit: 1/1500ns",
-            "this rule cannot be shared: the window is no whole number of microseconds | write a window of whole microseconds",
+            "this rule cannot be shared: the window is not a whole number of microseconds | write a window of whole microseconds",
         ),
         (
             "algorithm: sliding_window, limit: 1/100days, buckets: 1000",
@@ -181,7 +181,7 @@ fn states_are_exchanged_of_shared_rules_that_count() {
         ),
         (
             "algorithm: sliding_log, limit: 1/1s, scope: cluster, sync_interval: 100ms",
-            "this rule cannot be shared: a log of every request is no state for a store | write `algorithm: sliding_window` with `strict: true`, whose bound is as hard",
+            "this rule cannot be shared: a log of every request cannot be kept in a store | write `algorithm: sliding_window` with `strict: true`, whose bound is as hard",
         ),
         (
             "limit: 9/1s, scope: cluster, sync_interval: 5ms",

@@ -96,16 +96,16 @@ pub struct Judgement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unstorable {
     /// It would keep a stamp for every request.
-    #[error("a log of every request is no state for a store")]
+    #[error("a log of every request cannot be kept in a store")]
     Log,
     /// Those who wait may cost more than 1, unlike those in a route's own [`paced`](Stored::paced).
-    #[error("pacing as a rule cannot be shared, only that of the route")]
+    #[error("`algorithm: pacing` cannot be shared; a route's `pacing` can")]
     Pacing,
     /// Its curve is computed with more digits than a script has.
     #[error("a warm-up cannot be shared")]
     WarmUp,
     /// The script reckons in microseconds.
-    #[error("the window is no whole number of microseconds")]
+    #[error("the window is not a whole number of microseconds")]
     Fraction,
     /// A number would lose digits.
     #[error("the numbers are too large to be exact in a store")]

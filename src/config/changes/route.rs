@@ -185,7 +185,9 @@ fn compare(
     let [before, after] = limits;
     words.value(name, before, after, text);
     let [before, after] = details;
-    if is_same_kind {
+    // A burst that follows the limit's count by default has been told with the limit.
+    let is_told = has_default_burst(&old.algorithm) && has_default_burst(&new.algorithm);
+    if is_same_kind && !is_told {
         words.value(name, before, after, text);
     }
     let key = |rule: &flow::Rule| {
@@ -250,17 +252,12 @@ fn limit(algorithm: &Algorithm) -> String {
 
 /// Writes what an algorithm has beside its limit.
 fn detail(algorithm: &Algorithm) -> String {
-    // A burst of the limit's count is the default, which the limit has told of.
-    let bucket = |rate: Rate, burst: u64| {
-        if burst == rate.count() { "default burst".to_owned() } else { format!("burst {burst}") }
-    };
     match algorithm {
-        Algorithm::TokenBucket(config) => bucket(config.rate, config.burst),
+        Algorithm::TokenBucket(config) => format!("burst {}", config.burst),
         Algorithm::WarmUp(config) => {
-            let burst = bucket(config.rate, config.burst);
-            format!("{burst}, warm_up {}", short(config.warm_up.period))
+            format!("burst {}, warm_up {}", config.burst, short(config.warm_up.period))
         }
-        Algorithm::LeakyBucket(config) => bucket(config.rate, config.capacity),
+        Algorithm::LeakyBucket(config) => format!("burst {}", config.capacity),
         Algorithm::SlidingWindow(config) => {
             let strict = if config.strict { ", strict" } else { "" };
             format!("{} buckets{strict}", config.buckets)
@@ -275,5 +272,21 @@ fn detail(algorithm: &Algorithm) -> String {
         | Algorithm::Concurrency(_)
         | Algorithm::Pacing(_) => String::new(),
         Algorithm::Exchanged(config) => detail(config.whole()),
+    }
+}
+
+/// Returns whether this is a bucket whose size equals the limit's count.
+fn has_default_burst(algorithm: &Algorithm) -> bool {
+    match algorithm {
+        Algorithm::TokenBucket(config) => config.burst == config.rate.count(),
+        Algorithm::LeakyBucket(config) => config.capacity == config.rate.count(),
+        Algorithm::Exchanged(config) => has_default_burst(config.whole()),
+        Algorithm::WarmUp(_)
+        | Algorithm::SlidingLog(_)
+        | Algorithm::SlidingWindow(_)
+        | Algorithm::SlidingCounter(_)
+        | Algorithm::FixedWindow(_)
+        | Algorithm::Concurrency(_)
+        | Algorithm::Pacing(_) => false,
     }
 }

@@ -108,7 +108,7 @@ store: { redis: 'redis://:secret-two@10.0.0.9' }
     assert_eq!(
         summary.changes.named,
         [
-            "route checkout (per-client 10/1m → 20/1m, per-client default burst → burst 30, \
+            "route checkout (per-client 10/1m → 20/1m, per-client burst 10 → burst 30, \
              all sliding_window → fixed_window, +rule new 6 and 2 more)",
             "route log-in added",
             "route login removed",

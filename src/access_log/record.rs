@@ -247,8 +247,8 @@ mod tests {
         logged.retain(|name| name != "flow");
         logged.extend(names(&line["flow"]).iter().map(|name| format!("flow.{name}")));
         logged.sort();
-        let page = include_str!("../../docs/http.md");
-        let (_, section) = page.split_once("\n## The access log\n").unwrap();
+        let page = include_str!("../../docs/access-log.md");
+        let (_, section) = page.split_once("\n## Fields\n").unwrap();
         let rows = section.lines().filter_map(|row| row.strip_prefix("| `"));
         let mut documented: Vec<_> =
             rows.filter_map(|row| row.split_once('`')).map(|(name, _)| name).collect();

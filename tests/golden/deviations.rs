@@ -1,6 +1,6 @@
 //! Where ours decide otherwise on purpose: how often, and by what alone.
 //!
-//! `docs/flow-control.md` has the table, with the numbers that are asserted here.
+//! `docs/comparisons.md` has the table, with the numbers that are asserted here.
 
 use super::{Day, keyed, lines, millis, one, rate, references, traces, whole};
 use core::time::Duration;

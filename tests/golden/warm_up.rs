@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 /// What sets the traces of each word apart from ours: how many they are, the seconds more
-/// than one step beside, and the cost that passed, theirs and ours. `docs/flow-control.md`
+/// than one step beside, and the cost that passed, theirs and ours. `docs/comparisons.md`
 /// has the reasons at length.
 ///
 /// - `back`: the clock steps back, and what is counted then is lost or refused.

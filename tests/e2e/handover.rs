@@ -90,7 +90,7 @@ fn a_slot_that_moves_to_another_node_takes_its_counts_along_and_disturbs_no_othe
     for (gateway, logged) in gateways.iter().zip(logged) {
         let log = gateway.log();
         let said: Vec<_> = log.lines().skip(logged).collect();
-        assert!(said.len() == 1 && said[0].contains("the store rejects a call"), "{log}");
+        assert!(said.len() == 1 && said[0].contains("the store rejected a call"), "{log}");
         assert_eq!(up(gateway), 1.0);
     }
 }
@@ -108,7 +108,7 @@ fn while_the_slot_moves_where_gateways_greet_the_routes_of_others_stay_with_the_
     let before = all[0].log_len();
     let slot = Move::begin(&nodes, "gateways", to);
     slot.key("flowgate:{gateways}:secret");
-    let line = all[0].wait_log_after(before, "the store rejects a call");
+    let line = all[0].wait_log_after(before, "the store rejected a call");
     assert_eq!(field(&line, "call"), "greeting");
     assert!(line.contains(&format!("127.0.0.1:{}: ", nodes[greeted].port)), "{line}");
     for _ in 0..20 {
@@ -179,7 +179,7 @@ fn two_nodes_that_use_the_time_of_a_call_up_together_are_both_in() {
         let log = gateways[0].log();
         log.lines().skip(before).find(|it| it.contains("over two nodes")).map(str::to_owned)
     });
-    assert!(line.contains("the store rejects a call"), "{line}");
+    assert!(line.contains("the store rejected a call"), "{line}");
     let names = [from, to].map(|at| format!("127.0.0.1:{}", wires[at].port));
     assert!(line.contains(&format!("nodes: {} and {}", names[0], names[1])), "{line}");
     for wire in &wires {

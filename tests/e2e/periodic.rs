@@ -149,7 +149,7 @@ fn a_store_that_is_flushed_counts_what_passes_from_then_on() {
     }
     for gateway in &gateways {
         let log = gateway.log();
-        assert!(!log.contains("the store fails") && !log.contains("rejects a call"), "{log}");
+        assert!(!log.contains("the store fails") && !log.contains("rejected a call"), "{log}");
     }
 }
 
@@ -387,7 +387,7 @@ fn a_rule_that_the_store_refuses_does_as_it_says_alone_and_is_told_when_it_can_b
     let list = "flowgate:{all}:b:fixed/3600000000000:exchanged:changed";
     let mut connection = server.connection();
     redis::cmd("SET").arg(&[list, "1"]).exec(&mut connection).expect("set");
-    gateways[0].wait_log("the store rejects a call");
+    gateways[0].wait_log("the store rejected a call");
     let most = || {
         let routes = http::get(gateways[0].address("admin"), "/routes").text();
         let of = |most: u64| routes.matches(&format!("\"most\": {most},")).count();
@@ -447,7 +447,7 @@ fn what_fails_in_an_exchange_of_several_rules_is_counted_by_its_kind() {
         // What is to be told is written.
         assert_eq!(hammer(&gateways, 1), [2, 0, 0]);
         if kind == "denied" {
-            gateways[0].wait_log_after(logged, "the store rejects a call");
+            gateways[0].wait_log_after(logged, "the store rejected a call");
         } else {
             gateways[0].wait_log_after(logged, "the store fails");
         }

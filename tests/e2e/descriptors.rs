@@ -20,7 +20,7 @@ fn clients_leave_descriptors_for_upstreams_and_the_admin_listener() {
     let warning = gateway.wait_log("200128 would be enough");
     assert!(warning.contains("WARN") && warning.contains("open files is 100"), "{warning}");
     let mut clients: Vec<_> = (0..120).map(|_| Client::new(gateway.web())).collect();
-    gateway.wait_log("too few descriptors");
+    gateway.wait_log("too few file descriptors");
     assert_eq!(http::get(gateway.address("admin"), "/healthz").status, 200);
     assert_eq!(clients[0].get("/").status, 200, "one that was accepted is served");
     let refused = metrics(&gateway, "flowgate_http_rejected_total");

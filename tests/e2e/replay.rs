@@ -2,13 +2,22 @@
 
 use crate::common::{
     Gateway, eventually,
-    http::{Client, raw},
-    pause,
+    http::{self, Client, raw},
+    metrics, pause,
     upstream::{self, Connection, Request, Script},
     yaml,
 };
 use serde_json::Value;
-use std::{fs, process::Command, thread, time::Duration};
+use std::{
+    fs,
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
 
 /// Rules of each kind, over clients that are told apart by what the log has and by what
 /// it has not. What is in flight and what waits depends on when requests end.
@@ -56,8 +65,17 @@ const EACH: usize = 150;
 
 #[test]
 fn a_gateways_own_log_gives_the_same_verdicts_one_by_one() {
-    let upstream = Script::start(|_, mut connection| {
-        while connection.read().and_then(|request| answer(&mut connection, &request)).is_some() {}
+    let is_holding = Arc::new(AtomicBool::new(true));
+    let holding = Arc::clone(&is_holding);
+    let upstream = Script::start(move |_, mut connection| {
+        while let Some(request) = connection.read() {
+            while request.path().ends_with('9') && holding.load(Ordering::SeqCst) {
+                pause();
+            }
+            if answer(&mut connection, &request).is_none() {
+                return;
+            }
+        }
     });
     // One worker reads the clock and decides without another in between.
     let text = yaml(upstream.address, ROUTES).replace("workers: 2", "workers: 1");
@@ -69,6 +87,8 @@ fn a_gateways_own_log_gives_the_same_verdicts_one_by_one() {
     for (unasked, status) in [("GET /mixed/0 HTTP/1.1\r\n\r\n", 400), (long, 413)] {
         assert_eq!(raw(web, unasked).map(|answer| answer.status), Some(status));
     }
+    let full = exceed(&gateway, "mixed", 3) + exceed(&gateway, "paced", 5);
+    is_holding.store(false, Ordering::SeqCst);
     let threads: Vec<_> =
         (0..CLIENTS).map(|client| thread::spawn(move || be_client(web, client, EACH))).collect();
     for thread in threads {
@@ -78,10 +98,10 @@ fn a_gateways_own_log_gives_the_same_verdicts_one_by_one() {
     let mut live = eventually("every line", || {
         let text = fs::read_to_string(&path).unwrap_or_default();
         let lines: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
-        lines.ok().filter(|lines| lines.len() == CLIENTS * EACH + 2)
+        lines.ok().filter(|lines| lines.len() == CLIENTS * EACH + full + 2)
     });
     live.retain(|line| line["flow"].is_object());
-    assert_eq!(live.len(), CLIENTS * EACH, "two were refused before");
+    assert_eq!(live.len(), CLIENTS * EACH + full, "two were rejected before any rule");
     live.sort_by_key(|line| line["ts"].as_str().map(str::to_owned));
 
     let output = Command::new(env!("CARGO_BIN_EXE_flowgate"))
@@ -128,6 +148,29 @@ fn assert_all_is_there(live: &[Value]) {
         let decided = live.iter().any(|it| it["flow"]["rule"] == rule);
         assert!(decided, "{rule} never decided: the test shows less than it should");
     }
+}
+
+/// Has as many requests in flight on a route as its `concurrency` admits, and one more rejected.
+/// The upstream holds them until it is told otherwise. Returns how many requests that were.
+fn exceed(gateway: &Gateway, route: &str, most: u32) -> usize {
+    let head = http::head("GET", &format!("/{route}/9"), &[("X-Tenant", "iron")]);
+    let in_flight = || {
+        let routes = metrics(gateway, "flowgate_flow_in_flight");
+        let found = routes.into_iter().find(|(labels, _)| labels.contains(route));
+        found.map_or(0.0, |(_, requests)| requests)
+    };
+    for held in 1..=most {
+        let (web, head) = (gateway.web(), head.clone());
+        // It ends when the upstream answers, or with the test.
+        thread::spawn(move || {
+            let mut client = Client::new(web);
+            client.send(head);
+            client.try_read("GET")
+        });
+        eventually("it is in flight", || (in_flight() >= f64::from(held)).then_some(()));
+    }
+    assert_eq!(raw(gateway.web(), head).map(|answer| answer.status), Some(503), "{route} is full");
+    most as usize + 1
 }
 
 /// Some fail. A few take their time, so that what is in flight decides; a few have a

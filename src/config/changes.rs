@@ -5,11 +5,12 @@
 mod rest;
 mod route;
 
-pub(super) use rest::{UpstreamView, listener, settings};
+pub(super) use rest::{UpstreamView, at_start_only, listener, settings};
 pub(super) use route::RouteView;
 
-use super::{Plan, Snapshot, cut, diff::Fate};
+use super::{Plan, Snapshot, cut};
 use ahash::AHashMap;
+use serde::Serialize;
 use std::fmt::{self, Display};
 
 /// How many changes a line of the log names.
@@ -17,6 +18,29 @@ const MOST_NAMED: usize = 8;
 
 /// How many words stand for one change.
 const MOST_WORDS: usize = 4;
+
+/// What a reset means for users.
+pub(super) const RESET: &str =
+    "counting starts from zero, as the algorithm, the key or the use of `sync_interval` changed";
+
+/// What it means that a rule gets or loses `scope: cluster`, or that its states mean something
+/// else, by which they are named in the store.
+pub(super) const MOVED: &str = "the count that gateways share starts from zero, as `scope: cluster`, the window, the interval of a \
+     bucket or the number of buckets changed";
+
+/// What becomes of something that has a name, between two files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fate {
+    /// It is as it was.
+    Kept,
+    /// It was edited.
+    Edited,
+    /// It is new.
+    Added,
+    /// It is gone.
+    Removed,
+}
 
 /// What a reload changed: bounded, for one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,6 +83,17 @@ impl Display for Changes {
             write!(f, " and {} more", self.more)?;
         }
         Ok(())
+    }
+}
+
+impl Display for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kept => "kept",
+            Self::Edited => "edited",
+            Self::Added => "added",
+            Self::Removed => "removed",
+        })
     }
 }
 

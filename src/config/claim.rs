@@ -117,7 +117,9 @@ impl Snapshot {
 
     /// Reports whether the route with this index takes any path.
     fn is_relaxed(&self, index: Option<usize>) -> bool {
-        index.and_then(|index| self.routes.get(index)).is_some_and(|route| route.relaxed_path)
+        index
+            .and_then(|index| self.routes.get(index))
+            .is_some_and(|route| route.options.relaxed_path)
     }
 }
 

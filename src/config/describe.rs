@@ -11,8 +11,8 @@ use crate::{
     route::OnDuplicate,
 };
 use bytesize::ByteSize;
-pub(super) use promise::short;
-use promise::{breaker_promise, bucket_numbers, count, pacing_promise, promise};
+use promise::{breaker_promise, count, pacing_promise, promise};
+pub(super) use promise::{bucket_numbers, short};
 use serde::Serialize;
 use std::{
     fmt::{self, Write},

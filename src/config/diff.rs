@@ -4,11 +4,12 @@
 //! the new ones, and says so itself, as it does at a reload.
 
 use super::{
-    Settings,
-    changes::{self, Changed, RouteView, UpstreamView, bounded, changed},
+    changes::{
+        self, Changed, Fate, MOVED, RESET, RouteView, UpstreamView, at_start_only, bounded, changed,
+    },
     describe,
-    live::name_in_store,
     plan::{Plan, RoutePlan},
+    store::name_in_store,
 };
 use crate::flow::{Change, Gate, Instant, Stored};
 use serde::Serialize;
@@ -64,15 +65,6 @@ pub struct RuleChange {
     pub warning: Option<&'static str>,
 }
 
-/// What a reset means for users.
-pub(super) const RESET: &str =
-    "counting starts from zero, as the algorithm, the key or the use of `sync_interval` changed";
-
-/// What it means that a rule gets or loses `scope: cluster`, or that its states mean something
-/// else, by which they are named in the store.
-pub(super) const MOVED: &str = "the count that gateways share starts from zero, as `scope: cluster`, the window, the interval of a \
-     bucket or the number of buckets changed";
-
 /// What becomes of a listener or an upstream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Named {
@@ -82,20 +74,6 @@ pub struct Named {
     pub change: Fate,
     /// What differs, if it is edited.
     pub differs: Vec<String>,
-}
-
-/// What becomes of something that has a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Fate {
-    /// It is as it was.
-    Kept,
-    /// It was edited.
-    Edited,
-    /// It is new.
-    Added,
-    /// It is gone.
-    Removed,
 }
 
 /// Compares two files. Of certificates the names are compared, not what the files hold.
@@ -159,7 +137,9 @@ fn route_change(old: Option<Of<'_>>, new: Option<Of<'_>>, name: &Arc<str>) -> Ro
     let old = old.map(|(route, _)| route);
     let new = new.map(|(route, _)| route);
     let change = match (old, new) {
-        (Some(old), Some(new)) if old.print == new.print && old.body_limit == new.body_limit => {
+        (Some(old), Some(new))
+            if old.print == new.print && old.options.body_limit == new.options.body_limit =>
+        {
             Fate::Kept
         }
         (Some(_), Some(_)) => Fate::Edited,
@@ -220,16 +200,6 @@ const fn word(change: Change) -> &'static str {
     }
 }
 
-/// Returns the keys that differ and that only a restart puts in force.
-pub(super) fn at_start_only(old: &Settings, new: &Settings) -> Vec<&'static str> {
-    let pairs = [
-        ("admin", old.admin == new.admin),
-        ("store", old.store == new.store),
-        ("workers", old.workers == new.workers),
-    ];
-    pairs.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
-}
-
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for route in self.routes.iter().filter(|route| route.change != Fate::Kept) {
@@ -281,15 +251,4 @@ impl fmt::Display for Difference {
 /// Writes `edited (per-client 10/1m → 20/1m)`, or `added`.
 fn in_words(change: Fate, differs: &[String]) -> String {
     if differs.is_empty() { change.to_string() } else { format!("{change} ({})", bounded(differs)) }
-}
-
-impl fmt::Display for Fate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Kept => "kept",
-            Self::Edited => "edited",
-            Self::Added => "added",
-            Self::Removed => "removed",
-        })
-    }
 }

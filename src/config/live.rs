@@ -5,14 +5,14 @@
 //! turn it is to an upstream's name.
 
 use super::{
-    changes::Changes,
+    changes::{Changes, MOVED, RESET, at_start_only},
     cut,
-    diff::{MOVED, RESET, at_start_only},
     error::Diagnostics,
     plan::{Plan, RoutePlan, ServerPlan, UpstreamPlan},
     snapshot::{Exchange, Route, RouteRule, Server, Shared, Snapshot, Upstream},
     source,
     spec::OnStoreError,
+    store::name_in_store,
 };
 use crate::flow::{self, Algorithm, Change, Gate, Instant, Stored, WallOffset};
 use ahash::AHashMap;
@@ -378,7 +378,7 @@ impl<'o> Builder<'o> {
                 // Nothing that it is made of was edited, so that it can serve on as it is.
                 Some(known)
                     if known.print == plan.print
-                        && known.body_limit == plan.body_limit
+                        && known.options.body_limit == plan.options.body_limit
                         && Arc::ptr_eq(&known.upstream, upstream) =>
                 {
                     let others = known.breaker.into_iter().chain(known.pacing);
@@ -433,14 +433,7 @@ impl<'o> Builder<'o> {
             name: plan.name,
             matches: plan.matches,
             upstream: Arc::clone(upstream),
-            timeouts: plan.timeouts,
-            body_limit: plan.body_limit,
-            upgrades: plan.upgrades,
-            relaxed_path: plan.relaxed_path,
-            request_trailers: plan.request_trailers,
-            request_headers: plan.request_headers,
-            response_headers: plan.response_headers,
-            reject: plan.reject,
+            options: plan.options,
             gate,
             flow: plan.flow,
             rules,
@@ -492,19 +485,6 @@ fn divided(
         rules.pacing = rules.pacing.map(|pacing| pacing.among(gateways));
     }
     rules
-}
-
-/// Returns what tells a rule's states from those of others of its route in the store: another text
-/// for states that mean something else. Those that are exchanged lag behind what is let pass: who
-/// decided by them, whatever others decide in the store, would let pass too much.
-pub(super) fn name_in_store(rule: &flow::Rule, stored: &Stored, is_exchanged: bool) -> String {
-    let exchanged = if is_exchanged { ":exchanged" } else { "" };
-    let mut name = format!("{}:{}{exchanged}", rule.name, stored.shape());
-    if let Some(keyed) = &rule.keyed {
-        name.push(':');
-        name += &keyed.by;
-    }
-    name
 }
 
 fn shared(

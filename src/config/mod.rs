@@ -41,11 +41,11 @@ pub mod watch;
 mod yaml;
 
 pub use certificate::{Certificate, Certificates};
-pub use changes::Changes;
+pub use changes::{Changes, Fate};
 pub use claim::{Applicant, Claims, Known, Unrouted, is_served, outcome};
 pub use compile::overlap;
 pub use describe::{RoutePromises, RulePromise, describe, promises};
-pub use diff::{Difference, Fate, Named, RouteChange, RuleChange, diff};
+pub use diff::{Difference, Named, RouteChange, RuleChange, diff};
 pub use error::{Diagnostics, Entry};
 pub use live::{Division, Live, Retired, Summary};
 pub use plan::Plan;
@@ -56,8 +56,8 @@ pub use scenario::{
 };
 pub use settings::{AccessLog, ClientTimeouts, Limits, RateLimitHeaders, Settings};
 pub use snapshot::{
-    AnswerLimits, Cost, Except, Exchange, HeaderEdits, Limit, Listener, Reject, Route, RouteRule,
-    RouteTimeouts, Server, Shared, Snapshot, Upstream,
+    AnswerLimits, Cost, Except, Exchange, HeaderEdits, Limit, Listener, Reject, Route,
+    RouteOptions, RouteRule, RouteTimeouts, Server, Shared, Snapshot, Upstream,
 };
 pub use source::{STDIN, fingerprint};
 pub use spec::{Balance, OnMissing, OnStoreError};

@@ -5,10 +5,7 @@ use super::{
     node::Place,
     problem::{Problem, quoted},
     settings::{AccessLog, Settings},
-    snapshot::{
-        AnswerLimits, Cost, Except, HeaderEdits, Limit, Listener, Priority, Reject, RouteTimeouts,
-        When,
-    },
+    snapshot::{AnswerLimits, Cost, Except, Limit, Listener, Priority, RouteOptions, When},
     spec::{Balance, OnMissing, OnStoreError},
     values::Endpoint,
 };
@@ -160,14 +157,7 @@ pub(super) struct RoutePlan {
     pub matches: Arc<str>,
     /// Index into the plan's upstreams.
     pub upstream: usize,
-    pub timeouts: RouteTimeouts,
-    pub body_limit: u64,
-    pub upgrades: Vec<String>,
-    pub relaxed_path: bool,
-    pub request_trailers: bool,
-    pub request_headers: HeaderEdits,
-    pub response_headers: HeaderEdits,
-    pub reject: Option<Reject>,
+    pub options: RouteOptions,
     pub flow: flow::Rules,
     /// Beside `flow.flow`, in its order.
     pub rules: Vec<RulePlan>,

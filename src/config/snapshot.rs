@@ -138,22 +138,8 @@ pub struct Route {
     pub matches: Arc<str>,
     /// Where its requests go.
     pub upstream: Arc<Upstream>,
-    /// Deadlines of the upstream's answer.
-    pub timeouts: RouteTimeouts,
-    /// The largest body of a request, in bytes.
-    pub body_limit: u64,
-    /// Protocols that a client may upgrade to, lower-case.
-    pub upgrades: Vec<String>,
-    /// Whether paths pass that servers read differently.
-    pub relaxed_path: bool,
-    /// Whether the upstream receives the trailers of requests that are not of gRPC.
-    pub request_trailers: bool,
-    /// Changes to what the upstream receives.
-    pub request_headers: HeaderEdits,
-    /// Changes to what the client receives.
-    pub response_headers: HeaderEdits,
-    /// What a refused client is told, if the file says so.
-    pub reject: Option<Reject>,
+    /// What the file says about its requests, beside its rules.
+    pub options: RouteOptions,
     /// Decides; kept over reloads by the route's name.
     pub gate: Arc<Gate>,
     /// What the gate runs by.
@@ -174,6 +160,27 @@ pub struct Route {
     pub meter: Arc<meter::RouteMeter>,
     /// Tells an edited route from an unedited one.
     pub(super) print: u64,
+}
+
+/// What the file says about a route's requests, beside its rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteOptions {
+    /// Deadlines of the upstream's response.
+    pub timeouts: RouteTimeouts,
+    /// The largest body of a request, in bytes.
+    pub body_limit: u64,
+    /// Protocols that a client may upgrade to, lower-case.
+    pub upgrades: Vec<String>,
+    /// Whether paths pass that servers read differently.
+    pub relaxed_path: bool,
+    /// Whether the upstream receives the trailers of requests other than gRPC.
+    pub request_trailers: bool,
+    /// Changes to what the upstream receives.
+    pub request_headers: HeaderEdits,
+    /// Changes to what the client receives.
+    pub response_headers: HeaderEdits,
+    /// The response to a rejected request, if the file has one.
+    pub reject: Option<Reject>,
 }
 
 /// Deadlines of the upstream's answer.

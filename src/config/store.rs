@@ -1,6 +1,7 @@
 //! The store that gateways share, as the file names it.
 
 use super::values::{Invalid, invalid};
+use crate::flow::{self, Stored};
 use core::fmt;
 use http::Uri;
 use std::{path::PathBuf, time::Duration};
@@ -160,6 +161,19 @@ fn decoded(text: &str) -> Result<String, ()> {
         rest = after;
     }
     String::from_utf8(bytes).map_err(|_| ())
+}
+
+/// Returns what tells a rule's states from those of others of its route in the store: another text
+/// for states that mean something else. Those that are exchanged lag behind what is let pass: who
+/// decided by them, whatever others decide in the store, would let pass too much.
+pub(super) fn name_in_store(rule: &flow::Rule, stored: &Stored, is_exchanged: bool) -> String {
+    let exchanged = if is_exchanged { ":exchanged" } else { "" };
+    let mut name = format!("{}:{}{exchanged}", rule.name, stored.shape());
+    if let Some(keyed) = &rule.keyed {
+        name.push(':');
+        name += &keyed.by;
+    }
+    name
 }
 
 #[cfg(test)]

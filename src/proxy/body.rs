@@ -142,11 +142,15 @@ impl RequestBody {
         Self::Streaming(Box::new(Streaming {
             incoming: Some(incoming),
             buffer,
-            left: route.body_limit,
+            left: route.options.body_limit,
             trailers,
             upload,
             clock: clock.clone(),
-            patience: Patience::new(Timeout::Idle, route.timeouts.idle, Instant::FAR_FUTURE),
+            patience: Patience::new(
+                Timeout::Idle,
+                route.options.timeouts.idle,
+                Instant::FAR_FUTURE,
+            ),
             activity: Arc::clone(activity),
             noted: None,
         }))
@@ -335,7 +339,11 @@ impl Body for ResponseBody {
                             match &this.tail.route {
                                 Some(route) => {
                                     let written = this.tail.told;
-                                    strip_trailers(trailers, &route.response_headers, written);
+                                    strip_trailers(
+                                        trailers,
+                                        &route.options.response_headers,
+                                        written,
+                                    );
                                 }
                                 None => trailers.clear(),
                             }

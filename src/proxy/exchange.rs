@@ -177,7 +177,7 @@ impl Exchange<'_> {
             && is_harmless(request.method());
         let copy = harmless.then(|| Copied::of(request));
         headers::prepare(request, self.peer, self.forward);
-        headers::edit(request.headers_mut(), &self.route.request_headers);
+        headers::edit(request.headers_mut(), &self.route.options.request_headers);
         copy
     }
 
@@ -300,7 +300,7 @@ impl Exchange<'_> {
     /// While its body is under way, the server must go on taking it. The look comes early
     /// enough for a body that ends, or of which a part is taken, just after `now`.
     fn next_look(&self, sent: Option<&Upload>, since: Instant, now: Instant) -> Instant {
-        let timeouts = &self.route.timeouts;
+        let timeouts = &self.route.options.timeouts;
         let (first_byte, idle) = (timeouts.first_byte, timeouts.idle);
         let taken = sent.and_then(Upload::taken).unwrap_or(since).max(since);
         let look = match sent.map_or(upload::DONE, Upload::state) {

@@ -57,7 +57,7 @@ impl Journey {
             route: &self.route,
             forward: &self.forward,
             start: self.start,
-            deadline: self.tail.started + self.route.timeouts.request,
+            deadline: self.tail.started + self.route.options.timeouts.request,
             protocol: self.protocol,
             attempts: 0,
             entry: self.tail.entry.as_deref_mut(),
@@ -89,7 +89,7 @@ impl Journey {
         let request = self.request.as_mut()?;
         let token = headers::upgrade_token(request, self.forward.fields)?;
         let allowed = |name: &String| token.as_bytes().eq_ignore_ascii_case(name.as_bytes());
-        if !self.route.upgrades.iter().any(allowed) {
+        if !self.route.options.upgrades.iter().any(allowed) {
             return None;
         }
         self.forward.upgrade = Some(token);
@@ -127,10 +127,10 @@ impl Journey {
             self.tail.told = told.fields();
             told.write(headers, &self.route);
         }
-        headers::edit(headers, &self.route.response_headers);
+        headers::edit(headers, &self.route.options.response_headers);
         *response.version_mut() = Version::HTTP_11;
         self.tail.answered(status);
-        let timeouts = &self.route.timeouts;
+        let timeouts = &self.route.options.timeouts;
         let deadline = self.tail.started + timeouts.request;
         if self.protocol == Protocol::Http1 {
             self.tail.peer.activity.end_by(deadline);
@@ -168,7 +168,7 @@ impl Journey {
         if let Some(told) = self.told.take() {
             told.write(headers, &self.route);
         }
-        headers::edit(headers, &self.route.response_headers);
+        headers::edit(headers, &self.route.options.response_headers);
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(header::UPGRADE, token);
         self.tail.answered(StatusCode::SWITCHING_PROTOCOLS);
@@ -176,7 +176,7 @@ impl Journey {
         let (method, started) = (self.tail.method.clone(), self.tail.started);
         // From now on, as the client may speak, or fall silent, as soon as it has the answer.
         let reading = peer.activity.upload();
-        let tunnel = tunnel(client, server, self.route.timeouts.tunnel, self.tail, reading);
+        let tunnel = tunnel(client, server, self.route.options.timeouts.tunnel, self.tail, reading);
         peer.worker.tasks.spawn(tunnel);
         // The tunnel's tail ends the request; this one only ends the answer's head.
         peer.activity.on_request();

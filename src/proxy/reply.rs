@@ -146,7 +146,7 @@ pub(super) fn reject(
         (response, Bytes::new())
     } else {
         let violated = violated(rejection, route);
-        page(standard, &violated, detail, rejection.reason, route.reject.as_ref())
+        page(standard, &violated, detail, rejection.reason, route.options.reject.as_ref())
     };
     let headers = response.headers_mut();
     if let Some(seconds) = retry_after(rejection.reason) {

@@ -346,14 +346,14 @@ fn find<'a>(
         entry.client = client;
     }
     // Before it has cost anybody anything.
-    if request.body().size_hint().exact().is_some_and(|length| length > route.body_limit) {
+    if request.body().size_hint().exact().is_some_and(|length| length > route.options.body_limit) {
         tail.route = Some(Arc::clone(route));
         return Err(Refusal::TooLong);
     }
     let route = Arc::clone(route);
     tail.route = Some(Arc::clone(&route));
     // A path that is its own form has no segment to leave out.
-    let is_own_form = matches!(path, Cow::Borrowed(_)) || route.relaxed_path;
+    let is_own_form = matches!(path, Cow::Borrowed(_)) || route.options.relaxed_path;
     let sent = if is_own_form { None } else { without_dots(uri) };
     Ok(Found { authority, fields, host, path, client, route, sent })
 }

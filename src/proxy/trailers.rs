@@ -76,7 +76,7 @@ impl RequestTrailers {
     /// all dropped: they mean something to gRPC, or where the route says so.
     pub(super) fn of(headers: &HeaderMap, snapshot: &Snapshot, route: &Arc<Route>) -> Option<Self> {
         let is_of_grpc = || headers.get(CONTENT_TYPE).is_some_and(is_grpc);
-        (route.request_trailers || is_of_grpc()).then(|| Self {
+        (route.options.request_trailers || is_of_grpc()).then(|| Self {
             deciding: Arc::clone(&snapshot.deciding_headers),
             route: Arc::clone(route),
         })
@@ -84,7 +84,7 @@ impl RequestTrailers {
 
     /// Removes what the upstream may not receive.
     pub(super) fn filter(&self, trailers: &mut HeaderMap) {
-        strip_trailers(trailers, &self.route.request_headers, &[]);
+        strip_trailers(trailers, &self.route.options.request_headers, &[]);
         let unfit = |name: &&HeaderName| !self.passes(name.as_str());
         let unfit: Vec<HeaderName> = trailers.keys().filter(unfit).cloned().collect();
         for name in unfit {
@@ -94,7 +94,7 @@ impl RequestTrailers {
 
     fn passes(&self, name: &str) -> bool {
         let name = folded_name(name);
-        let edits = &self.route.request_headers;
+        let edits = &self.route.options.request_headers;
         let mut edited = edits.remove.iter().chain(edits.set.iter().map(|(name, _)| name));
         let decides = self.deciding.binary_search_by(|known| (**known).cmp(&name)).is_ok();
         !decides

@@ -182,7 +182,7 @@ impl Engine {
             Ok(Admission { permit, report }) => {
                 let start = permit.start();
                 let decided = Some(Decided::admitted(&report));
-                self.keep(arrival, permit, snapshot.routes[route].timeouts.request);
+                self.keep(arrival, permit, snapshot.routes[route].options.timeouts.request);
                 Ruling { route: Ok(route), decided, claims, report, start: Some(start) }
             }
             Err(rejection) => Ruling {

@@ -134,6 +134,7 @@ pub(in crate::config) fn settings(old: &Settings, new: &Settings) -> Vec<String>
     words.value("limits.headers", from.headers, to.headers, usize::to_string);
     words.value("limits.body", from.body, to.body, bytes);
     words.value("limits.connections", from.connections, to.connections, usize::to_string);
+    words.value("limits.upload_buffers", from.upload_buffers, to.upload_buffers, bytes);
     words.value("access_log", &old.access_log, &new.access_log, |it| match it {
         AccessLog::Off => "off".to_owned(),
         AccessLog::Stdout => "stdout".to_owned(),
@@ -160,4 +161,14 @@ pub(in crate::config) fn settings(old: &Settings, new: &Settings) -> Vec<String>
 
 fn time(time: &Duration) -> String {
     short(*time)
+}
+
+/// Returns the keys that differ and that only a restart puts in force.
+pub(in crate::config) fn at_start_only(old: &Settings, new: &Settings) -> Vec<&'static str> {
+    let pairs = [
+        ("admin", old.admin == new.admin),
+        ("store", old.store == new.store),
+        ("workers", old.workers == new.workers),
+    ];
+    pairs.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
 }

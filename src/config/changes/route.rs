@@ -3,11 +3,12 @@
 use super::Words;
 use crate::{
     config::{
-        Cost, HeaderEdits, OnMissing, Plan, Reject, Route, RouteRule, RouteTimeouts,
-        describe::short,
+        Cost, OnMissing, OnStoreError, Plan, Route, RouteOptions, RouteRule, RouteTimeouts,
+        describe::{bucket_numbers, short},
         plan::{RoutePlan, RulePlan},
     },
     flow::{self, Algorithm, Rate, limiter::fixed_window::Align},
+    route::OnDuplicate,
 };
 use bytesize::ByteSize;
 use std::time::Duration;
@@ -16,27 +17,22 @@ use std::time::Duration;
 pub(in crate::config) struct RouteView<'r> {
     matches: &'r str,
     upstream: &'r str,
-    timeouts: RouteTimeouts,
-    body_limit: u64,
-    upgrades: &'r [String],
-    relaxed_path: bool,
-    request_trailers: bool,
-    request_headers: &'r HeaderEdits,
-    response_headers: &'r HeaderEdits,
-    reject: Option<&'r Reject>,
+    options: &'r RouteOptions,
     flow: &'r flow::Rules,
     rules: Vec<RuleView<'r>>,
-    is_paced_together: bool,
+    /// How pacing decides while the store fails, if gateways share it.
+    paced: Option<OnStoreError>,
 }
 
-/// What a request must bring for a rule.
-#[derive(PartialEq)]
+/// What a rule asks of requests, and who shares it.
 struct RuleView<'r> {
     on_missing: OnMissing,
+    on_duplicate: OnDuplicate,
     cost: &'r Cost,
     except: &'r str,
     priority: Option<(&'r str, Duration)>,
-    is_shared: bool,
+    /// How the rule decides while the store fails, if gateways share it.
+    shared: Option<OnStoreError>,
     sync_interval: Option<Duration>,
 }
 
@@ -45,17 +41,10 @@ impl<'r> From<&'r Route> for RouteView<'r> {
         Self {
             matches: &route.matches,
             upstream: &route.upstream.name,
-            timeouts: route.timeouts,
-            body_limit: route.body_limit,
-            upgrades: &route.upgrades,
-            relaxed_path: route.relaxed_path,
-            request_trailers: route.request_trailers,
-            request_headers: &route.request_headers,
-            response_headers: &route.response_headers,
-            reject: route.reject.as_ref(),
+            options: &route.options,
             flow: &route.flow,
             rules: route.rules.iter().map(RuleView::from).collect(),
-            is_paced_together: route.paced.is_some(),
+            paced: route.paced.as_ref().map(|shared| shared.on_error),
         }
     }
 }
@@ -64,10 +53,11 @@ impl<'r> From<&'r RouteRule> for RuleView<'r> {
     fn from(rule: &'r RouteRule) -> Self {
         Self {
             on_missing: rule.on_missing,
+            on_duplicate: rule.key.on_duplicate(),
             cost: &rule.cost,
             except: rule.except.as_ref().map_or("", |it| it.words()),
             priority: rule.priority.as_ref().map(|it| (it.words(), it.max_wait)),
-            is_shared: rule.shared.is_some(),
+            shared: rule.shared.as_ref().map(|shared| shared.on_error),
             sync_interval: rule.exchange().map(|it| it.interval),
         }
     }
@@ -77,10 +67,11 @@ impl<'r> From<&'r RulePlan> for RuleView<'r> {
     fn from(rule: &'r RulePlan) -> Self {
         Self {
             on_missing: rule.on_missing,
+            on_duplicate: rule.key.on_duplicate(),
             cost: &rule.cost,
             except: rule.except.as_ref().map_or("", |it| it.words()),
             priority: rule.priority.as_ref().map(|it| (it.words(), it.max_wait)),
-            is_shared: rule.shared.is_some(),
+            shared: rule.shared,
             sync_interval: rule.sync_interval,
         }
     }
@@ -92,17 +83,10 @@ impl<'r> RouteView<'r> {
         Self {
             matches: &route.matches,
             upstream: &plan.upstreams[route.upstream].name,
-            timeouts: route.timeouts,
-            body_limit: route.body_limit,
-            upgrades: &route.upgrades,
-            relaxed_path: route.relaxed_path,
-            request_trailers: route.request_trailers,
-            request_headers: &route.request_headers,
-            response_headers: &route.response_headers,
-            reject: route.reject.as_ref(),
+            options: &route.options,
             flow: &route.flow,
             rules: route.rules.iter().map(RuleView::from).collect(),
-            is_paced_together: route.paced.is_some(),
+            paced: route.paced,
         }
     }
 
@@ -114,19 +98,7 @@ impl<'r> RouteView<'r> {
         self.pacing(new, &mut words);
         words.value("match", self.matches, new.matches, |it| (*it).to_owned());
         words.value("upstream", self.upstream, new.upstream, |it| (*it).to_owned());
-        let time = |it: &Duration| short(*it);
-        let (from, to) = (&self.timeouts, &new.timeouts);
-        words.value("timeouts.first_byte", from.first_byte, to.first_byte, time);
-        words.value("timeouts.idle", from.idle, to.idle, time);
-        words.value("timeouts.request", from.request, to.request, time);
-        words.value("body_limit", self.body_limit, new.body_limit, |it| ByteSize(*it).to_string());
-        words.value("upgrades", self.upgrades, new.upgrades, |it| format!("[{}]", it.join(", ")));
-        words.value("relaxed_path", self.relaxed_path, new.relaxed_path, bool::to_string);
-        let (from, to) = (self.request_trailers, new.request_trailers);
-        words.value("request_trailers", from, to, bool::to_string);
-        words.named("request_headers", self.request_headers == new.request_headers);
-        words.named("response_headers", self.response_headers == new.response_headers);
-        words.named("reject", self.reject == new.reject);
+        options(self.options, new.options, &mut words);
         words.0
     }
 
@@ -163,9 +135,37 @@ impl<'r> RouteView<'r> {
                 words.named("pacing warm_up", old.warm_up == new.warm_up);
             }
         }
-        let scope = [self.is_paced_together, new.is_paced_together].map(scope);
-        words.value("pacing scope", scope[0], scope[1], |it| (*it).to_owned());
+        shared("pacing", self.paced, new.paced, words);
     }
+}
+
+/// Says what differs of a route's options. Taken apart, so that a new one cannot be left out.
+fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
+    let RouteOptions {
+        timeouts: RouteTimeouts { first_byte, idle, event_stream, tunnel, request },
+        body_limit,
+        upgrades,
+        relaxed_path,
+        request_trailers,
+        request_headers,
+        response_headers,
+        reject,
+    } = old;
+    let time = |it: &&Duration| short(**it);
+    let switch = |it: &&bool| it.to_string();
+    let timeouts = &new.timeouts;
+    words.value("timeouts.first_byte", first_byte, &timeouts.first_byte, time);
+    words.value("timeouts.idle", idle, &timeouts.idle, time);
+    words.value("timeouts.event_stream", event_stream, &timeouts.event_stream, time);
+    words.value("timeouts.tunnel", tunnel, &timeouts.tunnel, time);
+    words.value("timeouts.request", request, &timeouts.request, time);
+    words.value("body_limit", body_limit, &new.body_limit, |it| ByteSize(**it).to_string());
+    words.value("upgrades", upgrades, &new.upgrades, |it| format!("[{}]", it.join(", ")));
+    words.value("relaxed_path", relaxed_path, &new.relaxed_path, switch);
+    words.value("request_trailers", request_trailers, &new.request_trailers, switch);
+    words.named("request_headers", *request_headers == new.request_headers);
+    words.named("response_headers", *response_headers == new.response_headers);
+    words.named("reject", *reject == new.reject);
 }
 
 /// Says what differs of a rule.
@@ -185,9 +185,9 @@ fn compare(
     let [before, after] = limits;
     words.value(name, before, after, text);
     let [before, after] = details;
-    // A burst that follows the limit's count by default has been told with the limit.
-    let is_told = has_default_burst(&old.algorithm) && has_default_burst(&new.algorithm);
-    if is_same_kind && !is_told {
+    // A burst that equals the limit's count changes with the limit, which is named already.
+    let follows_limit = has_default_burst(&old.algorithm) && has_default_burst(&new.algorithm);
+    if is_same_kind && !follows_limit {
         words.value(name, before, after, text);
     }
     let key = |rule: &flow::Rule| {
@@ -202,13 +202,19 @@ fn compare(
     words.named(&at("except"), from.except == to.except);
     words.named(&at("priority"), from.priority == to.priority);
     words.named(&at("on_missing_key"), from.on_missing == to.on_missing);
-    words.value(&at("scope"), scope(from.is_shared), scope(to.is_shared), |it| (*it).to_owned());
+    words.named(&at("on_duplicate_key"), from.on_duplicate == to.on_duplicate);
+    shared(name, from.shared, to.shared, words);
     let interval = |it: &Option<Duration>| it.map_or_else(|| "none".to_owned(), short);
     words.value(&at("sync_interval"), from.sync_interval, to.sync_interval, interval);
 }
 
-fn scope(is_shared: bool) -> &'static str {
-    if is_shared { "cluster" } else { "local" }
+/// Says what differs of who shares `what`, and of how it decides while the store fails.
+fn shared(what: &str, old: Option<OnStoreError>, new: Option<OnStoreError>, words: &mut Words) {
+    let scope = |it: &Option<_>| if it.is_some() { "cluster" } else { "process" };
+    words.value(&format!("{what} scope"), scope(&old), scope(&new), |it| (*it).to_owned());
+    if let (Some(old), Some(new)) = (old, new) {
+        words.value(&format!("{what} on_store_error"), old, new, |it| it.word().to_owned());
+    }
 }
 
 fn rate(rate: Rate) -> String {
@@ -277,16 +283,5 @@ fn detail(algorithm: &Algorithm) -> String {
 
 /// Returns whether this is a bucket whose size equals the limit's count.
 fn has_default_burst(algorithm: &Algorithm) -> bool {
-    match algorithm {
-        Algorithm::TokenBucket(config) => config.burst == config.rate.count(),
-        Algorithm::LeakyBucket(config) => config.capacity == config.rate.count(),
-        Algorithm::Exchanged(config) => has_default_burst(config.whole()),
-        Algorithm::WarmUp(_)
-        | Algorithm::SlidingLog(_)
-        | Algorithm::SlidingWindow(_)
-        | Algorithm::SlidingCounter(_)
-        | Algorithm::FixedWindow(_)
-        | Algorithm::Concurrency(_)
-        | Algorithm::Pacing(_) => false,
-    }
+    bucket_numbers(algorithm).is_some_and(|(rate, burst)| burst == rate.count())
 }

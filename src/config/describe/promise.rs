@@ -82,7 +82,7 @@ fn bucket(word: &str, rate: Rate, size: u64) -> String {
 }
 
 /// Returns the rate and the size of a bucket, if a sliding window can count the same instead.
-pub(super) fn bucket_numbers(algorithm: &Algorithm) -> Option<(Rate, u64)> {
+pub(in crate::config) fn bucket_numbers(algorithm: &Algorithm) -> Option<(Rate, u64)> {
     match algorithm {
         Algorithm::TokenBucket(config) => Some((config.rate, config.burst)),
         Algorithm::LeakyBucket(config) => Some((config.rate, config.capacity)),

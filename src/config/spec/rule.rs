@@ -92,6 +92,17 @@ pub enum OnStoreError {
     Deny,
 }
 
+impl OnStoreError {
+    /// Returns its word in the file.
+    pub(in crate::config) const fn word(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        }
+    }
+}
+
 impl ScopeSpec {
     fn read<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Self {
         let is_cluster = f.word(d, "scope", &[false, true]);

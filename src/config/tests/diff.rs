@@ -130,3 +130,79 @@ fn listeners_upstreams_and_settings_are_told() {
     let same = diff(&plan(&old), &plan(&old));
     assert!(same.is_empty() && same.to_string().starts_with("nothing differs\n"), "{same}");
 }
+
+/// What is written, what replaces it, and the words that name the edit.
+const EDITS: [(&str, &str, &str); 36] = [
+    ("first_byte: 5s", "first_byte: 4s", "timeouts.first_byte 5s → 4s"),
+    ("idle: 6s", "idle: 4s", "timeouts.idle 6s → 4s"),
+    ("event_stream: 7s", "event_stream: 4s", "timeouts.event_stream 7s → 4s"),
+    ("tunnel: 8s", "tunnel: 4s", "timeouts.tunnel 8s → 4s"),
+    ("request: 9s", "request: 4s", "timeouts.request 9s → 4s"),
+    ("body_limit: 1MiB", "body_limit: 2MiB", "body_limit 1.0 MiB → 2.0 MiB"),
+    ("[websocket]", "[other]", "upgrades [websocket] → [other]"),
+    ("relaxed_path: false", "relaxed_path: true", "relaxed_path false → true"),
+    ("request_trailers: false", "request_trailers: true", "request_trailers false → true"),
+    ("remove: [x-a]", "remove: [x-c]", "request_headers"),
+    ("x-b: c", "x-b: d", "response_headers"),
+    ("body: slow", "body: fast", "reject"),
+    ("{ path: /a }", "{ path: /b }", "match /a → /b"),
+    ("rate: 10/1s", "rate: 11/1s", "pacing 10/1s → 11/1s"),
+    ("max_wait: 1s, max_queue", "max_wait: 2s, max_queue", "pacing max_wait 1s → 2s"),
+    ("scope: cluster, on_store_error: allow", "scope: process", "pacing scope cluster → process"),
+    ("error: allow", "error: deny", "pacing on_store_error allow → deny"),
+    ("errors: 5", "errors: 6", "breaker"),
+    ("limit: 10/1s, burst", "limit: 11/1s, burst", "it 10/1s → 11/1s"),
+    ("burst: 4", "burst: 5", "it burst 4 → burst 5"),
+    ("header:x-k", "header:x-l", "it key header:x-k → header:x-l"),
+    ("max_keys: 100", "max_keys: 200", "it max_keys 100 → 200"),
+    ("on_missing_key: reject", "on_missing_key: skip", "it on_missing_key"),
+    ("on_duplicate_key: reject", "on_duplicate_key: first", "it on_duplicate_key"),
+    ("cost: 2", "cost: 3", "it cost"),
+    ("method: PUT", "method: POST", "it except"),
+    ("dry_run: false", "dry_run: true", "it dry_run false → true"),
+    ("scope: cluster, on_store_error: local", "scope: process", "it scope cluster → process"),
+    ("error: local", "error: allow", "it on_store_error local → allow"),
+    ("equals: gold", "equals: silver", "lent priority"),
+    ("sync_interval: 1s", "sync_interval: 2s", "synced sync_interval 1s → 2s"),
+    ("limit: 20/1s", "limit: 21/1s", "chosen when header:x-o=a 20/1s → 21/1s"),
+    ("upload_buffers: 1MiB", "upload_buffers: 2MiB", "limits.upload_buffers 1.0 MiB → 2.0 MiB"),
+    ("body: 1MiB }\n", "body: 2MiB }\n", "limits.body 1.0 MiB → 2.0 MiB"),
+    ("header_read: 5s", "header_read: 6s", "timeouts.header_read 5s → 6s"),
+    ("redis://127", "redis://128", "store"),
+];
+
+#[test]
+fn an_edit_of_any_key_is_named() {
+    let route = "timeouts: { first_byte: 5s, idle: 6s, event_stream: 7s, tunnel: 8s, request: 9s }, \
+                 body_limit: 1MiB, upgrades: [websocket], relaxed_path: false, \
+                 request_trailers: false, request_headers: { remove: [x-a] }, \
+                 response_headers: { set: { x-b: c } }, reject: { body: slow }, \
+                 pacing: { rate: 10/1s, max_wait: 1s, max_queue: 5, scope: cluster, on_store_error: allow }, \
+                 breaker: { errors: 5 }, ";
+    let rule = "limit: 10/1s, burst: 4, key: 'header:x-k', max_keys: 100, on_missing_key: reject, \
+                on_duplicate_key: reject, cost: 2, except: { method: PUT }, dry_run: false, \
+                scope: cluster, on_store_error: local";
+    let lent = "algorithm: fixed_window, limit: 7/1m, \
+                priority: { header: x-plan, equals: gold, max_wait: 1s }";
+    let chosen = "limit: 7/1m, key: 'header:x-o', \
+                  overrides: [{ when: { 'header:x-o': a }, limit: 20/1s }]";
+    let synced = "algorithm: fixed_window, limit: 7/1m, scope: cluster, sync_interval: 1s";
+    let old = format!(
+        "store: {{ redis: redis://127.0.0.1 }}\nlimits: {{ upload_buffers: 1MiB, body: 1MiB }}\n\
+         timeouts: {{ header_read: 5s }}\n{FRAME}routes:\n  - {{ {route}name: a, \
+         match: {{ path: /a }}, upstream: app, flow: [{{ name: it, {rule} }}, {{ name: synced, {synced} }}] }}\n\
+         \x20 - {{ name: b, match: {{ path: /b }}, body_limit: 1KiB, upstream: app, \
+         flow: [{{ name: lent, {lent} }}, {{ name: chosen, {chosen} }}] }}\n"
+    );
+    let mut wrong = Vec::new();
+    for (from, to, named) in EDITS {
+        assert_eq!(old.matches(from).count(), 1, "{from}");
+        let difference = diff(&plan(&old), &plan(&old.replace(from, to)));
+        let differs = difference.routes.iter().flat_map(|route| &route.differs);
+        let words: Vec<_> = differs.chain(&difference.settings).cloned().collect();
+        if words != [named] || !difference.to_string().contains(named) {
+            wrong.push((named, words));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

@@ -26,13 +26,15 @@ fn defaults_are_safe_at_the_edge() {
     assert_eq!((upstream.balance, upstream.max_idle), (Balance::RoundRobin, 256));
     assert_eq!((upstream.connect_timeout, upstream.idle_timeout), (secs(3), secs(4)));
     let route = &plan.routes[0];
-    assert_eq!(route.body_limit, 1 << 30);
-    assert_eq!(route.upgrades, ["websocket"]);
-    let timeouts = route.timeouts;
+    assert_eq!(route.options.body_limit, 1 << 30);
+    assert_eq!(route.options.upgrades, ["websocket"]);
+    let timeouts = route.options.timeouts;
     assert_eq!((timeouts.first_byte, timeouts.idle), (secs(60), secs(60)));
     assert_eq!((timeouts.event_stream, timeouts.tunnel), (secs(300), secs(3600)));
     assert_eq!(timeouts.request, secs(3600));
-    assert!(!route.relaxed_path && route.policy.is_none() && route.reject.is_none());
+    assert!(
+        !route.options.relaxed_path && route.policy.is_none() && route.options.reject.is_none()
+    );
 }
 
 #[test]
@@ -61,14 +63,14 @@ headers: legacy
         &*route.matches,
         "GET a.example.com|*.b.example.com/u/{id} header x-a=1 header x-b query q~^y"
     );
-    assert_eq!(route.timeouts.request, Duration::from_secs(5));
-    assert_eq!(route.timeouts.idle, Duration::from_secs(2));
-    assert_eq!((route.body_limit, route.relaxed_path), (5_000_000, true));
-    assert!(route.upgrades.is_empty());
-    let set = &route.request_headers.set;
+    assert_eq!(route.options.timeouts.request, Duration::from_secs(5));
+    assert_eq!(route.options.timeouts.idle, Duration::from_secs(2));
+    assert_eq!((route.options.body_limit, route.options.relaxed_path), (5_000_000, true));
+    assert!(route.options.upgrades.is_empty());
+    let set = &route.options.request_headers.set;
     assert_eq!((set[0].1.as_bytes(), set[1].1.as_bytes()), (&b"no"[..], &b"1.10"[..]));
-    assert_eq!(route.request_headers.remove.len(), 2);
-    assert_eq!(route.reject.as_ref().unwrap().content_type, "application/json");
+    assert_eq!(route.options.request_headers.remove.len(), 2);
+    assert_eq!(route.options.reject.as_ref().unwrap().content_type, "application/json");
     assert_eq!(plan.settings.access_log, AccessLog::File(Path::new("logs/access.json").into()));
     assert_eq!(plan.settings.admin, Some("127.0.0.1:9901".parse().unwrap()));
     assert_eq!(plan.settings.workers.get(), 3);
@@ -84,7 +86,7 @@ fn rules_can_be_shared_by_an_alias_and_defaults_by_a_merge_key() {
   - {{ name: c, match: {{ path: /c }}, upstream: app, flow: *f }}
 "
     ));
-    assert_eq!(plan.routes[1].timeouts.request, Duration::from_secs(2));
+    assert_eq!(plan.routes[1].options.timeouts.request, Duration::from_secs(2));
     assert!(plan.routes.iter().all(|route| route.flow == plan.routes[0].flow));
 }
 

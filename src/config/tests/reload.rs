@@ -172,7 +172,7 @@ fn a_count_that_begins_afresh_in_the_store_is_named() {
     assert_eq!(summary.moved, ["r/a", "r/b"]);
     assert_eq!(
         summary.to_string(),
-        "reloaded v2: route r (a 3/1m → 3/1h, b scope local → cluster); kept 0, converted 0, reset 2"
+        "reloaded v2: route r (a 3/1m → 3/1h, b scope process → cluster); kept 0, converted 0, reset 2"
     );
     let warning = summary.warning().expect("a warning");
     assert!(warning.starts_with("the count that gateways share starts from zero"), "{warning}");
@@ -216,7 +216,7 @@ fn a_new_default_reaches_routes_that_were_not_edited() {
     };
     let mut gateway = Gateway::start(&file("1KiB"));
     gateway.reload(&file("2KiB"));
-    assert_eq!(gateway.snapshot().routes[0].body_limit, 2048);
+    assert_eq!(gateway.snapshot().routes[0].options.body_limit, 2048);
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod diff;
 mod error;
 mod live;
 mod node;
+mod open_quote;
 mod plan;
 mod problem;
 mod scenario;
@@ -170,9 +171,12 @@ fn spec(source: &Source) -> Result<(Option<FileSpec>, Problems), Diagnostics> {
             .help("write `listeners`, `upstreams` and `routes`; `flowgate demo` runs an example");
         return Err(Problems::from(empty).of(source));
     }
-    let mut decoder = Decoder { text: &source.text, problems: Problems::default() };
+    let mut decoder = Decoder::new(&source.text);
     let folder = source.path.parent().unwrap_or_else(|| Path::new(""));
     let spec = FileSpec::read(&mut decoder, &root, folder);
+    if let Some(problem) = open_quote::find(&source.text, &root, &decoder.missing) {
+        return Err(Problems::from(problem).of(source));
+    }
     Ok((spec, decoder.problems))
 }
 

@@ -13,6 +13,7 @@ use super::{
     values::{self, Invalid},
     vocabulary::{Default, Key, Kind, Section},
 };
+use std::sync::Arc;
 
 /// The most values of a list that a request may be compared with one by one.
 const MAX_VALUES: usize = 1000;
@@ -41,6 +42,10 @@ impl<T> At<T> {
 pub(super) struct Decoder<'s> {
     pub text: &'s str,
     pub problems: Problems,
+    /// The keys that were reported as missing.
+    pub missing: Vec<&'static str>,
+    /// An upstream of the file, for hints.
+    pub upstream: Option<Arc<str>>,
 }
 
 /// The values of one map, by key.
@@ -54,6 +59,10 @@ pub(super) struct Fields<'n, 's> {
 }
 
 impl<'s> Decoder<'s> {
+    pub(super) fn new(text: &'s str) -> Self {
+        Self { text, problems: Problems::default(), missing: Vec::new(), upstream: None }
+    }
+
     /// Opens the map `node` as a `section`.
     pub(super) fn fields<'n>(
         &mut self,
@@ -74,13 +83,21 @@ impl<'s> Decoder<'s> {
         }
         for (key, value) in section.keys.iter().zip(&fields.values) {
             if key.default == Default::Required && value.is_none() {
-                let problem =
-                    Problem::error(place, format!("{} needs `{}`", section.title, key.name))
-                        .help(format!("write `{}: {}`", key.name, key.kind.example()));
-                self.problems.add(problem);
+                self.report_missing(section, key, place);
             }
         }
         Some(fields)
+    }
+
+    fn report_missing(&mut self, section: &Section, key: &Key, place: Place) {
+        let value = match &self.upstream {
+            Some(upstream) if key.name == "upstream" => upstream.to_string(),
+            _ => key.kind.example(),
+        };
+        let message = format!("{} needs `{}`", section.title, key.name);
+        let help = format!("write `{}: {value}`", key.name);
+        self.problems.add(Problem::error(place, message).help(help));
+        self.missing.push(key.name);
     }
 
     fn field<'n>(&mut self, fields: &mut Fields<'n, 's>, key: &Name<'s>, value: &'n Node<'s>) {

@@ -105,7 +105,7 @@ static TEST: Section = Section {
 pub fn read_scenario(path: &Path, instead: Option<&Path>) -> Result<Scenario, Diagnostics> {
     let source = source::read(path)?;
     let root = Node::parse(&source.text).map_err(|problem| Problems::from(problem).of(&source))?;
-    let mut decoder = Decoder { text: &source.text, problems: Problems::default() };
+    let mut decoder = Decoder::new(&source.text);
     let read = scenario(&mut decoder, &root, &folder(&source), instead);
     let (config, tests) = match read {
         Some(read) if decoder.problems.is_empty() => read,
@@ -136,7 +136,7 @@ impl Scenario {
         let source = &self.source;
         let root =
             Node::parse(&source.text).map_err(|problem| Problems::from(problem).of(source))?;
-        let mut decoder = Decoder { text: &source.text, problems: Problems::default() };
+        let mut decoder = Decoder::new(&source.text);
         let fields = decoder.fields(&root, &FILE);
         let node = fields.as_ref().and_then(|fields| fields.node("config"));
         let spec = node.and_then(|(_, node)| FileSpec::read(&mut decoder, node, &folder(source)));

@@ -126,9 +126,13 @@ impl FileSpec {
             "stdout" => Ok(AccessLog::Stdout),
             path => within(path).map(AccessLog::File),
         });
+        let listeners = f.list(d, "listeners", |d, node| ListenerSpec::read(d, node, folder));
+        let upstreams = f.list(d, "upstreams", UpstreamSpec::read);
+        d.upstream =
+            upstreams.iter().find_map(|upstream| Some(upstream.name.as_ref()?.value.clone()));
         Some(Self {
-            listeners: f.list(d, "listeners", |d, node| ListenerSpec::read(d, node, folder)),
-            upstreams: f.list(d, "upstreams", UpstreamSpec::read),
+            listeners,
+            upstreams,
             routes: f.list(d, "routes", RouteSpec::read),
             admin: f.map(d, "admin").and_then(|f| f.leaf(d, "listen", values::address)),
             trusted_proxies: plain(f.several(d, "trusted_proxies", values::network)),

@@ -121,6 +121,49 @@ error: the quote that opens here is never closed
 }
 
 #[test]
+fn a_key_that_a_quoted_text_contains_is_not_called_missing() {
+    refused(
+        "\
+listeners: [{ name: web, listen: 127.0.0.1:8080 }]
+upstreams:
+  - name: \"app
+      servers: [{ url: http://127.0.0.1:9000 }]\"
+routes: [{ name: r, match: { path: / }, upstream: app }]
+",
+        "
+error: the missing key `servers` is within a quoted text
+ --> gateway.yaml:3:11
+  |
+3 |   - name: \"app
+  |           ^ the text begins here
+4 |       servers: [{ url: http://127.0.0.1:9000 }]\"
+  |       ------- and has this in it
+  |
+  = help: close the quote before the key
+",
+    );
+    messages(
+        &format!("{FRAME}routes: [{{ name: 'r, match: {{ path: / }}, upstream: app' }}]\n"),
+        &["the missing key `match` is within a quoted text | close the quote before the key"],
+    );
+    // A text of several lines is not blamed for a key that is missing elsewhere.
+    messages(
+        &format!(
+            "{FRAME}routes:\n  - name: r\n    match: {{ path: / }}\n    reject: {{ body: \"one\n      match: two\" }}\n"
+        ),
+        &["a route needs `upstream` | write `upstream: app`"],
+    );
+}
+
+#[test]
+fn a_missing_upstream_is_one_of_the_file() {
+    messages(
+        &format!("{FRAME}routes: [{{ name: r, match: {{ path: / }} }}]\n"),
+        &["a route needs `upstream` | write `upstream: app`"],
+    );
+}
+
+#[test]
 fn a_misspelled_key_is_one_problem() {
     messages(
         &format!(

@@ -394,10 +394,11 @@ impl<F: Formula> Stage<F> {
     }
 
     /// Returns why a client that shares a state for want of room may not start by what it has used
-    /// itself, if that is so.
+    /// itself, if that is so. Such a client borrows nothing: a loan would be noted in the shared
+    /// state, which may have room before it starts.
     fn decide_by_itself(&self, place: Place, now: Instant, claim: &Claim) -> Option<Decision> {
         let States::Keyed { table, .. } = &self.states else { return None };
-        match self.decide(table.beside(place)?, now, claim) {
+        match self.formula.check(table.beside(place)?, now, claim.cost) {
             Decision::Pass | Decision::Delay(_) => None,
             refused @ Decision::Reject(_) => Some(refused),
         }

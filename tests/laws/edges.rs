@@ -262,3 +262,20 @@ fn whoever_moves_to_a_window_of_others_gets_no_third_one() {
     }
     assert_promise(&algorithm, &past);
 }
+
+#[test]
+fn a_client_without_room_borrows_nothing_beyond_what_it_has_used() {
+    let rate = Rate::new(1, Duration::from_millis(10)).expect("within its bounds");
+    let align = fixed_window::Align::FirstRequest;
+    let algorithm = Algorithm::FixedWindow(fixed_window::Config { rate, align });
+    let day = Day::new(&crowd(&algorithm, Some(1)));
+    let patience = Duration::from_millis(20);
+    // Client 0 borrows the window from 10 ms on, and loses its place to client 1, which borrows.
+    for (millis, client, passes) in
+        [(0, 0, true), (0, 0, true), (16, 1, true), (16, 1, true), (16, 0, false), (26, 0, true)]
+    {
+        let claim = Claim { slot: day.slots[0], key: crowded_key(client), cost: 1, patience };
+        let decided = day.gate.enter(MORNING + Duration::from_millis(millis), &[claim]);
+        assert_eq!(decided.is_ok(), passes, "client {client} at {millis} ms");
+    }
+}

@@ -100,6 +100,32 @@ async fn a_websocket_client_gets_its_messages_back() {
     tokio::time::timeout(DEADLINE, talk).await.unwrap();
 }
 
+#[tokio::test]
+async fn a_message_over_a_mebibyte_closes_the_websocket() {
+    let upstream = start();
+    let url = format!("ws://{}/ws", upstream.address());
+    let talk = async {
+        let (mut socket, _) = tokio_tungstenite::connect_async(url).await.unwrap();
+        let largest = Message::binary(vec![7; 1024 * 1024]);
+        socket.send(largest.clone()).await.unwrap();
+        assert_eq!(socket.next().await.unwrap().unwrap(), largest);
+        // It may close before all of it is written.
+        let _written = socket.send(Message::binary(vec![7; 1024 * 1024 + 1])).await;
+        assert!(!matches!(socket.next().await, Some(Ok(Message::Binary(_)))));
+    };
+    tokio::time::timeout(DEADLINE, talk).await.unwrap();
+}
+
+#[test]
+fn a_request_that_is_no_websocket_handshake_is_asked_to_upgrade() {
+    let upstream = start();
+    let mut client = connect(&upstream);
+    client.write_all(b"GET /ws HTTP/1.1\r\nhost: demo\r\n\r\n").unwrap();
+    let head = read_head(&mut client);
+    assert!(head.starts_with("HTTP/1.1 426 "), "{head}");
+    assert!(head.contains("upgrade: websocket\r\n"), "{head}");
+}
+
 fn start() -> Upstream {
     Upstream::start((Ipv4Addr::LOCALHOST, port::free_port()).into()).unwrap()
 }

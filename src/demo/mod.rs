@@ -6,13 +6,13 @@
 //! | `/bytes/1000000` | so many bytes, streamed; byte `i` is `PATTERN[i % 64]` |
 //! | `/status/503` | that status |
 //! | `/trailers` | a chunked body with a trailer field |
-//! | `/ws` | a WebSocket that echoes |
+//! | `/ws` | a WebSocket that echoes messages of up to 1 MiB |
 //! | any other | the request as JSON: method, path, query, headers, body size |
 //!
 //! The end of a path counts, whatever stands before it: `/slow/delay/500` waits too,
 //! so that every route of the demo's gateway can be tried with each of them.
 //!
-//! Bodies are never held: one of a GiB needs no more memory than one of a byte.
+//! HTTP bodies are never held: one of a GiB needs no more memory than one of a byte.
 
 mod folder;
 mod websocket;
@@ -41,12 +41,12 @@ use std::{
 };
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use websocket::Tunnels;
+use websocket::WebSockets;
 
 /// Where the upstream listens unless the configuration expects it elsewhere.
 pub const UPSTREAM: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9000);
 
-/// Room for a load generator; an idle connection outlives the gateway's own 55 s.
+/// Room for a load generator; an idle connection outlives the gateway's own 4 s.
 const LIMITS: Limits = Limits {
     connections: 16_384,
     idle: Duration::from_secs(75),
@@ -124,21 +124,21 @@ impl Drop for Upstream {
 /// or had two seconds to.
 pub async fn serve(listener: TcpListener, clock: Clock, shutdown: impl Future<Output = ()>) {
     let site = Site { clock, server: listener.local_addr().ok() };
-    let tunnels = Tunnels::default();
+    let websockets = WebSockets::default();
     let handler = {
-        let tunnels = tunnels.clone();
+        let websockets = websockets.clone();
         move |request: Request<Incoming>| {
-            let (site, tunnels) = (site.clone(), tunnels.clone());
+            let (site, websockets) = (site.clone(), websockets.clone());
             async move {
                 if request.uri().path().ends_with("/ws") {
-                    return tunnels.upgrade(request).map(|()| Empty::new().boxed_unsync());
+                    return websockets.upgrade(request).map(|()| Empty::new().boxed_unsync());
                 }
                 site.answer(request).await
             }
         }
     };
     small_http::serve(listener, LIMITS, handler, shutdown).await;
-    tunnels.close().await;
+    websockets.close().await;
 }
 
 /// What every answer is made with.

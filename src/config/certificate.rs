@@ -8,17 +8,17 @@ use super::{
     spec::CertificateSpec,
 };
 use crate::flow::Instant;
+use rustls::{
+    InconsistentKeys, RootCertStore,
+    crypto::aws_lc_rs,
+    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem, pem::PemObject},
+    sign::CertifiedKey,
+};
 use std::{
     fmt, io,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, UNIX_EPOCH},
-};
-use tokio_rustls::rustls::{
-    self, InconsistentKeys, RootCertStore,
-    crypto::aws_lc_rs,
-    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem, pem::PemObject},
-    sign::CertifiedKey,
 };
 use webpki::KeyUsage;
 

@@ -7,10 +7,11 @@ use super::{
     Listener,
     certificate::Certificate,
     error::{Diagnostics, Source},
-    node::{Node, Place},
+    node::Place,
     plan::Plan,
-    problem::{Problem, Problems},
+    problem::Problem,
     snapshot::Snapshot,
+    yaml,
 };
 use std::{
     borrow::Cow,
@@ -37,7 +38,7 @@ pub(super) fn doubt(old: &Snapshot, plan: &Plan) -> Option<Diagnostics> {
     };
     let cut = certificates(&plan.listeners).find(is_cut)?;
     let missing = before[&*cut.path].key.cert.len() - cut.key.cert.len();
-    Some(Problems::from(cut.lacks(missing)).of(source))
+    Some(Diagnostics::new(source, cut.lacks(missing)))
 }
 
 /// Returns all certificates of listeners.
@@ -64,14 +65,14 @@ pub(super) fn unsealed(source: &Source) -> Diagnostics {
         "the file looks cut short: the one in force ends with `end: true`, and this one does not",
     )
     .help("write the rest of the file; to take the mark away, write `end: false`");
-    Problems::from(problem).of(source)
+    Diagnostics::new(source, problem)
 }
 
 /// Reports whether `new` is only the beginning of `old`, and says less.
 fn is_cut(old: &str, new: &str) -> bool {
     let (old, new) = (plain(old), plain(new));
     // Comments and blank lines at the end may go.
-    new.len() < old.len() && old.starts_with(&*new) && Node::parse(&old) != Node::parse(&new)
+    new.len() < old.len() && old.starts_with(&*new) && yaml::read(&old) != yaml::read(&new)
 }
 
 /// Returns a text without what editors change by themselves: line ends, and blanks at the end.
@@ -96,7 +97,7 @@ fn beginning(old: &str, source: &Source) -> Diagnostics {
             "write the rest of the file; if you removed it on purpose, add the line `end: true` \
              at the end, send SIGHUP, or POST /reload to the admin listener",
         );
-    Problems::from(problem).of(source)
+    Diagnostics::new(source, problem)
 }
 
 #[cfg(test)]

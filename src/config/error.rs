@@ -64,8 +64,8 @@ pub struct Entry {
 
 impl Diagnostics {
     /// Puts problems in the order of the file that they speak of.
-    pub(super) fn new(source: &Source, problems: Problems) -> Self {
-        let (list, beyond) = problems.sorted();
+    pub(super) fn new(source: &Source, problems: impl Into<Problems>) -> Self {
+        let (list, beyond) = problems.into().sorted();
         Self { source: source.clone(), list, beyond, is_unreadable: false }
     }
 
@@ -83,13 +83,13 @@ impl Diagnostics {
 
     /// Returns a single other problem of the same file.
     pub(super) fn instead(&self, problem: Problem) -> Self {
-        Problems::from(problem).of(&self.source)
+        Self::new(&self.source, problem)
     }
 
     /// Returns a single problem with a file that could not be read as text.
     pub(super) fn unreadable(path: &Path, message: String, help: &str) -> Self {
         let source = Source { path: path.into(), text: "".into() };
-        let problems = Problems::from(Problem::about_file(message).help(help)).of(&source);
+        let problems = Self::new(&source, Problem::about_file(message).help(help));
         Self { is_unreadable: true, ..problems }
     }
 
@@ -315,7 +315,7 @@ error: a limit of 0 lets nothing pass
         let problem = Problem::error(Place::of(second..second + 6), "twice")
             .label("again here")
             .also(Place::of(0..5), "first here");
-        let drawn = Problems::from(problem).of(&source(&text)).to_string();
+        let drawn = Diagnostics::new(&source(&text), problem).to_string();
         assert_eq!(
             drawn,
             "\
@@ -336,7 +336,7 @@ error: twice
     fn a_line_without_end_is_named_not_shown() {
         let text = format!("a: [{}b]", "x, ".repeat(10_000));
         let at = text.find('b').unwrap();
-        let drawn = Problems::from(Problem::error(Place::of(at..at + 1), "odd")).of(&source(&text));
+        let drawn = Diagnostics::new(&source(&text), Problem::error(Place::of(at..at + 1), "odd"));
         assert_eq!(drawn.to_string(), "error: odd\n--> gateway.yaml:1:30005");
     }
 
@@ -365,6 +365,6 @@ error: twice
         for problem in list {
             problems.add(problem);
         }
-        problems.of(&source(TEXT))
+        Diagnostics::new(&source(TEXT), problems)
     }
 }

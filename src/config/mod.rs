@@ -67,7 +67,7 @@ pub use vocabulary::{reference, schema};
 
 use decode::Decoder;
 use error::Source;
-use node::{Content, Node};
+use node::Content;
 use problem::Problems;
 use spec::FileSpec;
 use std::{
@@ -152,7 +152,7 @@ fn plan(
     spec: Option<FileSpec>,
     mut problems: Problems,
 ) -> Result<Plan, Diagnostics> {
-    let Some(spec) = spec else { return Err(problems.of(source)) };
+    let Some(spec) = spec else { return Err(Diagnostics::new(source, problems)) };
     let certificates = spec.listeners.iter().filter_map(|l| l.certificates.as_ref()).flatten();
     let files = certificates.flat_map(|c| [&c.cert.value, &c.key.value]);
     let ca = spec.store.iter().filter_map(|store| store.ca.as_ref()).map(|at| &at.value);
@@ -160,22 +160,22 @@ fn plan(
     let cores = available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let (plan, more) = compile::compile(spec, &files, source, cores);
     problems.extend(more);
-    if problems.is_empty() { Ok(plan) } else { Err(problems.of(source)) }
+    if problems.is_empty() { Ok(plan) } else { Err(Diagnostics::new(source, problems)) }
 }
 
 /// Reads a text as far as it can be read, with the problems found.
 fn spec(source: &Source) -> Result<(Option<FileSpec>, Problems), Diagnostics> {
-    let root = Node::parse(&source.text).map_err(|problem| Problems::from(problem).of(source))?;
+    let root = yaml::read(&source.text).map_err(|problem| Diagnostics::new(source, problem))?;
     if root.content == Content::Empty {
         let empty = Problem::about_file("the file is empty")
             .help("write `listeners`, `upstreams` and `routes`; `flowgate demo` runs an example");
-        return Err(Problems::from(empty).of(source));
+        return Err(Diagnostics::new(source, empty));
     }
     let mut decoder = Decoder::new(&source.text);
     let folder = source.path.parent().unwrap_or_else(|| Path::new(""));
     let spec = FileSpec::read(&mut decoder, &root, folder);
     if let Some(problem) = open_quote::find(&source.text, &root, &decoder.missing) {
-        return Err(Problems::from(problem).of(source));
+        return Err(Diagnostics::new(source, problem));
     }
     Ok((spec, decoder.problems))
 }

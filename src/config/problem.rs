@@ -1,9 +1,6 @@
 //! One thing that is wrong with a file, and the collection of them.
 
-use super::{
-    error::{Diagnostics, Source},
-    node::Place,
-};
+use super::node::Place;
 use serde::Serialize;
 use std::collections::HashSet;
 
@@ -154,11 +151,6 @@ impl Problems {
             said.insert((problem.place.map(Place::range), problem.message.clone()))
         });
         (self.list, self.beyond)
-    }
-
-    /// Ties them to the text they speak of.
-    pub(super) fn of(self, source: &Source) -> Diagnostics {
-        Diagnostics::new(source, self)
     }
 }
 

@@ -4,15 +4,72 @@ mod cause;
 
 use super::{node::Place, problem::Problem};
 use cause::{Cause, cause};
-use granit_parser::{ErrorKind, Marker, ScanError};
+use serde_yaml::{
+    Error, ExternalMessageSource, Location,
+    budget::BudgetBreach,
+    granit_parser::{ErrorKind, Marker, ScanError},
+};
 
-/// Returns the parser's refusal as a problem: its place as bytes of `text`, its reason in the words
-/// of a person who edits the file, and what to do about it.
-pub(super) fn problem(text: &str, error: &ScanError) -> Problem {
+/// Returns the refusal of `text` as a problem: its place as bytes, its reason in the words of a
+/// person who edits the file, and what to do about it.
+#[expect(clippy::wildcard_enum_match_arm, reason = "most are of typed reads, and more may come")]
+pub(super) fn problem(text: &str, error: &Error) -> Problem {
+    let at = |location: &Location| mark(text, byte_at(text, location));
+    match error {
+        Error::ExternalMessage { source, .. } => match &**source {
+            ExternalMessageSource::Parser(error) => scan_problem(text, error),
+            _ => unknown(mark(text, 0), error),
+        },
+        Error::AliasError { error, .. } => problem(text, error),
+        Error::MultipleDocuments { location, .. } => several_documents(text, at(location)),
+        Error::RecursiveReferencesRequireWeakTypes { location } => recursive(at(location)),
+        Error::UnknownAnchor { location } => no_anchor(at(location)),
+        Error::Eof { .. } => ended(text),
+        Error::Budget { breach: BudgetBreach::Depth { .. }, location } => {
+            bound(at(location), "it is nested too deeply")
+        }
+        Error::Budget {
+            breach: BudgetBreach::Aliases { .. } | BudgetBreach::RecordedAnchorEvents { .. },
+            location,
+        }
+        | Error::AliasReplayLimitExceeded { location, .. }
+        | Error::AliasReplayStackDepthExceeded { location, .. } => {
+            bound(at(location), "too much comes through aliases")
+        }
+        Error::Budget { location, .. } => bound(at(location), "it holds too many values"),
+        other => unknown(other.location().map_or_else(|| mark(text, 0), |place| at(&place)), other),
+    }
+}
+
+/// Returns the byte at `location`, which has at least the number of the character.
+fn byte_at(text: &str, location: &Location) -> usize {
+    let small = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let span = location.span();
+    let by_character = || text.char_indices().nth(small(span.offset())).map(|(at, _)| at);
+    span.byte_offset().map(small).or_else(by_character).unwrap_or(text.len())
+}
+
+/// Returns the place of the character at the byte `at`, so that a caret has one to stand under.
+fn mark(text: &str, at: usize) -> Place {
+    let rest = text.get(at..).unwrap_or_default();
+    let width = rest.chars().next().filter(|c| *c != '\n').map_or(0, char::len_utf8);
+    Place::of(at..at + width)
+}
+
+fn unknown(place: Place, why: &Error) -> Problem {
+    Problem::error(place, format!("the file is not YAML: {why}"))
+        .help("check the indentation and the brackets on this line and the lines above")
+}
+
+fn no_anchor(place: Place) -> Problem {
+    Problem::error(place, "the alias names no anchor")
+        .help("write `&name` before the value that `*name` stands for")
+}
+
+/// Returns the parser's refusal as a problem.
+fn scan_problem(text: &str, error: &ScanError) -> Problem {
     let at = byte_of(text, error.marker());
-    // The parser marks a point; a caret needs a character to stand under.
-    let width = text[at..].chars().next().filter(|c| *c != '\n').map_or(0, char::len_utf8);
-    let place = Place::of(at..at + width);
+    let place = mark(text, at);
     if is_brace_in_text(text, at) {
         let message = "a bracket in the middle of a text ends it here";
         return Problem::error(place, message).help(QUOTE);
@@ -96,11 +153,6 @@ const KNOWN: &[(&[ErrorKind], &str, &str)] = &[
         "align the keys of a map in one column, and the `-` of a list in another",
     ),
     (
-        &[ErrorKind::UnknownAnchor],
-        "the alias names no anchor",
-        "write `&name` before the value that `*name` stands for",
-    ),
-    (
         &[
             ErrorKind::InvalidTrailingSingleQuotedScalar,
             ErrorKind::InvalidTrailingDoubleQuotedScalar,
@@ -118,7 +170,7 @@ const KNOWN: &[(&[ErrorKind], &str, &str)] = &[
 /// Returns the refusal of a file that passes a bound at `place`.
 pub(super) fn bound(place: Place, how: &str) -> Problem {
     Problem::error(place, format!("the file passes a bound that protects the gateway: {how}"))
-        .help("aliases may add 500,000 values and nesting may be 64 deep; write the values out")
+        .help("aliases may add 500,000 values and nesting may be 24 deep; write the values out")
 }
 
 /// Returns the refusal of an alias within the value that it stands for.
@@ -127,8 +179,10 @@ pub(super) fn recursive(place: Place) -> Problem {
         .help("write the value out where the alias is")
 }
 
-/// Returns the refusal of a second document that begins at `place`.
-pub(super) fn several_documents(place: Place) -> Problem {
+/// Returns the refusal of a second document, of which something stands at `place`.
+fn several_documents(text: &str, place: Place) -> Problem {
+    let before = text.get(..place.range().start).unwrap_or(text);
+    let place = before.rfind("---").map_or(place, |at| Place::of(at..at + 3));
     Problem::error(place, "the file holds more than one YAML document")
         .help("remove the line `---` and what follows it")
 }
@@ -147,7 +201,7 @@ pub(super) fn ended(text: &str) -> Problem {
 
 #[cfg(test)]
 mod tests {
-    use super::super::node::Node;
+    use super::super::yaml::read;
 
     #[test]
     fn the_refusal_is_said_in_plain_words_and_marks_its_place() {
@@ -166,7 +220,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, at: usize, words: &str) {
-        let problem = Node::parse(text).unwrap_err();
+        let problem = read(text).unwrap_err();
         assert!(problem.message().contains(words), "{problem:?}");
         assert_eq!(problem.place().unwrap().range().start, at, "{problem:?}");
     }

@@ -14,7 +14,7 @@ pub use listeners::overlap;
 use super::{
     calendar::Unit,
     decode::At,
-    error::Source,
+    error::{Diagnostics, Source},
     node::Place,
     plan::Plan,
     problem::{Problem, Problems},
@@ -110,7 +110,7 @@ pub(super) fn compile(
         routes,
         table,
         deciding_headers,
-        warnings: compiler.warnings.of(source),
+        warnings: Diagnostics::new(source, compiler.warnings),
         admin: spec.admin.map(|at| at.place),
         access_log: spec.access_log.map(|at| at.place),
         files: watched,

@@ -17,11 +17,12 @@ use super::{
     error::{Diagnostics, Source},
     node::{Content, Node, Place},
     plan::Plan,
-    problem::{Problem, Problems},
+    problem::Problem,
     source,
     spec::FileSpec,
     values,
     vocabulary::{Default, Key, Kind, Section},
+    yaml,
 };
 use std::path::{Path, PathBuf};
 
@@ -104,12 +105,12 @@ static TEST: Section = Section {
 /// Everything that is wrong with it, each at its place.
 pub fn read_scenario(path: &Path, instead: Option<&Path>) -> Result<Scenario, Diagnostics> {
     let source = source::read(path)?;
-    let root = Node::parse(&source.text).map_err(|problem| Problems::from(problem).of(&source))?;
+    let root = yaml::read(&source.text).map_err(|problem| Diagnostics::new(&source, problem))?;
     let mut decoder = Decoder::new(&source.text);
     let read = scenario(&mut decoder, &root, &folder(&source), instead);
     let (config, tests) = match read {
         Some(read) if decoder.problems.is_empty() => read,
-        _ => return Err(decoder.problems.of(&source)),
+        _ => return Err(Diagnostics::new(&source, decoder.problems)),
     };
     let scenario = Scenario { config, tests, source: source.clone() };
     // What is wrong with the configuration is told before any test begins.
@@ -134,8 +135,7 @@ impl Scenario {
 
     fn inline(&self) -> Result<Plan, Diagnostics> {
         let source = &self.source;
-        let root =
-            Node::parse(&source.text).map_err(|problem| Problems::from(problem).of(source))?;
+        let root = yaml::read(&source.text).map_err(|problem| Diagnostics::new(source, problem))?;
         let mut decoder = Decoder::new(&source.text);
         let fields = decoder.fields(&root, &FILE);
         let node = fields.as_ref().and_then(|fields| fields.node("config"));

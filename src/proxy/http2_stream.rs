@@ -1,10 +1,11 @@
 //! A client's stream of HTTP/2, between its socket and hyper: what is refused in frames.
 //!
 //! The h2 crate refuses a request that it cannot read by itself: it resets its stream with
-//! `PROTOCOL_ERROR`, or answers 431 without a body, and tells nobody. To some clients such a reset
-//! is a fault of the connection: Go's opens another one and asks again, some thousand times. So the
-//! frames on their way to the client are looked at: what is refused is counted, and a request that
-//! was not answered yet gets a 400 in place of the reset.
+//! `PROTOCOL_ERROR`, or answers 431 without a body, and reports nothing. Some clients take such a
+//! reset for a fault of the connection: Go's client opens another one and retries, some thousand
+//! times. So this reads the frames on their way to the client. It counts what h2 refuses, and
+//! replaces the reset of a request that has no answer yet by a 400. A reset after the answer, as of
+//! an upload that its client breaks off, passes as it is and is not counted.
 
 use super::{peer::Peer, unread::Unread};
 use bytes::Bytes;
@@ -244,7 +245,10 @@ impl Frames {
                     refused(TOO_LARGE);
                 }
             }
-            RST_STREAM if code(payload) == Some(PROTOCOL_ERROR) => refused(MALFORMED),
+            // The body of an answered request is no request: its client may have broken it off.
+            RST_STREAM if head.stream > self.answered && code(payload) == Some(PROTOCOL_ERROR) => {
+                refused(MALFORMED);
+            }
             // Behind the last stream that was served.
             GOAWAY if payload.get(4..).and_then(code).is_some_and(|code| code != NO_ERROR) => {
                 refused(CONNECTION_ENDED);
@@ -316,7 +320,7 @@ mod tests {
         let all = [&*answer, &late, &cancel].concat();
         let mut frames = Frames::default();
         assert_eq!(frames.reset(&all), None);
-        assert_eq!(refused(&mut frames, &all), [MALFORMED], "it is counted");
+        assert_eq!(refused(&mut frames, &all), [], "the request has its answer");
     }
 
     #[test]

@@ -103,6 +103,33 @@ fn what_http_2_cannot_be_read_is_a_400_on_its_stream_and_the_others_go_on() {
 }
 
 #[test]
+fn an_http_2_upload_that_its_client_breaks_off_after_the_answer_is_not_malformed() {
+    let upstream = upstream::echo();
+    let route = "  - { name: all, match: { path_prefix: / }, upstream: up, body_limit: 1KiB }";
+    let text = format!("access_log: access.log\n{}", yaml(upstream.address, route));
+    let gateway = Gateway::start(&text);
+    let mut client = http2::Client::new(gateway.web());
+    client.post(1, "/", "5000");
+    assert!(http2::body(&client.answer(1)).contains("`body_limit`"));
+    // The end of a body that is shorter than announced.
+    client.last_data(1, b"abc");
+    let reset = client.read_of(1).expect("the stream is reset");
+    assert_eq!((reset.kind, &*reset.payload), (3, &[0, 0, 0, 1][..]));
+    // One that has no answer yet is malformed, and is written behind it.
+    client.post(3, "/", "500");
+    client.last_data(3, b"abc");
+    assert_eq!(client.answer(3)[0].payload, [0x8c]);
+    eventually("the second one is counted", || {
+        (refused(&gateway, "malformed") == 1.0).then_some(())
+    });
+    let log = eventually("the access log is written", || {
+        let log = std::fs::read_to_string(gateway.dir.path().join("access.log")).ok()?;
+        log.contains("\"error\":\"HTTP/2").then_some(log)
+    });
+    assert_eq!(log.matches("\"error\":\"HTTP/2").count(), 1, "{log}");
+}
+
+#[test]
 fn a_large_header_of_http_2_is_told_counted_and_logged() {
     let upstream = upstream::echo();
     let text = format!("limits: {{ header_bytes: 8KiB }}\n{}", yaml(upstream.address, ALL));

@@ -3,6 +3,7 @@
 use super::connect;
 use std::{
     io::{Read, Write},
+    iter,
     net::{SocketAddr, TcpStream},
 };
 
@@ -67,8 +68,19 @@ impl Client {
         self.fields(stream, &[&head, fields].concat(), true);
     }
 
+    /// Sends the head of a request with a body of `length` bytes.
+    pub(crate) fn post(&mut self, stream: u32, path: &str, length: &str) {
+        let head = [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", path)];
+        self.fields(stream, &[&head[..], &[("content-length", length)]].concat(), false);
+    }
+
     pub(crate) fn data(&mut self, stream: u32, bytes: &[u8]) {
         self.send(DATA, 0, stream, bytes);
+    }
+
+    /// Sends the last bytes of a body.
+    pub(crate) fn last_data(&mut self, stream: u32, bytes: &[u8]) {
+        self.send(DATA, END_STREAM, stream, bytes);
     }
 
     /// Reads the next frame; `None` if there is none any more.
@@ -80,6 +92,11 @@ impl Client {
         let mut payload = vec![0; length];
         self.stream.read_exact(&mut payload).ok()?;
         Some(Frame { kind: head[3], flags: head[4], stream, payload })
+    }
+
+    /// Reads the next frame of a stream.
+    pub(crate) fn read_of(&mut self, stream: u32) -> Option<Frame> {
+        iter::from_fn(|| self.read()).find(|frame| frame.stream == stream)
     }
 
     /// Reads until a stream has ended, and returns its frames.

@@ -89,7 +89,7 @@ impl Found {
         let is_read = self.plan.is_some() || self.note.is_some();
         match &self.problems {
             Some(problems) if problems.is_unreadable() => Verdict::Unreadable,
-            Some(problems) if !is_read || (deny_warnings && !problems.is_empty()) => {
+            Some(problems) if !is_read || (deny_warnings && problems.has_warnings()) => {
                 Verdict::Problems
             }
             _ => Verdict::Fine,

@@ -217,7 +217,7 @@ pub struct CheckOptions {
     /// How to print problems, and what the rules promise.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub output: Format,
-    /// Fail on warnings and notes too.
+    /// Fail on warnings too. Notes, as that a line `end: true` is missing, are no warnings.
     #[arg(long)]
     pub deny_warnings: bool,
 }

@@ -191,6 +191,28 @@ fn check_prints_json_for_programs() {
 }
 
 #[test]
+fn notes_are_in_the_json_too_and_are_no_warnings() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    write(dir.path(), "");
+    let text = fs::read_to_string(dir.path().join("gateway.yaml")).expect("there");
+    let slow = text.replace("upstream: up", "upstream: up, flow: [{ name: a, limit: 5/1m }]");
+    assert_ne!(slow, text);
+    let output = fed(dir.path(), &["check", "--deny-warnings", "--output", "json", "-"], &slow);
+    assert!(output.status.success(), "{output:?}");
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let problems = found["problems"].as_array().expect("a list");
+    assert!(problems.iter().all(|problem| problem["severity"] == "note"), "{found}");
+    let mut messages: Vec<_> = problems.iter().filter_map(|it| it["message"].as_str()).collect();
+    messages.sort_unstable();
+    let expected = [
+        "`a` may pass 10 in 1m, because its bucket refills while it empties",
+        "the file does not end with `end: true`",
+    ];
+    assert_eq!(messages, expected);
+    assert_eq!(found["ok"], true);
+}
+
+#[test]
 fn check_reads_the_standard_input_and_can_deny_warnings() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     write(dir.path(), "");
@@ -201,7 +223,16 @@ fn check_reads_the_standard_input_and_can_deny_warnings() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.starts_with("note: the file does not end with `end: true`"), "{said}");
     let output = fed(dir.path(), &["check", "--deny-warnings", "-"], &text);
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(output.status.success(), "a note is no warning: {output:?}");
+    let useless = "[{ name: a, limit: 5/1s }, { name: b, limit: 9/1s, burst: 9 }]";
+    let odd = text.replace("upstream: up", &format!("upstream: up, flow: {useless}"));
+    assert_ne!(odd, text);
+    for (arguments, code) in [(&["check", "-"][..], 0), (&["check", "--deny-warnings", "-"], 1)] {
+        let output = fed(dir.path(), arguments, &odd);
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("warning: "), "{said}");
+    }
     for end in ["true", "false"] {
         let whole = format!("{text}end: {end}\n");
         let output = fed(dir.path(), &["check", "--deny-warnings", "-"], &whole);

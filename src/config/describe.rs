@@ -14,10 +14,7 @@ use bytesize::ByteSize;
 use promise::{breaker_promise, count, pacing_promise, promise};
 pub(super) use promise::{bucket_numbers, short};
 use serde::Serialize;
-use std::{
-    fmt::{self, Write},
-    time::Duration,
-};
+use std::fmt::{self, Write};
 
 /// How many routes are described one by one.
 const MOST_ROUTES: usize = 200;
@@ -109,9 +106,6 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
     if order.len() > MOST_ROUTES {
         writeln!(out, "  … and {} more", order.len() - MOST_ROUTES)?;
     }
-    if let Some(note) = bucket_note(plan) {
-        writeln!(out, "  note: {note}")?;
-    }
     write_settings(out, plan)
 }
 
@@ -156,29 +150,6 @@ fn write_route(out: &mut String, route: &RoutePlan, upstream: &str, gateways: u3
         None if route.flow.flow.is_empty() => writeln!(out, "    no limit"),
         None => Ok(()),
     }
-}
-
-/// Says, once for the file, how to get a hard cap where a bucket admits twice its limit in a window
-/// that is long enough for a user to expect otherwise.
-fn bucket_note(plan: &Plan) -> Option<String> {
-    const LONG: Duration = Duration::from_mins(1);
-    let rules = plan.routes.iter().flat_map(|route| route.flow.flow.iter().zip(&route.rules));
-    let mut doubled = rules.filter_map(|(rule, plan)| {
-        let (rate, burst) = bucket_numbers(&rule.algorithm)?;
-        (rate.window() >= LONG && burst >= rate.count()).then_some((&plan.name, rate, burst))
-    });
-    let (name, rate, burst) = doubled.next()?;
-    let (limit, window) = (rate.count(), short(rate.window()));
-    let others = match doubled.count() {
-        0 => String::new(),
-        1 => " (as may one more rule)".to_owned(),
-        others => format!(" (as may {others} more rules)"),
-    };
-    Some(format!(
-        "`{name}` may pass {} in {window}{others}, because its bucket refills while it empties; \
-         for a hard cap of {limit} write `algorithm: sliding_window` and `strict: true`",
-        burst.saturating_add(limit)
-    ))
 }
 
 fn write_details(out: &mut String, details: impl IntoIterator<Item = String>) -> fmt::Result {

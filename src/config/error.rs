@@ -108,6 +108,11 @@ impl Diagnostics {
         self.count() == 0
     }
 
+    /// Reports whether there is more than notes.
+    pub fn has_warnings(&self) -> bool {
+        self.list.iter().any(|problem| problem.severity != Severity::Note)
+    }
+
     /// Reports whether nothing is wrong but that certificates or keys do not exist.
     pub fn are_missing_files(&self) -> bool {
         self.beyond == 0 && self.list.iter().all(|problem| problem.is_missing_file)

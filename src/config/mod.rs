@@ -28,6 +28,7 @@ mod node;
 mod open_quote;
 mod plan;
 mod problem;
+mod remarks;
 mod scenario;
 mod secrets;
 mod settings;

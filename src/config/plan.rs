@@ -116,17 +116,6 @@ impl Plan {
     pub(super) fn source(&self) -> &Source {
         self.warnings.source()
     }
-
-    /// Returns those warnings, and notes on what could be better: what `check` prints.
-    pub fn remarks_at(&self, now: Instant) -> Diagnostics {
-        let note = (!self.is_sealed && !self.unseals).then(|| {
-            Problem::note("the file does not end with `end: true`").help(
-                "add the line `end: true` at the end: then flowgate never accepts a part of \
-                 the file; `end: false` says that you do not want that",
-            )
-        });
-        self.warnings_at(now).and(note.into_iter())
-    }
 }
 
 /// An upstream without its servers' state.
@@ -172,6 +161,8 @@ pub(super) struct RoutePlan {
 #[derive(Clone, Debug)]
 pub(super) struct RulePlan {
     pub name: Arc<str>,
+    /// Where the file names it.
+    pub place: Place,
     /// Of an alternative.
     pub when: Option<Arc<When>>,
     pub key: route::KeySpec,

@@ -65,6 +65,13 @@ impl Problem {
         Self { severity: Severity::Note, ..Self::about_file(message) }
     }
 
+    /// Marks the value that it is about.
+    #[must_use]
+    pub(super) const fn at(mut self, place: Place) -> Self {
+        self.place = Some(place);
+        self
+    }
+
     /// Says what the marked value is.
     #[must_use]
     pub(super) fn label(mut self, label: impl Into<String>) -> Self {

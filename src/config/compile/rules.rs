@@ -107,7 +107,8 @@ impl Compiler {
             let when = self.when(&it.when, on_duplicate).map(Arc::new);
             versions.extend(algorithm.zip(when).map(|(algorithm, when)| (algorithm, Some(when))));
         }
-        let (key, algorithm, name) = (key?, algorithm?, spec.name?.value);
+        let (key, algorithm, named) = (key?, algorithm?, spec.name?);
+        let name = named.value;
         versions.push((algorithm, None));
         let stored = versions.iter().map(|(algorithm, _)| Stored::new(algorithm));
         let shared = self.scope(spec.scope, stored);
@@ -123,6 +124,7 @@ impl Compiler {
             let identity = when.as_ref().map(|when| format!("{name} when {}", when.words()).into());
             let plan = RulePlan {
                 name: name.clone(),
+                place: named.place,
                 when,
                 key: key.clone(),
                 on_missing: spec.keys.on_missing.map_or(OnMissing::Shared, |at| at.value),

@@ -1,7 +1,10 @@
 //! What a good file becomes: defaults, warnings, and the description that `check` prints.
 
 use super::{FRAME, plan, warnings, with_rules};
-use crate::config::{AccessLog, Balance, RateLimitHeaders, describe};
+use crate::{
+    config::{AccessLog, Balance, RateLimitHeaders, Severity, describe},
+    flow::Instant,
+};
 use std::{path::Path, time::Duration};
 
 #[test]
@@ -160,7 +163,6 @@ in the order in which they match
       cost: else 2
       dry run: counts, rejects nothing
     pacing  100/1s: starts at least 10ms apart; waits up to 500ms, 10 at most
-  note: `bucket` may pass 200 in 1m, because its bucket refills while it empties; for a hard cap of 100 write `algorithm: sliding_window` and `strict: true`
 ",
         bytesize::ByteSize(per_key as u64 * 1067 + 64_000),
         bytesize::ByteSize(lent as u64 * 1067 + 64_000)
@@ -207,15 +209,19 @@ fn a_bucket_lets_its_limit_pass_at_once_whatever_the_window() {
 #[test]
 fn a_hard_cap_is_suggested_once_where_a_bucket_doubles_a_long_window() {
     let note = |rules: &str| {
-        let text = describe(&plan(&with_rules(rules)));
-        let notes: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("  note: ")).collect();
-        assert!(notes.len() < 2, "{text}");
-        notes.first().map(|note| (*note).to_owned())
+        let text = format!("{}end: true\n", with_rules(rules));
+        let remarks = plan(&text).remarks_at(Instant::EPOCH);
+        let notes: Vec<_> =
+            remarks.entries().filter(|entry| entry.severity == Severity::Note).collect();
+        assert!(notes.len() < 2, "{remarks}");
+        notes
+            .first()
+            .map(|note| format!("{}:{}: {} | {}", note.line, note.column, note.message, note.help))
     };
     let several = note(
         "      - { name: a, limit: 5/1m }\n      - { name: b, limit: 9/1h }\n      - { name: c, limit: 9/1m }\n",
     );
-    let expected = "`a` may pass 10 in 1m (as may 2 more rules), because its bucket refills while it empties; \
+    let expected = "8:17: `a` may pass 10 in 1m (as may 2 more rules), because its bucket refills while it empties | \
                     for a hard cap of 5 write `algorithm: sliding_window` and `strict: true`";
     assert_eq!(several.as_deref(), Some(expected));
     for rule in [

@@ -156,7 +156,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Run { named, log } => {
             let counters = Arc::default();
             let log = start_log(log, &counters)?;
-            Ok(gateway::run(&named.path(), &log, counters)?)
+            Ok(gateway::run(&named.path(), &log, counters, || {})?)
         }
         Command::Check { named, options } => check(&named.path(), options),
         Command::Demo { named, log, upstream, upstream_only } => {
@@ -211,10 +211,14 @@ fn demo(
     let plan = config::read_rules(&path).ok();
     let expected = plan.as_ref().and_then(config::Plan::first_loopback_server);
     let _upstream = start_upstream(address.or(expected).unwrap_or(demo::UPSTREAM))?;
-    if let Some(copy) = copy {
-        print(&invitation(&copy, plan.as_ref()))?;
-    }
-    Ok(gateway::run(&path, &log, counters)?)
+    let invite = || {
+        if let Some(copy) = &copy
+            && let Err(error) = print(&invitation(copy, plan.as_ref()))
+        {
+            complain(&error.to_string(), None);
+        }
+    };
+    Ok(gateway::run(&path, &log, counters, invite)?)
 }
 
 fn start_upstream(address: SocketAddr) -> Result<demo::Upstream, Trouble> {

@@ -142,6 +142,24 @@ fn a_demo_whose_port_is_taken_names_it() {
 }
 
 #[test]
+fn a_demo_that_cannot_listen_names_no_address_to_try() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let address = taken.local_addr().expect("bound").to_string();
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let copy = dir.path().join("flowgate-demo");
+    fs::create_dir(&copy).expect("made");
+    write(&copy, "");
+    let file = copy.join("gateway.yaml");
+    let text = fs::read_to_string(&file).expect("there");
+    fs::write(&file, text.replace("127.0.0.1:0", &address)).expect("written");
+    let output = flowgate(dir.path(), &["demo", "--upstream", "127.0.0.1:0"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("cannot listen"), "{said}");
+}
+
+#[test]
 fn the_log_is_json_if_asked_for() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     write(dir.path(), ", tls: { certificates: [{ cert: localhost.pem, key: localhost.key }] }");

@@ -71,12 +71,17 @@ fn cannot(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
 }
 
 /// Runs the gateway with the file at `path` until it is asked to end. `log` has been started,
-/// `counters` are the process's.
+/// `counters` are the process's. Calls `listening` once its listeners accept connections.
 ///
 /// # Errors
 ///
 /// See [`StartError`]; once started, nothing ends it but a signal.
-pub fn run(path: &Path, log: &Log, counters: Arc<Counters>) -> Result<(), StartError> {
+pub fn run(
+    path: &Path,
+    log: &Log,
+    counters: Arc<Counters>,
+    listening: impl FnOnce(),
+) -> Result<(), StartError> {
     let descriptors = raise_file_limit();
     let certificates = config::certificate_files(path);
     make_certificates(&certificates);
@@ -95,6 +100,7 @@ pub fn run(path: &Path, log: &Log, counters: Arc<Counters>) -> Result<(), StartE
         }
         if gateway.hear_store().await {
             gateway.listen(sockets)?;
+            listening();
             gateway.serve().await;
         }
         gateway.drain().await;

@@ -2,6 +2,8 @@
 
 #[path = "cluster/chart.rs"]
 mod chart;
+#[path = "cluster/edits.rs"]
+mod edits;
 #[path = "cluster/equal.rs"]
 mod equal;
 #[path = "cluster/gateways.rs"]

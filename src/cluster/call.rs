@@ -38,6 +38,8 @@ pub struct Verdicts {
     pub is_admitted: bool,
     /// One for each [`Ask`], in their order.
     pub answers: SmallVec<[Judgement; 4]>,
+    /// Which of them found a state that was further ahead than a window, and dropped it: the first.
+    pub stale: Option<usize>,
 }
 
 /// A lease of a concurrency limit: named by whoever asks, so that it can be given back even if
@@ -106,7 +108,8 @@ pub(super) fn read(asks: &[Ask<'_>], answer: &Value) -> Result<Verdicts, StoreEr
     }
     let judge = |(ask, told)| judge(ask, told, now, is_admitted).ok_or_else(invalid);
     let answers = asks.iter().zip(each).map(judge).collect::<Result<_, _>>()?;
-    Ok(Verdicts { now, is_admitted, answers })
+    let stale = each.iter().position(is_stale);
+    Ok(Verdicts { now, is_admitted, answers, stale })
 }
 
 /// `None` if the store did not decide as the rule does.
@@ -114,7 +117,7 @@ fn judge(ask: &Ask<'_>, told: &Value, now: Instant, is_admitted: bool) -> Option
     let Value::Array(told) = told else { return None };
     let numbers = told.iter().map(whole).collect::<Option<SmallVec<[u64; 16]>>>()?;
     let (verdict, state) = numbers.split_first()?;
-    let passes = *verdict == 1;
+    let passes = verdict & 1 == 1;
     let is_charged = is_admitted && passes && ask.cost > 0;
     let judgement = ask.rule.judge(state, now, ask.cost, is_charged)?;
     let is_same = match judgement.decision {
@@ -122,6 +125,12 @@ fn judge(ask: &Ask<'_>, told: &Value, now: Instant, is_admitted: bool) -> Option
         Decision::Reject(_) => !passes,
     };
     is_same.then_some(judgement)
+}
+
+/// Whether the state was stale that an answer is from.
+fn is_stale(told: &Value) -> bool {
+    let Value::Array(told) = told else { return false };
+    told.first().and_then(whole).is_some_and(|verdict| verdict & 2 != 0)
 }
 
 fn whole(value: &Value) -> Option<u64> {

@@ -207,6 +207,9 @@ impl Link {
         store.on_decision(came.since(asked));
         let way = RoundTrip { asked, given: verdicts.now, came };
         store.offsets.heed(way, asks, &mut verdicts);
+        if let Some(ask) = verdicts.stale.and_then(|at| asks.get(at)) {
+            store.on_stale(ask.name, came);
+        }
         let held = held.decided(call::granted(asks, &verdicts));
         Ok(Decided { verdicts, came, held })
     }

@@ -6,7 +6,11 @@
 --           lease and how long it runs if there is one, and the algorithm's own numbers
 --
 -- Returns { microseconds, nanoseconds, admitted, then a list a rule: the verdict and the state
--- before the request }. A verdict is 1 if the rule lets the request pass, else 0.
+-- before the request }. A verdict is 1 if the rule lets the request pass, else 0; and 2 more if the
+-- state was stale.
+--
+-- A state is stale if it is further ahead, by a window, than a clock that runs forward can leave it:
+-- the clock was set back by more than that. It is dropped, or it would reject for as long.
 
 -- Returns how many whole `length`s `a` holds, and what is left. (The quotient of two doubles may
 -- round up to the next whole number; that of a multiple does not.)
@@ -24,30 +28,42 @@ local function product(a, b)
   return a_high * b_high + middle + carry, low
 end
 
--- By the word of an algorithm: `check` returns whether the request passes and the state before it,
--- and changes nothing; `charge` charges it.
+-- By the word of an algorithm: `check` returns whether the request passes, the state before it and
+-- whether that was stale, and charges nothing; `charge` charges the request.
 local algorithms = {}
 
--- token_bucket and leaky_bucket. The state is when the bucket will be full again: TAT.
+-- token_bucket and leaky_bucket. The state is TAT and the bucket's size.
 -- terms: m, parts of a nanosecond, capacity, cost, each as a pair
 algorithms.bucket = {
   check = function(key, t)
     local state = read(key)
     local at, at_parts = now, nanos * t[2]
     local tat, tat_parts = state[1] or 0, state[2] or 0
+    local size, size_parts = state[3] or t[3], state[4] or t[4]
+    local is_stale = tat > at + 2 * size + 1
+    if #state == 0 or is_stale then
+      state, tat, tat_parts = {}, 0, 0
+    else
+      tat, tat_parts = resize(tat, tat_parts, size, size_parts, t[3], t[4], at_parts, t[1])
+      state = { tat, tat_parts }
+      if size ~= t[3] or size_parts ~= t[4] then
+        write(key, { tat, tat_parts, t[3], t[4] }, tat - now + 1)
+      end
+    end
     if exceeds(at, at_parts, tat, tat_parts) then
       tat, tat_parts = at, at_parts
     end
     t.after, t.after_parts = add(tat, tat_parts, t[5], t[6], t[1])
     local most, most_parts = add(at, at_parts, t[3], t[4], t[1])
-    return not exceeds(t.after, t.after_parts, most, most_parts), state
+    return not exceeds(t.after, t.after_parts, most, most_parts), state, is_stale
   end,
   charge = function(key, t)
-    write(key, { t.after, t.after_parts }, t.after - now + 1)
+    write(key, { t.after, t.after_parts, t[3], t[4] }, t.after - now + 1)
   end,
 }
 
--- pacing. The state is the earliest next start.
+-- pacing. The state is the earliest next start, and how many microseconds ahead that could be by the
+-- terms then.
 -- terms: m, parts of a nanosecond, the longest wait, the length of the queue, the cost, as pairs
 algorithms.pacing = {
   check = function(key, t)
@@ -55,6 +71,10 @@ algorithms.pacing = {
     local at, at_parts = now, nanos * t[2]
     local start, start_parts = state[1] or 0, state[2] or 0
     local passes = true
+    local is_stale = start > at + 2 * (state[3] or 0) + 1
+    if is_stale then
+      state, start, start_parts = {}, 0, 0
+    end
     if exceeds(start, start_parts, at, at_parts) then
       local wait, wait_parts = add(at, at_parts, t[3], t[4], t[1])
       local full, full_parts = add(at, at_parts, t[5], t[6], t[1])
@@ -64,10 +84,11 @@ algorithms.pacing = {
       start, start_parts = at, at_parts
     end
     t.after, t.after_parts = add(start, start_parts, t[7], t[8], t[1])
-    return passes, state
+    return passes, { state[1], state[2] }, is_stale
   end,
   charge = function(key, t)
-    write(key, { t.after, t.after_parts }, t.after - now + 1)
+    local most = math.min(t[3], t[5]) + t[7] + 2
+    write(key, { t.after, t.after_parts, most }, t.after - now + 1)
   end,
 }
 
@@ -77,18 +98,19 @@ algorithms.pacing = {
 algorithms.fixed = {
   check = function(key, t)
     local state = read(key)
-    if #state < 3 or not exceeds(state[1], state[2], now, nanos) then
+    local is_stale = #state == 3 and state[1] > now + 2 * t[2] + 1
+    if #state < 3 or is_stale or not exceeds(state[1], state[2], now, nanos) then
       state = {}
     end
-    return (state[3] or 0) + t.cost <= t[1], state
+    return (state[3] or 0) + t.cost <= t[1], state, is_stale
   end,
   charge = function(key, t, state)
     local finish, finish_nanos, used = state[1], state[2], state[3] or 0
     if used == 0 then
       finish_nanos = 0
       if t[4] then
-        -- Who asks may be on the other side of the boundary.
-        finish = now < t[4] and t[4] or math.max(t[5], now + 1)
+        -- The gateway may be on the other side of the boundary, or its clock wrong.
+        finish = math.min(now < t[4] and t[4] or math.max(t[5], now + 1), now + 2 * t[2])
       elseif t[3] == 1 and now >= t[2] then
         finish, finish_nanos = now + t[2], nanos
       else
@@ -107,6 +129,10 @@ algorithms.counter = {
     local state = read(key)
     local index, gone = divide(now, t[2])
     local beyond = nanos
+    local is_stale = (state[1] or 0) > index + 1
+    if is_stale then
+      state = {}
+    end
     local seen, before, current = state[1] or 0, state[2] or 0, state[3] or 0
     if index < seen then
       -- A clock that stepped back stands still until it has caught up.
@@ -119,13 +145,13 @@ algorithms.counter = {
     t.index, t.before, t.current, t.gone = index, before, current, gone
     local room = t[1] - t.cost - current
     if room < 0 then
-      return false, state
+      return false, state, is_stale
     end
     -- before · sight ≤ room · window, where what is in sight lacks the nanoseconds beyond.
     local left, left_low = product(before, t[2] - gone)
     local right, right_low = product(room, t[2])
     local carry, low = divide(right_low + divide(before * beyond, 1000), 4503599627370496)
-    return not exceeds(left, left_low, right + carry, low), state
+    return not exceeds(left, left_low, right + carry, low), state, is_stale
   end,
   charge = function(key, t)
     write(key, { t.index, t.before, t.current + t.cost }, 2 * t[2] - t.gone)
@@ -139,6 +165,10 @@ algorithms.sliding = {
     local state = read(key)
     local windows, gone = divide(now, t[2])
     local index = windows * t[3] + divide(gone * t[3] + divide(nanos * t[3], 1000), t[2])
+    local is_stale = (state[1] or 0) > index + t[3]
+    if is_stale then
+      state = {}
+    end
     t.index = math.max(index, state[1] or 0)
     local shift = t.index - (state[1] or 0)
     local buckets, used = {}, 0
@@ -150,7 +180,7 @@ algorithms.sliding = {
       buckets[at] = 0
     end
     t.buckets = buckets
-    return used + t.cost <= t[1], state
+    return used + t.cost <= t[1], state, is_stale
   end,
   charge = function(key, t)
     local state = { t.index }
@@ -204,14 +234,14 @@ for at, key in ipairs(KEYS) do
   for i = 6, #words do
     t[i - 5] = tonumber(words[i])
   end
-  local passes, state = algorithm.check(key, t)
+  local passes, state, is_stale = algorithm.check(key, t)
   -- What costs nothing passes and is not charged.
   passes = passes or t.cost == 0
   if not passes and not is_dry then
     answer[3] = 0
   end
   asked[at] = { algorithm = algorithm, terms = t, state = state, charged = passes and t.cost > 0 }
-  answer[at + 3] = { passes and 1 or 0, unpack(state) }
+  answer[at + 3] = { (passes and 1 or 0) + (is_stale and 2 or 0), unpack(state) }
 end
 if answer[3] == 1 then
   for at, it in ipairs(asked) do

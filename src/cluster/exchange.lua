@@ -12,33 +12,75 @@
 --           that it is told, and how late a delta may be told, in microseconds
 -- ARGV[4…]  what it has charged: whose state, `-` for that of all, and the numbers of the delta
 --
--- Returns { microseconds, nanoseconds, the latest version told, 1 if there are more, then whose
--- state and how that is written for each }.
+-- Returns { microseconds, nanoseconds, the latest version told, 1 if there are more and 2 more if the
+-- clock was set back by more than a window, then whose state and how that is written for each }.
+--
+-- A state or a delta that is further ahead than a window is stale, as in decide.lua: it is dropped.
 
 local number, known, most, late = string.match(ARGV[3], '(%d+) (%d+) (%d+) (%d+)')
 number, known, late = tonumber(number), tonumber(known), tonumber(late)
+
+local algorithm, terms = string.match(ARGV[2], '(%S+)(.*)')
+terms = numbers(terms)
+
+-- How far ahead of the clock that wrote it a state may be, in microseconds. Gateways may let too much
+-- pass, so that a bucket's TAT may be further ahead: its state says when it was written.
+local window = algorithm == 'bucket' and terms[2] or terms[1]
 
 -- By the word of an algorithm: returns the state that comes of a state and a delta, and for how many
 -- microseconds it decides anything; nothing if it never does, or is the state.
 local merge = {}
 
--- token_bucket and leaky_bucket. The state is when the bucket will be full again: TAT.
--- t: m; delta: what the cost comes to, and the TAT of a bucket that was full, each a pair
+-- Returns the TAT of a bucket's state, in one of this call's size.
+local function tat_of(state, t)
+  local from, from_parts = state[3] or t[2], state[4] or t[3]
+  local at_parts = nanos * t[1] / 1000
+  return resize(state[1], state[2], from, from_parts, t[2], t[3], at_parts, t[1])
+end
+
+-- token_bucket and leaky_bucket. The state is TAT, the bucket's size and the microsecond in which it
+-- was written.
+-- t: m, capacity as a pair; delta: what the cost comes to, the TAT of a bucket that was full, and the
+-- capacity when these were told, each a pair
 merge.bucket = function(state, t, delta)
-  local after, parts = add(state[1] or 0, state[2] or 0, delta[1], delta[2], t[1])
-  if exceeds(delta[3], delta[4], after, parts) then
-    after, parts = delta[3], delta[4]
+  local m, at_parts = t[1], nanos * t[1] / 1000
+  local tat, tat_parts = 0, 0
+  if #state > 0 and (state[5] or 0) <= now + window then
+    tat, tat_parts = tat_of(state, t)
+  end
+  -- A cost is resized as what is missing now.
+  local cost, cost_parts = delta[1], delta[2]
+  if delta[5] ~= t[2] or delta[6] ~= t[3] then
+    local missing, parts = add(now, at_parts, cost, cost_parts, m)
+    missing = resize(missing, parts, delta[5], delta[6], t[2], t[3], at_parts, m)
+    cost, cost_parts = missing - now, 0
+  end
+  local after, parts = add(tat, tat_parts, cost, cost_parts, m)
+  -- No bucket that was full lacks more than was charged, unless a clock was ahead.
+  local full, full_parts = tat_of({ delta[3], delta[4], delta[5], delta[6] }, t)
+  local most, most_parts = add(now, at_parts, cost, cost_parts, m)
+  if exceeds(full, full_parts, most, most_parts) then
+    full, full_parts = most, most_parts
+  end
+  if exceeds(full, full_parts, after, parts) then
+    after, parts = full, full_parts
   end
   -- As long as can be added to an instant, whatever comes on top.
   after = math.min(after, now + 4503599627370496)
   -- It drained while others charged what they have not told yet.
-  return { after, parts }, after - now + late
+  return { after, parts, t[2], t[3], now }, after - now + late
 end
 
 -- fixed_window. The state is when the window ends, as a pair, and what is used in it. While it has
 -- not ended, that of the delta is the same if it has not ended either: then somebody's clock is ahead.
 -- t: the window, 1 if it begins with its first request; delta: a state
 merge.fixed = function(state, t, delta)
+  if delta[1] > now + 2 * window then
+    return
+  end
+  if #state == 3 and state[1] > now + 2 * window then
+    state = {}
+  end
   local finish, finish_nanos, used = delta[1], delta[2], delta[3]
   if #state == 3 and exceeds(state[1], state[2], now, nanos) then
     local overlaps = t[2] == 1 and math.abs(state[1] - finish) < t[1]
@@ -53,6 +95,13 @@ end
 -- sliding_counter. The state is the latest window's number, what the one before had, and what it has.
 -- t: the window; delta: a state
 merge.counter = function(state, t, delta)
+  local latest_index = math.floor(now / window) + 1
+  if delta[1] > latest_index then
+    return
+  end
+  if (state[1] or 0) > latest_index then
+    state = {}
+  end
   local index = math.max(state[1] or 0, delta[1])
   local before, current = 0, 0
   for _, it in ipairs({ state, delta }) do
@@ -68,6 +117,13 @@ end
 -- sliding_window. The state is the latest bucket's number, then what is in it and in those before.
 -- t: the window, buckets in it, buckets that count; delta: a state
 merge.sliding = function(state, t, delta)
+  local latest_head = (math.floor(now / window) + 2) * t[2] - 1
+  if delta[1] > latest_head then
+    return
+  end
+  if (state[1] or 0) > latest_head then
+    state = {}
+  end
   local head = math.max(state[1] or 0, delta[1])
   local merged = { head }
   for at = 1, t[3] do
@@ -100,9 +156,13 @@ local function read_all(whose)
   return #keys > 0 and redis.call('MGET', unpack(keys)) or {}
 end
 
-local algorithm, terms = string.match(ARGV[2], '(%S+)(.*)')
-terms = numbers(terms)
 local latest = tonumber(redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2] or 0)
+-- Then nobody is told again what is in the list: gateways drop what they counted by that clock, too.
+local is_set_back = latest > now + window
+if is_set_back then
+  redis.call('DEL', KEYS[2])
+  latest = 0
+end
 
 -- Takes these from the list.
 local function forget(whose)
@@ -168,18 +228,29 @@ if known > math.max(latest, now) then
   known = 0
 end
 local moved = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. digits(known), '+inf', 'WITHSCORES', 'LIMIT', 0, most)
-local answer = { now, nanos, known, #moved == 2 * most and 1 or 0 }
+local flags = (#moved == 2 * most and 1 or 0) + (is_set_back and 2 or 0)
+local answer = { now, nanos, known, flags }
 local whose = {}
 for at = 1, #moved, 2 do
   whose[#whose + 1] = moved[at]
   answer[3] = tonumber(moved[at + 1])
 end
+-- Returns a bucket's state as a gateway takes it: TAT in a bucket of this call's size.
+local function told_bucket(who, state)
+  state = numbers(state)
+  local tat, tat_parts = tat_of(state, terms)
+  if state[3] ~= terms[2] or state[4] ~= terms[3] then
+    write(key_of(who), { tat, tat_parts, terms[2], terms[3], now }, tat - now + late)
+  end
+  return digits(tat) .. ' ' .. digits(tat_parts)
+end
+
 -- Whoever comes next need not read what has expired.
 local expired = {}
 for at, state in ipairs(read_all(whose)) do
   if state then
     answer[#answer + 1] = whose[at]
-    answer[#answer + 1] = state
+    answer[#answer + 1] = algorithm == 'bucket' and told_bucket(whose[at], state) or state
   else
     expired[#expired + 1] = whose[at]
   end

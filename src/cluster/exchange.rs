@@ -70,6 +70,8 @@ pub struct Page {
     pub known: u64,
     /// Whether more has changed than is told.
     pub is_full: bool,
+    /// Whether its clock was set back by more than a window, so that it has dropped the states.
+    pub is_set_back: bool,
     /// What has changed since the version that the gateway knew.
     pub told: Vec<Told>,
 }
@@ -152,6 +154,7 @@ impl Question {
             now: Instant::from_nanos(now.saturating_mul(1000)),
             known,
             is_full: false,
+            is_set_back: false,
             told: Vec::new(),
         })
     }
@@ -178,13 +181,15 @@ impl Page {
 
     fn parse(answer: &Value) -> Option<Self> {
         let Value::Array(answer) = answer else { return None };
-        let [micros, nanos, known, is_full, told @ ..] = &answer[..] else { return None };
+        let [micros, nanos, known, flags, told @ ..] = &answer[..] else { return None };
         let micros = whole(micros)?.saturating_mul(1000);
+        let flags = whole(flags)?;
         let (told, rest) = told.as_chunks::<2>();
         Some(Self {
             now: Instant::from_nanos(micros.saturating_add(whole(nanos)?)),
             known: whole(known)?,
-            is_full: whole(is_full)? == 1,
+            is_full: flags & 1 != 0,
+            is_set_back: flags & 2 != 0,
             told: told.iter().map(state).collect::<Option<_>>().filter(|_| rest.is_empty())?,
         })
     }
@@ -220,7 +225,7 @@ mod tests {
             (Algorithm::SlidingWindow(config), 400 / (20 + 2 * (buckets as usize + 2)))
         };
         for (algorithm, most) in [
-            (Algorithm::TokenBucket(token_bucket::Config { rate, burst: 9 }), 14),
+            (Algorithm::TokenBucket(token_bucket::Config { rate, burst: 9 }), 12),
             (Algorithm::SlidingCounter(sliding_counter::Config { rate }), 15),
             sliding(1),
             sliding(10),

@@ -251,6 +251,9 @@ impl Periodic {
             match answer {
                 Ok(Some(page)) => {
                     self.store.on_states(rule.deltas.len(), page.told.len());
+                    if page.is_set_back {
+                        self.store.on_stale(&name, came);
+                    }
                     let way = RoundTrip { asked: asked.at, given: page.now, came };
                     rule.take_over(way, &page);
                 }

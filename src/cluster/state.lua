@@ -63,3 +63,18 @@ local function exceeds(a, a_parts, b, b_parts)
   return a > b or (a == b and a_parts > b_parts)
 end
 
+-- A bucket's state is when it will be full again (TAT), then how long an empty one takes to fill, its
+-- size. Both are pairs. The first call with another size, after an edit of `burst`, resizes the state:
+-- from then on it fills as fast as one of that size.
+
+-- Returns the TAT of a bucket of size `to` that lacks the same share as one of size `from` does which
+-- is full at `tat`, to the microsecond. `at_parts` are those of now.
+local function resize(tat, tat_parts, from, from_parts, to, to_parts, at_parts, m)
+  if (from == to and from_parts == to_parts) or exceeds(now, at_parts, tat, tat_parts) then
+    return tat, tat_parts
+  end
+  local missing = tat - now + (tat_parts - at_parts) / m
+  local ratio = (to + to_parts / m) / (from + from_parts / m)
+  return now + math.floor(missing * ratio), at_parts
+end
+

@@ -48,6 +48,9 @@ pub const ROUND_TRIP_BOUNDS: [Duration; 12] = [
 /// The least between two lines of the log about refusals of one kind.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(10);
 
+/// After how long without a stale state the next one is a new event for the log.
+const STALE_PAUSE: Duration = Duration::from_mins(10);
+
 /// A store, as this process sees it.
 #[derive(Debug)]
 pub struct Store {
@@ -81,6 +84,8 @@ struct Known {
     health: Health,
     /// When a refused call was last spoken of, by the kind of its error.
     said_refused: [Option<Instant>; StoreError::COUNTED.len()],
+    /// When a state was last found to be stale.
+    stale: Option<Instant>,
     /// The secret of the fingerprints, as the store told it or as it is told.
     secret: [u64; 2],
     /// Whether it has told it.
@@ -129,6 +134,7 @@ impl Store {
             known: Mutex::new(Known {
                 health: Health::new(workers.get()),
                 said_refused: Default::default(),
+                stale: None,
                 secret,
                 has_told: false,
                 gateways,
@@ -333,6 +339,18 @@ impl Store {
                 %error,
                 detail,
                 "the store rejected a call; `on_store_error` decided that request"
+            );
+        }
+    }
+
+    /// Notes that a state of this rule was further ahead than a window, and says so once for all that
+    /// a clock has made stale.
+    pub(super) fn on_stale(&self, rule: &str, now: Instant) {
+        let last = self.known().stale.replace(now);
+        if last.is_none_or(|last| now.since(last) >= STALE_PAUSE) {
+            tracing::warn!(
+                rule,
+                "the store's clock stepped back by more than the rule's window; the counts from before begin again"
             );
         }
     }

@@ -19,6 +19,10 @@ pub(crate) struct Store {
     _server: Server,
     /// How many calls it took.
     pub(crate) calls: u64,
+    /// How far its clock is behind that of the gateways.
+    pub(crate) behind: Duration,
+    /// Whether it has said that its clock was set back.
+    pub(crate) was_set_back: bool,
 }
 
 /// One rule behind several gateways.
@@ -55,14 +59,18 @@ impl Store {
         let server = Server::start();
         let (mut connection, recorded) = (server.connection(), Recorded::new());
         recorded.load().exec(&mut connection).expect("the scripts are in order");
-        Self { connection, recorded, _server: server, calls: 0 }
+        let behind = Duration::ZERO;
+        Self { connection, recorded, _server: server, calls: 0, behind, was_set_back: false }
     }
 
     /// Has it take a call at `now`.
     pub(crate) fn exchange(&mut self, push: &Push<'_>, now: Instant) -> Page {
-        let call = self.recorded.exchange(push, now);
+        let call = self.recorded.exchange(push, now - self.behind);
         self.calls += 1;
-        Page::read(&call.query(&mut self.connection).expect("an answer")).expect("a page")
+        let page = call.query(&mut self.connection).expect("an answer");
+        let page = Page::read(&page).expect("a page");
+        self.was_set_back |= page.is_set_back;
+        page
     }
 }
 
@@ -101,6 +109,13 @@ impl Gateways {
     /// Adds one that knows nothing.
     pub(crate) fn join(&mut self) {
         let gate = Arc::new(Gate::new(Instant::EPOCH));
+        let slot = gate.install(&self.rules(), Instant::EPOCH).flow[0];
+        self.made += 1;
+        let name = self.made.to_string();
+        self.all.push(Gateway { name, gate, slot, number: 0, known: 0, deltas: Vec::new() });
+    }
+
+    fn rules(&self) -> Rules {
         let config = exchanged::Config::new(self.whole.clone(), 1).expect("states are merged");
         let rule = Rule {
             name: "rule".into(),
@@ -108,11 +123,18 @@ impl Gateways {
             keyed: Some(Keyed { by: "client".into(), max_keys: 100_000 }),
             dry_run: false,
         };
-        let rules = Rules { flow: vec![rule], ..Rules::default() };
-        let slot = gate.install(&rules, Instant::EPOCH).flow[0];
-        self.made += 1;
-        let name = self.made.to_string();
-        self.all.push(Gateway { name, gate, slot, number: 0, known: 0, deltas: Vec::new() });
+        Rules { flow: vec![rule], ..Rules::default() }
+    }
+
+    /// Gives the rule other numbers, at all of them.
+    pub(crate) fn edit(&mut self, algorithm: &Algorithm, now: Instant) {
+        let stored = Stored::new(algorithm).expect("a store can decide about it");
+        assert_eq!(stored.shape(), self.stored.shape(), "the rule keeps its states");
+        (self.whole, self.stored) = (algorithm.clone(), stored);
+        let rules = self.rules();
+        for gateway in &self.all {
+            gateway.gate.install(&rules, now);
+        }
     }
 
     /// Has a gateway decide about a request.
@@ -157,7 +179,7 @@ impl Gateways {
             if fate == Fate::AnswerLost {
                 return;
             }
-            assert_eq!(page.now, now);
+            assert_eq!(page.now, now - store.behind);
             it.deltas.clear();
             it.known = page.known;
             let way = RoundTrip { asked: now, given: page.now, came: now };

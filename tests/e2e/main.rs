@@ -31,6 +31,7 @@ mod proxy;
 mod reload;
 mod replay;
 mod shutdown;
+mod stored_states;
 mod stores;
 mod throttling;
 mod tls;

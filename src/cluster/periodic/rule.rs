@@ -112,6 +112,10 @@ impl Rule {
             self.former.extend((!is_gone).then(|| source.retired()));
         } else {
             (self.known, self.source, self.has_learned) = (known, source, old.has_learned);
+            if self.shared.rule.exchange() != old.shared.rule.exchange() {
+                // The store resizes a bucket when it is told.
+                self.known = 0;
+            }
             if !is_under_way {
                 self.due = due.min(self.due + self.exchange.interval);
             }

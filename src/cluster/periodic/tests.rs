@@ -67,7 +67,7 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rules}]
 /// Returns a page of a store that tells nothing.
 fn page(now: Instant) -> (RoundTrip, Page) {
     let way = RoundTrip { asked: now, given: now, came: now };
-    (way, Page { now, known: 0, is_full: false, told: Vec::new() })
+    (way, Page { now, known: 0, is_full: false, is_set_back: false, told: Vec::new() })
 }
 
 impl Periodic {
@@ -213,7 +213,8 @@ async fn who_forgets_as_the_clock_of_the_store_steps_back_asks_for_all_again() {
     let came = rule.due + Duration::from_hours(1);
     for (back, asks_again) in [(0, false), (100, false), (5_000, true), (5_000, false)] {
         let given = came - Duration::from_millis(back);
-        let page = Page { now: given, known: 9, is_full: false, told: Vec::new() };
+        let page =
+            Page { now: given, known: 9, is_full: false, is_set_back: false, told: Vec::new() };
         rule.take_over(RoundTrip { asked: came, given, came }, &page);
         // What it has to tell when it first hears of the clock is told.
         (rule.source.from, rule.deltas) = (None, Vec::new());

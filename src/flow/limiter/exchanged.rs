@@ -217,6 +217,7 @@ impl<F: Merge> Formula for Exchanged<F> {
         let now = self.past(now);
         self.here.convert(&old.here, &mut cell.state, now);
         self.whole.convert(&old.whole, &mut cell.delta, now);
+        cell.cost = self.whole.converted(&old.whole, cell.cost);
     }
 
     fn inherit(&mut self, former: &Self) {

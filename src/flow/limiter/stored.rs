@@ -169,14 +169,15 @@ impl Stored {
     /// may differ in their limit, but not in what they count by.
     pub fn shape(&self) -> String {
         match &self.formula {
-            Shape::Bucket(it) => format!("bucket/{}", ratio(it.interval())),
+            // The number is that of the form of the state, which scripts of another form misread.
+            Shape::Bucket(it) => format!("bucket2/{}", ratio(it.interval())),
             Shape::Fixed(_, Align::Clock, window) => format!("fixed/{window}"),
             Shape::Fixed(_, Align::FirstRequest, window) => format!("fixed/{window}/first"),
             Shape::Fixed(_, Align::Calendar(it), _) => format!("fixed/{}", it.name()),
             Shape::Counter(_, window) => format!("counter/{window}"),
             Shape::Sliding(_, it) => format!("sliding/{}/{}", it.window, it.in_window),
             Shape::Leases(_) => "leases".to_owned(),
-            Shape::Pacing(_, it) => format!("pacing/{}", ratio(it.interval)),
+            Shape::Pacing(_, it) => format!("pacing2/{}", ratio(it.interval)),
         }
     }
 
@@ -184,7 +185,10 @@ impl Stored {
     /// exchange them.
     pub fn exchange(&self) -> Option<(&'static str, Numbers)> {
         let (word, numbers): (_, &[u64]) = match &self.formula {
-            Shape::Bucket(it) => ("bucket", &[1000 * it.interval().parts()]),
+            Shape::Bucket(it) => {
+                let [micros, rest] = it.size();
+                ("bucket", &[1000 * it.interval().parts(), micros, rest])
+            }
             Shape::Fixed(_, align, window) => {
                 ("fixed", &[*window, u64::from(*align == Align::FirstRequest)])
             }
@@ -198,7 +202,7 @@ impl Stored {
     /// Returns how many numbers a state or a delta has at most, where gateways exchange them.
     pub fn exchanged_numbers(&self) -> usize {
         match &self.formula {
-            Shape::Bucket(_) => 4,
+            Shape::Bucket(_) => 6,
             Shape::Fixed(..) | Shape::Counter(..) => 3,
             Shape::Sliding(_, of) => {
                 usize::try_from(of.span).unwrap_or(usize::MAX).saturating_add(1)
@@ -416,9 +420,8 @@ fn bucket(formula: TokenBucket) -> Result<Shape, Unstorable> {
 
 fn bucket_numbers(formula: &TokenBucket, cost: u64) -> SmallVec<[u64; 8]> {
     let interval = formula.interval();
-    let [capacity, cost] =
-        [formula.limit(), cost].map(|count| span(interval, interval.times(count)));
-    [[1000 * interval.parts(), interval.parts()], capacity, cost].concat().into()
+    let cost = span(interval, interval.times(cost));
+    [[1000 * interval.parts(), interval.parts()], formula.size(), cost].concat().into()
 }
 
 /// Returns so many units as a pair, no longer than can be added to an instant.
@@ -465,7 +468,7 @@ mod tests {
         let bucket = |burst, micros| {
             of(&Algorithm::TokenBucket(token_bucket::Config { rate: rate(1, micros), burst }))
         };
-        assert_eq!(bucket(1 << 52, 1), Ok("bucket/1000/1".to_owned()));
+        assert_eq!(bucket(1 << 52, 1), Ok("bucket2/1000/1".to_owned()));
         assert_eq!(bucket((1 << 52) + 1, 1), Err(Unstorable::TooLarge));
         let window = |rate, buckets| {
             of(&Algorithm::SlidingWindow(sliding_window::Config { rate, buckets, strict: true }))

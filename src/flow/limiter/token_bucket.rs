@@ -20,6 +20,7 @@
 //! Source: ITU-T I.371 (2004), annex A; the crate governor, which rounds `T` down to
 //! whole nanoseconds and is equal where that is exact.
 
+use super::stored::span;
 use crate::flow::{
     decision::{Decision, Reason, ReasonKind},
     keyed::Usage,
@@ -61,6 +62,18 @@ impl TokenBucket {
     /// Returns the interval `T`, in whose units the state is.
     pub(super) const fn interval(&self) -> Interval {
         self.interval
+    }
+
+    /// Returns how long an empty bucket takes to fill, as a store takes it.
+    pub(super) fn size(&self) -> [u64; 2] {
+        span(self.interval, self.capacity)
+    }
+
+    /// Returns what a cost becomes that was charged to a bucket of `old`: the same share of this one.
+    pub(super) fn resized(&self, old: &Self, cost: u64) -> u64 {
+        let (full, burst) = (u128::from(old.burst.max(1)), u128::from(self.burst));
+        let cost = (u128::from(cost) * burst).div_ceil(full);
+        u64::try_from(cost).unwrap_or(u64::MAX)
     }
 
     /// Returns what is missing to a full bucket: `max(TAT, t) − t`.

@@ -35,6 +35,11 @@ pub(in crate::flow) trait Merge: Formula {
         self.is_fresh(delta, now)
     }
 
+    /// Returns what a cost comes to that was charged under `old`, before an edit.
+    fn converted(&self, _old: &Self, cost: u64) -> u64 {
+        cost
+    }
+
     /// Returns the numbers that the script takes of `delta`.
     fn delta(&self, delta: &Self::State, cost: u64) -> Numbers;
 
@@ -59,8 +64,12 @@ impl Merge for TokenBucket {
     fn delta(&self, delta: &u128, cost: u64) -> Numbers {
         let interval = self.interval();
         let (micros, rest) = interval.split(*delta);
-        let [added, added_rest] = span(interval, interval.times(cost));
-        Numbers::from_slice(&[added, added_rest, micros, rest])
+        let added = span(interval, interval.times(cost));
+        [added, [micros, rest], self.size()].concat().into()
+    }
+
+    fn converted(&self, old: &Self, cost: u64) -> u64 {
+        self.resized(old, cost)
     }
 
     fn told(&self, numbers: &[u64]) -> Option<u128> {

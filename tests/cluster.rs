@@ -139,7 +139,7 @@ fn a_lease_that_is_asked_for_again_is_charged_once() {
     let mut store = server.connection();
     recorded.load().exec(&mut store).expect("the scripts are in order");
     let rule = Stored::new(&Algorithm::Concurrency(concurrency::Config { limit: 9 }));
-    let rule = rule.expect("a store can decide about it");
+    let rule = std::sync::Arc::new(rule.expect("a store can decide about it"));
     let asks = [Ask { name: "{a}:r", rule: &rule, key: None, cost: 2, is_dry_run: false }];
     let held = |store: &mut redis::Connection| {
         redis::cmd("ZRANGEBYSCORE").arg(&["{a}:r", "-inf", "+inf", "WITHSCORES"]).query(store)

@@ -289,6 +289,9 @@ impl Page {
         let bounds = self.excess_bounds(store.divisor);
         let help = "Most that all gateways let pass beyond a limit whose counts they exchange";
         gauges(encoder, ("flowgate_flow_excess_bound", help), bounds)?;
+        let help =
+            "Requests that the gateway rejected itself because the store had said until when";
+        counter(encoder, ("flowgate_store_cached_rejections", help), &store.cached_rejections)?;
         let help = "What a decision of the store takes";
         histograms(encoder, ("flowgate_store_round_trip", help), [(none, trips)])
     }

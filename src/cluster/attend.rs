@@ -3,12 +3,13 @@
 
 use super::{
     check::Check,
-    client::{Inner, Link, PATIENCE, PAUSES},
+    client::{Client, Inner, Link, PATIENCE, PAUSES},
     error::Failure,
     greeting::Told,
     nodes::Nodes,
     search::{Pause, Search, connect},
 };
+use redis::cmd;
 use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
 
@@ -140,6 +141,21 @@ async fn adopt(link: &Link, found: Result<Link, Failure>) -> Option<Link> {
     Some(new)
 }
 
+impl Client {
+    /// Has the store forget this gateway, which ends: those that live share the limits at once.
+    pub(super) async fn leave(&self) {
+        let Some(mut link) = self.link() else { return };
+        let inner = Arc::clone(&link.inner);
+        let key = inner.store.key("gateways");
+        let mut node = link.connection.node_of(&key);
+        let mut leave = cmd("ZREM");
+        leave.arg(&key).arg(&inner.store.name);
+        let left = link.connection.query(&mut node, &leave);
+        // Otherwise, it is forgotten after a lease.
+        let _left = inner.clock.timeout(inner.limit.max(PATIENCE), left).await;
+    }
+}
+
 impl Link {
     /// Tells the store that this gateway is there, `is_first` over this connection, and learns what
     /// it has to tell.
@@ -159,9 +175,15 @@ impl Link {
             Err(failure) if failure.is_of_part() && store.has_learned() => {
                 return self.heed(failure);
             }
-            // Who may not greet does not count among the gateways, whatever else would work.
-            Err(failure) => return Err(failure),
+            // A gateway that may not greet does not count among them, whatever else would work.
+            Err(failure) => return Err(failure.about(&keys)),
         };
+        if let Some(key) = &told.rewritten {
+            tracing::warn!(
+                key,
+                "the store held an invalid secret; flowgate has written this key anew"
+            );
+        }
         self.seed = store.learn(&told, is_first, now);
         *self.inner.seed.lock().unwrap_or_else(PoisonError::into_inner) = self.seed;
         Ok(())

@@ -4,16 +4,17 @@ use super::StoreError;
 use crate::flow::{Decision, Instant, Judgement, Stored};
 use redis::Value;
 use smallvec::SmallVec;
-use std::fmt::Write as _;
+use std::{fmt::Write as _, sync::Arc};
 
 /// What a request asks of one rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// The rule's name in the store, with the hash tag of its route: equal for all gateways, and
-    /// another for a rule whose states mean something else.
+    /// The rule's name in the store, with a hash tag: `{route}` if all states of the route lie on one
+    /// node, `{route:*}` if those of each key do. Equal for all gateways, and another for a rule whose
+    /// states mean something else.
     pub name: &'a str,
     /// How the rule decides.
-    pub rule: &'a Stored,
+    pub rule: &'a Arc<Stored>,
     /// Whose state, as all gateways make it; `None` is the one that all clients share.
     pub key: Option<u128>,
     /// What the request costs.
@@ -52,15 +53,19 @@ pub struct Lease<'a> {
     pub micros: u64,
 }
 
+/// What ends the hash tag of a rule's name where the key is part of the tag.
+const BY_KEY: &str = "*}";
+
 /// Returns where the store keeps the state that `ask` is about.
 pub(super) fn key(prefix: &str, ask: &Ask<'_>) -> String {
-    let mut key = String::with_capacity(prefix.len() + ask.name.len() + 33);
+    let mut key = String::with_capacity(prefix.len() + ask.name.len() + 34);
     key += prefix;
-    key += ask.name;
-    if let Some(fingerprint) = ask.key {
-        // Writing to a string does not fail.
-        _ = write!(key, ":{fingerprint:032x}");
-    }
+    let Some(fingerprint) = ask.key else { return key + ask.name };
+    // Writing to a string does not fail.
+    _ = match ask.name.split_once(BY_KEY) {
+        Some((tag, rest)) => write!(key, "{tag}{fingerprint:032x}}}{rest}"),
+        None => write!(key, "{}:{fingerprint:032x}", ask.name),
+    };
     key
 }
 

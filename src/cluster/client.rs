@@ -15,12 +15,13 @@ use super::{
     keeper::keep,
     leases::{Held, Leases},
     nodes::Nodes,
+    rejections::{Memory, Rejections},
     script::{Lua, is_unknown},
     store::Store,
 };
 use crate::{
     clock::Clock,
-    flow::{Instant, RoundTrip},
+    flow::{Instant, Judgement, RoundTrip},
     route::Seed,
 };
 use core::{fmt, time::Duration};
@@ -66,6 +67,7 @@ pub(super) struct Inner {
     /// Rings when one may be that has to be asked by itself.
     pub(super) doubted: Notify,
     pub(super) leases: Arc<Leases>,
+    rejections: Rejections,
 }
 
 /// A connection that works, as far as is known.
@@ -117,6 +119,7 @@ impl Client {
             broken: Notify::new(),
             hurt: Notify::new(),
             doubted: Notify::new(),
+            rejections: Rejections::default(),
         });
         let tasks = [tokio::spawn(run(Arc::clone(&inner))), tokio::spawn(keep(Arc::clone(&inner)))];
         Self { inner, tasks }
@@ -138,13 +141,14 @@ impl Client {
         async move { inner.made.notified().await }
     }
 
-    /// Has the store know which requests have ended, and waits for that: as long as a call may take,
-    /// or for a moment while the store is down.
+    /// Has the store know which requests have ended, and that this gateway ends, and waits for that: as
+    /// long as two calls may take, or for a moment while the store is down.
     pub async fn give_back(&self) {
         let is_up = self.link().is_some();
         let limit = if is_up { self.inner.limit.max(PATIENCE) } else { PATIENCE };
         // What is left runs out.
         _ = self.inner.clock.timeout(limit, self.inner.leases.all_given_back()).await;
+        self.leave().await;
     }
 
     /// Returns the way to the store, if it is up.
@@ -167,6 +171,20 @@ impl Link {
         &self.seed
     }
 
+    /// Returns the rejection that the store would answer `ask` with at `now`, if it has told that before:
+    /// without a call. A request that has one is rejected.
+    pub fn rejection(&self, ask: &Ask<'_>, now: Instant) -> Option<Judgement> {
+        let found = self.inner.rejections.find(ask, self.memory(), now);
+        if found.is_some() {
+            self.inner.store.on_cached_rejection();
+        }
+        found
+    }
+
+    fn memory(&self) -> Memory {
+        Memory { connection: self.number, losses: self.inner.store.losses() }
+    }
+
     /// Has the store decide about a request, in one round trip.
     ///
     /// # Errors
@@ -175,7 +193,7 @@ impl Link {
     pub async fn decide(mut self, asks: &[Ask<'_>]) -> Result<Decided, StoreError> {
         let inner = Arc::clone(&self.inner);
         let (store, settings) = (&inner.store, &inner.store.settings);
-        let asked = inner.clock.now();
+        let (asked, memory) = (inner.clock.now(), self.memory());
         let keys: Vec<String> = asks.iter().map(|ask| call::key(&settings.prefix, ask)).collect();
         if self.node_of(&keys).is_some_and(|node| self.is_out(node)) {
             return Err(StoreError::Down);
@@ -205,6 +223,9 @@ impl Link {
         };
         let came = inner.clock.now();
         store.on_decision(came.since(asked));
+        for (ask, judgement) in asks.iter().zip(&verdicts.answers) {
+            inner.rejections.note(ask, judgement, memory, (asked, came));
+        }
         let way = RoundTrip { asked, given: verdicts.now, came };
         store.offsets.heed(way, asks, &mut verdicts);
         if let Some(ask) = verdicts.stale.and_then(|at| asks.get(at)) {

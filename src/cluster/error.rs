@@ -155,6 +155,11 @@ impl Failure {
         Self { detail: format!("{node}: {}", self.detail), ..self }
     }
 
+    /// Returns it with the keys that were asked about.
+    pub(super) fn about(self, keys: &[String]) -> Self {
+        Self { detail: format!("{}; keys: {}", self.detail, keys.join(", ")), ..self }
+    }
+
     /// Returns it as that of this node, unless only the call is concerned.
     pub(super) fn of_node(self, node: usize) -> Self {
         let scope = match self.scope {

@@ -3,7 +3,7 @@
 use redis::Value;
 
 /// What `hello.lua` tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Told {
     /// The gateways that the store has seen lately, this one among them.
     pub(super) gateways: u32,
@@ -11,19 +11,33 @@ pub(super) struct Told {
     pub(super) secret: [u64; 2],
     /// Whether the store did not know this gateway before.
     pub(super) is_unknown: bool,
+    /// The key of the secret if its value was none, and the script has written it anew.
+    pub(super) rewritten: Option<String>,
 }
 
 impl Told {
     /// Reads an answer; `None` if it makes no sense.
     pub(super) fn read(answer: &Value) -> Option<Self> {
         let Value::Array(answer) = answer else { return None };
-        let [Value::Int(count), Value::BulkString(secret), Value::Int(added)] = &answer[..] else {
+        let [
+            Value::Int(count),
+            Value::BulkString(secret),
+            Value::Int(added),
+            Value::BulkString(rewritten),
+        ] = &answer[..]
+        else {
             return None;
         };
         let (high, low) = str::from_utf8(secret).ok()?.split_at_checked(16)?;
         let parse = |digits| u64::from_str_radix(digits, 16).ok();
         let gateways = u32::try_from(u64::try_from(*count).ok()?).unwrap_or(u32::MAX);
-        Some(Self { gateways, secret: [parse(high)?, parse(low)?], is_unknown: *added > 0 })
+        let rewritten = str::from_utf8(rewritten).ok().filter(|key| !key.is_empty());
+        Some(Self {
+            gateways,
+            secret: [parse(high)?, parse(low)?],
+            is_unknown: *added > 0,
+            rewritten: rewritten.map(str::to_owned),
+        })
     }
 }
 
@@ -32,15 +46,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_three_values_of_which_one_is_a_secret_of_128_bits() {
+    fn an_answer_is_four_values_of_which_one_is_a_secret_of_128_bits() {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let answer = |count, secret: &str, added| {
-            let secret = Value::BulkString(secret.as_bytes().to_vec());
-            Value::Array(vec![Value::Int(count), secret, Value::Int(added)])
+            Value::Array(vec![Value::Int(count), text(secret), Value::Int(added), text("")])
         };
         let digits = "0123456789abcdef00000000000000ff";
-        let told = Told { gateways: 3, secret: [0x0123_4567_89ab_cdef, 255], is_unknown: true };
-        assert_eq!(Told::read(&answer(3, digits, 1)), Some(told));
-        assert_eq!(Told::read(&answer(3, digits, 0)), Some(Told { is_unknown: false, ..told }));
+        let secret = [0x0123_4567_89ab_cdef, 255];
+        let told = |is_unknown, rewritten: Option<&str>| {
+            Some(Told { gateways: 3, secret, is_unknown, rewritten: rewritten.map(str::to_owned) })
+        };
+        assert_eq!(Told::read(&answer(3, digits, 1)), told(true, None));
+        assert_eq!(Told::read(&answer(3, digits, 0)), told(false, None));
+        let rewritten = vec![Value::Int(3), text(digits), Value::Int(0), text("a:secret")];
+        assert_eq!(Told::read(&Value::Array(rewritten)), told(false, Some("a:secret")));
         for nonsense in [
             answer(-1, digits, 0),
             answer(3, &digits[..16], 0),

@@ -5,12 +5,21 @@
 -- KEYS[2]  the secret
 -- ARGV     the gateway's name, how long it is remembered in microseconds, a secret of its own
 --
--- Returns how many gateways there are, the secret of all, and 1 if this gateway was not among them:
--- then the others may not be, either.
+-- Returns how many gateways there are, the secret of all, 1 if this gateway was not among them (then
+-- the others may not be, either), and the secret's key if it held none and was written anew, or ''.
 
--- Who has used a secret proposes it again, so that a store that lost it learns the same one. Before
--- all else: a store without memory refuses this write, but none that follows one it has let through.
+local rewritten = ''
+
+-- A gateway that has used a secret proposes it again, so that a store that lost it learns the same
+-- one. Before all else: a store without memory refuses this write, but none that follows one it has
+-- let through.
 redis.call('SET', KEYS[2], ARGV[3], 'NX')
+local secret = redis.pcall('GET', KEYS[2])
+if type(secret) ~= 'string' or #secret ~= 32 or string.find(secret, '%X') then
+  -- Else no gateway could use the store until it is mended by hand.
+  redis.call('SET', KEYS[2], ARGV[3])
+  secret, rewritten = ARGV[3], KEYS[2]
+end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
@@ -22,4 +31,4 @@ if redis.call('PTTL', KEYS[1]) < millis then
 end
 -- A month without gateways ends every state, too.
 redis.call('PEXPIRE', KEYS[2], '2678400000')
-return { redis.call('ZCARD', KEYS[1]), redis.call('GET', KEYS[2]), added }
+return { redis.call('ZCARD', KEYS[1]), secret, added, rewritten }

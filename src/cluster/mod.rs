@@ -27,6 +27,7 @@ mod outages;
 mod periodic;
 mod pushing;
 mod recorded;
+mod rejections;
 mod script;
 mod search;
 mod slots;

@@ -135,6 +135,8 @@ impl Periodic {
             }
         }
         self.tell_rest().await;
+        // The last of the gateway's clients to end has it forgotten.
+        self.client.leave().await;
     }
 
     /// Tells what is left.

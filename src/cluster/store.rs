@@ -76,6 +76,9 @@ pub struct Store {
     turned: Notify,
     /// States that were told, and taken over.
     exchanged: [AtomicU64; 2],
+    /// How often it has lost states, or may have.
+    losses: AtomicU64,
+    cached_rejections: AtomicU64,
 }
 
 /// What its clients have found out.
@@ -114,6 +117,8 @@ pub struct Reading {
     pub is_exchanging: bool,
     /// States of which something was told, and those that were taken over.
     pub exchanged: [u64; 2],
+    /// Requests that gateways rejected by themselves, as the store had told how long it would.
+    pub cached_rejections: u64,
 }
 
 impl Store {
@@ -147,6 +152,8 @@ impl Store {
             refusals: AtomicU64::new(0),
             turned: Notify::new(),
             exchanged: Default::default(),
+            losses: AtomicU64::new(0),
+            cached_rejections: AtomicU64::new(0),
         }
     }
 
@@ -212,6 +219,16 @@ impl Store {
         }
     }
 
+    /// Returns how often it has lost states, or may have.
+    pub(super) fn losses(&self) -> u64 {
+        self.losses.load(Relaxed)
+    }
+
+    /// Counts a request that the gateway rejected without a call.
+    pub(super) fn on_cached_rejection(&self) {
+        self.cached_rejections.fetch_add(1, Relaxed);
+    }
+
     /// Reads all numbers.
     pub fn read(&self) -> Reading {
         let known = self.known();
@@ -225,6 +242,7 @@ impl Store {
             waited: Duration::from_nanos(self.waited_nanos.load(Relaxed)),
             is_exchanging: known.health.is_exchanging(),
             exchanged: [0, 1].map(|at| self.exchanged[at].load(Relaxed)),
+            cached_rejections: self.cached_rejections.load(Relaxed),
         }
     }
 
@@ -244,6 +262,9 @@ impl Store {
     pub(super) fn learn(&self, told: &Told, is_first: bool, now: Instant) -> Seed {
         let mut known = self.known();
         (known.secret, known.has_told) = (told.secret, true);
+        if told.is_unknown {
+            self.losses.fetch_add(1, Relaxed);
+        }
         let before = known.gateways.divisor();
         known.gateways.on_told(told.gateways, is_first || told.is_unknown, now);
         if known.gateways.divisor() != before {

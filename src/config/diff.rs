@@ -184,7 +184,9 @@ fn in_store(plan: &RoutePlan, name: &str) -> Option<String> {
     let mut rules = plan.rules.iter().zip(&plan.flow.flow);
     if let Some((rule, identity)) = rules.find(|(_, identity)| *identity.name == *name) {
         let stored = Stored::new(&identity.algorithm).ok().filter(|_| rule.shared.is_some())?;
-        return Some(name_in_store(identity, &stored, rule.sync_interval.is_some()));
+        let is_exchanged = rule.sync_interval.is_some();
+        let name = name_in_store(identity, &stored, is_exchanged);
+        return Some(plan.hash_tag(!is_exchanged) + &name);
     }
     let paced = plan.flow.pacing.as_ref().filter(|_| plan.paced.is_some())?;
     Some(Stored::paced(paced).ok()?.shape())

@@ -402,14 +402,15 @@ impl<'o> Builder<'o> {
         let shared_ones = plan.rules.iter().map(|rule| rule.shared.is_some().then_some(false));
         let here = divided(&plan.flow, shared_ones, plan.paced.is_some(), self.division);
         let installed = gate.install(&here, self.now);
-        let tag = format!("{{{}}}", plan.name);
+        let tags = [false, true].map(|is_by_key| plan.hash_tag(is_by_key));
         let flow = installed.flow.into_iter().zip(&plan.flow.flow);
         let rules = plan.rules.into_iter().zip(flow).map(|(rule, (slot, identity))| RouteRule {
             shared: rule.shared.and_then(|on_error| {
                 let stored = Stored::new(&identity.algorithm).ok()?;
                 let interval = rule.sync_interval;
                 let name = name_in_store(identity, &stored, interval.is_some());
-                Some(shared(&tag, &name, stored, on_error, interval))
+                let tag = &tags[usize::from(interval.is_none())];
+                Some(shared(tag, &name, stored, on_error, interval))
             }),
             slot,
             name: rule.name,
@@ -425,7 +426,7 @@ impl<'o> Builder<'o> {
         let rules: Vec<RouteRule> = rules.collect();
         let paced = plan.flow.pacing.as_ref().zip(plan.paced).and_then(|(pacing, on_error)| {
             let stored = Stored::paced(pacing).ok()?;
-            Some(shared(&tag, &format!("pacing:{}", stored.shape()), stored, on_error, None))
+            Some(shared(&tags[0], &format!("pacing:{}", stored.shape()), stored, on_error, None))
         });
         let route = Route {
             is_shared: paced.is_some() || rules.iter().any(|rule| rule.shared.is_some()),

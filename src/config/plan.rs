@@ -157,6 +157,24 @@ pub(super) struct RoutePlan {
     pub print: u64,
 }
 
+impl RoutePlan {
+    /// Returns the hash tag of the names of its rules in the store: the keys of one tag lie on one node
+    /// of a Redis Cluster, and all that one request asks must. `is_by_key` adds `:*`, for which each state
+    /// has its key: where all rules that the store decides use the same one, each key may lie on
+    /// another node.
+    pub(super) fn hash_tag(&self, is_by_key: bool) -> String {
+        let by_key = if is_by_key && self.uses_one_key() { ":*" } else { "" };
+        format!("{{{}{by_key}}}", self.name)
+    }
+
+    fn uses_one_key(&self) -> bool {
+        let decided = |rule: &&RulePlan| rule.shared.is_some() && rule.sync_interval.is_none();
+        let mut keys = self.rules.iter().filter(decided).map(|rule| &rule.key);
+        let Some(first) = keys.next() else { return false };
+        self.paced.is_none() && !first.is_shared() && keys.all(|key| key == first)
+    }
+}
+
 /// What the proxy needs to know of a rule.
 #[derive(Clone, Debug)]
 pub(super) struct RulePlan {

@@ -136,7 +136,7 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
     let Journey { route, tail, .. } = &*arrival.journey;
     if let Some(question) = question {
         return match shared::begin(&tail.peer.worker, route, now, &claims, question) {
-            First::Decided(decided) => match arrival.settle(*decided) {
+            First::Decided(decided) => match arrival.settle(decided) {
                 Ok(journey) => Step::Forward(journey),
                 Err(response) => Step::Answered(response),
             },

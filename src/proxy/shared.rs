@@ -6,8 +6,8 @@ use crate::{
     cluster::{Ask, Client, Held, Link, Verdicts},
     config::{Claims, Exchange, OnStoreError, Route, Shared},
     flow::{
-        Admission, Claim, Decision, Instant, Key, Quota, Reason, Rejection, Reservation, SlotId,
-        Verdict,
+        Admission, Claim, Decision, Instant, Judgement, Key, Quota, Reason, Rejection, Reservation,
+        SlotId, Verdict,
     },
     route::Target,
 };
@@ -34,8 +34,9 @@ pub(super) struct Asking {
 }
 
 /// The first step of a decision.
+#[expect(clippy::large_enum_variant, reason = "moved once; a box would be an allocation a request")]
 pub(super) enum First {
-    Decided(Box<Result<Admission, Rejection>>),
+    Decided(Result<Admission, Rejection>),
     /// The store must be asked.
     Ask(Box<Asking>),
 }
@@ -71,6 +72,23 @@ impl Question {
     fn asks(&self, slot: SlotId) -> bool {
         self.claims.iter().any(|(claim, _)| claim.slot == slot)
     }
+
+    /// Returns the rule that the store would reject the request by, as it has told before, why, and
+    /// what is known of the rules.
+    fn rejection(
+        &self,
+        route: &Route,
+        now: Instant,
+    ) -> Option<(SlotId, Reason, SmallVec<[Quota; 4]>)> {
+        let mut quotas = SmallVec::new();
+        let mut blamed: Option<(SlotId, Reason)> = None;
+        for ((claim, _), ask) in self.claims.iter().zip(asks(&self.claims, route)) {
+            let Some(judgement) = self.link.rejection(&ask, now) else { continue };
+            blame(&mut blamed, claim, &ask, &judgement);
+            quotas.push(quota(claim, &ask, &judgement));
+        }
+        blamed.map(|(slot, reason)| (slot, reason, quotas))
+    }
 }
 
 /// Decides about a request of a route with shared rules, as far as can be without the store.
@@ -82,17 +100,20 @@ pub(super) fn begin(
     question: Option<Question>,
 ) -> First {
     let Some(question) = question else {
-        return First::Decided(Box::new(alone(worker, route, now, claims)));
+        return First::Decided(alone(worker, route, now, claims));
     };
     let here = claims.iter().filter(|it| !question.asks(it.slot)).copied();
     let here = Heard::of(route, here, |it| {
         it.exchange.as_deref().is_some_and(|it| is_cut_off(worker, it))
     });
     match here.reserve(route, now) {
-        Err(rejection) => First::Decided(Box::new(Err(rejection))),
-        Ok(reservation) => {
-            First::Ask(Box::new(Asking { question, reservation, claims: claims.clone() }))
-        }
+        Err(rejection) => First::Decided(Err(rejection)),
+        Ok(reservation) => match question.rejection(route, now) {
+            Some((slot, reason, quotas)) => {
+                First::Decided(Err(reservation.reject(now, slot, reason, &quotas)))
+            }
+            None => First::Ask(Box::new(Asking { question, reservation, claims: claims.clone() })),
+        },
     }
 }
 
@@ -104,20 +125,15 @@ impl Asking {
         worker: &Worker,
         route: &Route,
     ) -> (Result<Admission, Rejection>, Option<Held>) {
-        let Self { question, reservation, claims } = self;
-        let rules = question.claims.iter().filter_map(|(claim, key)| {
-            let (shared, is_dry_run) = shared(route, claim.slot)?;
-            let (name, rule, cost) = (&*shared.name, &*shared.rule, claim.cost);
-            Some(Ask { name, rule, key: *key, cost, is_dry_run })
-        });
-        let asks: SmallVec<[Ask<'_>; 4]> = rules.collect();
-        let Ok(decided) = question.link.decide(&asks).await else {
+        let Self { question: Question { link, claims: asked }, reservation, claims } = self;
+        let asks: SmallVec<[Ask<'_>; 4]> = asks(&asked, route).collect();
+        let Ok(decided) = link.decide(&asks).await else {
             drop(reservation);
             return (alone(worker, route, worker.clock.now(), &claims), None);
         };
         let now = decided.came;
-        let quotas = quotas(&question.claims, &asks, &decided.verdicts);
-        if let Some((slot, reason)) = rejection(&question.claims, &asks, &decided.verdicts) {
+        let quotas = quotas(&asked, &asks, &decided.verdicts);
+        if let Some((slot, reason)) = rejection(&asked, &asks, &decided.verdicts) {
             return (Err(reservation.reject(now, slot, reason, &quotas)), None);
         }
         let held = Some(decided.held).filter(|held| !held.is_empty());
@@ -191,25 +207,39 @@ fn shared(route: &Route, slot: SlotId) -> Option<(&Shared, bool)> {
     rule.shared.as_ref().map(|shared| (shared, rule.dry_run))
 }
 
+/// Returns what the store is asked about each claim.
+fn asks<'a>(
+    claims: &'a [(Claim, Option<u128>)],
+    route: &'a Route,
+) -> impl Iterator<Item = Ask<'a>> {
+    claims.iter().filter_map(|(claim, key)| {
+        let (shared, is_dry_run) = shared(route, claim.slot)?;
+        let (name, rule, cost) = (&*shared.name, &shared.rule, claim.cost);
+        Some(Ask { name, rule, key: *key, cost, is_dry_run })
+    })
+}
+
 /// Returns what the store said of each rule, in the words of the gate.
 fn quotas(
     claims: &[(Claim, Option<u128>)],
     asks: &[Ask<'_>],
     verdicts: &Verdicts,
 ) -> SmallVec<[Quota; 4]> {
-    let quota = |(((claim, _), ask), it): ((&(Claim, _), &Ask<'_>), &crate::flow::Judgement)| {
-        let (verdict, wait) = match it.decision {
-            Decision::Pass => (Verdict::Passed, Duration::ZERO),
-            Decision::Delay(wait) => (Verdict::Delayed, wait),
-            Decision::Reject(reason) if ask.is_dry_run => {
-                (Verdict::DryRunRejected(reason.kind()), Duration::ZERO)
-            }
-            Decision::Reject(reason) => (Verdict::Rejected(reason.kind()), Duration::ZERO),
-        };
-        let (slot, cost) = (claim.slot, claim.cost);
-        Quota { slot, verdict, limit: it.limit, used: it.used, cost, wait, reset: it.reset }
+    let each = claims.iter().zip(asks).zip(&verdicts.answers);
+    each.map(|(((claim, _), ask), judgement)| quota(claim, ask, judgement)).collect()
+}
+
+fn quota(claim: &Claim, ask: &Ask<'_>, judgement: &Judgement) -> Quota {
+    let (verdict, wait) = match judgement.decision {
+        Decision::Pass => (Verdict::Passed, Duration::ZERO),
+        Decision::Delay(wait) => (Verdict::Delayed, wait),
+        Decision::Reject(reason) if ask.is_dry_run => {
+            (Verdict::DryRunRejected(reason.kind()), Duration::ZERO)
+        }
+        Decision::Reject(reason) => (Verdict::Rejected(reason.kind()), Duration::ZERO),
     };
-    claims.iter().zip(asks).zip(&verdicts.answers).map(quota).collect()
+    let Judgement { limit, used, reset, .. } = *judgement;
+    Quota { slot: claim.slot, verdict, limit, used, cost: claim.cost, wait, reset }
 }
 
 /// Returns the rule that decided, and why, if any rejected the request.
@@ -219,14 +249,21 @@ fn rejection(
     verdicts: &Verdicts,
 ) -> Option<(SlotId, Reason)> {
     let mut blamed: Option<(SlotId, Reason)> = None;
-    for (((claim, _), ask), it) in claims.iter().zip(asks).zip(&verdicts.answers) {
-        let Decision::Reject(reason) = it.decision else { continue };
-        if ask.is_dry_run {
-            continue;
-        }
-        if blamed.is_none_or(|(_, first)| reason.outranks(first)) {
-            blamed = Some((claim.slot, reason));
-        }
+    for (((claim, _), ask), judgement) in claims.iter().zip(asks).zip(&verdicts.answers) {
+        blame(&mut blamed, claim, ask, judgement);
     }
     blamed
+}
+
+/// Notes a rule that rejected the request, if it decides among those before.
+fn blame(
+    blamed: &mut Option<(SlotId, Reason)>,
+    claim: &Claim,
+    ask: &Ask<'_>,
+    judgement: &Judgement,
+) {
+    let Decision::Reject(reason) = judgement.decision else { return };
+    if !ask.is_dry_run && blamed.is_none_or(|(_, first)| reason.outranks(first)) {
+        *blamed = Some((claim.slot, reason));
+    }
 }

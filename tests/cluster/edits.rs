@@ -15,6 +15,7 @@ use flowgate::{
     },
 };
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
+use std::sync::Arc;
 
 /// A store that decides about one rule at a time.
 struct Store {
@@ -31,14 +32,14 @@ impl Store {
         Self { connection, recorded, _server: server }
     }
 
-    fn decide(&mut self, name: &str, rule: &Stored, cost: u64, now: Instant) -> Verdicts {
+    fn decide(&mut self, name: &str, rule: &Arc<Stored>, cost: u64, now: Instant) -> Verdicts {
         let asks = [Ask { name, rule, key: None, cost, is_dry_run: false }];
         let call = self.recorded.call(&asks, Lease { name: "-", micros: 0 }, now);
         let answer = call.query(&mut self.connection).expect("an answer");
         Recorded::read(&asks, &answer).expect("verdicts")
     }
 
-    fn passes(&mut self, name: &str, rule: &Stored, cost: u64, now: Instant) -> bool {
+    fn passes(&mut self, name: &str, rule: &Arc<Stored>, cost: u64, now: Instant) -> bool {
         self.decide(name, rule, cost, now).is_admitted
     }
 }
@@ -52,8 +53,8 @@ fn bucket(burst: u64) -> Algorithm {
     Algorithm::TokenBucket(token_bucket::Config { rate, burst })
 }
 
-fn stored(algorithm: &Algorithm) -> Stored {
-    Stored::new(algorithm).expect("a store can decide about it")
+fn stored(algorithm: &Algorithm) -> Arc<Stored> {
+    Arc::new(Stored::new(algorithm).expect("a store can decide about it"))
 }
 
 const fn today() -> Instant {
@@ -148,7 +149,7 @@ fn what_is_charged_and_not_told_before_an_edit_counts_as_a_share() {
 }
 
 /// Rules with windows of a minute, and what each lets pass at once.
-fn minutes() -> Vec<(Stored, u64)> {
+fn minutes() -> Vec<(Arc<Stored>, u64)> {
     let (minute, align) = (Duration::from_mins(1), fixed_window::Align::Clock);
     let rate = rate(6, minute);
     let first = fixed_window::Align::FirstRequest;
@@ -160,7 +161,8 @@ fn minutes() -> Vec<(Stored, u64)> {
         Algorithm::SlidingWindow(sliding_window::Config { rate, buckets: 6, strict: true }),
     ];
     let paced = pacing::Config { rate, max_wait: 5 * minute, max_queue: 5, warm_up: None };
-    let paced = (Stored::paced(&paced).expect("a store can decide about it"), 6);
+    let paced = Stored::paced(&paced).expect("a store can decide about it");
+    let paced = (Arc::new(paced), 6);
     flow.iter().map(|it| (stored(it), 6)).chain([paced]).collect()
 }
 

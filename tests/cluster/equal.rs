@@ -91,7 +91,7 @@ impl Store {
 /// A rule as the store has it.
 struct Rule {
     name: String,
-    stored: Stored,
+    stored: Arc<Stored>,
     is_keyed: bool,
     is_dry_run: bool,
 }
@@ -102,7 +102,7 @@ impl Rule {
             usize,
             (Result<Stored, Unstorable>, bool, bool),
         )| {
-            let stored = stored.expect("a store can decide about it");
+            let stored = Arc::new(stored.expect("a store can decide about it"));
             let name = format!("{{{trace}}}:{at}:{}", stored.shape());
             Self { name, stored, is_keyed, is_dry_run }
         };

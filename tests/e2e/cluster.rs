@@ -115,9 +115,10 @@ fn eight_gateways_admit_one_limit_in_one_round_trip_each() {
     let before = calls();
     assert_eq!(hammer(&gateways, 20), [100, 220, 0]);
     let called = calls() - before;
-    // Beside the requests' there are greetings, three in a lease and worker; and each worker may
-    // come with a script that the store does not know.
-    assert!((320..=320 + 16 * 8).contains(&called), "{called} calls for 320 requests");
+    // A request that the store rejects may spare those behind it their calls. Beside the requests'
+    // there are greetings, three in a lease and worker; and each worker may come with a script that
+    // the store does not know.
+    assert!((100..=320 + 16 * 8).contains(&called), "{called} calls for 320 requests");
     let answer = http::get(gateways[7].web(), "/");
     assert!(answer.header("retry-after").is_some());
     assert!(answer.header("ratelimit").is_some_and(|it| it.contains("\"a\";r=0")), "{answer:?}");

@@ -2,7 +2,11 @@
 
 use crate::{
     cluster::{PATIENT, Wire, gateways, pid, server::Server, signal, up},
-    common::{Gateway, eventually, http, metrics, upstream, yaml},
+    common::{
+        Gateway, eventually,
+        http::{self, Client},
+        metrics, upstream, yaml,
+    },
     port::free_port,
     stores::user,
 };
@@ -281,4 +285,31 @@ fn the_store_is_found_again_though_the_one_node_that_the_file_names_is_gone() {
     gateway.wait_log_after(before, "the store decides");
     eventually("the route of the node that is left", || (passed(1) == 1).then_some(()));
     assert_eq!(passed(0), 0);
+}
+
+#[test]
+fn the_keys_of_one_route_lie_on_all_nodes_where_its_rules_use_the_same_key() {
+    let (upstream, nodes) = (upstream::echo(), nodes());
+    let rules = "[{ name: a, algorithm: fixed_window, limit: 3/1000h, key: header:x-tenant, scope: cluster, on_store_error: deny }, { name: b, concurrency: 9, key: header:x-tenant, scope: cluster, on_store_error: deny }]";
+    let yaml = format!(
+        "store: {{ redis: \"redis://gate:primary-word@127.0.0.1:{}\", cluster: true, {PATIENT} }}\n",
+        nodes[0].port
+    ) + &yaml(
+        upstream.address,
+        &format!("  - {{ name: r, match: {{ path_prefix: / }}, upstream: up, flow: {rules} }}"),
+    );
+    let gateways = gateways(2, &yaml);
+    for tenant in 0..30 {
+        let statuses = (0..4).map(|at| {
+            let mut client = Client::new(gateways[at % 2].web());
+            client.request("GET", "/", &[("x-tenant", &tenant.to_string())]).status
+        });
+        assert_eq!(statuses.collect::<Vec<_>>(), [200, 200, 200, 429], "{tenant}");
+    }
+    let kept = nodes.iter().map(|node| {
+        let keys = redis::cmd("KEYS").arg("*:a:fixed*").query(&mut node.connection());
+        keys.map(|keys: Vec<String>| keys.len()).expect("keys")
+    });
+    let kept: Vec<usize> = kept.collect();
+    assert!(kept.iter().all(|keys| *keys > 0) && kept.iter().sum::<usize>() == 30, "{kept:?}");
 }

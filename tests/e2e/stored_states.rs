@@ -2,9 +2,12 @@
 
 use crate::{
     cluster::{PATIENT, config, gateways, server::Server},
-    common::{eventually, http, upstream},
+    common::{Gateway, eventually, http, metrics, upstream},
 };
-use std::time::{Duration, Instant};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 #[test]
 fn an_edit_to_a_lower_burst_rejects_for_a_moment_and_not_for_what_the_higher_one_let_pass() {
@@ -48,4 +51,100 @@ fn a_state_further_ahead_than_a_window_begins_again_and_the_log_says_so_once() {
     let line = gateway.wait_log("the store's clock stepped back");
     assert!(line.contains("{all}:r:fixed"), "{line}");
     assert_eq!(gateway.log().matches("the store's clock stepped back").count(), 1);
+}
+
+/// Returns how many scripts the store has run.
+fn scripts(server: &Server) -> u64 {
+    let info: String =
+        redis::cmd("INFO").arg("commandstats").query(&mut server.connection()).expect("it");
+    let calls = |name: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(name));
+        let digits = line.and_then(|line| line.split(',').next());
+        digits.map_or(0, |digits| digits.parse::<u64>().expect("digits"))
+    };
+    calls("cmdstat_evalsha:calls=") + calls("cmdstat_eval:calls=")
+}
+
+fn cached(gateway: &Gateway) -> f64 {
+    let name = "flowgate_store_cached_rejections_total";
+    metrics(gateway, name)[name]
+}
+
+#[test]
+fn a_blocked_key_costs_the_store_a_call_until_its_time_is_over_and_an_edit_ends_that() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let yaml = |limit: u32| {
+        let rules = format!(
+            "    flow: [{{ name: r, algorithm: fixed_window, limit: {limit}/1000h, key: client_ip, scope: cluster, on_store_error: deny }}]"
+        );
+        config(upstream.address, server.port, PATIENT, &rules)
+    };
+    let gateway = gateways(1, &yaml(5)).remove(0);
+    let web = gateway.web();
+    let statuses = http::statuses(web, "/", 6);
+    assert_eq!(statuses, [200, 200, 200, 200, 200, 429]);
+    let before = scripts(&server);
+    let flood: Vec<_> =
+        (0..16).map(|_| thread::spawn(move || http::statuses(web, "/", 100))).collect();
+    let statuses: Vec<u16> =
+        flood.into_iter().flat_map(|it| it.join().expect("no panic")).collect();
+    assert!(statuses.iter().all(|status| *status == 429));
+    let called = scripts(&server) - before;
+    // Each worker asks until it has heard of the rejection, and greets the store now and then.
+    assert!(called < 160, "{called} calls for 1,600 rejections");
+    assert!(cached(&gateway) > 1_400.0);
+    let answer = http::get(web, "/");
+    assert!(answer.header("retry-after").is_some());
+    assert!(answer.header("ratelimit").is_some_and(|it| it.contains("\"r\";r=0")), "{answer:?}");
+    gateway.edit(&yaml(7));
+    assert_eq!(http::statuses(web, "/", 3), [200, 200, 429]);
+    // A store that has lost its memory is asked again when the gateway learns of that.
+    redis::cmd("FLUSHALL").exec(&mut server.connection()).expect("flushed");
+    eventually("it passes", || (http::get(web, "/").status == 200).then_some(()));
+}
+
+#[test]
+fn what_nobody_wrote_in_place_of_the_secret_is_written_anew_and_the_log_names_the_key() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let rules = "    flow: [{ name: r, algorithm: fixed_window, limit: 9/1000h, key: client_ip, scope: cluster, on_store_error: deny }]";
+    let yaml = config(upstream.address, server.port, &format!("{PATIENT}, lease: 3s"), rules);
+    let secret = "flowgate:{gateways}:secret";
+    let running = gateways(1, &yaml).remove(0);
+    let mut store = server.connection();
+    let kept: String = redis::cmd("GET").arg(secret).query(&mut store).expect("a secret");
+    assert_eq!(http::statuses(running.web(), "/", 3), [200, 200, 200]);
+    redis::cmd("DEL").arg(secret).exec(&mut store).expect("deleted");
+    redis::cmd("LPUSH").arg(&[secret, "a list"]).exec(&mut store).expect("another kind of value");
+    let line = running.wait_log("an invalid secret");
+    assert!(line.contains(secret), "{line}");
+    let again: String = redis::cmd("GET").arg(secret).query(&mut store).expect("a secret");
+    assert_eq!(again, kept);
+    redis::cmd("SET").arg(&[secret, "garbage"]).exec(&mut store).expect("set");
+    // Before the other one notices.
+    let fresh = gateways(1, &yaml).remove(0);
+    eventually("the secret is one again", || {
+        let now: String = redis::cmd("GET").arg(secret).query(&mut store).ok()?;
+        (now.len() == 32).then_some(())
+    });
+    assert_eq!(http::get(fresh.web(), "/").status, 200);
+    assert_eq!(http::get(running.web(), "/").status, 200);
+    for gateway in [&fresh, &running] {
+        assert!(!gateway.log().contains("the store fails"), "{}", gateway.log());
+    }
+}
+
+#[test]
+fn a_gateway_that_has_ended_is_counted_no_more_however_long_the_lease() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let rules = "    flow: [{ name: r, algorithm: fixed_window, limit: 90/1000h, scope: cluster }]";
+    let store = format!("{PATIENT}, lease: 1h");
+    let mut two = gateways(2, &config(upstream.address, server.port, &store, rules));
+    let count = |gateway: &Gateway| {
+        let name = "flowgate_store_gateways";
+        metrics(gateway, name)[name]
+    };
+    eventually("both are known", || (count(&two[0]) == 2.0).then_some(()));
+    two[1].signal("TERM");
+    assert!(two[1].wait().success());
+    eventually("one is left", || (count(&two[0]) == 1.0).then_some(()));
 }

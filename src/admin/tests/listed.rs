@@ -45,6 +45,7 @@ fn served(fixture: &Fixture) -> Families {
         waited: Duration::ZERO,
         is_exchanging: true,
         exchanged: [1; 2],
+        cached_rejections: 1,
     };
     let (counters, now) = (state.counters.clone(), state.clock.now());
     let page = metrics::Page::read(fixture.snapshot(), counters, Some(store), now, now);

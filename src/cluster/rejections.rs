@@ -1,0 +1,220 @@
+//! What the store has rejected, so that the gateway rejects it itself until the time is over.
+//!
+//! The store says how long a request would be rejected, and nothing but time ends that: until then
+//! each further call would cost the store as much as a decision, and many clients of one blocked key
+//! would keep it from deciding about all others. What lies in the store may be lost, though: so a new
+//! connection or a store that has lost its memory is asked again.
+
+use super::Ask;
+use crate::flow::{Decision, Instant, Judgement, Stored};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Entries that one key may be in.
+const WAYS: usize = 4;
+
+/// How many keys are remembered at most, in each worker: about 0.7 MB, taken with the first.
+const ENTRIES: usize = 1024 * WAYS;
+
+/// The rejections of one worker's requests.
+#[derive(Debug, Default)]
+pub(super) struct Rejections(Mutex<Vec<Option<Entry>>>);
+
+/// What the store rejected.
+#[derive(Debug)]
+struct Entry {
+    /// The rule. An edit makes another one.
+    rule: Arc<Stored>,
+    key: Option<u128>,
+    cost: u64,
+    memory: Memory,
+    judgement: Judgement,
+    /// When the store was asked and when its answer came, by our clock.
+    asked: Instant,
+    came: Instant,
+    /// Until when the store rejects, counted from `asked`: not later than it does.
+    until: Instant,
+}
+
+/// What the store remembers: the number of the connection, and how often the store has lost states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Memory {
+    pub(super) connection: u64,
+    pub(super) losses: u64,
+}
+
+impl Rejections {
+    /// Notes what the store has decided about `ask`, if it is a rejection that time alone ends.
+    pub(super) fn note(
+        &self,
+        ask: &Ask<'_>,
+        judgement: &Judgement,
+        memory: Memory,
+        (asked, came): (Instant, Instant),
+    ) {
+        let Decision::Reject(reason) = judgement.decision else { return };
+        let Some(wait) = reason.retry_after().filter(|_| !ask.is_dry_run) else { return };
+        let until = asked + wait;
+        if until <= came {
+            return;
+        }
+        let mut entries = self.lock();
+        if entries.is_empty() {
+            entries.resize_with(ENTRIES, || None);
+        }
+        let Some(set) = entries.chunks_exact_mut(WAYS).nth(set_of(ask)) else { return };
+        let same = set.iter().position(|it| it.as_ref().is_some_and(|it| it.is_about(ask)));
+        let free = || set.iter().position(Option::is_none);
+        let soonest = || (0..WAYS).min_by_key(|way| set[*way].as_ref().map(|it| it.until));
+        let Some(way) = same.or_else(free).or_else(soonest) else { return };
+        set[way] = Some(Entry {
+            rule: Arc::clone(ask.rule),
+            key: ask.key,
+            cost: ask.cost,
+            memory,
+            judgement: *judgement,
+            asked,
+            came,
+            until,
+        });
+    }
+
+    /// Returns the store's rejection of `ask`, if it would be the same at `now`.
+    pub(super) fn find(&self, ask: &Ask<'_>, memory: Memory, now: Instant) -> Option<Judgement> {
+        if ask.is_dry_run {
+            return None;
+        }
+        let entries = self.lock();
+        let set = entries.chunks_exact(WAYS).nth(set_of(ask))?;
+        let entry = set.iter().flatten().find(|it| it.is_about(ask))?;
+        (entry.memory == memory && now < entry.until).then(|| entry.at(now))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<Entry>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry {
+    fn is_about(&self, ask: &Ask<'_>) -> bool {
+        Arc::ptr_eq(&self.rule, ask.rule) && (self.key, self.cost) == (ask.key, ask.cost)
+    }
+
+    /// Returns the rejection with the waits that are left at `now`.
+    fn at(&self, now: Instant) -> Judgement {
+        let mut judgement = self.judgement;
+        if let Decision::Reject(reason) = &mut judgement.decision {
+            // As long as the store's own answer said: to the client, a little too late is right.
+            let end = self.until + self.came.since(self.asked);
+            *reason = reason.over_after(end.since(now));
+        }
+        judgement.reset = judgement.reset.saturating_sub(now.since(self.came));
+        judgement
+    }
+}
+
+/// Returns which entries `ask` may be in. Nobody can choose keys that meet: they are fingerprints, made
+/// with a secret.
+fn set_of(ask: &Ask<'_>) -> usize {
+    let key = ask.key.unwrap_or_default();
+    let rule = Arc::as_ptr(ask.rule).addr() as u128;
+    let mixed = (key ^ (key >> 64) ^ (rule << 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    usize::try_from((mixed >> 40) % (ENTRIES / WAYS) as u128).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::{Algorithm, Rate, Reason, limiter::token_bucket};
+    use core::time::Duration;
+
+    const MEMORY: Memory = Memory { connection: 1, losses: 0 };
+
+    fn rule() -> Arc<Stored> {
+        let rate = Rate::new(10, Duration::from_secs(1)).expect("a rate");
+        let bucket = Algorithm::TokenBucket(token_bucket::Config { rate, burst: 10 });
+        Arc::new(Stored::new(&bucket).expect("a bucket"))
+    }
+
+    fn ask(rule: &Arc<Stored>, key: u128) -> Ask<'_> {
+        Ask { name: "{a}:r", rule, key: Some(key), cost: 1, is_dry_run: false }
+    }
+
+    fn millis(count: u64) -> Instant {
+        Instant::EPOCH + Duration::from_millis(count)
+    }
+
+    fn rejected(wait: u64) -> Judgement {
+        let retry_after = Duration::from_millis(wait);
+        let decision = Decision::Reject(Reason::Rate { retry_after });
+        Judgement { decision, limit: 10, used: 10, reset: Duration::from_secs(1) }
+    }
+
+    /// Asked at 1,000 ms, answered at 1,004 ms, rejected for 100 ms.
+    fn noted(rejections: &Rejections, ask: &Ask<'_>) {
+        rejections.note(ask, &rejected(100), MEMORY, (millis(1_000), millis(1_004)));
+    }
+
+    #[test]
+    fn a_rejection_holds_until_its_time_and_never_longer_than_in_the_store() {
+        let (rejections, rule) = (Rejections::default(), rule());
+        let ask = ask(&rule, 7);
+        assert_eq!(rejections.find(&ask, MEMORY, millis(1_004)), None);
+        noted(&rejections, &ask);
+        let found = rejections.find(&ask, MEMORY, millis(1_054)).expect("a rejection");
+        let retry_after = Duration::from_millis(50);
+        assert_eq!(found.decision, Decision::Reject(Reason::Rate { retry_after }));
+        assert_eq!(found.reset, Duration::from_millis(950));
+        assert!(rejections.find(&ask, MEMORY, millis(1_099)).is_some());
+        // The store may have decided at once when it was asked.
+        assert_eq!(rejections.find(&ask, MEMORY, millis(1_100)), None);
+    }
+
+    #[test]
+    fn a_rejection_is_of_one_rule_key_and_cost_and_of_what_the_store_remembers() {
+        let (rejections, rule, edited) = (Rejections::default(), rule(), rule());
+        noted(&rejections, &ask(&rule, 7));
+        let found = |ask: &Ask<'_>, memory| rejections.find(ask, memory, millis(1_010)).is_some();
+        assert!(found(&ask(&rule, 7), MEMORY));
+        assert!(!found(&ask(&edited, 7), MEMORY), "an edit");
+        assert!(!found(&ask(&rule, 8), MEMORY));
+        assert!(!found(&Ask { key: None, ..ask(&rule, 7) }, MEMORY));
+        assert!(!found(&Ask { cost: 2, ..ask(&rule, 7) }, MEMORY));
+        assert!(!found(&Ask { is_dry_run: true, ..ask(&rule, 7) }, MEMORY));
+        assert!(!found(&ask(&rule, 7), Memory { connection: 2, ..MEMORY }));
+        assert!(!found(&ask(&rule, 7), Memory { losses: 1, ..MEMORY }));
+    }
+
+    #[test]
+    fn what_time_does_not_end_is_asked_again() {
+        let (rejections, rule) = (Rejections::default(), rule());
+        let ask = ask(&rule, 7);
+        for decision in [
+            Decision::Pass,
+            Decision::Delay(Duration::from_secs(9)),
+            Decision::Reject(Reason::Concurrency { limit: 1 }),
+        ] {
+            let judgement = Judgement { decision, ..rejected(100) };
+            rejections.note(&ask, &judgement, MEMORY, (millis(1_000), millis(1_004)));
+            assert_eq!(rejections.find(&ask, MEMORY, millis(1_004)), None, "{decision:?}");
+        }
+        let dry = Ask { is_dry_run: true, ..ask };
+        noted(&rejections, &dry);
+        assert_eq!(rejections.find(&ask, MEMORY, millis(1_004)), None, "of a dry run");
+    }
+
+    #[test]
+    fn however_many_keys_are_rejected_no_more_are_kept_and_most_of_them_are_found() {
+        let (rejections, rule) = (Rejections::default(), rule());
+        let fingerprint = |at: u128| at.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
+        let found = |count: u128| {
+            let keys = (0..count).map(fingerprint);
+            let is_found = |key: &u128| rejections.find(&ask(&rule, *key), MEMORY, millis(1_010));
+            keys.filter(|key| is_found(key).is_some()).count()
+        };
+        (0..1_000).for_each(|at| noted(&rejections, &ask(&rule, fingerprint(at))));
+        assert!(found(1_000) > 950, "{}", found(1_000));
+        (0..100_000).for_each(|at| noted(&rejections, &ask(&rule, fingerprint(at))));
+        assert_eq!(rejections.lock().len(), ENTRIES);
+        assert!((ENTRIES * 9 / 10..=ENTRIES).contains(&found(100_000)), "{}", found(100_000));
+    }
+}

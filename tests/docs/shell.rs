@@ -1,10 +1,6 @@
 //! A reader's shell: runs blocks, and ends what it has started.
 
-#![expect(
-    clippy::disallowed_types,
-    clippy::disallowed_methods,
-    reason = "programs run in real time"
-)]
+#![expect(clippy::disallowed_types, reason = "programs run in real time")]
 
 use super::{
     page::{Block, Command, Kind},
@@ -14,18 +10,17 @@ use super::{
 use std::{
     env,
     fs::{self, File},
+    io::{BufRead, BufReader, PipeReader},
     os::unix::{fs::symlink, process::CommandExt},
     path::{Path, PathBuf},
     process::{self, Child, ExitStatus, Stdio},
+    sync::mpsc::{self, Receiver},
     thread,
     time::{Duration, Instant},
 };
 
 /// How long a command may take, and a line to appear, on a busy machine too.
 const LONGEST: Duration = Duration::from_mins(1);
-
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// Runs what a reader would, in a folder of its own.
 pub(crate) struct Shell {
@@ -40,10 +35,19 @@ pub(crate) struct Shell {
 
 /// A process group that runs on.
 struct Background {
-    child: Child,
-    output: PathBuf,
-    /// Lines that have appeared.
-    seen: usize,
+    process: Process,
+    /// Lines as a thread reads them.
+    output: Receiver<String>,
+    /// Lines that the page has not shown yet.
+    printed: Vec<String>,
+}
+
+/// A process in a group of its own, and those that it has started.
+struct Process {
+    group: u32,
+    /// Sent once by a thread that waits for the end.
+    ending: Receiver<ExitStatus>,
+    status: Option<ExitStatus>,
 }
 
 impl Shell {
@@ -100,26 +104,31 @@ impl Shell {
         let folder = self.files.join("folder");
         // The next command begins where this one ends.
         let text = format!("trap 'pwd > {}' EXIT\n{text}", folder.display());
-        let (mut child, output) = self.spawn(&text);
-        let status = ended(&mut child, LONGEST);
+        self.commands += 1;
+        // A file has all of it when the command ends, though a process that it started runs on.
+        let path = self.files.join(format!("output-{}", self.commands));
+        let output = File::create(&path).expect("made");
+        let both = [output.try_clone().expect("cloned"), output].map(Stdio::from);
+        let mut process = self.spawn(&text, both);
+        let status = process.ended(LONGEST);
         if status.is_none() {
-            end(&mut child);
+            process.end();
         }
         if let Ok(now) = fs::read_to_string(&folder) {
             self.folder = now.trim_end().into();
         }
-        (status, self.printed(&output))
+        let printed = fs::read(&path).unwrap_or_default();
+        (status, self.lines(&String::from_utf8_lossy(&printed)))
     }
 
     fn start(&mut self, command: &Command) {
-        let (child, output) = self.spawn(&command.text);
-        self.background.push(Background { child, output, seen: 0 });
+        let (reader, writer) = std::io::pipe().expect("made");
+        let both = [writer.try_clone().expect("cloned"), writer].map(Stdio::from);
+        let process = self.spawn(&command.text, both);
+        self.background.push(Background { process, output: read(reader), printed: Vec::new() });
     }
 
-    fn spawn(&mut self, text: &str) -> (Child, PathBuf) {
-        self.commands += 1;
-        let path = self.files.join(format!("output-{}", self.commands));
-        let output = File::create(&path).expect("made");
+    fn spawn(&self, text: &str, [stdout, stderr]: [Stdio; 2]) -> Process {
         let paths = env::var_os("PATH").unwrap_or_default();
         let bin = self.files.join("bin");
         let all = [bin].into_iter().chain(env::split_paths(&paths));
@@ -129,75 +138,99 @@ impl Shell {
             .env("PATH", env::join_paths(all).expect("no colon in it"))
             .env_remove("RUST_LOG")
             .stdin(Stdio::null())
-            .stdout(output.try_clone().expect("cloned"))
-            .stderr(output)
+            .stdout(stdout)
+            .stderr(stderr)
             .process_group(0)
             .spawn()
             .expect("bash is there");
-        (child, path)
+        Process::new(child)
     }
 
     /// Waits until the lines shown have appeared in the output of the latest background command.
     fn wait_for(&mut self, line: usize, shown: &[String], vary: bool) -> Result<(), String> {
-        let begin = Instant::now();
+        let deadline = Instant::now() + LONGEST;
         loop {
-            let latest = self.background.last().ok_or_else(|| format!("{line}: nothing runs"))?;
-            let printed = self.printed(&latest.output);
-            let new = &printed[latest.seen.min(printed.len())..];
-            if let Some(count) = appeared(shown, new, vary) {
-                if let Some(latest) = self.background.last_mut() {
-                    latest.seen += count;
-                }
+            let latest =
+                self.background.last_mut().ok_or_else(|| format!("{line}: nothing runs"))?;
+            if let Some(count) = appeared(shown, &latest.printed, vary) {
+                latest.printed.drain(..count);
                 return Ok(());
             }
-            if begin.elapsed() > LONGEST {
-                let [shown, printed] = [indented(shown), indented(new)];
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok(next) = latest.output.recv_timeout(left) else {
+                let [shown, printed] = [indented(shown), indented(&latest.printed)];
                 return Err(format!("{line}: did not appear:\n{shown}\nprinted:\n{printed}"));
+            };
+            let next = self.lines(&next);
+            if let Some(latest) = self.background.last_mut() {
+                latest.printed.extend(next);
             }
-            thread::sleep(LOOK);
         }
     }
 
-    /// Returns what was printed so far, as the page would show it, without colours.
-    fn printed(&self, output: &Path) -> Vec<String> {
-        let bytes = fs::read(output).unwrap_or_default();
-        let text = self.ports.shown(&String::from_utf8_lossy(&bytes));
+    /// Returns the lines of what was printed, as the page would show them.
+    fn lines(&self, printed: &str) -> Vec<String> {
+        let text = self.ports.shown(printed);
         text.lines().map(|line| line.trim_end_matches('\r').to_owned()).collect()
     }
 }
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        self.background.iter_mut().for_each(|background| end(&mut background.child));
+        self.background.iter_mut().for_each(|background| background.process.end());
     }
 }
 
-/// Waits for the end of a process, `most` at most.
-fn ended(child: &mut Child, most: Duration) -> Option<ExitStatus> {
-    let begin = Instant::now();
-    while begin.elapsed() < most {
-        if let Some(status) = child.try_wait().expect("it is ours") {
-            return Some(status);
-        }
-        thread::sleep(LOOK);
+impl Process {
+    fn new(mut child: Child) -> Self {
+        let group = child.id();
+        let (sender, ending) = mpsc::channel();
+        thread::spawn(move || {
+            let status = child.wait().expect("it is ours");
+            _ = sender.send(status);
+        });
+        Self { group, ending, status: None }
     }
-    None
+
+    /// Waits for its end, `most` at most.
+    fn ended(&mut self, most: Duration) -> Option<ExitStatus> {
+        if self.status.is_none() {
+            self.status = self.ending.recv_timeout(most).ok();
+        }
+        self.status
+    }
+
+    /// Ends its group.
+    fn end(&mut self) {
+        const PATIENCE: Duration = Duration::from_secs(10);
+        for (signal, patience) in [("-TERM", PATIENCE), ("-KILL", LONGEST)] {
+            let group = format!("-{}", self.group);
+            // A group that is empty already is no failure.
+            let _gone = process::Command::new("kill")
+                .args([signal, "--", &group])
+                .stderr(Stdio::null())
+                .status();
+            if self.ended(patience).is_some() {
+                return;
+            }
+        }
+    }
 }
 
-/// Ends a process and those that it has started, which are a group of their own.
-fn end(child: &mut Child) {
-    const PATIENCE: Duration = Duration::from_secs(10);
-    for (signal, patience) in [("-TERM", PATIENCE), ("-KILL", LONGEST)] {
-        let group = format!("-{}", child.id());
-        // A group that is empty already is no failure.
-        let _gone = process::Command::new("kill")
-            .args([signal, "--", &group])
-            .stderr(Stdio::null())
-            .status();
-        if ended(child, patience).is_some() {
-            return;
+/// Reads lines as they are printed, until all writers have closed the pipe.
+fn read(pipe: PipeReader) -> Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    thread::spawn(move || {
+        let mut pipe = BufReader::new(pipe);
+        let mut line = Vec::new();
+        while pipe.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+            if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                return;
+            }
+            line.clear();
         }
-    }
+    });
+    lines
 }
 
 fn indented(lines: &[String]) -> String {

@@ -76,7 +76,7 @@ impl Output {
 fn open_file(path: &Path) -> io::Result<File> {
     let explained = |error: io::Error| match Errno::from_io_error(&error) {
         Some(Errno::NXIO) => {
-            io::Error::new(error.kind(), format!("{error} (a pipe that nobody reads, or a socket)"))
+            io::Error::new(error.kind(), format!("{error} (a pipe without a reader, or a socket)"))
         }
         _ => error,
     };

@@ -282,7 +282,7 @@ impl Page {
             let help = "Whether states are exchanged with other gateways";
             gauge(encoder, ("flowgate_store_exchange_up", help), &u64::from(store.is_exchanging))?;
         }
-        let kinds = [("what", "told"), ("what", "taken")].map(|kind| [kind]);
+        let kinds = [("what", "sent"), ("what", "taken")].map(|kind| [kind]);
         let exchanged = kinds.into_iter().zip(store.exchanged);
         let help = "States that gateways exchanged";
         counters(encoder, ("flowgate_store_exchanged_states", help), exchanged)?;

@@ -97,7 +97,7 @@ const ENDPOINTS: [Endpoint; 6] = [
     Endpoint {
         path: "/readyz",
         methods: "GET, HEAD",
-        about: "200 if requests should come, 503 if not; ?verbose tells of the last reload",
+        about: "200 if requests should come, 503 if not; ?verbose describes the last reload",
         answer: Admin::readyz,
     },
     Endpoint {
@@ -220,7 +220,7 @@ impl Admin {
         match self.state.reload.try_send(()) {
             // Full: one is asked for already, and has yet to read the file.
             Ok(()) | Err(mpsc::error::TrySendError::Full(())) => {
-                plain(StatusCode::ACCEPTED, "asked; /readyz?verbose tells what became of it\n")
+                plain(StatusCode::ACCEPTED, "reload requested; /readyz?verbose shows its result\n")
             }
             Err(mpsc::error::TrySendError::Closed(())) => {
                 plain(StatusCode::SERVICE_UNAVAILABLE, "the gateway ends\n")

@@ -137,7 +137,7 @@ impl Shared {
                 let lines = self.counters.log_dropped.load(Relaxed);
                 tracing::warn!(
                     lines,
-                    "lines of this log were lost since the start because nobody read it"
+                    "lines of this log were lost since the start: its reader was too slow or stopped"
                 );
             }
         }

@@ -24,7 +24,7 @@ pub struct Options {
     /// Recorded traffic; `-` is the standard input. Gzip is unpacked.
     #[arg(value_name = "INPUT", required = true)]
     pub inputs: Vec<PathBuf>,
-    /// The format of the inputs, if flowgate cannot tell it from their lines.
+    /// The format of the inputs, if flowgate does not recognise it from their lines.
     #[arg(long, value_enum)]
     pub format: Option<Format>,
     /// Treat all requests as requests for this route, whatever their host and path.

@@ -286,9 +286,9 @@ fn a_store_that_is_too_slow_for_requests_still_serves_the_exchange() {
     wire.delay.store(40, SeqCst);
     let gateways = [Gateway::start(&config(upstream.address, wire.port, "lease: 1s", RULE))];
     assert_eq!(http::get(gateways[0].web(), "/").status, 200);
-    let told = "flowgate_store_exchanged_states_total{what=\"told\"}";
+    let sent = "flowgate_store_exchanged_states_total{what=\"sent\"}";
     eventually("it is told", || {
-        (metrics(&gateways[0], "flowgate_store_exchanged_states_total")[told] == 1.0).then_some(())
+        (metrics(&gateways[0], "flowgate_store_exchanged_states_total")[sent] == 1.0).then_some(())
     });
     assert_eq!(used(&server), Some(1));
 }
@@ -428,9 +428,9 @@ fn what_fails_in_an_exchange_of_several_rules_is_counted_by_its_kind() {
     settled(&gateways, 30);
     tell("SCRIPT FLUSH");
     assert_eq!(hammer(&gateways, 1), [2, 0, 0]);
-    let told = "flowgate_store_exchanged_states_total{what=\"told\"}";
+    let sent = "flowgate_store_exchanged_states_total{what=\"sent\"}";
     eventually("it is told", || {
-        (metrics(&gateways[0], "flowgate_store_exchanged_states_total")[told] >= 3.0).then_some(())
+        (metrics(&gateways[0], "flowgate_store_exchanged_states_total")[sent] >= 3.0).then_some(())
     });
     let counted = errors(&gateways[0]);
     assert!(["read_only", "memory", "denied", "other"].iter().all(|kind| counted(kind) == 0.0));

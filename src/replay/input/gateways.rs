@@ -36,7 +36,7 @@ pub(super) fn caddy(object: &Object, words: &mut Words) -> Result<Option<Logged>
         return Ok(None);
     }
     let request = object.get("request").and_then(Value::as_object);
-    let request = request.ok_or("there is no `request`, so it tells of none")?;
+    let request = request.ok_or("the line has no `request`")?;
     let takes = caddy_duration(object.get("duration"))?;
     let ts = object.get("ts");
     let end = caddy_time(ts)?;

@@ -71,7 +71,7 @@ pub fn run(
         }
         Format::Text => {
             if let Some(problems) = found.problems.as_ref().filter(|it| !it.is_empty()) {
-                // Where problems cannot be printed, the exit code still tells of them.
+                // Where problems cannot be printed, the exit code still shows that there are some.
                 drop(writeln!(complaints, "{}", problems.to_string().trim_end()));
             }
             let described = found.plan.as_ref().map(config::describe);

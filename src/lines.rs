@@ -33,7 +33,7 @@ pub(crate) fn count(lines: &[u8]) -> usize {
 ///
 /// # Errors
 ///
-/// The rest cannot be written: nobody is left to read it, the disk is full, or the like.
+/// The rest cannot be written: no reader is left, the disk is full, or the like.
 pub(crate) fn write_out(output: impl AsFd, lines: &[u8]) -> Result<(), Lost> {
     let mut rest = lines;
     while !rest.is_empty() {

@@ -22,7 +22,7 @@ use std::{
 /// inclusive; one more bucket holds what is longer.
 ///
 /// Three steps a decade between a local answer and a long poll: fine
-/// enough to tell a doubled latency, few enough for thousands of routes.
+/// enough to show a doubled latency, few enough for thousands of routes.
 pub const DURATION_BOUNDS: [u64; 16] = [
     500_000,
     1_000_000,
@@ -42,12 +42,12 @@ pub const DURATION_BOUNDS: [u64; 16] = [
     60_000_000_000,
 ];
 
-/// How many pairs of method and status one route tells apart. Ten methods and a
+/// How many pairs of method and status one route distinguishes. Ten methods and a
 /// handful of statuses each fit; an upstream that invents statuses fills the
 /// table and is then counted in [`RouteReading::others`].
 const PAIRS: usize = 64;
 
-/// The methods that are told apart; every other is counted under the last name.
+/// The methods that are counted by name; every other is counted under the last name.
 const METHODS: [&str; 10] =
     ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "other"];
 
@@ -189,7 +189,7 @@ pub struct Counters {
     pub access_log_dropped: AtomicU64,
     /// Lines of the gateway's own log lost because they could not be written in time.
     pub log_dropped: AtomicU64,
-    /// Requests cut off as the gateway ended: for its log, as nobody reads `/metrics` then.
+    /// Requests cut off as the gateway ended: for its log, as `/metrics` is not read then.
     pub cut_off: AtomicU64,
     /// How often the wall's clock was stepped.
     pub clock_steps: AtomicU64,

@@ -3,7 +3,7 @@
 //! The gateway's own listeners are in `proxy`; this one trades their speed for
 //! brevity. Everything it holds is bounded: connections, the head of a request,
 //! how long a connection may idle or take nothing, and how long it may live.
-//! Whoever holds connections and asks nothing keeps nobody out: a new client takes
+//! Whoever holds connections and asks nothing keeps no client out: a new client takes
 //! the place of the one that has been waited for longest.
 
 use http::{HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE};
@@ -110,7 +110,7 @@ struct Places {
     turns: Arc<Turns>,
 }
 
-/// Counts the waits for requests, and tells of each that begins.
+/// Counts the waits for requests, and reports each that begins.
 #[derive(Debug, Default)]
 struct Turns {
     count: AtomicU64,
@@ -269,7 +269,7 @@ async fn connection<H, F, B>(
         .with_upgrades();
     let mut connection = pin!(connection);
     let served = timeout(limits.age, stop.run_until_cancelled(connection.as_mut())).await;
-    // How a connection ends is its client's affair: nobody else is told.
+    // How a connection ends is its client's affair: nothing else needs to know.
     if let Ok(Some(_)) = served {
         return;
     }

@@ -69,7 +69,7 @@ impl Handle {
         Ok(Self { orders, thread: Some(thread), ended })
     }
 
-    /// Has the worker accept on `bound` too, for as long as somebody could change its face.
+    /// Has the worker accept on `bound` too, for as long as its face can be changed.
     pub fn listen(&self, bound: Bound) {
         self.send(Order::Listen(bound));
     }

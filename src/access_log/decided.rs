@@ -1,4 +1,4 @@
-//! What flow control decided about one request, as the access log and `replay` tell it.
+//! What flow control decided about one request, as the access log and `replay` show it.
 
 use super::{FlowRecord, LoggedKey};
 use crate::{

@@ -79,7 +79,7 @@ struct Buffer {
     taken: Condvar,
 }
 
-/// What the writer is told.
+/// An order to the writer.
 #[derive(Debug)]
 enum Order {
     /// A buffer is half full.
@@ -163,7 +163,7 @@ impl Sink {
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        // Full if the writer hangs, as on a pipe that nobody reads: then it is left alone.
+        // Full if the writer hangs, as on a pipe without a reader: then it is left alone.
         let told = self.shared.orders.try_send(Order::End).is_ok();
         if told && self.ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Disconnected) {
             if let Some(Err(_)) = self.writer.take().map(JoinHandle::join) {
@@ -192,7 +192,7 @@ impl Shared {
 }
 
 impl Handle {
-    /// Tells whether lines are written at all: if not, no record need be made.
+    /// Says whether lines are written at all: if not, no record need be made.
     pub fn is_on(&self) -> bool {
         self.shared.on.load(Relaxed)
     }
@@ -221,7 +221,7 @@ impl Handle {
         let half_full = (before..lines.len()).contains(&(BUFFER / 2));
         drop(lines);
         if half_full {
-            // A full queue means that the writer has been told often enough.
+            // A full queue means that the writer has enough orders.
             let _told = self.shared.orders.try_send(Order::Write);
         }
     }

@@ -31,7 +31,7 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// It cannot be opened, or is a pipe that nobody reads.
+    /// It cannot be opened, or is a pipe without a reader.
     pub fn open(target: &AccessLog) -> io::Result<Self> {
         Ok(Self(match target {
             AccessLog::Off => Place::Nowhere,
@@ -44,7 +44,7 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// As far as that can be told without opening it, those of [`Self::open`].
+    /// As far as that is known without opening it, those of [`Self::open`].
     pub fn look(target: &AccessLog) -> io::Result<()> {
         let AccessLog::File(path) = target else { return Ok(()) };
         match fs::metadata(path) {

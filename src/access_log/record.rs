@@ -83,7 +83,7 @@ pub enum Ending {
     Cut,
 }
 
-/// A key that a rule counted the request by, where nothing else in the log tells it.
+/// A key that a rule counted the request by, where nothing else in the log has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedKey {
     /// The rule, with the condition of an override.
@@ -138,7 +138,7 @@ fn timestamp<S: Serializer>(instant: &Instant, serializer: S) -> Result<S::Ok, S
     serializer.collect_str(&humantime::format_rfc3339_nanos(time))
 }
 
-/// Writes milliseconds with as many decimals as it takes to tell nanoseconds: `replay`
+/// Writes milliseconds with as many decimals as it takes to distinguish nanoseconds: `replay`
 /// finds the order of ends by them.
 #[expect(clippy::cast_precision_loss, reason = "exact up to 104 days")]
 fn millis<S, D>(duration: &D, serializer: S) -> Result<S::Ok, S::Error>

@@ -26,7 +26,7 @@ impl Writer {
         Self { shared, output, spare: Vec::new(), torn: false }
     }
 
-    /// Writes until it is told to end, or nobody is left to tell it.
+    /// Writes until an order ends it, or nothing is left that could send one.
     pub(super) fn run(&mut self, inbox: &Receiver<Order>) {
         loop {
             let mut order = inbox.recv_timeout(INTERVAL);

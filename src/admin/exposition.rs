@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, header::ACCEPT};
 
-/// In which format a client is told the metrics.
+/// In which format a client gets the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// OpenMetrics 1.0.

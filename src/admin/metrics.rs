@@ -246,7 +246,7 @@ impl Page {
         gauges(encoder, ("flowgate_upstream_server_weight", help), weights)
     }
 
-    /// Returns how much more than a limit so many gateways let pass who exchange states, if
+    /// Returns how much more than a limit so many gateways let pass that sync states, if
     /// others are asked for as much as this one.
     fn excess_bounds(&self, gateways: u32) -> impl Iterator<Item = ([Label<'_>; 2], u64)> {
         self.snapshot.routes.iter().flat_map(move |route| {

@@ -60,9 +60,9 @@ pub struct State {
     pub readiness: Arc<Readiness>,
     /// The store that gateways share, if they do.
     pub store: Option<Arc<Store>>,
-    /// Gets a message when somebody asks for a reload.
+    /// Gets a message when a client asks for a reload.
     pub reload: mpsc::Sender<()>,
-    /// Tells the time.
+    /// Gives the time.
     pub clock: Clock,
 }
 
@@ -159,7 +159,7 @@ impl Admin {
         plain(status, page)
     }
 
-    /// Tells which configuration is in force, and what became of the last edit.
+    /// Says which configuration is in force, and what became of the last edit.
     fn configuration(&self) -> String {
         let snapshot = self.state.live.load();
         let mut page = format!("configuration v{}, hash {}\n", snapshot.version, snapshot.hash);

@@ -29,7 +29,7 @@ impl Readiness {
         self.ready.store(ready, Relaxed);
     }
 
-    /// Tells whether requests should come.
+    /// Says whether requests should come.
     pub fn is_ready(&self) -> bool {
         self.ready.load(Relaxed)
     }

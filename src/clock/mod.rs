@@ -21,7 +21,7 @@ pub use wall::{Reading, Step, WallWatch};
 ///
 /// It reads tokio's clock, so that a paused test runtime stops it too: on Linux
 /// `CLOCK_MONOTONIC`, which stands still while the machine is suspended, as every timer does.
-/// Cloning is cheap; every clone tells the same time.
+/// Cloning is cheap; every clone gives the same time.
 #[derive(Clone)]
 pub struct Clock {
     origin: tokio::time::Instant,
@@ -38,13 +38,13 @@ impl Clock {
         Self { origin: read(), offset: read_wall(), stepped: Arc::default(), alarm: None }
     }
 
-    /// Returns what the wall's clock told, or will tell, at `instant`, as far as its steps are
+    /// Returns the time of the wall's clock at `instant`, past or to come, as far as its steps are
     /// known.
     pub fn wall(&self, instant: Instant) -> Instant {
         WallOffset::from_nanos(self.stepped.load(Relaxed)).at(instant)
     }
 
-    /// Returns what the wall's clock tells.
+    /// Returns the time of the wall's clock.
     pub fn wall_now(&self) -> Instant {
         self.wall(self.now())
     }

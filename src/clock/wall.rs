@@ -1,4 +1,4 @@
-//! Whether the wall's clock was stepped: by somebody, by NTP, or because the machine slept.
+//! Whether the wall's clock was stepped: by an administrator, by NTP, or because the machine slept.
 //!
 //! Both clocks of the system are slewed alike, so that they part in steps only. Twice a second
 //! they are compared, which finds a step within half a second and costs two system calls. No
@@ -10,11 +10,11 @@ use core::time::Duration;
 /// How often the clocks are compared.
 const EACH: Duration = Duration::from_millis(500);
 
-/// What is no step: a reading is as exact as that, and nobody sees less on a clock. What is left
+/// What is no step: a reading is as exact as that, and no reader of a clock sees less. What is left
 /// out so counts towards the next step.
 const LEAST: Duration = Duration::from_millis(10);
 
-/// What both clocks told.
+/// The times of both clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     /// The monotonic one, just before the wall's was read.
@@ -34,7 +34,7 @@ pub struct Step {
     pub wall: WallOffset,
 }
 
-/// Compares the clocks of the system, or others that `read` tells.
+/// Compares the clocks of the system, or others that `read` reads.
 #[derive(Debug)]
 pub struct WallWatch<R> {
     read: R,
@@ -43,7 +43,7 @@ pub struct WallWatch<R> {
 }
 
 impl<R: FnMut() -> Reading> WallWatch<R> {
-    /// Begins to watch clocks that tell the same time at first.
+    /// Begins to watch clocks that show the same time at first.
     pub fn new(read: R) -> Self {
         let mut ticks = tokio::time::interval(EACH);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -62,7 +62,7 @@ impl<R: FnMut() -> Reading> WallWatch<R> {
 
     fn compare(&mut self) -> Option<Step> {
         let Reading { before, wall, after } = (self.read)();
-        // Somebody else had the processor between the readings: the next one tells more.
+        // Another process had the processor between the readings: the next one says more.
         if after.since(before) >= LEAST {
             return None;
         }
@@ -118,7 +118,7 @@ mod tests {
         offset.set(offset.get() + 1);
         let step = clock.timeout(second, watch.stepped()).await.expect("enough together");
         assert_eq!(step.by, 10_000_000);
-        // A reading that took long tells nothing.
+        // A reading that took long says nothing.
         offset.set(offset.get() + DAY);
         slow.set(LEAST);
         clock.timeout(10 * second, watch.stepped()).await.expect_err("who knows");

@@ -1,4 +1,4 @@
-//! The thread that exchanges states with other gateways. It has its own, since what is told late
+//! The thread that exchanges states with other gateways. It has its own, since what is sent late
 //! lets too much pass, and the control thread may be busy with an edit.
 
 use super::{StartError, cannot};
@@ -62,7 +62,7 @@ impl Exchanger {
         Ok(Self { end, thread })
     }
 
-    /// Has it tell what is left, and waits for that: until all is told, or a call fails.
+    /// Has it send what is left, and waits for that: until all is sent, or a call fails.
     pub(super) fn end(self) {
         drop(self.end);
         if self.thread.join().is_err() {

@@ -1,7 +1,7 @@
 //! The gateway's own log, on the standard error, which no thread waits for.
 //!
 //! Whoever logs appends to one buffer, and a thread of the log's own writes it out at
-//! once. While nobody takes what is written, as from a pipe that is full, 256 KiB and one
+//! once. While nothing takes what is written, as from a pipe that is full, 256 KiB and one
 //! line wait. What comes then is lost, and counted since the start: by a line of the log, and at
 //! `/metrics`.
 
@@ -20,7 +20,7 @@ use std::{
 };
 use tracing_subscriber::{EnvFilter, fmt};
 
-/// What is logged unless somebody asks for more or less. The warnings of `h2` are of
+/// What is logged by default. The warnings of `h2` are of
 /// single connections, so that a client could fill the log with them; those of `redis` come with
 /// each of its attempts, of which the gateway itself says when they begin to fail.
 const LOGGED: &str = "info,h2=error,redis=off";
@@ -107,7 +107,7 @@ impl Drop for Log {
     fn drop(&mut self) {
         self.shared.lock().is_over = true;
         self.shared.changed.notify_one();
-        // There is no place left where a failure could be told of.
+        // There is no place left where a failure could be reported.
         let _ended: Result<(), RecvTimeoutError> = self.ended.recv_timeout(PATIENCE);
     }
 }

@@ -8,11 +8,11 @@
 
 use tokio::task::{JoinError, JoinHandle};
 
-/// At most two readings, each of what `S` tells from other contents.
+/// At most two readings, each of what `S` distinguishes from other contents.
 #[derive(Debug)]
 pub(super) struct Readings<S, T> {
     older: Option<(S, JoinHandle<T>)>,
-    /// Whether the newer one has ended before the older one, whose outcome nobody needs.
+    /// Whether the newer one has ended before the older one, whose outcome is not needed.
     is_outdated: bool,
     newer: Option<(S, JoinHandle<T>)>,
 }

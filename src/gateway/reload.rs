@@ -54,7 +54,7 @@ pub(super) enum Why {
     Poll,
     /// The system says that something has changed.
     Event,
-    /// Somebody asks, by a signal or at the admin listener.
+    /// A signal or a client of the admin listener asks for it.
     Asked,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Look {
 /// What is being read.
 pub(super) struct Contents {
     seen: Seen,
-    /// Whether somebody asks for it.
+    /// Whether it was asked for.
     asked: bool,
 }
 
@@ -168,7 +168,7 @@ impl Gateway {
     }
 
     /// Begins to read the files if they have changed. Files that are as they were are read
-    /// again only if they were refused, and somebody asks or the cause is not in them.
+    /// again only if they were refused, and a reload is asked for or the cause is not in them.
     pub(super) fn read_if_needed(&mut self, look: Look) {
         if !self.are_settled(&look) {
             return;
@@ -249,12 +249,12 @@ impl Gateway {
             .last_reload_seconds
             .store(self.clock.wall_now().as_nanos() / 1_000_000_000, Relaxed);
         self.readiness.reloaded(self.clock.wall_now(), &summary.to_string());
-        self.tell(&summary);
+        self.log(&summary);
         Ok(())
     }
 
     /// Logs what a reload did; for programs in fields as well.
-    fn tell(&self, summary: &Summary) {
+    fn log(&self, summary: &Summary) {
         let warning = summary.warning();
         if !self.log_has_fields {
             return match warning {

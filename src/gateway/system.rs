@@ -58,7 +58,7 @@ mod tests {
             (before, once, getpriority_process(None).unwrap())
         });
         let (before, once, twice) = thread.join().unwrap();
-        // Nobody can give way more than this.
+        // This is the most that a process can give way.
         let least = |priority: i32| priority.min(19);
         assert_eq!((once, twice), (least(before + NICENESS), least(before + 2 * NICENESS)));
     }

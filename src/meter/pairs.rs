@@ -18,7 +18,7 @@ pub(super) struct Pairs<const N: usize> {
     others: AtomicU64,
 }
 
-/// A count and whose it is: nobody's, if the tag is zero.
+/// A count and its tag: zero, if it counts for no pair.
 #[derive(Debug, Default)]
 struct Pair {
     tag: AtomicU64,

@@ -74,7 +74,7 @@ pub(super) struct Activity {
 pub(super) enum Verdict {
     /// Look again at this instant at the latest.
     LookAgain(Instant),
-    /// Nobody is served: close in good order.
+    /// No request is served: close in good order.
     Close,
     /// The client has stopped in the middle of something: cut it off.
     Abort,
@@ -195,7 +195,7 @@ impl Activity {
     }
 
     /// Whether the connection's task is to look if its client has left: while it is answered, but
-    /// not while a body is read, which tells as well as long as its reader takes it. The task is
+    /// not while a body is read, which shows it as well as long as its reader takes it. The task is
     /// woken when that ends.
     pub(super) fn is_to_look(&self) -> bool {
         if self.requests.load(Relaxed) == 0 {
@@ -208,7 +208,7 @@ impl Activity {
         !is_read
     }
 
-    /// Notes that nobody reads the rest of a request's body.
+    /// Notes that the rest of a request's body is not read.
     pub(super) fn on_unread(&self) {
         self.unread.store(true, Relaxed);
     }
@@ -374,7 +374,7 @@ impl Activity {
     /// Judges the connection by its notes as of `now`.
     ///
     /// A head is only stale on a connection that serves nothing else: on HTTP/2
-    /// the frames of one stream are not told from another's here.
+    /// the frames of streams are not distinguished here.
     pub(super) fn judge(&self, now: Instant, limits: &ClientTimeouts) -> Verdict {
         let busy = self.requests.load(Relaxed) > 0;
         if let Some(streams) = self.streams.get() {

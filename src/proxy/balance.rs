@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 /// Servers that were asked in vain for the request at hand, as bits of their
-/// places. An upstream's first 64 servers can be told apart; further ones may be
+/// places. An upstream's first 64 servers can be distinguished; further ones may be
 /// asked twice.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tried(u64);

@@ -53,7 +53,7 @@ pub(super) struct Upload {
     state: AtomicU8,
     /// When its last part was taken to be sent on.
     taken: Stamp,
-    /// Told when it is read no more, in HTTP/2.
+    /// Notified when it is read no more, in HTTP/2.
     pub(super) gone: Notify,
 }
 
@@ -132,7 +132,7 @@ impl RequestBody {
         let is_declared = incoming.size_hint().exact().is_some();
         let upload = Arc::new(Upload { is_declared, ..Upload::default() });
         let buffer = activity.upload_buffer().map(|buffer| BodyBuffer::new(buffer, &upload));
-        // HTTP/2 may say only later that a body of length 0 ends, and nobody would ask.
+        // HTTP/2 may say only later that a body of length 0 ends, and nothing would ask for more.
         if incoming.is_end_stream() || incoming.size_hint().exact() == Some(0) {
             if let Some(buffer) = buffer {
                 drain(incoming, buffer, activity);
@@ -231,7 +231,7 @@ impl Body for RequestBody {
                 };
                 body.left = left;
                 body.upload.bytes.fetch_add(length, Relaxed);
-                // Once all that was declared is here nobody asks for more, although HTTP/2
+                // Once all that was declared is here nothing asks for more, although HTTP/2
                 // may say only later that it ends.
                 ended |= incoming.is_end_stream();
                 ended |= incoming.size_hint().exact() == Some(0);
@@ -376,7 +376,7 @@ impl Body for ResponseBody {
             }
             Some(Ok(part)) => {
                 this.tail.add_bytes(part.data_ref().map_or(0, Bytes::len));
-                // Nobody asks for more after trailers.
+                // Nothing asks for more after trailers.
                 part.is_trailers() || this.is_end_stream()
             }
         };

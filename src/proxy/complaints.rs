@@ -5,10 +5,10 @@ use crate::{flow::Instant, meter};
 use core::time::Duration;
 use std::sync::{Mutex, PoisonError};
 
-/// How often the log tells of one kind of trouble at most.
+/// How often the log names one kind of trouble at most.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// One kind of trouble, to be told of now and then.
+/// One kind of trouble, to be logged now and then.
 #[derive(Debug, Default)]
 pub(super) struct Complaints {
     untold: u64,
@@ -16,7 +16,7 @@ pub(super) struct Complaints {
 }
 
 impl Complaints {
-    /// Notes another one. Returns how many to tell of at `now`, if that is to be.
+    /// Notes another one. Returns how many to log at `now`, if it is time.
     pub(super) fn due(&mut self, now: Instant) -> Option<u64> {
         self.untold += 1;
         if self.told.is_some_and(|told| now.since(told) < INTERVAL) {
@@ -27,7 +27,7 @@ impl Complaints {
     }
 }
 
-/// What one worker's log tells of requests that could not be served: of each reason once a second
+/// What one worker logs of requests that could not be served: of each reason once a second
 /// at most.
 #[derive(Debug, Default)]
 pub struct RequestLog {
@@ -36,7 +36,7 @@ pub struct RequestLog {
 }
 
 impl RequestLog {
-    /// Counts and tells of a request that was refused for what it is.
+    /// Counts and logs a request that was refused for what it is.
     pub(super) fn rejected(&self, peer: &Peer, reason: meter::Refusal, why: &str) {
         let worker = &peer.worker;
         worker.counters.refuse(reason);
@@ -47,7 +47,7 @@ impl RequestLog {
         }
     }
 
-    /// Tells of an upstream's answer that could not be taken.
+    /// Logs an upstream's answer that could not be taken.
     pub(super) fn answer_rejected(&self, now: Instant, route: &str, server: &str, why: &str) {
         let mut upstream = self.upstream.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = upstream.due(now) {

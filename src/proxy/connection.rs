@@ -172,9 +172,9 @@ where
     let service = service_fn(move |request: Request<Incoming>| handle(Arc::clone(&peer), request));
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        // The connection's own timer tells an idle client from a slow one.
+        // The connection's own timer distinguishes an idle client from a slow one.
         .header_read_timeout(None)
-        // The stream tells whether the client has left.
+        // The stream shows whether the client has left.
         .half_close(true)
         .max_headers(manners.limits.headers)
         .max_header_size(manners.limits.header_bytes)
@@ -328,7 +328,7 @@ struct Watch<'a, 'b> {
     timeouts: &'a ClientTimeouts,
     clock: &'a Clock,
     /// The bell and the timer are polled once to make the task known to them; later a
-    /// flag each tells whether they rang.
+    /// flag each says whether they rang.
     bell: Pin<&'a mut Notified<'b>>,
     listening: bool,
     timer: Pin<&'a mut Sleep>,
@@ -403,7 +403,7 @@ async fn drive<C: Graceful>(connection: &mut C, watch: &mut Watch<'_, '_>) -> Le
             let now = watch.clock.now();
             let may_rest = |watch: &Watch<'_, '_>| watch.rest_at(rest).is_some_and(|at| at <= now);
             if may_rest(watch) {
-                // hyper has to be polled to learn that nobody reads a body any more: it
+                // hyper has to be polled to learn that a body is read no more: it
                 // reads the rest of it, or ends the connection. Nothing is left of the
                 // request then, and hyper is between two.
                 if let Poll::Ready(end) = Pin::new(&mut *connection).poll(context) {

@@ -38,7 +38,7 @@ pub(super) struct End<'a> {
     pub(super) route: Option<&'a Route>,
     pub(super) method: &'a str,
     pub(super) started: Instant,
-    /// What the wall's clock told then.
+    /// The time of the wall's clock then.
     pub(super) ts: Instant,
     pub(super) status: StatusCode,
     pub(super) duration: Duration,
@@ -105,7 +105,7 @@ impl Entry {
         self.returned_at = Some(now);
     }
 
-    /// Notes that the answer says nothing of the upstream: `replay` tells by it which ones
+    /// Notes that the answer says nothing of the upstream: `replay` sees by it which ones
     /// a breaker heard of.
     pub(super) fn clear_upstream(&mut self) {
         self.upstream = None;

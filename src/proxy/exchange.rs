@@ -212,7 +212,7 @@ impl Exchange<'_> {
         Err(failure)
     }
 
-    /// Tells of an answer whose head is too large.
+    /// Logs an answer whose head is too large.
     fn head_too_large(&self, server: &Server) -> Failure {
         let (worker, limits) = (&self.peer.worker, &self.route.upstream.limits);
         let why = format!(

@@ -176,7 +176,7 @@ pub(super) fn frame_answer(status: StatusCode, headers: &mut HeaderMap, fields: 
     }
 }
 
-/// hyper takes equal lengths, in lines or a list, for one; the other side is told once.
+/// hyper takes equal lengths, in lines or a list, for one; the other side gets it once.
 fn single_content_length(headers: &mut HeaderMap) {
     let first = headers.get(CONTENT_LENGTH).and_then(|lengths| {
         let first = lengths.as_bytes().split(|byte| *byte == b',').next()?;
@@ -187,7 +187,7 @@ fn single_content_length(headers: &mut HeaderMap) {
     }
 }
 
-/// Tells the upstream whom the request is from. What a peer that is not trusted
+/// Names to the upstream the client of the request. What a peer that is not trusted
 /// says about that is replaced.
 fn forwarded(headers: &mut HeaderMap, peer: &Peer, trusted: bool, authority: &HeaderValue) {
     if trusted {

@@ -30,7 +30,7 @@ pub(super) struct Journey {
     pub(super) forward: Forward,
     /// What the client speaks.
     pub(super) protocol: Protocol,
-    /// What the client is told of its quotas.
+    /// The fields with the client's quotas.
     pub(super) told: Option<Told>,
     /// When it may start.
     pub(super) start: Instant,
@@ -96,7 +96,7 @@ impl Journey {
         Some(hyper::upgrade::on(request))
     }
 
-    /// Returns what tells in which words the client must be answered.
+    /// Returns what decides how the client must be answered.
     fn content_type(&self) -> Option<HeaderValue> {
         let request = self.request.as_ref().filter(|_| self.forward.fields.has(Field::ContentType));
         request?.headers().get(header::CONTENT_TYPE).cloned()

@@ -1,4 +1,4 @@
-//! What a client still sends that nobody wants.
+//! What a client still sends after its answer.
 
 use super::{
     activity::{Activity, Uploading},
@@ -63,7 +63,7 @@ pub(super) struct Lingering {
     _noted: Uploading,
 }
 
-/// What a client may still send of what nobody wants.
+/// What a client may still send after its answer.
 #[derive(Debug)]
 struct Patience {
     /// Ends with the client's silence or with [`LINGER`].
@@ -153,7 +153,7 @@ where
     });
 }
 
-/// Takes what the client of HTTP/2 still sends of a body that nobody wants, and then lets go of
+/// Takes what the client of HTTP/2 still sends of a body that is not needed, and then lets go of
 /// it, upon which the stream is reset if the body has not ended.
 ///
 /// Some clients lose an answer if the reset arrives together with it: curl 7.88 reports an error,

@@ -41,7 +41,7 @@ const EXHAUSTED_PATIENCE: Duration = Duration::from_millis(500);
 pub struct Bound {
     /// The socket.
     pub socket: std::net::TcpListener,
-    /// As what it accepts connections. It is closed when nobody is left who could change that.
+    /// As what it accepts connections. It is closed once nothing is left that could change it.
     pub face: watch::Receiver<Face>,
 }
 
@@ -72,7 +72,7 @@ pub fn bind(
     let mut address = address;
     let mut sockets = Vec::new();
     if address.port() == 0 {
-        // The kernel picks a port that nobody shares, and this socket keeps it from then on.
+        // The kernel picks a port of its own for this socket, which keeps it from then on.
         let first = open(address, true)?;
         address.set_port(local_address(&first)?.port());
         sockets.push(first);
@@ -104,7 +104,7 @@ fn local_address(socket: &Socket) -> io::Result<SocketAddr> {
     socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
 }
 
-/// Accepts connections until nobody is left who could change the listener, then what the
+/// Accepts connections until nothing is left that could change the listener, then what the
 /// kernel has accepted already.
 pub(crate) async fn accept(worker: Arc<Worker>, bound: Bound) {
     let Bound { socket, face } = bound;
@@ -303,7 +303,7 @@ async fn greet(
     serve(stream, Bytes::new(), protocol, peer(name, true), manners).await;
 }
 
-/// The same without TLS, where only the client's first bytes tell.
+/// The same without TLS, where only the client's first bytes show the protocol.
 pub(super) async fn greet_cleartext<T>(mut stream: T, peer: Arc<Peer>, manners: Manners)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,

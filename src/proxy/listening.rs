@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 ///
 /// A server that refuses an upload answers, closes, and resets what still comes. Its
 /// answer has arrived then, but hyper would give up at the failed write. So what cannot be
-/// written is dropped, and reading tells whether there is an answer.
+/// written is dropped, and reading shows whether there is an answer.
 #[derive(Debug)]
 pub(super) struct Listening<T> {
     inner: T,

@@ -21,12 +21,12 @@ static FIELDS: [HeaderName; 5] = [RATELIMIT, RATELIMIT_POLICY, X_LIMIT, X_REMAIN
 const X_RULE: HeaderName = HeaderName::from_static("x-flowgate-rule");
 const X_REASON: HeaderName = HeaderName::from_static("x-flowgate-reason");
 
-/// What a client is told of its quotas, known when its request is decided. `RateLimit-Policy` names
-/// them all; `RateLimit` tells of the one to heed.
+/// The fields with a client's quotas, known when its request is decided. `RateLimit-Policy` names
+/// them all; `RateLimit` describes the one to heed.
 #[derive(Debug)]
 pub(super) struct Told {
     heeded: Option<Heeded>,
-    /// Whether clients are told in the older fields, too.
+    /// Whether the older fields are written, too.
     legacy: bool,
     /// Of a request that an override is for; else the route's.
     policy: Option<Box<HeaderValue>>,
@@ -44,8 +44,8 @@ struct Heeded {
 }
 
 impl Told {
-    /// Tells of the quota that an admitted client meets first. `None` if the route has no quota to
-    /// tell of, or `words` says so.
+    /// Describes the quota that an admitted client meets first. `None` if the route has no quota to
+    /// describe, or `words` says so.
     pub(super) fn admitted(
         route: &Route,
         report: &Report,
@@ -72,9 +72,9 @@ impl Told {
         })
     }
 
-    /// Tells of the quota that decided, if one did that time refills: of another one a client could
-    /// heed every word and be rejected again. What is left of it is not enough for the request, so
-    /// that nothing is.
+    /// Describes the quota that decided, if one did that time refills: a client that obeyed the
+    /// fields of another one could be rejected again. What is left of it is not enough for the
+    /// request, so that the fields say 0.
     pub(super) fn rejected(
         route: &Route,
         rejection: &Rejection,
@@ -108,7 +108,7 @@ impl Told {
         if self.legacy { &FIELDS } else { draft }
     }
 
-    /// Writes the fields. `route` is the one that the client was told of.
+    /// Writes the fields. `route` is the one whose quotas these are.
     pub(super) fn write(self, headers: &mut HeaderMap, route: &Route) {
         let Self { heeded, legacy, policy } = self;
         if let Some(policy) = policy.map(|policy| *policy).or_else(|| route.policy.clone()) {
@@ -144,7 +144,7 @@ fn own_policy(route: &Route, report: &Report) -> Option<Box<HeaderValue>> {
     HeaderValue::try_from(items.join(", ")).ok().map(Box::new)
 }
 
-/// Names the rule that decided and why, for whoever asked to be told.
+/// Names the rule that decided and why, if `explain_headers` asks for it.
 pub(super) fn explain(headers: &mut HeaderMap, rule: &str, reason: ReasonKind) {
     if let Ok(rule) = HeaderValue::from_str(rule) {
         headers.insert(X_RULE, rule);
@@ -152,7 +152,7 @@ pub(super) fn explain(headers: &mut HeaderMap, rule: &str, reason: ReasonKind) {
     headers.insert(X_REASON, HeaderValue::from_static(reason.word()));
 }
 
-/// The rule of `quota` and its place among the route's, if clients are told of it: it
+/// The rule of `quota` and its place among the route's, if clients see it: it
 /// has a quota over time, and it is in force.
 fn shown<'a>(route: &'a Route, quota: &Quota) -> Option<(usize, &'a RouteRule)> {
     let mut rules = route.rules.iter().enumerate();
@@ -196,7 +196,7 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rules}]
         headers
     }
 
-    /// Returns what is told when a second request comes at once.
+    /// Returns the fields when a second request comes at once.
     fn second(rules: &str) -> HeaderMap {
         let route = route(rules);
         let claims: Vec<_> = (0..route.rules.len()).map(|at| claim(&route, at)).collect();
@@ -223,7 +223,7 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rules}]
             (&told[X_LIMIT], &told[X_REMAINING]),
             (&"9".parse().unwrap(), &"0".parse().unwrap())
         );
-        // Nobody may take a quota for the reason that has none.
+        // No client may take a quota for the reason that has none.
         let busy = "{ name: a, limit: 9/1s }, { name: b, concurrency: 1 }";
         let told = second(busy);
         assert_eq!(told.get(RATELIMIT).or_else(|| told.get(X_RESET)), None);

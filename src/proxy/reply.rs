@@ -126,7 +126,7 @@ pub(super) fn refuse(
     finish(response, body, tail)
 }
 
-/// How a rule's rejection is told.
+/// How a rule's rejection is answered.
 pub(super) struct Manner {
     pub(super) headers: RateLimitHeaders,
     pub(super) explain: bool,
@@ -288,7 +288,7 @@ fn grpc(request: &HeaderMap, code: GrpcCode, message: &str) -> Option<Response<(
     Some(response)
 }
 
-/// Adds the body, which a HEAD is only told the length of, and says whether the connection ends.
+/// Adds the body, of which a HEAD gets only the length, and says whether the connection ends.
 fn finish(
     mut response: Response<()>,
     mut body: Bytes,

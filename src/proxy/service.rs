@@ -54,7 +54,7 @@ pub struct Worker {
     pub tasks: TaskTracker,
     /// The process's counters.
     pub counters: Arc<Counters>,
-    /// What the log tells of requests that cannot be served.
+    /// Logs requests that cannot be served.
     pub request_log: RequestLog,
     /// Where requests are logged.
     pub access_log: access_log::Handle,
@@ -173,7 +173,7 @@ fn journey(
     Box::new(Journey { request, route, forward, protocol, told: None, start, tail })
 }
 
-/// Answers a request that is not decided about, and whose body nobody wants.
+/// Answers a request that is not decided about, and whose body is not needed.
 fn turn_away(refusal: Refusal, request: Request<Incoming>, mut tail: Box<Tail>) -> Step {
     let (head, body) = request.into_parts();
     tail.closes = refusal.closes();

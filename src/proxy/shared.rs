@@ -14,8 +14,8 @@ use crate::{
 use core::{net::IpAddr, sync::atomic::Ordering::Relaxed, time::Duration};
 use smallvec::SmallVec;
 
-/// What a client is told whom a store that fails would have had to decide about: to come back
-/// when it has been looked for again, at the latest.
+/// The answer to a request that a failing store would have had to decide about: the client may
+/// retry once the gateway has looked for the store again.
 const UNDECIDED: Reason = Reason::Undecided { retry_after: Duration::from_secs(1) };
 
 /// What a request asks of the store.
@@ -118,7 +118,7 @@ pub(super) fn begin(
 }
 
 impl Asking {
-    /// Asks the store. Dropping the future leaves no trace here; what the store was told in vain
+    /// Asks the store. Dropping the future leaves no trace here; what the store was asked in vain
     /// counts there as if the request had come.
     pub(super) async fn ask(
         self,

@@ -1,4 +1,4 @@
-//! HTTP/2 by prior knowledge, told from HTTP/1.1 by what the client begins with.
+//! HTTP/2 by prior knowledge, distinguished from HTTP/1.1 by the first bytes of the client.
 
 use super::{connection::Protocol, io::PREFACE};
 use crate::{clock::Clock, flow::Instant};
@@ -65,7 +65,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(10);
 
-    /// What is told of a client that sends these parts, a second apart, and leaves.
+    /// Returns what is found of a client that sends these parts, a second apart, and leaves.
     async fn told(parts: &[&[u8]]) -> Option<(Protocol, Vec<u8>)> {
         let (mut client, mut stream) = duplex(64);
         let clock = Clock::start();

@@ -2,7 +2,7 @@
 //! reset alone.
 //!
 //! A client may close the window of a stream and go on with others, or answer pings:
-//! the socket does not tell. So a part of an answer notes when its bytes are put into
+//! the socket does not show it. So a part of an answer notes when its bytes are put into
 //! frames, and the connection's timer looks for streams on which none were. hyper
 //! waits for a window without asking the body for more; what ends that is to abort the
 //! stream's task, upon which the stream is reset.
@@ -151,7 +151,7 @@ impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Spawner
 #[derive(Debug)]
 pub(super) struct Part {
     bytes: Bytes,
-    /// In HTTP/2 only: with HTTP/1.1 the socket tells.
+    /// In HTTP/2 only: with HTTP/1.1 the socket shows it.
     stream: Option<Arc<Stream>>,
 }
 

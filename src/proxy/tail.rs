@@ -48,7 +48,7 @@ pub(super) struct Tail {
     pub(super) method: Method,
     pub(super) version: Version,
     pub(super) started: Instant,
-    /// The fields by which its head told of quotas, in the gateway's own words.
+    /// The fields of its head that describe quotas, in the gateway's own words.
     pub(super) told: &'static [HeaderName],
     /// Of the answer that was begun.
     status: Option<StatusCode>,

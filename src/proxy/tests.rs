@@ -145,7 +145,7 @@ impl House {
         self.worker.clock.sleep_until(self.now() + time).await;
     }
 
-    /// Answers every request on every connection, and tells when each arrived.
+    /// Answers every request on every connection, and sends when each arrived.
     fn answer(&mut self) -> mpsc::UnboundedReceiver<Instant> {
         let (arrived, arrivals) = mpsc::unbounded_channel();
         let clock = self.worker.clock.clone();

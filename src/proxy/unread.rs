@@ -47,7 +47,7 @@ impl Unread {
         if !error.is_parse() && !error.is_parse_too_large() {
             return None;
         }
-        // hyper tells them apart in words only; the end-to-end tests hold these.
+        // hyper distinguishes them in words only; the end-to-end tests hold these.
         Some(match error.to_string().as_str() {
             "message head is too large" => Self::too_large(
                 StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
@@ -95,7 +95,7 @@ impl Unread {
         answer
     }
 
-    /// Counts it, tells of it in the log, and in the access log if it was answered: without
+    /// Counts it, logs it, also in the access log if it was answered: without
     /// method, host and path, which are not known.
     pub(super) fn note(self, peer: &Peer) {
         let worker = &peer.worker;

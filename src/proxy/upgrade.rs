@@ -65,7 +65,7 @@ struct Noted<'a, T> {
     inner: T,
     /// When it last moved, in nanoseconds.
     last: Arc<AtomicU64>,
-    /// Told what the client is sent, and not only at the end: a drain may cut it off.
+    /// Gets what the client is sent, and not only at the end: a drain may cut it off.
     tail: &'a mut Tail,
     /// Whether the client was the one to break it off.
     broke: bool,

@@ -109,7 +109,7 @@ impl Drop for UploadBuffer {
 #[derive(Debug)]
 pub(super) struct BodyBuffer {
     connection: Arc<UploadBuffer>,
-    /// Told when the body is read no more.
+    /// Notified when the body is read no more.
     upload: Arc<Upload>,
 }
 
@@ -144,7 +144,7 @@ pub(super) struct UploadPart {
     bytes: Bytes,
     /// How many bytes count as held.
     held: u64,
-    /// In HTTP/2 only: over HTTP/1.1 nothing is received that nobody reads.
+    /// In HTTP/2 only: over HTTP/1.1 nothing is received that is not read.
     connection: Option<Arc<UploadBuffer>>,
 }
 
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(
             (one.held(), all.upload_buffers.load(Relaxed)),
             (0, 2_000),
-            "what nobody reads is gone"
+            "what is not read is gone"
         );
         drop(other);
         assert_eq!(all.upload_buffers.load(Relaxed), 0);

@@ -26,11 +26,11 @@ use tokio::{
     task::AbortHandle,
 };
 
-/// The fields that hyper takes of a head if it is not told how many. With another limit it takes
+/// The fields that hyper takes of a head by default. With another limit it takes
 /// memory from the heap for each head.
 const HEADERS_FREE: usize = 100;
 
-/// The bytes of a head that fit into hyper's buffer if it is not told how large that may be.
+/// The bytes of a head that fit into hyper's buffer by default.
 const HEADER_BYTES_FREE: usize = 200 * 1024;
 
 /// How new connections are made.
@@ -111,7 +111,7 @@ impl Wire {
         polled
     }
 
-    /// Whether what was handed over has left for the server, as far as the system tells.
+    /// Whether what was handed over has left for the server, as far as the system knows.
     pub(super) fn has_left(&self) -> bool {
         !self.is_behind.load(Relaxed)
     }

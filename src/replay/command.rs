@@ -18,7 +18,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What to replay, through what, and what to tell of it.
+/// What to replay, through what, and what to report.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// Recorded traffic; `-` is the standard input. Gzip is unpacked.

@@ -104,7 +104,7 @@ pub fn name(text: &str) -> Result<HeaderName, Invalid> {
     })
 }
 
-/// Returns a field's name as it is told from others by the loosest of servers: many read `_`, and
+/// Returns a field's name as the loosest of servers distinguish it from others: many read `_`, and
 /// some every other sign, as `-`, and none heeds case.
 pub fn folded_name(name: &str) -> String {
     let fold = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };

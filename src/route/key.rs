@@ -8,7 +8,7 @@ use ipnet::IpNet;
 /// The most parts of a key.
 const MAX_PARTS: usize = 8;
 
-/// One thing that requests are told apart by.
+/// One thing that distinguishes requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
     /// Nothing: all requests of a route are one.
@@ -38,7 +38,7 @@ pub enum Part {
 /// several times.
 ///
 /// Whoever reads another one than the upstream does counts a client under a name that the client
-/// can choose: a new one for each request, or somebody else's.
+/// can choose: a new one for each request, or another client's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnDuplicate {
     /// The first.
@@ -198,7 +198,7 @@ fn query_value(
     some(on_duplicate.pick(query::values(query, name))?)
 }
 
-/// Returns `value` unless it is empty: an empty value identifies nobody.
+/// Returns `value` unless it is empty: an empty value identifies no client.
 fn some<V: AsRef<[u8]>>(value: V) -> Result<V, NoKey> {
     if value.as_ref().is_empty() { Err(NoKey::Missing) } else { Ok(value) }
 }
@@ -249,7 +249,7 @@ impl fmt::Display for Part {
     }
 }
 
-/// All that requests of a rule are told apart by. Its text is its identity: under
+/// All that distinguishes requests of a rule. Its text is its identity: under
 /// another text old counts mean nothing. What becomes of duplicates is no part of it: whoever sends
 /// none has the same key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -57,7 +57,7 @@ struct Case {
     took: Duration,
 }
 
-/// Why the result of tests could not be told.
+/// Why tests have no result.
 #[derive(Debug, thiserror::Error)]
 pub enum TestError {
     /// It cannot be printed.
@@ -74,7 +74,7 @@ pub enum TestError {
 }
 
 /// Runs all tests, of the configuration `config` if one is named, and prints what came of
-/// each to `out`; what is wrong with files goes to `complaints` before that. `clock` tells
+/// each to `out`; what is wrong with files goes to `complaints` before that. `clock` gives
 /// how long each takes.
 ///
 /// # Errors

@@ -66,7 +66,7 @@ pub(super) fn run(test: &Test, plan: Plan) -> Vec<String> {
     failures
 }
 
-/// Says which rules are expected to decide that are nobody's: of those even `0 rejected`
+/// Says which rules are expected to decide that the configuration lacks: of those even `0 rejected`
 /// would be true for ever.
 fn unknown(engine: &Engine, expect: &[Expect]) -> String {
     let routes = &engine.snapshot().routes;

@@ -1,4 +1,4 @@
-//! Idle connections, which give up all but their socket: nobody must notice.
+//! Idle connections, which give up all but their socket: no client must notice.
 
 use super::{Client, House, read_head, secs};
 use crate::{

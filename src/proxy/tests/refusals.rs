@@ -65,7 +65,7 @@ async fn what_would_wait_past_the_requests_deadline_is_refused_at_once() {
     house.pass(Duration::from_millis(1_600)).await;
     assert_eq!(client.get().await, 503);
     house.pass(Duration::from_millis(150)).await;
-    assert_eq!(client.get().await, 200, "nobody has taken the next place");
+    assert_eq!(client.get().await, 200, "no request has taken the next place");
     assert!(house.now().since(refused) < secs(3));
 }
 

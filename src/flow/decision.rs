@@ -65,7 +65,7 @@ pub enum Reason {
     /// The breaker is open, or as many probes are under way as may be.
     BreakerOpen {
         /// Time until a probe would be admitted; `None` if that hangs on those under way,
-        /// and on nobody else.
+        /// and on no other request.
         retry_after: Option<Duration>,
     },
 }
@@ -119,7 +119,7 @@ impl Reason {
         }
     }
 
-    /// Returns when the same request would be admitted, if time alone can tell.
+    /// Returns when the same request would be admitted, if time alone decides it.
     pub const fn retry_after(self) -> Option<Duration> {
         match self {
             Self::Rate { retry_after }

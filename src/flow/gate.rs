@@ -162,7 +162,7 @@ impl Permit {
     }
 
     /// Ends the request with `outcome`, and returns what the breaker turned to, if that
-    /// changed it. If nobody said how it was answered, it was as it ended.
+    /// changed it. If no answer was reported, its end counts as the answer.
     pub fn finish(mut self, outcome: Outcome) -> Option<Turn> {
         self.ended = true;
         self.gate.lock().leave(self.start, &self.held, outcome)

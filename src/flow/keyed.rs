@@ -5,7 +5,7 @@
 //! client had used is kept in a [`summary`] of a size of its own. Who comes back, or was never
 //! here, begins with what the summary holds of it, which is never less than it had used. So
 //!
-//! - nobody gains by losing a place: whatever passes would have passed with room for all, after
+//! - no client gains by losing a place: whatever passes would have passed with room for all, after
 //!   the same requests;
 //! - a new client gets a place whoever else comes. Its first request is refused only if it would
 //!   be refused by itself, or if others that lost their places used up all of its four cells:
@@ -36,7 +36,7 @@ use std::sync::Arc;
 use summary::Summary;
 pub(super) use usage::{Scale, Usage};
 
-/// What tells a rule's clients apart, and how many it can tell.
+/// What distinguishes a rule's clients, and how many it can count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keyed {
     /// The text that names the key, as `client_ip/64`: its identity over an edit.
@@ -410,7 +410,7 @@ impl<S: Clone> Table<S> {
         if self.hand < self.own.len() { self.hand } else { 0 }
     }
 
-    /// Returns whether a new client may get a state that nobody had.
+    /// Returns whether a new client may get a state that no client had.
     const fn grows(&self) -> bool {
         self.own.len() < self.max
     }

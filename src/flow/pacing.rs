@@ -18,7 +18,7 @@
 //! unless that one's interval was over.
 //!
 //! With a warm-up, `n·T` follows the curve of `ramp.rs`: a cold service is
-//! asked `f` times as seldom. Where nobody waited at `next`, as with a short `max_wait`, a
+//! asked `f` times as seldom. Where no request waited at `next`, as with a short `max_wait`, a
 //! start may follow up to `cost − n·T` sooner than by the curve, to make up for it:
 //! `warmth.rs` says when.
 //!
@@ -134,7 +134,7 @@ impl Pacing {
 
 impl Pacing {
     /// Decides about a request that would start at `start`. If as many wait as may, one
-    /// of them will have left at `leaver`; if nobody may wait, only the own start helps.
+    /// of them will have left at `leaver`; if no request may wait, only the own start helps.
     fn answer(&self, start: Instant, now: Instant, leaver: Option<Instant>) -> Decision {
         let wait = start.since(now);
         if wait.is_zero() {
@@ -153,7 +153,7 @@ impl Pacing {
     }
 }
 
-/// From the earliest next start alone, where nobody who waits for one costs more than 1:
+/// From the earliest next start alone, where no waiting request costs more than 1:
 /// then those who wait start an interval apart, and the queue needs no memory.
 impl Pacing {
     /// Decides as of a queue whose earliest next start is `next`.
@@ -284,7 +284,7 @@ impl Formula for Pacing {
         let last = next.saturating_sub(old.interval.times(state.cost));
         (state.last, state.cold) = (self.interval.convert(last, old.interval), 0);
         if next <= old.interval.at(now) {
-            // Its interval is over: nobody has to wait for it.
+            // Its interval is over: no request has to wait for it.
             state.cost = 0;
         }
         state.warmth = match (&self.ramp, &old.ramp, state.warmth) {

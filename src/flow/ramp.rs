@@ -12,7 +12,7 @@
 //! Storing `c` tokens a second, what lies below the threshold comes back as fast as it
 //! can be spent, so only the part above it has an effect. That is the **coldness**
 //! kept here, as a time: `X`, from 0 to `M = 2(p+L)/(1+f)`, which grows by the time that
-//! goes by in silence, as [`warmth`](super::warmth) tells it from traffic, and shrinks by
+//! goes by in silence, as [`warmth`](super::warmth) distinguishes it from traffic, and shrinks by
 //! `T` for each request. With `T = W/N`:
 //!
 //! ```text
@@ -66,7 +66,7 @@ impl WarmUp {
         }
     }
 
-    /// Returns how long a warm service takes to be quite cold, if nobody asks for it.
+    /// Returns how long a warm service takes to be quite cold, without requests.
     pub fn coldest(&self) -> Duration {
         self.duration() * 2 / (1 + self.factor())
     }

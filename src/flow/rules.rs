@@ -45,7 +45,7 @@ impl Rule {
 }
 
 /// Returns the name of the rule with this identity. The alternatives to a rule, which are
-/// asked in its place, have its name, a blank, and what tells them apart.
+/// asked in its place, have its name, a blank, and what distinguishes them.
 pub fn rule_of(identity: &str) -> &str {
     identity.split_once(' ').map_or(identity, |(name, _)| name)
 }

@@ -53,7 +53,7 @@ impl WallOffset {
         self.0
     }
 
-    /// Returns what the wall's clock tells at `now`.
+    /// Returns the time of the wall's clock at `now`.
     pub const fn at(self, now: Instant) -> Instant {
         Instant(now.0.saturating_add_signed(self.0))
     }

@@ -32,7 +32,7 @@ use super::{
 };
 use core::time::Duration;
 
-/// `H`: pauses up to so long are not told from an even flow. Sentinel's step.
+/// `H`: pauses up to so long count as an even flow. Sentinel's step.
 const HORIZON: Duration = Duration::from_secs(1);
 
 /// How warm a service is, as of its last request.

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Examples of each kind of change.
 const MOST_EXAMPLES: usize = 3;
 
-/// Kinds of change that are told.
+/// Kinds of change that are reported.
 const MOST_KINDS: usize = 40;
 
 /// Compares decisions, one by one.

@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-/// More digits than these change nothing that 64 bits can tell.
+/// More digits than these change nothing that 64 bits can hold.
 const MOST_DIGITS: usize = 36;
 
 /// Returns a JSON number times `10^shift`, rounded to the nearest whole number; `None` if

@@ -36,7 +36,7 @@ pub struct Engine {
     /// The host of arrivals that name none.
     host: Option<Arc<str>>,
     by_name: HashMap<Arc<str>, usize>,
-    /// Whether some route is found by a header or by the query, which logs do not tell.
+    /// Whether some route is found by a header or by the query, which logs do not contain.
     needs_fields: bool,
     due: BinaryHeap<Reverse<Due>>,
     /// Without a known end.
@@ -247,7 +247,7 @@ impl Engine {
     }
 
     /// Keeps what an admitted request holds until it ends, of which a route's requests have
-    /// at most `longest` from their arrival where no line tells.
+    /// at most `longest` from their arrival where no line says it.
     fn keep(&mut self, arrival: &Arrival, permit: Permit, longest: Duration) {
         if !permit.holds() {
             return;

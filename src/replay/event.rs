@@ -11,13 +11,13 @@ use std::sync::Arc;
 pub enum Event {
     /// A request came.
     Arrival(Arrival),
-    /// A request ended whose arrival did not tell how long it takes.
+    /// A request ended whose arrival did not say how long it takes.
     Complete(Complete),
     /// A request came of which nothing could be read but that it did. It has a number.
     Unreadable,
 }
 
-/// A request that came, as far as its line tells.
+/// A request that came, as far as its line says.
 #[derive(Clone, Debug)]
 pub struct Arrival {
     /// When.
@@ -39,7 +39,7 @@ pub struct Arrival {
     pub takes: Option<Duration>,
     /// What was answered.
     pub ending: Ending,
-    /// What only our own log tells.
+    /// What only our own log has.
     pub recorded: Option<Box<Recorded>>,
 }
 
@@ -78,7 +78,7 @@ pub struct Request {
     pub client: Option<IpAddr>,
 }
 
-/// A key that the gateway logged, since the line tells nothing else of it.
+/// A key that the gateway logged, since the line has nothing else of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedKey {
     /// The rule's identity.
@@ -116,7 +116,7 @@ pub struct Complete {
     pub at: Instant,
     /// Whose.
     pub of: Id,
-    /// How, if the line tells.
+    /// How, if the line says it.
     pub status: Option<u16>,
 }
 

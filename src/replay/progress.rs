@@ -1,4 +1,4 @@
-//! How far a long input has been read, for somebody who waits at a terminal.
+//! How far a long input has been read, for a user who waits at a terminal.
 
 use core::fmt;
 use std::{fs, io::Write, path::PathBuf};
@@ -26,7 +26,7 @@ impl<'a> Progress<'a> {
         Self { out: terminal.filter(|_| total >= LEAST), total, shown: u64::MAX }
     }
 
-    /// Tells that so many bytes were read.
+    /// Notes that so many bytes were read.
     pub(super) fn at(&mut self, bytes: u64) {
         let Some(out) = &mut self.out else { return };
         let share = (bytes.saturating_mul(100) / self.total).min(100);

@@ -72,7 +72,7 @@ impl Unmatched {
         }
     }
 
-    /// Says why rules were not asked, if it can be told, and what to pass.
+    /// Says why rules were not asked, if that is known, and what to pass.
     pub(super) fn explain(&self, engine: &Engine) -> Option<String> {
         let Self { arrivals, lost, .. } = self;
         if *arrivals == 0 {

@@ -40,7 +40,7 @@ impl<'a> Hearing<'a> {
         let Answer { decision, place } = link.slot.check(now, claim, &link.pending);
         let (verdict, wait) = match decision {
             Decision::Pass => (Verdict::Passed, Duration::ZERO),
-            // It charges what it would in earnest, and nobody waits for that.
+            // It charges what it would in earnest, and no request waits for that.
             Decision::Delay(wait) if link.wanted.is_dry_run() => (Verdict::Passed, wait),
             Decision::Delay(wait) => {
                 self.start = self.start.max(now + wait);

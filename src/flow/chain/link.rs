@@ -34,7 +34,7 @@ pub(super) enum Wanted {
 
 impl Link {
     /// Returns the claim on this slot, or on the one that it was reset from. That
-    /// one's key may be made in another way: it still tells its clients apart.
+    /// one's key may be made in another way: it still distinguishes its clients.
     pub(super) fn claim_in<'a>(&self, claims: &'a [Claim]) -> Option<&'a Claim> {
         let on = |slot| claims.iter().find(|claim| claim.slot == slot);
         on(self.id).or_else(|| on(self.former?))

@@ -50,7 +50,7 @@ impl Chain {
         claims: &[Claim],
         report: &mut Report,
     ) -> Result<Reserved, RejectedBy> {
-        // Nobody borrows who is not charged at once.
+        // A request that is not charged at once borrows nothing.
         let claims: SmallVec<[Claim; 4]> =
             claims.iter().map(|claim| Claim { patience: Duration::ZERO, ..*claim }).collect();
         let mut hearing = Hearing::new(self.arrive(now, &claims));

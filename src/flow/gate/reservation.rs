@@ -1,4 +1,4 @@
-//! A request that fits here, while somebody else is asked about it.
+//! A request that fits here, while a store is asked about it.
 
 use super::{Admission, Gate, Permit};
 use crate::flow::{

@@ -2,7 +2,7 @@
 //!
 //! A count-min sketch whose cells are usages (G. Cormode and S. Muthukrishnan, 2005; with the
 //! conservative update of C. Estan and G. Varghese, 2002). A client has a cell in each of
-//! [`ROWS`] rows, by the bits of its fingerprint, which nobody can aim without the secret. What
+//! [`ROWS`] rows, by the bits of its fingerprint, which no client can aim without the secret. What
 //! it had used is joined into them, and what it is taken to have used is what all of them hold
 //! at least: never less than it did, and more only where others fell into all of its cells.
 //!

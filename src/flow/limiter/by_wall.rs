@@ -17,7 +17,7 @@ use core::time::Duration;
 
 /// An algorithm whose windows follow the wall's clock.
 pub(super) trait FollowsWall: Formula {
-    /// Takes `state` along when the wall's clock is stepped: it told `from`, and tells `to`.
+    /// Takes `state` along when the wall's clock is stepped: it showed `from`, and shows `to`.
     ///
     /// Forward, windows end that are over by then. Backward, nothing that was used is given
     /// again, and no client is kept out for longer than the end of the window after the one

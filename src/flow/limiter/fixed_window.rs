@@ -228,7 +228,7 @@ impl FixedWindow {
         let window = Duration::from_nanos(self.window);
         let begin = old.start(state);
         // A beginning that moved with each edit would put off the end for ever. That of the
-        // clock's very first window is nobody's first request, nor is one to come, where an
+        // clock's very first window is no client's first request, nor is one to come, where an
         // edit put the end off to a boundary.
         let is_of_clock = state.end == Instant::EPOCH + Duration::from_nanos(old.window);
         let is_known = old.align == Align::FirstRequest && !is_of_clock;
@@ -352,7 +352,7 @@ impl Formula for FixedWindow {
             return;
         }
         if old.is_fresh(state, now) {
-            // Its place in a table may have been another's since; no later edit may tell.
+            // Its place in a table may have been another's since; no later edit may show it.
             state.used = 0;
             return;
         }
@@ -372,7 +372,7 @@ impl FollowsWall for FixedWindow {
     fn step(&self, state: &mut State, from: Instant, to: Instant) {
         let (back, ahead) = (from.since(to), to.since(from));
         if self.align == Align::FirstRequest {
-            // As long as it was: nobody knows these windows by the clock.
+            // As long as it was: no user knows these windows by the clock.
             state.end =
                 if state.end == Instant::EPOCH { state.end } else { state.end + ahead - back };
             return state.loans.shift(back, ahead);

@@ -119,7 +119,7 @@ impl SlidingWindow {
         }
     }
 
-    /// Returns when bucket `index` begins, if an instant can tell.
+    /// Returns when bucket `index` begins, if an instant can hold it.
     pub(super) fn start(&self, index: u64) -> Option<Instant> {
         let start = self.grid.start(index);
         (self.grid.index(start) == index).then_some(start)

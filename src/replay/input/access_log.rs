@@ -2,7 +2,7 @@
 //!
 //! `ts` is the arrival to the nanosecond and `duration_ms` the time to the end of the
 //! answer, so that arrivals and ends come in the order in which the gateway saw them.
-//! What the rules counted by and the log does not tell, as a header's value, is there as
+//! What the rules counted by and the log does not contain, as a header's value, is there as
 //! the fingerprint that the gateway made of it.
 
 use super::{
@@ -66,7 +66,7 @@ enum Outcome {
     Cut,
 }
 
-/// Tells whether an object has what only our log has.
+/// Says whether an object has what only our log has.
 pub(super) fn is_ours(object: &Map<String, Value>) -> bool {
     object.contains_key("config_hash") && object.contains_key("duration_ms")
 }

@@ -5,9 +5,9 @@
 //! ```
 //!
 //! `vhost` first is Apache's `vhost_combined`; a third quoted field is nginx's `main`,
-//! which has `X-Forwarded-For` there. That may also be first, where addresses with commas between tell
-//! it from a virtual host; if no client follows, the last of them is who connected. Stamps are whole seconds unless they have a
-//! fraction, and no line tells how long its request took. Control characters, quotes and bytes beyond ASCII stand as
+//! which has `X-Forwarded-For` there. That may also be first, where commas between addresses
+//! distinguish it from a virtual host; if no client follows, the last of them is who connected. Stamps are whole seconds unless they have a
+//! fraction, and no line says how long its request took. Control characters, quotes and bytes beyond ASCII stand as
 //! `\xHH` or `\"`, and so do requests that were none, as of a TLS client on a cleartext
 //! port; where nothing was received a `-` stands. What follows further is passed over.
 
@@ -31,7 +31,7 @@ const VERSION: &[u8] = b" HTTP/";
 /// How a stamp is written.
 pub(super) const STAMP: &str = "%d/%b/%Y:%H:%M:%S%.f %z";
 
-/// Tells whether a line has a stamp in brackets, and a quoted request after it.
+/// Says whether a line has a stamp in brackets, and a quoted request after it.
 pub(super) fn is_common(line: &[u8]) -> bool {
     cut(line).is_ok_and(|parts| quoted(parts.after).is_some())
 }

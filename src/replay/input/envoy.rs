@@ -25,7 +25,7 @@ use crate::{
 use core::time::Duration;
 use serde_json::{Map, Value};
 
-/// What a line tells, whatever it is written in; empty and `-` are nothing.
+/// What a line contains, whatever it is written in; empty and `-` are nothing.
 struct Line<'a> {
     at: Instant,
     takes: Duration,
@@ -40,13 +40,13 @@ struct Line<'a> {
     flags: Option<&'a str>,
 }
 
-/// Tells whether an object has what only Envoy's log has.
+/// Says whether an object has what only Envoy's log has.
 pub(super) fn is_json(object: &Map<String, Value>) -> bool {
     object.contains_key("start_time")
         && (object.contains_key("response_code") || object.contains_key("response_flags"))
 }
 
-/// Tells whether a line begins as Envoy's text does.
+/// Says whether a line begins as Envoy's text does.
 pub(super) fn is_text(line: &[u8]) -> bool {
     stamp(line).is_some_and(|(stamp, rest)| rfc3339(stamp).is_ok() && quoted(rest).is_some())
 }
@@ -182,7 +182,7 @@ impl Line<'_> {
         if client.is_none()
             && let Some((before, last)) = forwarded.and_then(last_hop)
         {
-            // Envoy adds who connected to what it was told.
+            // Envoy appends the address that connected to what it received.
             (client, forwarded) = (Some(last), before);
         }
         let headers = [("x-forwarded-for", forwarded), ("user-agent", self.agent)];

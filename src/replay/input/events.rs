@@ -53,7 +53,7 @@ struct Whole(u64);
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Tells whether an object has what only an event has.
+/// Says whether an object has what only an event has.
 pub(super) fn is_event(object: &Map<String, Value>) -> bool {
     object.get("t").is_some_and(Value::is_number)
 }
@@ -61,8 +61,8 @@ pub(super) fn is_event(object: &Map<String, Value>) -> bool {
 /// Reads a line; `arrivals` is how many the input has had, and `input` its number.
 ///
 /// Whoever recorded an arrival has counted it, so that one which cannot be read takes a
-/// number too: later ends name the arrivals that they mean. Of what is no JSON object
-/// nobody can tell, and it takes none.
+/// number too: later ends name the arrivals that they mean. A line that is no JSON
+/// object may be no arrival, and takes none.
 pub(super) fn parse(line: &[u8], input: u32, arrivals: &mut u64) -> Result<Event, Reason> {
     let event = read(line, Id { input, number: *arrivals });
     let is_arrival = match &event {
@@ -146,7 +146,7 @@ impl Visitor<'_> for Wholes {
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<Whole, E> {
-        /// Floats tell whole numbers apart until here.
+        /// Floats distinguish whole numbers until here.
         const MOST: f64 = 9_007_199_254_740_992.0;
         if number.fract() == 0.0 && (0.0..=MOST).contains(&number) {
             #[expect(

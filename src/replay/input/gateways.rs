@@ -19,18 +19,18 @@ use std::sync::Arc;
 
 type Object = Map<String, Value>;
 
-/// Tells whether an object has what only Caddy's log has.
+/// Says whether an object has what only Caddy's log has.
 pub(super) fn is_caddy(object: &Object) -> bool {
     object.get("request").is_some_and(Value::is_object)
 }
 
-/// Tells whether an object has what only Traefik's log has.
+/// Says whether an object has what only Traefik's log has.
 pub(super) fn is_traefik(object: &Object) -> bool {
     object.contains_key("RequestMethod") || object.contains_key("DownstreamStatus")
 }
 
 /// Reads a line of Caddy: `ts` is when the answer ended. `None` if it is no access line, as
-/// of a handler that tells of an error: that request has a line of its own.
+/// of a handler that reports an error: that request has a line of its own.
 pub(super) fn caddy(object: &Object, words: &mut Words) -> Result<Option<Logged>, Reason> {
     if !is_access(object) {
         return Ok(None);
@@ -66,7 +66,7 @@ fn is_access(object: &Object) -> bool {
     }
 }
 
-/// Reads Caddy's `duration`: seconds unless it is told to write nanoseconds, or a text as
+/// Reads Caddy's `duration`: seconds unless it is configured to write nanoseconds, or a text as
 /// Go does (`1m2.5s`).
 fn caddy_duration(value: Option<&Value>) -> Result<Duration, Reason> {
     /// Seconds have a fraction, but one time in a billion; no request ends in so few
@@ -104,7 +104,7 @@ fn go_duration(text: &str) -> Option<Duration> {
     Some(sum)
 }
 
-/// Reads Caddy's `ts`: seconds unless it is told to write milliseconds, nanoseconds, the
+/// Reads Caddy's `ts`: seconds unless it is configured to write milliseconds, nanoseconds, the
 /// wall's time, which is taken as that of UTC, or a stamp with its offset.
 fn caddy_time(ts: Option<&Value>) -> Result<Instant, Reason> {
     /// Seconds before this are before the year 5138, milliseconds after 1973.

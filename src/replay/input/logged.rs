@@ -1,4 +1,4 @@
-//! What the parsers of logs share: a request as a log tells it, stamps, words told once.
+//! What the parsers of logs share: a request as a log has it, stamps, words kept once.
 
 use super::Reason;
 use crate::{
@@ -18,17 +18,17 @@ use std::{
     sync::Arc,
 };
 
-/// A request that a log tells of.
+/// A request in a log.
 #[derive(Debug)]
 pub(super) struct Logged {
     pub(super) at: Instant,
-    /// Where the log tells a second only: how long after `at` that is.
+    /// Where the log has whole seconds only: how long after `at` that is.
     pub(super) coarse: Option<Duration>,
     pub(super) request: Request,
     /// From its start to its end.
     pub(super) takes: Duration,
     pub(super) ending: Ending,
-    /// What only our own log tells.
+    /// What only our own log has.
     pub(super) recorded: Option<Box<Recorded>>,
 }
 
@@ -166,7 +166,7 @@ pub(super) fn add_header(headers: &mut HeaderMap, name: &str, value: &[u8]) {
     }
 }
 
-/// Returns the first of `names` that has a text that tells something.
+/// Returns the first of `names` that has a text with a meaning.
 pub(super) fn text<'a>(object: &'a Map<String, Value>, names: &[&str]) -> Option<&'a str> {
     let told = names.iter().filter_map(|name| object.get(*name)?.as_str());
     told.into_iter().find(|text| !matches!(*text, "" | "-"))

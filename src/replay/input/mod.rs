@@ -246,7 +246,7 @@ impl Inputs {
         self.logged = all.into_iter().map(|(_, arrival)| arrival).collect::<Vec<_>>().into_iter();
     }
 
-    /// Says how many lines of logs are no arrivals, or nobody's in particular.
+    /// Says how many lines of logs are no arrivals, or have no client.
     fn note_left_out(&mut self) {
         if self.without_request > 0 {
             self.notes.push(format!(

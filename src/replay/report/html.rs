@@ -23,7 +23,7 @@ td:first-child,th:first-child,td:last-child,th:last-child{text-align:left}\
 svg{width:100%;height:auto}\
 @media print{body{margin:0;max-width:none}svg,tr{break-inside:avoid}h2,h3{break-after:avoid}}";
 
-/// What a page tells.
+/// What a page shows.
 pub(in crate::replay) struct Page<'a> {
     /// The configuration's file.
     pub(in crate::replay) config: &'a str,

@@ -1,4 +1,4 @@
-//! What a replay came to: counted on the way, in bounded memory, and told at the end.
+//! What a replay came to: counted on the way, in bounded memory, and reported at the end.
 
 mod html;
 mod keys;

@@ -7,7 +7,7 @@ use super::timeline::{Column, Timeline};
 use crate::replay::times::Times;
 use core::{fmt::Write, time::Duration};
 
-/// Colours and lines, for a page and for a picture alone: colours that are told apart in grey and
+/// Colours and lines, for a page and for a picture alone: colours that differ in grey and
 /// by those who do not see red. Without variables, which only browsers know.
 pub(super) const STYLE: &str = "\
 .chart text{font:11px system-ui,sans-serif}\

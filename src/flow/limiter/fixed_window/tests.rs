@@ -200,7 +200,7 @@ fn a_window_that_is_not_the_clocks_first_lasts_its_length_near_the_clocks_zero_t
             .edit(&per(100, 1000, Align::FirstRequest), &[Change::Converted])
             .check(&format!("{} block rate 950", at(2050)));
     }
-    // Nobody's window is open, and the next one is shorter than the time since the clock's zero.
+    // No window is open, and the next one is shorter than the time since the clock's zero.
     Timeline::new(&per(5, 1000, Align::FirstRequest))
         .check("1000 pass\n1999 x4 pass\n2000 cost=6 block costly 5")
         .edit(&per(5, 2100, Align::FirstRequest), &[Change::Converted])

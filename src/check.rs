@@ -108,7 +108,7 @@ fn find(path: &Path) -> Found {
             let problems = Some(plan.remarks_at(clock::Clock::start().now()));
             Found { problems, plan: Some(plan), note: None }
         }),
-        Err(problems) => match only_development_certificates(&text, &problems) {
+        Err(problems) => match only_development_certificates(&problems) {
             Some(note) => text.rules().and_then(|plan| can_log(&plan)).map(|()| Found {
                 problems: None,
                 plan: None,
@@ -127,10 +127,10 @@ fn can_log(plan: &Plan) -> Result<(), Diagnostics> {
 
 /// Returns what to say if the only problem is that certificates are missing which `run` would
 /// create.
-fn only_development_certificates(text: &config::Text, problems: &Diagnostics) -> Option<String> {
-    let missing: Vec<_> = text
+fn only_development_certificates(problems: &Diagnostics) -> Option<String> {
+    let missing: Vec<_> = problems
         .certificate_files()
-        .into_iter()
+        .iter()
         .filter(|(certificate, key)| !certificate.exists() || !key.exists())
         .collect();
     let are_made = missing.iter().all(|(certificate, key)| certs::would_make(certificate, key));

@@ -65,6 +65,7 @@ const CONFIG_CRATES: &[&str] = &[
     "humantime",
     "ipnet",
     "regex",
+    "schemars",
     "serde",
     "serde_json",
     "serde_yaml",

@@ -5,7 +5,6 @@ use super::{
     node::Place,
     problem::{Problem, quoted},
     source::Files,
-    spec::CertificateSpec,
 };
 use crate::flow::Instant;
 use rustls::{
@@ -32,6 +31,13 @@ pub struct Certificate {
     pub path: PathBuf,
     /// Where the file names it.
     place: Place,
+}
+
+/// The two files of a certificate, as the configuration names them.
+#[derive(Clone, Debug)]
+pub(super) struct CertificateFiles {
+    pub cert: At<PathBuf>,
+    pub key: At<PathBuf>,
 }
 
 /// The certificates of a listener, at least one.
@@ -82,7 +88,7 @@ impl Certificate {
     /// # Errors
     /// Everything that is wrong with the two: a file that cannot be read or holds no PEM, or a key
     /// of another certificate; each at the value that names the file.
-    pub(super) fn load(spec: &CertificateSpec, files: &Files) -> Result<Self, Vec<Problem>> {
+    pub(super) fn load(spec: &CertificateFiles, files: &Files) -> Result<Self, Vec<Problem>> {
         let chain = chain(&spec.cert, files);
         let key = private_key(&spec.key, files);
         let ((chain, names), key) = match (chain, key) {

@@ -36,6 +36,14 @@ pub struct Diagnostics {
     list: Vec<Problem>,
     beyond: usize,
     is_unreadable: bool,
+    certificates: Vec<(PathBuf, PathBuf)>,
+}
+
+impl Source {
+    /// Returns the folder from which the file's relative names are meant.
+    pub(super) fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or_else(|| Path::new(""))
+    }
 }
 
 /// One problem for programs, as `check --output json` prints it.
@@ -66,7 +74,8 @@ impl Diagnostics {
     /// Puts problems in the order of the file that they speak of.
     pub(super) fn new(source: &Source, problems: impl Into<Problems>) -> Self {
         let (list, beyond) = problems.into().sorted();
-        Self { source: source.clone(), list, beyond, is_unreadable: false }
+        let source = source.clone();
+        Self { source, list, beyond, is_unreadable: false, certificates: Vec::new() }
     }
 
     /// Returns the file that they are about.
@@ -91,6 +100,17 @@ impl Diagnostics {
         let source = Source { path: path.into(), text: "".into() };
         let problems = Self::new(&source, Problem::about_file(message).help(help));
         Self { is_unreadable: true, ..problems }
+    }
+
+    /// Returns them beside the pairs of certificate and key that the file names.
+    pub(super) fn naming(self, certificates: Vec<(PathBuf, PathBuf)>) -> Self {
+        Self { certificates, ..self }
+    }
+
+    /// Returns the certificates and keys that the file names, as pairs of files that may not exist
+    /// yet; none or not all if the file is broken.
+    pub fn certificate_files(&self) -> &[(PathBuf, PathBuf)] {
+        &self.certificates
     }
 
     /// Reports whether the problem is that the file could not be read at all.

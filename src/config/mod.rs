@@ -3,7 +3,6 @@
 //! ```text
 //! text ──▶ tree ──▶ spec ──▶ plan ──▶ snapshot
 //!  source   yaml     decode    compile   live
-//!                    + vocabulary
 //! ```
 //!
 //! The *tree* keeps every value's place. The *spec* is the file as written, each leaf read. The
@@ -23,6 +22,7 @@ mod decode;
 mod describe;
 mod diff;
 mod error;
+mod leaf;
 mod live;
 mod node;
 mod open_quote;
@@ -64,18 +64,14 @@ pub use snapshot::{
 pub use source::{STDIN, fingerprint};
 pub use spec::{Balance, OnMissing, OnStoreError};
 pub use store::{Secret, Store, StoreKind};
-pub use vocabulary::{reference, schema};
 
-use decode::Decoder;
+use decode::Decoded;
 use error::Source;
-use node::Content;
+use node::{Content, Node};
 use problem::Problems;
 use spec::FileSpec;
-use std::{
-    num::NonZeroUsize,
-    path::{Path, PathBuf},
-    thread::available_parallelism,
-};
+use std::{num::NonZeroUsize, path::Path, thread::available_parallelism};
+use vocabulary::Vocabulary;
 
 /// The text of a configuration, read once.
 #[derive(Debug)]
@@ -108,15 +104,6 @@ impl Text {
         let spec = spec.map(FileSpec::without_certificates);
         plan(&self.0, spec, problems)
     }
-
-    /// Returns the certificates and keys that it names, as pairs of files that may not exist yet.
-    /// What is wrong with the text is left to [`Self::plan`]; the list is then empty or not whole.
-    pub fn certificate_files(&self) -> Vec<(PathBuf, PathBuf)> {
-        let Ok((spec, _)) = spec(&self.0) else { return Vec::new() };
-        let pair = |c: &spec::CertificateSpec| (c.cert.value.clone(), c.key.value.clone());
-        let listeners = spec.iter().flat_map(|spec| &spec.listeners);
-        listeners.filter_map(|l| l.certificates.as_ref()).flatten().map(pair).collect()
-    }
 }
 
 /// Reads the file at `path` and the certificates that it names.
@@ -135,10 +122,14 @@ pub fn read_rules(path: &Path) -> Result<Plan, Diagnostics> {
     Text(source::read(path)?).rules()
 }
 
-/// Returns what [`Text::certificate_files`] does of the file at `path`; nothing if it cannot be
-/// read.
-pub fn certificate_files(path: &Path) -> Vec<(PathBuf, PathBuf)> {
-    source::read(path).map_or_else(|_| Vec::new(), |source| Text(source).certificate_files())
+/// Returns the reference of all keys, as Markdown: `docs/configuration.md`.
+pub fn reference() -> String {
+    vocabulary::reference(&Vocabulary::of::<FileSpec>())
+}
+
+/// Returns the JSON Schema of the file, as text: `gateway.schema.json`.
+pub fn schema() -> String {
+    vocabulary::publish::<FileSpec>("gateway.yaml of flowgate")
 }
 
 /// Takes a text through all steps to the plan.
@@ -154,14 +145,18 @@ fn plan(
     mut problems: Problems,
 ) -> Result<Plan, Diagnostics> {
     let Some(spec) = spec else { return Err(Diagnostics::new(source, problems)) };
-    let certificates = spec.listeners.iter().filter_map(|l| l.certificates.as_ref()).flatten();
-    let files = certificates.flat_map(|c| [&c.cert.value, &c.key.value]);
-    let ca = spec.store.iter().filter_map(|store| store.ca.as_ref()).map(|at| &at.value);
-    let files = source::read_all(files.chain(ca));
+    let certificates: Vec<_> = spec.certificates().collect();
+    let named = certificates.iter().flat_map(|files| [&files.cert.value, &files.key.value]);
+    let ca = spec.store.value().and_then(|store| store.ca.path()).map(|at| at.value);
+    let files = source::read_all(named.chain(&ca));
     let cores = available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let (plan, more) = compile::compile(spec, &files, source, cores);
     problems.extend(more);
-    if problems.is_empty() { Ok(plan) } else { Err(Diagnostics::new(source, problems)) }
+    if problems.is_empty() {
+        return Ok(plan);
+    }
+    let pairs = certificates.into_iter().map(|files| (files.cert.value, files.key.value));
+    Err(Diagnostics::new(source, problems).naming(pairs.collect()))
 }
 
 /// Reads a text as far as it can be read, with the problems found.
@@ -172,13 +167,35 @@ fn spec(source: &Source) -> Result<(Option<FileSpec>, Problems), Diagnostics> {
             .help("write `listeners`, `upstreams` and `routes`; `flowgate demo` runs an example");
         return Err(Diagnostics::new(source, empty));
     }
-    let mut decoder = Decoder::new(&source.text);
-    let folder = source.path.parent().unwrap_or_else(|| Path::new(""));
-    let spec = FileSpec::read(&mut decoder, &root, folder);
-    if let Some(problem) = open_quote::find(&source.text, &root, &decoder.missing) {
+    let upstream = first_upstream(&root).map(|name| ("upstream", name));
+    let Decoded { value, mut problems, missing } = decode::read(&root, &source.text, upstream);
+    if let Some(problem) = open_quote::find(&source.text, &root, &missing) {
         return Err(Diagnostics::new(source, problem));
     }
-    Ok((spec, decoder.problems))
+    let spec = value.map(|spec: FileSpec| spec.resolved(source.folder()));
+    if let Some(problem) = spec.as_ref().and_then(|spec| misplaced_end(spec, &root)) {
+        problems.add(problem);
+    }
+    Ok((spec, problems))
+}
+
+/// Returns the name of the first upstream of a file, for hints.
+fn first_upstream<'n>(root: &'n Node<'_>) -> Option<&'n str> {
+    let Content::List(upstreams) = &root.get("upstreams")?.content else { return None };
+    let Content::Scalar(name) = &upstreams.first()?.get("name")?.content else { return None };
+    Some(name)
+}
+
+/// Returns what is wrong with the mark `end`, which means nothing unless it is the last key.
+fn misplaced_end(spec: &FileSpec, root: &Node<'_>) -> Option<Problem> {
+    let Content::Map(entries) = &root.content else { return None };
+    let last = entries.last()?.0.place;
+    let place = spec.end.place.filter(|place| *place != last)?;
+    Some(
+        Problem::error(place, "`end` is not the last key of the file")
+            .also(last, "this comes after it")
+            .help("move it to the last line: it says that the file is whole"),
+    )
 }
 
 #[cfg(test)]

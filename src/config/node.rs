@@ -30,6 +30,19 @@ impl Place {
         Self { used: (start, end), ..Self::of(range) }
     }
 
+    /// Returns the place in one number, as serde passes it on.
+    pub(super) fn bits(self) -> u128 {
+        let parts = [self.start, self.end, self.used.0, self.used.1];
+        parts.into_iter().fold(0, |bits, part| bits << 32 | u128::from(part))
+    }
+
+    /// Returns the place that [`Self::bits`] made a number of.
+    pub(super) fn of_bits(bits: u128) -> Self {
+        let part =
+            |shift: u32| u32::try_from(bits >> shift & u128::from(u32::MAX)).unwrap_or_default();
+        Self { start: part(96), end: part(64), used: (part(32), part(0)) }
+    }
+
     /// Returns the bytes of the value itself.
     pub(super) fn range(self) -> Range<usize> {
         self.start as usize..self.end as usize
@@ -70,4 +83,12 @@ pub(super) enum Content<'s> {
 pub(super) struct Name<'s> {
     pub place: Place,
     pub text: Cow<'s, str>,
+}
+
+impl Node<'_> {
+    /// Returns the value under `name`, if this is a map that has it.
+    pub(super) fn get(&self, name: &str) -> Option<&Self> {
+        let Content::Map(entries) = &self.content else { return None };
+        entries.iter().find(|(key, _)| key.text == name).map(|(_, value)| value)
+    }
 }

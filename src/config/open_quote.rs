@@ -7,7 +7,7 @@ use super::{
 };
 
 /// Finds a quoted text that contains one of the `missing` keys.
-pub(super) fn find(text: &str, root: &Node<'_>, missing: &[&str]) -> Option<Problem> {
+pub(super) fn find(text: &str, root: &Node<'_>, missing: &[String]) -> Option<Problem> {
     if missing.is_empty() {
         return None;
     }
@@ -21,13 +21,13 @@ pub(super) fn find(text: &str, root: &Node<'_>, missing: &[&str]) -> Option<Prob
     }
 }
 
-fn within(text: &str, place: Place, missing: &[&str]) -> Option<Problem> {
+fn within(text: &str, place: Place, missing: &[String]) -> Option<Problem> {
     if !place.is_quoted(text) {
         return None;
     }
     let range = place.range();
     let scalar = text.get(range.clone())?;
-    let found = |key: &&str| Some((position(scalar, key)?, key.len()));
+    let found = |key: &String| Some((position(scalar, key)?, key.len()));
     let (at, length) = missing.iter().filter_map(found).min()?;
     let key = Place::of(range.start + at..range.start + at + length);
     let message = format!("the missing key `{}` is within a quoted text", &text[key.range()]);

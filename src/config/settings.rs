@@ -3,6 +3,8 @@
 use super::store::Store;
 use http::HeaderValue;
 use ipnet::IpNet;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
 
 /// The part of a snapshot that is neither a listener, an upstream nor a route.
@@ -33,7 +35,7 @@ pub struct Settings {
 }
 
 /// Deadlines of a client's connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientTimeouts {
     /// From the first byte of a request to the end of its header.
     pub header_read: Duration,
@@ -46,7 +48,7 @@ pub struct ClientTimeouts {
 }
 
 /// Sizes and counts beyond which a request is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// The whole header of a request, in bytes.
     pub header_bytes: usize,
@@ -72,7 +74,9 @@ pub enum AccessLog {
 }
 
 /// Which headers tell a client its quota.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 pub enum RateLimitHeaders {
     /// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-10.
     Draft,

@@ -184,7 +184,7 @@ pub struct RouteOptions {
 }
 
 /// Deadlines of the upstream's answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouteTimeouts {
     /// From the request's end to the header of the answer.
     pub first_byte: Duration,

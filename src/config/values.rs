@@ -8,9 +8,10 @@ use super::{
     problem::quoted,
 };
 use crate::flow::{Rate, breaker::Ratio};
-use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
+use http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use ipnet::IpNet;
 use std::{
+    fmt,
     net::{IpAddr, Ipv6Addr, SocketAddr},
     sync::Arc,
     time::Duration,
@@ -21,6 +22,30 @@ use std::{
 pub(super) struct Invalid {
     pub message: String,
     pub help: String,
+}
+
+/// The message, and on a second line what to write.
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n{}", self.message, self.help)
+    }
+}
+
+/// Why a text is not the value that its key wants, or beyond a bound of the key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wrong {
+    Text(Invalid),
+    /// As in "`workers` cannot be 0" and "write a number from 1 to 1024".
+    Bound {
+        found: String,
+        wanted: String,
+    },
+}
+
+impl From<Invalid> for Wrong {
+    fn from(invalid: Invalid) -> Self {
+        Self::Text(invalid)
+    }
 }
 
 /// Returns what is wrong with a text and what to write.
@@ -46,18 +71,6 @@ pub(super) fn integer(text: &str) -> Result<u64, Invalid> {
         _ => invalid(
             format!("{} is not a whole number", quoted(text)),
             "write digits without quotes, unit or point, as in `10`",
-        ),
-    }
-}
-
-/// Reads a truth value.
-pub(super) fn flag(text: &str) -> Result<bool, Invalid> {
-    match text {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        _ => invalid(
-            format!("{} is neither true nor false", quoted(text)),
-            "write `true` or `false`, without quotes",
         ),
     }
 }
@@ -353,10 +366,42 @@ pub(super) fn status(text: &str) -> Result<StatusCode, Invalid> {
     )
 }
 
-/// Reads any text, as it is.
-#[expect(clippy::unnecessary_wraps, reason = "one of the readers, which share a type")]
-pub(super) fn text(text: &str) -> Result<String, Invalid> {
-    Ok(text.to_owned())
+/// Reads a protocol to upgrade to.
+pub(super) fn upgrade(text: &str) -> Result<String, Invalid> {
+    let token = header_name(text).map(|name| name.as_str().to_owned());
+    match token {
+        Ok(token) if matches!(token.as_str(), "h2c" | "h2" | "tls" | "http") => invalid(
+            format!("an upgrade to {} would bypass the rules", quoted(text)),
+            "write a protocol that is not HTTP, as in `websocket`",
+        ),
+        Ok(token) => Ok(token),
+        Err(_) => invalid(
+            format!("{} is not the name of a protocol", quoted(text)),
+            "write a word, as in `websocket`",
+        ),
+    }
+}
+
+/// Reads the name of a header that a route may change: not those that frame the message or name
+/// its authority, which the gateway writes itself.
+pub(super) fn editable(text: &str) -> Result<HeaderName, Invalid> {
+    const OWN: &[HeaderName] = &[
+        header::CONNECTION,
+        header::CONTENT_LENGTH,
+        header::HOST,
+        header::TE,
+        header::TRAILER,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+    ];
+    let name = header_name(text)?;
+    if OWN.contains(&name) || matches!(name.as_str(), "keep-alive" | "proxy-connection") {
+        return invalid(
+            format!("`{name}` belongs to the gateway itself"),
+            "remove it: it frames the message or names its host",
+        );
+    }
+    Ok(name)
 }
 
 #[cfg(test)]
@@ -471,13 +516,12 @@ mod tests {
         refused(header_value, "a\nb", "`a\\nb` cannot stand in a header");
         refused(status, "200", "`200` is not the status of a rejection");
         refused(network, "10.0.0.0/33", "`10.0.0.0/33` is not a network");
-        refused(flag, "yes", "`yes` is neither true nor false");
         refused(integer, "1__", "`1__` is not a whole number");
         assert_eq!(network("::1"), Ok("::1/128".parse().unwrap()));
     }
 
     #[track_caller]
-    fn refused<T: std::fmt::Debug>(
+    fn refused<T: fmt::Debug>(
         read: impl Fn(&str) -> Result<T, Invalid>,
         text: &str,
         message: &str,

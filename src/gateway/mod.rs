@@ -30,7 +30,7 @@ use crate::{
     workers::Handle,
 };
 use exchanger::Exchanger;
-use files::{Seen, make_certificates, named_files};
+use files::Seen;
 use listeners::{Listeners, Opened, Sockets, open};
 pub use log::Log;
 use readings::{Readings, end};
@@ -83,10 +83,8 @@ pub fn run(
     listening: impl FnOnce(),
 ) -> Result<(), StartError> {
     let descriptors = raise_file_limit();
-    let certificates = config::certificate_files(path);
-    make_certificates(&certificates);
-    let seen = Seen::look(&named_files(path, &certificates));
-    let plan = config::read(path).map_err(StartError::Config)?;
+    let mut seen = Seen::look(&[path.to_owned()]);
+    let plan = reload::read(path, &mut seen, || config::read(path)).map_err(StartError::Config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -10,7 +10,7 @@ use super::{
     open_log, warn, warn_of_descriptors,
 };
 use crate::{
-    config::{self, Diagnostics, Live, Plan, Snapshot, Summary, watch},
+    config::{Diagnostics, Plan, Snapshot, Summary, watch},
     shutdown::Wish,
 };
 use core::sync::atomic::Ordering::Relaxed;
@@ -80,20 +80,25 @@ pub(super) struct Reading {
     plan: Result<Plan, Refusal>,
 }
 
-/// Reads the file at `path` to take the place of the one in force, and notes in `seen`
-/// which files belong to it.
-fn read(path: &Path, live: &Live, seen: &mut Seen) -> Result<Plan, Diagnostics> {
-    let read = live.read(path);
-    let (files, has_made) = if let Ok(plan) = &read {
-        (plan.files.clone(), false)
-    } else {
-        let certificates = config::certificate_files(path);
-        (named_files(path, &certificates), make_certificates(&certificates))
+/// Reads the file at `path` by `parse`, makes the development certificates that it asks for, and
+/// notes in `seen` which files belong to it.
+pub(super) fn read(
+    path: &Path,
+    seen: &mut Seen,
+    parse: impl Fn() -> Result<Plan, Diagnostics>,
+) -> Result<Plan, Diagnostics> {
+    let read = parse();
+    let (files, has_made) = match &read {
+        Ok(plan) => (plan.files.clone(), false),
+        Err(problems) => {
+            let certificates = problems.certificate_files();
+            (named_files(path, certificates), make_certificates(certificates))
+        }
     };
     // What is named for the first time was not looked at before it was read.
     let again = has_made || !seen.has_all(&files);
     *seen = if has_made { Seen::look(&files) } else { seen.extend(&files) };
-    if again { live.read(path) } else { read }
+    if again { parse() } else { read }
 }
 
 impl Contents {
@@ -191,7 +196,7 @@ impl Gateway {
         // Its thread is started by this one, and gives way to the workers as this one does.
         let reading = tokio::task::spawn_blocking(move || {
             // An edit since the look is seen by the next one.
-            let plan = read(&path, &live, &mut seen);
+            let plan = read(&path, &mut seen, || live.read(&path));
             // Here, as to draw ten thousand errors takes a while too.
             Reading { changed, seen, plan: plan.map_err(Refusal::from) }
         });

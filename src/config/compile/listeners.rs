@@ -2,16 +2,17 @@
 
 use super::Compiler;
 use crate::config::{
-    certificate::{Certificate, Certificates},
+    certificate::{Certificate, CertificateFiles, Certificates},
     decode::At,
     problem::Problem,
     snapshot::Listener,
     source::Files,
-    spec::{CertificateSpec, ListenerSpec},
+    spec::ListenerSpec,
 };
 use std::{
     collections::HashMap,
     net::{Ipv6Addr, SocketAddr},
+    path::Path,
     sync::Arc,
 };
 
@@ -44,15 +45,16 @@ fn collision(at: At<SocketAddr>, other: At<SocketAddr>) -> Problem {
 impl Compiler {
     pub(super) fn listeners(
         &mut self,
-        specs: &[ListenerSpec],
+        specs: &[At<ListenerSpec>],
         admin: Option<At<SocketAddr>>,
         files: &Files,
+        folder: &Path,
     ) -> Vec<Arc<Listener>> {
-        self.names("listener", specs.iter().filter_map(|spec| spec.name.as_ref()));
-        let addresses = specs.iter().filter_map(|spec| spec.listen).chain(admin);
+        self.names("listener", specs.iter().filter_map(|at| at.value.name.as_ref()));
+        let addresses = specs.iter().filter_map(|at| at.value.listen.address()).chain(admin);
         // With port 0 the system picks a port of its own for each.
         self.collisions(addresses.filter(|at| at.value.port() != 0));
-        specs.iter().filter_map(|spec| self.listener(spec, files)).collect()
+        specs.iter().filter_map(|at| self.listener(&at.value, files, folder)).collect()
     }
 
     /// Reports each address that overlaps with an earlier one.
@@ -67,21 +69,27 @@ impl Compiler {
         }
     }
 
-    fn listener(&mut self, spec: &ListenerSpec, files: &Files) -> Option<Arc<Listener>> {
-        let tls = match &spec.certificates {
-            None => None,
-            Some(specs) => {
-                let list = specs.iter().filter_map(|spec| self.certificate(spec, files)).collect();
-                Certificates::new(list).map(Arc::new)
-            }
+    fn listener(
+        &mut self,
+        spec: &ListenerSpec,
+        files: &Files,
+        folder: &Path,
+    ) -> Option<Arc<Listener>> {
+        let named: Vec<CertificateFiles> = spec.certificates().collect();
+        let list = named.iter().filter_map(|named| self.certificate(named, files)).collect();
+        let tls = Certificates::new(list).map(Arc::new);
+        let name = spec.name.as_ref()?.value.0.clone();
+        let At { value: address, place, .. } = spec.listen.address()?;
+        // As they are written.
+        let path = |named: &CertificateFiles| {
+            let path = &named.cert.value;
+            path.strip_prefix(folder).unwrap_or(path).to_owned()
         };
-        let name = spec.name.as_ref()?.value.clone();
-        let At { value: address, place, .. } = spec.listen?;
-        let certificates = spec.names.clone();
+        let certificates = named.iter().map(path).collect();
         Some(Arc::new(Listener { name, address, tls, certificates, place }))
     }
 
-    fn certificate(&mut self, spec: &CertificateSpec, files: &Files) -> Option<Certificate> {
+    fn certificate(&mut self, spec: &CertificateFiles, files: &Files) -> Option<Certificate> {
         let certificate = match Certificate::load(spec, files) {
             Ok(certificate) => certificate,
             Err(problems) => {

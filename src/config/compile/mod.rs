@@ -1,6 +1,8 @@
 //! Spec to plan: whether the values make sense together. Pure, and every problem is reported.
 
+mod conditions;
 mod listeners;
+mod numbers;
 mod quotas;
 mod requests;
 mod routes;
@@ -13,14 +15,16 @@ pub use listeners::overlap;
 
 use super::{
     calendar::Unit,
-    decode::At,
+    decode::{At, Key},
     error::{Diagnostics, Source},
+    leaf::{Name, Timeout},
     node::Place,
     plan::Plan,
     problem::{Problem, Problems},
     settings::{AccessLog, ClientTimeouts, Limits, RateLimitHeaders, Settings},
     source::{self, Files},
-    spec::FileSpec,
+    spec::{ClientTimeoutsSpec, FileSpec, LimitsSpec},
+    values::Invalid,
 };
 use crate::flow::calendar::Calendar;
 use ahash::AHashMap;
@@ -29,8 +33,6 @@ use std::{
     hash::Hash,
     num::NonZeroUsize,
     path::PathBuf,
-    sync::Arc,
-    time::Duration,
 };
 
 /// The problems found while compiling.
@@ -51,6 +53,17 @@ impl Compiler {
 
     fn warn(&mut self, problem: Problem) {
         self.warnings.add(problem);
+    }
+
+    /// Returns the value, or reports what is wrong with it.
+    fn keep<T>(&mut self, value: Result<T, Invalid>, place: Place) -> Option<At<T>> {
+        match value {
+            Ok(value) => Some(At { value, place, written: true }),
+            Err(Invalid { message, help }) => {
+                self.error(Problem::error(place, message).help(help));
+                None
+            }
+        }
     }
 
     /// Reports values that are given twice.
@@ -75,9 +88,9 @@ impl Compiler {
     }
 
     /// Reports names that are given twice.
-    fn names<'n>(&mut self, what: &str, names: impl Iterator<Item = &'n At<Arc<str>>>) {
+    fn names<'n>(&mut self, what: &str, names: impl Iterator<Item = &'n At<Name>>) {
         self.unique(
-            names.map(|at| (&at.value, at.place)),
+            names.map(|at| (&at.value.0, at.place)),
             |name| format!("two {what}s share the name `{name}`"),
             "write another name: it tells them apart in logs, metrics and reloads",
         );
@@ -93,12 +106,16 @@ pub(super) fn compile(
     cores: NonZeroUsize,
 ) -> (Plan, Problems) {
     let mut compiler = Compiler::default();
-    let store = compiler.store(spec.store.as_ref(), files);
+    let store = compiler.store(spec.store.value(), files);
     let settings = Settings { store, ..settings(&spec, cores) };
-    let listeners = compiler.listeners(&spec.listeners, spec.admin, files);
-    let upstreams = compiler.upstreams(spec.upstreams);
-    let watched = watched(source, &spec.listeners);
-    let (routes, table) = compiler.routes(spec.routes, &upstreams, settings.limits.body);
+    let admin = spec.admin.value().and_then(|admin| admin.listen.address());
+    let listeners = compiler.listeners(spec.listeners.items(), admin, files, source.folder());
+    let upstreams = compiler.upstreams(spec.upstreams.items());
+    let watched = watched(source, &spec);
+    let access_log = spec.access_log.as_ref().map(|at| at.place);
+    let end = spec.end.map(|at| at.value);
+    let specs = spec.routes.into_items();
+    let (routes, table) = compiler.routes(specs, &upstreams, settings.limits.body);
     compiler.unused(&upstreams, &routes);
     let deciding_headers = routes::deciding_headers(&table, &routes);
     let plan = Plan {
@@ -111,49 +128,60 @@ pub(super) fn compile(
         table,
         deciding_headers,
         warnings: Diagnostics::new(source, compiler.warnings),
-        admin: spec.admin.map(|at| at.place),
-        access_log: spec.access_log.map(|at| at.place),
+        admin: admin.map(|at| at.place),
+        access_log,
         files: watched,
-        is_sealed: spec.end == Some(true),
-        unseals: spec.end == Some(false),
+        is_sealed: end == Some(true),
+        unseals: end == Some(false),
     };
     (plan, compiler.errors)
 }
 
 /// Returns the settings. What could not be read has been reported; its stand-in is never used.
 fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
-    const NONE: Duration = Duration::ZERO;
-    let workers = spec.workers.and_then(|n| NonZeroUsize::new(usize::try_from(n).ok()?));
+    let workers = spec.workers.number().and_then(|at| usize::try_from(at.value).ok());
+    let drain_timeout = spec.drain_timeout.duration().map(|at| at.value);
     Settings {
-        workers: workers.unwrap_or(cores),
-        drain_timeout: spec.drain_timeout.unwrap_or(NONE),
-        trusted_proxies: spec.trusted_proxies.clone(),
-        timeouts: spec.timeouts.unwrap_or(ClientTimeouts {
-            header_read: NONE,
-            keep_alive: NONE,
-            tls_handshake: NONE,
-            write: NONE,
-        }),
-        limits: spec.limits.unwrap_or(Limits {
-            header_bytes: 0,
-            headers: 0,
-            body: 0,
-            connections: 0,
-            upload_buffers: 0,
-        }),
-        access_log: spec.access_log.as_ref().map_or(AccessLog::Off, |at| at.value.clone()),
-        admin: spec.admin.map(|at| at.value),
-        rate_limit_headers: spec.headers.unwrap_or(RateLimitHeaders::Off),
-        explain_headers: spec.explain_headers,
-        via: spec.via.clone(),
+        workers: workers.and_then(NonZeroUsize::new).unwrap_or(cores),
+        drain_timeout: drain_timeout.unwrap_or_default(),
+        trusted_proxies: spec.trusted_proxies.plain(|network| network.0),
+        timeouts: spec.timeouts.value().map(client_timeouts).unwrap_or_default(),
+        limits: spec.limits.value().map(limits).unwrap_or_default(),
+        access_log: spec.access_log.value().map_or(AccessLog::Off, |target| target.0.clone()),
+        admin: spec.admin.value().and_then(|admin| Some(admin.listen.address()?.value)),
+        rate_limit_headers: spec.headers.value().copied().unwrap_or(RateLimitHeaders::Off),
+        explain_headers: spec.explain_headers.is_true(),
+        via: spec.via.value().and_then(|via| via.0.clone()),
         store: None,
     }
 }
 
+fn client_timeouts(spec: &ClientTimeoutsSpec) -> ClientTimeouts {
+    let timeout = |key: &Key<Timeout>| key.duration().map(|at| at.value).unwrap_or_default();
+    ClientTimeouts {
+        header_read: timeout(&spec.header_read),
+        keep_alive: timeout(&spec.keep_alive),
+        tls_handshake: timeout(&spec.tls_handshake),
+        write: timeout(&spec.write),
+    }
+}
+
+fn limits(spec: &LimitsSpec) -> Limits {
+    let small = |number: Option<u64>| {
+        number.map_or(0, |number| usize::try_from(number).unwrap_or(usize::MAX))
+    };
+    Limits {
+        header_bytes: small(spec.header_bytes.bytes()),
+        headers: small(spec.headers.number().map(|at| at.value)),
+        body: spec.body.bytes().unwrap_or_default(),
+        connections: small(spec.connections.number().map(|at| at.value)),
+        upload_buffers: spec.upload_buffers.bytes().unwrap_or_default(),
+    }
+}
+
 /// Returns the files whose change is a change of the configuration.
-fn watched(source: &Source, listeners: &[super::spec::ListenerSpec]) -> Vec<PathBuf> {
-    let certificates = listeners.iter().filter_map(|l| l.certificates.as_ref()).flatten();
-    let named = certificates.flat_map(|c| [c.cert.value.clone(), c.key.value.clone()]);
+fn watched(source: &Source, spec: &FileSpec) -> Vec<PathBuf> {
+    let named = spec.certificates().flat_map(|files| [files.cert.value, files.key.value]);
     let mut seen = HashSet::new();
     let files = std::iter::once(source.path.to_path_buf()).chain(named);
     files.filter(|file| seen.insert(file.clone())).collect()

@@ -1,12 +1,17 @@
 //! Some requests of a rule: those of an override, those that are exempt, those with priority.
 
-use super::{Compiler, routes::field_in_words};
+use super::{
+    Compiler,
+    conditions::{FieldTest, WhenConditions, texts},
+    routes::field_in_words,
+};
 use crate::{
     config::{
         decode::At,
-        problem::quoted,
+        node::Place,
+        problem::{Problem, quoted},
         snapshot::{Except, Priority, When},
-        spec::{ExceptSpec, FieldSpec, PrioritySpec, WhenSpec},
+        spec::{ExceptSpec, PrioritySpec},
     },
     route::{FieldPattern, Matcher, OnDuplicate, PathPattern, Repeated},
 };
@@ -16,8 +21,12 @@ use std::sync::Arc;
 
 impl Compiler {
     /// Compiles the conditions of an override.
-    pub(super) fn when(&mut self, spec: &WhenSpec, on_duplicate: OnDuplicate) -> Option<When> {
-        let fields = |it: &mut Self, name: &str, field: &At<FieldSpec>| it.field(name, field);
+    pub(super) fn when(
+        &mut self,
+        spec: &WhenConditions,
+        on_duplicate: OnDuplicate,
+    ) -> Option<When> {
+        let fields = |it: &mut Self, name: &str, field: &At<FieldTest>| it.field(name, field);
         let headers: Vec<Option<FieldPattern>> =
             spec.headers.iter().map(|(name, field)| fields(self, name.as_str(), field)).collect();
         let query: Vec<Option<FieldPattern>> =
@@ -52,16 +61,35 @@ impl Compiler {
 
     /// Compiles which requests have priority.
     pub(super) fn priority(&mut self, spec: &PrioritySpec) -> Option<Priority> {
-        let field = self.field(spec.header.value.as_str(), &spec.value)?;
+        let header = spec.header.at.as_ref()?;
+        let test = match &spec.equals.at {
+            Some(at) => FieldTest::Equals(at.value.0.clone()),
+            None => FieldTest::Present,
+        };
+        let place = spec.equals.as_ref().map_or(header.place, |at| at.place);
+        let test = At { value: test, place, written: true };
+        let name = &header.value.0;
+        let field = self.field(name.as_str(), &test)?;
         let repeated = Repeated::Every;
         let matcher = Matcher { headers: vec![field], repeated, ..Matcher::default() };
-        let name = &spec.header.value;
-        let words = format!("header:{name}{}", field_in_words(&spec.value.value));
-        Some(Priority::new(words.into(), matcher, spec.max_wait.value))
+        let words = format!("header:{name}{}", field_in_words(&test.value));
+        Some(Priority::new(words.into(), matcher, spec.max_wait.duration()?.value))
     }
 
-    /// Compiles which requests are exempt.
-    pub(super) fn except(&mut self, spec: &ExceptSpec) -> Option<Arc<Except>> {
+    /// Compiles which requests are exempt, of an exception at `place`.
+    pub(super) fn except(&mut self, spec: &ExceptSpec, place: Place) -> Option<Arc<Except>> {
+        let keys =
+            [spec.client_ip.place, spec.method.place, spec.path_prefix.place, spec.header.place];
+        if keys.iter().all(Option::is_none) {
+            self.error(
+                Problem::error(place, "an exception needs at least one condition")
+                    .help("write `except: { client_ip: [10.0.0.0/8] }`, or remove it"),
+            );
+        }
+        let client_ip = spec.client_ip.plain(|network| network.0);
+        let methods = spec.method.plain(|method| method.0.clone());
+        let paths = texts(spec.path_prefix.items(), |path| &path.0);
+        let headers = self.header_fields(&spec.header);
         let any = |path, methods, headers| Matcher {
             hosts: Vec::new(),
             path,
@@ -71,26 +99,25 @@ impl Compiler {
             repeated: Repeated::Every,
         };
         let mut matchers = Vec::new();
-        if !spec.methods.is_empty() {
-            matchers.push(any(PathPattern::Any, spec.methods.clone(), Vec::new()));
+        if !methods.is_empty() {
+            matchers.push(any(PathPattern::Any, methods.clone(), Vec::new()));
         }
-        for at in &spec.path_prefix {
+        for at in &paths {
             let path = self.pattern(PathPattern::prefix(&at.value), at.place);
             matchers.extend(path.map(|path| any(path, Vec::new(), Vec::new())));
         }
-        for (name, field) in &spec.headers {
-            let field = self.field(name.value.as_str(), field);
+        for (name, field) in &headers {
+            let field = self.field(name.as_str(), field);
             matchers.extend(field.map(|field| any(PathPattern::Any, Vec::new(), vec![field])));
         }
-        let headers = spec.headers.iter().map(|(name, field)| (&name.value, field));
-        let words = in_words(&spec.client_ip, &spec.methods, &spec.path_prefix, headers);
-        let except = Except::new(words.join(" or ").into(), spec.client_ip.clone(), matchers);
-        except.map(Arc::new)
+        let headers = headers.iter().map(|(name, field)| (name, field));
+        let words = in_words(&client_ip, &methods, &paths, headers);
+        Except::new(words.join(" or ").into(), client_ip, matchers).map(Arc::new)
     }
 
     /// Refuses a second override for the same requests, which would never be asked.
-    pub(super) fn distinct<'w>(&mut self, whens: impl Iterator<Item = &'w WhenSpec>) {
-        let words = whens.filter_map(|when| Some((words_of(when), when.place?)));
+    pub(super) fn distinct<'w>(&mut self, whens: impl Iterator<Item = &'w WhenConditions>) {
+        let words = whens.map(|when| (words_of(when), when.place));
         self.unique(
             words,
             |words| format!("two overrides when {}", quoted(words)),
@@ -101,7 +128,7 @@ impl Compiler {
 
 /// Says when, as in `header:x-tenant=gold, method=GET|POST`: the identity of an override within its
 /// rule.
-fn words_of(spec: &WhenSpec) -> String {
+fn words_of(spec: &WhenConditions) -> String {
     let headers = spec.headers.iter().map(|(name, field)| (name, field));
     let mut words = in_words(&spec.client_ip, &spec.methods, &spec.path_prefix, headers);
     for (name, field) in &spec.query {
@@ -115,7 +142,7 @@ pub(super) fn in_words<'s>(
     client_ip: &[IpNet],
     methods: &[Method],
     path_prefix: &[At<String>],
-    headers: impl Iterator<Item = (&'s HeaderName, &'s At<FieldSpec>)>,
+    headers: impl Iterator<Item = (&'s HeaderName, &'s At<FieldTest>)>,
 ) -> Vec<String> {
     let listed = |name: &str, values: Vec<String>| {
         (!values.is_empty()).then(|| format!("{name}={}", values.join("|")))

@@ -1,45 +1,54 @@
 //! Routes: names, upstreams, matchers, and which can never be reached.
 
-use super::{Compiler, upstreams};
+use super::{
+    Compiler,
+    conditions::{FieldTest, Match, PathTest},
+    upstreams,
+};
 use crate::{
     config::{
-        decode::At,
+        decode::{At, Entries, Key, Printed},
+        leaf::Name,
         node::Place,
         plan::RoutePlan,
         problem::{Problem, quoted},
-        snapshot::{RouteOptions, RouteTimeouts},
-        spec::{BreakerSpec, FieldSpec, MatchSpec, PathSpec, RouteSpec},
+        snapshot::{HeaderEdits, Reject, RouteOptions, RouteTimeouts},
+        spec::{BreakerSpec, HeaderEditsSpec, RejectSpec, RouteSpec},
         vocabulary::nearest,
     },
-    flow::breaker,
+    flow::breaker::{self, Slow},
     route::{self, FieldPattern, HostPattern, Matcher, PathPattern, Repeated, Table, folded_name},
 };
+use bytes::Bytes;
+use http::HeaderValue;
 use std::{
     collections::{BTreeSet, HashMap},
     fmt::Write,
     sync::Arc,
-    time::Duration,
 };
 
 impl Compiler {
     /// Compiles the routes, whose bodies may hold `body_limit` bytes unless they say otherwise.
     pub(super) fn routes(
         &mut self,
-        specs: Vec<RouteSpec>,
+        specs: Vec<At<Printed<RouteSpec>>>,
         upstreams: &[upstreams::Compiled],
         body_limit: u64,
     ) -> (Vec<RoutePlan>, Table) {
-        self.names("route", specs.iter().filter_map(|spec| spec.name.as_ref()));
+        self.names("route", specs.iter().filter_map(|at| at.value.value.name.as_ref()));
         let by_name: HashMap<&str, usize> =
             upstreams.iter().enumerate().map(|(index, u)| (&*u.name, index)).collect();
         let mut plans = Vec::with_capacity(specs.len());
         let mut matchers = Vec::with_capacity(specs.len());
         let mut places = Vec::with_capacity(specs.len());
-        for spec in specs {
-            let place = spec.matcher.as_ref().map_or(spec.place, |m| m.place);
+        for at in specs {
+            let spec = &at.value.value;
             let upstream = spec.upstream.as_ref().and_then(|name| self.upstream_of(name, &by_name));
-            let matcher = spec.matcher.as_ref().map(|spec| self.matcher(spec));
-            let plan = self.route(spec, upstream, body_limit);
+            let conditions = spec.matcher.as_ref().and_then(|at| self.match_conditions(at));
+            let place = conditions.as_ref().map_or(at.place, |conditions| conditions.place);
+            let matcher = conditions.as_ref().map(|conditions| self.matcher(conditions));
+            let words = conditions.as_ref().map(in_words);
+            let plan = self.route(at, upstream, words, body_limit);
             if let (Some(plan), Some(matcher)) = (plan, matcher) {
                 plans.push(plan);
                 matchers.push(matcher);
@@ -65,76 +74,128 @@ impl Compiler {
 
     fn route(
         &mut self,
-        mut spec: RouteSpec,
+        at: At<Printed<RouteSpec>>,
         upstream: Option<usize>,
+        matches: Option<String>,
         body_limit: u64,
     ) -> Option<RoutePlan> {
-        self.shorten_waits(&mut spec);
-        let (mut flow, rules, paced) = self.rules(spec.flow, spec.pacing.as_deref());
-        flow.breaker = spec.breaker.as_deref().and_then(breaker);
-        let matches = spec.matcher.as_ref().map(in_words);
+        let Printed { print, value: mut spec } = at.value;
+        let timeouts = self.timeouts(&spec);
+        if let Some(timeouts) = timeouts {
+            self.shorten_waits(&mut spec, timeouts.request);
+        }
+        let (mut flow, rules, paced) = self.rules(&spec.flow, spec.pacing.at.as_ref());
+        flow.breaker = spec.breaker.as_ref().and_then(|at| self.breaker(&at.value, at.place));
+        let options = RouteOptions {
+            timeouts: timeouts.unwrap_or_default(),
+            body_limit: spec.body_limit.bytes().unwrap_or(body_limit),
+            upgrades: spec.upgrades.plain(|protocol| protocol.0.clone()),
+            relaxed_path: spec.relaxed_path.is_true(),
+            request_trailers: spec.request_trailers.is_true(),
+            request_headers: self.header_edits(&spec.request_headers),
+            response_headers: self.header_edits(&spec.response_headers),
+            reject: spec.reject.value().map(|spec| self.reject(spec)),
+        };
         Some(RoutePlan {
-            name: spec.name?.value,
+            name: spec.name.value()?.0.clone(),
             matches: matches?.into(),
             upstream: upstream?,
-            options: RouteOptions {
-                timeouts: spec.timeouts.unwrap_or(RouteTimeouts {
-                    first_byte: Duration::ZERO,
-                    idle: Duration::ZERO,
-                    event_stream: Duration::ZERO,
-                    tunnel: Duration::ZERO,
-                    request: Duration::ZERO,
-                }),
-                body_limit: spec.body_limit.unwrap_or(body_limit),
-                upgrades: spec.upgrades,
-                relaxed_path: spec.relaxed_path,
-                request_trailers: spec.request_trailers,
-                request_headers: spec.request_headers,
-                response_headers: spec.response_headers,
-                reject: spec.reject,
-            },
+            options,
             policy: super::quotas::policy(&rules),
             flow,
             rules,
             paced,
-            print: spec.print,
+            print,
         })
     }
 
-    fn upstream_of(
-        &mut self,
-        name: &At<Arc<str>>,
-        by_name: &HashMap<&str, usize>,
-    ) -> Option<usize> {
-        let found = by_name.get(&*name.value).copied();
+    /// Returns the deadlines of a route, of which one has a short form.
+    fn timeouts(&mut self, spec: &RouteSpec) -> Option<RouteTimeouts> {
+        let short = spec.timeout.duration();
+        let long = spec.timeouts.value()?;
+        let request = long.request.duration();
+        if let (Some(short), Some(long)) = (short, request.filter(|at| at.written)) {
+            self.error(
+                Problem::error(long.place, "the whole request has two timeouts")
+                    .label("here")
+                    .also(short.place, "and here")
+                    .help("write one of `timeout` and `timeouts: { request: … }`"),
+            );
+        }
+        Some(RouteTimeouts {
+            first_byte: long.first_byte.duration()?.value,
+            idle: long.idle.duration()?.value,
+            event_stream: long.event_stream.duration()?.value,
+            tunnel: long.tunnel.duration()?.value,
+            request: short.or(request)?.value,
+        })
+    }
+
+    fn header_edits(&mut self, key: &Key<Box<HeaderEditsSpec>>) -> HeaderEdits {
+        let Some(spec) = key.value() else { return HeaderEdits::default() };
+        let entries = spec.set.value().map_or(&[][..], |Entries(entries)| entries);
+        let mut set = Vec::with_capacity(entries.len());
+        for (name, value) in entries {
+            let Some(value) = value.value() else { continue };
+            if set.iter().any(|(known, _)| *known == name.value.0) {
+                let message = format!("`{}` is set twice", name.value.0);
+                self.error(
+                    Problem::error(name.place, message)
+                        .help("header names are the same in either case; remove one"),
+                );
+            }
+            set.push((name.value.0.clone(), value.0.clone()));
+        }
+        HeaderEdits { set, remove: spec.remove.plain(|name| name.0.clone()) }
+    }
+
+    fn reject(&mut self, spec: &RejectSpec) -> Reject {
+        let body = spec.body.value().map(|body| Bytes::from(body.0.clone()));
+        if let (Some(at), None) = (&spec.content_type.at, &body) {
+            self.error(
+                Problem::error(at.place, "`content_type` without `body`")
+                    .help("write the `body` that it is the type of, or remove it"),
+            );
+        }
+        let guessed = match body.as_ref().and_then(|body| body.first()) {
+            Some(b'{' | b'[') => HeaderValue::from_static("application/json"),
+            _ => HeaderValue::from_static("text/plain; charset=utf-8"),
+        };
+        let content_type = spec.content_type.value().map_or(guessed, |value| value.0.clone());
+        Reject { status: spec.status.value().map(|status| status.0), body, content_type }
+    }
+
+    fn upstream_of(&mut self, name: &At<Name>, by_name: &HashMap<&str, usize>) -> Option<usize> {
+        let found = by_name.get(&*name.value.0).copied();
         if found.is_none() {
             let help = if self.errors.are_many() {
                 "write the name of an upstream".to_owned()
             } else {
-                suggestion(&name.value, by_name)
+                suggestion(&name.value.0, by_name)
             };
-            let message = format!("there is no upstream {}", quoted(&name.value));
+            let message = format!("there is no upstream {}", quoted(&name.value.0));
             self.error(Problem::error(name.place, message).help(help));
         }
         found
     }
 
-    fn matcher(&mut self, spec: &MatchSpec) -> Matcher {
+    fn matcher(&mut self, spec: &Match) -> Matcher {
         let mut hosts = Vec::with_capacity(spec.hosts.len());
         for host in &spec.hosts {
             hosts.extend(self.pattern(HostPattern::parse(&host.value), host.place));
         }
         let path = spec.path.as_ref().and_then(|at| {
             let path = match &at.value {
-                PathSpec::Exact(text) => PathPattern::exact(text),
-                PathSpec::Prefix(text) => PathPattern::prefix(text),
-                PathSpec::Regex(text) => PathPattern::regex(text),
+                PathTest::Exact(text) => PathPattern::exact(text),
+                PathTest::Prefix(text) => PathPattern::prefix(text),
+                PathTest::Regex(text) => PathPattern::regex(text),
             };
             self.pattern(path, at.place)
         });
-        let headers = spec.headers.iter().map(|(name, field)| (name.value.as_str(), field));
-        let headers = headers.filter_map(|(name, field)| self.field(name, field)).collect();
-        let query = spec.query.iter().map(|(name, field)| (name.value.as_str(), field));
+        let headers = spec.headers.iter();
+        let headers = headers.filter_map(|(name, field)| self.field(name.as_str(), field));
+        let headers = headers.collect();
+        let query = spec.query.iter();
         let query = query.filter_map(|(name, field)| self.field(name, field)).collect();
         Matcher {
             hosts,
@@ -148,11 +209,11 @@ impl Compiler {
     }
 
     /// Makes the pattern of one header or query field.
-    pub(super) fn field(&mut self, name: &str, field: &At<FieldSpec>) -> Option<FieldPattern> {
+    pub(super) fn field(&mut self, name: &str, field: &At<FieldTest>) -> Option<FieldPattern> {
         let pattern = match &field.value {
-            FieldSpec::Equals(value) => FieldPattern::equals(name, value),
-            FieldSpec::Regex(regex) => FieldPattern::regex(name, regex),
-            FieldSpec::Present => FieldPattern::present(name),
+            FieldTest::Equals(value) => FieldPattern::equals(name, value),
+            FieldTest::Regex(regex) => FieldPattern::regex(name, regex),
+            FieldTest::Present => FieldPattern::present(name),
         };
         self.pattern(pattern, field.place)
     }
@@ -185,26 +246,49 @@ pub(super) fn deciding_headers(table: &Table, routes: &[RoutePlan]) -> Arc<[Box<
 /// Fewer answers than this say little about a ratio.
 const MIN_ANSWERS: u64 = 20;
 
-/// Returns the breaker, or `None` if a part of it could not be read.
-fn breaker(spec: &BreakerSpec) -> Option<breaker::Config> {
-    let small = |at: At<u64>| u32::try_from(at.value).unwrap_or(u32::MAX);
-    let errors_alone = spec.error_ratio.is_none() && spec.slow.is_none();
-    let default = if errors_alone { 1 } else { MIN_ANSWERS };
-    Some(breaker::Config {
-        error_ratio: spec.error_ratio.map(|at| at.value),
-        slow: spec.slow,
-        errors: spec.errors.map(|at| at.value),
-        min_requests: spec.min_requests.map_or(default, |at| at.value),
-        window: spec.window?.value,
-        buckets: spec.buckets.map(small)?,
-        open_for: spec.open_for?.value,
-        probes: spec.probes.map(small)?,
-        dry_run: spec.dry_run,
-    })
+impl Compiler {
+    /// Returns the breaker at `place`, or `None` if a part of it could not be read.
+    fn breaker(&mut self, spec: &BreakerSpec, place: Place) -> Option<breaker::Config> {
+        let slow = [spec.slow_after.place, spec.slow_ratio.place];
+        if !spec.error_ratio.is_written() && !spec.errors.is_written() && slow == [None, None] {
+            self.error(
+                Problem::error(place, "a breaker that nothing opens").help(
+                    "write `error_ratio: 0.5`, `slow_after` with `slow_ratio`, or `errors: 10`",
+                ),
+            );
+        }
+        match slow {
+            [Some(place), None] => self.error(
+                Problem::error(place, "`slow_after` without `slow_ratio`")
+                    .help("write how many may be slow, as in `slow_ratio: 0.5`"),
+            ),
+            [None, Some(place)] => self.error(
+                Problem::error(place, "`slow_ratio` without `slow_after`")
+                    .help("write what is slow, as in `slow_after: 1s`"),
+            ),
+            [Some(_), Some(_)] | [None, None] => {}
+        }
+        let slow = spec.slow_after.duration().zip(spec.slow_ratio.value());
+        let slow = slow.map(|(after, ratio)| Slow { after: after.value, ratio: ratio.0 });
+        let small = |at: At<u64>| u32::try_from(at.value).unwrap_or(u32::MAX);
+        let errors_alone = spec.error_ratio.is_none() && slow.is_none();
+        let default = if errors_alone { 1 } else { MIN_ANSWERS };
+        Some(breaker::Config {
+            error_ratio: spec.error_ratio.value().map(|ratio| ratio.0),
+            slow,
+            errors: spec.errors.number().map(|at| at.value),
+            min_requests: spec.min_requests.number().map_or(default, |at| at.value),
+            window: spec.window.duration()?.value,
+            buckets: spec.buckets.number().map(small)?,
+            open_for: spec.open_for.duration()?.value,
+            probes: spec.probes.number().map(small)?,
+            dry_run: spec.dry_run.is_true(),
+        })
+    }
 }
 
 /// Says what a matcher takes, as in `POST shop.example.com/users/{id} header x-tenant=gold`.
-fn in_words(spec: &MatchSpec) -> String {
+fn in_words(spec: &Match) -> String {
     let mut text = String::new();
     if !spec.methods.is_empty() {
         let methods: Vec<_> = spec.methods.iter().map(http::Method::as_str).collect();
@@ -214,24 +298,24 @@ fn in_words(spec: &MatchSpec) -> String {
     text += &hosts.join("|");
     match spec.path.as_ref().map(|at| &at.value) {
         None => text += "/*",
-        Some(PathSpec::Exact(path)) => text += path,
-        Some(PathSpec::Prefix(path)) => _ = write!(text, "{}/*", path.trim_end_matches('/')),
-        Some(PathSpec::Regex(regex)) => _ = write!(text, "~{regex}"),
+        Some(PathTest::Exact(path)) => text += path,
+        Some(PathTest::Prefix(path)) => _ = write!(text, "{}/*", path.trim_end_matches('/')),
+        Some(PathTest::Regex(regex)) => _ = write!(text, "~{regex}"),
     }
     for (name, field) in &spec.headers {
-        _ = write!(text, " header {}{}", name.value, field_in_words(&field.value));
+        _ = write!(text, " header {name}{}", field_in_words(&field.value));
     }
     for (name, field) in &spec.query {
-        _ = write!(text, " query {}{}", name.value, field_in_words(&field.value));
+        _ = write!(text, " query {name}{}", field_in_words(&field.value));
     }
     text
 }
 
-pub(super) fn field_in_words(field: &FieldSpec) -> String {
+pub(super) fn field_in_words(field: &FieldTest) -> String {
     match field {
-        FieldSpec::Equals(value) => format!("={value}"),
-        FieldSpec::Regex(regex) => format!("~{regex}"),
-        FieldSpec::Present => String::new(),
+        FieldTest::Equals(value) => format!("={value}"),
+        FieldTest::Regex(regex) => format!("~{regex}"),
+        FieldTest::Present => String::new(),
     }
 }
 

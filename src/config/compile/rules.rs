@@ -1,22 +1,26 @@
 //! Rules and pacing: numbers that can work, keys that fit, and rules that can never decide.
 
-use super::{Compiler, quotas};
+use super::{
+    Compiler,
+    conditions::WhenConditions,
+    numbers::{Costs, Numbers, Windows, costs, warm_up},
+    quotas,
+};
 use crate::{
     config::{
         calendar,
         claim::{BREAKER, PACING},
-        decode::At,
+        decode::{At, Key, List},
+        leaf::Name,
         node::Place,
         plan::RulePlan,
         problem::{Problem, quoted},
         snapshot::{Cost, When},
-        spec::{
-            CostSpec, KeySpecs, OnMissing, OnStoreError, OverrideSpec, PaceSpec, PacingSpec,
-            RuleKind, RuleSpec, Windows,
-        },
+        spec::{AlgorithmWord, OnMissing, OnStoreError, PacingSpec, RuleSpec},
+        values::Limit,
     },
     flow::{
-        self, Algorithm, Keyed, Rate, Stored,
+        self, Algorithm, Keyed, Rate, Stored, WarmUp,
         limiter::{
             concurrency, fixed_window, leaky_bucket, sliding_counter, sliding_log, sliding_window,
             token_bucket, warm_up,
@@ -24,7 +28,7 @@ use crate::{
         pacing,
         time::spelled,
     },
-    route::{KeySpec, OnDuplicate, Part},
+    route::{KeySpec, Part},
 };
 use bytesize::ByteSize;
 use std::{collections::hash_map::Entry, sync::Arc, time::Duration};
@@ -32,18 +36,18 @@ use std::{collections::hash_map::Entry, sync::Arc, time::Duration};
 impl Compiler {
     pub(super) fn rules(
         &mut self,
-        specs: Vec<RuleSpec>,
-        pacing: Option<&PacingSpec>,
+        key: &Key<List<RuleSpec>>,
+        pacing: Option<&At<Box<PacingSpec>>>,
     ) -> (flow::Rules, Vec<RulePlan>, Option<OnStoreError>) {
-        self.names("rule", specs.iter().filter_map(|spec| spec.name.as_ref()));
-        self.own_names(specs.iter().filter_map(|spec| spec.name.as_ref()));
+        let specs = self.at_most_16(key);
+        self.names("rule", specs.iter().filter_map(|at| at.value.name.as_ref()));
+        self.own_names(specs.iter().filter_map(|at| at.value.name.as_ref()));
         let mut places = Vec::with_capacity(specs.len());
         let mut rules = flow::Rules::default();
         let mut plans: Vec<RulePlan> = Vec::with_capacity(specs.len());
-        for spec in specs {
-            let place = spec.place;
-            for (rule, plan) in self.rule(spec).into_iter().flatten() {
-                places.push(place);
+        for at in specs {
+            for (rule, plan) in self.rule(at).into_iter().flatten() {
+                places.push(at.place);
                 rules.flow.push(rule);
                 plans.push(plan);
             }
@@ -57,9 +61,11 @@ impl Compiler {
                     .help("remove it, or write a lower limit"),
             );
         }
-        let paced = pacing.and_then(|spec| Some((self.pacing(&spec.pace)?, spec.scope)));
-        let shared = paced.as_ref().and_then(|(it, scope)| self.scope(*scope, [Stored::paced(it)]));
-        rules.pacing = paced.map(|(pacing, _)| pacing);
+        let pacing = pacing.map(|at| &at.value);
+        rules.pacing = pacing.and_then(|spec| self.route_pacing(spec));
+        let shared = rules.pacing.as_ref().zip(pacing).and_then(|(config, spec)| {
+            self.scope(&spec.scope, &spec.on_store_error, [Stored::paced(config)])
+        });
         let is_shared = shared.is_some() || plans.iter().any(|plan| plan.shared.is_some());
         if let Some(at) = plans.iter().position(|plan| is_shared && plan.priority.is_some()) {
             self.error(
@@ -70,11 +76,26 @@ impl Compiler {
         (rules, plans, shared)
     }
 
+    /// Returns the rules of a route, and reports more than sixteen. Each override is asked as a rule
+    /// of its own.
+    fn at_most_16<'k>(&mut self, key: &'k Key<List<RuleSpec>>) -> &'k [At<RuleSpec>] {
+        let specs = key.items();
+        let count = specs.iter().map(|at| 1 + at.value.overrides.items().len()).sum::<usize>();
+        if count <= MAX_RULES {
+            return specs;
+        }
+        self.error(
+            Problem::error(key.place.unwrap_or_default(), format!("{count} rules are too many"))
+                .help(format!("write at most {MAX_RULES} rules a route")),
+        );
+        &specs[..specs.len().min(MAX_RULES)]
+    }
+
     /// Reports names of rules that a route's own slots go by.
-    fn own_names<'n>(&mut self, names: impl Iterator<Item = &'n At<Arc<str>>>) {
-        for name in names.filter(|name| [BREAKER, PACING].contains(&&*name.value)) {
+    fn own_names<'n>(&mut self, names: impl Iterator<Item = &'n At<Name>>) {
+        for name in names.filter(|name| [BREAKER, PACING].contains(&&*name.value.0)) {
             self.error(
-                Problem::error(name.place, format!("no rule can be called `{}`", name.value))
+                Problem::error(name.place, format!("no rule can be called `{}`", name.value.0))
                     .label("the route's own goes by this name")
                     .help("write another name: it tells them apart in logs, metrics and reloads"),
             );
@@ -82,42 +103,37 @@ impl Compiler {
     }
 
     /// Compiles a rule: first its alternatives, of which a request is asked by the first that fits.
-    fn rule(&mut self, spec: RuleSpec) -> Option<Vec<(flow::Rule, RulePlan)>> {
-        let key = self.key(&spec.keys, &spec.overrides);
+    fn rule(&mut self, at: &At<RuleSpec>) -> Option<Vec<(flow::Rule, RulePlan)>> {
+        let spec = &at.value;
+        let numbers = self.numbers(at);
+        let overrides = self.overrides(spec, numbers);
+        let key = self.key(at, &overrides);
         let is_keyed = key.as_ref().is_some_and(|key| !key.is_shared());
-        if let Some(at) = spec.max_keys.filter(|at| at.written && !is_keyed) {
+        let max_keys = spec.max_keys.number();
+        if let Some(at) = max_keys.filter(|at| at.written && !is_keyed) {
             self.error(
                 Problem::error(at.place, "`max_keys` without a `key`")
                     .help("write `key: client_ip`, or remove it: all requests share one count"),
             );
         }
-        let algorithm = spec.kind.as_ref().and_then(|kind| self.algorithm(kind, &spec.cost));
-        let except = self.except(&spec.except);
-        let priority = spec.priority.as_ref().and_then(|spec| self.priority(spec)).map(Arc::new);
-        let cost = Cost {
-            default: spec.cost.default.value,
-            by_method: spec.cost.by_method.iter().map(|(m, at)| (m.clone(), at.value)).collect(),
-        };
-        self.distinct(spec.overrides.iter().map(|it| &it.when));
-        let mut versions = Vec::with_capacity(spec.overrides.len() + 1);
-        for it in &spec.overrides {
-            let algorithm = self.algorithm(&it.kind, &spec.cost);
-            let on_duplicate =
-                spec.keys.on_duplicate.map_or_else(OnDuplicate::default, |at| at.value);
-            let when = self.when(&it.when, on_duplicate).map(Arc::new);
-            versions.extend(algorithm.zip(when).map(|(algorithm, when)| (algorithm, Some(when))));
-        }
-        let (key, algorithm, named) = (key?, algorithm?, spec.name?);
-        let name = named.value;
+        let costs = costs(&spec.cost, at.place);
+        let algorithm = numbers.and_then(|numbers| self.algorithm(spec, numbers, &costs));
+        let except = spec.except.as_ref().and_then(|at| self.except(&at.value, at.place));
+        let priority = spec.priority.value().and_then(|spec| self.priority(spec)).map(Arc::new);
+        let mut versions = self.alternatives(spec, &overrides, &costs);
+        let named = spec.name.at.as_ref()?;
+        let name = named.value.0.clone();
+        let key = key?;
+        let algorithm = algorithm?;
         versions.push((algorithm, None));
         let stored = versions.iter().map(|(algorithm, _)| Stored::new(algorithm));
-        let shared = self.scope(spec.scope, stored);
-        let sync_interval = self.sync_interval(spec.scope, &mut versions);
+        let shared = self.scope(&spec.scope, &spec.on_store_error, stored);
+        let sync_interval = self.sync_interval(&spec.sync_interval, &spec.scope, &mut versions);
+        let cost = Cost::from(costs);
+        let dry_run = spec.dry_run.is_true();
         let keyed = is_keyed.then(|| Keyed {
             by: key.to_string().into(),
-            max_keys: spec
-                .max_keys
-                .map_or(u32::MAX, |at| u32::try_from(at.value).unwrap_or(u32::MAX)),
+            max_keys: max_keys.map_or(u32::MAX, |at| u32::try_from(at.value).unwrap_or(u32::MAX)),
         });
         let version = |(algorithm, when): (Algorithm, Option<Arc<When>>)| {
             // A name cannot hold blanks, so that this is nobody else's.
@@ -127,22 +143,55 @@ impl Compiler {
                 place: named.place,
                 when,
                 key: key.clone(),
-                on_missing: spec.keys.on_missing.map_or(OnMissing::Shared, |at| at.value),
+                on_missing: spec.on_missing_key.map_or(OnMissing::Shared, |at| at.value),
                 cost: cost.clone(),
                 except: except.clone(),
                 priority: priority.clone(),
                 quota: quotas::quota(&name, &algorithm),
-                dry_run: spec.dry_run,
+                dry_run,
                 shared,
                 sync_interval,
             };
             let name = identity.unwrap_or_else(|| name.clone());
             let keyed = keyed.clone();
-            (flow::Rule { name, algorithm, keyed, dry_run: spec.dry_run }, plan)
+            (flow::Rule { name, algorithm, keyed, dry_run }, plan)
         };
         let versions: Vec<_> = versions.into_iter().map(version).collect();
-        self.memory(&versions, spec.max_keys.map_or(spec.place, |at| at.place));
+        self.memory(&versions, max_keys.map_or(at.place, |at| at.place));
         Some(versions)
+    }
+
+    /// Compiles what the overrides of a rule count, and for which requests.
+    fn alternatives(
+        &mut self,
+        rule: &RuleSpec,
+        overrides: &[(WhenConditions, Numbers)],
+        costs: &Costs,
+    ) -> Vec<(Algorithm, Option<Arc<When>>)> {
+        self.distinct(overrides.iter().map(|(when, _)| when));
+        let on_duplicate = rule.on_duplicate_key.map(|at| at.value.into()).unwrap_or_default();
+        let mut versions = Vec::with_capacity(overrides.len() + 1);
+        for (when, numbers) in overrides {
+            let algorithm = self.algorithm(rule, *numbers, costs);
+            let when = self.when(when, on_duplicate).map(Arc::new);
+            versions.extend(algorithm.zip(when).map(|(algorithm, when)| (algorithm, Some(when))));
+        }
+        versions
+    }
+
+    /// Reads the overrides of a rule that has these `numbers`.
+    fn overrides(
+        &mut self,
+        rule: &RuleSpec,
+        numbers: Option<Numbers>,
+    ) -> Vec<(WhenConditions, Numbers)> {
+        let mut overrides = Vec::with_capacity(rule.overrides.items().len());
+        for at in rule.overrides.items() {
+            let when = self.when_conditions(&at.value.when);
+            let numbers = numbers.and_then(|base| self.override_numbers(at, rule, base));
+            overrides.extend(when.zip(numbers));
+        }
+        overrides
     }
 
     /// Warns of a rule that may take more memory than anyone means to give.
@@ -164,19 +213,26 @@ impl Compiler {
         self.warn(Problem::warning(place, message).help(format!("write {}", help.join(", or "))));
     }
 
-    fn key(&mut self, spec: &KeySpecs, overrides: &[OverrideSpec]) -> Option<KeySpec> {
-        let v6_prefix = spec.ipv6_prefix.and_then(|at| u8::try_from(at.value).ok()).unwrap_or(64);
-        let mut parts: Vec<Part> = Vec::with_capacity(spec.parts.len());
-        for at in &spec.parts {
-            let Some(part) = self.pattern(Part::parse(&at.value, v6_prefix), at.place) else {
+    fn key(
+        &mut self,
+        at: &At<RuleSpec>,
+        overrides: &[(WhenConditions, Numbers)],
+    ) -> Option<KeySpec> {
+        let spec = &at.value;
+        let ipv6_prefix = spec.ipv6_prefix.number();
+        let v6_prefix = ipv6_prefix.and_then(|at| u8::try_from(at.value).ok()).unwrap_or(64);
+        let words = spec.key.items();
+        let mut parts: Vec<Part> = Vec::with_capacity(words.len());
+        for at in words {
+            let Some(part) = self.pattern(Part::parse(&at.value.0, v6_prefix), at.place) else {
                 continue;
             };
             if parts.contains(&part) {
-                let message = format!("{} stands in the key twice", quoted(&at.value));
+                let message = format!("{} stands in the key twice", quoted(&at.value.0));
                 self.error(Problem::error(at.place, message).help("remove one"));
                 continue;
             }
-            if part == Part::Route && spec.parts.len() > 1 {
+            if part == Part::Route && words.len() > 1 {
                 self.error(
                     Problem::error(at.place, "`route` means nothing beside other parts")
                         .help("remove it: every rule counts for its own route"),
@@ -188,22 +244,22 @@ impl Compiler {
         let from_client = has(|part| matches!(part, Part::ClientIp { .. }));
         let may_lack =
             has(|part| matches!(part, Part::Header(_) | Part::Cookie(_) | Part::Query(_)));
-        if let Some(at) = spec.ipv6_prefix.filter(|at| at.written && !from_client) {
+        if let Some(at) = ipv6_prefix.filter(|at| at.written && !from_client) {
             self.error(
                 Problem::error(at.place, "`ipv6_prefix` without `client_ip` in the key")
                     .help("write `key: client_ip`, or remove it"),
             );
         }
-        if let Some(at) = spec.on_missing.filter(|at| at.written && !may_lack) {
+        if let Some(at) = spec.on_missing_key.filter(|at| at.written && !may_lack) {
             self.error(
                 Problem::error(at.place, "`on_missing_key` with a key that is never missing")
                     .help("write `key: header:NAME`, `cookie:NAME` or `query:NAME`, or remove it"),
             );
         }
-        let mut whens = overrides.iter().map(|it| &it.when);
+        let mut whens = overrides.iter().map(|(when, _)| when);
         let may_repeat =
             may_lack || whens.any(|when| !when.headers.is_empty() || !when.query.is_empty());
-        if let Some(at) = spec.on_duplicate.filter(|at| at.written && !may_repeat) {
+        if let Some(at) = spec.on_duplicate_key.filter(|at| at.written && !may_repeat) {
             self.error(
                 Problem::error(
                     at.place,
@@ -212,53 +268,87 @@ impl Compiler {
                 .help("write `key: header:NAME`, `cookie:NAME` or `query:NAME`, or remove it"),
             );
         }
-        if parts.len() < spec.parts.len() {
+        if parts.len() < words.len() {
             return None;
         }
-        let on_duplicate = spec.on_duplicate.map_or_else(OnDuplicate::default, |at| at.value);
-        let key = self.pattern(KeySpec::new(parts), spec.place)?;
+        let key = self.pattern(KeySpec::new(parts), spec.key.place.unwrap_or(at.place))?;
+        let on_duplicate = spec.on_duplicate_key.map(|at| at.value.into()).unwrap_or_default();
         Some(key.with_duplicates(on_duplicate))
     }
 
-    fn algorithm(&mut self, kind: &RuleKind, cost: &CostSpec) -> Option<Algorithm> {
-        Some(match kind {
-            RuleKind::TokenBucket { rate, burst, warm_up } => {
-                let (burst, rate) = (self.bucket(*rate, *burst, cost), rate.value);
-                match *warm_up {
+    /// Returns what `rule` counts by, with these `numbers`.
+    fn algorithm(&mut self, rule: &RuleSpec, numbers: Numbers, costs: &Costs) -> Option<Algorithm> {
+        let (limit, burst) = match numbers {
+            Numbers::Concurrency(limit) => {
+                let limit = limit?;
+                self.cost(costs, limit, "concurrency");
+                let config = concurrency::Config { limit: limit.value };
+                return Some(Algorithm::Concurrency(config));
+            }
+            Numbers::Limit { limit, burst } => (limit?, burst),
+        };
+        let word = *rule.algorithm.value()?;
+        if word == AlgorithmWord::FixedWindow {
+            return self.fixed_window(rule, limit, costs);
+        }
+        let rate = self.keep(limit.value.steady(), limit.place)?;
+        if !matches!(
+            word,
+            AlgorithmWord::TokenBucket | AlgorithmWord::LeakyBucket | AlgorithmWord::Pacing
+        ) {
+            self.cost(costs, rate.map(Rate::count), "limit");
+        }
+        Some(match word {
+            AlgorithmWord::TokenBucket => {
+                let burst = self.bucket(rate, burst, costs);
+                let rate = rate.value;
+                match warm_up(&rule.warm_up) {
                     None => Algorithm::TokenBucket(token_bucket::Config { rate, burst }),
                     Some(warm_up) => Algorithm::WarmUp(warm_up::Config { rate, burst, warm_up }),
                 }
             }
-            RuleKind::LeakyBucket { rate, burst } => {
-                let capacity = self.bucket(*rate, *burst, cost);
+            AlgorithmWord::LeakyBucket => {
+                let capacity = self.bucket(rate, burst, costs);
                 Algorithm::LeakyBucket(leaky_bucket::Config { rate: rate.value, capacity })
             }
-            RuleKind::SlidingLog { rate } => {
-                self.cost(cost, rate.map(Rate::count), "limit");
+            AlgorithmWord::SlidingLog => {
                 Algorithm::SlidingLog(sliding_log::Config { rate: rate.value })
             }
-            RuleKind::SlidingWindow { rate, buckets, strict } => {
-                self.cost(cost, rate.map(Rate::count), "limit");
-                let buckets = self.buckets(rate.value, *buckets)?;
-                let config = sliding_window::Config { rate: rate.value, buckets, strict: *strict };
-                Algorithm::SlidingWindow(config)
+            AlgorithmWord::SlidingWindow => {
+                let strict = rule.strict.is_true();
+                let buckets = self.buckets(rate.value, rule.buckets.number()?)?;
+                let rate = rate.value;
+                Algorithm::SlidingWindow(sliding_window::Config { rate, buckets, strict })
             }
-            RuleKind::SlidingCounter { rate } => {
-                self.cost(cost, rate.map(Rate::count), "limit");
+            AlgorithmWord::SlidingCounter => {
                 Algorithm::SlidingCounter(sliding_counter::Config { rate: rate.value })
             }
-            RuleKind::FixedWindow { rate, windows } => {
-                self.cost(cost, rate.map(Rate::count), "limit");
-                let align = self.align(windows)?;
-                Algorithm::FixedWindow(fixed_window::Config { rate: rate.value, align })
-            }
-            RuleKind::Concurrency { limit } => {
-                self.cost(cost, *limit, "concurrency");
-                Algorithm::Concurrency(concurrency::Config { limit: limit.value })
-            }
+            AlgorithmWord::FixedWindow => return None,
             // A pace has no largest cost.
-            RuleKind::Pacing(spec) => Algorithm::Pacing(self.pacing(spec)?),
+            AlgorithmWord::Pacing => {
+                let warm_up = warm_up(&rule.warm_up);
+                let max_wait = rule.max_wait.duration()?;
+                let max_queue = rule.max_queue.number();
+                Algorithm::Pacing(self.pacing(rate.value, max_wait, max_queue, warm_up))
+            }
         })
+    }
+
+    fn fixed_window(
+        &mut self,
+        rule: &RuleSpec,
+        limit: At<Limit>,
+        costs: &Costs,
+    ) -> Option<Algorithm> {
+        let windows = self.windows(rule, limit.value.unit)?;
+        let rate = if matches!(windows, Windows::Calendar(..)) {
+            limit.map(|limit| limit.rate)
+        } else {
+            self.keep(limit.value.steady(), limit.place)?
+        };
+        self.cost(costs, rate.map(Rate::count), "limit");
+        let align = self.align(&windows)?;
+        Some(Algorithm::FixedWindow(fixed_window::Config { rate: rate.value, align }))
     }
 
     /// Returns when windows begin.
@@ -278,7 +368,7 @@ impl Compiler {
     }
 
     /// Returns the size of a bucket, and refuses a cost that is larger.
-    fn bucket(&mut self, rate: At<Rate>, burst: Option<At<u64>>, cost: &CostSpec) -> u64 {
+    fn bucket(&mut self, rate: At<Rate>, burst: Option<At<u64>>, cost: &Costs) -> u64 {
         let (size, what) = match burst {
             Some(burst) => (burst, "burst"),
             // As many as the limit says may come at once: a smaller bucket would refuse what the
@@ -323,7 +413,7 @@ impl Compiler {
     }
 
     /// Refuses a cost that can never pass, and warns where only some methods never can.
-    fn cost(&mut self, cost: &CostSpec, limit: At<u64>, what: &str) {
+    fn cost(&mut self, cost: &Costs, limit: At<u64>, what: &str) {
         let never = |at: At<u64>, who: &str| {
             (at, format!("{who} costs {} of {what} {}", at.value, limit.value))
         };
@@ -344,11 +434,23 @@ impl Compiler {
         }
     }
 
-    fn pacing(&mut self, spec: &PaceSpec) -> Option<pacing::Config> {
-        let (rate, max_wait) = (spec.rate?, spec.max_wait?);
-        let fitting = pacing::fitting(rate.value, max_wait.value);
+    fn route_pacing(&mut self, spec: &PacingSpec) -> Option<pacing::Config> {
+        let limit = self.limit(&spec.rate)?;
+        let rate = self.keep(limit.value.steady(), limit.place)?.value;
+        let max_wait = spec.max_wait.duration()?;
+        Some(self.pacing(rate, max_wait, spec.max_queue.number(), warm_up(&spec.warm_up)))
+    }
+
+    fn pacing(
+        &mut self,
+        rate: Rate,
+        max_wait: At<Duration>,
+        max_queue: Option<At<u64>>,
+        warm_up: Option<WarmUp>,
+    ) -> pacing::Config {
+        let fitting = pacing::fitting(rate, max_wait.value);
         let most = fitting.max(1);
-        let max_queue = spec.max_queue.map_or(most, |at| {
+        let max_queue = max_queue.map_or(most, |at| {
             if at.value > most {
                 let message = format!("no more than {fitting} requests can ever wait");
                 self.warn(
@@ -359,10 +461,12 @@ impl Compiler {
             }
             at.value
         });
-        let (rate, max_wait, warm_up) = (rate.value, max_wait.value, spec.warm_up);
-        Some(pacing::Config { rate, max_wait, max_queue, warm_up })
+        pacing::Config { rate, max_wait: max_wait.value, max_queue, warm_up }
     }
 }
+
+/// The most rules of a route: a decision asks each of them, and the answer's headers name them.
+const MAX_RULES: usize = 16;
 
 /// What a rule may take before it is warned of: 1 GiB.
 const MUCH_MEMORY: u64 = 1 << 30;

@@ -4,11 +4,12 @@ use super::Compiler;
 use crate::{
     config::{
         certificate,
-        decode::At,
+        decode::{At, Key},
+        leaf::Period,
         node::Place,
         problem::Problem,
         source::Files,
-        spec::{OnStoreError, ScopeSpec, StoreSpec},
+        spec::{OnStoreError, Scope, StoreSpec},
         store::{RedisUrl, Store, StoreKind},
     },
     flow::{Algorithm, Stored, Unstorable, limiter::exchanged, time::spelled},
@@ -20,9 +21,10 @@ impl Compiler {
     pub(super) fn store(&mut self, spec: Option<&StoreSpec>, files: &Files) -> Option<Arc<Store>> {
         let spec = spec?;
         self.has_store = true;
-        let first = spec.redis.first()?;
-        for other in &spec.redis[1..] {
-            if !belongs(&first.value, &other.value) {
+        let urls = spec.redis.items();
+        let first = urls.first()?;
+        for other in &urls[1..] {
+            if !belongs(&first.value.0, &other.value.0) {
                 self.error(
                     Problem::error(
                         other.place,
@@ -34,35 +36,34 @@ impl Compiler {
             }
         }
         let kind = self.store_kind(spec)?;
-        let RedisUrl { is_tls, user, password, database, .. } = first.value.clone();
+        let RedisUrl { is_tls, user, password, database, .. } = first.value.0.clone();
         if kind == StoreKind::Cluster && database != 0 {
             self.error(
                 Problem::error(first.place, "a Redis Cluster has one database")
                     .help("remove the database from the URL"),
             );
         }
-        if let Some(Err(problem)) = spec.ca.as_ref().map(|ca| trusted(ca, is_tls, files)) {
+        if let Some(Err(problem)) = spec.ca.path().map(|ca| trusted(&ca, is_tls, files)) {
             self.error(problem);
         }
-        let duration = |at: Option<At<Duration>>| at.map(|at| at.value);
         Some(Arc::new(Store {
-            nodes: spec.redis.iter().map(|at| at.value.node.clone()).collect(),
+            nodes: urls.iter().map(|at| at.value.0.node.clone()).collect(),
             kind,
             is_tls,
-            ca: spec.ca.as_ref().map(|at| at.value.clone()),
+            ca: spec.ca.path().map(|at| at.value),
             user,
             password,
             database,
-            prefix: spec.prefix.as_ref()?.value.clone(),
-            connect_timeout: duration(spec.connect_timeout)?,
-            timeout: duration(spec.timeout)?,
-            lease: duration(spec.lease)?,
-            gateways: u32::try_from(spec.gateways?.value).unwrap_or(u32::MAX),
+            prefix: spec.prefix.value()?.0.clone(),
+            connect_timeout: spec.connect_timeout.duration()?.value,
+            timeout: spec.timeout.duration()?.value,
+            lease: spec.lease.duration()?.value,
+            gateways: u32::try_from(spec.gateways.number()?.value).unwrap_or(u32::MAX),
         }))
     }
 
     fn store_kind(&mut self, spec: &StoreSpec) -> Option<StoreKind> {
-        let kind = match (&spec.sentinel, spec.cluster.filter(|at| at.value)) {
+        let kind = match (&spec.sentinel.at, spec.cluster.filter(|at| at.value)) {
             (Some(name), Some(cluster)) => {
                 self.error(
                     Problem::error(cluster.place, "a store is one of `sentinel` and `cluster`")
@@ -72,14 +73,14 @@ impl Compiler {
                 return None;
             }
             (Some(name), None) => StoreKind::Sentinel {
-                primary: name.value.clone(),
-                user: spec.sentinel_user.as_ref().map(|at| at.value.clone()),
-                password: spec.sentinel_password.as_ref().map(|at| at.value.clone()),
+                primary: name.value.0.clone(),
+                user: spec.sentinel_user.value().map(|user| user.0.clone()),
+                password: spec.sentinel_password.value().map(|password| password.0.clone()),
             },
             (None, Some(_)) => StoreKind::Cluster,
             (None, None) => StoreKind::Single,
         };
-        if let (StoreKind::Single, Some(second)) = (&kind, spec.redis.get(1)) {
+        if let (StoreKind::Single, Some(second)) = (&kind, spec.redis.items().get(1)) {
             self.error(
                 Problem::error(second.place, "one store has one URL")
                     .help("remove it, or write `sentinel: NAME` or `cluster: true`"),
@@ -112,11 +113,12 @@ impl Compiler {
     /// its versions whether a store can decide about it.
     pub(super) fn scope(
         &mut self,
-        spec: ScopeSpec,
+        scope: &Key<Scope>,
+        on_store_error: &Key<OnStoreError>,
         stored: impl IntoIterator<Item = Result<Stored, Unstorable>>,
     ) -> Option<OnStoreError> {
-        let Some(place) = spec.cluster else {
-            if let Some(at) = spec.on_store_error.filter(|at| at.written) {
+        let Some(place) = cluster(scope) else {
+            if let Some(at) = on_store_error.filter(|at| at.written) {
                 self.error(
                     Problem::error(at.place, "`on_store_error` without `scope: cluster`")
                         .help("write `scope: cluster`, or remove it"),
@@ -134,20 +136,21 @@ impl Compiler {
         if let Some(why) = cannot {
             self.error(unstorable(why, place));
         }
-        spec.on_store_error.map(|at| at.value)
+        on_store_error.value().copied()
     }
 }
 
 impl Compiler {
     /// Returns how often gateways exchange the states of a rule, if they do, and makes its
     /// versions such.
-    pub(super) fn sync_interval<T>(
+    pub(super) fn sync_interval<T, const MIN: u64, const MAX: u64>(
         &mut self,
-        spec: ScopeSpec,
+        key: &Key<Period<MIN, MAX>>,
+        scope: &Key<Scope>,
         versions: &mut [(Algorithm, T)],
     ) -> Option<Duration> {
-        let At { value: interval, place, .. } = spec.sync_interval?;
-        if spec.cluster.is_none() {
+        let At { value: interval, place, .. } = key.duration()?;
+        if cluster(scope).is_none() {
             self.error(
                 Problem::error(place, "`sync_interval` without `scope: cluster`")
                     .help("write `scope: cluster`, or remove it"),
@@ -186,6 +189,11 @@ impl Compiler {
             );
         }
     }
+}
+
+/// Returns where `cluster` stands, if it does.
+fn cluster(scope: &Key<Scope>) -> Option<Place> {
+    scope.filter(|at| at.value == Scope::Cluster).map(|at| at.place)
 }
 
 /// Finds what is wrong with whose certificates are trusted.

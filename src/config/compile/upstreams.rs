@@ -2,10 +2,13 @@
 
 use super::Compiler;
 use crate::config::{
+    decode::At,
     node::Place,
     plan::{RoutePlan, ServerPlan, UpstreamPlan},
     problem::Problem,
+    snapshot::AnswerLimits,
     spec::UpstreamSpec,
+    values::Endpoint,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -21,45 +24,59 @@ pub(super) struct Compiled {
 }
 
 impl Compiler {
-    pub(super) fn upstreams(&mut self, specs: Vec<UpstreamSpec>) -> Vec<Compiled> {
-        self.names("upstream", specs.iter().filter_map(|spec| spec.name.as_ref()));
-        specs.into_iter().filter_map(|spec| self.upstream(spec)).collect()
+    pub(super) fn upstreams(&mut self, specs: &[At<UpstreamSpec>]) -> Vec<Compiled> {
+        self.names("upstream", specs.iter().filter_map(|at| at.value.name.as_ref()));
+        specs.iter().filter_map(|at| self.upstream(at)).collect()
     }
 
-    fn upstream(&mut self, spec: UpstreamSpec) -> Option<Compiled> {
+    fn upstream(&mut self, at: &At<UpstreamSpec>) -> Option<Compiled> {
+        let spec = &at.value;
+        let servers: Vec<(At<&Endpoint>, u64)> = spec
+            .servers
+            .items()
+            .iter()
+            .filter_map(|server| {
+                let endpoint = server.value.url.as_ref()?.as_ref().map(|url| &url.0);
+                Some((endpoint, server.value.weight.number()?.value))
+            })
+            .collect();
         self.unique(
-            spec.servers.iter().map(|s| (&s.endpoint.value, s.endpoint.place)),
+            servers.iter().map(|(endpoint, _)| (endpoint.value, endpoint.place)),
             |_| "the server is in the list already".to_owned(),
             "write `weight: 2` at the first to send it more",
         );
-        let weights: Vec<u64> = spec.servers.iter().map(|server| server.weight).collect();
+        let weights: Vec<u64> = servers.iter().map(|(_, weight)| *weight).collect();
         let schedule = schedule(&weights);
         if schedule.is_none() {
             self.error(
-                Problem::error(spec.place, "the weights take too long to come round")
+                Problem::error(at.place, "the weights take too long to come round")
                     .help("write weights whose sum, divided by what they share, is at most 1000"),
             );
         }
-        let value = |duration: Option<Duration>| duration.unwrap_or_default();
-        let name = spec.name?;
+        let value = |at: Option<At<Duration>>| at.map(|at| at.value).unwrap_or_default();
+        let small = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let limits = spec.limits.value()?;
+        let name = spec.name.as_ref()?;
         let plan = UpstreamPlan {
-            name: name.value.clone(),
-            servers: spec
-                .servers
+            name: name.value.0.clone(),
+            servers: servers
                 .into_iter()
-                .map(|server| ServerPlan {
-                    endpoint: server.endpoint.value,
-                    weight: u32::try_from(server.weight).unwrap_or(u32::MAX),
+                .map(|(endpoint, weight)| ServerPlan {
+                    endpoint: endpoint.value.clone(),
+                    weight: u32::try_from(weight).unwrap_or(u32::MAX),
                 })
                 .collect(),
-            balance: spec.balance?,
+            balance: *spec.balance.value()?,
             schedule: schedule.unwrap_or_default(),
-            connect_timeout: value(spec.connect_timeout),
-            idle_timeout: value(spec.idle_timeout),
-            max_idle: usize::try_from(spec.max_idle?).unwrap_or(usize::MAX),
-            limits: spec.limits?,
+            connect_timeout: value(spec.connect_timeout.duration()),
+            idle_timeout: value(spec.idle_timeout.duration()),
+            max_idle: small(spec.max_idle.number()?.value),
+            limits: AnswerLimits {
+                header_bytes: small(limits.header_bytes.bytes()?),
+                headers: small(limits.headers.number()?.value),
+            },
         };
-        Some(Compiled { name: name.value, place: name.place, plan })
+        Some(Compiled { name: plan.name.clone(), place: name.place, plan })
     }
 
     /// Warns of upstreams that no route names.

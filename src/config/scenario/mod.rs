@@ -13,18 +13,22 @@ mod sentence;
 pub use sentence::{Arrivals, Bound, Count, Expect, Measure, Numbered, Spread, What, When, Word};
 
 use super::{
-    decode::{Decoder, Fields},
+    decode::{self, At, Either, Entries, Key, List},
     error::{Diagnostics, Source},
-    node::{Content, Node, Place},
+    leaf::{FileName, Sentence, Text},
+    node::Place,
     plan::Plan,
-    problem::Problem,
+    problem::{Problem, Problems},
     source,
     spec::FileSpec,
-    values,
-    vocabulary::{Default, Key, Kind, Section},
     yaml,
 };
-use std::path::{Path, PathBuf};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
+use std::{
+    borrow::Cow,
+    path::{Path, PathBuf},
+};
 
 /// A file of tests.
 #[derive(Debug)]
@@ -64,39 +68,64 @@ enum Config {
     Inline,
 }
 
-static FILE: Section = Section {
-    title: "a scenario",
-    doc: "",
-    keys: &[
-        Key {
-            name: "config",
-            kind: Kind::File,
-            default: Default::Absent,
-            doc: "The configuration under test: a file, or the configuration itself; needed unless \
-                  another is named on the command line.",
-        },
-        Key {
-            name: "tests",
-            kind: Kind::List(&Kind::Section(&TEST)),
-            default: Default::Required,
-            doc: "The tests; each begins with a gateway that has seen nothing.",
-        },
-    ],
-};
+/// A file of tests.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "a scenario")]
+struct ScenarioSpec {
+    /// The configuration under test: a file, or the configuration itself; needed unless another is
+    /// named on the command line.
+    #[serde(default)]
+    config: Key<Either<FileName, Unread>>,
+    /// The tests; each begins with a gateway that has seen nothing.
+    tests: Key<List<TestSpec>>,
+}
 
-static TEST: Section = Section {
-    title: "a test",
-    doc: "",
-    keys: &[
-        Key { name: "name", kind: Kind::Text, default: Default::Required, doc: "What it shows." },
-        Key {
-            name: "steps",
-            kind: Kind::List(&Kind::Text),
-            default: Default::Required,
-            doc: "What happens, in the order of time.",
-        },
-    ],
-};
+/// A scenario whose tests were read.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "a scenario")]
+struct InlineSpec {
+    #[serde(default)]
+    config: Key<FileSpec>,
+    #[serde(default)]
+    #[expect(dead_code, reason = "has its key known")]
+    tests: Key<Unread>,
+}
+
+/// One test.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "a test")]
+struct TestSpec {
+    /// What it shows.
+    name: Key<Text>,
+    /// What happens, in the order of time.
+    steps: Key<List<StepSpec>>,
+}
+
+/// A time and a sentence, parted by a colon: to YAML a map of one entry, or a text in quotes.
+type StepSpec = Either<Sentence, Entries<Sentence, Sentence>>;
+
+/// What another reading is for.
+#[derive(Debug)]
+struct Unread;
+
+impl<'de> Deserialize<'de> for Unread {
+    fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+        Ok(Self)
+    }
+}
+
+impl JsonSchema for Unread {
+    fn schema_name() -> Cow<'static, str> {
+        "Unread".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "object" })
+    }
+}
 
 /// Reads the scenario at `path`; the configuration that it tests is the file `instead`, if
 /// one is named.
@@ -106,11 +135,15 @@ static TEST: Section = Section {
 pub fn read_scenario(path: &Path, instead: Option<&Path>) -> Result<Scenario, Diagnostics> {
     let source = source::read(path)?;
     let root = yaml::read(&source.text).map_err(|problem| Diagnostics::new(&source, problem))?;
-    let mut decoder = Decoder::new(&source.text);
-    let read = scenario(&mut decoder, &root, &folder(&source), instead);
+    let decoded = decode::read::<ScenarioSpec>(&root, &source.text, None);
+    let mut problems = decoded.problems;
+    let read = decoded.value.and_then(|spec| {
+        let tests = tests(&spec, &source, &mut problems);
+        Some((config(&spec, root.place, &source, instead, &mut problems)?, tests))
+    });
     let (config, tests) = match read {
-        Some(read) if decoder.problems.is_empty() => read,
-        _ => return Err(Diagnostics::new(&source, decoder.problems)),
+        Some(read) if problems.is_empty() => read,
+        _ => return Err(Diagnostics::new(&source, problems)),
     };
     let scenario = Scenario { config, tests, source: source.clone() };
     // What is wrong with the configuration is told before any test begins.
@@ -136,93 +169,100 @@ impl Scenario {
     fn inline(&self) -> Result<Plan, Diagnostics> {
         let source = &self.source;
         let root = yaml::read(&source.text).map_err(|problem| Diagnostics::new(source, problem))?;
-        let mut decoder = Decoder::new(&source.text);
-        let fields = decoder.fields(&root, &FILE);
-        let node = fields.as_ref().and_then(|fields| fields.node("config"));
-        let spec = node.and_then(|(_, node)| FileSpec::read(&mut decoder, node, &folder(source)));
-        super::plan(source, spec.map(FileSpec::without_certificates), decoder.problems)
+        let decoded = decode::read::<InlineSpec>(&root, &source.text, None);
+        let spec = decoded.value.and_then(|spec| spec.config.at).map(|at| at.value);
+        let spec = spec.map(|spec| spec.resolved(source.folder()).without_certificates());
+        super::plan(source, spec, decoded.problems)
     }
 }
 
-fn folder(source: &Source) -> PathBuf {
-    source.path.parent().unwrap_or_else(|| Path::new("")).to_owned()
+fn config(
+    spec: &ScenarioSpec,
+    start: Place,
+    source: &Source,
+    instead: Option<&Path>,
+    problems: &mut Problems,
+) -> Option<Config> {
+    match (instead, &spec.config.at) {
+        (Some(path), _) => Some(Config::File(path.to_owned())),
+        (None, Some(At { value: Either::Map(_), .. })) => Some(Config::Inline),
+        (None, Some(At { value: Either::Plain(file), .. })) => {
+            Some(Config::File(source.folder().join(&file.0)))
+        }
+        (None, None) => {
+            if !spec.config.is_written() {
+                let problem = Problem::error(start, "a scenario needs `config`");
+                problems.add(problem.help("write `config: gateway.yaml`, or name it with `-c`"));
+            }
+            None
+        }
+    }
 }
 
-fn scenario<'s>(
-    d: &mut Decoder<'s>,
-    root: &Node<'s>,
-    folder: &Path,
-    instead: Option<&Path>,
-) -> Option<(Config, Vec<Test>)> {
-    let fields = d.fields(root, &FILE)?;
-    let config = match (instead, fields.node("config")) {
-        (Some(path), _) => Config::File(path.to_owned()),
-        (None, Some((_, Node { content: Content::Map(_), .. }))) => Config::Inline,
-        (None, Some(_)) => Config::File(folder.join(fields.leaf(d, "config", values::text)?.value)),
-        (None, None) => {
-            let problem = Problem::error(fields.place, "a scenario needs `config`");
-            d.problems.add(problem.help("write `config: gateway.yaml`, or name it with `-c`"));
+fn tests(spec: &ScenarioSpec, source: &Source, problems: &mut Problems) -> Vec<Test> {
+    let mut tests = Vec::new();
+    for at in spec.tests.items() {
+        let steps = at.value.steps.items().iter();
+        let steps = steps.filter_map(|at| step(at, source, problems)).collect();
+        let name = at.value.name.value();
+        tests.extend(name.map(|name| Test { name: name.0.clone(), steps }));
+    }
+    tests
+}
+
+fn step(at: &At<StepSpec>, source: &Source, problems: &mut Problems) -> Option<Step> {
+    let text = &source.text;
+    let parts = match parts(at, text) {
+        Ok(parts) => parts?,
+        Err(problem) => {
+            problems.add(problem);
             return None;
         }
     };
-    let tests = fields.list(d, "tests", |d, node| {
-        let fields = d.fields(node, &TEST)?;
-        let name = fields.leaf(d, "name", values::text);
-        let steps = steps(d, &fields, folder);
-        Some(Test { name: name?.value, steps })
-    });
-    Some((config, tests))
+    let [(at, when), (place, what)] = parts;
+    let line = text[..at.range().start].matches('\n').count() + 1;
+    let whole = format!("{when}: {what}");
+    let time = mark(problems, text, at, when, sentence::when(when));
+    let what = mark(problems, text, place, what, sentence::what(what, source.folder()));
+    Some(Step { line, text: whole, when: time?, what: what? })
 }
 
-fn steps<'s>(d: &mut Decoder<'s>, fields: &Fields<'_, 's>, folder: &Path) -> Vec<Step> {
-    fields.list(d, "steps", |d, node| {
-        let [(at, when), (place, what)] = parts(d, node)?;
-        let line = d.text[..at.range().start].matches('\n').count() + 1;
-        let whole = format!("{when}: {what}");
-        let time = mark(d, at, when, sentence::when(when));
-        let what = mark(d, place, what, sentence::what(what, folder));
-        Some(Step { line, text: whole, when: time?, what: what? })
-    })
-}
-
-/// Parts a step into time and sentence: a map of one entry, or a text in quotes.
-fn parts<'n>(d: &mut Decoder<'_>, node: &'n Node<'_>) -> Option<[(Place, &'n str); 2]> {
-    let problem = match &node.content {
-        Content::Map(entries) => match &entries[..] {
-            [(when, Node { content: Content::Scalar(what), place })] => {
-                return Some([(when.place, &when.text), (*place, what)]);
-            }
-            [_] => no_step(node.place),
-            _ => no_step(node.place).label("more than one"),
+/// Parts a step into time and sentence; there are none if one could not be read.
+fn parts<'n>(at: &'n At<StepSpec>, text: &str) -> Result<Option<[(Place, &'n str); 2]>, Problem> {
+    match &at.value {
+        Either::Map(Entries(entries)) => match &entries[..] {
+            [(when, what)] => Ok(what
+                .as_ref()
+                .map(|what| [(when.place, &*when.value.0), (what.place, &*what.value.0)])),
+            [] => Err(no_step(at.place)),
+            _ => Err(no_step(at.place).label("more than one")),
         },
-        Content::Scalar(text) => {
-            if let Some((when, what)) = text.split_once(": ") {
-                let written = d.text.get(node.place.range()).unwrap_or_default();
-                // Where there are escapes all of it is marked.
-                let place = |part: &str| {
-                    let at = node.place.range().start + written.find(part)?;
-                    Some(Place::of(at..at + part.len()))
-                };
-                let [when, what] = [when, what].map(str::trim);
-                return Some([when, what].map(|part| (place(part).unwrap_or(node.place), part)));
-            }
-            no_step(node.place)
+        Either::Plain(Sentence(sentence)) => {
+            let Some((when, what)) = sentence.split_once(": ") else {
+                return Err(no_step(at.place));
+            };
+            let written = text.get(at.place.range()).unwrap_or_default();
+            // Where there are escapes all of it is marked.
+            let place = |part: &str| {
+                let start = at.place.range().start + written.find(part)?;
+                Some(Place::of(start..start + part.len()))
+            };
+            let parts = [when, what].map(str::trim);
+            Ok(Some(parts.map(|part| (place(part).unwrap_or(at.place), part))))
         }
-        Content::List(_) | Content::Empty => no_step(node.place),
-    };
-    d.problems.add(problem);
-    None
+    }
 }
 
 /// Returns what was found, or reports what is wrong with the `text` at `place`.
 fn mark<T>(
-    d: &mut Decoder<'_>,
+    problems: &mut Problems,
+    file: &str,
     place: Place,
     text: &str,
     found: Result<T, sentence::Wrong>,
 ) -> Option<T> {
-    let as_written = d.text.get(place.range()) == Some(text);
-    found.map_err(|wrong| d.problems.add(wrong.problem(place, as_written))).ok()
+    let as_written = file.get(place.range()) == Some(text);
+    found.map_err(|wrong| problems.add(wrong.problem(place, as_written))).ok()
 }
 
 fn no_step(place: Place) -> Problem {

@@ -56,7 +56,8 @@ fn a_wrong_word_is_marked_with_a_hint() {
         ("at 0s: GET /a -> 1 shed", "8:28: `shed` is no decision | write one of passed, delayed"),
         ("at 0s: GET /a status 5", "8:30: this is no status"),
         ("at 0s", "8:9: a step is a time and a sentence"),
-        ("at 0s: [a]", "8:9: a step is a time and a sentence"),
+        ("at 0s: [a]", "8:16: expected a sentence for `steps`, not a list"),
+        ("[a]", "8:9: expected a sentence for `steps`, not a list"),
     ] {
         let said = problems(step);
         assert!(said.starts_with(expected), "{step}: {said}\nnot {expected}");

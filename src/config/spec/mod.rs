@@ -1,101 +1,270 @@
-//! The file as written: every leaf read, and with its place. Whether the values make sense together
-//! is the compiler's question.
+//! The file as written. A field is a key: its documentation is the reference, its type and its
+//! attributes are bounds and default. Whether the values make sense together is the compiler's
+//! question.
 
 mod breaker;
-mod overrides;
 mod route;
 mod rule;
 mod store;
 
 pub(super) use breaker::BreakerSpec;
-pub(super) use overrides::{OverrideSpec, WhenSpec};
-pub(super) use route::{FieldSpec, MatchSpec, PathSpec, RouteSpec};
+pub(super) use route::{
+    FieldConditions, FieldSpec, HeaderEditsSpec, MatchSpec, RejectSpec, RouteSpec,
+};
 pub(super) use rule::{
-    CostSpec, ExceptSpec, KeySpecs, PaceSpec, PacingSpec, PrioritySpec, RuleKind, RuleSpec,
-    ScopeSpec, Windows,
+    AlgorithmWord, Align, CostSpec, ExceptSpec, LimitSpec, OverrideSpec, PacingSpec, PrioritySpec,
+    RuleSpec, Scope, WarmUpSpec,
 };
 pub use rule::{OnMissing, OnStoreError};
 pub(super) use store::StoreSpec;
 
 use super::{
-    decode::{At, Decoder, Fields},
-    node::{Content, Node, Place},
-    problem::{Problem, quoted},
-    settings::{AccessLog, ClientTimeouts, Limits, RateLimitHeaders},
-    snapshot::AnswerLimits,
-    values::{self, Endpoint},
-    vocabulary::tables,
+    certificate::CertificateFiles,
+    decode::{At, Key, List, Printed, Several},
+    leaf::{
+        Address, FileName, HOUR, Integer, LogTarget, Name, Network, Period, Size, Timeout, Url, Via,
+    },
+    settings::{AccessLog, RateLimitHeaders},
 };
-use http::HeaderValue;
-use ipnet::IpNet;
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::path::Path;
 
-/// `gateway.yaml`.
-#[derive(Debug)]
-pub(super) struct FileSpec {
-    pub listeners: Vec<ListenerSpec>,
-    pub upstreams: Vec<UpstreamSpec>,
-    pub routes: Vec<RouteSpec>,
-    pub admin: Option<At<SocketAddr>>,
-    pub trusted_proxies: Vec<IpNet>,
-    pub timeouts: Option<ClientTimeouts>,
-    pub limits: Option<Limits>,
-    pub headers: Option<RateLimitHeaders>,
-    pub explain_headers: bool,
-    pub via: Option<HeaderValue>,
-    pub access_log: Option<At<AccessLog>>,
-    pub workers: Option<u64>,
-    pub drain_timeout: Option<Duration>,
-    pub store: Option<StoreSpec>,
-    /// What the mark `end` says, if it is there.
-    pub end: Option<bool>,
+/// The smallest header that a browser's ordinary request fits into, and hyper's smallest buffer.
+const LEAST_HEADER: u64 = 8 * 1024;
+
+/// The whole file. `listeners`, `upstreams` and `routes` are needed, everything else has a default
+/// that is safe at the edge.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "the file")]
+pub(in crate::config) struct FileSpec {
+    /// Where clients connect.
+    pub listeners: Key<List<ListenerSpec>>,
+    /// The services behind the gateway.
+    pub upstreams: Key<List<UpstreamSpec>>,
+    /// Which request goes to which upstream, and how many may. The best match wins, not the first.
+    pub routes: Key<List<Printed<RouteSpec>>>,
+    /// Health, readiness, metrics and routes on a listener of their own.
+    #[serde(default)]
+    pub admin: Key<AdminSpec>,
+    /// Whose `X-Forwarded-For` is believed: the proxies in front of this one.
+    #[serde(default)]
+    #[schemars(extend("x-default" = "none"))]
+    pub trusted_proxies: Key<Several<Network>>,
+    /// How long a client's connection may take.
+    #[serde(default)]
+    #[schemars(extend("default" = {}))]
+    pub timeouts: Key<ClientTimeoutsSpec>,
+    /// How much a client may send.
+    #[serde(default)]
+    #[schemars(extend("default" = {}))]
+    pub limits: Key<LimitsSpec>,
+    /// Which headers tell a client its quota: `RateLimit` and `RateLimit-Policy` (draft),
+    /// `X-RateLimit-*` as well (legacy), or none.
+    #[serde(default)]
+    #[schemars(extend("default" = "draft"))]
+    pub headers: Key<RateLimitHeaders>,
+    /// Adds `x-flowgate-rule` and `x-flowgate-reason` to rejections, which shows clients how the
+    /// rules are named.
+    #[serde(default)]
+    #[schemars(extend("default" = false))]
+    pub explain_headers: Key<bool>,
+    /// Adds `Via: 1.1 flowgate` to requests, or `Via: 1.1 NAME`. nginx does not compress answers to
+    /// requests that have it, unless `gzip_proxied` says so.
+    #[serde(default)]
+    #[schemars(extend("default" = "off"))]
+    pub via: Key<Via>,
+    /// One JSON line a request, to `stdout` or to a file; USR1 reopens it.
+    #[serde(default)]
+    #[schemars(extend("default" = "off"))]
+    pub access_log: Key<LogTarget>,
+    /// Threads that serve requests. Read at start only.
+    #[serde(default)]
+    #[schemars(extend("x-default" = "one a core"))]
+    pub workers: Key<Integer<1, 1024>>,
+    /// How long a stopping gateway waits for requests in flight.
+    #[serde(default)]
+    #[schemars(extend("default" = "30s"))]
+    pub drain_timeout: Key<Period<0, { 24 * HOUR }>>,
+    /// The Redis or Valkey that keeps what gateways share: the rules with `scope: cluster`. Read at
+    /// start only.
+    #[serde(default)]
+    pub store: Key<StoreSpec>,
+    /// The mark `end: true` as the last line. Once the file in force has it, a file without it is
+    /// rejected as cut short.
+    #[serde(default)]
+    pub end: Key<bool>,
 }
 
-/// A listener.
-#[derive(Debug)]
-pub(super) struct ListenerSpec {
-    pub name: Option<At<Arc<str>>>,
-    pub listen: Option<At<SocketAddr>>,
-    /// `None`: cleartext.
-    pub certificates: Option<Vec<CertificateSpec>>,
-    /// The files of certificates as they are written, whether they are read or not.
-    pub names: Vec<PathBuf>,
+/// An address to accept connections on: HTTP/1.1 and HTTP/2, with TLS where `tls` says so.
+/// Listeners come and go with the file.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "a listener")]
+pub(in crate::config) struct ListenerSpec {
+    /// The listener's name in logs and metrics.
+    pub name: Key<Name>,
+    /// IP address and port, as in `127.0.0.1:8080`. `:8080` or `8080` listens on every address,
+    /// IPv4 and IPv6, as `[::]:8080` does; `0.0.0.0:8080` on every IPv4 address.
+    pub listen: Key<Address>,
+    /// Certificates; a listener without speaks cleartext.
+    #[serde(default)]
+    pub tls: Key<TlsSpec>,
 }
 
-/// The two files of a certificate.
-#[derive(Debug)]
-pub(super) struct CertificateSpec {
-    pub cert: At<PathBuf>,
-    pub key: At<PathBuf>,
+/// The client's server name picks the certificate, the first one where none fits. The files are
+/// watched and reloaded like this file.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "the TLS of a listener")]
+pub(in crate::config) struct TlsSpec {
+    /// At least one certificate with its key.
+    pub certificates: Key<List<CertificateSpec>>,
 }
 
-/// An upstream.
-#[derive(Debug)]
-pub(super) struct UpstreamSpec {
-    pub place: Place,
-    pub name: Option<At<Arc<str>>>,
-    pub servers: Vec<ServerSpec>,
-    pub balance: Option<Balance>,
-    pub connect_timeout: Option<Duration>,
-    pub idle_timeout: Option<Duration>,
-    pub max_idle: Option<u64>,
-    pub limits: Option<AnswerLimits>,
+/// Two PEM files. Names are relative to the folder of this file.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "a certificate")]
+pub(in crate::config) struct CertificateSpec {
+    /// The certificate, followed by its intermediates.
+    pub cert: Key<FileName>,
+    /// Its private key.
+    pub key: Key<FileName>,
 }
 
-/// A server of an upstream.
-#[derive(Debug)]
-pub(super) struct ServerSpec {
-    pub endpoint: At<Endpoint>,
-    pub weight: u64,
+/// Serves `/healthz`, `/readyz`, `/metrics`, `/routes`, and `POST /reload`, which reads the
+/// configuration again. Whoever reaches it can do so, and read the rules: keep it on loopback or
+/// inside the network. Read at start only.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "the admin listener")]
+pub(in crate::config) struct AdminSpec {
+    /// IP address and port, or a port alone for every address.
+    #[serde(default)]
+    #[schemars(extend("default" = "127.0.0.1:9901"))]
+    pub listen: Key<Address>,
+}
+
+/// Deadlines of a client's connection.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "the timeouts")]
+pub(in crate::config) struct ClientTimeoutsSpec {
+    /// From the first byte of a request to the end of its header.
+    #[serde(default)]
+    #[schemars(extend("default" = "10s"))]
+    pub header_read: Key<Timeout>,
+    /// How long a connection may idle between requests.
+    #[serde(default)]
+    #[schemars(extend("default" = "75s"))]
+    pub keep_alive: Key<Timeout>,
+    /// From the connection to the end of the TLS handshake.
+    #[serde(default)]
+    #[schemars(extend("default" = "10s"))]
+    pub tls_handshake: Key<Timeout>,
+    /// How long a client may take no byte of its answer.
+    #[serde(default)]
+    #[schemars(extend("default" = "60s"))]
+    pub write: Key<Timeout>,
+}
+
+/// Sizes and counts beyond which a request is rejected.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "the limits")]
+pub(in crate::config) struct LimitsSpec {
+    /// The whole header of a request: 431 beyond it. At least 8KiB.
+    #[serde(default)]
+    #[schemars(extend("default" = "32KiB"))]
+    pub header_bytes: Key<Size<LEAST_HEADER, { 1 << 20 }>>,
+    /// How many header fields: 431 beyond it.
+    #[serde(default)]
+    #[schemars(extend("default" = 100))]
+    pub headers: Key<Integer<1, 10_000>>,
+    /// The body of a request: 413 beyond it. A route's `body_limit` overrides it.
+    #[serde(default)]
+    #[schemars(extend("default" = "1GiB"))]
+    pub body: Key<Size<0, { u64::MAX }>>,
+    /// Client connections at once, all listeners together. Twice as many file descriptors are
+    /// enough, and a few; with fewer, no client is accepted while three quarters of them are in
+    /// use.
+    #[serde(default)]
+    #[schemars(extend("default" = 100_000))]
+    pub connections: Key<Integer<1, 10_000_000>>,
+    /// Memory for uploads over HTTP/2 that upstreams have not taken yet, all connections together.
+    /// Beyond it, a connection that holds 64KiB or more is not read.
+    #[serde(default)]
+    #[schemars(extend("default" = "256MiB"))]
+    pub upload_buffers: Key<Size<0, { 1 << 40 }>>,
+}
+
+/// A service: one or more servers that answer alike, over HTTP/1.1 with kept connections.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "an upstream", extend("x-later" = ["health"]))]
+pub(in crate::config) struct UpstreamSpec {
+    /// What routes call it.
+    pub name: Key<Name>,
+    /// At least one server.
+    pub servers: Key<List<ServerSpec>>,
+    /// In turn by weight, the less busy of two picked by weight, or by weighted chance.
+    #[serde(default)]
+    #[schemars(extend("default" = "round_robin"))]
+    pub balance: Key<Balance>,
+    /// How long a connection may take to open.
+    #[serde(default)]
+    #[schemars(extend("default" = "3s"))]
+    pub connect_timeout: Key<Timeout>,
+    /// How long an idle connection is kept. Set it below the server's own limit, so that the server
+    /// never closes first; a server that announces less by `Keep-Alive: timeout=` is given up 1s
+    /// before that.
+    #[serde(default)]
+    #[schemars(extend("default" = "4s"))]
+    pub idle_timeout: Key<Timeout>,
+    /// Idle connections kept for each server by each worker.
+    #[serde(default)]
+    #[schemars(extend("default" = 256))]
+    pub max_idle: Key<Integer<0, 100_000>>,
+    /// What the header of an answer may be: 502 beyond it.
+    #[serde(default)]
+    #[schemars(extend("default" = {}))]
+    pub limits: Key<ResponseLimitsSpec>,
+}
+
+/// One address of an upstream.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "a server")]
+pub(in crate::config) struct ServerSpec {
+    /// `http://HOST:PORT`; a name is resolved when a connection opens.
+    pub url: Key<Url>,
+    /// Its share beside the others.
+    #[serde(default)]
+    #[schemars(extend("default" = 1))]
+    pub weight: Key<Integer<1, 1000>>,
+}
+
+/// Sizes and counts beyond which an upstream's answer is not taken.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "the limits of an upstream")]
+pub(in crate::config) struct ResponseLimitsSpec {
+    /// The whole header of an answer. At least 8KiB.
+    #[serde(default)]
+    #[schemars(extend("default" = "64KiB"))]
+    pub header_bytes: Key<Size<LEAST_HEADER, { 1 << 20 }>>,
+    /// How many header fields. More than 100 cost each answer some memory and time.
+    #[serde(default)]
+    #[schemars(extend("default" = 100))]
+    pub headers: Key<Integer<1, 10_000>>,
 }
 
 /// How an upstream picks one of its servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline, extend("x-later" = ["hash"]))]
 pub enum Balance {
     /// In turn, by weight.
     RoundRobin,
@@ -116,192 +285,49 @@ impl Balance {
     }
 }
 
-impl FileSpec {
-    /// Reads the tree of a file whose relative names are meant from `folder`.
-    pub(super) fn read<'s>(d: &mut Decoder<'s>, root: &Node<'s>, folder: &Path) -> Option<Self> {
-        let f = d.fields(root, &tables::FILE)?;
-        let within = |text: &str| file(text, folder);
-        let access_log = f.leaf(d, "access_log", |text| match text {
-            "off" => Ok(AccessLog::Off),
-            "stdout" => Ok(AccessLog::Stdout),
-            path => within(path).map(AccessLog::File),
-        });
-        let listeners = f.list(d, "listeners", |d, node| ListenerSpec::read(d, node, folder));
-        let upstreams = f.list(d, "upstreams", UpstreamSpec::read);
-        d.upstream =
-            upstreams.iter().find_map(|upstream| Some(upstream.name.as_ref()?.value.clone()));
-        Some(Self {
-            listeners,
-            upstreams,
-            routes: f.list(d, "routes", RouteSpec::read),
-            admin: f.map(d, "admin").and_then(|f| f.leaf(d, "listen", values::address)),
-            trusted_proxies: plain(f.several(d, "trusted_proxies", values::network)),
-            timeouts: f.map_or_defaults(d, "timeouts").and_then(|f| client_timeouts(d, &f)),
-            limits: f.map_or_defaults(d, "limits").and_then(|f| limits(d, &f)),
-            headers: f
-                .word(
-                    d,
-                    "headers",
-                    &[RateLimitHeaders::Draft, RateLimitHeaders::Legacy, RateLimitHeaders::Off],
-                )
-                .map(|at| at.value),
-            explain_headers: f.flag(d, "explain_headers").is_some_and(|at| at.value),
-            via: f.leaf(d, "via", via).and_then(|at| at.value),
-            access_log,
-            workers: f.integer(d, "workers").map(|at| at.value),
-            drain_timeout: f.duration(d, "drain_timeout").map(|at| at.value),
-            store: f.map(d, "store").map(|f| StoreSpec::read(d, &f, folder)),
-            end: end(d, root, &f),
+impl ListenerSpec {
+    /// Returns the files of its certificates; there is none for cleartext.
+    pub(super) fn certificates(&self) -> impl Iterator<Item = CertificateFiles> {
+        let tls = self.tls.value();
+        let list = tls.map_or(&[][..], |tls| tls.certificates.items()).iter();
+        list.filter_map(|at| {
+            Some(CertificateFiles { cert: at.value.cert.path()?, key: at.value.key.path()? })
         })
     }
 }
 
 impl FileSpec {
-    /// Returns the file as if it named no certificates.
-    pub(super) fn without_certificates(mut self) -> Self {
-        for listener in &mut self.listeners {
-            listener.certificates = None;
+    /// Returns the certificates of all listeners.
+    pub(super) fn certificates(&self) -> impl Iterator<Item = CertificateFiles> {
+        self.listeners.items().iter().flat_map(|at| at.value.certificates())
+    }
+
+    /// Returns the file with relative names meant from `folder`.
+    pub(super) fn resolved(mut self, folder: &Path) -> Self {
+        let listeners = self.listeners.at.iter_mut().flat_map(|at| &mut at.value.0);
+        let tls = listeners.filter_map(|at| at.value.tls.at.as_mut());
+        let certificates = tls.filter_map(|at| at.value.certificates.at.as_mut());
+        for certificate in certificates.flat_map(|at| &mut at.value.0) {
+            certificate.value.cert.resolve(folder);
+            certificate.value.key.resolve(folder);
         }
-        if let Some(store) = &mut self.store {
-            store.ca = None;
+        if let Some(store) = &mut self.store.at {
+            store.value.ca.resolve(folder);
+        }
+        if let Some(At { value: LogTarget(AccessLog::File(file)), .. }) = &mut self.access_log.at {
+            *file = folder.join(&file);
         }
         self
     }
-}
 
-impl ListenerSpec {
-    fn read<'s>(d: &mut Decoder<'s>, node: &Node<'s>, folder: &Path) -> Option<Self> {
-        let f = d.fields(node, &tables::LISTENER)?;
-        let certificates = f.map(d, "tls").map(|tls| {
-            tls.list(d, "certificates", |d, node| {
-                let f = d.fields(node, &tables::CERTIFICATE)?;
-                let cert = f.leaf(d, "cert", |text| file(text, folder));
-                let key = f.leaf(d, "key", |text| file(text, folder));
-                Some(CertificateSpec { cert: cert?, key: key? })
-            })
-        });
-        let written = |it: &CertificateSpec| {
-            it.cert.value.strip_prefix(folder).unwrap_or(&it.cert.value).to_owned()
-        };
-        Some(Self {
-            name: f.leaf(d, "name", values::name),
-            listen: f.leaf(d, "listen", values::address),
-            names: certificates.iter().flatten().map(written).collect(),
-            certificates,
-        })
+    /// Returns the file as if it named no certificates.
+    pub(super) fn without_certificates(mut self) -> Self {
+        for listener in self.listeners.at.iter_mut().flat_map(|at| &mut at.value.0) {
+            listener.value.tls = Key::default();
+        }
+        if let Some(store) = &mut self.store.at {
+            store.value.ca = Key::default();
+        }
+        self
     }
-}
-
-impl UpstreamSpec {
-    fn read<'s>(d: &mut Decoder<'s>, node: &Node<'s>) -> Option<Self> {
-        let f = d.fields(node, &tables::UPSTREAM)?;
-        let servers = f.list(d, "servers", |d, node| {
-            let f = d.fields(node, &tables::SERVER)?;
-            let endpoint = f.leaf(d, "url", values::url);
-            let weight = f.integer(d, "weight");
-            Some(ServerSpec { endpoint: endpoint?, weight: weight?.value })
-        });
-        let balances = [Balance::RoundRobin, Balance::LeastRequest, Balance::Random];
-        Some(Self {
-            place: f.place,
-            name: f.leaf(d, "name", values::name),
-            servers,
-            balance: f.word(d, "balance", &balances).map(|at| at.value),
-            connect_timeout: f.duration(d, "connect_timeout").map(|at| at.value),
-            idle_timeout: f.duration(d, "idle_timeout").map(|at| at.value),
-            max_idle: f.integer(d, "max_idle").map(|at| at.value),
-            limits: f.map_or_defaults(d, "limits").and_then(|f| answer_limits(d, &f)),
-        })
-    }
-}
-
-fn client_timeouts<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<ClientTimeouts> {
-    let mut duration = |name| f.duration(d, name).map(|at| at.value);
-    let (header_read, keep_alive) = (duration("header_read"), duration("keep_alive"));
-    let (tls_handshake, write) = (duration("tls_handshake"), duration("write"));
-    Some(ClientTimeouts {
-        header_read: header_read?,
-        keep_alive: keep_alive?,
-        tls_handshake: tls_handshake?,
-        write: write?,
-    })
-}
-
-/// The smallest header that a browser's ordinary request fits into, and hyper's smallest buffer.
-const LEAST_HEADER_BYTES: u64 = 8 * 1024;
-
-fn limits<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<Limits> {
-    let small = |at: At<u64>| usize::try_from(at.value).unwrap_or(usize::MAX);
-    let header_bytes = header_bytes(d, f);
-    let (headers, body) = (f.integer(d, "headers"), f.size(d, "body"));
-    let connections = f.integer(d, "connections");
-    let upload_buffers = f.size(d, "upload_buffers");
-    Some(Limits {
-        header_bytes: header_bytes?,
-        headers: headers.map(small)?,
-        body: body?.value,
-        connections: connections.map(small)?,
-        upload_buffers: upload_buffers?.value,
-    })
-}
-
-fn answer_limits<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<AnswerLimits> {
-    let (header_bytes, headers) = (header_bytes(d, f), f.integer(d, "headers"));
-    let headers = headers.and_then(|at| usize::try_from(at.value).ok());
-    Some(AnswerLimits { header_bytes: header_bytes?, headers: headers? })
-}
-
-fn header_bytes<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<usize> {
-    let at = f.size(d, "header_bytes")?;
-    if at.value < LEAST_HEADER_BYTES {
-        let message = format!("`header_bytes` cannot be {}", at.value);
-        d.problems.add(Problem::error(at.place, message).help("write at least `8KiB`"));
-    }
-    usize::try_from(at.value).ok()
-}
-
-/// Reads what requests get as `Via`.
-fn via(text: &str) -> Result<Option<HeaderValue>, values::Invalid> {
-    let name = match text {
-        "off" => return Ok(None),
-        "on" => "flowgate",
-        name => name,
-    };
-    let is_name = values::header_name(name).is_ok();
-    match HeaderValue::try_from(format!("1.1 {name}")) {
-        Ok(value) if is_name => Ok(Some(value)),
-        _ => values::invalid(
-            format!("{} is not a name for `Via`", quoted(text)),
-            "write `on`, `off`, or a word without spaces, as in `edge-1`",
-        ),
-    }
-}
-
-/// Reads the mark `end`, which means nothing unless it is the last line.
-fn end<'s>(d: &mut Decoder<'s>, root: &Node<'s>, f: &Fields<'_, 's>) -> Option<bool> {
-    let at = f.flag(d, "end")?;
-    if let Content::Map(entries) = &root.content
-        && let (Some((last, _)), Some(place)) = (entries.last(), f.key_place("end"))
-        && last.place != place
-    {
-        let problem = Problem::error(place, "`end` is not the last key of the file")
-            .also(last.place, "this comes after it")
-            .help("move it to the last line: it says that the file is whole");
-        d.problems.add(problem);
-    }
-    Some(at.value)
-}
-
-/// Reads a file name; a relative one is meant from `folder`.
-fn file(text: &str, folder: &Path) -> Result<PathBuf, values::Invalid> {
-    if text.is_empty() || text.contains('\0') {
-        let message = format!("{} is not a file name", quoted(text));
-        return values::invalid(message, "write a path, as in `certs/site.pem`");
-    }
-    Ok(folder.join(text))
-}
-
-/// Drops the places.
-fn plain<T>(values: Vec<At<T>>) -> Vec<T> {
-    values.into_iter().map(|at| at.value).collect()
 }

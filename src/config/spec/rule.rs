@@ -1,94 +1,320 @@
-//! A rule and pacing as written.
+//! Rules and pacing: how many, counted how, for whom.
 
-use super::{
-    FieldSpec, OverrideSpec,
-    overrides::{self, Base},
-    plain, route,
-};
+use super::{FieldConditions, FieldSpec};
 use crate::{
     config::{
-        calendar::Unit,
-        decode::{At, Decoder, Fields, integer},
-        node::{Content, Node, Place},
-        problem::Problem,
-        values::{self, Limit},
-        vocabulary::tables,
+        decode::{Either, Entries, Key, List, Several},
+        leaf::{
+            Condition, FieldName, HOUR, Integer, KeyPart, MILLI, MethodName, MethodOrDefault, Name,
+            Network, Path, Period, Rate, SECOND, Text, Zone,
+        },
     },
-    flow::{Rate, WarmUp},
-    route::OnDuplicate,
+    route,
 };
-use http::{HeaderName, Method};
-use ipnet::IpNet;
-use std::{sync::Arc, time::Duration};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-/// A rule.
-#[derive(Debug)]
+/// How many per how long, in either form.
+pub(in crate::config) type LimitSpec = Either<Rate, RateSpec>;
+
+/// How much a request counts, in either form.
+pub(in crate::config) type CostSpec = Either<Cost, Entries<MethodOrDefault, Cost>>;
+
+/// How much a request counts.
+pub(in crate::config) type Cost = Integer<1, 1_000_000_000>;
+
+/// The longest wait for a start.
+pub(in crate::config) type MaxWait = Period<0, HOUR>;
+
+/// How many requests a window may have.
+pub(in crate::config) type Count = Integer<1, 1_000_000_000_000>;
+
+/// How many requests may pass or, paced, start (`limit`), or be in flight (`concurrency`). State
+/// survives an edit under the rule's name: new numbers are converted, another algorithm or key
+/// begins afresh (`token_bucket` and `leaky_bucket` are one), as does a rule that gets or loses
+/// `sync_interval` or `scope: cluster`, or one that gateways share with another window.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "a rule")]
 pub(in crate::config) struct RuleSpec {
-    pub place: Place,
-    pub name: Option<At<Arc<str>>>,
-    /// `None` if it could not be read.
-    pub kind: Option<RuleKind>,
-    pub keys: KeySpecs,
-    pub max_keys: Option<At<u64>>,
-    pub cost: CostSpec,
-    pub except: ExceptSpec,
-    pub dry_run: bool,
-    pub scope: ScopeSpec,
-    pub priority: Option<PrioritySpec>,
-    pub overrides: Vec<OverrideSpec>,
+    /// The rule's identity within its route, in headers, logs and metrics; `pacing` and `breaker`
+    /// are the route's own.
+    pub name: Key<Name>,
+    /// How many per how long, as in `100/1m`. With `fixed_window` also `/day`, `/week` (from
+    /// Monday) or `/month` of the calendar; elsewhere a day is 24 hours. Either this or
+    /// `concurrency`.
+    #[serde(default)]
+    pub limit: Key<LimitSpec>,
+    /// How many in flight at once; a request that waits in pacing is in flight.
+    #[serde(default)]
+    pub concurrency: Key<Integer<1, 1_000_000_000>>,
+    /// How `limit` is counted; see the promises below.
+    #[serde(default)]
+    #[schemars(extend("default" = "token_bucket"))]
+    pub algorithm: Key<AlgorithmWord>,
+    /// How many may pass at once: the size of the bucket (`token_bucket` and `leaky_bucket`).
+    #[serde(default)]
+    #[schemars(extend("x-default" = "the limit's count"))]
+    pub burst: Key<Count>,
+    /// A limit that grows while the service is cold; `{}` for the defaults (`token_bucket` and
+    /// `pacing`).
+    #[serde(default)]
+    pub warm_up: Key<Box<WarmUpSpec>>,
+    /// The longest wait for an even start; what would wait longer is rejected at once. No longer
+    /// than half of the route's `timeouts.request` (`pacing` only).
+    #[serde(default)]
+    #[schemars(extend("default" = "500ms"))]
+    pub max_wait: Key<MaxWait>,
+    /// How many may wait, for each key (`pacing` only).
+    #[serde(default)]
+    #[schemars(extend("x-default" = "as many as fit into `max_wait`"))]
+    pub max_queue: Key<Integer<1, 1_000_000>>,
+    /// Into how many parts the window is cut (`sliding_window` only).
+    #[serde(default)]
+    #[schemars(extend("default" = 10))]
+    pub buckets: Key<Integer<1, 1000>>,
+    /// Counts the expiring part of the window whole: never more than the limit in any window, a
+    /// little less in steady traffic (`sliding_window` only).
+    #[serde(default)]
+    #[schemars(extend("default" = false))]
+    pub strict: Key<bool>,
+    /// When windows begin (`fixed_window` only).
+    #[serde(default)]
+    #[schemars(extend("default" = "clock"))]
+    pub align: Key<Align>,
+    /// The time zone whose days, weeks or months are counted in, as in `Europe/Berlin`
+    /// (`fixed_window` only).
+    #[serde(default)]
+    #[schemars(extend("default" = "UTC"))]
+    pub tz: Key<Zone>,
+    /// What is counted separately: `client_ip`, `host`, `path`, `method`, `header:NAME`,
+    /// `cookie:NAME`, `query:NAME`, or a list of them; `route` counts all together.
+    #[serde(default)]
+    #[schemars(extend("default" = "route"))]
+    pub key: Key<Several<KeyPart>>,
+    /// How much of an IPv6 address is one client.
+    #[serde(default)]
+    #[schemars(extend("default" = 64))]
+    pub ipv6_prefix: Key<Integer<1, 128>>,
+    /// A request without the header, cookie or query field of `key`: all such share one count, or
+    /// are not counted, or are rejected.
+    #[serde(default)]
+    #[schemars(extend("default" = "shared"))]
+    pub on_missing_key: Key<OnMissing>,
+    /// A request with a header, cookie or query field of `key`, or of `when` in an override,
+    /// several times: its first or its last value counts, or it is rejected with 400. Servers
+    /// differ in which one they take, so that a client could count under a name of its choice.
+    #[serde(default)]
+    #[schemars(extend("default" = "reject"))]
+    pub on_duplicate_key: Key<OnDuplicate>,
+    /// How many keys are held apart. Memory is bounded by it; when all places are taken, a new key
+    /// takes that of one that used little, whose use is remembered.
+    #[serde(default)]
+    #[schemars(extend("default" = 100_000))]
+    pub max_keys: Key<Integer<1, 10_000_000>>,
+    /// How much a request counts: a number, or a map by method with `default`.
+    #[serde(default)]
+    #[schemars(extend("default" = "1"))]
+    pub cost: Key<CostSpec>,
+    /// Requests that the rule neither rejects nor counts; any of what is written.
+    #[serde(default)]
+    pub except: Key<Box<ExceptSpec>>,
+    /// Other numbers for some requests. The first whose `when` fits is asked in place of the rule,
+    /// with counts of its own, under the rule's name. Each counts among the 16 rules of a route.
+    #[serde(default)]
+    #[schemars(extend("x-default" = "none"))]
+    pub overrides: Key<List<OverrideSpec>>,
+    /// Requests that may borrow from the windows to come (`fixed_window` and `sliding_window`
+    /// only).
+    #[serde(default)]
+    pub priority: Key<Box<PrioritySpec>>,
+    /// Decides and counts, and rejects nothing.
+    #[serde(default)]
+    #[schemars(extend("default" = false))]
+    pub dry_run: Key<bool>,
+    /// Who shares the count: this process, or all gateways with the same `store`.
+    #[serde(default)]
+    #[schemars(extend("default" = "process"))]
+    pub scope: Key<Scope>,
+    /// What holds while the store fails, for `scope: cluster`: an own count with the limit divided
+    /// by the gateways, no limit, or rejection.
+    #[serde(default)]
+    #[schemars(extend("default" = "local"))]
+    pub on_store_error: Key<OnStoreError>,
+    /// How often gateways exchange counts, for `scope: cluster`: each decides at once by its own,
+    /// and together they may let more pass than the limit, as `check` tells. Without it the store
+    /// decides about every request. Not for `concurrency`.
+    #[serde(default)]
+    pub sync_interval: Key<Period<{ 10 * MILLI }, { 60 * SECOND }>>,
 }
 
-/// What a rule counts.
-#[derive(Clone, Debug)]
-pub(in crate::config) enum RuleKind {
-    TokenBucket { rate: At<Rate>, burst: Option<At<u64>>, warm_up: Option<WarmUp> },
-    LeakyBucket { rate: At<Rate>, burst: Option<At<u64>> },
-    SlidingLog { rate: At<Rate> },
-    SlidingWindow { rate: At<Rate>, buckets: At<u64>, strict: bool },
-    SlidingCounter { rate: At<Rate> },
-    FixedWindow { rate: At<Rate>, windows: Windows },
-    Concurrency { limit: At<u64> },
-    Pacing(PaceSpec),
+/// Numbers of the rule that differ for some requests. What is not written is the rule's.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "an override")]
+pub(in crate::config) struct OverrideSpec {
+    /// Which requests: `client_ip`, `method` and `path_prefix` (a value, or a list of which one
+    /// must fit), `header:NAME` and `query:NAME` (a text, or a map). All that is written must hold;
+    /// state survives an edit as long as it stays the same.
+    pub when: Key<Entries<Condition, Either<Several<Text>, FieldSpec>>>,
+    /// How many per how long, if the rule has a `limit`.
+    #[serde(default)]
+    pub limit: Key<LimitSpec>,
+    /// How many may pass at once (`token_bucket` and `leaky_bucket`).
+    #[serde(default)]
+    #[schemars(extend("x-default" = "the rule's, or the default for the override's `limit`"))]
+    pub burst: Key<Count>,
+    /// How many in flight at once, if the rule has `concurrency`.
+    #[serde(default)]
+    pub concurrency: Key<Integer<1, 1_000_000_000>>,
+}
+
+/// The long form of `100/1m`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "a rate")]
+pub(in crate::config) struct RateSpec {
+    /// How many.
+    pub requests: Key<Count>,
+    /// Per how long.
+    pub window: Key<Period<1, { 366 * 24 * HOUR }>>,
+}
+
+/// Any one of them exempts a request.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "an exception")]
+pub(in crate::config) struct ExceptSpec {
+    /// Clients, by address or network.
+    #[serde(default)]
+    #[schemars(extend("x-default" = "none"))]
+    pub client_ip: Key<Several<Network>>,
+    /// Requests with one of these methods.
+    #[serde(default)]
+    #[schemars(extend("x-default" = "none"))]
+    pub method: Key<Several<MethodName>>,
+    /// Beginnings of paths, by whole segments.
+    #[serde(default)]
+    #[schemars(extend("x-default" = "none"))]
+    pub path_prefix: Key<Several<Path>>,
+    /// Header fields; any one that holds. Clients can send what they like: use it behind a proxy
+    /// that removes the field.
+    #[serde(default)]
+    #[schemars(extend("x-default" = "none"))]
+    pub header: Key<FieldConditions<FieldName>>,
+}
+
+/// A service that has idled gets the limit divided by `cold_factor` at first, and the whole of it
+/// when it has been asked for `period` without a pause. It is cold again after twice the period
+/// divided by `1 + cold_factor` of silence.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "a warm-up")]
+pub(in crate::config) struct WarmUpSpec {
+    /// How long it takes to warm up.
+    #[serde(default)]
+    #[schemars(extend("default" = "10s"))]
+    pub period: Key<Period<MILLI, HOUR>>,
+    /// How much less a cold service gets.
+    #[serde(default)]
+    #[schemars(extend("default" = 3))]
+    pub cold_factor: Key<Integer<2, 1000>>,
+}
+
+/// A request with priority that is over the limit waits until a window, or a bucket of one, opens
+/// in which it fits, and is counted there; nobody else gets what it borrowed. Clients can send what
+/// they like: use it behind a proxy that removes the field, or for clients you trust.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "a priority")]
+pub(in crate::config) struct PrioritySpec {
+    /// The header field that gives it.
+    pub header: Key<FieldName>,
+    /// The value that the field must have.
+    #[serde(default)]
+    #[schemars(extend("x-default" = "any"))]
+    pub equals: Key<Text>,
+    /// The longest wait; what would wait longer is rejected. No longer than half of the route's
+    /// `timeouts.request`.
+    #[serde(default)]
+    #[schemars(extend("default" = "500ms"))]
+    pub max_wait: Key<Period<MILLI, HOUR>>,
+}
+
+/// Holds requests so that they start evenly, one interval apart, first come first served; rejects
+/// those that would wait too long.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "pacing", extend("x-instead" = [["key", PACING_RULE], ["cost", PACING_RULE], ["except", PACING_RULE], ["overrides", PACING_RULE], ["dry_run", PACING_RULE]]))]
+pub(in crate::config) struct PacingSpec {
+    /// How many starts per how long; `100/1s` is one every 10 ms.
+    pub rate: Key<LimitSpec>,
+    /// The longest wait, no longer than half of the route's `timeouts.request`; what would wait
+    /// longer is rejected at once. With 0 nothing waits: starts are spaced by rejecting.
+    #[serde(default)]
+    #[schemars(extend("default" = "500ms"))]
+    pub max_wait: Key<MaxWait>,
+    /// How many may wait.
+    #[serde(default)]
+    #[schemars(extend("x-default" = "as many as fit into `max_wait`"))]
+    pub max_queue: Key<Integer<1, 1_000_000>>,
+    /// Starts further apart while the service is cold; `{}` for the defaults.
+    #[serde(default)]
+    pub warm_up: Key<Box<WarmUpSpec>>,
+    /// Whose starts are evened out: this process's, or those of all gateways with the same `store`.
+    #[serde(default)]
+    #[schemars(extend("default" = "process"))]
+    pub scope: Key<Scope>,
+    /// What holds while the store fails, for `scope: cluster`; as for a rule.
+    #[serde(default)]
+    #[schemars(extend("default" = "local"))]
+    pub on_store_error: Key<OnStoreError>,
+}
+
+const PACING_RULE: &str = "write a rule with `algorithm: pacing`, under `flow`: the route's own pacing is of all its requests";
+
+/// How a limit is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(in crate::config) enum AlgorithmWord {
+    TokenBucket,
+    LeakyBucket,
+    SlidingLog,
+    SlidingWindow,
+    SlidingCounter,
+    FixedWindow,
+    Pacing,
 }
 
 /// When windows begin.
-#[derive(Clone, Debug)]
-pub(in crate::config) enum Windows {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(in crate::config) enum Align {
     Clock,
     FirstRequest,
-    /// The unit and the time zone.
-    Calendar(Unit, String),
-}
-
-/// What is counted separately.
-#[derive(Debug)]
-pub(in crate::config) struct KeySpecs {
-    /// Of the key, or of the rule if it has none.
-    pub place: Place,
-    pub parts: Vec<At<String>>,
-    pub ipv6_prefix: Option<At<u64>>,
-    pub on_missing: Option<At<OnMissing>>,
-    pub on_duplicate: Option<At<OnDuplicate>>,
 }
 
 /// Who shares a count.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::config) struct ScopeSpec {
-    /// Where `cluster` stands, if it does.
-    pub cluster: Option<Place>,
-    pub on_store_error: Option<At<OnStoreError>>,
-    /// `None`: every decision is the store's.
-    pub sync_interval: Option<At<Duration>>,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(in crate::config) enum Scope {
+    Process,
+    Cluster,
 }
 
 /// What holds of a shared rule while the store fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 pub enum OnStoreError {
     /// A count of this process, with the limit divided by the gateways.
     Local,
     /// No limit.
     Allow,
-    /// Everything is refused.
+    /// Everything is rejected.
     Deny,
 }
 
@@ -103,356 +329,35 @@ impl OnStoreError {
     }
 }
 
-impl ScopeSpec {
-    fn read<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Self {
-        let is_cluster = f.word(d, "scope", &[false, true]);
-        let all = [OnStoreError::Local, OnStoreError::Allow, OnStoreError::Deny];
-        Self {
-            cluster: is_cluster.filter(|at| at.value).map(|at| at.place),
-            on_store_error: f.word(d, "on_store_error", &all),
-            sync_interval: None,
-        }
-    }
-}
-
 /// What becomes of a request that lacks a part of the key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 pub enum OnMissing {
     /// All such requests share one count.
     Shared,
     /// The rule does not count it.
     Skip,
-    /// The rule refuses it.
+    /// The rule rejects it.
     Reject,
 }
 
-/// Who may borrow from the windows to come.
-#[derive(Debug)]
-pub(in crate::config) struct PrioritySpec {
-    pub header: At<HeaderName>,
-    pub value: At<FieldSpec>,
-    pub max_wait: At<Duration>,
+/// What becomes of a request that has a part of the key several times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(in crate::config) enum OnDuplicate {
+    First,
+    Last,
+    Reject,
 }
 
-/// How much a request counts.
-#[derive(Debug)]
-pub(in crate::config) struct CostSpec {
-    pub default: At<u64>,
-    pub by_method: Vec<(Method, At<u64>)>,
-}
-
-/// Who is exempt.
-#[derive(Debug, Default)]
-pub(in crate::config) struct ExceptSpec {
-    pub client_ip: Vec<IpNet>,
-    pub methods: Vec<Method>,
-    pub path_prefix: Vec<At<String>>,
-    pub headers: Vec<(At<HeaderName>, At<FieldSpec>)>,
-}
-
-/// How starts are spaced.
-#[derive(Clone, Debug)]
-pub(in crate::config) struct PaceSpec {
-    pub rate: Option<At<Rate>>,
-    pub max_wait: Option<At<Duration>>,
-    pub max_queue: Option<At<u64>>,
-    pub warm_up: Option<WarmUp>,
-}
-
-/// Pacing of the route.
-#[derive(Debug)]
-pub(in crate::config) struct PacingSpec {
-    pub pace: PaceSpec,
-    pub scope: ScopeSpec,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Word {
-    TokenBucket,
-    LeakyBucket,
-    SlidingLog,
-    SlidingWindow,
-    SlidingCounter,
-    FixedWindow,
-    Pacing,
-}
-
-impl Word {
-    /// In the order of the vocabulary.
-    const ALL: [Self; 7] = [
-        Self::TokenBucket,
-        Self::LeakyBucket,
-        Self::SlidingLog,
-        Self::SlidingWindow,
-        Self::SlidingCounter,
-        Self::FixedWindow,
-        Self::Pacing,
-    ];
-}
-
-impl RuleSpec {
-    pub(super) fn read<'s>(d: &mut Decoder<'s>, node: &Node<'s>) -> Option<Self> {
-        let f = d.fields(node, &tables::RULE)?;
-        let (kind, base) = kind(d, &f).unzip();
-        Some(Self {
-            place: f.place,
-            name: f.leaf(d, "name", values::name),
-            kind: kind.flatten(),
-            keys: KeySpecs {
-                place: f.key_place("key").unwrap_or(f.place),
-                parts: f.several(d, "key", values::text),
-                ipv6_prefix: f.integer(d, "ipv6_prefix"),
-                on_missing: f.word(
-                    d,
-                    "on_missing_key",
-                    &[OnMissing::Shared, OnMissing::Skip, OnMissing::Reject],
-                ),
-                on_duplicate: f.word(
-                    d,
-                    "on_duplicate_key",
-                    &[OnDuplicate::First, OnDuplicate::Last, OnDuplicate::Reject],
-                ),
-            },
-            max_keys: f.integer(d, "max_keys"),
-            cost: CostSpec::read(d, &f),
-            except: f.map(d, "except").map(|f| ExceptSpec::read(d, &f)).unwrap_or_default(),
-            priority: f.map(d, "priority").and_then(|f| PrioritySpec::read(d, &f)),
-            dry_run: f.flag(d, "dry_run").is_some_and(|at| at.value),
-            scope: ScopeSpec {
-                sync_interval: f.duration(d, "sync_interval"),
-                ..ScopeSpec::read(d, &f)
-            },
-            overrides: overrides::read(d, &f, base.as_ref()),
-        })
-    }
-}
-
-/// Reads what a rule counts, and refuses the keys that another kind of rule takes.
-fn kind<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<(Option<RuleKind>, Base)> {
-    let limit = f.limit(d, "limit");
-    let in_flight = f.integer(d, "concurrency");
-    let manner = Manner::read(d, f);
-    match (f.key_place("limit"), f.key_place("concurrency")) {
-        (Some(limit), Some(concurrency)) => {
-            let problem =
-                Problem::error(concurrency, "a rule takes one of `limit` and `concurrency`")
-                    .label("a second one")
-                    .also(limit, "the first")
-                    .help("write two rules; they decide together");
-            d.problems.add(problem);
-            None
+impl From<OnDuplicate> for route::OnDuplicate {
+    fn from(word: OnDuplicate) -> Self {
+        match word {
+            OnDuplicate::First => Self::First,
+            OnDuplicate::Last => Self::Last,
+            OnDuplicate::Reject => Self::Reject,
         }
-        (None, None) => {
-            let problem = Problem::error(f.place, "a rule needs `limit` or `concurrency`")
-                .help("write `limit: 100/1s`, or `concurrency: 64`");
-            d.problems.add(problem);
-            None
-        }
-        (None, Some(_)) => {
-            foreign(d, f, "algorithm", "`concurrency` takes none");
-            for (name, ..) in OWNERS {
-                foreign(d, f, name, "`concurrency` takes none");
-            }
-            Some((in_flight.map(|limit| RuleKind::Concurrency { limit }), Base::Concurrency))
-        }
-        (Some(_), None) => {
-            manner.refuse_foreign(d, f);
-            let limit = limit?;
-            Some((manner.count(d, limit), Base::Rate(Box::new(manner), limit)))
-        }
-    }
-}
-
-/// How a limit is counted.
-#[derive(Clone)]
-pub(super) struct Manner {
-    algorithm: Option<At<Word>>,
-    pub(super) burst: Option<At<u64>>,
-    warm_up: Option<WarmUp>,
-    buckets: Option<At<u64>>,
-    strict: Option<At<bool>>,
-    to_clock: Option<At<bool>>,
-    zone: Option<At<String>>,
-    max_wait: Option<At<Duration>>,
-    max_queue: Option<At<u64>>,
-}
-
-/// Keys that only some algorithms take, which ones, and in words.
-const OWNERS: [(&str, &[Word], &str); 9] = [
-    (
-        "burst",
-        &[Word::TokenBucket, Word::LeakyBucket],
-        "only `token_bucket` and `leaky_bucket` take it",
-    ),
-    ("warm_up", &[Word::TokenBucket, Word::Pacing], "only `token_bucket` and `pacing` take it"),
-    ("max_wait", &[Word::Pacing], "only `algorithm: pacing` has somebody wait"),
-    ("max_queue", &[Word::Pacing], "only `algorithm: pacing` has somebody wait"),
-    (
-        "priority",
-        &[Word::SlidingWindow, Word::FixedWindow],
-        "only `sliding_window` and `fixed_window` have windows to borrow from",
-    ),
-    ("buckets", &[Word::SlidingWindow], "only `algorithm: sliding_window` takes it"),
-    ("strict", &[Word::SlidingWindow], "only `algorithm: sliding_window` takes it"),
-    ("align", &[Word::FixedWindow], "only `algorithm: fixed_window` takes it"),
-    ("tz", &[Word::FixedWindow], "only `algorithm: fixed_window` takes it"),
-];
-
-impl Manner {
-    fn read<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Self {
-        Self {
-            algorithm: f.word(d, "algorithm", &Word::ALL),
-            burst: f.integer(d, "burst"),
-            warm_up: warm_up(d, f),
-            buckets: f.integer(d, "buckets"),
-            strict: f.flag(d, "strict"),
-            to_clock: f.word(d, "align", &[true, false]),
-            zone: f.leaf(d, "tz", values::zone),
-            max_wait: f.duration(d, "max_wait"),
-            max_queue: f.integer(d, "max_queue"),
-        }
-    }
-
-    fn refuse_foreign<'s>(&self, d: &mut Decoder<'s>, f: &Fields<'_, 's>) {
-        let Some(algorithm) = self.algorithm else { return };
-        for (name, owners, takes) in OWNERS {
-            if !owners.contains(&algorithm.value) {
-                foreign(d, f, name, takes);
-            }
-        }
-    }
-
-    pub(super) fn takes_burst(&self) -> bool {
-        let takes = |word: At<Word>| matches!(word.value, Word::TokenBucket | Word::LeakyBucket);
-        self.algorithm.is_some_and(takes)
-    }
-
-    pub(super) fn with_burst(&self, burst: Option<At<u64>>) -> Self {
-        Self { burst, ..self.clone() }
-    }
-
-    /// Returns the kind of rule that counts `limit` so.
-    pub(super) fn count(&self, d: &mut Decoder<'_>, limit: At<Limit>) -> Option<RuleKind> {
-        let (algorithm, burst) = (self.algorithm?.value, self.burst);
-        let windows = if algorithm == Word::FixedWindow {
-            Some(self.windows(d, limit.value.unit)?)
-        } else {
-            None
-        };
-        let rate = if matches!(windows, Some(Windows::Calendar(..))) {
-            limit.map(|limit| limit.rate)
-        } else {
-            d.keep(limit.value.steady(), limit.place)?
-        };
-        Some(match algorithm {
-            Word::TokenBucket => RuleKind::TokenBucket { rate, burst, warm_up: self.warm_up },
-            Word::LeakyBucket => RuleKind::LeakyBucket { rate, burst },
-            Word::SlidingLog => RuleKind::SlidingLog { rate },
-            Word::SlidingWindow => {
-                RuleKind::SlidingWindow { rate, buckets: self.buckets?, strict: self.strict?.value }
-            }
-            Word::SlidingCounter => RuleKind::SlidingCounter { rate },
-            Word::FixedWindow => RuleKind::FixedWindow { rate, windows: windows? },
-            Word::Pacing => {
-                let Self { max_wait, max_queue, warm_up, .. } = *self;
-                RuleKind::Pacing(PaceSpec { rate: Some(rate), max_wait, max_queue, warm_up })
-            }
-        })
-    }
-
-    /// Returns when the windows of `fixed_window` begin.
-    fn windows(&self, d: &mut Decoder<'_>, unit: Option<Unit>) -> Option<Windows> {
-        let to_clock = self.to_clock?.value;
-        Some(match (unit.filter(|_| to_clock), &self.zone) {
-            (Some(unit), zone) => Windows::Calendar(unit, zone.as_ref()?.value.clone()),
-            (None, Some(zone)) if zone.written => {
-                let problem = Problem::error(zone.place, "`tz` without windows of a calendar")
-                    .help("write `limit: 100/day`, `/week` or `/month` with `align: clock`, or remove it");
-                d.problems.add(problem);
-                return None;
-            }
-            (None, _) if to_clock => Windows::Clock,
-            (None, _) => Windows::FirstRequest,
-        })
-    }
-}
-
-/// Reads how a cold service is warmed up.
-fn warm_up<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<WarmUp> {
-    let f = f.map(d, "warm_up")?;
-    let (period, factor) = (f.duration(d, "period"), f.integer(d, "cold_factor"));
-    let cold_factor = u32::try_from(factor?.value).unwrap_or(u32::MAX);
-    Some(WarmUp { period: period?.value, cold_factor })
-}
-
-/// Refuses a key that means nothing in this kind of rule.
-fn foreign<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>, name: &str, why: &str) {
-    if let Some(place) = f.key_place(name) {
-        let problem = Problem::error(place, format!("`{name}` means nothing in this rule"));
-        d.problems.add(problem.help(format!("remove it: {why}")));
-    }
-}
-
-impl CostSpec {
-    fn read<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Self {
-        let one = At { value: 1, place: f.place, written: false };
-        let Some((key, node)) = f.node("cost") else {
-            return Self { default: one, by_method: Vec::new() };
-        };
-        let number = |text: &str| integer("cost", key.kind.plain(), text);
-        if !matches!(node.content, Content::Map(_)) {
-            let default = d.leaf(node, key, number).unwrap_or(one);
-            return Self { default, by_method: Vec::new() };
-        }
-        let mut cost = Self { default: one, by_method: Vec::new() };
-        for (name, node) in d.entries(node, key) {
-            let value = d.leaf(node, key, number);
-            if name.value == "default" {
-                cost.default = value.unwrap_or(one);
-                continue;
-            }
-            let method = d.keep(values::method(&name.value), name.place);
-            cost.by_method.extend(method.map(|at| at.value).zip(value));
-        }
-        cost
-    }
-}
-
-impl PrioritySpec {
-    fn read<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Option<Self> {
-        let header = f.leaf(d, "header", values::header_name);
-        let equals = f.leaf(d, "equals", values::text).map(|at| at.map(FieldSpec::Equals));
-        let max_wait = f.duration(d, "max_wait");
-        let header = header?;
-        let present = At { value: FieldSpec::Present, place: header.place, written: false };
-        Some(Self { header, value: equals.unwrap_or(present), max_wait: max_wait? })
-    }
-}
-
-impl ExceptSpec {
-    fn read<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Self {
-        if f.is_empty() {
-            let problem = Problem::error(f.place, "an exception needs at least one condition")
-                .help("write `except: { client_ip: [10.0.0.0/8] }`, or remove it");
-            d.problems.add(problem);
-        }
-        Self {
-            client_ip: plain(f.several(d, "client_ip", values::network)),
-            methods: plain(f.several(d, "method", values::method)),
-            path_prefix: f.several(d, "path_prefix", values::text),
-            headers: route::fields(d, f, "header", values::header_name),
-        }
-    }
-}
-
-impl PacingSpec {
-    pub(super) fn read<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>) -> Self {
-        let pace = PaceSpec {
-            rate: f.rate(d, "rate"),
-            max_wait: f.duration(d, "max_wait"),
-            max_queue: f.integer(d, "max_queue"),
-            warm_up: warm_up(d, f),
-        };
-        Self { pace, scope: ScopeSpec::read(d, f) }
     }
 }

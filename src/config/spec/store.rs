@@ -1,67 +1,63 @@
-//! The store as written.
+//! The store that gateways share.
 
-use super::file;
 use crate::config::{
-    decode::{At, Decoder, Fields},
-    problem::quoted,
-    store::{RedisUrl, Secret},
-    values::{Invalid, invalid},
+    decode::{Key, Several},
+    leaf::{
+        FileName, HOUR, Integer, MILLI, Password, Period, Prefix, Primary, SECOND, StoreUrl,
+        Timeout, User,
+    },
 };
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-/// The store that gateways share.
-#[derive(Debug)]
+/// A Redis 5 or later, or a Valkey, that all gateways reach: one server, the primary that sentinels
+/// know, or a Redis Cluster. `docs/cluster.md` tells what it decides, and what holds while it
+/// fails.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "the store")]
 pub(in crate::config) struct StoreSpec {
-    pub redis: Vec<At<RedisUrl>>,
-    pub sentinel: Option<At<String>>,
-    pub sentinel_user: Option<At<String>>,
-    pub sentinel_password: Option<At<Secret>>,
-    pub cluster: Option<At<bool>>,
-    pub ca: Option<At<PathBuf>>,
-    pub prefix: Option<At<String>>,
-    pub connect_timeout: Option<At<Duration>>,
-    pub timeout: Option<At<Duration>>,
-    pub lease: Option<At<Duration>>,
-    pub gateways: Option<At<u64>>,
-}
-
-impl StoreSpec {
-    pub(super) fn read<'s>(d: &mut Decoder<'s>, f: &Fields<'_, 's>, folder: &Path) -> Self {
-        Self {
-            redis: f.several(d, "redis", RedisUrl::parse),
-            sentinel: f.leaf(d, "sentinel", |text| word("the name of the primary", text)),
-            sentinel_user: f.leaf(d, "sentinel_user", |text| word("the user", text)),
-            sentinel_password: f
-                .leaf(d, "sentinel_password", |text| word("the password", text).map(Secret::new)),
-            cluster: f.flag(d, "cluster"),
-            ca: f.leaf(d, "ca", |text| file(text, folder)),
-            prefix: f.leaf(d, "prefix", prefix),
-            connect_timeout: f.duration(d, "connect_timeout"),
-            timeout: f.duration(d, "timeout"),
-            lease: f.duration(d, "lease"),
-            gateways: f.integer(d, "gateways"),
-        }
-    }
-}
-
-/// Reads a text that is not empty.
-fn word(what: &str, text: &str) -> Result<String, Invalid> {
-    if text.is_empty() {
-        return invalid(format!("{what} is empty"), "write it, or remove the key");
-    }
-    Ok(text.to_owned())
-}
-
-/// Reads what every key begins with.
-fn prefix(text: &str) -> Result<String, Invalid> {
-    if text.contains(['{', '}']) {
-        // What stands in the first braces of a key is its hash tag: by it, all of a route's keys
-        // lie on one node.
-        let message = format!("{} has a brace, which tells nodes of a cluster apart", quoted(text));
-        return invalid(message, "write it without braces, as in `flowgate:`");
-    }
-    Ok(text.to_owned())
+    /// `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, or `rediss://…` for TLS; several for
+    /// sentinels or the nodes of a cluster.
+    pub redis: Key<Several<StoreUrl>>,
+    /// The name of a primary: then `redis` names sentinels. User and password in the URL are the
+    /// primary's.
+    #[serde(default)]
+    pub sentinel: Key<Primary>,
+    /// The user by which sentinels are asked, if it is not their default one.
+    #[serde(default)]
+    pub sentinel_user: Key<User>,
+    /// The password that sentinels ask for, if they do.
+    #[serde(default)]
+    pub sentinel_password: Key<Password>,
+    /// Whether `redis` names nodes of a Redis Cluster.
+    #[serde(default)]
+    #[schemars(extend("default" = false))]
+    pub cluster: Key<bool>,
+    /// Whose certificates are trusted, PEM, read again for each connection; without it those that
+    /// the system trusts.
+    #[serde(default)]
+    pub ca: Key<FileName>,
+    /// What every key begins with; without braces.
+    #[serde(default)]
+    #[schemars(extend("default" = "flowgate:"))]
+    pub prefix: Key<Prefix>,
+    /// How long a connection may take to open.
+    #[serde(default)]
+    #[schemars(extend("default" = "1s"))]
+    pub connect_timeout: Key<Timeout>,
+    /// How long an answer may take: the most that a request waits for the store.
+    #[serde(default)]
+    #[schemars(extend("default" = "20ms"))]
+    pub timeout: Key<Period<MILLI, { 10 * SECOND }>>,
+    /// How long what is in flight stays counted when its gateway is gone, and how long that gateway
+    /// counts as one.
+    #[serde(default)]
+    #[schemars(extend("default" = "10s"))]
+    pub lease: Key<Period<SECOND, HOUR>>,
+    /// The fewest gateways among which limits are divided while the store fails; as long as it
+    /// answers, it counts them.
+    #[serde(default)]
+    #[schemars(extend("default" = 1))]
+    pub gateways: Key<Integer<1, 10_000>>,
 }

@@ -1,6 +1,6 @@
 //! Certificates from real files: what is refused, at which value, and which one a name gets.
 
-use crate::config::{Diagnostics, Live, Plan, Retired, certificate_files, read, read_rules};
+use crate::config::{Diagnostics, Live, Plan, Retired, read, read_rules};
 use crate::flow::Instant;
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use std::{fs, path::PathBuf};
@@ -156,9 +156,10 @@ fn what_a_store_is_trusted_by_is_reported_at_its_value_unless_only_rules_are_rea
 fn a_missing_file_names_its_whole_path_and_is_listed_before_it_exists() {
     let folder = Folder::new();
     let certificates = "[{ cert: certs/a.pem, key: /k/a.key }]";
-    let problems = folder.read(certificates).unwrap_err().to_string();
-    assert!(problems.contains(&folder.path("certs/a.pem").display().to_string()), "{problems}");
-    let files = certificate_files(&folder.path("gateway.yaml"));
+    let problems = folder.read(certificates).unwrap_err();
+    let drawn = problems.to_string();
+    assert!(drawn.contains(&folder.path("certs/a.pem").display().to_string()), "{drawn}");
+    let files = problems.certificate_files();
     assert_eq!(files, [(folder.path("certs/a.pem"), PathBuf::from("/k/a.key"))]);
 }
 

@@ -337,7 +337,7 @@ fn wrong_types_say_what_is_wanted() {
         ("limits: { header_bytes: 1KiB }", "`header_bytes` cannot be 1024 | write at least `8KiB`"),
         (
             "limits: { header_bytes: 1GiB }",
-            "`header_bytes` cannot be as large as `1GiB` | write at most `1.0 MiB`",
+            "`header_bytes` cannot be as large as `1GiB` | write at most `1MiB`",
         ),
         (
             "headers: drafty",

@@ -9,6 +9,7 @@ mod examples;
 mod mutations;
 mod overrides;
 mod plans;
+mod reference;
 mod reload;
 mod rules;
 mod shared;

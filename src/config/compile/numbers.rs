@@ -1,0 +1,250 @@
+//! What a rule counts: its numbers, by which algorithm, and the keys that only some algorithms
+//! take.
+
+use super::Compiler;
+use crate::{
+    config::{
+        calendar::Unit,
+        decode::{At, Either, Entries, Key},
+        leaf::Zone,
+        node::Place,
+        problem::Problem,
+        snapshot::Cost,
+        spec::{AlgorithmWord, Align, CostSpec, LimitSpec, OverrideSpec, RuleSpec, WarmUpSpec},
+        values::{self, Limit},
+    },
+    flow::WarmUp,
+};
+use http::Method;
+
+/// The numbers of a rule, or of an override. A number is `None` if it could not be read.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Numbers {
+    Limit { limit: Option<At<Limit>>, burst: Option<At<u64>> },
+    Concurrency(Option<At<u64>>),
+}
+
+/// How much a request counts.
+#[derive(Debug)]
+pub(super) struct Costs {
+    pub default: At<u64>,
+    pub by_method: Vec<(Method, At<u64>)>,
+}
+
+impl From<Costs> for Cost {
+    fn from(costs: Costs) -> Self {
+        let by_method = costs.by_method.into_iter().map(|(method, at)| (method, at.value));
+        Self { default: costs.default.value, by_method: by_method.collect() }
+    }
+}
+
+/// When the windows of `fixed_window` begin.
+#[derive(Clone, Debug)]
+pub(super) enum Windows {
+    Clock,
+    FirstRequest,
+    /// The unit and the time zone.
+    Calendar(Unit, String),
+}
+
+impl Compiler {
+    /// Returns the numbers of a rule, and refuses the keys that another kind of rule takes.
+    pub(super) fn numbers(&mut self, at: &At<RuleSpec>) -> Option<Numbers> {
+        let rule = &at.value;
+        match (rule.limit.place, rule.concurrency.place) {
+            (Some(limit), Some(concurrency)) => {
+                self.error(
+                    Problem::error(concurrency, "a rule takes one of `limit` and `concurrency`")
+                        .label("a second one")
+                        .also(limit, "the first")
+                        .help("write two rules; they decide together"),
+                );
+                None
+            }
+            (None, None) => {
+                self.error(
+                    Problem::error(at.place, "a rule needs `limit` or `concurrency`")
+                        .help("write `limit: 100/1s`, or `concurrency: 64`"),
+                );
+                None
+            }
+            (None, Some(_)) => {
+                self.foreign("algorithm", rule.algorithm.place, "`concurrency` takes none");
+                for (name, place, ..) in owned(rule) {
+                    self.foreign(name, place, "`concurrency` takes none");
+                }
+                Some(Numbers::Concurrency(rule.concurrency.number()))
+            }
+            (Some(_), None) => {
+                for (name, place, owners, takes) in owned(rule) {
+                    if rule.algorithm.is_some_and(|word| !owners.contains(&word.value)) {
+                        self.foreign(name, place, takes);
+                    }
+                }
+                let limit = self.limit(&rule.limit);
+                Some(Numbers::Limit { limit, burst: rule.burst.number() })
+            }
+        }
+    }
+
+    /// Refuses a key that means nothing in this kind of rule.
+    fn foreign(&mut self, name: &str, place: Option<Place>, why: &str) {
+        if let Some(place) = place {
+            let problem = Problem::error(place, format!("`{name}` means nothing in this rule"));
+            self.error(problem.help(format!("remove it: {why}")));
+        }
+    }
+
+    /// Returns a limit in either of its forms.
+    pub(super) fn limit(&mut self, key: &Key<LimitSpec>) -> Option<At<Limit>> {
+        let at = key.at.as_ref()?;
+        let limit = match &at.value {
+            Either::Plain(limit) => Ok(limit.0),
+            Either::Map(spec) => {
+                let count = spec.requests.number()?.value;
+                let window = spec.window.duration()?.value;
+                values::rate_of(count, window).map(|rate| Limit { rate, unit: None })
+            }
+        };
+        self.keep(limit, at.place)
+    }
+
+    /// Returns the numbers of the rule with those of the override in place of its own.
+    pub(super) fn override_numbers(
+        &mut self,
+        at: &At<OverrideSpec>,
+        rule: &RuleSpec,
+        base: Numbers,
+    ) -> Option<Numbers> {
+        let spec = &at.value;
+        match base {
+            Numbers::Concurrency(_) => {
+                let limit = self.misplaced(spec.limit.place, "the rule has `concurrency`");
+                let burst = self.misplaced(spec.burst.place, "the rule has `concurrency`");
+                if limit || burst {
+                    return None;
+                }
+                if !spec.concurrency.is_written() {
+                    return self.changes_nothing(at.place, "concurrency: 64");
+                }
+                Some(Numbers::Concurrency(spec.concurrency.number()))
+            }
+            Numbers::Limit { limit, burst } => {
+                let in_flight = self.misplaced(spec.concurrency.place, "the rule has `limit`");
+                let has_burst = rule.algorithm.is_some_and(|word| {
+                    [AlgorithmWord::TokenBucket, AlgorithmWord::LeakyBucket].contains(&word.value)
+                });
+                let why = "its algorithm has no `burst`";
+                if (!has_burst && self.misplaced(spec.burst.place, why)) || in_flight {
+                    return None;
+                }
+                if !spec.limit.is_written() && !spec.burst.is_written() {
+                    return self.changes_nothing(at.place, "limit: 100/1s");
+                }
+                let limit = if spec.limit.is_written() { self.limit(&spec.limit) } else { limit };
+                let burst =
+                    if spec.burst.is_written() { Some(spec.burst.number()?) } else { burst };
+                Some(Numbers::Limit { limit, burst })
+            }
+        }
+    }
+
+    /// Refuses a number that the rule does not have, and reports whether it is written.
+    fn misplaced(&mut self, place: Option<Place>, why: &str) -> bool {
+        if let Some(place) = place {
+            let message = "an override changes the numbers that its rule has";
+            self.error(Problem::error(place, message).help(format!("remove it: {why}")));
+        }
+        place.is_some()
+    }
+
+    fn changes_nothing(&mut self, place: Place, example: &str) -> Option<Numbers> {
+        self.error(
+            Problem::error(place, "an override that changes nothing")
+                .help(format!("write a number beside `when`, as in `{example}`")),
+        );
+        None
+    }
+
+    /// Returns when windows begin, of a limit whose window may be a calendar's `unit`.
+    pub(super) fn windows(&mut self, rule: &RuleSpec, unit: Option<Unit>) -> Option<Windows> {
+        let to_clock = rule.align.as_ref()?.value == Align::Clock;
+        let zone: Option<&At<Zone>> = rule.tz.at.as_ref();
+        Some(match (unit.filter(|_| to_clock), zone) {
+            (Some(unit), zone) => Windows::Calendar(unit, zone?.value.0.clone()),
+            (None, Some(zone)) if zone.written => {
+                self.error(Problem::error(zone.place, "`tz` without windows of a calendar").help(
+                    "write `limit: 100/day`, `/week` or `/month` with `align: clock`, or remove it",
+                ));
+                return None;
+            }
+            (None, _) if to_clock => Windows::Clock,
+            (None, _) => Windows::FirstRequest,
+        })
+    }
+}
+
+/// Returns the keys of a rule that only some algorithms take: where each stands, which algorithms,
+/// and that in words.
+fn owned(
+    rule: &RuleSpec,
+) -> [(&'static str, Option<Place>, &'static [AlgorithmWord], &'static str); 9] {
+    use AlgorithmWord::{FixedWindow, LeakyBucket, Pacing, SlidingWindow, TokenBucket};
+    const WAITS: &str = "only `algorithm: pacing` has somebody wait";
+    const SLIDING: &str = "only `algorithm: sliding_window` takes it";
+    const FIXED: &str = "only `algorithm: fixed_window` takes it";
+    [
+        (
+            "burst",
+            rule.burst.place,
+            &[TokenBucket, LeakyBucket],
+            "only `token_bucket` and `leaky_bucket` take it",
+        ),
+        (
+            "warm_up",
+            rule.warm_up.place,
+            &[TokenBucket, Pacing],
+            "only `token_bucket` and `pacing` take it",
+        ),
+        ("max_wait", rule.max_wait.place, &[Pacing], WAITS),
+        ("max_queue", rule.max_queue.place, &[Pacing], WAITS),
+        (
+            "priority",
+            rule.priority.place,
+            &[SlidingWindow, FixedWindow],
+            "only `sliding_window` and `fixed_window` have windows to borrow from",
+        ),
+        ("buckets", rule.buckets.place, &[SlidingWindow], SLIDING),
+        ("strict", rule.strict.place, &[SlidingWindow], SLIDING),
+        ("align", rule.align.place, &[FixedWindow], FIXED),
+        ("tz", rule.tz.place, &[FixedWindow], FIXED),
+    ]
+}
+
+/// Returns how a cold service is warmed up.
+pub(super) fn warm_up(key: &Key<Box<WarmUpSpec>>) -> Option<WarmUp> {
+    let spec = key.value()?;
+    let period = spec.period.duration()?.value;
+    let cold_factor = u32::try_from(spec.cold_factor.number()?.value).unwrap_or(u32::MAX);
+    Some(WarmUp { period, cold_factor })
+}
+
+/// Returns how much requests of a rule at `place` count.
+pub(super) fn costs(key: &Key<CostSpec>, place: Place) -> Costs {
+    let one = At { value: 1, place, written: false };
+    let mut costs = Costs { default: one, by_method: Vec::new() };
+    let Some(at) = &key.at else { return costs };
+    match &at.value {
+        Either::Plain(cost) => costs.default = at.as_ref().map(|_| cost.0),
+        Either::Map(Entries(entries)) => {
+            for (method, cost) in entries {
+                match (&method.value.0, cost.number()) {
+                    (None, cost) => costs.default = cost.unwrap_or(one),
+                    (Some(method), Some(cost)) => costs.by_method.push((method.clone(), cost)),
+                    (Some(_), None) => {}
+                }
+            }
+        }
+    }
+    costs
+}

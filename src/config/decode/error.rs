@@ -1,0 +1,93 @@
+//! Why a value could not be read, in serde's terms, and as a problem of the file.
+
+use super::Shape;
+use crate::config::{node::Place, problem::Problem};
+use serde::de::{self, Expected, Unexpected};
+use std::fmt;
+
+/// What ends the reading of one value.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The text is not the value that is wanted.
+    Invalid { message: String, help: String },
+    /// The value is beyond a bound of its key.
+    Bound { found: String, wanted: String },
+    /// The value is of another kind.
+    Kind { found: &'static str, wanted: String, of: Option<String>, example: String },
+}
+
+impl Stop {
+    /// Refuses what is no map, where a map with this `title` is wanted.
+    pub(super) fn no_map(shape: Shape<'_, '_>, title: &str, example: String) -> Self {
+        let (found, of) = (kind(shape.unexpected()), Some(title.to_owned()));
+        Self::Kind { found, wanted: "a map".to_owned(), of, example }
+    }
+
+    /// Returns the problem of the value at `place` under the key `name`.
+    pub(super) fn problem(self, place: Place, name: &str, shape: Shape<'_, '_>) -> Problem {
+        match self {
+            Self::Invalid { message, help } => Problem::error(place, message).help(help),
+            Self::Bound { found, wanted } => {
+                let message = format!("`{name}` cannot be {found}");
+                Problem::error(place, message).help(format!("write {wanted}"))
+            }
+            Self::Kind { found, wanted, of, example } => {
+                let of = of.unwrap_or_else(|| format!("`{name}`"));
+                let message = format!("expected {wanted} for {of}, not {found}");
+                let help = if let Shape::Scalar(text) = shape
+                    && found == TEXT
+                {
+                    format!("write it without quotes: `{name}: {text}`")
+                } else {
+                    format!("write `{example}`")
+                };
+                Problem::error(place, message).help(help)
+            }
+        }
+    }
+}
+
+/// What a number in quotes is.
+pub(super) const TEXT: &str = "a text";
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "all others are of plain values")]
+fn kind(found: Unexpected<'_>) -> &'static str {
+    match found {
+        Unexpected::Unit => "nothing",
+        Unexpected::Seq => "a list",
+        Unexpected::Map => "a map",
+        Unexpected::Other(_) => TEXT,
+        _ => "a plain value",
+    }
+}
+
+impl de::Error for Stop {
+    /// Takes a message and, on a second line, what to write.
+    fn custom<T: fmt::Display>(text: T) -> Self {
+        let text = text.to_string();
+        let (message, help) = text.split_once('\n').unwrap_or((&text, ""));
+        Self::Invalid { message: message.to_owned(), help: help.to_owned() }
+    }
+
+    /// Takes what is wanted and, on a second line, an example.
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        let expected = expected.to_string();
+        let (wanted, example) = expected.split_once('\n').unwrap_or((&expected, ""));
+        let (wanted, example) = (wanted.to_owned(), example.to_owned());
+        Self::Kind { found: kind(found), wanted, of: None, example }
+    }
+
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        let found =
+            if let Unexpected::Other(found) = found { found.to_owned() } else { found.to_string() };
+        Self::Bound { found, wanted: expected.to_string() }
+    }
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Stop {}

@@ -1,0 +1,390 @@
+//! What the types of `spec` are made of: keys with their places, lists, maps, and either of two
+//! forms.
+
+use super::{EITHER, KEY, NOWHERE, PRINTED, SEVERAL};
+use crate::config::{node::Place, values::Wrong};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, MapAccess, SeqAccess, Unexpected, Visitor},
+};
+use std::{borrow::Cow, fmt, marker::PhantomData, ops::Deref};
+
+/// A value and where it stands.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::config) struct At<T> {
+    pub value: T,
+    pub place: Place,
+    /// `false` if the value is the key's default.
+    pub written: bool,
+}
+
+impl<T> At<T> {
+    /// Returns the value changed, at the same place.
+    pub(in crate::config) fn map<U>(self, change: impl FnOnce(T) -> U) -> At<U> {
+        At { value: change(self.value), place: self.place, written: self.written }
+    }
+
+    /// Returns the value by reference, at the same place.
+    pub(in crate::config) const fn as_ref(&self) -> At<&T> {
+        At { value: &self.value, place: self.place, written: self.written }
+    }
+}
+
+/// A key of a map: where it stands, and its value or default. The value is `None` where there is
+/// neither, or where it could not be read, which has been reported.
+#[derive(Clone, Debug)]
+pub(in crate::config) struct Key<T> {
+    /// Where the key itself stands, if it is written.
+    pub place: Option<Place>,
+    pub at: Option<At<T>>,
+}
+
+impl<T> Key<T> {
+    /// Reports whether it is written, be it right or wrong.
+    pub(in crate::config) const fn is_written(&self) -> bool {
+        self.place.is_some()
+    }
+
+    /// Returns the value alone.
+    pub(in crate::config) fn value(&self) -> Option<&T> {
+        self.at.as_ref().map(|at| &at.value)
+    }
+}
+
+impl<T> Default for Key<T> {
+    fn default() -> Self {
+        Self { place: None, at: None }
+    }
+}
+
+impl<T> Deref for Key<T> {
+    type Target = Option<At<T>>;
+
+    fn deref(&self) -> &Option<At<T>> {
+        &self.at
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Key<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct KeyVisitor<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for KeyVisitor<T> {
+            type Value = Key<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a key")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Key<T>, A::Error> {
+                let key = parts.next_element()?.unwrap_or(NOWHERE);
+                let place = Place::of_bits(parts.next_element()?.unwrap_or_default());
+                let value = parts.next_element()?;
+                let written = key != NOWHERE;
+                Ok(Key {
+                    place: written.then(|| Place::of_bits(key)),
+                    at: value.map(|value| At { value, place, written }),
+                })
+            }
+        }
+
+        deserializer.deserialize_newtype_struct(KEY, KeyVisitor(PhantomData))
+    }
+}
+
+/// A list of maps.
+#[derive(Debug)]
+pub(in crate::config) struct List<T>(pub Vec<At<T>>);
+
+/// A plain value, or a list of them.
+#[derive(Debug)]
+pub(in crate::config) struct Several<T>(pub Vec<At<T>>);
+
+impl<T> Key<List<T>> {
+    /// Returns the items that could be read.
+    pub(in crate::config) fn items(&self) -> &[At<T>] {
+        self.value().map_or(&[], |list| &list.0)
+    }
+
+    /// Takes the items that could be read.
+    pub(in crate::config) fn into_items(self) -> Vec<At<T>> {
+        self.at.map(|at| at.value.0).unwrap_or_default()
+    }
+}
+
+impl<T> Key<Several<T>> {
+    /// Returns the values that could be read.
+    pub(in crate::config) fn items(&self) -> &[At<T>] {
+        self.value().map_or(&[], |list| &list.0)
+    }
+
+    /// Returns the values that could be read, without their places.
+    pub(in crate::config) fn plain<U>(&self, plain: impl Fn(&T) -> U) -> Vec<U> {
+        self.items().iter().map(|at| plain(&at.value)).collect()
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Items<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Items<T> {
+            type Value = List<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<List<T>, A::Error> {
+                let mut list = Vec::with_capacity(items.size_hint().unwrap_or_default());
+                while let Some(item) = items.next_element::<Key<T>>()? {
+                    list.extend(item.at);
+                }
+                Ok(List(list))
+            }
+        }
+
+        deserializer.deserialize_seq(Items(PhantomData))
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Several<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrList<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrList<T> {
+            type Value = Several<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value or a list")
+            }
+
+            fn visit_some<D: Deserializer<'de>>(self, one: D) -> Result<Several<T>, D::Error> {
+                Ok(Several(Key::deserialize(one)?.at.into_iter().collect()))
+            }
+
+            fn visit_newtype_struct<D: Deserializer<'de>>(
+                self,
+                list: D,
+            ) -> Result<Several<T>, D::Error> {
+                Ok(Several(List::deserialize(list)?.0))
+            }
+        }
+
+        deserializer.deserialize_newtype_struct(SEVERAL, OneOrList(PhantomData))
+    }
+}
+
+/// A map of the user's own names.
+#[derive(Debug)]
+pub(in crate::config) struct Entries<K, V>(pub Vec<(At<K>, Key<V>)>);
+
+impl<'de, K: Deserialize<'de>, V: Deserialize<'de>> Deserialize<'de> for Entries<K, V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OwnEntries<K, V>(PhantomData<(K, V)>);
+
+        impl<'de, K: Deserialize<'de>, V: Deserialize<'de>> Visitor<'de> for OwnEntries<K, V> {
+            type Value = Entries<K, V>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<K, V>, A::Error> {
+                let mut entries = Vec::new();
+                while let Some((name, value)) = map.next_entry::<Key<K>, Key<V>>()? {
+                    entries.extend(name.at.map(|name| (name, value)));
+                }
+                Ok(Entries(entries))
+            }
+        }
+
+        deserializer.deserialize_map(OwnEntries(PhantomData))
+    }
+}
+
+/// A plain value, or a map that says more.
+#[derive(Debug)]
+pub(in crate::config) enum Either<P, M> {
+    Plain(P),
+    Map(M),
+}
+
+impl<'de, P: Deserialize<'de>, M: Deserialize<'de>> Deserialize<'de> for Either<P, M> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct PlainOrMap<P, M>(PhantomData<(P, M)>);
+
+        impl<'de, P: Deserialize<'de>, M: Deserialize<'de>> Visitor<'de> for PlainOrMap<P, M> {
+            type Value = Either<P, M>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value or a map")
+            }
+
+            fn visit_some<D: Deserializer<'de>>(self, plain: D) -> Result<Either<P, M>, D::Error> {
+                P::deserialize(plain).map(Either::Plain)
+            }
+
+            fn visit_newtype_struct<D: Deserializer<'de>>(
+                self,
+                map: D,
+            ) -> Result<Either<P, M>, D::Error> {
+                M::deserialize(map).map(Either::Map)
+            }
+        }
+
+        deserializer.deserialize_newtype_struct(EITHER, PlainOrMap(PhantomData))
+    }
+}
+
+/// A value with a hash of what is written for it, whatever the layout and the comments.
+#[derive(Debug)]
+pub(in crate::config) struct Printed<T> {
+    pub print: u64,
+    pub value: T,
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Printed<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct PrintedVisitor<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for PrintedVisitor<T> {
+            type Value = Printed<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Printed<T>, A::Error> {
+                let print = parts.next_element()?.unwrap_or_default();
+                let value = parts.next_element()?;
+                let value = value.ok_or_else(|| de::Error::custom("a hash without a value"))?;
+                Ok(Printed { print, value })
+            }
+        }
+
+        deserializer.deserialize_newtype_struct(PRINTED, PrintedVisitor(PhantomData))
+    }
+}
+
+/// Reads a plain value with `read`; `expected` says in two lines what it is and how one looks.
+/// A number may not stand in quotes.
+pub(in crate::config) fn read_text<'de, T, D: Deserializer<'de>>(
+    deserializer: D,
+    is_number: bool,
+    expected: &str,
+    read: impl FnOnce(&str) -> Result<T, Wrong>,
+) -> Result<T, D::Error> {
+    struct Text<'e, R>(&'e str, R);
+
+    impl<T, R: FnOnce(&str) -> Result<T, Wrong>> Visitor<'_> for Text<'_, R> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+            (self.1)(text).map_err(|wrong| match wrong {
+                Wrong::Text(invalid) => E::custom(invalid),
+                Wrong::Bound { found, wanted } => {
+                    E::invalid_value(Unexpected::Other(&found), &wanted.as_str())
+                }
+            })
+        }
+    }
+
+    let visitor = Text(expected, read);
+    if is_number {
+        deserializer.deserialize_u64(visitor)
+    } else {
+        deserializer.deserialize_str(visitor)
+    }
+}
+
+/// Has the first type described as the second one.
+macro_rules! same_schema {
+    ($($type:ident),*) => { $(
+        impl<T: JsonSchema> JsonSchema for $type<T> {
+            fn inline_schema() -> bool {
+                T::inline_schema()
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                T::schema_name()
+            }
+
+            fn schema_id() -> Cow<'static, str> {
+                T::schema_id()
+            }
+
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                T::json_schema(generator)
+            }
+        }
+    )* };
+}
+
+same_schema!(Key, Printed);
+
+impl<T: JsonSchema> JsonSchema for List<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("List of {}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "array", "items": generator.subschema_for::<T>() })
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Several<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("Several of {}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<T>();
+        json_schema!({ "anyOf": [one, { "type": "array", "items": one }] })
+    }
+}
+
+impl<K: JsonSchema, V: JsonSchema> JsonSchema for Entries<K, V> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("Map of {} to {}", K::schema_name(), V::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "propertyNames": generator.subschema_for::<K>(),
+            "additionalProperties": generator.subschema_for::<V>(),
+        })
+    }
+}
+
+impl<P: JsonSchema, M: JsonSchema> JsonSchema for Either<P, M> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("{} or {}", P::schema_name(), M::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [generator.subschema_for::<P>(), generator.subschema_for::<M>()] })
+    }
+}

@@ -1,0 +1,165 @@
+//! `docs/configuration.md`, written from the vocabulary.
+
+use super::{Default, Key, Section, Vocabulary, words};
+use serde_json::Value;
+use std::fmt::Write;
+
+const HEAD: &str = "\
+# Configuration reference
+
+<!-- Written from src/config/spec; a test holds it current. To rewrite it: \
+UPDATE_REFERENCE=1 cargo test --lib config::tests::reference -->
+
+The file is YAML, read again whenever it changes. Unknown keys, duplicate keys and wrong types are
+errors with a line, a column and a hint; one error rejects the whole new file, and the one in force
+stays. `flowgate check` prints what a file means: the routes in their order of matching, what each
+rule promises, and the defaults in force.
+
+Editors complete and check the keys with the first line
+
+```yaml
+# yaml-language-server: $schema=./gateway.schema.json
+```
+
+Durations are a number and a unit (`500ms`, `5s`, `1m 30s`, `2h`), sizes too (`64KiB` is 65,536
+bytes, `64KB` 64,000), rates are a count per duration (`100/1m`, `10/s`). File names are relative to
+the folder of the file. Anchors (`&name`), aliases (`*name`) and merge keys (`<<`) work. A file is at
+most 16 MiB, and aliases may add 500,000 values to it.
+
+**A file cut short** while it is copied can be valid YAML that lacks half its routes. Close yours with
+the line `end: true`: once a file with it is in force, a file without it is rejected. (`end: false`
+takes the mark away again.)
+";
+
+const PROMISES: &str = "\
+## What each rule promises
+
+`N` is the limit, `W` its window, `b` the buckets. `flowgate check` prints each rule's own line, and
+how much memory its keys can take.
+
+| rule | most that passes in any window W |
+|---|---|
+| `token_bucket`, `leaky_bucket` | `burst` at once, and N/W beyond it: `burst + N` |
+| `sliding_log` | N, exactly; a log of up to N stamps, 16 bytes each, for each key |
+| `sliding_window` | N in any `W·(1 − 1/b)`; up to 2 N in a whole W |
+| `sliding_window`, `strict: true` | N, exactly |
+| `sliding_counter` | N in each window of the clock; up to 2 N − 1 in some W; N − 1 under saturation |
+| `fixed_window` | N in each window; up to 2 N across a boundary (2 N − 1 with `align: first_request`, but across the end of the clock's first window, where a replay may begin), days and months of a calendar too |
+| `concurrency` | N in flight at every instant |
+| `pacing`, of the route or as an algorithm | starts at least W/N apart: N + 1, or N + n where the last one costs n |
+";
+
+/// Returns the reference of all keys, as Markdown.
+pub(in crate::config) fn write(vocabulary: &Vocabulary) -> String {
+    let mut text = HEAD.to_owned();
+    for (path, section) in sections(vocabulary) {
+        let title = if path.is_empty() { "The file".to_owned() } else { format!("`{path}`") };
+        _ = write!(text, "\n## {title}\n\n{}\n\n", section.doc);
+        text += "| key | value | default | |\n|---|---|---|---|\n";
+        for key in &section.keys {
+            let (value, default) = (value(vocabulary, &key.schema), default(key));
+            let doc = key.schema["description"].as_str().unwrap_or_default().replace('\n', " ");
+            _ = writeln!(text, "| `{}` | {value} | {default} | {doc} |", key.name);
+        }
+        if !section.later.is_empty() {
+            let names: Vec<_> = section.later.iter().map(|name| format!("`{name}`")).collect();
+            _ = writeln!(
+                text,
+                "\nKept for later versions, and rejected in this one: {}.",
+                names.join(", ")
+            );
+        }
+    }
+    text + "\n" + PROMISES
+}
+
+fn default(key: &Key) -> String {
+    match &key.default {
+        _ if key.is_required => "**required**".to_owned(),
+        Default::Text(text) => format!("`{text}`"),
+        Default::Map | Default::None => key.schema["x-default"].as_str().unwrap_or("–").to_owned(),
+    }
+}
+
+/// Says what kind of value a schema takes.
+fn value(vocabulary: &Vocabulary, schema: &Value) -> String {
+    let value = |schema: &Value| value(vocabulary, schema);
+    if let Some(section) = vocabulary.referenced(schema) {
+        return format!("map: {}", section.title);
+    }
+    if let Some([one, other]) = schema["anyOf"].as_array().map(Vec::as_slice) {
+        let is_list = other["type"] == "array";
+        return format!(
+            "{}, or {}",
+            value(one),
+            if is_list { "a list".to_owned() } else { value(other) }
+        );
+    }
+    if schema["items"].is_object() {
+        return format!("list, each {}", value(&schema["items"]));
+    }
+    if schema["additionalProperties"].is_object() {
+        return format!("map, each {}", value(&schema["additionalProperties"]));
+    }
+    let list: Vec<_> = words(schema).map(|word| format!("`{word}`")).collect();
+    if !list.is_empty() {
+        return list.join(", ");
+    }
+    match (schema["title"].as_str(), &schema["minimum"], &schema["maximum"]) {
+        (Some("a whole number"), min, max) => format!("{min} to {max}"),
+        (Some(title), ..) => title.to_owned(),
+        (None, ..) => "`true` or `false`".to_owned(),
+    }
+}
+
+/// Returns every map that can be reached from the root, each once, in the order of reading.
+fn sections(vocabulary: &Vocabulary) -> Vec<(String, &Section)> {
+    fn visit<'v>(
+        vocabulary: &'v Vocabulary,
+        path: &str,
+        schema: &Value,
+        found: &mut Vec<(String, &'v Section)>,
+    ) {
+        if let Some(section) = vocabulary.referenced(schema) {
+            add(vocabulary, path, section, found);
+        }
+        for form in schema["anyOf"].as_array().into_iter().flatten() {
+            visit(vocabulary, path, form, found);
+        }
+        visit_inside(vocabulary, &format!("{path}[]"), &schema["items"], found);
+        visit_inside(vocabulary, &format!("{path}.NAME"), &schema["additionalProperties"], found);
+    }
+
+    fn visit_inside<'v>(
+        vocabulary: &'v Vocabulary,
+        path: &str,
+        schema: &Value,
+        found: &mut Vec<(String, &'v Section)>,
+    ) {
+        if schema.is_object() {
+            visit(vocabulary, path, schema, found);
+        }
+    }
+
+    fn add<'v>(
+        vocabulary: &'v Vocabulary,
+        path: &str,
+        section: &'v Section,
+        found: &mut Vec<(String, &'v Section)>,
+    ) {
+        if found.iter().any(|(_, known)| std::ptr::eq(*known, section)) {
+            return;
+        }
+        found.push((path.to_owned(), section));
+        let dot = if path.is_empty() { "" } else { "." };
+        for key in &section.keys {
+            visit(vocabulary, &format!("{path}{dot}{}", key.name), &key.schema, found);
+        }
+    }
+
+    let mut found = Vec::new();
+    if let Some(root) = vocabulary.section(&vocabulary.root) {
+        add(vocabulary, "", root, &mut found);
+    }
+    found
+}

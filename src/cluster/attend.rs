@@ -8,6 +8,7 @@ use super::{
     greeting::Told,
     nodes::Nodes,
     search::{Pause, Search, connect},
+    sentinels::{Primary, Watch},
 };
 use redis::cmd;
 use std::sync::{Arc, PoisonError};
@@ -70,6 +71,7 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>, mut seen: u
     let beat = inner.beat();
     let mut next = inner.clock.now() + beat;
     let (mut search, mut check) = (Search::new(), Check::default());
+    let mut watch = Watch::default();
     check.begin(&link, seen);
     loop {
         let soonest = search.next().map_or(next, |it| it.min(next));
@@ -95,6 +97,13 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>, mut seen: u
                 next = next.min(inner.clock.now() + PAUSES[1]);
                 Ok(())
             }
+            Some(named) = watch.end(link.connection.server()) => {
+                if let Some(primary) = named {
+                    inner.replace_primary(primary);
+                    search.want(inner.clock.now());
+                }
+                Ok(())
+            }
             Some(found) = search.end() => {
                 if let Some(new) = adopt(&link, found).await {
                     link = new;
@@ -111,6 +120,8 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>, mut seen: u
                 if next <= now {
                     next = now + beat;
                     search.on_beat(&link, now);
+                    let settings = &inner.store.settings;
+                    watch.begin(settings, &inner.clock, settings.connect_timeout);
                     let beaten = link.beat().await;
                     check.begin(&link, seen);
                     beaten
@@ -139,6 +150,15 @@ async fn adopt(link: &Link, found: Result<Link, Failure>) -> Option<Link> {
     }
     install(&new);
     Some(new)
+}
+
+impl Inner {
+    /// Has the next connection be one to this primary, while the present one is used.
+    fn replace_primary(&self, primary: Primary) {
+        let Primary { host, port, .. } = &primary;
+        tracing::warn!(primary = %format_args!("{host}:{port}"), "the sentinels name another primary");
+        *self.primary.lock().unwrap_or_else(PoisonError::into_inner) = Some(primary);
+    }
 }
 
 impl Client {

@@ -17,6 +17,7 @@ use super::{
     nodes::Nodes,
     rejections::{Memory, Rejections},
     script::{Lua, is_unknown},
+    sentinels::Primary,
     store::Store,
 };
 use crate::{
@@ -68,6 +69,8 @@ pub(super) struct Inner {
     pub(super) doubted: Notify,
     pub(super) leases: Arc<Leases>,
     rejections: Rejections,
+    /// The primary that sentinels name, where another one is connected to.
+    pub(super) primary: Mutex<Option<Primary>>,
 }
 
 /// A connection that works, as far as is known.
@@ -120,6 +123,7 @@ impl Client {
             hurt: Notify::new(),
             doubted: Notify::new(),
             rejections: Rejections::default(),
+            primary: Mutex::default(),
         });
         let tasks = [tokio::spawn(run(Arc::clone(&inner))), tokio::spawn(keep(Arc::clone(&inner)))];
         Self { inner, tasks }

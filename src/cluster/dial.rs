@@ -1,6 +1,6 @@
 //! Connections to a store of any kind.
 
-use super::{client::Inner, nodes::Nodes};
+use super::{client::Inner, nodes::Nodes, sentinels};
 use crate::config::{Secret, Store as Settings, StoreKind};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, IntoConnectionInfo, Pipeline,
@@ -9,13 +9,17 @@ use redis::{
     io::tcp::TcpSettings,
     sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType},
 };
-use std::{fs, sync::Arc};
+use std::{
+    fs,
+    sync::{Arc, PoisonError},
+};
 use tokio::task::JoinSet;
 
 /// A connection that many calls share. Calls are answered in their order.
 #[derive(Clone)]
 pub(super) enum Connection {
-    One(MultiplexedConnection),
+    /// With where the server is.
+    One(MultiplexedConnection, (String, u16)),
     /// One to each node.
     Cluster(Nodes),
 }
@@ -29,7 +33,7 @@ impl Connection {
         call: &Cmd,
     ) -> RedisResult<Value> {
         match (self, node) {
-            (Self::One(connection), _) => call.query_async(connection).await,
+            (Self::One(connection, _), _) => call.query_async(connection).await,
             (Self::Cluster(nodes), Some(node)) => nodes.query(node, call).await,
             (Self::Cluster(nodes), None) => {
                 nodes.outdate();
@@ -46,10 +50,18 @@ impl Connection {
         self.nodes().and_then(|nodes| nodes.node_of(key))
     }
 
+    /// Returns where the server is, if there is only one.
+    pub(super) const fn server(&self) -> Option<&(String, u16)> {
+        match self {
+            Self::One(_, server) => Some(server),
+            Self::Cluster(_) => None,
+        }
+    }
+
     /// Returns the nodes, if there are several.
     pub(super) const fn nodes(&self) -> Option<&Nodes> {
         match self {
-            Self::One(_) => None,
+            Self::One(..) => None,
             Self::Cluster(nodes) => Some(nodes),
         }
     }
@@ -77,14 +89,26 @@ pub(super) async fn dial(inner: &Arc<Inner>, former: Option<&Nodes>) -> RedisRes
         StoreKind::Cluster => Nodes::connect(inner, former).await.map(Connection::Cluster),
         StoreKind::Sentinel { primary, user, password } => {
             let login = (user.as_deref(), password.as_ref());
-            let client = sentinels(settings, primary, login).await?;
-            multiplexed(&client).await.map(Connection::One)
+            // Where it was found that another one has taken over.
+            let known = inner.primary.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(primary) = known {
+                let connection = sentinels::connect(settings, &primary).await?;
+                return Ok(Connection::One(connection, (primary.host, primary.port)));
+            }
+            let client = first_named(settings, primary, login).await?;
+            let server = match client.get_connection_info().addr() {
+                ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                    (host.clone(), *port)
+                }
+                _ => Default::default(),
+            };
+            Ok(Connection::One(multiplexed(&client).await?, server))
         }
         StoreKind::Single => {
             let Some((host, port)) = settings.nodes.first() else {
                 return Err(RedisError::from((ErrorKind::InvalidClientConfig, "no node")));
             };
-            open(settings, host, *port).await.map(Connection::One)
+            Ok(Connection::One(open(settings, host, *port).await?, (host.clone(), *port)))
         }
     }
 }
@@ -102,6 +126,16 @@ pub(super) async fn open(
     if let Some(password) = &settings.password {
         login = login.set_password(password.reveal());
     }
+    open_as(settings, host, port, login).await
+}
+
+/// Connects to one server, which lets `login` in.
+pub(super) async fn open_as(
+    settings: &Settings,
+    host: &str,
+    port: u16,
+    login: RedisConnectionInfo,
+) -> RedisResult<MultiplexedConnection> {
     let server = addr(settings, host, port).into_connection_info()?;
     let server = server.set_tcp_settings(tcp()).set_redis_settings(login);
     let client = match certificates(settings)? {
@@ -120,7 +154,7 @@ async fn multiplexed(client: &Client) -> RedisResult<MultiplexedConnection> {
 
 /// Asks the sentinels, who let `login` in, for the primary of this name: all at once, each by a
 /// client of its own, so that the first answer counts and none that hangs is waited for.
-async fn sentinels(
+async fn first_named(
     settings: &Settings,
     primary: &str,
     login: (Option<&str>, Option<&Secret>),

@@ -30,6 +30,7 @@ mod recorded;
 mod rejections;
 mod script;
 mod search;
+mod sentinels;
 mod slots;
 mod store;
 mod telling;

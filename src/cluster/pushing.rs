@@ -50,7 +50,7 @@ impl Link {
         glances: &[&Question],
     ) -> Result<Vec<Answer>, StoreError> {
         let connection = match &self.connection {
-            Connection::One(connection) => Some(connection.clone()),
+            Connection::One(connection, _) => Some(connection.clone()),
             Connection::Cluster(nodes) => {
                 nodes.not_out().find(|(at, _)| Some(*at) == node).map(|(_, way)| way)
             }
@@ -90,7 +90,7 @@ impl Link {
     /// Makes a call about each of these rules, in a Redis Cluster at the node that has it.
     async fn push(&self, pushes: &[&Question]) -> Result<Vec<Answer>, StoreError> {
         let answers = match &self.connection {
-            Connection::One(connection) => self.push_all(connection.clone(), pushes).await?,
+            Connection::One(connection, _) => self.push_all(connection.clone(), pushes).await?,
             Connection::Cluster(_) => self.push_each(pushes).await,
         };
         let read = |answer: Result<Value, Failure>| {

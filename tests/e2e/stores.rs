@@ -93,6 +93,40 @@ fn a_store_behind_sentinels_is_found_again_after_a_failover() {
 }
 
 #[test]
+fn a_primary_that_was_deposed_and_serves_on_is_left_within_seconds() {
+    let upstream = upstream::echo();
+    let (first, second) = (Server::start(), Server::start());
+    let directory = tempfile::tempdir().expect("a folder");
+    let file = directory.path().join("sentinel.conf");
+    std::fs::write(&file, format!("sentinel monitor main 127.0.0.1 {} 1\n", first.port))
+        .expect("written");
+    let sentinel = Sentinel::start(free_port(), &file);
+    let rules = "    flow: [{ name: r, algorithm: fixed_window, limit: 40/1000h, scope: cluster, on_store_error: deny }]";
+    let store = format!("{PATIENT}, sentinel: main, lease: 3s");
+    let gateways = gateways(2, &config(upstream.address, sentinel.port, &store, rules));
+    assert_eq!(hammer(&gateways, 5), [20, 0, 0]);
+    // As after a failover that the first one has not heard of.
+    let ask = |words: &[&str]| {
+        let url = format!("redis://127.0.0.1:{}", sentinel.port);
+        let client = redis::Client::open(url).expect("a URL");
+        let mut connection = client.get_connection().expect("a connection");
+        redis::cmd("SENTINEL").arg(words).exec(&mut connection).expect("done");
+    };
+    ask(&["REMOVE", "main"]);
+    ask(&["MONITOR", "main", "127.0.0.1", &second.port.to_string(), "1"]);
+    for gateway in &gateways {
+        gateway.wait_log("the sentinels name another primary");
+        eventually("the second one is asked", || {
+            http::get(gateway.web(), "/");
+            let keys: Vec<String> =
+                redis::cmd("KEYS").arg("*:r:fixed*").query(&mut second.connection()).ok()?;
+            (keys.len() == 1).then_some(())
+        });
+        assert!(!gateway.log().contains("the store fails"), "{}", gateway.log());
+    }
+}
+
+#[test]
 fn a_sentinel_that_hangs_keeps_nobody_from_the_primary_that_another_one_tells() {
     let (upstream, server) = (upstream::echo(), Server::start());
     let directory = tempfile::tempdir().expect("a folder");

@@ -280,12 +280,12 @@ impl Page {
         let none: [Label<'_>; 0] = [];
         if self.snapshot.exchanges() {
             let help = "Whether states are exchanged with other gateways";
-            gauge(encoder, ("flowgate_store_exchange_up", help), &u64::from(store.is_exchanging))?;
+            gauge(encoder, ("flowgate_store_sync_up", help), &u64::from(store.is_syncing))?;
         }
         let kinds = [("what", "sent"), ("what", "taken")].map(|kind| [kind]);
         let exchanged = kinds.into_iter().zip(store.exchanged);
         let help = "States that gateways exchanged";
-        counters(encoder, ("flowgate_store_exchanged_states", help), exchanged)?;
+        counters(encoder, ("flowgate_store_sync_states", help), exchanged)?;
         let bounds = self.excess_bounds(store.divisor);
         let help = "Most that all gateways let pass beyond a limit whose counts they exchange";
         gauges(encoder, ("flowgate_flow_excess_bound", help), bounds)?;

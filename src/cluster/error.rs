@@ -124,7 +124,7 @@ impl Failure {
     }
 
     /// Returns that of an answer that is none to `what`.
-    pub(super) fn nonsense(what: &str) -> Self {
+    pub(super) fn invalid_reply(what: &str) -> Self {
         let detail = what.to_owned();
         Self { error: StoreError::InvalidReply, detail, scope: Scope::Call, call: None }
     }
@@ -254,7 +254,7 @@ mod tests {
             ("OOM command not allowed when used memory > 'maxmemory'", "memory", Scope::Store),
             ("READONLY You can't write against a read only replica.", "read_only", Scope::Store),
             ("LOADING Redis is loading the dataset in memory", "read_only", Scope::Store),
-            ("MASTERDOWN Link with MASTER is down", "read_only", Scope::Store),
+            ("MASTERDOWN StoreConnection with MASTER is down", "read_only", Scope::Store),
             ("NOREPLICAS Not enough good replicas to write.", "read_only", Scope::Store),
         ] {
             let answer = redis::parse_redis_value(format!("-{line}\r\n").as_bytes());

@@ -1,7 +1,7 @@
 //! What the clients of the store find out of it, taken together: whether it decides, and whether the
 //! states that gateways exchange are known here.
 
-use super::{
+use super::redis::{
     outages::{Out, Outages},
     slots::Slots,
 };
@@ -41,7 +41,7 @@ enum States {
 
 /// What came of an exchange of states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Exchanged {
+pub(super) enum SyncOutcome {
     /// The store has told all that it has to tell.
     All,
     /// It has more to tell.
@@ -116,13 +116,15 @@ impl Health {
     }
 
     /// Notes what came of an exchange.
-    pub(super) const fn on_exchange(&mut self, came: Exchanged) {
+    pub(super) const fn on_sync(&mut self, came: SyncOutcome) {
         self.states = match (came, self.states) {
-            (Exchanged::All, _) | (Exchanged::Some, States::Known | States::Stale) => States::Known,
-            (Exchanged::Some, States::Unasked | States::Asked) => States::Asked,
-            (Exchanged::Some, States::Missing) => States::Missing,
-            (Exchanged::Nothing, States::Known | States::Stale) => States::Stale,
-            (Exchanged::Nothing, States::Unasked | States::Asked | States::Missing) => {
+            (SyncOutcome::All, _) | (SyncOutcome::Some, States::Known | States::Stale) => {
+                States::Known
+            }
+            (SyncOutcome::Some, States::Unasked | States::Asked) => States::Asked,
+            (SyncOutcome::Some, States::Missing) => States::Missing,
+            (SyncOutcome::Nothing, States::Known | States::Stale) => States::Stale,
+            (SyncOutcome::Nothing, States::Unasked | States::Asked | States::Missing) => {
                 States::Missing
             }
         };
@@ -176,7 +178,7 @@ impl Health {
     }
 
     /// Whether states are exchanged, and as they should.
-    pub(super) fn is_exchanging(&self) -> bool {
+    pub(super) fn is_syncing(&self) -> bool {
         self.states == States::Known
     }
 
@@ -188,7 +190,7 @@ impl Health {
 
     /// Whether it has answered all clients, and told all states if they are exchanged; or has failed.
     pub(super) fn is_settled(&self, is_exchanged: bool) -> bool {
-        let is_well = self.is_up() && (self.is_exchanging() || !is_exchanged);
+        let is_well = self.is_up() && (self.is_syncing() || !is_exchanged);
         is_well || self.is_failing() || self.is_cut_off()
     }
 }
@@ -246,10 +248,10 @@ mod tests {
         assert!(health.on_up(1, 1));
         health.on_wanted();
         assert!(!health.is_cut_off() && health.is_asking() && !health.is_settled(true));
-        health.on_exchange(Exchanged::Some);
-        assert!(!health.is_cut_off() && !health.is_exchanging());
-        health.on_exchange(Exchanged::All);
-        assert!(health.is_exchanging());
+        health.on_sync(SyncOutcome::Some);
+        assert!(!health.is_cut_off() && !health.is_syncing());
+        health.on_sync(SyncOutcome::All);
+        assert!(health.is_syncing());
     }
 
     #[test]
@@ -267,16 +269,16 @@ mod tests {
         };
         let mut refused = well();
         refused.on_wanted();
-        refused.on_exchange(Exchanged::Nothing);
+        refused.on_sync(SyncOutcome::Nothing);
         for mut health in [wanted(true), wanted(false), refused] {
             assert!(health.is_cut_off() && health.is_settled(true));
             let exchange = health.number();
             health.on_up(1, 1);
             health.on_up(exchange, 1);
             assert!(health.is_cut_off(), "{health:?}");
-            health.on_exchange(Exchanged::Some);
+            health.on_sync(SyncOutcome::Some);
             assert!(health.is_cut_off(), "{health:?}");
-            health.on_exchange(Exchanged::All);
+            health.on_sync(SyncOutcome::All);
             assert!(!health.is_cut_off(), "{health:?}");
         }
     }
@@ -285,13 +287,13 @@ mod tests {
     fn states_that_were_known_are_so_again_with_the_first_exchange_that_goes_well() {
         let mut health = well();
         health.on_wanted();
-        health.on_exchange(Exchanged::All);
+        health.on_sync(SyncOutcome::All);
         health.on_error();
         assert!(!health.is_cut_off(), "it was another client that failed");
-        health.on_exchange(Exchanged::Nothing);
-        assert!(health.is_cut_off() && !health.is_exchanging());
-        health.on_exchange(Exchanged::Some);
-        assert!(!health.is_cut_off() && health.is_exchanging());
+        health.on_sync(SyncOutcome::Nothing);
+        assert!(health.is_cut_off() && !health.is_syncing());
+        health.on_sync(SyncOutcome::Some);
+        assert!(!health.is_cut_off() && health.is_syncing());
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! The store's decisions about recorded arrivals: the script of the live ones, told the time.
 
 use super::{
-    Ask, Lease, Push, StoreError, Verdicts,
-    call::{self, key, line},
+    decide::call::{self, Ask, Lease, Verdicts, key, line},
+    error::StoreError,
     script::Scripts,
+    sync::call::Push,
 };
 use crate::flow::Instant;
 use redis::{Cmd, Pipeline, Value};
@@ -24,7 +25,7 @@ impl Recorded {
     /// Returns the calls that make the store know the scripts, before all others.
     pub fn load(&self) -> Pipeline {
         let mut load = redis::pipe();
-        for script in [&self.scripts.decide, &self.scripts.release, &self.scripts.exchange] {
+        for script in [&self.scripts.decide, &self.scripts.release, &self.scripts.sync] {
             load.add_command(script.load());
         }
         load
@@ -47,11 +48,11 @@ impl Recorded {
         call::read(asks, answer)
     }
 
-    /// Returns the call that tells and asks of a rule's states at `now`. [`super::Page::read`] reads the
+    /// Returns the call that tells and asks of a rule's states at `now`. [`Page::read`](super::Page::read) reads the
     /// answer.
     pub fn exchange(&self, push: &Push<'_>, now: Instant) -> Cmd {
         let time = format!("{} {}", now.as_nanos() / 1000, now.as_nanos() % 1000);
-        self.scripts.exchange.call(true, &push.keys(""), push.arguments(&time))
+        self.scripts.sync.call(true, &push.keys(""), push.arguments(&time))
     }
 
     /// Returns the leases that `asks` take if they are granted: where they are kept, and under

@@ -53,7 +53,7 @@ pub(super) struct Scripts {
     /// Decides about a request.
     pub(super) decide: Lua,
     /// Merges what a gateway has charged, and tells what has changed.
-    pub(super) exchange: Lua,
+    pub(super) sync: Lua,
     /// Gives back leases.
     pub(super) release: Lua,
     /// Renews them.
@@ -67,14 +67,14 @@ impl Scripts {
         Self {
             decide: Lua::new(
                 "decision",
-                concat!(include_str!("state.lua"), include_str!("decide.lua")),
+                concat!(include_str!("state.lua"), include_str!("decide/decide.lua")),
             ),
-            exchange: Lua::new(
-                "exchange",
-                concat!(include_str!("state.lua"), include_str!("exchange.lua")),
+            sync: Lua::new(
+                "sync",
+                concat!(include_str!("state.lua"), include_str!("sync/sync.lua")),
             ),
-            release: Lua::new("release of leases", include_str!("release.lua")),
-            renew: Lua::new("renewal of leases", include_str!("renew.lua")),
+            release: Lua::new("release of leases", include_str!("leases/release.lua")),
+            renew: Lua::new("renewal of leases", include_str!("leases/renew.lua")),
             hello: Lua::new("greeting", include_str!("hello.lua")),
         }
     }

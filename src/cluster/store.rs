@@ -1,15 +1,14 @@
 //! What all workers' clients of the store share: how it does, and what is counted.
 
 use super::{
-    StoreError,
-    client::{PATIENCE, PAUSES},
-    error::{Failure, Scope},
+    decide::offset::Offsets,
+    error::{Failure, Scope, StoreError},
     gateways::Gateways,
-    greeting::Told,
-    health::{Exchanged, Health},
-    leases::AllLeases,
-    nodes::Nodes,
-    offset::Offsets,
+    health::{Health, SyncOutcome},
+    hello::HelloReply,
+    leases::held::AllLeases,
+    limits::{PATIENCE, PAUSES},
+    redis::{outages::Out, slots::Slots},
     script::Scripts,
 };
 use crate::{
@@ -114,7 +113,7 @@ pub struct Reading {
     /// The sum of all.
     pub waited: Duration,
     /// Whether states can be exchanged.
-    pub is_exchanging: bool,
+    pub is_syncing: bool,
     /// States of which something was told, and those that were taken over.
     pub exchanged: [u64; 2],
     /// Requests that gateways rejected by themselves, as the store had told how long it would.
@@ -184,8 +183,8 @@ impl Store {
     }
 
     /// Notes what came of an exchange.
-    pub(super) fn on_exchange(&self, came: Exchanged) {
-        self.note(|known| known.health.on_exchange(came));
+    pub(super) fn on_sync(&self, came: SyncOutcome) {
+        self.note(|known| known.health.on_sync(came));
     }
 
     /// Returns whether states were asked for, and nothing is known of them yet.
@@ -240,7 +239,7 @@ impl Store {
             errors: words.into_iter().zip(self.errors.iter().map(|it| it.load(Relaxed))).collect(),
             round_trips: self.round_trips.iter().map(|it| it.load(Relaxed)).collect(),
             waited: Duration::from_nanos(self.waited_nanos.load(Relaxed)),
-            is_exchanging: known.health.is_exchanging(),
+            is_syncing: known.health.is_syncing(),
             exchanged: [0, 1].map(|at| self.exchanged[at].load(Relaxed)),
             cached_rejections: self.cached_rejections.load(Relaxed),
         }
@@ -259,7 +258,7 @@ impl Store {
 
     /// Takes what the store has told, `is_first` over a connection, and returns the secret of the
     /// fingerprints.
-    pub(super) fn learn(&self, told: &Told, is_first: bool, now: Instant) -> Seed {
+    pub(super) fn learn(&self, told: &HelloReply, is_first: bool, now: Instant) -> Seed {
         let mut known = self.known();
         (known.secret, known.has_told) = (told.secret, true);
         if told.is_unknown {
@@ -328,8 +327,7 @@ impl Store {
 
     /// Notes which nodes of a Redis Cluster a client knows and which are out for it, and says so, to
     /// all clients too, when some are out that were for none.
-    pub(super) fn on_nodes(&self, client: u64, nodes: &Nodes) {
-        let (out, slots) = (nodes.out(), nodes.slots());
+    pub(super) fn on_nodes(&self, client: u64, out: Out, slots: &Arc<Slots>) {
         let mut known = self.known();
         if let Some((lost, failures)) = known.health.on_nodes(client, out, slots) {
             tracing::warn!(%lost, "nodes of the store fail; `on_store_error` decides for their routes");
@@ -401,7 +399,7 @@ impl Store {
     /// Notes what a client has found out, and has others hear of it.
     fn note(&self, note: impl FnOnce(&mut Known)) {
         let mut known = self.known();
-        let of_states = |known: &Known| (known.health.is_cut_off(), known.health.is_exchanging());
+        let of_states = |known: &Known| (known.health.is_cut_off(), known.health.is_syncing());
         let before = of_states(&known);
         note(&mut known);
         let after = of_states(&known);
@@ -481,7 +479,7 @@ mod tests {
         assert!(!store.is_cut_off());
         store.on_error(&failure());
         assert!(store.is_cut_off() && store.division().is_cut_off);
-        store.on_exchange(Exchanged::All);
-        assert!(!store.is_cut_off() && store.read().is_exchanging);
+        store.on_sync(SyncOutcome::All);
+        assert!(!store.is_cut_off() && store.read().is_syncing);
     }
 }

@@ -4,7 +4,7 @@
 use super::{StartError, cannot};
 use crate::{
     clock::Clock,
-    cluster::{Periodic, Store},
+    cluster::{Store, SyncTask},
     config::Live,
 };
 use core::time::Duration;
@@ -56,7 +56,7 @@ impl Exchanger {
                     () = wanted(&live, &clock) => {}
                 }
                 store.want_states();
-                Periodic::new(store, live, clock).run(end).await;
+                SyncTask::new(store, live, clock).run(end).await;
             });
         })?;
         Ok(Self { end, thread })

@@ -3,7 +3,7 @@
 
 use super::service::Worker;
 use crate::{
-    cluster::{Ask, Client, Held, Link, Verdicts},
+    cluster::{Ask, Client, Held, StoreConnection, Verdicts},
     config::{Claims, Exchange, OnStoreError, Route, Shared},
     flow::{
         Admission, Claim, Decision, Instant, Judgement, Key, Quota, Reason, Rejection, Reservation,
@@ -20,7 +20,7 @@ const UNDECIDED: Reason = Reason::Undecided { retry_after: Duration::from_secs(1
 
 /// What a request asks of the store.
 pub(super) struct Question {
-    link: Link,
+    link: StoreConnection,
     /// The claims on shared rules, with the keys that all gateways make alike.
     claims: SmallVec<[(Claim, Option<u128>); 2]>,
 }

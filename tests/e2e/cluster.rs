@@ -225,7 +225,7 @@ fn a_wrong_password_is_told_and_a_right_one_is_used() {
     assert_eq!(hammer(std::slice::from_ref(&wrong), 5), [0, 10, 0]);
     let right = gateways(1, &config("gate:secret"));
     assert_eq!(hammer(&right, 5), [5, 5, 0]);
-    let told = "flowgate_store_exchanged_states_total";
+    let told = "flowgate_store_sync_states_total";
     let taken = format!("{told}{{what=\"taken\"}}");
     eventually("what passed is told and taken", || {
         (metrics(&right[0], told)[&taken] > 0.0).then_some(())

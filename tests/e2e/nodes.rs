@@ -150,7 +150,7 @@ fn the_nodes_of_a_cluster_decide_about_a_route_each() {
         assert_eq!(passed, 10, "{path}");
     }
     for gateway in &gateways {
-        let told = "flowgate_store_exchanged_states_total";
+        let told = "flowgate_store_sync_states_total";
         let taken = format!("{told}{{what=\"taken\"}}");
         eventually("the states of all routes are told and taken", || {
             let counts = metrics(gateway, told);

@@ -23,10 +23,10 @@ const RULE: &str = "    flow: [{ name: r, algorithm: fixed_window, limit: 300/10
 pub(crate) fn settled(gateways: &[Gateway], limit: u64) {
     for gateway in gateways {
         eventually("it exchanges", || {
-            let is_up = metrics(gateway, "flowgate_store_exchange_up");
+            let is_up = metrics(gateway, "flowgate_store_sync_up");
             let routes = http::get(gateway.address("admin"), "/routes").text();
             let is_whole = routes.contains(&format!("\"most\": {limit},"));
-            (is_up["flowgate_store_exchange_up"] == 1.0 && is_whole).then_some(())
+            (is_up["flowgate_store_sync_up"] == 1.0 && is_whole).then_some(())
         });
     }
 }
@@ -256,8 +256,8 @@ fn an_edit_denies_nobody_when_the_store_has_failed_once_and_is_well() {
     let mut ask = || assert_eq!(client.get("/").status, 200, "{}", gateways[0].log());
     eventually("it exchanges", || {
         ask();
-        let found = metrics(&gateways[0], "flowgate_store_exchange_up");
-        (found.get("flowgate_store_exchange_up") == Some(&1.0)).then_some(())
+        let found = metrics(&gateways[0], "flowgate_store_sync_up");
+        (found.get("flowgate_store_sync_up") == Some(&1.0)).then_some(())
     });
     ask();
 }
@@ -286,9 +286,9 @@ fn a_store_that_is_too_slow_for_requests_still_serves_the_exchange() {
     wire.delay.store(40, SeqCst);
     let gateways = [Gateway::start(&config(upstream.address, wire.port, "lease: 1s", RULE))];
     assert_eq!(http::get(gateways[0].web(), "/").status, 200);
-    let sent = "flowgate_store_exchanged_states_total{what=\"sent\"}";
+    let sent = "flowgate_store_sync_states_total{what=\"sent\"}";
     eventually("it is told", || {
-        (metrics(&gateways[0], "flowgate_store_exchanged_states_total")[sent] == 1.0).then_some(())
+        (metrics(&gateways[0], "flowgate_store_sync_states_total")[sent] == 1.0).then_some(())
     });
     assert_eq!(used(&server), Some(1));
 }
@@ -309,8 +309,8 @@ fn the_exchange_has_a_connection_and_a_metric_from_the_first_rule_that_wants_it(
     };
     let workers = connected();
     let exchange_up = || {
-        let found = metrics(&gateways[0], "flowgate_store_exchange_up");
-        found.get("flowgate_store_exchange_up").copied()
+        let found = metrics(&gateways[0], "flowgate_store_sync_up");
+        found.get("flowgate_store_sync_up").copied()
     };
     assert_eq!(exchange_up(), None);
     gateways[0].edit(&yaml(RULE));
@@ -398,8 +398,8 @@ fn a_rule_that_the_store_refuses_does_as_it_says_alone_and_is_told_when_it_can_b
     eventually("the others are exchanged", || {
         (used_of(&server, ["a", "b", "c", "d"]) == [10, 0, 10, 10]).then_some(())
     });
-    let is_up = metrics(&gateways[0], "flowgate_store_exchange_up");
-    assert_eq!((is_up["flowgate_store_exchange_up"], up(&gateways[0])), (1.0, 1.0));
+    let is_up = metrics(&gateways[0], "flowgate_store_sync_up");
+    assert_eq!((is_up["flowgate_store_sync_up"], up(&gateways[0])), (1.0, 1.0));
     assert!(errors(&gateways[0])("other") > 0.0);
     redis::cmd("DEL").arg(list).exec(&mut connection).expect("deleted");
     eventually("it is told", || (used_of(&server, ["a", "b", "c", "d"]) == [10; 4]).then_some(()));
@@ -428,9 +428,9 @@ fn what_fails_in_an_exchange_of_several_rules_is_counted_by_its_kind() {
     settled(&gateways, 30);
     tell("SCRIPT FLUSH");
     assert_eq!(hammer(&gateways, 1), [2, 0, 0]);
-    let sent = "flowgate_store_exchanged_states_total{what=\"sent\"}";
+    let sent = "flowgate_store_sync_states_total{what=\"sent\"}";
     eventually("it is told", || {
-        (metrics(&gateways[0], "flowgate_store_exchanged_states_total")[sent] >= 3.0).then_some(())
+        (metrics(&gateways[0], "flowgate_store_sync_states_total")[sent] >= 3.0).then_some(())
     });
     let counted = errors(&gateways[0]);
     assert!(["read_only", "memory", "denied", "other"].iter().all(|kind| counted(kind) == 0.0));

@@ -43,7 +43,7 @@ fn served(fixture: &Fixture) -> Families {
         errors: vec![("timeout", 1)],
         round_trips: vec![0; ROUND_TRIP_BOUNDS.len() + 1],
         waited: Duration::ZERO,
-        is_exchanging: true,
+        is_syncing: true,
         exchanged: [1; 2],
         cached_rejections: 1,
     };

@@ -1,4 +1,4 @@
-//! How states become one, by algorithm. `cluster/exchange.lua` does the same in the store.
+//! How states become one, by algorithm. `cluster/sync/sync.lua` does the same in the store.
 
 use crate::flow::{
     exchange::Numbers,

@@ -1,9 +1,9 @@
 //! What is exchanged first, and how much at a time.
 
 use super::*;
-use crate::cluster::{
-    Page,
-    exchange::{BUDGET, GLANCE_COST},
+use crate::cluster::sync::{
+    call::{BUDGET, GLANCE_COST, Page},
+    rule,
 };
 use crate::{
     config,
@@ -45,7 +45,7 @@ fn rules_with_one_interval_are_due_at_once_and_those_of_another_gateway_at_anoth
 }
 
 /// Returns the exchange of three rules, on whose runtime nothing has run yet.
-fn three_rules() -> Periodic {
+fn three_rules() -> SyncTask {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gateway.yaml");
     let rule = |name| format!("{{ name: {name}, limit: 5/1m, scope: cluster, sync_interval: 1s }}");
@@ -61,7 +61,7 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rules}]
     let settings = plan.settings.store.as_deref().cloned().unwrap();
     let (store, clock) = (Store::new(settings, NonZeroUsize::MIN), Clock::start());
     let live = Live::start(plan, clock.now());
-    Periodic::new(Arc::new(store), Arc::new(live), clock)
+    SyncTask::new(Arc::new(store), Arc::new(live), clock)
 }
 
 /// Returns a page of a store that tells nothing.
@@ -70,7 +70,7 @@ fn page(now: Instant) -> (RoundTrip, Page) {
     (way, Page { now, known: 0, is_full: false, is_set_back: false, told: Vec::new() })
 }
 
-impl Periodic {
+impl SyncTask {
     /// Begins with the rules that are due.
     fn begin_at(&mut self, now: Instant) {
         self.due = now;
@@ -158,7 +158,7 @@ async fn what_the_store_refuses_is_kept_and_told_again_and_keeps_nobody_from_end
     exchange.answer(now, |name| {
         if *name == first { Err(StoreError::Other) } else { Ok(Some(page(now).1)) }
     });
-    let refused = |exchange: &Periodic| exchange.rules[&first].is_refused();
+    let refused = |exchange: &SyncTask| exchange.rules[&first].is_refused();
     assert!(refused(&exchange));
     assert_eq!(exchange.rules[&first].told, 0, "to ask again is no large question");
     assert!(!exchange.ask_at(now).contains(&first), "not before the next exchange");

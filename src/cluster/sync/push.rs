@@ -1,11 +1,9 @@
 //! Questions about the states of several rules, over a worker's way to the store.
 
-use super::{
-    Page, StoreError,
-    client::Link,
-    dial::{Connection, query_all},
-    error::{Failure, Scope, within},
-    exchange::Question,
+use super::call::{Page, Question};
+use crate::cluster::{
+    error::{Failure, Scope, StoreError, within},
+    redis::{connect::query_all, connection::Connection, store_connection::StoreConnection},
     script::is_unknown,
 };
 use redis::{Cmd, RedisResult, Value, aio::MultiplexedConnection, cmd};
@@ -14,7 +12,7 @@ use tokio::task::JoinSet;
 /// What came of a question: `None` where a glance has not found that all is known.
 pub(super) type Answer = Result<Option<Page>, StoreError>;
 
-impl Link {
+impl StoreConnection {
     /// Returns which node has the states of a rule, if there are several.
     pub(super) fn node_of_rule(&self, name: &str) -> Option<usize> {
         self.connection.node_of(&format!("{}{name}", self.inner.store.settings.prefix))
@@ -61,7 +59,7 @@ impl Link {
             return Ok(nothing());
         };
         let inner = &*self.inner;
-        let script = &inner.store.scripts.exchange;
+        let script = &inner.store.scripts.sync;
         let latest = glances.iter().map(|glance| glance.call(script, true));
         let calls: Vec<Cmd> = [cmd("TIME")].into_iter().chain(latest).collect();
         let answers = inner.clock.timeout(inner.limit, query_all(&mut connection, &calls)).await;
@@ -94,7 +92,7 @@ impl Link {
             Connection::Cluster(_) => self.push_each(pushes).await,
         };
         let read = |answer: Result<Value, Failure>| {
-            Page::read(&answer?).map_err(|_| Failure::nonsense("to an exchange"))
+            Page::read(&answer?).map_err(|_| Failure::invalid_reply("to an exchange"))
         };
         let heard = |answer| match read(answer) {
             Err(failure) if failure.scope == Scope::Store => Err(self.fail(failure)),
@@ -110,12 +108,12 @@ impl Link {
             let Question::Push { keys, arguments } = push else { continue };
             let (mut link, keys, arguments) = (self.clone(), keys.clone(), arguments.clone());
             calls.spawn(async move {
-                let script = link.inner.store.scripts.exchange.clone();
+                let script = link.inner.store.scripts.sync.clone();
                 let answer = link.run(&script, &keys, &arguments).await;
                 // At once, so that nobody else waits for the same node.
                 let heeded = answer.map_err(|failure| {
                     let error = failure.error;
-                    link.heed(failure).err().unwrap_or_else(|| Failure::out(error, String::new()))
+                    link.record(failure).err().unwrap_or_else(|| Failure::out(error, String::new()))
                 });
                 (at, heeded)
             });
@@ -135,14 +133,14 @@ impl Link {
             return Ok(Vec::new());
         }
         let inner = &*self.inner;
-        let name = inner.store.scripts.exchange.name;
+        let name = inner.store.scripts.sync.name;
         let answers = inner.clock.timeout(inner.limit, self.ask_all(connection, pushes)).await;
         match within(answers) {
             Ok(answers) if answers.len() == pushes.len() => {
                 let failed = |error| Failure::from(&error).of_call(name);
                 Ok(answers.into_iter().map(|answer| answer.map_err(failed)).collect())
             }
-            Ok(_) => Err(self.fail(Failure::nonsense("to an exchange"))),
+            Ok(_) => Err(self.fail(Failure::invalid_reply("to an exchange"))),
             Err(failure) => Err(self.fail(failure.of_call(name))),
         }
     }
@@ -153,7 +151,7 @@ impl Link {
         mut connection: MultiplexedConnection,
         pushes: &[&Question],
     ) -> RedisResult<Vec<RedisResult<Value>>> {
-        let script = &self.inner.store.scripts.exchange;
+        let script = &self.inner.store.scripts.sync;
         let call = |push: &Question, is_known| push.call(script, is_known);
         let calls: Vec<Cmd> = pushes.iter().map(|push| call(push, true)).collect();
         let mut answers = query_all(&mut connection, &calls).await?;

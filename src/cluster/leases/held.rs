@@ -4,7 +4,7 @@
 //! be given back whether or not the answer came. Once granted it is renewed while its request is
 //! in flight; a gateway that is gone renews nothing, and its leases run out.
 
-use super::slots::tag;
+use crate::cluster::redis::slots::tag;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -16,16 +16,16 @@ use tokio::sync::Notify;
 const MOST_ENDED: usize = 100_000;
 
 /// Where a lease is kept, and under which name and for which cost.
-pub(super) type Lease = (String, String);
+pub(in crate::cluster) type Lease = (String, String);
 
 /// The leases of all workers. Whoever reaches the store first renews what all of them hold: a
 /// lease that has run out while the store was away is a place that it would grant anew.
 #[derive(Debug, Default)]
-pub(super) struct AllLeases(Mutex<Vec<Weak<Leases>>>);
+pub(in crate::cluster) struct AllLeases(Mutex<Vec<Weak<Leases>>>);
 
 impl AllLeases {
     /// Adds a worker's, whose names begin with `owner`.
-    pub(super) fn add(&self, owner: String) -> Arc<Leases> {
+    pub(in crate::cluster) fn add(&self, owner: String) -> Arc<Leases> {
         let leases = Arc::new(Leases::of(owner));
         let mut all = self.lock();
         all.retain(|it| it.strong_count() > 0);
@@ -34,7 +34,7 @@ impl AllLeases {
     }
 
     /// Returns what all of them hold.
-    pub(super) fn held(&self) -> Vec<Renewal> {
+    pub(in crate::cluster) fn held(&self) -> Vec<Renewal> {
         self.lock().iter().filter_map(Weak::upgrade).flat_map(|it| it.held()).collect()
     }
 
@@ -45,12 +45,12 @@ impl AllLeases {
 
 /// A worker's leases.
 #[derive(Debug)]
-pub(super) struct Leases {
+pub(in crate::cluster) struct Leases {
     /// What the names begin with, which no other worker's of any gateway do.
     owner: String,
     inner: Mutex<Inner>,
     /// Rings when some are to be given back.
-    pub(super) ended: Notify,
+    pub(in crate::cluster) ended: Notify,
     /// Rings when none is.
     given: Notify,
 }
@@ -106,21 +106,21 @@ pub struct Held {
 
 /// A lease that is to be renewed.
 #[derive(Debug)]
-pub(super) struct Renewal {
+pub(in crate::cluster) struct Renewal {
     leases: Arc<Leases>,
     number: u64,
-    pub(super) lease: Lease,
+    pub(in crate::cluster) lease: Lease,
 }
 
 impl Renewal {
     /// Whether its request is in flight.
-    pub(super) fn is_held(&self) -> bool {
+    pub(in crate::cluster) fn is_held(&self) -> bool {
         self.leases.lock().held.contains_key(&self.number)
     }
 
     /// Notes that it was renewed, perhaps after it was given back: if its request has ended, it is
     /// given back again.
-    pub(super) fn renewed(self) {
+    pub(in crate::cluster) fn renewed(self) {
         if !self.is_held() {
             self.leases.put_back([self.lease]);
         }
@@ -129,24 +129,24 @@ impl Renewal {
 
 impl Leases {
     /// Returns leases whose names begin with `owner`.
-    pub(super) fn of(owner: String) -> Self {
+    pub(in crate::cluster) fn of(owner: String) -> Self {
         Self { owner, inner: Mutex::default(), ended: Notify::new(), given: Notify::new() }
     }
 
     /// Returns a name that no other lease has.
-    pub(super) fn name(&self) -> String {
+    pub(in crate::cluster) fn name(&self) -> String {
         let mut inner = self.lock();
         inner.next += 1;
         format!("{}-{}", self.owner, inner.next)
     }
 
     /// Notes leases that the store is about to grant.
-    pub(super) fn ask(self: &Arc<Self>, leases: impl Iterator<Item = Lease>) -> Held {
+    pub(in crate::cluster) fn ask(self: &Arc<Self>, leases: impl Iterator<Item = Lease>) -> Held {
         Held { leases: Arc::clone(self), asked: leases.collect(), numbers: Vec::new() }
     }
 
     /// Returns all that are held.
-    pub(super) fn held(self: &Arc<Self>) -> Vec<Renewal> {
+    pub(in crate::cluster) fn held(self: &Arc<Self>) -> Vec<Renewal> {
         let renewal = |(&number, lease): (&u64, &Lease)| Renewal {
             leases: Arc::clone(self),
             number,
@@ -156,7 +156,7 @@ impl Leases {
     }
 
     /// Takes what is to be given back of some hash tags, until [`Self::given_back`] says that it was.
-    pub(super) fn take_ended(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<Lease> {
+    pub(in crate::cluster) fn take_ended(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<Lease> {
         let mut inner = self.lock();
         let taken = inner.ended.take(is_wanted);
         inner.leaving += taken.len();
@@ -165,7 +165,7 @@ impl Leases {
 
     /// Notes that so many were given back, or not, which [`Self::put_back`] or [`Self::keep`] heard
     /// before.
-    pub(super) fn given_back(&self, count: usize) {
+    pub(in crate::cluster) fn given_back(&self, count: usize) {
         let mut inner = self.lock();
         inner.leaving -= count;
         if inner.leaving + inner.ended.len == 0 {
@@ -174,7 +174,7 @@ impl Leases {
     }
 
     /// Waits until there is nothing to be given back, but for what cannot be.
-    pub(super) async fn all_given_back(&self) {
+    pub(in crate::cluster) async fn all_given_back(&self) {
         while {
             let inner = self.lock();
             inner.leaving + inner.ended.len > 0
@@ -184,19 +184,19 @@ impl Leases {
     }
 
     /// Has leases be given back, perhaps again: twice does no harm.
-    pub(super) fn put_back(&self, leases: impl IntoIterator<Item = Lease>) {
+    pub(in crate::cluster) fn put_back(&self, leases: impl IntoIterator<Item = Lease>) {
         self.lock().ended.extend(leases);
         self.ended.notify_one();
     }
 
     /// Keeps what cannot be given back for now, apart: whoever gives others back has not to look at
     /// it. However long that is: a node that hung takes what it was asked for only when it goes on.
-    pub(super) fn keep(&self, leases: impl IntoIterator<Item = Lease>) {
+    pub(in crate::cluster) fn keep(&self, leases: impl IntoIterator<Item = Lease>) {
         self.lock().kept.extend(leases);
     }
 
     /// Has what was kept of the hash tags that are reached now be given back.
-    pub(super) fn put_back_kept(&self, is_reached: impl Fn(&str) -> bool) {
+    pub(in crate::cluster) fn put_back_kept(&self, is_reached: impl Fn(&str) -> bool) {
         let kept = self.lock().kept.take(is_reached);
         if !kept.is_empty() {
             self.put_back(kept);
@@ -211,7 +211,7 @@ impl Leases {
 impl Held {
     /// Notes which of them the store granted, in the order in which it was asked; none of those
     /// beyond.
-    pub(super) fn decided(mut self, granted: impl IntoIterator<Item = bool>) -> Self {
+    pub(in crate::cluster) fn decided(mut self, granted: impl IntoIterator<Item = bool>) -> Self {
         let asked = std::mem::take(&mut self.asked);
         let granted = asked.into_iter().zip(granted).filter(|(_, granted)| *granted);
         let mut granted = granted.map(|(lease, _)| lease).peekable();

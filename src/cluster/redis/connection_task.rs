@@ -2,20 +2,22 @@
 //! for.
 
 use super::{
-    check::Check,
-    client::{Client, Inner, Link, PATIENCE, PAUSES},
-    error::Failure,
-    greeting::Told,
     nodes::Nodes,
+    probe::Probe,
     search::{Pause, Search, connect},
-    sentinels::{Primary, Watch},
+    sentinels::Watch,
+    store_connection::{Inner, StoreConnection},
 };
-use redis::cmd;
+use crate::cluster::{
+    error::Failure,
+    hello::HelloReply,
+    limits::{PATIENCE, PAUSES},
+};
 use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
 
 /// Connects, and again whenever the connection is given up.
-pub(super) async fn run(inner: Arc<Inner>) {
+pub(in crate::cluster) async fn run(inner: Arc<Inner>) {
     let mut pause = Pause::new();
     let mut failures = inner.store.failures();
     // Where the nodes of a Redis Cluster were last: those that the file names may all be gone.
@@ -43,14 +45,14 @@ pub(super) async fn run(inner: Arc<Inner>) {
 }
 
 /// Has requests use a connection.
-fn install(link: &Link) {
+fn install(link: &StoreConnection) {
     let inner = &link.inner;
     let mut current = inner.link();
     *current = Some(link.clone());
     // What waits to be given back.
     inner.leases.ended.notify_one();
     if let Some(nodes) = link.connection.nodes() {
-        inner.store.on_nodes(inner.number, nodes);
+        inner.store.on_nodes(inner.number, nodes.out(), nodes.slots());
         if !nodes.is_well() {
             inner.hurt.notify_one();
         }
@@ -58,7 +60,7 @@ fn install(link: &Link) {
 }
 
 /// Returns a connection over which the store has answered, and knows what is in flight.
-async fn begin(inner: &Arc<Inner>, former: Option<&Nodes>) -> Result<Link, Failure> {
+async fn begin(inner: &Arc<Inner>, former: Option<&Nodes>) -> Result<StoreConnection, Failure> {
     let link = connect(inner, former).await?;
     link.renew_anew().await?;
     Ok(link)
@@ -66,13 +68,17 @@ async fn begin(inner: &Arc<Inner>, former: Option<&Nodes>) -> Result<Link, Failu
 
 /// Does what is to be done over a connection, after so many failures that were seen, until it is
 /// given up. Returns the last one.
-async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>, mut seen: u64) -> Link {
+async fn attend(
+    mut link: StoreConnection,
+    failures: &mut watch::Receiver<u64>,
+    mut seen: u64,
+) -> StoreConnection {
     let inner = Arc::clone(&link.inner);
     let beat = inner.beat();
     let mut next = inner.clock.now() + beat;
-    let (mut search, mut check) = (Search::new(), Check::default());
+    let (mut search, mut probe) = (Search::new(), Probe::default());
     let mut watch = Watch::default();
-    check.begin(&link, seen);
+    probe.begin(&link, seen);
     loop {
         let soonest = search.next().map_or(next, |it| it.min(next));
         let done = tokio::select! {
@@ -82,12 +88,7 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>, mut seen: u
             // noticed if nobody asks.
             Ok(()) = failures.changed() => {
                 seen = *failures.borrow_and_update();
-                let greeted = link.greet(false).await;
-                if greeted.is_ok() {
-                    link.confirm(seen);
-                    check.begin_anew(&link, seen);
-                }
-                greeted
+                greet_again(&mut link, &mut probe, seen).await
             }
             () = inner.hurt.notified() => {
                 search.want(inner.clock.now());
@@ -97,17 +98,15 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>, mut seen: u
                 next = next.min(inner.clock.now() + PAUSES[1]);
                 Ok(())
             }
-            Some(named) = watch.end(link.connection.server()) => {
-                if let Some(primary) = named {
-                    inner.replace_primary(primary);
-                    search.want(inner.clock.now());
-                }
+            Some(primary) = watch.end(link.connection.server()) => {
+                inner.replace_primary(primary);
+                search.want(inner.clock.now());
                 Ok(())
             }
             Some(found) = search.end() => {
                 if let Some(new) = adopt(&link, found).await {
                     link = new;
-                    check.begin_anew(&link, seen);
+                    probe.begin_anew(&link, seen);
                 }
                 if link.connection.nodes().is_some_and(|it| !it.is_well()) {
                     search.want(inner.clock.now());
@@ -122,9 +121,7 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>, mut seen: u
                     search.on_beat(&link, now);
                     let settings = &inner.store.settings;
                     watch.begin(settings, &inner.clock, settings.connect_timeout);
-                    let beaten = link.beat().await;
-                    check.begin(&link, seen);
-                    beaten
+                    beat_and_probe(&mut link, &mut probe, seen).await
                 } else {
                     Ok(())
                 }
@@ -137,8 +134,34 @@ async fn attend(mut link: Link, failures: &mut watch::Receiver<u64>, mut seen: u
     }
 }
 
+/// Greets the store after so many of its failures, and probes its nodes again.
+async fn greet_again(
+    link: &mut StoreConnection,
+    probe: &mut Probe,
+    failures: u64,
+) -> Result<(), Failure> {
+    link.greet(false).await?;
+    link.confirm(failures);
+    probe.begin_anew(link, failures);
+    Ok(())
+}
+
+/// Greets the store, and probes its nodes unless that is under way.
+async fn beat_and_probe(
+    link: &mut StoreConnection,
+    probe: &mut Probe,
+    failures: u64,
+) -> Result<(), Failure> {
+    let beaten = link.beat().await;
+    probe.begin(link, failures);
+    beaten
+}
+
 /// Has requests use what a search has found instead of `link`, unless that was given up.
-async fn adopt(link: &Link, found: Result<Link, Failure>) -> Option<Link> {
+async fn adopt(
+    link: &StoreConnection,
+    found: Result<StoreConnection, Failure>,
+) -> Option<StoreConnection> {
     let renewed = async {
         let new = found?;
         new.renew_anew().await?;
@@ -152,34 +175,10 @@ async fn adopt(link: &Link, found: Result<Link, Failure>) -> Option<Link> {
     Some(new)
 }
 
-impl Inner {
-    /// Has the next connection be one to this primary, while the present one is used.
-    fn replace_primary(&self, primary: Primary) {
-        let Primary { host, port, .. } = &primary;
-        tracing::warn!(primary = %format_args!("{host}:{port}"), "the sentinels name another primary");
-        *self.primary.lock().unwrap_or_else(PoisonError::into_inner) = Some(primary);
-    }
-}
-
-impl Client {
-    /// Has the store forget this gateway, which ends: those that live share the limits at once.
-    pub(super) async fn leave(&self) {
-        let Some(mut link) = self.link() else { return };
-        let inner = Arc::clone(&link.inner);
-        let key = inner.store.key("gateways");
-        let mut node = link.connection.node_of(&key);
-        let mut leave = cmd("ZREM");
-        leave.arg(&key).arg(&inner.store.name);
-        let left = link.connection.query(&mut node, &leave);
-        // Otherwise, it is forgotten after a lease.
-        let _left = inner.clock.timeout(inner.limit.max(PATIENCE), left).await;
-    }
-}
-
-impl Link {
+impl StoreConnection {
     /// Tells the store that this gateway is there, `is_first` over this connection, and learns what
     /// it has to tell.
-    pub(super) async fn greet(&mut self, is_first: bool) -> Result<(), Failure> {
+    pub(in crate::cluster) async fn greet(&mut self, is_first: bool) -> Result<(), Failure> {
         let store = Arc::clone(&self.inner.store);
         let keys = ["gateways", "secret"].map(|name| store.key(name));
         let micros = store.settings.lease.as_micros().to_string();
@@ -188,12 +187,14 @@ impl Link {
         let limit = if is_first { self.inner.limit } else { self.inner.limit.max(PATIENCE) };
         let answer = self.run_within(limit, &store.scripts.hello, &keys, &arguments).await;
         let now = self.inner.clock.now();
-        let read = |answer| Told::read(&answer).ok_or_else(|| Failure::nonsense("to a greeting"));
+        let read = |answer| {
+            HelloReply::read(&answer).ok_or_else(|| Failure::invalid_reply("to a greeting"))
+        };
         let told = match answer.and_then(read) {
             Ok(told) => told,
             // Other keys are decided about all the same, for who knows the secret.
             Err(failure) if failure.is_of_part() && store.has_learned() => {
-                return self.heed(failure);
+                return self.record(failure);
             }
             // A gateway that may not greet does not count among them, whatever else would work.
             Err(failure) => return Err(failure.about(&keys)),
@@ -217,7 +218,7 @@ impl Link {
     }
 
     /// Whether the node that has a key is reached as before.
-    pub(super) fn is_kept(&self, key: &str) -> bool {
+    pub(in crate::cluster) fn is_kept(&self, key: &str) -> bool {
         self.connection.nodes().is_some_and(|nodes| nodes.is_kept(key))
     }
 

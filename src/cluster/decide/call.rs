@@ -1,6 +1,6 @@
 //! One call of the store for one request: what is asked, and what its answer means.
 
-use super::StoreError;
+use crate::cluster::error::StoreError;
 use crate::flow::{Decision, Instant, Judgement, Stored};
 use redis::Value;
 use smallvec::SmallVec;
@@ -57,7 +57,7 @@ pub struct Lease<'a> {
 const BY_KEY: &str = "*}";
 
 /// Returns where the store keeps the state that `ask` is about.
-pub(super) fn key(prefix: &str, ask: &Ask<'_>) -> String {
+pub(in crate::cluster) fn key(prefix: &str, ask: &Ask<'_>) -> String {
     let mut key = String::with_capacity(prefix.len() + ask.name.len() + 34);
     key += prefix;
     let Some(fingerprint) = ask.key else { return key + ask.name };
@@ -70,7 +70,7 @@ pub(super) fn key(prefix: &str, ask: &Ask<'_>) -> String {
 }
 
 /// Returns an ask in the words of the script.
-pub(super) fn line(ask: &Ask<'_>, lease: Lease<'_>, now: Instant) -> String {
+pub(in crate::cluster) fn line(ask: &Ask<'_>, lease: Lease<'_>, now: Instant) -> String {
     let terms = ask.rule.terms(ask.cost, now);
     let (name, micros) = if ask.rule.holds() { (lease.name, lease.micros) } else { ("-", 0) };
     let dry = u8::from(ask.is_dry_run);
@@ -83,7 +83,7 @@ pub(super) fn line(ask: &Ask<'_>, lease: Lease<'_>, now: Instant) -> String {
 
 /// Returns the leases that `asks` take if they are granted: where they are kept, and under which
 /// name.
-pub(super) fn leases(
+pub(in crate::cluster) fn leases(
     prefix: &str,
     asks: &[Ask<'_>],
     lease: Lease<'_>,
@@ -93,14 +93,17 @@ pub(super) fn leases(
 }
 
 /// Returns which of these leases the store has granted: none of a dry run that would refuse.
-pub(super) fn granted(asks: &[Ask<'_>], verdicts: &Verdicts) -> impl Iterator<Item = bool> {
+pub(in crate::cluster) fn granted(
+    asks: &[Ask<'_>],
+    verdicts: &Verdicts,
+) -> impl Iterator<Item = bool> {
     let held = asks.iter().zip(&verdicts.answers).filter(|(ask, _)| ask.holds());
     let is_admitted = verdicts.is_admitted;
     held.map(move |(_, it)| is_admitted && !matches!(it.decision, Decision::Reject(_)))
 }
 
 /// Reads the script's answer to `asks`.
-pub(super) fn read(asks: &[Ask<'_>], answer: &Value) -> Result<Verdicts, StoreError> {
+pub(in crate::cluster) fn read(asks: &[Ask<'_>], answer: &Value) -> Result<Verdicts, StoreError> {
     let invalid = || StoreError::InvalidReply;
     let Value::Array(answer) = answer else { return Err(invalid()) };
     let [micros, nanos, admitted, each @ ..] = &answer[..] else { return Err(invalid()) };

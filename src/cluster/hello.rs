@@ -4,7 +4,7 @@ use redis::Value;
 
 /// What `hello.lua` tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct HelloReply {
     /// The gateways that the store has seen lately, this one among them.
     pub(super) gateways: u32,
     /// The secret of the fingerprints.
@@ -15,7 +15,7 @@ pub(super) struct Told {
     pub(super) rewritten: Option<String>,
 }
 
-impl Told {
+impl HelloReply {
     /// Reads an answer; `None` if it makes no sense.
     pub(super) fn read(answer: &Value) -> Option<Self> {
         let Value::Array(answer) = answer else { return None };
@@ -54,12 +54,17 @@ mod tests {
         let digits = "0123456789abcdef00000000000000ff";
         let secret = [0x0123_4567_89ab_cdef, 255];
         let told = |is_unknown, rewritten: Option<&str>| {
-            Some(Told { gateways: 3, secret, is_unknown, rewritten: rewritten.map(str::to_owned) })
+            Some(HelloReply {
+                gateways: 3,
+                secret,
+                is_unknown,
+                rewritten: rewritten.map(str::to_owned),
+            })
         };
-        assert_eq!(Told::read(&answer(3, digits, 1)), told(true, None));
-        assert_eq!(Told::read(&answer(3, digits, 0)), told(false, None));
+        assert_eq!(HelloReply::read(&answer(3, digits, 1)), told(true, None));
+        assert_eq!(HelloReply::read(&answer(3, digits, 0)), told(false, None));
         let rewritten = vec![Value::Int(3), text(digits), Value::Int(0), text("a:secret")];
-        assert_eq!(Told::read(&Value::Array(rewritten)), told(false, Some("a:secret")));
+        assert_eq!(HelloReply::read(&Value::Array(rewritten)), told(false, Some("a:secret")));
         for nonsense in [
             answer(-1, digits, 0),
             answer(3, &digits[..16], 0),
@@ -68,7 +73,7 @@ mod tests {
             Value::Array(vec![Value::Int(3)]),
             Value::Nil,
         ] {
-            assert_eq!(Told::read(&nonsense), None, "{nonsense:?}");
+            assert_eq!(HelloReply::read(&nonsense), None, "{nonsense:?}");
         }
     }
 }

@@ -1,17 +1,20 @@
 //! One rule whose states are exchanged: what it has to tell, what it has told and what it knows.
 
-use super::{GLANCE, STALE};
+use super::call::{GLANCE_COST, MOST_STATES, Page, Push, Question, line, most_deltas};
 use crate::{
-    cluster::{
-        Page, Push,
-        exchange::{GLANCE_COST, MOST_STATES, Question, line, most_deltas},
-        store::Store,
-    },
+    cluster::store::Store,
     config::{Exchange, Shared, Snapshot},
     flow::{Delta, Gate, Instant, RoundTrip, SlotId, Told},
 };
 use core::{sync::atomic::Ordering::Relaxed, time::Duration};
 use std::{collections::HashSet, sync::Arc};
+
+/// How soon rules that an edit has added are seen, and a store that is back.
+pub(super) const GLANCE: Duration = Duration::from_millis(100);
+
+/// What is not confirmed for so long decides nothing any more, and is forgotten before the store
+/// forgets the numbers of calls, after a day.
+pub(super) const STALE: Duration = Duration::from_hours(12);
 
 /// A rule whose states are exchanged.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! One call of the store about the states of one rule: what this gateway has charged, and what all
 //! have.
 
-use super::{StoreError, script::Lua};
+use crate::cluster::{error::StoreError, script::Lua};
 use crate::flow::{Delta, Instant, Stored, Told};
 use core::time::Duration;
 use redis::{Cmd, FromRedisValue, Value, cmd};
@@ -85,7 +85,7 @@ impl Push<'_> {
     }
 
     /// Returns where the store keeps what the call is about.
-    pub(super) fn keys(&self, prefix: &str) -> [String; 3] {
+    pub(in crate::cluster) fn keys(&self, prefix: &str) -> [String; 3] {
         let Self { name, gateway, .. } = self;
         [
             format!("{prefix}{name}"),
@@ -106,7 +106,7 @@ impl Push<'_> {
     }
 
     /// Returns what the script takes beside, at `time` if it is not the store's.
-    pub(super) fn arguments(&self, time: &str) -> impl Iterator<Item = String> {
+    pub(in crate::cluster) fn arguments(&self, time: &str) -> impl Iterator<Item = String> {
         let mut rule = String::new();
         if let Some((word, numbers)) = self.rule.exchange() {
             rule += word;

@@ -7,11 +7,11 @@ use std::{
 };
 
 /// Nodes that are out, and why.
-pub(super) type Out = BTreeMap<String, String>;
+pub(in crate::cluster) type Out = BTreeMap<String, String>;
 
 /// What all clients have met.
 #[derive(Debug, Default)]
-pub(super) struct Outages {
+pub(in crate::cluster) struct Outages {
     clients: HashMap<u64, Met>,
     said: BTreeMap<String, Said>,
 }
@@ -38,7 +38,7 @@ struct Met {
 impl Outages {
     /// Notes which are out for a client, after so many failures of the store, and which has which
     /// keys, as it knows. Returns, to be said, those that nobody had met.
-    pub(super) fn on_out(
+    pub(in crate::cluster) fn on_out(
         &mut self,
         client: u64,
         out: Out,
@@ -60,7 +60,7 @@ impl Outages {
 
     /// Notes that all which are not out have answered a client that asked after so many failures.
     /// Returns, to be said, those that all clients reach again, or the nodes that have their keys.
-    pub(super) fn on_checked(&mut self, client: u64, failures: u64) -> String {
+    pub(in crate::cluster) fn on_checked(&mut self, client: u64, failures: u64) -> String {
         if let Some(met) = self.clients.get_mut(&client) {
             met.checked = failures;
         }
@@ -78,12 +78,12 @@ impl Outages {
     }
 
     /// Notes that a client has ended.
-    pub(super) fn on_end(&mut self, client: u64) {
+    pub(in crate::cluster) fn on_end(&mut self, client: u64) {
         self.clients.remove(&client);
     }
 
     /// Whether none is out.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::cluster) fn is_empty(&self) -> bool {
         self.clients.values().all(|it| it.out.is_empty())
     }
 }

@@ -10,12 +10,12 @@ const SLOTS: u16 = 16_384;
 const TRIES: u32 = 1_000_000;
 
 /// The first slot and the last of some that follow each other.
-pub(super) type Range = (u16, u16);
+pub(in crate::cluster) type Range = (u16, u16);
 
 /// The nodes that take writes, the slots that each has, and the replicas.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Slots {
-    pub(super) nodes: Vec<Node>,
+pub(in crate::cluster) struct Slots {
+    pub(in crate::cluster) nodes: Vec<Node>,
     /// Which node has each range; in order.
     ranges: Vec<(Range, usize)>,
     /// Where they are; each once.
@@ -24,23 +24,23 @@ pub(super) struct Slots {
 
 /// One of the nodes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Node {
-    pub(super) host: String,
-    pub(super) port: u16,
+pub(in crate::cluster) struct Node {
+    pub(in crate::cluster) host: String,
+    pub(in crate::cluster) port: u16,
     /// A hash tag of which it has the keys; `None` if it has no slot.
-    pub(super) tag: Option<String>,
+    pub(in crate::cluster) tag: Option<String>,
 }
 
 impl Node {
     /// Returns its name, as nodes name each other.
-    pub(super) fn name(&self) -> String {
+    pub(in crate::cluster) fn name(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 }
 
 impl Slots {
     /// Reads the answer to `CLUSTER SLOTS` of the node at `asked`; `None` if it makes no sense.
-    pub(super) fn read(answer: &Value, asked: &str) -> Option<Self> {
+    pub(in crate::cluster) fn read(answer: &Value, asked: &str) -> Option<Self> {
         let Value::Array(answer) = answer else { return None };
         let ranges = Vec::with_capacity(answer.len());
         let mut it = Self { nodes: Vec::new(), ranges, replicas: BTreeSet::new() };
@@ -64,7 +64,7 @@ impl Slots {
 
     /// Returns those of nodes of these names, with a port, and slots.
     #[cfg(test)]
-    pub(super) fn of(nodes: &[(&str, &[Range])]) -> Self {
+    pub(in crate::cluster) fn of(nodes: &[(&str, &[Range])]) -> Self {
         let of = |(name, ranges): &(&str, &[Range])| {
             let (host, port) = name.split_once(':').expect("a host and a port");
             let node = Value::Array(vec![
@@ -98,18 +98,18 @@ impl Slots {
     }
 
     /// Returns where all of them are: any knows the others.
-    pub(super) fn servers(&self) -> impl Iterator<Item = (String, u16)> {
+    pub(in crate::cluster) fn servers(&self) -> impl Iterator<Item = (String, u16)> {
         let nodes = self.nodes.iter().map(|node| (node.host.clone(), node.port));
         nodes.chain(self.replicas.iter().cloned())
     }
 
     /// Returns which of the nodes has a key, if any has.
-    pub(super) fn node_of(&self, key: &str) -> Option<usize> {
+    pub(in crate::cluster) fn node_of(&self, key: &str) -> Option<usize> {
         self.owner(slot(key))
     }
 
     /// Returns the slots that the node of this name has.
-    pub(super) fn of_node(&self, name: &str) -> Vec<Range> {
+    pub(in crate::cluster) fn of_node(&self, name: &str) -> Vec<Range> {
         let node = self.nodes.iter().position(|node| node.name() == name);
         let ranges = self.ranges.iter().filter(|(_, owner)| Some(*owner) == node);
         ranges.map(|(range, _)| *range).collect()
@@ -117,7 +117,7 @@ impl Slots {
 
     /// Returns the names of those that have these slots now, each once; `None` if nobody has one of
     /// them.
-    pub(super) fn owners(&self, slots: &[Range]) -> Option<BTreeSet<String>> {
+    pub(in crate::cluster) fn owners(&self, slots: &[Range]) -> Option<BTreeSet<String>> {
         let mut owners = BTreeSet::new();
         for (first, last) in slots {
             let mut slot = *first;
@@ -132,7 +132,7 @@ impl Slots {
     }
 
     /// Returns whether each has an owner.
-    pub(super) fn are_all_owned(&self) -> bool {
+    pub(in crate::cluster) fn are_all_owned(&self) -> bool {
         self.owners(&[(0, SLOTS - 1)]).is_some()
     }
 
@@ -167,7 +167,7 @@ fn whole(value: &Value) -> Option<u16> {
 }
 
 /// Returns the part of a key that decides which node has it.
-pub(super) fn tag(key: &str) -> &str {
+pub(in crate::cluster) fn tag(key: &str) -> &str {
     let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
     tag.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(key)
 }

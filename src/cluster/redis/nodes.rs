@@ -5,14 +5,20 @@
 //! asked as before.
 
 use super::{
-    client::{Inner, PATIENCE},
-    dial::{first, open, query_all},
-    error::{Failure, within},
+    caller::Caller,
+    connect::{first, open, query_all},
     outages::Out,
-    script::is_unknown,
     slots::{Node, Slots},
 };
-use crate::{clock::Clock, config::Store as Settings};
+use crate::{
+    clock::Clock,
+    cluster::{
+        error::{Failure, within},
+        limits::PATIENCE,
+        script::is_unknown,
+    },
+    config::Store as Settings,
+};
 use core::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Duration,
@@ -36,12 +42,12 @@ const ASKED: usize = 3;
 
 /// A connection to each node.
 #[derive(Clone)]
-pub(super) struct Nodes(Arc<All>);
+pub(in crate::cluster) struct Nodes(Arc<All>);
 
 struct All {
     slots: Arc<Slots>,
     /// By their places in `slots`.
-    connections: BTreeMap<usize, Way>,
+    connections: BTreeMap<usize, NodeConnection>,
     /// Those that are asked nothing, and why.
     out: Mutex<BTreeMap<usize, Failure>>,
     /// Whether others have some keys now.
@@ -49,7 +55,7 @@ struct All {
 }
 
 /// A connection to one of them.
-struct Way {
+struct NodeConnection {
     connection: MultiplexedConnection,
     /// Whether it is another one than before, when the node may have lost its memory.
     is_new: bool,
@@ -58,8 +64,8 @@ struct Way {
 impl Nodes {
     /// Asks who has which keys, and has each of them decide: who does not in time is out.
     /// Connections to those of `former` that are not out are used.
-    pub(super) async fn connect(inner: &Arc<Inner>, former: Option<&Self>) -> RedisResult<Self> {
-        let (settings, clock) = (&inner.store.settings, &inner.clock);
+    pub(super) async fn connect(caller: &Caller, former: Option<&Self>) -> RedisResult<Self> {
+        let (settings, clock) = (&caller.store.settings, &caller.clock);
         let slots = match former {
             Some(former) => former.ask_slots(settings, clock).await?,
             None => ask_anew(settings, clock, None).await?,
@@ -69,10 +75,10 @@ impl Nodes {
             let Some(tag) = &node.tag else { continue };
             let key = format!("{}{{{tag}}}:check", settings.prefix);
             let former = former.and_then(|former| former.named(&node.name())).map(|(_, it)| it);
-            let (inner, host, port) = (Arc::clone(inner), node.host.clone(), node.port);
+            let (caller, host, port) = (caller.clone(), node.host.clone(), node.port);
             reached.spawn(async move {
-                let reach = reach(&inner, (&host, port), former, key);
-                let reached = inner.clock.timeout(patience(&inner.store.settings), reach).await;
+                let reach = reach(&caller, (&host, port), former, key);
+                let reached = caller.clock.timeout(patience(&caller.store.settings), reach).await;
                 (at, reached.unwrap_or_else(|elapsed| Err(Failure::unreached(elapsed))))
             });
         }
@@ -83,7 +89,7 @@ impl Nodes {
             match reached {
                 Ok(way) => drop(connections.insert(at, way)),
                 Err(failure) => {
-                    inner.store.count(failure.error);
+                    caller.store.count(failure.error);
                     out.insert(at, failure);
                 }
             }
@@ -182,7 +188,9 @@ impl Nodes {
     }
 
     /// Returns those that are not out.
-    pub(super) fn not_out(&self) -> impl Iterator<Item = (usize, MultiplexedConnection)> {
+    pub(in crate::cluster) fn not_out(
+        &self,
+    ) -> impl Iterator<Item = (usize, MultiplexedConnection)> {
         let ways = self.0.connections.iter().filter(|(at, _)| !self.is_out(**at));
         ways.map(|(at, way)| (*at, way.connection.clone()))
     }
@@ -271,30 +279,30 @@ async fn ask_slots(mut connection: MultiplexedConnection, host: String) -> Redis
 /// that has broken and nobody noticed. A new one is for a node that was out, which is let in by
 /// what puts it out again, the limit of a call: otherwise, a slow one would come and go.
 async fn reach(
-    inner: &Inner,
+    caller: &Caller,
     (host, port): (&str, u16),
     former: Option<MultiplexedConnection>,
     key: String,
-) -> Result<Way, Failure> {
+) -> Result<NodeConnection, Failure> {
     let keys = [key];
     if let Some(former) = former
-        && let Ok(connection) = checked(inner, former, &keys, inner.limit.max(PATIENCE)).await
+        && let Ok(connection) = checked(caller, former, &keys, caller.limit.max(PATIENCE)).await
     {
-        return Ok(Way { connection, is_new: false });
+        return Ok(NodeConnection { connection, is_new: false });
     }
-    let opened = open(&inner.store.settings, host, port).await;
+    let opened = open(&caller.store.settings, host, port).await;
     let opened = opened.map_err(|error| Failure::from(&error))?;
-    let connection = checked(inner, opened, &keys, inner.limit).await?;
-    Ok(Way { connection, is_new: true })
+    let connection = checked(caller, opened, &keys, caller.limit).await?;
+    Ok(NodeConnection { connection, is_new: true })
 }
 
 async fn checked(
-    inner: &Inner,
+    caller: &Caller,
     mut connection: MultiplexedConnection,
     keys: &[String],
     limit: Duration,
 ) -> Result<MultiplexedConnection, Failure> {
-    let script = &inner.store.scripts.decide;
+    let script = &caller.store.scripts.decide;
     let check = async {
         match script.call(true, keys, CHECK).exec_async(&mut connection).await {
             Err(error) if is_unknown(&error) => {
@@ -303,7 +311,7 @@ async fn checked(
             answer => answer,
         }
     };
-    match within(inner.clock.timeout(limit, check).await) {
+    match within(caller.clock.timeout(limit, check).await) {
         // A slot that moves, or what we may not, concerns that alone.
         Err(failure) if !failure.is_of_call() => Err(failure),
         Ok(()) | Err(_) => Ok(connection),

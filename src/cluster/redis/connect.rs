@@ -1,75 +1,19 @@
-//! Connections to a store of any kind.
+//! Connects to one server, or to the primary that sentinels name.
 
-use super::{client::Inner, nodes::Nodes, sentinels};
-use crate::config::{Secret, Store as Settings, StoreKind};
+use crate::config::{Secret, Store as Settings};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, IntoConnectionInfo, Pipeline,
-    RedisConnectionInfo, RedisError, RedisResult, ServerErrorKind, TlsCertificates, TlsMode, Value,
+    RedisConnectionInfo, RedisError, RedisResult, TlsCertificates, TlsMode, Value,
     aio::MultiplexedConnection,
     io::tcp::TcpSettings,
     sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType},
 };
-use std::{
-    fs,
-    sync::{Arc, PoisonError},
-};
+use std::fs;
 use tokio::task::JoinSet;
-
-/// A connection that many calls share. Calls are answered in their order.
-#[derive(Clone)]
-pub(super) enum Connection {
-    /// With where the server is.
-    One(MultiplexedConnection, (String, u16)),
-    /// One to each node.
-    Cluster(Nodes),
-}
-
-impl Connection {
-    /// Calls `node` of several, or the only one, and waits for the answer: without a limit, so that
-    /// the caller must have one. `node` becomes the one that is waited for.
-    pub(super) async fn query(
-        &mut self,
-        node: &mut Option<usize>,
-        call: &Cmd,
-    ) -> RedisResult<Value> {
-        match (self, node) {
-            (Self::One(connection, _), _) => call.query_async(connection).await,
-            (Self::Cluster(nodes), Some(node)) => nodes.query(node, call).await,
-            (Self::Cluster(nodes), None) => {
-                nodes.outdate();
-                // As a node would say.
-                let kind = ErrorKind::Server(ServerErrorKind::ClusterDown);
-                let error = (kind, "no node has the keys");
-                Err(RedisError::from(error))
-            }
-        }
-    }
-
-    /// Returns which node has a key, if there are several.
-    pub(super) fn node_of(&self, key: &str) -> Option<usize> {
-        self.nodes().and_then(|nodes| nodes.node_of(key))
-    }
-
-    /// Returns where the server is, if there is only one.
-    pub(super) const fn server(&self) -> Option<&(String, u16)> {
-        match self {
-            Self::One(_, server) => Some(server),
-            Self::Cluster(_) => None,
-        }
-    }
-
-    /// Returns the nodes, if there are several.
-    pub(super) const fn nodes(&self) -> Option<&Nodes> {
-        match self {
-            Self::One(..) => None,
-            Self::Cluster(nodes) => Some(nodes),
-        }
-    }
-}
 
 /// Makes calls in one round trip. Without a limit, too. Returns what was answered to each, in their
 /// order.
-pub(super) async fn query_all(
+pub(in crate::cluster) async fn query_all(
     connection: &mut MultiplexedConnection,
     calls: &[Cmd],
 ) -> RedisResult<Vec<RedisResult<Value>>> {
@@ -79,38 +23,6 @@ pub(super) async fn query_all(
         pipeline.add_command(call.clone());
     }
     pipeline.query_async(connection).await
-}
-
-/// Connects, without a limit of time on the whole: to the nodes of a Redis Cluster that `former`
-/// has not reached.
-pub(super) async fn dial(inner: &Arc<Inner>, former: Option<&Nodes>) -> RedisResult<Connection> {
-    let settings = &inner.store.settings;
-    match &settings.kind {
-        StoreKind::Cluster => Nodes::connect(inner, former).await.map(Connection::Cluster),
-        StoreKind::Sentinel { primary, user, password } => {
-            let login = (user.as_deref(), password.as_ref());
-            // Where it was found that another one has taken over.
-            let known = inner.primary.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(primary) = known {
-                let connection = sentinels::connect(settings, &primary).await?;
-                return Ok(Connection::One(connection, (primary.host, primary.port)));
-            }
-            let client = first_named(settings, primary, login).await?;
-            let server = match client.get_connection_info().addr() {
-                ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-                    (host.clone(), *port)
-                }
-                _ => Default::default(),
-            };
-            Ok(Connection::One(multiplexed(&client).await?, server))
-        }
-        StoreKind::Single => {
-            let Some((host, port)) = settings.nodes.first() else {
-                return Err(RedisError::from((ErrorKind::InvalidClientConfig, "no node")));
-            };
-            Ok(Connection::One(open(settings, host, *port).await?, (host.clone(), *port)))
-        }
-    }
 }
 
 /// Connects to one server.
@@ -145,7 +57,7 @@ pub(super) async fn open_as(
     multiplexed(&client).await
 }
 
-async fn multiplexed(client: &Client) -> RedisResult<MultiplexedConnection> {
+pub(super) async fn multiplexed(client: &Client) -> RedisResult<MultiplexedConnection> {
     // Limits of time are the caller's.
     let config =
         AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
@@ -154,7 +66,7 @@ async fn multiplexed(client: &Client) -> RedisResult<MultiplexedConnection> {
 
 /// Asks the sentinels, who let `login` in, for the primary of this name: all at once, each by a
 /// client of its own, so that the first answer counts and none that hangs is waited for.
-async fn first_named(
+pub(super) async fn first_named(
     settings: &Settings,
     primary: &str,
     login: (Option<&str>, Option<&Secret>),

@@ -1,7 +1,7 @@
 //! Which server the sentinels name as the primary: they are asked again and again, because one that was
 //! deposed may go on serving, and then no connection breaks.
 
-use super::dial::{open, open_as};
+use super::connect::{open, open_as};
 use crate::{
     clock::Clock,
     config::{Store as Settings, StoreKind},
@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 
 /// A primary, as sentinels name it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Primary {
+pub(in crate::cluster) struct Primary {
     /// Grows with each failover.
     epoch: u64,
     pub(super) host: String,
@@ -42,13 +42,13 @@ impl Watch {
         }
     }
 
-    /// Returns the primary that they name, if that is not the one at `current`; `None` if nobody is
-    /// being asked. A sentinel that has missed a failover is not believed.
-    pub(super) async fn end(&mut self, current: Option<&(String, u16)>) -> Option<Option<Primary>> {
+    /// Returns the primary that they name; `None` if none is being asked, or if that is the one at
+    /// `current`. A sentinel that has missed a failover is not believed.
+    pub(super) async fn end(&mut self, current: Option<&(String, u16)>) -> Option<Primary> {
         let named = self.under_way.join_next().await?.ok().flatten();
         let latest = named.filter(|primary| primary.epoch >= self.epoch);
         self.epoch = latest.as_ref().map_or(self.epoch, |primary| primary.epoch);
-        Some(latest.filter(|it| current.is_some_and(|(host, port)| (&it.host, it.port) != (host, *port))))
+        latest.filter(|it| current.is_some_and(|(host, port)| (&it.host, it.port) != (host, *port)))
     }
 }
 

@@ -3,16 +3,18 @@
 //! does what lies at one node of a Redis Cluster wait for another node.
 
 use super::{
-    client::{Inner, Link},
+    held::{Lease, Renewal},
+    lease_update::{Batch, Node, Outcome, Update},
+};
+use crate::cluster::{
     error::Failure,
-    leases::{Lease, Renewal},
-    telling::{Batch, Fate, Node, What},
+    redis::store_connection::{Inner, StoreConnection},
 };
 use std::{collections::HashSet, sync::Arc};
 use tokio::task::JoinSet;
 
 /// Keeps leases for as long as the worker lasts.
-pub(super) async fn keep(inner: Arc<Inner>) {
+pub(in crate::cluster) async fn keep(inner: Arc<Inner>) {
     let mut next = inner.clock.now() + inner.beat();
     let (mut renewals, mut releases) = (Lanes::default(), Lanes::default());
     // Over which connection it was tried to give back what was kept.
@@ -61,12 +63,17 @@ struct Lanes {
 type Lane = (u64, Node);
 
 impl Lanes {
-    fn is_free(&self, link: &Link, node: Node) -> bool {
+    fn is_free(&self, link: &StoreConnection, node: Node) -> bool {
         !self.busy.contains(&(link.number, node))
     }
 
     /// Begins something, unless something is under way there.
-    fn begin(&mut self, link: &Link, node: Node, work: impl Future<Output = ()> + Send + 'static) {
+    fn begin(
+        &mut self,
+        link: &StoreConnection,
+        node: Node,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
         let lane = (link.number, node);
         if self.busy.insert(lane) {
             self.under_way.spawn(async move {
@@ -88,14 +95,14 @@ impl Lanes {
 }
 
 /// Gives leases at one node back, or leaves them to the next connection.
-async fn give_back(link: Link, batches: Vec<Batch<Lease>>) {
+async fn give_back(link: StoreConnection, batches: Vec<Batch<Lease>>) {
     let count = batches.iter().map(Vec::len).sum();
     let leases = Arc::clone(&link.inner.leases);
-    for (batch, fate) in link.tell(What::Ended, batches).await {
+    for (batch, fate) in link.tell(Update::Release, batches).await {
         match fate {
-            Fate::Told => {}
-            Fate::Later | Fate::Apart => leases.keep(batch),
-            Fate::Failed(failure) => {
+            Outcome::Told => {}
+            Outcome::Later | Outcome::Apart => leases.keep(batch),
+            Outcome::Failed(failure) => {
                 failure.map(|failure| link.fail(failure));
                 leases.put_back(batch);
             }
@@ -105,16 +112,16 @@ async fn give_back(link: Link, batches: Vec<Batch<Lease>>) {
 }
 
 /// Renews what the worker holds at one node.
-async fn renew_own(link: Link, batches: Vec<Batch<Renewal>>) {
+async fn renew_own(link: StoreConnection, batches: Vec<Batch<Renewal>>) {
     if let Err(failure) = link.renew(batches).await {
         link.fail(failure);
     }
 }
 
-impl Link {
+impl StoreConnection {
     /// Renews all that is held, but for what others than new connections have to see to. To be done
     /// before any request: the store would grant it what has run out meanwhile.
-    pub(super) async fn renew_anew(&self) -> Result<(), Failure> {
+    pub(in crate::cluster) async fn renew_anew(&self) -> Result<(), Failure> {
         let mut held = self.inner.store.leases.held();
         held.retain(|it| !self.is_kept(&it.lease.0));
         let mut nodes = JoinSet::new();
@@ -133,9 +140,9 @@ impl Link {
     /// Renews leases at one node. The error is that of the whole store.
     async fn renew(&self, batches: Vec<Batch<Renewal>>) -> Result<(), Failure> {
         let mut renewed = Ok(());
-        for (batch, fate) in self.tell(What::Renewed, batches).await {
+        for (batch, fate) in self.tell(Update::Renew, batches).await {
             batch.into_iter().for_each(Renewal::renewed);
-            if let Fate::Failed(Some(failure)) = fate {
+            if let Outcome::Failed(Some(failure)) = fate {
                 renewed = Err(failure);
             }
         }

@@ -1,7 +1,7 @@
 //! What is to be asked of a node, or of the only store, and how much of that in one round trip.
 
-use super::Pace;
-use crate::{cluster::exchange::BUDGET, flow::Instant};
+use super::{call::BUDGET, pace::Pace};
+use crate::flow::Instant;
 use std::{collections::BTreeSet, sync::Arc};
 
 /// The rules that wait for a node.

@@ -5,7 +5,7 @@
 //! would keep it from deciding about all others. What lies in the store may be lost, though: so a new
 //! connection or a store that has lost its memory is asked again.
 
-use super::Ask;
+use super::call::Ask;
 use crate::flow::{Decision, Instant, Judgement, Stored};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,7 +17,7 @@ const ENTRIES: usize = 1024 * WAYS;
 
 /// The rejections of one worker's requests.
 #[derive(Debug, Default)]
-pub(super) struct Rejections(Mutex<Vec<Option<Entry>>>);
+pub(in crate::cluster) struct Rejections(Mutex<Vec<Option<Entry>>>);
 
 /// What the store rejected.
 #[derive(Debug)]
@@ -37,14 +37,14 @@ struct Entry {
 
 /// What the store remembers: the number of the connection, and how often the store has lost states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Memory {
-    pub(super) connection: u64,
-    pub(super) losses: u64,
+pub(in crate::cluster) struct Memory {
+    pub(in crate::cluster) connection: u64,
+    pub(in crate::cluster) losses: u64,
 }
 
 impl Rejections {
     /// Notes what the store has decided about `ask`, if it is a rejection that time alone ends.
-    pub(super) fn note(
+    pub(in crate::cluster) fn note(
         &self,
         ask: &Ask<'_>,
         judgement: &Judgement,
@@ -79,7 +79,12 @@ impl Rejections {
     }
 
     /// Returns the store's rejection of `ask`, if it would be the same at `now`.
-    pub(super) fn find(&self, ask: &Ask<'_>, memory: Memory, now: Instant) -> Option<Judgement> {
+    pub(in crate::cluster) fn find(
+        &self,
+        ask: &Ask<'_>,
+        memory: Memory,
+        now: Instant,
+    ) -> Option<Judgement> {
         if ask.is_dry_run {
             return None;
         }

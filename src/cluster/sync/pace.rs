@@ -6,8 +6,8 @@
 //! wait behind, even if the store was held up and finds all of them at once; and who had to wait
 //! for long has one, and then one more with each answer.
 
-use super::Rest;
-use crate::{cluster::exchange::BUDGET, flow::Instant};
+use super::{call::BUDGET, rest::Rest};
+use crate::flow::Instant;
 use core::time::Duration;
 
 /// How many round trips all gateways together may have under way, if there are not more of them:

@@ -19,7 +19,7 @@
 //! Source: the minimum filter of the Network Time Protocol (RFC 5905, 10), which trusts the answer
 //! that took least.
 
-use super::{Ask, Verdicts};
+use super::call::{Ask, Verdicts};
 use crate::flow::{Decision, Instant, RoundTrip};
 use core::time::Duration;
 use std::{
@@ -33,7 +33,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 
 /// The offsets to the stores of all pacing, by its name: the nodes of a cluster have a clock each.
 #[derive(Debug, Default)]
-pub(super) struct Offsets(Mutex<HashMap<String, Offset>>);
+pub(in crate::cluster) struct Offsets(Mutex<HashMap<String, Offset>>);
 
 /// What our clock is ahead of a store's, in nanoseconds.
 #[derive(Debug)]
@@ -47,7 +47,12 @@ struct Offset {
 impl Offsets {
     /// Makes of the wait that the store told for a paced request what is left of it now that the
     /// answer has come.
-    pub(super) fn heed(&self, way: RoundTrip, asks: &[Ask<'_>], verdicts: &mut Verdicts) {
+    pub(in crate::cluster) fn record(
+        &self,
+        way: RoundTrip,
+        asks: &[Ask<'_>],
+        verdicts: &mut Verdicts,
+    ) {
         for (ask, it) in asks.iter().zip(&mut verdicts.answers) {
             if ask.rule.paces() {
                 let wait = match it.decision {

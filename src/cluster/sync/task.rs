@@ -6,41 +6,31 @@
 //! over. So nothing is lost while the store is: what is charged meanwhile adds up beside the states.
 //! Nor is anything lost to an edit: a slot that is used no more is kept until it has told all.
 
-mod lane;
-mod pace;
-mod rest;
-mod rule;
-
 use super::{
-    Client, Link, MOST_STATES, StoreError, exchange::Question, health::Exchanged, pushing::Answer,
-    store::Store,
+    call::{MOST_STATES, Question},
+    lane::Lane,
+    push::Answer,
+    rule::{GLANCE, Rule, STALE, rules},
 };
 use crate::{
     clock::Clock,
+    cluster::{
+        client::Client, error::StoreError, health::SyncOutcome,
+        redis::store_connection::StoreConnection, store::Store,
+    },
     config::Live,
     flow::{Instant, RoundTrip},
 };
 use core::time::Duration;
-use lane::Lane;
-use pace::Pace;
-use rest::Rest;
-use rule::{Rule, rules};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 use tokio::task::{JoinError, JoinSet};
 
-/// How soon rules that an edit has added are seen, and a store that is back.
-const GLANCE: Duration = Duration::from_millis(100);
-
-/// What is not confirmed for so long decides nothing any more, and is forgotten before the store
-/// forgets the numbers of calls, after a day.
-const STALE: Duration = Duration::from_hours(12);
-
 /// Exchanges the states of all rules that want it.
 #[derive(Debug)]
-pub struct Periodic {
+pub struct SyncTask {
     store: Arc<Store>,
     client: Client,
     live: Arc<Live>,
@@ -83,7 +73,7 @@ struct Answered {
     answers: Result<Vec<Answer>, StoreError>,
 }
 
-impl Periodic {
+impl SyncTask {
     /// Returns what exchanges them, without a connection yet. To be called on its runtime.
     pub fn new(store: Arc<Store>, live: Arc<Live>, clock: Clock) -> Self {
         let client = Client::start_patient(Arc::clone(&store), clock.clone());
@@ -169,7 +159,7 @@ impl Periodic {
     }
 
     /// Begins with the rules that are due.
-    fn begin(&mut self, link: &Link) {
+    fn begin(&mut self, link: &StoreConnection) {
         let now = self.clock.now();
         if self.due <= now {
             self.begin_with(now, |name| link.node_of_rule(name));
@@ -195,7 +185,7 @@ impl Periodic {
     }
 
     /// Asks as much as may be now. Returns when there may be more, if not after an answer.
-    fn ask(&mut self, link: &Link) -> Option<Instant> {
+    fn ask(&mut self, link: &StoreConnection) -> Option<Instant> {
         let (now, gateways) = (self.clock.now(), self.store.division().gateways);
         let Self { store, rules, calls, lanes, asked, answers, round_trips, .. } = self;
         let mut soonest: Option<Instant> = None;
@@ -281,12 +271,12 @@ impl Periodic {
     fn heard(&self) {
         let mut rules = self.rules.values().filter(|rule| !rule.is_gone).peekable();
         let is_refused = rules.peek().is_some() && rules.clone().all(Rule::is_refused);
-        self.store.on_exchange(if is_refused {
-            Exchanged::Nothing
+        self.store.on_sync(if is_refused {
+            SyncOutcome::Nothing
         } else if rules.all(|rule| rule.has_learned || rule.is_refused()) {
-            Exchanged::All
+            SyncOutcome::All
         } else {
-            Exchanged::Some
+            SyncOutcome::Some
         });
     }
 
@@ -334,7 +324,7 @@ impl Periodic {
 
     /// Has rules do as they say while the store fails, and all be exchanged when it is back.
     fn lose(&mut self) {
-        self.store.on_exchange(Exchanged::Nothing);
+        self.store.on_sync(SyncOutcome::Nothing);
         let now = self.clock.now();
         // It may be these that it fails over; those behind them were not asked about.
         if let Some((_, first)) = self.asked.first_key_value() {

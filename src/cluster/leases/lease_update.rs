@@ -1,10 +1,9 @@
 //! Tells the store of leases: that they go on, or have ended.
 
-use super::{
-    client::Link,
+use super::held::{Lease, Renewal};
+use crate::cluster::{
     error::Failure,
-    leases::{Lease, Renewal},
-    slots::tag,
+    redis::{slots::tag, store_connection::StoreConnection},
 };
 use std::{collections::HashMap, sync::Arc};
 use tokio::task::JoinSet;
@@ -23,13 +22,13 @@ pub(super) type Batch<T> = Vec<T>;
 
 /// What the store is told of leases.
 #[derive(Clone, Copy)]
-pub(super) enum What {
-    Renewed,
-    Ended,
+pub(super) enum Update {
+    Renew,
+    Release,
 }
 
 /// What becomes of a batch.
-pub(super) enum Fate {
+pub(super) enum Outcome {
     /// The store knows, or refuses to.
     Told,
     /// It cannot be told now.
@@ -40,21 +39,21 @@ pub(super) enum Fate {
     Apart,
 }
 
-impl Fate {
+impl Outcome {
     const fn is_failure(&self) -> bool {
         matches!(self, Self::Failed(_))
     }
 }
 
 /// Something to tell of a lease.
-pub(super) trait News: Send + 'static {
+pub(super) trait LeaseUpdate: Send + 'static {
     fn lease(&self) -> &Lease;
 
     /// Whether it is true still.
     fn is_true(&self) -> bool;
 }
 
-impl News for Lease {
+impl LeaseUpdate for Lease {
     fn lease(&self) -> &Lease {
         self
     }
@@ -64,7 +63,7 @@ impl News for Lease {
     }
 }
 
-impl News for Renewal {
+impl LeaseUpdate for Renewal {
     fn lease(&self) -> &Lease {
         &self.lease
     }
@@ -74,9 +73,9 @@ impl News for Renewal {
     }
 }
 
-impl Link {
+impl StoreConnection {
     /// Divides leases into batches for each node.
-    pub(super) fn batches<T: News>(&self, leases: Vec<T>) -> HashMap<Node, Vec<Batch<T>>> {
+    pub(super) fn batches<T: LeaseUpdate>(&self, leases: Vec<T>) -> HashMap<Node, Vec<Batch<T>>> {
         if self.connection.nodes().is_none() {
             let batches = cut(leases);
             return if batches.is_empty() { HashMap::new() } else { [(None, batches)].into() };
@@ -89,16 +88,16 @@ impl Link {
     }
 
     /// Tells one node, with some calls at once.
-    pub(super) async fn tell<T: News>(
+    pub(super) async fn tell<T: LeaseUpdate>(
         &self,
-        what: What,
+        what: Update,
         batches: Vec<Batch<T>>,
-    ) -> Vec<(Batch<T>, Fate)> {
+    ) -> Vec<(Batch<T>, Outcome)> {
         let mut told = few_at_once(batches, |batch| self.clone().ask(what, batch, true)).await;
-        let apart = told.extract_if(.., |(_, fate)| matches!(fate, Fate::Apart));
+        let apart = told.extract_if(.., |(_, fate)| matches!(fate, Outcome::Apart));
         let apart = apart.flat_map(|(batch, _)| by_tag(batch)).map(|(_, batch)| batch).collect();
         if told.iter().any(|(_, fate)| fate.is_failure()) {
-            let unasked = |batch| (batch, Fate::Failed(None));
+            let unasked = |batch| (batch, Outcome::Failed(None));
             told.extend(Vec::into_iter(apart).map(unasked));
         } else {
             told.extend(few_at_once(apart, |batch| self.clone().ask(what, batch, false)).await);
@@ -108,37 +107,37 @@ impl Link {
 
     /// Makes one call. Several hash tags that the store refuses together are to be told apart, if
     /// that is tried (`or_apart`).
-    async fn ask<T: News>(
+    async fn ask<T: LeaseUpdate>(
         mut self,
-        what: What,
+        what: Update,
         mut batch: Batch<T>,
         or_apart: bool,
-    ) -> (Batch<T>, Fate) {
+    ) -> (Batch<T>, Outcome) {
         batch.retain(T::is_true);
         if batch.is_empty() {
-            return (batch, Fate::Told);
+            return (batch, Outcome::Told);
         }
         let store = Arc::clone(&self.inner.store);
         let (keys, names): (Vec<String>, Vec<String>) =
             batch.iter().map(|it| it.lease().clone()).unzip();
         let told = match what {
-            What::Renewed => {
+            Update::Renew => {
                 let micros = store.settings.lease.as_micros().to_string();
                 let arguments: Vec<String> = [micros].into_iter().chain(names).collect();
                 self.run(&store.scripts.renew, &keys, &arguments).await
             }
-            What::Ended => self.run(&store.scripts.release, &keys, &names).await,
+            Update::Release => self.run(&store.scripts.release, &keys, &names).await,
         };
-        let Err(failure) = told else { return (batch, Fate::Told) };
+        let Err(failure) = told else { return (batch, Outcome::Told) };
         if or_apart && failure.is_of_call() && are_several(&keys) {
-            return (batch, Fate::Apart);
+            return (batch, Outcome::Apart);
         }
         let is_of_part = failure.is_of_part();
         // At once, so that the next call does not wait for the same node.
-        let fate = match self.heed(failure) {
-            Err(failure) => Fate::Failed(Some(failure)),
-            Ok(()) if is_of_part => Fate::Later,
-            Ok(()) => Fate::Told,
+        let fate = match self.record(failure) {
+            Err(failure) => Outcome::Failed(Some(failure)),
+            Ok(()) if is_of_part => Outcome::Later,
+            Ok(()) => Outcome::Told,
         };
         (batch, fate)
     }
@@ -149,7 +148,7 @@ fn are_several(keys: &[String]) -> bool {
     keys.windows(2).any(|pair| tag(&pair[0]) != tag(&pair[1]))
 }
 
-fn by_tag<T: News>(leases: Vec<T>) -> HashMap<String, Vec<T>> {
+fn by_tag<T: LeaseUpdate>(leases: Vec<T>) -> HashMap<String, Vec<T>> {
     let mut tags: HashMap<String, Vec<T>> = HashMap::new();
     for lease in leases {
         tags.entry(tag(&lease.lease().0).to_owned()).or_default().push(lease);
@@ -172,12 +171,12 @@ fn cut<T>(leases: Vec<T>) -> Vec<Batch<T>> {
 async fn few_at_once<T, F>(
     batches: Vec<Batch<T>>,
     call: impl Fn(Batch<T>) -> F,
-) -> Vec<(Batch<T>, Fate)>
+) -> Vec<(Batch<T>, Outcome)>
 where
     T: Send + 'static,
-    F: Future<Output = (Batch<T>, Fate)> + Send + 'static,
+    F: Future<Output = (Batch<T>, Outcome)> + Send + 'static,
 {
-    let mut answers: Vec<(Batch<T>, Fate)> = Vec::with_capacity(batches.len());
+    let mut answers: Vec<(Batch<T>, Outcome)> = Vec::with_capacity(batches.len());
     let (mut under_way, mut leases, mut fails) = (JoinSet::new(), 0, false);
     for batch in batches {
         let count = batch.len();
@@ -185,12 +184,12 @@ where
             // Otherwise, the runtime ends.
             let Some(Ok((done, answer))) = under_way.join_next().await else { return answers };
             leases -= done;
-            let answer: (_, Fate) = answer;
+            let answer: (_, Outcome) = answer;
             fails |= answer.1.is_failure();
             answers.push(answer);
         }
         if fails {
-            answers.push((batch, Fate::Failed(None)));
+            answers.push((batch, Outcome::Failed(None)));
         } else {
             leases += count;
             let answer = call(batch);
@@ -231,7 +230,7 @@ mod tests {
                     for at in [0, 1] {
                         now[at].fetch_sub(both[at], SeqCst);
                     }
-                    (batch, Fate::Told)
+                    (batch, Outcome::Told)
                 }
             };
             let batches = sizes.iter().map(|size| vec![(); *size]).collect();
@@ -249,7 +248,7 @@ mod tests {
             let calls = Arc::clone(&calls);
             async move {
                 calls.fetch_add(1, SeqCst);
-                (batch, Fate::Failed(Some(Failure::nonsense(""))))
+                (batch, Outcome::Failed(Some(Failure::invalid_reply(""))))
             }
         };
         let told = few_at_once(vec![vec![(); LEASES]; 9], call).await;

@@ -1,0 +1,6 @@
+//! Decisions that the store makes about requests, one by one.
+
+pub(super) mod call;
+pub(super) mod offset;
+pub(super) mod rejections;
+pub(super) mod request;

@@ -1,0 +1,92 @@
+//! The decision about one request: asked of the store, or known from a rejection before.
+
+use super::{
+    call::{self, Ask, Verdicts},
+    rejections::Memory,
+};
+use crate::{
+    cluster::{
+        error::{Failure, StoreError},
+        leases::held::Held,
+        redis::store_connection::StoreConnection,
+    },
+    flow::{Instant, Judgement, RoundTrip},
+};
+use std::sync::Arc;
+
+/// What the store decided, and what the request holds of it.
+#[derive(Debug)]
+pub struct Decided {
+    /// The decisions. Waits are what is left of them at `came`.
+    pub verdicts: Verdicts,
+    /// When they came, by this process's clock.
+    pub came: Instant,
+    /// To be kept until the request ends.
+    pub held: Held,
+}
+
+impl StoreConnection {
+    /// Returns the rejection that the store would answer `ask` with at `now`, if it has told that before:
+    /// without a call. A request that has one is rejected.
+    pub fn rejection(&self, ask: &Ask<'_>, now: Instant) -> Option<Judgement> {
+        let found = self.inner.rejections.find(ask, self.memory(), now);
+        if found.is_some() {
+            self.inner.store.on_cached_rejection();
+        }
+        found
+    }
+
+    fn memory(&self) -> Memory {
+        Memory { connection: self.number, losses: self.inner.store.losses() }
+    }
+
+    /// Has the store decide about a request, in one round trip.
+    ///
+    /// # Errors
+    ///
+    /// Why it has not, as far as is known: what failed on the way may have been charged.
+    pub async fn decide(mut self, asks: &[Ask<'_>]) -> Result<Decided, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        let (store, settings) = (&inner.store, &inner.store.settings);
+        let (asked, memory) = (inner.clock.now(), self.memory());
+        let keys: Vec<String> = asks.iter().map(|ask| call::key(&settings.prefix, ask)).collect();
+        if self.node_of(&keys).is_some_and(|node| self.is_out(node)) {
+            return Err(StoreError::Down);
+        }
+        let name = if asks.iter().any(|ask| ask.rule.holds()) {
+            inner.leases.name()
+        } else {
+            String::new()
+        };
+        let micros = u64::try_from(settings.lease.as_micros()).unwrap_or(u64::MAX);
+        let lease = call::Lease { name: &name, micros };
+        // Before the call, as it may be lost on the way back.
+        let held = inner.leases.ask(call::leases(&settings.prefix, asks, lease));
+        let lines = asks.iter().map(|ask| call::line(ask, lease, asked));
+        let arguments: Vec<String> = [String::new()].into_iter().chain(lines).collect();
+        let answer = self.run(&store.scripts.decide, &keys, &arguments).await;
+        let read =
+            |answer| call::read(asks, &answer).map_err(|_| Failure::invalid_reply("to a question"));
+        let mut verdicts = match answer.and_then(read) {
+            Ok(verdicts) => verdicts,
+            Err(failure) => {
+                if failure.has_done_nothing() {
+                    drop(held.decided([]));
+                }
+                return Err(self.fail(failure));
+            }
+        };
+        let came = inner.clock.now();
+        store.on_decision(came.since(asked));
+        for (ask, judgement) in asks.iter().zip(&verdicts.answers) {
+            inner.rejections.note(ask, judgement, memory, (asked, came));
+        }
+        let way = RoundTrip { asked, given: verdicts.now, came };
+        store.offsets.record(way, asks, &mut verdicts);
+        if let Some(ask) = verdicts.stale.and_then(|at| asks.get(at)) {
+            store.on_stale(ask.name, came);
+        }
+        let held = held.decided(call::granted(asks, &verdicts));
+        Ok(Decided { verdicts, came, held })
+    }
+}

@@ -73,7 +73,8 @@ pub(super) type Timeout = Period<MILLI, { 24 * HOUR }>;
 impl<const MIN: u64, const MAX: u64> Period<MIN, MAX> {
     fn read(text: &str) -> Result<Self, Wrong> {
         let duration = values::duration(text)?;
-        let (min, max) = (Duration::from_nanos(MIN), Duration::from_nanos(MAX));
+        let min = Duration::from_nanos(MIN);
+        let max = Duration::from_nanos(MAX);
         let shown = |duration: Duration| spelled(duration).replace(' ', "");
         if duration < min {
             let wanted = format!("at least `{}`", shown(min));

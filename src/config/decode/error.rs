@@ -1,6 +1,6 @@
 //! Why a value could not be read, in serde's terms, and as a problem of the file.
 
-use super::Shape;
+use super::shape::Shape;
 use crate::config::{node::Place, problem::Problem};
 use serde::de::{self, Expected, Unexpected};
 use std::fmt;
@@ -19,8 +19,8 @@ pub(super) enum Stop {
 impl Stop {
     /// Refuses what is no map, where a map with this `title` is wanted.
     pub(super) fn no_map(shape: Shape<'_, '_>, title: &str, example: String) -> Self {
-        let (found, of) = (kind(shape.unexpected()), Some(title.to_owned()));
-        Self::Kind { found, wanted: "a map".to_owned(), of, example }
+        let of = Some(title.to_owned());
+        Self::Kind { found: kind(shape.unexpected()), wanted: "a map".to_owned(), of, example }
     }
 
     /// Returns the problem of the value at `place` under the key `name`.
@@ -73,8 +73,8 @@ impl de::Error for Stop {
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
         let expected = expected.to_string();
         let (wanted, example) = expected.split_once('\n').unwrap_or((&expected, ""));
-        let (wanted, example) = (wanted.to_owned(), example.to_owned());
-        Self::Kind { found: kind(found), wanted, of: None, example }
+        let wanted = wanted.to_owned();
+        Self::Kind { found: kind(found), wanted, of: None, example: example.to_owned() }
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {

@@ -1,7 +1,6 @@
 //! What the types of `spec` are made of: keys with their places, lists, maps, and either of two
 //! forms.
 
-use super::{EITHER, KEY, NOWHERE, PRINTED, SEVERAL};
 use crate::config::{node::Place, values::Wrong};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{
@@ -9,6 +8,15 @@ use serde::{
     de::{self, MapAccess, SeqAccess, Unexpected, Visitor},
 };
 use std::{borrow::Cow, fmt, marker::PhantomData, ops::Deref};
+
+/// The names by which the types of `keys` ask for more than a value.
+pub(super) const KEY: &str = "$key";
+pub(super) const PRINTED: &str = "$printed";
+pub(super) const SEVERAL: &str = "$several";
+pub(super) const EITHER: &str = "$either";
+
+/// What stands for the place of a key that is not written.
+pub(super) const NOWHERE: u128 = u128::MAX;
 
 /// A value and where it stands.
 #[derive(Clone, Copy, Debug)]

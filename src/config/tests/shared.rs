@@ -265,7 +265,7 @@ fn states_that_mean_something_else_have_another_name_in_the_store() {
     ] {
         assert_eq!(name(one), name(same));
     }
-    assert_eq!(name(all[3]), "{r}:a:fixed/1000000:header:x-tenant");
+    assert_eq!(name(all[3]), "{r:*}:a:fixed/1000000:header:x-tenant");
 }
 
 #[test]

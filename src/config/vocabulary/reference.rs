@@ -57,7 +57,8 @@ pub(in crate::config) fn write(vocabulary: &Vocabulary) -> String {
         _ = write!(text, "\n## {title}\n\n{}\n\n", section.doc);
         text += "| key | value | default | |\n|---|---|---|---|\n";
         for key in &section.keys {
-            let (value, default) = (value(vocabulary, &key.schema), default(key));
+            let value = value(vocabulary, &key.schema);
+            let default = default(key);
             let doc = key.schema["description"].as_str().unwrap_or_default().replace('\n', " ");
             _ = writeln!(text, "| `{}` | {value} | {default} | {doc} |", key.name);
         }

@@ -1,0 +1,128 @@
+//! A value to be read, with what there is to say about it where it cannot be.
+
+use super::{error::Stop, shape::Shape};
+use crate::config::{
+    node::{Name, Node, Place},
+    problem::{Problem, Problems, quoted},
+    vocabulary::{self, Vocabulary, nearest},
+};
+use serde::de::{Error, Expected, Unexpected};
+use std::cell::RefCell;
+
+/// What is carried along: the text of the file, its words, and the problems found so far.
+pub(super) struct Reader<'r> {
+    pub(super) text: &'r str,
+    pub(super) vocabulary: &'r Vocabulary,
+    /// A key, and an example of it that the file gives.
+    pub(super) example: Option<(&'r str, &'r str)>,
+    pub(super) problems: RefCell<Problems>,
+    /// The keys that were reported as missing.
+    pub(super) missing: RefCell<Vec<String>>,
+}
+
+/// A value to be read.
+#[derive(Clone, Copy)]
+pub(super) struct Value<'n, 's> {
+    pub(super) shape: Shape<'n, 's>,
+    pub(super) place: Place,
+    /// Where its key stands; `None` if the value is a default.
+    pub(super) key_place: Option<Place>,
+    /// Its key, or that of the list or the map that it is in.
+    pub(super) key: Option<&'n vocabulary::Key>,
+    pub(super) reader: &'n Reader<'n>,
+}
+
+impl<'n, 's> Value<'n, 's> {
+    pub(super) fn add(self, problem: Problem) {
+        self.reader.problems.borrow_mut().add(problem);
+    }
+
+    pub(super) fn report(self, stop: Stop) {
+        self.add(stop.problem(self.place, self.key_name(), self.shape));
+    }
+
+    pub(super) fn key_name(self) -> &'n str {
+        self.key.map_or("", |key| key.name.as_str())
+    }
+
+    pub(super) fn is_quoted(self) -> bool {
+        self.key_place.is_some() && self.place.is_quoted(self.reader.text)
+    }
+
+    /// Returns a value within this one.
+    pub(super) fn item(self, node: &'n Node<'s>) -> Self {
+        Self { shape: Shape::of(node), place: node.place, ..self }
+    }
+
+    /// Returns where it is said to be: a map where its first key is.
+    pub(super) fn start(self) -> Place {
+        if let Shape::Map([(first, _), ..]) = self.shape { first.place } else { self.place }
+    }
+
+    /// Reports a list or a map with more than `most` items.
+    pub(super) fn fits(self, count: usize, most: usize) -> bool {
+        if count > most {
+            let message = format!("`{}` holds {count} values", self.key_name());
+            let problem = Problem::error(self.place, message);
+            self.add(problem.help(format!("write at most {most}")));
+        }
+        count <= most
+    }
+
+    /// Reports an empty list of what is required.
+    pub(super) fn demand_one(self) {
+        let Some(key) = self.key.filter(|key| key.is_required) else { return };
+        let example = self.reader.vocabulary.example(&key.schema);
+        let problem = Problem::error(self.place, format!("`{}` is empty", key.name))
+            .help(format!("write at least one: `{}: {example}`", key.name));
+        self.add(problem);
+    }
+
+    /// Reports a map where a list of maps is wanted.
+    pub(super) fn missing_dash(self, entries: &[(Name<'s>, Node<'s>)]) {
+        let first = entries.first().map_or("name", |(name, _)| &name.text);
+        let name = self.key_name();
+        let is_in_braces = self.reader.text[self.place.range().start..].starts_with('{');
+        let (mark, help) = if is_in_braces {
+            ("`[` and `]` are", format!("write `{name}: [{{ {first}: … }}]`"))
+        } else {
+            ("a `-` is", format!("write `- {first}: …`, and indent the item's other keys as far"))
+        };
+        let message = format!("{mark} missing: `{name}` is a list");
+        let problem = Problem::error(self.start(), message).label("an item begins here");
+        self.add(problem.help(help));
+    }
+
+    /// Reads text, or refuses what is none.
+    pub(super) fn text(self, expected: &dyn Expected) -> Result<&'n str, Stop> {
+        let Shape::Scalar(text) = self.shape else {
+            return Err(Stop::invalid_type(self.shape.unexpected(), expected));
+        };
+        Ok(text)
+    }
+
+    /// Reads what is a number or a truth value, and no text in quotes.
+    pub(super) fn plain(self, expected: &dyn Expected) -> Result<&'n str, Stop> {
+        let text = self.text(expected)?;
+        if self.is_quoted() {
+            return Err(Stop::invalid_type(Unexpected::Other("a text"), expected));
+        }
+        Ok(text)
+    }
+
+    /// Refuses a word that is none of `words`.
+    pub(super) fn no_word(self, text: &str, words: &[&str]) -> Stop {
+        let list = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+        let name = self.key_name();
+        let later = self.key.and_then(|key| key.schema["x-later"].as_array());
+        if later.is_some_and(|later| later.iter().any(|word| word == text)) {
+            let message = format!("`{name}: {text}` is not supported in this version");
+            return Stop::Invalid { message, help: format!("write one of {list}") };
+        }
+        let help = nearest(text, words.iter().copied()).map_or_else(
+            || format!("write one of {list}"),
+            |word| format!("did you mean `{word}`? write one of {list}"),
+        );
+        Stop::Invalid { message: format!("`{name}` cannot be {}", quoted(text)), help }
+    }
+}

@@ -4,6 +4,7 @@
 //! first request of a route. Counters are read one after another while others
 //! write, so that a reading is exact per number and not across numbers.
 
+mod atomics;
 mod pairs;
 mod room;
 

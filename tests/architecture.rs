@@ -4,9 +4,12 @@
 //! The sources are read as text: tokens without comments, strings and tests. That
 //! sees every `use` and every path written out, which is how a dependency begins.
 
+#[path = "architecture/circles.rs"]
+mod circles;
 #[path = "architecture/source.rs"]
 mod source;
 
+use circles::{File, circles};
 use source::{
     Token, absolute, dependencies, module_of, named_in, paths, strings, tokens, without_tests,
 };
@@ -119,6 +122,9 @@ const WORLD: &[&str] = &["env", "fs", "io", "net", "os", "process", "thread"];
 /// Layers that compute from values alone.
 const NO_WORLD: &[&str] = &["flow", "route", "meter"];
 
+/// Layers whose circles are still to be broken.
+const CIRCLES_LEFT: &[&str] = &["config", "proxy"];
+
 /// Where a lock may be taken within the layers that decide.
 const LOCKS: &[&str] = &["flow::gate", "config::live"];
 
@@ -161,6 +167,61 @@ fn the_sources_keep_to_their_layers() {
         violations.len(),
         violations.join("\n")
     );
+}
+
+#[test]
+fn no_files_import_each_other_in_a_circle() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sources: Vec<(String, String)> = rust_files(&root.join("src"))
+        .iter()
+        .filter(|file| !is_test(file))
+        .map(|file| (file.strip_prefix(root).unwrap_or(file).display().to_string(), read(file)))
+        .collect();
+    let files: Vec<File<'_>> = sources
+        .iter()
+        .filter(|(name, _)| name != "src/main.rs")
+        .map(|(name, source)| (module_of(name), without_tests(&tokens(source))))
+        .collect();
+    assert!(files.len() > 100, "the walk found {} files, so it proves nothing", files.len());
+    let found: Vec<String> = circles(&files)
+        .into_iter()
+        .filter(|circle| !CIRCLES_LEFT.iter().any(|layer| circle[0].starts_with(layer)))
+        .map(|circle| circle.join(", "))
+        .collect();
+    assert!(
+        found.is_empty(),
+        "files that import each other in a circle: move what both need into a file of its own, \
+         which imports neither\n{}",
+        found.join("\n")
+    );
+}
+
+#[test]
+fn a_circle_is_found_behind_re_exports_and_within_a_folder() {
+    let circles_of = |sources: &[(&str, &str)]| {
+        let files: Vec<File<'_>> = sources
+            .iter()
+            .map(|(name, source)| (module_of(name), without_tests(&tokens(source))))
+            .collect();
+        circles(&files)
+    };
+    let shown = [
+        ("src/a/mod.rs", "mod one; mod two; pub use two::Two; pub(crate) use self::one::One;"),
+        ("src/a/one.rs", "use super::Two; pub struct One;"),
+        ("src/a/two.rs", "pub struct Two; fn f() -> crate::a::One { crate::a::One }"),
+    ];
+    assert_eq!(circles_of(&shown), [["a::one", "a::two"]]);
+    let parent = [
+        ("src/a.rs", "mod one; use one::One; pub struct A;"),
+        ("src/a/one.rs", "use super::{A as Other}; pub struct One;"),
+    ];
+    assert_eq!(circles_of(&parent), [["a", "a::one"]]);
+    let one_way = [
+        ("src/a.rs", "mod one; pub use one::One; pub struct A;"),
+        ("src/a/one.rs", "use super::A; #[cfg(test)] mod tests { use crate::b::B; }"),
+        ("src/b.rs", "use crate::a::One; use std::fmt;"),
+    ];
+    assert_eq!(circles_of(&one_way), Vec::<Vec<String>>::new());
 }
 
 #[test]
@@ -371,10 +432,6 @@ fn decisions_have_one_vocabulary() {
             found.push(format!("{file}:{line}: `{}` in {text}", word.as_str()));
         }
     };
-    let is_test = |file: &PathBuf| {
-        file.iter()
-            .any(|part| ["tests", "tests.rs", "timeline.rs"].iter().any(|test| part == *test))
-    };
     for file in rust_files(&root.join("src")).into_iter().filter(|file| !is_test(file)) {
         let source = read(&file);
         strings(&source).for_each(|(line, text)| search(&file, line, text));
@@ -392,6 +449,10 @@ fn decisions_have_one_vocabulary() {
         (1..).zip(text.lines()).for_each(|(line, text)| search(&page, line, text));
     }
     assert!(found.is_empty(), "say `rejected` and why:\n{}", found.join("\n"));
+}
+
+fn is_test(file: &Path) -> bool {
+    file.iter().any(|part| ["tests", "tests.rs", "timeline.rs"].iter().any(|test| part == *test))
 }
 
 fn files_in(folder: &Path) -> Vec<PathBuf> {

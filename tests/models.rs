@@ -13,6 +13,9 @@ use pairs::Pairs;
 use std::collections::BTreeMap;
 
 // The production files themselves, whose atomics are loom's here.
+mod atomics {
+    pub(super) use super::{AtomicU64, Relaxed};
+}
 #[path = "../src/meter/pairs.rs"]
 mod pairs;
 #[path = "../src/meter/room.rs"]

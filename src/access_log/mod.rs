@@ -6,6 +6,7 @@
 //! and counted; only as the gateway ends, a worker waits for room. Lines of one worker
 //! stay in order; lines of two may not.
 
+mod buffers;
 mod decided;
 mod output;
 mod record;
@@ -15,15 +16,18 @@ pub use decided::{Decided, Decision};
 pub use output::Output;
 pub use record::{AccessRecord, Ending, FlowRecord, LoggedKey};
 
-use self::writer::Writer;
-use crate::{clock::Clock, config::AccessLog, flow::Instant, lines, meter::Counters};
+use self::{
+    buffers::{Buffer, Order, Shared, lock},
+    writer::Writer,
+};
+use crate::{clock::Clock, config::AccessLog, meter::Counters};
 use std::{
     io,
     num::NonZeroUsize,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
-        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+        mpsc::{Receiver, RecvTimeoutError, sync_channel},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -32,9 +36,6 @@ use std::{
 /// What one worker may have waiting to be written: a second's worth at 3000
 /// requests a second, and 30 times what comes between two swaps at that rate.
 const BUFFER: usize = 1024 * 1024;
-
-/// How often the buffers are written out, unless one is half full earlier.
-const INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long the last lines may take to be written when the log is closed.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -59,35 +60,6 @@ pub struct Sink {
 pub struct Handle {
     shared: Arc<Shared>,
     worker: usize,
-}
-
-#[derive(Debug)]
-struct Shared {
-    on: AtomicBool,
-    /// Until when, and by which clock, who finds no room waits for it.
-    room_until: OnceLock<(Clock, Instant)>,
-    buffers: Box<[Buffer]>,
-    orders: SyncSender<Order>,
-    counters: Arc<Counters>,
-}
-
-/// One worker's lines.
-#[derive(Debug, Default)]
-struct Buffer {
-    lines: Mutex<Vec<u8>>,
-    /// Notified when they have been taken.
-    taken: Condvar,
-}
-
-/// An order to the writer.
-#[derive(Debug)]
-enum Order {
-    /// A buffer is half full.
-    Write,
-    /// Write what is buffered, and from then on to another place; then answer.
-    Use(Output, SyncSender<()>),
-    /// Write what is buffered, and end.
-    End,
 }
 
 impl Sink {
@@ -184,13 +156,6 @@ impl Drop for Sink {
     }
 }
 
-impl Shared {
-    /// How many lines are still in the buffers.
-    fn left(&self) -> u64 {
-        self.buffers.iter().map(|buffer| lines::count(&lock(&buffer.lines))).sum::<usize>() as u64
-    }
-}
-
 impl Handle {
     /// Says whether lines are written at all: if not, no record need be made.
     pub fn is_on(&self) -> bool {
@@ -244,11 +209,6 @@ impl Handle {
         let (lines, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         (!waited.timed_out()).then_some(lines)
     }
-}
-
-/// Locks a buffer. Nothing that runs under this lock panics, and no guard outlives a call.
-fn lock(buffer: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
-    buffer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

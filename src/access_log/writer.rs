@@ -1,6 +1,9 @@
 //! The thread that writes the access log.
 
-use super::{INTERVAL, Order, Output, Shared, lock};
+use super::{
+    buffers::{Order, Shared, lock},
+    output::Output,
+};
 use crate::lines::Lost;
 use std::{
     mem,
@@ -9,7 +12,11 @@ use std::{
         atomic::Ordering::Relaxed,
         mpsc::{Receiver, RecvTimeoutError},
     },
+    time::Duration,
 };
+
+/// How often the buffers are written out, unless one is half full earlier.
+const INTERVAL: Duration = Duration::from_millis(100);
 
 /// The thread that writes.
 pub(super) struct Writer {

@@ -253,7 +253,7 @@ impl Page {
             let rules =
                 route.rules.iter().zip(&route.flow.flow).filter(|(it, _)| it.when.is_none());
             rules.filter_map(move |(rule, flow)| {
-                let Algorithm::Exchanged(config) = &flow.algorithm else { return None };
+                let Algorithm::Synced(config) = &flow.algorithm else { return None };
                 let exchange = rule.exchange()?;
                 let each = get(&exchange.unseen).min(config.most_unseen(exchange.interval));
                 let labels = [("route", &*route.name), ("rule", &*rule.name)];

@@ -233,8 +233,7 @@ fn shared(on_error: OnStoreError) -> String {
 
 /// Says how much more gateways let pass that exchange states than one would.
 fn exchanged(rule: &Rule, plan: &RulePlan, gateways: u32) -> Option<String> {
-    let (Algorithm::Exchanged(config), Some(interval)) = (&rule.algorithm, plan.sync_interval)
-    else {
+    let (Algorithm::Synced(config), Some(interval)) = (&rule.algorithm, plan.sync_interval) else {
         return None;
     };
     let most = config.most_unseen(interval);

@@ -477,7 +477,7 @@ fn divided(
     let mut rules = rules.clone();
     for (rule, is_refused) in rules.flow.iter_mut().zip(shared) {
         if let Some(is_refused) = is_refused {
-            let is_exchanged = matches!(rule.algorithm, Algorithm::Exchanged(_));
+            let is_exchanged = matches!(rule.algorithm, Algorithm::Synced(_));
             let is_whole = is_exchanged && !is_cut_off && !is_refused;
             rule.algorithm = rule.algorithm.among(if is_whole { 1 } else { gateways });
         }

@@ -36,10 +36,14 @@
 //! count in one aligned bucket, let any completion decide a half-open breaker, probe
 //! with one request, and never open at an error ratio of 1.
 
+mod phase;
+
+pub use phase::{Answers, Phase, Seen, Turn};
+
 use super::{
     decision::{Decision, Outcome, Reason},
-    slot::{End, Formula, Standing, Times, Token, Until},
     time::{Instant, nanos},
+    traits::{Breaks, End, EndOfRequest, Evictable, Limiter, Times, Token, Until, Usage},
     window::{Grid, Ring},
 };
 use core::{fmt, num::NonZeroU64, time::Duration};
@@ -103,78 +107,6 @@ impl fmt::Display for Ratio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = format!("{}.{:04}", self.0 / 10_000, self.0 % 10_000);
         write!(f, "{} %", text.trim_end_matches('0').trim_end_matches('.'))
-    }
-}
-
-/// The state of a breaker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Phase {
-    /// All pass.
-    #[default]
-    Closed,
-    /// None passes.
-    Open,
-    /// A few pass, and decide.
-    HalfOpen,
-}
-
-impl Phase {
-    /// Returns the word for it in logs and metrics.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::Open => "open",
-            Self::HalfOpen => "half_open",
-        }
-    }
-}
-
-/// A change of state, for the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
-    /// What the breaker has become.
-    pub to: Phase,
-    /// The answers that it was decided on.
-    pub on: Answers,
-}
-
-/// Answers, and what was bad about them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Answers {
-    /// All of them.
-    pub all: u64,
-    /// Failures.
-    pub failed: u64,
-    /// Those that were slow.
-    pub slow: u64,
-}
-
-/// What was seen of a breaker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// Its state. An open one is half-open from its first probe on.
-    pub phase: Phase,
-    /// How often it opened.
-    pub opened: u64,
-    /// How often it became half-open.
-    pub half_opened: u64,
-    /// How often it closed again.
-    pub closed: u64,
-    /// The answers that count now.
-    pub answers: Answers,
-}
-
-/// For the log: `opened: of 24 answers 13 failed and 2 were slow`.
-impl fmt::Display for Turn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Answers { all, failed, slow } = self.on;
-        match self.to {
-            Phase::Open => {
-                write!(f, "opened: of {all} answers {failed} failed and {slow} were slow")
-            }
-            Phase::HalfOpen => f.write_str("half-open: the first probe goes through"),
-            Phase::Closed => write!(f, "closed: {all} probes were good"),
-        }
     }
 }
 
@@ -285,10 +217,8 @@ impl Answers {
     }
 }
 
-impl Formula for Breaker {
+impl Limiter for Breaker {
     type State = State;
-
-    const HOLDS: Option<Until> = Some(Until::Answer);
 
     /// None: what it lets pass has no number.
     fn limit(&self) -> u64 {
@@ -315,8 +245,8 @@ impl Formula for Breaker {
         Decision::Reject(Reason::BreakerOpen { retry_after })
     }
 
-    fn standing(&self, _state: &State, _now: Instant) -> Standing {
-        Standing::default()
+    fn usage(&self, _state: &State, _now: Instant) -> Usage {
+        Usage::default()
     }
 
     fn charge(&self, state: &mut State, times: Times, _cost: u64) {
@@ -330,6 +260,45 @@ impl Formula for Breaker {
             }
             Light::HalfOpen { free, .. } => *free = free.saturating_sub(1),
         }
+    }
+
+    fn convert(&self, old: &Self, state: &mut State, now: Instant) {
+        if let Light::HalfOpen { free, good } = &mut state.light {
+            // Those under way keep their places.
+            let taken = old.probes.saturating_sub(*free);
+            *free = self.probes.saturating_sub(taken);
+            let good = *good;
+            if good >= self.probes {
+                self.close(state, good);
+            }
+        }
+        if (self.grid, self.config.buckets) != (old.grid, old.config.buckets) {
+            let mut ring = self.ring();
+            let current = self.grid.index(now);
+            for (index, bucket) in state.ring.live(old.grid.index(now)) {
+                // Where its last instant falls, so that nothing is forgotten too early.
+                let end = old.grid.start(index + 1) - Duration::from_nanos(1);
+                let to = ring.advance(self.grid.index(end.min(now)).min(current));
+                *to = to.plus(bucket);
+            }
+            state.ring = ring;
+        }
+    }
+
+    fn end_of_request(&self) -> Option<&dyn EndOfRequest<Self::State>> {
+        Some(self)
+    }
+
+    fn breaks(&self) -> Option<&dyn Breaks<Self::State>> {
+        Some(self)
+    }
+}
+
+impl Evictable for Breaker {}
+
+impl EndOfRequest<State> for Breaker {
+    fn until(&self) -> Until {
+        Until::Answer
     }
 
     fn token(&self, state: &State) -> Token {
@@ -364,42 +333,21 @@ impl Formula for Breaker {
             (Light::Closed, None) | (Light::Open { .. }, _) => {}
         }
     }
+}
 
-    fn turned(&self, state: &mut State) -> Option<Turn> {
+impl Breaks<State> for Breaker {
+    fn take_turn(&self, state: &mut State) -> Option<Turn> {
         state.turned.take()
     }
 
-    fn breaker(&self, state: &State, now: Instant) -> Option<Seen> {
+    fn seen(&self, state: &State, now: Instant) -> Seen {
         let &State { light, opened, half_opened, closed, .. } = state;
         let phase = match light {
             Light::Closed => Phase::Closed,
             Light::Open { .. } => Phase::Open,
             Light::HalfOpen { .. } => Phase::HalfOpen,
         };
-        Some(Seen { phase, opened, half_opened, closed, answers: self.answers(state, now) })
-    }
-
-    fn convert(&self, old: &Self, state: &mut State, now: Instant) {
-        if let Light::HalfOpen { free, good } = &mut state.light {
-            // Those under way keep their places.
-            let taken = old.probes.saturating_sub(*free);
-            *free = self.probes.saturating_sub(taken);
-            let good = *good;
-            if good >= self.probes {
-                self.close(state, good);
-            }
-        }
-        if (self.grid, self.config.buckets) != (old.grid, old.config.buckets) {
-            let mut ring = self.ring();
-            let current = self.grid.index(now);
-            for (index, bucket) in state.ring.live(old.grid.index(now)) {
-                // Where its last instant falls, so that nothing is forgotten too early.
-                let end = old.grid.start(index + 1) - Duration::from_nanos(1);
-                let to = ring.advance(self.grid.index(end.min(now)).min(current));
-                *to = to.plus(bucket);
-            }
-            state.ring = ring;
-        }
+        Seen { phase, opened, half_opened, closed, answers: self.answers(state, now) }
     }
 }
 

@@ -1,23 +1,25 @@
 //! A route's slots, asked and told together.
 
-mod hearing;
-mod link;
+mod evaluation;
 mod reservation;
+mod slots;
 
 use super::{
     breaker,
+    claim::{Claim, SlotId},
     decision::{Decision, Outcome, Reason, RejectedBy, Report, Verdict},
-    exchange::{Delta, RoundTrip, Told},
     pending::Pendings,
     rules::{Change, Installed, Rules, rule_of},
-    slot::{Charge, Claim, End, Slot, SlotId, Stake, Times, Until},
+    shared::{Delta, RemoteState, RoundTrip},
+    slot::{Charge, Hold, Slot},
     statistic::{Counts, Observation, Statistic},
     time::{Instant, WallOffset},
+    traits::{End, Times, Until},
 };
 use core::time::Duration;
-use hearing::{Asked, Hearing};
-use link::{Link, Wanted};
+use evaluation::{Evaluation, SlotResult};
 pub(super) use reservation::{Elsewhere, Reserved};
+use slots::{ChainSlot, Wanted};
 use smallvec::SmallVec;
 
 /// The most slots that are kept for what they have to tell: more than edits remove before they are
@@ -33,9 +35,9 @@ const MOST_ROUNDS: u32 = 8;
 pub(super) struct Chain {
     statistic: Statistic,
     /// Flow, then the breaker, then pacing.
-    links: Vec<Link>,
+    links: Vec<ChainSlot>,
     /// Slots that edits have removed or reset, until gateways are told what was charged to them.
-    untold: Vec<Link>,
+    untold: Vec<ChainSlot>,
     /// The next slot's identity.
     next: u32,
     /// The next reservation's.
@@ -60,17 +62,17 @@ pub(super) struct Charged {
 }
 
 /// What a request holds until its end.
-pub(super) type Held = SmallVec<[Hold; 4]>;
+pub(super) type Held = SmallVec<[HeldSlot; 4]>;
 
 /// What a request holds of one slot.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Hold {
+pub(super) struct HeldSlot {
     slot: SlotId,
-    stake: Stake,
+    stake: Hold,
     cost: u64,
 }
 
-impl Hold {
+impl HeldSlot {
     /// Returns whether it ends with the request's answer.
     pub(super) fn awaits_answer(&self) -> bool {
         self.stake.until == Until::Answer
@@ -97,9 +99,9 @@ impl Chain {
     /// Makes this the chain of `rules`. Rules are found again by name. Returns what
     /// became of them, and the slots that are no longer used, to be dropped outside
     /// the lock.
-    pub(super) fn install(&mut self, rules: &Rules, now: Instant) -> (Installed, Vec<Link>) {
+    pub(super) fn install(&mut self, rules: &Rules, now: Instant) -> (Installed, Vec<ChainSlot>) {
         let now = self.clamp(now);
-        let mut before: Vec<Option<Link>> = self.links.drain(..).map(Some).collect();
+        let mut before: Vec<Option<ChainSlot>> = self.links.drain(..).map(Some).collect();
         let mut unused = Vec::new();
         let mut installed = Installed::default();
         let flow = rules.flow.iter().cloned().map(Wanted::Flow);
@@ -172,7 +174,7 @@ impl Chain {
         claims: &[Claim],
         report: &mut Report,
     ) -> Result<Charged, RejectedBy> {
-        let mut hearing = Hearing::new(self.arrive(now, claims));
+        let mut hearing = Evaluation::new(self.arrive(now, claims));
         self.hear(claims, &mut hearing);
         match hearing.rejection {
             None => Ok(self.pass(&hearing, report)),
@@ -206,7 +208,7 @@ impl Chain {
     pub(super) fn leave(
         &mut self,
         start: Instant,
-        held: &[Hold],
+        held: &[HeldSlot],
         outcome: Outcome,
     ) -> Option<breaker::Turn> {
         let now = self.end(outcome);
@@ -231,10 +233,10 @@ impl Chain {
         &mut self,
         now: Instant,
         start: Instant,
-        hold: &Hold,
+        hold: &HeldSlot,
         outcome: Outcome,
     ) -> Option<breaker::Turn> {
-        let Hold { slot, stake: Stake { seat, token, .. }, cost } = *hold;
+        let HeldSlot { slot, stake: Hold { seat, token, .. }, cost } = *hold;
         // A slot that an edit removed or reset has nothing to give back to: a successor
         // answers for claims, not for what it never charged.
         let link = self.links.iter_mut().find(|link| link.id == slot)?;
@@ -267,7 +269,7 @@ impl Chain {
     }
 
     /// Has a slot take over what a store has told. Returns whether it has forgotten all else.
-    pub(super) fn adopt(&mut self, slot: SlotId, way: RoundTrip, told: &[Told]) -> bool {
+    pub(super) fn adopt(&mut self, slot: SlotId, way: RoundTrip, told: &[RemoteState]) -> bool {
         let way = RoundTrip { came: self.clamp(way.came), ..way };
         self.slot_mut(slot).is_some_and(|slot| slot.adopt(way, told))
     }
@@ -294,7 +296,7 @@ impl Chain {
 
     /// Asks every slot that there is a claim on.
     #[inline]
-    fn hear<'a>(&self, claims: &'a [Claim], hearing: &mut Hearing<'a>) {
+    fn hear<'a>(&self, claims: &'a [Claim], hearing: &mut Evaluation<'a>) {
         // One rejection does not spare the other slots the question: the one that rejects for
         // longest decides, and the report names them all.
         for (at, link) in self.links.iter().enumerate() {
@@ -309,7 +311,7 @@ impl Chain {
 
     /// Has a rejected request come back when no rule rejects it: one that lets it pass now may
     /// have lent what it has later. Clients are told whole seconds, so that those count, too.
-    fn put_off(&self, hearing: &mut Hearing<'_>) {
+    fn put_off(&self, hearing: &mut Evaluation<'_>) {
         let Some((at, reason)) = hearing.rejection else { return };
         let Some(mut wait) = reason.retry_after() else { return };
         for _ in 0..MOST_ROUNDS {
@@ -333,14 +335,15 @@ impl Chain {
 
     /// Tells every slot that was asked about a request that all let pass.
     #[inline]
-    fn pass(&mut self, hearing: &Hearing<'_>, report: &mut Report) -> Charged {
-        let &Hearing { now, start, .. } = hearing;
+    fn pass(&mut self, hearing: &Evaluation<'_>, report: &mut Report) -> Charged {
+        let &Evaluation { now, start, .. } = hearing;
         self.statistic.on_pass(now, start);
         let mut held = Held::new();
         for asked in &hearing.asked {
-            let &Asked { link, claim: &Claim { cost, patience, .. }, verdict, wait, place } = asked;
+            let &SlotResult { link, claim: &Claim { cost, patience, .. }, verdict, wait, place } =
+                asked;
             self.has_lent |= verdict == Verdict::Delayed && !patience.is_zero();
-            let Link { id, slot, counts, .. } = &mut self.links[link];
+            let ChainSlot { id, slot, counts, .. } = &mut self.links[link];
             match verdict {
                 Verdict::Passed => counts.passed += 1,
                 Verdict::Delayed => counts.delayed += 1,
@@ -351,17 +354,17 @@ impl Chain {
                 }
             }
             let is_charged = cost > 0 && matches!(verdict, Verdict::Passed | Verdict::Delayed);
-            let standing = if is_charged {
+            let usage = if is_charged {
                 let times = Times { now, own: now + wait, start };
-                let Charge { hold, standing } = slot.on_pass(times, cost, place, &mut report.turn);
+                let Charge { hold, usage } = slot.on_pass(times, cost, place, &mut report.turn);
                 if let Some(stake) = hold {
-                    held.push(Hold { slot: *id, stake, cost });
+                    held.push(HeldSlot { slot: *id, stake, cost });
                 }
-                standing
+                usage
             } else {
-                slot.standing(now, place)
+                slot.usage(now, place)
             };
-            report.quotas.push(asked.quota(slot.limit(), standing));
+            report.quotas.push(asked.quota(slot.limit(), usage));
         }
         Charged { start, held }
     }
@@ -369,23 +372,23 @@ impl Chain {
     /// Ends a request that a slot rejected: which of those that were asked, and why.
     fn reject(
         &mut self,
-        hearing: &Hearing<'_>,
+        hearing: &Evaluation<'_>,
         (at, reason): (usize, Reason),
         report: &mut Report,
     ) -> RejectedBy {
         self.tell_rejected(hearing, report);
-        let Asked { link, claim, .. } = hearing.asked[at];
+        let SlotResult { link, claim, .. } = hearing.asked[at];
         self.links[link].counts.rejected.add(reason.kind());
         RejectedBy { slot: claim.slot, reason }
     }
 
     /// Tells every slot that was asked about a request that was rejected.
-    fn tell_rejected(&mut self, hearing: &Hearing<'_>, report: &mut Report) {
+    fn tell_rejected(&mut self, hearing: &Evaluation<'_>, report: &mut Report) {
         let now = hearing.now;
         self.statistic.on_reject(now);
         for asked in &hearing.asked {
             let slot = &mut self.links[asked.link].slot;
-            report.quotas.push(asked.quota(slot.limit(), slot.standing(now, asked.place)));
+            report.quotas.push(asked.quota(slot.limit(), slot.usage(now, asked.place)));
             slot.on_reject(asked.place);
         }
     }
@@ -393,16 +396,16 @@ impl Chain {
     /// Returns the link that follows `link` when it is to be `wanted`.
     fn succeed(
         &mut self,
-        mut link: Link,
+        mut link: ChainSlot,
         wanted: Wanted,
         now: Instant,
-        unused: &mut Vec<Link>,
-    ) -> (Link, Change) {
+        unused: &mut Vec<ChainSlot>,
+    ) -> (ChainSlot, Change) {
         if link.wanted == wanted {
             return (link, Change::Kept);
         }
         if link.slot.retune(wanted.build(self.wall), now) {
-            return (Link { wanted, ..link }, Change::Converted);
+            return (ChainSlot { wanted, ..link }, Change::Converted);
         }
         let (former, counts) = (Some(link.id), link.counts());
         unused.push(link);
@@ -410,9 +413,9 @@ impl Chain {
     }
 
     /// Gives the counts of an alternative that is gone to its rule: their sum must not sink.
-    fn leave_counts(&mut self, gone: &Link) {
+    fn leave_counts(&mut self, gone: &ChainSlot) {
         let Wanted::Flow(gone_rule) = &gone.wanted else { return };
-        let is_rule_of_it = |link: &&mut Link| match &link.wanted {
+        let is_rule_of_it = |link: &&mut ChainSlot| match &link.wanted {
             Wanted::Flow(rule) => rule_of(&rule.name) == rule_of(&gone_rule.name),
             Wanted::Breaker(_) | Wanted::Pacing(_) => false,
         };
@@ -426,10 +429,10 @@ impl Chain {
         self.latest
     }
 
-    fn link(&mut self, wanted: Wanted, former: Option<SlotId>, counts: Counts) -> Link {
+    fn link(&mut self, wanted: Wanted, former: Option<SlotId>, counts: Counts) -> ChainSlot {
         let id = SlotId(self.next);
         self.next += 1;
         let (slot, pending) = (wanted.build(self.wall), Pendings::default());
-        Link { id, former, wanted, slot, counts, pending }
+        ChainSlot { id, former, wanted, slot, counts, pending }
     }
 }

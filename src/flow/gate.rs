@@ -1,16 +1,16 @@
 //! The one lock of a route.
 
-mod exchange;
 mod reservation;
+mod shared;
 
 pub use reservation::Reservation;
 
 use super::{
     breaker::Turn,
-    chain::{Chain, Charged, Held, Hold},
+    chain::{Chain, Charged, Held, HeldSlot},
+    claim::Claim,
     decision::{Outcome, RejectedBy, Rejection, Report},
     rules::{Installed, Rules},
-    slot::Claim,
     statistic::Observation,
     time::{Instant, WallOffset},
 };
@@ -148,7 +148,7 @@ impl Permit {
 
     /// Returns whether a slot wants to be told of the answer: [`Self::answered`].
     pub fn awaits_answer(&self) -> bool {
-        self.held.iter().any(Hold::awaits_answer)
+        self.held.iter().any(HeldSlot::awaits_answer)
     }
 
     /// Notes how the request is answered, as soon as that is known: what is judged by

@@ -28,13 +28,13 @@ mod judge;
 mod summary;
 mod usage;
 
-use super::exchange::Whose;
+use super::shared::Whose;
 use core::{fmt, ops::AddAssign};
-use index::{Index, Print};
+use index::{Fingerprint, Index};
 pub(super) use judge::{Conversion, Judge};
 use std::sync::Arc;
 use summary::Summary;
-pub(super) use usage::{Scale, Usage};
+pub(super) use usage::{PastUsage, Scale};
 
 /// What distinguishes a rule's clients, and how many it can count.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl AddAssign for Churn {
 
 /// Where a charged state lies. It stays there as long as it is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seat {
+pub(super) enum KeySlot {
     /// The state that all share, or all without a key of their own.
     Shared,
     /// A client's own.
@@ -90,12 +90,12 @@ pub(super) enum Seat {
 
 /// Where the state lies that a decision rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Lookup {
     /// There.
-    At(Seat),
+    At(KeySlot),
     /// Nowhere yet: the client is new here.
     New {
-        print: Print,
+        print: Fingerprint,
         /// Where its state will lie: in another's place, or one past the last.
         at: u32,
     },
@@ -128,7 +128,7 @@ struct Guest<S> {
     /// Whether that is more than nothing.
     is_known: bool,
     /// What the summary holds of it.
-    recalled: Usage,
+    recalled: PastUsage,
 }
 
 /// Hides what no later decision depends on.
@@ -178,7 +178,7 @@ impl<S: Clone> Table<S> {
             hand: 0,
             caught_up: 0,
             shared: fresh.clone(),
-            guest: Guest { state: fresh.clone(), is_known: false, recalled: Usage::NONE },
+            guest: Guest { state: fresh.clone(), is_known: false, recalled: PastUsage::NONE },
             fresh,
             summary: Summary::default(),
             overflow: Vec::new(),
@@ -199,7 +199,7 @@ impl<S: Clone> Table<S> {
         judge: &impl Judge<S>,
         edit: Option<&Conversion<'_, S>>,
     ) {
-        let print = Print::of(key);
+        let print = Fingerprint::of(key);
         let found = self.own.find(print);
         if let Some(edit) = edit {
             match found {
@@ -214,7 +214,7 @@ impl<S: Clone> Table<S> {
         let convert = |usage| edit.map_or(usage, |edit| (edit.usage)(usage));
         let recalled = self.summary.recall(print, scale, convert);
         let shared = self.overflow.get(overflow_of(print) as usize);
-        let usage = shared.map_or(recalled, |it| scale.join(recalled, judge.usage(it)));
+        let usage = shared.map_or(recalled, |it| scale.join(recalled, judge.past_usage(it)));
         let Guest { state, is_known, recalled: kept } = &mut self.guest;
         (*is_known, *kept) = (scale.weight(usage) > 0, recalled);
         judge.renew(state);
@@ -228,10 +228,10 @@ impl<S: Clone> Table<S> {
     ///
     /// A client for whom an overflow state may be `holding` something back until
     /// it ends stays there, since what is held is released where it was charged.
-    pub(super) fn find(&self, key: u128, holding: bool, judge: &impl Judge<S>) -> Place {
-        let print = Print::of(key);
+    pub(super) fn find(&self, key: u128, holding: bool, judge: &impl Judge<S>) -> Lookup {
+        let print = Fingerprint::of(key);
         if let Some(at) = self.own.find(print) {
-            return Place::At(Seat::Own(at));
+            return Lookup::At(KeySlot::Own(at));
         }
         let overflow = overflow_of(print);
         let is_held = |state| holding && judge.is_held(state);
@@ -240,31 +240,33 @@ impl<S: Clone> Table<S> {
         } else {
             self.room(judge)
         };
-        room.map_or(Place::At(Seat::Overflow(overflow)), |at| Place::New { print, at })
+        room.map_or(Lookup::At(KeySlot::Overflow(overflow)), |at| Lookup::New { print, at })
     }
 
     /// Returns the state at `place`.
-    pub(super) fn get(&self, place: Place) -> &S {
+    pub(super) fn get(&self, place: Lookup) -> &S {
         match place {
-            Place::At(Seat::Shared) => &self.shared,
-            Place::At(Seat::Own(at)) => self.own.get(at),
-            Place::At(Seat::Overflow(at)) => self.overflow.get(at as usize).unwrap_or(&self.fresh),
-            Place::New { .. } => &self.guest.state,
+            Lookup::At(KeySlot::Shared) => &self.shared,
+            Lookup::At(KeySlot::Own(at)) => self.own.get(at),
+            Lookup::At(KeySlot::Overflow(at)) => {
+                self.overflow.get(at as usize).unwrap_or(&self.fresh)
+            }
+            Lookup::New { .. } => &self.guest.state,
         }
     }
 
     /// Returns the state that must agree, too, with a request to be charged at `place`: where a
     /// client shares a state, what it has used by itself.
-    pub(super) fn beside(&self, place: Place) -> Option<&S> {
-        let shares = matches!(place, Place::At(Seat::Overflow(_)));
+    pub(super) fn beside(&self, place: Lookup) -> Option<&S> {
+        let shares = matches!(place, Lookup::At(KeySlot::Overflow(_)));
         (shares && self.guest.is_known).then_some(&self.guest.state)
     }
 
     /// Makes `place`, as found just before, the client's own.
-    pub(super) fn seat(&mut self, place: Place, judge: &impl Judge<S>) -> Seat {
+    pub(super) fn seat(&mut self, place: Lookup, judge: &impl Judge<S>) -> KeySlot {
         match place {
-            Place::At(seat) => {
-                if let Seat::Overflow(_) = seat {
+            Lookup::At(seat) => {
+                if let KeySlot::Overflow(_) = seat {
                     self.on_overflow();
                     let recalled = self.guest.recalled;
                     if judge.scale().weight(recalled) > 0 {
@@ -273,7 +275,7 @@ impl<S: Clone> Table<S> {
                 }
                 seat
             }
-            Place::New { print, at } => {
+            Lookup::New { print, at } => {
                 if at == self.own.len() {
                     self.own.push(print, self.guest.state.clone(), self.max);
                 } else {
@@ -283,39 +285,39 @@ impl<S: Clone> Table<S> {
                 }
                 self.churn.restored += u64::from(self.guest.is_known);
                 self.hand = at + 1;
-                Seat::Own(at)
+                KeySlot::Own(at)
             }
         }
     }
 
     /// Returns the state that the client at `place` begins with, to be changed and
     /// [remembered](Self::remember), if it would take a place from another.
-    pub(super) fn guest_mut(&mut self, place: Place, judge: &impl Judge<S>) -> Option<&mut S> {
-        let Place::New { at, .. } = place else { return None };
+    pub(super) fn guest_mut(&mut self, place: Lookup, judge: &impl Judge<S>) -> Option<&mut S> {
+        let Lookup::New { at, .. } = place else { return None };
         let takes = at < self.own.len() && judge.loss(self.own.get(at)) > 0;
         takes.then_some(&mut self.guest.state)
     }
 
     /// Remembers what [the guest](Self::guest_mut) has used, and gives it no place.
-    pub(super) fn remember(&mut self, place: Place, judge: &impl Judge<S>) {
-        if let Place::New { print, .. } = place {
-            self.note(print, judge.usage(&self.guest.state), judge.scale());
+    pub(super) fn remember(&mut self, place: Lookup, judge: &impl Judge<S>) {
+        if let Lookup::New { print, .. } = place {
+            self.note(print, judge.past_usage(&self.guest.state), judge.scale());
         }
     }
 
     /// Notes that a request was refused that would have been charged at `place`.
-    pub(super) fn pass_over(&mut self, place: Place) {
-        if let Place::At(Seat::Overflow(_)) = place {
+    pub(super) fn pass_over(&mut self, place: Lookup) {
+        if let Lookup::At(KeySlot::Overflow(_)) = place {
             self.on_overflow();
         }
     }
 
     /// Returns the state at `seat`, to be changed.
-    pub(super) fn get_mut(&mut self, seat: Seat) -> &mut S {
+    pub(super) fn get_mut(&mut self, seat: KeySlot) -> &mut S {
         match seat {
-            Seat::Shared => &mut self.shared,
-            Seat::Own(at) => self.own.get_mut(at),
-            Seat::Overflow(at) => {
+            KeySlot::Shared => &mut self.shared,
+            KeySlot::Own(at) => self.own.get_mut(at),
+            KeySlot::Overflow(at) => {
                 if self.overflow.is_empty() {
                     self.overflow.resize(OVERFLOWS as usize, self.fresh.clone());
                 }
@@ -331,13 +333,13 @@ impl<S: Clone> Table<S> {
     }
 
     /// Returns the seat of this number, of all that may have been charged, and whose it is.
-    pub(super) fn nth(&self, at: u32) -> Option<(Seat, Whose)> {
-        let Some(at) = at.checked_sub(1) else { return Some((Seat::Shared, Whose::All)) };
+    pub(super) fn nth(&self, at: u32) -> Option<(KeySlot, Whose)> {
+        let Some(at) = at.checked_sub(1) else { return Some((KeySlot::Shared, Whose::All)) };
         let overflows = if self.overflow.is_empty() { 0 } else { OVERFLOWS };
         match at.checked_sub(overflows) {
-            None => Some((Seat::Overflow(at), Whose::Overflow(at))),
+            None => Some((KeySlot::Overflow(at), Whose::Overflow(at))),
             Some(at) if at < self.own.len() => {
-                Some((Seat::Own(at), Whose::Key(self.own.print(at).key())))
+                Some((KeySlot::Own(at), Whose::Key(self.own.print(at).key())))
             }
             Some(_) => None,
         }
@@ -355,10 +357,10 @@ impl<S: Clone> Table<S> {
     }
 
     /// Converts the state at `seat`, if it is out of date.
-    pub(super) fn prepare_seat(&mut self, seat: Seat, convert: impl Fn(&mut S)) {
+    pub(super) fn prepare_seat(&mut self, seat: KeySlot, convert: impl Fn(&mut S)) {
         match seat {
-            Seat::Own(at) => self.own.refresh(at, convert),
-            Seat::Shared | Seat::Overflow(_) => {}
+            KeySlot::Own(at) => self.own.refresh(at, convert),
+            KeySlot::Shared | KeySlot::Overflow(_) => {}
         }
     }
 
@@ -389,14 +391,14 @@ impl<S: Clone> Table<S> {
 
     /// Remembers what the client at `at` has used, which loses its place.
     fn note_loss(&mut self, at: u32, judge: &impl Judge<S>) {
-        let (usage, scale) = (judge.usage(self.own.get(at)), judge.scale());
+        let (usage, scale) = (judge.past_usage(self.own.get(at)), judge.scale());
         if scale.weight(usage) > 0 {
             self.churn.evicted += 1;
             self.note(self.own.print(at), usage, scale);
         }
     }
 
-    fn note(&mut self, print: Print, usage: Usage, scale: Scale) {
+    fn note(&mut self, print: Fingerprint, usage: PastUsage, scale: Scale) {
         self.summary.note(print, usage, scale, self.max);
     }
 
@@ -450,7 +452,7 @@ impl<S: Clone> Table<S> {
 
 /// Returns the overflow state of a client for whom there is no room.
 #[expect(clippy::cast_possible_truncation, reason = "a remainder of a u32")]
-const fn overflow_of(print: Print) -> u32 {
+const fn overflow_of(print: Fingerprint) -> u32 {
     (print.high() % OVERFLOWS as u64) as u32
 }
 

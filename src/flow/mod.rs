@@ -18,42 +18,42 @@
 //! not own (`slot.rs`): of all clients, or of each (`keyed.rs`). A slot of another
 //! kind, as [`breaker`] and [`pacing`], is one file beside it and a line in `chain.rs`.
 
+mod build;
 mod chain;
+mod claim;
 mod gate;
 mod keyed;
 mod pending;
 mod ramp;
 mod rules;
 mod slot;
+mod traits;
 mod warmth;
 mod window;
 
 pub mod breaker;
 pub mod calendar;
 pub mod decision;
-pub mod exchange;
 pub mod limiter;
 pub mod pacing;
 pub mod rate;
+pub mod shared;
 pub mod statistic;
 pub mod time;
 
 #[cfg(test)]
 mod timeline;
 
+pub use claim::{Claim, Key, SlotId};
 pub use decision::{
     Decision, Outcome, Quota, Reason, ReasonKind, RejectedBy, Rejection, Report, Verdict,
 };
-pub use exchange::{Delta, RoundTrip, Told, Whose};
 pub use gate::{Admission, Gate, Permit, Reservation};
 pub use keyed::{Churn, Keyed, Keys};
-pub use limiter::{
-    Algorithm,
-    stored::{Judgement, Stored, Terms, Unstorable},
-};
+pub use limiter::{Algorithm, SyncedConfig};
 pub use ramp::WarmUp;
 pub use rate::Rate;
 pub use rules::{Change, Installed, Rule, Rules, rule_of};
-pub use slot::{Claim, Key, SlotId};
+pub use shared::{Delta, Judgement, RemoteState, RoundTrip, Stored, Terms, Unstorable, Whose};
 pub use statistic::{ByReason, Counts, Observation, RuleObservation, Sums, WAIT_BOUNDS};
 pub use time::{Instant, WallOffset};

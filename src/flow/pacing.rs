@@ -35,11 +35,11 @@
 
 use super::{
     decision::{Decision, Reason},
-    keyed::Usage,
+    keyed::PastUsage,
     ramp::{Cold, Ramp, WarmUp},
     rate::{Interval, Rate},
-    slot::{Formula, Standing, Times},
     time::Instant,
+    traits::{Evictable, Limiter, Spaces, Times, Usage},
     warmth::{Budget, Step, Warmth},
 };
 use core::time::Duration;
@@ -174,9 +174,9 @@ impl Pacing {
     }
 
     /// Returns who waits.
-    pub(super) fn standing_next(&self, next: u128, now: Instant) -> Standing {
+    pub(super) fn standing_next(&self, next: u128, now: Instant) -> Usage {
         let ahead = next.saturating_sub(self.interval.at(now));
-        Standing {
+        Usage {
             used: self.interval.count(ahead).saturating_sub(1),
             reset: self.interval.duration(ahead),
         }
@@ -190,7 +190,7 @@ impl State {
     }
 }
 
-impl Formula for Pacing {
+impl Limiter for Pacing {
     type State = State;
 
     fn limit(&self) -> u64 {
@@ -209,32 +209,6 @@ impl Formula for Pacing {
         is_cold && self.next(state) <= self.interval.at(now)
     }
 
-    fn usage(&self, state: &State, _now: Instant) -> Usage {
-        Usage::until(self.interval.instant(self.next(state)))
-    }
-
-    fn renew(&self, state: &mut State) {
-        let mut starts = core::mem::take(&mut state.starts);
-        starts.clear();
-        let warmth = self.ramp.map(|ramp| Warmth::coldest(&ramp));
-        *state = State { warmth, starts, ..State::default() };
-    }
-
-    /// As cold as can be, and with as many waiting as can have been: an interval apart.
-    fn absorb(&self, state: &mut State, usage: Usage, now: Instant) {
-        let next = self.interval.at(usage.over());
-        if next <= self.next(state) {
-            return;
-        }
-        self.renew(state);
-        state.last = next;
-        let waiting = self.standing_next(next, now).used.min(self.most_waiting());
-        for before in (1..=waiting).rev() {
-            let start = next.saturating_sub(self.interval.times(before));
-            state.starts.push_back(self.interval.instant(start));
-        }
-    }
-
     fn check(&self, state: &State, now: Instant, _cost: u64) -> Decision {
         let start = self.start(state, now);
         let places = usize::try_from(self.max_queue).unwrap_or(usize::MAX);
@@ -245,14 +219,9 @@ impl Formula for Pacing {
         self.answer(start, now, leaver)
     }
 
-    /// In the order of being charged, whoever was asked first.
-    fn due(&self, state: &State, now: Instant) -> Instant {
-        self.start(state, now)
-    }
-
-    fn standing(&self, state: &State, now: Instant) -> Standing {
+    fn usage(&self, state: &State, now: Instant) -> Usage {
         let reset = self.start(state, now).since(now);
-        Standing { used: state.waiting(now) as u64, reset }
+        Usage { used: state.waiting(now) as u64, reset }
     }
 
     fn charge(&self, state: &mut State, times: Times, cost: u64) {
@@ -296,6 +265,45 @@ impl Formula for Pacing {
             (Some(_), ..) => Some(Warmth::warm(now)),
             (None, ..) => None,
         };
+    }
+
+    fn spaces(&self) -> Option<&dyn Spaces<Self::State>> {
+        Some(self)
+    }
+}
+
+impl Evictable for Pacing {
+    fn past_usage(&self, state: &State, _now: Instant) -> PastUsage {
+        PastUsage::until(self.interval.instant(self.next(state)))
+    }
+
+    fn renew(&self, state: &mut State) {
+        let mut starts = core::mem::take(&mut state.starts);
+        starts.clear();
+        let warmth = self.ramp.map(|ramp| Warmth::coldest(&ramp));
+        *state = State { warmth, starts, ..State::default() };
+    }
+
+    /// As cold as can be, and with as many waiting as can have been: an interval apart.
+    fn absorb(&self, state: &mut State, usage: PastUsage, now: Instant) {
+        let next = self.interval.at(usage.over());
+        if next <= self.next(state) {
+            return;
+        }
+        self.renew(state);
+        state.last = next;
+        let waiting = self.standing_next(next, now).used.min(self.most_waiting());
+        for before in (1..=waiting).rev() {
+            let start = next.saturating_sub(self.interval.times(before));
+            state.starts.push_back(self.interval.instant(start));
+        }
+    }
+}
+
+impl Spaces<State> for Pacing {
+    /// In the order of being charged, whoever was asked first.
+    fn due(&self, state: &State, now: Instant) -> Instant {
+        self.start(state, now)
     }
 }
 

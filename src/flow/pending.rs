@@ -6,8 +6,8 @@
 //! state. So each of them still fits when it is charged.
 
 use super::{
-    keyed::{Place, Seat},
-    slot::Key,
+    claim::Key,
+    keyed::{KeySlot, Lookup},
 };
 
 /// The identity of a reservation in its gate.
@@ -20,7 +20,7 @@ pub(super) struct Pending {
     pub(super) ticket: Ticket,
     pub(super) key: Key,
     /// Where its state lay when it was judged.
-    pub(super) place: Place,
+    pub(super) place: Lookup,
     pub(super) cost: u64,
 }
 
@@ -47,7 +47,7 @@ impl Pendings {
 
     /// Returns the costs that are to be charged where that of a request with `key`,
     /// judged at `place`, is.
-    pub(super) fn of(&self, key: Key, place: Place) -> impl Iterator<Item = u64> + Clone {
+    pub(super) fn of(&self, key: Key, place: Lookup) -> impl Iterator<Item = u64> + Clone {
         let together = self.0.iter().filter(move |pending| {
             let is_same_client = match pending.key {
                 Key::Of(_) => pending.key == key,
@@ -60,9 +60,9 @@ impl Pendings {
 }
 
 /// Returns the state that several clients have, if that is what `place` rests on.
-fn shares(place: Place) -> Option<Seat> {
+fn shares(place: Lookup) -> Option<KeySlot> {
     match place {
-        Place::At(Seat::Own(_)) | Place::New { .. } => None,
-        Place::At(seat) => Some(seat),
+        Lookup::At(KeySlot::Own(_)) | Lookup::New { .. } => None,
+        Lookup::At(seat) => Some(seat),
     }
 }

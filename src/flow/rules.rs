@@ -2,10 +2,10 @@
 
 use super::{
     breaker,
+    claim::SlotId,
     keyed::{Keyed, OTHERS, summary_bytes},
     limiter::Algorithm,
     pacing,
-    slot::SlotId,
 };
 use std::sync::Arc;
 

@@ -12,9 +12,9 @@
 
 use super::{
     breaker,
+    claim::SlotId,
     decision::{Outcome, ReasonKind},
     keyed::{Churn, Keys},
-    slot::SlotId,
     time::{Instant, nanos},
     window::{Grid, Ring},
 };

@@ -1,7 +1,7 @@
 //! The thread that exchanges states with other gateways. It has its own, since what is sent late
 //! lets too much pass, and the control thread may be busy with an edit.
 
-use super::{StartError, cannot};
+use super::error::{StartError, cannot};
 use crate::{
     clock::Clock,
     cluster::{Store, SyncTask},

@@ -1,7 +1,7 @@
 //! The listeners: opened before a configuration is in force, given to the workers when
 //! it is, and closed when it no longer has them.
 
-use super::{StartError, cannot};
+use super::error::{StartError, cannot};
 use crate::{
     config::{Listener, Live, Plan, Snapshot, overlap},
     proxy::{Acceptor, Bound, Face, bind, certificates},

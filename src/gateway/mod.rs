@@ -6,11 +6,15 @@
 //! force, `listeners.rs` opens and closes ports, `log.rs` writes the gateway's own log, `system.rs` asks
 //! the system for what suits a gateway.
 
+mod catch_up;
 mod drain;
+mod error;
 mod exchanger;
 mod files;
 mod listeners;
 mod log;
+mod prepare;
+mod reading;
 mod readings;
 mod reload;
 mod system;
@@ -21,20 +25,22 @@ use crate::{
     admin::{self, Readiness},
     clock::{Clock, WallWatch},
     cluster::{Client, Store},
-    config::{self, Diagnostics, Live, Plan, Retired, watch},
-    flow::Instant,
+    config::{self, Live, Plan, Retired, watch},
     meter::Counters,
     proxy::{Connections, Connector, Descriptors, Pools, RequestLog, TimeoutLog, Worker},
     route::Seed,
     shutdown::{Signals, Wish},
     workers::Handle,
 };
+pub use error::StartError;
+use error::cannot;
 use exchanger::Exchanger;
 use files::Seen;
 use listeners::{Listeners, Opened, Sockets, open};
 pub use log::Log;
+use prepare::{open_log, warn, warn_of_descriptors};
+use reading::{Contents, Reading, Refusal, Why};
 use readings::{Readings, end};
-use reload::{Contents, Reading, Refusal, Why};
 use std::{
     io,
     net::{SocketAddr, TcpListener},
@@ -45,30 +51,6 @@ pub use system::take_small_pages;
 use system::{give_way, raise_file_limit};
 use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-
-/// Why the gateway could not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The configuration has errors.
-    #[error("{0}")]
-    Config(Diagnostics),
-    /// A listener or the access log cannot be opened; where the file has it.
-    #[error("{0}")]
-    Open(Diagnostics),
-    /// The operating system refused something else.
-    #[error("cannot {what}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// Why it failed.
-        source: io::Error,
-    },
-}
-
-/// Returns what turns an error of the operating system into a [`StartError`].
-fn cannot(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
-    move |source| StartError::System { what, source }
-}
 
 /// Runs the gateway with the file at `path` until it is asked to end. `log` has been started,
 /// `counters` are the process's. Calls `listening` once its listeners accept connections.
@@ -84,7 +66,7 @@ pub fn run(
 ) -> Result<(), StartError> {
     let descriptors = raise_file_limit();
     let mut seen = Seen::look(&[path.to_owned()]);
-    let plan = reload::read(path, &mut seen, || config::read(path)).map_err(StartError::Config)?;
+    let plan = reading::read(path, &mut seen, || config::read(path)).map_err(StartError::Config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -339,12 +321,6 @@ impl Gateway {
     }
 }
 
-/// Opens the access log of `plan`.
-fn open_log(plan: &Plan) -> Result<access_log::Output, StartError> {
-    let opened = access_log::Output::open(&plan.settings.access_log);
-    opened.map_err(|error| StartError::Open(plan.cannot_log(&error)))
-}
-
 /// What all workers have.
 struct Shared<'a> {
     clock: &'a Clock,
@@ -397,38 +373,5 @@ async fn next_wish(signals: &mut Signals, said: &mut Option<Wish>) -> Wish {
     match said.take() {
         Some(wish) => wish,
         None => signals.next().await,
-    }
-}
-
-/// An error and what caused it, in one line.
-fn chain(error: &dyn core::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        line += ": ";
-        line += &cause.to_string();
-        source = cause.source();
-    }
-    line
-}
-
-/// Logs what is odd about a configuration as of `now`.
-fn warn(plan: &Plan, now: Instant) {
-    let warnings = plan.warnings_at(now);
-    if !warnings.is_empty() {
-        tracing::warn!("{}\n{warnings}", warnings.summary());
-    }
-}
-
-/// Logs that the process may have fewer descriptors than `connections` of clients need.
-fn warn_of_descriptors(descriptors: Descriptors, connections: usize) {
-    if let Some(enough) = descriptors.missing_for(connections) {
-        let (most, for_clients) = (descriptors.most(), descriptors.for_clients());
-        tracing::warn!(
-            "limits.connections is {connections}, but the limit of open files is {most}: while \
-             {for_clients} are in use, new connections are closed; {enough} would be enough \
-             (`LimitNOFILE={enough}` in a systemd unit, `ulimit -Hn {enough}`), or lower \
-             limits.connections"
-        );
     }
 }

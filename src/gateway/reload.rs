@@ -5,109 +5,20 @@
 //! probes and signals meanwhile, and puts in force what they came to.
 
 use super::{
-    Gateway, StartError, chain,
-    files::{Seen, make_certificates, named_files},
-    open_log, warn, warn_of_descriptors,
+    Gateway,
+    catch_up::catch_up,
+    error::chain,
+    files::Seen,
+    prepare::{open_log, warn, warn_of_descriptors},
+    reading::{Contents, Look, Reading, Refusal, Why, read},
 };
 use crate::{
-    config::{Diagnostics, Plan, Snapshot, Summary, watch},
+    config::{Plan, Summary, watch},
     shutdown::Wish,
 };
 use core::sync::atomic::Ordering::Relaxed;
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 use tokio::{sync::mpsc, task::JoinHandle};
-
-/// Why a configuration was not put in force.
-pub(super) struct Refusal {
-    line: String,
-    drawing: String,
-    /// Whether the cause may go away without an edit.
-    is_outside: bool,
-}
-
-impl Refusal {
-    /// Refuses a configuration for what is not in its files.
-    fn outside(error: StartError) -> Self {
-        let said = match error {
-            StartError::Config(problem) | StartError::Open(problem) => Self::from(problem),
-            StartError::System { .. } => Self {
-                line: error.to_string(),
-                drawing: format!("error: {}", chain(&error)),
-                is_outside: true,
-            },
-        };
-        Self { is_outside: true, ..said }
-    }
-}
-
-impl From<Diagnostics> for Refusal {
-    fn from(problems: Diagnostics) -> Self {
-        let (line, drawing) = (problems.summary(), problems.to_string());
-        Self { line, drawing, is_outside: false }
-    }
-}
-
-/// Why the files are looked at, by rising weight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Why {
-    /// It is time to look.
-    Poll,
-    /// The system says that something has changed.
-    Event,
-    /// A signal or a client of the admin listener asks for it.
-    Asked,
-}
-
-/// What a look at the files came to.
-pub(super) struct Look {
-    why: Why,
-    /// Whether they are other than what was read last, or is being read.
-    changed: bool,
-    seen: Seen,
-}
-
-/// What is being read.
-pub(super) struct Contents {
-    seen: Seen,
-    /// Whether it was asked for.
-    asked: bool,
-}
-
-/// What was read.
-pub(super) struct Reading {
-    changed: bool,
-    seen: Seen,
-    plan: Result<Plan, Refusal>,
-}
-
-/// Reads the file at `path` by `parse`, makes the development certificates that it asks for, and
-/// notes in `seen` which files belong to it.
-pub(super) fn read(
-    path: &Path,
-    seen: &mut Seen,
-    parse: impl Fn() -> Result<Plan, Diagnostics>,
-) -> Result<Plan, Diagnostics> {
-    let read = parse();
-    let (files, has_made) = match &read {
-        Ok(plan) => (plan.files.clone(), false),
-        Err(problems) => {
-            let certificates = problems.certificate_files();
-            (named_files(path, certificates), make_certificates(certificates))
-        }
-    };
-    // What is named for the first time was not looked at before it was read.
-    let again = has_made || !seen.has_all(&files);
-    *seen = if has_made { Seen::look(&files) } else { seen.extend(&files) };
-    if again { parse() } else { read }
-}
-
-impl Contents {
-    /// Reports whether they may be half of a file that is being written. Who asks for them wants
-    /// them as they are.
-    pub(super) fn may_be_half(&self, guard: Option<&watch::Watcher>) -> bool {
-        !self.asked && guard.is_some_and(watch::Watcher::is_being_written)
-    }
-}
 
 impl Gateway {
     pub(super) fn watch(&self, guard: Option<&mut watch::Watcher>) {
@@ -295,15 +206,5 @@ impl Gateway {
         tracing::error!(
             "configuration rejected, the last good one stays in force: {line}\n{drawing}"
         );
-    }
-}
-
-/// Converts the states that edited rules have left, a few at a time, so that requests
-/// are decided and signals are heard between.
-pub(super) async fn catch_up(snapshot: Arc<Snapshot>) {
-    for route in &snapshot.routes {
-        while route.gate.catch_up() {
-            tokio::task::yield_now().await;
-        }
     }
 }

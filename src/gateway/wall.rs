@@ -1,6 +1,6 @@
 //! Steps of the wall's clock, which windows of the clock and the calendar follow.
 
-use super::reload::catch_up;
+use super::catch_up::catch_up;
 use crate::{
     clock::{Clock, Reading, WallWatch},
     config::Live,

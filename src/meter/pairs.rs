@@ -8,7 +8,7 @@
 //! `tests/models.rs` compiles this file over loom's atomics, and so tries every order
 //! in which threads can run and every value that they can read.
 
-use super::{AtomicU64, Relaxed};
+use super::atomics::{AtomicU64, Relaxed};
 use core::array;
 
 /// Counts of up to `N` tags, and of all others together.

@@ -2,7 +2,7 @@
 //!
 //! To look first and add then would let as many too many in as threads look at once.
 
-use super::{AtomicU64, Relaxed};
+use super::atomics::{AtomicU64, Relaxed};
 
 /// Counts one more in `taken` if fewer than `limit` are. Returns whether it did.
 pub(super) fn take(taken: &AtomicU64, limit: u64) -> bool {

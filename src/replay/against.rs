@@ -3,8 +3,9 @@
 use super::{
     engine::{Ruled, Ruling},
     event::Arrival,
-    report::{Report, RouteReport, millis},
+    report::{Report, RouteReport},
     times::Times,
+    times::millis,
 };
 use crate::access_log::Decision;
 use core::{cmp::Reverse, fmt::Write};

@@ -1,7 +1,7 @@
 //! How instants are shown: by the clock of the log that they come from, or counted from the
 //! first minute of events, which have no date.
 
-use super::{decimal::Millis, report::millis};
+use super::decimal::Millis;
 use crate::flow::{Instant, time::nanos};
 use core::time::Duration;
 use jiff::{Timestamp, civil::Date, civil::DateTime, tz::Offset};
@@ -115,6 +115,18 @@ fn name(zone: Offset) -> String {
         0 => "UTC".to_owned(),
         _ => format!("UTC{sign}{:02}:{:02}", minutes / 60, minutes % 60),
     }
+}
+
+/// Writes a time in milliseconds, and from a second on in seconds.
+pub(super) fn millis(time: Duration) -> String {
+    match nanos(time) {
+        nanos if nanos < 1_000_000_000 => format!("{} ms", trimmed(nanos)),
+        _ => format!("{:.3} s", time.as_secs_f64()),
+    }
+}
+
+fn trimmed(nanos: u64) -> String {
+    Millis(nanos).to_string().trim_end_matches(".0").to_owned()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The XML of `JUnit`, as CI servers read it.
 
-use super::Suite;
+use super::suite::Suite;
 use crate::replay::{escaped, escaped_lines};
 use core::{fmt::Write, time::Duration};
 

@@ -5,17 +5,18 @@
 
 mod junit;
 mod run;
+mod suite;
 
 use crate::{
     config::{self, Scenario, Test},
     flow::Instant,
 };
-use core::time::Duration;
 use std::{
     fs,
     io::{self, Write},
     path::{Path, PathBuf},
 };
+use suite::{Case, Suite};
 
 /// What to test, and where to write the result.
 #[derive(Clone, Debug, clap::Args)]
@@ -28,15 +29,6 @@ pub struct Options {
     pub junit: Option<PathBuf>,
 }
 
-/// What came of the tests of one file.
-#[derive(Debug)]
-struct Suite {
-    name: String,
-    cases: Vec<Case>,
-    /// Why the file could not be read.
-    error: Option<config::Diagnostics>,
-}
-
 /// How all tests ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -46,15 +38,6 @@ pub enum Verdict {
     Failed,
     /// All tests that could be run pass, and a file cannot be read.
     Unreadable,
-}
-
-/// What came of one test.
-#[derive(Debug)]
-struct Case {
-    name: String,
-    /// What was not as expected.
-    failures: Vec<String>,
-    took: Duration,
 }
 
 /// Why tests have no result.
@@ -162,20 +145,5 @@ fn summary(out: &mut impl Write, suites: &[Suite]) -> io::Result<()> {
         0 => writeln!(out),
         1 => writeln!(out, "; 1 file could not be read"),
         _ => writeln!(out, "; {unread} files could not be read"),
-    }
-}
-
-impl Suite {
-    /// Returns how many results it has; a file that cannot be read is one.
-    fn count(&self) -> usize {
-        self.cases.len() + usize::from(self.error.is_some())
-    }
-
-    fn took(&self) -> Duration {
-        self.cases.iter().map(|case| case.took).sum()
-    }
-
-    fn failed(&self) -> usize {
-        self.cases.iter().filter(|case| !case.failures.is_empty()).count()
     }
 }

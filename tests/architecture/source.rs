@@ -13,11 +13,18 @@ pub(crate) fn tokens(source: &str) -> Vec<Token<'_>> {
           //[^\n]* | /\*.*?\*/ | \s+
         | [bc]?r\x23\x23".*?"\x23\x23 | [bc]?r\x23".*?"\x23 | [bc]?r"[^"]*" | [bc]?"(?:[^"\\]|\\.)*"
         | b?'(?:[^'\\]|\\u\{[^}]*\}|\\x..|\\.)' | '[A-Za-z_]\w*
-        | (?<token> :: | (?:r\x23)?[A-Za-z_]\w* | \d\w* | . )"#,
+        | :: | (?:r\x23)?[A-Za-z_]\w* | \d\w* | ."#,
     )
     .expect("the pattern is written above");
     let (mut line, mut read, mut found) = (1, 0, Vec::new());
-    for token in token.captures_iter(source).filter_map(|all| all.name("token")) {
+    // Without captures, which cost ten times as much.
+    let is_left_out = |text: &str| {
+        text.contains(['"', '\''])
+            || text.starts_with("/*")
+            || text.starts_with("//")
+            || text.starts_with(char::is_whitespace)
+    };
+    for token in token.find_iter(source).filter(|token| !is_left_out(token.as_str())) {
         line += source[read..token.start()].matches('\n').count();
         read = token.start();
         found.push((line, token.as_str()));

@@ -6,7 +6,7 @@ use flowgate::{
     cluster::{MOST_STATES, Page, Push, Recorded, line, most_deltas},
     flow::{
         Algorithm, Claim, Gate, Instant, Key, Keyed, RoundTrip, Rule, Rules, SlotId, Stored,
-        limiter::exchanged,
+        limiter::SyncedConfig,
     },
 };
 use redis::Commands as _;
@@ -116,10 +116,10 @@ impl Gateways {
     }
 
     fn rules(&self) -> Rules {
-        let config = exchanged::Config::new(self.whole.clone(), 1).expect("states are merged");
+        let config = SyncedConfig::new(self.whole.clone(), 1).expect("states are merged");
         let rule = Rule {
             name: "rule".into(),
-            algorithm: Algorithm::Exchanged(config),
+            algorithm: Algorithm::Synced(config),
             keyed: Some(Keyed { by: "client".into(), max_keys: 100_000 }),
             dry_run: false,
         };

@@ -10,7 +10,7 @@ use flowgate::cluster::{MOST_STATES, Push, most_deltas};
 use flowgate::flow::{
     Algorithm, Claim, Gate, Instant, Rate, Rules, Stored,
     limiter::{
-        exchanged, fixed_window, leaky_bucket, sliding_counter, sliding_window, token_bucket,
+        SyncedConfig, fixed_window, leaky_bucket, sliding_counter, sliding_window, token_bucket,
     },
 };
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
@@ -46,8 +46,7 @@ fn gaps() -> impl Strategy<Value = u64> {
 }
 
 fn merged() -> impl Strategy<Value = Algorithm> {
-    algorithms()
-        .prop_filter("what is exchanged", |it| exchanged::Config::new(it.clone(), 1).is_some())
+    algorithms().prop_filter("what is exchanged", |it| SyncedConfig::new(it.clone(), 1).is_some())
 }
 
 /// Runs a law on random cases, each with a name of its own and one store for all.
@@ -248,7 +247,7 @@ fn boundless(algorithm: &Algorithm) -> Algorithm {
         | Algorithm::SlidingLog(_)
         | Algorithm::Concurrency(_)
         | Algorithm::Pacing(_)
-        | Algorithm::Exchanged(_) => unreachable!("not exchanged"),
+        | Algorithm::Synced(_) => unreachable!("not exchanged"),
     }
     it
 }
@@ -357,7 +356,7 @@ fn excess(algorithm: &Algorithm, passed: &[(Instant, u64)]) -> u64 {
         | Algorithm::SlidingLog(_)
         | Algorithm::Concurrency(_)
         | Algorithm::Pacing(_)
-        | Algorithm::Exchanged(_) => unreachable!("not exchanged"),
+        | Algorithm::Synced(_) => unreachable!("not exchanged"),
     }
 }
 

@@ -41,6 +41,10 @@ const ROUTES: &str = "\
     upstream: up
     flow: [{ name: busy, concurrency: 5 }]
     pacing: { rate: 200/1s, max_wait: 20ms }
+  - name: queued
+    match: { path_prefix: /queued }
+    upstream: up
+    pacing: { rate: 1/1h, max_wait: 1s }
   - name: fragile
     match: { path_prefix: /fragile }
     upstream: up
@@ -88,6 +92,11 @@ fn a_gateways_own_log_gives_the_same_verdicts_one_by_one() {
         assert_eq!(raw(web, unasked).map(|answer| answer.status), Some(status));
     }
     let full = exceed(&gateway, "mixed", 3) + exceed(&gateway, "paced", 5);
+    for status in [200, 503] {
+        let queued = raw(web, http::head("GET", "/queued/0", &[]));
+        assert_eq!(queued.map(|answer| answer.status), Some(status));
+    }
+    let full = full + 2;
     is_holding.store(false, Ordering::SeqCst);
     let threads: Vec<_> =
         (0..CLIENTS).map(|client| thread::spawn(move || be_client(web, client, EACH))).collect();

@@ -6,7 +6,7 @@ use flowgate::flow::{
     Rejection, Report, Rule, Rules, SlotId,
     calendar::{Calendar, Run},
     limiter::{
-        concurrency, exchanged::Config, fixed_window, leaky_bucket, sliding_counter, sliding_log,
+        SyncedConfig, concurrency, fixed_window, leaky_bucket, sliding_counter, sliding_log,
         sliding_window, token_bucket,
     },
     pacing,
@@ -198,8 +198,8 @@ pub(crate) fn rule(at: usize, algorithm: Algorithm, keyed: bool) -> Rule {
 
 pub(crate) fn algorithm(window: u64) -> impl Strategy<Value = Algorithm> {
     // One that could be exchanged, and is not, decides as it does alone.
-    let exchange = |(it, is_exchanged): (Algorithm, bool)| match Config::new(it.clone(), 1) {
-        Some(config) if is_exchanged => Algorithm::Exchanged(config),
+    let exchange = |(it, is_exchanged): (Algorithm, bool)| match SyncedConfig::new(it.clone(), 1) {
+        Some(config) if is_exchanged => Algorithm::Synced(config),
         Some(_) | None => it,
     };
     (whole(window), proptest::bool::weighted(0.2)).prop_map(exchange)

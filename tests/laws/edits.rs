@@ -215,7 +215,7 @@ pub(crate) fn recount(algorithm: &mut Algorithm, count: u64) -> bool {
         | Algorithm::WarmUp(_)
         | Algorithm::LeakyBucket(_)
         | Algorithm::Pacing(_)
-        | Algorithm::Exchanged(_) => return false,
+        | Algorithm::Synced(_) => return false,
     }
     true
 }

@@ -12,7 +12,7 @@ use flowgate::flow::{
     Algorithm, Change, Churn, Claim, Gate, Instant, Key, Keyed, Permit, Rate, Reason, RoundTrip,
     Rule, Rules, SlotId, WarmUp,
     limiter::{
-        concurrency, exchanged,
+        SyncedConfig, concurrency,
         fixed_window::{self, Align},
         leaky_bucket, sliding_counter, sliding_log, sliding_window, token_bucket, warm_up,
     },
@@ -45,14 +45,14 @@ fn every(rate: Rate) -> Vec<Algorithm> {
         Algorithm::Pacing(paced(None)),
         Algorithm::Pacing(paced(Some(warm_up))),
     ];
-    let exchange = |it: &Algorithm| exchanged::Config::new(it.clone(), 1).map(Algorithm::Exchanged);
+    let exchange = |it: &Algorithm| SyncedConfig::new(it.clone(), 1).map(Algorithm::Synced);
     let exchanged: Vec<_> = alone.iter().filter_map(exchange).collect();
     [alone, exchanged].concat()
 }
 
 /// Returns the algorithm that gateways share, or this one itself.
 fn whole(algorithm: &Algorithm) -> &Algorithm {
-    if let Algorithm::Exchanged(it) = algorithm { it.whole() } else { algorithm }
+    if let Algorithm::Synced(it) = algorithm { it.whole() } else { algorithm }
 }
 
 /// Whether each client's windows begin with a first request of its own.
@@ -72,7 +72,7 @@ impl Keyring {
     fn new(algorithm: &Algorithm, max_keys: u32) -> Self {
         let gate = Arc::new(Gate::new(MORNING));
         let slot = gate.install(&Self::rules(algorithm, max_keys), MORNING).flow[0];
-        Self { gate, slot, max_keys, is_exchanged: matches!(algorithm, Algorithm::Exchanged(_)) }
+        Self { gate, slot, max_keys, is_exchanged: matches!(algorithm, Algorithm::Synced(_)) }
     }
 
     fn rules(algorithm: &Algorithm, max_keys: u32) -> Rules {
@@ -275,7 +275,7 @@ fn slow() -> impl Iterator<Item = (Algorithm, u32)> {
     let bucket = Algorithm::TokenBucket(token_bucket::Config { rate, burst: 5 });
     let window = sliding_window::Config { rate, buckets: 10, strict: true };
     let large = [bucket, Algorithm::SlidingWindow(window)].map(|it| (it, 20_000));
-    let alone = |it: &Algorithm| !matches!(it, Algorithm::Exchanged(_));
+    let alone = |it: &Algorithm| !matches!(it, Algorithm::Synced(_));
     every(rate).into_iter().filter(alone).map(|it| (it, 2_000)).chain(large)
 }
 

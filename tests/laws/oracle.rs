@@ -37,9 +37,7 @@ pub(crate) fn passes(algorithm: &Algorithm, past: &Past, now: Instant, cost: u64
         Algorithm::FixedWindow(config) => window_holds(config, past, now, cost),
         Algorithm::Concurrency(concurrency::Config { limit }) => past.in_flight + cost <= *limit,
         // By itself.
-        Algorithm::Exchanged(config) => {
-            passes(config.whole(), past, Instant::from_nanos(now), cost)
-        }
+        Algorithm::Synced(config) => passes(config.whole(), past, Instant::from_nanos(now), cost),
         Algorithm::Pacing(config) => start(config, past, Instant::from_nanos(now)).is_some(),
     }
 }
@@ -176,7 +174,7 @@ pub(crate) fn assert_promise(algorithm: &Algorithm, past: &Past) {
             }
         }
         Algorithm::Concurrency(_) => {}
-        Algorithm::Exchanged(config) => assert_promise(config.whole(), past),
+        Algorithm::Synced(config) => assert_promise(config.whole(), past),
         Algorithm::Pacing(pacing::Config { rate, .. }) => assert_spaced(*rate, past),
     }
 }

@@ -206,7 +206,7 @@ fn lender(algorithm: &Algorithm) -> Lender<'_> {
         | Algorithm::SlidingCounter(_)
         | Algorithm::Concurrency(_)
         | Algorithm::Pacing(_)
-        | Algorithm::Exchanged(_) => unreachable!("only these lend"),
+        | Algorithm::Synced(_) => unreachable!("only these lend"),
     }
 }
 

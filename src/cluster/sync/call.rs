@@ -2,7 +2,7 @@
 //! have.
 
 use crate::cluster::{error::StoreError, script::Lua};
-use crate::flow::{Delta, Instant, Stored, Told};
+use crate::flow::{Delta, Instant, RemoteState, Stored};
 use core::time::Duration;
 use redis::{Cmd, FromRedisValue, Value, cmd};
 use std::fmt::Write as _;
@@ -73,7 +73,7 @@ pub struct Page {
     /// Whether its clock was set back by more than a window, so that it has dropped the states.
     pub is_set_back: bool,
     /// What has changed since the version that the gateway knew.
-    pub told: Vec<Told>,
+    pub told: Vec<RemoteState>,
 }
 
 impl Push<'_> {
@@ -195,13 +195,13 @@ impl Page {
     }
 }
 
-fn state([whose, numbers]: &[Value; 2]) -> Option<Told> {
+fn state([whose, numbers]: &[Value; 2]) -> Option<RemoteState> {
     let (Value::BulkString(whose), Value::BulkString(numbers)) = (whose, numbers) else {
         return None;
     };
     let whose = str::from_utf8(whose).ok()?.parse().ok()?;
     let numbers = str::from_utf8(numbers).ok()?.split(' ').map(|word| word.parse().ok());
-    Some(Told { whose, numbers: numbers.collect::<Option<_>>()? })
+    Some(RemoteState { whose, numbers: numbers.collect::<Option<_>>()? })
 }
 
 fn whole(value: &Value) -> Option<u64> {

@@ -4,7 +4,7 @@ use super::call::{GLANCE_COST, MOST_STATES, Page, Push, Question, line, most_del
 use crate::{
     cluster::store::Store,
     config::{Exchange, Shared, Snapshot},
-    flow::{Delta, Gate, Instant, RoundTrip, SlotId, Told},
+    flow::{Delta, Gate, Instant, RemoteState, RoundTrip, SlotId},
 };
 use core::{sync::atomic::Ordering::Relaxed, time::Duration};
 use std::{collections::HashSet, sync::Arc};
@@ -264,7 +264,7 @@ impl Source {
 
     /// Takes over what is `told`, after which one that has not heard of the clock before has all
     /// to tell. Returns whether it has forgotten all others.
-    fn adopt(&mut self, way: RoundTrip, told: &[Told]) -> bool {
+    fn adopt(&mut self, way: RoundTrip, told: &[RemoteState]) -> bool {
         let has_forgotten = self.gate.adopt(self.slot, way, told);
         if !core::mem::replace(&mut self.has_clock, true) {
             self.from = Some(0);

@@ -232,7 +232,7 @@ fn kind(algorithm: &Algorithm) -> String {
         Algorithm::FixedWindow(_) => "fixed_window",
         Algorithm::Concurrency(_) => "concurrency",
         Algorithm::Pacing(_) => "pacing",
-        Algorithm::Exchanged(config) => return kind(config.whole()),
+        Algorithm::Synced(config) => return kind(config.whole()),
     };
     word.to_owned()
 }
@@ -252,7 +252,7 @@ fn limit(algorithm: &Algorithm) -> String {
         },
         Algorithm::Concurrency(config) => config.limit.to_string(),
         Algorithm::Pacing(config) => rate(config.rate),
-        Algorithm::Exchanged(config) => limit(config.whole()),
+        Algorithm::Synced(config) => limit(config.whole()),
     }
 }
 
@@ -277,7 +277,7 @@ fn detail(algorithm: &Algorithm) -> String {
         | Algorithm::SlidingCounter(_)
         | Algorithm::Concurrency(_)
         | Algorithm::Pacing(_) => String::new(),
-        Algorithm::Exchanged(config) => detail(config.whole()),
+        Algorithm::Synced(config) => detail(config.whole()),
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) fn quota(name: &str, algorithm: &Algorithm) -> Option<Limit> {
         | Algorithm::SlidingCounter(sliding_counter::Config { rate }) => (rate, None),
         Algorithm::FixedWindow(fixed_window::Config { rate, align }) => (rate, align.calendar()),
         Algorithm::Concurrency(_) | Algorithm::Pacing(_) => return None,
-        Algorithm::Exchanged(config) => return quota(name, config.whole()),
+        Algorithm::Synced(config) => return quota(name, config.whole()),
     };
     let (text, window) = calendar.map_or_else(
         || (rate.to_string(), Some(rate.window())),

@@ -12,7 +12,7 @@ use crate::{
         spec::{OnStoreError, Scope, StoreSpec},
         store::{RedisUrl, Store, StoreKind},
     },
-    flow::{Algorithm, Stored, Unstorable, limiter::exchanged, time::spelled},
+    flow::{Algorithm, Stored, Unstorable, limiter::SyncedConfig, time::spelled},
 };
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -158,9 +158,9 @@ impl Compiler {
             return None;
         }
         for (algorithm, _) in &mut *versions {
-            if let Some(config) = exchanged::Config::new(algorithm.clone(), 1) {
+            if let Some(config) = SyncedConfig::new(algorithm.clone(), 1) {
                 self.seldom(&config, interval, place);
-                *algorithm = Algorithm::Exchanged(config);
+                *algorithm = Algorithm::Synced(config);
             } else if Stored::new(algorithm).is_ok() {
                 self.error(
                     Problem::error(place, "`sync_interval` with `concurrency`")
@@ -173,7 +173,7 @@ impl Compiler {
     }
 
     /// Warns of gateways that would hear of a window when it is over.
-    fn seldom(&mut self, config: &exchanged::Config, interval: Duration, place: Place) {
+    fn seldom(&mut self, config: &SyncedConfig, interval: Duration, place: Place) {
         let Some((_, window)) = config.whole().most_in_a_window() else { return };
         if 2 * interval > window {
             let often = spelled(window / 20).replace(' ', "");

@@ -52,7 +52,7 @@ pub(super) fn promise(algorithm: &Algorithm) -> String {
             )
         }
         Algorithm::Pacing(config) => format!("pacing {}", pacing_promise(config)),
-        Algorithm::Exchanged(config) => promise(config.whole()),
+        Algorithm::Synced(config) => promise(config.whole()),
     }
 }
 
@@ -86,7 +86,7 @@ pub(in crate::config) fn bucket_numbers(algorithm: &Algorithm) -> Option<(Rate, 
     match algorithm {
         Algorithm::TokenBucket(config) => Some((config.rate, config.burst)),
         Algorithm::LeakyBucket(config) => Some((config.rate, config.capacity)),
-        Algorithm::Exchanged(config) => bucket_numbers(config.whole()),
+        Algorithm::Synced(config) => bucket_numbers(config.whole()),
         Algorithm::WarmUp(_)
         | Algorithm::SlidingLog(_)
         | Algorithm::SlidingWindow(_)

@@ -2,13 +2,13 @@
 
 use super::{
     Chain, Charged, RejectedBy,
-    hearing::{Asked, Hearing},
-    link::Link,
+    evaluation::{Evaluation, SlotResult},
+    slots::ChainSlot,
 };
 use crate::flow::{
+    claim::{Claim, SlotId},
     decision::{Quota, Reason, Report, Verdict},
     pending::{Pending, Ticket},
-    slot::{Claim, SlotId},
     time::Instant,
 };
 use core::time::Duration;
@@ -53,7 +53,7 @@ impl Chain {
         // A request that is not charged at once borrows nothing.
         let claims: SmallVec<[Claim; 4]> =
             claims.iter().map(|claim| Claim { patience: Duration::ZERO, ..*claim }).collect();
-        let mut hearing = Hearing::new(self.arrive(now, &claims));
+        let mut hearing = Evaluation::new(self.arrive(now, &claims));
         self.hear(&claims, &mut hearing);
         if let Some(blame) = hearing.rejection {
             return Err(self.reject(&hearing, blame, report));
@@ -61,7 +61,7 @@ impl Chain {
         let ticket = Ticket(self.tickets);
         self.tickets += 1;
         let mut granted = SmallVec::new();
-        for &Asked { link, claim: &claim, verdict, place, .. } in &hearing.asked {
+        for &SlotResult { link, claim: &claim, verdict, place, .. } in &hearing.asked {
             if claim.cost > 0 && matches!(verdict, Verdict::Passed | Verdict::Delayed) {
                 let Claim { key, cost, .. } = claim;
                 self.links[link].pending.add(Pending { ticket, key, place, cost });
@@ -121,13 +121,13 @@ impl Chain {
     }
 
     /// Returns what the slots said when the request was reserved, as of `now`.
-    fn recall<'a>(&self, now: Instant, reserved: &Reserved, claims: &'a [Claim]) -> Hearing<'a> {
-        let mut hearing = Hearing::new(now);
+    fn recall<'a>(&self, now: Instant, reserved: &Reserved, claims: &'a [Claim]) -> Evaluation<'a> {
+        let mut hearing = Evaluation::new(now);
         for (claim, granted) in claims.iter().zip(&reserved.claims) {
-            let is_of_it = |link: &Link| link.claim_in(core::slice::from_ref(claim)).is_some();
+            let is_of_it = |link: &ChainSlot| link.claim_in(core::slice::from_ref(claim)).is_some();
             // A slot that an edit has removed since has nothing to say any more.
             let Some(at) = self.links.iter().position(is_of_it) else { continue };
-            let Link { slot, wanted, .. } = &self.links[at];
+            let ChainSlot { slot, wanted, .. } = &self.links[at];
             let (place, due) = slot.due(now, claim);
             let (verdict, wait) = match granted.verdict {
                 Verdict::Passed | Verdict::Delayed if due <= now => {
@@ -144,14 +144,14 @@ impl Chain {
                     (granted.verdict, Duration::ZERO)
                 }
             };
-            hearing.asked.push(Asked { link: at, claim, verdict, wait, place });
+            hearing.asked.push(SlotResult { link: at, claim, verdict, wait, place });
         }
         hearing
     }
 
     /// Counts what a rule decided elsewhere.
     fn count(&mut self, slot: SlotId, verdict: Verdict) {
-        let is_it = |link: &&mut Link| link.id == slot || link.former == Some(slot);
+        let is_it = |link: &&mut ChainSlot| link.id == slot || link.former == Some(slot);
         let Some(link) = self.links.iter_mut().find(is_it) else { return };
         let counts = &mut link.counts;
         match verdict {

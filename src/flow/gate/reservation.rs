@@ -3,8 +3,8 @@
 use super::{Admission, Gate, Permit};
 use crate::flow::{
     chain::{Elsewhere, Reserved},
+    claim::{Claim, SlotId},
     decision::{Quota, Reason, Rejection, Report},
-    slot::{Claim, SlotId},
     time::Instant,
 };
 use core::mem::take;

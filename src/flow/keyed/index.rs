@@ -25,7 +25,7 @@ pub(super) struct Index<S> {
 
 #[derive(Debug)]
 struct Entry<S> {
-    print: Print,
+    print: Fingerprint,
     /// The next in the bucket's chain, or [`NONE`].
     next: u32,
     /// In what would be padding.
@@ -35,7 +35,7 @@ struct Entry<S> {
 
 /// A key's fingerprint. In halves, since a `u128` wants padding before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::flow) struct Print {
+pub(in crate::flow) struct Fingerprint {
     low: u64,
     high: u64,
 }
@@ -72,7 +72,7 @@ pub(super) const fn entry_bytes<S>() -> usize {
     size_of::<Entry<S>>() + 2 * size_of::<u32>()
 }
 
-impl Print {
+impl Fingerprint {
     #[expect(clippy::cast_possible_truncation, reason = "the halves of the key")]
     pub(super) const fn of(key: u128) -> Self {
         Self { low: key as u64, high: (key >> 64) as u64 }
@@ -100,12 +100,12 @@ impl<S> Index<S> {
     }
 
     /// Returns the entry of `print`.
-    pub(super) fn find(&self, print: Print) -> Option<u32> {
+    pub(super) fn find(&self, print: Fingerprint) -> Option<u32> {
         self.chain(self.bucket(print)).find(|&at| self.entry(at).print == print)
     }
 
     /// Returns whose an entry is that exists.
-    pub(super) fn print(&self, at: u32) -> Print {
+    pub(super) fn print(&self, at: u32) -> Fingerprint {
         self.entry(at).print
     }
 
@@ -136,7 +136,7 @@ impl<S> Index<S> {
 
     /// Adds an entry as the last one, for a `print` that has none. No room is made for
     /// more than `most` of them.
-    pub(super) fn push(&mut self, print: Print, state: S, most: u32) {
+    pub(super) fn push(&mut self, print: Fingerprint, state: S, most: u32) {
         let (len, (piece, offset)) = (self.len as usize, place(self.len));
         let room = (most as usize).saturating_sub(len);
         if piece == self.pieces.len() {
@@ -163,7 +163,7 @@ impl<S> Index<S> {
 
     /// Gives an entry that exists, with its state, to another `print`, which has
     /// none.
-    pub(super) fn give(&mut self, at: u32, print: Print) {
+    pub(super) fn give(&mut self, at: u32, print: Fingerprint) {
         self.unlink(at);
         self.entry_mut(at).print = print;
         self.link(at);
@@ -194,7 +194,7 @@ impl<S> Index<S> {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the mask leaves less than a u32")]
-    fn bucket(&self, print: Print) -> usize {
+    fn bucket(&self, print: Fingerprint) -> usize {
         let mask = self.heads.len().next_power_of_two() - 1;
         let bucket = print.low as usize & mask;
         if bucket < self.heads.len() { bucket } else { bucket & (mask >> 1) }
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_mark_takes_no_room() {
-        let print_and_next = size_of::<Print>() + size_of::<u64>();
+        let print_and_next = size_of::<Fingerprint>() + size_of::<u64>();
         assert_eq!(size_of::<Entry<u64>>(), print_and_next + size_of::<u64>());
         assert_eq!(size_of::<Entry<u128>>(), 48);
     }
@@ -267,9 +267,9 @@ mod tests {
     #[test]
     fn an_entry_is_converted_once_after_each_time_that_all_aged() {
         let mut index: Index<u64> = Index::new();
-        index.push(Print::of(1), 10, MAX);
+        index.push(Fingerprint::of(1), 10, MAX);
         index.age();
-        index.push(Print::of(2), 20, MAX);
+        index.push(Fingerprint::of(2), 20, MAX);
         for _ in 0..2 {
             (0..2).for_each(|at| index.refresh(at, |state| *state += 1));
             assert_eq!((*index.get(0), *index.get(1)), (11, 20));
@@ -288,7 +288,7 @@ mod tests {
         for _ in 0..40_000 {
             // From a few low bits, so that chains are long, too.
             let key = random.u128(0..5_000) * if random.u8(..) > 9 { 1 } else { 1 << 40 };
-            let print = Print::of(key);
+            let print = Fingerprint::of(key);
             assert_eq!(index.find(print), map.get(&key).copied());
             let len = index.len();
             match random.u8(0..10) {

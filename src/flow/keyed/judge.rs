@@ -1,6 +1,6 @@
 //! What a table asks about its states, which it does not understand.
 
-use super::{Scale, Usage};
+use super::{PastUsage, Scale};
 
 /// What a table has to know of its states, as of an instant.
 pub(in crate::flow) trait Judge<S> {
@@ -11,20 +11,20 @@ pub(in crate::flow) trait Judge<S> {
     /// Returns how usages are read.
     fn scale(&self) -> Scale;
     /// Returns what is kept of `state` when its place goes to another client.
-    fn usage(&self, state: &S) -> Usage;
+    fn past_usage(&self, state: &S) -> PastUsage;
     /// Makes `state` a fresh one.
     fn renew(&self, state: &mut S);
     /// Makes `state` that of a client which has used so much at least.
-    fn absorb(&self, state: &mut S, usage: Usage);
+    fn absorb(&self, state: &mut S, usage: PastUsage);
 
     /// Returns what is lost with the place of `state`; zero if nothing is.
     fn loss(&self, state: &S) -> u64 {
-        if self.is_fresh(state) { 0 } else { self.scale().weight(self.usage(state)).max(1) }
+        if self.is_fresh(state) { 0 } else { self.scale().weight(self.past_usage(state)).max(1) }
     }
 }
 
 /// How what is of before the latest edit becomes what is of now.
 pub(in crate::flow) struct Conversion<'a, S> {
     pub(in crate::flow) state: &'a dyn Fn(&mut S),
-    pub(in crate::flow) usage: &'a dyn Fn(Usage) -> Usage,
+    pub(in crate::flow) usage: &'a dyn Fn(PastUsage) -> PastUsage,
 }

@@ -10,7 +10,10 @@
 //! at most `J / N` are used up, if `J` was charged to clients that lost their places. A client
 //! that was never seen is taken for one that used up all with a chance of `(J / (N·w))^4` at most.
 
-use super::{Print, Scale, Usage};
+use super::{
+    index::Fingerprint,
+    usage::{PastUsage, Scale},
+};
 
 /// Rows of cells.
 const ROWS: usize = 4;
@@ -28,16 +31,16 @@ const STEP: (usize, u32) = (1024, 32);
 #[derive(Debug, Default)]
 pub(super) struct Summary {
     /// One row after the other.
-    cells: Box<[Usage]>,
+    cells: Box<[PastUsage]>,
     /// As many, from before the latest edit, of which the first ones were converted and joined
     /// into `cells`; or none.
-    aside: Box<[Usage]>,
+    aside: Box<[PastUsage]>,
     converted: usize,
 }
 
 /// Returns the memory that the summary of a table with so many places takes.
 pub(super) fn bytes(max_keys: u32) -> usize {
-    ROWS * width(max_keys) * size_of::<Usage>()
+    ROWS * width(max_keys) * size_of::<PastUsage>()
 }
 
 fn width(max_keys: u32) -> usize {
@@ -45,13 +48,19 @@ fn width(max_keys: u32) -> usize {
 }
 
 /// Returns unused cells.
-fn unused(cells: usize) -> Box<[Usage]> {
-    vec![Usage::NONE; cells].into()
+fn unused(cells: usize) -> Box<[PastUsage]> {
+    vec![PastUsage::NONE; cells].into()
 }
 
 impl Summary {
     /// Remembers what a client has used. `max_keys` sizes a new summary.
-    pub(super) fn note(&mut self, print: Print, usage: Usage, scale: Scale, max_keys: u32) {
+    pub(super) fn note(
+        &mut self,
+        print: Fingerprint,
+        usage: PastUsage,
+        scale: Scale,
+        max_keys: u32,
+    ) {
         if self.cells.is_empty() {
             self.cells = unused(ROWS * width(max_keys));
         }
@@ -64,12 +73,12 @@ impl Summary {
     /// edit one of now.
     pub(super) fn recall(
         &self,
-        print: Print,
+        print: Fingerprint,
         scale: Scale,
-        convert: impl Fn(Usage) -> Usage,
-    ) -> Usage {
+        convert: impl Fn(PastUsage) -> PastUsage,
+    ) -> PastUsage {
         if self.cells.is_empty() {
-            return Usage::NONE;
+            return PastUsage::NONE;
         }
         let cell = |at: usize| match self.aside.get(at).filter(|_| at >= self.converted) {
             Some(aside) => scale.join(self.cells[at], convert(*aside)),
@@ -87,14 +96,18 @@ impl Summary {
     }
 
     /// Goes on with converting. Returns whether there may be more to do.
-    pub(super) fn convert_some(&mut self, scale: Scale, convert: impl Fn(Usage) -> Usage) -> bool {
+    pub(super) fn convert_some(
+        &mut self,
+        scale: Scale,
+        convert: impl Fn(PastUsage) -> PastUsage,
+    ) -> bool {
         let (looks, mut left) = STEP;
         let some = self.aside.iter().enumerate().skip(self.converted).take(looks);
         for (at, usage) in some {
             let usage = convert(*usage);
             self.cells[at] = scale.join(self.cells[at], usage);
             self.converted = at + 1;
-            left -= u32::from(usage != Usage::NONE);
+            left -= u32::from(usage != PastUsage::NONE);
             if left == 0 {
                 break;
             }
@@ -107,7 +120,7 @@ impl Summary {
 
     /// Returns where the cells of a client lie, by four parts of its fingerprint.
     #[expect(clippy::cast_possible_truncation, reason = "less than the width")]
-    fn places(&self, print: Print) -> [usize; ROWS] {
+    fn places(&self, print: Fingerprint) -> [usize; ROWS] {
         let width = self.cells.len() / ROWS;
         let key = print.key();
         [0, 1, 2, 3].map(|row| {
@@ -129,8 +142,8 @@ mod tests {
         Scale::Counts(generation)
     }
 
-    fn print(random: &mut Rng) -> Print {
-        Print::of(random.u128(..))
+    fn print(random: &mut Rng) -> Fingerprint {
+        Fingerprint::of(random.u128(..))
     }
 
     #[test]
@@ -145,7 +158,7 @@ mod tests {
             let exact: &mut u64 = used.entry(client.key()).or_default();
             assert!(before >= *exact);
             *exact += 1;
-            summary.note(client, Usage::counted(1, [before + 1, 0]), scale(1), MAX_KEYS);
+            summary.note(client, PastUsage::counted(1, [before + 1, 0]), scale(1), MAX_KEYS);
         }
     }
 
@@ -156,7 +169,7 @@ mod tests {
         // One and a half times as many as there are places, each of which used all of five.
         for _ in 0..MAX_KEYS * 3 / 2 {
             let client = print(&mut random);
-            summary.note(client, Usage::counted(1, [5, 0]), scale(1), MAX_KEYS);
+            summary.note(client, PastUsage::counted(1, [5, 0]), scale(1), MAX_KEYS);
         }
         let is_used_up = |generation: u64, random: &mut Rng| {
             let usage = summary.recall(print(random), scale(generation), |it| it);
@@ -175,9 +188,9 @@ mod tests {
         let mut summary = Summary::default();
         let clients: Vec<_> = (0..500).map(|_| print(&mut random)).collect();
         for client in &clients {
-            summary.note(*client, Usage::counted(1, [1, 0]), scale(1), MAX_KEYS);
+            summary.note(*client, PastUsage::counted(1, [1, 0]), scale(1), MAX_KEYS);
         }
-        let double = |usage: Usage| Usage::counted(1, usage.counts(1).map(|it| 2 * it));
+        let double = |usage: PastUsage| PastUsage::counted(1, usage.counts(1).map(|it| 2 * it));
         summary.age();
         let mut steps = 0;
         loop {

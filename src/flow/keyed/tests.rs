@@ -117,26 +117,26 @@ impl Judge<u32> for Amounts {
         Scale::Counts(1)
     }
 
-    fn usage(&self, state: &u32) -> Usage {
-        Usage::counted(1, [u64::from(*state), 0])
+    fn past_usage(&self, state: &u32) -> PastUsage {
+        PastUsage::counted(1, [u64::from(*state), 0])
     }
 
     fn renew(&self, state: &mut u32) {
         *state = 0;
     }
 
-    fn absorb(&self, state: &mut u32, usage: Usage) {
+    fn absorb(&self, state: &mut u32, usage: PastUsage) {
         *state = (*state).max(u32::try_from(usage.counts(1)[0]).expect("small"));
     }
 }
 
 impl Table<u32> {
-    fn enter(&mut self, n: u32, judge: &Amounts) -> Place {
+    fn enter(&mut self, n: u32, judge: &Amounts) -> Lookup {
         self.prepare(key(n), judge, None);
         self.find(key(n), true, judge)
     }
 
-    fn set(&mut self, n: u32, amount: u32, judge: &Amounts) -> Seat {
+    fn set(&mut self, n: u32, amount: u32, judge: &Amounts) -> KeySlot {
         let place = self.enter(n, judge);
         let seat = self.seat(place, judge);
         *self.get_mut(seat) = amount;
@@ -177,7 +177,7 @@ fn of_a_few_the_one_with_the_least_to_lose_goes() {
         table.set(n, 9, &judge);
     });
     for n in 200..212 {
-        assert_eq!(table.set(n, 9, &judge), Seat::Own((n - 200) * 8 + 5));
+        assert_eq!(table.set(n, 9, &judge), KeySlot::Own((n - 200) * 8 + 5));
     }
     let back = table.enter(5, &judge);
     assert_eq!(*table.get(back), 1);
@@ -194,11 +194,11 @@ fn what_is_held_stays_and_who_finds_nothing_else_shares() {
     let seat = loop {
         shared += 1;
         match table.set(99 + shared, 1, &judge) {
-            Seat::Overflow(_) => {}
-            seat @ (Seat::Own(_) | Seat::Shared) => break seat,
+            KeySlot::Overflow(_) => {}
+            seat @ (KeySlot::Own(_) | KeySlot::Shared) => break seat,
         }
     };
-    assert_eq!(seat, Seat::Own(99));
+    assert_eq!(seat, KeySlot::Own(99));
     assert!(shared - 1 <= 100 / SEARCH, "the hand has gone round");
     assert_eq!(table.keys().churn.overflowed, u64::from(shared - 1));
 }
@@ -228,7 +228,7 @@ fn the_hand_finds_the_one_fresh_state() {
     let refused = (2_001..9_999).find(|&n| {
         let place = table.enter(n, &judge);
         table.pass_over(place);
-        matches!(place, Place::New { .. })
+        matches!(place, Lookup::New { .. })
     });
     assert!(refused.is_some_and(|n| n - 2_001 <= 2_000 / SEARCH));
 }

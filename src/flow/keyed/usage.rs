@@ -11,7 +11,7 @@ use crate::flow::time::Instant;
 
 /// What a client has used, on the [`Scale`] of its rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::flow) struct Usage(u64);
+pub(in crate::flow) struct PastUsage(u64);
 
 /// How the usages of a rule are read at an instant.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ pub(in crate::flow) enum Scale {
 /// Digits of a rounded count behind the first one.
 const DIGITS: u32 = 11;
 
-impl Usage {
+impl PastUsage {
     /// Nothing.
     pub(in crate::flow) const NONE: Self = Self(0);
 
@@ -71,17 +71,17 @@ impl Usage {
 
 impl Scale {
     /// Returns the least usage that is at least as much as both.
-    pub(in crate::flow) fn join(self, one: Usage, other: Usage) -> Usage {
+    pub(in crate::flow) fn join(self, one: PastUsage, other: PastUsage) -> PastUsage {
         self.combine(one, other, u64::max, u16::max)
     }
 
     /// Returns what both are at least.
-    pub(in crate::flow) fn meet(self, one: Usage, other: Usage) -> Usage {
+    pub(in crate::flow) fn meet(self, one: PastUsage, other: PastUsage) -> PastUsage {
         self.combine(one, other, u64::min, u16::min)
     }
 
     /// Returns how much a usage is beside others; zero if nothing is used any more.
-    pub(in crate::flow) fn weight(self, usage: Usage) -> u64 {
+    pub(in crate::flow) fn weight(self, usage: PastUsage) -> u64 {
         match self {
             Self::Time(now) => usage.0.saturating_sub(now.as_nanos()),
             Self::Counts(generation) => usage.counts(generation).iter().sum(),
@@ -90,16 +90,16 @@ impl Scale {
 
     fn combine(
         self,
-        one: Usage,
-        other: Usage,
+        one: PastUsage,
+        other: PastUsage,
         instants: impl Fn(u64, u64) -> u64,
         counts: impl Fn(u16, u16) -> u16,
-    ) -> Usage {
+    ) -> PastUsage {
         match self {
-            Self::Time(_) => Usage(instants(one.0, other.0)),
+            Self::Time(_) => PastUsage(instants(one.0, other.0)),
             Self::Counts(generation) => {
                 let (one, other) = (one.codes(generation), other.codes(generation));
-                Usage::of_codes(generation, [0, 1].map(|at| counts(one[at], other[at])))
+                PastUsage::of_codes(generation, [0, 1].map(|at| counts(one[at], other[at])))
             }
         }
     }
@@ -145,22 +145,22 @@ mod tests {
 
     #[test]
     fn a_generation_is_followed_by_one_and_then_forgotten() {
-        let usage = Usage::counted(u64::from(u32::MAX), [7, 3]);
+        let usage = PastUsage::counted(u64::from(u32::MAX), [7, 3]);
         assert_eq!(usage.counts(u64::from(u32::MAX)), [7, 3]);
         assert_eq!(usage.counts(1 << 32), [0, 7]);
         assert_eq!(usage.counts((1 << 32) + 1), [0, 0]);
-        assert_eq!(Usage::NONE.counts(0), [0, 0]);
+        assert_eq!(PastUsage::NONE.counts(0), [0, 0]);
     }
 
     #[test]
     fn usages_join_and_meet_as_of_a_generation() {
-        let (scale, old) = (Scale::Counts(5), Usage::counted(4, [9, 9]));
-        let new = Usage::counted(5, [2, 3]);
+        let (scale, old) = (Scale::Counts(5), PastUsage::counted(4, [9, 9]));
+        let new = PastUsage::counted(5, [2, 3]);
         assert_eq!(scale.join(old, new).counts(5), [2, 9]);
         assert_eq!(scale.meet(old, new).counts(5), [0, 3]);
-        assert_eq!(scale.meet(old, Usage::NONE), Usage::NONE);
+        assert_eq!(scale.meet(old, PastUsage::NONE), PastUsage::NONE);
         assert_eq!([old, new].map(|it| scale.weight(it)), [9, 5]);
-        let at = |nanos| Usage::until(Instant::from_nanos(nanos));
+        let at = |nanos| PastUsage::until(Instant::from_nanos(nanos));
         let scale = Scale::Time(Instant::from_nanos(10));
         assert_eq!(scale.join(at(5), at(15)), at(15));
         assert_eq!(scale.meet(at(5), at(15)), at(5));

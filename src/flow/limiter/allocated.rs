@@ -2,7 +2,7 @@
 
 /// Returns how much the allocator gives who asks it for so many bytes: mimalloc's sizes are
 /// multiples of 16 and, above 128, a quarter of the power of two below them apart.
-pub(super) const fn allocated(bytes: usize) -> usize {
+pub(in crate::flow) const fn allocated(bytes: usize) -> usize {
     let step = match bytes.checked_next_power_of_two() {
         Some(above) if above > 128 => above / 8,
         Some(_) => 16,

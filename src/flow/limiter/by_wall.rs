@@ -9,14 +9,14 @@
 
 use crate::flow::{
     decision::Decision,
-    keyed::{Scale, Usage},
-    slot::{Formula, Standing, Times},
+    keyed::{PastUsage, Scale},
     time::{Instant, WallOffset},
+    traits::{Evictable, Lends, Limiter, Times, Usage},
 };
 use core::time::Duration;
 
 /// An algorithm whose windows follow the wall's clock.
-pub(super) trait FollowsWall: Formula {
+pub(in crate::flow) trait FollowsWall: Evictable {
     /// Takes `state` along when the wall's clock is stepped: it showed `from`, and shows `to`.
     ///
     /// Forward, windows end that are over by then. Backward, nothing that was used is given
@@ -27,78 +27,86 @@ pub(super) trait FollowsWall: Formula {
 
 /// An algorithm, and how far the wall's clock is from the instants that it is asked about.
 #[derive(Debug)]
-pub(super) struct ByWall<F> {
-    formula: F,
+pub(in crate::flow) struct ByWall<F> {
+    limiter: F,
     wall: WallOffset,
 }
 
 impl<F> ByWall<F> {
-    pub(super) const fn new(formula: F, wall: WallOffset) -> Self {
-        Self { formula, wall }
+    pub(in crate::flow) const fn new(limiter: F, wall: WallOffset) -> Self {
+        Self { limiter, wall }
     }
 }
 
-impl<F: FollowsWall> Formula for ByWall<F> {
+impl<F: FollowsWall> Limiter for ByWall<F> {
     type State = F::State;
 
     fn limit(&self) -> u64 {
-        self.formula.limit()
+        self.limiter.limit()
     }
 
     fn fresh(&self) -> F::State {
-        self.formula.fresh()
+        self.limiter.fresh()
     }
 
     fn is_fresh(&self, state: &F::State, now: Instant) -> bool {
-        self.formula.is_fresh(state, self.wall.at(now))
+        self.limiter.is_fresh(state, self.wall.at(now))
     }
 
     #[inline]
     fn check(&self, state: &F::State, now: Instant, cost: u64) -> Decision {
-        self.formula.check(state, self.wall.at(now), cost)
-    }
-
-    fn loan(&self, state: &F::State, now: Instant, cost: u64) -> Option<Duration> {
-        self.formula.loan(state, self.wall.at(now), cost)
+        self.limiter.check(state, self.wall.at(now), cost)
     }
 
     #[inline]
-    fn standing(&self, state: &F::State, now: Instant) -> Standing {
-        self.formula.standing(state, self.wall.at(now))
+    fn usage(&self, state: &F::State, now: Instant) -> Usage {
+        self.limiter.usage(state, self.wall.at(now))
     }
 
     #[inline]
     fn charge(&self, state: &mut F::State, times: Times, cost: u64) {
         let [now, own, start] = [times.now, times.own, times.start].map(|it| self.wall.at(it));
-        self.formula.charge(state, Times { now, own, start }, cost);
-    }
-
-    fn is_held(&self, state: &F::State, now: Instant) -> bool {
-        self.formula.is_held(state, self.wall.at(now))
-    }
-
-    fn scale(&self, now: Instant) -> Scale {
-        self.formula.scale(self.wall.at(now))
-    }
-
-    fn usage(&self, state: &F::State, now: Instant) -> Usage {
-        self.formula.usage(state, self.wall.at(now))
-    }
-
-    fn renew(&self, state: &mut F::State) {
-        self.formula.renew(state);
-    }
-
-    fn absorb(&self, state: &mut F::State, usage: Usage, now: Instant) {
-        self.formula.absorb(state, usage, self.wall.at(now));
+        self.limiter.charge(state, Times { now, own, start }, cost);
     }
 
     fn convert(&self, old: &Self, state: &mut F::State, now: Instant) {
         let to = self.wall.at(now);
         if self.wall != old.wall {
-            old.formula.step(state, old.wall.at(now), to);
+            old.limiter.step(state, old.wall.at(now), to);
         }
-        self.formula.convert(&old.formula, state, to);
+        self.limiter.convert(&old.limiter, state, to);
+    }
+
+    fn lends(&self) -> Option<&dyn Lends<Self::State>> {
+        Some(self)
+    }
+}
+
+impl<F: FollowsWall> Evictable for ByWall<F> {
+    fn is_held(&self, state: &F::State, now: Instant) -> bool {
+        self.limiter.is_held(state, self.wall.at(now))
+    }
+
+    fn scale(&self, now: Instant) -> Scale {
+        self.limiter.scale(self.wall.at(now))
+    }
+
+    fn past_usage(&self, state: &F::State, now: Instant) -> PastUsage {
+        self.limiter.past_usage(state, self.wall.at(now))
+    }
+
+    fn renew(&self, state: &mut F::State) {
+        self.limiter.renew(state);
+    }
+
+    fn absorb(&self, state: &mut F::State, usage: PastUsage, now: Instant) {
+        self.limiter.absorb(state, usage, self.wall.at(now));
+    }
+}
+
+impl<F: FollowsWall> Lends<F::State> for ByWall<F> {
+    fn loan(&self, state: &F::State, now: Instant, cost: u64) -> Option<Duration> {
+        self.limiter.lends()?.loan(state, self.wall.at(now), cost)
     }
 }
 

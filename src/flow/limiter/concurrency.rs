@@ -12,8 +12,8 @@
 
 use crate::flow::{
     decision::{Decision, Reason, ReasonKind},
-    slot::{End, Formula, Standing, Times, Until},
     time::Instant,
+    traits::{End, EndOfRequest, Evictable, Limiter, Times, Until, Usage},
 };
 use core::time::Duration;
 
@@ -25,34 +25,32 @@ pub struct Config {
 }
 
 #[derive(Debug)]
-pub(super) struct Concurrency {
+pub(in crate::flow) struct Concurrency {
     limit: u64,
 }
 
 impl Config {
     /// Returns the limiter.
-    pub(super) const fn build(&self) -> Concurrency {
+    pub(in crate::flow) const fn build(&self) -> Concurrency {
         Concurrency { limit: self.limit }
     }
 }
 
 /// What a client has in flight.
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(in crate::flow) struct State {
     cost: u64,
 }
 
 impl State {
     /// Returns the state of who has so much in flight.
-    pub(super) const fn stored(cost: u64) -> Self {
+    pub(in crate::flow) const fn stored(cost: u64) -> Self {
         Self { cost }
     }
 }
 
-impl Formula for Concurrency {
+impl Limiter for Concurrency {
     type State = State;
-
-    const HOLDS: Option<Until> = Some(Until::End);
 
     fn limit(&self) -> u64 {
         self.limit
@@ -66,10 +64,6 @@ impl Formula for Concurrency {
         in_flight.cost == 0
     }
 
-    fn is_held(&self, in_flight: &State, _now: Instant) -> bool {
-        in_flight.cost > 0
-    }
-
     fn check(&self, in_flight: &State, _now: Instant, cost: u64) -> Decision {
         let limit = self.limit;
         if cost > limit {
@@ -81,19 +75,35 @@ impl Formula for Concurrency {
         }
     }
 
-    fn standing(&self, in_flight: &State, _now: Instant) -> Standing {
-        Standing { used: in_flight.cost, reset: Duration::ZERO }
+    fn usage(&self, in_flight: &State, _now: Instant) -> Usage {
+        Usage { used: in_flight.cost, reset: Duration::ZERO }
     }
 
     fn charge(&self, in_flight: &mut State, _times: Times, cost: u64) {
         in_flight.cost = in_flight.cost.saturating_add(cost);
     }
 
+    fn convert(&self, _old: &Self, _in_flight: &mut State, _now: Instant) {}
+
+    fn end_of_request(&self) -> Option<&dyn EndOfRequest<Self::State>> {
+        Some(self)
+    }
+}
+
+impl Evictable for Concurrency {
+    fn is_held(&self, in_flight: &State, _now: Instant) -> bool {
+        in_flight.cost > 0
+    }
+}
+
+impl EndOfRequest<State> for Concurrency {
+    fn until(&self) -> Until {
+        Until::End
+    }
+
     fn release(&self, in_flight: &mut State, _end: &End, cost: u64) {
         in_flight.cost = in_flight.cost.saturating_sub(cost);
     }
-
-    fn convert(&self, _old: &Self, _in_flight: &mut State, _now: Instant) {}
 }
 
 #[cfg(test)]

@@ -39,10 +39,10 @@ use super::{
 use crate::flow::{
     calendar::Calendar,
     decision::{Decision, Reason, ReasonKind},
-    keyed::{Scale, Usage},
+    keyed::{PastUsage, Scale},
     rate::Rate,
-    slot::{Formula, Standing, Times},
     time::Instant,
+    traits::{Evictable, Lends, Limiter, Times, Usage},
 };
 use core::time::Duration;
 
@@ -81,7 +81,7 @@ impl Align {
 }
 
 #[derive(Debug)]
-pub(super) struct FixedWindow {
+pub(in crate::flow) struct FixedWindow {
     limit: u64,
     /// In nanoseconds.
     window: u64,
@@ -90,7 +90,7 @@ pub(super) struct FixedWindow {
 
 /// A client's latest window.
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(in crate::flow) struct State {
     /// When it ends; the clock's zero if there was none yet.
     end: Instant,
     used: u64,
@@ -107,7 +107,7 @@ struct Window {
 
 impl Config {
     /// Returns the limiter.
-    pub(super) fn build(&self) -> FixedWindow {
+    pub(in crate::flow) fn build(&self) -> FixedWindow {
         let window = self.rate.window_nanos();
         FixedWindow { limit: self.rate.count(), window, align: self.align.clone() }
     }
@@ -115,17 +115,17 @@ impl Config {
 
 impl State {
     /// Returns the state of a window that ends then, of which so much is used.
-    pub(super) fn stored(end: Instant, used: u64) -> Self {
+    pub(in crate::flow) fn stored(end: Instant, used: u64) -> Self {
         Self { end, used, loans: Loans::default() }
     }
 
     /// Returns when the window ends.
-    pub(super) const fn end(&self) -> Instant {
+    pub(in crate::flow) const fn end(&self) -> Instant {
         self.end
     }
 
     /// Returns what is used in it.
-    pub(super) const fn used(&self) -> u64 {
+    pub(in crate::flow) const fn used(&self) -> u64 {
         self.used
     }
 }
@@ -198,7 +198,7 @@ impl FixedWindow {
 
     /// Returns whether windows that end then, which two began by their own first requests,
     /// have time in common.
-    pub(super) fn overlaps(&self, one: Instant, other: Instant) -> bool {
+    pub(in crate::flow) fn overlaps(&self, one: Instant, other: Instant) -> bool {
         let apart = one.since(other).max(other.since(one));
         self.align == Align::FirstRequest && apart < Duration::from_nanos(self.window)
     }
@@ -211,7 +211,7 @@ impl FixedWindow {
         }
     }
 
-    /// Returns when the window of `old` ends for a formula that follows the clock: with a
+    /// Returns when the window of `old` ends for a limiter that follows the clock: with a
     /// boundary, but not before it has lasted, nor those that follow of which was lent.
     fn aligned_end(&self, old: &Self, state: &State, now: Instant) -> Instant {
         let end = old.last_end(state);
@@ -222,7 +222,7 @@ impl FixedWindow {
         self.end(state.end, last)
     }
 
-    /// Returns when the open window of `old` ends for a formula whose windows begin with
+    /// Returns when the open window of `old` ends for a limiter whose windows begin with
     /// their first requests.
     fn free_end(&self, old: &Self, state: &State, now: Instant) -> Instant {
         let window = Duration::from_nanos(self.window);
@@ -240,7 +240,7 @@ impl FixedWindow {
     }
 }
 
-impl Formula for FixedWindow {
+impl Limiter for FixedWindow {
     type State = State;
 
     fn limit(&self) -> u64 {
@@ -260,49 +260,6 @@ impl Formula for FixedWindow {
         is_unused || now >= self.last_end(state) + Duration::from_nanos(rest)
     }
 
-    /// What is lent, and a window that an edit has made last longer than one that opens now, is
-    /// not said by a count.
-    fn is_held(&self, state: &State, now: Instant) -> bool {
-        let open = self.window(state, now);
-        !state.loans.split(now).1.is_empty() || open.end > self.end(open.end, now)
-    }
-
-    fn scale(&self, now: Instant) -> Scale {
-        Scale::Counts(match &self.align {
-            Align::FirstRequest => now.as_nanos() / self.window,
-            Align::Clock | Align::Calendar(_) => {
-                let end = self.end(Instant::EPOCH, now).as_nanos();
-                // Calendars have no numbers, and of some windows' ends the last bits are equal.
-                end ^ end >> 32
-            }
-        })
-    }
-
-    fn usage(&self, state: &State, now: Instant) -> Usage {
-        let Scale::Counts(generation) = self.scale(now) else { return Usage::NONE };
-        Usage::counted(generation, [self.window(state, now).used, 0])
-    }
-
-    /// As if a window with a first request had begun just now: it ends later, but none follows so
-    /// soon that more than is promised would pass.
-    fn absorb(&self, state: &mut State, usage: Usage, now: Instant) {
-        let Scale::Counts(generation) = self.scale(now) else { return };
-        let [current, last] = usage.counts(generation);
-        let used = match &self.align {
-            Align::FirstRequest => current.max(last),
-            Align::Clock | Align::Calendar(_) => current,
-        };
-        self.settle(state, now);
-        if now < state.end && state.used > 0 {
-            state.used = state.used.max(used);
-            if self.align == Align::FirstRequest {
-                state.end = state.end.max(self.end(Instant::EPOCH, now));
-            }
-        } else if used > 0 {
-            (state.end, state.used) = (self.end(Instant::EPOCH, now), used);
-        }
-    }
-
     fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {
         if cost > self.limit {
             return Decision::Reject(Reason::TooCostly {
@@ -320,18 +277,10 @@ impl Formula for FixedWindow {
         }
     }
 
-    fn loan(&self, state: &State, now: Instant, cost: u64) -> Option<Duration> {
-        // Only the next window is lent.
-        let next = self.over(state, now);
-        self.fits(state, next, cost).then(|| next.since(now))
-    }
-
-    fn standing(&self, state: &State, now: Instant) -> Standing {
+    fn usage(&self, state: &State, now: Instant) -> Usage {
         match self.window(state, now) {
-            Window { used: 0, .. } => Standing::default(),
-            Window { end, used } => {
-                Standing { used, reset: self.last_end(state).max(end).since(now) }
-            }
+            Window { used: 0, .. } => Usage::default(),
+            Window { end, used } => Usage { used, reset: self.last_end(state).max(end).since(now) },
         }
     }
 
@@ -365,6 +314,63 @@ impl Formula for FixedWindow {
             Align::FirstRequest if is_open => state.end = self.free_end(old, state, now),
             Align::Clock | Align::FirstRequest | Align::Calendar(_) => {}
         }
+    }
+
+    fn lends(&self) -> Option<&dyn Lends<Self::State>> {
+        Some(self)
+    }
+}
+
+impl Evictable for FixedWindow {
+    /// What is lent, and a window that an edit has made last longer than one that opens now, is
+    /// not said by a count.
+    fn is_held(&self, state: &State, now: Instant) -> bool {
+        let open = self.window(state, now);
+        !state.loans.split(now).1.is_empty() || open.end > self.end(open.end, now)
+    }
+
+    fn scale(&self, now: Instant) -> Scale {
+        Scale::Counts(match &self.align {
+            Align::FirstRequest => now.as_nanos() / self.window,
+            Align::Clock | Align::Calendar(_) => {
+                let end = self.end(Instant::EPOCH, now).as_nanos();
+                // Calendars have no numbers, and of some windows' ends the last bits are equal.
+                end ^ end >> 32
+            }
+        })
+    }
+
+    fn past_usage(&self, state: &State, now: Instant) -> PastUsage {
+        let Scale::Counts(generation) = self.scale(now) else { return PastUsage::NONE };
+        PastUsage::counted(generation, [self.window(state, now).used, 0])
+    }
+
+    /// As if a window with a first request had begun just now: it ends later, but none follows so
+    /// soon that more than is promised would pass.
+    fn absorb(&self, state: &mut State, usage: PastUsage, now: Instant) {
+        let Scale::Counts(generation) = self.scale(now) else { return };
+        let [current, last] = usage.counts(generation);
+        let used = match &self.align {
+            Align::FirstRequest => current.max(last),
+            Align::Clock | Align::Calendar(_) => current,
+        };
+        self.settle(state, now);
+        if now < state.end && state.used > 0 {
+            state.used = state.used.max(used);
+            if self.align == Align::FirstRequest {
+                state.end = state.end.max(self.end(Instant::EPOCH, now));
+            }
+        } else if used > 0 {
+            (state.end, state.used) = (self.end(Instant::EPOCH, now), used);
+        }
+    }
+}
+
+impl Lends<State> for FixedWindow {
+    fn loan(&self, state: &State, now: Instant, cost: u64) -> Option<Duration> {
+        // Only the next window is lent.
+        let next = self.over(state, now);
+        self.fits(state, next, cost).then(|| next.since(now))
     }
 }
 

@@ -32,7 +32,7 @@ pub struct Config {
 
 impl Config {
     /// Returns the limiter.
-    pub(super) fn build(&self) -> TokenBucket {
+    pub(in crate::flow) fn build(&self) -> TokenBucket {
         token_bucket::Config { rate: self.rate, burst: self.capacity }.build()
     }
 }

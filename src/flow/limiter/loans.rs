@@ -10,26 +10,26 @@ use core::time::Duration;
 /// What was lent, in the order of starts. A word in size, as few clients borrow.
 #[expect(clippy::box_collection, reason = "a word in every state, of which few lend")]
 #[derive(Clone, Debug, Default)]
-pub(super) struct Loans(Option<Box<Vec<Loan>>>);
+pub(in crate::flow) struct Loans(Option<Box<Vec<Loan>>>);
 
 /// What starts at one instant.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Loan {
-    pub(super) start: Instant,
-    pub(super) count: u64,
+pub(in crate::flow) struct Loan {
+    pub(in crate::flow) start: Instant,
+    pub(in crate::flow) count: u64,
 }
 
 impl Loans {
-    pub(super) fn as_slice(&self) -> &[Loan] {
+    pub(in crate::flow) fn as_slice(&self) -> &[Loan] {
         self.0.as_deref().map_or(&[], Vec::as_slice)
     }
 
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::flow) fn is_empty(&self) -> bool {
         self.as_slice().is_empty()
     }
 
-    pub(super) fn add(&mut self, start: Instant, count: u64) {
+    pub(in crate::flow) fn add(&mut self, start: Instant, count: u64) {
         let loans = self.0.get_or_insert_default();
         let at = loans.partition_point(|it| it.start < start);
         match loans.get_mut(at).filter(|it| it.start == start) {
@@ -39,7 +39,7 @@ impl Loans {
     }
 
     /// Takes out what has started by `now`, and gives it to `each` in the order of starts.
-    pub(super) fn settle(&mut self, now: Instant, mut each: impl FnMut(Loan)) {
+    pub(in crate::flow) fn settle(&mut self, now: Instant, mut each: impl FnMut(Loan)) {
         if let Some(loans) = &mut self.0 {
             let due = loans.partition_point(|it| it.start <= now);
             loans.drain(..due).for_each(&mut each);
@@ -50,20 +50,20 @@ impl Loans {
     }
 
     /// Moves all of them on a clock that was stepped `back` or `ahead`.
-    pub(super) fn shift(&mut self, back: Duration, ahead: Duration) {
+    pub(in crate::flow) fn shift(&mut self, back: Duration, ahead: Duration) {
         for loan in self.0.iter_mut().flat_map(|loans| loans.iter_mut()) {
             loan.start = loan.start + ahead - back;
         }
     }
 
     /// Returns those that have started by `now`, and the others.
-    pub(super) fn split(&self, now: Instant) -> (&[Loan], &[Loan]) {
+    pub(in crate::flow) fn split(&self, now: Instant) -> (&[Loan], &[Loan]) {
         let loans = self.as_slice();
         loans.split_at(loans.partition_point(|it| it.start <= now))
     }
 
     /// Returns the memory that so many loans take at most, in bytes: room grows by doubling.
-    pub(super) const fn bytes(most: usize) -> usize {
+    pub(in crate::flow) const fn bytes(most: usize) -> usize {
         let room = if most < 4 { 4 } else { most.next_power_of_two() };
         allocated(size_of::<Vec<Loan>>()) + allocated(room * size_of::<Loan>())
     }

@@ -26,10 +26,10 @@
 use super::by_wall::FollowsWall;
 use crate::flow::{
     decision::{Decision, Reason, ReasonKind},
-    keyed::{Scale, Usage},
+    keyed::{PastUsage, Scale},
     rate::{Rate, div_ceil},
-    slot::{Formula, Standing, Times},
     time::Instant,
+    traits::{Evictable, Limiter, Times, Usage},
 };
 use core::{num::NonZeroU64, time::Duration};
 
@@ -41,7 +41,7 @@ pub struct Config {
 }
 
 #[derive(Debug)]
-pub(super) struct SlidingCounter {
+pub(in crate::flow) struct SlidingCounter {
     limit: u64,
     /// In nanoseconds.
     window: NonZeroU64,
@@ -49,7 +49,7 @@ pub(super) struct SlidingCounter {
 
 /// A client's latest window and the one before.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct State {
+pub(in crate::flow) struct State {
     /// The latest window's number, counted from the clock's zero.
     index: u64,
     prev: u64,
@@ -58,24 +58,24 @@ pub(super) struct State {
 
 impl Config {
     /// Returns the limiter.
-    pub(super) const fn build(&self) -> SlidingCounter {
+    pub(in crate::flow) const fn build(&self) -> SlidingCounter {
         SlidingCounter { limit: self.rate.count(), window: self.rate.window }
     }
 }
 
 impl State {
     /// Returns the state of window `index` and the one before.
-    pub(super) const fn stored(index: u64, prev: u64, curr: u64) -> Self {
+    pub(in crate::flow) const fn stored(index: u64, prev: u64, curr: u64) -> Self {
         Self { index, prev, curr }
     }
 
     /// Returns what [`Self::stored`] takes.
-    pub(super) const fn numbers(self) -> [u64; 3] {
+    pub(in crate::flow) const fn numbers(self) -> [u64; 3] {
         [self.index, self.prev, self.curr]
     }
 
     /// Returns what two have counted together.
-    pub(super) fn plus(self, other: Self) -> Self {
+    pub(in crate::flow) fn plus(self, other: Self) -> Self {
         let index = self.index.max(other.index);
         let (one, other) = (self.at(index), other.at(index));
         let [prev, curr] = [(one.prev, other.prev), (one.curr, other.curr)]
@@ -125,7 +125,7 @@ impl SlidingCounter {
     }
 }
 
-impl Formula for SlidingCounter {
+impl Limiter for SlidingCounter {
     type State = State;
 
     fn limit(&self) -> u64 {
@@ -139,21 +139,6 @@ impl Formula for SlidingCounter {
     fn is_fresh(&self, state: &State, now: Instant) -> bool {
         let state = self.at(*state, now);
         state.prev == 0 && state.curr == 0
-    }
-
-    fn scale(&self, now: Instant) -> Scale {
-        Scale::Counts(self.index(now))
-    }
-
-    fn usage(&self, state: &State, now: Instant) -> Usage {
-        let State { index, prev, curr } = self.at(*state, now);
-        Usage::counted(index, [curr, prev])
-    }
-
-    fn absorb(&self, state: &mut State, usage: Usage, now: Instant) {
-        let index = self.index(now);
-        let ([curr, prev], known) = (usage.counts(index), self.at(*state, now));
-        *state = State { index, prev: prev.max(known.prev), curr: curr.max(known.curr) };
     }
 
     fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {
@@ -178,15 +163,15 @@ impl Formula for SlidingCounter {
         Decision::Reject(Reason::Rate { retry_after: Duration::from_nanos(wait) })
     }
 
-    fn standing(&self, state: &State, now: Instant) -> Standing {
+    fn usage(&self, state: &State, now: Instant) -> Usage {
         let state = self.at(*state, now);
         let reset = match (state.prev, state.curr) {
-            (0, 0) => return Standing::default(),
+            (0, 0) => return Usage::default(),
             (_, 0) => self.sight(now),
             (_, _) => self.sight(now).saturating_add(self.window.get()),
         };
         let weighted = div_ceil(self.weighted(state, now), self.window);
-        Standing { used: weighted.saturating_add(state.curr), reset: Duration::from_nanos(reset) }
+        Usage { used: weighted.saturating_add(state.curr), reset: Duration::from_nanos(reset) }
     }
 
     fn charge(&self, state: &mut State, times: Times, cost: u64) {
@@ -210,13 +195,30 @@ impl Formula for SlidingCounter {
     }
 }
 
+impl Evictable for SlidingCounter {
+    fn scale(&self, now: Instant) -> Scale {
+        Scale::Counts(self.index(now))
+    }
+
+    fn past_usage(&self, state: &State, now: Instant) -> PastUsage {
+        let State { index, prev, curr } = self.at(*state, now);
+        PastUsage::counted(index, [curr, prev])
+    }
+
+    fn absorb(&self, state: &mut State, usage: PastUsage, now: Instant) {
+        let index = self.index(now);
+        let ([curr, prev], known) = (usage.counts(index), self.at(*state, now));
+        *state = State { index, prev: prev.max(known.prev), curr: curr.max(known.curr) };
+    }
+}
+
 impl FollowsWall for SlidingCounter {
     fn step(&self, state: &mut State, from: Instant, to: Instant) {
         let before = self.at(*state, from);
         let index = self.index(to);
         if index < before.index {
             // That window is yet to come: what is in sight counts in the one of `to`.
-            let curr = self.standing(&before, from).used;
+            let curr = self.usage(&before, from).used;
             *state = State { index, prev: 0, curr };
         }
     }
@@ -241,7 +243,7 @@ mod tests {
         let state = State { index: 1, prev: 86, curr: 12 };
         let now = Instant::from_nanos(1_250_000_000);
         assert_eq!(limiter.weighted(state, now) + limiter.whole(12), limiter.whole(153) / 2);
-        assert_eq!(limiter.standing(&state, now).used, 77);
+        assert_eq!(limiter.usage(&state, now).used, 77);
         assert_eq!(limiter.check(&state, now, 23), Decision::Pass);
         assert_ne!(limiter.check(&state, now, 24), Decision::Pass);
         check(

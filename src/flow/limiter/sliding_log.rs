@@ -16,10 +16,10 @@
 
 use crate::flow::{
     decision::{Decision, Reason, ReasonKind},
-    keyed::{Scale, Usage},
+    keyed::{PastUsage, Scale},
     rate::Rate,
-    slot::{Formula, Standing, Times},
     time::{Instant, nanos},
+    traits::{Evictable, Limiter, Times, Usage},
 };
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -32,14 +32,14 @@ pub struct Config {
 }
 
 #[derive(Debug)]
-pub(super) struct SlidingLog {
+pub(in crate::flow) struct SlidingLog {
     limit: u64,
     window: Duration,
 }
 
 /// What a client was let pass.
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
+pub(in crate::flow) struct State {
     /// Oldest first.
     stamps: VecDeque<Stamp>,
     /// The total before the oldest stamp.
@@ -59,7 +59,7 @@ const FIRST: usize = 4;
 
 impl Config {
     /// Returns the limiter.
-    pub(super) const fn build(&self) -> SlidingLog {
+    pub(in crate::flow) const fn build(&self) -> SlidingLog {
         SlidingLog { limit: self.rate.count(), window: self.rate.window() }
     }
 
@@ -130,7 +130,7 @@ impl SlidingLog {
     }
 }
 
-impl Formula for SlidingLog {
+impl Limiter for SlidingLog {
     type State = State;
 
     fn limit(&self) -> u64 {
@@ -143,35 +143,6 @@ impl Formula for SlidingLog {
 
     fn is_fresh(&self, state: &State, now: Instant) -> bool {
         state.stamps.back().is_none_or(|stamp| stamp.at + self.window < now)
-    }
-
-    fn scale(&self, now: Instant) -> Scale {
-        Scale::Counts(self.generation(now))
-    }
-
-    fn usage(&self, state: &State, now: Instant) -> Usage {
-        let begin = self.begin(self.generation(now));
-        let current = state.since(state.stamps.partition_point(|stamp| stamp.at < begin));
-        Usage::counted(self.generation(now), [current, self.used(state, now) - current])
-    }
-
-    fn renew(&self, state: &mut State) {
-        state.stamps.clear();
-        state.before = 0;
-    }
-
-    /// As if all that is missing had been used as late as it can have been.
-    fn absorb(&self, state: &mut State, usage: Usage, now: Instant) {
-        let generation = self.generation(now);
-        let known = self.usage(state, now).counts(generation);
-        let [current, last] = usage.counts(generation);
-        let [current, last] = [current.saturating_sub(known[0]), last.saturating_sub(known[1])];
-        // Stamps lie in order.
-        let before = self.begin(generation) - Duration::from_nanos(1);
-        let before = state.stamps.back().map_or(before, |latest| latest.at.max(before));
-        for (at, cost) in [(before, last), (now, current)].into_iter().filter(|it| it.1 > 0) {
-            self.charge(state, Times { now: at, own: at, start: at }, cost);
-        }
     }
 
     fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {
@@ -191,10 +162,10 @@ impl Formula for SlidingLog {
         Decision::Reject(Reason::Rate { retry_after: self.expiry(last, now) })
     }
 
-    fn standing(&self, state: &State, now: Instant) -> Standing {
+    fn usage(&self, state: &State, now: Instant) -> Usage {
         match self.used(state, now) {
-            0 => Standing::default(),
-            used => Standing { used, reset: self.expiry(state.stamps.back(), now) },
+            0 => Usage::default(),
+            used => Usage { used, reset: self.expiry(state.stamps.back(), now) },
         }
     }
 
@@ -213,6 +184,37 @@ impl Formula for SlidingLog {
     fn convert(&self, old: &Self, state: &mut State, now: Instant) {
         // What was forgotten must not come back: the state may be another client's.
         old.forget(state, now);
+    }
+}
+
+impl Evictable for SlidingLog {
+    fn scale(&self, now: Instant) -> Scale {
+        Scale::Counts(self.generation(now))
+    }
+
+    fn past_usage(&self, state: &State, now: Instant) -> PastUsage {
+        let begin = self.begin(self.generation(now));
+        let current = state.since(state.stamps.partition_point(|stamp| stamp.at < begin));
+        PastUsage::counted(self.generation(now), [current, self.used(state, now) - current])
+    }
+
+    fn renew(&self, state: &mut State) {
+        state.stamps.clear();
+        state.before = 0;
+    }
+
+    /// As if all that is missing had been used as late as it can have been.
+    fn absorb(&self, state: &mut State, usage: PastUsage, now: Instant) {
+        let generation = self.generation(now);
+        let known = self.past_usage(state, now).counts(generation);
+        let [current, last] = usage.counts(generation);
+        let [current, last] = [current.saturating_sub(known[0]), last.saturating_sub(known[1])];
+        // Stamps lie in order.
+        let before = self.begin(generation) - Duration::from_nanos(1);
+        let before = state.stamps.back().map_or(before, |latest| latest.at.max(before));
+        for (at, cost) in [(before, last), (now, current)].into_iter().filter(|it| it.1 > 0) {
+            self.charge(state, Times { now: at, own: at, start: at }, cost);
+        }
     }
 }
 

@@ -25,11 +25,11 @@
 use super::{allocated::allocated, loans::Loans};
 use crate::flow::{
     decision::{Decision, Reason, ReasonKind},
-    exchange::Numbers,
-    keyed::{Scale, Usage},
+    keyed::{PastUsage, Scale},
     rate::Rate,
-    slot::{Formula, Standing, Times},
+    shared::Numbers,
     time::Instant,
+    traits::{Evictable, Lends, Limiter, Times, Usage},
     window::{Grid, Ring},
 };
 use core::{num::NonZeroU32, time::Duration};
@@ -47,7 +47,7 @@ pub struct Config {
 }
 
 #[derive(Debug)]
-pub(super) struct SlidingWindow {
+pub(in crate::flow) struct SlidingWindow {
     limit: u64,
     grid: Grid,
     /// Buckets that count.
@@ -56,7 +56,7 @@ pub(super) struct SlidingWindow {
 
 /// What a client used.
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(in crate::flow) struct State {
     /// By bucket. The latest is not empty, unless all are.
     ring: Ring<u64>,
     /// The sum of the ring as of its latest bucket.
@@ -71,7 +71,7 @@ type Lent = SmallVec<[(u64, u64); 10]>;
 
 impl Config {
     /// Returns the limiter.
-    pub(super) fn build(&self) -> SlidingWindow {
+    pub(in crate::flow) fn build(&self) -> SlidingWindow {
         let buckets = NonZeroU32::new(self.buckets).unwrap_or(NonZeroU32::MIN);
         SlidingWindow {
             limit: self.rate.count(),
@@ -83,7 +83,7 @@ impl Config {
 
 impl State {
     /// Makes it a fresh one.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::flow) fn clear(&mut self) {
         self.ring.clear();
         self.sum = 0;
         self.loans = Loans::default();
@@ -93,7 +93,7 @@ impl State {
 impl SlidingWindow {
     /// Returns the state with these buckets, of which the first is `head` and each other
     /// one the one before.
-    pub(super) fn stored(&self, head: u64, counts: &[u64]) -> State {
+    pub(in crate::flow) fn stored(&self, head: u64, counts: &[u64]) -> State {
         let mut state = self.fresh();
         for (age, count) in counts.iter().enumerate().take(self.span as usize).rev() {
             if let Some(index) = head.checked_sub(age as u64) {
@@ -105,7 +105,7 @@ impl SlidingWindow {
 
     /// Returns the latest bucket's number and what is in it and in those before: what
     /// [`Self::stored`] takes.
-    pub(super) fn numbers(&self, state: &State) -> Numbers {
+    pub(in crate::flow) fn numbers(&self, state: &State) -> Numbers {
         let head = state.ring.head();
         let count = |age| head.checked_sub(age).map_or(0, |at| state.ring.get(at));
         let counts = (0..u64::from(self.span)).map(count);
@@ -113,20 +113,20 @@ impl SlidingWindow {
     }
 
     /// Adds what is counted in `other`.
-    pub(super) fn add_all(&self, state: &mut State, other: &State) {
+    pub(in crate::flow) fn add_all(&self, state: &mut State, other: &State) {
         for (index, count) in other.ring.live(other.ring.head()).filter(|(_, count)| **count > 0) {
             self.add(state, index, *count);
         }
     }
 
     /// Returns when bucket `index` begins, if an instant can hold it.
-    pub(super) fn start(&self, index: u64) -> Option<Instant> {
+    pub(in crate::flow) fn start(&self, index: u64) -> Option<Instant> {
         let start = self.grid.start(index);
         (self.grid.index(start) == index).then_some(start)
     }
 
     /// Returns what a state takes beside its own size, `lent` from or not.
-    pub(super) const fn heap_bytes(&self, lent: bool) -> usize {
+    pub(in crate::flow) const fn heap_bytes(&self, lent: bool) -> usize {
         let loans = if lent { Loans::bytes(self.span as usize) } else { 0 };
         allocated(self.span as usize * size_of::<u64>()) + loans
     }
@@ -265,7 +265,7 @@ fn latest(state: &State, lent: &[(u64, u64)]) -> u64 {
     lent.last().map_or(0, |(at, _)| *at).max(state.ring.head())
 }
 
-impl Formula for SlidingWindow {
+impl Limiter for SlidingWindow {
     type State = State;
 
     fn limit(&self) -> u64 {
@@ -279,43 +279,6 @@ impl Formula for SlidingWindow {
     fn is_fresh(&self, state: &State, now: Instant) -> bool {
         let (index, lent) = (self.grid.index(now), self.lent(state));
         latest(state, &lent) <= index && self.used(state, index, &lent) == 0
-    }
-
-    fn is_held(&self, state: &State, now: Instant) -> bool {
-        !state.loans.split(now).1.is_empty()
-    }
-
-    /// Generations are as many buckets long as count.
-    fn scale(&self, now: Instant) -> Scale {
-        Scale::Counts(self.generation(self.grid.index(now)))
-    }
-
-    fn usage(&self, state: &State, now: Instant) -> Usage {
-        let (index, lent) = (self.grid.index(now), self.lent(state));
-        let used = self.used(state, index, &lent);
-        let (generation, current) = (self.generation(index), self.current(state, index, &lent));
-        Usage::counted(generation, [current, used.saturating_sub(current)])
-    }
-
-    fn renew(&self, state: &mut State) {
-        state.clear();
-    }
-
-    /// As if all that is missing had been used as late as it can have been.
-    fn absorb(&self, state: &mut State, usage: Usage, now: Instant) {
-        let index = self.grid.index(now);
-        let generation = self.generation(index);
-        let known = self.usage(state, now).counts(generation);
-        let [current, last] = usage.counts(generation);
-        let before = (generation * u64::from(self.span)).checked_sub(1);
-        for (at, count) in [
-            (before, last.saturating_sub(known[1])),
-            (Some(index), current.saturating_sub(known[0])),
-        ] {
-            if let Some(at) = at.filter(|_| count > 0) {
-                self.add(state, at, count);
-            }
-        }
     }
 
     fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {
@@ -335,17 +298,11 @@ impl Formula for SlidingWindow {
         }
     }
 
-    fn loan(&self, state: &State, now: Instant, cost: u64) -> Option<Duration> {
-        let index = self.grid.index(now);
-        let opening = self.opening(state, index, cost);
-        (opening - index <= self.span.into()).then(|| self.grid.start(opening).since(now))
-    }
-
-    fn standing(&self, state: &State, now: Instant) -> Standing {
+    fn usage(&self, state: &State, now: Instant) -> Usage {
         let lent = self.lent(state);
         match self.used(state, self.grid.index(now), &lent) {
-            0 => Standing::default(),
-            used => Standing { used, reset: self.expiry(latest(state, &lent), now) },
+            0 => Usage::default(),
+            used => Usage { used, reset: self.expiry(latest(state, &lent), now) },
         }
     }
 
@@ -374,6 +331,57 @@ impl Formula for SlidingWindow {
             self.add(&mut converted, self.grid.index(end.min(now)).min(current), *count);
         }
         *state = converted;
+    }
+
+    fn lends(&self) -> Option<&dyn Lends<Self::State>> {
+        Some(self)
+    }
+}
+
+impl Evictable for SlidingWindow {
+    fn is_held(&self, state: &State, now: Instant) -> bool {
+        !state.loans.split(now).1.is_empty()
+    }
+
+    /// Generations are as many buckets long as count.
+    fn scale(&self, now: Instant) -> Scale {
+        Scale::Counts(self.generation(self.grid.index(now)))
+    }
+
+    fn past_usage(&self, state: &State, now: Instant) -> PastUsage {
+        let (index, lent) = (self.grid.index(now), self.lent(state));
+        let used = self.used(state, index, &lent);
+        let (generation, current) = (self.generation(index), self.current(state, index, &lent));
+        PastUsage::counted(generation, [current, used.saturating_sub(current)])
+    }
+
+    fn renew(&self, state: &mut State) {
+        state.clear();
+    }
+
+    /// As if all that is missing had been used as late as it can have been.
+    fn absorb(&self, state: &mut State, usage: PastUsage, now: Instant) {
+        let index = self.grid.index(now);
+        let generation = self.generation(index);
+        let known = self.past_usage(state, now).counts(generation);
+        let [current, last] = usage.counts(generation);
+        let before = (generation * u64::from(self.span)).checked_sub(1);
+        for (at, count) in [
+            (before, last.saturating_sub(known[1])),
+            (Some(index), current.saturating_sub(known[0])),
+        ] {
+            if let Some(at) = at.filter(|_| count > 0) {
+                self.add(state, at, count);
+            }
+        }
+    }
+}
+
+impl Lends<State> for SlidingWindow {
+    fn loan(&self, state: &State, now: Instant, cost: u64) -> Option<Duration> {
+        let index = self.grid.index(now);
+        let opening = self.opening(state, index, cost);
+        (opening - index <= self.span.into()).then(|| self.grid.start(opening).since(now))
     }
 }
 

@@ -20,14 +20,13 @@
 //! Source: ITU-T I.371 (2004), annex A; the crate governor, which rounds `T` down to
 //! whole nanoseconds and is equal where that is exact.
 
-use super::stored::span;
 use crate::flow::{
     decision::{Decision, Reason, ReasonKind},
-    keyed::Usage,
+    keyed::PastUsage,
     ramp::share,
     rate::{Interval, Rate},
-    slot::{Formula, Standing, Times},
     time::Instant,
+    traits::{Evictable, Limiter, Times, Usage},
 };
 
 /// `rate` in the long run, up to `burst` at once.
@@ -40,7 +39,7 @@ pub struct Config {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TokenBucket {
+pub(in crate::flow) struct TokenBucket {
     interval: Interval,
     burst: u64,
     /// `burst·T`.
@@ -48,11 +47,11 @@ pub(super) struct TokenBucket {
 }
 
 /// A client's `TAT`, in units of the interval.
-pub(super) type State = u128;
+pub(in crate::flow) type State = u128;
 
 impl Config {
     /// Returns the limiter.
-    pub(super) fn build(&self) -> TokenBucket {
+    pub(in crate::flow) fn build(&self) -> TokenBucket {
         let interval = Interval::of(self.rate);
         TokenBucket { interval, burst: self.burst, capacity: interval.times(self.burst) }
     }
@@ -60,17 +59,12 @@ impl Config {
 
 impl TokenBucket {
     /// Returns the interval `T`, in whose units the state is.
-    pub(super) const fn interval(&self) -> Interval {
+    pub(in crate::flow) const fn interval(&self) -> Interval {
         self.interval
     }
 
-    /// Returns how long an empty bucket takes to fill, as a store takes it.
-    pub(super) fn size(&self) -> [u64; 2] {
-        span(self.interval, self.capacity)
-    }
-
     /// Returns what a cost becomes that was charged to a bucket of `old`: the same share of this one.
-    pub(super) fn resized(&self, old: &Self, cost: u64) -> u64 {
+    pub(in crate::flow) fn resized(&self, old: &Self, cost: u64) -> u64 {
         let (full, burst) = (u128::from(old.burst.max(1)), u128::from(self.burst));
         let cost = (u128::from(cost) * burst).div_ceil(full);
         u64::try_from(cost).unwrap_or(u64::MAX)
@@ -82,7 +76,7 @@ impl TokenBucket {
     }
 }
 
-impl Formula for TokenBucket {
+impl Limiter for TokenBucket {
     type State = State;
 
     fn limit(&self) -> u64 {
@@ -95,14 +89,6 @@ impl Formula for TokenBucket {
 
     fn is_fresh(&self, tat: &State, now: Instant) -> bool {
         self.missing(*tat, now) == 0
-    }
-
-    fn usage(&self, tat: &State, _now: Instant) -> Usage {
-        Usage::until(self.interval.instant(*tat))
-    }
-
-    fn absorb(&self, tat: &mut State, usage: Usage, _now: Instant) {
-        *tat = (*tat).max(self.interval.at(usage.over()));
     }
 
     fn check(&self, tat: &State, now: Instant, cost: u64) -> Decision {
@@ -121,9 +107,9 @@ impl Formula for TokenBucket {
         }
     }
 
-    fn standing(&self, tat: &State, now: Instant) -> Standing {
+    fn usage(&self, tat: &State, now: Instant) -> Usage {
         let missing = self.missing(*tat, now);
-        Standing { used: self.interval.count(missing), reset: self.interval.duration(missing) }
+        Usage { used: self.interval.count(missing), reset: self.interval.duration(missing) }
     }
 
     fn charge(&self, tat: &mut State, times: Times, cost: u64) {
@@ -139,6 +125,16 @@ impl Formula for TokenBucket {
         let buckets = self.capacity.saturating_mul(missing / full);
         let missing = buckets.saturating_add(share(missing % full, old.capacity, self.capacity));
         *tat = self.interval.at(now).saturating_add(missing);
+    }
+}
+
+impl Evictable for TokenBucket {
+    fn past_usage(&self, tat: &State, _now: Instant) -> PastUsage {
+        PastUsage::until(self.interval.instant(*tat))
+    }
+
+    fn absorb(&self, tat: &mut State, usage: PastUsage, _now: Instant) {
+        *tat = (*tat).max(self.interval.at(usage.over()));
     }
 }
 

@@ -29,11 +29,11 @@
 
 use crate::flow::{
     decision::{Decision, Reason, ReasonKind},
-    keyed::Usage,
+    keyed::PastUsage,
     ramp::{Ramp, WarmUp, share},
     rate::{Interval, Rate},
-    slot::{Formula, Standing, Times},
     time::Instant,
+    traits::{Evictable, Limiter, Times, Usage},
     warmth::{Budget, Step, Warmth},
 };
 
@@ -49,7 +49,7 @@ pub struct Config {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct WarmBucket {
+pub(in crate::flow) struct WarmBucket {
     interval: Interval,
     burst: u64,
     /// `(burst − 1)·T`.
@@ -59,7 +59,7 @@ pub(super) struct WarmBucket {
 
 /// A client's bucket as of its last request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct State {
+pub(in crate::flow) struct State {
     tat: Tat,
     warmth: Warmth,
 }
@@ -84,7 +84,7 @@ impl Tat {
 
 impl Config {
     /// Returns the limiter.
-    pub(super) fn build(&self) -> WarmBucket {
+    pub(in crate::flow) fn build(&self) -> WarmBucket {
         let interval = Interval::of(self.rate);
         let slack = interval.times(self.burst.saturating_sub(1));
         WarmBucket { interval, burst: self.burst, slack, ramp: Ramp::new(self.rate, self.warm_up) }
@@ -101,7 +101,7 @@ impl WarmBucket {
     }
 }
 
-impl Formula for WarmBucket {
+impl Limiter for WarmBucket {
     type State = State;
 
     fn limit(&self) -> u64 {
@@ -114,16 +114,6 @@ impl Formula for WarmBucket {
 
     fn is_fresh(&self, State { tat, warmth }: &State, now: Instant) -> bool {
         tat.units() <= self.interval.at(now) && warmth.is_coldest(&self.ramp, now)
-    }
-
-    fn usage(&self, State { tat, .. }: &State, _now: Instant) -> Usage {
-        Usage::until(self.interval.instant(tat.units()))
-    }
-
-    /// As cold as can be, whatever it was.
-    fn absorb(&self, state: &mut State, usage: Usage, _now: Instant) {
-        let tat = state.tat.units().max(self.interval.at(usage.over()));
-        *state = State { tat: Tat::of(tat), ..self.fresh() };
     }
 
     fn check(&self, State { tat, .. }: &State, now: Instant, cost: u64) -> Decision {
@@ -143,14 +133,14 @@ impl Formula for WarmBucket {
     /// What is left is at least what is said, and just that when the service is warm:
     /// each further request is cheaper. The reset is when the bucket is as full as it
     /// gets before it cools.
-    fn standing(&self, state: &State, now: Instant) -> Standing {
+    fn usage(&self, state: &State, now: Instant) -> Usage {
         let Step { from, cold } = self.step(state, now, 1);
         let units = self.interval.at(now);
         let left = (units + self.slack).checked_sub(from).map_or(0, |left| {
             1 + u64::try_from(left / self.ramp.cost(cold, 1)).unwrap_or(u64::MAX - 1)
         });
         let full = state.tat.units().saturating_sub(self.ramp.share(cold, self.slack));
-        Standing {
+        Usage {
             used: self.burst.saturating_sub(left),
             reset: self.interval.duration(full.saturating_sub(units)),
         }
@@ -175,6 +165,18 @@ impl Formula for WarmBucket {
         let debt = self.interval.convert(missing.saturating_sub(old_size), old.interval);
         let missing = share(missing, old_size, size) + debt;
         state.tat = Tat::of(self.interval.at(now) + missing);
+    }
+}
+
+impl Evictable for WarmBucket {
+    fn past_usage(&self, State { tat, .. }: &State, _now: Instant) -> PastUsage {
+        PastUsage::until(self.interval.instant(tat.units()))
+    }
+
+    /// As cold as can be, whatever it was.
+    fn absorb(&self, state: &mut State, usage: PastUsage, _now: Instant) {
+        let tat = state.tat.units().max(self.interval.at(usage.over()));
+        *state = State { tat: Tat::of(tat), ..self.fresh() };
     }
 }
 

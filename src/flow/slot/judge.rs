@@ -1,55 +1,55 @@
-//! What a slot tells its table about states.
+//! What a table asks of states, answered by the slot's limiter.
 
-use super::Formula;
 use crate::flow::{
-    keyed::{Judge, Scale, Usage},
+    keyed::{Judge, PastUsage, Scale},
     time::Instant,
+    traits::Evictable,
 };
 
-/// Turns a usage of `old` into one of `formula`, by way of a state.
-pub(super) fn convert_usage<F: Formula>(
-    formula: &F,
+/// Turns a usage of `old` into one of `limiter`, by way of a state.
+pub(super) fn convert_past_usage<F: Evictable>(
+    limiter: &F,
     old: &F,
-    usage: Usage,
+    usage: PastUsage,
     edited: Instant,
-) -> Usage {
+) -> PastUsage {
     if old.scale(edited).weight(usage) == 0 {
-        return Usage::NONE;
+        return PastUsage::NONE;
     }
     let mut state = old.fresh();
     old.absorb(&mut state, usage, edited);
-    formula.convert(old, &mut state, edited);
-    formula.usage(&state, edited)
+    limiter.convert(old, &mut state, edited);
+    limiter.past_usage(&state, edited)
 }
 
-/// A formula that judges states as of an instant.
+/// A limiter that judges states as of an instant.
 pub(super) struct AsOf<'a, F> {
-    pub(super) formula: &'a F,
+    pub(super) limiter: &'a F,
     pub(super) now: Instant,
 }
 
-impl<F: Formula> Judge<F::State> for AsOf<'_, F> {
+impl<F: Evictable> Judge<F::State> for AsOf<'_, F> {
     fn is_held(&self, state: &F::State) -> bool {
-        self.formula.is_held(state, self.now)
+        self.limiter.is_held(state, self.now)
     }
 
     fn is_fresh(&self, state: &F::State) -> bool {
-        self.formula.is_fresh(state, self.now)
+        self.limiter.is_fresh(state, self.now)
     }
 
     fn scale(&self) -> Scale {
-        self.formula.scale(self.now)
+        self.limiter.scale(self.now)
     }
 
-    fn usage(&self, state: &F::State) -> Usage {
-        self.formula.usage(state, self.now)
+    fn past_usage(&self, state: &F::State) -> PastUsage {
+        self.limiter.past_usage(state, self.now)
     }
 
     fn renew(&self, state: &mut F::State) {
-        self.formula.renew(state);
+        self.limiter.renew(state);
     }
 
-    fn absorb(&self, state: &mut F::State, usage: Usage) {
-        self.formula.absorb(state, usage, self.now);
+    fn absorb(&self, state: &mut F::State, usage: PastUsage) {
+        self.limiter.absorb(state, usage, self.now);
     }
 }

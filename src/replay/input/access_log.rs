@@ -6,8 +6,8 @@
 //! the fingerprint that the gateway made of it.
 
 use super::{
-    Reason, json_reason,
     logged::{Logged, Words, method, rfc3339},
+    reason::{Reason, json_reason},
 };
 use crate::{
     flow::{Instant, Key},

@@ -1,6 +1,6 @@
 //! Lines that cannot be read: counted, and the first few shown.
 
-use super::{Reason, lines::LONGEST};
+use super::{lines::LONGEST, reason::Reason};
 use std::{fmt, io};
 
 /// Lines that could not be read.
@@ -53,11 +53,4 @@ pub(super) fn too_long() -> Reason {
 
 pub(super) fn cut_short(error: &io::Error) -> String {
     format!("{error}; the rest is not read")
-}
-
-/// Says what is wrong with a JSON line, without the place, which is within the line.
-pub(super) fn json_reason(error: &serde_json::Error) -> Reason {
-    let said = error.to_string();
-    let said = said.split(" at line ").next().unwrap_or_default();
-    if error.is_data() { said.to_owned().into() } else { format!("not JSON: {said}").into() }
 }

@@ -12,8 +12,8 @@
 //! port; where nothing was received a `-` stands. What follows further is passed over.
 
 use super::{
-    Reason,
     logged::{Logged, Words, add_header, address, instant, last_hop, method, target},
+    reason::Reason,
 };
 use crate::{flow::Instant, replay::event::Request};
 use core::{net::IpAddr, time::Duration};

@@ -12,11 +12,11 @@
 //! counted from both ends.
 
 use super::{
-    Reason,
     common::{Fields, find, quoted, request_line},
     logged::{
         Logged, Words, address, last_hop, method, nanos, rfc3339, some_headers, status, text,
     },
+    reason::Reason,
 };
 use crate::{
     flow::Instant,

@@ -4,7 +4,7 @@
 //! `t` and `duration` are milliseconds and read exactly, to the nanosecond. What a line
 //! has beside the known fields is passed over.
 
-use super::{Reason, json_reason};
+use super::reason::{Reason, json_reason};
 use crate::{
     flow::Instant,
     replay::{

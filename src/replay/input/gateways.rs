@@ -1,12 +1,12 @@
 //! The JSON access logs of Caddy and Traefik.
 
 use super::{
-    Reason,
     common::STAMP as COMMON_STAMP,
     events::headers,
     logged::{
         Logged, Words, address, digits, instant, method, nanos, rfc3339, some_headers, status, text,
     },
+    reason::Reason,
 };
 use crate::{
     flow::Instant,

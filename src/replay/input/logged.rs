@@ -1,6 +1,6 @@
 //! What the parsers of logs share: a request as a log has it, stamps, words kept once.
 
-use super::Reason;
+use super::reason::Reason;
 use crate::{
     flow::Instant,
     replay::{

@@ -15,6 +15,7 @@ mod format;
 mod gateways;
 mod lines;
 mod logged;
+mod reason;
 mod spread;
 
 pub use bad::{Bad, BadLine};
@@ -26,21 +27,18 @@ use super::{
     times::Times,
 };
 use crate::flow::Instant;
-use bad::{cut_short, json_reason, too_long};
+use bad::{cut_short, too_long};
 use format::detect;
 use jiff::tz::Offset;
 use lines::{LONGEST, Line, Lines, Meter};
 use logged::{Logged, Words};
+use reason::{Reason, json_reason};
 use spread::spread;
 use std::{
-    borrow::Cow,
     fmt, io,
     path::{Path, PathBuf},
     vec::IntoIter,
 };
-
-/// Why a line cannot be read.
-type Reason = Cow<'static, str>;
 
 /// Inputs that are open, and what was wrong with them.
 pub struct Inputs {

@@ -3,11 +3,11 @@
 use super::{
     Report, RouteReport, RuleReport,
     svg::{self, escaped},
-    text::{arrivals, millis, percent, rejected, short, worst},
+    text::{arrivals, percent, rejected, short, worst},
 };
 use crate::replay::{
     against::{Against, Kind},
-    times::Times,
+    times::{Times, millis},
 };
 use core::fmt::Write;
 

@@ -11,7 +11,7 @@ pub(super) use html::Page;
 pub use keys::{RejectedKey, RejectedKeys};
 pub(super) use svg::draw;
 pub(crate) use svg::{escaped, escaped_lines};
-pub(super) use text::{millis, write};
+pub(super) use text::write;
 pub use timeline::{Column, Timeline};
 
 use super::{

@@ -2,11 +2,8 @@
 
 use super::{CalendarReport, Report, RouteReport, RuleReport, WorstReport};
 use crate::{
-    flow::{
-        Instant,
-        time::{nanos, spelled},
-    },
-    replay::{decimal::Millis, times::Times},
+    flow::{Instant, time::spelled},
+    replay::times::{Times, millis},
 };
 use core::{fmt::Write, time::Duration};
 
@@ -142,18 +139,6 @@ fn write_table(out: &mut String, rows: &[[String; 6]]) -> std::fmt::Result {
         writeln!(out, "  {}", row[5])?;
     }
     Ok(())
-}
-
-/// Writes a time in milliseconds, and from a second on in seconds.
-pub(in crate::replay) fn millis(time: Duration) -> String {
-    match nanos(time) {
-        nanos if nanos < 1_000_000_000 => format!("{} ms", trimmed(nanos)),
-        _ => format!("{:.3} s", time.as_secs_f64()),
-    }
-}
-
-fn trimmed(nanos: u64) -> String {
-    Millis(nanos).to_string().trim_end_matches(".0").to_owned()
 }
 
 pub(super) fn percent(part: u64, whole: u64) -> String {

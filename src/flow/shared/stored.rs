@@ -2,7 +2,7 @@
 //!
 //! The store decides, by a script that only adds and compares: [`Stored::terms`] are the
 //! numbers that it takes. It tells the state that it decided from, out of which
-//! [`Stored::judge`] works out, by the formula of the rule itself, why and until when,
+//! [`Stored::judge`] works out, by the limiter of the rule itself, why and until when,
 //! and where the rule stands.
 //!
 //! **Exact in doubles.** The script's numbers are doubles, in which whole numbers are exact
@@ -10,22 +10,22 @@
 //! in units of `Interval`, of which less than `1000·q ≤ 10^15` make a microsecond; so the
 //! sum of two of either is exact. What may leave that range is [refused](Unstorable).
 
-use super::{
-    Algorithm,
-    concurrency::{self, Concurrency},
-    fixed_window::{self, Align, FixedWindow},
-    sliding_counter::{self, SlidingCounter},
-    sliding_window::SlidingWindow,
-    token_bucket::TokenBucket,
-};
 use crate::flow::{
     calendar::Calendar,
     decision::Decision,
-    exchange::Numbers,
+    limiter::{
+        Algorithm,
+        concurrency::{self, Concurrency},
+        fixed_window::{self, Align, FixedWindow},
+        sliding_counter::{self, SlidingCounter},
+        sliding_window::SlidingWindow,
+        token_bucket::TokenBucket,
+    },
     pacing::{self, Pacing},
     rate::{Interval, Rate},
-    slot::{Formula, Standing, Times},
+    shared::Numbers,
     time::Instant,
+    traits::{Limiter, Times, Usage},
 };
 use core::time::Duration;
 use smallvec::SmallVec;
@@ -36,7 +36,7 @@ const LONGEST: u64 = 1 << 52;
 /// A rule whose states a store keeps.
 #[derive(Debug)]
 pub struct Stored {
-    formula: Shape,
+    limiter: Shape,
 }
 
 #[derive(Debug)]
@@ -119,12 +119,12 @@ impl Stored {
     ///
     /// Why there can be none.
     pub fn new(algorithm: &Algorithm) -> Result<Self, Unstorable> {
-        let formula = match algorithm {
+        let limiter = match algorithm {
             Algorithm::TokenBucket(config) => bucket(config.build())?,
             Algorithm::LeakyBucket(config) => bucket(config.build())?,
             Algorithm::SlidingLog(_) => return Err(Unstorable::Log),
             Algorithm::WarmUp(_) => return Err(Unstorable::WarmUp),
-            Algorithm::Exchanged(config) => return Self::new(config.whole()),
+            Algorithm::Synced(config) => return Self::new(config.whole()),
             Algorithm::SlidingWindow(config) => {
                 let window = micros(config.rate)?;
                 let in_window = u64::from(config.buckets.max(1));
@@ -148,7 +148,7 @@ impl Stored {
             Algorithm::Concurrency(config) => Shape::Leases(config.build()),
             Algorithm::Pacing(_) => return Err(Unstorable::Pacing),
         };
-        Ok(Self { formula })
+        Ok(Self { limiter })
     }
 
     /// Returns the rule that paces so. Nobody who waits may cost more than 1.
@@ -162,13 +162,13 @@ impl Stored {
             return Err(Unstorable::WarmUp);
         }
         let paced = Paced { interval: Interval::of(rate), max_wait, max_queue };
-        Ok(Self { formula: Shape::Pacing(config.build(), paced) })
+        Ok(Self { limiter: Shape::Pacing(config.build(), paced) })
     }
 
     /// Returns a text that is equal for rules whose states mean the same: rules of one shape
     /// may differ in their limit, but not in what they count by.
     pub fn shape(&self) -> String {
-        match &self.formula {
+        match &self.limiter {
             // The number is that of the form of the state, which scripts of another form misread.
             Shape::Bucket(it) => format!("bucket2/{}", ratio(it.interval())),
             Shape::Fixed(_, Align::Clock, window) => format!("fixed/{window}"),
@@ -184,9 +184,9 @@ impl Stored {
     /// Returns what the script that merges states takes of the rule; `None` if gateways cannot
     /// exchange them.
     pub fn exchange(&self) -> Option<(&'static str, Numbers)> {
-        let (word, numbers): (_, &[u64]) = match &self.formula {
+        let (word, numbers): (_, &[u64]) = match &self.limiter {
             Shape::Bucket(it) => {
-                let [micros, rest] = it.size();
+                let [micros, rest] = size(it);
                 ("bucket", &[1000 * it.interval().parts(), micros, rest])
             }
             Shape::Fixed(_, align, window) => {
@@ -201,7 +201,7 @@ impl Stored {
 
     /// Returns how many numbers a state or a delta has at most, where gateways exchange them.
     pub fn exchanged_numbers(&self) -> usize {
-        match &self.formula {
+        match &self.limiter {
             Shape::Bucket(_) => 6,
             Shape::Fixed(..) | Shape::Counter(..) => 3,
             Shape::Sliding(_, of) => {
@@ -213,7 +213,7 @@ impl Stored {
 
     /// Returns whether a request holds what it was charged until it ends.
     pub const fn holds(&self) -> bool {
-        match self.formula {
+        match self.limiter {
             Shape::Leases(_) => true,
             Shape::Bucket(_)
             | Shape::Fixed(..)
@@ -225,7 +225,7 @@ impl Stored {
 
     /// Returns whether it tells when a request starts.
     pub const fn paces(&self) -> bool {
-        match self.formula {
+        match self.limiter {
             Shape::Pacing(..) => true,
             Shape::Bucket(_)
             | Shape::Fixed(..)
@@ -239,7 +239,7 @@ impl Stored {
     /// `now`, which only calendars look at.
     pub fn terms(&self, cost: u64, now: Instant) -> Terms {
         let cost = cost.min(self.limit().saturating_add(1));
-        let (word, numbers) = match &self.formula {
+        let (word, numbers) = match &self.limiter {
             Shape::Bucket(it) => ("bucket", bucket_numbers(it, cost)),
             Shape::Fixed(it, align, window) => {
                 let begins = u64::from(*align == Align::FirstRequest);
@@ -273,7 +273,7 @@ impl Stored {
             return None;
         }
         let request = Request { now, cost, is_charged };
-        Some(match (&self.formula, state) {
+        Some(match (&self.limiter, state) {
             (Shape::Bucket(it), []) => request.judge(it, it.fresh()),
             (Shape::Bucket(it), &[micros, rest]) => {
                 request.judge(it, it.interval().join(micros, rest))
@@ -310,7 +310,7 @@ impl Stored {
     }
 
     fn limit(&self) -> u64 {
-        match &self.formula {
+        match &self.limiter {
             Shape::Bucket(it) => it.limit(),
             Shape::Fixed(it, ..) => it.limit(),
             Shape::Counter(it, _) => it.limit(),
@@ -344,7 +344,7 @@ impl Algorithm {
             Self::FixedWindow(it) => it.rate = slice(it.rate, gateways),
             Self::Concurrency(it) => it.limit = part(it.limit),
             Self::Pacing(it) => *it = it.among(gateways),
-            Self::Exchanged(it) => *it = it.among(gateways),
+            Self::Synced(it) => *it = it.among(gateways),
         }
         it
     }
@@ -391,37 +391,42 @@ impl Request {
         Self { now: self.now.max(least), ..self }
     }
 
-    fn judge<F: Formula>(self, formula: &F, mut state: F::State) -> Judgement {
+    fn judge<F: Limiter>(self, limiter: &F, mut state: F::State) -> Judgement {
         let Self { now, cost, is_charged } = self;
         let decision = match cost {
             0 => Decision::Pass,
-            cost => formula.check(&state, now, cost),
+            cost => limiter.check(&state, now, cost),
         };
         if is_charged {
-            formula.charge(&mut state, Times { now, own: now, start: now }, cost);
+            limiter.charge(&mut state, Times { now, own: now, start: now }, cost);
         }
-        let Standing { used, reset } = formula.standing(&state, now);
-        Judgement { decision, limit: formula.limit(), used, reset }
+        let Usage { used, reset } = limiter.usage(&state, now);
+        Judgement { decision, limit: limiter.limit(), used, reset }
     }
 
     fn paced(self, pacing: &Pacing, next: u128) -> Judgement {
         let Self { now, cost, is_charged } = self;
         let after = if is_charged { pacing.charge_next(next, now, cost) } else { next };
-        let Standing { used, reset } = pacing.standing_next(after, now);
+        let Usage { used, reset } = pacing.standing_next(after, now);
         Judgement { decision: pacing.check_next(next, now), limit: pacing.limit(), used, reset }
     }
 }
 
-fn bucket(formula: TokenBucket) -> Result<Shape, Unstorable> {
-    let capacity = formula.interval().times(formula.limit());
-    let (micros, _) = formula.interval().split(capacity);
-    if micros > LONGEST { Err(Unstorable::TooLarge) } else { Ok(Shape::Bucket(formula)) }
+fn bucket(limiter: TokenBucket) -> Result<Shape, Unstorable> {
+    let capacity = limiter.interval().times(limiter.limit());
+    let (micros, _) = limiter.interval().split(capacity);
+    if micros > LONGEST { Err(Unstorable::TooLarge) } else { Ok(Shape::Bucket(limiter)) }
 }
 
-fn bucket_numbers(formula: &TokenBucket, cost: u64) -> SmallVec<[u64; 8]> {
-    let interval = formula.interval();
+fn bucket_numbers(limiter: &TokenBucket, cost: u64) -> SmallVec<[u64; 8]> {
+    let interval = limiter.interval();
     let cost = span(interval, interval.times(cost));
-    [[1000 * interval.parts(), interval.parts()], formula.size(), cost].concat().into()
+    [[1000 * interval.parts(), interval.parts()], size(limiter), cost].concat().into()
+}
+
+/// Returns how long an empty bucket takes to fill, as a store takes it.
+pub(super) fn size(bucket: &TokenBucket) -> [u64; 2] {
+    span(bucket.interval(), bucket.interval().times(bucket.limit()))
 }
 
 /// Returns so many units as a pair, no longer than can be added to an instant.

@@ -1,10 +1,13 @@
 //! One slot in the chain, and what it is made from.
 
 use crate::flow::{
-    Algorithm, breaker, pacing,
+    Algorithm, breaker,
+    build::build,
+    claim::{Claim, SlotId},
+    pacing,
     pending::Pendings,
     rules::Rule,
-    slot::{Claim, Slot, SlotId, Stage},
+    slot::{LimiterSlot, Slot},
     statistic::{Counts, RuleObservation},
     time::{Instant, WallOffset},
 };
@@ -12,7 +15,7 @@ use std::sync::Arc;
 
 /// A slot in the chain.
 #[derive(Debug)]
-pub(in crate::flow) struct Link {
+pub(in crate::flow) struct ChainSlot {
     pub(super) id: SlotId,
     /// The slot that this one was reset from. Requests that began before the edit
     /// still claim that one, until the snapshot with the new slots is in force.
@@ -32,7 +35,7 @@ pub(super) enum Wanted {
     Pacing(pacing::Config),
 }
 
-impl Link {
+impl ChainSlot {
     /// Returns the claim on this slot, or on the one that it was reset from. That
     /// one's key may be made in another way: it still distinguishes its clients.
     pub(super) fn claim_in<'a>(&self, claims: &'a [Claim]) -> Option<&'a Claim> {
@@ -65,9 +68,9 @@ impl Link {
 impl Wanted {
     pub(super) fn build(&self, wall: WallOffset) -> Box<dyn Slot> {
         match self {
-            Self::Flow(rule) => rule.algorithm.build(rule.keyed.as_ref(), wall),
-            Self::Breaker(config) => Stage::boxed(config.build(), None),
-            Self::Pacing(config) => Stage::boxed(config.build(), None),
+            Self::Flow(rule) => build(&rule.algorithm, rule.keyed.as_ref(), wall),
+            Self::Breaker(config) => LimiterSlot::boxed(config.build(), None),
+            Self::Pacing(config) => LimiterSlot::boxed(config.build(), None),
         }
     }
 
@@ -113,7 +116,7 @@ impl Wanted {
     /// Whether gateways exchange its states.
     pub(super) const fn is_exchanged(&self) -> bool {
         match self {
-            Self::Flow(rule) => matches!(rule.algorithm, Algorithm::Exchanged(_)),
+            Self::Flow(rule) => matches!(rule.algorithm, Algorithm::Synced(_)),
             Self::Breaker(_) | Self::Pacing(_) => false,
         }
     }

@@ -2,8 +2,8 @@
 
 use super::Gate;
 use crate::flow::{
-    exchange::{Delta, RoundTrip, Told},
-    slot::SlotId,
+    claim::SlotId,
+    shared::{Delta, RemoteState, RoundTrip},
 };
 
 /// States to take over under one lock: some microseconds.
@@ -30,7 +30,7 @@ impl Gate {
     /// Has the rule behind `slot` take over the states that a store has `told`. Returns whether
     /// it has forgotten all others, so that they must be asked for: the store's clock was more
     /// than a second behind what it had told before, and so another one.
-    pub fn adopt(&self, slot: SlotId, way: RoundTrip, told: &[Told]) -> bool {
+    pub fn adopt(&self, slot: SlotId, way: RoundTrip, told: &[RemoteState]) -> bool {
         // The time is told even where nothing else is.
         let (first, rest) = told.split_at(told.len().min(STEP));
         let mut has_forgotten = self.lock().adopt(slot, way, first);
@@ -47,7 +47,7 @@ mod tests {
     use crate::flow::{
         Algorithm, Change, Claim, Instant, Key, Rule, Rules, Whose,
         limiter::{
-            exchanged,
+            SyncedConfig,
             fixed_window::{self, Align},
             token_bucket,
         },
@@ -57,7 +57,7 @@ mod tests {
     use std::sync::Arc;
 
     fn exchanged(whole: Algorithm) -> Algorithm {
-        Algorithm::Exchanged(exchanged::Config::new(whole, 1).unwrap())
+        Algorithm::Synced(SyncedConfig::new(whole, 1).unwrap())
     }
 
     fn open(rules: &Rules) -> (Arc<Gate>, SlotId) {
@@ -126,7 +126,7 @@ mod tests {
         let (gate, slot) = open(&one(exchanged(whole.clone())));
         let told = |used: u64| {
             // Each takes a tenth of a second to refill.
-            [Told { whose: Whose::All, numbers: [used * 100_000, 0].into_iter().collect() }]
+            [RemoteState { whose: Whose::All, numbers: [used * 100_000, 0].into_iter().collect() }]
         };
         let passing =
             |now| (0..99).take_while(|_| enter(&gate, slot, now, Key::Shared).is_ok()).count();
@@ -149,7 +149,7 @@ mod tests {
         let whole = exchanged(Algorithm::FixedWindow(config));
         let (gate, slot) = open(&one(whole.clone()));
         let told = |used| {
-            [Told { whose: Whose::All, numbers: [9_000_000, 0, used].into_iter().collect() }]
+            [RemoteState { whose: Whose::All, numbers: [9_000_000, 0, used].into_iter().collect() }]
         };
         gate.adopt(slot, way(0, 0, 0), &told(29));
         gate.install(&one(whole.among(3)), Instant::EPOCH);
@@ -166,7 +166,8 @@ mod tests {
         let whole = exchanged(Algorithm::TokenBucket(bucket));
         let (gate, slot) = open(&one(whole.clone()));
         // Gateways let 120 pass together: 30 too many, of a tenth of a second each.
-        let told = Told { whose: Whose::All, numbers: [12_000_000, 0].into_iter().collect() };
+        let told =
+            RemoteState { whose: Whose::All, numbers: [12_000_000, 0].into_iter().collect() };
         gate.adopt(slot, way(0, 0, 0), &[told]);
         let ask = || enter(&gate, slot, Instant::EPOCH, Key::Shared);
         assert_eq!(ask(), Err(Duration::from_millis(3_100)));
@@ -202,7 +203,7 @@ mod tests {
             let late = millis(60_000);
             if told {
                 let numbers = [60_000_000, 0].into_iter().collect();
-                let told = [Told { whose: Whose::Key(other), numbers }];
+                let told = [RemoteState { whose: Whose::Key(other), numbers }];
                 gate.adopt(slot, way(60_000, 60_000, 60_000), &told);
             }
             assert_eq!(enter(&gate, slot, late, Key::Of(other)), Ok(()));
@@ -220,7 +221,8 @@ mod tests {
         assert_eq!(enter(&gate, slot, Instant::EPOCH, Key::Of(one)), Ok(()));
         let mut deltas = Vec::new();
         gate.collect(slot, 0, 9, &mut deltas);
-        let told = Told { whose: Whose::Key(other), numbers: [5_000_000, 0].into_iter().collect() };
+        let told =
+            RemoteState { whose: Whose::Key(other), numbers: [5_000_000, 0].into_iter().collect() };
         gate.adopt(slot, way(0, 0, 0), &[told]);
         let late = enter(&gate, slot, Instant::EPOCH, Key::Of(other));
         assert_eq!(late, Err(Duration::from_secs(1)));
@@ -253,8 +255,10 @@ mod tests {
         assert_eq!(whose, [Whose::Overflow(2), Whose::Key(0), Whose::Key(1 << 64)]);
         // Another gateway has the same.
         let (other, slot) = open(&rules);
-        let told =
-            Told { whose: Whose::Overflow(2), numbers: [5_000_000, 0].into_iter().collect() };
+        let told = RemoteState {
+            whose: Whose::Overflow(2),
+            numbers: [5_000_000, 0].into_iter().collect(),
+        };
         other.adopt(slot, way(0, 0, 0), &[told]);
         for client in 0..2_u128 {
             assert_eq!(enter(&other, slot, Instant::EPOCH, Key::Of(client << 64)), Ok(()));

@@ -1,10 +1,17 @@
-//! What gateways tell each other about the rules whose states they exchange.
+//! Limits that several gateways share through a store.
 //!
-//! Each decides at once by its own states. Now and then it tells a store its [`Delta`]s, what it
-//! has charged since the last time, and takes over the states that come of everybody's
-//! ([`Told`]): `Gate::collect` and `Gate::adopt`.
+//! Either the store decides about each request ([`Stored`]), or gateways sync: each decides by its
+//! own states, sends the store its [`Delta`]s from time to time, which are what it has charged
+//! since, and takes over the merged states ([`RemoteState`]): `Gate::collect` and `Gate::adopt`.
 
-use super::time::Instant;
+mod clock;
+mod stored;
+pub(super) mod synced;
+
+pub use clock::RoundTrip;
+pub(super) use clock::StoreClock;
+pub use stored::{Judgement, Stored, Terms, Unstorable};
+
 use core::{fmt, str::FromStr};
 use smallvec::SmallVec;
 
@@ -35,23 +42,11 @@ pub struct Delta {
 
 /// What all gateways together have charged to one state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct RemoteState {
     /// To whose.
     pub whose: Whose,
     /// The state, as a script tells it.
     pub numbers: Numbers,
-}
-
-/// When a store was asked and answered. What one clock lacks to the other lies between what each
-/// end of the way says.
-#[derive(Clone, Copy, Debug)]
-pub struct RoundTrip {
-    /// By our clock.
-    pub asked: Instant,
-    /// When it was answered, by the clock of the store.
-    pub given: Instant,
-    /// When the answer came, by our clock.
-    pub came: Instant,
 }
 
 /// Writes `-`, 32 hexadecimal digits, or `~` and a number.

@@ -1,21 +1,23 @@
 //! How states become one, by algorithm. `cluster/sync/sync.lua` does the same in the store.
 
 use crate::flow::{
-    exchange::Numbers,
     limiter::{
         fixed_window::{self, FixedWindow},
         sliding_counter::{self, SlidingCounter},
         sliding_window::SlidingWindow,
-        stored::span,
         token_bucket::TokenBucket,
     },
-    slot::{Formula, Times},
+    shared::{
+        Numbers,
+        stored::{size, span},
+    },
     time::Instant,
+    traits::{Evictable, Limiter, Times},
 };
 use core::time::Duration;
 
-/// A formula whose states can be merged: what two have charged becomes what one has.
-pub(in crate::flow) trait Merge: Formula {
+/// A limiter whose states can be merged: what two have charged becomes what one has.
+pub(in crate::flow) trait Merge: Evictable {
     /// Makes `delta` a fresh state.
     fn clear(&self, delta: &mut Self::State) {
         *delta = self.fresh();
@@ -65,7 +67,7 @@ impl Merge for TokenBucket {
         let interval = self.interval();
         let (micros, rest) = interval.split(*delta);
         let added = span(interval, interval.times(cost));
-        [added, [micros, rest], self.size()].concat().into()
+        [added, [micros, rest], size(self)].concat().into()
     }
 
     fn converted(&self, old: &Self, cost: u64) -> u64 {

@@ -1,0 +1,75 @@
+//! The state of a breaker, and how it changed.
+
+use core::fmt;
+
+/// The state of a breaker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// All pass.
+    #[default]
+    Closed,
+    /// None passes.
+    Open,
+    /// A few pass, and decide.
+    HalfOpen,
+}
+
+impl Phase {
+    /// Returns the word for it in logs and metrics.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::HalfOpen => "half_open",
+        }
+    }
+}
+
+/// A change of state, for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// What the breaker has become.
+    pub to: Phase,
+    /// The answers that it was decided on.
+    pub on: Answers,
+}
+
+/// Answers, and what was bad about them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// All of them.
+    pub all: u64,
+    /// Failures.
+    pub failed: u64,
+    /// Those that were slow.
+    pub slow: u64,
+}
+
+/// What was seen of a breaker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Its state. An open one is half-open from its first probe on.
+    pub phase: Phase,
+    /// How often it opened.
+    pub opened: u64,
+    /// How often it became half-open.
+    pub half_opened: u64,
+    /// How often it closed again.
+    pub closed: u64,
+    /// The answers that count now.
+    pub answers: Answers,
+}
+
+/// For the log: `opened: of 24 answers 13 failed and 2 were slow`.
+impl fmt::Display for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Answers { all, failed, slow } = self.on;
+        match self.to {
+            Phase::Open => {
+                write!(f, "opened: of {all} answers {failed} failed and {slow} were slow")
+            }
+            Phase::HalfOpen => f.write_str("half-open: the first probe goes through"),
+            Phase::Closed => write!(f, "closed: {all} probes were good"),
+        }
+    }
+}

@@ -14,7 +14,7 @@ use serde::de::{
 };
 use std::hash::{Hash, Hasher};
 
-/// The parts of a [`Key`]: where it stands, where its value does, and the value if it can be read.
+/// The parts of a [`Key`](super::keys::Key): where it stands, where its value does, and the value if it can be read.
 pub(super) struct Parts<'n, 's> {
     pub(super) of: Value<'n, 's>,
     pub(super) next: u8,
@@ -41,7 +41,7 @@ impl<'de> SeqAccess<'de> for Parts<'_, '_> {
     }
 }
 
-/// The parts of a [`Printed`]: a hash of what is written, and the value.
+/// The parts of a [`Printed`](super::keys::Printed): a hash of what is written, and the value.
 pub(super) struct PrintedParts<'n, 's> {
     pub(super) of: Value<'n, 's>,
     pub(super) next: u8,

@@ -22,7 +22,7 @@ pub(in crate::flow) struct ChainSlot {
     pub(super) former: Option<SlotId>,
     pub(super) wanted: Wanted,
     pub(super) slot: Box<dyn Slot>,
-    /// Without what [`Slot::keys`] counts.
+    /// Without what [`Observe::keys`](crate::flow::slot::Observe::keys) counts.
     pub(super) counts: Counts,
     pub(super) pending: Pendings,
 }

@@ -36,9 +36,7 @@
 //! count in one aligned bucket, let any completion decide a half-open breaker, probe
 //! with one request, and never open at an error ratio of 1.
 
-mod phase;
-
-pub use phase::{Answers, Phase, Seen, Turn};
+pub use super::phase::{Answers, Phase, Seen, Turn};
 
 use super::{
     decision::{Decision, Outcome, Reason},

@@ -252,7 +252,7 @@ impl Chain {
         }
     }
 
-    /// Takes from a slot what gateways are to be told: see [`Sync::collect`](crate::flow::slot::Sync::collect). One that is used
+    /// Takes from a slot what the store does not know yet: see [`Sync::collect`](crate::flow::slot::Sync::collect). One that is used
     /// no more is given up at its end.
     pub(super) fn collect(
         &mut self,

@@ -1,6 +1,6 @@
 //! What a slot may answer, what the chain reports, and how a request may end.
 
-use super::{breaker::Turn, claim::SlotId, time::Instant};
+use super::{claim::SlotId, phase::Turn, time::Instant};
 use core::{cmp::Reverse, time::Duration};
 use smallvec::SmallVec;
 

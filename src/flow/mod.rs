@@ -24,6 +24,7 @@ mod claim;
 mod gate;
 mod keyed;
 mod pending;
+mod phase;
 mod ramp;
 mod rules;
 mod slot;

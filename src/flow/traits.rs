@@ -2,9 +2,9 @@
 //! what only a few algorithms do.
 
 use super::{
-    breaker::{Seen, Turn},
     decision::{Decision, Outcome},
     keyed::{PastUsage, Scale},
+    phase::{Seen, Turn},
     shared::{Numbers, StoreClock},
     time::Instant,
 };

@@ -160,7 +160,7 @@ fn assert_all_is_there(live: &[Value]) {
 }
 
 /// Has as many requests in flight on a route as its `concurrency` admits, and one more rejected.
-/// The upstream holds them until it is told otherwise. Returns how many requests that were.
+/// The upstream holds them until the test releases them. Returns how many requests that were.
 fn exceed(gateway: &Gateway, route: &str, most: u32) -> usize {
     let head = http::head("GET", &format!("/{route}/9"), &[("X-Tenant", "iron")]);
     let in_flight = || {

@@ -190,7 +190,7 @@ fn owned(
     rule: &RuleSpec,
 ) -> [(&'static str, Option<Place>, &'static [AlgorithmWord], &'static str); 9] {
     use AlgorithmWord::{FixedWindow, LeakyBucket, Pacing, SlidingWindow, TokenBucket};
-    const WAITS: &str = "only `algorithm: pacing` has somebody wait";
+    const WAITS: &str = "only `algorithm: pacing` makes requests wait";
     const SLIDING: &str = "only `algorithm: sliding_window` takes it";
     const FIXED: &str = "only `algorithm: fixed_window` takes it";
     [

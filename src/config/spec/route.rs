@@ -68,7 +68,7 @@ pub(in crate::config) struct RouteSpec {
     /// gateway's own answers have what `reject` says.
     #[serde(default)]
     pub response_headers: Key<Box<HeaderEditsSpec>>,
-    /// What a rejected client is told, in place of a problem+json document.
+    /// The response to a rejected client, in place of a problem+json document.
     #[serde(default)]
     pub reject: Key<Box<RejectSpec>>,
 }

@@ -142,7 +142,7 @@ pub(in crate::config) struct RuleSpec {
     #[schemars(extend("default" = "local"))]
     pub on_store_error: Key<OnStoreError>,
     /// How often gateways exchange counts, for `scope: cluster`: each decides at once by its own,
-    /// and together they may let more pass than the limit, as `check` tells. Without it the store
+    /// and together they may let more pass than the limit, as `check` shows. Without it the store
     /// decides about every request. Not for `concurrency`.
     #[serde(default)]
     pub sync_interval: Key<Period<{ 10 * MILLI }, { 60 * SECOND }>>,
@@ -222,7 +222,7 @@ pub(in crate::config) struct WarmUpSpec {
 }
 
 /// A request with priority that is over the limit waits until a window, or a bucket of one, opens
-/// in which it fits, and is counted there; nobody else gets what it borrowed. Clients can send what
+/// in which it fits, and is counted there; no other gets what it borrowed. Clients can send what
 /// they like: use it behind a proxy that removes the field, or for clients you trust.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -19,7 +19,7 @@ pub struct RoundTrip {
     pub came: Instant,
 }
 
-/// The time of the store, told by the gateway's clock.
+/// The time of the store, as the gateway's clock shows it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::flow) struct StoreClock {
     /// What the gateway's clock lacks to the store's, in nanoseconds; it may be ahead.

@@ -1,16 +1,16 @@
 //! A limit that gateways hold together by exchanging states now and then.
 //!
 //! Each gateway decides at once, by an algorithm of this folder and with its whole numbers,
-//! from the state that the store told last and what it has charged itself since. That second
-//! part, the **delta**, lies beside the state: it is the state of somebody who came fresh at the
+//! from the state that it last took from the store and what it has charged itself since. That second
+//! part, the **delta**, lies beside the state: it is the state of a client that came fresh at the
 //! last exchange. To exchange is to have the store merge the delta into the state of all, and to
 //! take that over, merged with what was charged here meanwhile. So nothing that was let pass is
 //! lost, and after an exchange in which nothing came all gateways have the same state.
 //!
 //! With `K` gateways and an interval `I`, what one of them charges is known to all others after
-//! two intervals at most: up to `I` until it is told, up to `I` until they ask. Let `u` be what
+//! two intervals at most: up to `I` until it is sent, up to `I` until they ask. Let `u` be what
 //! a gateway charges to a state in that time. Whoever lets the last of all requests pass has
-//! counted all but what the others have not told, so that together they let pass
+//! counted all but what the others have not sent, so that together they let pass
 //!
 //! ```text
 //! what one would, and (K − 1)·u more;   u ≤ N, or burst + 2·I·N/W for a bucket
@@ -68,7 +68,7 @@ pub(in crate::flow) fn build(
 /// A limiter whose states are exchanged.
 #[derive(Debug)]
 pub(super) struct Synced<F> {
-    /// What all gateways together hold to: states that are told are of this, and deltas.
+    /// What all gateways together hold to: the store's states are of this, and deltas.
     whole: F,
     /// What this one decides by.
     here: F,

@@ -1,4 +1,4 @@
-//! The state of a breaker, and how it changed.
+//! What a breaker shows: its phase, how that changed, and the answers that count.
 
 use core::fmt;
 

@@ -40,7 +40,7 @@ use tokio::{
 /// within half a minute, and read its page within a minute, without a long pause.
 const LIMITS: Limits = Limits {
     connections: 64,
-    idle: Duration::from_secs(30),
+    idle: Duration::from_secs(10),
     stall: Duration::from_secs(10),
     age: Duration::from_mins(1),
 };

@@ -1,4 +1,4 @@
-//! Lines of a log, written by a thread that may wait.
+//! Writes the lines of a log, on a thread that may block.
 
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -6,40 +6,37 @@ use rustix::{
 };
 use std::{io, os::fd::AsFd};
 
-/// Lines that were not written, or not to their end.
+/// Lines that were not written, or only in part.
 #[derive(Debug)]
 pub(crate) struct Lost {
-    /// How many.
     pub(crate) lines: usize,
-    /// Why.
     pub(crate) error: io::Error,
 }
 
 impl Lost {
-    /// All of `lines`, of which the last need not have an end.
+    /// Counts `lines`; the last may lack its end.
     pub(crate) fn of(lines: &[u8], error: io::Error) -> Self {
         Self { lines: count(lines), error }
     }
 }
 
-/// Counts lines, of which the last need not have an end.
+/// Counts lines; the last may lack its end.
 pub(crate) fn count(lines: &[u8]) -> usize {
     lines.split_inclusive(|byte| *byte == b'\n').count()
 }
 
-/// Writes `lines`, and waits for who takes them. Of the standard output and error, others
-/// who have the same pipe or terminal may have said that a write does not wait; then it is
-/// waited for here.
+/// Writes `lines`, and blocks until the reader takes them. Standard output and error may be
+/// non-blocking, because another process that shares them set that; then this waits with `poll`.
 ///
 /// # Errors
 ///
-/// The rest cannot be written: no reader is left, the disk is full, or the like.
+/// The rest cannot be written: the reader is gone, or the disk is full.
 pub(crate) fn write_out(output: impl AsFd, lines: &[u8]) -> Result<(), Lost> {
     let mut rest = lines;
     while !rest.is_empty() {
         let written = match write(&output, rest) {
             Ok(0) => Err(io::ErrorKind::WriteZero.into()),
-            Err(Errno::AGAIN) => await_room(&output).map(|()| 0),
+            Err(Errno::AGAIN) => wait_until_writable(&output).map(|()| 0),
             written => written.map_err(io::Error::from),
         };
         match written {
@@ -51,8 +48,7 @@ pub(crate) fn write_out(output: impl AsFd, lines: &[u8]) -> Result<(), Lost> {
     Ok(())
 }
 
-/// Waits until `output` takes more, or never will.
-fn await_room(output: &impl AsFd) -> io::Result<()> {
+fn wait_until_writable(output: &impl AsFd) -> io::Result<()> {
     poll(&mut [PollFd::new(output, PollFlags::OUT)], None)?;
     Ok(())
 }
@@ -70,16 +66,15 @@ mod tests {
     /// More than pipes hold.
     const LINES: usize = 1024 * 1024;
 
-    /// A pipe, and a way into it that does not wait.
-    fn hasty() -> (PipeReader, PipeWriter) {
+    fn nonblocking_pipe() -> (PipeReader, PipeWriter) {
         let (reader, writer) = pipe().unwrap();
         fcntl_setfl(&writer, fcntl_getfl(&writer).unwrap() | OFlags::NONBLOCK).unwrap();
         (reader, writer)
     }
 
     #[test]
-    fn a_pipe_that_does_not_wait_is_waited_for() {
-        let (mut reader, writer) = hasty();
+    fn a_full_nonblocking_pipe_is_waited_for() {
+        let (mut reader, writer) = nonblocking_pipe();
         let writing = thread::spawn(move || write_out(&writer, &LINE.repeat(LINES)));
         let mut read = Vec::new();
         reader.read_to_end(&mut read).unwrap();
@@ -89,7 +84,7 @@ mod tests {
 
     #[test]
     fn what_was_written_before_it_failed_is_not_lost() {
-        let (mut reader, writer) = hasty();
+        let (mut reader, writer) = nonblocking_pipe();
         let writing = thread::spawn(move || write_out(&writer, &LINE.repeat(LINES)));
         reader.read_exact(&mut vec![0; LINE.len() * LINES / 2]).unwrap();
         drop(reader);
@@ -99,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_half_line_is_lost() {
+    fn a_half_line_counts_as_lost() {
         assert_eq!(Lost::of(b"345\n678\n9", io::ErrorKind::BrokenPipe.into()).lines, 3);
     }
 }

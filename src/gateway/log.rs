@@ -1,9 +1,8 @@
-//! The gateway's own log, on the standard error, which no thread waits for.
+//! The gateway's own log, on standard error, written by a thread of its own.
 //!
-//! Whoever logs appends to one buffer, and a thread of the log's own writes it out at
-//! once. While nothing takes what is written, as from a pipe that is full, 256 KiB and one
-//! line wait. What comes then is lost, and counted since the start: by a line of the log, and at
-//! `/metrics`.
+//! Logging appends to one buffer and never blocks. While the reader stalls, the buffer holds up to
+//! 256 KiB and one event. Further lines are dropped and counted, in `/metrics` and by a later
+//! line of the log.
 
 use crate::{lines::write_out, meter::Counters};
 use std::{
@@ -20,13 +19,11 @@ use std::{
 };
 use tracing_subscriber::{EnvFilter, fmt};
 
-/// What is logged by default. The warnings of `h2` are of
-/// single connections, so that a client could fill the log with them; those of `redis` come with
-/// each of its attempts, of which the gateway itself says when they begin to fail.
+/// The default filter. `h2` warns about single connections, so that a client could fill the log;
+/// `redis` warns at each attempt, while the gateway itself logs when a store begins to fail.
 const LOGGED: &str = "info,h2=error,redis=off";
 
-/// How much may wait before a line is lost: two thousand lines, or an edit with as many
-/// errors.
+/// Bytes that may wait before lines are dropped: about two thousand lines.
 const BUFFER: usize = 256 * 1024;
 
 /// How long the last lines may take to be written.
@@ -34,11 +31,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The gateway's own log.
 ///
-/// Dropping it writes what waits, for two seconds at most; so drop it last.
+/// Dropping it writes what waits, within two seconds; drop it last.
 #[derive(Debug)]
 pub struct Log {
     shared: Arc<Shared>,
-    /// Closed by the writer when it has ended.
+    /// Disconnected when the writer has ended.
     ended: Receiver<()>,
     is_json: bool,
 }
@@ -50,19 +47,17 @@ struct Shared {
     counters: Arc<Counters>,
 }
 
-/// What is yet to be written.
 #[derive(Debug, Default)]
 struct Waiting {
     bytes: Vec<u8>,
-    /// How many lines have found it full since the start.
-    lost: u64,
-    is_over: bool,
+    /// Lines dropped since the start because the buffer was full.
+    dropped: u64,
+    is_closed: bool,
 }
 
 impl Log {
-    /// Has the log written to the standard error, in lines for people or, with `json`, for
-    /// machines; `RUST_LOG` picks what is written, `info,h2=error` otherwise. `counters` count
-    /// what is lost.
+    /// Starts the log on standard error, as text or, with `json`, as JSON. `RUST_LOG` filters it;
+    /// the default is `info,h2=error,redis=off`. `counters` count dropped lines.
     ///
     /// # Errors
     ///
@@ -86,7 +81,7 @@ impl Log {
         Ok(log)
     }
 
-    /// Reports whether its lines are for programs.
+    /// Returns whether its lines are JSON.
     pub fn is_json(&self) -> bool {
         self.is_json
     }
@@ -105,35 +100,35 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        self.shared.lock().is_over = true;
+        self.shared.lock().is_closed = true;
         self.shared.changed.notify_one();
-        // There is no place left where a failure could be reported.
+        // A failure could be reported nowhere.
         let _ended: Result<(), RecvTimeoutError> = self.ended.recv_timeout(PATIENCE);
     }
 }
 
 impl Shared {
-    /// Writes what comes, until the log is over and all of it is written.
+    /// Writes until the log is closed and its buffer empty.
     fn write_out(&self, output: impl AsFd) {
-        let (mut bytes, mut told) = (Vec::new(), 0);
+        let mut bytes = Vec::new();
+        let mut reported = 0;
         loop {
             let mut waiting = self.lock();
-            while waiting.bytes.is_empty() && !waiting.is_over {
+            while waiting.bytes.is_empty() && !waiting.is_closed {
                 waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
             }
             mem::swap(&mut waiting.bytes, &mut bytes);
-            let lost = waiting.lost;
+            let dropped = waiting.dropped;
             drop(waiting);
             if bytes.is_empty() {
                 return;
             }
-            // A line that cannot be written has no other place to go to.
             if let Err(lost) = write_out(&output, &bytes) {
-                self.lose(lost.lines);
+                self.count_dropped(lost.lines);
             }
             bytes.clear();
-            if lost > told {
-                told = lost;
+            if dropped > reported {
+                reported = dropped;
                 let lines = self.counters.log_dropped.load(Relaxed);
                 tracing::warn!(
                     lines,
@@ -143,25 +138,25 @@ impl Shared {
         }
     }
 
-    fn lose(&self, lines: usize) {
+    fn count_dropped(&self, lines: usize) {
         self.counters.log_dropped.fetch_add(lines as u64, Relaxed);
     }
 
-    /// Locks what waits. Nothing that runs under this lock panics.
+    /// Locks the buffer. Nothing that runs under this lock panics.
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Each call brings one line, or the lines of one event.
+/// Each call writes the lines of one event.
 impl Write for &Shared {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut waiting = self.lock();
         if waiting.bytes.len() < BUFFER {
             waiting.bytes.extend_from_slice(line);
         } else {
-            waiting.lost += 1;
-            self.lose(1);
+            waiting.dropped += 1;
+            self.count_dropped(1);
         }
         drop(waiting);
         self.changed.notify_one();
@@ -179,7 +174,7 @@ mod tests {
     use std::io::{Read, pipe};
 
     #[test]
-    fn a_log_that_nobody_reads_loses_lines_and_counts_them() {
+    fn a_log_whose_reader_stalls_drops_lines_and_counts_them() {
         let (mut reader, pipe) = pipe().unwrap();
         let counters = Arc::<Counters>::default();
         let log = Log::start(pipe, Arc::clone(&counters)).unwrap();
@@ -208,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_are_written_before_the_log_is_gone() {
+    fn dropping_the_log_writes_its_last_lines() {
         let (mut reader, pipe) = pipe().unwrap();
         let log = Log::start(pipe, Arc::default()).unwrap();
         for line in ["one\n", "two\n", "three\n"] {

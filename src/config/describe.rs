@@ -110,14 +110,15 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
 }
 
 fn write_upstream(out: &mut String, upstream: &UpstreamPlan) -> fmt::Result {
+    let options = &upstream.options;
     writeln!(
         out,
         "  {}  {}  connect_timeout {}, idle_timeout {}, max_idle {}",
         upstream.name,
-        upstream.balance.word(),
-        short(upstream.connect_timeout),
-        short(upstream.idle_timeout),
-        upstream.max_idle
+        options.balance.word(),
+        short(options.connect_timeout),
+        short(options.idle_timeout),
+        options.max_idle
     )?;
     for server in &upstream.servers {
         let host = &server.endpoint.host;

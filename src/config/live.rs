@@ -321,13 +321,9 @@ impl<'o> Builder<'o> {
         Upstream {
             name: plan.name,
             servers: plan.servers.into_iter().map(|plan| self.server(plan)).collect(),
-            balance: plan.balance,
             schedule: plan.schedule,
             turn: AtomicUsize::new(turn),
-            connect_timeout: plan.connect_timeout,
-            idle_timeout: plan.idle_timeout,
-            max_idle: plan.max_idle,
-            limits: plan.limits,
+            options: plan.options,
         }
     }
 
@@ -502,12 +498,8 @@ fn shared(
 
 /// Reports whether an upstream is as it was, so that routes can go on with it.
 fn is_same(old: &Upstream, plan: &UpstreamPlan) -> bool {
-    old.balance == plan.balance
+    old.options == plan.options
         && old.schedule == plan.schedule
-        && old.connect_timeout == plan.connect_timeout
-        && old.idle_timeout == plan.idle_timeout
-        && old.max_idle == plan.max_idle
-        && old.limits == plan.limits
         && old.servers.len() == plan.servers.len()
         && old.servers.iter().zip(&plan.servers).all(|(old, plan)| {
             old.host == plan.endpoint.host

@@ -59,7 +59,7 @@ pub use scenario::{
 pub use settings::{AccessLog, ClientTimeouts, Limits, RateLimitHeaders, Settings};
 pub use snapshot::{
     AnswerLimits, Cost, Except, Exchange, HeaderEdits, Limit, Listener, Reject, Route,
-    RouteOptions, RouteRule, RouteTimeouts, Server, Shared, Snapshot, Upstream,
+    RouteOptions, RouteRule, RouteTimeouts, Server, Shared, Snapshot, Upstream, UpstreamOptions,
 };
 pub use source::{STDIN, fingerprint};
 pub use spec::{Balance, OnMissing, OnStoreError};

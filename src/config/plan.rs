@@ -5,8 +5,8 @@ use super::{
     node::Place,
     problem::{Problem, quoted},
     settings::{AccessLog, Settings},
-    snapshot::{AnswerLimits, Cost, Except, Limit, Listener, Priority, RouteOptions, When},
-    spec::{Balance, OnMissing, OnStoreError},
+    snapshot::{Cost, Except, Limit, Listener, Priority, RouteOptions, UpstreamOptions, When},
+    spec::{OnMissing, OnStoreError},
     values::Endpoint,
 };
 use crate::{
@@ -123,12 +123,8 @@ impl Plan {
 pub(super) struct UpstreamPlan {
     pub name: Arc<str>,
     pub servers: Vec<ServerPlan>,
-    pub balance: Balance,
     pub schedule: Vec<u16>,
-    pub connect_timeout: Duration,
-    pub idle_timeout: Duration,
-    pub max_idle: usize,
-    pub limits: AnswerLimits,
+    pub options: UpstreamOptions,
 }
 
 /// A server without its state.

@@ -78,12 +78,19 @@ pub struct Upstream {
     pub name: Arc<str>,
     /// In the order of the file; at least one.
     pub servers: Vec<Arc<Server>>,
-    /// How a server is picked.
-    pub balance: Balance,
     /// Indexes of `servers` in the order of their turns by weight; 1 to 1000 of them.
     pub schedule: Vec<u16>,
     /// Whose turn it is: counts up, taken modulo the schedule's length.
     pub turn: AtomicUsize,
+    /// What the file says beside its servers.
+    pub options: UpstreamOptions,
+}
+
+/// What the file says about an upstream, beside its servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamOptions {
+    /// How a server is picked.
+    pub balance: Balance,
     /// How long a connection may take to open.
     pub connect_timeout: Duration,
     /// How long an idle connection is kept.

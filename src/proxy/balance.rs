@@ -37,7 +37,7 @@ pub(super) fn pick(
     if servers.len() == 1 && !tried.has(0) {
         return Some((0, servers.first()?));
     }
-    let place = match upstream.balance {
+    let place = match upstream.options.balance {
         Balance::RoundRobin => next_in_turn(upstream),
         Balance::Random => *upstream.schedule.get(random(upstream.schedule.len()))?,
         Balance::LeastRequest => {

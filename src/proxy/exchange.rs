@@ -214,7 +214,7 @@ impl Exchange<'_> {
 
     /// Logs an answer whose head is too large.
     fn head_too_large(&self, server: &Server) -> Failure {
-        let (worker, limits) = (&self.peer.worker, &self.route.upstream.limits);
+        let (worker, limits) = (&self.peer.worker, &self.route.upstream.options.limits);
         let why = format!(
             "its header is larger than `limits` of the upstream {} allows: header_bytes {}, headers {}",
             self.route.upstream.name, limits.header_bytes, limits.headers

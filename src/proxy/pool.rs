@@ -45,8 +45,8 @@ impl Pools {
         let mut servers = self.lock();
         let idle = servers.get_mut(server.id)?;
         while let Some(connection) = idle.pop() {
-            if connection.is_usable(now, upstream.idle_timeout)
-                && connection.wire.limits == upstream.limits
+            if connection.is_usable(now, upstream.options.idle_timeout)
+                && connection.wire.limits == upstream.options.limits
             {
                 return Some(connection.wire);
             }
@@ -73,7 +73,7 @@ impl Pools {
             let limit = upstreams
                 .iter()
                 .filter(|upstream| upstream.servers.iter().any(|server| server.id == id))
-                .map(|upstream| upstream.idle_timeout)
+                .map(|upstream| upstream.options.idle_timeout)
                 .max()
                 .unwrap_or_default();
             connections.retain(|idle| idle.is_usable(now, limit));
@@ -140,7 +140,7 @@ impl Lease {
             is_early: false,
             announced: None,
         };
-        let limit = upstream.connect_timeout.min(time.end.since(time.start));
+        let limit = upstream.options.connect_timeout.min(time.end.since(time.start));
         while !fresh && let Some(mut wire) = worker.pools.take(server, upstream, time.start) {
             if is_ready(&mut wire, worker, limit).await {
                 lease.wire = Some(wire);
@@ -152,7 +152,7 @@ impl Lease {
         server.meter.connects.fetch_add(1, Relaxed);
         // In a box because it is rare, and would make every request's future larger.
         let connected = Box::pin(
-            worker.clock.timeout(limit, worker.connector.connect(server, upstream.limits)),
+            worker.clock.timeout(limit, worker.connector.connect(server, upstream.options.limits)),
         )
         .await;
         match connected
@@ -226,7 +226,7 @@ impl Lease {
             && !wire.sender.is_closed()
         {
             let idle = Idle { wire, since, announced: self.announced };
-            self.worker.pools.put(&self.server, self.upstream.max_idle, idle);
+            self.worker.pools.put(&self.server, self.upstream.options.max_idle, idle);
         }
     }
 

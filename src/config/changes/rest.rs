@@ -2,8 +2,8 @@
 
 use super::Words;
 use crate::config::{
-    AccessLog, AnswerLimits, Balance, Listener, RateLimitHeaders, Settings, Upstream,
-    describe::short, plan::UpstreamPlan,
+    AccessLog, Listener, RateLimitHeaders, Settings, Upstream, UpstreamOptions, describe::short,
+    plan::UpstreamPlan,
 };
 use bytesize::ByteSize;
 use std::{collections::HashMap, time::Duration};
@@ -13,11 +13,7 @@ pub(in crate::config) struct UpstreamView<'u> {
     pub name: &'u str,
     /// Host, port and weight.
     servers: Vec<(&'u str, u16, u32)>,
-    balance: Balance,
-    connect_timeout: Duration,
-    idle_timeout: Duration,
-    max_idle: usize,
-    limits: AnswerLimits,
+    options: &'u UpstreamOptions,
 }
 
 impl<'u> From<&'u UpstreamPlan> for UpstreamView<'u> {
@@ -26,11 +22,7 @@ impl<'u> From<&'u UpstreamPlan> for UpstreamView<'u> {
         Self {
             name: &plan.name,
             servers: servers.map(|it| (&*it.endpoint.host, it.endpoint.port, it.weight)).collect(),
-            balance: plan.balance,
-            connect_timeout: plan.connect_timeout,
-            idle_timeout: plan.idle_timeout,
-            max_idle: plan.max_idle,
-            limits: plan.limits,
+            options: &plan.options,
         }
     }
 }
@@ -40,11 +32,7 @@ impl<'u> From<&'u Upstream> for UpstreamView<'u> {
         Self {
             name: &upstream.name,
             servers: upstream.servers.iter().map(|it| (&*it.host, it.port, it.weight)).collect(),
-            balance: upstream.balance,
-            connect_timeout: upstream.connect_timeout,
-            idle_timeout: upstream.idle_timeout,
-            max_idle: upstream.max_idle,
-            limits: upstream.limits,
+            options: &upstream.options,
         }
     }
 }
@@ -54,11 +42,12 @@ impl UpstreamView<'_> {
     pub(in crate::config) fn words(&self, new: &Self) -> Option<Vec<String>> {
         let mut words = Words::default();
         self.servers(new, &mut words);
-        words.value("balance", self.balance, new.balance, |it| it.word().to_owned());
-        words.value("connect_timeout", self.connect_timeout, new.connect_timeout, time);
-        words.value("idle_timeout", self.idle_timeout, new.idle_timeout, time);
-        words.value("max_idle", self.max_idle, new.max_idle, usize::to_string);
-        let (from, to) = (&self.limits, &new.limits);
+        let [from, to] = [self.options, new.options];
+        words.value("balance", from.balance, to.balance, |balance| balance.word().to_owned());
+        words.value("connect_timeout", from.connect_timeout, to.connect_timeout, time);
+        words.value("idle_timeout", from.idle_timeout, to.idle_timeout, time);
+        words.value("max_idle", from.max_idle, to.max_idle, usize::to_string);
+        let [from, to] = [&from.limits, &to.limits];
         let bytes = |it: &usize| ByteSize(*it as u64).to_string();
         words.value("limits.header_bytes", from.header_bytes, to.header_bytes, bytes);
         words.value("limits.headers", from.headers, to.headers, usize::to_string);

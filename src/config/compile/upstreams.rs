@@ -6,7 +6,7 @@ use crate::config::{
     node::Place,
     plan::{RoutePlan, ServerPlan, UpstreamPlan},
     problem::Problem,
-    snapshot::AnswerLimits,
+    snapshot::{AnswerLimits, UpstreamOptions},
     spec::UpstreamSpec,
     values::Endpoint,
 };
@@ -66,14 +66,16 @@ impl Compiler {
                     weight: u32::try_from(weight).unwrap_or(u32::MAX),
                 })
                 .collect(),
-            balance: *spec.balance.value()?,
             schedule: schedule.unwrap_or_default(),
-            connect_timeout: value(spec.connect_timeout.duration()),
-            idle_timeout: value(spec.idle_timeout.duration()),
-            max_idle: small(spec.max_idle.number()?.value),
-            limits: AnswerLimits {
-                header_bytes: small(limits.header_bytes.bytes()?),
-                headers: small(limits.headers.number()?.value),
+            options: UpstreamOptions {
+                balance: *spec.balance.value()?,
+                connect_timeout: value(spec.connect_timeout.duration()),
+                idle_timeout: value(spec.idle_timeout.duration()),
+                max_idle: small(spec.max_idle.number()?.value),
+                limits: AnswerLimits {
+                    header_bytes: small(limits.header_bytes.bytes()?),
+                    headers: small(limits.headers.number()?.value),
+                },
             },
         };
         Some(Compiled { name: plan.name.clone(), place: name.place, plan })

@@ -26,8 +26,9 @@ fn defaults_are_safe_at_the_edge() {
     assert_eq!(settings.rate_limit_headers, RateLimitHeaders::Draft);
     assert!(!settings.explain_headers);
     let upstream = &plan.upstreams[0];
-    assert_eq!((upstream.balance, upstream.max_idle), (Balance::RoundRobin, 256));
-    assert_eq!((upstream.connect_timeout, upstream.idle_timeout), (secs(3), secs(4)));
+    let options = &upstream.options;
+    assert_eq!((options.balance, options.max_idle), (Balance::RoundRobin, 256));
+    assert_eq!((options.connect_timeout, options.idle_timeout), (secs(3), secs(4)));
     let route = &plan.routes[0];
     assert_eq!(route.options.body_limit, 1 << 30);
     assert_eq!(route.options.upgrades, ["websocket"]);

@@ -1,13 +1,14 @@
 //! What requests must look like: of a route, of an override, of an exception.
 
-use super::Compiler;
+use super::compiler::Compiler;
 use crate::config::{
     decode::{At, Either, Entries, Key, Several},
-    leaf::{Condition, FieldName, Text},
-    node::Place,
-    problem::{Problem, quoted},
-    spec::{FieldConditions, FieldSpec, MatchSpec},
-    values,
+    diagnostics::{Place, Problem, quoted},
+    spec::{
+        FieldConditions, FieldSpec, MatchSpec,
+        leaf::{Condition, FieldName, Text},
+        values,
+    },
 };
 use http::{HeaderName, Method};
 use ipnet::IpNet;

@@ -1,13 +1,12 @@
 //! Listeners: names, addresses, certificates.
 
-use super::Compiler;
+use super::compiler::Compiler;
 use crate::config::{
-    certificate::{Certificate, CertificateFiles, Certificates},
     decode::At,
-    problem::Problem,
-    snapshot::Listener,
-    source::Files,
-    spec::ListenerSpec,
+    diagnostics::Problem,
+    plan::{Certificate, Certificates, Listener},
+    read::source::Files,
+    spec::{CertificateFiles, ListenerSpec},
 };
 use std::{
     collections::HashMap,

@@ -1,5 +1,6 @@
 //! Spec to plan: whether the values make sense together. Pure, and every problem is reported.
 
+mod compiler;
 mod conditions;
 mod listeners;
 mod numbers;
@@ -13,89 +14,15 @@ mod waits;
 
 pub use listeners::overlap;
 
-use super::{
-    calendar::Unit,
-    decode::{At, Key},
-    error::{Diagnostics, Source},
-    leaf::{Name, Timeout},
-    node::Place,
-    plan::Plan,
-    problem::{Problem, Problems},
-    settings::{AccessLog, ClientTimeouts, Limits, RateLimitHeaders, Settings},
-    source::{self, Files},
-    spec::{ClientTimeoutsSpec, FileSpec, LimitsSpec},
-    values::Invalid,
+use crate::config::{
+    decode::Key,
+    diagnostics::{Diagnostics, Problems, Source},
+    plan::{ClientTimeouts, Limits, Plan, Settings},
+    read::source::{self, Files},
+    spec::{AccessLog, ClientTimeoutsSpec, FileSpec, LimitsSpec, RateLimitHeaders, leaf::Timeout},
 };
-use crate::flow::calendar::Calendar;
-use ahash::AHashMap;
-use std::{
-    collections::{HashMap, HashSet, hash_map::Entry},
-    hash::Hash,
-    num::NonZeroUsize,
-    path::PathBuf,
-};
-
-/// The problems found while compiling.
-#[derive(Debug, Default)]
-struct Compiler {
-    errors: Problems,
-    warnings: Problems,
-    /// Whether the file has a store.
-    has_store: bool,
-    /// Those that were asked for.
-    calendars: HashMap<(Unit, String), Calendar>,
-}
-
-impl Compiler {
-    fn error(&mut self, problem: Problem) {
-        self.errors.add(problem);
-    }
-
-    fn warn(&mut self, problem: Problem) {
-        self.warnings.add(problem);
-    }
-
-    /// Returns the value, or reports what is wrong with it.
-    fn keep<T>(&mut self, value: Result<T, Invalid>, place: Place) -> Option<At<T>> {
-        match value {
-            Ok(value) => Some(At { value, place, written: true }),
-            Err(Invalid { message, help }) => {
-                self.error(Problem::error(place, message).help(help));
-                None
-            }
-        }
-    }
-
-    /// Reports values that are given twice.
-    fn unique<K: Eq + Hash>(
-        &mut self,
-        values: impl Iterator<Item = (K, Place)>,
-        message: impl Fn(&K) -> String,
-        help: &str,
-    ) {
-        let mut seen = AHashMap::with_capacity(values.size_hint().1.unwrap_or_default());
-        for (value, place) in values {
-            match seen.entry(value) {
-                Entry::Vacant(free) => _ = free.insert(place),
-                Entry::Occupied(taken) => self.error(
-                    Problem::error(place, message(taken.key()))
-                        .label("again here")
-                        .also(*taken.get(), "first here")
-                        .help(help),
-                ),
-            }
-        }
-    }
-
-    /// Reports names that are given twice.
-    fn names<'n>(&mut self, what: &str, names: impl Iterator<Item = &'n At<Name>>) {
-        self.unique(
-            names.map(|at| (&at.value.0, at.place)),
-            |name| format!("two {what}s share the name `{name}`"),
-            "write another name: it tells them apart in logs, metrics and reloads",
-        );
-    }
-}
+use compiler::Compiler;
+use std::{collections::HashSet, num::NonZeroUsize, path::PathBuf};
 
 /// Compiles `spec`, whose certificates stand in `files`, and returns the plan beside all problems
 /// found; with a problem, the plan is not whole. `cores` is the default number of workers.

@@ -1,17 +1,18 @@
 //! What a rule counts: its numbers, by which algorithm, and the keys that only some algorithms
 //! take.
 
-use super::Compiler;
+use super::compiler::Compiler;
 use crate::{
     config::{
-        calendar::Unit,
         decode::{At, Either, Entries, Key},
-        leaf::Zone,
-        node::Place,
-        problem::Problem,
-        snapshot::Cost,
-        spec::{AlgorithmWord, Align, CostSpec, LimitSpec, OverrideSpec, RuleSpec, WarmUpSpec},
-        values::{self, Limit},
+        diagnostics::{Place, Problem},
+        plan::Cost,
+        spec::{
+            AlgorithmWord, Align, CostSpec, LimitSpec, OverrideSpec, RuleSpec, WarmUpSpec,
+            calendar::Unit,
+            leaf::Zone,
+            values::{self, Limit},
+        },
     },
     flow::WarmUp,
 };

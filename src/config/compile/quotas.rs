@@ -1,7 +1,7 @@
 //! What clients are told of a route's quotas.
 
 use crate::{
-    config::{plan::RulePlan, snapshot::Limit},
+    config::plan::{Limit, RulePlan},
     flow::{
         Algorithm,
         limiter::{

@@ -1,16 +1,15 @@
 //! Some requests of a rule: those of an override, those that are exempt, those with priority.
 
 use super::{
-    Compiler,
+    compiler::Compiler,
     conditions::{FieldTest, WhenConditions, texts},
     routes::field_in_words,
 };
 use crate::{
     config::{
         decode::At,
-        node::Place,
-        problem::{Problem, quoted},
-        snapshot::{Except, Priority, When},
+        diagnostics::{Place, Problem, quoted},
+        plan::{Except, Priority, When},
         spec::{ExceptSpec, PrioritySpec},
     },
     route::{FieldPattern, Matcher, OnDuplicate, PathPattern, Repeated},

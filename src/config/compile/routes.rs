@@ -1,19 +1,16 @@
 //! Routes: names, upstreams, matchers, and which can never be reached.
 
 use super::{
-    Compiler,
+    compiler::Compiler,
     conditions::{FieldTest, Match, PathTest},
     upstreams,
 };
 use crate::{
     config::{
         decode::{At, Entries, Key, Printed},
-        leaf::Name,
-        node::Place,
-        plan::RoutePlan,
-        problem::{Problem, quoted},
-        snapshot::{HeaderEdits, Reject, RouteOptions, RouteTimeouts},
-        spec::{BreakerSpec, HeaderEditsSpec, RejectSpec, RouteSpec},
+        diagnostics::{Place, Problem, quoted},
+        plan::{HeaderEdits, Reject, RouteOptions, RoutePlan, RouteTimeouts},
+        spec::{BreakerSpec, HeaderEditsSpec, RejectSpec, RouteSpec, leaf::Name},
         vocabulary::nearest,
     },
     flow::breaker::{self, Slow},

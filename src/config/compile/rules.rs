@@ -1,23 +1,20 @@
 //! Rules and pacing: numbers that can work, keys that fit, and rules that can never decide.
 
 use super::{
-    Compiler,
+    compiler::Compiler,
     conditions::WhenConditions,
     numbers::{Costs, Numbers, Windows, costs, warm_up},
     quotas,
 };
 use crate::{
     config::{
-        calendar,
-        claim::{BREAKER, PACING},
         decode::{At, Key, List},
-        leaf::Name,
-        node::Place,
-        plan::RulePlan,
-        problem::{Problem, quoted},
-        snapshot::{Cost, When},
-        spec::{AlgorithmWord, OnMissing, OnStoreError, PacingSpec, RuleSpec},
-        values::Limit,
+        diagnostics::{Place, Problem, quoted},
+        plan::{BREAKER, Cost, PACING, RulePlan, When},
+        spec::{
+            AlgorithmWord, OnMissing, OnStoreError, PacingSpec, RuleSpec, calendar, leaf::Name,
+            values::Limit,
+        },
     },
     flow::{
         self, Algorithm, Keyed, Rate, Stored, WarmUp,

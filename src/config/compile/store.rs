@@ -1,16 +1,13 @@
 //! The store: addresses and options that make sense together, and rules that it can decide about.
 
-use super::Compiler;
+use super::compiler::Compiler;
 use crate::{
     config::{
-        certificate,
         decode::{At, Key},
-        leaf::Period,
-        node::Place,
-        problem::Problem,
-        source::Files,
-        spec::{OnStoreError, Scope, StoreSpec},
-        store::{RedisUrl, Store, StoreKind},
+        diagnostics::{Place, Problem},
+        plan::{Store, StoreKind, certificate},
+        read::source::Files,
+        spec::{OnStoreError, RedisUrl, Scope, StoreSpec, leaf::Period},
     },
     flow::{Algorithm, Stored, Unstorable, limiter::SyncedConfig, time::spelled},
 };

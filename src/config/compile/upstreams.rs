@@ -1,14 +1,11 @@
 //! Upstreams: names, servers, and the order in which weights take their turns.
 
-use super::Compiler;
+use super::compiler::Compiler;
 use crate::config::{
     decode::At,
-    node::Place,
-    plan::{RoutePlan, ServerPlan, UpstreamPlan},
-    problem::Problem,
-    snapshot::{AnswerLimits, UpstreamOptions},
-    spec::UpstreamSpec,
-    values::Endpoint,
+    diagnostics::{Place, Problem},
+    plan::{AnswerLimits, RoutePlan, ServerPlan, UpstreamOptions, UpstreamPlan},
+    spec::{UpstreamSpec, values::Endpoint},
 };
 use std::{sync::Arc, time::Duration};
 

@@ -1,8 +1,12 @@
 //! Nobody is held until there is no time left for an answer: one that waits for its start has no
 //! more time in all than `timeouts.request`, of which half is the answer's.
 
-use super::Compiler;
-use crate::config::{decode::Key, leaf::Period, problem::Problem, spec::RouteSpec};
+use super::compiler::Compiler;
+use crate::config::{
+    decode::Key,
+    diagnostics::Problem,
+    spec::{RouteSpec, leaf::Period},
+};
 use std::time::Duration;
 
 impl Compiler {

@@ -3,8 +3,8 @@
 
 use super::{error::Stop, keys::NOWHERE, shape::Shape, value::Value};
 use crate::config::{
-    node::{Name, Node, Place},
-    problem::{Problem, quoted},
+    diagnostics::{Place, Problem, quoted},
+    read::{Name, Node},
     vocabulary::{self, Section},
 };
 use ahash::AHasher;

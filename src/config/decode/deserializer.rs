@@ -7,7 +7,7 @@ use super::{
     shape::Shape,
     value::Value,
 };
-use crate::config::problem::quoted;
+use crate::config::diagnostics::quoted;
 use serde::{
     Deserializer,
     de::{Error, IntoDeserializer, Visitor},

@@ -1,7 +1,7 @@
 //! Why a value could not be read, in serde's terms, and as a problem of the file.
 
 use super::shape::Shape;
-use crate::config::{node::Place, problem::Problem};
+use crate::config::diagnostics::{Place, Problem};
 use serde::de::{self, Expected, Unexpected};
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! What the types of `spec` are made of: keys with their places, lists, maps, and either of two
 //! forms.
 
-use crate::config::{node::Place, values::Wrong};
+use crate::config::{diagnostics::Place, spec::values::Wrong};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{
     Deserialize, Deserializer,

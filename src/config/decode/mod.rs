@@ -12,7 +12,7 @@ mod value;
 
 pub(super) use keys::{At, Either, Entries, Key, List, Printed, Several, read_text};
 
-use super::{node::Node, problem::Problems, vocabulary::Vocabulary};
+use crate::config::{diagnostics::Problems, read::Node, vocabulary::Vocabulary};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use shape::Shape;

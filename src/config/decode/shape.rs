@@ -1,6 +1,6 @@
 //! A value as the tree has it, by which serde is answered.
 
-use crate::config::node::{Content, Name, Node};
+use crate::config::read::{Content, Name, Node};
 use serde::de::Unexpected;
 
 #[derive(Clone, Copy)]

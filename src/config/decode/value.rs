@@ -2,8 +2,8 @@
 
 use super::{error::Stop, shape::Shape};
 use crate::config::{
-    node::{Name, Node, Place},
-    problem::{Problem, Problems, quoted},
+    diagnostics::{Place, Problem, Problems, quoted},
+    read::{Name, Node},
     vocabulary::{self, Vocabulary, nearest},
 };
 use serde::de::{Error, Expected, Unexpected};

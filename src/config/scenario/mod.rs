@@ -12,16 +12,16 @@ mod sentence;
 
 pub use sentence::{Arrivals, Bound, Count, Expect, Measure, Numbered, Spread, What, When, Word};
 
-use super::{
+use crate::config::{
     decode::{self, At, Either, Entries, Key, List},
-    error::{Diagnostics, Source},
-    leaf::{FileName, Sentence, Text},
-    node::Place,
+    diagnostics::{Diagnostics, Place, Problem, Problems, Source},
+    load,
     plan::Plan,
-    problem::{Problem, Problems},
-    source,
-    spec::FileSpec,
-    yaml,
+    read::{source, yaml},
+    spec::{
+        FileSpec,
+        leaf::{FileName, Sentence, Text},
+    },
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -163,7 +163,7 @@ impl Scenario {
     /// Everything that is wrong with it.
     pub fn plan(&self) -> Result<Plan, Diagnostics> {
         let Config::File(path) = &self.config else { return self.inline() };
-        super::read_rules(path)
+        load::read_rules(path)
     }
 
     fn inline(&self) -> Result<Plan, Diagnostics> {
@@ -172,7 +172,7 @@ impl Scenario {
         let decoded = decode::read::<InlineSpec>(&root, &source.text, None);
         let spec = decoded.value.and_then(|spec| spec.config.at).map(|at| at.value);
         let spec = spec.map(|spec| spec.resolved(source.folder()).without_certificates());
-        super::plan(source, spec, decoded.problems)
+        load::plan(source, spec, decoded.problems)
     }
 }
 

@@ -14,9 +14,8 @@
 
 use crate::{
     config::{
-        node::Place,
-        problem::{Problem, quoted},
-        values,
+        diagnostics::{Place, Problem, quoted},
+        spec::values,
         vocabulary::nearest,
     },
     flow::ReasonKind,

@@ -1,9 +1,7 @@
 //! The breaker: when it opens, and how it closes.
 
-use crate::config::{
-    decode::Key,
-    leaf::{HOUR, Integer, MILLI, Part, Period},
-};
+use super::leaf::{HOUR, Integer, MILLI, Part, Period};
+use crate::config::decode::Key;
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -1,14 +1,14 @@
 //! Rules and pacing: how many, counted how, for whom.
 
-use super::{FieldConditions, FieldSpec};
-use crate::{
-    config::{
-        decode::{Either, Entries, Key, List, Several},
-        leaf::{
-            Condition, FieldName, HOUR, Integer, KeyPart, MILLI, MethodName, MethodOrDefault, Name,
-            Network, Path, Period, Rate, SECOND, Text, Zone,
-        },
+use super::{
+    AlgorithmWord, Align, FieldConditions, FieldSpec, OnDuplicate, OnMissing, OnStoreError, Scope,
+    leaf::{
+        Condition, FieldName, HOUR, Integer, KeyPart, MILLI, MethodName, MethodOrDefault, Name,
+        Network, Path, Period, Rate, SECOND, Text, Zone,
     },
+};
+use crate::{
+    config::decode::{Either, Entries, Key, List, Several},
     route,
 };
 use schemars::JsonSchema;
@@ -272,85 +272,6 @@ pub(in crate::config) struct PacingSpec {
 }
 
 const PACING_RULE: &str = "write a rule with `algorithm: pacing`, under `flow`: the route's own pacing is of all its requests";
-
-/// How a limit is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub(in crate::config) enum AlgorithmWord {
-    TokenBucket,
-    LeakyBucket,
-    SlidingLog,
-    SlidingWindow,
-    SlidingCounter,
-    FixedWindow,
-    Pacing,
-}
-
-/// When windows begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub(in crate::config) enum Align {
-    Clock,
-    FirstRequest,
-}
-
-/// Who shares a count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub(in crate::config) enum Scope {
-    Process,
-    Cluster,
-}
-
-/// What holds of a shared rule while the store fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub enum OnStoreError {
-    /// A count of this process, with the limit divided by the gateways.
-    Local,
-    /// No limit.
-    Allow,
-    /// Everything is rejected.
-    Deny,
-}
-
-impl OnStoreError {
-    /// Returns its word in the file.
-    pub(in crate::config) const fn word(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::Allow => "allow",
-            Self::Deny => "deny",
-        }
-    }
-}
-
-/// What becomes of a request that lacks a part of the key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub enum OnMissing {
-    /// All such requests share one count.
-    Shared,
-    /// The rule does not count it.
-    Skip,
-    /// The rule rejects it.
-    Reject,
-}
-
-/// What becomes of a request that has a part of the key several times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub(in crate::config) enum OnDuplicate {
-    First,
-    Last,
-    Reject,
-}
 
 impl From<OnDuplicate> for route::OnDuplicate {
     fn from(word: OnDuplicate) -> Self {

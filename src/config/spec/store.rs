@@ -1,12 +1,10 @@
 //! The store that gateways share.
 
-use crate::config::{
-    decode::{Key, Several},
-    leaf::{
-        FileName, HOUR, Integer, MILLI, Password, Period, Prefix, Primary, SECOND, StoreUrl,
-        Timeout, User,
-    },
+use super::leaf::{
+    FileName, HOUR, Integer, MILLI, Password, Period, Prefix, Primary, SECOND, StoreUrl, Timeout,
+    User,
 };
+use crate::config::decode::{Key, Several};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

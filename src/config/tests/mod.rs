@@ -15,7 +15,7 @@ mod rules;
 mod shared;
 mod waits;
 
-use super::{Diagnostics, Plan, Source, parse};
+use super::{Diagnostics, Plan, diagnostics::Source, load::parse};
 use std::path::Path;
 
 /// What every file needs, so that a test can show only the part that it is about.

@@ -97,7 +97,7 @@ fn an_override_changes_numbers_alone() {
             "c",
         ]
     );
-    let rate = |text| crate::config::values::limit(text).unwrap().rate;
+    let rate = |text| crate::config::spec::values::limit(text).unwrap().rate;
     let bucket =
         |text, burst| Algorithm::TokenBucket(token_bucket::Config { rate: rate(text), burst });
     let algorithm = |n: usize| &route.flow.flow[n].algorithm;

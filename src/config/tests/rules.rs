@@ -241,7 +241,7 @@ fn a_breaker_becomes_what_the_gate_runs_by() {
         let plan = plan(&format!(
             "{FRAME}routes: [{{ name: r, match: {{ path: / }}, upstream: app, breaker: {{ {text} }} }}]\n"
         ));
-        (plan.routes[0].flow.breaker.clone().unwrap(), super::super::describe(&plan))
+        (plan.routes[0].flow.breaker.clone().unwrap(), crate::config::describe(&plan))
     };
     let ratio = |millionths| Ratio::new(millionths).unwrap();
     let (config, words) = breaker(
@@ -284,7 +284,7 @@ fn a_warm_up_becomes_what_the_gate_runs_by() {
     let expected = warm_up::Config { rate, burst: 200, warm_up: warm_up(10, 3) };
     assert_eq!(flow.flow[0].algorithm, Algorithm::WarmUp(expected));
     assert_eq!(flow.pacing.as_ref().unwrap().warm_up, Some(warm_up(60, 5)));
-    let words = super::super::describe(&plan);
+    let words = crate::config::describe(&plan);
     for part in [
         "400 in any 1s, when warm; one each 15ms when cold, warm after 10s500ms, cold after 5s250ms of silence",
         "5 at most; one each 500ms when cold, warm after 1m500ms, cold after 20s166ms666us666ns of silence",
@@ -457,7 +457,7 @@ fn rules_become_what_the_gate_runs_by() {
     ));
     let route = &plan.routes[0];
     let rule = |n: usize| route.flow.flow[n].algorithm.clone();
-    let rate = |text| super::super::values::limit(text).unwrap().rate;
+    let rate = |text| crate::config::spec::values::limit(text).unwrap().rate;
     let bucket =
         |text, burst| Algorithm::TokenBucket(token_bucket::Config { rate: rate(text), burst });
     assert_eq!(rule(0), bucket("100/1m", 100));

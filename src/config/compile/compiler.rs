@@ -1,0 +1,77 @@
+//! What the parts of the compiler share: the problems found so far.
+
+use crate::{
+    config::{
+        decode::At,
+        diagnostics::{Place, Problem, Problems},
+        spec::{calendar::Unit, leaf::Name, values::Invalid},
+    },
+    flow::calendar::Calendar,
+};
+use ahash::AHashMap;
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    hash::Hash,
+};
+
+/// The problems found while compiling.
+#[derive(Debug, Default)]
+pub(super) struct Compiler {
+    pub(super) errors: Problems,
+    pub(super) warnings: Problems,
+    /// Whether the file has a store.
+    pub(super) has_store: bool,
+    /// Those that were asked for.
+    pub(super) calendars: HashMap<(Unit, String), Calendar>,
+}
+
+impl Compiler {
+    pub(super) fn error(&mut self, problem: Problem) {
+        self.errors.add(problem);
+    }
+
+    pub(super) fn warn(&mut self, problem: Problem) {
+        self.warnings.add(problem);
+    }
+
+    /// Returns the value, or reports what is wrong with it.
+    pub(super) fn keep<T>(&mut self, value: Result<T, Invalid>, place: Place) -> Option<At<T>> {
+        match value {
+            Ok(value) => Some(At { value, place, written: true }),
+            Err(Invalid { message, help }) => {
+                self.error(Problem::error(place, message).help(help));
+                None
+            }
+        }
+    }
+
+    /// Reports values that are given twice.
+    pub(super) fn unique<K: Eq + Hash>(
+        &mut self,
+        values: impl Iterator<Item = (K, Place)>,
+        message: impl Fn(&K) -> String,
+        help: &str,
+    ) {
+        let mut seen = AHashMap::with_capacity(values.size_hint().1.unwrap_or_default());
+        for (value, place) in values {
+            match seen.entry(value) {
+                Entry::Vacant(free) => _ = free.insert(place),
+                Entry::Occupied(taken) => self.error(
+                    Problem::error(place, message(taken.key()))
+                        .label("again here")
+                        .also(*taken.get(), "first here")
+                        .help(help),
+                ),
+            }
+        }
+    }
+
+    /// Reports names that are given twice.
+    pub(super) fn names<'n>(&mut self, what: &str, names: impl Iterator<Item = &'n At<Name>>) {
+        self.unique(
+            names.map(|at| (&at.value.0, at.place)),
+            |name| format!("two {what}s share the name `{name}`"),
+            "write another name: it tells them apart in logs, metrics and reloads",
+        );
+    }
+}

@@ -1,0 +1,56 @@
+//! Where a value stands in the text.
+
+use std::ops::Range;
+
+/// Where a value stands in the text, as byte offsets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(in crate::config) struct Place {
+    start: u32,
+    end: u32,
+    /// The alias through which the value came here, or the value's own place.
+    used: (u32, u32),
+}
+
+impl Place {
+    /// Returns the place of the bytes `range` of the text.
+    pub(in crate::config) fn of(range: Range<usize>) -> Self {
+        let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let (start, end) = (small(range.start), small(range.end));
+        Self { start, end, used: (start, end) }
+    }
+
+    /// Returns the place of the bytes `range` of the text, which an alias at `used` stands for if
+    /// that is another place.
+    pub(in crate::config) fn used_at(range: Range<usize>, used: Range<usize>) -> Self {
+        let Self { start, end, .. } = Self::of(used);
+        Self { used: (start, end), ..Self::of(range) }
+    }
+
+    /// Returns the place in one number, as serde passes it on.
+    pub(in crate::config) fn bits(self) -> u128 {
+        let parts = [self.start, self.end, self.used.0, self.used.1];
+        parts.into_iter().fold(0, |bits, part| bits << 32 | u128::from(part))
+    }
+
+    /// Returns the place that [`Self::bits`] made a number of.
+    pub(in crate::config) fn of_bits(bits: u128) -> Self {
+        let part =
+            |shift: u32| u32::try_from(bits >> shift & u128::from(u32::MAX)).unwrap_or_default();
+        Self { start: part(96), end: part(64), used: (part(32), part(0)) }
+    }
+
+    /// Returns the bytes of the value itself.
+    pub(in crate::config) fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+
+    /// Returns the bytes of the alias that stands for the value, if one does.
+    pub(in crate::config) fn alias(self) -> Option<Range<usize>> {
+        (self.used != (self.start, self.end)).then_some(self.used.0 as usize..self.used.1 as usize)
+    }
+
+    /// Reports whether the value stands in quotes, which makes it text and never a number.
+    pub(in crate::config) fn is_quoted(self, text: &str) -> bool {
+        text.get(self.range()).is_some_and(|t| t.starts_with(['"', '\'']))
+    }
+}

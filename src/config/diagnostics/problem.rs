@@ -1,0 +1,188 @@
+//! One thing that is wrong with a file, and the collection of them.
+
+use super::Place;
+use serde::Serialize;
+use std::collections::HashSet;
+
+/// From how many problems on hints that cost much to find are left out.
+const MANY: usize = 500;
+
+/// How many problems are kept at all.
+const MOST_KEPT: usize = 10_000;
+
+/// How grave a problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The file cannot be used.
+    Error,
+    /// The file can be used, but probably does not do what it was meant to.
+    Warning,
+    /// The file can be used; something could be better.
+    Note,
+}
+
+/// One thing that is wrong, or odd, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    pub(in crate::config) severity: Severity,
+    pub(in crate::config) message: String,
+    /// `None`: about the file as a whole.
+    pub(in crate::config) place: Option<Place>,
+    pub(in crate::config) label: String,
+    pub(in crate::config) also: Vec<(Place, String)>,
+    pub(in crate::config) help: String,
+    /// Whether it is that a file does not exist.
+    pub(in crate::config) is_missing_file: bool,
+}
+
+impl Problem {
+    /// Begins an error about the value at `place`.
+    pub(in crate::config) fn error(place: Place, message: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            message: message.into(),
+            place: Some(place),
+            label: String::new(),
+            also: Vec::new(),
+            help: String::new(),
+            is_missing_file: false,
+        }
+    }
+
+    /// Begins an error about the file as a whole.
+    pub(in crate::config) fn about_file(message: impl Into<String>) -> Self {
+        Self { place: None, ..Self::error(Place::default(), message) }
+    }
+
+    /// Begins a warning, which refuses nothing.
+    pub(in crate::config) fn warning(place: Place, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(place, message) }
+    }
+
+    /// Begins a note about the file as a whole.
+    pub(in crate::config) fn note(message: impl Into<String>) -> Self {
+        Self { severity: Severity::Note, ..Self::about_file(message) }
+    }
+
+    /// Marks the value that it is about.
+    #[must_use]
+    pub(in crate::config) const fn at(mut self, place: Place) -> Self {
+        self.place = Some(place);
+        self
+    }
+
+    /// Says what the marked value is.
+    #[must_use]
+    pub(in crate::config) fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    /// Marks another value that has a part in it.
+    #[must_use]
+    pub(in crate::config) fn also(mut self, place: Place, label: impl Into<String>) -> Self {
+        self.also.push((place, label.into()));
+        self
+    }
+
+    /// Says what to write.
+    #[must_use]
+    pub(in crate::config) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = help.into();
+        self
+    }
+
+    /// Says whether it is that a file does not exist.
+    #[must_use]
+    pub(in crate::config) const fn missing_file(mut self, is: bool) -> Self {
+        self.is_missing_file = is;
+        self
+    }
+
+    /// Returns the sentence that says what is wrong.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Returns where, or `None` where it is about the file as a whole.
+    #[cfg(test)]
+    pub(in crate::config) fn place(&self) -> Option<Place> {
+        self.place
+    }
+}
+
+/// The problems found so far, as a reader and a compiler collect them.
+#[derive(Debug, Default)]
+pub(in crate::config) struct Problems {
+    list: Vec<Problem>,
+    /// How many were found beyond those kept.
+    beyond: usize,
+}
+
+impl Problems {
+    /// Adds one.
+    pub(in crate::config) fn add(&mut self, problem: Problem) {
+        if self.list.len() < MOST_KEPT {
+            self.list.push(problem);
+        } else {
+            self.beyond += 1;
+        }
+    }
+
+    /// Adds those of another collection.
+    pub(in crate::config) fn extend(&mut self, more: Self) {
+        self.beyond += more.beyond;
+        for problem in more.list {
+            self.add(problem);
+        }
+    }
+
+    /// Reports whether there is none.
+    pub(in crate::config) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Reports whether there are so many that nobody reads the next one's hint, so that it may be
+    /// left out where it costs much to find.
+    pub(in crate::config) fn are_many(&self) -> bool {
+        self.list.len() >= MANY
+    }
+
+    /// Sorts them by place, and says once what an alias repeats. Returns also how many more were
+    /// found than are kept.
+    pub(in crate::config) fn sorted(mut self) -> (Vec<Problem>, usize) {
+        self.list.sort_by_key(|problem| problem.place);
+        let mut said = HashSet::new();
+        self.list.retain(|problem| {
+            said.insert((problem.place.map(Place::range), problem.message.clone()))
+        });
+        (self.list, self.beyond)
+    }
+}
+
+impl From<Problem> for Problems {
+    fn from(problem: Problem) -> Self {
+        Self { list: vec![problem], beyond: 0 }
+    }
+}
+
+/// Quotes a word of the file in a message: short, and without control characters.
+pub(in crate::config) fn quoted(word: &str) -> String {
+    const LONGEST: usize = 60;
+    let clean: String = word.chars().take(LONGEST).flat_map(char::escape_debug).collect();
+    let clean = clean.replace("\\'", "'").replace("\\\"", "\"");
+    if word.chars().count() > LONGEST { format!("`{clean}…`") } else { format!("`{clean}`") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quoted_word_is_short_and_clean() {
+        assert_eq!(quoted("it's"), "`it's`");
+        assert_eq!(quoted("\u{1b}[31m"), "`\\u{1b}[31m`");
+        assert_eq!(quoted(&"x".repeat(100)), format!("`{}…`", "x".repeat(60)));
+    }
+}

@@ -1,0 +1,268 @@
+//! A snapshot of a plan, with what the one before has to pass on.
+
+use super::{Division, Summary, division::divided};
+use crate::{
+    config::{
+        plan::{Plan, RoutePlan, ServerPlan, UpstreamPlan, name_in_store},
+        report::changes::{Changes, at_start_only},
+        snapshot::{Exchange, Route, RouteRule, Server, Shared, Snapshot, Upstream},
+        spec::OnStoreError,
+    },
+    flow::{Change, Gate, Instant, Stored, WallOffset},
+};
+use ahash::AHashMap;
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+/// Makes a snapshot of a plan and of what the one before has to pass on.
+pub(super) struct Builder<'o> {
+    old: Option<&'o Snapshot>,
+    division: Division,
+    wall: WallOffset,
+    now: Instant,
+    servers: HashMap<(Arc<str>, u16), Arc<Server>>,
+    next_server: usize,
+    summary: Summary,
+}
+
+impl<'o> Builder<'o> {
+    pub(super) fn new(
+        old: Option<&'o Snapshot>,
+        (division, wall): (Division, WallOffset),
+        now: Instant,
+    ) -> Self {
+        let servers = old.iter().flat_map(|old| &old.upstreams).flat_map(|u| &u.servers);
+        Self {
+            old,
+            division,
+            wall,
+            now,
+            servers: servers.map(|s| ((s.host.clone(), s.port), s.clone())).collect(),
+            next_server: old.map_or(0, |old| old.next_server),
+            summary: Summary::default(),
+        }
+    }
+
+    pub(super) fn snapshot(mut self, plan: Plan) -> (Snapshot, Summary) {
+        let version = self.old.map_or(1, |old| old.version + 1);
+        if let Some(old) = self.old {
+            self.summary.changes = Changes::between(old, &plan);
+            self.summary.restart = at_start_only(&old.settings, &plan.settings);
+        }
+        let is_storeless =
+            self.old.map_or_else(|| plan.settings.store.is_none(), |old| old.is_storeless);
+        self.summary.lacks_store = is_storeless && plan.settings.store.is_some();
+        let text = Arc::clone(&plan.source().text);
+        let upstreams = self.upstreams(plan.upstreams);
+        let routes = self.routes(plan.routes, &upstreams);
+        self.summary.version = version;
+        let snapshot = Snapshot {
+            version,
+            is_storeless,
+            text,
+            hash: plan.hash,
+            settings: plan.settings,
+            listeners: plan.listeners,
+            upstreams,
+            routes,
+            table: plan.table,
+            deciding_headers: plan.deciding_headers,
+            files: plan.files,
+            is_sealed: plan.is_sealed,
+            next_server: self.next_server,
+        };
+        (snapshot, self.summary)
+    }
+
+    fn gate(&self) -> Arc<Gate> {
+        let gate = Gate::new(self.now);
+        gate.set_wall(self.wall, self.now);
+        Arc::new(gate)
+    }
+
+    fn upstreams(&mut self, plans: Vec<UpstreamPlan>) -> Vec<Arc<Upstream>> {
+        let old: HashMap<&str, &Arc<Upstream>> =
+            self.old.iter().flat_map(|old| &old.upstreams).map(|u| (&*u.name, u)).collect();
+        plans
+            .into_iter()
+            .map(|plan| match old.get(&*plan.name) {
+                Some(old) if is_same(old, &plan) => Arc::clone(old),
+                old => Arc::new(self.upstream(plan, old.map_or(0, |old| old.turn.load(Relaxed)))),
+            })
+            .collect()
+    }
+
+    fn upstream(&mut self, plan: UpstreamPlan, turn: usize) -> Upstream {
+        Upstream {
+            name: plan.name,
+            servers: plan.servers.into_iter().map(|plan| self.server(plan)).collect(),
+            schedule: plan.schedule,
+            turn: AtomicUsize::new(turn),
+            options: plan.options,
+        }
+    }
+
+    fn server(&mut self, plan: ServerPlan) -> Arc<Server> {
+        let ServerPlan { endpoint, weight } = plan;
+        let known = self.servers.get(&(endpoint.host.clone(), endpoint.port));
+        let server = match known {
+            Some(known) if known.weight == weight => return Arc::clone(known),
+            Some(known) => Server {
+                id: known.id,
+                host: endpoint.host,
+                port: endpoint.port,
+                weight,
+                in_flight: Arc::clone(&known.in_flight),
+                meter: Arc::clone(&known.meter),
+            },
+            None => {
+                self.next_server += 1;
+                Server {
+                    id: self.next_server - 1,
+                    host: endpoint.host,
+                    port: endpoint.port,
+                    weight,
+                    in_flight: Arc::default(),
+                    meter: Arc::default(),
+                }
+            }
+        };
+        let server = Arc::new(server);
+        self.servers.insert((server.host.clone(), server.port), Arc::clone(&server));
+        server
+    }
+
+    fn routes(&mut self, plans: Vec<RoutePlan>, upstreams: &[Arc<Upstream>]) -> Vec<Arc<Route>> {
+        let old = self.old.map_or(&[][..], |old| &old.routes);
+        let mut old: AHashMap<&str, &Arc<Route>> =
+            old.iter().map(|route| (&*route.name, route)).collect();
+        let mut routes = Vec::with_capacity(plans.len());
+        for plan in plans {
+            let upstream = &upstreams[plan.upstream];
+            let known = old.remove(&*plan.name);
+            match known {
+                Some(known) if known.print == plan.print => {}
+                Some(_) => self.summary.routes_changed += 1,
+                None => self.summary.routes_added += 1,
+            }
+            routes.push(match known {
+                // Nothing that it is made of was edited, so that it can serve on as it is.
+                Some(known)
+                    if known.print == plan.print
+                        && known.options.body_limit == plan.options.body_limit
+                        && Arc::ptr_eq(&known.upstream, upstream) =>
+                {
+                    let others = known.breaker.into_iter().chain(known.pacing);
+                    self.summary.rules_kept += known.rules.len() + others.count();
+                    Arc::clone(known)
+                }
+                known => Arc::new(self.route(plan, upstream, known)),
+            });
+        }
+        self.summary.routes_removed = old.len();
+        routes
+    }
+
+    fn route(
+        &mut self,
+        plan: RoutePlan,
+        upstream: &Arc<Upstream>,
+        known: Option<&Arc<Route>>,
+    ) -> Route {
+        let gate = known.map_or_else(|| self.gate(), |old| old.gate.clone());
+        let shared_ones = plan.rules.iter().map(|rule| rule.shared.is_some().then_some(false));
+        let here = divided(&plan.flow, shared_ones, plan.paced.is_some(), self.division);
+        let installed = gate.install(&here, self.now);
+        let tags = [false, true].map(|is_by_key| plan.hash_tag(is_by_key));
+        let flow = installed.flow.into_iter().zip(&plan.flow.flow);
+        let rules = plan.rules.into_iter().zip(flow).map(|(rule, (slot, identity))| RouteRule {
+            shared: rule.shared.and_then(|on_error| {
+                let stored = Stored::new(&identity.algorithm).ok()?;
+                let interval = rule.sync_interval;
+                let name = name_in_store(identity, &stored, interval.is_some());
+                let tag = &tags[usize::from(interval.is_none())];
+                Some(shared(tag, &name, stored, on_error, interval))
+            }),
+            slot,
+            name: rule.name,
+            when: rule.when,
+            key: rule.key,
+            on_missing: rule.on_missing,
+            cost: rule.cost,
+            except: rule.except,
+            priority: rule.priority,
+            quota: rule.quota,
+            dry_run: rule.dry_run,
+        });
+        let rules: Vec<RouteRule> = rules.collect();
+        let paced = plan.flow.pacing.as_ref().zip(plan.paced).and_then(|(pacing, on_error)| {
+            let stored = Stored::paced(pacing).ok()?;
+            Some(shared(&tags[0], &format!("pacing:{}", stored.shape()), stored, on_error, None))
+        });
+        let route = Route {
+            is_shared: paced.is_some() || rules.iter().any(|rule| rule.shared.is_some()),
+            paced,
+            name: plan.name,
+            matches: plan.matches,
+            upstream: Arc::clone(upstream),
+            options: plan.options,
+            gate,
+            flow: plan.flow,
+            rules,
+            breaker: installed.breaker,
+            pacing: installed.pacing,
+            policy: plan.policy,
+            meter: known.map_or_else(Arc::default, |old| old.meter.clone()),
+            print: plan.print,
+        };
+        self.note(&route, known, &installed.changes);
+        route
+    }
+
+    /// Counts what became of a route's rules.
+    fn note(&mut self, route: &Route, known: Option<&Arc<Route>>, changes: &[(Arc<str>, Change)]) {
+        let summary = &mut self.summary;
+        for (rule, change) in changes {
+            let named = || format!("{}/{rule}", route.name);
+            let is_moved = || known.is_some_and(|old| old.in_store(rule) != route.in_store(rule));
+            match change {
+                // The gate knows only of what is counted here.
+                Change::Kept | Change::Converted if is_moved() => summary.moved.push(named()),
+                Change::Kept => summary.rules_kept += 1,
+                Change::Converted => summary.rules_converted += 1,
+                Change::Reset => summary.reset.push(named()),
+                Change::Added | Change::Removed => {}
+            }
+        }
+    }
+}
+
+fn shared(
+    tag: &str,
+    name: &str,
+    rule: Stored,
+    on_error: OnStoreError,
+    interval: Option<Duration>,
+) -> Shared {
+    let name = format!("{tag}:{name}").into();
+    let exchange = interval.map(|interval| Arc::new(Exchange { interval, ..Exchange::default() }));
+    Shared { name, rule: Arc::new(rule), on_error, exchange }
+}
+
+/// Reports whether an upstream is as it was, so that routes can go on with it.
+fn is_same(old: &Upstream, plan: &UpstreamPlan) -> bool {
+    old.options == plan.options
+        && old.schedule == plan.schedule
+        && old.servers.len() == plan.servers.len()
+        && old.servers.iter().zip(&plan.servers).all(|(old, plan)| {
+            old.host == plan.endpoint.host
+                && old.port == plan.endpoint.port
+                && old.weight == plan.weight
+        })
+}

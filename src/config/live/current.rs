@@ -1,0 +1,143 @@
+//! The configuration in force, and putting another one in its place; the only user of `arc_swap`.
+//!
+//! **Rules are swapped, state stays.** A snapshot is immutable. What has state outlives it: a gate
+//! and a meter belong to a route's name, what is in flight and a meter to a server's address, whose
+//! turn it is to an upstream's name.
+
+use super::{Division, Summary, builder::Builder, cut, division::divided};
+use crate::{
+    config::{
+        diagnostics::Diagnostics,
+        load,
+        plan::Plan,
+        read::source,
+        snapshot::{Exchange, Snapshot},
+    },
+    flow::{Instant, WallOffset},
+};
+use arc_swap::{ArcSwap, Guard};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+};
+
+/// Holds the snapshot that requests begin under.
+#[derive(Debug)]
+pub struct Live {
+    current: ArcSwap<Snapshot>,
+    division: Mutex<Division>,
+    wall: Mutex<WallOffset>,
+}
+
+/// Snapshots that were replaced, kept until no request needs them.
+///
+/// The last one to let a snapshot go frees it, and with ten thousand routes that takes
+/// milliseconds. Kept here, that is never a worker.
+#[derive(Debug, Default)]
+pub struct Retired {
+    snapshots: Vec<Arc<Snapshot>>,
+}
+
+impl Live {
+    /// Puts the first plan in force.
+    pub fn start(plan: Plan, now: Instant) -> Self {
+        let division = Division { gateways: 1, is_cut_off: true, refusals: 0 };
+        let wall = WallOffset::default();
+        let (snapshot, _) = Builder::new(None, (division, wall), now).snapshot(plan);
+        Self {
+            current: ArcSwap::from_pointee(snapshot),
+            division: Mutex::new(division),
+            wall: Mutex::new(wall),
+        }
+    }
+
+    /// Returns the snapshot in force, for a moment: do not hold it over an `.await`.
+    pub fn load(&self) -> Guard<Arc<Snapshot>> {
+        self.current.load()
+    }
+
+    /// Returns the snapshot in force, to keep: a request takes it once and keeps it to its end.
+    pub fn load_full(&self) -> Arc<Snapshot> {
+        self.current.load_full()
+    }
+
+    /// Reads the file at `path` as [`read`](crate::config::read()) does, to take the place of the one in force.
+    ///
+    /// # Errors
+    /// All that is wrong with it. Also a file cut short: the one in force ends with `end: true`,
+    /// and this one does not.
+    pub fn read(&self, path: &Path) -> Result<Plan, Diagnostics> {
+        let source = source::read(path)?;
+        let plan = load::parse(&source)?;
+        if self.load().is_sealed && !plan.is_sealed && !plan.unseals {
+            return Err(cut::unsealed(&source));
+        }
+        Ok(plan)
+    }
+
+    /// Returns what looks cut short in `plan` beside what is in force, to be confirmed before
+    /// [`Self::apply`]: a file that is only the beginning of the one in force and does not end with
+    /// `end: true`, or a certificate that has lost a part of its chain.
+    pub fn doubt(&self, plan: &Plan) -> Option<Diagnostics> {
+        cut::doubt(&self.load(), plan)
+    }
+
+    /// Puts `plan` in force: the rules into their gates, then the snapshot in one step. Requests,
+    /// connections and tunnels in flight do not notice. One caller at a time, who keeps what was
+    /// replaced in `retired`.
+    ///
+    /// With ten thousand routes, requests begin under the old snapshot for tens of milliseconds
+    /// after the first gate has its new rules. Those that were reset decide about them too; those
+    /// that were added do not, as the old snapshot cannot know them.
+    pub fn apply(&self, plan: Plan, now: Instant, retired: &mut Retired) -> Summary {
+        let old = self.current.load_full();
+        let (division, wall) = (*self.division(), *self.wall());
+        let (snapshot, summary) = Builder::new(Some(&old), (division, wall), now).snapshot(plan);
+        self.current.store(Arc::new(snapshot));
+        retired.snapshots.push(old);
+        retired.sweep();
+        summary
+    }
+
+    /// Divides shared rules so while their store fails: in force for the next decision. By the
+    /// one caller of [`Self::apply`].
+    pub fn divide(&self, division: Division, now: Instant) {
+        if core::mem::replace(&mut *self.division(), division) != division {
+            for route in self.load().routes.iter().filter(|route| route.is_shared) {
+                let pacing = route.paced.is_some();
+                let shared = route.rules.iter().map(|rule| {
+                    let is_refused = |it: &Arc<Exchange>| it.is_refused.load(Relaxed);
+                    rule.shared.is_some().then(|| rule.exchange().is_some_and(is_refused))
+                });
+                route.gate.install(&divided(&route.flow, shared, pacing, division), now);
+            }
+        }
+    }
+
+    /// Has the rules that count by the clock or the calendar follow the wall's clock, which was
+    /// stepped: in force for the next decision. By the one caller of [`Self::apply`], who
+    /// has the gates [catch up](crate::flow::Gate::catch_up) afterwards.
+    pub fn set_wall(&self, wall: WallOffset, now: Instant) {
+        *self.wall() = wall;
+        for route in &self.load().routes {
+            route.gate.set_wall(wall, now);
+        }
+    }
+
+    fn wall(&self) -> MutexGuard<'_, WallOffset> {
+        self.wall.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn division(&self) -> MutexGuard<'_, Division> {
+        self.division.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Retired {
+    /// Frees the snapshots that no request needs any more, and returns how many are left. To be
+    /// called now and then.
+    pub fn sweep(&mut self) -> usize {
+        self.snapshots.retain(|snapshot| Arc::strong_count(snapshot) > 1);
+        self.snapshots.len()
+    }
+}

@@ -1,0 +1,107 @@
+//! Whether a file looks cut short: a copy that broke off, a disk that was full.
+//!
+//! A file without `end: true` does not say where it ends. What can be told is that it is only the
+//! beginning of the file in force, and then somebody has to confirm it.
+
+use crate::config::{
+    diagnostics::{Diagnostics, Place, Problem, Source},
+    plan::{Certificate, Plan, certificates},
+    read::yaml,
+    snapshot::Snapshot,
+};
+use std::{borrow::Cow, collections::HashMap, path::Path};
+
+/// Returns what looks cut short in `plan`, beside what is in force, if anything does. It can be
+/// meant so.
+pub(in crate::config) fn doubt(old: &Snapshot, plan: &Plan) -> Option<Diagnostics> {
+    let source = plan.source();
+    let says_where_it_ends = plan.is_sealed || plan.unseals;
+    if !says_where_it_ends && is_cut(&old.text, &source.text) {
+        return Some(beginning(&old.text, source));
+    }
+    let before: HashMap<&Path, &Certificate> =
+        certificates(&old.listeners).map(|it| (&*it.path, it)).collect();
+    let is_cut = |new: &&Certificate| {
+        before.get(&*new.path).is_some_and(|old| {
+            let (old, new) = (&old.key.cert, &new.key.cert);
+            new.len() < old.len() && old.starts_with(new)
+        })
+    };
+    let cut = certificates(&plan.listeners).find(is_cut)?;
+    let missing = before[&*cut.path].key.cert.len() - cut.key.cert.len();
+    Some(Diagnostics::new(source, cut.lacks(missing)))
+}
+
+/// Returns the refusal of a file that the file in force, cut short, could be.
+pub(in crate::config) fn unsealed(source: &Source) -> Diagnostics {
+    let problem = Problem::about_file(
+        "the file looks cut short: the one in force ends with `end: true`, and this one does not",
+    )
+    .help("write the rest of the file; to take the mark away, write `end: false`");
+    Diagnostics::new(source, problem)
+}
+
+/// Reports whether `new` is only the beginning of `old`, and says less.
+fn is_cut(old: &str, new: &str) -> bool {
+    let (old, new) = (plain(old), plain(new));
+    // Comments and blank lines at the end may go.
+    new.len() < old.len() && old.starts_with(&*new) && yaml::read(&old) != yaml::read(&new)
+}
+
+/// Returns a text without what editors change by themselves: line ends, and blanks at the end.
+fn plain(text: &str) -> Cow<'_, str> {
+    let text = text.trim_end();
+    if text.contains('\r') { Cow::Owned(text.replace("\r\n", "\n")) } else { Cow::Borrowed(text) }
+}
+
+fn beginning(old: &str, source: &Source) -> Diagnostics {
+    let lines = |text: &str| plain(text).lines().count();
+    let lost = match lines(old) - lines(&source.text) {
+        0 => "the end of its last line".to_owned(),
+        1 => "its last line".to_owned(),
+        lost => format!("its last {lost} lines"),
+    };
+    let end = source.text.trim_end().len();
+    let message = format!(
+        "the file looks cut short: it is the beginning of the file in force, and lacks {lost}"
+    );
+    let problem =
+        Problem::error(Place::of(end..end), message).label("the file in force goes on here").help(
+            "write the rest of the file; if you removed it on purpose, add the line `end: true` \
+             at the end, send SIGHUP, or POST /reload to the admin listener",
+        );
+    Diagnostics::new(source, problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_cut;
+
+    const OLD: &str = "a: 1\nb:\n  - x\n  - yy\n# the last line\n";
+
+    #[test]
+    fn every_beginning_that_loses_something_is_cut() {
+        let whole = OLD.find('#').unwrap() - 1;
+        for end in 0..OLD.len() {
+            assert_eq!(is_cut(OLD, &OLD[..end]), end < whole, "{:?}", &OLD[..end]);
+        }
+    }
+
+    #[test]
+    fn line_ends_and_blanks_at_the_end_make_no_difference() {
+        let windows = OLD.replace('\n', "\r\n");
+        for whole in [OLD, &windows, OLD.trim_end(), &format!("{OLD}\n\n")] {
+            assert!(!is_cut(OLD, whole) && !is_cut(&windows, whole), "{whole:?}");
+        }
+        assert!(is_cut(&windows, "a: 1\nb:\n  - x\n"));
+        assert!(is_cut(OLD, "a: 1\r\nb:\r"));
+    }
+
+    #[test]
+    fn another_text_is_not_the_beginning() {
+        for other in ["a: 2\n", "a: 1\nb:\n  - x\n  - z\n", "b: 1\n"] {
+            assert!(!is_cut(OLD, other), "{other:?}");
+        }
+        assert!(!is_cut(OLD, &format!("{OLD}c: 1\n")));
+    }
+}

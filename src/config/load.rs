@@ -1,0 +1,137 @@
+//! From the name of a file to a plan: all steps, one after the other.
+
+use super::{
+    compile,
+    decode::{self, Decoded},
+    diagnostics::{Diagnostics, Problem, Problems, Source},
+    plan::Plan,
+    read::{Content, Node, open_quote, source, yaml},
+    spec::FileSpec,
+    vocabulary::{self, Vocabulary},
+};
+use std::{num::NonZeroUsize, path::Path, thread::available_parallelism};
+
+/// The text of a configuration, read once.
+#[derive(Debug)]
+pub struct Text(Source);
+
+impl Text {
+    /// Reads the file at `path`, or the standard input if that is [`STDIN`](super::STDIN).
+    ///
+    /// # Errors
+    /// It cannot be read, or is not text.
+    pub fn read(path: &Path) -> Result<Self, Diagnostics> {
+        source::read_input(path).map(Self)
+    }
+
+    /// Compiles it with the certificates that it names.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them, in the order of the file.
+    pub fn plan(&self) -> Result<Plan, Diagnostics> {
+        parse(&self.0)
+    }
+
+    /// Compiles it for its rules only: what it says of TLS is left out, so that no certificate need
+    /// be there.
+    ///
+    /// # Errors
+    /// Everything else that is wrong with it, in the order of the file.
+    pub fn rules(&self) -> Result<Plan, Diagnostics> {
+        let (spec, problems) = spec(&self.0)?;
+        let spec = spec.map(FileSpec::without_certificates);
+        plan(&self.0, spec, problems)
+    }
+}
+
+/// Reads the file at `path` and the certificates that it names.
+///
+/// # Errors
+/// Everything that is wrong with them, in the order of the file.
+pub fn read(path: &Path) -> Result<Plan, Diagnostics> {
+    parse(&source::read(path)?)
+}
+
+/// Reads the file at `path` for its rules only; see [`Text::rules`].
+///
+/// # Errors
+/// Everything that is wrong with it but for certificates, in the order of the file.
+pub fn read_rules(path: &Path) -> Result<Plan, Diagnostics> {
+    Text(source::read(path)?).rules()
+}
+
+/// Returns the reference of all keys, as Markdown: `docs/configuration.md`.
+pub fn reference() -> String {
+    vocabulary::reference(&Vocabulary::of::<FileSpec>())
+}
+
+/// Returns the JSON Schema of the file, as text: `gateway.schema.json`.
+pub fn schema() -> String {
+    vocabulary::publish::<FileSpec>("gateway.yaml of flowgate")
+}
+
+/// Takes a text through all steps to the plan.
+pub(super) fn parse(source: &Source) -> Result<Plan, Diagnostics> {
+    let (spec, problems) = spec(source)?;
+    plan(source, spec, problems)
+}
+
+/// Compiles what was read, with the problems found so far.
+pub(super) fn plan(
+    source: &Source,
+    spec: Option<FileSpec>,
+    mut problems: Problems,
+) -> Result<Plan, Diagnostics> {
+    let Some(spec) = spec else { return Err(Diagnostics::new(source, problems)) };
+    let certificates: Vec<_> = spec.certificates().collect();
+    let named = certificates.iter().flat_map(|files| [&files.cert.value, &files.key.value]);
+    let ca = spec.store.value().and_then(|store| store.ca.path()).map(|at| at.value);
+    let files = source::read_all(named.chain(&ca));
+    let cores = available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let (plan, more) = compile::compile(spec, &files, source, cores);
+    problems.extend(more);
+    if problems.is_empty() {
+        return Ok(plan);
+    }
+    let pairs = certificates.into_iter().map(|files| (files.cert.value, files.key.value));
+    Err(Diagnostics::new(source, problems).naming(pairs.collect()))
+}
+
+/// Reads a text as far as it can be read, with the problems found.
+fn spec(source: &Source) -> Result<(Option<FileSpec>, Problems), Diagnostics> {
+    let root = yaml::read(&source.text).map_err(|problem| Diagnostics::new(source, problem))?;
+    if root.content == Content::Empty {
+        let empty = Problem::about_file("the file is empty")
+            .help("write `listeners`, `upstreams` and `routes`; `flowgate demo` runs an example");
+        return Err(Diagnostics::new(source, empty));
+    }
+    let upstream = first_upstream(&root).map(|name| ("upstream", name));
+    let Decoded { value, mut problems, missing } = decode::read(&root, &source.text, upstream);
+    if let Some(problem) = open_quote::find(&source.text, &root, &missing) {
+        return Err(Diagnostics::new(source, problem));
+    }
+    let spec = value.map(|spec: FileSpec| spec.resolved(source.folder()));
+    if let Some(problem) = spec.as_ref().and_then(|spec| misplaced_end(spec, &root)) {
+        problems.add(problem);
+    }
+    Ok((spec, problems))
+}
+
+/// Returns the name of the first upstream of a file, for hints.
+fn first_upstream<'n>(root: &'n Node<'_>) -> Option<&'n str> {
+    let Content::List(upstreams) = &root.get("upstreams")?.content else { return None };
+    let Content::Scalar(name) = &upstreams.first()?.get("name")?.content else { return None };
+    Some(name)
+}
+
+/// Returns what is wrong with the mark `end`, which means nothing unless it is the last key.
+fn misplaced_end(spec: &FileSpec, root: &Node<'_>) -> Option<Problem> {
+    let Content::Map(entries) = &root.content else { return None };
+    let last = entries.last()?.0.place;
+    let place = spec.end.place.filter(|place| *place != last)?;
+    Some(
+        Problem::error(place, "`end` is not the last key of the file")
+            .also(last, "this comes after it")
+            .help("move it to the last line: it says that the file is whole"),
+    )
+}

@@ -1,0 +1,251 @@
+//! Certificates: two PEM files to a key that TLS can sign with, and the names it is good for.
+
+use crate::{
+    config::{
+        decode::At,
+        diagnostics::{Place, Problem, quoted},
+        read::source::Files,
+        spec::CertificateFiles,
+    },
+    flow::Instant,
+};
+use rustls::{
+    InconsistentKeys, RootCertStore,
+    crypto::aws_lc_rs,
+    pki_types::{
+        CertificateDer, PrivateKeyDer, UnixTime,
+        pem::{self, PemObject},
+    },
+    sign::CertifiedKey,
+};
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
+use webpki::KeyUsage;
+
+/// A certificate, its chain and its key.
+pub struct Certificate {
+    /// The DNS names of the certificate, lower-case; a wildcard begins with `*.`.
+    pub names: Vec<String>,
+    /// The chain and the key, which belong together.
+    pub key: Arc<CertifiedKey>,
+    /// The file of the chain.
+    pub path: PathBuf,
+    /// Where the file names it.
+    place: Place,
+}
+
+/// The certificates of a listener, at least one.
+#[derive(Debug)]
+pub struct Certificates {
+    list: Vec<Certificate>,
+}
+
+impl Certificates {
+    /// Returns certificates in the order of the file, or `None` if there is none.
+    pub(in crate::config) fn new(list: Vec<Certificate>) -> Option<Self> {
+        (!list.is_empty()).then_some(Self { list })
+    }
+
+    /// Returns the certificate for the server name that a client asks for: one with exactly that
+    /// name, else one with a wildcard for it, else the first of the file.
+    pub fn find(&self, server_name: Option<&str>) -> &Certificate {
+        let found = server_name.and_then(|name| self.position(name));
+        &self.list[found.unwrap_or_default()]
+    }
+
+    /// Reports whether both names are served by one certificate, so that a request for `host` may
+    /// come over a connection that was opened for `server_name`.
+    pub fn agree(&self, server_name: &str, host: &str) -> bool {
+        let index = |name: &str| self.position(name).unwrap_or_default();
+        index(server_name) == index(host)
+    }
+
+    /// Returns all certificates, in the order of the file.
+    pub fn iter(&self) -> impl Iterator<Item = &Certificate> {
+        self.list.iter()
+    }
+
+    fn position(&self, name: &str) -> Option<usize> {
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        let parent = name.split_once('.').map(|(_, parent)| parent);
+        let exact = |c: &Certificate| c.names.contains(&name);
+        let wildcard = |c: &Certificate| {
+            c.names.iter().any(|n| n.strip_prefix("*.").is_some_and(|n| Some(n) == parent))
+        };
+        self.list.iter().position(exact).or_else(|| self.list.iter().position(wildcard))
+    }
+}
+
+impl Certificate {
+    /// Makes a certificate of the two files that `spec` names.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the two: a file that cannot be read or holds no PEM, or a key
+    /// of another certificate; each at the value that names the file.
+    pub(in crate::config) fn load(
+        spec: &CertificateFiles,
+        files: &Files,
+    ) -> Result<Self, Vec<Problem>> {
+        let chain = chain(&spec.cert, files);
+        let key = private_key(&spec.key, files);
+        let ((chain, names), key) = match (chain, key) {
+            (Ok(chain), Ok(key)) => (chain, key),
+            (chain, key) => return Err(chain.err().into_iter().chain(key.err()).collect()),
+        };
+        match CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider()) {
+            Ok(key) => Ok(Self {
+                names,
+                key: Arc::new(key),
+                path: spec.cert.value.clone(),
+                place: spec.cert.place,
+            }),
+            Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
+                let problem =
+                    Problem::error(spec.key.place, "the key belongs to another certificate")
+                        .label("this key")
+                        .also(spec.cert.place, "is not that of this certificate")
+                        .help("name two files that were made together");
+                Err(vec![problem])
+            }
+            Err(error) => {
+                let message = format!("{} cannot be used: {error}", shown(&spec.key.value));
+                let problem = Problem::error(spec.key.place, message);
+                Err(vec![problem.help("use an RSA, ECDSA or Ed25519 key")])
+            }
+        }
+    }
+
+    /// Returns, as a problem, that it lacks the last `missing` certificates of its chain.
+    pub(in crate::config) fn lacks(&self, missing: usize) -> Problem {
+        let message = format!(
+            "the certificate file looks cut short: it lacks the last {missing} of the {} \
+             certificates in force",
+            self.key.cert.len() + missing
+        );
+        Problem::error(self.place, message).help(
+            "write the whole chain; if you removed a part on purpose, send SIGHUP, or POST /reload \
+             to the admin listener",
+        )
+    }
+
+    /// Returns a warning if the certificate is not valid at `now`.
+    pub(in crate::config) fn out_of_date(&self, now: Instant) -> Option<Problem> {
+        let checked = webpki::EndEntityCert::try_from(self.key.cert.first()?).ok()?;
+        let (now, usage) =
+            (UnixTime::since_unix_epoch(now.since(Instant::EPOCH)), KeyUsage::server_auth());
+        // Without anchors all certificates fail; those out of date fail by that, which is
+        // looked at first.
+        let failed = checked.verify_for_usage(&[], &[], &[], now, usage, None, None).err();
+        let message = if let Some(webpki::Error::CertExpired { not_after, .. }) = failed {
+            format!("the certificate has expired: it was valid until {}", shown_time(not_after))
+        } else if let Some(webpki::Error::CertNotValidYet { not_before, .. }) = failed {
+            format!("the certificate is not valid before {}", shown_time(not_before))
+        } else if let Some(webpki::Error::InvalidCertValidity) = failed {
+            "the certificate is never valid: its time ends before it begins".to_owned()
+        } else {
+            return None;
+        };
+        Some(Problem::warning(self.place, message).help("clients reject it; get another one"))
+    }
+}
+
+// The key inside must never reach a log.
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificate").field("names", &self.names).finish_non_exhaustive()
+    }
+}
+
+/// Reads a chain, its own certificate first, with the names of that.
+fn chain(
+    file: &At<PathBuf>,
+    files: &Files,
+) -> Result<(Vec<CertificateDer<'static>>, Vec<String>), Problem> {
+    let pem = contents(files, &file.value, "certificate").map_err(|at| at(file.place))?;
+    let wrong = |message: String, help: &str| Err(Problem::error(file.place, message).help(help));
+    let chain: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(pem).collect();
+    let chain = match chain {
+        Ok(chain) if !chain.is_empty() => chain,
+        Err(pem::Error::MissingSectionEnd { .. }) => {
+            let message = format!("{} ends within a certificate", shown(&file.value));
+            return wrong(message, "write the whole file: it looks cut short");
+        }
+        _ => {
+            let message = format!("{} holds no certificate", shown(&file.value));
+            return wrong(message, "write a PEM file with `-----BEGIN CERTIFICATE-----`");
+        }
+    };
+    match webpki::EndEntityCert::try_from(&chain[0]) {
+        Ok(own) => {
+            let names = own.valid_dns_names().map(str::to_ascii_lowercase).collect();
+            Ok((chain, names))
+        }
+        Err(error) => wrong(
+            format!("{} is no X.509 certificate: {error}", shown(&file.value)),
+            "write the server's own certificate first",
+        ),
+    }
+}
+
+fn private_key(file: &At<PathBuf>, files: &Files) -> Result<PrivateKeyDer<'static>, Problem> {
+    let pem = contents(files, &file.value, "key").map_err(|at| at(file.place))?;
+    PrivateKeyDer::from_pem_slice(pem).map_err(|_| {
+        let message = format!("{} holds no private key", shown(&file.value));
+        Problem::error(file.place, message)
+            .help("write a PEM file with `-----BEGIN PRIVATE KEY-----`, without a passphrase")
+    })
+}
+
+/// Looks whether a file holds certificates that can be trusted, as a client of them will.
+///
+/// # Errors
+/// A file that cannot be read, or holds no such certificate; at the value that names the file.
+pub(in crate::config) fn authorities(file: &At<PathBuf>, files: &Files) -> Result<(), Problem> {
+    let pem = contents(files, &file.value, "certificate")
+        // It is none of those that are made where they are missing.
+        .map_err(|problem| problem(file.place).missing_file(false))?;
+    let mut trusted = RootCertStore::empty();
+    let each = CertificateDer::pem_slice_iter(pem);
+    let added: Option<Vec<()>> = each.map(|it| trusted.add(it.ok()?).ok()).collect();
+    if added.is_some_and(|added| !added.is_empty()) {
+        return Ok(());
+    }
+    let message = format!("{} holds no certificate to be trusted", shown(&file.value));
+    Err(Problem::error(file.place, message)
+        .help("write a PEM file with `-----BEGIN CERTIFICATE-----`"))
+}
+
+/// Returns what the file holds, or what is wrong with it, still without its place.
+fn contents<'f>(
+    files: &'f Files,
+    path: &Path,
+    what: &str,
+) -> Result<&'f [u8], impl FnOnce(Place) -> Problem> {
+    let (why, is_missing) = match files.get(path) {
+        Some(Ok(bytes)) => return Ok(bytes),
+        Some(Err(why)) => (why.to_string(), why.kind() == io::ErrorKind::NotFound),
+        None => ("it was not read".to_owned(), false),
+    };
+    let message = format!("cannot read the {what} {}: {why}", shown(path));
+    Err(move |place| {
+        Problem::error(place, message)
+            .help("write the name of a PEM file; relative names are meant from this file's folder")
+            .missing_file(is_missing)
+    })
+}
+
+/// Writes a time as `2026-11-21T05:00:00Z`; years beyond 9999, which X.509 cannot write either, as
+/// the last second of that.
+fn shown_time(time: UnixTime) -> String {
+    const LAST: Duration = Duration::from_secs(253_402_300_799);
+    let time = Duration::from_secs(time.as_secs()).min(LAST);
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + time).to_string()
+}
+
+fn shown(path: &Path) -> String {
+    quoted(&path.to_string_lossy())
+}

@@ -1,0 +1,135 @@
+//! What a file means, before it is in force: compiled, checked, and without state.
+
+use super::{Certificate, Certificates, RoutePlan, Settings, UpstreamPlan};
+use crate::{
+    config::{
+        diagnostics::{Diagnostics, Place, Problem, Source, quoted},
+        spec::{AccessLog, values::Endpoint},
+    },
+    flow::Instant,
+    route,
+};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+};
+
+/// A whole configuration, ready to be put in force by [`crate::config::Live`].
+#[derive(Debug)]
+pub struct Plan {
+    /// The file as it was named.
+    pub path: PathBuf,
+    /// 16 hexadecimal digits that stand for its text.
+    pub hash: String,
+    /// What holds for the gateway as a whole.
+    pub settings: Settings,
+    /// Where clients connect; at least one.
+    pub listeners: Vec<Arc<Listener>>,
+    /// What is odd, though not wrong, at any time.
+    pub(in crate::config) warnings: Diagnostics,
+    /// The files whose change is a change of the configuration: this one, certificates and keys.
+    pub files: Vec<PathBuf>,
+    /// Where the file has the admin listener's address.
+    pub(in crate::config) admin: Option<Place>,
+    /// Where the file has the access log's.
+    pub(in crate::config) access_log: Option<Place>,
+    pub(in crate::config) upstreams: Vec<UpstreamPlan>,
+    /// In the order of the file; at least one.
+    pub(in crate::config) routes: Vec<RoutePlan>,
+    pub(in crate::config) table: route::Table,
+    /// See [`crate::config::Snapshot::deciding_headers`].
+    pub(in crate::config) deciding_headers: Arc<[Box<str>]>,
+    /// Whether the file ends with `end: true`.
+    pub(in crate::config) is_sealed: bool,
+    /// Whether the file ends with `end: false`.
+    pub(in crate::config) unseals: bool,
+}
+
+impl Plan {
+    /// Returns the address of the first server, if it is a loopback address.
+    pub fn first_loopback_server(&self) -> Option<SocketAddr> {
+        let Endpoint { host, port } = &self.upstreams.first()?.servers.first()?.endpoint;
+        let address: IpAddr = host.parse().ok()?;
+        address.is_loopback().then(|| SocketAddr::new(address, *port))
+    }
+
+    /// Returns, as the problem of the file's line, that `listener` cannot listen at its address.
+    pub fn cannot_listen(&self, listener: &Listener, error: &io::Error) -> Diagnostics {
+        self.no_listener(&listener.name, listener.address, listener.place, error)
+    }
+
+    /// Returns, as the problem of the file's line, that the admin listener cannot listen at
+    /// `address`.
+    pub fn cannot_administer(&self, address: SocketAddr, error: &io::Error) -> Diagnostics {
+        self.no_listener("admin", address, self.admin.unwrap_or_default(), error)
+    }
+
+    /// Returns, as the problem of the file's line, that the access log cannot be opened.
+    pub fn cannot_log(&self, error: &io::Error) -> Diagnostics {
+        let message = match &self.settings.access_log {
+            AccessLog::Off | AccessLog::Stdout => format!("cannot open the access log: {error}"),
+            AccessLog::File(path) => {
+                format!("cannot open the access log {}: {error}", quoted(&path.to_string_lossy()))
+            }
+        };
+        let help = "write a file in a folder that is there and that this user may write to; \
+                    relative names are meant from this file's folder";
+        let place = self.access_log.unwrap_or_default();
+        self.warnings.instead(Problem::error(place, message).help(help))
+    }
+
+    fn no_listener(
+        &self,
+        name: &str,
+        address: SocketAddr,
+        place: Place,
+        error: &io::Error,
+    ) -> Diagnostics {
+        let message = format!("listener {name} cannot listen on {address}: {error}");
+        let help = if error.kind() == io::ErrorKind::AddrInUse {
+            "end what listens there, or write another port"
+        } else {
+            "write an address of this machine and a port that this user may listen on"
+        };
+        self.warnings.instead(Problem::error(place, message).help(help))
+    }
+
+    /// Returns what is odd about it, though not wrong, as of `now`; so are certificates that
+    /// are out of date.
+    pub fn warnings_at(&self, now: Instant) -> Diagnostics {
+        let certificates = self.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+        let certificates = certificates.flat_map(|certificates| certificates.iter());
+        self.warnings.and(certificates.filter_map(|certificate| certificate.out_of_date(now)))
+    }
+}
+
+impl Plan {
+    /// Returns the file that it is made of.
+    pub(in crate::config) fn source(&self) -> &Source {
+        self.warnings.source()
+    }
+}
+
+/// Where clients connect.
+#[derive(Debug)]
+pub struct Listener {
+    /// Its name in logs and metrics.
+    pub name: Arc<str>,
+    /// The address; with port 0 the system picks one.
+    pub address: SocketAddr,
+    /// `None`: cleartext.
+    pub tls: Option<Arc<Certificates>>,
+    /// The files of its certificates as the configuration names them.
+    pub(in crate::config) certificates: Vec<PathBuf>,
+    /// Where the file has the address.
+    pub(in crate::config) place: Place,
+}
+
+/// Returns all certificates of listeners.
+pub(in crate::config) fn certificates(
+    listeners: &[Arc<Listener>],
+) -> impl Iterator<Item = &Certificate> {
+    listeners.iter().filter_map(|listener| listener.tls.as_ref()).flat_map(|all| all.iter())
+}

@@ -1,0 +1,22 @@
+//! What a file means: compiled and checked, without state, not yet in force.
+
+pub(super) mod certificate;
+mod file;
+mod requests;
+mod route;
+mod settings;
+mod store;
+mod upstream;
+
+pub use certificate::{Certificate, Certificates};
+pub(super) use file::certificates;
+pub use file::{Listener, Plan};
+pub use requests::Except;
+pub(super) use requests::{Priority, When};
+pub(super) use route::{BREAKER, PACING, RoutePlan, RulePlan};
+pub use route::{Cost, HeaderEdits, Limit, Reject, RouteOptions, RouteTimeouts};
+pub use settings::{ClientTimeouts, Limits, Settings};
+pub(super) use store::name_in_store;
+pub use store::{Store, StoreKind};
+pub use upstream::{AnswerLimits, UpstreamOptions};
+pub(super) use upstream::{ServerPlan, UpstreamPlan};

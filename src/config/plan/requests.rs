@@ -1,0 +1,146 @@
+//! Some requests of a rule: those that an override, an exception or a priority is for.
+
+use crate::route::{self, Matcher, Target};
+use ipnet::IpNet;
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+/// Requests that may borrow from a rule's windows to come.
+#[derive(Debug)]
+pub struct Priority {
+    words: Arc<str>,
+    requests: route::Table,
+    /// The longest that one waits for what it borrows.
+    pub max_wait: Duration,
+}
+
+impl Priority {
+    /// Returns the priority of requests that match, which are those of `words`.
+    pub(in crate::config) fn new(words: Arc<str>, matcher: Matcher, max_wait: Duration) -> Self {
+        Self { words, requests: route::Table::build(vec![matcher]), max_wait }
+    }
+
+    /// Says which requests have it.
+    pub fn words(&self) -> &str {
+        &self.words
+    }
+
+    /// Returns the names of the header fields that it looks at.
+    pub fn header_names(&self) -> impl Iterator<Item = &str> {
+        self.requests.header_names()
+    }
+
+    /// Reports whether this request has it.
+    pub fn covers(&self, target: &Target<'_>) -> bool {
+        self.requests.find(target).is_some()
+    }
+}
+
+/// Requests that a rule neither refuses nor counts.
+#[derive(Debug)]
+pub struct Except {
+    words: Arc<str>,
+    client_ip: Vec<IpNet>,
+    /// Each exempts by one condition.
+    requests: Option<route::Table>,
+    looks_at_headers: bool,
+}
+
+impl Except {
+    /// Returns the exceptions of `words`, or `None` if there is none.
+    pub(in crate::config) fn new(
+        words: Arc<str>,
+        client_ip: Vec<IpNet>,
+        requests: Vec<Matcher>,
+    ) -> Option<Self> {
+        if client_ip.is_empty() && requests.is_empty() {
+            return None;
+        }
+        let looks_at_headers = requests.iter().any(|matcher| !matcher.headers.is_empty());
+        let requests = (!requests.is_empty()).then(|| route::Table::build(requests));
+        Some(Self { words, client_ip, requests, looks_at_headers })
+    }
+
+    /// Says which requests are exempt.
+    pub fn words(&self) -> &str {
+        &self.words
+    }
+
+    /// Reports whether some request is exempt by a header.
+    pub const fn looks_at_headers(&self) -> bool {
+        self.looks_at_headers
+    }
+
+    /// Returns the names of the header fields that it looks at.
+    pub fn header_names(&self) -> impl Iterator<Item = &str> {
+        self.requests.iter().flat_map(route::Table::header_names)
+    }
+
+    /// Reports whether it makes no difference to it which of these a request is.
+    pub fn takes_alike(&self, one: &Target<'_>, other: &Target<'_>) -> bool {
+        let takes = |target| self.requests.as_ref().is_some_and(|it| it.find(target).is_some());
+        takes(one) == takes(other)
+    }
+
+    /// Reports whether the rule leaves this request alone.
+    pub fn covers(&self, target: &Target<'_>, client: IpAddr) -> bool {
+        self.client_ip.iter().any(|network| network.contains(&client))
+            || self.requests.as_ref().is_some_and(|table| table.find(target).is_some())
+    }
+}
+
+/// Requests for which a rule has other numbers.
+#[derive(Debug)]
+pub struct When {
+    words: Arc<str>,
+    /// Empty: any.
+    client_ip: Vec<IpNet>,
+    /// One of them must match.
+    requests: route::Table,
+    looks_at_fields: bool,
+}
+
+impl When {
+    pub(in crate::config) fn new(
+        words: Arc<str>,
+        client_ip: Vec<IpNet>,
+        requests: Vec<Matcher>,
+    ) -> Self {
+        let has_fields = |it: &Matcher| !(it.headers.is_empty() && it.query.is_empty());
+        let looks_at_fields = requests.iter().any(has_fields);
+        Self { words, client_ip, requests: route::Table::build(requests), looks_at_fields }
+    }
+
+    /// Reports whether some request is one of these by a header or by its query.
+    pub const fn looks_at_fields(&self) -> bool {
+        self.looks_at_fields
+    }
+
+    /// Says when: the identity of an alternative within its rule.
+    pub fn words(&self) -> &Arc<str> {
+        &self.words
+    }
+
+    /// Returns the names of the header fields that it looks at.
+    pub fn header_names(&self) -> impl Iterator<Item = &str> {
+        self.requests.header_names()
+    }
+
+    /// Reports whether it makes no difference to it which of these a request is.
+    pub fn takes_alike(&self, one: &Target<'_>, other: &Target<'_>) -> bool {
+        self.requests.find(one).is_some() == self.requests.find(other).is_some()
+    }
+
+    /// Reports whether servers could disagree whether the request is one of these: it has a header
+    /// line or a query parameter several times that this looks at.
+    pub fn is_ambiguous(&self, target: &Target<'_>, client: IpAddr) -> bool {
+        self.looks_at_fields
+            && (self.client_ip.is_empty() || self.client_ip.iter().any(|net| net.contains(&client)))
+            && self.requests.looks_at_repeated(target)
+    }
+
+    /// Reports whether the request is one of these.
+    pub fn covers(&self, target: &Target<'_>, client: IpAddr) -> bool {
+        (self.client_ip.is_empty() || self.client_ip.iter().any(|net| net.contains(&client)))
+            && self.requests.find(target).is_some()
+    }
+}

@@ -1,0 +1,159 @@
+//! What a route and its rules mean, without state.
+
+use super::{Except, Priority, When};
+use crate::{
+    config::{
+        diagnostics::Place,
+        spec::{OnMissing, OnStoreError},
+    },
+    flow, route,
+};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+use std::{sync::Arc, time::Duration};
+
+/// The name that a route's breaker goes by where a rule's name stands.
+pub(in crate::config) const BREAKER: &str = "breaker";
+
+/// The name that its pacing goes by there.
+pub(in crate::config) const PACING: &str = "pacing";
+
+/// A route without its gate and its meter.
+#[derive(Debug)]
+pub(in crate::config) struct RoutePlan {
+    pub name: Arc<str>,
+    /// What it matches, in words.
+    pub matches: Arc<str>,
+    /// Index into the plan's upstreams.
+    pub upstream: usize,
+    pub options: RouteOptions,
+    pub flow: flow::Rules,
+    /// Beside `flow.flow`, in its order.
+    pub rules: Vec<RulePlan>,
+    /// What holds of pacing while the store fails, if it is shared.
+    pub paced: Option<OnStoreError>,
+    pub policy: Option<HeaderValue>,
+    /// Tells an edited route from an unedited one.
+    pub print: u64,
+}
+
+impl RoutePlan {
+    /// Returns the hash tag of the names of its rules in the store: the keys of one tag lie on one node
+    /// of a Redis Cluster, and all that one request asks must. `is_by_key` adds `:*`, for which each state
+    /// has its key: where all rules that the store decides use the same one, each key may lie on
+    /// another node.
+    pub(in crate::config) fn hash_tag(&self, is_by_key: bool) -> String {
+        let by_key = if is_by_key && self.uses_one_key() { ":*" } else { "" };
+        format!("{{{}{by_key}}}", self.name)
+    }
+
+    fn uses_one_key(&self) -> bool {
+        let decided = |rule: &&RulePlan| rule.shared.is_some() && rule.sync_interval.is_none();
+        let mut keys = self.rules.iter().filter(decided).map(|rule| &rule.key);
+        let Some(first) = keys.next() else { return false };
+        self.paced.is_none() && !first.is_shared() && keys.all(|key| key == first)
+    }
+}
+
+/// What the proxy needs to know of a rule.
+#[derive(Clone, Debug)]
+pub(in crate::config) struct RulePlan {
+    pub name: Arc<str>,
+    /// Where the file names it.
+    pub place: Place,
+    /// Of an alternative.
+    pub when: Option<Arc<When>>,
+    pub key: route::KeySpec,
+    pub on_missing: OnMissing,
+    pub cost: Cost,
+    pub except: Option<Arc<Except>>,
+    pub priority: Option<Arc<Priority>>,
+    pub quota: Option<Limit>,
+    pub dry_run: bool,
+    /// What holds while the store fails, if the rule is shared.
+    pub shared: Option<OnStoreError>,
+    /// How often gateways exchange its states, if they do.
+    pub sync_interval: Option<Duration>,
+}
+
+/// What the file says about a route's requests, beside its rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteOptions {
+    /// Deadlines of the upstream's response.
+    pub timeouts: RouteTimeouts,
+    /// The largest body of a request, in bytes.
+    pub body_limit: u64,
+    /// Protocols that a client may upgrade to, lower-case.
+    pub upgrades: Vec<String>,
+    /// Whether paths pass that servers read differently.
+    pub relaxed_path: bool,
+    /// Whether the upstream receives the trailers of requests other than gRPC.
+    pub request_trailers: bool,
+    /// Changes to what the upstream receives.
+    pub request_headers: HeaderEdits,
+    /// Changes to what the client receives.
+    pub response_headers: HeaderEdits,
+    /// The response to a rejected request, if the file has one.
+    pub reject: Option<Reject>,
+}
+
+/// Deadlines of the upstream's answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouteTimeouts {
+    /// From the request's end to the header of the answer.
+    pub first_byte: Duration,
+    /// How long a body may stand still, in either direction.
+    pub idle: Duration,
+    /// How long an answer that is a stream of events may stand still.
+    pub event_stream: Duration,
+    /// How long a tunnel may stand still.
+    pub tunnel: Duration,
+    /// The whole exchange, tunnels excepted.
+    pub request: Duration,
+}
+
+/// Changes to the headers of a message: `remove` first, then `set`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeaderEdits {
+    /// Fields to write, in place of any that are there.
+    pub set: Vec<(HeaderName, HeaderValue)>,
+    /// Fields to remove.
+    pub remove: Vec<HeaderName>,
+}
+
+/// What a refused client is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reject {
+    /// 400 to 599; `None`: as the reason demands.
+    pub status: Option<StatusCode>,
+    /// `None`: a problem+json document.
+    pub body: Option<Bytes>,
+    /// The type of `body`.
+    pub content_type: HeaderValue,
+}
+
+/// A quota over time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// In words, as in the file: `10/1m`.
+    pub text: Arc<str>,
+    /// Its item in `RateLimit-Policy`.
+    pub policy: Arc<str>,
+}
+
+/// How much a request counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// For methods that are not named; at least 1.
+    pub default: u64,
+    /// For those that are; at least 1 each.
+    pub by_method: Vec<(Method, u64)>,
+}
+
+impl Cost {
+    /// Returns how much a request with this method counts.
+    pub fn of(&self, method: &Method) -> u64 {
+        let named = self.by_method.iter().find(|(named, _)| named == method);
+        named.map_or(self.default, |(_, cost)| *cost)
+    }
+}

@@ -1,0 +1,62 @@
+//! What holds for the gateway as a whole.
+
+use super::Store;
+use crate::config::spec::{AccessLog, RateLimitHeaders};
+use http::HeaderValue;
+use ipnet::IpNet;
+use std::{net::SocketAddr, num::NonZeroUsize, sync::Arc, time::Duration};
+
+/// The part of a snapshot that is neither a listener, an upstream nor a route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Threads that serve requests; read at start only.
+    pub workers: NonZeroUsize,
+    /// How long a stopping gateway waits for requests in flight.
+    pub drain_timeout: Duration,
+    /// Whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Deadlines of a client's connection.
+    pub timeouts: ClientTimeouts,
+    /// Sizes and counts beyond which a request is refused.
+    pub limits: Limits,
+    /// Where the access log goes.
+    pub access_log: AccessLog,
+    /// Where the admin listener is, if there is one; read at start only.
+    pub admin: Option<SocketAddr>,
+    /// Which headers tell a client its quota.
+    pub rate_limit_headers: RateLimitHeaders,
+    /// Whether refusals name the rule that decided, and why.
+    pub explain_headers: bool,
+    /// What requests and no answers get as `Via`, if they do.
+    pub via: Option<HeaderValue>,
+    /// What gateways share, if they do; read at start only.
+    pub store: Option<Arc<Store>>,
+}
+
+/// Deadlines of a client's connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientTimeouts {
+    /// From the first byte of a request to the end of its header.
+    pub header_read: Duration,
+    /// How long a connection may idle between requests.
+    pub keep_alive: Duration,
+    /// From the connection to the end of the TLS handshake.
+    pub tls_handshake: Duration,
+    /// How long a client may take no byte of its answer.
+    pub write: Duration,
+}
+
+/// Sizes and counts beyond which a request is refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// The whole header of a request, in bytes.
+    pub header_bytes: usize,
+    /// How many header fields.
+    pub headers: usize,
+    /// The body of a request, in bytes, where the route does not say otherwise.
+    pub body: u64,
+    /// Client connections at once, all listeners together.
+    pub connections: usize,
+    /// What HTTP/2 connections may hold of uploads, all together, in bytes.
+    pub upload_buffers: u64,
+}

@@ -1,0 +1,71 @@
+//! The store that gateways share, as the file names it.
+
+use crate::{
+    config::spec::Secret,
+    flow::{self, Stored},
+};
+use std::{path::PathBuf, time::Duration};
+
+/// Where the store is, and how it is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store {
+    /// Hosts and ports: of the store, of its nodes, or of the sentinels; at least one.
+    pub nodes: Vec<(String, u16)>,
+    /// What they are.
+    pub kind: StoreKind,
+    /// Whether connections are TLS.
+    pub is_tls: bool,
+    /// Whose certificates are trusted, PEM; `None`: those that the system trusts.
+    pub ca: Option<PathBuf>,
+    /// Who we are there; `None` is the default user.
+    pub user: Option<String>,
+    /// `None`: none is asked for.
+    pub password: Option<Secret>,
+    /// The number of the database.
+    pub database: i64,
+    /// What every key begins with.
+    pub prefix: String,
+    /// How long a connection may take to open.
+    pub connect_timeout: Duration,
+    /// How long an answer may take.
+    pub timeout: Duration,
+    /// How long what is in flight stays counted there when its gateway is gone.
+    pub lease: Duration,
+    /// The fewest gateways among which limits are divided while it fails.
+    pub gateways: u32,
+}
+
+/// What kind of store it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    /// One server.
+    Single,
+    /// A primary that sentinels know.
+    Sentinel {
+        /// Its name.
+        primary: String,
+        /// Who we are to the sentinels; `None` is the default user.
+        user: Option<String>,
+        /// `None`: they ask for none.
+        password: Option<Secret>,
+    },
+    /// A Redis Cluster.
+    Cluster,
+}
+
+/// Returns what tells a rule's states from those of others of its route in the store: another text
+/// for states that mean something else. Those that are exchanged lag behind what is let pass: who
+/// decided by them, whatever others decide in the store, would let pass too much.
+pub(in crate::config) fn name_in_store(
+    rule: &flow::Rule,
+    stored: &Stored,
+    is_exchanged: bool,
+) -> String {
+    let exchanged = if is_exchanged { ":exchanged" } else { "" };
+    let mut name = format!("{}:{}{exchanged}", rule.name, stored.shape());
+    if let Some(keyed) = &rule.keyed {
+        name.push(':');
+        name += &keyed.by;
+    }
+    name
+}

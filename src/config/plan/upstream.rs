@@ -1,0 +1,44 @@
+//! What an upstream and its servers mean, without state.
+
+use crate::config::spec::{Balance, values::Endpoint};
+use std::{sync::Arc, time::Duration};
+
+/// An upstream without its servers' state.
+#[derive(Debug)]
+pub(in crate::config) struct UpstreamPlan {
+    pub name: Arc<str>,
+    pub servers: Vec<ServerPlan>,
+    pub schedule: Vec<u16>,
+    pub options: UpstreamOptions,
+}
+
+/// A server without its state.
+#[derive(Debug)]
+pub(in crate::config) struct ServerPlan {
+    pub endpoint: Endpoint,
+    pub weight: u32,
+}
+
+/// What the file says about an upstream, beside its servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamOptions {
+    /// How a server is picked.
+    pub balance: Balance,
+    /// How long a connection may take to open.
+    pub connect_timeout: Duration,
+    /// How long an idle connection is kept.
+    pub idle_timeout: Duration,
+    /// Idle connections kept for each server by each worker.
+    pub max_idle: usize,
+    /// What the header of an answer may be.
+    pub limits: AnswerLimits,
+}
+
+/// Sizes and counts beyond which an upstream's answer is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnswerLimits {
+    /// The whole header of an answer, in bytes.
+    pub header_bytes: usize,
+    /// How many header fields.
+    pub headers: usize,
+}

@@ -1,0 +1,10 @@
+//! Files to text, and text to a tree of values with their places.
+
+mod cause;
+pub(super) mod open_quote;
+pub(super) mod source;
+mod syntax;
+mod tree;
+pub(super) mod yaml;
+
+pub(super) use tree::{Content, Name, Node};

@@ -1,0 +1,164 @@
+//! Files to text: the only reads of the configuration, each of bounded size.
+
+use crate::config::diagnostics::{Diagnostics, Place, Problem, Problems, Source};
+use std::{
+    collections::HashMap,
+    fs::File,
+    hash::{DefaultHasher, Hasher},
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+/// The largest `gateway.yaml`: room for more than 100,000 routes.
+const MAX_FILE: u64 = 16 * 1024 * 1024;
+
+/// The largest certificate or key.
+const MAX_PEM: u64 = 1024 * 1024;
+
+/// What to do about a file that cannot be read.
+const HELP: &[(io::ErrorKind, &str)] = &[
+    (io::ErrorKind::NotFound, "write the file, or name another with `-c FILE`"),
+    (io::ErrorKind::IsADirectory, "name the file in it, as in `-c FOLDER/gateway.yaml`"),
+    (io::ErrorKind::PermissionDenied, "let the gateway's user read it"),
+    (io::ErrorKind::FileTooLarge, "split the routes among several gateways"),
+];
+
+/// The certificates and keys that a file names, as they were read: bytes, or why not.
+pub(in crate::config) type Files = HashMap<PathBuf, io::Result<Vec<u8>>>;
+
+/// The name that stands for the standard input.
+pub const STDIN: &str = "-";
+
+/// Reads the text of the file at `path`, or the standard input if that is [`STDIN`].
+///
+/// # Errors
+/// Those of [`read`].
+pub(in crate::config) fn read_input(path: &Path) -> Result<Source, Diagnostics> {
+    if path.as_os_str() == STDIN {
+        return text(Path::new("<stdin>"), bounded(io::stdin().lock(), MAX_FILE));
+    }
+    read(path)
+}
+
+/// Reads the text of the file at `path`.
+///
+/// # Errors
+/// A file that is missing, no file, too large, or not text.
+pub(in crate::config) fn read(path: &Path) -> Result<Source, Diagnostics> {
+    text(path, read_bounded(path, MAX_FILE))
+}
+
+fn text(path: &Path, bytes: io::Result<Vec<u8>>) -> Result<Source, Diagnostics> {
+    let refuse = |message: String, help: &str| Err(Diagnostics::unreadable(path, message, help));
+    let bytes = match bytes {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            let help = HELP.iter().find(|(kind, _)| *kind == error.kind());
+            let help = help.map_or("check the path and the disk", |(_, help)| help);
+            return refuse(format!("cannot read the file: {error}"), help);
+        }
+    };
+    let text = match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let at = error.utf8_error().valid_up_to();
+            // What comes before is text already, so that its places hold.
+            let text = String::from_utf8_lossy(error.as_bytes());
+            let source = Source { path: path.into(), text: text.as_ref().into() };
+            let problem =
+                Problem::error(Place::of(at..at + '\u{fffd}'.len_utf8()), "the file is not UTF-8");
+            let mut problems = Problems::default();
+            problems
+                .add(problem.label("these bytes are no character").help("save the file as UTF-8"));
+            return Err(Diagnostics::new(&source, problems));
+        }
+    };
+    // A mark that editors on Windows put first; it is no part of the text.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    Ok(Source { path: path.into(), text: text.into() })
+}
+
+/// Reads every file of `paths`.
+pub(in crate::config) fn read_all<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Files {
+    paths.map(|path| (path.clone(), read_bounded(path, MAX_PEM))).collect()
+}
+
+/// Returns a hash of what the files `paths` hold at the moment, to see that something changed where
+/// the system does not tell. A file that cannot be read counts as an empty one.
+pub fn fingerprint(paths: &[PathBuf]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for path in paths {
+        let bytes = read_bounded(path, MAX_FILE).unwrap_or_default();
+        hasher.write_usize(bytes.len());
+        hasher.write(&bytes);
+    }
+    hasher.finish()
+}
+
+/// Returns 16 hexadecimal digits that stand for `text` in logs and metrics: FNV-1a, the same on
+/// every machine and in every version.
+pub(in crate::config) fn hash(text: &str) -> String {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, step))
+}
+
+fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let is_what = std::fs::metadata(path)?;
+    if is_what.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"));
+    }
+    // Opening a pipe would wait for its writer.
+    if !is_what.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    bounded(File::open(path)?, most)
+}
+
+fn bounded(input: impl Read, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    input.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let message = format!("it is larger than {} MiB", most / (1024 * 1024));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_text_file_is_refused_in_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |bytes: &[u8]| {
+            let path = folder.path().join("gateway.yaml");
+            std::fs::write(&path, bytes).unwrap();
+            path
+        };
+        check(&folder.path().join("none.yaml"), "No such file");
+        check(folder.path(), "it is a folder");
+        check(&file(b"a: 1\nb: \xff\xfe\n"), "gateway.yaml:2:4: the file is not UTF-8");
+        check(&file(&vec![b'#'; 16 * 1024 * 1024 + 1]), "it is larger than 16 MiB");
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gateway.yaml");
+        std::fs::write(&path, "\u{feff}a: 1\n").unwrap();
+        assert_eq!(&*read(&path).unwrap().text, "a: 1\n");
+    }
+
+    #[test]
+    fn the_hash_is_that_of_the_published_function() {
+        assert_eq!(hash(""), "cbf29ce484222325");
+        assert_eq!(hash("foobar"), "85944171f73967e8");
+    }
+
+    #[track_caller]
+    fn check(path: &Path, words: &str) {
+        let summary = read(path).unwrap_err().summary();
+        assert!(summary.contains(words), "{summary}");
+    }
+}

@@ -1,0 +1,225 @@
+//! Words for what the YAML parser and its bounds refuse.
+
+use super::cause::{Cause, cause};
+use crate::config::diagnostics::{Place, Problem};
+use serde_yaml::{
+    Error, ExternalMessageSource, Location,
+    budget::BudgetBreach,
+    granit_parser::{ErrorKind, Marker, ScanError},
+};
+
+/// Returns the refusal of `text` as a problem: its place as bytes, its reason in the words of a
+/// person who edits the file, and what to do about it.
+#[expect(clippy::wildcard_enum_match_arm, reason = "most are of typed reads, and more may come")]
+pub(in crate::config) fn problem(text: &str, error: &Error) -> Problem {
+    let at = |location: &Location| mark(text, byte_at(text, location));
+    match error {
+        Error::ExternalMessage { source, .. } => match &**source {
+            ExternalMessageSource::Parser(error) => scan_problem(text, error),
+            _ => unknown(mark(text, 0), error),
+        },
+        Error::AliasError { error, .. } => problem(text, error),
+        Error::MultipleDocuments { location, .. } => several_documents(text, at(location)),
+        Error::RecursiveReferencesRequireWeakTypes { location } => recursive(at(location)),
+        Error::UnknownAnchor { location } => no_anchor(at(location)),
+        Error::Eof { .. } => ended(text),
+        Error::Budget { breach: BudgetBreach::Depth { .. }, location } => {
+            bound(at(location), "it is nested too deeply")
+        }
+        Error::Budget {
+            breach: BudgetBreach::Aliases { .. } | BudgetBreach::RecordedAnchorEvents { .. },
+            location,
+        }
+        | Error::AliasReplayLimitExceeded { location, .. }
+        | Error::AliasReplayStackDepthExceeded { location, .. } => {
+            bound(at(location), "too much comes through aliases")
+        }
+        Error::Budget { location, .. } => bound(at(location), "it holds too many values"),
+        other => unknown(other.location().map_or_else(|| mark(text, 0), |place| at(&place)), other),
+    }
+}
+
+/// Returns the byte at `location`, which has at least the number of the character.
+fn byte_at(text: &str, location: &Location) -> usize {
+    let small = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let span = location.span();
+    let by_character = || text.char_indices().nth(small(span.offset())).map(|(at, _)| at);
+    span.byte_offset().map(small).or_else(by_character).unwrap_or(text.len())
+}
+
+/// Returns the place of the character at the byte `at`, so that a caret has one to stand under.
+fn mark(text: &str, at: usize) -> Place {
+    let rest = text.get(at..).unwrap_or_default();
+    let width = rest.chars().next().filter(|c| *c != '\n').map_or(0, char::len_utf8);
+    Place::of(at..at + width)
+}
+
+fn unknown(place: Place, why: &Error) -> Problem {
+    Problem::error(place, format!("the file is not YAML: {why}"))
+        .help("check the indentation and the brackets on this line and the lines above")
+}
+
+fn no_anchor(place: Place) -> Problem {
+    Problem::error(place, "the alias names no anchor")
+        .help("write `&name` before the value that `*name` stands for")
+}
+
+/// Returns the parser's refusal as a problem.
+fn scan_problem(text: &str, error: &ScanError) -> Problem {
+    let at = byte_of(text, error.marker());
+    let place = mark(text, at);
+    if is_brace_in_text(text, at) {
+        let message = "a bracket in the middle of a text ends it here";
+        return Problem::error(place, message).help(QUOTE);
+    }
+    if *error.kind() == ErrorKind::RecursionLimitExceeded {
+        return bound(place, "it is nested too deeply");
+    }
+    if let Some(cause) = cause(text, at) {
+        return slip(text, cause);
+    }
+    let (message, help) = words(error.kind());
+    Problem::error(place, message).help(help)
+}
+
+/// Returns the refusal of a slip that the parser stumbles over.
+fn slip(text: &str, cause: Cause) -> Problem {
+    let (Cause::Tab(at) | Cause::Quote(at) | Cause::Bracket(at)) = cause;
+    let place = Place::of(at..at + 1);
+    match cause {
+        Cause::Tab(_) => Problem::error(place, "a tab stands where YAML wants spaces")
+            .label("this is a tab")
+            .help("indent with spaces"),
+        Cause::Quote(_) => Problem::error(place, "the quote that opens here is never closed")
+            .help("close it on the same line"),
+        Cause::Bracket(_) => {
+            let open = &text[place.range()];
+            let close = if open == "[" { "]" } else { "}" };
+            Problem::error(place, format!("the `{open}` that opens here is never closed"))
+                .help(format!("write `{close}` at its end"))
+        }
+    }
+}
+
+/// Reports whether a bracket stands at `at` right behind a character of a text, as in `/users/{id}`,
+/// which within `{ … }` ends the text.
+fn is_brace_in_text(text: &str, at: usize) -> bool {
+    let is_text = |c: char| !c.is_whitespace() && !matches!(c, '{' | '[' | ',' | ':');
+    text[at..].starts_with(['{', '[']) && text[..at].ends_with(is_text)
+}
+
+/// Returns the byte that `marker` names.
+fn byte_of(text: &str, marker: &Marker) -> usize {
+    let by_character = || text.char_indices().nth(marker.index()).map_or(text.len(), |(at, _)| at);
+    marker.byte_offset().filter(|at| text.is_char_boundary(*at)).unwrap_or_else(by_character)
+}
+
+/// Returns what is wrong and what to do about it.
+fn words(kind: &ErrorKind) -> (String, &'static str) {
+    match KNOWN.iter().find(|(kinds, _, _)| kinds.contains(kind)) {
+        Some((_, message, help)) => ((*message).to_owned(), help),
+        None => (
+            format!("the file is not YAML: {kind}"),
+            "check the indentation and the brackets on this line and the lines above",
+        ),
+    }
+}
+
+const QUOTE: &str = "put the text in quotes, as in `path: \"/users/{id}\"`";
+
+/// What the parser says, what it means, and what to do.
+const KNOWN: &[(&[ErrorKind], &str, &str)] = &[
+    (
+        &[ErrorKind::TabNotAllowed, ErrorKind::TabInBlockIndentation, ErrorKind::TabInIndentation],
+        "a tab stands where YAML wants spaces",
+        "indent with spaces",
+    ),
+    (
+        &[ErrorKind::MappingValueNotAllowed],
+        "a second `:` where no key can stand",
+        "check the indentation, and put a text that contains `: ` in quotes",
+    ),
+    (
+        &[
+            ErrorKind::ExpectedBlockMappingKey,
+            ErrorKind::ExpectedBlockSequenceEntry,
+            ErrorKind::ExpectedFlowMappingSeparator,
+            ErrorKind::ExpectedNodeContent,
+            ErrorKind::ExpectedDocumentStart,
+        ],
+        "the indentation does not fit the lines above",
+        "align the keys of a map in one column, and the `-` of a list in another",
+    ),
+    (
+        &[
+            ErrorKind::InvalidTrailingSingleQuotedScalar,
+            ErrorKind::InvalidTrailingDoubleQuotedScalar,
+        ],
+        "the text goes on behind its closing quote",
+        "put all of it in quotes; within single quotes write `''` for one, as in `'it''s'`",
+    ),
+    (
+        &[ErrorKind::UnclosedQuotedScalar],
+        "the quote that opens here is never closed",
+        "close it on the same line",
+    ),
+];
+
+/// Returns the refusal of a file that passes a bound at `place`.
+pub(in crate::config) fn bound(place: Place, how: &str) -> Problem {
+    Problem::error(place, format!("the file passes a bound that protects the gateway: {how}"))
+        .help("aliases may add 500,000 values and nesting may be 24 deep; write the values out")
+}
+
+/// Returns the refusal of an alias within the value that it stands for.
+pub(in crate::config) fn recursive(place: Place) -> Problem {
+    Problem::error(place, "the alias stands within the value that it names")
+        .help("write the value out where the alias is")
+}
+
+/// Returns the refusal of a second document, of which something stands at `place`.
+fn several_documents(text: &str, place: Place) -> Problem {
+    let before = text.get(..place.range().start).unwrap_or(text);
+    let place = before.rfind("---").map_or(place, |at| Place::of(at..at + 3));
+    Problem::error(place, "the file holds more than one YAML document")
+        .help("remove the line `---` and what follows it")
+}
+
+/// Returns the refusal of a key at `place` that is no text.
+pub(in crate::config) fn no_word(place: Place) -> Problem {
+    Problem::error(place, "a key must be a word")
+        .help("write a word before the `:`, in quotes if it is `null` or `~`")
+}
+
+/// Returns the refusal of a text that ends too early.
+pub(in crate::config) fn ended(text: &str) -> Problem {
+    Problem::error(Place::of(text.len()..text.len()), "the file ends in the middle of a value")
+        .help("write the rest of it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::yaml::read;
+
+    #[test]
+    fn the_refusal_is_said_in_plain_words_and_marks_its_place() {
+        check("a: b\n---\nc: d\n", 5, "more than one YAML document");
+        check("ä: ü\nb:\n\tc: 1\n", 10, "a tab stands where YAML wants spaces");
+        check("a: 1\n  b: 2\n", 8, "a second `:` where no key can stand");
+        check("ä: *q\n", 4, "the alias names no anchor");
+        check("a: { b: /x/{id} }\n", 11, "a bracket in the middle of a text");
+        check("ä: 'x", 4, "the quote that opens here is never closed");
+        check("a: [1\nb: 2\n", 3, "the `[` that opens here is never closed");
+        check("a: 'it's'\n", 7, "the text goes on behind its closing quote");
+        check("a:\n  b: 1\n\tc: 2\n", 10, "a tab stands where YAML wants spaces");
+        check("a: \"x\nb: \"y\"\n", 3, "the quote that opens here is never closed");
+        check("a: &b [*b]\n", 7, "within the value that it names");
+    }
+
+    #[track_caller]
+    fn check(text: &str, at: usize, words: &str) {
+        let problem = read(text).unwrap_err();
+        assert!(problem.message().contains(words), "{problem:?}");
+        assert_eq!(problem.place().unwrap().range().start, at, "{problem:?}");
+    }
+}

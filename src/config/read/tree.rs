@@ -1,0 +1,42 @@
+//! The file as a tree, which keeps every value's place.
+//!
+//! The tree is untyped on purpose. A typed parse stops at its first error; over a tree the decoder
+//! reports all of them. Scalars keep the text that stands in the file, so that `1.10`, `0x10` and
+//! `no` reach a text field as they were written, and nothing is a number before a key asks for one.
+
+use crate::config::diagnostics::Place;
+use std::borrow::Cow;
+
+/// One value of the file and its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::config) struct Node<'s> {
+    pub place: Place,
+    pub content: Content<'s>,
+}
+
+/// What a value is, before any key says what it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::config) enum Content<'s> {
+    /// Nothing after the colon, `~` or `null`.
+    Empty,
+    /// Text, quoted or block text decoded, everything else as written.
+    Scalar(Cow<'s, str>),
+    List(Vec<Node<'s>>),
+    /// In the order of the file, duplicates included.
+    Map(Vec<(Name<'s>, Node<'s>)>),
+}
+
+/// The key of a map's entry, which is always a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::config) struct Name<'s> {
+    pub place: Place,
+    pub text: Cow<'s, str>,
+}
+
+impl Node<'_> {
+    /// Returns the value under `name`, if this is a map that has it.
+    pub(in crate::config) fn get(&self, name: &str) -> Option<&Self> {
+        let Content::Map(entries) = &self.content else { return None };
+        entries.iter().find(|(key, _)| key.text == name).map(|(_, value)| value)
+    }
+}

@@ -1,0 +1,321 @@
+//! Text to tree, by `serde_yaml`.
+//!
+//! The package parses, replays aliases and bounds both. Scalars are taken from the text where they
+//! stand, because YAML makes `1.1` of `1.10` and `16` of `0x10`.
+
+use super::{Content, Name, Node, syntax};
+use crate::config::diagnostics::{Place, Problem};
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, SeqAccess, Visitor},
+};
+use serde_yaml::{
+    DuplicateKeyPolicy, Location, MergeKeyPolicy, NonFiniteFloatPolicy, Options, Spanned,
+};
+use std::{borrow::Cow, collections::HashSet, fmt, ops::Range};
+
+/// The most values and keys that aliases may add to a file, all together.
+///
+/// Ten thousand routes that share one list of three rules through an alias need 280,000; a bomb
+/// that doubles at every line is stopped there in well under a second.
+const MAX_ALIASED: usize = 500_000;
+
+/// The most nodes of a file: ten thousand routes with five rules each need 600,000. It bounds the
+/// tree's memory to about 200 MiB whatever the file says.
+const MAX_NODES: usize = 2_000_000;
+
+/// The deepest nesting; the deepest key of the vocabulary is at nine. Each level takes stack.
+const MAX_DEPTH: usize = 24;
+
+/// Reads the one document of `text`, which has no byte order mark.
+///
+/// # Errors
+/// The first place where the text is not YAML, or where it passes a bound.
+pub(in crate::config) fn read(text: &str) -> Result<Node<'_>, Problem> {
+    let read = serde_yaml::from_str_with_options(text, options());
+    let raw = read.map_err(|error| syntax::problem(text, &error))?;
+    Builder { text, aliased: 0 }.node(raw)
+}
+
+fn options() -> Options {
+    serde_yaml::options! {
+        budget: serde_yaml::budget! {
+            max_nodes: MAX_NODES,
+            max_depth: MAX_DEPTH,
+            flow_nesting_limit: MAX_DEPTH,
+            // Each node begins, and may end; the document too.
+            max_events: 2 * MAX_NODES + 8,
+            max_aliases: MAX_ALIASED,
+            max_anchors: MAX_ALIASED,
+            max_recorded_anchor_events: MAX_ALIASED / 2,
+            enforce_alias_anchor_ratio: false,
+        },
+        alias_limits: serde_yaml::alias_limits! { max_total_replayed_events: 2 * MAX_ALIASED },
+        // The decoder reports every duplicate, with the first.
+        duplicate_keys: DuplicateKeyPolicy::PassThrough,
+        // Merged below, so that each value keeps its place.
+        merge_keys: MergeKeyPolicy::AsOrdinary,
+        non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
+        with_snippet: false,
+    }
+}
+
+/// A value as `serde_yaml` reads it.
+struct Raw<'s> {
+    place: Place,
+    content: RawContent<'s>,
+}
+
+enum RawContent<'s> {
+    Empty,
+    Text(Cow<'s, str>),
+    /// A truth value or a number: what counts is how it is written.
+    AsWritten,
+    List(Vec<Raw<'s>>),
+    Map(Vec<(Raw<'s>, Raw<'s>)>),
+}
+
+impl<'de> Deserialize<'de> for Raw<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let read = Spanned::<RawContent<'de>>::deserialize(deserializer)?;
+        let place = Place::used_at(bytes(read.defined), bytes(read.referenced));
+        Ok(Self { place, content: read.value })
+    }
+}
+
+/// Returns the bytes of the text at `location`. A parser of one text knows them.
+fn bytes(location: Location) -> Range<usize> {
+    let small = |n: Option<u64>| n.and_then(|n| usize::try_from(n).ok()).unwrap_or_default();
+    let start = small(location.span().byte_offset());
+    start..start + small(location.span().byte_len())
+}
+
+impl<'de> Deserialize<'de> for RawContent<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnyValue)
+    }
+}
+
+struct AnyValue;
+
+impl<'de> Visitor<'de> for AnyValue {
+    type Value = RawContent<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<RawContent<'de>, E> {
+        Ok(RawContent::Empty)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<RawContent<'de>, E> {
+        Ok(RawContent::AsWritten)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<RawContent<'de>, E> {
+        Ok(RawContent::AsWritten)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<RawContent<'de>, E> {
+        Ok(RawContent::AsWritten)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<RawContent<'de>, E> {
+        Ok(RawContent::AsWritten)
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<RawContent<'de>, E> {
+        Ok(RawContent::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<RawContent<'de>, E> {
+        Ok(RawContent::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<RawContent<'de>, E> {
+        Ok(RawContent::Text(Cow::Owned(text)))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<RawContent<'de>, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(RawContent::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawContent<'de>, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(RawContent::Map(entries))
+    }
+}
+
+/// Makes the tree of what was read.
+struct Builder<'s> {
+    text: &'s str,
+    /// Values and keys that aliases added.
+    aliased: usize,
+}
+
+impl<'s> Builder<'s> {
+    fn node(&mut self, raw: Raw<'s>) -> Result<Node<'s>, Problem> {
+        let Raw { place, content } = raw;
+        self.count(place)?;
+        let content = match content {
+            RawContent::Empty => Content::Empty,
+            RawContent::Text(text) => Content::Scalar(text),
+            RawContent::AsWritten => Content::Scalar(Cow::Borrowed(self.written(place))),
+            RawContent::List(items) => {
+                let items: Result<_, _> = items.into_iter().map(|item| self.node(item)).collect();
+                Content::List(items?)
+            }
+            RawContent::Map(entries) => {
+                let entries = entries.into_iter().map(|(key, value)| self.entry(key, value));
+                let mut entries = entries.collect::<Result<_, _>>()?;
+                merge(&mut entries, self.text)?;
+                Content::Map(entries)
+            }
+        };
+        Ok(Node { place, content })
+    }
+
+    fn entry(&mut self, key: Raw<'s>, value: Raw<'s>) -> Result<(Name<'s>, Node<'s>), Problem> {
+        self.count(key.place)?;
+        let text = match key.content {
+            RawContent::Text(text) => text,
+            RawContent::AsWritten => Cow::Borrowed(self.written(key.place)),
+            RawContent::Empty | RawContent::List(_) | RawContent::Map(_) => {
+                return Err(syntax::no_word(key.place));
+            }
+        };
+        Ok((Name { place: key.place, text }, self.node(value)?))
+    }
+
+    /// Returns a plain scalar as it stands in the text.
+    fn written(&self, place: Place) -> &'s str {
+        self.text.get(place.range()).unwrap_or_default()
+    }
+
+    fn count(&mut self, place: Place) -> Result<(), Problem> {
+        self.aliased += usize::from(place.alias().is_some());
+        if self.aliased > MAX_ALIASED {
+            return Err(syntax::bound(place, "too much comes through aliases"));
+        }
+        Ok(())
+    }
+}
+
+/// Puts what a key `<<` names into the map around it: what the map says itself wins, then what is
+/// named first.
+fn merge<'s>(entries: &mut Vec<(Name<'s>, Node<'s>)>, text: &str) -> Result<(), Problem> {
+    let is_merge = |key: &Name<'_>| key.text == "<<" && !key.place.is_quoted(text);
+    if !entries.iter().any(|(key, _)| is_merge(key)) {
+        return Ok(());
+    }
+    let (merges, mut own): (Vec<_>, Vec<_>) =
+        std::mem::take(entries).into_iter().partition(|(key, _)| is_merge(key));
+    let mut known: HashSet<_> = own.iter().map(|(key, _)| key.text.clone()).collect();
+    for (_, value) in merges {
+        let sources = match value {
+            Node { content: Content::List(items), .. } => items,
+            one => vec![one],
+        };
+        for source in sources {
+            let Content::Map(inherited) = source.content else {
+                return Err(Problem::error(source.place, "`<<` takes maps only")
+                    .label("this is not a map")
+                    .help("write `<<: *anchor` where the anchor stands before a map"));
+            };
+            for entry in inherited {
+                if known.insert(entry.0.text.clone()) {
+                    own.push(entry);
+                }
+            }
+        }
+    }
+    *entries = own;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write;
+
+    #[test]
+    fn scalars_keep_the_text_of_the_file() {
+        let text = "a: [1.10, 0x10, no, 1_000, '5', \"q\\t\", 2020-01-01, .nan, 'it''s', !!int 5, ~, \"\", null]";
+        check(text, "{a: [1.10, 0x10, no, 1_000, 5, q\t, 2020-01-01, .nan, it's, 5, ~, , ~]}");
+    }
+
+    #[test]
+    fn keys_keep_their_text_too() {
+        check("on: 1\n\"x\": 2\n? y\n: 3\nü: ä\n", "{on: 1, x: 2, y: 3, ü: ä}");
+    }
+
+    #[test]
+    fn every_duplicate_reaches_the_decoder() {
+        check("a: 1\nb: {c: 1, c: 2, c: 3}\na: 2\n", "{a: 1, b: {c: 1, c: 2, c: 3}, a: 2}");
+    }
+
+    #[test]
+    fn a_merge_key_adds_what_the_map_does_not_say() {
+        check("b: &b {x: 1, y: 1}\nc: {<<: *b, y: 2}\n", "{b: {x: 1, y: 1}, c: {y: 2, x: 1}}");
+        check("c: {<<: [{x: 1}, {x: 2, z: 3}], y: 2}\n", "{c: {y: 2, x: 1, z: 3}}");
+        check("c: {'<<': 1}\n", "{c: {<<: 1}}");
+        let problem = read("a: {<<: 5}").unwrap_err();
+        assert_eq!(problem.message(), "`<<` takes maps only");
+    }
+
+    #[test]
+    fn an_alias_keeps_both_of_its_places() {
+        let text = "a: &x 10\nb: *x\n";
+        let Content::Map(entries) = read(text).unwrap().content else { panic!("a map") };
+        let place = entries[1].1.place;
+        assert_eq!(&text[place.range()], "10");
+        assert_eq!(place.alias().map(|r| &text[r]), Some("*x"));
+        assert_eq!(entries[0].1.place.alias(), None);
+    }
+
+    #[test]
+    fn a_bomb_of_aliases_is_refused() {
+        let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x]\n");
+        for i in 1..9 {
+            let inner = vec![format!("*a{}", i - 1); 9].join(",");
+            writeln!(bomb, "a{i}: &a{i} [{inner}]").unwrap();
+        }
+        let problem = read(&bomb).unwrap_err();
+        assert!(problem.message().contains("bound that protects the gateway"), "{problem:?}");
+    }
+
+    #[test]
+    fn a_tower_of_brackets_is_refused() {
+        for text in ["[".repeat(100_000), "{a: ".repeat(100_000), "- ".repeat(100_000)] {
+            let problem = read(&text).unwrap_err();
+            assert!(problem.message().contains("bound"), "{problem:?}");
+        }
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        assert_eq!(shown(&read(text).unwrap()), expected);
+    }
+
+    fn shown(node: &Node<'_>) -> String {
+        match &node.content {
+            Content::Empty => "~".to_owned(),
+            Content::Scalar(text) => text.to_string(),
+            Content::List(items) => {
+                format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(", "))
+            }
+            Content::Map(entries) => {
+                let entry = |(k, v): &(Name<'_>, Node<'_>)| format!("{}: {}", k.text, shown(v));
+                format!("{{{}}}", entries.iter().map(entry).collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+}

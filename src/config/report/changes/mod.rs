@@ -1,0 +1,187 @@
+//! What differs between two configurations, in a few words: those of a reload's line in the log and
+//! of `flowgate diff`. Nothing secret is in them: of headers, bodies and the store only the key is
+//! named.
+
+mod rest;
+mod route;
+mod words;
+
+use crate::config::{plan::Plan, snapshot::Snapshot};
+use ahash::AHashMap;
+use rest::renewed;
+pub(in crate::config) use rest::{UpstreamView, at_start_only, listener, settings};
+pub(in crate::config) use route::RouteView;
+use serde::Serialize;
+use std::fmt::{self, Display};
+
+/// How many changes a line of the log names.
+const MOST_NAMED: usize = 8;
+
+/// How many words stand for one change.
+const MOST_WORDS: usize = 4;
+
+/// What a reset means for users.
+pub(in crate::config) const RESET: &str =
+    "counting starts from zero, as the algorithm, the key or the use of `sync_interval` changed";
+
+/// What it means that a rule gets or loses `scope: cluster`, or that its states mean something
+/// else, by which they are named in the store.
+pub(in crate::config) const MOVED: &str = "the count that gateways share starts from zero, as `scope: cluster`, the window, the interval of a \
+     bucket or the number of buckets changed";
+
+/// What becomes of something that has a name, between two files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fate {
+    /// It is as it was.
+    Kept,
+    /// It was edited.
+    Edited,
+    /// It is new.
+    Added,
+    /// It is gone.
+    Removed,
+}
+
+/// What a reload changed: bounded, for one line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Up to eight, as `route checkout (per-client 10/1m → 20/1m)`.
+    pub named: Vec<String>,
+    /// How many there are beside.
+    pub more: usize,
+}
+
+/// What became of something that has a name.
+pub(in crate::config) struct Changed<'n> {
+    pub fate: Fate,
+    pub name: &'n str,
+    /// What differs, if it was edited.
+    pub words: Vec<String>,
+}
+
+impl Changes {
+    /// Compares what is in force with what is to be.
+    pub(in crate::config) fn between(old: &Snapshot, new: &Plan) -> Self {
+        let mut rest = rest(old, new);
+        // Half of the line is for routes, or what the others leave of it.
+        let most = MOST_NAMED - rest.len().min(MOST_NAMED / 2);
+        let (mut named, routes) = routes(old, new, most);
+        let all = routes + rest.len();
+        rest.truncate(MOST_NAMED - named.len());
+        named.append(&mut rest);
+        Self { more: all - named.len(), named }
+    }
+}
+
+impl Display for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.named.is_empty() {
+            return f.write_str("nothing changed");
+        }
+        f.write_str(&self.named.join(", "))?;
+        if self.more > 0 {
+            write!(f, " and {} more", self.more)?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kept => "kept",
+            Self::Edited => "edited",
+            Self::Added => "added",
+            Self::Removed => "removed",
+        })
+    }
+}
+
+/// Compares everything but the routes.
+fn rest(old: &Snapshot, new: &Plan) -> Vec<String> {
+    let before: Vec<_> = old.upstreams.iter().map(|it| UpstreamView::from(&**it)).collect();
+    let after: Vec<_> = new.upstreams.iter().map(UpstreamView::from).collect();
+    let upstreams = changed(&before, &after, |it| it.name, UpstreamView::words);
+    let mut rest: Vec<_> = upstreams.iter().map(|it| it.in_words("upstream")).collect();
+    let listeners = changed(&old.listeners, &new.listeners, |it| &it.name, |a, b| listener(a, b));
+    rest.extend(listeners.iter().map(|it| it.in_words("listener")));
+    rest.extend(renewed(old, new).map(|name| format!("certificate {name}")));
+    let settings = settings(&old.settings, &new.settings);
+    if !settings.is_empty() {
+        rest.push(format!("settings ({})", bounded(&settings)));
+    }
+    rest
+}
+
+/// Names up to `most` of the routes that changed, and counts them all. Words are made only for
+/// those that are named: there may be ten thousand.
+fn routes(old: &Snapshot, new: &Plan, most: usize) -> (Vec<String>, usize) {
+    let mut before: AHashMap<&str, _> = old.routes.iter().map(|it| (&*it.name, it)).collect();
+    let mut named = Vec::new();
+    let mut count = 0;
+    let mut add = |fate, name, words: &dyn Fn() -> Vec<String>| {
+        count += 1;
+        if named.len() < most {
+            named.push(Changed { fate, name, words: words() }.in_words("route"));
+        }
+    };
+    for route in &new.routes {
+        match before.remove(&*route.name) {
+            None => add(Fate::Added, &*route.name, &Vec::new),
+            Some(known) if known.print == route.print => {}
+            Some(known) => add(Fate::Edited, &*route.name, &|| {
+                RouteView::from(&**known).words(&RouteView::of_plan(route, new))
+            }),
+        }
+    }
+    // In the order of the file.
+    for route in old.routes.iter().filter(|it| before.contains_key(&*it.name)) {
+        add(Fate::Removed, &*route.name, &Vec::new);
+    }
+    (named, count)
+}
+
+/// Returns what differs of two lists of named things: of the new ones in their order, then what is
+/// gone. `compare` returns `None` for two that are the same.
+pub(in crate::config) fn changed<'l, T>(
+    old: &'l [T],
+    new: &'l [T],
+    name: impl Fn(&'l T) -> &'l str,
+    compare: impl Fn(&'l T, &'l T) -> Option<Vec<String>>,
+) -> Vec<Changed<'l>> {
+    let mut before: AHashMap<&str, &T> = old.iter().map(|it| (name(it), it)).collect();
+    let mut changes = Vec::new();
+    for after in new {
+        let name = name(after);
+        match before.remove(name) {
+            None => changes.push(Changed { fate: Fate::Added, name, words: Vec::new() }),
+            Some(before) => {
+                let edited = |words| Changed { fate: Fate::Edited, name, words };
+                changes.extend(compare(before, after).map(edited));
+            }
+        }
+    }
+    let gone = old.iter().map(name).filter(|name| before.contains_key(name));
+    changes.extend(gone.map(|name| Changed { fate: Fate::Removed, name, words: Vec::new() }));
+    changes
+}
+
+impl Changed<'_> {
+    /// Writes `route checkout (per-client 10/1m → 20/1m)`, or `route new added`.
+    fn in_words(&self, what: &str) -> String {
+        if self.fate == Fate::Edited && !self.words.is_empty() {
+            return format!("{what} {} ({})", self.name, bounded(&self.words));
+        }
+        format!("{what} {} {}", self.name, self.fate)
+    }
+}
+
+/// Joins the first words, and counts the rest.
+pub(in crate::config) fn bounded(words: &[String]) -> String {
+    let text = words.iter().take(MOST_WORDS).cloned().collect::<Vec<_>>().join(", ");
+    match words.len().saturating_sub(MOST_WORDS) {
+        0 => text,
+        more => format!("{text} and {more} more"),
+    }
+}

@@ -1,0 +1,182 @@
+//! What differs of upstreams, listeners and settings.
+
+use super::words::Words;
+use crate::config::{
+    plan::{Certificate, Listener, Plan, Settings, UpstreamOptions, UpstreamPlan, certificates},
+    report::promise::short,
+    snapshot::{Snapshot, Upstream},
+    spec::{AccessLog, RateLimitHeaders},
+};
+use bytesize::ByteSize;
+use std::{
+    collections::{BTreeSet, HashMap},
+    path::Path,
+    time::Duration,
+};
+
+/// An upstream without state, of a plan or in force.
+pub(in crate::config) struct UpstreamView<'u> {
+    pub name: &'u str,
+    /// Host, port and weight.
+    servers: Vec<(&'u str, u16, u32)>,
+    options: &'u UpstreamOptions,
+}
+
+impl<'u> From<&'u UpstreamPlan> for UpstreamView<'u> {
+    fn from(plan: &'u UpstreamPlan) -> Self {
+        let servers = plan.servers.iter();
+        Self {
+            name: &plan.name,
+            servers: servers.map(|it| (&*it.endpoint.host, it.endpoint.port, it.weight)).collect(),
+            options: &plan.options,
+        }
+    }
+}
+
+impl<'u> From<&'u Upstream> for UpstreamView<'u> {
+    fn from(upstream: &'u Upstream) -> Self {
+        Self {
+            name: &upstream.name,
+            servers: upstream.servers.iter().map(|it| (&*it.host, it.port, it.weight)).collect(),
+            options: &upstream.options,
+        }
+    }
+}
+
+impl UpstreamView<'_> {
+    /// Says what differs; `None` if nothing does.
+    pub(in crate::config) fn words(&self, new: &Self) -> Option<Vec<String>> {
+        let mut words = Words::default();
+        self.servers(new, &mut words);
+        let [from, to] = [self.options, new.options];
+        words.value("balance", from.balance, to.balance, |balance| balance.word().to_owned());
+        words.value("connect_timeout", from.connect_timeout, to.connect_timeout, time);
+        words.value("idle_timeout", from.idle_timeout, to.idle_timeout, time);
+        words.value("max_idle", from.max_idle, to.max_idle, usize::to_string);
+        let [from, to] = [&from.limits, &to.limits];
+        let bytes = |it: &usize| ByteSize(*it as u64).to_string();
+        words.value("limits.header_bytes", from.header_bytes, to.header_bytes, bytes);
+        words.value("limits.headers", from.headers, to.headers, usize::to_string);
+        if words.0.is_empty() && self.servers != new.servers {
+            words.add("order of servers".to_owned());
+        }
+        (!words.0.is_empty()).then_some(words.0)
+    }
+
+    fn servers(&self, new: &Self, words: &mut Words) {
+        let weights = |list: &[(&str, u16, u32)]| -> HashMap<(String, u16), u32> {
+            list.iter().map(|(host, port, weight)| (((*host).to_owned(), *port), *weight)).collect()
+        };
+        let before = weights(&self.servers);
+        let after = weights(&new.servers);
+        let added = after.keys().filter(|it| !before.contains_key(*it)).count();
+        let removed = before.keys().filter(|it| !after.contains_key(*it)).count();
+        for (sign, count) in [('+', added), ('-', removed)] {
+            match count {
+                0 => {}
+                1 => words.add(format!("{sign}1 server")),
+                _ => words.add(format!("{sign}{count} servers")),
+            }
+        }
+        for (host, port, weight) in &new.servers {
+            if let Some(old) = before.get(&((*host).to_owned(), *port)) {
+                words.value(&format!("weight of {host}:{port}"), old, weight, ToString::to_string);
+            }
+        }
+    }
+}
+
+/// Says what differs of a listener; `None` if nothing does.
+pub(in crate::config) fn listener(old: &Listener, new: &Listener) -> Option<Vec<String>> {
+    let mut words = Words::default();
+    words.value("listen", old.address, new.address, ToString::to_string);
+    if old.certificates.is_empty() != new.certificates.is_empty() {
+        let tls = |is_off: bool| if is_off { "off" } else { "on" };
+        words.add(format!("TLS {}", tls(new.certificates.is_empty())));
+    }
+    for file in new.certificates.iter().filter(|it| !old.certificates.contains(it)) {
+        words.add(format!("+certificate {}", file.display()));
+    }
+    for file in old.certificates.iter().filter(|it| !new.certificates.contains(it)) {
+        words.add(format!("-certificate {}", file.display()));
+    }
+    if words.0.is_empty() && old.certificates != new.certificates {
+        words.add("order of certificates".to_owned());
+    }
+    (!words.0.is_empty()).then_some(words.0)
+}
+
+/// Says which settings differ.
+pub(in crate::config) fn settings(old: &Settings, new: &Settings) -> Vec<String> {
+    let mut words = Words::default();
+    let address = |it: &Option<_>| {
+        it.map_or_else(|| "off".to_owned(), |it: core::net::SocketAddr| it.to_string())
+    };
+    words.value("admin", old.admin, new.admin, address);
+    words.named("store", old.store == new.store);
+    words.value("workers", old.workers, new.workers, ToString::to_string);
+    words.value("drain_timeout", old.drain_timeout, new.drain_timeout, time);
+    words.named("trusted_proxies", old.trusted_proxies == new.trusted_proxies);
+    let (from, to) = (&old.timeouts, &new.timeouts);
+    words.value("timeouts.header_read", from.header_read, to.header_read, time);
+    words.value("timeouts.keep_alive", from.keep_alive, to.keep_alive, time);
+    words.value("timeouts.tls_handshake", from.tls_handshake, to.tls_handshake, time);
+    words.value("timeouts.write", from.write, to.write, time);
+    let (from, to) = (&old.limits, &new.limits);
+    let bytes = |it: &u64| ByteSize(*it).to_string();
+    let header_bytes = [from.header_bytes as u64, to.header_bytes as u64];
+    words.value("limits.header_bytes", header_bytes[0], header_bytes[1], bytes);
+    words.value("limits.headers", from.headers, to.headers, usize::to_string);
+    words.value("limits.body", from.body, to.body, bytes);
+    words.value("limits.connections", from.connections, to.connections, usize::to_string);
+    words.value("limits.upload_buffers", from.upload_buffers, to.upload_buffers, bytes);
+    words.value("access_log", &old.access_log, &new.access_log, |it| match it {
+        AccessLog::Off => "off".to_owned(),
+        AccessLog::Stdout => "stdout".to_owned(),
+        AccessLog::File(path) => path.display().to_string(),
+    });
+    words.value("headers", old.rate_limit_headers, new.rate_limit_headers, |it| {
+        let word = match it {
+            RateLimitHeaders::Draft => "draft",
+            RateLimitHeaders::Legacy => "legacy",
+            RateLimitHeaders::Off => "off",
+        };
+        word.to_owned()
+    });
+    words.value("explain_headers", old.explain_headers, new.explain_headers, bool::to_string);
+    words.value("via", &old.via, &new.via, |via| {
+        let via = via.as_ref().and_then(|via| via.to_str().ok());
+        via.unwrap_or("off").to_owned()
+    });
+    if words.0.is_empty() && old != new {
+        words.add("another setting".to_owned());
+    }
+    words.0
+}
+
+fn time(time: &Duration) -> String {
+    short(*time)
+}
+
+/// Returns the keys that differ and that only a restart puts in force.
+pub(in crate::config) fn at_start_only(old: &Settings, new: &Settings) -> Vec<&'static str> {
+    let pairs = [
+        ("admin", old.admin == new.admin),
+        ("store", old.store == new.store),
+        ("workers", old.workers == new.workers),
+    ];
+    pairs.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
+}
+
+/// Returns the names of the certificate files that hold other certificates than before.
+pub(in crate::config) fn renewed(old: &Snapshot, new: &Plan) -> impl Iterator<Item = String> {
+    let before: HashMap<&Path, &Certificate> =
+        certificates(&old.listeners).map(|it| (&*it.path, it)).collect();
+    let is_other =
+        |new: &Certificate| before.get(&*new.path).is_some_and(|old| old.key.cert != new.key.cert);
+    let other = certificates(&new.listeners).filter(|new| is_other(new));
+    // Several listeners may have the same.
+    let paths: BTreeSet<&Path> = other.map(|it| &*it.path).collect();
+    let names = paths.into_iter().filter_map(Path::file_name);
+    names.map(|it| it.to_string_lossy().into_owned()).collect::<Vec<_>>().into_iter()
+}

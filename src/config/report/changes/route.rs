@@ -1,0 +1,288 @@
+//! What differs of a route and its rules.
+
+use super::words::Words;
+use crate::{
+    config::{
+        plan::{Cost, Plan, RouteOptions, RoutePlan, RouteTimeouts, RulePlan},
+        report::promise::{bucket_numbers, short},
+        snapshot::{Route, RouteRule},
+        spec::{OnMissing, OnStoreError},
+    },
+    flow::{self, Algorithm, Rate, limiter::fixed_window::Align},
+    route::OnDuplicate,
+};
+use bytesize::ByteSize;
+use std::time::Duration;
+
+/// A route without state, of a plan or in force.
+pub(in crate::config) struct RouteView<'r> {
+    matches: &'r str,
+    upstream: &'r str,
+    options: &'r RouteOptions,
+    flow: &'r flow::Rules,
+    rules: Vec<RuleView<'r>>,
+    /// How pacing decides while the store fails, if gateways share it.
+    paced: Option<OnStoreError>,
+}
+
+/// What a rule asks of requests, and who shares it.
+struct RuleView<'r> {
+    on_missing: OnMissing,
+    on_duplicate: OnDuplicate,
+    cost: &'r Cost,
+    except: &'r str,
+    priority: Option<(&'r str, Duration)>,
+    /// How the rule decides while the store fails, if gateways share it.
+    shared: Option<OnStoreError>,
+    sync_interval: Option<Duration>,
+}
+
+impl<'r> From<&'r Route> for RouteView<'r> {
+    fn from(route: &'r Route) -> Self {
+        Self {
+            matches: &route.matches,
+            upstream: &route.upstream.name,
+            options: &route.options,
+            flow: &route.flow,
+            rules: route.rules.iter().map(RuleView::from).collect(),
+            paced: route.paced.as_ref().map(|shared| shared.on_error),
+        }
+    }
+}
+
+impl<'r> From<&'r RouteRule> for RuleView<'r> {
+    fn from(rule: &'r RouteRule) -> Self {
+        Self {
+            on_missing: rule.on_missing,
+            on_duplicate: rule.key.on_duplicate(),
+            cost: &rule.cost,
+            except: rule.except.as_ref().map_or("", |it| it.words()),
+            priority: rule.priority.as_ref().map(|it| (it.words(), it.max_wait)),
+            shared: rule.shared.as_ref().map(|shared| shared.on_error),
+            sync_interval: rule.exchange().map(|it| it.interval),
+        }
+    }
+}
+
+impl<'r> From<&'r RulePlan> for RuleView<'r> {
+    fn from(rule: &'r RulePlan) -> Self {
+        Self {
+            on_missing: rule.on_missing,
+            on_duplicate: rule.key.on_duplicate(),
+            cost: &rule.cost,
+            except: rule.except.as_ref().map_or("", |it| it.words()),
+            priority: rule.priority.as_ref().map(|it| (it.words(), it.max_wait)),
+            shared: rule.shared,
+            sync_interval: rule.sync_interval,
+        }
+    }
+}
+
+impl<'r> RouteView<'r> {
+    /// Returns a route of `plan`.
+    pub(in crate::config) fn of_plan(route: &'r RoutePlan, plan: &'r Plan) -> Self {
+        Self {
+            matches: &route.matches,
+            upstream: &plan.upstreams[route.upstream].name,
+            options: &route.options,
+            flow: &route.flow,
+            rules: route.rules.iter().map(RuleView::from).collect(),
+            paced: route.paced,
+        }
+    }
+
+    /// Says what differs, the rules first.
+    pub(in crate::config) fn words(&self, new: &Self) -> Vec<String> {
+        let mut words = Words::default();
+        self.rules(new, &mut words);
+        words.named("breaker", self.flow.breaker == new.flow.breaker);
+        self.pacing(new, &mut words);
+        words.value("match", self.matches, new.matches, |it| (*it).to_owned());
+        words.value("upstream", self.upstream, new.upstream, |it| (*it).to_owned());
+        options(self.options, new.options, &mut words);
+        words.0
+    }
+
+    fn rules(&self, new: &Self, words: &mut Words) {
+        let find =
+            |route: &Self, name: &str| route.flow.flow.iter().position(|rule| *rule.name == *name);
+        for (rule, view) in new.flow.flow.iter().zip(&new.rules) {
+            match find(self, &rule.name) {
+                None => words.add(format!("+rule {} {}", rule.name, limit(&rule.algorithm))),
+                Some(at) => {
+                    compare(
+                        &rule.name,
+                        (&self.flow.flow[at], &self.rules[at]),
+                        (rule, view),
+                        words,
+                    );
+                }
+            }
+        }
+        for rule in self.flow.flow.iter().filter(|rule| find(new, &rule.name).is_none()) {
+            words.add(format!("-rule {}", rule.name));
+        }
+    }
+
+    fn pacing(&self, new: &Self, words: &mut Words) {
+        match (&self.flow.pacing, &new.flow.pacing) {
+            (None, None) => {}
+            (None, Some(config)) => words.add(format!("+pacing {}", rate(config.rate))),
+            (Some(_), None) => words.add("-pacing".to_owned()),
+            (Some(old), Some(new)) => {
+                words.value("pacing", old.rate, new.rate, |it| rate(*it));
+                words.value("pacing max_wait", old.max_wait, new.max_wait, |it| short(*it));
+                words.value("pacing max_queue", old.max_queue, new.max_queue, u64::to_string);
+                words.named("pacing warm_up", old.warm_up == new.warm_up);
+            }
+        }
+        shared("pacing", self.paced, new.paced, words);
+    }
+}
+
+/// Says what differs of a route's options. Taken apart, so that a new one cannot be left out.
+fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
+    let RouteOptions {
+        timeouts: RouteTimeouts { first_byte, idle, event_stream, tunnel, request },
+        body_limit,
+        upgrades,
+        relaxed_path,
+        request_trailers,
+        request_headers,
+        response_headers,
+        reject,
+    } = old;
+    let time = |it: &&Duration| short(**it);
+    let switch = |it: &&bool| it.to_string();
+    let timeouts = &new.timeouts;
+    words.value("timeouts.first_byte", first_byte, &timeouts.first_byte, time);
+    words.value("timeouts.idle", idle, &timeouts.idle, time);
+    words.value("timeouts.event_stream", event_stream, &timeouts.event_stream, time);
+    words.value("timeouts.tunnel", tunnel, &timeouts.tunnel, time);
+    words.value("timeouts.request", request, &timeouts.request, time);
+    words.value("body_limit", body_limit, &new.body_limit, |it| ByteSize(**it).to_string());
+    words.value("upgrades", upgrades, &new.upgrades, |it| format!("[{}]", it.join(", ")));
+    words.value("relaxed_path", relaxed_path, &new.relaxed_path, switch);
+    words.value("request_trailers", request_trailers, &new.request_trailers, switch);
+    words.named("request_headers", *request_headers == new.request_headers);
+    words.named("response_headers", *response_headers == new.response_headers);
+    words.named("reject", *reject == new.reject);
+}
+
+/// Says what differs of a rule.
+fn compare(
+    name: &str,
+    (old, from): (&flow::Rule, &RuleView<'_>),
+    (new, to): (&flow::Rule, &RuleView<'_>),
+    words: &mut Words,
+) {
+    let at = |key: &str| format!("{name} {key}");
+    let text = |it: &String| it.clone();
+    let [kinds, limits, details] =
+        [kind, limit, detail].map(|of| [&old.algorithm, &new.algorithm].map(of));
+    let [before, after] = kinds;
+    let is_same_kind = before == after;
+    words.value(name, before, after, text);
+    let [before, after] = limits;
+    words.value(name, before, after, text);
+    let [before, after] = details;
+    // A burst that equals the limit's count changes with the limit, which is named already.
+    let follows_limit = has_default_burst(&old.algorithm) && has_default_burst(&new.algorithm);
+    if is_same_kind && !follows_limit {
+        words.value(name, before, after, text);
+    }
+    let key = |rule: &flow::Rule| {
+        rule.keyed.as_ref().map_or_else(|| "none".to_owned(), |it| it.by.to_string())
+    };
+    words.value(&at("key"), key(old), key(new), text);
+    if let (Some(old), Some(new)) = (&old.keyed, &new.keyed) {
+        words.value(&at("max_keys"), old.max_keys, new.max_keys, u32::to_string);
+    }
+    words.value(&at("dry_run"), old.dry_run, new.dry_run, bool::to_string);
+    words.named(&at("cost"), from.cost == to.cost);
+    words.named(&at("except"), from.except == to.except);
+    words.named(&at("priority"), from.priority == to.priority);
+    words.named(&at("on_missing_key"), from.on_missing == to.on_missing);
+    words.named(&at("on_duplicate_key"), from.on_duplicate == to.on_duplicate);
+    shared(name, from.shared, to.shared, words);
+    let interval = |it: &Option<Duration>| it.map_or_else(|| "none".to_owned(), short);
+    words.value(&at("sync_interval"), from.sync_interval, to.sync_interval, interval);
+}
+
+/// Says what differs of who shares `what`, and of how it decides while the store fails.
+fn shared(what: &str, old: Option<OnStoreError>, new: Option<OnStoreError>, words: &mut Words) {
+    let scope = |it: &Option<_>| if it.is_some() { "cluster" } else { "process" };
+    words.value(&format!("{what} scope"), scope(&old), scope(&new), |it| (*it).to_owned());
+    if let (Some(old), Some(new)) = (old, new) {
+        words.value(&format!("{what} on_store_error"), old, new, |it| it.word().to_owned());
+    }
+}
+
+fn rate(rate: Rate) -> String {
+    format!("{}/{}", rate.count(), short(rate.window()))
+}
+
+/// Names an algorithm.
+fn kind(algorithm: &Algorithm) -> String {
+    let word = match algorithm {
+        Algorithm::TokenBucket(_) | Algorithm::WarmUp(_) => "token_bucket",
+        Algorithm::LeakyBucket(_) => "leaky_bucket",
+        Algorithm::SlidingLog(_) => "sliding_log",
+        Algorithm::SlidingWindow(_) => "sliding_window",
+        Algorithm::SlidingCounter(_) => "sliding_counter",
+        Algorithm::FixedWindow(_) => "fixed_window",
+        Algorithm::Concurrency(_) => "concurrency",
+        Algorithm::Pacing(_) => "pacing",
+        Algorithm::Synced(config) => return kind(config.whole()),
+    };
+    word.to_owned()
+}
+
+/// Writes the limit as the file does: `10/1m`.
+fn limit(algorithm: &Algorithm) -> String {
+    match algorithm {
+        Algorithm::TokenBucket(config) => rate(config.rate),
+        Algorithm::WarmUp(config) => rate(config.rate),
+        Algorithm::LeakyBucket(config) => rate(config.rate),
+        Algorithm::SlidingLog(config) => rate(config.rate),
+        Algorithm::SlidingWindow(config) => rate(config.rate),
+        Algorithm::SlidingCounter(config) => rate(config.rate),
+        Algorithm::FixedWindow(config) => match &config.align {
+            Align::Calendar(calendar) => format!("{}/{}", config.rate.count(), calendar.name()),
+            Align::Clock | Align::FirstRequest => rate(config.rate),
+        },
+        Algorithm::Concurrency(config) => config.limit.to_string(),
+        Algorithm::Pacing(config) => rate(config.rate),
+        Algorithm::Synced(config) => limit(config.whole()),
+    }
+}
+
+/// Writes what an algorithm has beside its limit.
+fn detail(algorithm: &Algorithm) -> String {
+    match algorithm {
+        Algorithm::TokenBucket(config) => format!("burst {}", config.burst),
+        Algorithm::WarmUp(config) => {
+            format!("burst {}, warm_up {}", config.burst, short(config.warm_up.period))
+        }
+        Algorithm::LeakyBucket(config) => format!("burst {}", config.capacity),
+        Algorithm::SlidingWindow(config) => {
+            let strict = if config.strict { ", strict" } else { "" };
+            format!("{} buckets{strict}", config.buckets)
+        }
+        Algorithm::FixedWindow(config) => match config.align {
+            Align::Clock => "from the clock".to_owned(),
+            Align::FirstRequest => "from the first request".to_owned(),
+            Align::Calendar(_) => "by the calendar".to_owned(),
+        },
+        Algorithm::SlidingLog(_)
+        | Algorithm::SlidingCounter(_)
+        | Algorithm::Concurrency(_)
+        | Algorithm::Pacing(_) => String::new(),
+        Algorithm::Synced(config) => detail(config.whole()),
+    }
+}
+
+/// Returns whether this is a bucket whose size equals the limit's count.
+fn has_default_burst(algorithm: &Algorithm) -> bool {
+    bucket_numbers(algorithm).is_some_and(|(rate, burst)| burst == rate.count())
+}

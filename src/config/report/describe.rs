@@ -1,0 +1,317 @@
+//! What a file means, in words: `flowgate check` prints it.
+
+use super::promise::{breaker_promise, count, pacing_promise, promise, short};
+use crate::{
+    config::{
+        plan::{Cost, Plan, RoutePlan, RulePlan, Store, StoreKind, UpstreamPlan},
+        spec::{AccessLog, OnMissing, OnStoreError, RateLimitHeaders},
+    },
+    flow::{Algorithm, Keyed, Rule, breaker},
+    route::OnDuplicate,
+};
+use bytesize::ByteSize;
+use serde::Serialize;
+use std::fmt::{self, Write};
+
+/// How many routes are described one by one.
+const MOST_ROUTES: usize = 200;
+
+/// Describes a plan: listeners, upstreams, the routes in the order in which they match with what
+/// each of their rules promises, and the settings in force, defaults included.
+pub fn describe(plan: &Plan) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    _ = write(&mut text, plan);
+    text
+}
+
+/// What the rules of a route promise, for programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RoutePromises {
+    /// The route's name.
+    pub route: String,
+    /// What it matches, in words.
+    pub matches: String,
+    /// Where its requests go.
+    pub upstream: String,
+    /// Its rules, its breaker and its pacing.
+    pub rules: Vec<RulePromise>,
+}
+
+/// What a rule promises, for programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RulePromise {
+    /// The rule's name, `breaker` or `pacing`.
+    pub name: String,
+    /// What it promises, and how it counts, in the words of `flowgate check`.
+    pub promise: String,
+}
+
+/// Returns what all rules of a plan promise, in the order in which the routes match.
+pub fn promises(plan: &Plan) -> Vec<RoutePromises> {
+    let routes = plan.table.order().into_iter().map(|index| &plan.routes[index]);
+    let rules = |route: &RoutePlan| -> Vec<RulePromise> {
+        let breaker = route.flow.breaker.as_ref().map(|_| "breaker");
+        let pacing = route.flow.pacing.as_ref().map(|_| "pacing");
+        let named = route.flow.flow.iter().map(|rule| &*rule.name).chain(breaker).chain(pacing);
+        let promise = |name: &str| {
+            Some(RulePromise { name: name.to_owned(), promise: in_words(route, name)? })
+        };
+        named.filter_map(promise).collect()
+    };
+    routes
+        .map(|route| RoutePromises {
+            route: route.name.to_string(),
+            matches: route.matches.to_string(),
+            upstream: plan.upstreams[route.upstream].name.to_string(),
+            rules: rules(route),
+        })
+        .collect()
+}
+
+fn write(out: &mut String, plan: &Plan) -> fmt::Result {
+    writeln!(
+        out,
+        "{}: {}, {}, {} (config {})",
+        plan.path.display(),
+        count(plan.listeners.len(), "listener"),
+        count(plan.upstreams.len(), "upstream"),
+        count(plan.routes.len(), "route"),
+        plan.hash
+    )?;
+    writeln!(out, "\nlisteners")?;
+    for listener in &plan.listeners {
+        let tls = listener.tls.as_ref().map_or_else(String::new, |certificates| {
+            let names: Vec<_> =
+                certificates.iter().flat_map(|c| &c.names).map(String::as_str).collect();
+            format!("  TLS for {}", names.join(", "))
+        });
+        writeln!(out, "  {}  {}{tls}", listener.name, listener.address)?;
+    }
+    if let Some(admin) = plan.settings.admin {
+        writeln!(out, "  admin  {admin}")?;
+    }
+    writeln!(out, "\nupstreams")?;
+    plan.upstreams.iter().try_for_each(|upstream| write_upstream(out, upstream))?;
+    writeln!(out, "\nroutes, in the order in which they match")?;
+    let order = plan.table.order();
+    for index in order.iter().take(MOST_ROUTES) {
+        let route = &plan.routes[*index];
+        let gateways = plan.settings.store.as_ref().map_or(1, |store| store.gateways);
+        write_route(out, route, &plan.upstreams[route.upstream].name, gateways)?;
+    }
+    if order.len() > MOST_ROUTES {
+        writeln!(out, "  … and {} more", order.len() - MOST_ROUTES)?;
+    }
+    write_settings(out, plan)
+}
+
+fn write_upstream(out: &mut String, upstream: &UpstreamPlan) -> fmt::Result {
+    let options = &upstream.options;
+    writeln!(
+        out,
+        "  {}  {}  connect_timeout {}, idle_timeout {}, max_idle {}",
+        upstream.name,
+        options.balance.word(),
+        short(options.connect_timeout),
+        short(options.idle_timeout),
+        options.max_idle
+    )?;
+    for server in &upstream.servers {
+        let host = &server.endpoint.host;
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_string() };
+        write!(out, "    http://{host}:{}", server.endpoint.port)?;
+        if server.weight > 1 {
+            write!(out, "  weight {}", server.weight)?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn write_route(out: &mut String, route: &RoutePlan, upstream: &str, gateways: u32) -> fmt::Result {
+    writeln!(out, "  {}  {} → {upstream}", route.name, route.matches)?;
+    for (rule, plan) in route.flow.flow.iter().zip(&route.rules) {
+        let indent = if plan.when.is_some() { "  " } else { "" };
+        writeln!(out, "    {indent}{}  {}", rule.name, promise(&rule.algorithm))?;
+        write_details(out, details(rule, plan, gateways))?;
+    }
+    if let Some(breaker) = &route.flow.breaker {
+        writeln!(out, "    breaker  {}", breaker_promise(breaker))?;
+        write_details(out, details_of_breaker(breaker))?;
+    }
+    match &route.flow.pacing {
+        Some(pacing) => {
+            writeln!(out, "    pacing  {}", pacing_promise(pacing))?;
+            write_details(out, route.paced.map(shared))
+        }
+        None if route.flow.flow.is_empty() => writeln!(out, "    no limit"),
+        None => Ok(()),
+    }
+}
+
+fn write_details(out: &mut String, details: impl IntoIterator<Item = String>) -> fmt::Result {
+    details.into_iter().try_for_each(|detail| writeln!(out, "      {detail}"))
+}
+
+/// Says in one line what the rule of this name promises and how it counts, or the breaker, or
+/// the pacing.
+pub(in crate::config) fn in_words(route: &RoutePlan, name: &str) -> Option<String> {
+    let mut rules = route.flow.flow.iter().zip(&route.rules);
+    let (promise, details) = if let Some((rule, plan)) = rules.find(|(it, _)| *it.name == *name) {
+        (promise(&rule.algorithm), details(rule, plan, 1))
+    } else if let Some(breaker) = route.flow.breaker.as_ref().filter(|_| name == "breaker") {
+        (breaker_promise(breaker), details_of_breaker(breaker))
+    } else if let Some(pacing) = route.flow.pacing.as_ref().filter(|_| name == "pacing") {
+        (pacing_promise(pacing), route.paced.map(shared).into_iter().collect())
+    } else {
+        return None;
+    };
+    Some(std::iter::once(promise).chain(details).collect::<Vec<_>>().join("; "))
+}
+
+const DRY_RUN: &str = "dry run: counts, rejects nothing";
+
+/// Says how a rule counts, where that is not the default.
+fn details(rule: &Rule, plan: &RulePlan, gateways: u32) -> Vec<String> {
+    let details = [
+        rule.keyed.as_ref().map(|keyed| each(keyed, rule, plan)),
+        cost(&plan.cost),
+        plan.except.as_ref().map(|except| format!("exempt: {}", except.words())),
+        plan.priority.as_ref().map(|priority| {
+            let (who, most) = (priority.words(), short(priority.max_wait));
+            format!("requests with {who} borrow from windows to come, and wait up to {most}")
+        }),
+        plan.dry_run.then(|| DRY_RUN.to_owned()),
+        plan.shared.map(shared),
+        exchanged(rule, plan, gateways),
+    ];
+    details.into_iter().flatten().collect()
+}
+
+fn details_of_breaker(config: &breaker::Config) -> Vec<String> {
+    config.dry_run.then(|| DRY_RUN.to_owned()).into_iter().collect()
+}
+
+/// Says what is counted separately, and how much memory that takes.
+fn each(keyed: &Keyed, rule: &Rule, plan: &RulePlan) -> String {
+    let lends = plan.priority.is_some();
+    let (each, most) = (rule.algorithm.bytes_per_key(lends), ByteSize(rule.most_bytes(lends)));
+    let missing = match plan.on_missing {
+        OnMissing::Shared => "",
+        OnMissing::Skip => "; without a key: not counted",
+        OnMissing::Reject => "; without a key: rejected",
+    };
+    let duplicate = match plan.key.on_duplicate() {
+        OnDuplicate::First => "; of several values: the first",
+        OnDuplicate::Last => "; of several values: the last",
+        OnDuplicate::Reject => "",
+    };
+    format!(
+        "for each {}: at most {} keys, {each} bytes each; {most:.1} in all, with what evicted keys used{missing}{duplicate}",
+        keyed.by, keyed.max_keys
+    )
+}
+
+fn cost(cost: &Cost) -> Option<String> {
+    let named = cost.by_method.iter().map(|(method, cost)| format!("{method} {cost}"));
+    let costs: Vec<_> = named.chain([format!("else {}", cost.default)]).collect();
+    (costs != ["else 1"]).then(|| format!("cost: {}", costs.join(", ")))
+}
+
+/// Says what gateways share, and what holds while they cannot.
+fn shared(on_error: OnStoreError) -> String {
+    let otherwise = match on_error {
+        OnStoreError::Local => "each counts by itself, with the limit divided by the gateways",
+        OnStoreError::Allow => "everything passes",
+        OnStoreError::Deny => "everything is rejected",
+    };
+    format!("shared by all gateways of the store; while that fails, {otherwise}")
+}
+
+/// Says how much more gateways let pass that exchange states than one would.
+fn exchanged(rule: &Rule, plan: &RulePlan, gateways: u32) -> Option<String> {
+    let (Algorithm::Synced(config), Some(interval)) = (&rule.algorithm, plan.sync_interval) else {
+        return None;
+    };
+    let most = config.most_unseen(interval);
+    let each = if rule.keyed.is_some() { " of a key" } else { "" };
+    let here = match u64::from(gateways) {
+        1 => String::new(),
+        gateways => {
+            format!("; {gateways} gateways {} at most", (gateways - 1).saturating_mul(most))
+        }
+    };
+    Some(format!(
+        "exchanged every {}: G gateways let pass up to (G − 1)·min({most}, what one lets pass{each} in {}) more{here}; a start without the store adds what that one counts alone",
+        short(interval),
+        short(2 * interval)
+    ))
+}
+
+fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
+    let settings = &plan.settings;
+    let (timeouts, limits) = (&settings.timeouts, &settings.limits);
+    writeln!(out, "\nsettings")?;
+    writeln!(
+        out,
+        "  timeouts  header_read {}, keep_alive {}, tls_handshake {}, write {}",
+        short(timeouts.header_read),
+        short(timeouts.keep_alive),
+        short(timeouts.tls_handshake),
+        short(timeouts.write)
+    )?;
+    writeln!(
+        out,
+        "  limits  header_bytes {}, headers {}, body {}, connections {}, upload_buffers {}",
+        ByteSize(limits.header_bytes as u64),
+        limits.headers,
+        ByteSize(limits.body),
+        limits.connections,
+        ByteSize(limits.upload_buffers)
+    )?;
+    let proxies: Vec<_> = settings.trusted_proxies.iter().map(ToString::to_string).collect();
+    let proxies = if proxies.is_empty() { "none".to_owned() } else { proxies.join(", ") };
+    writeln!(out, "  trusted_proxies  {proxies}")?;
+    let headers = match settings.rate_limit_headers {
+        RateLimitHeaders::Draft => "draft",
+        RateLimitHeaders::Legacy => "legacy",
+        RateLimitHeaders::Off => "off",
+    };
+    let log = match &settings.access_log {
+        AccessLog::Off => "off".to_owned(),
+        AccessLog::Stdout => "stdout".to_owned(),
+        AccessLog::File(path) => path.display().to_string(),
+    };
+    let via = settings.via.as_ref().and_then(|via| via.to_str().ok()).unwrap_or("off");
+    writeln!(
+        out,
+        "  headers {headers}, explain_headers {}, via {via}, access_log {log}",
+        settings.explain_headers
+    )?;
+    if let Some(store) = &settings.store {
+        write_store(out, store)?;
+    }
+    writeln!(out, "  workers {}, drain_timeout {}", settings.workers, short(settings.drain_timeout))
+}
+
+fn write_store(out: &mut String, store: &Store) -> fmt::Result {
+    let kind = match &store.kind {
+        StoreKind::Single => "one server".to_owned(),
+        StoreKind::Sentinel { primary, .. } => {
+            format!("the primary `{primary}` of the sentinels")
+        }
+        StoreKind::Cluster => "a Redis Cluster of".to_owned(),
+    };
+    let nodes: Vec<_> = store.nodes.iter().map(|(host, port)| format!("{host}:{port}")).collect();
+    let tls = if store.is_tls { ", TLS" } else { "" };
+    writeln!(
+        out,
+        "  store  {kind} {}{tls}, prefix {}, timeout {}, connect_timeout {}, lease {}",
+        nodes.join(", "),
+        store.prefix,
+        short(store.timeout),
+        short(store.connect_timeout),
+        short(store.lease)
+    )
+}

@@ -1,0 +1,257 @@
+//! What putting one file in the place of another would do: `flowgate diff OLD NEW`.
+//!
+//! What becomes of a rule is not worked out here: a gate is given the old rules and then
+//! the new ones, and says so itself, as it does at a reload.
+
+use super::{
+    changes::{
+        self, Changed, Fate, MOVED, RESET, RouteView, UpstreamView, at_start_only, bounded, changed,
+    },
+    describe,
+};
+use crate::{
+    config::plan::{Plan, RoutePlan, name_in_store},
+    flow::{Change, Gate, Instant, Stored},
+};
+use serde::Serialize;
+use std::{
+    collections::HashMap,
+    fmt::{self, Debug},
+    sync::Arc,
+};
+
+/// How two files differ, for people (`Display`) and for machines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// Routes with their rules, in the order of the new file, then what is gone.
+    pub routes: Vec<RouteChange>,
+    /// Listeners that differ.
+    pub listeners: Vec<Named>,
+    /// Upstreams that differ.
+    pub upstreams: Vec<Named>,
+    /// What differs of the other keys of the file, as `timeouts.write 60s → 30s`.
+    pub settings: Vec<String>,
+    /// The keys that only a restart puts in force.
+    pub restart: Vec<&'static str>,
+}
+
+/// What becomes of a route.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RouteChange {
+    /// Its name.
+    pub name: String,
+    /// What becomes of it.
+    pub change: Fate,
+    /// What differs, if it is edited, as `per-client 10/1m → 20/1m`.
+    pub differs: Vec<String>,
+    /// What becomes of its rules.
+    pub rules: Vec<RuleChange>,
+}
+
+/// What becomes of a rule and its state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RuleChange {
+    /// Its name.
+    pub name: String,
+    /// `kept`, `converted`, `reset`, `added` or `removed`.
+    pub change: &'static str,
+    /// What it promises now, and how it counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// What it will promise, and how it will count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// What is lost by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<&'static str>,
+}
+
+/// What becomes of a listener or an upstream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Named {
+    /// Its name.
+    pub name: String,
+    /// What becomes of it.
+    pub change: Fate,
+    /// What differs, if it is edited.
+    pub differs: Vec<String>,
+}
+
+/// Compares two files. Of certificates the names are compared, not what the files hold.
+pub fn diff(old: &Plan, new: &Plan) -> Difference {
+    let before: HashMap<&str, &RoutePlan> = old.routes.iter().map(|r| (&*r.name, r)).collect();
+    let after: HashMap<&str, &RoutePlan> = new.routes.iter().map(|r| (&*r.name, r)).collect();
+    let gone = old.routes.iter().filter(|route| !after.contains_key(&*route.name));
+    let routes = new
+        .routes
+        .iter()
+        .map(|route| {
+            let known = before.get(&*route.name).copied();
+            route_change(known.map(|it| (it, old)), Some((route, new)), &route.name)
+        })
+        .chain(gone.map(|route| route_change(Some((route, old)), None, &route.name)));
+    let [from, to] = [old, new]
+        .map(|plan| -> Vec<_> { plan.upstreams.iter().map(UpstreamView::from).collect() });
+    let upstreams = changed(&from, &to, |it| it.name, UpstreamView::words);
+    let listeners =
+        changed(&old.listeners, &new.listeners, |it| &it.name, |a, b| changes::listener(a, b));
+    Difference {
+        routes: routes.collect(),
+        listeners: listeners.into_iter().map(Named::from).collect(),
+        upstreams: upstreams.into_iter().map(Named::from).collect(),
+        restart: at_start_only(&old.settings, &new.settings),
+        settings: changes::settings(&old.settings, &new.settings),
+    }
+}
+
+impl From<Changed<'_>> for Named {
+    fn from(Changed { fate, name, words }: Changed<'_>) -> Self {
+        Self { name: name.to_owned(), change: fate, differs: words }
+    }
+}
+
+impl Difference {
+    /// Returns whether nothing differs.
+    pub fn is_empty(&self) -> bool {
+        self.routes.iter().all(|route| route.change == Fate::Kept)
+            && self.listeners.is_empty()
+            && self.upstreams.is_empty()
+            && self.settings.is_empty()
+    }
+
+    fn count(&self, change: &str) -> usize {
+        let rules = self.routes.iter().flat_map(|route| &route.rules);
+        rules.filter(|rule| rule.change == change).count()
+    }
+}
+
+/// A route with the plan that it is of.
+type Of<'p> = (&'p RoutePlan, &'p Plan);
+
+fn route_change(old: Option<Of<'_>>, new: Option<Of<'_>>, name: &Arc<str>) -> RouteChange {
+    let differs = match (old, new) {
+        (Some((before, old)), Some((after, new))) => {
+            RouteView::of_plan(before, old).words(&RouteView::of_plan(after, new))
+        }
+        _ => Vec::new(),
+    };
+    let old = old.map(|(route, _)| route);
+    let new = new.map(|(route, _)| route);
+    let change = match (old, new) {
+        (Some(old), Some(new))
+            if old.print == new.print && old.options.body_limit == new.options.body_limit =>
+        {
+            Fate::Kept
+        }
+        (Some(_), Some(_)) => Fate::Edited,
+        (None, _) => Fate::Added,
+        (_, None) => Fate::Removed,
+    };
+    let gate = Gate::new(Instant::EPOCH);
+    let none = crate::flow::Rules::default();
+    let flow =
+        |plan: Option<&RoutePlan>| plan.map_or_else(|| none.clone(), |plan| plan.flow.clone());
+    gate.install(&flow(old), Instant::EPOCH);
+    let installed = gate.install(&flow(new), Instant::EPOCH);
+    let rule = |(name, change): &(Arc<str>, Change)| {
+        let stored = |plan: Option<&RoutePlan>| plan.and_then(|plan| in_store(plan, name));
+        let (change, warning) = match change {
+            // The gate knows only of what is counted here.
+            Change::Kept | Change::Converted if stored(old) != stored(new) => {
+                (Change::Reset, Some(MOVED))
+            }
+            Change::Reset => (Change::Reset, Some(RESET)),
+            Change::Added | Change::Kept | Change::Converted | Change::Removed => (*change, None),
+        };
+        RuleChange {
+            name: name.to_string(),
+            change: word(change),
+            before: old.and_then(|plan| describe::in_words(plan, name)),
+            after: new.and_then(|plan| describe::in_words(plan, name)),
+            warning,
+        }
+    };
+    RouteChange {
+        name: name.to_string(),
+        change,
+        differs,
+        rules: installed.changes.iter().map(rule).collect(),
+    }
+}
+
+/// Returns by which name a store finds the states of a rule again that gateways share; `None` if
+/// they do not.
+fn in_store(plan: &RoutePlan, name: &str) -> Option<String> {
+    let mut rules = plan.rules.iter().zip(&plan.flow.flow);
+    if let Some((rule, identity)) = rules.find(|(_, identity)| *identity.name == *name) {
+        let stored = Stored::new(&identity.algorithm).ok().filter(|_| rule.shared.is_some())?;
+        let is_exchanged = rule.sync_interval.is_some();
+        let name = name_in_store(identity, &stored, is_exchanged);
+        return Some(plan.hash_tag(!is_exchanged) + &name);
+    }
+    let paced = plan.flow.pacing.as_ref().filter(|_| plan.paced.is_some())?;
+    Some(Stored::paced(paced).ok()?.shape())
+}
+
+const fn word(change: Change) -> &'static str {
+    match change {
+        Change::Added => "added",
+        Change::Kept => "kept",
+        Change::Converted => "converted",
+        Change::Reset => "reset",
+        Change::Removed => "removed",
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for route in self.routes.iter().filter(|route| route.change != Fate::Kept) {
+            writeln!(f, "route {}  {}", route.name, in_words(route.change, &route.differs))?;
+            for rule in &route.rules {
+                write!(f, "  {}  {}", rule.name, rule.change)?;
+                match (&rule.before, &rule.after) {
+                    (Some(before), Some(after)) if before != after => {
+                        writeln!(f, "\n    from {before}\n    to   {after}")?;
+                    }
+                    (Some(one), None) | (None, Some(one)) => writeln!(f, "\n    {one}")?,
+                    (Some(_), Some(_)) | (None, None) => writeln!(f)?,
+                }
+                if let Some(warning) = rule.warning {
+                    writeln!(f, "    warning: {warning}")?;
+                }
+            }
+        }
+        for (what, list) in [("listener", &self.listeners), ("upstream", &self.upstreams)] {
+            for it in list {
+                writeln!(f, "{what} {}  {}", it.name, in_words(it.change, &it.differs))?;
+            }
+        }
+        if !self.settings.is_empty() {
+            writeln!(f, "settings  {}", self.settings.join(", "))?;
+        }
+        if !self.restart.is_empty() {
+            writeln!(f, "in force at the next start: {}", self.restart.join(", "))?;
+        }
+        if self.is_empty() {
+            writeln!(f, "nothing differs")?;
+        }
+        let routes = |change| self.routes.iter().filter(|route| route.change == change).count();
+        write!(
+            f,
+            "routes +{} ~{} -{}; rules kept {}, converted {}, reset {}, added {}, removed {}",
+            routes(Fate::Added),
+            routes(Fate::Edited),
+            routes(Fate::Removed),
+            self.count("kept"),
+            self.count("converted"),
+            self.count("reset"),
+            self.count("added"),
+            self.count("removed")
+        )
+    }
+}
+
+/// Writes `edited (per-client 10/1m → 20/1m)`, or `added`.
+fn in_words(change: Fate, differs: &[String]) -> String {
+    if differs.is_empty() { change.to_string() } else { format!("{change} ({})", bounded(differs)) }
+}

@@ -1,0 +1,54 @@
+//! What could be better about a file that can be used: `flowgate check` prints it.
+
+use super::promise::{bucket_numbers, short};
+use crate::{
+    config::{
+        diagnostics::{Diagnostics, Problem},
+        plan::Plan,
+    },
+    flow::Instant,
+};
+use std::time::Duration;
+
+impl Plan {
+    /// Returns the warnings as of `now`, and notes on what could be better.
+    pub fn remarks_at(&self, now: Instant) -> Diagnostics {
+        self.warnings_at(now).and(end_note(self).into_iter().chain(bucket_note(self)))
+    }
+}
+
+fn end_note(plan: &Plan) -> Option<Problem> {
+    let is_open = !plan.is_sealed && !plan.unseals;
+    is_open.then(|| {
+        Problem::note("the file does not end with `end: true`").help(
+            "add the line `end: true` at the end: then flowgate never accepts a part of the file; \
+             `end: false` says that you do not want that",
+        )
+    })
+}
+
+/// Says, once for the file, how to get a hard cap where a bucket admits twice its limit in a window
+/// that is long enough for a user to expect otherwise.
+fn bucket_note(plan: &Plan) -> Option<Problem> {
+    const LONG: Duration = Duration::from_mins(1);
+    let rules = plan.routes.iter().flat_map(|route| route.flow.flow.iter().zip(&route.rules));
+    let mut doubled = rules.filter_map(|(rule, plan)| {
+        let (rate, burst) = bucket_numbers(&rule.algorithm)?;
+        (rate.window() >= LONG && burst >= rate.count()).then_some((plan, rate, burst))
+    });
+    let (rule, rate, burst) = doubled.next()?;
+    let (limit, window) = (rate.count(), short(rate.window()));
+    let others = match doubled.count() {
+        0 => String::new(),
+        1 => " (as may one more rule)".to_owned(),
+        others => format!(" (as may {others} more rules)"),
+    };
+    let most = burst.saturating_add(limit);
+    let message = format!(
+        "`{}` may pass {most} in {window}{others}, because its bucket refills while it empties",
+        rule.name
+    );
+    let help =
+        format!("for a hard cap of {limit} write `algorithm: sliding_window` and `strict: true`");
+    Some(Problem::note(message).at(rule.place).help(help))
+}

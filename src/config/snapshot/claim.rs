@@ -1,0 +1,269 @@
+//! What a request asks of each of its route's rules, and what its end tells them: from
+//! the words of HTTP to those of `flow`.
+//!
+//! The proxy and `replay` both come through here, so that recorded traffic is decided
+//! by the code that decides the live one.
+
+use super::{Route, RouteRule, Snapshot};
+use crate::{
+    config::{
+        plan::{BREAKER, PACING, Priority},
+        spec::OnMissing,
+    },
+    flow::{Claim, Instant, Key, Outcome, SlotId},
+    route::{NoKey, OnDuplicate, Seed, Target, dangerous_path, has_encoded_slash, literal_path},
+};
+use core::{net::IpAddr, time::Duration};
+use http::{Method, StatusCode};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// What a request claims, in the order of the route's rules, then the breaker, pacing
+/// last.
+pub type Claims = SmallVec<[Claim; 4]>;
+
+/// Why a path with an encoded slash reaches no rule.
+const ENCODED_SLASH: &str =
+    "an encoded slash that leads to another route or rule if it is read as a slash";
+
+/// A request, as its route's rules see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Applicant<'a> {
+    /// The key of fingerprints.
+    pub seed: &'a Seed,
+    /// What it asks for.
+    pub target: &'a Target<'a>,
+    /// Who asks.
+    pub client: IpAddr,
+}
+
+/// What is known of a request's part in a rule without looking at the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Nothing.
+    Nothing,
+    /// The fingerprint of its key, if the rule has keys.
+    Key(u128),
+    /// What it claimed when it was recorded.
+    Was {
+        /// `None`: nothing.
+        key: Option<Key>,
+        /// Whether the rule knew it to have priority.
+        priority: bool,
+    },
+}
+
+/// Why a request reaches no rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unrouted {
+    /// No route matches.
+    NoRoute,
+    /// Different servers may understand different things by the path: why.
+    Path(&'static str),
+}
+
+impl Snapshot {
+    /// Finds the route of a request whose path was received as `path`; `target` has it in its
+    /// [`normal_path`](crate::route::normal_path) form.
+    ///
+    /// # Errors
+    ///
+    /// Why it reaches none.
+    pub fn find(&self, target: &Target<'_>, path: &str) -> Result<&Arc<Route>, Unrouted> {
+        self.find_index(target, path).map(|index| &self.routes[index])
+    }
+
+    /// The same, for the route's index.
+    ///
+    /// # Errors
+    ///
+    /// Why it reaches none.
+    pub fn find_index(&self, target: &Target<'_>, path: &str) -> Result<usize, Unrouted> {
+        if path.contains('%') && has_encoded_slash(path) {
+            return self.find_encoded(target, path);
+        }
+        let index = self.table.find(target);
+        if !self.is_relaxed(index)
+            && let Some(why) = dangerous_path(path)
+        {
+            return Err(Unrouted::Path(why));
+        }
+        index.ok_or(Unrouted::NoRoute)
+    }
+
+    /// Finds the route of a request with an encoded slash. Some servers look for slashes before
+    /// they decode, others after that: both must find the same route, and the same of its rules.
+    /// What the rules count by has the slashes decoded, so that a client gains nothing by
+    /// encoding some of them.
+    fn find_encoded(&self, target: &Target<'_>, path: &str) -> Result<usize, Unrouted> {
+        let literal = literal_path(path);
+        let literal = Target { path: &literal, ..*target };
+        let index = self.table.find(&literal);
+        if self.is_relaxed(index) {
+            return index.ok_or(Unrouted::NoRoute);
+        }
+        if let Some(why) = dangerous_path(path) {
+            return Err(Unrouted::Path(why));
+        }
+        let route = index.and_then(|index| self.routes.get(index));
+        let takes_alike = route.is_none_or(|route| route.takes_alike(target, &literal));
+        if index != self.table.find(target) || !takes_alike {
+            return Err(Unrouted::Path(ENCODED_SLASH));
+        }
+        index.ok_or(Unrouted::NoRoute)
+    }
+
+    /// Reports whether the route with this index takes any path.
+    fn is_relaxed(&self, index: Option<usize>) -> bool {
+        index
+            .and_then(|index| self.routes.get(index))
+            .is_some_and(|route| route.options.relaxed_path)
+    }
+}
+
+impl Route {
+    /// Reports whether it makes no difference to the route's rules which of these a request is,
+    /// but for what they count by.
+    fn takes_alike(&self, one: &Target<'_>, other: &Target<'_>) -> bool {
+        self.rules.iter().all(|rule| {
+            rule.when.as_ref().is_none_or(|when| when.takes_alike(one, other))
+                && rule.except.as_ref().is_none_or(|except| except.takes_alike(one, other))
+        })
+    }
+
+    /// Adds to `claims` what a request claims, of whose part in a rule, which comes with
+    /// its identity, something may be `known`.
+    pub fn claim(
+        &self,
+        applicant: Applicant<'_>,
+        known: impl Fn(&RouteRule, &str) -> Known,
+        claims: &mut Claims,
+    ) {
+        let Applicant { seed, target, client } = applicant;
+        let mut is_taken = false;
+        for (rule, identity) in self.rules.iter().zip(&self.flow.flow) {
+            let known = known(rule, &identity.name);
+            if let Known::Was { key, priority } = known {
+                is_taken = rule.when.is_some() && (is_taken || key.is_some());
+                let priority = rule.priority.as_deref().filter(|_| priority);
+                claims.extend(key.map(|key| rule.claim_on(key, target.method, priority)));
+                continue;
+            }
+            // Of a rule and its alternatives, which stand before it, the first that fits is asked,
+            // or the first of which servers could disagree whether it fits.
+            let is_ambiguous = !is_taken
+                && rule.key.on_duplicate() == OnDuplicate::Reject
+                && rule.when.as_ref().is_some_and(|when| when.is_ambiguous(target, client));
+            let (is_past, fits) = match &rule.when {
+                Some(when) => {
+                    (is_taken, !is_taken && (is_ambiguous || when.covers(target, client)))
+                }
+                None => (false, !is_taken),
+            };
+            is_taken = is_past || (fits && rule.when.is_some());
+            let fingerprint = || match known {
+                _ if is_ambiguous => Err(NoKey::Duplicate),
+                // Nothing is made of what all requests share.
+                _ if rule.key.is_shared() => Err(NoKey::Missing),
+                Known::Key(fingerprint) => Ok(fingerprint),
+                Known::Nothing | Known::Was { .. } => rule.key.fingerprint(seed, target, client),
+            };
+            if fits && let Some(claim) = rule.claim(target, client, fingerprint) {
+                claims.push(claim);
+            }
+        }
+        for slot in self.breaker.into_iter().chain(self.pacing) {
+            claims.push(Claim { slot, key: Key::Shared, cost: 1, patience: Duration::ZERO });
+        }
+    }
+
+    /// Gives a request with these claims the priority that any of its rules knows.
+    pub fn prioritize(&self, claims: &mut Claims) {
+        for claim in claims {
+            let rule = self.rules.iter().find(|rule| rule.slot == claim.slot);
+            if let Some(priority) = rule.and_then(|rule| rule.priority.as_ref()) {
+                claim.patience = priority.max_wait;
+            }
+        }
+    }
+
+    /// Has a request with these claims cost so much, which the breaker does not heed.
+    pub fn charge(&self, cost: u64, claims: &mut Claims) {
+        for claim in claims.iter_mut().filter(|claim| self.breaker != Some(claim.slot)) {
+            claim.cost = cost;
+        }
+    }
+
+    /// Returns the rules, by their identities, whose part in a request with these claims
+    /// cannot be known from its address, host, path and method: each with its claim, or
+    /// `None` if it was not asked.
+    pub fn hidden_claims<'a>(
+        &'a self,
+        claims: &'a Claims,
+    ) -> impl Iterator<Item = (&'a Arc<str>, Option<&'a Claim>)> {
+        let rules = self.rules.iter().zip(&self.flow.flow);
+        let hidden = rules.filter(|(rule, _)| {
+            // Of a rule and its alternatives one is asked, so that none is known alone.
+            self.rules.iter().any(|it| it.name == rule.name && it.looks_at_fields())
+        });
+        hidden.map(|(rule, identity)| {
+            (&identity.name, claims.iter().find(|claim| claim.slot == rule.slot))
+        })
+    }
+
+    /// Returns the name of the rule behind `slot`.
+    pub fn rule_name(&self, slot: SlotId) -> &str {
+        let other = if self.breaker == Some(slot) { BREAKER } else { PACING };
+        self.rules.iter().find(|rule| rule.slot == slot).map_or(other, |rule| &rule.name)
+    }
+}
+
+impl RouteRule {
+    /// `None` if the rule leaves the request alone.
+    fn claim(
+        &self,
+        target: &Target<'_>,
+        client: IpAddr,
+        fingerprint: impl FnOnce() -> Result<u128, NoKey>,
+    ) -> Option<Claim> {
+        if self.except.as_ref().is_some_and(|except| except.covers(target, client)) {
+            return None;
+        }
+        let key = match (fingerprint(), self.on_missing) {
+            (Err(NoKey::Duplicate), _) => Key::Duplicate,
+            _ if self.key.is_shared() => Key::Shared,
+            (Ok(fingerprint), _) => Key::Of(fingerprint),
+            (Err(NoKey::Missing), OnMissing::Shared) => Key::Shared,
+            (Err(NoKey::Missing), OnMissing::Skip) => return None,
+            (Err(NoKey::Missing), OnMissing::Reject) => Key::Missing,
+        };
+        let priority = self.priority.as_deref().filter(|priority| priority.covers(target));
+        Some(self.claim_on(key, target.method, priority))
+    }
+
+    /// `priority` is that of the request, if it has it.
+    fn claim_on(&self, key: Key, method: &Method, priority: Option<&Priority>) -> Claim {
+        let patience = priority.map_or(Duration::ZERO, |priority| priority.max_wait);
+        Claim { slot: self.slot, key, cost: self.cost.of(method), patience }
+    }
+
+    /// Whether a header, a cookie or the query has a part in what a request claims.
+    fn looks_at_fields(&self) -> bool {
+        self.key.looks_at_fields()
+            || self.except.as_ref().is_some_and(|except| except.looks_at_headers())
+            || self.priority.is_some()
+            || self.when.as_ref().is_some_and(|when| when.looks_at_fields())
+    }
+}
+
+/// Returns whether requests with this method are served at all. `CONNECT` is a tunnel to
+/// anywhere, `TRACE` an echo of secrets.
+pub fn is_served(method: &Method) -> bool {
+    !matches!(*method, Method::CONNECT | Method::TRACE)
+}
+
+/// Returns what the rules learn of an answer with `status` that ended at `at`, if it was
+/// sent in full.
+pub fn outcome(status: StatusCode, at: Instant) -> Outcome {
+    if status.is_server_error() { Outcome::Failure { at } } else { Outcome::Success { at } }
+}

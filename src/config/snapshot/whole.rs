@@ -1,0 +1,52 @@
+//! What the gateway runs by: immutable, and shared by every request that began under it.
+
+use super::{Route, Upstream};
+use crate::{
+    config::plan::{Listener, Settings},
+    route,
+};
+use std::{path::PathBuf, sync::Arc};
+
+/// A configuration in force.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// Counts the configurations of this process, from 1.
+    pub version: u64,
+    /// 16 hexadecimal digits that stand for the text of the file.
+    pub hash: String,
+    /// The text of the file, to see whether the next one is only its beginning.
+    pub(in crate::config) text: Arc<str>,
+    /// What holds for the gateway as a whole.
+    pub settings: Settings,
+    /// Where clients connect.
+    pub listeners: Vec<Arc<Listener>>,
+    /// In the order of the file.
+    pub upstreams: Vec<Arc<Upstream>>,
+    /// In the order of the file; [`Self::table`] gives indexes into it.
+    pub routes: Vec<Arc<Route>>,
+    /// Which route a request belongs to.
+    pub table: route::Table,
+    /// The files whose change is a change of the configuration.
+    pub files: Vec<PathBuf>,
+    /// The header fields that decide about requests, as [`route::folded_name`] has them, sorted:
+    /// those that any match, key, override, priority or exception names.
+    pub deciding_headers: Arc<[Box<str>]>,
+    /// Whether the file ends with `end: true`, so that the next one must.
+    pub(in crate::config) is_sealed: bool,
+    /// Whether the process has begun without a store, and so asks none to its end.
+    pub(in crate::config) is_storeless: bool,
+    /// The identity of the next server that is new.
+    pub(in crate::config) next_server: usize,
+}
+
+impl Snapshot {
+    /// Returns whether gateways share any rule.
+    pub fn is_shared(&self) -> bool {
+        self.routes.iter().any(|route| route.is_shared)
+    }
+
+    /// Returns whether gateways exchange the states of any rule.
+    pub fn exchanges(&self) -> bool {
+        self.routes.iter().flat_map(|route| &*route.rules).any(|rule| rule.exchange().is_some())
+    }
+}

@@ -1,0 +1,382 @@
+//! The plain values of the file as types: each says how it is read, what it is called, how one
+//! looks, and its JSON Schema.
+
+use super::{
+    AccessLog, RedisUrl, Secret,
+    values::{self, Endpoint, Invalid, Limit, Wrong, invalid},
+};
+use crate::{
+    config::{
+        decode::{At, Key, read_text},
+        diagnostics::quoted,
+    },
+    flow::{breaker::Ratio, time::spelled},
+};
+use bytesize::ByteSize;
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+use ipnet::IpNet;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
+use std::{borrow::Cow, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+/// A millisecond, a second and an hour in nanoseconds, for bounds of [`Period`].
+pub(in crate::config) const MILLI: u64 = 1_000_000;
+pub(in crate::config) const SECOND: u64 = 1000 * MILLI;
+pub(in crate::config) const HOUR: u64 = 3600 * SECOND;
+
+/// The smallest header that a browser's ordinary request fits into, and hyper's smallest buffer.
+pub(in crate::config) const LEAST_HEADER: u64 = 8 * 1024;
+
+/// A whole number from `MIN` to `MAX`; `_` may part its digits.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::config) struct Integer<const MIN: u64, const MAX: u64>(pub u64);
+
+impl<const MIN: u64, const MAX: u64> Integer<MIN, MAX> {
+    fn read(text: &str) -> Result<Self, Wrong> {
+        let number = values::integer(text)?;
+        if !(MIN..=MAX).contains(&number) {
+            let wanted = format!("a number from {MIN} to {MAX}");
+            return Err(Wrong::Bound { found: number.to_string(), wanted });
+        }
+        Ok(Self(number))
+    }
+}
+
+impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Integer<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let expected = format!("a whole number\n{}", MIN.max(10));
+        read_text(deserializer, true, &expected, Self::read)
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> JsonSchema for Integer<MIN, MAX> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("Integer from {MIN} to {MAX}").into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "integer",
+            "title": "a whole number",
+            "minimum": MIN,
+            "maximum": MAX,
+            "examples": [MIN.max(10).to_string()],
+        })
+    }
+}
+
+/// A duration of `MIN` to `MAX` nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::config) struct Period<const MIN: u64, const MAX: u64>(pub Duration);
+
+/// A wait that must end: at least a millisecond, at most a day.
+pub(in crate::config) type Timeout = Period<MILLI, { 24 * HOUR }>;
+
+impl<const MIN: u64, const MAX: u64> Period<MIN, MAX> {
+    fn read(text: &str) -> Result<Self, Wrong> {
+        let duration = values::duration(text)?;
+        let min = Duration::from_nanos(MIN);
+        let max = Duration::from_nanos(MAX);
+        let shown = |duration: Duration| spelled(duration).replace(' ', "");
+        if duration < min {
+            let wanted = format!("at least `{}`", shown(min));
+            return Err(Wrong::Bound { found: shown(duration), wanted });
+        }
+        if duration > max {
+            let found = format!("as long as {}", quoted(text));
+            return Err(Wrong::Bound { found, wanted: format!("at most `{}`", shown(max)) });
+        }
+        Ok(Self(duration))
+    }
+}
+
+impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Period<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read_text(deserializer, false, "a duration\n5s", Self::read)
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> JsonSchema for Period<MIN, MAX> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("Period from {MIN} to {MAX}").into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "title": "a duration", "examples": ["5s"] })
+    }
+}
+
+/// A number of bytes from `MIN` to `MAX`.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::config) struct Size<const MIN: u64, const MAX: u64>(pub u64);
+
+impl<const MIN: u64, const MAX: u64> Size<MIN, MAX> {
+    fn read(text: &str) -> Result<Self, Wrong> {
+        let size = values::size(text)?;
+        let shown = |size: u64| ByteSize(size).display().iec().to_string().replace(".0 ", "");
+        if size < MIN {
+            let wanted = format!("at least `{}`", shown(MIN));
+            return Err(Wrong::Bound { found: size.to_string(), wanted });
+        }
+        if size > MAX {
+            let found = format!("as large as {}", quoted(text));
+            return Err(Wrong::Bound { found, wanted: format!("at most `{}`", shown(MAX)) });
+        }
+        Ok(Self(size))
+    }
+}
+
+impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Size<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read_text(deserializer, false, "a size\n10MiB", Self::read)
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> JsonSchema for Size<MIN, MAX> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("Size from {MIN} to {MAX}").into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["string", "integer"], "title": "a size", "examples": ["10MiB"] })
+    }
+}
+
+/// Makes types of plain values: what one holds, what it is called, how one looks, how it is read,
+/// and its JSON Schema. A `number` may not stand in quotes.
+macro_rules! leaves {
+    ($($(#[$doc:meta])* $name:ident($inner:ty), $words:literal, $example:literal, $read:expr,
+        $schema:tt $(, $number:ident)?;)*) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Debug)]
+        pub(in crate::config) struct $name(pub $inner);
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let is_number = leaves!(@is_number $($number)?);
+                let read = |text: &str| $read(text).map(Self).map_err(Wrong::Text);
+                read_text(deserializer, is_number, concat!($words, "\n", $example), read)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                let mut schema = json_schema!($schema);
+                schema.insert("title".to_owned(), $words.into());
+                schema.insert("examples".to_owned(), vec![$example].into());
+                schema
+            }
+        }
+    )* };
+    (@is_number number) => { true };
+    (@is_number) => { false };
+}
+
+leaves! {
+    /// The name of a listener, an upstream, a route or a rule.
+    Name(Arc<str>), "a name", "checkout", values::name,
+        { "type": ["string", "number", "boolean"] };
+    /// Any text. A plain scalar is text wherever a text is wanted, whatever YAML would make of it.
+    Text(String), "a text", "some text", text, { "type": ["string", "number", "boolean"] };
+    /// A part of a step of a scenario.
+    Sentence(String), "a sentence", "120 x GET /a -> 100 passed", text, { "type": "string" };
+    /// The name of a time zone.
+    Zone(String), "a text", "some text", values::zone, { "type": "string" };
+    /// A host, or a wildcard.
+    Host(String), "a host", "shop.example.com", text, { "type": "string" };
+    /// A path, its beginning, or a template.
+    Path(String), "a path", "/api", text, { "type": "string" };
+    /// A regular expression.
+    Pattern(String), "a regular expression", "'/v[0-9]+/.*'", text, { "type": "string" };
+    /// An address to listen on. A port alone is a number to YAML.
+    Address(SocketAddr), "an address", "127.0.0.1:8080", values::address,
+        { "type": ["string", "integer"] };
+    /// The URL of a server.
+    Url(Endpoint), "a URL", "http://10.0.1.5:8000", values::url,
+        { "type": "string", "pattern": "^http://[^/]+/?$" };
+    /// The URL of a store.
+    StoreUrl(RedisUrl), "a URL", "redis://10.0.1.9:6379", RedisUrl::parse,
+        { "type": "string", "pattern": "^rediss?://" };
+    /// A network, or one address.
+    Network(IpNet), "a network", "10.0.0.0/8", values::network, { "type": "string" };
+    /// A file, whose name may be meant from the folder of the configuration.
+    FileName(PathBuf), "a file name", "certs/site.pem", file, { "type": "string" };
+    /// An HTTP method.
+    MethodName(Method), "a method", "GET", values::method,
+        { "type": "string", "pattern": "^[^a-z ]+$" };
+    /// A method, or `default` for all others.
+    MethodOrDefault(Option<Method>), "a method", "POST", method_or_default,
+        { "type": "string" };
+    /// The name of a header field.
+    FieldName(HeaderName), "the name of a header", "x-tenant", values::header_name,
+        { "type": "string" };
+    /// The name of a header field that a route may change.
+    EditableName(HeaderName), "the name of a header", "x-served-by", values::editable,
+        { "type": "string" };
+    /// The value of a header field.
+    FieldValue(HeaderValue), "the value of a header", "some text", values::header_value,
+        { "type": ["string", "number", "boolean"] };
+    /// A protocol that a client may upgrade to.
+    Protocol(String), "the name of a header", "x-tenant", values::upgrade, { "type": "string" };
+    /// The status of a rejection.
+    Status(StatusCode), "a status", "429", values::status,
+        { "type": "integer", "minimum": 400, "maximum": 599 }, number;
+    /// A part of a whole.
+    Part(Ratio), "a number from 0 to 1", "0.5", values::ratio,
+        { "type": "number", "minimum": 0, "maximum": 1 }, number;
+    /// How many per how long.
+    Rate(Limit), "a rate", "100/1s", values::limit,
+        { "type": "string", "pattern": "^ *[0-9_]+ */ *[0-9a-z ]+$" };
+    /// A part of a rule's key.
+    KeyPart(String), "a part of a key", "client_ip", text,
+        { "type": "string", "pattern": "^(route|client_ip|host|path|method|(header|cookie|query):.+)$" };
+    /// A condition of an override.
+    Condition(String), "a condition", "header:x-tenant", text,
+        { "type": "string", "pattern": "^(client_ip|method|path_prefix|(header|query):.+)$" };
+    /// What requests get as `Via`, if anything.
+    Via(Option<HeaderValue>), "`off`, `on`, or a name", "on", via,
+        { "type": ["string", "number", "boolean"] };
+    /// Where the access log goes.
+    LogTarget(AccessLog), "`off`, `stdout`, or a file name", "stdout", log_target,
+        { "type": ["string", "boolean"] };
+    /// The name of the primary that sentinels know.
+    Primary(String), "a text", "some text", |text| word("the name of the primary", text),
+        { "type": ["string", "number", "boolean"] };
+    /// Who asks sentinels.
+    User(String), "a text", "some text", |text| word("the user", text),
+        { "type": ["string", "number", "boolean"] };
+    /// A password, which is never shown.
+    Password(Secret), "a text", "some text", |text| word("the password", text).map(Secret::new),
+        { "type": ["string", "number", "boolean"] };
+    /// What every key in a store begins with.
+    Prefix(String), "a text", "some text", prefix,
+        { "type": ["string", "number", "boolean"] };
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "one of the readers, which share a type")]
+fn text(text: &str) -> Result<String, Invalid> {
+    Ok(text.to_owned())
+}
+
+fn file(text: &str) -> Result<PathBuf, Invalid> {
+    if text.is_empty() || text.contains('\0') {
+        let message = format!("{} is not a file name", quoted(text));
+        return invalid(message, "write a path, as in `certs/site.pem`");
+    }
+    Ok(PathBuf::from(text))
+}
+
+fn method_or_default(text: &str) -> Result<Option<Method>, Invalid> {
+    if text == "default" { Ok(None) } else { values::method(text).map(Some) }
+}
+
+fn log_target(text: &str) -> Result<AccessLog, Invalid> {
+    match text {
+        "off" => Ok(AccessLog::Off),
+        "stdout" => Ok(AccessLog::Stdout),
+        path => file(path).map(AccessLog::File),
+    }
+}
+
+fn via(text: &str) -> Result<Option<HeaderValue>, Invalid> {
+    let name = match text {
+        "off" => return Ok(None),
+        "on" => "flowgate",
+        name => name,
+    };
+    let is_name = values::header_name(name).is_ok();
+    match HeaderValue::try_from(format!("1.1 {name}")) {
+        Ok(value) if is_name => Ok(Some(value)),
+        _ => invalid(
+            format!("{} is not a name for `Via`", quoted(text)),
+            "write `on`, `off`, or a word without spaces, as in `edge-1`",
+        ),
+    }
+}
+
+/// Reads a text that is not empty.
+fn word(what: &str, text: &str) -> Result<String, Invalid> {
+    if text.is_empty() {
+        return invalid(format!("{what} is empty"), "write it, or remove the key");
+    }
+    Ok(text.to_owned())
+}
+
+fn prefix(text: &str) -> Result<String, Invalid> {
+    if text.contains(['{', '}']) {
+        // What stands in the first braces of a key is its hash tag: by it, all of a route's keys
+        // lie on one node.
+        let message = format!("{} has a brace, which tells nodes of a cluster apart", quoted(text));
+        return invalid(message, "write it without braces, as in `flowgate:`");
+    }
+    Ok(text.to_owned())
+}
+
+impl<const MIN: u64, const MAX: u64> Key<Integer<MIN, MAX>> {
+    /// Returns the number.
+    pub(in crate::config) fn number(&self) -> Option<At<u64>> {
+        self.map(|at| at.map(|number| number.0))
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> Key<Period<MIN, MAX>> {
+    /// Returns the duration.
+    pub(in crate::config) fn duration(&self) -> Option<At<Duration>> {
+        self.map(|at| at.map(|period| period.0))
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> Key<Size<MIN, MAX>> {
+    /// Returns the number of bytes.
+    pub(in crate::config) fn bytes(&self) -> Option<u64> {
+        self.value().map(|size| size.0)
+    }
+}
+
+impl Key<bool> {
+    /// Reports whether it is true; what could not be read is not.
+    pub(in crate::config) fn is_true(&self) -> bool {
+        self.is_some_and(|at| at.value)
+    }
+}
+
+impl Key<Address> {
+    /// Returns the address.
+    pub(in crate::config) fn address(&self) -> Option<At<SocketAddr>> {
+        self.as_ref().map(|at| at.as_ref().map(|address| address.0))
+    }
+}
+
+impl Key<FileName> {
+    /// Returns the name of the file.
+    pub(in crate::config) fn path(&self) -> Option<At<PathBuf>> {
+        self.as_ref().map(|at| at.as_ref().map(|file| file.0.clone()))
+    }
+
+    /// Has a relative name meant from `folder`.
+    pub(in crate::config) fn resolve(&mut self, folder: &std::path::Path) {
+        if let Some(at) = &mut self.at {
+            at.value.0 = folder.join(&at.value.0);
+        }
+    }
+}

@@ -1,0 +1,533 @@
+//! The leaves of the file: text to a duration, a size, a rate, an address, a name.
+//!
+//! Each reader takes the text as written and answers with the value or with what is wrong and what
+//! to write instead.
+
+use super::calendar::{self, Unit};
+use crate::{
+    config::diagnostics::quoted,
+    flow::{Rate, breaker::Ratio},
+};
+use http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use ipnet::IpNet;
+use std::{
+    fmt,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+/// Why a text is not the value that its key wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::config) struct Invalid {
+    pub message: String,
+    pub help: String,
+}
+
+/// The message, and on a second line what to write.
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n{}", self.message, self.help)
+    }
+}
+
+/// Why a text is not the value that its key wants, or beyond a bound of the key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::config) enum Wrong {
+    Text(Invalid),
+    /// As in "`workers` cannot be 0" and "write a number from 1 to 1024".
+    Bound {
+        found: String,
+        wanted: String,
+    },
+}
+
+impl From<Invalid> for Wrong {
+    fn from(invalid: Invalid) -> Self {
+        Self::Text(invalid)
+    }
+}
+
+/// Returns what is wrong with a text and what to write.
+pub(in crate::config) fn invalid<T>(
+    message: impl Into<String>,
+    help: impl Into<String>,
+) -> Result<T, Invalid> {
+    Err(Invalid { message: message.into(), help: help.into() })
+}
+
+/// The longest name of a listener, an upstream, a route or a rule.
+const MAX_NAME: usize = 64;
+
+/// Reads a whole number; `_` may part its digits.
+pub(in crate::config) fn integer(text: &str) -> Result<u64, Invalid> {
+    let digits = text.replace('_', "");
+    let well_formed = !text.starts_with('_') && !text.ends_with('_') && !digits.starts_with('+');
+    match digits.parse() {
+        Ok(number) if well_formed => Ok(number),
+        _ if digits.starts_with('-') => {
+            invalid(format!("{} is below zero", quoted(text)), "write a whole number, as in `10`")
+        }
+        _ => invalid(
+            format!("{} is not a whole number", quoted(text)),
+            "write digits without quotes, unit or point, as in `10`",
+        ),
+    }
+}
+
+/// Reads a duration such as `500ms` or `1m 30s`; `0` needs no unit.
+pub(in crate::config) fn duration(text: &str) -> Result<Duration, Invalid> {
+    const HELP: &str = "write a number and a unit, as in `500ms`, `5s`, `1m 30s` or `2h`";
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    if text.starts_with('-') {
+        return invalid(format!("{} is below zero", quoted(text)), HELP);
+    }
+    if text.bytes().all(|b| b.is_ascii_digit() || b == b'_' || b == b'.') && !text.is_empty() {
+        let help = format!("write the unit: `{text}s` for seconds, `{text}ms` for milliseconds");
+        return invalid(format!("{} has no unit", quoted(text)), help);
+    }
+    // humantime takes `M` for a month, which nobody means who writes a timeout.
+    if text.bytes().any(|b| b.is_ascii_uppercase()) {
+        let message = format!("{} is not a duration: units are lower-case", quoted(text));
+        return invalid(message, HELP);
+    }
+    match humantime::parse_duration(text) {
+        Ok(duration) if duration <= Rate::MAX_WINDOW => Ok(duration),
+        Ok(_) => invalid(format!("{} is longer than a year", quoted(text)), "write at most `366d`"),
+        Err(_) => invalid(format!("{} is not a duration", quoted(text)), HELP),
+    }
+}
+
+/// Reads a number of bytes such as `64KiB`, `10MB` or `1048576`.
+pub(in crate::config) fn size(text: &str) -> Result<u64, Invalid> {
+    text.parse::<bytesize::ByteSize>().map(|size| size.as_u64()).or_else(|_| {
+        invalid(
+            format!("{} is not a size", quoted(text)),
+            "write a number and a unit, as in `64KiB`, `10MiB` (1024 each) or `10MB` (1000 each)",
+        )
+    })
+}
+
+/// How many per how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::config) struct Limit {
+    /// A calendar's window with its greatest length.
+    pub rate: Rate,
+    /// `None` if the window is a duration.
+    pub unit: Option<Unit>,
+}
+
+impl Limit {
+    /// Returns the rate, for whatever counts by durations.
+    pub(in crate::config) fn steady(self) -> Result<Rate, Invalid> {
+        match self.unit {
+            None | Some(Unit::Day | Unit::Week) => Ok(self.rate),
+            Some(Unit::Month) => invalid("months differ in length", MONTH),
+        }
+    }
+}
+
+const MONTH: &str =
+    "write `/month` with `algorithm: fixed_window`, or a number of days, as in `100/30d`";
+
+/// Reads how many per how long: `100/1m`, `100/s`, `1/333ns`, `10000/month`.
+pub(in crate::config) fn limit(text: &str) -> Result<Limit, Invalid> {
+    const HELP: &str = "write how many per how long, as in `100/1s` or `1000/1m`";
+    let Some((count, window)) = text.split_once('/') else {
+        return invalid(format!("{} is not a rate", quoted(text)), HELP);
+    };
+    let (count, window) = (count.trim(), window.trim());
+    let count = integer(count).map_err(|e| Invalid { help: HELP.to_owned(), ..e })?;
+    let unit = Unit::named(window);
+    // humantime takes a month for 30.44 days.
+    let mut words = window.split(|c: char| !c.is_ascii_alphabetic());
+    let is_month = words.any(|it| matches!(it, "month" | "months" | "year" | "years" | "y"));
+    if let Some(Unit::Month) = unit {
+        let longest = Duration::from_hours(31 * 24);
+        return Ok(Limit { rate: rate_of(count, longest)?, unit });
+    }
+    if is_month && unit.is_none() {
+        return invalid(format!("{} has no one length", quoted(window)), MONTH);
+    }
+    let window = if window.starts_with(|c: char| c.is_ascii_digit()) {
+        duration(window)
+    } else {
+        duration(&format!("1{window}"))
+    };
+    let window = window.map_err(|e| Invalid { help: HELP.to_owned(), ..e })?;
+    Ok(Limit { rate: rate_of(count, window)?, unit })
+}
+
+/// Reads the name of a time zone.
+pub(in crate::config) fn zone(text: &str) -> Result<String, Invalid> {
+    calendar::zone(text).map_or_else(
+        || {
+            invalid(
+                format!("{} is not a time zone", quoted(text)),
+                "write a name of the IANA database, as in `Europe/Berlin` or `UTC`",
+            )
+        },
+        Ok,
+    )
+}
+
+/// Joins the two numbers of a rate, neither of which may be zero or beyond its bound.
+pub(in crate::config) fn rate_of(count: u64, window: Duration) -> Result<Rate, Invalid> {
+    if count == 0 {
+        return invalid(
+            "a limit of 0 lets nothing pass",
+            "write at least 1, as in `1/1s`; to close a route, remove it",
+        );
+    }
+    if window.is_zero() {
+        return invalid("a window of no length", "write how long the window is, as in `100/1s`");
+    }
+    Rate::new(count, window).map_or_else(
+        || {
+            invalid(
+                format!("{count} is more than a limit can count"),
+                format!("write at most {}", Rate::MAX_COUNT),
+            )
+        },
+        Ok,
+    )
+}
+
+/// Reads a part of a whole: a number from 0 to 1 with up to six decimals.
+pub(in crate::config) fn ratio(text: &str) -> Result<Ratio, Invalid> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let digits =
+        |text: &str| (1..=6).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+    let millionths = (digits(whole) && digits(part))
+        .then(|| format!("{whole}{part:0<6}").parse().ok())
+        .flatten();
+    millionths.and_then(Ratio::new).map_or_else(
+        || {
+            invalid(
+                format!("{} is not a part of a whole", quoted(text)),
+                "write a number from 0 to 1, as in `0.5` for a half",
+            )
+        },
+        Ok,
+    )
+}
+
+/// Reads an address to listen on.
+pub(in crate::config) fn address(text: &str) -> Result<SocketAddr, Invalid> {
+    // A port alone means every address: a socket of `[::]` takes IPv4 too.
+    if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse::<u16>()
+        && !text.contains('+')
+    {
+        return Ok(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
+    }
+    if let Ok(SocketAddr::V6(address)) = text.parse()
+        && let Some(ip) = address.ip().to_ipv4_mapped()
+    {
+        // Sockets of IPv6 take no IPv4 here, or two listeners could get one connection.
+        return invalid(
+            format!("{} is an IPv4 address in the form of IPv6", quoted(text)),
+            format!("write `{ip}:{}`", address.port()),
+        );
+    }
+    text.parse().or_else(|_| {
+        let port = text.rsplit_once(':').map_or(text, |(_, port)| port);
+        let port = port.parse::<u16>().map_or_else(|_| "8080".to_owned(), |port| port.to_string());
+        invalid(
+            format!("{} is not an address to listen on", quoted(text)),
+            format!(
+                "write an IP address and a port: `127.0.0.1:{port}` for this machine only, \
+                 `:{port}` for every address of it"
+            ),
+        )
+    })
+}
+
+/// Where a server of an upstream is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::config) struct Endpoint {
+    /// A name or an address; IPv6 without brackets.
+    pub host: Arc<str>,
+    pub port: u16,
+}
+
+/// Reads `http://host:port`.
+pub(in crate::config) fn url(text: &str) -> Result<Endpoint, Invalid> {
+    const HELP: &str = "write `http://HOST:PORT`, as in `http://10.0.1.5:8000`";
+    let wrong = |why: &str| invalid(format!("{} {why}", quoted(text)), HELP);
+    if text.starts_with("https://") {
+        return invalid(
+            "TLS to an upstream is not supported in this version",
+            "write `http://HOST:PORT`; let TLS end at this gateway",
+        );
+    }
+    let Ok(uri) = text.parse::<Uri>() else { return wrong("is not a URL") };
+    let Some(authority) = uri.authority().filter(|_| uri.scheme_str() == Some("http")) else {
+        return wrong("is not an http:// URL");
+    };
+    if uri.path_and_query().is_some_and(|rest| rest.as_str() != "/") {
+        return wrong("has a path; requests keep their own");
+    }
+    if authority.as_str().contains('@') {
+        return wrong("holds a user name");
+    }
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    let port = authority.as_str().rsplit_once(':').filter(|(_, port)| !port.ends_with(']'));
+    let port = match (authority.port_u16(), port) {
+        (Some(port), _) if port > 0 => port,
+        (None, None) => 80,
+        _ => return wrong("has a port that is none"),
+    };
+    if host.is_empty() {
+        return wrong("has no host");
+    }
+    Ok(Endpoint { host: host.to_ascii_lowercase().into(), port })
+}
+
+/// Reads a network such as `10.0.0.0/8`, or one address.
+pub(in crate::config) fn network(text: &str) -> Result<IpNet, Invalid> {
+    let network = text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
+    network.map_or_else(
+        || {
+            invalid(
+                format!("{} is not a network", quoted(text)),
+                "write an address or a range, as in `10.0.0.0/8`, `192.0.2.1` or `2001:db8::/32`",
+            )
+        },
+        Ok,
+    )
+}
+
+/// Reads the name of a listener, an upstream, a route or a rule. Names go into logs, metric labels
+/// and the `RateLimit` fields as they are.
+pub(in crate::config) fn name(text: &str) -> Result<Arc<str>, Invalid> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
+    if text.is_empty() {
+        return invalid("the name is empty", "write a word, as in `checkout`");
+    }
+    if text.len() > MAX_NAME {
+        let message = format!("the name is {} bytes long", text.len());
+        return invalid(message, format!("write at most {MAX_NAME}"));
+    }
+    match text.chars().find(|c| !fits(*c)) {
+        None => Ok(text.into()),
+        Some(odd) => invalid(
+            format!("a name cannot hold {}", quoted(&odd.to_string())),
+            "write letters, digits and any of `- _ . / :`",
+        ),
+    }
+}
+
+/// Reads an HTTP method, upper-case.
+pub(in crate::config) fn method(text: &str) -> Result<Method, Invalid> {
+    const HELP: &str = "write a method, as in `GET` or `POST`";
+    match Method::from_bytes(text.as_bytes()) {
+        Ok(_) if text.bytes().any(|b| b.is_ascii_lowercase()) => {
+            let help = format!("write `{}`", text.to_ascii_uppercase());
+            invalid(format!("{} is not upper-case, as methods are", quoted(text)), help)
+        }
+        Ok(method) => Ok(method),
+        Err(_) => invalid(format!("{} is not a method", quoted(text)), HELP),
+    }
+}
+
+/// Reads the name of a header field.
+pub(in crate::config) fn header_name(text: &str) -> Result<HeaderName, Invalid> {
+    text.parse().or_else(|_| {
+        invalid(
+            format!("{} is not the name of a header", quoted(text)),
+            "write letters, digits and `-`, as in `x-tenant`",
+        )
+    })
+}
+
+/// Reads the value of a header field.
+pub(in crate::config) fn header_value(text: &str) -> Result<HeaderValue, Invalid> {
+    text.parse().or_else(|_| {
+        invalid(
+            format!("{} cannot stand in a header", quoted(text)),
+            "write visible ASCII characters and spaces, on one line",
+        )
+    })
+}
+
+/// Reads the status of an answer that the gateway gives itself.
+pub(in crate::config) fn status(text: &str) -> Result<StatusCode, Invalid> {
+    let status = text.parse::<StatusCode>().ok();
+    status.filter(|s| s.is_client_error() || s.is_server_error()).map_or_else(
+        || {
+            invalid(
+                format!("{} is not the status of a rejection", quoted(text)),
+                "write a status from 400 to 599, as in `429`",
+            )
+        },
+        Ok,
+    )
+}
+
+/// Reads a protocol to upgrade to.
+pub(in crate::config) fn upgrade(text: &str) -> Result<String, Invalid> {
+    let token = header_name(text).map(|name| name.as_str().to_owned());
+    match token {
+        Ok(token) if matches!(token.as_str(), "h2c" | "h2" | "tls" | "http") => invalid(
+            format!("an upgrade to {} would bypass the rules", quoted(text)),
+            "write a protocol that is not HTTP, as in `websocket`",
+        ),
+        Ok(token) => Ok(token),
+        Err(_) => invalid(
+            format!("{} is not the name of a protocol", quoted(text)),
+            "write a word, as in `websocket`",
+        ),
+    }
+}
+
+/// Reads the name of a header that a route may change: not those that frame the message or name
+/// its authority, which the gateway writes itself.
+pub(in crate::config) fn editable(text: &str) -> Result<HeaderName, Invalid> {
+    const OWN: &[HeaderName] = &[
+        header::CONNECTION,
+        header::CONTENT_LENGTH,
+        header::HOST,
+        header::TE,
+        header::TRAILER,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+    ];
+    let name = header_name(text)?;
+    if OWN.contains(&name) || matches!(name.as_str(), "keep-alive" | "proxy-connection") {
+        return invalid(
+            format!("`{name}` belongs to the gateway itself"),
+            "remove it: it frames the message or names its host",
+        );
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_read_in_every_spelling() {
+        for (text, count, window) in [
+            ("100/1m", 100, Duration::from_mins(1)),
+            ("100/s", 100, Duration::from_secs(1)),
+            ("1/333ns", 1, Duration::from_nanos(333)),
+            (" 5 / 500ms", 5, Duration::from_millis(500)),
+            ("1_000/1h 30m", 1000, Duration::from_mins(90)),
+        ] {
+            let rate = limit(text).unwrap().rate;
+            assert_eq!((rate.count(), rate.window()), (count, window), "{text}");
+        }
+        for (text, unit, days) in
+            [("7/day", Unit::Day, 1), ("7/ week", Unit::Week, 7), ("7/month", Unit::Month, 31)]
+        {
+            let limit = limit(text).unwrap();
+            assert_eq!(limit.unit, Some(unit), "{text}");
+            assert_eq!(limit.rate.window(), Duration::from_hours(24 * days), "{text}");
+        }
+        assert_eq!(limit("7/1day").unwrap().unit, None);
+    }
+
+    #[test]
+    fn impossible_rates_say_what_to_write() {
+        refused(limit, "0/1s", "a limit of 0 lets nothing pass");
+        refused(limit, "1/0s", "a window of no length");
+        refused(limit, "1/0", "a window of no length");
+        refused(limit, "100", "`100` is not a rate");
+        refused(limit, "100/", "`1` has no unit");
+        refused(limit, "/s", "`` is not a whole number");
+        refused(limit, "1.5/s", "`1.5` is not a whole number");
+        refused(limit, "-1/s", "`-1` is below zero");
+        refused(limit, "1/400d", "`400d` is longer than a year");
+        refused(limit, "2000000000000/s", "2000000000000 is more than a limit can count");
+        refused(limit, "1/2months", "`2months` has no one length");
+        refused(limit, "1/1y", "`1y` has no one length");
+        refused(|text| limit(text)?.steady(), "1/month", "months differ in length");
+        refused(zone, "Europe/Berlinn", "`Europe/Berlinn` is not a time zone");
+        refused(limit, "99999999999999999999/s", "`99999999999999999999` is not a whole number");
+    }
+
+    #[test]
+    fn durations_want_a_unit() {
+        assert_eq!(duration("1m 30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("0"), Ok(Duration::ZERO));
+        refused(duration, "5", "`5` has no unit");
+        refused(duration, "5M", "`5M` is not a duration: units are lower-case");
+        refused(duration, "soon", "`soon` is not a duration");
+        refused(duration, "", "`` is not a duration");
+        refused(duration, "99999999999999999y", "`99999999999999999y` is not a duration");
+    }
+
+    #[test]
+    fn sizes_know_both_kinds_of_units() {
+        assert_eq!(size("64KiB"), Ok(65_536));
+        assert_eq!(size("10MB"), Ok(10_000_000));
+        assert_eq!(size("7"), Ok(7));
+        refused(size, "-1", "`-1` is not a size");
+        refused(size, "big", "`big` is not a size");
+    }
+
+    #[test]
+    fn urls_are_a_scheme_a_host_and_a_port() {
+        let endpoint = |host: &str, port| Endpoint { host: host.into(), port };
+        assert_eq!(url("http://10.0.1.5:8000"), Ok(endpoint("10.0.1.5", 8000)));
+        assert_eq!(url("http://Shop.internal/"), Ok(endpoint("shop.internal", 80)));
+        assert_eq!(url("http://[::1]:81"), Ok(endpoint("::1", 81)));
+        assert_eq!(url("http://[::1]"), Ok(endpoint("::1", 80)));
+        refused(url, "https://a", "TLS to an upstream is not supported in this version");
+        refused(url, "10.0.1.5:8000", "`10.0.1.5:8000` is not an http:// URL");
+        refused(url, "http://a/b", "`http://a/b` has a path; requests keep their own");
+        refused(url, "http://u@a", "`http://u@a` holds a user name");
+        refused(url, "http://a:0", "`http://a:0` has a port that is none");
+        refused(url, "http://a:", "`http://a:` has a port that is none");
+        refused(url, "http://a:99999", "`http://a:99999` has a port that is none");
+        refused(url, "http://", "`http://` is not a URL");
+        refused(url, "", "`` is not a URL");
+    }
+
+    #[test]
+    fn addresses_are_an_ip_and_a_port() {
+        assert_eq!(address("[::]:80"), Ok("[::]:80".parse().unwrap()));
+        for every in [":81", "81"] {
+            assert_eq!(address(every), Ok("[::]:81".parse().unwrap()));
+        }
+        refused(address, ":65536", "`:65536` is not an address to listen on");
+        refused(address, ":", "`:` is not an address to listen on");
+        refused(address, "+81", "`+81` is not an address to listen on");
+        refused(address, ":+81", "`:+81` is not an address to listen on");
+        let mapped = "[::ffff:127.0.0.1]:81";
+        refused(address, mapped, "`[::ffff:127.0.0.1]:81` is an IPv4 address in the form of IPv6");
+        assert_eq!(address(mapped).unwrap_err().help, "write `127.0.0.1:81`");
+        let help = address("localhost:81").unwrap_err().help;
+        assert!(help.starts_with("write an IP address and a port: `127.0.0.1:81`"), "{help}");
+    }
+
+    #[test]
+    fn words_are_checked() {
+        assert_eq!(name("shop.v2/eu-1").as_deref(), Ok("shop.v2/eu-1"));
+        refused(name, "", "the name is empty");
+        refused(name, "a b", "a name cannot hold ` `");
+        refused(name, &"x".repeat(65), "the name is 65 bytes long");
+        refused(method, "get", "`get` is not upper-case, as methods are");
+        refused(method, "G E T", "`G E T` is not a method");
+        refused(header_name, "x y", "`x y` is not the name of a header");
+        refused(header_value, "a\nb", "`a\\nb` cannot stand in a header");
+        refused(status, "200", "`200` is not the status of a rejection");
+        refused(network, "10.0.0.0/33", "`10.0.0.0/33` is not a network");
+        refused(integer, "1__", "`1__` is not a whole number");
+        assert_eq!(network("::1"), Ok("::1/128".parse().unwrap()));
+    }
+
+    #[track_caller]
+    fn refused<T: fmt::Debug>(
+        read: impl Fn(&str) -> Result<T, Invalid>,
+        text: &str,
+        message: &str,
+    ) {
+        let refusal = read(text).unwrap_err();
+        assert_eq!(refusal.message, message);
+        assert!(refusal.help.starts_with("write ") || refusal.help.starts_with("remove "));
+    }
+}

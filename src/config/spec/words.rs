@@ -1,0 +1,132 @@
+//! The keys whose value is one of a few words.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::path::PathBuf;
+
+/// How a limit is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(in crate::config) enum AlgorithmWord {
+    TokenBucket,
+    LeakyBucket,
+    SlidingLog,
+    SlidingWindow,
+    SlidingCounter,
+    FixedWindow,
+    Pacing,
+}
+
+/// When windows begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(in crate::config) enum Align {
+    Clock,
+    FirstRequest,
+}
+
+/// Who shares a count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(in crate::config) enum Scope {
+    Process,
+    Cluster,
+}
+
+/// What holds of a shared rule while the store fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum OnStoreError {
+    /// A count of this process, with the limit divided by the gateways.
+    Local,
+    /// No limit.
+    Allow,
+    /// Everything is rejected.
+    Deny,
+}
+
+impl OnStoreError {
+    /// Returns its word in the file.
+    pub(in crate::config) const fn word(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+/// What becomes of a request that lacks a part of the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum OnMissing {
+    /// All such requests share one count.
+    Shared,
+    /// The rule does not count it.
+    Skip,
+    /// The rule rejects it.
+    Reject,
+}
+
+/// What becomes of a request that has a part of the key several times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(in crate::config) enum OnDuplicate {
+    First,
+    Last,
+    Reject,
+}
+
+/// How an upstream picks one of its servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline, extend("x-later" = ["hash"]))]
+pub enum Balance {
+    /// In turn, by weight.
+    RoundRobin,
+    /// The less busy of two, both picked by weight.
+    LeastRequest,
+    /// By weighted chance.
+    Random,
+}
+
+impl Balance {
+    /// Returns its word in the file.
+    pub(in crate::config) const fn word(self) -> &'static str {
+        match self {
+            Self::RoundRobin => "round_robin",
+            Self::LeastRequest => "least_request",
+            Self::Random => "random",
+        }
+    }
+}
+
+/// Where the access log goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccessLog {
+    /// Nowhere.
+    Off,
+    /// To the standard output.
+    Stdout,
+    /// To this file, which is appended to.
+    File(PathBuf),
+}
+
+/// Which headers tell a client its quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum RateLimitHeaders {
+    /// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-10.
+    Draft,
+    /// Those and `X-RateLimit-*`.
+    Legacy,
+    /// None.
+    Off,
+}

@@ -11,12 +11,12 @@
 //!                  config       text ─▶ spec ─▶ plan ─▶ snapshot
 //!                 ┌───┴───┐
 //!                 ▼       ▼
-//!               route    flow                      pure: values in, values out
+//!               route    flow       http1          pure: values in, values out
 //! ```
 //!
 //! [`flow`] decides when a request may start, [`route`] which rules it belongs to, [`config`] reads
 //! those from `gateway.yaml` and swaps them while the gateway runs, [`proxy`] carries requests and
-//! answers. ARCHITECTURE.md has the journeys of a request and of an edit, and what is deliberately
+//! answers. [`http1`] reads and writes HTTP/1.1 messages as bytes. ARCHITECTURE.md has the journeys of a request and of an edit, and what is deliberately
 //! absent from each layer.
 
 pub mod access_log;
@@ -30,6 +30,7 @@ pub mod config;
 pub mod demo;
 pub mod flow;
 pub mod gateway;
+pub mod http1;
 mod lines;
 pub mod meter;
 pub mod proxy;

@@ -1,0 +1,77 @@
+//! From `httparse`'s slices to places in the buffer.
+
+use super::{
+    error::HeadError,
+    fields::{FieldKind, FieldSpan},
+};
+use httparse::{Header, Status};
+
+/// A part of a buffer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Span {
+    pub(super) start: u32,
+    pub(super) length: u32,
+}
+
+impl Span {
+    /// Returns where `part`, a slice of `buffer`, is in it.
+    pub(super) fn of(part: &[u8], buffer: &[u8]) -> Self {
+        let start = part.as_ptr().addr().saturating_sub(buffer.as_ptr().addr());
+        Self { start: to_u32(start), length: to_u32(part.len()) }
+    }
+}
+
+/// Places are counted in 32 bits: a head has a megabyte at most.
+fn to_u32(place: usize) -> u32 {
+    u32::try_from(place).unwrap_or(u32::MAX)
+}
+
+/// Reads whole lines of fields, and the empty line that ends them, into `spans`.
+pub(super) fn read_fields(
+    lines: &[u8],
+    most: usize,
+    spans: &mut Vec<FieldSpan>,
+) -> Result<(), HeadError> {
+    let count = lines.split(|byte| *byte == b'\n').count().saturating_sub(2);
+    if count > most {
+        return Err(HeadError::TooManyFields);
+    }
+    let mut slots = vec![httparse::EMPTY_HEADER; count];
+    let read = httparse::parse_headers(lines, &mut slots);
+    match read.map_err(|error| HeadError::of(error, HeadError::FieldName))? {
+        Status::Complete((_, fields)) => keep_fields(fields, lines, spans),
+        Status::Partial => Err(HeadError::LineEnd),
+    }
+}
+
+/// Keeps the places of `fields` in `buffer`.
+pub(super) fn keep_fields(
+    fields: &[Header<'_>],
+    buffer: &[u8],
+    spans: &mut Vec<FieldSpan>,
+) -> Result<(), HeadError> {
+    spans.clear();
+    spans.reserve(fields.len());
+    for field in fields {
+        spans.push(FieldSpan::of(field, buffer).ok_or(HeadError::TooLarge)?);
+    }
+    Ok(())
+}
+
+impl FieldSpan {
+    /// Returns where `field` is in `buffer`, unless its name is too long to be one.
+    fn of(field: &Header<'_>, buffer: &[u8]) -> Option<Self> {
+        let name = Span::of(field.name.as_bytes(), buffer);
+        let value = Span::of(field.value, buffer);
+        let between = buffer.get((name.start + name.length) as usize..value.start as usize);
+        let behind = buffer.get((value.start + value.length) as usize..).unwrap_or_default();
+        Some(Self {
+            name: name.start,
+            value: value.start,
+            value_length: value.length,
+            name_length: u16::try_from(name.length).ok()?,
+            kind: FieldKind::of(field.name.as_bytes()),
+            is_canonical: between == Some(b": ") && behind.starts_with(b"\r\n"),
+        })
+    }
+}

@@ -1,0 +1,194 @@
+//! Heads as they are written: the lines of another head without what was for this neighbour only,
+//! and what flowgate adds.
+//!
+//! Lines that need no change are copied together. Their names keep the case that they came in.
+
+use super::{
+    fields::{Field, FieldKind, FieldSpan, Fields},
+    framing::{LengthField, MAX_CONNECTION_OPTIONS, trim},
+};
+use core::ops::Range;
+use http::{
+    HeaderName, HeaderValue, Method, StatusCode,
+    header::{CONNECTION, CONTENT_LENGTH, COOKIE, FORWARDED, HOST, TRANSFER_ENCODING, UPGRADE},
+};
+use smallvec::SmallVec;
+
+/// Fields that `Connection` cannot remove: recipients at the end rely on them (RFC 9110, 7.6.1).
+const PROTECTED: [HeaderName; 7] = [
+    HOST,
+    CONTENT_LENGTH,
+    COOKIE,
+    FORWARDED,
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("x-forwarded-proto"),
+];
+
+/// Options of `Connection` that name no field.
+const PLAIN_OPTIONS: [&str; 3] = ["close", "keep-alive", ""];
+
+/// Writes one head to the end of a buffer.
+#[derive(Debug)]
+#[must_use = "a head needs its end"]
+pub struct HeadWriter<'a> {
+    out: &'a mut Vec<u8>,
+}
+
+impl<'a> HeadWriter<'a> {
+    /// Begins a request. `target` is one that was parsed, or a valid one: it has no blanks and no
+    /// control characters.
+    pub fn request(out: &'a mut Vec<u8>, method: &Method, target: &[u8]) -> Self {
+        debug_assert!(target.iter().all(|byte| *byte > b' ' && *byte != 0x7f), "it was parsed");
+        for part in [method.as_str().as_bytes(), b" ", target, b" HTTP/1.1\r\n"] {
+            out.extend_from_slice(part);
+        }
+        Self { out }
+    }
+
+    /// Begins a response. `reason` is one that was parsed; `None` is the usual one for `status`.
+    pub fn response(out: &'a mut Vec<u8>, status: StatusCode, reason: Option<&[u8]>) -> Self {
+        let usual = status.canonical_reason().unwrap_or_default().as_bytes();
+        let reason = reason.unwrap_or(usual);
+        debug_assert!(reason.iter().all(|byte| *byte >= b' ' || *byte == b'\t'), "it was parsed");
+        for part in [b"HTTP/1.1 ", status.as_str().as_bytes(), b" ", reason, b"\r\n"] {
+            out.extend_from_slice(part);
+        }
+        Self { out }
+    }
+
+    /// Copies the fields for the next recipient that `keeps`: neither hop-by-hop fields, nor those
+    /// that `Connection` names, nor those that frame the body.
+    pub fn copy(&mut self, fields: Fields<'_>, mut keeps: impl FnMut(&Field<'_>) -> bool) {
+        let named = Named::by(fields);
+        let mut passes = |field: &Field<'_>| {
+            matches!(field.kind, FieldKind::Host | FieldKind::EndToEnd)
+                && !named.contain(field.name)
+                && keeps(field)
+        };
+        match fields {
+            Fields::Http1 { buffer, spans } => {
+                self.copy_lines(buffer, spans, passes);
+            }
+            Fields::Map(_) => {
+                for field in fields.iter().filter(|field| passes(field)) {
+                    self.line(field.name, field.value);
+                }
+            }
+        }
+    }
+
+    /// Copies neighbouring lines together.
+    fn copy_lines(
+        &mut self,
+        buffer: &[u8],
+        spans: &[FieldSpan],
+        mut passes: impl FnMut(&Field<'_>) -> bool,
+    ) {
+        let mut lines: Range<usize> = 0..0;
+        for span in spans {
+            let field = span.field(buffer);
+            if !passes(&field) {
+                continue;
+            }
+            let line = span.line();
+            if span.is_canonical && line.start == lines.end {
+                lines.end = line.end;
+                continue;
+            }
+            self.out.extend_from_slice(buffer.get(lines).unwrap_or_default());
+            lines = if span.is_canonical {
+                line
+            } else {
+                self.line(field.name, field.value);
+                0..0
+            };
+        }
+        self.out.extend_from_slice(buffer.get(lines).unwrap_or_default());
+    }
+
+    /// Adds a field.
+    pub fn field(&mut self, name: &HeaderName, value: &HeaderValue) {
+        self.line(name.as_str().as_bytes(), value.as_bytes());
+    }
+
+    /// Adds the field that says where the body ends.
+    pub fn length(&mut self, length: LengthField) {
+        match length {
+            LengthField::None => {}
+            LengthField::Chunked => self.line(TRANSFER_ENCODING.as_str().as_bytes(), b"chunked"),
+            LengthField::ContentLength(length) => {
+                let mut digits = itoa::Buffer::new();
+                let digits = digits.format(length).as_bytes();
+                self.line(CONTENT_LENGTH.as_str().as_bytes(), digits);
+            }
+        }
+    }
+
+    /// Adds `Connection: close`: no other message follows.
+    pub fn close(&mut self) {
+        self.connection(b"close");
+    }
+
+    /// Adds `Connection: keep-alive`, for a client of HTTP/1.0 that asked for it.
+    pub fn keep_alive(&mut self) {
+        self.connection(b"keep-alive");
+    }
+
+    /// Asks to change to `protocol`, or agrees to.
+    pub fn upgrade(&mut self, protocol: &HeaderValue) {
+        self.connection(b"upgrade");
+        self.field(&UPGRADE, protocol);
+    }
+
+    /// Adds `TE: trailers`: the response's trailers have a taker.
+    pub fn takes_trailers(&mut self) {
+        self.connection(b"te");
+        self.line(b"te", b"trailers");
+    }
+
+    fn connection(&mut self, option: &[u8]) {
+        self.line(CONNECTION.as_str().as_bytes(), option);
+    }
+
+    fn line(&mut self, name: &[u8], value: &[u8]) {
+        for part in [name, b": ", value, b"\r\n"] {
+            self.out.extend_from_slice(part);
+        }
+    }
+
+    /// Ends the head.
+    pub fn end(self) {
+        self.out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Appends the end of a chunked body to `out`, with the trailers that `keeps`. Hop-by-hop fields,
+/// `Host` and framing are no trailers (RFC 9110, 6.5.1).
+pub fn trailers(fields: Fields<'_>, out: &mut Vec<u8>, mut keeps: impl FnMut(&Field<'_>) -> bool) {
+    out.extend_from_slice(b"0\r\n");
+    let mut writer = HeadWriter { out };
+    writer.copy(fields, |field| field.kind == FieldKind::EndToEnd && keeps(field));
+    writer.end();
+}
+
+/// The options of `Connection` that name fields, and may.
+struct Named<'a>(SmallVec<[&'a [u8]; 8]>);
+
+impl<'a> Named<'a> {
+    fn by(fields: Fields<'a>) -> Self {
+        let lists = fields.iter().filter(|field| field.kind == FieldKind::Connection);
+        let options = lists.flat_map(|field| field.value.split(|byte| *byte == b',')).map(trim);
+        let is = |option: &[u8], known: &str| option.eq_ignore_ascii_case(known.as_bytes());
+        let names_field = |option: &&[u8]| {
+            !PLAIN_OPTIONS.iter().any(|plain| is(option, plain))
+                && !PROTECTED.iter().any(|name| is(option, name.as_str()))
+        };
+        // A head with more of them was rejected.
+        Self(options.take(MAX_CONNECTION_OPTIONS).filter(names_field).collect())
+    }
+
+    fn contain(&self, name: &[u8]) -> bool {
+        self.0.iter().any(|option| option.eq_ignore_ascii_case(name))
+    }
+}

@@ -1,4 +1,4 @@
-//! The breaker slot: no request goes to a service that fails or is slow.
+//! The breaker: no request goes to a service that fails or is slow.
 //!
 //! ```text
 //!            too many of the latest answers were bad
@@ -9,34 +9,31 @@
 //!                                        └──────────────────┘
 //! ```
 //!
-//! Answers are counted for `window`, in buckets that follow the clock (`window.rs`).
-//! When one comes, and there are at least `min_requests`, a closed breaker opens iff
+//! Answers count for `window`, in buckets that follow the clock (`window.rs`). On each answer, if
+//! there are at least `min_requests`, a closed breaker opens iff
 //!
 //! ```text
 //! failed / all > error_ratio    or    slow / all > slow_ratio    or    failed ≥ errors
 //! ```
 //!
-//! where a ratio of 1 is exceeded by all, since nothing could be more. An answer is
-//! slow if it began later than `slow.after` from the start of its request; a wait
-//! for the start, which another slot asked for, is not part of that.
+//! A ratio of 1 counts as exceeded by all. An answer is slow if its head came later than
+//! `slow.after` from the request's start; a wait for the start does not count.
 //!
-//! A request learns its fate as in every slot: nothing is charged if any other slot
-//! rejects it, so that such a probe leaves no trace. Each change of state begins a
-//! **generation**, and a request is judged only in the one that admitted it. So only
-//! probes decide a half-open breaker; what was under way when it opened changes
-//! nothing. A probe that ends without an answer gives its place back.
+//! If another slot rejects a probe, nothing is charged and it leaves no trace. Each transition
+//! begins a **generation**, and a request counts only in the one that admitted it: only probes
+//! decide a half-open breaker, and requests older than its opening change nothing. A probe without
+//! an answer frees its place.
 //!
-//! Worst case: as long as the breaker is closed, all pass. Open, none; half-open,
-//! `probes` are under way at a time. A probe is under way at most as long as its
+//! Worst case: closed, all pass; open, none; half-open, `probes` run at a time, each as long as its
 //! request may wait for an answer.
 //!
-//! An edit keeps the state: an open breaker stays open until the time that was set.
+//! An edit keeps the state: an open breaker stays open until the time already set.
 //!
 //! Source: Sentinel `ResponseTimeCircuitBreaker` and `ExceptionCircuitBreaker`, which
 //! count in one aligned bucket, let any completion decide a half-open breaker, probe
 //! with one request, and never open at an error ratio of 1.
 
-pub use super::phase::{Answers, Phase, Seen, Turn};
+pub use super::phase::{Answers, BreakerStats, Phase, Transition};
 
 use super::{
     decision::{Decision, Outcome, Reason},
@@ -49,21 +46,21 @@ use core::{fmt, num::NonZeroU64, time::Duration};
 /// When a breaker opens, and how it closes again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Opens when more than this part of the answers are failures.
+    /// Opens when a larger part of the answers are failures.
     pub error_ratio: Option<Ratio>,
-    /// Opens when more than a part of the answers are slow.
+    /// Opens when too many answers are slow.
     pub slow: Option<Slow>,
     /// Opens at this many failures.
     pub errors: Option<u64>,
     /// The fewest answers that it opens on.
     pub min_requests: u64,
-    /// How long answers count; no time at all stands for a nanosecond.
+    /// How long answers count; zero stands for a nanosecond.
     pub window: Duration,
-    /// In how many buckets they are counted; none is taken for one.
+    /// In how many buckets they are counted; zero stands for one.
     pub buckets: u32,
     /// How long it stays open.
     pub open_for: Duration,
-    /// How many requests go through when it is half-open; none is taken for one.
+    /// How many probes pass when it is half-open; zero stands for one.
     pub probes: u32,
     /// Whether it only counts what it would reject.
     pub dry_run: bool,
@@ -74,7 +71,7 @@ pub struct Config {
 pub struct Slow {
     /// The longest time from a request's start that is not slow.
     pub after: Duration,
-    /// The largest part that may be.
+    /// The largest part that may be slow.
     pub ratio: Ratio,
 }
 
@@ -91,10 +88,11 @@ impl Ratio {
         (millionths <= Self::ONE.0).then_some(Self(millionths))
     }
 
-    /// Returns whether `part` of `whole` is more than this. All is more than
-    /// [`Self::ONE`]: else that could never be exceeded.
+    /// Returns whether `part` of `whole` exceeds this. All exceeds [`Self::ONE`], which nothing
+    /// could exceed otherwise.
     fn is_exceeded(self, part: u64, whole: u64) -> bool {
-        let (one, ratio) = (u128::from(Self::ONE.0), u128::from(self.0));
+        let one = u128::from(Self::ONE.0);
+        let ratio = u128::from(self.0);
         u128::from(part) * one > ratio * u128::from(whole)
             || (self == Self::ONE && part == whole && part > 0)
     }
@@ -115,28 +113,26 @@ pub(super) struct Breaker {
     probes: u32,
 }
 
-/// Where the breaker stands.
 #[derive(Clone, Debug)]
 pub(super) struct State {
-    light: Light,
+    mode: Mode,
     generation: Token,
-    /// What was answered in this generation, while it is a closed one.
+    /// The answers of this generation while it is closed.
     ring: Ring<Answers>,
-    turned: Option<Turn>,
+    turned: Option<Transition>,
     opened: u64,
     half_opened: u64,
     closed: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Light {
+enum Mode {
     Closed,
     Open { until: Instant },
     HalfOpen { free: u32, good: u32 },
 }
 
 impl Config {
-    /// Returns the breaker.
     pub(super) fn build(&self) -> Breaker {
         let buckets = NonZeroU64::new(self.buckets.into()).unwrap_or(NonZeroU64::MIN);
         let window = NonZeroU64::new(nanos(self.window)).unwrap_or(NonZeroU64::MIN);
@@ -155,8 +151,8 @@ impl Breaker {
         live.fold(Answers::default(), |sum, (_, bucket)| sum.plus(bucket))
     }
 
-    /// Returns what is to be learnt from an end: one answer, or nothing.
-    fn judge(&self, end: &End) -> Option<Answers> {
+    /// Returns what an end counts as: one answer, or nothing.
+    fn classify(&self, end: &End) -> Option<Answers> {
         let (failed, at) = match end.outcome {
             Outcome::Success { at } => (0, at),
             Outcome::Failure { at } => (1, at),
@@ -166,7 +162,7 @@ impl Breaker {
         Some(Answers { all: 1, failed, slow: self.config.slow.is_some_and(is_slow).into() })
     }
 
-    /// Returns whether an answer has what this breaker opens at.
+    /// Returns whether this breaker opens at such answers.
     const fn is_bad(&self, answer: Answers) -> bool {
         let Config { error_ratio, errors, .. } = &self.config;
         answer.slow > 0 || (answer.failed > 0 && (error_ratio.is_some() || errors.is_some()))
@@ -182,19 +178,19 @@ impl Breaker {
 
     fn open(&self, state: &mut State, now: Instant, on: Answers) {
         let until = now + self.config.open_for;
-        state.turn(Light::Open { until }, Turn { to: Phase::Open, on });
+        state.turn(Mode::Open { until }, Transition { to: Phase::Open, on });
     }
 
     fn close(&self, state: &mut State, good: u32) {
         let on = Answers { all: good.into(), ..Answers::default() };
         state.ring = self.ring();
-        state.turn(Light::Closed, Turn { to: Phase::Closed, on });
+        state.turn(Mode::Closed, Transition { to: Phase::Closed, on });
     }
 }
 
 impl State {
-    const fn turn(&mut self, light: Light, turn: Turn) {
-        self.light = light;
+    const fn turn(&mut self, mode: Mode, turn: Transition) {
+        self.mode = mode;
         self.generation = self.generation.wrapping_add(1);
         self.turned = Some(turn);
         *match turn.to {
@@ -218,27 +214,30 @@ impl Answers {
 impl Limiter for Breaker {
     type State = State;
 
-    /// None: what it lets pass has no number.
+    /// A breaker has no number to limit.
     fn limit(&self) -> u64 {
         0
     }
 
     fn fresh(&self) -> State {
         let ring = self.ring();
-        let (generation, turned) = (0, None);
-        let (opened, half_opened, closed) = (0, 0, 0);
-        State { light: Light::Closed, generation, ring, turned, opened, half_opened, closed }
+        let generation = 0;
+        let turned = None;
+        let opened = 0;
+        let half_opened = 0;
+        let closed = 0;
+        State { mode: Mode::Closed, generation, ring, turned, opened, half_opened, closed }
     }
 
     fn is_fresh(&self, state: &State, now: Instant) -> bool {
-        state.light == Light::Closed && self.answers(state, now) == Answers::default()
+        state.mode == Mode::Closed && self.answers(state, now) == Answers::default()
     }
 
     fn check(&self, state: &State, now: Instant, _cost: u64) -> Decision {
-        let retry_after = match state.light {
-            Light::Open { until } if now < until => Some(until.since(now)),
-            Light::HalfOpen { free: 0, .. } => None,
-            Light::Closed | Light::Open { .. } | Light::HalfOpen { .. } => return Decision::Pass,
+        let retry_after = match state.mode {
+            Mode::Open { until } if now < until => Some(until.since(now)),
+            Mode::HalfOpen { free: 0, .. } => None,
+            Mode::Closed | Mode::Open { .. } | Mode::HalfOpen { .. } => return Decision::Pass,
         };
         Decision::Reject(Reason::BreakerOpen { retry_after })
     }
@@ -248,21 +247,21 @@ impl Limiter for Breaker {
     }
 
     fn charge(&self, state: &mut State, times: Times, _cost: u64) {
-        match &mut state.light {
-            Light::Closed => {}
-            // It was let pass before the breaker opened, as others in flight.
-            Light::Open { until } if times.now < *until => {}
-            Light::Open { .. } => {
-                let light = Light::HalfOpen { free: self.probes - 1, good: 0 };
-                state.turn(light, Turn { to: Phase::HalfOpen, on: Answers::default() });
+        match &mut state.mode {
+            Mode::Closed => {}
+            // It passed before the breaker opened, like others in flight.
+            Mode::Open { until } if times.now < *until => {}
+            Mode::Open { .. } => {
+                let mode = Mode::HalfOpen { free: self.probes - 1, good: 0 };
+                state.turn(mode, Transition { to: Phase::HalfOpen, on: Answers::default() });
             }
-            Light::HalfOpen { free, .. } => *free = free.saturating_sub(1),
+            Mode::HalfOpen { free, .. } => *free = free.saturating_sub(1),
         }
     }
 
     fn convert(&self, old: &Self, state: &mut State, now: Instant) {
-        if let Light::HalfOpen { free, good } = &mut state.light {
-            // Those under way keep their places.
+        if let Mode::HalfOpen { free, good } = &mut state.mode {
+            // Running probes keep their places.
             let taken = old.probes.saturating_sub(*free);
             *free = self.probes.saturating_sub(taken);
             let good = *good;
@@ -274,7 +273,7 @@ impl Limiter for Breaker {
             let mut ring = self.ring();
             let current = self.grid.index(now);
             for (index, bucket) in state.ring.live(old.grid.index(now)) {
-                // Where its last instant falls, so that nothing is forgotten too early.
+                // By its last instant, so that nothing expires too early.
                 let end = old.grid.start(index + 1) - Duration::from_nanos(1);
                 let to = ring.advance(self.grid.index(end.min(now)).min(current));
                 *to = to.plus(bucket);
@@ -307,8 +306,8 @@ impl EndOfRequest<State> for Breaker {
         if end.token != state.generation {
             return;
         }
-        match (&mut state.light, self.judge(end)) {
-            (Light::Closed, Some(answer)) => {
+        match (&mut state.mode, self.classify(end)) {
+            (Mode::Closed, Some(answer)) => {
                 let bucket = state.ring.advance(self.grid.index(end.now));
                 *bucket = bucket.plus(&answer);
                 let seen = self.answers(state, end.now);
@@ -316,36 +315,36 @@ impl EndOfRequest<State> for Breaker {
                     self.open(state, end.now, seen);
                 }
             }
-            (Light::HalfOpen { .. }, Some(answer)) if self.is_bad(answer) => {
+            (Mode::HalfOpen { .. }, Some(answer)) if self.is_bad(answer) => {
                 self.open(state, end.now, answer);
             }
-            (Light::HalfOpen { good, .. }, Some(_)) => {
+            (Mode::HalfOpen { good, .. }, Some(_)) => {
                 *good += 1;
                 let good = *good;
                 if good >= self.probes {
                     self.close(state, good);
                 }
             }
-            (Light::HalfOpen { free, .. }, None) => *free += 1,
-            // Nothing is learnt, or nothing was admitted in this generation.
-            (Light::Closed, None) | (Light::Open { .. }, _) => {}
+            (Mode::HalfOpen { free, .. }, None) => *free += 1,
+            // It was cancelled, or nothing was admitted in this generation.
+            (Mode::Closed, None) | (Mode::Open { .. }, _) => {}
         }
     }
 }
 
 impl Breaks<State> for Breaker {
-    fn take_turn(&self, state: &mut State) -> Option<Turn> {
+    fn take_transition(&self, state: &mut State) -> Option<Transition> {
         state.turned.take()
     }
 
-    fn seen(&self, state: &State, now: Instant) -> Seen {
-        let &State { light, opened, half_opened, closed, .. } = state;
-        let phase = match light {
-            Light::Closed => Phase::Closed,
-            Light::Open { .. } => Phase::Open,
-            Light::HalfOpen { .. } => Phase::HalfOpen,
+    fn seen(&self, state: &State, now: Instant) -> BreakerStats {
+        let &State { mode, opened, half_opened, closed, .. } = state;
+        let phase = match mode {
+            Mode::Closed => Phase::Closed,
+            Mode::Open { .. } => Phase::Open,
+            Mode::HalfOpen { .. } => Phase::HalfOpen,
         };
-        Seen { phase, opened, half_opened, closed, answers: self.answers(state, now) }
+        BreakerStats { phase, opened, half_opened, closed, answers: self.answers(state, now) }
     }
 }
 

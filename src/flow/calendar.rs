@@ -1,10 +1,8 @@
 //! Windows of a calendar: days and months, which differ in length.
 //!
-//! A day of a time zone has 23 to 25 hours, a month 28 to 31 days. Whoever knows the
-//! rules of time zones says when windows begin, as values, for as long as an
-//! [`Instant`] reaches; here they are only looked up. Windows that follow each other
-//! in even steps are one run, so that a zone's days take a run for each change of
-//! its clock.
+//! A day of a time zone has 23 to 25 hours, a month 28 to 31 days. The caller passes the beginnings
+//! of windows as values for the whole range of an [`Instant`]; here they are looked up. Windows an
+//! even step apart form one run, so a zone's days take one run per change of its clock.
 
 use super::time::Instant;
 use core::{fmt, num::NonZeroU64, time::Duration};
@@ -14,42 +12,41 @@ use std::sync::Arc;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Calendar {
     name: Arc<str>,
-    /// Nanoseconds from the beginning of a window to the next one's, within a run.
+    /// Nanoseconds between the beginnings of two windows of a run.
     step: NonZeroU64,
-    /// In order.
     runs: Arc<[Run]>,
 }
 
-/// Windows that begin one step apart; the last one ends where the next run begins.
+/// Windows one step apart; the last ends where the next run begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// When the first begins.
+    /// The first window's beginning.
     pub start: Instant,
-    /// How many there are; one at least.
+    /// The number of windows.
     pub count: NonZeroU64,
 }
 
 impl Calendar {
-    /// Returns the calendar of the windows in `runs`, in which they begin `step` apart.
-    /// `name` says which they are, as in `month (Europe/Berlin)`.
+    /// Returns the calendar of the windows in `runs`, which begin `step` apart. `name` describes
+    /// them, as in `month (Europe/Berlin)`.
     ///
-    /// Before the first run and after the last one there are no boundaries.
+    /// Before the first run and after the last there are no boundaries.
     pub fn new(name: &str, step: NonZeroU64, mut runs: Vec<Run>) -> Self {
         runs.sort_by_key(|run| run.start);
         Self { name: name.into(), step, runs: runs.into() }
     }
 
-    /// Returns which windows these are.
+    /// Returns the description.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns the length of its windows, if all have the same.
+    /// Returns the windows' length if all have the same.
     pub fn even(&self) -> Option<Duration> {
         (self.runs.len() == 1).then(|| Duration::from_nanos(self.step.get()))
     }
 
-    /// Returns when the window that `now` falls in begins, and when the next one does.
+    /// Returns the beginning and end of the window of `now`.
     pub fn window(&self, now: Instant) -> (Instant, Instant) {
         let after = self.runs.partition_point(|run| run.start <= now);
         let next = self.runs.get(after).map_or(Instant::FAR_FUTURE, |run| run.start);

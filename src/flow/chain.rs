@@ -1,4 +1,4 @@
-//! A route's slots, asked and told together.
+//! A route's slots, which decide together.
 
 mod evaluation;
 mod reservation;
@@ -18,42 +18,39 @@ use super::{
 };
 use core::time::Duration;
 use evaluation::{Evaluation, SlotResult};
-pub(super) use reservation::{Elsewhere, Reserved};
+pub(super) use reservation::{Reserved, StoreRejection};
 use slots::{ChainSlot, Wanted};
 use smallvec::SmallVec;
 
-/// The most slots that are kept for what they have to tell: more than edits remove before they are
-/// asked, which is some ten times a second.
-const MOST_UNTOLD: usize = 64;
+/// The most replaced slots whose charges still wait to be synced, which happens about ten times a
+/// second.
+const MAX_UNSYNCED: usize = 64;
 
-/// How often a rejected request is asked about again for a later time. Each time is the end of what
-/// one rule has lent, and no rule lends from many windows.
-const MOST_ROUNDS: u32 = 8;
+/// How often `retry_after` is extended. Each round passes one loan, and no rule lends from many
+/// windows.
+const MAX_ROUNDS: u32 = 8;
 
 /// A route's slots.
 #[derive(Debug)]
 pub(super) struct Chain {
     statistic: Statistic,
-    /// Flow, then the breaker, then pacing.
-    links: Vec<ChainSlot>,
-    /// Slots that edits have removed or reset, until gateways are told what was charged to them.
-    untold: Vec<ChainSlot>,
-    /// The next slot's identity.
+    /// Flow rules, then the breaker, then pacing.
+    slots: Vec<ChainSlot>,
+    /// Slots that edits removed or reset, until their charges are synced.
+    unsynced: Vec<ChainSlot>,
     next: u32,
-    /// The next reservation's.
     tickets: u64,
-    /// The latest instant seen. Threads read the clock before they take the lock,
-    /// so theirs may be earlier.
+    /// The latest instant seen. Threads read the clock before they take the lock, so theirs may be
+    /// earlier.
     latest: Instant,
-    /// How far the wall's clock is from it.
     wall: WallOffset,
     /// Whether an edit may have left clients' states to be converted.
     is_behind: bool,
-    /// Whether a window to come was ever lent from.
+    /// Whether a request ever borrowed from a coming window.
     has_lent: bool,
 }
 
-/// A request that every slot let pass.
+/// A request that passed every slot.
 #[derive(Debug)]
 pub(super) struct Charged {
     /// The latest start that any slot asked for.
@@ -68,25 +65,26 @@ pub(super) type Held = SmallVec<[HeldSlot; 4]>;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeldSlot {
     slot: SlotId,
-    stake: Hold,
+    hold: Hold,
     cost: u64,
 }
 
 impl HeldSlot {
-    /// Returns whether it ends with the request's answer.
+    /// Returns whether it is released by the answer.
     pub(super) fn awaits_answer(&self) -> bool {
-        self.stake.until == Until::Answer
+        self.hold.until == Until::Answer
     }
 }
 
 impl Chain {
-    /// Returns a chain without rules.
     pub(super) fn new(now: Instant) -> Self {
-        let (statistic, links, untold) = (Statistic::default(), Vec::new(), Vec::new());
+        let statistic = Statistic::default();
+        let slots = Vec::new();
+        let unsynced = Vec::new();
         Self {
             statistic,
-            links,
-            untold,
+            slots,
+            unsynced,
             next: 0,
             tickets: 0,
             latest: now,
@@ -96,77 +94,75 @@ impl Chain {
         }
     }
 
-    /// Makes this the chain of `rules`. Rules are found again by name. Returns what
-    /// became of them, and the slots that are no longer used, to be dropped outside
-    /// the lock.
+    /// Replaces the rules; rules are matched by name. Returns how each changed, and the unused
+    /// slots, which the caller drops outside the lock.
     pub(super) fn install(&mut self, rules: &Rules, now: Instant) -> (Installed, Vec<ChainSlot>) {
         let now = self.clamp(now);
-        let mut before: Vec<Option<ChainSlot>> = self.links.drain(..).map(Some).collect();
+        let mut before: Vec<Option<ChainSlot>> = self.slots.drain(..).map(Some).collect();
         let mut unused = Vec::new();
         let mut installed = Installed::default();
         let flow = rules.flow.iter().cloned().map(Wanted::Flow);
         let breaker = rules.breaker.iter().cloned().map(Wanted::Breaker);
         let pacing = rules.pacing.iter().cloned().map(Wanted::Pacing);
         for wanted in flow.chain(breaker).chain(pacing) {
-            let same = before
-                .iter_mut()
-                .find(|link| link.as_ref().is_some_and(|link| link.wanted.is_version_of(&wanted)));
-            let (link, change) = match same.and_then(Option::take) {
-                None => (self.link(wanted, None, Counts::default()), Change::Added),
-                Some(link) => self.succeed(link, wanted, now, &mut unused),
+            let same = before.iter_mut().find(|entry| {
+                entry.as_ref().is_some_and(|entry| entry.wanted.is_version_of(&wanted))
+            });
+            let (entry, change) = match same.and_then(Option::take) {
+                None => (self.entry(wanted, None, Counts::default()), Change::Added),
+                Some(entry) => self.replace(entry, wanted, now, &mut unused),
             };
-            match link.wanted {
-                Wanted::Flow(_) => installed.flow.push(link.id),
-                Wanted::Breaker(_) => installed.breaker = Some(link.id),
-                Wanted::Pacing(_) => installed.pacing = Some(link.id),
+            match entry.wanted {
+                Wanted::Flow(_) => installed.flow.push(entry.id),
+                Wanted::Breaker(_) => installed.breaker = Some(entry.id),
+                Wanted::Pacing(_) => installed.pacing = Some(entry.id),
             }
-            installed.changes.push((link.wanted.name(), change));
-            self.links.push(link);
+            installed.changes.push((entry.wanted.name(), change));
+            self.slots.push(entry);
         }
-        for link in before.into_iter().flatten() {
-            installed.changes.push((link.wanted.name(), Change::Removed));
-            self.leave_counts(&link);
-            unused.push(link);
+        for entry in before.into_iter().flatten() {
+            installed.changes.push((entry.wanted.name(), Change::Removed));
+            self.hand_over_counts(&entry);
+            unused.push(entry);
         }
-        let (untold, mut unused): (Vec<_>, Vec<_>) =
-            unused.into_iter().partition(|link| link.wanted.is_exchanged());
-        self.untold.extend(untold);
-        let excess = self.untold.len().saturating_sub(MOST_UNTOLD);
-        unused.extend(self.untold.drain(..excess));
+        let (unsynced, mut unused): (Vec<_>, Vec<_>) =
+            unused.into_iter().partition(|entry| entry.wanted.is_synced());
+        self.unsynced.extend(unsynced);
+        let excess = self.unsynced.len().saturating_sub(MAX_UNSYNCED);
+        unused.extend(self.unsynced.drain(..excess));
         self.is_behind = true;
         self.catch_up();
         (installed, unused)
     }
 
-    /// Has the rules follow the wall's clock, which was stepped, as far as they count by it.
+    /// Applies a step of the wall clock to the rules that count by it.
     pub(super) fn set_wall(&mut self, wall: WallOffset, now: Instant) {
         let now = self.clamp(now);
         if core::mem::replace(&mut self.wall, wall) == wall {
             return;
         }
-        for link in self.links.iter_mut().filter(|link| link.wanted.follows_wall()) {
-            let is_same = link.slot.retune(link.wanted.build(wall), now);
+        for entry in self.slots.iter_mut().filter(|entry| entry.wanted.follows_wall()) {
+            let is_same = entry.slot.retune(entry.wanted.build(wall), now);
             debug_assert!(is_same, "it is built of the same rule");
         }
         self.is_behind = true;
         self.catch_up();
     }
 
-    /// Converts some of the states that an edit has left. Returns whether there may be
-    /// more of them.
+    /// Converts some states that an edit left. Returns whether there may be more.
     pub(super) fn catch_up(&mut self) -> bool {
         let now = self.latest;
         self.is_behind =
-            self.is_behind && self.links.iter_mut().any(|link| link.slot.catch_up(now));
+            self.is_behind && self.slots.iter_mut().any(|entry| entry.slot.catch_up(now));
         self.is_behind
     }
 
-    /// Admits a request arriving at `now`, and charges what it claims. Either way
-    /// an empty `report` tells what each slot said.
+    /// Decides about a request at `now` and charges it if it is admitted. Adds each slot's part to
+    /// `report`.
     ///
     /// # Errors
     ///
-    /// Why it may not start; then no slot was charged.
+    /// The reason of the rejection; no slot was charged.
     #[inline]
     pub(super) fn enter(
         &mut self,
@@ -174,54 +170,53 @@ impl Chain {
         claims: &[Claim],
         report: &mut Report,
     ) -> Result<Charged, RejectedBy> {
-        let mut hearing = Evaluation::new(self.arrive(now, claims));
-        self.hear(claims, &mut hearing);
-        match hearing.rejection {
-            None => Ok(self.pass(&hearing, report)),
-            Some(blame) => Err(self.reject(&hearing, blame, report)),
+        let mut evaluation = Evaluation::new(self.arrive(now, claims));
+        self.check_all(claims, &mut evaluation);
+        match evaluation.rejection {
+            None => Ok(self.pass(&evaluation, report)),
+            Some(blame) => Err(self.reject(&evaluation, blame, report)),
         }
     }
 
-    /// Notes how a request that [`enter`](Self::enter) admitted is answered, and
-    /// takes from `held` what ends with that. Returns what the breaker turned to.
+    /// Records how an admitted request is answered, and removes from `held` what that releases.
+    /// Returns the breaker's transition.
     pub(super) fn answer(
         &mut self,
         start: Instant,
         held: &mut Held,
         outcome: Outcome,
-    ) -> Option<breaker::Turn> {
+    ) -> Option<breaker::Transition> {
         let now = self.end(outcome);
         let mut turn = None;
         held.retain(|hold| {
             let ends = hold.awaits_answer();
             if ends {
-                let told = self.release(now, start, hold, outcome);
-                turn = turn.or(told);
+                let released = self.release(now, start, hold, outcome);
+                turn = turn.or(released);
             }
             !ends
         });
         turn
     }
 
-    /// Ends a request that [`enter`](Self::enter) admitted. Returns what the breaker
-    /// turned to.
+    /// Ends an admitted request. Returns the breaker's transition.
     pub(super) fn leave(
         &mut self,
         start: Instant,
         held: &[HeldSlot],
         outcome: Outcome,
-    ) -> Option<breaker::Turn> {
+    ) -> Option<breaker::Transition> {
         let now = self.end(outcome);
         self.statistic.on_done(now, start, outcome);
         let mut turn = None;
         for hold in held {
-            let told = self.release(now, start, hold, outcome);
-            turn = turn.or(told);
+            let released = self.release(now, start, hold, outcome);
+            turn = turn.or(released);
         }
         turn
     }
 
-    /// Returns when a request has ended, or was answered, in the chain's time.
+    /// Returns the time of the end or answer, clamped.
     fn end(&mut self, outcome: Outcome) -> Instant {
         match outcome {
             Outcome::Success { at } | Outcome::Failure { at } => self.clamp(at),
@@ -235,25 +230,25 @@ impl Chain {
         start: Instant,
         hold: &HeldSlot,
         outcome: Outcome,
-    ) -> Option<breaker::Turn> {
-        let HeldSlot { slot, stake: Hold { seat, token, .. }, cost } = *hold;
-        // A slot that an edit removed or reset has nothing to give back to: a successor
-        // answers for claims, not for what it never charged.
-        let link = self.links.iter_mut().find(|link| link.id == slot)?;
-        link.slot.on_done(seat, &End { now, start, outcome, token }, cost)
+    ) -> Option<breaker::Transition> {
+        let HeldSlot { slot, hold: Hold { key_slot, token, .. }, cost } = *hold;
+        // A slot that an edit removed or reset is gone; its successor did not charge this request.
+        let entry = self.slots.iter_mut().find(|entry| entry.id == slot)?;
+        entry.slot.on_done(key_slot, &End { now, start, outcome, token }, cost)
     }
 
-    /// Returns what was seen up to `now`.
+    /// Returns the statistics at `now`.
     pub(super) fn observe(&self, now: Instant) -> Observation {
         let now = now.max(self.latest);
         Observation {
-            rules: self.links.iter().map(|link| link.observe(now)).collect(),
+            rules: self.slots.iter().map(|entry| entry.observe(now)).collect(),
             ..self.statistic.observe(now)
         }
     }
 
-    /// Takes from a slot what the store does not know yet: see [`Sync::collect`](crate::flow::slot::Sync::collect). One that is used
-    /// no more is given up at its end.
+    /// Collects unsynced charges of a slot: see
+    /// [`Sync::collect`](crate::flow::slot::Sync::collect). An unused slot is dropped when it is
+    /// done.
     pub(super) fn collect(
         &mut self,
         slot: SlotId,
@@ -263,65 +258,63 @@ impl Chain {
     ) -> Option<u32> {
         let next = self.slot_mut(slot)?.collect(from, most, into);
         if next.is_none() {
-            self.untold.retain(|link| link.id != slot);
+            self.unsynced.retain(|entry| entry.id != slot);
         }
         next
     }
 
-    /// Has a slot take over what a store has told. Returns whether it has forgotten all else.
-    pub(super) fn adopt(&mut self, slot: SlotId, way: RoundTrip, told: &[RemoteState]) -> bool {
-        let way = RoundTrip { came: self.clamp(way.came), ..way };
-        self.slot_mut(slot).is_some_and(|slot| slot.adopt(way, told))
+    /// Adopts a store's states. Returns whether all others were forgotten.
+    pub(super) fn adopt(&mut self, slot: SlotId, trip: RoundTrip, states: &[RemoteState]) -> bool {
+        let trip = RoundTrip { came: self.clamp(trip.came), ..trip };
+        self.slot_mut(slot).is_some_and(|slot| slot.adopt(trip, states))
     }
 
     fn slot_mut(&mut self, slot: SlotId) -> Option<&mut dyn Slot> {
-        let mut links = self.links.iter_mut().chain(&mut self.untold);
-        links.find(|link| link.id == slot).map(|link| &mut *link.slot)
+        let mut slots = self.slots.iter_mut().chain(&mut self.unsynced);
+        slots.find(|entry| entry.id == slot).map(|entry| &mut *entry.slot)
     }
 
-    /// Makes ready to decide about `claims`. Returns when that is, in the chain's time.
+    /// Clamps `now`, and prepares the keyed slots for `claims`.
     ///
-    /// What that converts or recalls is no trace of the request: every later decision is as if
-    /// all had been converted by the edit.
+    /// This converts and recalls states, which changes no later decision.
     #[inline]
     fn arrive(&mut self, now: Instant, claims: &[Claim]) -> Instant {
         let now = self.clamp(now);
-        for link in self.links.iter_mut().filter(|link| link.wanted.is_keyed()) {
-            if let Some(&Claim { key, .. }) = link.claim_in(claims) {
-                link.slot.prepare(now, key);
+        for entry in self.slots.iter_mut().filter(|entry| entry.wanted.is_keyed()) {
+            if let Some(&Claim { key, .. }) = entry.claim_in(claims) {
+                entry.slot.prepare(now, key);
             }
         }
         now
     }
 
-    /// Asks every slot that there is a claim on.
+    /// Checks every slot that has a claim.
     #[inline]
-    fn hear<'a>(&self, claims: &'a [Claim], hearing: &mut Evaluation<'a>) {
-        // One rejection does not spare the other slots the question: the one that rejects for
-        // longest decides, and the report names them all.
-        for (at, link) in self.links.iter().enumerate() {
-            if let Some(claim) = link.claim_in(claims) {
-                hearing.note(at, link, claim);
+    fn check_all<'a>(&self, claims: &'a [Claim], evaluation: &mut Evaluation<'a>) {
+        // Also after a rejection: the longest one prevails, and the report has all of them.
+        for (at, entry) in self.slots.iter().enumerate() {
+            if let Some(claim) = entry.claim_in(claims) {
+                evaluation.check(at, entry, claim);
             }
         }
-        if self.has_lent && hearing.rejection.is_some() && hearing.asked.len() > 1 {
-            self.put_off(hearing);
+        if self.has_lent && evaluation.rejection.is_some() && evaluation.results.len() > 1 {
+            self.extend_retry_after(evaluation);
         }
     }
 
-    /// Has a rejected request come back when no rule rejects it: one that lets it pass now may
-    /// have lent what it has later. Clients are told whole seconds, so that those count, too.
-    fn put_off(&self, hearing: &mut Evaluation<'_>) {
-        let Some((at, reason)) = hearing.rejection else { return };
+    /// Extends `retry_after` until no rule rejects: a rule that would pass the request now may have
+    /// lent what it has later. Clients see whole seconds, so these must fit too.
+    fn extend_retry_after(&self, evaluation: &mut Evaluation<'_>) {
+        let Some((at, reason)) = evaluation.rejection else { return };
         let Some(mut wait) = reason.retry_after() else { return };
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let second = Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
             let later = [wait, second].into_iter().filter_map(|wait| {
-                let longer = hearing.asked.iter().filter_map(|asked| {
-                    let link = &self.links[asked.link];
-                    let then = hearing.now + wait;
-                    match link.slot.check(then, asked.claim, &link.pending).decision {
-                        Decision::Reject(it) if !link.wanted.is_dry_run() => it.retry_after(),
+                let longer = evaluation.results.iter().filter_map(|result| {
+                    let entry = &self.slots[result.index];
+                    let then = evaluation.now + wait;
+                    match entry.slot.check(then, result.claim, &entry.pending).decision {
+                        Decision::Reject(it) if !entry.wanted.is_dry_run() => it.retry_after(),
                         Decision::Reject(_) | Decision::Pass | Decision::Delay(_) => None,
                     }
                 });
@@ -330,96 +323,98 @@ impl Chain {
             let Some(later) = later.max() else { break };
             wait = later;
         }
-        hearing.rejection = Some((at, reason.over_after(wait)));
+        evaluation.rejection = Some((at, reason.with_retry_after(wait)));
     }
 
-    /// Tells every slot that was asked about a request that all let pass.
+    /// Charges an admitted request to every checked slot.
     #[inline]
-    fn pass(&mut self, hearing: &Evaluation<'_>, report: &mut Report) -> Charged {
-        let &Evaluation { now, start, .. } = hearing;
+    fn pass(&mut self, evaluation: &Evaluation<'_>, report: &mut Report) -> Charged {
+        let &Evaluation { now, start, .. } = evaluation;
         self.statistic.on_pass(now, start);
         let mut held = Held::new();
-        for asked in &hearing.asked {
-            let &SlotResult { link, claim: &Claim { cost, patience, .. }, verdict, wait, place } =
-                asked;
+        for result in &evaluation.results {
+            let &SlotResult { index, claim: &Claim { cost, patience, .. }, verdict, wait, lookup } =
+                result;
             self.has_lent |= verdict == Verdict::Delayed && !patience.is_zero();
-            let ChainSlot { id, slot, counts, .. } = &mut self.links[link];
+            let ChainSlot { id, slot, counts, .. } = &mut self.slots[index];
             match verdict {
                 Verdict::Passed => counts.passed += 1,
                 Verdict::Delayed => counts.delayed += 1,
                 Verdict::Rejected(_) => {}
                 Verdict::DryRunRejected(kind) => {
                     counts.dry_run_rejected.add(kind);
-                    slot.on_reject(place);
+                    slot.on_reject(lookup);
                 }
             }
             let is_charged = cost > 0 && matches!(verdict, Verdict::Passed | Verdict::Delayed);
             let usage = if is_charged {
                 let times = Times { now, own: now + wait, start };
-                let Charge { hold, usage } = slot.on_pass(times, cost, place, &mut report.turn);
-                if let Some(stake) = hold {
-                    held.push(HeldSlot { slot: *id, stake, cost });
+                let Charge { hold, usage } =
+                    slot.on_pass(times, cost, lookup, &mut report.transition);
+                if let Some(hold) = hold {
+                    held.push(HeldSlot { slot: *id, hold, cost });
                 }
                 usage
             } else {
-                slot.usage(now, place)
+                slot.usage(now, lookup)
             };
-            report.quotas.push(asked.quota(slot.limit(), usage));
+            report.quotas.push(result.quota(slot.limit(), usage));
         }
         Charged { start, held }
     }
 
-    /// Ends a request that a slot rejected: which of those that were asked, and why.
+    /// Rejects a request for the result at this index.
     fn reject(
         &mut self,
-        hearing: &Evaluation<'_>,
+        evaluation: &Evaluation<'_>,
         (at, reason): (usize, Reason),
         report: &mut Report,
     ) -> RejectedBy {
-        self.tell_rejected(hearing, report);
-        let SlotResult { link, claim, .. } = hearing.asked[at];
-        self.links[link].counts.rejected.add(reason.kind());
+        self.record_rejection(evaluation, report);
+        let SlotResult { index, claim, .. } = evaluation.results[at];
+        self.slots[index].counts.rejected.add(reason.kind());
         RejectedBy { slot: claim.slot, reason }
     }
 
-    /// Tells every slot that was asked about a request that was rejected.
-    fn tell_rejected(&mut self, hearing: &Evaluation<'_>, report: &mut Report) {
-        let now = hearing.now;
+    /// Records a rejected request in every checked slot.
+    fn record_rejection(&mut self, evaluation: &Evaluation<'_>, report: &mut Report) {
+        let now = evaluation.now;
         self.statistic.on_reject(now);
-        for asked in &hearing.asked {
-            let slot = &mut self.links[asked.link].slot;
-            report.quotas.push(asked.quota(slot.limit(), slot.usage(now, asked.place)));
-            slot.on_reject(asked.place);
+        for result in &evaluation.results {
+            let slot = &mut self.slots[result.index].slot;
+            report.quotas.push(result.quota(slot.limit(), slot.usage(now, result.lookup)));
+            slot.on_reject(result.lookup);
         }
     }
 
-    /// Returns the link that follows `link` when it is to be `wanted`.
-    fn succeed(
+    /// Returns the slot that replaces `slot` for `wanted`.
+    fn replace(
         &mut self,
-        mut link: ChainSlot,
+        mut entry: ChainSlot,
         wanted: Wanted,
         now: Instant,
         unused: &mut Vec<ChainSlot>,
     ) -> (ChainSlot, Change) {
-        if link.wanted == wanted {
-            return (link, Change::Kept);
+        if entry.wanted == wanted {
+            return (entry, Change::Kept);
         }
-        if link.slot.retune(wanted.build(self.wall), now) {
-            return (ChainSlot { wanted, ..link }, Change::Converted);
+        if entry.slot.retune(wanted.build(self.wall), now) {
+            return (ChainSlot { wanted, ..entry }, Change::Converted);
         }
-        let (former, counts) = (Some(link.id), link.counts());
-        unused.push(link);
-        (self.link(wanted, former, counts), Change::Reset)
+        let previous = Some(entry.id);
+        let counts = entry.counts();
+        unused.push(entry);
+        (self.entry(wanted, previous, counts), Change::Reset)
     }
 
-    /// Gives the counts of an alternative that is gone to its rule: their sum must not sink.
-    fn leave_counts(&mut self, gone: &ChainSlot) {
+    /// Adds the counts of a removed override to its rule: the rule's sum must not decrease.
+    fn hand_over_counts(&mut self, gone: &ChainSlot) {
         let Wanted::Flow(gone_rule) = &gone.wanted else { return };
-        let is_rule_of_it = |link: &&mut ChainSlot| match &link.wanted {
+        let is_rule_of_it = |entry: &&mut ChainSlot| match &entry.wanted {
             Wanted::Flow(rule) => rule_of(&rule.name) == rule_of(&gone_rule.name),
             Wanted::Breaker(_) | Wanted::Pacing(_) => false,
         };
-        if let Some(rule) = self.links.iter_mut().rev().find(is_rule_of_it) {
+        if let Some(rule) = self.slots.iter_mut().rev().find(is_rule_of_it) {
             rule.counts += gone.counts();
         }
     }
@@ -429,10 +424,11 @@ impl Chain {
         self.latest
     }
 
-    fn link(&mut self, wanted: Wanted, former: Option<SlotId>, counts: Counts) -> ChainSlot {
+    fn entry(&mut self, wanted: Wanted, previous: Option<SlotId>, counts: Counts) -> ChainSlot {
         let id = SlotId(self.next);
         self.next += 1;
-        let (slot, pending) = (wanted.build(self.wall), Pendings::default());
-        ChainSlot { id, former, wanted, slot, counts, pending }
+        let slot = wanted.build(self.wall);
+        let pending = Pendings::default();
+        ChainSlot { id, previous, wanted, slot, counts, pending }
     }
 }

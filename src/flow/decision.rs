@@ -1,6 +1,6 @@
-//! What a slot may answer, what the chain reports, and how a request may end.
+//! Decisions of slots, the report of the chain, and how a request may end.
 
-use super::{claim::SlotId, phase::Turn, time::Instant};
+use super::{claim::SlotId, phase::Transition, time::Instant};
 use core::{cmp::Reverse, time::Duration};
 use smallvec::SmallVec;
 
@@ -18,12 +18,12 @@ pub enum Decision {
 
 /// Why a request may not start.
 ///
-/// Each `retry_after` is exact to the nanosecond: a request of the same cost that
-/// comes back then, and meets no others on the way, is admitted; one that comes
-/// earlier is not. What hangs on requests under way must have ended by then.
+/// Each `retry_after` is exact to the nanosecond: a request of the same cost is admitted then if no
+/// others came in between, and not earlier. When it depends on running requests, they must have
+/// ended by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The rate is used up.
+    /// The rate limit is reached.
     Rate {
         /// Time until the request would be admitted.
         retry_after: Duration,
@@ -35,53 +35,51 @@ pub enum Reason {
         /// What the rule limits.
         kind: ReasonKind,
     },
-    /// As much is in flight as may be. No clock knows when that ends.
+    /// The concurrency limit is reached. Only the end of a request changes that.
     Concurrency {
         /// Cost that may be in flight.
         limit: u64,
     },
-    /// As many requests are waiting for their start as may wait.
+    /// The queue is full.
     QueueFull {
         /// Time until the request would be admitted.
         retry_after: Duration,
     },
-    /// The wait for a start would be longer than is allowed.
+    /// The wait for a start would be too long.
     QueueWait {
         /// The wait that was too long.
         wait: Duration,
         /// Time until the request would be admitted.
         retry_after: Duration,
     },
-    /// The rule needs a key that the request does not have.
+    /// The request lacks the rule's key.
     MissingKey,
-    /// The request has what the rule counts by several times, and servers differ in which one they
-    /// take.
+    /// The request has the rule's key several times, and servers differ in which one they take.
     DuplicateKey,
-    /// Who decides about the rule cannot be asked.
+    /// The store that decides about the rule cannot be asked.
     Undecided {
-        /// Time until it is worth another attempt: a guess.
+        /// Estimated time until another attempt can succeed.
         retry_after: Duration,
     },
-    /// The breaker is open, or as many probes are under way as may be.
+    /// The breaker is open, or all its probes are running.
     BreakerOpen {
-        /// Time until a probe would be admitted; `None` if that hangs on those under way,
-        /// and on no other request.
+        /// Time until a probe would be admitted; `None` if that depends on running probes alone.
         retry_after: Option<Duration>,
     },
 }
 
-/// Why requests are rejected, in the one word that logs, metrics and reports have for it.
+/// The kind of a [`Reason`], with one word for logs, metrics and reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReasonKind {
     /// The client's quota over time is used up.
     Rate,
-    /// As much is in flight as may be.
+    /// The concurrency limit is reached.
     Concurrency,
-    /// The breaker spares a service that fails.
+    /// The breaker keeps requests from a failing service.
     Breaker,
     /// The queue is full, or the wait in it too long.
     Queue,
-    /// The request lacks the key that the rule counts by, or has it several times.
+    /// The request lacks the rule's key, or has it several times.
     Key,
     /// The shared store cannot be asked.
     Store,
@@ -147,8 +145,8 @@ impl Reason {
         }
     }
 
-    /// Returns whether this reason decides where `other` holds, too: what never ends goes before
-    /// what ends, then what ends later, and what no clock knows the end of comes last.
+    /// Returns whether this reason prevails over `other`: lasting reasons first, then the latest
+    /// `retry_after`, then reasons without one.
     #[must_use]
     pub fn outranks(self, other: Self) -> bool {
         let rank = |reason: Self| (reason.is_lasting(), reason.retry_after());
@@ -157,7 +155,7 @@ impl Reason {
 
     /// Returns this reason with another `retry_after`, if it has one.
     #[must_use]
-    pub fn over_after(mut self, wait: Duration) -> Self {
+    pub fn with_retry_after(mut self, wait: Duration) -> Self {
         match &mut self {
             Self::Rate { retry_after }
             | Self::QueueFull { retry_after }
@@ -187,26 +185,23 @@ pub enum Verdict {
     DryRunRejected(ReasonKind),
 }
 
-/// Where one slot stands after a decision.
+/// One slot's record of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// Whose quota.
+    /// The slot as claimed.
     pub slot: SlotId,
     /// What it decided.
     pub verdict: Verdict,
-    /// The most that `used` may be. Pacing's is the length of its queue; a breaker
-    /// has none, and says 0.
+    /// The most that `used` may be. For pacing the length of its queue, for a breaker 0.
     pub limit: u64,
-    /// What is used of it, the request included if it was admitted. More than
-    /// `limit` after an edit lowered the limit.
+    /// What is used, an admitted request included. It exceeds `limit` after an edit lowered the
+    /// limit.
     pub used: u64,
     /// What the request costs here.
     pub cost: u64,
-    /// How long this slot makes the request wait; of a dry run, which lets it pass, how
-    /// long it would.
+    /// How long this slot delays the request, or would without dry run.
     pub wait: Duration,
-    /// Time until nothing is used, if nothing more comes. Zero for a concurrency
-    /// limit, whose end no clock knows.
+    /// Time until nothing is used if no request comes. Zero for a concurrency limit.
     pub reset: Duration,
 }
 
@@ -216,11 +211,11 @@ impl Quota {
         self.limit.saturating_sub(self.used)
     }
 
-    /// Returns what orders quotas by which of them a client meets first: how many more requests of
-    /// this cost fit, then how late it is over.
+    /// Returns the order in which a client reaches quotas: how many more requests of this cost fit,
+    /// then the latest reset.
     pub fn tightness(&self) -> (u64, Reverse<Duration>) {
         let left = self.remaining();
-        // Most cost 1, and a division costs more than the question.
+        // Most requests cost 1, and a division is slower than this branch.
         let requests = if self.cost > 1 { left / self.cost } else { left };
         (requests, Reverse(self.reset))
     }
@@ -229,14 +224,14 @@ impl Quota {
 /// The record of one decision, which headers, logs, metrics and replays read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// One quota for each slot that was asked, in the chain's order.
+    /// One quota for each checked slot, in the chain's order.
     pub quotas: SmallVec<[Quota; 4]>,
-    /// What the decision turned the breaker to, if it did: to be logged.
-    pub turn: Option<Turn>,
+    /// The breaker's transition by this decision, for the log.
+    pub transition: Option<Transition>,
 }
 
 impl Report {
-    /// Returns how long the rules hold the request: the longest that any asked for in earnest.
+    /// Returns how long the rules delay the request. Dry runs do not count.
     pub fn wait(&self) -> Duration {
         let holds = |quota: &&Quota| quota.verdict == Verdict::Delayed;
         self.quotas.iter().filter(holds).map(|quota| quota.wait).max().unwrap_or_default()
@@ -251,7 +246,7 @@ pub struct RejectedBy {
 }
 
 impl RejectedBy {
-    /// Returns the rejection, given what each slot said.
+    /// Adds the report.
     pub fn with(self, report: Report) -> Rejection {
         let Self { slot, reason } = self;
         Rejection { slot, reason, report }
@@ -261,12 +256,12 @@ impl RejectedBy {
 /// A request that may not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// The slot that decided: of those that rejected, the one whose reason
-    /// [outranks](Reason::outranks) the others', the first if several are equal.
+    /// The rejecting slot whose reason [outranks](Reason::outranks) the others', the first of equal
+    /// ones.
     pub slot: SlotId,
-    /// Why. By its `retry_after` every slot would admit the request.
+    /// Why. At its `retry_after` every slot would admit the request.
     pub reason: Reason,
-    /// What each slot said.
+    /// Each slot's part in the decision.
     pub report: Report,
 }
 
@@ -283,7 +278,7 @@ pub enum Outcome {
         /// When that was known.
         at: Instant,
     },
-    /// The client left. Nothing can be learnt from its timing.
+    /// The client left; its timing says nothing about the upstream.
     #[default]
     Cancelled,
 }

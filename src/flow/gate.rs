@@ -6,7 +6,7 @@ mod shared;
 pub use reservation::Reservation;
 
 use super::{
-    breaker::Turn,
+    breaker::Transition,
     chain::{Chain, Charged, Held, HeldSlot},
     claim::Claim,
     decision::{Outcome, RejectedBy, Rejection, Report},
@@ -16,18 +16,18 @@ use super::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A route's chain, shared by its requests and found again by every edit.
+/// A route's chain, shared by its requests and kept over edits.
 #[derive(Debug)]
 pub struct Gate {
     chain: Mutex<Chain>,
 }
 
-/// An admitted request: what it may do, and the record of the decision.
+/// An admitted request with the record of its decision.
 #[derive(Debug)]
 pub struct Admission {
-    /// To be kept until the request ends.
+    /// Keep it until the request ends.
     pub permit: Permit,
-    /// What each slot said.
+    /// Each slot's part in the decision.
     pub report: Report,
 }
 
@@ -38,60 +38,56 @@ pub struct Permit {
     gate: Arc<Gate>,
     start: Instant,
     held: Held,
-    /// Whether the gate knows that it has ended.
     ended: bool,
 }
 
 impl Gate {
-    /// Opens a gate without rules, which admits everything.
+    /// Returns a gate without rules, which admits everything.
     pub fn new(now: Instant) -> Self {
         Self { chain: Mutex::new(Chain::new(now)) }
     }
 
-    /// Puts `rules` in force for the next decision. Rules that keep their name and
-    /// algorithm keep their state; requests in flight do not notice.
+    /// Installs `rules` from the next decision on. Rules that keep their name and algorithm keep
+    /// their state; requests in flight are not affected.
     ///
-    /// Claims on the slots before are still good: a rule that is reset answers to the
-    /// slot it had before, too, but not to the one before that. A rule that is added
-    /// does not ask who cannot know it yet; a renamed rule is an added one.
+    /// Claims on the previous slots remain valid: a reset rule answers for its previous slot, but
+    /// not for older ones. An added rule is not checked for requests that cannot know it. A renamed
+    /// rule is an added one.
     ///
-    /// The states of a keyed rule's clients are not converted yet, so that requests do
-    /// not wait for it, however many there are: each is when a decision looks at it, or
-    /// by [`catch_up`](Self::catch_up), and decisions are the same either way.
+    /// States of a keyed rule's clients are converted when a decision uses them or by
+    /// [`catch_up`](Self::catch_up), so that no request waits for all. Decisions are the same
+    /// either way.
     pub fn install(&self, rules: &Rules, now: Instant) -> Installed {
-        // So that no state is two edits old.
+        // No state may be two edits old.
         while self.catch_up() {}
         let (installed, _unused) = self.lock().install(rules, now);
         installed
     }
 
-    /// Has the rules that count by the clock or the calendar follow the wall's clock, which was
-    /// stepped: from `now` on it is so far from the instants that decisions are asked for.
-    /// States are converted as after [`install`](Self::install). Other rules are not
-    /// disturbed.
+    /// Applies a step of the wall clock: from `now` on it differs from instants by `wall`. Only
+    /// rules that count by the clock or a calendar are affected. States are converted as after
+    /// [`install`](Self::install).
     pub fn set_wall(&self, wall: WallOffset, now: Instant) {
-        // So that no state is two steps old.
+        // No state may be two steps old.
         while self.catch_up() {}
         self.lock().set_wall(wall, now);
     }
 
-    /// Converts a few of the states that an edit has left. Returns whether there may be
-    /// more: to be called until there are none, with pauses between, since no request is
-    /// decided meanwhile.
+    /// Converts a few states that an edit left. Returns whether there may be more. Call it until
+    /// there are none, with pauses: it holds the lock.
     pub fn catch_up(&self) -> bool {
         self.lock().catch_up()
     }
 
     /// Decides about a request arriving at `now`, and charges it if it is admitted.
     ///
-    /// Every slot with a claim is asked, then every one is told. No heap memory is
-    /// taken for up to four slots, but for a client that a keyed rule has no place for yet, for
-    /// sliding windows that an edit of their buckets has left to be converted, and for
-    /// the first request of all.
+    /// Every slot with a claim is checked, then every one is charged. Up to four slots take no heap
+    /// memory, except for a new client of a keyed rule, for sliding windows whose buckets an edit
+    /// changed, and for the gate's first request.
     ///
     /// # Errors
     ///
-    /// Why the request may not start; then nothing was charged.
+    /// The reason of the rejection; nothing was charged.
     #[expect(clippy::result_large_err, reason = "a rejection must not allocate either")]
     pub fn enter(self: &Arc<Self>, now: Instant, claims: &[Claim]) -> Result<Admission, Rejection> {
         let mut report = Report::default();
@@ -101,12 +97,12 @@ impl Gate {
         }
     }
 
-    /// Decides as [`enter`](Self::enter) does, and writes what each slot said into
-    /// `report`, which is empty: it is several hundred bytes long and need not be moved.
+    /// Decides like [`enter`](Self::enter), into an empty `report` of the caller: a report has
+    /// several hundred bytes and need not be moved.
     ///
     /// # Errors
     ///
-    /// Why the request may not start; then nothing was charged.
+    /// The reason of the rejection; nothing was charged.
     #[inline]
     pub fn decide(
         self: &Arc<Self>,
@@ -114,17 +110,17 @@ impl Gate {
         claims: &[Claim],
         report: &mut Report,
     ) -> Result<Permit, RejectedBy> {
-        // In a statement of its own, so that the lock is given back before the rest.
+        // A statement of its own releases the lock before the rest.
         let decided = self.lock().enter(now, claims, report);
         decided.map(|charged| Permit::new(Arc::clone(self), charged))
     }
 
-    /// Returns what was seen up to `now`.
+    /// Returns the statistics at `now`.
     pub fn observe(&self, now: Instant) -> Observation {
         self.lock().observe(now)
     }
 
-    // Private, so that no guard outlives a call and no two calls can deadlock.
+    // Private: no guard outlives a call, so that calls cannot deadlock.
     fn lock(&self) -> MutexGuard<'_, Chain> {
         self.chain.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -135,35 +131,34 @@ impl Permit {
         Self { gate, start, held, ended: false }
     }
 
-    /// Returns when the request may start: when it arrived, unless it must wait.
+    /// Returns when the request may start: on arrival, unless it must wait.
     pub const fn start(&self) -> Instant {
         self.start
     }
 
-    /// Returns whether some rule heeds the request's end. If none does, a permit that is
-    /// dropped early changes no later decision.
+    /// Returns whether a rule depends on the request's end. If not, dropping the permit early
+    /// changes no later decision.
     pub fn holds(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Returns whether a slot wants to be told of the answer: [`Self::answered`].
+    /// Returns whether a slot waits for [`Self::answered`].
     pub fn awaits_answer(&self) -> bool {
         self.held.iter().any(HeldSlot::awaits_answer)
     }
 
-    /// Notes how the request is answered, as soon as that is known: what is judged by
-    /// answers need not wait until the last byte has been taken. Returns what the
-    /// breaker turned to, if that changed it.
-    pub fn answered(&mut self, outcome: Outcome) -> Option<Turn> {
+    /// Records the answer when its head is known, before the last byte is sent. Returns the
+    /// breaker's transition.
+    pub fn answered(&mut self, outcome: Outcome) -> Option<Transition> {
         if !self.awaits_answer() {
             return None;
         }
         self.gate.lock().answer(self.start, &mut self.held, outcome)
     }
 
-    /// Ends the request with `outcome`, and returns what the breaker turned to, if that
-    /// changed it. If no answer was reported, its end counts as the answer.
-    pub fn finish(mut self, outcome: Outcome) -> Option<Turn> {
+    /// Ends the request with `outcome`, which also is its answer if none was reported. Returns the
+    /// breaker's transition.
+    pub fn finish(mut self, outcome: Outcome) -> Option<Transition> {
         self.ended = true;
         self.gate.lock().leave(self.start, &self.held, outcome)
     }
@@ -205,7 +200,8 @@ mod tests {
 
     #[test]
     fn of_several_that_reject_the_one_that_does_for_longest_decides() {
-        let (fast, slow) = (rule("fast", bucket(10, 1)), rule("slow", bucket(2, 1)));
+        let fast = rule("fast", bucket(10, 1));
+        let slow = rule("slow", bucket(2, 1));
         for flow in [[fast.clone(), slow.clone()], [slow, fast]] {
             check(
                 &Rules { flow: flow.into(), ..paced(rate(1, 1000), 300, 9) },
@@ -223,7 +219,8 @@ mod tests {
 
     #[test]
     fn a_rate_decides_beside_a_limit_in_flight_whose_end_no_clock_knows() {
-        let (rate, large) = (rule("rate", bucket(10, 1)), rule("in flight", in_flight(1)));
+        let rate = rule("rate", bucket(10, 1));
+        let large = rule("in flight", in_flight(1));
         for flow in [[rate.clone(), large.clone()], [large, rate]] {
             check(
                 &rules(flow),
@@ -251,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_rejects_nobody_and_is_charged_what_it_would_pass() {
+    fn a_dry_run_rejects_no_request_and_charges_what_it_would_pass() {
         let dry = Rule { dry_run: true, ..rule("dry", bucket(10, 1)) };
         let timeline = Timeline::new(&rules([dry, rule("real", bucket(10, 3))])).check(
             "
@@ -337,7 +334,7 @@ mod tests {
                     assert_eq!((quota.slot, quota.used), (old, used));
                 }
                 let rejection = gate.enter(Instant::EPOCH, &claim).expect_err("a fourth");
-                // By the slot that whoever claims it knows.
+                // By the claimed slot.
                 assert_eq!((rejection.slot, rejection.report.quotas[0].slot), (old, old));
                 let seen = &gate.observe(Instant::EPOCH).rules[0];
                 assert_eq!((seen.slot, seen.counts.passed), (new.flow[0], 3));
@@ -424,9 +421,10 @@ mod tests {
                 cost: 1,
                 patience: Duration::ZERO,
             };
-            gate.enter(at(millis), &[claim]).ok().map(|it| it.permit)
+            gate.enter(at(millis), &[claim]).ok().map(|admission| admission.permit)
         };
-        let (first, second) = (enter(100).expect("at once"), enter(100).expect("in 100 ms"));
+        let first = enter(100).expect("at once");
+        let second = enter(100).expect("in 100 ms");
         assert!(enter(100).is_none());
         assert_eq!(gate.observe(at(150)).waiting, 1);
         first.finish(Outcome::Success { at: at(130) });

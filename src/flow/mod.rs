@@ -1,22 +1,21 @@
 //! Flow control without IO: values in, values out.
 //!
-//! A route's [`Gate`] holds its chain of slots: the statistic slot, one slot for
-//! each flow rule, the breaker and the pacing slot. An arriving request brings the time and a
-//! [`Claim`] on each slot that concerns it. **All slots are asked, then all are
-//! told**, in one critical section, so a request that any of them rejects leaves
-//! no trace in the others, and deciding and counting are one event.
+//! A route's [`Gate`] holds its chain of slots: statistics, one slot per flow rule, the breaker,
+//! pacing. An arriving request brings the time and a [`Claim`] on each slot that concerns it. **All
+//! slots are checked before any is charged**, in one critical section: a rejected request leaves no
+//! trace, and deciding and counting are one event.
 //!
 //! ```text
 //!  arrival ──▶ statistic │ rule │ … │ breaker │ pacing ──▶ Permit (start) ──▶ finish or drop
 //!              └────────────── one lock ──────────────┘       or Rejection (reason)
 //! ```
 //!
-//! What is absent here: HTTP, clocks, sleeping, tasks, logging, and any lock but
-//! the gate's. Every decision depends on the rules, the state and `now` alone.
+//! This module has no HTTP, clock, sleep, task or log, and no lock but the gate's. A decision
+//! depends on the rules, the state and `now` alone.
 //!
-//! An algorithm is one file in [`limiter`], which decides over a state that it does
-//! not own (`slot.rs`): of all clients, or of each (`keyed.rs`). A slot of another
-//! kind, as [`breaker`] and [`pacing`], is one file beside it and a line in `chain.rs`.
+//! An algorithm is one file in [`limiter`]; it decides over states that a slot owns (`slot.rs`),
+//! one for all clients or one for each (`keyed.rs`). A slot of another kind, such as [`breaker`] or
+//! [`pacing`], is one file here and a line in `chain.rs`.
 
 mod build;
 mod chain;
@@ -55,6 +54,6 @@ pub use limiter::{Algorithm, SyncedConfig};
 pub use ramp::WarmUp;
 pub use rate::Rate;
 pub use rules::{Change, Installed, Rule, Rules, rule_of};
-pub use shared::{Delta, Judgement, RemoteState, RoundTrip, Stored, Terms, Unstorable, Whose};
+pub use shared::{Delta, Judgement, RemoteState, RoundTrip, StateName, Stored, Terms, Unstorable};
 pub use statistic::{ByReason, Counts, Observation, RuleObservation, Sums, WAIT_BOUNDS};
 pub use time::{Instant, WallOffset};

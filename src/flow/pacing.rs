@@ -1,37 +1,32 @@
-//! The pacing slot: starts are evenly spaced, waits are bounded.
+//! Pacing: evenly spaced starts, bounded waits.
 //!
-//! A leaky bucket used as a queue, whose length is one instant. With `T = W/N`, a
-//! request of cost `n` arriving at `t`:
+//! A leaky bucket as a queue. With `T = W/N`, a request of cost `n` arriving at `t`:
 //!
 //! ```text
 //! start = max(t, next)         then  next = start + n·T
 //! ```
 //!
-//! It is rejected iff it would wait (`start > t`) and the wait exceeds `max_wait`, or
-//! `max_queue` requests are waiting already. First in, first out by construction. A
-//! request that leaves while it waits does not hand its place back: whoever came
-//! after it keeps the start that was promised.
+//! It is rejected iff it would wait (`start > t`) and the wait exceeds `max_wait`, or `max_queue`
+//! requests already wait. First in, first out. A request that leaves while it waits frees no place:
+//! later ones keep their starts.
 //!
-//! `next` is kept as the last start and what it cost, in the units of
-//! [`Interval`](super::rate), so that no rounding adds up; each start is rounded up
-//! to a nanosecond. An edited rate spaces the next start from the last one,
-//! unless that one's interval was over.
+//! `next` is kept as the last start and its cost, in units of [`Interval`](super::rate), so that
+//! rounding does not add up; each start is rounded up to a nanosecond. After an edit of the rate
+//! the next start keeps the new distance from the last one, unless that one's interval was over.
 //!
-//! With a warm-up, `n·T` follows the curve of `ramp.rs`: a cold service is
-//! asked `f` times as seldom. Where no request waited at `next`, as with a short `max_wait`, a
-//! start may follow up to `cost − n·T` sooner than by the curve, to make up for it:
-//! `warmth.rs` says when.
+//! With a warm-up, `n·T` follows the curve of `ramp.rs`: a cold service is called `f` times as
+//! seldom. Where no request waited at `next`, a start may follow up to `cost − n·T` sooner than the
+//! curve says, to make up for it: see `warmth.rs`.
 //!
-//! Worst case: starts `T` apart to the nanosecond, so at most `N + n` in any closed
-//! `W`, where the last one costs `n`. Memory: 136 bytes a key, and up to 16 for each
-//! request that waits.
+//! Worst case: starts `T` apart to the nanosecond, so at most `N + n` in any closed `W` whose last
+//! request costs `n`. Memory: 136 bytes per key, and up to 16 per waiting request.
 //!
-//! It is a slot of the route's own, after all others, and an algorithm of its rules, with
-//! which it can be keyed, cost more, except some and run dry.
+//! It is a slot of the route after all others, and also an algorithm of rules, with keys, costs,
+//! exceptions and dry run.
 //!
-//! Source: Sentinel `ThrottlingController`, whose `latest` is the last start. It
-//! waits for a request's own cost, `latest + n·T`, where this waits for that of the
-//! one before (as Guava does); for requests that cost 1 both are the same.
+//! Source: Sentinel `ThrottlingController`, whose `latest` is the last start. It waits for a
+//! request's own cost, `latest + n·T`; this waits for that of the previous one, as Guava does. For
+//! cost 1 both are the same.
 
 use super::{
     decision::{Decision, Reason},
@@ -52,9 +47,9 @@ pub struct Config {
     pub rate: Rate,
     /// The longest wait for a start.
     pub max_wait: Duration,
-    /// The most requests that may wait at a time.
+    /// The most waiting requests.
     pub max_queue: u64,
-    /// How a cold service is warmed up, if it has to be.
+    /// The warm-up of a cold service, if any.
     pub warm_up: Option<WarmUp>,
 }
 
@@ -69,25 +64,22 @@ pub(super) struct Pacing {
 /// The queue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
-    /// The last start, in units of the interval; or earlier, as far as time was saved up.
+    /// The last start in units of the interval, or earlier by saved time.
     last: u128,
-    /// What it cost.
     cost: u64,
-    /// How cold the service was then.
+    /// The coldness then.
     cold: Cold,
-    /// How warm it is since.
     warmth: Option<Warmth>,
-    /// When those who wait will start. What lies in the past is dropped at the
-    /// next charge.
+    /// The starts of waiting requests. Past ones are dropped by the next charge.
     starts: VecDeque<Instant>,
 }
 
-/// Waiting requests that room is made for in advance. A longer queue takes more
-/// memory when it first forms; each request in it takes a thousand times as much.
+/// Waiting requests to reserve memory for. A longer queue grows; each request takes a thousand
+/// times as much.
 const ROOM: u64 = 1024;
 
-/// Returns how many requests can wait one interval apart and none longer than `max_wait`: the
-/// first of them may start at once, so that an interval begun counts.
+/// Returns how many requests can wait one interval apart and at most `max_wait`, a started interval
+/// included.
 pub fn fitting(rate: Rate, max_wait: Duration) -> u64 {
     let waits = max_wait.as_nanos() * u128::from(rate.count());
     let waits = waits.div_ceil(u128::from(rate.window_nanos()));
@@ -95,15 +87,14 @@ pub fn fitting(rate: Rate, max_wait: Duration) -> u64 {
 }
 
 impl Config {
-    /// Returns the pacer.
     pub(super) fn build(&self) -> Pacing {
         let Self { rate, max_wait, max_queue, warm_up } = *self;
         let ramp = warm_up.map(|warm_up| Ramp::new(rate, warm_up));
         Pacing { interval: Interval::of(rate), max_wait, max_queue, ramp }
     }
 
-    /// Returns the memory that the starts of a full queue take at most, in bytes: there
-    /// may be twice the room that is used, as it grows by doubling.
+    /// Returns the most memory of a full queue's starts in bytes: twice their size, as it grows by
+    /// doubling.
     pub(super) fn full_bytes(&self) -> usize {
         let longest = Interval::of(self.rate).whole(Instant::EPOCH + self.max_wait);
         let places = longest.saturating_add(1).min(self.max_queue).saturating_mul(2).max(4);
@@ -120,27 +111,27 @@ impl Pacing {
         state.last.saturating_add(cost)
     }
 
-    /// Returns how many can wait, an interval apart.
+    /// Returns how many requests can wait an interval apart.
     fn most_waiting(&self) -> u64 {
         let longest = self.interval.whole(Instant::EPOCH + self.max_wait).saturating_add(1);
         longest.min(self.max_queue)
     }
 
     fn start(&self, state: &State, now: Instant) -> Instant {
-        // From now on, since long numbers take longer to divide.
+        // Relative to `now`: long numbers take longer to divide.
         now + self.interval.duration(self.next(state).saturating_sub(self.interval.at(now)))
     }
 }
 
 impl Pacing {
-    /// Decides about a request that would start at `start`. If as many wait as may, one
-    /// of them will have left at `leaver`; if no request may wait, only the own start helps.
+    /// Decides about a request that would start at `start`. In a full queue one request leaves at
+    /// `leaver`; if none may wait, only its own start helps.
     fn answer(&self, start: Instant, now: Instant, leaver: Option<Instant>) -> Decision {
         let wait = start.since(now);
         if wait.is_zero() {
             return Decision::Pass;
         }
-        // In so long the wait will have become short enough.
+        // The time until the wait is short enough.
         let until_short = wait.saturating_sub(self.max_wait);
         if let Some(leaver) = leaver {
             let retry_after = until_short.max(leaver.since(now));
@@ -153,14 +144,14 @@ impl Pacing {
     }
 }
 
-/// From the earliest next start alone, where no waiting request costs more than 1:
-/// then those who wait start an interval apart, and the queue needs no memory.
+/// Pacing by the earliest next start alone, for requests that cost at most 1: they wait an interval
+/// apart, so that the queue takes no memory.
 impl Pacing {
-    /// Decides as of a queue whose earliest next start is `next`.
+    /// Decides for a queue whose earliest next start is `next`.
     pub(super) fn check_next(&self, next: u128, now: Instant) -> Decision {
         let ahead = next.saturating_sub(self.interval.at(now));
         let start = now + self.interval.duration(ahead);
-        let is_full = self.standing_next(next, now).used >= self.max_queue;
+        let is_full = self.usage_next(next, now).used >= self.max_queue;
         let leaver = is_full.then(|| match self.max_queue {
             0 => start,
             places => self.interval.instant(next.saturating_sub(self.interval.times(places))),
@@ -168,13 +159,12 @@ impl Pacing {
         self.answer(start, now, leaver)
     }
 
-    /// Returns the earliest next start once a request of `cost` has been charged.
+    /// Returns the earliest next start after a charge of `cost`.
     pub(super) fn charge_next(&self, next: u128, now: Instant, cost: u64) -> u128 {
         next.max(self.interval.at(now)).saturating_add(self.interval.times(cost))
     }
 
-    /// Returns who waits.
-    pub(super) fn standing_next(&self, next: u128, now: Instant) -> Usage {
+    pub(super) fn usage_next(&self, next: u128, now: Instant) -> Usage {
         let ahead = next.saturating_sub(self.interval.at(now));
         Usage {
             used: self.interval.count(ahead).saturating_sub(1),
@@ -205,7 +195,7 @@ impl Limiter for Pacing {
 
     fn is_fresh(&self, state: &State, now: Instant) -> bool {
         let is_cold =
-            self.ramp.zip(state.warmth).is_none_or(|(ramp, it)| it.is_coldest(&ramp, now));
+            self.ramp.zip(state.warmth).is_none_or(|(ramp, warmth)| warmth.is_coldest(&ramp, now));
         is_cold && self.next(state) <= self.interval.at(now)
     }
 
@@ -225,8 +215,9 @@ impl Limiter for Pacing {
     }
 
     fn charge(&self, state: &mut State, times: Times, cost: u64) {
-        // Its own next start, or the later one that another slot asked for.
-        let (next, own) = (self.next(state), self.start(state, times.now));
+        // Its own start, or the later one that another slot requires.
+        let next = self.next(state);
+        let own = self.start(state, times.now);
         let (begins, start) = if times.start > own {
             (times.start, self.interval.at(times.start))
         } else {
@@ -248,12 +239,12 @@ impl Limiter for Pacing {
 
     fn convert(&self, old: &Self, state: &mut State, now: Instant) {
         let next = old.next(state);
-        // The next start keeps what the curve has added, and is never closer to the last one than
-        // the interval, which may be later than `last` by as much.
+        // The next start keeps the curve's addition, and stays at least an interval after the last
+        // one, which may be later than `last` by as much.
         let last = next.saturating_sub(old.interval.times(state.cost));
         (state.last, state.cold) = (self.interval.convert(last, old.interval), 0);
         if next <= old.interval.at(now) {
-            // Its interval is over: no request has to wait for it.
+            // Its interval is over.
             state.cost = 0;
         }
         state.warmth = match (&self.ramp, &old.ramp, state.warmth) {
@@ -261,7 +252,7 @@ impl Limiter for Pacing {
                 warmth.convert(ramp, old, now);
                 Some(warmth)
             }
-            // What was not warmed up until now is taken for warm.
+            // A service without warm-up before is taken for warm.
             (Some(_), ..) => Some(Warmth::warm(now)),
             (None, ..) => None,
         };
@@ -284,7 +275,7 @@ impl Evictable for Pacing {
         *state = State { warmth, starts, ..State::default() };
     }
 
-    /// As cold as can be, and with as many waiting as can have been: an interval apart.
+    /// Fully cold, with as many waiting as possible: an interval apart.
     fn absorb(&self, state: &mut State, usage: PastUsage, now: Instant) {
         let next = self.interval.at(usage.over());
         if next <= self.next(state) {
@@ -292,7 +283,7 @@ impl Evictable for Pacing {
         }
         self.renew(state);
         state.last = next;
-        let waiting = self.standing_next(next, now).used.min(self.most_waiting());
+        let waiting = self.usage_next(next, now).used.min(self.most_waiting());
         for before in (1..=waiting).rev() {
             let start = next.saturating_sub(self.interval.times(before));
             state.starts.push_back(self.interval.instant(start));
@@ -301,7 +292,6 @@ impl Evictable for Pacing {
 }
 
 impl Spaces<State> for Pacing {
-    /// In the order of being charged, whoever was asked first.
     fn due(&self, state: &State, now: Instant) -> Instant {
         self.start(state, now)
     }
@@ -391,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_dry_run_it_counts_who_would_wait_and_nobody_does() {
+    fn a_dry_run_counts_waits_and_delays_no_request() {
         let pacing = paced(rate(100, 1000), 25, 1).pacing.expect("pacing");
         let mut rules = keyed(Algorithm::Pacing(pacing), 10);
         rules.flow[0].dry_run = true;
@@ -434,7 +424,7 @@ mod tests {
         let warming = |period, cold_factor| {
             let mut rules = paced(rate(10, 1000), 0, 9);
             let warm_up = WarmUp { period: Duration::from_millis(period), cold_factor };
-            rules.pacing.iter_mut().for_each(|it| it.warm_up = Some(warm_up));
+            rules.pacing.iter_mut().for_each(|pacing| pacing.warm_up = Some(warm_up));
             rules
         };
         // The second start counts from a time before it, as some was saved up.

@@ -1,9 +1,7 @@
-//! Requests that a slot let pass and that are not decided yet, as somebody else is
-//! still being asked about them.
+//! Requests that passed here while the store is still asked about them.
 //!
-//! They are in no state, so that one which is rejected elsewhere leaves nothing to undo.
-//! Whoever is decided meanwhile must fit beside them, which is tried on a copy of the
-//! state. So each of them still fits when it is charged.
+//! They are charged to no state, so a rejection elsewhere has nothing to undo. Other requests must
+//! fit beside them, which is tried on a copy of the state; so each still fits when it is charged.
 
 use super::{
     claim::Key,
@@ -14,22 +12,22 @@ use super::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ticket(pub(super) u64);
 
-/// What a slot would charge for a request.
+/// One slot's charge for a reserved request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
     pub(super) ticket: Ticket,
     pub(super) key: Key,
-    /// Where its state lay when it was judged.
-    pub(super) place: Lookup,
+    /// Where its state was when it was checked.
+    pub(super) lookup: Lookup,
     pub(super) cost: u64,
 }
 
-/// What a slot would charge for all of them.
+/// One slot's charges for all reserved requests.
 #[derive(Debug, Default)]
 pub(super) struct Pendings(Vec<Pending>);
 
 impl Pendings {
-    /// Returns whether there are none: the usual case.
+    /// Returns whether there are none, which is usual.
     pub(super) const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -38,31 +36,30 @@ impl Pendings {
         self.0.push(pending);
     }
 
-    /// Forgets what that reservation would be charged.
+    /// Forgets a reservation's charge.
     pub(super) fn remove(&mut self, ticket: Ticket) {
         if let Some(at) = self.0.iter().position(|pending| pending.ticket == ticket) {
             self.0.swap_remove(at);
         }
     }
 
-    /// Returns the costs that are to be charged where that of a request with `key`,
-    /// judged at `place`, is.
-    pub(super) fn of(&self, key: Key, place: Lookup) -> impl Iterator<Item = u64> + Clone {
+    /// Returns the pending costs for the state that a request with `key`, found at `lookup`, uses.
+    pub(super) fn of(&self, key: Key, lookup: Lookup) -> impl Iterator<Item = u64> + Clone {
         let together = self.0.iter().filter(move |pending| {
             let is_same_client = match pending.key {
                 Key::Of(_) => pending.key == key,
                 Key::Shared | Key::Missing | Key::Duplicate => false,
             };
-            is_same_client || shares(pending.place) == shares(place) && shares(place).is_some()
+            is_same_client || shares(pending.lookup) == shares(lookup) && shares(lookup).is_some()
         });
         together.map(|pending| pending.cost)
     }
 }
 
-/// Returns the state that several clients have, if that is what `place` rests on.
-fn shares(place: Lookup) -> Option<KeySlot> {
-    match place {
+/// Returns the state behind `lookup` if several clients share it.
+fn shares(lookup: Lookup) -> Option<KeySlot> {
+    match lookup {
         Lookup::At(KeySlot::Own(_)) | Lookup::New { .. } => None,
-        Lookup::At(seat) => Some(seat),
+        Lookup::At(key_slot) => Some(key_slot),
     }
 }

@@ -1,21 +1,21 @@
-//! What a breaker shows: its phase, how that changed, and the answers that count.
+//! A breaker's phase, transitions and statistics.
 
 use core::fmt;
 
 /// The state of a breaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// All pass.
     #[default]
+    /// All requests pass.
     Closed,
-    /// None passes.
+    /// All requests are rejected.
     Open,
-    /// A few pass, and decide.
+    /// A few probes pass and decide.
     HalfOpen,
 }
 
 impl Phase {
-    /// Returns the word for it in logs and metrics.
+    /// Returns its word in logs and metrics.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -27,14 +27,14 @@ impl Phase {
 
 /// A change of state, for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
-    /// What the breaker has become.
+pub struct Transition {
+    /// The new phase.
     pub to: Phase,
-    /// The answers that it was decided on.
+    /// The answers that caused it.
     pub on: Answers,
 }
 
-/// Answers, and what was bad about them.
+/// Counts of answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answers {
     /// All of them.
@@ -45,10 +45,10 @@ pub struct Answers {
     pub slow: u64,
 }
 
-/// What was seen of a breaker.
+/// What metrics and `/routes` show of a breaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// Its state. An open one is half-open from its first probe on.
+pub struct BreakerStats {
+    /// Its phase. An open breaker is half-open from its first probe on.
     pub phase: Phase,
     /// How often it opened.
     pub opened: u64,
@@ -61,7 +61,7 @@ pub struct Seen {
 }
 
 /// For the log: `opened: of 24 answers 13 failed and 2 were slow`.
-impl fmt::Display for Turn {
+impl fmt::Display for Transition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Answers { all, failed, slow } = self.on;
         match self.to {

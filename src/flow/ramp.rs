@@ -9,25 +9,23 @@
 //! interval  = 1/c + slope·(stored − threshold)        slope = (f−1)/(c·(max−threshold))
 //! ```
 //!
-//! Storing `c` tokens a second, what lies below the threshold comes back as fast as it
-//! can be spent, so only the part above it has an effect. That is the **coldness**
-//! kept here, as a time: `X`, from 0 to `M = 2(p+L)/(1+f)`, which grows by the time that
-//! goes by in silence, as [`warmth`](super::warmth) distinguishes it from traffic, and shrinks by
-//! `T` for each request. With `T = W/N`:
+//! What is stored below the threshold returns as fast as it is spent, so only the part above has an
+//! effect. That part is the **coldness** `X` kept here, as a time from 0 to `M = 2(p+L)/(1+f)`. It
+//! grows by the time that passes in silence (see [`warmth`](super::warmth)) and shrinks by `T` for
+//! each request. With `T = W/N`:
 //!
 //! ```text
 //! interval(X) = T·(1 + (f−1)·X/M)
 //! n requests:  n·T + (f−1)·(2X−d)·d/(2M),  d = min(n·T, X)       then  X = X − d
 //! ```
 //!
-//! the area under the curve, which for a cold service asked without a pause makes it
-//! warm in `p+L`; a warm one is cold after `M` of silence. `L` is half a second, since
-//! the originals move once a second, after it, and this is to lie amid their steps.
-//! It is never less than
-//! one request for each cold interval, `f·T`, however small `c` is.
+//! This is the area under the curve: under constant load a cold service is warm after `p+L`, and a
+//! warm one is cold after `M` of silence. `L` is half a second, because the originals step once a
+//! second, at its end, and this curve should be in the middle of their steps. The rate never falls
+//! below one request per cold interval `f·T`, however small `c` is.
 //!
-//! All is integers, in the units of [`Interval`], in which `T` is whole; where `M` has
-//! more than 56 bits in these, `X` is kept to the 2^-56th part of it.
+//! All numbers are integers in units of [`Interval`], in which `T` is whole; `X` keeps 56 bits of
+//! `M`.
 
 use super::{
     rate::{Interval, Rate},
@@ -38,20 +36,18 @@ use core::{num::NonZeroU64, time::Duration};
 /// How a cold service is warmed up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WarmUp {
-    /// How long it takes when requests never cease.
+    /// How long it takes under constant load.
     pub period: Duration,
-    /// How many times as long as the limit's the interval of a cold service is, from 2
-    /// to [`Self::MAX_FACTOR`].
+    /// The ratio of a cold service's interval to the limit's, from 2 to [`Self::MAX_FACTOR`].
     pub cold_factor: u32,
 }
 
-/// How much longer than its period a warm-up takes. Sentinel's curve moves once a
-/// second, after the second: half of that puts this one amid its steps.
+/// How much longer than its period a warm-up takes: half of Sentinel's step of a second.
 const LAG: Duration = Duration::from_millis(500);
 
 impl WarmUp {
-    /// Returns how long it takes, when requests never cease: a half second more than
-    /// the period, or half of that again if it is shorter than a second.
+    /// Returns how long it takes under constant load: half a second more than the period, or half
+    /// as long again if that is shorter than a second.
     pub fn duration(&self) -> Duration {
         self.period.saturating_add(LAG.min(self.period / 2))
     }
@@ -66,12 +62,12 @@ impl WarmUp {
         }
     }
 
-    /// Returns how long a warm service takes to be quite cold, without requests.
+    /// Returns how long a warm service takes to become fully cold without requests.
     pub fn coldest(&self) -> Duration {
         self.duration() * 2 / (1 + self.factor())
     }
 
-    /// The largest cold factor; a larger one is taken for it.
+    /// The largest cold factor; larger ones are reduced to it.
     pub const MAX_FACTOR: u32 = 1_000;
 }
 
@@ -87,14 +83,13 @@ pub(super) struct Ramp {
     shift: u32,
 }
 
-/// How cold a service is: `X`, in steps.
+/// The coldness `X`, in steps.
 pub(super) type Cold = u64;
 
-/// Bits of the coldest.
+/// Bits of the largest coldness.
 const BITS: u32 = 56;
 
 impl Ramp {
-    /// Returns the curve.
     pub(super) fn new(rate: Rate, warm_up: WarmUp) -> Self {
         let interval = Interval::of(rate);
         let units = interval.at(Instant::EPOCH + warm_up.coldest());
@@ -103,12 +98,12 @@ impl Ramp {
         Self { interval, max: max.unwrap_or(NonZeroU64::MIN), slope: warm_up.factor() - 1, shift }
     }
 
-    /// Returns how cold a service is that has not been asked for long.
+    /// Returns the coldness of a service that was idle for long.
     pub(super) const fn coldest(&self) -> Cold {
         self.max.get()
     }
 
-    /// Returns the time that `n` requests take of a service so cold, in units.
+    /// Returns the time that `n` requests take at this coldness, in units.
     pub(super) fn cost(&self, cold: Cold, n: u64) -> u128 {
         let warmed = u128::from(self.warmed(cold, n));
         let area = u128::from(self.slope) * (2 * u128::from(cold) - warmed) * warmed;
@@ -116,45 +111,45 @@ impl Ramp {
         self.interval.times(n) + (extra << self.shift)
     }
 
-    /// Returns how cold it is after them.
+    /// Returns the coldness after `n` requests.
     pub(super) fn after(&self, cold: Cold, n: u64) -> Cold {
         cold - self.warmed(cold, n)
     }
 
-    /// Returns what they cost more than of a warm service, in units.
+    /// Returns the time of `n` requests beyond that of a warm service, in units.
     pub(super) fn extra(&self, cold: Cold, n: u64) -> u128 {
         self.cost(cold, n) - self.interval.times(n)
     }
 
-    /// Returns the time that `n` requests take of a service that stays quite cold.
+    /// Returns the time of `n` requests at full coldness.
     pub(super) fn cold_interval(&self, n: u64) -> Duration {
         self.interval.duration(self.interval.times(n) * (u128::from(self.slope) + 1))
     }
 
-    /// Returns how much later than these intervals say a cold bucket that saves up `slack`
-    /// units lets as many start again: all but one of them must fit in it.
+    /// Returns how much later than these intervals a cold bucket that saves up `slack` units admits
+    /// as many again: all but one of them must fit in it.
     pub(super) fn apart(&self, n: u64, slack: u128) -> Duration {
         self.interval.duration(self.interval.times(n.saturating_sub(1)).min(slack))
     }
 
-    /// Returns a point in time in units.
+    /// Returns an instant in units.
     pub(super) const fn units(&self, at: Instant) -> u128 {
         self.interval.at(at)
     }
 
-    /// Returns how cold it is after so much silence.
+    /// Returns the coldness after this much silence.
     pub(super) fn after_silence(&self, cold: Cold, silence: Duration) -> Cold {
         let units = self.interval.at(Instant::EPOCH + silence);
         let grown = units.div_ceil(1 << self.shift).saturating_add(cold.into());
         u64::try_from(grown).unwrap_or(u64::MAX).min(self.max.get())
     }
 
-    /// Returns the part of `of` that `cold` is of the coldest, rounded up.
+    /// Returns `of · cold / coldest`, rounded up.
     pub(super) fn share(&self, cold: Cold, of: u128) -> u128 {
         share(cold.into(), self.max.get().into(), of)
     }
 
-    /// Returns how cold by this curve what is so cold by `other` is.
+    /// Converts a coldness of the curve `other`.
     pub(super) fn convert(&self, cold: Cold, other: &Self) -> Cold {
         let converted = other.share(cold, self.max.get().into());
         u64::try_from(converted).unwrap_or(u64::MAX).min(self.max.get())
@@ -165,16 +160,17 @@ impl Ramp {
     }
 }
 
-/// Returns the part of `of` that `part` is of `whole`, rounded up, at most `of`.
+/// Returns `of · part / whole`, rounded up, at most `of`.
 pub(super) fn share(part: u128, whole: u128, of: u128) -> u128 {
-    // Long numbers lose their last bits, so that the products fit; up, that is,
-    // to less budget.
+    // Drop low bits so that the products fit; rounding up means less budget.
     let excess = (u128::BITS - whole.leading_zeros()).saturating_sub(63);
-    let (part, whole) = (part.div_ceil(1 << excess), (whole >> excess).max(1));
+    let part = part.div_ceil(1 << excess);
+    let whole = (whole >> excess).max(1);
     if part >= whole {
         return of;
     }
-    let (times, rest) = (of / whole, of % whole);
+    let times = of / whole;
+    let rest = of % whole;
     (times * part + (rest * part).div_ceil(whole)).min(of)
 }
 
@@ -211,7 +207,8 @@ mod tests {
     fn one_by_one_costs_what_it_costs_together() {
         for factor in [2, 3, 10, 1_000] {
             let ramp = curve(7, SECOND, Duration::from_secs(5), factor);
-            let (mut cold, mut sum) = (ramp.coldest(), 0);
+            let mut cold = ramp.coldest();
+            let mut sum = 0;
             for n in 1..=200 {
                 sum += ramp.cost(cold, 1);
                 cold = ramp.after(cold, 1);

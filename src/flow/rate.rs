@@ -1,10 +1,10 @@
-//! How many per how long.
+//! Rates and exact intervals.
 
 use super::time::{self, Instant, nanos};
 use core::{fmt, num::NonZeroU64, time::Duration};
 
-/// `count` per `window`, kept as written: `60/1m` and `1/1s` are different limits
-/// for every algorithm that looks at a whole window.
+/// `count` per `window`, as written: `60/1m` and `1/1s` differ for every algorithm that looks at a
+/// whole window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
     count: NonZeroU64,
@@ -13,8 +13,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// The largest count: more than any algorithm needs, small enough that no
-    /// product of a count and a window leaves 128 bits.
+    /// The largest count. Products of a count and a window stay below 128 bits.
     pub const MAX_COUNT: u64 = 1_000_000_000_000;
 
     /// The longest window: 366 days.
@@ -28,12 +27,12 @@ impl Rate {
         Some(Self { count: NonZeroU64::new(count)?, window: NonZeroU64::new(nanos(window))? })
     }
 
-    /// Returns how many.
+    /// Returns the count.
     pub const fn count(self) -> u64 {
         self.count.get()
     }
 
-    /// Returns per how long.
+    /// Returns the window.
     pub const fn window(self) -> Duration {
         Duration::from_nanos(self.window.get())
     }
@@ -50,9 +49,8 @@ impl fmt::Display for Rate {
     }
 }
 
-/// The time between two requests at a rate, exactly: `p/q` nanoseconds, in lowest
-/// terms. Points in time and durations are counted in units of `1/q` ns, in which
-/// nothing is rounded.
+/// The time between two requests at a rate: `p/q` nanoseconds in lowest terms. Instants and
+/// durations are counted in units of `1/q` ns, so that nothing is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interval {
     /// Units in an interval.
@@ -92,59 +90,60 @@ impl Interval {
         Instant::from_nanos(div_ceil(units, self.q))
     }
 
-    /// Returns the shortest whole duration that lasts `units`.
+    /// Returns `units` as a duration, rounded up to nanoseconds.
     pub(super) fn duration(self, units: u128) -> Duration {
         Duration::from_nanos(div_ceil(units, self.q))
     }
 
-    /// Returns how many intervals it takes to last `units`.
+    /// Returns `units` in intervals, rounded up.
     pub(super) fn count(self, units: u128) -> u64 {
         div_ceil(units, self.p)
     }
 
-    /// Returns how many intervals end by `now`, counted from the clock's zero.
+    /// Returns the number of intervals from the epoch to `now`, rounded down.
     pub(super) fn whole(self, now: Instant) -> u64 {
-        let (units, p) = (self.at(now), self.p.get());
+        let units = self.at(now);
+        let p = self.p.get();
         match u64::try_from(units) {
             Ok(units) => units / p,
             Err(_) => u64::try_from(units / u128::from(p)).unwrap_or(u64::MAX),
         }
     }
 
-    /// Returns `units` as whole microseconds and what is left of them, which is less than
-    /// 1000 times [`Self::parts`].
+    /// Returns `units` as whole microseconds and a rest below 1000 times [`Self::parts`].
     pub(super) fn split(self, units: u128) -> (u64, u64) {
         let whole = u128::from(self.q.get()) * 1000;
         let narrow = |units| u64::try_from(units).unwrap_or(u64::MAX);
         (narrow(units / whole), narrow(units % whole))
     }
 
-    /// Returns what [`Self::split`] was given.
+    /// Inverts [`Self::split`].
     pub(super) fn join(self, micros: u64, rest: u64) -> u128 {
         (u128::from(micros) * 1000 * u128::from(self.q.get())).saturating_add(rest.into())
     }
 
-    /// Returns how many units a nanosecond has.
+    /// Returns the units of a nanosecond.
     pub(super) const fn parts(self) -> u64 {
         self.q.get()
     }
 
-    /// Returns how many units an interval has.
+    /// Returns the units of an interval.
     pub(super) const fn units(self) -> u64 {
         self.p.get()
     }
 
-    /// Returns a point in time `units` of `other` in units of this, rounded up.
+    /// Converts `units` of `other` to units of this interval, rounded up.
     pub(super) fn convert(self, units: u128, other: Self) -> u128 {
-        // In two parts, since the product of the whole may leave 128 bits.
-        let (ours, theirs) = (u128::from(self.q.get()), u128::from(other.q.get()));
+        // In two parts: the product may exceed 128 bits.
+        let ours = u128::from(self.q.get());
+        let theirs = u128::from(other.q.get());
         (units / theirs) * ours + (units % theirs * ours).div_ceil(theirs)
     }
 }
 
-/// Returns the quotient, rounded up, or the most a `u64` can say.
+/// Returns the quotient, rounded up and at most `u64::MAX`.
 pub(super) fn div_ceil(units: u128, by: NonZeroU64) -> u64 {
-    // Nearly always short, and then several times as fast.
+    // The dividend is nearly always short, and this several times as fast.
     match u64::try_from(units) {
         Ok(units) => units.div_ceil(by.get()),
         Err(_) => u64::try_from(units.div_ceil(u128::from(by.get()))).unwrap_or(u64::MAX),

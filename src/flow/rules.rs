@@ -1,4 +1,4 @@
-//! What a route's rules are, and what becomes of each at an edit.
+//! A route's rules, and how an edit changed each.
 
 use super::{
     breaker,
@@ -9,21 +9,21 @@ use super::{
 };
 use std::sync::Arc;
 
-/// A route's flow control, as wanted.
+/// A route's flow control.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// Limits that must all agree.
     pub flow: Vec<Rule>,
-    /// What keeps requests from a service that fails.
+    /// Keeps requests from a failing service.
     pub breaker: Option<breaker::Config>,
-    /// Spacing of what they let pass.
+    /// Spaces the starts of what passed.
     pub pacing: Option<pacing::Config>,
 }
 
 /// One limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Its identity: state is found again by it.
+    /// Its identity: an edit finds the state by it.
     pub name: Arc<str>,
     /// How it decides.
     pub algorithm: Algorithm,
@@ -34,8 +34,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Returns the memory that its states take at most, in bytes, with what is remembered of
-    /// clients that lost their places, if it `lends` or not: see [`Algorithm::bytes_per_key`].
+    /// Returns the most memory in bytes that its states and the summary of evicted clients take;
+    /// `lends` as for [`Algorithm::bytes_per_key`].
     pub fn most_bytes(&self, lends: bool) -> u64 {
         let each = self.algorithm.bytes_per_key(lends) as u64;
         let Some(&Keyed { max_keys, .. }) = self.keyed.as_ref() else { return each };
@@ -44,13 +44,13 @@ impl Rule {
     }
 }
 
-/// Returns the name of the rule with this identity. The alternatives to a rule, which are
-/// asked in its place, have its name, a blank, and what distinguishes them.
+/// Returns the rule's name from an identity. An override's identity is the rule's name, a blank,
+/// and what distinguishes it.
 pub fn rule_of(identity: &str) -> &str {
     identity.split_once(' ').map_or(identity, |(name, _)| name)
 }
 
-/// What became of the rules of the chain before.
+/// The result of installing rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Installed {
     /// The slots of `Rules::flow`, in its order.
@@ -59,21 +59,20 @@ pub struct Installed {
     pub breaker: Option<SlotId>,
     /// The slot of `Rules::pacing`.
     pub pacing: Option<SlotId>,
-    /// By name, first the wanted in their order, then the removed.
+    /// By name: first the installed rules in their order, then the removed ones.
     pub changes: Vec<(Arc<str>, Change)>,
 }
 
-/// What became of a rule.
+/// How an edit changed a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It is new.
     Added,
-    /// It is equal.
+    /// It is unchanged.
     Kept,
-    /// It has other numbers, which the very next decision heeds; its state stays.
+    /// It has other numbers, in force with the next decision; its state stays.
     Converted,
-    /// It has another algorithm or key, or is exchanged where it was not or the other way
-    /// round, and starts with a fresh state.
+    /// It has another algorithm or key, or began or ceased to sync, and starts with a fresh state.
     Reset,
     /// It is gone.
     Removed,

@@ -1,14 +1,12 @@
-//! The statistic slot: what a route has seen, in all and lately.
+//! A route's statistics: totals and recent windows.
 //!
-//! It records decisions and ends; it never decides. The flow slots own the exact
-//! counters that they decide by. Totals equal the sum of decisions: every arrival is
-//! passed, delayed or rejected once, and every one of the first two completes, fails or is cancelled
-//! once.
+//! It records decisions and ends; flow slots keep their own exact counters. Totals equal the sum of
+//! decisions: every arrival is passed, delayed or rejected once, and every admitted one completes,
+//! fails or is cancelled once.
 //!
-//! The last second is kept in 10 buckets of 100 ms, the last minute in 60 of 1 s,
-//! both aligned to the clock and current one included, so that a "second" is between
-//! 0.9 s and 1 s long, a "minute" between 59 s and 60 s. They take 5 KB, from a
-//! route's first request on.
+//! The last second has 10 buckets of 100 ms, the last minute 60 of 1 s, aligned to the clock with
+//! the current one included: 0.9 s to 1 s, and 59 s to 60 s. They take 5 KB from a route's first
+//! request on.
 
 use super::{
     breaker,
@@ -21,7 +19,7 @@ use super::{
 use core::{cmp::Reverse, num::NonZeroU64, ops::AddAssign, time::Duration};
 use std::{collections::BinaryHeap, sync::Arc};
 
-/// What happened in some time.
+/// Counts over some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// Requests that started at once.
@@ -36,16 +34,15 @@ pub struct Sums {
     pub failed: u64,
     /// Admitted requests whose client left.
     pub cancelled: u64,
-    /// The time from start to end of all that completed or failed.
+    /// The time from start to end, summed over completed and failed requests.
     pub latency_sum: Duration,
     /// The shortest of them.
     pub latency_min: Option<Duration>,
-    /// The wait of all that were delayed.
+    /// The waits of delayed requests, summed.
     pub wait_sum: Duration,
 }
 
-/// Upper bounds of the wait histogram's buckets; a last one has none. From one turn
-/// of a fast pacer to the longest wait that a client still sits out.
+/// Upper bounds of the wait histogram's buckets; the last bucket has none.
 pub const WAIT_BOUNDS: [Duration; 12] = [
     Duration::from_millis(1),
     Duration::from_millis(5),
@@ -61,84 +58,82 @@ pub const WAIT_BOUNDS: [Duration; 12] = [
     Duration::from_secs(10),
 ];
 
-/// What a route has seen, as of an instant.
+/// A route's statistics at an instant.
 #[derive(Clone, Debug, Default)]
 pub struct Observation {
-    /// All of it.
+    /// Since the gate was opened.
     pub totals: Sums,
-    /// The last second.
+    /// 0.9 s to 1 s.
     pub last_second: Sums,
-    /// The last minute.
+    /// 59 s to 60 s.
     pub last_minute: Sums,
-    /// Requests admitted and not yet ended, waiting ones included.
+    /// Requests admitted and not ended, waiting ones included.
     pub in_flight: u64,
-    /// The most there were at a time.
+    /// The maximum of `in_flight`.
     pub in_flight_max: u64,
-    /// Of those in flight, requests whose start is yet to come. One that left
-    /// while it waited counts until then.
+    /// Requests in flight whose start is in the future, and those that left before theirs.
     pub waiting: u64,
-    /// Requests that waited up to each of [`WAIT_BOUNDS`] but not up to the one
-    /// before, then the rest.
+    /// Waits per bucket of [`WAIT_BOUNDS`], not cumulative; the last bucket has the rest.
     pub waits: [u64; WAIT_BOUNDS.len() + 1],
     /// The rules in the chain's order, then the breaker, pacing last.
     pub rules: Vec<RuleObservation>,
 }
 
-/// What a rule has decided, as of an instant.
+/// A rule's decisions at an instant.
 #[derive(Clone, Debug)]
 pub struct RuleObservation {
-    /// The rule's name; the breaker's is `breaker`, pacing's is `pacing`.
+    /// The rule's name, or `breaker` or `pacing`.
     pub name: Arc<str>,
-    /// Its slot.
+    /// The rule's slot.
     pub slot: SlotId,
-    /// Its algorithm's word; the breaker's is `breaker`, pacing's is `pacing`.
+    /// Its algorithm's word, or `breaker` or `pacing`.
     pub algorithm: &'static str,
     /// Whether it only counts what it would reject.
     pub dry_run: bool,
     /// The most that one client may use.
     pub limit: u64,
-    /// What is used, of the state that requests without a key share.
+    /// What is used of the shared state.
     pub used: u64,
-    /// The decisions.
+    /// Since the rule was added.
     pub counts: Counts,
-    /// What the breaker has seen, if this is one.
-    pub breaker: Option<breaker::Seen>,
+    /// The breaker's statistics, if this is one.
+    pub breaker: Option<breaker::BreakerStats>,
     /// The number of keys, if it has keys.
     pub keys: Option<Keys>,
 }
 
-/// The decisions of one rule. They outlive edits of the rule, resets included; a rule has
-/// those of its alternatives that were removed, too.
+/// The decisions of one rule. They outlive its edits and resets, and include those of removed
+/// overrides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Admitted requests that it let pass at once.
+    /// Admitted requests that it passed at once.
     pub passed: u64,
-    /// Admitted requests that it made wait.
+    /// Admitted requests that it delayed.
     pub delayed: u64,
-    /// Requests rejected for its reason. A route's `rejected` is the sum over rules.
+    /// Requests rejected by it. A route's `rejected` is the sum over rules.
     pub rejected: ByReason,
-    /// Requests that it would have rejected, were it not a dry run.
+    /// Requests that it would have rejected without dry run.
     pub dry_run_rejected: ByReason,
-    /// What happened for want of room, if it has keys.
+    /// What happened in a full table, if it has keys.
     pub churn: Churn,
 }
 
-/// Requests by the reason that they were rejected for.
+/// Rejected requests by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ByReason([u64; ReasonKind::ALL.len()]);
 
 impl ByReason {
-    /// Returns how many there were for any reason.
+    /// Returns the sum over reasons.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Returns how many there were for this reason.
+    /// Returns the count of a reason.
     pub const fn of(&self, kind: ReasonKind) -> u64 {
         self.0[kind as usize]
     }
 
-    /// Returns how many there were for each reason that there were any for.
+    /// Returns the counts above zero.
     pub fn each(&self) -> impl Iterator<Item = (ReasonKind, u64)> {
         let all = ReasonKind::ALL.into_iter().zip(self.0);
         all.filter(|(_, count)| *count > 0)
@@ -167,27 +162,26 @@ impl AddAssign for Counts {
     }
 }
 
-/// The slot.
 #[derive(Debug, Default)]
 pub(super) struct Statistic {
     totals: Cell,
     in_flight: u64,
     in_flight_max: u64,
     waits: [u64; WAIT_BOUNDS.len() + 1],
-    /// From the first request on: most of many routes are never called.
+    /// From the first request on: with many routes most are never called.
     recent: Option<Box<Recent>>,
 }
 
 #[derive(Debug)]
 struct Recent {
-    /// When those who wait will start, the first on top. What lies in the past is
-    /// dropped when the next one waits.
+    /// The starts of waiting requests, earliest on top. Past ones are dropped when the next one
+    /// waits.
     starts: BinaryHeap<Reverse<Instant>>,
     second: Ring<Cell>,
     minute: Ring<Cell>,
 }
 
-/// [`Sums`], as fast as they can be counted: times in nanoseconds.
+/// [`Sums`] in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     passed: u64,
@@ -197,7 +191,7 @@ struct Cell {
     failed: u64,
     cancelled: u64,
     latency_sum: u64,
-    /// The longest time there is if nothing has ended.
+    /// `u64::MAX` if nothing has ended.
     latency_min: u64,
     wait_sum: u64,
 }
@@ -207,7 +201,6 @@ const SECOND_BUCKETS: u32 = 10;
 const MINUTE: Grid = grid(1_000_000_000);
 const MINUTE_BUCKETS: u32 = 60;
 
-/// Returns the grid of buckets `length` nanoseconds long.
 const fn grid(length: u64) -> Grid {
     match NonZeroU64::new(length) {
         Some(length) => Grid::new(length, NonZeroU64::MIN),
@@ -258,17 +251,17 @@ impl Statistic {
         });
     }
 
-    /// Returns what was seen, without the rules, which others know.
+    /// Returns the statistics without the rules.
     pub(super) fn observe(&self, now: Instant) -> Observation {
         let recent = self.recent.as_deref();
         Observation {
             totals: self.totals.into(),
-            last_second: recent.map(|it| sum(&it.second, SECOND, now)).unwrap_or_default(),
-            last_minute: recent.map(|it| sum(&it.minute, MINUTE, now)).unwrap_or_default(),
+            last_second: recent.map(|recent| sum(&recent.second, SECOND, now)).unwrap_or_default(),
+            last_minute: recent.map(|recent| sum(&recent.minute, MINUTE, now)).unwrap_or_default(),
             in_flight: self.in_flight,
             in_flight_max: self.in_flight_max,
             waits: self.waits,
-            waiting: recent.map_or(0, |it| it.waiting(now)),
+            waiting: recent.map_or(0, |recent| recent.waiting(now)),
             ..Observation::default()
         }
     }
@@ -285,7 +278,7 @@ impl Statistic {
     }
 }
 
-/// Waiting requests that room is made for in advance.
+/// Waiting requests to reserve memory for.
 const ROOM: usize = 64;
 
 impl Recent {

@@ -8,9 +8,8 @@ use core::{
 
 /// A point in time: nanoseconds on a clock that never steps back.
 ///
-/// `clock.rs` sets that clock once, when the process starts, to the wall's time
-/// since the Unix epoch. What the wall's clock is stepped later is a [`WallOffset`].
-/// Arithmetic saturates; the range ends in the year 2554.
+/// The clock starts at the wall clock's time since the Unix epoch; later steps of the wall clock
+/// are a [`WallOffset`]. Arithmetic saturates; the range ends in the year 2554.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
@@ -37,23 +36,23 @@ impl Instant {
     }
 }
 
-/// How far the wall's clock is ahead of [`Instant`]s, or behind them: what it was stepped since
-/// the process started. Up to 292 years.
+/// How far the wall clock is ahead of [`Instant`]s, by steps since the process started. Up to 292
+/// years either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WallOffset(i64);
 
 impl WallOffset {
-    /// Returns the offset of so many nanoseconds.
+    /// Returns the offset of this many nanoseconds.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// Returns it in nanoseconds.
+    /// Returns the offset in nanoseconds.
     pub const fn as_nanos(self) -> i64 {
         self.0
     }
 
-    /// Returns the time of the wall's clock at `now`.
+    /// Returns the wall clock's time at `now`.
     pub const fn at(self, now: Instant) -> Instant {
         Instant(now.0.saturating_add_signed(self.0))
     }
@@ -81,13 +80,13 @@ impl fmt::Debug for Instant {
     }
 }
 
-/// Returns `duration` in nanoseconds; over 584 years is for ever.
+/// Returns `duration` in nanoseconds, at most `u64::MAX` (584 years).
 pub(crate) fn nanos(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos().into())
 }
 
-/// Writes `duration` exactly, in units of a day at most, such as `31d 12h`: months and
-/// years have no one length.
+/// Writes `duration` exactly, in days and smaller units, as `31d 12h`: months and years vary in
+/// length.
 pub(crate) fn spelled(duration: Duration) -> String {
     const DAY: u64 = 24 * 60 * 60;
     let days = duration.as_secs() / DAY;

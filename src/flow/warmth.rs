@@ -1,30 +1,26 @@
-//! How warm a service is: what warms it, and what cools it.
+//! How warm a service is: requests warm it, silence cools it.
 //!
-//! Each request that starts warms, by `T` on the curve of [`ramp`](super::ramp). Silence
-//! cools, and traffic as dense as a cold service would be let have is not silent,
-//! whatever it looks like from one request to the next. So the time is kept at which,
-//! at the cold interval `f·T` for each, all that started would have come to its end:
+//! Each start warms by `T` on the curve of [`ramp`](super::ramp). Silence cools. Traffic as dense
+//! as a cold service admits is not silence, even if single gaps look like it. Therefore `due` is
+//! kept: the time at which all started requests would have ended at the cold interval `f·T` each:
 //!
 //! ```text
 //! due     = min(max(due, t) + n·f·T, t + max(n·f·T, H))      at a start at t, H = 1 s
 //! silence = min(t − last, 2·(t − due)), or 0 until due       X(t) = min(M, X + silence)
 //! ```
 //!
-//! Offered the cold rate or more, in pieces up to `H` apart, a service has no silence
-//! and gets warm; offered less, it has, and at less than `1/(f + ½)` of the rate it
-//! gets no warmer than it is. After dense traffic there may be more to come until
-//! `due`; the factor of two makes up for that wait. A cold bucket lets the next `n`
-//! start `(n−1)·T` after these intervals; where that makes more than `H`, `n·f·T` is so
-//! much more, as else a service that is asked as often as it lets would be silent.
+//! At the cold rate or more, with gaps up to `H`, a service has no silence and warms up; below
+//! `1/(f + ½)` of the rate it does not get warmer. After dense traffic more may come until `due`;
+//! the factor of two makes up for that wait. A cold bucket admits the next `n` requests `(n−1)·T`
+//! after these intervals; where that exceeds `H`, `n·f·T` is extended by it, as otherwise a service
+//! used at its admitted rate would seem silent.
 //!
-//! For the same reason a beat that does not meet the curve must not cost a cold
-//! service requests that the curve allows. Time that went by is **saved up**, as far as
-//! it is no longer than the latest pause, nor that than `max(H, 2·f·T)`; and never so
-//! that `n` requests take less than the `n·T` that they would take of a warm service.
+//! For the same reason a rhythm that misses the curve must not cost a cold service requests that
+//! the curve allows. Passed time is **saved up**: at most the latest pause, which counts up to
+//! `max(H, 2·f·T)`, and never so that `n` requests take less than a warm service's `n·T`.
 //!
-//! Source: Sentinel `WarmUpController.coolDownTokens`, by which tokens are stored in a
-//! second only if what passed in the one before was less than `count / coldFactor`;
-//! there in steps of a second, by the clock, from which `H` is taken.
+//! Source: Sentinel `WarmUpController.coolDownTokens`, which stores tokens for a second only if
+//! less than `count / coldFactor` passed in the one before, in steps of a second. `H` is that step.
 
 use super::{
     ramp::{Cold, Ramp},
@@ -32,62 +28,60 @@ use super::{
 };
 use core::time::Duration;
 
-/// `H`: pauses up to so long count as an even flow. Sentinel's step.
+/// `H`: shorter pauses count as even traffic.
 const HORIZON: Duration = Duration::from_secs(1);
 
-/// How warm a service is, as of its last request.
+/// A service's warmth at its last request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Warmth {
     cold: Cold,
-    /// When the last one started.
     last: Instant,
-    /// Until when more of them may be to come; zero if nothing is saved up.
+    /// Until when more requests may come; the epoch if nothing is saved up.
     due: Instant,
 }
 
 /// A request on the curve.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
-    /// From when on its cost counts, in units of the interval.
+    /// From when its cost counts, in units of the interval.
     pub(super) from: u128,
-    /// How cold the service is.
+    /// The coldness.
     pub(super) cold: Cold,
 }
 
-/// What a request may be spent from, in units of the interval.
+/// A request's budget, in units of the interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
-    /// When it starts.
     pub(super) start: u128,
-    /// When nothing would be missing to `slack`.
+    /// When the budget is `slack` again.
     pub(super) tat: u128,
     /// What a warm service may save up.
     pub(super) slack: u128,
 }
 
 impl Warmth {
-    /// Returns that of a service that was never asked.
+    /// Returns the warmth of a service never called.
     pub(super) const fn coldest(ramp: &Ramp) -> Self {
         Self { cold: ramp.coldest(), last: Instant::EPOCH, due: Instant::EPOCH }
     }
 
-    /// Returns that of a service that was not warmed up so far.
+    /// Returns the warmth of a service that had no warm-up before.
     pub(super) const fn warm(now: Instant) -> Self {
         Self { cold: 0, last: now, due: Instant::EPOCH }
     }
 
-    /// Returns whether it is, from `now` on, that of a service that was never asked.
+    /// Returns whether it equals that of a service never called from `now` on.
     pub(super) fn is_coldest(&self, ramp: &Ramp, now: Instant) -> bool {
         self.due <= now && self.pause(ramp, now).is_none() && self.cold(ramp, now) == ramp.coldest()
     }
 
-    /// Returns how cold the service is.
+    /// Returns the coldness at `now`.
     pub(super) fn cold(&self, ramp: &Ramp, now: Instant) -> Cold {
         let silence = now.since(self.last).min(now.since(self.due).saturating_mul(2));
         if silence.is_zero() { self.cold } else { ramp.after_silence(self.cold, silence) }
     }
 
-    /// Returns the step on the curve of `n` requests that start at `now`.
+    /// Returns the step of `n` requests that start at `now`.
     pub(super) fn step(&self, ramp: &Ramp, now: Instant, budget: Budget, n: u64) -> Step {
         let Budget { start, tat, slack } = budget;
         let cold = self.cold(ramp, now);
@@ -99,11 +93,11 @@ impl Warmth {
         Step { from: tat.max((start + slack).saturating_sub(warm.max(saved))), cold }
     }
 
-    /// Notes that `n` requests start at `now`, and returns their step.
+    /// Records the start of `n` requests at `now`, and returns their step.
     pub(super) fn on_start(&mut self, ramp: &Ramp, now: Instant, budget: Budget, n: u64) -> Step {
         let step = self.step(ramp, now, budget, n);
         let paced = ramp.cold_interval(n);
-        // Who comes as early as a bucket lets them is not silent; a shorter wait is saved up.
+        // Requests as early as a bucket admits them are not silence; a shorter wait is saved up.
         let spaced = paced.saturating_add(ramp.apart(n, budget.slack));
         let paced = if spaced > HORIZON { spaced } else { paced };
         let due = (self.due.max(now) + paced).min(now + paced.max(HORIZON));
@@ -111,8 +105,7 @@ impl Warmth {
         step
     }
 
-    /// Goes over to the curve of `ramp` from that of `old`, as of `now`. Returns whether
-    /// there may be something saved up.
+    /// Converts from the curve `old` to `ramp` at `now`. Returns whether time may be saved up.
     pub(super) fn convert(&mut self, ramp: &Ramp, old: &Ramp, now: Instant) -> bool {
         let saves = self.pause(old, now).is_some();
         let last = self.last.max(now);
@@ -122,7 +115,7 @@ impl Warmth {
         saves
     }
 
-    /// Returns the time since the last start, if what is saved up is still kept.
+    /// Returns the time since the last start, if saved time is still kept.
     fn pause(&self, ramp: &Ramp, now: Instant) -> Option<Duration> {
         let pause = now.since(self.last);
         let longest = ramp.cold_interval(2).max(HORIZON);

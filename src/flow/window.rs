@@ -1,55 +1,51 @@
-//! The ring of buckets that windows are counted in, read as of an instant.
+//! A ring of buckets in which windows are counted.
 //!
-//! A window `W` is cut into `b` buckets; the instant `t` falls in bucket
-//! `floor(t·b / W)`, counted from the clock's zero, so buckets align with the
-//! clock. A ring remembers the latest of them. This is Sentinel's `LeapArray`, but
-//! a bucket that time has left behind is not reset by whoever reads: reading is a
-//! projection, and only what is written moves the ring.
+//! A window `W` has `b` buckets; the instant `t` is in bucket `floor(t·b / W)`, so buckets align
+//! with the clock. A ring keeps the latest of them. This is Sentinel's `LeapArray`, but a read
+//! resets no expired bucket: only writes move the ring.
 
 use super::{rate::Interval, time::Instant};
 use core::{iter, num::NonZeroU64};
 
-/// How time is cut into buckets, each as long as an interval, which need not be a
-/// whole number of nanoseconds.
+/// Time in buckets of one interval each, which need not be whole nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Grid {
     length: Interval,
 }
 
-/// What fell in the latest buckets.
+/// The counts of the latest buckets.
 #[derive(Clone, Debug)]
 pub(super) struct Ring<T> {
     /// The index of the latest bucket written.
     head: u64,
-    /// Where it lies in `cells`; the one before it lies before it.
+    /// Its position in `cells`; older ones precede it, cyclically.
     at: u32,
     cells: Box<[T]>,
 }
 
 impl Grid {
-    /// Cuts every `window` nanoseconds in `buckets`.
+    /// Divides every `window` nanoseconds into `buckets`.
     pub(super) const fn new(window: NonZeroU64, buckets: NonZeroU64) -> Self {
         Self { length: Interval::new(window, buckets) }
     }
 
-    /// Returns the bucket that `now` falls in.
+    /// Returns the bucket of `now`.
     pub(super) fn index(self, now: Instant) -> u64 {
         self.length.whole(now)
     }
 
-    /// Returns when bucket `index` begins: the first instant that falls in it.
+    /// Returns the first instant of bucket `index`.
     pub(super) fn start(self, index: u64) -> Instant {
         self.length.instant(self.length.times(index))
     }
 }
 
 impl<T: Copy + Default> Ring<T> {
-    /// Returns an empty ring of `len` buckets, one at least.
+    /// Returns an empty ring of `len` buckets, at least one.
     pub(super) fn new(len: u32) -> Self {
         Self { head: 0, at: 0, cells: vec![T::default(); len.max(1) as usize].into() }
     }
 
-    /// Empties it.
     pub(super) fn clear(&mut self) {
         self.cells.fill(T::default());
         (self.head, self.at) = (0, 0);
@@ -60,13 +56,12 @@ impl<T: Copy + Default> Ring<T> {
         self.head
     }
 
-    /// Returns how many buckets it remembers.
+    /// Returns how many buckets it keeps.
     pub(super) fn span(&self) -> u64 {
         self.cells.len() as u64
     }
 
-    /// Returns the bucket `index`, to be written. One older than the latest stands
-    /// for the latest.
+    /// Returns the bucket `index` for writing; the latest bucket stands for an older `index`.
     pub(super) fn advance(&mut self, index: u64) -> &mut T {
         let steps = index.saturating_sub(self.head);
         if steps >= self.span() {
@@ -81,31 +76,31 @@ impl<T: Copy + Default> Ring<T> {
         &mut self.cells[self.at as usize]
     }
 
-    /// Returns the bucket `index`, or an empty one if it is not remembered.
+    /// Returns the bucket `index`, or an empty one if it is not kept.
     pub(super) fn get(&self, index: u64) -> T {
-        self.place(index).map_or_else(T::default, |at| self.cells[at])
+        self.position(index).map_or_else(T::default, |at| self.cells[at])
     }
 
-    /// Returns the bucket `index`, which is not later than the latest, to be written;
-    /// `None` if it is not remembered.
+    /// Returns the bucket `index` for writing if it is kept and not later than the latest.
     pub(super) fn get_mut(&mut self, index: u64) -> Option<&mut T> {
-        self.place(index).map(|at| &mut self.cells[at])
+        self.position(index).map(|at| &mut self.cells[at])
     }
 
-    /// Returns where bucket `index` lies.
-    fn place(&self, index: u64) -> Option<usize> {
+    fn position(&self, index: u64) -> Option<usize> {
         let age = self.head.checked_sub(index).filter(|age| *age < self.span())?;
-        let (age, at) = (usize::try_from(age).ok()?, self.at as usize);
+        let age = usize::try_from(age).ok()?;
+        let at = self.at as usize;
         Some(if age <= at { at - age } else { at + self.cells.len() - age })
     }
 
-    /// Returns the buckets that are still remembered when `index` is the current
-    /// one, oldest first, each with its index.
+    /// Returns the buckets that still count when `index` is current, oldest first, each with its
+    /// index.
     pub(super) fn live(&self, index: u64) -> impl Iterator<Item = (u64, &T)> {
         let span = self.span();
         let forgotten = index.saturating_sub(self.head).min(span);
-        // The oldest lies just after the latest.
-        let (mut at, mut age) = (self.at, span);
+        // The oldest follows the latest.
+        let mut at = self.at;
+        let mut age = span;
         for _ in 0..=forgotten {
             at = self.after(at);
         }

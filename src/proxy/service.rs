@@ -230,7 +230,7 @@ impl Arrival {
             entry.admitted(report);
         }
         tail.permit = Some(permit);
-        tail.log(report.turn);
+        tail.log(report.transition);
         journey.told = Told::admitted(&journey.route, report, manner.headers);
     }
 

@@ -16,7 +16,7 @@ use crate::{
     config::{Route, outcome},
     flow::{
         Instant, Outcome, Permit,
-        breaker::{Phase, Turn},
+        breaker::{Phase, Transition},
     },
 };
 use bytes::Bytes;
@@ -140,12 +140,12 @@ impl Tail {
     }
 
     /// Logs what the breaker turned to, if it did. No lock is held by then.
-    pub(super) fn log(&self, turn: Option<Turn>) {
-        if let (Some(turn), Some(route)) = (turn, &self.route) {
-            match turn.to {
-                Phase::Open => tracing::warn!(route = %route.name, "breaker {turn}"),
+    pub(super) fn log(&self, transition: Option<Transition>) {
+        if let (Some(transition), Some(route)) = (transition, &self.route) {
+            match transition.to {
+                Phase::Open => tracing::warn!(route = %route.name, "breaker {transition}"),
                 Phase::HalfOpen | Phase::Closed => {
-                    tracing::info!(route = %route.name, "breaker {turn}");
+                    tracing::info!(route = %route.name, "breaker {transition}");
                 }
             }
         }

@@ -7,7 +7,7 @@ use crate::{
 use core::time::Duration;
 use flowgate::flow::{
     Algorithm, Claim, Gate, Instant, Key, Outcome, Permit, Reason, Rules, SlotId,
-    breaker::{Config, Phase, Ratio, Seen, Slow},
+    breaker::{BreakerStats, Config, Phase, Ratio, Slow},
     limiter::concurrency,
 };
 use proptest::{collection::vec, option, prelude::*};
@@ -86,7 +86,7 @@ impl Day {
         Self { config, gate, claims, now: MORNING, live: vec![], answers: vec![] }
     }
 
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> BreakerStats {
         self.gate.observe(self.now).rules[1].breaker.expect("a breaker")
     }
 
@@ -154,7 +154,7 @@ impl Day {
     }
 }
 
-fn turns(seen: Seen) -> u64 {
+fn turns(seen: BreakerStats) -> u64 {
     seen.opened + seen.half_opened + seen.closed
 }
 

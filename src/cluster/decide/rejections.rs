@@ -110,7 +110,7 @@ impl Entry {
         if let Decision::Reject(reason) = &mut judgement.decision {
             // As long as the store's own answer said: to the client, a little too late is right.
             let end = self.until + self.came.since(self.asked);
-            *reason = reason.over_after(end.since(now));
+            *reason = reason.with_retry_after(end.since(now));
         }
         judgement.reset = judgement.reset.saturating_sub(now.since(self.came));
         judgement

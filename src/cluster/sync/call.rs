@@ -58,7 +58,7 @@ pub fn most_deltas(rule: &Stored) -> usize {
 
 /// Returns what it takes the store to merge one state: to read, add and write its numbers.
 fn merging(rule: &Stored) -> usize {
-    rule.exchanged_numbers().saturating_mul(2).saturating_add(20)
+    rule.max_sync_numbers().saturating_mul(2).saturating_add(20)
 }
 
 /// What the store tells.
@@ -108,7 +108,7 @@ impl Push<'_> {
     /// Returns what the script takes beside, at `time` if it is not the store's.
     pub(in crate::cluster) fn arguments(&self, time: &str) -> impl Iterator<Item = String> {
         let mut rule = String::new();
-        if let Some((word, numbers)) = self.rule.exchange() {
+        if let Some((word, numbers)) = self.rule.sync_terms() {
             rule += word;
             for number in numbers {
                 // Writing to a string does not fail.
@@ -162,7 +162,7 @@ impl Question {
 
 /// Returns a delta in the words of the script.
 pub fn line(delta: &Delta) -> String {
-    let mut line = delta.whose.to_string();
+    let mut line = delta.name.to_string();
     for number in &delta.numbers {
         _ = write!(line, " {number}");
     }
@@ -195,13 +195,13 @@ impl Page {
     }
 }
 
-fn state([whose, numbers]: &[Value; 2]) -> Option<RemoteState> {
-    let (Value::BulkString(whose), Value::BulkString(numbers)) = (whose, numbers) else {
+fn state([name, numbers]: &[Value; 2]) -> Option<RemoteState> {
+    let (Value::BulkString(name), Value::BulkString(numbers)) = (name, numbers) else {
         return None;
     };
-    let whose = str::from_utf8(whose).ok()?.parse().ok()?;
+    let name = str::from_utf8(name).ok()?.parse().ok()?;
     let numbers = str::from_utf8(numbers).ok()?.split(' ').map(|word| word.parse().ok());
-    Some(RemoteState { whose, numbers: numbers.collect::<Option<_>>()? })
+    Some(RemoteState { name, numbers: numbers.collect::<Option<_>>()? })
 }
 
 fn whole(value: &Value) -> Option<u64> {
@@ -213,7 +213,7 @@ fn whole(value: &Value) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::flow::{
-        Algorithm, Rate, Whose,
+        Algorithm, Rate, StateName,
         limiter::{sliding_counter, sliding_window, token_bucket},
     };
 
@@ -274,7 +274,7 @@ mod tests {
         let answer = |told: &[Value]| Value::Array([&[1, 2, 3, 0].map(number)[..], told].concat());
         let page = Page::read(&answer(&[text("-"), text("7 8")])).expect("a page");
         assert_eq!((page.now, page.known, page.is_full), (Instant::from_nanos(1_002), 3, false));
-        assert_eq!((page.told[0].whose, &page.told[0].numbers[..]), (Whose::All, &[7, 8][..]));
+        assert_eq!((page.told[0].name, &page.told[0].numbers[..]), (StateName::All, &[7, 8][..]));
         for wrong in [
             number(1),
             Value::Array(vec![number(1); 3]),

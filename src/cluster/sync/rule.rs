@@ -115,7 +115,7 @@ impl Rule {
             self.former.extend((!is_gone).then(|| source.retired()));
         } else {
             (self.known, self.source, self.has_learned) = (known, source, old.has_learned);
-            if self.shared.rule.exchange() != old.shared.rule.exchange() {
+            if self.shared.rule.sync_terms() != old.shared.rule.sync_terms() {
                 // The store resizes a bucket when it is told.
                 self.known = 0;
             }

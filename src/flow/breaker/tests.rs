@@ -272,7 +272,7 @@ fn an_edit_of_the_window_forgets_nothing_that_may_be_in_it() {
 }
 
 #[test]
-fn a_dry_run_rejects_nobody_and_is_told_as_if() {
+fn a_dry_run_rejects_no_request_and_still_turns() {
     let dry = Config { dry_run: true, probes: 1, ..half() };
     let timeline = Timeline::new(&rules(dry)).check(
         "
@@ -293,11 +293,11 @@ fn a_dry_run_rejects_nobody_and_is_told_as_if() {
 }
 
 /// Lets a request in whose breaker then hears `outcome`.
-fn enter(gate: &Arc<Gate>, at: Instant) -> (Permit, Option<Turn>) {
+fn enter(gate: &Arc<Gate>, at: Instant) -> (Permit, Option<Transition>) {
     let slot = gate.install(&rules(half()), at).breaker.expect("a breaker");
     let claim = Claim { slot, key: Key::Shared, cost: 1, patience: Duration::ZERO };
     let admission = gate.enter(at, &[claim]).expect("it is not open");
-    (admission.permit, admission.report.turn)
+    (admission.permit, admission.report.transition)
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn an_answer_is_judged_when_it_begins_and_not_again_at_its_end() {
 }
 
 #[test]
-fn each_turn_is_told_once_to_whom_it_is_due() {
+fn each_transition_is_returned_once_to_the_request_that_caused_it() {
     let gate = Arc::new(Gate::new(Instant::EPOCH));
     let at = |millis| Instant::EPOCH + Duration::from_millis(millis);
     let mut permits = [(); 4].map(|()| Some(enter(&gate, at(0)).0));
@@ -330,7 +330,7 @@ fn each_turn_is_told_once_to_whom_it_is_due() {
     assert_eq!(opened.to_string(), "opened: of 4 answers 4 failed and 0 were slow");
     let (mut first, turn) = enter(&gate, at(51));
     let (second, none) = enter(&gate, at(51));
-    assert_eq!((turn.map(|it| it.to), none), (Some(Phase::HalfOpen), None));
+    assert_eq!((turn.map(|transition| transition.to), none), (Some(Phase::HalfOpen), None));
     assert_eq!(first.answered(Outcome::Success { at: at(52) }), None);
     let closed = second.finish(Outcome::Success { at: at(53) }).expect("it closes");
     assert_eq!(closed.to_string(), "closed: 2 probes were good");
@@ -347,7 +347,7 @@ fn a_ratio_is_exceeded_by_more_and_the_whole_by_all() {
     assert!(!Ratio::ONE.is_exceeded(9, 10) && Ratio::ONE.is_exceeded(10, 10));
     assert_eq!(Ratio::new(1_000_001), None);
     assert_eq!(
-        [ratio(500_000), ratio(1_500), ratio(0)].map(|it| it.to_string()).join(" "),
+        [ratio(500_000), ratio(1_500), ratio(0)].map(|ratio| ratio.to_string()).join(" "),
         "50 % 0.15 % 0 %"
     );
 }

@@ -1,4 +1,4 @@
-//! What the slots say of one request, before any is told.
+//! The slots' results for one request, before any is charged.
 
 use super::slots::ChainSlot;
 use crate::flow::{
@@ -12,51 +12,49 @@ use crate::flow::{
 use core::time::Duration;
 use smallvec::SmallVec;
 
-/// A slot that was asked: which link, by which claim, what it said and where the state
-/// lies that it judged by.
+/// One slot's result.
 pub(super) struct SlotResult<'a> {
-    pub(super) link: usize,
+    pub(super) index: usize,
     pub(super) claim: &'a Claim,
     pub(super) verdict: Verdict,
     pub(super) wait: Duration,
-    pub(super) place: Lookup,
+    pub(super) lookup: Lookup,
 }
 
-/// The answers of all the slots, as they come in.
+/// All results so far.
 pub(super) struct Evaluation<'a> {
-    pub(super) asked: SmallVec<[SlotResult<'a>; 4]>,
-    /// When they are asked, in the chain's time.
+    pub(super) results: SmallVec<[SlotResult<'a>; 4]>,
     pub(super) now: Instant,
     pub(super) start: Instant,
-    /// Which of `asked`, and why.
+    /// An index of `results`, and the reason.
     pub(super) rejection: Option<(usize, Reason)>,
 }
 
 impl<'a> Evaluation<'a> {
     pub(super) fn new(now: Instant) -> Self {
-        Self { asked: SmallVec::new(), now, start: now, rejection: None }
+        Self { results: SmallVec::new(), now, start: now, rejection: None }
     }
 
-    pub(super) fn note(&mut self, at: usize, link: &ChainSlot, claim: &'a Claim) {
+    pub(super) fn check(&mut self, at: usize, entry: &ChainSlot, claim: &'a Claim) {
         let now = self.now;
-        let Answer { decision, place } = link.slot.check(now, claim, &link.pending);
+        let Answer { decision, lookup } = entry.slot.check(now, claim, &entry.pending);
         let (verdict, wait) = match decision {
             Decision::Pass => (Verdict::Passed, Duration::ZERO),
-            // It charges what it would in earnest, and no request waits for that.
-            Decision::Delay(wait) if link.wanted.is_dry_run() => (Verdict::Passed, wait),
+            // A dry run charges but does not delay.
+            Decision::Delay(wait) if entry.wanted.is_dry_run() => (Verdict::Passed, wait),
             Decision::Delay(wait) => {
                 self.start = self.start.max(now + wait);
                 (Verdict::Delayed, wait)
             }
-            Decision::Reject(reason) if link.wanted.is_dry_run() => {
+            Decision::Reject(reason) if entry.wanted.is_dry_run() => {
                 (Verdict::DryRunRejected(reason.kind()), Duration::ZERO)
             }
             Decision::Reject(reason) => {
-                self.reject(self.asked.len(), reason);
+                self.reject(self.results.len(), reason);
                 (Verdict::Rejected(reason.kind()), Duration::ZERO)
             }
         };
-        self.asked.push(SlotResult { link: at, claim, verdict, wait, place });
+        self.results.push(SlotResult { index: at, claim, verdict, wait, lookup });
     }
 
     fn reject(&mut self, at: usize, reason: Reason) {
@@ -67,10 +65,10 @@ impl<'a> Evaluation<'a> {
 }
 
 impl SlotResult<'_> {
-    /// Returns the record of what this slot said, now that it has the `standing`.
+    /// Returns the record of this result.
     pub(super) fn quota(&self, limit: u64, Usage { used, reset }: Usage) -> Quota {
         let &Self { claim: &Claim { slot, cost, .. }, verdict, wait, .. } = self;
-        // The slot as claimed, since who claims a former one knows the rule by that.
+        // The claimed slot, which may be a previous one: the claimant knows the rule by it.
         Quota { slot, verdict, limit, used, cost, wait, reset }
     }
 }

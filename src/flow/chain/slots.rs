@@ -1,4 +1,4 @@
-//! One slot in the chain, and what it is made from.
+//! A slot in the chain, and the rule that it is built from.
 
 use crate::flow::{
     Algorithm, breaker,
@@ -17,9 +17,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(in crate::flow) struct ChainSlot {
     pub(super) id: SlotId,
-    /// The slot that this one was reset from. Requests that began before the edit
-    /// still claim that one, until the snapshot with the new slots is in force.
-    pub(super) former: Option<SlotId>,
+    /// The slot that this one was reset from. Requests that began before the edit still claim it.
+    pub(super) previous: Option<SlotId>,
     pub(super) wanted: Wanted,
     pub(super) slot: Box<dyn Slot>,
     /// Without what [`Observe::keys`](crate::flow::slot::Observe::keys) counts.
@@ -27,7 +26,7 @@ pub(in crate::flow) struct ChainSlot {
     pub(super) pending: Pendings,
 }
 
-/// What a slot is made from.
+/// The rule of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     Flow(Rule),
@@ -36,14 +35,14 @@ pub(super) enum Wanted {
 }
 
 impl ChainSlot {
-    /// Returns the claim on this slot, or on the one that it was reset from. That
-    /// one's key may be made in another way: it still distinguishes its clients.
+    /// Returns the claim on this slot, or on the one that it was reset from; that key may be built
+    /// differently, but still distinguishes clients.
     pub(super) fn claim_in<'a>(&self, claims: &'a [Claim]) -> Option<&'a Claim> {
         let on = |slot| claims.iter().find(|claim| claim.slot == slot);
-        on(self.id).or_else(|| on(self.former?))
+        on(self.id).or_else(|| on(self.previous?))
     }
 
-    /// Returns the decisions, those of slots included that this one follows.
+    /// Returns the counts, including those of the slots that this one replaced.
     pub(super) fn counts(&self) -> Counts {
         let mut counts = self.counts;
         counts.churn += self.slot.keys().map(|keys| keys.churn).unwrap_or_default();
@@ -97,7 +96,7 @@ impl Wanted {
         }
     }
 
-    /// Whether its windows are those of the wall's clock.
+    /// Returns whether its windows follow the wall clock.
     pub(super) const fn follows_wall(&self) -> bool {
         match self {
             Self::Flow(rule) => rule.algorithm.follows_wall(),
@@ -105,7 +104,7 @@ impl Wanted {
         }
     }
 
-    /// Whether each client has a state of its own.
+    /// Returns whether each client has its own state.
     pub(super) const fn is_keyed(&self) -> bool {
         match self {
             Self::Flow(rule) => rule.keyed.is_some(),
@@ -113,8 +112,8 @@ impl Wanted {
         }
     }
 
-    /// Whether gateways exchange its states.
-    pub(super) const fn is_exchanged(&self) -> bool {
+    /// Returns whether gateways sync its states.
+    pub(super) const fn is_synced(&self) -> bool {
         match self {
             Self::Flow(rule) => matches!(rule.algorithm, Algorithm::Synced(_)),
             Self::Breaker(_) | Self::Pacing(_) => false,

@@ -1,8 +1,8 @@
-//! A request that fits here, while a store is asked about it.
+//! A request that passed here while the store is asked about it.
 
 use super::{Admission, Gate, Permit};
 use crate::flow::{
-    chain::{Elsewhere, Reserved},
+    chain::{Reserved, StoreRejection},
     claim::{Claim, SlotId},
     decision::{Quota, Reason, Rejection, Report},
     time::Instant,
@@ -10,12 +10,11 @@ use crate::flow::{
 use core::mem::take;
 use std::sync::Arc;
 
-/// A request that all the rules asked here let pass, and that none of them was charged
-/// for: others are still asked, for instance those that gateways share by a store.
+/// A request that passed all rules here and is not charged yet, because a store is still asked
+/// about others.
 ///
-/// Until it is confirmed, whoever comes is decided as if it had been charged, so that it
-/// fits then. If the others reject it, it leaves no trace here; neither does it when it
-/// is dropped.
+/// Until it is confirmed, other requests are decided as if it had been charged. A rejection or a
+/// drop leaves no trace.
 #[must_use = "a reservation that is dropped at once has no effect"]
 #[derive(Debug)]
 pub struct Reservation {
@@ -24,19 +23,17 @@ pub struct Reservation {
 }
 
 impl Gate {
-    /// Decides about a request arriving at `now`, as [`enter`](Self::enter) does, but
-    /// charges it only when the [`Reservation`] is confirmed.
+    /// Decides about a request at `now` like [`enter`](Self::enter), but charges it only when the
+    /// [`Reservation`] is confirmed.
     ///
-    /// A gate with reservations should lend nothing, since a request may be charged in
-    /// a later window than the one that it was asked in: here patience is not heeded,
-    /// nor is it by `enter` while a reservation is under way.
+    /// Requests do not borrow while reservations exist, because they may be charged in a later
+    /// window than they were checked in.
     ///
-    /// While reservations are under way, a decision takes the time and the memory of a
-    /// copy of each state that they have in common, and time for each of them.
+    /// Then a decision copies each state that they share and takes time for each of them.
     ///
     /// # Errors
     ///
-    /// Why the request may not start, whatever others say.
+    /// The reason of the rejection, whatever the store decides.
     #[expect(clippy::result_large_err, reason = "as that of `enter`")]
     pub fn reserve(
         self: &Arc<Self>,
@@ -53,20 +50,21 @@ impl Gate {
 }
 
 impl Reservation {
-    /// Admits the request, now that others have let it pass.
+    /// Admits the request after the store let it pass.
     ///
-    /// `elsewhere` is what they said, each under a slot of this gate, which counts it and
-    /// is not charged. The report has their quotas after its own. The request starts
-    /// when all agree that it may; pacing reckons from `now`.
+    /// `elsewhere` are the store's decisions, each under a slot of this gate, which counts but does
+    /// not charge them; the report has them after its own. The request starts at the latest start;
+    /// pacing counts from `now`.
     pub fn confirm(mut self, now: Instant, elsewhere: &[Quota]) -> Admission {
-        let (gate, reserved) = (Arc::clone(&self.gate), take(&mut self.reserved));
+        let gate = Arc::clone(&self.gate);
+        let reserved = take(&mut self.reserved);
         let mut report = Report::default();
         let charged = gate.lock().confirm(now, &reserved, elsewhere, &mut report);
         Admission { permit: Permit::new(gate, charged), report }
     }
 
-    /// Rejects the request, as others did: the rule of `slot` for this `reason`.
-    /// `elsewhere` is what they said, as for [`confirm`](Self::confirm).
+    /// Rejects the request because the store did, by the rule of `slot` for `reason`. `elsewhere`
+    /// as for [`confirm`](Self::confirm).
     pub fn reject(
         mut self,
         now: Instant,
@@ -75,16 +73,16 @@ impl Reservation {
         elsewhere: &[Quota],
     ) -> Rejection {
         let reserved = take(&mut self.reserved);
-        let elsewhere = Elsewhere { slot, reason, quotas: elsewhere };
+        let elsewhere = StoreRejection { slot, reason, quotas: elsewhere };
         let mut report = Report::default();
-        let rejected = self.gate.lock().reject_elsewhere(now, &reserved, &elsewhere, &mut report);
+        let rejected = self.gate.lock().reject_by_store(now, &reserved, &elsewhere, &mut report);
         rejected.with(report)
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if !self.reserved.is_over() {
+        if !self.reserved.is_empty() {
             self.gate.lock().abandon(&self.reserved);
         }
     }
@@ -130,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_meanwhile_is_decided_as_if_it_had_been_charged() {
+    fn others_are_decided_as_if_a_reservation_had_been_charged() {
         for algorithm in [bucket(2), in_flight(2)] {
             let (gate, claims) = open(&one(algorithm));
             let first = gate.reserve(NOW, &claims).expect("room for two");
@@ -152,7 +150,8 @@ mod tests {
             ..Rules::default()
         };
         let (gate, claims) = open(&rules);
-        let ([here, there], now) = ([claims[0].slot, claims[1].slot], NOW);
+        let [here, there] = [claims[0].slot, claims[1].slot];
+        let now = NOW;
         let reserve = || gate.reserve(now, &claims[..1]).expect("room");
         let quota = said(there, Verdict::Delayed, 20);
         let admission = reserve().confirm(now, &[quota]);
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn who_loses_the_place_between_the_steps_goes_on_where_it_was() {
+    fn a_client_evicted_between_the_steps_keeps_its_usage() {
         let (gate, claims) = open(&keyed(bucket(2), 1));
         let slot = claims[0].slot;
         let [one, other] = [1_u128 << 64, 2 << 64].map(Key::Of);

@@ -1,4 +1,4 @@
-//! What gateways tell each other of a gate's states.
+//! Syncing a gate's states with other gateways.
 
 use super::Gate;
 use crate::flow::{
@@ -6,13 +6,13 @@ use crate::flow::{
     shared::{Delta, RemoteState, RoundTrip},
 };
 
-/// States to take over under one lock: some microseconds.
+/// States to adopt under one lock: some microseconds.
 const STEP: usize = 32;
 
 impl Gate {
-    /// Takes from the rule behind `slot` what other gateways are to be told, until `into` has
-    /// `most`: `from` zero or where the last call has ended. Returns where to go on, if there may
-    /// be more. What is taken must be told, and nothing be [adopted](Self::adopt) before.
+    /// Collects unsynced charges of the rule behind `slot` until `into` has `most`. `from` is zero
+    /// or the previous result; `None` means done. What is collected must reach the store before the
+    /// next [`adopt`](Self::adopt).
     pub fn collect(
         &self,
         slot: SlotId,
@@ -21,21 +21,21 @@ impl Gate {
         into: &mut Vec<Delta>,
     ) -> Option<u32> {
         while into.len() < most {
-            // Bounded, with pauses between, since no request is decided meanwhile.
+            // Each call is short, because it holds the lock.
             from = self.lock().collect(slot, from, most, into)?;
         }
         Some(from)
     }
 
-    /// Has the rule behind `slot` take over the states that a store has `told`. Returns whether
-    /// it has forgotten all others, so that they must be asked for: the store's clock was more
-    /// than a second behind what it had told before, and so another one.
-    pub fn adopt(&self, slot: SlotId, way: RoundTrip, told: &[RemoteState]) -> bool {
-        // The time is told even where nothing else is.
-        let (first, rest) = told.split_at(told.len().min(STEP));
-        let mut has_forgotten = self.lock().adopt(slot, way, first);
+    /// Adopts the store's `states` for the rule behind `slot`. Returns whether all other states
+    /// were forgotten, so that the caller must ask for them: the store's clock was more than a
+    /// second behind its earlier times, and so is another clock.
+    pub fn adopt(&self, slot: SlotId, trip: RoundTrip, states: &[RemoteState]) -> bool {
+        // The time counts even without states.
+        let (first, rest) = states.split_at(states.len().min(STEP));
+        let mut has_forgotten = self.lock().adopt(slot, trip, first);
         for some in rest.chunks(STEP) {
-            has_forgotten |= self.lock().adopt(slot, way, some);
+            has_forgotten |= self.lock().adopt(slot, trip, some);
         }
         has_forgotten
     }
@@ -45,7 +45,7 @@ impl Gate {
 mod tests {
     use super::*;
     use crate::flow::{
-        Algorithm, Change, Claim, Instant, Key, Rule, Rules, Whose,
+        Algorithm, Change, Claim, Instant, Key, Rule, Rules, StateName,
         limiter::{
             SyncedConfig,
             fixed_window::{self, Align},
@@ -56,7 +56,7 @@ mod tests {
     use core::time::Duration;
     use std::sync::Arc;
 
-    fn exchanged(whole: Algorithm) -> Algorithm {
+    fn synced(whole: Algorithm) -> Algorithm {
         Algorithm::Synced(SyncedConfig::new(whole, 1).unwrap())
     }
 
@@ -71,34 +71,34 @@ mod tests {
     }
 
     /// In milliseconds.
-    fn way(asked: u64, given: u64, came: u64) -> RoundTrip {
+    fn trip(asked: u64, given: u64, came: u64) -> RoundTrip {
         RoundTrip { asked: millis(asked), given: millis(given), came: millis(came) }
     }
 
     fn enter(gate: &Arc<Gate>, slot: SlotId, now: Instant, key: Key) -> Result<(), Duration> {
         let claim = Claim { slot, key, cost: 1, patience: Duration::ZERO };
         let decided = gate.enter(now, &[claim]);
-        decided.map(drop).map_err(|it| it.reason.retry_after().unwrap())
+        decided.map(drop).map_err(|rejection| rejection.reason.retry_after().unwrap())
     }
 
     #[test]
     fn windows_end_by_the_clock_of_the_store_and_time_does_not_step_back() {
         let config = fixed_window::Config { rate: rate(1, 100), align: Align::Clock };
-        let (gate, slot) = open(&one(exchanged(Algorithm::FixedWindow(config))));
+        let (gate, slot) = open(&one(synced(Algorithm::FixedWindow(config))));
         let ask = |at| enter(&gate, slot, millis(at), Key::Shared);
         // The gateway is an hour ahead, and 30 ms off in its window.
         let hour = 60 * 60 * 1000;
         assert_eq!(ask(hour + 49), Ok(()), "which is forgotten");
-        gate.adopt(slot, way(hour + 50, 20, hour + 50), &[]);
+        gate.adopt(slot, trip(hour + 50, 20, hour + 50), &[]);
         assert_eq!(ask(hour + 50), Ok(()));
         assert_eq!(ask(hour + 51), Err(Duration::from_millis(79)));
         assert_eq!(ask(hour + 130), Ok(()));
-        // An answer that took longer tells an earlier time.
-        gate.adopt(slot, way(hour + 80, 60, hour + 131), &[]);
+        // A slower answer has an earlier time.
+        gate.adopt(slot, trip(hour + 80, 60, hour + 131), &[]);
         assert_eq!(ask(hour + 132), Err(Duration::from_millis(99)));
         let mut deltas = Vec::new();
         assert_eq!(gate.collect(slot, 0, 9, &mut deltas), None);
-        assert_eq!((deltas.len(), deltas[0].whose, deltas[0].cost), (1, Whose::All, 2));
+        assert_eq!((deltas.len(), deltas[0].name, deltas[0].cost), (1, StateName::All, 2));
         // The window that ended decides nothing any more: 1 in that which ends at 200 ms.
         assert_eq!(deltas[0].numbers[..], [200_000, 0, 1]);
         deltas.clear();
@@ -106,13 +106,13 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_takes_long_makes_nobody_forget() {
+    fn a_slow_answer_forgets_no_state() {
         let bucket = token_bucket::Config { rate: rate(1, 3_600_000), burst: 1 };
-        let (gate, slot) = open(&one(exchanged(Algorithm::TokenBucket(bucket))));
-        gate.adopt(slot, way(1_000, 7_000, 1_001), &[]);
+        let (gate, slot) = open(&one(synced(Algorithm::TokenBucket(bucket))));
+        gate.adopt(slot, trip(1_000, 7_000, 1_001), &[]);
         assert_eq!(enter(&gate, slot, millis(1_001), Key::Shared), Ok(()));
         // The gateway, or the way back, stood still for a minute.
-        gate.adopt(slot, way(2_000, 8_001, 62_000), &[]);
+        gate.adopt(slot, trip(2_000, 8_001, 62_000), &[]);
         assert!(enter(&gate, slot, millis(62_000), Key::Shared).is_err());
         let mut deltas = Vec::new();
         gate.collect(slot, 0, 9, &mut deltas);
@@ -123,19 +123,22 @@ mod tests {
     fn a_state_of_all_is_divided_where_the_rule_is() {
         let bucket = token_bucket::Config { rate: rate(90, 9_000), burst: 90 };
         let whole = Algorithm::TokenBucket(bucket);
-        let (gate, slot) = open(&one(exchanged(whole.clone())));
-        let told = |used: u64| {
+        let (gate, slot) = open(&one(synced(whole.clone())));
+        let state = |used: u64| {
             // Each takes a tenth of a second to refill.
-            [RemoteState { whose: Whose::All, numbers: [used * 100_000, 0].into_iter().collect() }]
+            [RemoteState {
+                name: StateName::All,
+                numbers: [used * 100_000, 0].into_iter().collect(),
+            }]
         };
         let passing =
             |now| (0..99).take_while(|_| enter(&gate, slot, now, Key::Shared).is_ok()).count();
-        gate.adopt(slot, way(0, 0, 0), &told(60));
-        let third = one(exchanged(whole).among(3));
+        gate.adopt(slot, trip(0, 0, 0), &state(60));
+        let third = one(synced(whole).among(3));
         let changes = gate.install(&third, Instant::EPOCH).changes;
         assert_eq!(changes, [("it".into(), Change::Converted)]);
         assert_eq!(passing(Instant::EPOCH), 10, "a third of what is left");
-        gate.adopt(slot, way(0, 0, 0), &told(30));
+        gate.adopt(slot, trip(0, 0, 0), &state(30));
         // 10 passed here since.
         assert_eq!(passing(Instant::EPOCH), 16, "a third of 50, rounded down");
         let mut deltas = Vec::new();
@@ -146,12 +149,15 @@ mod tests {
     #[test]
     fn a_window_holds_what_all_have_used_against_its_part() {
         let config = fixed_window::Config { rate: rate(90, 9_000), align: Align::Clock };
-        let whole = exchanged(Algorithm::FixedWindow(config));
+        let whole = synced(Algorithm::FixedWindow(config));
         let (gate, slot) = open(&one(whole.clone()));
-        let told = |used| {
-            [RemoteState { whose: Whose::All, numbers: [9_000_000, 0, used].into_iter().collect() }]
+        let state = |used| {
+            [RemoteState {
+                name: StateName::All,
+                numbers: [9_000_000, 0, used].into_iter().collect(),
+            }]
         };
-        gate.adopt(slot, way(0, 0, 0), &told(29));
+        gate.adopt(slot, trip(0, 0, 0), &state(29));
         gate.install(&one(whole.among(3)), Instant::EPOCH);
         let ask = || enter(&gate, slot, Instant::EPOCH, Key::Shared);
         assert_eq!(ask(), Ok(()), "30 are its part");
@@ -163,12 +169,12 @@ mod tests {
     #[test]
     fn what_was_too_much_is_remembered_over_edits() {
         let bucket = token_bucket::Config { rate: rate(90, 9_000), burst: 90 };
-        let whole = exchanged(Algorithm::TokenBucket(bucket));
+        let whole = synced(Algorithm::TokenBucket(bucket));
         let (gate, slot) = open(&one(whole.clone()));
         // Gateways let 120 pass together: 30 too many, of a tenth of a second each.
-        let told =
-            RemoteState { whose: Whose::All, numbers: [12_000_000, 0].into_iter().collect() };
-        gate.adopt(slot, way(0, 0, 0), &[told]);
+        let state =
+            RemoteState { name: StateName::All, numbers: [12_000_000, 0].into_iter().collect() };
+        gate.adopt(slot, trip(0, 0, 0), &[state]);
         let ask = || enter(&gate, slot, Instant::EPOCH, Key::Shared);
         assert_eq!(ask(), Err(Duration::from_millis(3_100)));
         gate.install(&one(whole.among(3)), Instant::EPOCH);
@@ -182,7 +188,7 @@ mod tests {
         let bucket = token_bucket::Config { rate: rate(1, 1_000), burst: 5 };
         let whole = Algorithm::TokenBucket(bucket);
         for after in [one(whole.clone()), Rules::default()] {
-            let (gate, slot) = open(&one(exchanged(whole.clone())));
+            let (gate, slot) = open(&one(synced(whole.clone())));
             assert_eq!(enter(&gate, slot, Instant::EPOCH, Key::Shared), Ok(()));
             gate.install(&after, Instant::EPOCH);
             let mut deltas = Vec::new();
@@ -193,73 +199,79 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_not_told_what_one_was_charged_whose_state_it_got() {
+    fn charges_of_an_evicted_client_are_not_sent_for_its_successor() {
         let bucket = token_bucket::Config { rate: rate(1, 1_000), burst: 5 };
-        for told in [false, true] {
-            let (gate, slot) = open(&keyed(exchanged(Algorithm::TokenBucket(bucket.clone())), 1));
+        for is_adopted in [false, true] {
+            let (gate, slot) = open(&keyed(synced(Algorithm::TokenBucket(bucket.clone())), 1));
             let [one, other] = [1_u128 << 64, 2 << 64];
             assert_eq!(enter(&gate, slot, Instant::EPOCH, Key::Of(one)), Ok(()));
-            // Nobody asked until it decided nothing any more.
+            // No request came until it decided nothing any more.
             let late = millis(60_000);
-            if told {
+            if is_adopted {
                 let numbers = [60_000_000, 0].into_iter().collect();
-                let told = [RemoteState { whose: Whose::Key(other), numbers }];
-                gate.adopt(slot, way(60_000, 60_000, 60_000), &told);
+                let states = [RemoteState { name: StateName::Key(other), numbers }];
+                gate.adopt(slot, trip(60_000, 60_000, 60_000), &states);
             }
             assert_eq!(enter(&gate, slot, late, Key::Of(other)), Ok(()));
             let mut deltas = Vec::new();
             gate.collect(slot, 0, 9, &mut deltas);
-            assert_eq!((deltas.len(), deltas[0].whose, deltas[0].cost), (1, Whose::Key(other), 1));
+            assert_eq!(
+                (deltas.len(), deltas[0].name, deltas[0].cost),
+                (1, StateName::Key(other), 1)
+            );
         }
     }
 
     #[test]
-    fn who_is_told_of_takes_no_place_and_is_remembered() {
+    fn a_client_of_another_gateway_takes_no_place_and_is_remembered() {
         let bucket = token_bucket::Config { rate: rate(1, 1_000), burst: 5 };
-        let (gate, slot) = open(&keyed(exchanged(Algorithm::TokenBucket(bucket)), 1));
+        let (gate, slot) = open(&keyed(synced(Algorithm::TokenBucket(bucket)), 1));
         let [one, other] = [1_u128 << 64, 2 << 64];
         assert_eq!(enter(&gate, slot, Instant::EPOCH, Key::Of(one)), Ok(()));
         let mut deltas = Vec::new();
         gate.collect(slot, 0, 9, &mut deltas);
-        let told =
-            RemoteState { whose: Whose::Key(other), numbers: [5_000_000, 0].into_iter().collect() };
-        gate.adopt(slot, way(0, 0, 0), &[told]);
+        let state = RemoteState {
+            name: StateName::Key(other),
+            numbers: [5_000_000, 0].into_iter().collect(),
+        };
+        gate.adopt(slot, trip(0, 0, 0), &[state]);
         let late = enter(&gate, slot, Instant::EPOCH, Key::Of(other));
         assert_eq!(late, Err(Duration::from_secs(1)));
         let churn = || gate.observe(Instant::EPOCH).rules[0].keys.unwrap().churn;
         assert_eq!((churn().evicted, churn().restored), (0, 0));
-        // Now the place is taken, and what the other told of is all that is told of it.
+        // Now the place is taken, and only the new charge is sent.
         assert_eq!(enter(&gate, slot, millis(1_000), Key::Of(other)), Ok(()));
         assert_eq!(churn().restored, 1);
         deltas.clear();
         gate.collect(slot, 0, 9, &mut deltas);
-        assert_eq!((deltas.len(), deltas[0].whose, deltas[0].cost), (1, Whose::Key(other), 1));
+        assert_eq!((deltas.len(), deltas[0].name, deltas[0].cost), (1, StateName::Key(other), 1));
     }
 
     #[test]
-    fn clients_without_room_are_told_together() {
+    fn clients_without_room_are_synced_together() {
         let bucket = token_bucket::Config { rate: rate(1, 1_000), burst: 5 };
-        let rules = keyed(exchanged(Algorithm::TokenBucket(bucket)), 2);
+        let rules = keyed(synced(Algorithm::TokenBucket(bucket)), 2);
         assert!(matches!(rules.flow[..], [Rule { dry_run: false, .. }]));
         let (gate, slot) = open(&rules);
         for client in 0..3_u128 {
             assert_eq!(enter(&gate, slot, Instant::EPOCH, Key::Of(client << 64)), Ok(()));
         }
         let mut deltas = Vec::new();
-        let (mut from, mut calls) = (Some(0), 0);
+        let mut from = Some(0);
+        let mut calls = 0;
         while let Some(at) = from {
             calls += 1;
             from = gate.collect(slot, at, calls, &mut deltas);
         }
-        let whose: Vec<Whose> = deltas.iter().map(|delta| delta.whose).collect();
-        assert_eq!(whose, [Whose::Overflow(2), Whose::Key(0), Whose::Key(1 << 64)]);
+        let name: Vec<StateName> = deltas.iter().map(|delta| delta.name).collect();
+        assert_eq!(name, [StateName::Overflow(2), StateName::Key(0), StateName::Key(1 << 64)]);
         // Another gateway has the same.
         let (other, slot) = open(&rules);
-        let told = RemoteState {
-            whose: Whose::Overflow(2),
+        let state = RemoteState {
+            name: StateName::Overflow(2),
             numbers: [5_000_000, 0].into_iter().collect(),
         };
-        other.adopt(slot, way(0, 0, 0), &[told]);
+        other.adopt(slot, trip(0, 0, 0), &[state]);
         for client in 0..2_u128 {
             assert_eq!(enter(&other, slot, Instant::EPOCH, Key::Of(client << 64)), Ok(()));
         }

@@ -1,12 +1,11 @@
 //! Finds a client's state by its key, and grows without a pause.
 //!
-//! Linear hashing (W. Litwin, VLDB 1980): there is one bucket for each entry, and
-//! each new entry splits one bucket in two, so that no request pays for rehashing
-//! all of them. With `2^m ≤ buckets < 2^(m+1)`, a key's bucket is its low `m + 1`
-//! bits, or its low `m` bits where that bucket does not exist yet. Buckets are
-//! chains through the entries, one or two long if keys are evenly spread.
+//! Linear hashing (W. Litwin, VLDB 1980): there is one bucket per entry, and each new entry splits
+//! one bucket, so that no request pays for rehashing all. With `2^m ≤ buckets < 2^(m+1)`, a key's
+//! bucket is its low `m + 1` bits, or its low `m` bits where that bucket does not exist yet.
+//! Buckets are chains through the entries, one or two long if keys are evenly spread.
 //!
-//! Entries keep their number as long as they are, and their place in memory.
+//! Entries keep their number and their place in memory.
 
 use core::iter;
 
@@ -15,48 +14,48 @@ use core::iter;
 pub(super) struct Index<S> {
     /// Bucket to the first entry of its chain, or [`NONE`].
     heads: Vec<u32>,
-    /// In pieces, so that growing moves none of them: each is as large as all before it, and at
-    /// most [`PIECE`] entries.
+    /// In pieces, so that growing moves none of them: each is as large as all before it, at most
+    /// [`PIECE`] entries.
     pieces: Vec<Vec<Entry<S>>>,
     len: u32,
-    /// Of the entries that are up to date. It turns with [`Self::age`].
+    /// The mark of entries that are up to date; [`Self::mark_stale`] inverts it.
     mark: bool,
 }
 
 #[derive(Debug)]
 struct Entry<S> {
-    print: Fingerprint,
+    fingerprint: Fingerprint,
     /// The next in the bucket's chain, or [`NONE`].
     next: u32,
-    /// In what would be padding.
+    /// It takes the place of padding.
     mark: bool,
     state: S,
 }
 
-/// A key's fingerprint. In halves, since a `u128` wants padding before it.
+/// A key's fingerprint, in halves: a `u128` would need padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::flow) struct Fingerprint {
     low: u64,
     high: u64,
 }
 
-/// The most entries there can be.
+/// The most entries.
 pub(super) const MAX: u32 = NONE - 1;
 
 /// No entry.
 const NONE: u32 = u32::MAX;
 
-/// Entries in the first piece, and in the second: most tables stay small.
+/// Entries in the first piece and in the second: most tables stay small.
 const FIRST: usize = 4;
 
 /// Entries in a piece of a large table: 40 to 60 KB of the usual states.
 const PIECE: usize = 1024;
 
-/// Pieces smaller than that.
+/// The number of smaller pieces.
 const SMALL: usize = (PIECE / FIRST).ilog2() as usize + 1;
 
-/// Returns the piece in which an entry lies, and where in it.
-const fn place(at: u32) -> (usize, usize) {
+/// Returns an entry's piece, and its position in it.
+const fn position(at: u32) -> (usize, usize) {
     let at = at as usize;
     match (at / FIRST).checked_ilog2() {
         None => (0, at),
@@ -65,9 +64,9 @@ const fn place(at: u32) -> (usize, usize) {
     }
 }
 
-/// Returns the memory that an entry takes at most, its bucket included, with its part in the list
-/// of pieces: twice four bytes, as the buckets are moved to more room with up to two thirds of
-/// them still in the old one.
+/// Returns the most bytes of an entry, its bucket and its part of the piece list included: twice
+/// four bytes, because buckets move to a larger allocation with up to two thirds of them in the old
+/// one.
 pub(super) const fn entry_bytes<S>() -> usize {
     size_of::<Entry<S>>() + 2 * size_of::<u32>()
 }
@@ -83,7 +82,7 @@ impl Fingerprint {
         (self.high as u128) << 64 | self.low as u128
     }
 
-    /// Returns the half that buckets do not depend on.
+    /// Returns the half that does not select buckets.
     pub(super) const fn high(self) -> u64 {
         self.high
     }
@@ -94,37 +93,36 @@ impl<S> Index<S> {
         Self { heads: Vec::new(), pieces: Vec::new(), len: 0, mark: false }
     }
 
-    /// Returns how many entries there are.
+    /// Returns the number of entries.
     pub(super) const fn len(&self) -> u32 {
         self.len
     }
 
-    /// Returns the entry of `print`.
-    pub(super) fn find(&self, print: Fingerprint) -> Option<u32> {
-        self.chain(self.bucket(print)).find(|&at| self.entry(at).print == print)
+    /// Returns the entry of `fingerprint`.
+    pub(super) fn find(&self, fingerprint: Fingerprint) -> Option<u32> {
+        self.chain(self.bucket(fingerprint)).find(|&at| self.entry(at).fingerprint == fingerprint)
     }
 
-    /// Returns whose an entry is that exists.
-    pub(super) fn print(&self, at: u32) -> Fingerprint {
-        self.entry(at).print
+    /// Returns an existing entry's fingerprint.
+    pub(super) fn fingerprint(&self, at: u32) -> Fingerprint {
+        self.entry(at).fingerprint
     }
 
-    /// Returns the state of an entry that exists.
+    /// Returns an existing entry's state.
     pub(super) fn get(&self, at: u32) -> &S {
         &self.entry(at).state
     }
 
-    /// Returns the state of an entry that exists, to be changed.
     pub(super) fn get_mut(&mut self, at: u32) -> &mut S {
         &mut self.entry_mut(at).state
     }
 
-    /// Puts every entry out of date at once. All must be up to date.
-    pub(super) const fn age(&mut self) {
+    /// Marks all entries as out of date. All must be up to date.
+    pub(super) const fn mark_stale(&mut self) {
         self.mark = !self.mark;
     }
 
-    /// Converts an entry that exists, unless it is up to date.
+    /// Converts an existing entry, unless it is up to date.
     pub(super) fn refresh(&mut self, at: u32, convert: impl FnOnce(&mut S)) {
         let mark = self.mark;
         let entry = self.entry_mut(at);
@@ -134,24 +132,24 @@ impl<S> Index<S> {
         }
     }
 
-    /// Adds an entry as the last one, for a `print` that has none. No room is made for
-    /// more than `most` of them.
-    pub(super) fn push(&mut self, print: Fingerprint, state: S, most: u32) {
-        let (len, (piece, offset)) = (self.len as usize, place(self.len));
+    /// Appends an entry for a new fingerprint. Reserves memory for at most `most` entries.
+    pub(super) fn push(&mut self, fingerprint: Fingerprint, state: S, most: u32) {
+        let len = self.len as usize;
+        let (piece, offset) = position(self.len);
         let room = (most as usize).saturating_sub(len);
         if piece == self.pieces.len() {
             self.pieces.push(Vec::new());
         }
         if let Some(piece) = self.pieces.last_mut() {
-            // Also where an edit has raised `most`: then, once, what the piece holds moves.
+            // If an edit has raised `most`, the piece's entries move once.
             if offset == piece.capacity() {
                 let size = (len - offset).clamp(FIRST, PIECE);
                 piece.reserve_exact((size - offset).min(room));
             }
-            piece.push(Entry { print, next: NONE, mark: self.mark, state });
+            piece.push(Entry { fingerprint, next: NONE, mark: self.mark, state });
         }
         if len == self.heads.capacity() {
-            // By doubling, but the last step is a larger one: before it little has to move.
+            // By doubling, but the last step is larger, because little has to move before it.
             let more = if room <= 2 * len { room } else { len.max(FIRST).min(room) };
             self.heads.reserve_exact(more);
         }
@@ -161,11 +159,10 @@ impl<S> Index<S> {
         self.link(self.len - 1);
     }
 
-    /// Gives an entry that exists, with its state, to another `print`, which has
-    /// none.
-    pub(super) fn give(&mut self, at: u32, print: Fingerprint) {
+    /// Gives an existing entry with its state to a new fingerprint.
+    pub(super) fn give(&mut self, at: u32, fingerprint: Fingerprint) {
         self.unlink(at);
-        self.entry_mut(at).print = print;
+        self.entry_mut(at).fingerprint = fingerprint;
         self.link(at);
     }
 
@@ -184,19 +181,19 @@ impl<S> Index<S> {
     }
 
     fn entry(&self, at: u32) -> &Entry<S> {
-        let (piece, offset) = place(at);
+        let (piece, offset) = position(at);
         &self.pieces[piece][offset]
     }
 
     fn entry_mut(&mut self, at: u32) -> &mut Entry<S> {
-        let (piece, offset) = place(at);
+        let (piece, offset) = position(at);
         &mut self.pieces[piece][offset]
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the mask leaves less than a u32")]
-    fn bucket(&self, print: Fingerprint) -> usize {
+    fn bucket(&self, fingerprint: Fingerprint) -> usize {
         let mask = self.heads.len().next_power_of_two() - 1;
-        let bucket = print.low as usize & mask;
+        let bucket = fingerprint.low as usize & mask;
         if bucket < self.heads.len() { bucket } else { bucket & (mask >> 1) }
     }
 
@@ -207,14 +204,14 @@ impl<S> Index<S> {
     }
 
     fn link(&mut self, at: u32) {
-        let bucket = self.bucket(self.entry(at).print);
+        let bucket = self.bucket(self.entry(at).fingerprint);
         self.entry_mut(at).next = core::mem::replace(&mut self.heads[bucket], at);
     }
 
     fn unlink(&mut self, at: u32) {
-        let Entry { print, next, .. } = *self.entry(at);
-        let bucket = self.bucket(print);
-        let before = self.chain(bucket).find(|&it| self.entry(it).next == at);
+        let Entry { fingerprint, next, .. } = *self.entry(at);
+        let bucket = self.bucket(fingerprint);
+        let before = self.chain(bucket).find(|&other| self.entry(other).next == at);
         if let Some(before) = before {
             self.entry_mut(before).next = next;
         } else {
@@ -222,8 +219,8 @@ impl<S> Index<S> {
         }
     }
 
-    /// Gives the last bucket, which is new, what has been in another for it: in
-    /// the bucket of the same low bits but the highest.
+    /// Moves entries of the new last bucket out of the bucket with the same low bits but the
+    /// highest.
     fn split(&mut self) {
         let buckets = self.heads.len();
         let parent = (buckets - 1) & ((buckets.next_power_of_two() - 1) >> 1);
@@ -231,7 +228,7 @@ impl<S> Index<S> {
         self.deal(chain);
     }
 
-    /// Deals out a chain to the buckets where its entries belong.
+    /// Links a chain's entries into their buckets.
     fn deal(&mut self, mut at: u32) {
         while at != NONE {
             let next = self.entry(at).next;
@@ -250,7 +247,7 @@ mod tests {
     fn pieces_follow_each_other_without_a_gap() {
         let mut expected = (0, 0);
         for (at, entry) in (0..4 * PIECE).zip(0..) {
-            assert_eq!(place(entry), expected, "{at}");
+            assert_eq!(position(entry), expected, "{at}");
             let size = (at - expected.1).clamp(FIRST, PIECE);
             let is_last = expected.1 + 1 == size;
             expected = if is_last { (expected.0 + 1, 0) } else { (expected.0, expected.1 + 1) };
@@ -268,13 +265,13 @@ mod tests {
     fn an_entry_is_converted_once_after_each_time_that_all_aged() {
         let mut index: Index<u64> = Index::new();
         index.push(Fingerprint::of(1), 10, MAX);
-        index.age();
+        index.mark_stale();
         index.push(Fingerprint::of(2), 20, MAX);
         for _ in 0..2 {
             (0..2).for_each(|at| index.refresh(at, |state| *state += 1));
             assert_eq!((*index.get(0), *index.get(1)), (11, 20));
         }
-        index.age();
+        index.mark_stale();
         (0..2).for_each(|at| index.refresh(at, |state| *state += 1));
         assert_eq!((*index.get(0), *index.get(1)), (12, 21));
     }
@@ -288,18 +285,18 @@ mod tests {
         for _ in 0..40_000 {
             // From a few low bits, so that chains are long, too.
             let key = random.u128(0..5_000) * if random.u8(..) > 9 { 1 } else { 1 << 40 };
-            let print = Fingerprint::of(key);
-            assert_eq!(index.find(print), map.get(&key).copied());
+            let fingerprint = Fingerprint::of(key);
+            assert_eq!(index.find(fingerprint), map.get(&key).copied());
             let len = index.len();
             match random.u8(0..10) {
                 0..6 if !map.contains_key(&key) => {
-                    index.push(print, key, MAX);
+                    index.push(fingerprint, key, MAX);
                     map.insert(key, len);
                 }
                 6..8 if !map.contains_key(&key) && len > 0 => {
                     let at = random.u32(0..len);
                     map.remove(index.get(at));
-                    index.give(at, print);
+                    index.give(at, fingerprint);
                     *index.get_mut(at) = key;
                     map.insert(key, at);
                 }

@@ -1,14 +1,14 @@
-//! What clients without a place have used, in bounded memory.
+//! The usage of evicted clients, in bounded memory.
 //!
 //! A count-min sketch whose cells are usages (G. Cormode and S. Muthukrishnan, 2005; with the
-//! conservative update of C. Estan and G. Varghese, 2002). A client has a cell in each of
-//! [`ROWS`] rows, by the bits of its fingerprint, which no client can aim without the secret. What
-//! it had used is joined into them, and what it is taken to have used is what all of them hold
-//! at least: never less than it did, and more only where others fell into all of its cells.
+//! conservative update of C. Estan and G. Varghese, 2002). A client has a cell in each of [`ROWS`]
+//! rows, by bits of its fingerprint, which no client can aim without the secret. Its usage is
+//! joined into the cells; the least of them is its recalled usage: never less than it used, and
+//! more only where others share all of its cells.
 //!
-//! A cell never holds more than was charged to its clients together, so that of `w` cells in a row
-//! at most `J / N` are used up, if `J` was charged to clients that lost their places. A client
-//! that was never seen is taken for one that used up all with a chance of `(J / (N·w))^4` at most.
+//! A cell never holds more than was charged to its clients together. If `J` was charged to evicted
+//! clients, at most `J / N` of the `w` cells in a row are used up, and a new client finds all of
+//! its cells used up with a chance of at most `(J / (N·w))^4`.
 
 use super::{
     index::Fingerprint,
@@ -18,27 +18,26 @@ use super::{
 /// Rows of cells.
 const ROWS: usize = 4;
 
-/// Cells in a row for each place in the table.
+/// Cells in a row per place in the table.
 const PER_KEY: usize = 2;
 
-/// Cells in a row at least.
+/// The fewest cells in a row.
 const LEAST: usize = 1024;
 
-/// Cells that [`Summary::convert_some`] looks at, and how many of them it converts, at a time.
+/// Cells that [`Summary::convert_some`] looks at, and the most it converts, per call.
 const STEP: (usize, u32) = (1024, 32);
 
-/// Takes no memory before something is noted.
+/// Takes no memory until its first use.
 #[derive(Debug, Default)]
 pub(super) struct Summary {
-    /// One row after the other.
+    /// Row by row.
     cells: Box<[PastUsage]>,
-    /// As many, from before the latest edit, of which the first ones were converted and joined
-    /// into `cells`; or none.
-    aside: Box<[PastUsage]>,
+    /// The cells of before the latest edit; the first `converted` are joined into `cells`. Or none.
+    stale: Box<[PastUsage]>,
     converted: usize,
 }
 
-/// Returns the memory that the summary of a table with so many places takes.
+/// Returns the bytes of the summary of a table with this many places.
 pub(super) fn bytes(max_keys: u32) -> usize {
     ROWS * width(max_keys) * size_of::<PastUsage>()
 }
@@ -47,16 +46,15 @@ fn width(max_keys: u32) -> usize {
     (max_keys as usize).saturating_mul(PER_KEY).max(LEAST)
 }
 
-/// Returns unused cells.
 fn unused(cells: usize) -> Box<[PastUsage]> {
     vec![PastUsage::NONE; cells].into()
 }
 
 impl Summary {
-    /// Remembers what a client has used. `max_keys` sizes a new summary.
-    pub(super) fn note(
+    /// Remembers a client's usage. `max_keys` sizes a new summary.
+    pub(super) fn record(
         &mut self,
-        print: Fingerprint,
+        fingerprint: Fingerprint,
         usage: PastUsage,
         scale: Scale,
         max_keys: u32,
@@ -64,45 +62,45 @@ impl Summary {
         if self.cells.is_empty() {
             self.cells = unused(ROWS * width(max_keys));
         }
-        for at in self.places(print) {
+        for at in self.cells_of(fingerprint) {
             self.cells[at] = scale.join(self.cells[at], usage);
         }
     }
 
-    /// Returns the most that a client may have used. `convert` makes a usage of before the latest
-    /// edit one of now.
+    /// Returns the most that a client may have used. `convert` converts a usage of before the
+    /// latest edit.
     pub(super) fn recall(
         &self,
-        print: Fingerprint,
+        fingerprint: Fingerprint,
         scale: Scale,
         convert: impl Fn(PastUsage) -> PastUsage,
     ) -> PastUsage {
         if self.cells.is_empty() {
             return PastUsage::NONE;
         }
-        let cell = |at: usize| match self.aside.get(at).filter(|_| at >= self.converted) {
-            Some(aside) => scale.join(self.cells[at], convert(*aside)),
+        let cell = |at: usize| match self.stale.get(at).filter(|_| at >= self.converted) {
+            Some(usage) => scale.join(self.cells[at], convert(*usage)),
             None => self.cells[at],
         };
-        let [first, rest @ ..] = self.places(print);
+        let [first, rest @ ..] = self.cells_of(fingerprint);
         rest.into_iter().fold(cell(first), |least, at| scale.meet(least, cell(at)))
     }
 
-    /// Leaves all that is noted to be converted. Nothing may be left from an edit before.
-    pub(super) fn age(&mut self) {
+    /// Marks all usages to be converted. None may be left from an earlier edit.
+    pub(super) fn mark_stale(&mut self) {
         let fresh = unused(self.cells.len());
-        self.aside = core::mem::replace(&mut self.cells, fresh);
+        self.stale = core::mem::replace(&mut self.cells, fresh);
         self.converted = 0;
     }
 
-    /// Goes on with converting. Returns whether there may be more to do.
+    /// Continues the conversion. Returns whether there may be more to do.
     pub(super) fn convert_some(
         &mut self,
         scale: Scale,
         convert: impl Fn(PastUsage) -> PastUsage,
     ) -> bool {
         let (looks, mut left) = STEP;
-        let some = self.aside.iter().enumerate().skip(self.converted).take(looks);
+        let some = self.stale.iter().enumerate().skip(self.converted).take(looks);
         for (at, usage) in some {
             let usage = convert(*usage);
             self.cells[at] = scale.join(self.cells[at], usage);
@@ -112,17 +110,17 @@ impl Summary {
                 break;
             }
         }
-        if self.converted == self.aside.len() {
-            (self.aside, self.converted) = (Box::default(), 0);
+        if self.converted == self.stale.len() {
+            (self.stale, self.converted) = (Box::default(), 0);
         }
-        !self.aside.is_empty()
+        !self.stale.is_empty()
     }
 
-    /// Returns where the cells of a client lie, by four parts of its fingerprint.
+    /// Returns a client's cells, by four parts of its fingerprint.
     #[expect(clippy::cast_possible_truncation, reason = "less than the width")]
-    fn places(&self, print: Fingerprint) -> [usize; ROWS] {
+    fn cells_of(&self, fingerprint: Fingerprint) -> [usize; ROWS] {
         let width = self.cells.len() / ROWS;
-        let key = print.key();
+        let key = fingerprint.key();
         [0, 1, 2, 3].map(|row| {
             let part = (key >> (32 * row)) as u32;
             row * width + ((u64::from(part) * width as u64) >> 32) as usize
@@ -142,37 +140,38 @@ mod tests {
         Scale::Counts(generation)
     }
 
-    fn print(random: &mut Rng) -> Fingerprint {
+    fn fingerprint(random: &mut Rng) -> Fingerprint {
         Fingerprint::of(random.u128(..))
     }
 
     #[test]
-    fn nobody_is_taken_to_have_used_less_than_he_did() {
+    fn no_usage_is_recalled_too_low() {
         let mut random = Rng::with_seed(3);
-        let (mut summary, mut used) = (Summary::default(), HashMap::new());
-        let clients: Vec<_> = (0..20_000).map(|_| print(&mut random)).collect();
+        let mut summary = Summary::default();
+        let mut used = HashMap::new();
+        let clients: Vec<_> = (0..20_000).map(|_| fingerprint(&mut random)).collect();
         for _ in 0..60_000 {
             let client = random.choice(&clients).copied().expect("some");
-            // Who comes back goes on from what he is taken to have used.
-            let [before, _] = summary.recall(client, scale(1), |it| it).counts(1);
+            // A returning client continues from its recalled usage.
+            let [before, _] = summary.recall(client, scale(1), |usage| usage).counts(1);
             let exact: &mut u64 = used.entry(client.key()).or_default();
             assert!(before >= *exact);
             *exact += 1;
-            summary.note(client, PastUsage::counted(1, [before + 1, 0]), scale(1), MAX_KEYS);
+            summary.record(client, PastUsage::counted(1, [before + 1, 0]), scale(1), MAX_KEYS);
         }
     }
 
     #[test]
-    fn who_never_came_is_rarely_taken_for_another() {
+    fn a_new_client_is_rarely_taken_for_another() {
         let mut random = Rng::with_seed(4);
         let mut summary = Summary::default();
         // One and a half times as many as there are places, each of which used all of five.
         for _ in 0..MAX_KEYS * 3 / 2 {
-            let client = print(&mut random);
-            summary.note(client, PastUsage::counted(1, [5, 0]), scale(1), MAX_KEYS);
+            let client = fingerprint(&mut random);
+            summary.record(client, PastUsage::counted(1, [5, 0]), scale(1), MAX_KEYS);
         }
         let is_used_up = |generation: u64, random: &mut Rng| {
-            let usage = summary.recall(print(random), scale(generation), |it| it);
+            let usage = summary.recall(fingerprint(random), scale(generation), |usage| usage);
             scale(generation).weight(usage) >= 5
         };
         let mistaken = (0..10_000).filter(|_| is_used_up(1, &mut random)).count();
@@ -186,12 +185,13 @@ mod tests {
     fn an_edit_converts_a_few_at_a_time_and_recalls_the_rest_as_converted() {
         let mut random = Rng::with_seed(5);
         let mut summary = Summary::default();
-        let clients: Vec<_> = (0..500).map(|_| print(&mut random)).collect();
+        let clients: Vec<_> = (0..500).map(|_| fingerprint(&mut random)).collect();
         for client in &clients {
-            summary.note(*client, PastUsage::counted(1, [1, 0]), scale(1), MAX_KEYS);
+            summary.record(*client, PastUsage::counted(1, [1, 0]), scale(1), MAX_KEYS);
         }
-        let double = |usage: PastUsage| PastUsage::counted(1, usage.counts(1).map(|it| 2 * it));
-        summary.age();
+        let double =
+            |usage: PastUsage| PastUsage::counted(1, usage.counts(1).map(|count| 2 * count));
+        summary.mark_stale();
         let mut steps = 0;
         loop {
             for client in &clients {
@@ -204,9 +204,9 @@ mod tests {
         }
         // Some 480 cells of a row are used.
         assert!((50..80).contains(&steps), "{steps}");
-        assert!(summary.aside.is_empty());
+        assert!(summary.stale.is_empty());
         for client in &clients {
-            assert_eq!(summary.recall(*client, scale(1), |it| it).counts(1), [2, 0]);
+            assert_eq!(summary.recall(*client, scale(1), |usage| usage).counts(1), [2, 0]);
         }
     }
 }

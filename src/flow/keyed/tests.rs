@@ -25,7 +25,7 @@ fn each_client_has_its_own_state() {
 }
 
 #[test]
-fn who_lost_the_place_to_another_goes_on_where_it_was() {
+fn an_evicted_client_keeps_its_usage() {
     check(
         &keyed(bucket(2), 2),
         "
@@ -104,7 +104,7 @@ struct Amounts {
     held: u32,
 }
 
-impl Judge<u32> for Amounts {
+impl StatePolicy<u32> for Amounts {
     fn is_held(&self, state: &u32) -> bool {
         self.held > 0 && *state >= self.held
     }
@@ -131,22 +131,22 @@ impl Judge<u32> for Amounts {
 }
 
 impl Table<u32> {
-    fn enter(&mut self, n: u32, judge: &Amounts) -> Lookup {
-        self.prepare(key(n), judge, None);
-        self.find(key(n), true, judge)
+    fn enter(&mut self, n: u32, policy: &Amounts) -> Lookup {
+        self.prepare(key(n), policy, None);
+        self.find(key(n), true, policy)
     }
 
-    fn set(&mut self, n: u32, amount: u32, judge: &Amounts) -> KeySlot {
-        let place = self.enter(n, judge);
-        let seat = self.seat(place, judge);
-        *self.get_mut(seat) = amount;
-        seat
+    fn set(&mut self, n: u32, amount: u32, policy: &Amounts) -> KeySlot {
+        let lookup = self.enter(n, policy);
+        let key_slot = self.occupy(lookup, policy);
+        *self.get_mut(key_slot) = amount;
+        key_slot
     }
 
-    fn finish(&mut self, judge: &Amounts) -> Vec<u32> {
+    fn finish(&mut self, policy: &Amounts) -> Vec<u32> {
         let conversion = Conversion { state: &|_| {}, usage: &|usage| usage };
         let mut live = Vec::new();
-        while self.catch_up(judge, &conversion) {
+        while self.catch_up(policy, &conversion) {
             live.push(self.keys().live);
         }
         live.push(self.keys().live);
@@ -156,9 +156,10 @@ impl Table<u32> {
 
 #[test]
 fn a_full_table_stays_as_large_as_it_is() {
-    let (mut table, judge) = (Table::new(0_u32, 2_000), Amounts::default());
+    let mut table = Table::new(0_u32, 2_000);
+    let policy = Amounts::default();
     for n in 1..=100_000 {
-        table.set(n, 1, &judge);
+        table.set(n, 1, &policy);
     }
     let keys = table.keys();
     assert_eq!((keys.live, keys.max), (2_000, 2_000));
@@ -168,67 +169,71 @@ fn a_full_table_stays_as_large_as_it_is() {
 
 #[test]
 fn of_a_few_the_one_with_the_least_to_lose_goes() {
-    let (mut table, judge) = (Table::new(0_u32, 100), Amounts::default());
+    let mut table = Table::new(0_u32, 100);
+    let policy = Amounts::default();
     // One of each eight has used little.
     (0..96).for_each(|n| {
-        table.set(n, if n % 8 == 5 { 1 } else { 9 }, &judge);
+        table.set(n, if n % 8 == 5 { 1 } else { 9 }, &policy);
     });
     (96..100).for_each(|n| {
-        table.set(n, 9, &judge);
+        table.set(n, 9, &policy);
     });
     for n in 200..212 {
-        assert_eq!(table.set(n, 9, &judge), KeySlot::Own((n - 200) * 8 + 5));
+        assert_eq!(table.set(n, 9, &policy), KeySlot::Own((n - 200) * 8 + 5));
     }
-    let back = table.enter(5, &judge);
+    let back = table.enter(5, &policy);
     assert_eq!(*table.get(back), 1);
 }
 
 #[test]
-fn what_is_held_stays_and_who_finds_nothing_else_shares() {
-    let (mut table, judge) = (Table::new(0_u32, 100), Amounts { held: 5 });
+fn held_states_stay_and_further_clients_share() {
+    let mut table = Table::new(0_u32, 100);
+    let policy = Amounts { held: 5 };
     (0..99).for_each(|n| {
-        table.set(n, 5, &judge);
+        table.set(n, 5, &policy);
     });
-    table.set(99, 4, &judge);
+    table.set(99, 4, &policy);
     let mut shared = 0;
-    let seat = loop {
+    let key_slot = loop {
         shared += 1;
-        match table.set(99 + shared, 1, &judge) {
+        match table.set(99 + shared, 1, &policy) {
             KeySlot::Overflow(_) => {}
-            seat @ (KeySlot::Own(_) | KeySlot::Shared) => break seat,
+            key_slot @ (KeySlot::Own(_) | KeySlot::Shared) => break key_slot,
         }
     };
-    assert_eq!(seat, KeySlot::Own(99));
+    assert_eq!(key_slot, KeySlot::Own(99));
     assert!(shared - 1 <= 100 / SEARCH, "the hand has gone round");
     assert_eq!(table.keys().churn.overflowed, u64::from(shared - 1));
 }
 
 #[test]
 fn clients_over_a_lowered_bound_leave_a_few_at_a_time_and_are_remembered() {
-    let (mut table, judge) = (Table::new(0_u32, 100), Amounts { held: 50 });
+    let mut table = Table::new(0_u32, 100);
+    let policy = Amounts { held: 50 };
     for n in 1..=100 {
-        table.set(n, if n == 20 { 50 } else { 7 }, &judge);
+        table.set(n, if n == 20 { 50 } else { 7 }, &policy);
     }
     table.retune(&Table::new(0, 10), |_| {});
     // Four times 32 are converted first; the 20th is in flight.
-    assert_eq!(table.finish(&judge), [100, 100, 100, 100, 68, 36, 20]);
-    let back = table.enter(100, &judge);
+    assert_eq!(table.finish(&policy), [100, 100, 100, 100, 68, 36, 20]);
+    let back = table.enter(100, &policy);
     assert_eq!(*table.get(back), 7);
-    table.set(20, 0, &judge);
+    table.set(20, 0, &policy);
     table.retune(&Table::new(0, 10), |_| {});
-    assert_eq!(table.finish(&judge).last(), Some(&10));
+    assert_eq!(table.finish(&policy).last(), Some(&10));
 }
 
 #[test]
 fn the_hand_finds_the_one_fresh_state() {
-    let (mut table, judge) = (Table::new(0_u32, 2_000), Amounts { held: 1 });
+    let mut table = Table::new(0_u32, 2_000);
+    let policy = Amounts { held: 1 };
     for n in 1..=2_000 {
-        table.set(n, u32::from(n != 1_234), &judge);
+        table.set(n, u32::from(n != 1_234), &policy);
     }
     let refused = (2_001..9_999).find(|&n| {
-        let place = table.enter(n, &judge);
-        table.pass_over(place);
-        matches!(place, Lookup::New { .. })
+        let lookup = table.enter(n, &policy);
+        table.on_reject(lookup);
+        matches!(lookup, Lookup::New { .. })
     });
     assert!(refused.is_some_and(|n| n - 2_001 <= 2_000 / SEARCH));
 }

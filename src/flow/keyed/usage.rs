@@ -1,50 +1,49 @@
-//! What a client has used, in eight bytes: what is kept of it when its place goes to another.
+//! A client's past usage in eight bytes, kept after its eviction.
 //!
-//! A limit that drains keeps the instant at which nothing is used any more. A limit that counts
-//! in windows keeps two counts: of the current **generation** and of the one before. A generation
-//! is as long as something counts, so what lies further back does not count any more, and nothing
-//! has to be cleared.
+//! A limit that drains keeps the instant at which nothing is used. A limit that counts in windows
+//! keeps two counts: of the current **generation** and of the one before. A generation is as long
+//! as a charge counts, so older ones expire by themselves.
 //!
-//! Counts are rounded up to twelve binary digits: exact below 4096, then at most 1/2048 too much.
+//! Counts are rounded up to twelve bits: exact below 4096, then at most 1/2048 too much.
 
 use crate::flow::time::Instant;
 
-/// What a client has used, on the [`Scale`] of its rule.
+/// A client's usage, on the [`Scale`] of its rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::flow) struct PastUsage(u64);
 
-/// How the usages of a rule are read at an instant.
+/// How a rule's usages are read at an instant.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::flow) enum Scale {
-    /// As the instant at which nothing is used any more. With what time it is.
+    /// As the instant at which nothing is used; with the current time.
     Time(Instant),
-    /// As counts. With the number of the current generation.
+    /// As counts; with the current generation.
     Counts(u64),
 }
 
-/// Digits of a rounded count behind the first one.
+/// Bits of a rounded count after the first one.
 const DIGITS: u32 = 11;
 
 impl PastUsage {
-    /// Nothing.
+    /// No usage.
     pub(in crate::flow) const NONE: Self = Self(0);
 
-    /// Returns the usage that is over then.
+    /// Returns the usage that ends at `over`.
     pub(in crate::flow) const fn until(over: Instant) -> Self {
         Self(over.as_nanos())
     }
 
-    /// Returns when it is over; the clock's zero if nothing is used.
+    /// Returns when it ends; the epoch if nothing is used.
     pub(in crate::flow) const fn over(self) -> Instant {
         Instant::from_nanos(self.0)
     }
 
-    /// Returns the usage of so much in a generation and in the one before.
+    /// Returns the usage of these counts.
     pub(in crate::flow) fn counted(generation: u64, [current, before]: [u64; 2]) -> Self {
         Self::of_codes(generation, [code(current), code(before)])
     }
 
-    /// Returns what is used of a generation and of the one before.
+    /// Returns the counts of a generation and of the one before.
     pub(in crate::flow) fn counts(self, generation: u64) -> [u64; 2] {
         self.codes(generation).map(count)
     }
@@ -56,8 +55,8 @@ impl PastUsage {
         }
     }
 
-    /// Of a generation, the last 32 bits are kept. It is mistaken for another one, so that a client
-    /// gets less, where 2^32 windows lie between.
+    /// The last 32 bits of a generation are kept. After exactly 2^32 generations an old usage
+    /// counts again, to the client's disadvantage.
     #[expect(clippy::cast_possible_truncation, reason = "the parts of the number")]
     const fn codes(self, generation: u64) -> [u16; 2] {
         let [current, before] = [(self.0 >> 16) as u16, self.0 as u16];
@@ -70,17 +69,17 @@ impl PastUsage {
 }
 
 impl Scale {
-    /// Returns the least usage that is at least as much as both.
+    /// Returns the larger of two usages, by part.
     pub(in crate::flow) fn join(self, one: PastUsage, other: PastUsage) -> PastUsage {
         self.combine(one, other, u64::max, u16::max)
     }
 
-    /// Returns what both are at least.
+    /// Returns the smaller of two usages, by part.
     pub(in crate::flow) fn meet(self, one: PastUsage, other: PastUsage) -> PastUsage {
         self.combine(one, other, u64::min, u16::min)
     }
 
-    /// Returns how much a usage is beside others; zero if nothing is used any more.
+    /// Returns a number that orders usages; zero if nothing is used.
     pub(in crate::flow) fn weight(self, usage: PastUsage) -> u64 {
         match self {
             Self::Time(now) => usage.0.saturating_sub(now.as_nanos()),
@@ -98,14 +97,15 @@ impl Scale {
         match self {
             Self::Time(_) => PastUsage(instants(one.0, other.0)),
             Self::Counts(generation) => {
-                let (one, other) = (one.codes(generation), other.codes(generation));
+                let one = one.codes(generation);
+                let other = other.codes(generation);
                 PastUsage::of_codes(generation, [0, 1].map(|at| counts(one[at], other[at])))
             }
         }
     }
 }
 
-/// Returns the code of a count, rounded up. Larger counts have larger codes.
+/// Returns the code of a count, rounded up. Codes are in the order of counts.
 fn code(count: u64) -> u16 {
     let exponent = (u64::BITS - count.leading_zeros()).saturating_sub(DIGITS + 1);
     let mantissa = count.div_ceil(1 << exponent);
@@ -114,7 +114,8 @@ fn code(count: u64) -> u16 {
 
 /// Returns the count of a code.
 const fn count(code: u16) -> u64 {
-    let (exponent, rest) = ((code >> DIGITS) as u32, code as u64 & ((1 << DIGITS) - 1));
+    let exponent = (code >> DIGITS) as u32;
+    let rest = code as u64 & ((1 << DIGITS) - 1);
     match exponent.checked_sub(1) {
         None => rest,
         Some(exponent) => (rest + (1 << DIGITS)) << exponent,
@@ -139,7 +140,11 @@ mod tests {
             assert!(code(1 << shift) > last);
             last = code(1 << shift);
         }
-        assert!((0..u16::MAX).all(|it| code(count(it)) == it && count(it) < count(it + 1)));
+        assert!(
+            (0..u16::MAX)
+                .all(|encoded| code(count(encoded)) == encoded
+                    && count(encoded) < count(encoded + 1))
+        );
         assert!(count(u16::MAX) > Rate::MAX_COUNT);
     }
 
@@ -154,16 +159,17 @@ mod tests {
 
     #[test]
     fn usages_join_and_meet_as_of_a_generation() {
-        let (scale, old) = (Scale::Counts(5), PastUsage::counted(4, [9, 9]));
+        let scale = Scale::Counts(5);
+        let old = PastUsage::counted(4, [9, 9]);
         let new = PastUsage::counted(5, [2, 3]);
         assert_eq!(scale.join(old, new).counts(5), [2, 9]);
         assert_eq!(scale.meet(old, new).counts(5), [0, 3]);
         assert_eq!(scale.meet(old, PastUsage::NONE), PastUsage::NONE);
-        assert_eq!([old, new].map(|it| scale.weight(it)), [9, 5]);
+        assert_eq!([old, new].map(|usage| scale.weight(usage)), [9, 5]);
         let at = |nanos| PastUsage::until(Instant::from_nanos(nanos));
         let scale = Scale::Time(Instant::from_nanos(10));
         assert_eq!(scale.join(at(5), at(15)), at(15));
         assert_eq!(scale.meet(at(5), at(15)), at(5));
-        assert_eq!([5, 15].map(|it| scale.weight(at(it))), [0, 5]);
+        assert_eq!([5, 15].map(|time| scale.weight(at(time))), [0, 5]);
     }
 }

@@ -1,5 +1,3 @@
-//! An algorithm with its numbers.
-
 use super::{
     allocated::allocated, concurrency, fixed_window, leaky_bucket, loans::Loans, sliding_counter,
     sliding_log, sliding_window, token_bucket, warm_up,
@@ -7,33 +5,33 @@ use super::{
 use crate::flow::{keyed::entry_bytes, pacing, rate::Rate};
 use core::time::Duration;
 
-/// An algorithm with its numbers, as a rule asks for it.
+/// An algorithm with its numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     /// A rate with a burst.
     TokenBucket(token_bucket::Config),
-    /// The same for a service that has to be warmed up.
+    /// A token bucket with a warm-up.
     WarmUp(warm_up::Config),
-    /// The same, said from the bucket's side.
+    /// A token bucket described by its capacity.
     LeakyBucket(leaky_bucket::Config),
-    /// The instants of what passed in the last window.
+    /// The instants of requests in the last window.
     SlidingLog(sliding_log::Config),
-    /// A count in a window that moves by buckets.
+    /// A count over the latest buckets.
     SlidingWindow(sliding_window::Config),
-    /// A count in a window that moves by weighing the one before.
+    /// A count that weighs the previous window.
     SlidingCounter(sliding_counter::Config),
-    /// A count that starts anew with every window.
+    /// A count per window.
     FixedWindow(fixed_window::Config),
     /// A bound on what is in flight.
     Concurrency(concurrency::Config),
-    /// Even starts, for which requests wait.
+    /// Evenly spaced starts.
     Pacing(pacing::Config),
-    /// One of these, whose states gateways sync.
+    /// An algorithm whose states gateways sync.
     Synced(SyncedConfig),
 }
 
 impl Algorithm {
-    /// Returns the word for it in `gateway.yaml`.
+    /// Returns its word in `gateway.yaml`.
     pub fn word(&self) -> &'static str {
         match self {
             Self::TokenBucket(_) | Self::WarmUp(_) => "token_bucket",
@@ -48,9 +46,8 @@ impl Algorithm {
         }
     }
 
-    /// Returns the most cost that it lets pass in any stretch of time as long as its
-    /// window, the stretch's beginning not included, and that window; `None` for what
-    /// counts by no window of one length.
+    /// Returns the most cost that passes in any time as long as its window, the first instant
+    /// excluded, and the window; `None` without a window of one length.
     pub fn most_in_a_window(&self) -> Option<(u64, Duration)> {
         let (most, rate) = match self {
             Self::TokenBucket(it) => (it.burst.saturating_add(it.rate.count()), it.rate),
@@ -61,23 +58,22 @@ impl Algorithm {
             Self::SlidingWindow(it) => (it.rate.count().saturating_mul(2), it.rate),
             Self::SlidingCounter(it) => (it.rate.count().saturating_mul(2) - 1, it.rate),
             Self::FixedWindow(it) => match it.align {
-                // Across the end of the clock's first window, which a replay may begin in.
+                // Across the end of the epoch's window, in which a replay may begin.
                 fixed_window::Align::Clock | fixed_window::Align::FirstRequest => {
                     (it.rate.count().saturating_mul(2), it.rate)
                 }
                 fixed_window::Align::Calendar(_) => return None,
             },
             Self::Concurrency(_) => return None,
-            // Of starts that cost 1: the last one may cost more than what is left.
+            // For starts of cost 1: the last one may cost more.
             Self::Pacing(it) => (it.rate.count().saturating_add(1), it.rate),
-            // By this gateway alone.
             Self::Synced(it) => return it.whole().most_in_a_window(),
         };
         Some((most, rate.window()))
     }
 
-    /// Returns the memory that each key of a keyed rule takes at most, in bytes; if it
-    /// `lends`, to requests with patience, then with what that takes.
+    /// Returns the most bytes per key of a keyed rule; if it `lends` to requests with priority,
+    /// including the loans.
     pub fn bytes_per_key(&self, lends: bool) -> usize {
         match self {
             Self::TokenBucket(_) | Self::LeakyBucket(_) => entry_bytes::<token_bucket::State>(),
@@ -96,7 +92,7 @@ impl Algorithm {
             Self::Pacing(config) => {
                 entry_bytes::<pacing::State>().saturating_add(config.full_bytes())
             }
-            // A second state, what it comes to, and padding.
+            // A second state, its cost, and padding.
             Self::Synced(config) => {
                 let one = config.whole().bytes_per_key(lends);
                 (2 * one).saturating_sub(entry_bytes::<()>()) + size_of::<u128>()
@@ -104,8 +100,8 @@ impl Algorithm {
         }
     }
 
-    /// Returns whether what a client used counts when its requests have ended, so that it is
-    /// remembered if its place goes to another.
+    /// Returns whether usage counts after requests have ended, so that it is kept when a client is
+    /// evicted.
     pub(in crate::flow) const fn is_remembered(&self) -> bool {
         match self {
             Self::Concurrency(_) => false,
@@ -121,7 +117,7 @@ impl Algorithm {
         }
     }
 
-    /// Returns whether its windows are those of the wall's clock.
+    /// Returns whether its windows follow the wall clock.
     pub(in crate::flow) const fn follows_wall(&self) -> bool {
         matches!(self, Self::SlidingCounter(_) | Self::FixedWindow(_))
     }
@@ -135,8 +131,8 @@ pub struct SyncedConfig {
 }
 
 impl SyncedConfig {
-    /// Has gateways sync the states of `whole`, which is divided among so `many` while
-    /// they cannot, and else among one; `None` if its states cannot be merged.
+    /// Returns `whole` with synced states, divided among `many` gateways while they cannot sync (1
+    /// while they can); `None` if its states cannot be merged.
     pub fn new(whole: Algorithm, many: u32) -> Option<Self> {
         match whole {
             Algorithm::TokenBucket(_)
@@ -152,13 +148,13 @@ impl SyncedConfig {
         }
     }
 
-    /// Returns the algorithm that holds for all gateways together.
+    /// Returns the algorithm of all gateways together.
     pub fn whole(&self) -> &Algorithm {
         &self.whole
     }
 
-    /// Returns the most that a gateway lets pass of one state before all others know, which sync
-    /// at this `interval`.
+    /// Returns the most that a gateway passes for one state before all others know, if they sync at
+    /// this `interval`.
     pub fn most_unseen(&self, interval: Duration) -> u64 {
         let refilled = |rate: Rate, burst: u64| {
             let units = (2 * interval).as_nanos() * u128::from(rate.count());
@@ -171,7 +167,7 @@ impl SyncedConfig {
             Algorithm::SlidingWindow(it) => it.rate.count(),
             Algorithm::SlidingCounter(it) => it.rate.count(),
             Algorithm::FixedWindow(it) => it.rate.count(),
-            // Of these there is no such configuration.
+            // `new` accepts none of these.
             Algorithm::WarmUp(_)
             | Algorithm::SlidingLog(_)
             | Algorithm::Concurrency(_)
@@ -180,12 +176,12 @@ impl SyncedConfig {
         }
     }
 
-    /// Returns the algorithm that decides here at the moment.
+    /// Returns the algorithm that decides here now.
     pub(in crate::flow) fn here(&self) -> Algorithm {
         if self.gateways > 1 { self.whole.among(self.gateways) } else { (*self.whole).clone() }
     }
 
-    /// Returns what is divided among so many.
+    /// Divides it among this many gateways.
     pub(in crate::flow) fn among(&self, gateways: u32) -> Self {
         Self { gateways, ..self.clone() }
     }

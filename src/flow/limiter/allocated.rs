@@ -1,7 +1,7 @@
-//! What memory really takes.
+//! The real size of allocations.
 
-/// Returns how much the allocator gives who asks it for so many bytes: mimalloc's sizes are
-/// multiples of 16 and, above 128, a quarter of the power of two below them apart.
+/// Returns how many bytes the allocator takes for a request: mimalloc's sizes are multiples of 16,
+/// and above 128 a quarter of the lower power of two apart.
 pub(in crate::flow) const fn allocated(bytes: usize) -> usize {
     let step = match bytes.checked_next_power_of_two() {
         Some(above) if above > 128 => above / 8,

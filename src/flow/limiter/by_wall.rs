@@ -1,11 +1,10 @@
-//! Counting by the wall's clock, which people set.
+//! Algorithms whose windows follow the wall clock.
 //!
-//! [`Instant`]s come from a clock that is never set: it began with the wall's time, and is apart
-//! from it by what the wall's clock was stepped since. An algorithm whose windows people know by
-//! the clock or the calendar counts in the wall's time; all others never hear of a step.
+//! [`Instant`]s come from a clock that is never set; the wall clock differs from it by its steps
+//! since the start. Windows of the clock or a calendar count in the wall clock's time.
 //!
-//! A step is followed like an edit: every state is [taken along](FollowsWall::step) once, and
-//! decisions add a number to the time, no more.
+//! A step is handled like an edit: every state is [moved](FollowsWall::step) once, and decisions
+//! only add an offset.
 
 use crate::flow::{
     decision::Decision,
@@ -15,17 +14,16 @@ use crate::flow::{
 };
 use core::time::Duration;
 
-/// An algorithm whose windows follow the wall's clock.
+/// An algorithm whose windows follow the wall clock.
 pub(in crate::flow) trait FollowsWall: Evictable {
-    /// Takes `state` along when the wall's clock is stepped: it showed `from`, and shows `to`.
+    /// Moves `state` when the wall clock steps from `from` to `to`.
     ///
-    /// Forward, windows end that are over by then. Backward, nothing that was used is given
-    /// again, and no client is kept out for longer than the end of the window after the one
-    /// of `to`.
+    /// Forward, windows that are over end. Backward, no usage is forgotten, and no client is
+    /// rejected for longer than the end of the window after that of `to`.
     fn step(&self, state: &mut Self::State, from: Instant, to: Instant);
 }
 
-/// An algorithm, and how far the wall's clock is from the instants that it is asked about.
+/// An algorithm with the wall clock's offset.
 #[derive(Debug)]
 pub(in crate::flow) struct ByWall<F> {
     limiter: F,
@@ -65,7 +63,7 @@ impl<F: FollowsWall> Limiter for ByWall<F> {
 
     #[inline]
     fn charge(&self, state: &mut F::State, times: Times, cost: u64) {
-        let [now, own, start] = [times.now, times.own, times.start].map(|it| self.wall.at(it));
+        let [now, own, start] = [times.now, times.own, times.start].map(|time| self.wall.at(time));
         self.limiter.charge(state, Times { now, own, start }, cost);
     }
 
@@ -181,7 +179,7 @@ mod tests {
                 Err(rejection) => Err(rejection
                     .reason
                     .retry_after()
-                    .map(|it| i64::try_from(it.as_nanos()).expect("a short time"))),
+                    .map(|wait| i64::try_from(wait.as_nanos()).expect("a short time"))),
             }
         }
 
@@ -206,7 +204,7 @@ mod tests {
             Algorithm::SlidingCounter(sliding_counter::Config { rate: rate(count, 86_400_000) });
         [fixed(count, Align::Clock), fixed(count, days()), counter]
             .into_iter()
-            .flat_map(|it| [one(it.clone()), keyed(it, 10)])
+            .flat_map(|algorithm| [one(algorithm.clone()), keyed(algorithm, 10)])
             .collect()
     }
 
@@ -257,7 +255,7 @@ mod tests {
             day.step(-2 * SECOND);
             assert_eq!(day.passed(1, 3), 0, "the day before, once more");
             assert_eq!(day.passed(3, 3), 0, "nor is that day's own given again");
-            assert_eq!(day.passed(2, 3), 2, "who had used nothing");
+            assert_eq!(day.passed(2, 3), 2, "it had used nothing");
             day.pass_time(SECOND);
             assert_eq!(day.ask(1), Err(Some(DAY)), "the day comes a second time");
             assert_eq!(day.passed(3, 3), 2);
@@ -267,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_kept_out_beyond_the_next_window_however_far_the_clock_steps_back() {
+    fn no_client_is_rejected_beyond_the_next_window_however_far_the_clock_steps_back() {
         for rules in followers(2) {
             for back in [HOUR, 13 * HOUR, DAY, 3 * DAY, 39 * DAY] {
                 let mut day = Day::new(&rules);
@@ -326,9 +324,12 @@ mod tests {
             Algorithm::SlidingWindow(strict),
             Algorithm::FixedWindow(short),
         ];
-        let rules = algorithms.into_iter().flat_map(|it| [one(it.clone()), keyed(it, 10)]);
+        let rules = algorithms
+            .into_iter()
+            .flat_map(|algorithm| [one(algorithm.clone()), keyed(algorithm, 10)]);
         for rules in rules.chain([paced(rate, 5_000, 9)]) {
-            let (mut still, mut stepped) = (Day::new(&rules), Day::new(&rules));
+            let mut still = Day::new(&rules);
+            let mut stepped = Day::new(&rules);
             let back = 40 * DAY + HOUR;
             let steps = [DAY, -DAY, 61, -HOUR, 90 * SECOND, -40 * DAY, back - 90 * SECOND, -61];
             for (at, by) in (0..200).zip(steps.into_iter().cycle()) {
@@ -354,7 +355,8 @@ mod tests {
         ) {
             let align = if aligned_to_calendar { days() } else { Align::Clock };
             let mut day = Day::new(&keyed(fixed(limit, align), 10));
-            let (mut shown, mut passed) = (BTreeSet::new(), 0);
+            let mut shown = BTreeSet::new();
+            let mut passed = 0;
             for (time, set, requests) in moves {
                 day.pass_time(time);
                 if let Some(ahead) = set {

@@ -1,12 +1,10 @@
-//! A bound on what is in flight.
+//! A bound on requests in flight.
 //!
-//! A request of cost `n` passes iff `in flight + n ≤ limit`, and holds `n` from its
-//! decision to its end: the wait for a start that pacing asks for is included. The
-//! end is the drop of its permit, however that comes about.
+//! A request of cost `n` passes iff `in flight + n ≤ limit`, and holds `n` from its decision to the
+//! drop of its permit, including a wait for pacing.
 //!
-//! Worst case: `limit` in flight at every instant; exact. An edit that lowers the
-//! limit ends nothing: it rejects until enough has ended. Requests admitted before
-//! the rule was added or reset are not counted.
+//! Worst case: `limit` in flight, exact. An edit that lowers the limit ends no request: it rejects
+//! until enough have ended. Requests admitted before the rule was added or reset do not count.
 //!
 //! Differs from Sentinel's thread grade, which checks `n` but counts 1.
 
@@ -43,7 +41,7 @@ pub(in crate::flow) struct State {
 }
 
 impl State {
-    /// Returns the state of who has so much in flight.
+    /// Returns the state of a client with this cost in flight.
     pub(in crate::flow) const fn stored(cost: u64) -> Self {
         Self { cost }
     }

@@ -1,33 +1,29 @@
-//! Fixed window: a count that starts anew with every window.
+//! Fixed window: a count per window.
 //!
-//! Windows `[s, s+W)` follow the clock (`s = t − t mod W`), or each begins with the
-//! first request after the last one ended (the very first one with the clock), or they
-//! are the days, weeks or months of a [`Calendar`], which differ in length. A request of cost `n` passes iff
-//! `used + n ≤ N`.
+//! Windows `[s, s+W)` follow the clock (`s = t − t mod W`), begin with the first request after the
+//! previous one ended (the very first at the epoch), or are the days, weeks or months of a
+//! [`Calendar`], which differ in length. A request of cost `n` passes iff `used + n ≤ N`.
 //!
-//! Worst case: up to `2N` pass in some `W` across a boundary (`2N − 1` where a
-//! window starts with its first request, but `2N` across the end of the clock's very
-//! first window, which starts with the clock); `N` in each window. It rejects what an
-//! exact log would let in near a window's end.
+//! Worst case: `N` in each window, and up to `2N` in some `W` across a boundary (`2N − 1` where a
+//! window starts with its first request, except at the end of the epoch's window). Near a window's
+//! end it rejects requests that an exact log would pass.
 //!
-//! A request with priority over the limit may borrow from the window that opens next:
-//! it waits until then and is counted there. At most `N` are lent of a window, and what
-//! is lent is used when it opens.
+//! A request with priority may borrow from the next window: it waits until that opens and is
+//! counted there. At most `N` are lent of a window.
 //!
-//! With `first_request`, a client that lost its place in a table and comes back is taken to begin
-//! a window then, with what it had used: its own may end earlier.
+//! With `first_request`, an evicted client that returns begins a window then, with its previous
+//! usage; its own window may have ended earlier.
 //!
-//! An edit keeps what is used in the current window. If it changes the window, all
-//! that was used in the one that `now` falls in counts as used in the new one that
-//! `now` falls in. One with `first_request` keeps its beginning, so that it may be over;
-//! where that is not known, as in the clock's very first window, one that would be over ends as the
-//! old one, or after the new length, whichever comes first. What was lent keeps its start, and is
-//! used in whichever window that falls in; if that is in its midst, one with `first_request` lasts
-//! its length from there.
+//! An edit keeps the usage of the current window. If it changes the window, the usage counts in the
+//! new window of `now`. With `first_request` that window keeps its beginning, so that it may be
+//! over; where the beginning is not known, it ends like the old one or after the new length,
+//! whichever is first. A loan keeps its start and counts in that window; if it starts amid a window
+//! with `first_request`, that one lasts its length from there.
 //!
-//! Where windows that began with first requests come to follow the clock or a calendar, the latest
-//! lasts until a boundary at or after its end (after its new length, if that is less), with all that
-//! was lent of the next; also if it was over by less than its length. Else a short stretch up to the boundary had let `N` more pass.
+//! When windows that began with first requests come to follow a clock or calendar, the latest one,
+//! also if it ended less than its length ago, lasts until a boundary at or after its end (after its
+//! new length, if that is less), with all loans from the next. Otherwise a short time up to the
+//! boundary would let `N` more pass.
 //!
 //! Source: the counter of every textbook; `align: first_request` equals the listing
 //! recorded as `seed_counter` in `tests/golden`.
@@ -46,13 +42,13 @@ use crate::flow::{
 };
 use core::time::Duration;
 
-/// The last instant of a window is so much before its end.
+/// The distance of a window's last instant from its end.
 const TICK: Duration = Duration::from_nanos(1);
 
 /// `rate.count()` per window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How many, and the window; of a calendar, its longest one.
+    /// The count and the window; for a calendar its longest one.
     pub rate: Rate,
     /// Where windows begin.
     pub align: Align,
@@ -61,10 +57,10 @@ pub struct Config {
 /// Where windows begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Align {
-    /// At whole multiples of the window since the clock's zero.
+    /// At multiples of the window since the epoch.
     #[default]
     Clock,
-    /// With the first request after the last window ended; the first one at the clock's zero.
+    /// With the first request after the previous window; the very first at the epoch.
     FirstRequest,
     /// With the windows of a calendar.
     Calendar(Calendar),
@@ -91,14 +87,14 @@ pub(in crate::flow) struct FixedWindow {
 /// A client's latest window.
 #[derive(Clone, Debug)]
 pub(in crate::flow) struct State {
-    /// When it ends; the clock's zero if there was none yet.
+    /// Its end; the epoch if there was none yet.
     end: Instant,
     used: u64,
-    /// What starts later than the latest charge.
+    /// Loans that start after the latest charge.
     loans: Loans,
 }
 
-/// A window of a client's, with all that starts in it.
+/// A client's window with the loans that start in it.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     end: Instant,
@@ -114,39 +110,37 @@ impl Config {
 }
 
 impl State {
-    /// Returns the state of a window that ends then, of which so much is used.
+    /// Returns the state of a window with this end and usage.
     pub(in crate::flow) fn stored(end: Instant, used: u64) -> Self {
         Self { end, used, loans: Loans::default() }
     }
 
-    /// Returns when the window ends.
     pub(in crate::flow) const fn end(&self) -> Instant {
         self.end
     }
 
-    /// Returns what is used in it.
     pub(in crate::flow) const fn used(&self) -> u64 {
         self.used
     }
 }
 
 impl FixedWindow {
-    /// Returns the window that the latest of `loans` start in, if they follow on `state`'s.
+    /// Returns the window of the last of `loans` if they follow `state`'s.
     fn after(&self, state: &State, loans: &[Loan]) -> Window {
         let latest = Window { end: state.end, used: state.used };
         loans.iter().fold(latest, |window, loan| self.with(window, *loan))
     }
 
-    /// Returns `window` with a loan, or the one that this opens.
+    /// Returns `window` with a loan, or the one that the loan opens.
     fn with(&self, window: Window, Loan { start, count }: Loan) -> Window {
-        // Only an edit leaves a loan in the midst of a window, and both may be full. An end that
-        // heeds the first start alone would have the next edit forget the loan.
+        // Only an edit leaves a loan inside a window, and both may be full. The later end keeps the
+        // loan over the next edit.
         let used = if start < window.end { window.used } else { 0 };
         let end = self.end(window.end, start).max(window.end);
         Window { end, used: used.saturating_add(count) }
     }
 
-    /// Returns the window of `now`, or, if none is open, the one of a request that comes then.
+    /// Returns the open window, or the one of a request at `now`.
     fn window(&self, state: &State, now: Instant) -> Window {
         let (due, later) = state.loans.split(now);
         let open = self.after(state, due);
@@ -158,36 +152,36 @@ impl FixedWindow {
         later.iter().fold(open, within)
     }
 
-    /// Returns when the window is over that is in the way of a request at `now`: the one that
-    /// is open, or else that of the next loan.
+    /// Returns the end of the window that keeps a request out at `now`: the open one or that of the
+    /// next loan.
     fn over(&self, state: &State, now: Instant) -> Instant {
         let (due, later) = state.loans.split(now);
         let Window { end, .. } = self.after(state, due);
-        if now < end { end } else { later.first().map_or(now, |it| self.end(end, it.start)) }
+        if now < end { end } else { later.first().map_or(now, |loan| self.end(end, loan.start)) }
     }
 
     fn fits(&self, state: &State, now: Instant, cost: u64) -> bool {
         self.window(state, now).used.saturating_add(cost) <= self.limit
     }
 
-    /// Returns when all of `state` is over.
+    /// Returns the end of the last window with usage.
     fn last_end(&self, state: &State) -> Instant {
         self.after(state, state.loans.as_slice()).end
     }
 
-    /// Counts the loans that have started by `now` in their windows.
+    /// Moves the loans started by `now` into their windows.
     fn settle(&self, state: &mut State, now: Instant) {
         let mut window = Window { end: state.end, used: state.used };
         state.loans.settle(now, |loan| window = self.with(window, loan));
         (state.end, state.used) = (window.end, window.used);
     }
 
-    /// Returns when a window ends that is opened at `now`; the one before it ended at `last`.
+    /// Returns the end of a window that opens at `now`, after one that ended at `last`.
     fn end(&self, last: Instant, now: Instant) -> Instant {
         match &self.align {
             Align::Clock => now + Duration::from_nanos(self.window - now.as_nanos() % self.window),
-            // The first window begins with the clock, as a counter's does that is made then. After
-            // an edit a later one may be as near to the clock's zero, and is as long as any.
+            // The first window begins at the epoch, like that of a counter made then. After an edit
+            // a later one may be near the epoch, with full length.
             Align::FirstRequest if last == Instant::EPOCH && now.as_nanos() < self.window => {
                 Instant::EPOCH + Duration::from_nanos(self.window)
             }
@@ -196,8 +190,7 @@ impl FixedWindow {
         }
     }
 
-    /// Returns whether windows that end then, which two began by their own first requests,
-    /// have time in common.
+    /// Returns whether two windows with these ends, begun by different first requests, overlap.
     pub(in crate::flow) fn overlaps(&self, one: Instant, other: Instant) -> bool {
         let apart = one.since(other).max(other.since(one));
         self.align == Align::FirstRequest && apart < Duration::from_nanos(self.window)
@@ -211,25 +204,24 @@ impl FixedWindow {
         }
     }
 
-    /// Returns when the window of `old` ends for a limiter that follows the clock: with a
-    /// boundary, but not before it has lasted, nor those that follow of which was lent.
+    /// Returns the end of `old`'s window under a clock or calendar: a boundary at or after its end,
+    /// also for following windows with loans.
     fn aligned_end(&self, old: &Self, state: &State, now: Instant) -> Instant {
         let end = old.last_end(state);
         let begin = end - Duration::from_nanos(old.window);
         let lasts = end.min(begin + Duration::from_nanos(self.window));
-        // What is used by now was used before the end.
+        // Usage up to now was before the end.
         let last = (lasts - TICK).max(now.min(end - TICK));
         self.end(state.end, last)
     }
 
-    /// Returns when the open window of `old` ends for a limiter whose windows begin with
-    /// their first requests.
+    /// Returns the end of `old`'s open window under `first_request`.
     fn free_end(&self, old: &Self, state: &State, now: Instant) -> Instant {
         let window = Duration::from_nanos(self.window);
         let begin = old.start(state);
-        // A beginning that moved with each edit would put off the end for ever. That of the
-        // clock's very first window is no client's first request, nor is one to come, where an
-        // edit put the end off to a boundary.
+        // A beginning that moved with each edit would postpone the end forever. The epoch's window
+        // began with no client's request, and one that an edit prolonged to a boundary may begin in
+        // the future.
         let is_of_clock = state.end == Instant::EPOCH + Duration::from_nanos(old.window);
         let is_known = old.align == Align::FirstRequest && !is_of_clock;
         if begin <= now && (is_known || begin + window > now) {
@@ -301,7 +293,7 @@ impl Limiter for FixedWindow {
             return;
         }
         if old.is_fresh(state, now) {
-            // Its place in a table may have been another's since; no later edit may show it.
+            // Its place may have been another client's; no later edit may show it.
             state.used = 0;
             return;
         }
@@ -322,8 +314,7 @@ impl Limiter for FixedWindow {
 }
 
 impl Evictable for FixedWindow {
-    /// What is lent, and a window that an edit has made last longer than one that opens now, is
-    /// not said by a count.
+    /// A count cannot express loans, nor a window that an edit prolonged.
     fn is_held(&self, state: &State, now: Instant) -> bool {
         let open = self.window(state, now);
         !state.loans.split(now).1.is_empty() || open.end > self.end(open.end, now)
@@ -334,7 +325,7 @@ impl Evictable for FixedWindow {
             Align::FirstRequest => now.as_nanos() / self.window,
             Align::Clock | Align::Calendar(_) => {
                 let end = self.end(Instant::EPOCH, now).as_nanos();
-                // Calendars have no numbers, and of some windows' ends the last bits are equal.
+                // Calendar windows have no numbers, and some ends share their low bits.
                 end ^ end >> 32
             }
         })
@@ -345,8 +336,8 @@ impl Evictable for FixedWindow {
         PastUsage::counted(generation, [self.window(state, now).used, 0])
     }
 
-    /// As if a window with a first request had begun just now: it ends later, but none follows so
-    /// soon that more than is promised would pass.
+    /// As if a window with a first request began now: it ends later, but the next one follows no
+    /// sooner than promised.
     fn absorb(&self, state: &mut State, usage: PastUsage, now: Instant) {
         let Scale::Counts(generation) = self.scale(now) else { return };
         let [current, last] = usage.counts(generation);
@@ -368,7 +359,7 @@ impl Evictable for FixedWindow {
 
 impl Lends<State> for FixedWindow {
     fn loan(&self, state: &State, now: Instant, cost: u64) -> Option<Duration> {
-        // Only the next window is lent.
+        // Only the next window lends.
         let next = self.over(state, now);
         self.fits(state, next, cost).then(|| next.since(now))
     }
@@ -376,9 +367,10 @@ impl Lends<State> for FixedWindow {
 
 impl FollowsWall for FixedWindow {
     fn step(&self, state: &mut State, from: Instant, to: Instant) {
-        let (back, ahead) = (from.since(to), to.since(from));
+        let back = from.since(to);
+        let ahead = to.since(from);
         if self.align == Align::FirstRequest {
-            // As long as it was: no user knows these windows by the clock.
+            // These windows do not follow the clock and keep their length.
             state.end =
                 if state.end == Instant::EPOCH { state.end } else { state.end + ahead - back };
             return state.loans.shift(back, ahead);
@@ -389,7 +381,7 @@ impl FollowsWall for FixedWindow {
         if back.is_zero() || last <= next {
             return;
         }
-        // The window is far ahead now: what is used of it counts in the one of `to`.
+        // The window is far ahead now: its usage counts in the one of `to`.
         if last <= from {
             state.used = 0;
         }

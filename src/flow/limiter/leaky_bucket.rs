@@ -1,22 +1,20 @@
-//! Leaky bucket as a meter: it polices, and never makes anyone wait.
+//! Leaky bucket as a meter: it rejects, and never delays.
 //!
-//! Every request pours its cost into a bucket of `capacity`, which leaks `N` per `W`.
-//! A request of cost `n` passes iff it does not overflow:
+//! Every request adds its cost to a bucket of `capacity`, which leaks `N` per `W`. A request of
+//! cost `n` passes iff it does not overflow:
 //!
 //! ```text
 //! water + n ≤ capacity         then  water = water + n
 //! ```
 //!
-//! Water is what a token bucket of the same size lacks to be full, so this is
-//! [`token_bucket`] seen from the other side, with its arithmetic and its state: the
-//! instant at which the bucket will be empty. An edit of one into the other keeps it.
-//! (The queue that is also called a leaky bucket is [`pacing`](crate::flow::pacing).)
+//! This is [`token_bucket`] from the other side: water is what the token bucket lacks, with the
+//! same arithmetic and state, so that an edit from one to the other keeps it. (The queue that is
+//! also called a leaky bucket is [`pacing`](crate::flow::pacing).)
 //!
-//! Worst case: exactly `capacity` at once, and `capacity + ⌊D·N/W⌋` in any duration
-//! `D`; exact.
+//! Worst case: `capacity` at once, and `capacity + ⌊D·N/W⌋` in any duration `D`; exact.
 //!
-//! Source: J. Turner, "New directions in communications", IEEE Communications
-//! Magazine 24(10), 1986. Listings that test `water + 1 < capacity` admit one less.
+//! Source: J. Turner, "New directions in communications", IEEE Communications Magazine 24(10),
+//! 1986. Some listings test `water + 1 < capacity`, which admits one less.
 
 use super::token_bucket::{self, TokenBucket};
 use crate::flow::rate::Rate;

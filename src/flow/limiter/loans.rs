@@ -1,18 +1,17 @@
-//! What was lent of time to come, by when it starts.
+//! Loans from coming windows, by start.
 //!
-//! A window's loans are remembered by their own starts and not by its buckets, so that an
-//! edit, which cuts time otherwise, moves none of them and forgets none.
+//! Loans are kept by start and not by bucket, so that an edit of the buckets changes none.
 
 use super::allocated::allocated;
 use crate::flow::time::Instant;
 use core::time::Duration;
 
-/// What was lent, in the order of starts. A word in size, as few clients borrow.
+/// Loans in the order of starts. One word, as few clients borrow.
 #[expect(clippy::box_collection, reason = "a word in every state, of which few lend")]
 #[derive(Clone, Debug, Default)]
 pub(in crate::flow) struct Loans(Option<Box<Vec<Loan>>>);
 
-/// What starts at one instant.
+/// The cost that starts at one instant.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::flow) struct Loan {
     pub(in crate::flow) start: Instant,
@@ -31,17 +30,17 @@ impl Loans {
 
     pub(in crate::flow) fn add(&mut self, start: Instant, count: u64) {
         let loans = self.0.get_or_insert_default();
-        let at = loans.partition_point(|it| it.start < start);
-        match loans.get_mut(at).filter(|it| it.start == start) {
-            Some(it) => it.count = it.count.saturating_add(count),
+        let at = loans.partition_point(|loan| loan.start < start);
+        match loans.get_mut(at).filter(|loan| loan.start == start) {
+            Some(loan) => loan.count = loan.count.saturating_add(count),
             None => loans.insert(at, Loan { start, count }),
         }
     }
 
-    /// Takes out what has started by `now`, and gives it to `each` in the order of starts.
+    /// Removes the loans started by `now`, and passes them to `each` in order.
     pub(in crate::flow) fn settle(&mut self, now: Instant, mut each: impl FnMut(Loan)) {
         if let Some(loans) = &mut self.0 {
-            let due = loans.partition_point(|it| it.start <= now);
+            let due = loans.partition_point(|loan| loan.start <= now);
             loans.drain(..due).for_each(&mut each);
             if loans.is_empty() {
                 self.0 = None;
@@ -49,20 +48,20 @@ impl Loans {
         }
     }
 
-    /// Moves all of them on a clock that was stepped `back` or `ahead`.
+    /// Moves all loans for a clock that stepped `back` or `ahead`.
     pub(in crate::flow) fn shift(&mut self, back: Duration, ahead: Duration) {
         for loan in self.0.iter_mut().flat_map(|loans| loans.iter_mut()) {
             loan.start = loan.start + ahead - back;
         }
     }
 
-    /// Returns those that have started by `now`, and the others.
+    /// Returns the loans started by `now`, and the others.
     pub(in crate::flow) fn split(&self, now: Instant) -> (&[Loan], &[Loan]) {
         let loans = self.as_slice();
-        loans.split_at(loans.partition_point(|it| it.start <= now))
+        loans.split_at(loans.partition_point(|loan| loan.start <= now))
     }
 
-    /// Returns the memory that so many loans take at most, in bytes: room grows by doubling.
+    /// Returns the most bytes of this many loans: memory grows by doubling.
     pub(in crate::flow) const fn bytes(most: usize) -> usize {
         let room = if most < 4 { 4 } else { most.next_power_of_two() };
         allocated(size_of::<Vec<Loan>>()) + allocated(room * size_of::<Loan>())

@@ -1,8 +1,8 @@
-//! The flow slot's algorithms, one file each.
+//! The algorithms of flow rules, one file each.
 //!
-//! A file holds the algorithm's configuration, its formula with source and worst
-//! case, its state, and how a state is converted when the numbers are edited.
-//! Adding one takes the file, a line here, and the arms that the compiler asks for.
+//! A file has the algorithm's configuration, its formula with source and worst case, its state, and
+//! how an edit converts the state. A new algorithm takes a file, a line here, and the arms that the
+//! compiler requires.
 
 pub mod concurrency;
 pub mod fixed_window;

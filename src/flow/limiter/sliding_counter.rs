@@ -1,27 +1,24 @@
-//! Sliding counter: the window before counts by as much of it as is still in sight.
+//! Sliding counter: the previous window counts by its visible part.
 //!
-//! Windows `[k·W, (k+1)·W)` follow the clock. With the counts of the one before and
-//! of the current one, which began `e` ago, what the last `W` held is estimated as if
-//! the one before had been even, and a request of cost `n` passes iff
+//! Windows `[k·W, (k+1)·W)` follow the clock. `e` after the current one began, the last `W` is
+//! estimated as if the previous window had been even, and a request of cost `n` passes iff
 //!
 //! ```text
 //! prev·(W − e)/W + curr + n ≤ N       decided as   prev·(W − e) + (curr + n)·W ≤ N·W
 //! ```
 //!
-//! in integers, so that nothing is rounded. A new window makes `curr` the `prev`; a
-//! gap of more than one window clears both.
+//! in integers, without rounding. A new window turns `curr` into `prev`; a gap of more than one
+//! window clears both.
 //!
-//! Worst case: `N` in each window of the clock, and `2N − 1` in some `W`, where all of
-//! `prev` came at its end. It rejects what an exact log would let in where `prev` came
-//! at its beginning.
+//! Worst case: `N` in each window, and `2N − 1` in some `W` if all of `prev` came at its end. If it
+//! came at its beginning, requests are rejected that an exact log would pass.
 //!
-//! An edit of the count alone keeps both counts. Where the window changes, each is
-//! counted in the new window of its last instant: nothing is forgotten before its
-//! time, and a shorter window forgets what it must.
+//! An edit of the count keeps both counts. If the window changes, each counts in the new window of
+//! its last instant: nothing expires early except by a shorter window.
 //!
 //! Source: the "approximated sliding window" of Cloudflare's blog (2017); the package
-//! RussellLuo/slidingwindow, which drops the fraction of the weighted count and so lets
-//! in less than one request more.
+//! RussellLuo/slidingwindow, which drops the fraction of the weighted count and so admits up to one
+//! request more.
 
 use super::by_wall::FollowsWall;
 use crate::flow::{
@@ -33,10 +30,10 @@ use crate::flow::{
 };
 use core::{num::NonZeroU64, time::Duration};
 
-/// `rate.count()` in this window and what is in sight of the one before.
+/// `rate.count()` in this window and the visible part of the previous one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How many, and the window.
+    /// The count and the window.
     pub rate: Rate,
 }
 
@@ -47,10 +44,10 @@ pub(in crate::flow) struct SlidingCounter {
     window: NonZeroU64,
 }
 
-/// A client's latest window and the one before.
+/// A client's latest two windows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::flow) struct State {
-    /// The latest window's number, counted from the clock's zero.
+    /// The latest window's number since the epoch.
     index: u64,
     prev: u64,
     curr: u64,
@@ -69,21 +66,22 @@ impl State {
         Self { index, prev, curr }
     }
 
-    /// Returns what [`Self::stored`] takes.
+    /// Inverts [`Self::stored`].
     pub(in crate::flow) const fn numbers(self) -> [u64; 3] {
         [self.index, self.prev, self.curr]
     }
 
-    /// Returns what two have counted together.
+    /// Returns the sum of two states.
     pub(in crate::flow) fn plus(self, other: Self) -> Self {
         let index = self.index.max(other.index);
-        let (one, other) = (self.at(index), other.at(index));
+        let one = self.at(index);
+        let other = other.at(index);
         let [prev, curr] = [(one.prev, other.prev), (one.curr, other.curr)]
             .map(|(one, other)| one.saturating_add(other));
         Self { index, prev, curr }
     }
 
-    /// Returns the state as it stands in window `index`, or in its own if that is later.
+    /// Returns the state in window `index`, or in its own if that is later.
     const fn at(self, index: u64) -> Self {
         match index.saturating_sub(self.index) {
             0 => self,
@@ -98,12 +96,12 @@ impl SlidingCounter {
         now.as_nanos() / self.window.get()
     }
 
-    /// Returns `state` as it stands in the window of `now`.
+    /// Returns `state` in the window of `now`.
     const fn at(&self, state: State, now: Instant) -> State {
         state.at(self.index(now))
     }
 
-    /// Returns how long the window before is still in sight: `W − e`.
+    /// Returns how long the previous window remains visible: `W − e`.
     const fn sight(&self, now: Instant) -> u64 {
         self.window.get() - now.as_nanos() % self.window.get()
     }
@@ -118,7 +116,7 @@ impl SlidingCounter {
         u128::from(count) * u128::from(self.window.get())
     }
 
-    /// Returns the longest sight in which `prev` weighs no more than `room`.
+    /// Returns the longest remaining time in which `prev` weighs at most `room`.
     fn sight_for(&self, prev: u64, room: u64) -> u64 {
         let sight = self.whole(room).checked_div(prev.into()).unwrap_or(u128::MAX);
         u64::try_from(sight).unwrap_or(u64::MAX).min(self.window.get())
@@ -153,8 +151,8 @@ impl Limiter for SlidingCounter {
         if room.is_some_and(|room| self.weighted(state, now) <= self.whole(room)) {
             return Decision::Pass;
         }
-        // The estimate only falls, and has no step where a window ends, so that the
-        // first instant with room lies in this window, or else in the next one.
+        // The estimate only falls and is continuous where a window ends, so the first instant with
+        // room is in this window or the next.
         let window = self.window.get();
         let wait = match room {
             Some(room) => self.sight(now) - self.sight_for(state.prev, room),
@@ -207,7 +205,8 @@ impl Evictable for SlidingCounter {
 
     fn absorb(&self, state: &mut State, usage: PastUsage, now: Instant) {
         let index = self.index(now);
-        let ([curr, prev], known) = (usage.counts(index), self.at(*state, now));
+        let [curr, prev] = usage.counts(index);
+        let known = self.at(*state, now);
         *state = State { index, prev: prev.max(known.prev), curr: curr.max(known.curr) };
     }
 }
@@ -217,7 +216,7 @@ impl FollowsWall for SlidingCounter {
         let before = self.at(*state, from);
         let index = self.index(to);
         if index < before.index {
-            // That window is yet to come: what is in sight counts in the one of `to`.
+            // Its window is in the future: what is visible counts in the one of `to`.
             let curr = self.usage(&before, from).used;
             *state = State { index, prev: 0, curr };
         }

@@ -1,16 +1,14 @@
-//! Sliding log: the instants of what passed, and nothing estimated.
+//! Sliding log: the instants of admitted requests.
 //!
-//! A request of cost `n` passes iff what passed in the closed window `[t − W, t]` and
-//! `n` are at most `N`. A stamp exactly `W` old still counts, so that no closed window
-//! of length `W` ever holds more than `N`.
+//! A request of cost `n` passes iff the cost in the closed window `[t − W, t]` plus `n` is at most
+//! `N`. A stamp exactly `W` old still counts.
 //!
-//! Worst case: `N` in any `W`, exact; and it rejects nothing that would keep that.
-//! Memory: 16 bytes for each instant of which something is in sight, at most `N` of
-//! them, taken as the log fills: what passes at one instant shares a stamp, whatever
-//! it costs. A decision takes `O(log N)`.
+//! Worst case: `N` in any closed `W`, exact, and no request is rejected needlessly. Memory: 16
+//! bytes per instant with admitted cost, at most `N`, allocated as the log fills. A decision takes
+//! `O(log N)`.
 //!
-//! An edit of the count alone keeps the log; so does a longer window, from the edit on,
-//! and a shorter one forgets what it must.
+//! An edit of the count keeps the log. A longer window counts from the edit on; a shorter one
+//! forgets.
 //!
 //! Source: the listing recorded as `seed_sliding_log` in `tests/golden`.
 
@@ -27,7 +25,7 @@ use std::collections::VecDeque;
 /// `rate.count()` in any window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How many, and the window.
+    /// The count and the window.
     pub rate: Rate,
 }
 
@@ -37,7 +35,7 @@ pub(in crate::flow) struct SlidingLog {
     window: Duration,
 }
 
-/// What a client was let pass.
+/// A client's admitted requests.
 #[derive(Clone, Debug, Default)]
 pub(in crate::flow) struct State {
     /// Oldest first.
@@ -49,12 +47,11 @@ pub(in crate::flow) struct State {
 #[derive(Clone, Copy, Debug)]
 struct Stamp {
     at: Instant,
-    /// The total that passed, this included; it wraps. Sums are differences, so that
-    /// none is added up.
+    /// The total cost up to this stamp; it wraps, and sums are differences.
     total: u64,
 }
 
-/// Stamps that the first room is made for.
+/// Stamps in the first allocation.
 const FIRST: usize = 4;
 
 impl Config {
@@ -63,7 +60,7 @@ impl Config {
         SlidingLog { limit: self.rate.count(), window: self.rate.window() }
     }
 
-    /// Returns what a full log takes, in bytes.
+    /// Returns the bytes of a full log.
     pub fn full_bytes(&self) -> usize {
         let most = usize::try_from(self.rate.count()).unwrap_or(usize::MAX);
         most.saturating_mul(size_of::<Stamp>())
@@ -71,13 +68,13 @@ impl Config {
 }
 
 impl State {
-    /// Returns the total before the stamp `index`.
+    /// Returns the total before stamp `index`.
     fn total_before(&self, index: usize) -> u64 {
         let previous = index.checked_sub(1).and_then(|previous| self.stamps.get(previous));
         previous.map_or(self.before, |stamp| stamp.total)
     }
 
-    /// Returns how much the stamps from `index` on stand for.
+    /// Returns the cost of the stamps from `index` on.
     fn since(&self, index: usize) -> u64 {
         self.total_before(self.stamps.len()).wrapping_sub(self.total_before(index))
     }
@@ -99,12 +96,11 @@ impl SlidingLog {
         state.stamps.drain(..gone);
     }
 
-    /// Returns the generation of `now`, which is as long as a stamp counts.
+    /// Returns the generation of `now`; each is as long as a stamp counts.
     fn generation(&self, now: Instant) -> u64 {
         now.as_nanos() / self.counts_for()
     }
 
-    /// Returns when a generation begins.
     fn begin(&self, generation: u64) -> Instant {
         Instant::from_nanos(generation.saturating_mul(self.counts_for()))
     }
@@ -120,7 +116,7 @@ impl SlidingLog {
         (last + Duration::from_nanos(1)).since(now)
     }
 
-    /// Makes room for one more stamp: twice as much, but not more than can be used.
+    /// Allocates for one more stamp: twice as much, at most what the limit needs.
     fn grow(&self, stamps: &mut VecDeque<Stamp>) {
         let len = stamps.len();
         if len == stamps.capacity() {
@@ -155,7 +151,7 @@ impl Limiter for SlidingLog {
         if self.used(state, now) <= most {
             return Decision::Pass;
         }
-        // There is room when all but `most` are forgotten.
+        // There is room when all but `most` have expired.
         let all = state.total_before(state.stamps.len());
         let enough = |stamp: &Stamp| all.wrapping_sub(stamp.total) > most;
         let last = state.stamps.get(state.stamps.partition_point(enough));
@@ -182,7 +178,7 @@ impl Limiter for SlidingLog {
     }
 
     fn convert(&self, old: &Self, state: &mut State, now: Instant) {
-        // What was forgotten must not come back: the state may be another client's.
+        // Expired stamps must not return: the state may be another client's.
         old.forget(state, now);
     }
 }
@@ -203,16 +199,17 @@ impl Evictable for SlidingLog {
         state.before = 0;
     }
 
-    /// As if all that is missing had been used as late as it can have been.
+    /// Adds the missing usage as late as possible.
     fn absorb(&self, state: &mut State, usage: PastUsage, now: Instant) {
         let generation = self.generation(now);
         let known = self.past_usage(state, now).counts(generation);
         let [current, last] = usage.counts(generation);
         let [current, last] = [current.saturating_sub(known[0]), last.saturating_sub(known[1])];
-        // Stamps lie in order.
+        // Stamps are in order.
         let before = self.begin(generation) - Duration::from_nanos(1);
         let before = state.stamps.back().map_or(before, |latest| latest.at.max(before));
-        for (at, cost) in [(before, last), (now, current)].into_iter().filter(|it| it.1 > 0) {
+        for (at, cost) in [(before, last), (now, current)].into_iter().filter(|(_, cost)| *cost > 0)
+        {
             self.charge(state, Times { now: at, own: at, start: at }, cost);
         }
     }

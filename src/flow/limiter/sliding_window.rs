@@ -1,26 +1,23 @@
-//! Sliding window: a ring of buckets, of which the latest count.
+//! Sliding window: a count over the latest buckets.
 //!
-//! `b` buckets of length `L = W/b` follow the clock. A bucket counts while it begins
-//! after `t − W`; with `strict`, while any part of it is younger than that, for
-//! which one more is kept. A request of cost `n` passes iff their sum `+ n ≤ N`.
+//! `b` buckets of length `L = W/b` follow the clock. A bucket counts while it begins after `t − W`;
+//! with `strict`, while any part of it is younger, which takes one more bucket. A request of cost
+//! `n` passes iff their sum `+ n ≤ N`.
 //!
-//! Worst case: `N` pass in any `W·(1 − 1/b)`, and up to `2N` in a whole `W`, since
-//! a bucket is forgotten up to `W/b` early. With `strict`, `N` in any `W`; it may
-//! reject for up to `W/b` longer, about `1/(2b)` below the limit in steady traffic.
-//! With `b = 1` it is the fixed window of the clock.
+//! Worst case: `N` in any `W·(1 − 1/b)`, and up to `2N` in a whole `W`, since a bucket expires up
+//! to `W/b` early. With `strict`, `N` in any `W`; it may reject for up to `W/b` longer, about
+//! `1/(2b)` below the limit in steady traffic. `b = 1` is a fixed window.
 //!
-//! A request with priority over the limit may borrow from the buckets to come: it waits
-//! until the first in which it fits, a window away at most, and is counted there. Others
-//! see the loan: they pass
-//! only if what was lent still fits when it starts. Loans lie beside the ring until then.
+//! A request with priority may borrow from coming buckets: it waits until the first in which it
+//! fits, at most a window away, and is counted there. Other requests pass only if the loan still
+//! fits when it starts. Until then loans are kept beside the ring.
 //!
-//! An edit of the count alone keeps the buckets. Where their length changes, each
-//! is counted in the new bucket of its last instant (never in the future): nothing
-//! is forgotten before its time, and a shorter window forgets what it must. A loan keeps its
-//! start, however far ahead of the new window that lies.
+//! An edit of the count keeps the buckets. If their length changes, each counts in the new bucket
+//! of its last instant, not in the future: nothing expires early except by a shorter window. A loan
+//! keeps its start.
 //!
-//! Source: Sentinel `LeapArray` and `DefaultController` (equal to them, decision
-//! for decision, while the clock does not step back).
+//! Source: Sentinel `LeapArray` and `DefaultController`, with equal decisions while the clock does
+//! not step back.
 
 use super::{allocated::allocated, loans::Loans};
 use crate::flow::{
@@ -38,11 +35,11 @@ use smallvec::SmallVec;
 /// `rate.count()` in the latest buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How many, and the window.
+    /// The count and the window.
     pub rate: Rate,
-    /// In how many buckets the window is cut; none is taken for one.
+    /// The number of buckets; zero stands for one.
     pub buckets: u32,
-    /// Whether the expiring bucket counts whole, so that the bound is hard.
+    /// Whether the expiring bucket counts in full, for a hard bound.
     pub strict: bool,
 }
 
@@ -54,19 +51,18 @@ pub(in crate::flow) struct SlidingWindow {
     span: u32,
 }
 
-/// What a client used.
+/// A client's usage.
 #[derive(Clone, Debug)]
 pub(in crate::flow) struct State {
-    /// By bucket. The latest is not empty, unless all are.
+    /// By bucket. The latest is empty only if all are.
     ring: Ring<u64>,
-    /// The sum of the ring as of its latest bucket.
+    /// The ring's sum at its latest bucket.
     sum: u64,
-    /// What starts later than the latest charge.
+    /// Loans that start after the latest charge.
     loans: Loans,
 }
 
-/// Loans by bucket, in order. In as many buckets as a window has by default, it takes no
-/// memory of its own.
+/// Loans by bucket, in order. The default number of buckets needs no allocation.
 type Lent = SmallVec<[(u64, u64); 10]>;
 
 impl Config {
@@ -82,7 +78,7 @@ impl Config {
 }
 
 impl State {
-    /// Makes it a fresh one.
+    /// Resets it.
     pub(in crate::flow) fn clear(&mut self) {
         self.ring.clear();
         self.sum = 0;
@@ -91,8 +87,7 @@ impl State {
 }
 
 impl SlidingWindow {
-    /// Returns the state with these buckets, of which the first is `head` and each other
-    /// one the one before.
+    /// Returns the state of buckets `head`, `head − 1`, ….
     pub(in crate::flow) fn stored(&self, head: u64, counts: &[u64]) -> State {
         let mut state = self.fresh();
         for (age, count) in counts.iter().enumerate().take(self.span as usize).rev() {
@@ -103,8 +98,7 @@ impl SlidingWindow {
         state
     }
 
-    /// Returns the latest bucket's number and what is in it and in those before: what
-    /// [`Self::stored`] takes.
+    /// Inverts [`Self::stored`]: the latest bucket's number, then the counts from it backwards.
     pub(in crate::flow) fn numbers(&self, state: &State) -> Numbers {
         let head = state.ring.head();
         let count = |age| head.checked_sub(age).map_or(0, |at| state.ring.get(at));
@@ -112,20 +106,20 @@ impl SlidingWindow {
         [head].into_iter().chain(counts).collect()
     }
 
-    /// Adds what is counted in `other`.
+    /// Adds the counts of `other`.
     pub(in crate::flow) fn add_all(&self, state: &mut State, other: &State) {
         for (index, count) in other.ring.live(other.ring.head()).filter(|(_, count)| **count > 0) {
             self.add(state, index, *count);
         }
     }
 
-    /// Returns when bucket `index` begins, if an instant can hold it.
+    /// Returns the beginning of bucket `index` if an instant can express it.
     pub(in crate::flow) fn start(&self, index: u64) -> Option<Instant> {
         let start = self.grid.start(index);
         (self.grid.index(start) == index).then_some(start)
     }
 
-    /// Returns what a state takes beside its own size, `lent` from or not.
+    /// Returns a state's heap bytes, with or without loans.
     pub(in crate::flow) const fn heap_bytes(&self, lent: bool) -> usize {
         let loans = if lent { Loans::bytes(self.span as usize) } else { 0 };
         allocated(self.span as usize * size_of::<u64>()) + loans
@@ -133,21 +127,27 @@ impl SlidingWindow {
 
     #[inline]
     fn lent(&self, state: &State) -> Lent {
-        // Nearly always, and the rest is not free.
+        // Usual, and the rest takes time.
         if state.loans.is_empty() {
             return Lent::new();
         }
-        state.loans.as_slice().iter().map(|it| (self.grid.index(it.start), it.count)).collect()
+        state
+            .loans
+            .as_slice()
+            .iter()
+            .map(|loan| (self.grid.index(loan.start), loan.count))
+            .collect()
     }
 
     #[inline]
     fn used(&self, state: &State, index: u64, lent: &[(u64, u64)]) -> u64 {
-        let (ring, span) = (&state.ring, u64::from(self.span));
+        let ring = &state.ring;
+        let span = u64::from(self.span);
         let counts = |at: u64| at <= index && at + span > index;
         let used = match index.saturating_sub(ring.head()) {
             0 if index == ring.head() => state.sum,
             age if age >= span => 0,
-            // Others may be remembered of a clock that was ahead.
+            // Later buckets may remain from a clock that was ahead.
             _ => ring
                 .live(index)
                 .filter(|(at, _)| counts(*at))
@@ -163,7 +163,7 @@ impl SlidingWindow {
         index / u64::from(self.span)
     }
 
-    /// Returns what is used up to bucket `index` in its generation.
+    /// Returns the usage up to bucket `index` in its generation.
     fn current(&self, state: &State, index: u64, lent: &[(u64, u64)]) -> u64 {
         let is_current = |at: u64| at <= index && self.generation(at) == self.generation(index);
         let counted = state.ring.live(index).filter(|(at, _)| is_current(*at));
@@ -186,31 +186,32 @@ impl SlidingWindow {
         }
     }
 
-    /// Counts the loans that have started by `now` in their buckets.
+    /// Moves the loans started by `now` into their buckets.
     #[inline]
     fn settle(&self, state: &mut State, now: Instant) {
         if state.loans.is_empty() {
             return;
         }
         let mut loans = core::mem::take(&mut state.loans);
-        loans.settle(now, |it| self.add(state, self.grid.index(it.start), it.count));
+        loans.settle(now, |loan| self.add(state, self.grid.index(loan.start), loan.count));
         state.loans = loans;
     }
 
-    /// Returns the first bucket from `index` on in which `cost` fits: then and for as long
-    /// as it counts there, for what was lent of the buckets to come stays promised.
+    /// Returns the first bucket from `index` on in which `cost` fits for as long as it counts,
+    /// beside the loans of coming buckets.
     fn opening(&self, state: &State, index: u64, cost: u64) -> u64 {
         if !state.loans.is_empty() {
             return self.opening_beside_loans(state, index, cost);
         }
         let mut sum = self.used(state, index, &[]);
         let last = state.ring.head().max(index);
-        let (mut opening, mut at) = (index, index);
+        let mut opening = index;
+        let mut at = index;
         loop {
             if sum.saturating_add(cost) > self.limit {
                 opening = at + 1;
             } else if at >= last || at - opening + 1 >= self.span.into() {
-                // Further on, nothing is added, or `cost` is forgotten.
+                // From here on nothing is added, or `cost` expires.
                 return opening;
             }
             at += 1;
@@ -219,11 +220,11 @@ impl SlidingWindow {
         }
     }
 
-    /// The same where something was lent: from one bucket in which the sum changes to the
-    /// next, as loans may start many windows apart. Those it must list, which takes memory
-    /// that a decision beside no loan does without.
+    /// [`Self::opening`] with loans, which may start many windows apart: steps through the buckets
+    /// in which the sum changes. The list of them may allocate.
     fn opening_beside_loans(&self, state: &State, index: u64, cost: u64) -> u64 {
-        let (lent, span) = (self.lent(state), u64::from(self.span));
+        let lent = self.lent(state);
+        let span = u64::from(self.span);
         let last = latest(state, &lent).max(index);
         let mut sum = self.used(state, index, &lent);
         let buckets = state.ring.live(index).filter(|(_, count)| **count > 0);
@@ -231,7 +232,8 @@ impl SlidingWindow {
         counted.sort_unstable_by_key(|(at, _)| *at);
         let mut added = counted.partition_point(|(at, _)| *at <= index);
         let mut dropped = counted.partition_point(|(at, _)| at.saturating_add(span) <= index);
-        let (mut opening, mut at) = (index, index);
+        let mut opening = index;
+        let mut at = index;
         loop {
             let adds = counted.get(added).map(|(at, _)| *at);
             let drops = counted.get(dropped).map(|(at, _)| at.saturating_add(span));
@@ -254,13 +256,13 @@ impl SlidingWindow {
         }
     }
 
-    /// Returns the time until bucket `index` is forgotten.
+    /// Returns the time until bucket `index` expires.
     fn expiry(&self, index: u64, now: Instant) -> Duration {
         self.grid.start(index.saturating_add(u64::from(self.span))).since(now)
     }
 }
 
-/// Returns the last bucket in which anything is counted, or will be.
+/// Returns the last bucket with usage or loans.
 fn latest(state: &State, lent: &[(u64, u64)]) -> u64 {
     lent.last().map_or(0, |(at, _)| *at).max(state.ring.head())
 }
@@ -277,7 +279,8 @@ impl Limiter for SlidingWindow {
     }
 
     fn is_fresh(&self, state: &State, now: Instant) -> bool {
-        let (index, lent) = (self.grid.index(now), self.lent(state));
+        let index = self.grid.index(now);
+        let lent = self.lent(state);
         latest(state, &lent) <= index && self.used(state, index, &lent) == 0
     }
 
@@ -321,7 +324,8 @@ impl Limiter for SlidingWindow {
         }
         old.settle(state, now);
         let mut converted = State { loans: core::mem::take(&mut state.loans), ..self.fresh() };
-        let (before, current) = (old.grid.index(now), self.grid.index(now));
+        let before = old.grid.index(now);
+        let current = self.grid.index(now);
         let counted = state
             .ring
             .live(before)
@@ -343,15 +347,17 @@ impl Evictable for SlidingWindow {
         !state.loans.split(now).1.is_empty()
     }
 
-    /// Generations are as many buckets long as count.
+    /// A generation is as many buckets long as count.
     fn scale(&self, now: Instant) -> Scale {
         Scale::Counts(self.generation(self.grid.index(now)))
     }
 
     fn past_usage(&self, state: &State, now: Instant) -> PastUsage {
-        let (index, lent) = (self.grid.index(now), self.lent(state));
+        let index = self.grid.index(now);
+        let lent = self.lent(state);
         let used = self.used(state, index, &lent);
-        let (generation, current) = (self.generation(index), self.current(state, index, &lent));
+        let generation = self.generation(index);
+        let current = self.current(state, index, &lent);
         PastUsage::counted(generation, [current, used.saturating_sub(current)])
     }
 
@@ -359,7 +365,7 @@ impl Evictable for SlidingWindow {
         state.clear();
     }
 
-    /// As if all that is missing had been used as late as it can have been.
+    /// Adds the missing usage as late as possible.
     fn absorb(&self, state: &mut State, usage: PastUsage, now: Instant) {
         let index = self.grid.index(now);
         let generation = self.generation(index);
@@ -510,7 +516,7 @@ mod tests {
             2100            pass
             ",
         );
-        // What is lent of a bucket to come is not given to others who still count in it.
+        // A loan from a coming bucket is not given to others that still count in it.
         check(
             &per(3, 1000, 10),
             "
@@ -522,7 +528,7 @@ mod tests {
             1799            block rate 201
             ",
         );
-        // Whoever comes first is forgotten as a loan a window later begins.
+        // The first request expires as a loan a window later begins.
         check(
             &per(10, 1000, 10),
             "

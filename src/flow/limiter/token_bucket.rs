@@ -1,24 +1,23 @@
 //! Token bucket, kept as one instant: the generic cell rate algorithm.
 //!
-//! A bucket of `burst` tokens fills at `N` per `W`. With the interval `T = W/N` and
-//! the theoretical arrival time `TAT`, when the bucket will be full again, a request
-//! of cost `n` at `t` passes iff the bucket holds `n` tokens:
+//! A bucket of `burst` tokens fills at `N` per `W`. With the interval `T = W/N` and the theoretical
+//! arrival time `TAT`, at which the bucket is full again, a request of cost `n` at `t` passes iff
+//! the bucket holds `n` tokens:
 //!
 //! ```text
 //! max(TAT, t) − t + n·T ≤ burst·T         then  TAT = max(TAT, t) + n·T
 //! ```
 //!
-//! (`TAT − T·(burst − 1) ≤ t` in the customary form.) `T` is seldom a whole number of
-//! nanoseconds. With `W/N = p/q` in lowest terms, time is kept in units of `1/q` ns,
-//! in which a nanosecond is `q` and `T` is `p`: integers, so nothing drifts.
-//! `2^64 ns · q + burst·p < 2^128`.
+//! (`TAT − T·(burst − 1) ≤ t` in the usual form.) With `W/N = p/q` in lowest terms, time is in
+//! units of `1/q` ns: a nanosecond is `q` and `T` is `p`, so nothing drifts. `2^64 ns · q + burst·p
+//! < 2^128`.
 //!
 //! Worst case: `burst` at once, and `burst + ⌊D·N/W⌋` in any duration `D`; exact.
 //!
 //! An edit keeps the fill as a share of the bucket's size.
 //!
-//! Source: ITU-T I.371 (2004), annex A; the crate governor, which rounds `T` down to
-//! whole nanoseconds and is equal where that is exact.
+//! Source: ITU-T I.371 (2004), annex A; the crate governor, which rounds `T` down to nanoseconds
+//! and is equal where that is exact.
 
 use crate::flow::{
     decision::{Decision, Reason, ReasonKind},
@@ -34,7 +33,7 @@ use crate::flow::{
 pub struct Config {
     /// How fast the bucket fills.
     pub rate: Rate,
-    /// The bucket's size: what may pass at once after a pause.
+    /// The bucket's size: the most at once after a pause.
     pub burst: u64,
 }
 
@@ -58,19 +57,20 @@ impl Config {
 }
 
 impl TokenBucket {
-    /// Returns the interval `T`, in whose units the state is.
+    /// Returns the interval `T`, the unit of the state.
     pub(in crate::flow) const fn interval(&self) -> Interval {
         self.interval
     }
 
-    /// Returns what a cost becomes that was charged to a bucket of `old`: the same share of this one.
+    /// Converts a cost charged to a bucket of `old` to the same share of this one.
     pub(in crate::flow) fn resized(&self, old: &Self, cost: u64) -> u64 {
-        let (full, burst) = (u128::from(old.burst.max(1)), u128::from(self.burst));
+        let full = u128::from(old.burst.max(1));
+        let burst = u128::from(self.burst);
         let cost = (u128::from(cost) * burst).div_ceil(full);
         u64::try_from(cost).unwrap_or(u64::MAX)
     }
 
-    /// Returns what is missing to a full bucket: `max(TAT, t) − t`.
+    /// Returns what a full bucket has more: `max(TAT, t) − t`.
     const fn missing(&self, tat: State, now: Instant) -> u128 {
         tat.saturating_sub(self.interval.at(now))
     }
@@ -120,8 +120,9 @@ impl Limiter for TokenBucket {
         if self == old {
             return;
         }
-        let (missing, full) = (old.missing(*tat, now), old.capacity.max(1));
-        // More may be missing than a bucket holds, where gateways found that they let too much pass.
+        let missing = old.missing(*tat, now);
+        let full = old.capacity.max(1);
+        // More may be missing than a bucket holds, if gateways together passed too much.
         let buckets = self.capacity.saturating_mul(missing / full);
         let missing = buckets.saturating_add(share(missing % full, old.capacity, self.capacity));
         *tat = self.interval.at(now).saturating_add(missing);

@@ -1,8 +1,8 @@
-//! Token bucket for a service that has to be warmed up: its tokens cost more time
-//! while it is cold, and its bucket holds less.
+//! Token bucket with a warm-up: tokens cost more time while the service is cold, and the bucket
+//! holds less.
 //!
-//! With the curve of `flow::ramp`, coldness `X` of at most `M` as `flow::warmth` has it,
-//! and the theoretical arrival time `TAT` of [`token_bucket`](super::token_bucket):
+//! With the curve of `flow::ramp`, the coldness `X` up to `M` of `flow::warmth`, and `TAT` of
+//! [`token_bucket`](super::token_bucket):
 //!
 //! ```text
 //! slack  = T·(burst − 1)           what a warm bucket holds beside one request
@@ -11,21 +11,20 @@
 //! then  TAT = max(TAT, t + slack − full) + cost(X, n),  X = X − n·T
 //! ```
 //!
-//! With `X = 0` it is the token bucket; quite cold, it passes one request, and the next
-//! when that one's cost has gone by. What is `saved` is the latest pause, at most:
-//! `warmth` says why. It takes no token out of the envelope, as a cold service's cost
-//! more than that of the token bucket.
+//! With `X = 0` it is the token bucket; fully cold, it passes one request, and the next after that
+//! one's cost. `saved` is at most the latest pause (see `warmth`), and stays within the token
+//! bucket's bound because a cold service's tokens cost more.
 //!
-//! Worst case: that of the token bucket, `burst + ⌊D·N/W⌋` in any `D`: its `TAT` is never
-//! later than this one. Quite cold, `N/f` in a window `W`, what is saved up in a second,
-//! and one more. Memory: 16 bytes more a key.
+//! Worst case: that of the token bucket, `burst + ⌊D·N/W⌋` in any `D`, whose `TAT` is never later
+//! than this one. Fully cold: `N/f` in a window `W`, what a second saves up, and one more. Memory:
+//! 16 bytes more per key.
 //!
-//! An edit keeps the fill as a share of the bucket's size, and the coldness as one of
-//! the coldest. With and without a warm-up are two algorithms.
+//! An edit keeps the fill as a share of the bucket's size, and the coldness as a share of the
+//! largest. Adding or removing a warm-up resets the state.
 //!
-//! Source: Guava `SmoothRateLimiter`, Sentinel `WarmUpController`. That one moves on
-//! once a second and counts in whole tokens and requests, so that `N < f` per second
-//! never pass; it needs no bucket, as it counts in windows.
+//! Source: Guava `SmoothRateLimiter`, Sentinel `WarmUpController`. Sentinel steps once a second and
+//! counts whole tokens and requests, so that `N < f` per second never pass; it counts in windows,
+//! without a bucket.
 
 use crate::flow::{
     decision::{Decision, Reason, ReasonKind},
@@ -42,9 +41,9 @@ use crate::flow::{
 pub struct Config {
     /// How fast the bucket fills when the service is warm.
     pub rate: Rate,
-    /// What may pass at once when it is.
+    /// The most at once when it is warm.
     pub burst: u64,
-    /// How it is warmed up.
+    /// The warm-up.
     pub warm_up: WarmUp,
 }
 
@@ -64,7 +63,7 @@ pub(in crate::flow) struct State {
     warmth: Warmth,
 }
 
-/// `TAT`, in units of the interval. In halves, since a `u128` wants padding in a table.
+/// `TAT` in units of the interval, in halves: a `u128` would need padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tat {
     low: u64,
@@ -130,9 +129,9 @@ impl Limiter for WarmBucket {
         }
     }
 
-    /// What is left is at least what is said, and just that when the service is warm:
-    /// each further request is cheaper. The reset is when the bucket is as full as it
-    /// gets before it cools.
+    /// At least `limit − used` requests are left, and exactly that when the service is warm: each
+    /// further request is cheaper. `reset` is when the bucket is as full as it gets before it
+    /// cools.
     fn usage(&self, state: &State, now: Instant) -> Usage {
         let Step { from, cold } = self.step(state, now, 1);
         let units = self.interval.at(now);
@@ -160,8 +159,8 @@ impl Limiter for WarmBucket {
         let saves = state.warmth.convert(&self.ramp, &old.ramp, now);
         let owed = if saves { from } else { state.tat.units() };
         let missing = owed.saturating_sub(old.interval.at(now));
-        let [old_size, size] = [old, self].map(|it| it.interval.times(it.burst));
-        // What is owed beyond the bucket's size is owed as a time.
+        let [old_size, size] = [old, self].map(|bucket| bucket.interval.times(bucket.burst));
+        // A debt beyond the bucket's size stays as a time.
         let debt = self.interval.convert(missing.saturating_sub(old_size), old.interval);
         let missing = share(missing, old_size, size) + debt;
         state.tat = Tat::of(self.interval.at(now) + missing);
@@ -173,7 +172,7 @@ impl Evictable for WarmBucket {
         PastUsage::until(self.interval.instant(tat.units()))
     }
 
-    /// As cold as can be, whatever it was.
+    /// Fully cold, whatever it was.
     fn absorb(&self, state: &mut State, usage: PastUsage, _now: Instant) {
         let tat = state.tat.units().max(self.interval.at(usage.over()));
         *state = State { tat: Tat::of(tat), ..self.fresh() };

@@ -1,8 +1,8 @@
 //! Limits that several gateways share through a store.
 //!
 //! Either the store decides about each request ([`Stored`]), or gateways sync: each decides by its
-//! own states, sends the store its [`Delta`]s from time to time, which are what it has charged
-//! since, and takes over the merged states ([`RemoteState`]): `Gate::collect` and `Gate::adopt`.
+//! own states, periodically sends its charges to the store ([`Delta`]), and adopts the merged
+//! states ([`RemoteState`]): `Gate::collect` and `Gate::adopt`.
 
 mod clock;
 mod stored;
@@ -15,42 +15,42 @@ pub use stored::{Judgement, Stored, Terms, Unstorable};
 use core::{fmt, str::FromStr};
 use smallvec::SmallVec;
 
-/// Whole numbers below `2^53`, as a script of the store has them.
+/// Integers below `2^53`, as the store's scripts take them.
 pub type Numbers = SmallVec<[u64; 8]>;
 
-/// Whose state, by the name that it has among gateways.
+/// The name of a state among gateways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Whose {
-    /// That of all, or of all without a key.
+pub enum StateName {
+    /// The state of all, or of all without a key.
     All,
-    /// That of the client with this fingerprint.
+    /// The state of the client with this fingerprint.
     Key(u128),
-    /// That of clients for whom a gateway has no room.
+    /// An overflow state.
     Overflow(u32),
 }
 
-/// What a gateway has charged to one state since it told the last time.
+/// What a gateway has charged to one state since its last sync.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delta {
-    /// To whose.
-    pub whose: Whose,
-    /// What it comes to.
+    /// The state's name.
+    pub name: StateName,
+    /// The total cost.
     pub cost: u64,
-    /// The state of somebody who was charged just that: as the script takes it.
+    /// The state of a client with just these charges, for the script.
     pub numbers: Numbers,
 }
 
-/// What all gateways together have charged to one state.
+/// The merged state of all gateways.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteState {
-    /// To whose.
-    pub whose: Whose,
-    /// The state, as a script tells it.
+    /// The state's name.
+    pub name: StateName,
+    /// The state's numbers.
     pub numbers: Numbers,
 }
 
 /// Writes `-`, 32 hexadecimal digits, or `~` and a number.
-impl fmt::Display for Whose {
+impl fmt::Display for StateName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::All => f.write_str("-"),
@@ -60,12 +60,12 @@ impl fmt::Display for Whose {
     }
 }
 
-/// The text is none of those.
+/// The text is no name of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no name of a state")]
 pub struct NoName;
 
-impl FromStr for Whose {
+impl FromStr for StateName {
     type Err = NoName;
 
     fn from_str(text: &str) -> Result<Self, NoName> {
@@ -86,10 +86,12 @@ mod tests {
 
     #[test]
     fn a_name_is_read_as_it_is_written() {
-        for whose in [Whose::All, Whose::Key(7), Whose::Key(u128::MAX), Whose::Overflow(63)] {
-            assert_eq!(whose.to_string().parse(), Ok(whose));
+        for name in
+            [StateName::All, StateName::Key(7), StateName::Key(u128::MAX), StateName::Overflow(63)]
+        {
+            assert_eq!(name.to_string().parse(), Ok(name));
         }
-        assert_eq!("~x".parse::<Whose>(), Err(NoName));
-        assert_eq!("no".parse::<Whose>(), Err(NoName));
+        assert_eq!("~x".parse::<StateName>(), Err(NoName));
+        assert_eq!("no".parse::<StateName>(), Err(NoName));
     }
 }

@@ -1,14 +1,12 @@
-//! A rule whose states a store keeps, for gateways that share them.
+//! Rules whose states a store keeps for several gateways.
 //!
-//! The store decides, by a script that only adds and compares: [`Stored::terms`] are the
-//! numbers that it takes. It tells the state that it decided from, out of which
-//! [`Stored::judge`] works out, by the limiter of the rule itself, why and until when,
-//! and where the rule stands.
+//! The store decides by a script that only adds and compares, with the numbers of
+//! [`Stored::terms`]. From the state that it returns, [`Stored::judge`] computes the decision,
+//! reason, wait and usage with the rule's own limiter.
 //!
-//! **Exact in doubles.** The script's numbers are doubles, in which whole numbers are exact
-//! below `2^53`. Instants come to it as whole microseconds (`1.8·10^15` today) and a rest
-//! in units of `Interval`, of which less than `1000·q ≤ 10^15` make a microsecond; so the
-//! sum of two of either is exact. What may leave that range is [refused](Unstorable).
+//! **Exact in doubles.** The script's numbers are doubles, exact below `2^53`. Instants are whole
+//! microseconds (`1.8·10^15` today) and a rest in units of `Interval`, below `1000·q ≤ 10^15`; so a
+//! sum of two of either is exact. Rules beyond that are [not accepted](Unstorable).
 
 use crate::flow::{
     calendar::Calendar,
@@ -30,7 +28,7 @@ use crate::flow::{
 use core::time::Duration;
 use smallvec::SmallVec;
 
-/// The longest time, in microseconds, that may be added to an instant: half of `2^53`.
+/// The longest time in microseconds that may be added to an instant.
 const LONGEST: u64 = 1 << 52;
 
 /// A rule whose states a store keeps.
@@ -42,7 +40,7 @@ pub struct Stored {
 #[derive(Debug)]
 enum Shape {
     Bucket(TokenBucket),
-    /// The window in microseconds; `None` follows the calendar.
+    /// The window in microseconds.
     Fixed(FixedWindow, Align, u64),
     Counter(SlidingCounter, u64),
     Sliding(SlidingWindow, Buckets),
@@ -50,17 +48,16 @@ enum Shape {
     Pacing(Pacing, Paced),
 }
 
-/// The numbers of a sliding window.
+/// A sliding window for the script.
 #[derive(Clone, Copy, Debug)]
 struct Buckets {
     /// In microseconds.
     window: u64,
     in_window: u64,
-    /// How many count.
+    /// Buckets that count.
     span: u64,
 }
 
-/// The numbers of pacing.
 #[derive(Clone, Copy, Debug)]
 struct Paced {
     interval: Interval,
@@ -68,43 +65,44 @@ struct Paced {
     max_queue: u64,
 }
 
-/// What the script takes of a rule and a request.
+/// The script's arguments for a rule and a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Its word for the algorithm.
+    /// The script's word for the algorithm.
     pub word: &'static str,
-    /// What the request costs, or one more than can ever pass.
+    /// The cost, at most one more than can ever pass.
     pub cost: u64,
-    /// The rest, each below `2^53`.
+    /// Further numbers, each below `2^53`.
     pub numbers: SmallVec<[u64; 8]>,
 }
 
-/// What follows from a state that the store told.
+/// The decision that follows from the store's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// The decision.
+    /// The rule's decision.
     pub decision: Decision,
     /// The most that `used` may be.
     pub limit: u64,
-    /// What is used, with the request if it was charged.
+    /// What is used, including the request if it was charged.
     pub used: u64,
     /// Time until nothing is used.
     pub reset: Duration,
 }
 
-/// Why no store can decide about a rule.
+/// Why a store cannot decide about a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unstorable {
-    /// It would keep a stamp for every request.
+    /// It would store a stamp per request.
     #[error("a log of every request cannot be kept in a store")]
     Log,
-    /// Those who wait may cost more than 1, unlike those in a route's own [`paced`](Stored::paced).
+    /// Its waiting requests may cost more than 1, unlike those of a route's
+    /// [`paced`](Stored::paced).
     #[error("`algorithm: pacing` cannot be shared; a route's `pacing` can")]
     Pacing,
-    /// Its curve is computed with more digits than a script has.
+    /// Its curve needs more digits than a double has.
     #[error("a warm-up cannot be shared")]
     WarmUp,
-    /// The script reckons in microseconds.
+    /// The script computes in microseconds.
     #[error("the window is not a whole number of microseconds")]
     Fraction,
     /// A number would lose digits.
@@ -113,11 +111,11 @@ pub enum Unstorable {
 }
 
 impl Stored {
-    /// Returns the rule with this algorithm.
+    /// Returns the rule of an algorithm.
     ///
     /// # Errors
     ///
-    /// Why there can be none.
+    /// It cannot be stored.
     pub fn new(algorithm: &Algorithm) -> Result<Self, Unstorable> {
         let limiter = match algorithm {
             Algorithm::TokenBucket(config) => bucket(config.build())?,
@@ -128,7 +126,7 @@ impl Stored {
             Algorithm::SlidingWindow(config) => {
                 let window = micros(config.rate)?;
                 let in_window = u64::from(config.buckets.max(1));
-                // The number of a bucket, and a window's worth of them, must be exact.
+                // A bucket's number, and a window of them, must be exact.
                 if in_window > window || in_window.saturating_mul(window) > LONGEST {
                     return Err(Unstorable::TooLarge);
                 }
@@ -151,11 +149,11 @@ impl Stored {
         Ok(Self { limiter })
     }
 
-    /// Returns the rule that paces so. Nobody who waits may cost more than 1.
+    /// Returns the rule of a route's pacing, for waiting requests of cost 1.
     ///
     /// # Errors
     ///
-    /// Why there can be none.
+    /// It cannot be stored.
     pub fn paced(config: &pacing::Config) -> Result<Self, Unstorable> {
         let pacing::Config { rate, max_wait, max_queue, warm_up } = *config;
         if warm_up.is_some() {
@@ -165,11 +163,11 @@ impl Stored {
         Ok(Self { limiter: Shape::Pacing(config.build(), paced) })
     }
 
-    /// Returns a text that is equal for rules whose states mean the same: rules of one shape
-    /// may differ in their limit, but not in what they count by.
+    /// Returns a text that is equal for rules with compatible states. They may differ in their
+    /// limit, but not in how they count.
     pub fn shape(&self) -> String {
         match &self.limiter {
-            // The number is that of the form of the state, which scripts of another form misread.
+            // The number is the version of the state's form, which older scripts would misread.
             Shape::Bucket(it) => format!("bucket2/{}", ratio(it.interval())),
             Shape::Fixed(_, Align::Clock, window) => format!("fixed/{window}"),
             Shape::Fixed(_, Align::FirstRequest, window) => format!("fixed/{window}/first"),
@@ -181,9 +179,8 @@ impl Stored {
         }
     }
 
-    /// Returns what the script that merges states takes of the rule; `None` if gateways cannot
-    /// exchange them.
-    pub fn exchange(&self) -> Option<(&'static str, Numbers)> {
+    /// Returns the arguments of the script that merges states; `None` if the rule cannot sync.
+    pub fn sync_terms(&self) -> Option<(&'static str, Numbers)> {
         let (word, numbers): (_, &[u64]) = match &self.limiter {
             Shape::Bucket(it) => {
                 let [micros, rest] = size(it);
@@ -199,8 +196,8 @@ impl Stored {
         Some((word, Numbers::from_slice(numbers)))
     }
 
-    /// Returns how many numbers a state or a delta has at most, where gateways exchange them.
-    pub fn exchanged_numbers(&self) -> usize {
+    /// Returns the most numbers of a state or delta.
+    pub fn max_sync_numbers(&self) -> usize {
         match &self.limiter {
             Shape::Bucket(_) => 6,
             Shape::Fixed(..) | Shape::Counter(..) => 3,
@@ -211,7 +208,7 @@ impl Stored {
         }
     }
 
-    /// Returns whether a request holds what it was charged until it ends.
+    /// Returns whether a request holds its charge until it ends.
     pub const fn holds(&self) -> bool {
         match self.limiter {
             Shape::Leases(_) => true,
@@ -223,7 +220,7 @@ impl Stored {
         }
     }
 
-    /// Returns whether it tells when a request starts.
+    /// Returns whether it delays requests.
     pub const fn paces(&self) -> bool {
         match self.limiter {
             Shape::Pacing(..) => true,
@@ -235,8 +232,7 @@ impl Stored {
         }
     }
 
-    /// Returns what the script takes to decide about a request of `cost` that comes at about
-    /// `now`, which only calendars look at.
+    /// Returns the script's arguments for a request of `cost`. Only calendars look at `now`.
     pub fn terms(&self, cost: u64, now: Instant) -> Terms {
         let cost = cost.min(self.limit().saturating_add(1));
         let (word, numbers) = match &self.limiter {
@@ -244,7 +240,8 @@ impl Stored {
             Shape::Fixed(it, align, window) => {
                 let begins = u64::from(*align == Align::FirstRequest);
                 let mut numbers = SmallVec::from_slice(&[it.limit(), *window, begins]);
-                numbers.extend(align.calendar().into_iter().flat_map(|it| ends(it, now)));
+                numbers
+                    .extend(align.calendar().into_iter().flat_map(|calendar| ends(calendar, now)));
                 ("fixed", numbers)
             }
             Shape::Counter(it, window) => ("counter", SmallVec::from_slice(&[it.limit(), *window])),
@@ -258,9 +255,9 @@ impl Stored {
         Terms { word, cost, numbers }
     }
 
-    /// Says what follows for a request of `cost` from the `state` that the store told, as it
-    /// was at `now` by the store's clock, and charges it if the store has; `None` if that is
-    /// no state of such a rule.
+    /// Returns the decision for a request of `cost` from the store's `state` at `now` by the
+    /// store's clock, and charges it if the store has. `None` if the numbers are no state of this
+    /// rule.
     pub fn judge(
         &self,
         state: &[u64],
@@ -268,7 +265,7 @@ impl Stored {
         cost: u64,
         is_charged: bool,
     ) -> Option<Judgement> {
-        // No script can tell more exactly, and what follows needs no care for larger ones.
+        // A script has no larger exact numbers; smaller ones cannot overflow below.
         if state.iter().any(|number| *number >= 1 << 53) {
             return None;
         }
@@ -316,16 +313,15 @@ impl Stored {
             Shape::Counter(it, _) => it.limit(),
             Shape::Sliding(it, _) => it.limit(),
             Shape::Leases(it) => it.limit(),
-            // Whose limit is a length, and no cost.
+            // Its limit is a length and no cost.
             Shape::Pacing(..) => 1 << 20,
         }
     }
 }
 
 impl Algorithm {
-    /// Returns this algorithm with its part of the numbers where `gateways` decide by
-    /// themselves: all of them together let pass what it does, or as many as there are of them
-    /// if that is more.
+    /// Returns this algorithm with its share of the numbers among `gateways` that decide by
+    /// themselves. Together they pass at most what it does, or one each if that is more.
     #[must_use]
     pub fn among(&self, gateways: u32) -> Self {
         let part = |count: u64| part(count, gateways);
@@ -351,7 +347,7 @@ impl Algorithm {
 }
 
 impl pacing::Config {
-    /// Returns this pacing at its part of the rate: see [`Algorithm::among`].
+    /// Returns this pacing with its share of the rate: see [`Algorithm::among`].
     #[must_use]
     pub fn among(&self, gateways: u32) -> Self {
         Self { rate: slice(self.rate, gateways), ..self.clone() }
@@ -370,13 +366,13 @@ impl Paced {
     fn numbers(&self, cost: u64) -> SmallVec<[u64; 8]> {
         let Self { interval, max_wait, max_queue } = *self;
         let wait = interval.at(Instant::EPOCH + max_wait);
-        let [wait, queue, cost] =
-            [wait, interval.times(max_queue), interval.times(cost)].map(|it| span(interval, it));
+        let [wait, queue, cost] = [wait, interval.times(max_queue), interval.times(cost)]
+            .map(|units| span(interval, units));
         [[1000 * interval.parts(), interval.parts()], wait, queue, cost].concat().into()
     }
 }
 
-/// A request as of the store.
+/// A request at the store's time.
 #[derive(Clone, Copy)]
 struct Request {
     now: Instant,
@@ -385,8 +381,7 @@ struct Request {
 }
 
 impl Request {
-    /// Returns the request as of `least`, if that is later: a clock that stepped back stands
-    /// still until it has caught up.
+    /// Moves the request to `least` if that is later: a clock that stepped back stands still.
     fn not_before(self, least: Instant) -> Self {
         Self { now: self.now.max(least), ..self }
     }
@@ -407,7 +402,7 @@ impl Request {
     fn paced(self, pacing: &Pacing, next: u128) -> Judgement {
         let Self { now, cost, is_charged } = self;
         let after = if is_charged { pacing.charge_next(next, now, cost) } else { next };
-        let Usage { used, reset } = pacing.standing_next(after, now);
+        let Usage { used, reset } = pacing.usage_next(after, now);
         Judgement { decision: pacing.check_next(next, now), limit: pacing.limit(), used, reset }
     }
 }
@@ -424,18 +419,18 @@ fn bucket_numbers(limiter: &TokenBucket, cost: u64) -> SmallVec<[u64; 8]> {
     [[1000 * interval.parts(), interval.parts()], size(limiter), cost].concat().into()
 }
 
-/// Returns how long an empty bucket takes to fill, as a store takes it.
+/// Returns the time to fill an empty bucket, for the script.
 pub(super) fn size(bucket: &TokenBucket) -> [u64; 2] {
     span(bucket.interval(), bucket.interval().times(bucket.limit()))
 }
 
-/// Returns so many units as a pair, no longer than can be added to an instant.
+/// Returns `units` as a pair, limited to what can be added to an instant.
 pub(super) fn span(interval: Interval, units: u128) -> [u64; 2] {
     let (micros, rest) = interval.split(units);
     if micros < LONGEST { [micros, rest] } else { [LONGEST, 0] }
 }
 
-/// Returns when the window of `now` ends, and the one after it, in microseconds.
+/// Returns the ends of the window of `now` and of the next, in microseconds.
 fn ends(calendar: &Calendar, now: Instant) -> [u64; 2] {
     let (_, end) = calendar.window(now);
     let (_, next) = calendar.window(end);
@@ -465,7 +460,7 @@ mod tests {
     }
 
     fn of(algorithm: &Algorithm) -> Result<String, Unstorable> {
-        Stored::new(algorithm).map(|it| it.shape())
+        Stored::new(algorithm).map(|rule| rule.shape())
     }
 
     #[test]
@@ -504,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_rule_has_told_is_no_state() {
+    fn numbers_of_no_rule_are_no_state() {
         let bucket = token_bucket::Config { rate: rate(1, 1), burst: 1 };
         let bucket = Stored::new(&Algorithm::TokenBucket(bucket)).expect("a bucket");
         assert_eq!(bucket.judge(&[1], Instant::EPOCH, 1, false), None);

@@ -1,29 +1,27 @@
-//! A limit that gateways hold together by exchanging states now and then.
+//! Limits that gateways share by syncing states periodically.
 //!
-//! Each gateway decides at once, by an algorithm of this folder and with its whole numbers,
-//! from the state that it last took from the store and what it has charged itself since. That second
-//! part, the **delta**, lies beside the state: it is the state of a client that came fresh at the
-//! last exchange. To exchange is to have the store merge the delta into the state of all, and to
-//! take that over, merged with what was charged here meanwhile. So nothing that was let pass is
-//! lost, and after an exchange in which nothing came all gateways have the same state.
+//! Each gateway decides immediately with the whole numbers, from the state that it last took from
+//! the store and its own charges since. These charges, the **delta**, are kept beside the state as
+//! the state of a client that was fresh at the last sync. A sync merges the delta into the store's
+//! state and adopts that, merged with the charges made meanwhile. No charge is lost, and after a
+//! sync without traffic all gateways have the same state.
 //!
-//! With `K` gateways and an interval `I`, what one of them charges is known to all others after
-//! two intervals at most: up to `I` until it is sent, up to `I` until they ask. Let `u` be what
-//! a gateway charges to a state in that time. Whoever lets the last of all requests pass has
-//! counted all but what the others have not sent, so that together they let pass
+//! With `K` gateways and an interval `I`, a charge is known to all others after at most `2·I`: up
+//! to `I` until it is sent, up to `I` until they ask. If a gateway charges `u` to a state in that
+//! time, together they pass at most
 //!
 //! ```text
 //! what one would, and (K − 1)·u more;   u ≤ N, or burst + 2·I·N/W for a bucket
 //! ```
 //!
-//! A bucket remembers what was too much, and rejects for as long as it takes to drain.
+//! A bucket remembers the excess, and rejects until it has drained.
 //!
-//! Time is the store's: what the gateway's clock lacks to that is added. It is read before the
-//! store's answer comes back, so that a gateway is never ahead of the store, whose windows
-//! end before it opens the next. Time does not step back: it stands still, for as long as the answer
-//! took and a second at the most. What was counted by a clock that was further ahead lies in the future, and is forgotten.
+//! Time is the store's. The difference is taken before the answer's way back, so that a gateway is
+//! never ahead of the store, whose windows end before it opens the next. Time never steps back: it
+//! stands still for an answer's duration and at most a second. A state that a faster clock counted
+//! is in the future, and is forgotten.
 //!
-//! Where the store is lost, the rule is divided among the gateways (`gateways` above 1).
+//! While the store cannot be reached, the rule is divided among the gateways (`gateways` above 1).
 
 mod merge;
 
@@ -38,8 +36,8 @@ use crate::flow::{
 };
 pub(super) use merge::Merge;
 
-/// Builds the slot, unused; `None` for an algorithm whose states cannot be merged, of which there is
-/// no such configuration.
+/// Builds an unused slot; `None` for an algorithm that cannot sync, which no such configuration
+/// has.
 pub(in crate::flow) fn build(
     config: &SyncedConfig,
     keyed: Option<&Keyed>,
@@ -65,27 +63,27 @@ pub(in crate::flow) fn build(
     Some(slot)
 }
 
-/// A limiter whose states are exchanged.
+/// A limiter with synced states.
 #[derive(Debug)]
 pub(super) struct Synced<F> {
-    /// What all gateways together hold to: the store's states are of this, and deltas.
+    /// The limit of all gateways together, for the store's states and deltas.
     whole: F,
-    /// What this one decides by.
+    /// The limit that decides here.
     here: F,
     clock: StoreClock,
 }
 
-/// A state, and what was charged here since the last exchange.
+/// A state, and the charges since the last sync.
 #[derive(Debug)]
-pub(super) struct Cell<S> {
+pub(super) struct SyncedState<S> {
     state: S,
-    /// Means nothing while `cost` is zero.
+    /// Unused while `cost` is zero.
     delta: S,
     cost: u64,
 }
 
-/// A copy begins with the same state, and has nothing to tell that the original will.
-impl<S: Clone> Clone for Cell<S> {
+/// A copy has no unsynced charges: the original sends them.
+impl<S: Clone> Clone for SyncedState<S> {
     fn clone(&self) -> Self {
         Self { state: self.state.clone(), delta: self.delta.clone(), cost: 0 }
     }
@@ -98,47 +96,48 @@ impl<F: Merge> Synced<F> {
 }
 
 impl<F: Merge> Limiter for Synced<F> {
-    type State = Cell<F::State>;
+    type State = SyncedState<F::State>;
 
     fn limit(&self) -> u64 {
         self.here.limit()
     }
 
     fn fresh(&self) -> Self::State {
-        Cell { state: self.here.fresh(), delta: self.whole.fresh(), cost: 0 }
+        SyncedState { state: self.here.fresh(), delta: self.whole.fresh(), cost: 0 }
     }
 
-    fn is_fresh(&self, cell: &Self::State, now: Instant) -> bool {
+    fn is_fresh(&self, synced: &Self::State, now: Instant) -> bool {
         let now = self.clock.past(now);
-        self.here.is_fresh(&cell.state, now)
-            && (cell.cost == 0 || self.whole.is_over(&cell.delta, now))
+        self.here.is_fresh(&synced.state, now)
+            && (synced.cost == 0 || self.whole.is_over(&synced.delta, now))
     }
 
-    fn check(&self, cell: &Self::State, now: Instant, cost: u64) -> Decision {
-        self.here.check(&cell.state, self.clock.time(now), cost)
+    fn check(&self, synced: &Self::State, now: Instant, cost: u64) -> Decision {
+        self.here.check(&synced.state, self.clock.time(now), cost)
     }
 
-    fn usage(&self, cell: &Self::State, now: Instant) -> Usage {
-        self.here.usage(&cell.state, self.clock.time(now))
+    fn usage(&self, synced: &Self::State, now: Instant) -> Usage {
+        self.here.usage(&synced.state, self.clock.time(now))
     }
 
-    fn charge(&self, cell: &mut Self::State, times: Times, cost: u64) {
-        let [now, own, start] = [times.now, times.own, times.start].map(|it| self.clock.time(it));
+    fn charge(&self, synced: &mut Self::State, times: Times, cost: u64) {
+        let [now, own, start] =
+            [times.now, times.own, times.start].map(|time| self.clock.time(time));
         let times = Times { now, own, start };
-        self.here.charge(&mut cell.state, times, cost);
-        if cell.cost == 0 {
-            self.whole.clear(&mut cell.delta);
+        self.here.charge(&mut synced.state, times, cost);
+        if synced.cost == 0 {
+            self.whole.clear(&mut synced.delta);
         }
-        self.whole.note(&mut cell.delta, &cell.state, times, cost);
-        cell.cost = cell.cost.saturating_add(cost);
+        self.whole.record(&mut synced.delta, &synced.state, times, cost);
+        synced.cost = synced.cost.saturating_add(cost);
     }
 
-    fn convert(&self, old: &Self, cell: &mut Self::State, now: Instant) {
-        // Which may be long ago.
+    fn convert(&self, old: &Self, synced: &mut Self::State, now: Instant) {
+        // The edit may be long ago.
         let now = self.clock.past(now);
-        self.here.convert(&old.here, &mut cell.state, now);
-        self.whole.convert(&old.whole, &mut cell.delta, now);
-        cell.cost = self.whole.converted(&old.whole, cell.cost);
+        self.here.convert(&old.here, &mut synced.state, now);
+        self.whole.convert(&old.whole, &mut synced.delta, now);
+        synced.cost = self.whole.converted(&old.whole, synced.cost);
     }
 
     fn syncs(&self) -> Option<&dyn Syncs<Self::State>> {
@@ -151,34 +150,34 @@ impl<F: Merge> Limiter for Synced<F> {
 }
 
 impl<F: Merge> Evictable for Synced<F> {
-    fn is_held(&self, cell: &Self::State, now: Instant) -> bool {
+    fn is_held(&self, synced: &Self::State, now: Instant) -> bool {
         let now = self.clock.time(now);
-        let is_told = cell.cost == 0 || self.whole.is_over(&cell.delta, now);
-        !is_told || self.here.is_held(&cell.state, now)
+        let is_sent = synced.cost == 0 || self.whole.is_over(&synced.delta, now);
+        !is_sent || self.here.is_held(&synced.state, now)
     }
 
     fn scale(&self, now: Instant) -> Scale {
         self.here.scale(self.clock.time(now))
     }
 
-    fn past_usage(&self, cell: &Self::State, now: Instant) -> PastUsage {
-        self.here.past_usage(&cell.state, self.clock.time(now))
+    fn past_usage(&self, synced: &Self::State, now: Instant) -> PastUsage {
+        self.here.past_usage(&synced.state, self.clock.time(now))
     }
 
-    fn renew(&self, cell: &mut Self::State) {
-        self.here.renew(&mut cell.state);
-        cell.cost = 0;
+    fn renew(&self, synced: &mut Self::State) {
+        self.here.renew(&mut synced.state);
+        synced.cost = 0;
     }
 
-    fn absorb(&self, cell: &mut Self::State, usage: PastUsage, now: Instant) {
-        self.here.absorb(&mut cell.state, usage, self.clock.time(now));
+    fn absorb(&self, synced: &mut Self::State, usage: PastUsage, now: Instant) {
+        self.here.absorb(&mut synced.state, usage, self.clock.time(now));
     }
 }
 
-impl<F: Merge> Syncs<Cell<F::State>> for Synced<F> {
-    fn take(&self, cell: &mut Cell<F::State>) -> Option<(u64, Numbers)> {
-        let cost = core::mem::take(&mut cell.cost);
-        (cost > 0).then(|| (cost, self.whole.delta(&cell.delta, cost)))
+impl<F: Merge> Syncs<SyncedState<F::State>> for Synced<F> {
+    fn take(&self, synced: &mut SyncedState<F::State>) -> Option<(u64, Numbers)> {
+        let cost = core::mem::take(&mut synced.cost);
+        (cost > 0).then(|| (cost, self.whole.delta(&synced.delta, cost)))
     }
 
     fn clock(&self) -> StoreClock {
@@ -189,16 +188,16 @@ impl<F: Merge> Syncs<Cell<F::State>> for Synced<F> {
         self.clock = clock;
     }
 
-    fn adopt(&self, cell: &mut Cell<F::State>, numbers: &[u64], now: Instant) {
-        // No script can tell more exactly, and what follows needs no care for larger ones.
+    fn adopt(&self, synced: &mut SyncedState<F::State>, numbers: &[u64], now: Instant) {
+        // A script has no larger exact numbers; smaller ones cannot overflow below.
         if numbers.iter().any(|number| *number >= 1 << 53) {
             return;
         }
-        let Some(mut state) = self.whole.told(numbers) else { return };
-        if cell.cost > 0 {
-            self.whole.merge(&mut state, &cell.delta, cell.cost);
+        let Some(mut state) = self.whole.parse(numbers) else { return };
+        if synced.cost > 0 {
+            self.whole.merge(&mut state, &synced.delta, synced.cost);
         }
         self.here.convert(&self.whole, &mut state, self.clock.time(now));
-        cell.state = state;
+        synced.state = state;
     }
 }

@@ -1,8 +1,8 @@
-//! A limiter with its states, and how it decides.
+//! A limiter with its states.
 
 use super::{
     Answer, Charge, Hold, Slot,
-    judge::{AsOf, convert_past_usage},
+    policy::{PolicyAt, convert_past_usage},
 };
 use crate::flow::{
     breaker,
@@ -20,17 +20,15 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(in crate::flow) struct LimiterSlot<F: Evictable> {
     pub(super) limiter: F,
-    /// What some clients' states are still of, after an edit.
-    pub(super) former: Option<Former<F>>,
+    /// The limiter before the latest edit, of which some clients' states still are.
+    pub(super) previous: Option<Previous<F>>,
     pub(super) states: States<F::State>,
 }
 
 /// A limiter that an edit has replaced.
 #[derive(Debug)]
-pub(super) struct Former<F> {
+pub(super) struct Previous<F> {
     pub(super) limiter: F,
-    /// When. States are converted as of then, however late that is done: until then
-    /// nothing has touched them.
     pub(super) edited: Instant,
 }
 
@@ -41,7 +39,7 @@ pub(super) enum States<S> {
 }
 
 impl<F: Evictable> LimiterSlot<F> {
-    /// Builds the slot, unused.
+    /// Builds an unused slot.
     pub(in crate::flow) fn boxed(limiter: F, keyed: Option<&Keyed>) -> Box<dyn Slot> {
         let fresh = limiter.fresh();
         let states = match keyed {
@@ -50,32 +48,37 @@ impl<F: Evictable> LimiterSlot<F> {
                 States::Keyed { by: Arc::clone(by), table: Table::new(fresh, *max_keys) }
             }
         };
-        Box::new(Self { limiter, former: None, states })
+        Box::new(Self { limiter, previous: None, states })
     }
 
-    /// Has `work` done on the table of a keyed rule, given what judges its states as of `now`, and
-    /// how to convert what the latest edit may have left.
+    /// Runs `work` on a keyed rule's table with its policy at `now` and the conversion that the
+    /// latest edit may require.
     pub(super) fn on_table<T>(
         &mut self,
         now: Instant,
-        work: impl FnOnce(&mut Table<F::State>, &AsOf<'_, F>, Option<&Conversion<'_, F::State>>) -> T,
+        work: impl FnOnce(
+            &mut Table<F::State>,
+            &PolicyAt<'_, F>,
+            Option<&Conversion<'_, F::State>>,
+        ) -> T,
     ) -> Option<T> {
-        let Self { limiter, former, states } = self;
+        let Self { limiter, previous, states } = self;
         let States::Keyed { table, .. } = states else { return None };
-        let (limiter, judge) = (&*limiter, AsOf { limiter, now });
-        let Some(Former { limiter: old, edited }) = former else {
-            return Some(work(table, &judge, None));
+        let policy = PolicyAt { limiter, now };
+        let limiter = &*limiter;
+        let Some(Previous { limiter: old, edited }) = previous else {
+            return Some(work(table, &policy, None));
         };
         let state = |state: &mut F::State| limiter.convert(old, state, *edited);
         let usage = |usage| convert_past_usage(limiter, old, usage, *edited);
-        Some(work(table, &judge, Some(&Conversion { state: &state, usage: &usage })))
+        Some(work(table, &policy, Some(&Conversion { state: &state, usage: &usage })))
     }
 
-    /// Converts the state at `seat`, if the latest edit has left that to be done.
-    pub(super) fn prepare_seat(&mut self, seat: KeySlot) {
-        if self.former.is_some() {
+    /// Converts a state that the latest edit left.
+    pub(super) fn refresh(&mut self, key_slot: KeySlot) {
+        if self.previous.is_some() {
             self.on_table(Instant::EPOCH, |table, _, stale| {
-                stale.map(|stale| table.prepare_seat(seat, stale.state))
+                stale.map(|stale| table.refresh(key_slot, stale.state))
             });
         }
     }
@@ -86,7 +89,7 @@ impl<F: Evictable> LimiterSlot<F> {
             (States::Keyed { table, .. }, Key::Of(key)) => table.find(
                 key,
                 self.limiter.end_of_request().is_some(),
-                &AsOf { limiter: &self.limiter, now },
+                &PolicyAt { limiter: &self.limiter, now },
             ),
             (States::One(_) | States::Keyed { .. }, _) => Lookup::At(KeySlot::Shared),
         }
@@ -105,39 +108,37 @@ impl<F: Evictable> LimiterSlot<F> {
 
     fn decide_at(
         &self,
-        place: Lookup,
+        lookup: Lookup,
         now: Instant,
         claim: &Claim,
         pending: &Pendings,
     ) -> Decision {
-        let state = self.states.get(place);
+        let state = self.states.get(lookup);
         let decision = if pending.is_empty() {
             self.decide(state, now, claim)
         } else {
-            self.decide_beside(state, now, claim.cost, pending.of(claim.key, place))
+            self.decide_beside(state, now, claim.cost, pending.of(claim.key, lookup))
         };
         match decision {
-            refused @ Decision::Reject(_) => refused,
+            rejected @ Decision::Reject(_) => rejected,
             passes @ (Decision::Pass | Decision::Delay(_)) => {
-                self.decide_by_itself(place, now, claim).unwrap_or(passes)
+                self.decide_by_itself(lookup, now, claim).unwrap_or(passes)
             }
         }
     }
 
-    /// Returns why a client that shares a state for want of room may not start by what it has used
-    /// itself, if that is so. Such a client borrows nothing: a loan would be noted in the shared
-    /// state, which may have room before it starts.
-    fn decide_by_itself(&self, place: Lookup, now: Instant, claim: &Claim) -> Option<Decision> {
+    /// Returns the rejection of a client in an overflow state by its own usage, if there is one.
+    /// Such a client borrows nothing: the shared state may have room before the loan starts.
+    fn decide_by_itself(&self, lookup: Lookup, now: Instant, claim: &Claim) -> Option<Decision> {
         let States::Keyed { table, .. } = &self.states else { return None };
-        match self.limiter.check(table.beside(place)?, now, claim.cost) {
+        match self.limiter.check(table.beside(lookup)?, now, claim.cost) {
             Decision::Pass | Decision::Delay(_) => None,
-            refused @ Decision::Reject(_) => Some(refused),
+            rejected @ Decision::Reject(_) => Some(rejected),
         }
     }
 
-    /// Decides whether a request of `cost` fits beside those that are `pending`, in
-    /// whatever order they will be charged. If so it is the first, and starts before them.
-    /// Nothing is lent: what is left of the next window may be theirs.
+    /// Decides whether a request of `cost` fits beside the `pending` ones in any order of charges.
+    /// It starts before them. Nothing is lent: the rest of the next window may be theirs.
     fn decide_beside(
         &self,
         state: &F::State,
@@ -149,10 +150,11 @@ impl<F: Evictable> LimiterSlot<F> {
             Decision::Reject(reason) if reason.is_lasting() => return Decision::Reject(reason),
             Decision::Reject(_) | Decision::Pass | Decision::Delay(_) => {}
         }
-        // It is hardest for the least of them to be the last, behind the cost of all others.
+        // The hardest case is the smallest one last, after the cost of all others.
         let costs = pending.chain([cost]);
         let least = costs.clone().min().unwrap_or(cost);
-        let (mut all, mut is_left_out) = (state.clone(), false);
+        let mut all = state.clone();
+        let mut is_left_out = false;
         for cost in costs {
             if cost == least && !is_left_out {
                 is_left_out = true;
@@ -170,29 +172,30 @@ impl<F: Evictable> LimiterSlot<F> {
         }
     }
 
-    /// Returns when a request may start that was let pass before, and that is charged only now.
+    /// Returns the start of a request that passed before and is charged only now.
     fn due_of(&self, state: &F::State, now: Instant) -> Instant {
         self.limiter.spaces().map_or(now, |limiter| limiter.due(state, now))
     }
 
-    /// Returns where the state at `place` lies from now on, as found just before.
-    pub(super) fn take_seat(&mut self, now: Instant, place: Lookup) -> KeySlot {
-        self.on_table(now, |table, judge, _| table.seat(place, judge)).unwrap_or(KeySlot::Shared)
+    /// Gives a client just found its place in the table.
+    pub(super) fn occupy(&mut self, now: Instant, lookup: Lookup) -> KeySlot {
+        self.on_table(now, |table, policy, _| table.occupy(lookup, policy))
+            .unwrap_or(KeySlot::Shared)
     }
 }
 
 impl<S: Clone> States<S> {
-    pub(super) fn get(&self, place: Lookup) -> &S {
+    pub(super) fn get(&self, lookup: Lookup) -> &S {
         match self {
             Self::One(state) => state,
-            Self::Keyed { table, .. } => table.get(place),
+            Self::Keyed { table, .. } => table.get(lookup),
         }
     }
 
-    pub(super) fn get_mut(&mut self, seat: KeySlot) -> &mut S {
+    pub(super) fn get_mut(&mut self, key_slot: KeySlot) -> &mut S {
         match self {
             Self::One(state) => state,
-            Self::Keyed { table, .. } => table.get_mut(seat),
+            Self::Keyed { table, .. } => table.get_mut(key_slot),
         }
     }
 
@@ -203,60 +206,62 @@ impl<S: Clone> States<S> {
 
 impl<F: Evictable> Slot for LimiterSlot<F> {
     fn check(&self, now: Instant, claim: &Claim, pending: &Pendings) -> Answer {
-        let place = self.find(now, claim.key);
+        let lookup = self.find(now, claim.key);
         let decision = match claim {
             Claim { key: Key::Missing, .. } => Decision::Reject(Reason::MissingKey),
             Claim { key: Key::Duplicate, .. } => Decision::Reject(Reason::DuplicateKey),
             Claim { cost: 0, .. } => Decision::Pass,
-            claim => self.decide_at(place, now, claim, pending),
+            claim => self.decide_at(lookup, now, claim, pending),
         };
-        Answer { decision, place }
+        Answer { decision, lookup }
     }
 
     fn due(&self, now: Instant, claim: &Claim) -> (Lookup, Instant) {
-        let place = self.find(now, claim.key);
+        let lookup = self.find(now, claim.key);
         let is_free = claim.cost == 0;
-        (place, if is_free { now } else { self.due_of(self.states.get(place), now) })
+        (lookup, if is_free { now } else { self.due_of(self.states.get(lookup), now) })
     }
 
-    fn usage(&self, now: Instant, place: Lookup) -> Usage {
-        self.limiter.usage(self.states.get(place), now)
+    fn usage(&self, now: Instant, lookup: Lookup) -> Usage {
+        self.limiter.usage(self.states.get(lookup), now)
     }
 
     fn on_pass(
         &mut self,
         times: Times,
         cost: u64,
-        place: Lookup,
-        turn: &mut Option<breaker::Turn>,
+        lookup: Lookup,
+        turn: &mut Option<breaker::Transition>,
     ) -> Charge {
-        let seat = self.take_seat(times.now, place);
-        let state = self.states.get_mut(seat);
+        let key_slot = self.occupy(times.now, lookup);
+        let state = self.states.get_mut(key_slot);
         self.limiter.charge(state, times, cost);
         let usage = self.limiter.usage(state, times.now);
-        if let Some(turned) = self.limiter.breaks().and_then(|breaker| breaker.take_turn(state)) {
+        if let Some(turned) =
+            self.limiter.breaks().and_then(|breaker| breaker.take_transition(state))
+        {
             *turn = Some(turned);
         }
         let hold = self.limiter.end_of_request().map(|end| Hold {
             until: end.until(),
-            seat,
+            key_slot,
             token: end.token(state),
         });
         Charge { hold, usage }
     }
 
-    fn on_reject(&mut self, place: Lookup) {
+    fn on_reject(&mut self, lookup: Lookup) {
         if let States::Keyed { table, .. } = &mut self.states {
-            table.pass_over(place);
+            table.on_reject(lookup);
         }
     }
 
-    fn on_done(&mut self, seat: KeySlot, end: &End, cost: u64) -> Option<breaker::Turn> {
-        self.prepare_seat(seat);
-        let state = self.states.get_mut(seat);
+    fn on_done(&mut self, key_slot: KeySlot, end: &End, cost: u64) -> Option<breaker::Transition> {
+        self.refresh(key_slot);
+        let state = self.states.get_mut(key_slot);
         if let Some(limiter) = self.limiter.end_of_request() {
             limiter.release(state, end, cost);
         }
-        self.limiter.breaks()?.take_turn(state)
+        self.limiter.breaks()?.take_transition(state)
     }
 }

@@ -1,4 +1,4 @@
-//! What a slot shows.
+//! What logs, metrics and `/routes` show of a slot.
 
 use super::{
     Observe,
@@ -20,7 +20,7 @@ impl<F: Evictable> Observe for LimiterSlot<F> {
         self.limiter.usage(self.states.shared(), now)
     }
 
-    fn breaker(&self, now: Instant) -> Option<breaker::Seen> {
+    fn breaker(&self, now: Instant) -> Option<breaker::BreakerStats> {
         Some(self.limiter.breaks()?.seen(self.states.shared(), now))
     }
 

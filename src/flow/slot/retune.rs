@@ -2,7 +2,7 @@
 
 use super::{
     Retune, Slot,
-    limiter_slot::{Former, LimiterSlot, States},
+    limiter_slot::{LimiterSlot, Previous, States},
 };
 use crate::flow::{claim::Key, time::Instant, traits::Evictable};
 use core::any::Any;
@@ -10,11 +10,11 @@ use core::any::Any;
 impl<F: Evictable> Retune for LimiterSlot<F> {
     fn retune(&mut self, wanted: Box<dyn Slot>, now: Instant) -> bool {
         let Ok(wanted) = (wanted as Box<dyn Any>).downcast::<Self>() else { return false };
-        // One former limiter is enough to remember: the gate has caught up already.
+        // After this one previous limiter is enough.
         while self.catch_up(now) {}
         let Self { mut limiter, states, .. } = *wanted;
-        if let (Some(wanted), Some(former)) = (limiter.syncs_mut(), self.limiter.syncs()) {
-            wanted.set_clock(former.clock());
+        if let (Some(wanted), Some(previous)) = (limiter.syncs_mut(), self.limiter.syncs()) {
+            wanted.set_clock(previous.clock());
         }
         let convert = |state: &mut F::State| limiter.convert(&self.limiter, state, now);
         match (&mut self.states, states) {
@@ -26,24 +26,24 @@ impl<F: Evictable> Retune for LimiterSlot<F> {
             }
             (States::One(_) | States::Keyed { .. }, _) => return false,
         }
-        let former = core::mem::replace(&mut self.limiter, limiter);
-        self.former = Some(Former { limiter: former, edited: now });
+        let previous = core::mem::replace(&mut self.limiter, limiter);
+        self.previous = Some(Previous { limiter: previous, edited: now });
         true
     }
 
     fn prepare(&mut self, now: Instant, key: Key) {
         if let Key::Of(key) = key {
-            self.on_table(now, |table, judge, stale| table.prepare(key, judge, stale));
+            self.on_table(now, |table, policy, stale| table.prepare(key, policy, stale));
         }
     }
 
     fn catch_up(&mut self, now: Instant) -> bool {
-        let more = self.on_table(now, |table, judge, stale| {
-            stale.is_some_and(|stale| table.catch_up(judge, stale))
+        let more = self.on_table(now, |table, policy, stale| {
+            stale.is_some_and(|stale| table.catch_up(policy, stale))
         });
         let more = more.unwrap_or(false);
         if !more {
-            self.former = None;
+            self.previous = None;
         }
         more
     }

@@ -1,4 +1,4 @@
-//! How a slot takes part when gateways sync states.
+//! How a slot syncs with other gateways.
 
 use super::{
     Retune as _, Sync,
@@ -7,42 +7,42 @@ use super::{
 use crate::flow::{
     claim::Key,
     keyed::{KeySlot, Lookup, OVERFLOWS},
-    shared::{Delta, Numbers, RemoteState, RoundTrip, Whose},
+    shared::{Delta, Numbers, RemoteState, RoundTrip, StateName},
     time::Instant,
     traits::Evictable,
 };
 
-/// States that are looked at in one call, most of which have nothing to tell: a few
-/// microseconds of the gate's lock.
-const GLANCE: u32 = 512;
+/// States to read in one call, most of which are unchanged: a few microseconds under the gate's
+/// lock.
+const READ_LIMIT: u32 = 512;
 
 impl<F: Evictable> Sync for LimiterSlot<F> {
     fn collect(&mut self, from: u32, most: usize, into: &mut Vec<Delta>) -> Option<u32> {
         self.limiter.syncs()?;
-        let to = from.saturating_add(GLANCE);
+        let to = from.saturating_add(READ_LIMIT);
         for at in from..to {
             if into.len() >= most {
                 return Some(at);
             }
-            let (seat, whose) = self.states.nth(at)?;
-            self.prepare_seat(seat);
-            let taken = self.limiter.syncs()?.take(self.states.get_mut(seat));
-            into.extend(taken.map(|(cost, numbers)| Delta { whose, cost, numbers }));
+            let (key_slot, name) = self.states.nth(at)?;
+            self.refresh(key_slot);
+            let taken = self.limiter.syncs()?.take(self.states.get_mut(key_slot));
+            into.extend(taken.map(|(cost, numbers)| Delta { name, cost, numbers }));
         }
         Some(to)
     }
 
-    fn adopt(&mut self, way: RoundTrip, states: &[RemoteState]) -> bool {
-        let now = way.came;
+    fn adopt(&mut self, trip: RoundTrip, states: &[RemoteState]) -> bool {
+        let now = trip.came;
         let Some(limiter) = self.limiter.syncs_mut() else { return false };
-        let (clock, has_forgotten) = limiter.clock().learn(way);
+        let (clock, has_forgotten) = limiter.clock().learn(trip);
         limiter.set_clock(clock);
         if has_forgotten {
             self.states.forget(self.limiter.fresh());
         }
-        for RemoteState { whose, numbers } in states {
-            if let Some(seat) = self.seat_of(now, *whose, numbers) {
-                let state = self.states.get_mut(seat);
+        for RemoteState { name, numbers } in states {
+            if let Some(key_slot) = self.slot_of(now, *name, numbers) {
+                let state = self.states.get_mut(key_slot);
                 if let Some(limiter) = self.limiter.syncs() {
                     limiter.adopt(state, numbers, now);
                 }
@@ -53,36 +53,36 @@ impl<F: Evictable> Sync for LimiterSlot<F> {
 }
 
 impl<F: Evictable> LimiterSlot<F> {
-    /// Returns where the state is kept, or will be, that gateways know by that name. `None` if
-    /// there is no room for it: what a client has used is remembered then, so that those who come
-    /// elsewhere take no place from those who come here.
-    fn seat_of(&mut self, now: Instant, whose: Whose, numbers: &Numbers) -> Option<KeySlot> {
-        match (&self.states, whose) {
-            (_, Whose::All) => Some(KeySlot::Shared),
-            (States::One(_), Whose::Key(_) | Whose::Overflow(_)) => None,
-            (States::Keyed { .. }, Whose::Overflow(at)) => {
+    /// Returns the place of a state by its name, or a new one. `None` if there is no room: then the
+    /// client's usage is remembered, so that clients of other gateways take no place from those of
+    /// this one.
+    fn slot_of(&mut self, now: Instant, name: StateName, numbers: &Numbers) -> Option<KeySlot> {
+        match (&self.states, name) {
+            (_, StateName::All) => Some(KeySlot::Shared),
+            (States::One(_), StateName::Key(_) | StateName::Overflow(_)) => None,
+            (States::Keyed { .. }, StateName::Overflow(at)) => {
                 (at < OVERFLOWS).then_some(KeySlot::Overflow(at))
             }
-            (States::Keyed { .. }, Whose::Key(key)) => {
+            (States::Keyed { .. }, StateName::Key(key)) => {
                 self.prepare(now, Key::Of(key));
                 match self.find(now, Key::Of(key)) {
                     Lookup::At(KeySlot::Overflow(_)) => None,
-                    place @ (Lookup::At(_) | Lookup::New { .. }) => {
-                        let is_remembered = self.remember(now, place, numbers);
-                        (!is_remembered).then(|| self.take_seat(now, place))
+                    lookup @ (Lookup::At(_) | Lookup::New { .. }) => {
+                        let is_remembered = self.remember(now, lookup, numbers);
+                        (!is_remembered).then(|| self.occupy(now, lookup))
                     }
                 }
             }
         }
     }
 
-    /// Remembers what the client at `place` was told to have used, if it has no place and would
-    /// take another's. Returns whether it has none.
-    fn remember(&mut self, now: Instant, place: Lookup, numbers: &Numbers) -> bool {
-        let remembered = self.on_table(now, |table, judge, _| {
-            let guest = table.guest_mut(place, judge)?;
-            judge.limiter.syncs()?.adopt(guest, numbers, now);
-            table.remember(place, judge);
+    /// Remembers the store's usage of a client that would take another's place. Returns whether it
+    /// did.
+    fn remember(&mut self, now: Instant, lookup: Lookup, numbers: &Numbers) -> bool {
+        let remembered = self.on_table(now, |table, policy, _| {
+            let newcomer = table.newcomer_mut(lookup, policy)?;
+            policy.limiter.syncs()?.adopt(newcomer, numbers, now);
+            table.remember(lookup, policy);
             Some(())
         });
         remembered.flatten().is_some()
@@ -97,10 +97,10 @@ impl<S: Clone> States<S> {
         }
     }
 
-    /// Returns where the state of this number is kept, and whose it is.
-    fn nth(&self, at: u32) -> Option<(KeySlot, Whose)> {
+    /// Returns the place of the state of this number, and its name.
+    fn nth(&self, at: u32) -> Option<(KeySlot, StateName)> {
         match self {
-            Self::One(_) => (at == 0).then_some((KeySlot::Shared, Whose::All)),
+            Self::One(_) => (at == 0).then_some((KeySlot::Shared, StateName::All)),
             Self::Keyed { table, .. } => table.nth(at),
         }
     }

@@ -7,7 +7,7 @@ use crate::cluster::sync::{
 };
 use crate::{
     config,
-    flow::{RemoteState, Whose},
+    flow::{RemoteState, StateName},
 };
 use core::num::NonZeroUsize;
 
@@ -190,7 +190,7 @@ async fn quiet_rules_are_glanced_at_and_called_when_there_is_something_new() {
             let quiet: Vec<_> = names.iter().filter(is_glance).cloned().collect();
             glances.push(quiet.len());
             let (way, page) = page(now);
-            let told = RemoteState { whose: Whose::All, numbers: vec![0, 0, 1].into() };
+            let told = RemoteState { name: StateName::All, numbers: vec![0, 0, 1].into() };
             exchange.answer(way.came, |name| {
                 if quiet.contains(name) {
                     return Ok((turn != 3).then(|| page.clone()));

@@ -129,7 +129,7 @@ fn one_with_priority_borrows_from_the_next_window() {
 }
 
 #[test]
-fn in_a_dry_run_a_loan_is_counted_and_nobody_waits_for_it() {
+fn in_a_dry_run_a_loan_is_counted_and_delays_no_request() {
     let mut rules = per(2, 100, Align::Clock);
     rules.flow[0].dry_run = true;
     let day = Timeline::new(&rules).check("100 x2 pass\n130 prio=500 x2 pass\n200 pass");

@@ -1,4 +1,4 @@
-//! How states become one, by algorithm. `cluster/sync/sync.lua` does the same in the store.
+//! How states merge, by algorithm. `cluster/sync/sync.lua` does the same in the store.
 
 use crate::flow::{
     limiter::{
@@ -16,49 +16,48 @@ use crate::flow::{
 };
 use core::time::Duration;
 
-/// A limiter whose states can be merged: what two have charged becomes what one has.
+/// A limiter whose states can be merged.
 pub(in crate::flow) trait Merge: Evictable {
-    /// Makes `delta` a fresh state.
+    /// Resets `delta`.
     fn clear(&self, delta: &mut Self::State) {
         *delta = self.fresh();
     }
 
-    /// Notes in `delta` a request that was just charged to `state`.
-    fn note(&self, delta: &mut Self::State, _state: &Self::State, times: Times, cost: u64) {
+    /// Adds to `delta` a request that was just charged to `state`.
+    fn record(&self, delta: &mut Self::State, _state: &Self::State, times: Times, cost: u64) {
         self.charge(delta, times, cost);
     }
 
-    /// Charges to `state` what `delta` was, which comes to `cost`.
+    /// Charges `delta`, of this cost, to `state`.
     fn merge(&self, state: &mut Self::State, delta: &Self::State, cost: u64);
 
-    /// Returns whether no decision from `now` on depends on `delta`, whatever it is merged
-    /// into.
+    /// Returns whether no decision from `now` on depends on `delta`.
     fn is_over(&self, delta: &Self::State, now: Instant) -> bool {
         self.is_fresh(delta, now)
     }
 
-    /// Returns what a cost comes to that was charged under `old`, before an edit.
+    /// Converts a cost charged under `old`, before an edit.
     fn converted(&self, _old: &Self, cost: u64) -> u64 {
         cost
     }
 
-    /// Returns the numbers that the script takes of `delta`.
+    /// Returns the script's numbers for `delta`.
     fn delta(&self, delta: &Self::State, cost: u64) -> Numbers;
 
-    /// Returns the state that has these numbers, each below `2^53`; `None` if it is none.
-    fn told(&self, numbers: &[u64]) -> Option<Self::State>;
+    /// Returns the state of these numbers, each below `2^53`; `None` if there is none.
+    fn parse(&self, numbers: &[u64]) -> Option<Self::State>;
 }
 
-/// To charge is to apply `x ↦ max(x, t) + c·T` to the `TAT`. One such function after the other
-/// is `x ↦ max(x + a, b)`, where `a` is the sum of their `c·T` and `b` what they make of a bucket
-/// that was full: so two numbers tell exactly what any number of requests did.
+/// A charge applies `x ↦ max(x, t) + c·T` to the `TAT`. A sequence of charges is `x ↦ max(x + a,
+/// b)`, where `a` is the sum of their `c·T` and `b` their result on a full bucket: two numbers
+/// express any number of requests.
 impl Merge for TokenBucket {
     fn merge(&self, tat: &mut u128, delta: &u128, cost: u64) {
         *tat = tat.saturating_add(self.interval().times(cost)).max(*delta);
     }
 
     fn is_over(&self, delta: &u128, now: Instant) -> bool {
-        // Until then it may add to what others took before.
+        // Until then it may add to earlier charges of others.
         let full = self.interval().duration(self.interval().times(self.limit()));
         self.is_fresh(delta, now - full)
     }
@@ -74,15 +73,15 @@ impl Merge for TokenBucket {
         self.resized(old, cost)
     }
 
-    fn told(&self, numbers: &[u64]) -> Option<u128> {
+    fn parse(&self, numbers: &[u64]) -> Option<u128> {
         let [micros, rest] = *numbers else { return None };
         Some(self.interval().join(micros, rest))
     }
 }
 
 impl Merge for FixedWindow {
-    /// Into the window that it was charged in, which began by the state's requests.
-    fn note(
+    /// Adds to the window that the state's requests began.
+    fn record(
         &self,
         delta: &mut fixed_window::State,
         state: &fixed_window::State,
@@ -93,9 +92,10 @@ impl Merge for FixedWindow {
         *delta = fixed_window::State::stored(state.end(), used.saturating_add(cost));
     }
 
-    /// What was charged in a window that is over decides nothing any more.
+    /// A window that is over decides nothing.
     fn merge(&self, state: &mut fixed_window::State, delta: &fixed_window::State, _cost: u64) {
-        let (ours, theirs) = (state.end(), delta.end());
+        let ours = state.end();
+        let theirs = delta.end();
         if state.used() > 0 && (ours == theirs || self.overlaps(ours, theirs)) {
             let used = state.used().saturating_add(delta.used());
             *state = fixed_window::State::stored(ours, used);
@@ -109,7 +109,7 @@ impl Merge for FixedWindow {
         Numbers::from_slice(&[nanos / 1000, nanos % 1000, delta.used()])
     }
 
-    fn told(&self, numbers: &[u64]) -> Option<fixed_window::State> {
+    fn parse(&self, numbers: &[u64]) -> Option<fixed_window::State> {
         let [micros, nanos, used] = *numbers else { return None };
         let end = Instant::from_nanos(micros.saturating_mul(1000)) + Duration::from_nanos(nanos);
         Some(fixed_window::State::stored(end, used))
@@ -130,14 +130,14 @@ impl Merge for SlidingCounter {
         Numbers::from_slice(&delta.numbers())
     }
 
-    fn told(&self, numbers: &[u64]) -> Option<sliding_counter::State> {
+    fn parse(&self, numbers: &[u64]) -> Option<sliding_counter::State> {
         let [index, prev, curr] = *numbers else { return None };
         Some(sliding_counter::State::stored(index, prev, curr))
     }
 }
 
 impl Merge for SlidingWindow {
-    /// In its memory.
+    /// Reuses its memory.
     fn clear(&self, delta: &mut Self::State) {
         delta.clear();
     }
@@ -150,7 +150,7 @@ impl Merge for SlidingWindow {
         self.numbers(delta)
     }
 
-    fn told(&self, numbers: &[u64]) -> Option<Self::State> {
+    fn parse(&self, numbers: &[u64]) -> Option<Self::State> {
         let [head, counts @ ..] = numbers else { return None };
         self.start(*head)?;
         Some(self.stored(*head, counts))

@@ -1,12 +1,12 @@
-//! What a table asks of states, answered by the slot's limiter.
+//! How the slot's limiter answers a table's questions about states.
 
 use crate::flow::{
-    keyed::{Judge, PastUsage, Scale},
+    keyed::{PastUsage, Scale, StatePolicy},
     time::Instant,
     traits::Evictable,
 };
 
-/// Turns a usage of `old` into one of `limiter`, by way of a state.
+/// Converts a past usage of `old` to one of `limiter`, through a state.
 pub(super) fn convert_past_usage<F: Evictable>(
     limiter: &F,
     old: &F,
@@ -22,13 +22,13 @@ pub(super) fn convert_past_usage<F: Evictable>(
     limiter.past_usage(&state, edited)
 }
 
-/// A limiter that judges states as of an instant.
-pub(super) struct AsOf<'a, F> {
+/// A limiter at an instant.
+pub(super) struct PolicyAt<'a, F> {
     pub(super) limiter: &'a F,
     pub(super) now: Instant,
 }
 
-impl<F: Evictable> Judge<F::State> for AsOf<'_, F> {
+impl<F: Evictable> StatePolicy<F::State> for PolicyAt<'_, F> {
     fn is_held(&self, state: &F::State) -> bool {
         self.limiter.is_held(state, self.now)
     }

@@ -109,6 +109,8 @@ pub(super) enum Scope {
     Call,
     /// The slot of its keys in a Redis Cluster, which moves or which no node has.
     Slot,
+    /// The call: it was late, while the store or the node answered others in time.
+    Late,
     /// This node of a Redis Cluster.
     Node(usize),
     /// The same, and that was counted before.
@@ -150,6 +152,11 @@ impl Failure {
         Self { scope: Scope::Slot, detail, ..self }
     }
 
+    /// Returns it as that of a call which was late while others were answered in time.
+    pub(super) fn late(self) -> Self {
+        Self { scope: Scope::Late, ..self }
+    }
+
     /// Returns it with the name of the node that has answered so.
     pub(super) fn named(self, node: &str) -> Self {
         Self { detail: format!("{node}: {}", self.detail), ..self }
@@ -165,6 +172,7 @@ impl Failure {
         let scope = match self.scope {
             Scope::Call => Scope::Call,
             Scope::Slot => Scope::Slot,
+            Scope::Late => Scope::Late,
             Scope::Out => Scope::Out,
             Scope::Node(_) | Scope::Store => Scope::Node(node),
         };
@@ -186,13 +194,13 @@ impl Failure {
         match self.scope {
             Scope::Slot => !self.is_late(),
             Scope::Out => true,
-            Scope::Call | Scope::Node(_) | Scope::Store => false,
+            Scope::Call | Scope::Late | Scope::Node(_) | Scope::Store => false,
         }
     }
 
-    /// Whether a node is out, or a slot moves: other keys of a Redis Cluster are as well as before.
+    /// Whether a node is out, a slot moves or one call was late: the store decides about others as before.
     pub(super) fn is_of_part(&self) -> bool {
-        matches!(self.scope, Scope::Node(_) | Scope::Out | Scope::Slot)
+        matches!(self.scope, Scope::Node(_) | Scope::Out | Scope::Slot | Scope::Late)
     }
 }
 

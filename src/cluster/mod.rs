@@ -15,6 +15,7 @@ mod error;
 mod gateways;
 mod health;
 mod hello;
+mod in_time;
 mod leases;
 mod limits;
 mod recorded;
@@ -26,6 +27,7 @@ mod sync;
 pub use client::Client;
 pub use decide::{
     call::{Ask, Lease, Verdicts},
+    in_flight::DecisionPermit,
     request::Decided,
 };
 pub use error::StoreError;

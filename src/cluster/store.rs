@@ -353,12 +353,11 @@ impl Store {
         let last = &mut self.known().said_refused[at];
         if last.is_none_or(|last| now.since(last) >= REFUSAL_PAUSE) {
             *last = Some(now);
-            tracing::warn!(
-                call,
-                %error,
-                detail,
-                "the store rejected a call; `on_store_error` decided that request"
-            );
+            if failure.scope == Scope::Late {
+                tracing::warn!(call, %error, detail, "the store replied too late to a call, and in time to others; `on_store_error` decided that request");
+            } else {
+                tracing::warn!(call, %error, detail, "the store rejected a call; `on_store_error` decided that request");
+            }
         }
     }
 

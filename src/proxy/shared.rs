@@ -3,7 +3,7 @@
 
 use super::service::Worker;
 use crate::{
-    cluster::{Ask, Client, Held, StoreConnection, Verdicts},
+    cluster::{Ask, Client, DecisionPermit, Held, StoreConnection, Verdicts},
     config::{Claims, Exchange, OnStoreError, Route, Shared},
     flow::{
         Admission, Claim, Decision, Instant, Judgement, Key, Quota, Reason, Rejection, Reservation,
@@ -125,15 +125,26 @@ impl Asking {
         worker: &Worker,
         route: &Route,
     ) -> (Result<Admission, Rejection>, Option<Held>) {
-        let Self { question: Question { link, claims: asked }, reservation, claims } = self;
-        let asks: SmallVec<[Ask<'_>; 4]> = asks(&asked, route).collect();
-        let Ok(decided) = link.decide(&asks).await else {
+        let Self { question, reservation, claims } = self;
+        let asks: SmallVec<[Ask<'_>; 4]> = asks(&question.claims, route).collect();
+        let permit = question.link.permit(&asks).await;
+        if permit.as_ref().map_or(true, DecisionPermit::has_waited) {
+            let now = worker.clock.now();
+            if let Some((slot, reason, quotas)) = question.rejection(route, now) {
+                return (Err(reservation.reject(now, slot, reason, &quotas)), None);
+            }
+        }
+        let decided = match permit {
+            Ok(permit) => question.link.decide(&asks, permit).await,
+            Err(error) => Err(error),
+        };
+        let Ok(decided) = decided else {
             drop(reservation);
             return (alone(worker, route, worker.clock.now(), &claims), None);
         };
         let now = decided.came;
-        let quotas = quotas(&asked, &asks, &decided.verdicts);
-        if let Some((slot, reason)) = rejection(&asked, &asks, &decided.verdicts) {
+        let quotas = quotas(&question.claims, &asks, &decided.verdicts);
+        if let Some((slot, reason)) = rejection(&question.claims, &asks, &decided.verdicts) {
             return (Err(reservation.reject(now, slot, reason, &quotas)), None);
         }
         let held = Some(decided.held).filter(|held| !held.is_empty());

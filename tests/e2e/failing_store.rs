@@ -182,3 +182,41 @@ fn a_key_that_the_store_cannot_decide_about_keeps_no_other_from_being_decided() 
     assert_eq!(log.matches("the store rejected a call").count(), 1, "{log}");
     assert!(!log.contains("the store fails"), "{log}");
 }
+
+#[test]
+fn a_call_that_is_late_behind_another_one_fails_alone() {
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let wire = Wire::to(&server);
+    let rules = "    flow: [{ name: r, algorithm: fixed_window, limit: 9/1000h, key: header:x-tenant, scope: cluster, on_store_error: deny }]";
+    // The wire delays what one worker receives over its one connection.
+    let yaml = config(upstream.address, wire.port, "timeout: 3s", rules)
+        .replace("workers: 2", "workers: 1");
+    let gateway = gateways(1, &yaml).remove(0);
+    let web = gateway.web();
+    let send = |tenant: &str| {
+        let mut client = Client::new(web);
+        client.send(http::head("GET", "/", &[("x-tenant", tenant)]));
+        client
+    };
+    // The store knows the script then.
+    assert_eq!(send("before").read("GET").status, 200);
+    wire.delay.store(2_000, SeqCst);
+    let clients: Vec<_> = ["first", "second"]
+        .map(|tenant| {
+            let client = send(tenant);
+            // So that each is an answer of its own: the second comes after four seconds.
+            thread::park_timeout(Duration::from_millis(300));
+            client
+        })
+        .into();
+    for mut client in clients {
+        let status = client.read("GET").status;
+        assert!([200, 429].contains(&status), "{status}");
+    }
+    gateway.wait_log("the store replied too late to a call");
+    wire.delay.store(0, SeqCst);
+    eventually("the store decides", || (send("after").read("GET").status == 200).then_some(()));
+    let log = gateway.log();
+    assert!(!log.contains("the store fails"), "{log}");
+    assert_eq!(up(&gateway), 1.0);
+}

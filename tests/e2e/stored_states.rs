@@ -1,10 +1,15 @@
 //! States in the store that an edit resizes, and such that no gateway can have written.
 
 use crate::{
-    cluster::{PATIENT, config, gateways, server::Server},
-    common::{Gateway, eventually, http, metrics, upstream},
+    cluster::{PATIENT, Wire, config, gateways, server::Server},
+    common::{
+        Gateway, eventually,
+        http::{self, Client},
+        metrics, upstream,
+    },
 };
 use std::{
+    sync::atomic::Ordering::SeqCst,
     thread,
     time::{Duration, Instant},
 };
@@ -101,6 +106,32 @@ fn a_blocked_key_costs_the_store_a_call_until_its_time_is_over_and_an_edit_ends_
     // A store that has lost its memory is asked again when the gateway learns of that.
     redis::cmd("FLUSHALL").exec(&mut server.connection()).expect("flushed");
     eventually("it passes", || (http::get(web, "/").status == 200).then_some(()));
+}
+
+#[test]
+fn a_burst_on_a_key_that_is_blocked_asks_the_store_about_a_few_and_rejects_the_others() {
+    const REQUESTS: usize = 300;
+    let (upstream, server) = (upstream::echo(), Server::start());
+    let wire = Wire::to(&server);
+    let rules = "    flow: [{ name: r, algorithm: fixed_window, limit: 5/1000h, key: client_ip, scope: cluster, on_store_error: allow }]";
+    let yaml = config(upstream.address, wire.port, "timeout: 10s", rules)
+        .replace("workers: 2", "workers: 1");
+    let gateway = gateways(1, &yaml).remove(0);
+    // The store knows the script then.
+    assert_eq!(http::get(gateway.web(), "/").status, 200);
+    let mut clients: Vec<Client> = (0..REQUESTS).map(|_| Client::new(gateway.web())).collect();
+    let before = scripts(&server);
+    // All arrive before the first answer.
+    wire.delay.store(1_000, SeqCst);
+    for client in &mut clients {
+        client.send(http::head("GET", "/", &[]));
+    }
+    let statuses = clients.iter_mut().map(|client| client.read("GET").status);
+    let passed = statuses.filter(|status| *status == 200).count();
+    assert_eq!(passed, 4, "{}", gateway.log());
+    let called = scripts(&server) - before;
+    assert!(called < 100, "{called} calls for {REQUESTS} requests");
+    assert!(!gateway.log().contains("WARN the store"), "{}", gateway.log());
 }
 
 #[test]

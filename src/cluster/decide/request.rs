@@ -2,13 +2,17 @@
 
 use super::{
     call::{self, Ask, Verdicts},
+    in_flight::DecisionPermit,
     rejections::Memory,
 };
 use crate::{
     cluster::{
         error::{Failure, StoreError},
         leases::held::Held,
-        redis::store_connection::StoreConnection,
+        redis::{
+            slots::tag,
+            store_connection::{Inner, StoreConnection},
+        },
     },
     flow::{Instant, Judgement, RoundTrip},
 };
@@ -40,12 +44,32 @@ impl StoreConnection {
         Memory { connection: self.number, losses: self.inner.store.losses() }
     }
 
+    /// Waits until the store may be asked about a request, for at most half of `store.timeout`: the call has the rest.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Timeout`] if too many requests of the same hash tag are under way all the time.
+    pub async fn permit(&self, asks: &[Ask<'_>]) -> Result<DecisionPermit, StoreError> {
+        let Inner { store, in_flight, clock, limit, .. } = &*self.inner;
+        let key =
+            asks.first().map(|ask| call::key(&store.settings.prefix, ask)).unwrap_or_default();
+        in_flight.acquire(tag(&key), *limit / 2, clock).await.map_err(|elapsed| {
+            let failure =
+                Failure::timeout(format!("{elapsed} before the call")).of_call("decision");
+            self.fail(failure.late())
+        })
+    }
+
     /// Has the store decide about a request, in one round trip.
     ///
     /// # Errors
     ///
     /// Why it has not, as far as is known: what failed on the way may have been charged.
-    pub async fn decide(mut self, asks: &[Ask<'_>]) -> Result<Decided, StoreError> {
+    pub async fn decide(
+        mut self,
+        asks: &[Ask<'_>],
+        permit: DecisionPermit,
+    ) -> Result<Decided, StoreError> {
         let inner = Arc::clone(&self.inner);
         let (store, settings) = (&inner.store, &inner.store.settings);
         let (asked, memory) = (inner.clock.now(), self.memory());
@@ -64,7 +88,8 @@ impl StoreConnection {
         let held = inner.leases.ask(call::leases(&settings.prefix, asks, lease));
         let lines = asks.iter().map(|ask| call::line(ask, lease, asked));
         let arguments: Vec<String> = [String::new()].into_iter().chain(lines).collect();
-        let answer = self.run(&store.scripts.decide, &keys, &arguments).await;
+        let limit = inner.limit.saturating_sub(permit.waited()).max(inner.limit / 2);
+        let answer = self.run_within(limit, &store.scripts.decide, &keys, &arguments).await;
         let read =
             |answer| call::read(asks, &answer).map_err(|_| Failure::invalid_reply("to a question"));
         let mut verdicts = match answer.and_then(read) {
@@ -73,7 +98,9 @@ impl StoreConnection {
                 if failure.has_done_nothing() {
                     drop(held.decided([]));
                 }
-                return Err(self.fail(failure));
+                // Less time than others have says nothing about the store.
+                let is_cut_short = permit.has_waited() && failure.is_late();
+                return Err(self.fail(if is_cut_short { failure.late() } else { failure }));
             }
         };
         let came = inner.clock.now();

@@ -101,7 +101,8 @@ pub(super) async fn connect(
         Err(elapsed) => return Err(Failure::unreached(elapsed)),
     };
     let (inner, number) = (Arc::clone(inner), store.number());
-    let mut link = StoreConnection { inner, connection, seed: store.seed(), number };
+    let mut link =
+        StoreConnection { inner, connection, seed: store.seed(), number, answers: Arc::default() };
     link.greet(!link.is_kept(&store.key("gateways"))).await?;
     Ok(link)
 }

@@ -6,18 +6,23 @@ use super::{caller::Caller, connection::Connection, nodes::Nodes, sentinels::Pri
 use crate::{
     clock::Clock,
     cluster::{
-        decide::rejections::Rejections,
+        decide::{in_flight::InFlight, rejections::Rejections},
         error::{Failure, Scope, StoreError, within},
+        in_time::in_time,
         leases::held::Leases,
         limits::BEAT,
         script::{Lua, is_unknown},
         store::Store,
     },
+    flow::Instant,
     route::Seed,
 };
 use core::{fmt, time::Duration};
 use redis::{Cmd, Value};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 use tokio::sync::Notify;
 
 /// What a client, its connection and its tasks share.
@@ -42,6 +47,7 @@ pub(in crate::cluster) struct Inner {
     pub(in crate::cluster) doubted: Notify,
     pub(in crate::cluster) leases: Arc<Leases>,
     pub(in crate::cluster) rejections: Rejections,
+    pub(in crate::cluster) in_flight: Arc<InFlight>,
     /// The primary that sentinels name, where another one is connected to.
     pub(in crate::cluster) primary: Mutex<Option<Primary>>,
 }
@@ -54,7 +60,12 @@ pub struct StoreConnection {
     pub(in crate::cluster) seed: Seed,
     /// Tells it from others.
     pub(in crate::cluster) number: u64,
+    pub(super) answers: Arc<Answers>,
 }
+
+/// When each node, or the only server, last answered a call in time.
+#[derive(Default)]
+pub(super) struct Answers(Mutex<HashMap<Option<usize>, Instant>>);
 
 impl StoreConnection {
     /// Returns the secret of the fingerprints that all gateways share.
@@ -86,6 +97,7 @@ impl StoreConnection {
             return Err(failure.of_call(script.name));
         }
         let Self { inner, connection, .. } = self;
+        let asked = inner.clock.now();
         let (mut awaited, mut sent_on) = (node, None);
         let call = async {
             let first = script.call(true, keys, arguments);
@@ -99,13 +111,19 @@ impl StoreConnection {
                 answer => answer,
             }
         };
-        let answer = inner.clock.timeout(limit, call).await;
+        let answer = in_time(&inner.clock, limit, call).await;
+        if answer.is_ok() && limit <= inner.limit {
+            self.answers.note(awaited, inner.clock.now());
+        }
         if connection.nodes().is_some_and(Nodes::is_outdated) {
             inner.hurt.notify_one();
         }
         let is_late = answer.is_err();
         within(answer).map_err(|failure| {
             let failure = failure.of_call(script.name);
+            if is_late && self.answers.has_come_since(awaited, asked) {
+                return failure.late();
+            }
             let (Some(nodes), Some(first), Some(last)) = (connection.nodes(), node, awaited) else {
                 return failure;
             };
@@ -134,7 +152,7 @@ impl StoreConnection {
     pub(in crate::cluster) fn record(&self, failure: Failure) -> Result<(), Failure> {
         let Inner { store, clock, .. } = &*self.inner;
         match failure.scope {
-            Scope::Call | Scope::Slot => {
+            Scope::Call | Scope::Slot | Scope::Late => {
                 store.on_refusal(&failure, clock.now());
             }
             Scope::Node(node) => self.put_out(node, failure),
@@ -178,6 +196,21 @@ impl StoreConnection {
     }
 }
 
+impl Answers {
+    fn note(&self, node: Option<usize>, now: Instant) {
+        self.lock().insert(node, now);
+    }
+
+    /// Whether `node` has answered a call in time since then, so that it decides.
+    fn has_come_since(&self, node: Option<usize>, asked: Instant) -> bool {
+        self.lock().get(&node).is_some_and(|last| *last >= asked)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Option<usize>, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Inner {
     /// Returns that of a client that has no connection yet, whose calls may take so long.
     pub(in crate::cluster) fn new(
@@ -199,6 +232,7 @@ impl Inner {
             hurt: Notify::new(),
             doubted: Notify::new(),
             rejections: Rejections::default(),
+            in_flight: Arc::default(),
             primary: Mutex::default(),
         }
     }

@@ -13,13 +13,14 @@ mod sentence;
 pub use sentence::{Arrivals, Bound, Count, Expect, Measure, Numbered, Spread, What, When, Word};
 
 use crate::config::{
-    decode::{self, At, Either, Entries, Key, List},
+    decode::{self, At, Either, Entries, List},
     diagnostics::{Diagnostics, Place, Problem, Problems, Source},
     load,
     plan::Plan,
     read::{source, yaml},
     spec::{
         FileSpec,
+        keys::keys,
         leaf::{FileName, Sentence, Text},
     },
 };
@@ -68,40 +69,30 @@ enum Config {
     Inline,
 }
 
-/// A file of tests.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(title = "a scenario")]
-struct ScenarioSpec {
-    /// The configuration under test: a file, or the configuration itself; needed unless another is
-    /// named on the command line.
-    #[serde(default)]
-    config: Key<Either<FileName, Unread>>,
-    /// The tests; each begins with a gateway that has seen nothing.
-    tests: Key<List<TestSpec>>,
-}
+keys! {
+    /// A file of tests.
+    struct ScenarioSpec: "a scenario" {
+        /// The configuration under test: a file, or the configuration itself; needed unless another
+        /// is named on the command line.
+        config: Either<FileName, Unread>, else "–";
+        /// The tests; each begins with a gateway that has seen nothing.
+        tests: List<TestSpec>;
+    }
 
-/// A scenario whose tests were read.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(title = "a scenario")]
-struct InlineSpec {
-    #[serde(default)]
-    config: Key<FileSpec>,
-    #[serde(default)]
-    #[expect(dead_code, reason = "has its key known")]
-    tests: Key<Unread>,
-}
+    /// A scenario whose tests were read.
+    struct InlineSpec: "a scenario" {
+        config: FileSpec, else "–";
+        #[expect(dead_code, reason = "has its key known")]
+        tests: Unread, else "–";
+    }
 
-/// One test.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(title = "a test")]
-struct TestSpec {
-    /// What it shows.
-    name: Key<Text>,
-    /// What happens, in the order of time.
-    steps: Key<List<StepSpec>>,
+    /// One test.
+    struct TestSpec: "a test" {
+        /// What it shows.
+        name: Text;
+        /// What happens, in the order of time.
+        steps: List<StepSpec>;
+    }
 }
 
 /// A time and a sentence, parted by a colon: to YAML a map of one entry, or a text in quotes.
@@ -109,7 +100,7 @@ type StepSpec = Either<Sentence, Entries<Sentence, Sentence>>;
 
 /// What another reading is for.
 #[derive(Debug)]
-struct Unread;
+pub(in crate::config) struct Unread;
 
 impl<'de> Deserialize<'de> for Unread {
     fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {

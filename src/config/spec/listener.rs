@@ -1,59 +1,47 @@
 //! Where clients and operators connect.
 
-use super::leaf::{Address, FileName, Name};
-use crate::config::decode::{At, Key, List};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use super::{
+    keys::keys,
+    leaf::{Address, FileName, Name},
+};
+use crate::config::decode::{At, List};
 use std::path::PathBuf;
 
-/// An address to accept connections on: HTTP/1.1 and HTTP/2, with TLS where `tls` says so.
-/// Listeners come and go with the file.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(title = "a listener")]
-pub(in crate::config) struct ListenerSpec {
-    /// The listener's name in logs and metrics.
-    pub name: Key<Name>,
-    /// IP address and port, as in `127.0.0.1:8080`. `:8080` or `8080` listens on every address,
-    /// IPv4 and IPv6, as `[::]:8080` does; `0.0.0.0:8080` on every IPv4 address.
-    pub listen: Key<Address>,
-    /// Certificates; a listener without speaks cleartext.
-    #[serde(default)]
-    pub tls: Key<TlsSpec>,
-}
+keys! {
+    /// An address to accept connections on: HTTP/1.1 and HTTP/2, with TLS where `tls` says so.
+    /// Listeners come and go with the file.
+    struct ListenerSpec: "a listener" {
+        /// The listener's name in logs and metrics.
+        name: Name;
+        /// IP address and port, as in `127.0.0.1:8080`. `:8080` or `8080` listens on every address,
+        /// IPv4 and IPv6, as `[::]:8080` does; `0.0.0.0:8080` on every IPv4 address.
+        listen: Address;
+        /// Certificates; a listener without speaks cleartext.
+        tls: TlsSpec, else "–";
+    }
 
-/// The client's server name picks the certificate, the first one where none fits. The files are
-/// watched and reloaded like this file.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(title = "the TLS of a listener")]
-pub(in crate::config) struct TlsSpec {
-    /// At least one certificate with its key.
-    pub certificates: Key<List<CertificateSpec>>,
-}
+    /// The client's server name picks the certificate, the first one where none fits. The files are
+    /// watched and reloaded like this file.
+    struct TlsSpec: "the TLS of a listener" {
+        /// At least one certificate with its key.
+        certificates: List<CertificateSpec>;
+    }
 
-/// Two PEM files. Names are relative to the folder of this file.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(title = "a certificate")]
-pub(in crate::config) struct CertificateSpec {
-    /// The certificate, followed by its intermediates.
-    pub cert: Key<FileName>,
-    /// Its private key.
-    pub key: Key<FileName>,
-}
+    /// Two PEM files. Names are relative to the folder of this file.
+    struct CertificateSpec: "a certificate" {
+        /// The certificate, followed by its intermediates.
+        cert: FileName;
+        /// Its private key.
+        key: FileName;
+    }
 
-/// Serves `/healthz`, `/readyz`, `/metrics`, `/routes`, and `POST /reload`, which reads the
-/// configuration again. Whoever reaches it can do so, and read the rules: keep it on loopback or
-/// inside the network. Read at start only.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(title = "the admin listener")]
-pub(in crate::config) struct AdminSpec {
-    /// IP address and port, or a port alone for every address.
-    #[serde(default)]
-    #[schemars(extend("default" = "127.0.0.1:9901"))]
-    pub listen: Key<Address>,
+    /// Serves `/healthz`, `/readyz`, `/metrics`, `/routes`, and `POST /reload`, which reads the
+    /// configuration again. Whoever reaches it can do so, and read the rules: keep it on loopback
+    /// or inside the network. Read at start only.
+    struct AdminSpec: "the admin listener" {
+        /// IP address and port, or a port alone for every address.
+        listen: Address = "127.0.0.1:9901";
+    }
 }
 
 impl ListenerSpec {

@@ -5,6 +5,7 @@
 mod breaker;
 pub(super) mod calendar;
 mod file;
+pub(super) mod keys;
 pub(super) mod leaf;
 mod listener;
 mod matches;

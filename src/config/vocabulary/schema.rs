@@ -12,10 +12,13 @@ pub(in crate::config) fn publish<T: JsonSchema>(title: &str) -> String {
     format!("{schema:#}\n")
 }
 
-/// Removes what only the decoder and the reference read.
+/// Removes what only the decoder and the reference read, and the line ends of the sources.
 fn strip(schema: &mut Value) {
     if let Some(object) = schema.as_object_mut() {
         object.retain(|name, _| !name.starts_with("x-") && name != "examples");
+        if let Some(Value::String(text)) = object.get_mut("description") {
+            *text = text.replace('\n', " ");
+        }
         object.values_mut().for_each(strip);
     } else if let Some(list) = schema.as_array_mut() {
         list.iter_mut().for_each(strip);

@@ -1,0 +1,24 @@
+//! How the maps of the file are written down: `keys!`.
+
+/// Declares maps of the file, and each of their keys once: its documentation is the reference, its
+/// type says how it is read and within which bounds, and what follows says what holds where the key
+/// is not written. `= 5` is a value as the file would have it, `else "none"` says it in words; a key
+/// with neither is required.
+macro_rules! keys {
+    ($($(#[$of_map:meta])* struct $name:ident: $title:tt {
+        $($(#[$of_key:meta])* $key:ident: $type:ty $(= $default:tt)? $(, else $words:tt)?;)*
+    })*) => { $(
+        #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        #[schemars(title = $title)]
+        $(#[$of_map])*
+        pub(in crate::config) struct $name { $(
+            $(#[$of_key])*
+            $(#[serde(default)] #[schemars(extend("default" = $default))])?
+            $(#[serde(default)] #[schemars(extend("x-default" = $words))])?
+            pub $key: $crate::config::decode::Key<$type>,
+        )* }
+    )* };
+}
+
+pub(in crate::config) use keys;

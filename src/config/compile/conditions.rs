@@ -1,151 +1,64 @@
-//! What requests must look like: of a route, of an override, of an exception.
+//! Some requests of a rule: those of an override, those that are exempt, those with priority.
 
 use super::compiler::Compiler;
-use crate::config::{
-    decode::{At, Either, Entries, Key, Several},
-    diagnostics::{Place, Problem, quoted},
-    spec::{
-        FieldConditions, FieldSpec, MatchSpec,
-        leaf::{Condition, FieldName, Text},
-        values,
+use crate::{
+    config::{
+        decode::{At, Either, Entries, Key, List, Several},
+        diagnostics::{Place, Problem, quoted},
+        plan::{Except, Priority, When},
+        spec::{
+            ExceptSpec, FieldSpec, PrioritySpec,
+            leaf::{Condition, Text},
+            values,
+        },
     },
+    route::{FieldPattern, Matcher, OnDuplicate, PathPattern, Repeated},
 };
-use http::{HeaderName, Method};
+use http::Method;
 use ipnet::IpNet;
+use std::sync::Arc;
 
-/// One of the three ways to say a path.
-#[derive(Clone, Debug)]
-pub(super) enum PathTest {
-    Exact(String),
-    Prefix(String),
-    Regex(String),
+/// What the conditions of an override or an exception say.
+#[derive(Default)]
+struct Conditions {
+    client_ip: Vec<IpNet>,
+    methods: Vec<Method>,
+    /// As they are written, and what they mean.
+    paths: Vec<(String, PathPattern)>,
+    headers: Vec<FieldPattern>,
+    query: Vec<FieldPattern>,
 }
 
-/// What a header or query field must look like.
-#[derive(Clone, Debug)]
-pub(super) enum FieldTest {
-    Equals(String),
-    Regex(String),
-    Present,
-}
-
-/// What a request must look like to match a route.
-#[derive(Debug)]
-pub(super) struct Match {
-    pub place: Place,
-    pub hosts: Vec<At<String>>,
-    pub path: Option<At<PathTest>>,
-    pub methods: Vec<Method>,
-    pub headers: Vec<(HeaderName, At<FieldTest>)>,
-    pub query: Vec<(String, At<FieldTest>)>,
-}
-
-/// What a request must look like for an override. Each condition that is written must hold.
-#[derive(Debug)]
-pub(super) struct WhenConditions {
-    pub place: Place,
-    pub client_ip: Vec<IpNet>,
-    pub methods: Vec<Method>,
-    pub path_prefix: Vec<At<String>>,
-    pub headers: Vec<(HeaderName, At<FieldTest>)>,
-    pub query: Vec<(String, At<FieldTest>)>,
-}
+/// A value of `when`: texts, or the long form of a field's pattern.
+type WhenValue = Key<Either<Several<Text>, FieldSpec>>;
 
 const CONDITIONS: &str =
     "write one of `client_ip`, `method`, `path_prefix`, `header:NAME` and `query:NAME`";
 
+impl Conditions {
+    /// Says each condition, as in `header:x-tenant=gold` and `method=GET|POST`.
+    fn words(&self) -> Vec<String> {
+        let listed = |name: &str, values: Vec<String>| {
+            (!values.is_empty()).then(|| format!("{name}={}", values.join("|")))
+        };
+        let lists = [
+            listed("client_ip", self.client_ip.iter().map(ToString::to_string).collect()),
+            listed("method", self.methods.iter().map(ToString::to_string).collect()),
+            listed("path_prefix", self.paths.iter().map(|(text, _)| text.clone()).collect()),
+        ];
+        let headers = self.headers.iter().map(|field| format!("header:{field}"));
+        let query = self.query.iter().map(|field| format!("query:{field}"));
+        lists.into_iter().flatten().chain(headers).chain(query).collect()
+    }
+}
+
 impl Compiler {
-    /// Reads what a route matches.
-    pub(super) fn match_conditions(&mut self, at: &At<MatchSpec>) -> Option<Match> {
-        let spec = &at.value;
-        let paths = [spec.path.place, spec.path_prefix.place, spec.path_regex.place];
-        let others = [spec.host.place, spec.method.place, spec.header.place, spec.query.place];
-        if paths.iter().chain(&others).all(Option::is_none) {
-            self.error(
-                Problem::error(at.place, "a match needs at least one condition")
-                    .help("write `match: { path_prefix: / }` for a route that takes every request"),
-            );
-            return None;
-        }
-        let mut written = paths.into_iter().flatten();
-        if let (Some(first), Some(second)) = (written.next(), written.next()) {
-            self.error(
-                Problem::error(second, "a match takes one kind of path")
-                    .label("a second one")
-                    .also(first, "the first")
-                    .help("write one of `path`, `path_prefix` and `path_regex`, or two routes"),
-            );
-        }
-        let exact = spec.path.as_ref().map(|at| at.as_ref().map(|p| PathTest::Exact(p.0.clone())));
-        let prefix =
-            spec.path_prefix.as_ref().map(|at| at.as_ref().map(|p| PathTest::Prefix(p.0.clone())));
-        let regex =
-            spec.path_regex.as_ref().map(|at| at.as_ref().map(|p| PathTest::Regex(p.0.clone())));
-        Some(Match {
-            place: at.place,
-            hosts: texts(spec.host.items(), |host| &host.0),
-            path: exact.or(prefix).or(regex),
-            methods: spec.method.plain(|method| method.0.clone()),
-            headers: self.header_fields(&spec.header),
-            query: self.field_tests(&spec.query, |name: &Text| name.0.clone()),
-        })
-    }
-
-    /// Reads what header fields must look like.
-    pub(super) fn header_fields(
-        &mut self,
-        key: &Key<FieldConditions<FieldName>>,
-    ) -> Vec<(HeaderName, At<FieldTest>)> {
-        self.field_tests(key, |name| name.0.clone())
-    }
-
-    fn field_tests<N, M>(
-        &mut self,
-        key: &Key<FieldConditions<N>>,
-        name_of: impl Fn(&N) -> M,
-    ) -> Vec<(M, At<FieldTest>)> {
-        let Some(Entries(entries)) = key.value() else { return Vec::new() };
-        let mut tests = Vec::with_capacity(entries.len());
-        for (name, value) in entries {
-            let Some(value) = &value.at else { continue };
-            let test = match &value.value {
-                Either::Plain(text) => Some(equals(text, value.place)),
-                Either::Map(spec) => self.field_test(spec, value.place),
-            };
-            tests.extend(test.map(|test| (name_of(&name.value), test)));
-        }
-        tests
-    }
-
-    /// Reads the long form of a field's pattern, in which exactly one key says what must hold.
-    fn field_test(&mut self, spec: &FieldSpec, place: Place) -> Option<At<FieldTest>> {
-        let equal = spec.equals.as_ref().map(|at| equals(&at.value, at.place));
-        let regex =
-            spec.regex.as_ref().map(|at| at.as_ref().map(|p| FieldTest::Regex(p.0.clone())));
-        if let Some(at) = spec.present.filter(|at| !at.value) {
-            self.error(
-                Problem::error(at.place, "a field that must be absent cannot be matched").help(
-                    "write `present: true`, and a more specific route for requests that have it",
-                ),
-            );
-        }
-        let present = spec.present.filter(|at| at.value).map(|at| at.map(|_| FieldTest::Present));
-        let written =
-            [spec.equals.is_written(), spec.regex.is_written(), spec.present.is_written()];
-        if written.into_iter().filter(|written| *written).count() != 1 {
-            self.error(
-                Problem::error(place, "a field's pattern takes exactly one condition")
-                    .help("write one of `equals`, `regex` and `present: true`"),
-            );
-        }
-        equal.or(regex).or(present)
-    }
-
-    /// Reads the conditions of an override.
-    pub(super) fn when_conditions(
+    /// Compiles which requests an override is for: each condition that is written must hold.
+    pub(super) fn when(
         &mut self,
         key: &Key<Entries<Condition, Either<Several<Text>, FieldSpec>>>,
-    ) -> Option<WhenConditions> {
+        on_duplicate: OnDuplicate,
+    ) -> Option<At<Arc<When>>> {
         let at = key.at.as_ref()?;
         let Entries(entries) = &at.value;
         if entries.is_empty() {
@@ -155,46 +68,51 @@ impl Compiler {
             );
             return None;
         }
-        let mut when = WhenConditions {
-            place: at.place,
-            client_ip: Vec::new(),
-            methods: Vec::new(),
-            path_prefix: Vec::new(),
-            headers: Vec::new(),
-            query: Vec::new(),
-        };
+        let mut conditions = Conditions::default();
         for (name, value) in entries {
-            self.condition(&mut when, name, value);
+            self.condition(&mut conditions, name, value);
         }
-        Some(when)
+        let words = conditions.words().join(", ").into();
+        let Conditions { client_ip, methods, paths, headers, query } = conditions;
+        let mut paths: Vec<_> = paths.into_iter().map(|(_, path)| path).collect();
+        if paths.is_empty() {
+            paths.push(PathPattern::Any);
+        }
+        let matchers = paths.into_iter().map(|path| Matcher {
+            hosts: Vec::new(),
+            path,
+            methods: methods.clone(),
+            headers: headers.clone(),
+            query: query.clone(),
+            repeated: match on_duplicate {
+                OnDuplicate::First => Repeated::First,
+                OnDuplicate::Last => Repeated::Last,
+                // Such requests are rejected.
+                OnDuplicate::Reject => Repeated::Any,
+            },
+        });
+        let when = When::new(words, client_ip, matchers.collect());
+        Some(at.as_ref().map(|_| Arc::new(when)))
     }
 
-    fn condition(
-        &mut self,
-        when: &mut WhenConditions,
-        name: &At<Condition>,
-        value: &Key<Either<Several<Text>, FieldSpec>>,
-    ) {
+    fn condition(&mut self, to: &mut Conditions, name: &At<Condition>, value: &WhenValue) {
         match name.value.0.split_once(':').unwrap_or((&name.value.0, "")) {
-            ("client_ip", "") => when.client_ip = self.each(value, values::network),
-            ("method", "") => when.methods = self.each(value, values::method),
+            ("client_ip", "") => to.client_ip = self.each(value, values::network),
+            ("method", "") => to.methods = self.each(value, values::method),
             ("path_prefix", "") => {
-                if let Some(list) = self.plain_values(value) {
-                    when.path_prefix = texts(&list.0, |path| &path.0);
-                }
+                let texts = self.texts(value).iter();
+                to.paths = self.paths(texts.map(|at| (&at.value.0, at.place)));
             }
             ("header", header) if !header.is_empty() => {
-                let header = self.keep(values::header_name(header), name.place);
-                let test = self.one_field(value);
-                when.headers.extend(header.map(|at| at.value).zip(test));
+                if self.keep(values::header_name(header), name.place).is_some() {
+                    to.headers.extend(self.when_field(&header.to_ascii_lowercase(), value));
+                }
             }
             ("query", query) if !query.is_empty() => {
-                let test = self.one_field(value);
-                when.query.extend(test.map(|test| (query.to_owned(), test)));
+                to.query.extend(self.when_field(query, value));
             }
-            (word, _) => {
-                let whole = if word == name.value.0 { word } else { &name.value.0 };
-                let message = format!("{} is not a condition", quoted(whole));
+            _ => {
+                let message = format!("{} is not a condition", quoted(&name.value.0));
                 self.error(Problem::error(name.place, message).help(CONDITIONS));
             }
         }
@@ -203,60 +121,100 @@ impl Compiler {
     /// Reads each of several values with `read`.
     fn each<T>(
         &mut self,
-        value: &Key<Either<Several<Text>, FieldSpec>>,
+        value: &WhenValue,
         read: impl Fn(&str) -> Result<T, values::Invalid>,
     ) -> Vec<T> {
-        let Some(list) = self.plain_values(value) else { return Vec::new() };
-        let kept = list.0.iter().filter_map(|at| self.keep(read(&at.value.0), at.place));
+        let texts = self.texts(value);
+        let kept = texts.iter().filter_map(|at| self.keep(read(&at.value.0), at.place));
         kept.map(|at| at.value).collect()
     }
 
-    fn plain_values<'k>(
-        &mut self,
-        value: &'k Key<Either<Several<Text>, FieldSpec>>,
-    ) -> Option<&'k Several<Text>> {
-        match &value.at.as_ref()?.value {
-            Either::Plain(list) => Some(list),
-            Either::Map(_) => {
-                let place = value.at.as_ref()?.place;
+    /// Returns the texts of a condition that takes no map.
+    fn texts<'k>(&mut self, value: &'k WhenValue) -> &'k [At<Text>] {
+        match &value.at {
+            Some(At { value: Either::Plain(list), .. }) => &list.0.0,
+            Some(At { place, .. }) => {
                 self.error(
-                    Problem::error(place, "expected a text, or a list of them, not a map")
+                    Problem::error(*place, "expected a text, or a list of them, not a map")
                         .help("write `[some text]`"),
                 );
-                None
+                &[]
             }
+            None => &[],
         }
     }
 
-    fn one_field(
+    fn when_field(&mut self, name: &str, value: &WhenValue) -> Option<FieldPattern> {
+        let At { value, place, .. } = value.at.as_ref()?;
+        match value {
+            Either::Map(spec) => self.field(name, spec, *place),
+            Either::Plain(Several(List(values))) => match &values[..] {
+                [one] => self.pattern(FieldPattern::equals(name, &one.value.0), one.place),
+                // A value that could not be read has been reported.
+                [] => None,
+                _ => {
+                    self.error(
+                        Problem::error(*place, "a field has one text to be equal to")
+                            .help("write an override for each, or `{ regex: 'one|other' }`"),
+                    );
+                    None
+                }
+            },
+        }
+    }
+
+    fn paths<'p>(
         &mut self,
-        value: &Key<Either<Several<Text>, FieldSpec>>,
-    ) -> Option<At<FieldTest>> {
-        let at = value.at.as_ref()?;
-        match &at.value {
-            Either::Map(spec) => self.field_test(spec, at.place),
-            Either::Plain(Several(values)) => {
-                let [one] = &values[..] else {
-                    // A value that could not be read has been reported.
-                    if values.len() > 1 {
-                        self.error(
-                            Problem::error(at.place, "a field has one text to be equal to")
-                                .help("write an override for each, or `{ regex: 'one|other' }`"),
-                        );
-                    }
-                    return None;
-                };
-                Some(equals(&one.value, one.place))
-            }
-        }
+        texts: impl IntoIterator<Item = (&'p String, Place)>,
+    ) -> Vec<(String, PathPattern)> {
+        let texts = texts.into_iter();
+        let paths = texts.filter_map(|(text, place)| {
+            Some((text.clone(), self.pattern(PathPattern::prefix(text), place)?))
+        });
+        paths.collect()
     }
-}
 
-fn equals(text: &Text, place: Place) -> At<FieldTest> {
-    At { value: FieldTest::Equals(text.0.clone()), place, written: true }
-}
+    /// Compiles which requests have priority.
+    pub(super) fn priority(&mut self, spec: &PrioritySpec) -> Option<Priority> {
+        let header = spec.header.at.as_ref()?;
+        let name = header.value.0.as_str();
+        let field = match &spec.equals.at {
+            Some(at) => self.pattern(FieldPattern::equals(name, &at.value.0), at.place)?,
+            None => self.pattern(FieldPattern::present(name), header.place)?,
+        };
+        let words = format!("header:{field}").into();
+        let repeated = Repeated::Every;
+        let matcher = Matcher { headers: vec![field], repeated, ..Matcher::default() };
+        Some(Priority::new(words, matcher, spec.max_wait.duration()?.value))
+    }
 
-/// Returns texts with their places.
-pub(super) fn texts<T>(list: &[At<T>], text: impl Fn(&T) -> &String) -> Vec<At<String>> {
-    list.iter().map(|at| at.as_ref().map(|value| text(value).clone())).collect()
+    /// Compiles which requests are exempt, of an exception at `place`.
+    pub(super) fn except(&mut self, spec: &ExceptSpec, place: Place) -> Option<Arc<Except>> {
+        let keys =
+            [spec.client_ip.place, spec.method.place, spec.path_prefix.place, spec.header.place];
+        if keys.iter().all(Option::is_none) {
+            self.error(
+                Problem::error(place, "an exception needs at least one condition")
+                    .help("write `except: { client_ip: [10.0.0.0/8] }`, or remove it"),
+            );
+        }
+        let paths = spec.path_prefix.items().iter();
+        let conditions = Conditions {
+            client_ip: spec.client_ip.plain(|network| network.0),
+            methods: spec.method.plain(|method| method.0.clone()),
+            paths: self.paths(paths.map(|at| (&at.value.0, at.place))),
+            headers: self.fields(&spec.header, |name| name.0.as_str()),
+            query: Vec::new(),
+        };
+        let words = conditions.words().join(" or ").into();
+        let Conditions { client_ip, methods, paths, headers, .. } = conditions;
+        // Each exempts by one condition.
+        let any = Matcher { repeated: Repeated::Every, ..Matcher::default() };
+        let by_method = (!methods.is_empty()).then(|| Matcher { methods, ..any.clone() });
+        let by_path = paths.into_iter().map(|(_, path)| Matcher { path, ..any.clone() });
+        let by_header =
+            headers.into_iter().map(|field| Matcher { headers: vec![field], ..any.clone() });
+        let matchers = by_method.into_iter().chain(by_path).chain(by_header).collect();
+        Except::new(words, client_ip, matchers).map(Arc::new)
+    }
 }

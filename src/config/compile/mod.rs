@@ -3,9 +3,9 @@
 mod compiler;
 mod conditions;
 mod listeners;
+mod matches;
 mod numbers;
 mod quotas;
-mod requests;
 mod routes;
 mod rules;
 mod store;

@@ -1,10 +1,6 @@
 //! Routes: names, upstreams, matchers, and which can never be reached.
 
-use super::{
-    compiler::Compiler,
-    conditions::{FieldTest, Match, PathTest},
-    upstreams,
-};
+use super::{compiler::Compiler, upstreams};
 use crate::{
     config::{
         decode::{At, Entries, Key, Printed},
@@ -14,13 +10,12 @@ use crate::{
         vocabulary::nearest,
     },
     flow::breaker::{self, Slow},
-    route::{self, FieldPattern, HostPattern, Matcher, PathPattern, Repeated, Table, folded_name},
+    route::{Table, folded_name},
 };
 use bytes::Bytes;
 use http::HeaderValue;
 use std::{
     collections::{BTreeSet, HashMap},
-    fmt::Write,
     sync::Arc,
 };
 
@@ -32,19 +27,19 @@ impl Compiler {
         upstreams: &[upstreams::Compiled],
         body_limit: u64,
     ) -> (Vec<RoutePlan>, Table) {
-        self.names("route", specs.iter().filter_map(|at| at.value.value.name.as_ref()));
+        self.names("route", specs.iter().filter_map(|at| at.value.1.name.as_ref()));
         let by_name: HashMap<&str, usize> =
             upstreams.iter().enumerate().map(|(index, u)| (&*u.name, index)).collect();
         let mut plans = Vec::with_capacity(specs.len());
         let mut matchers = Vec::with_capacity(specs.len());
         let mut places = Vec::with_capacity(specs.len());
         for at in specs {
-            let spec = &at.value.value;
+            let spec = &at.value.1;
             let upstream = spec.upstream.as_ref().and_then(|name| self.upstream_of(name, &by_name));
-            let conditions = spec.matcher.as_ref().and_then(|at| self.match_conditions(at));
-            let place = conditions.as_ref().map_or(at.place, |conditions| conditions.place);
-            let matcher = conditions.as_ref().map(|conditions| self.matcher(conditions));
-            let words = conditions.as_ref().map(in_words);
+            let conditions = spec.matcher.as_ref();
+            let place = conditions.map_or(at.place, |at| at.place);
+            let matcher = conditions.map(|at| self.matcher(at));
+            let words = matcher.as_ref().map(ToString::to_string);
             let plan = self.route(at, upstream, words, body_limit);
             if let (Some(plan), Some(matcher)) = (plan, matcher) {
                 plans.push(plan);
@@ -76,7 +71,7 @@ impl Compiler {
         matches: Option<String>,
         body_limit: u64,
     ) -> Option<RoutePlan> {
-        let Printed { print, value: mut spec } = at.value;
+        let Printed(print, mut spec) = at.value;
         let timeouts = self.timeouts(&spec);
         if let Some(timeouts) = timeouts {
             self.shorten_waits(&mut spec, timeouts.request);
@@ -175,54 +170,6 @@ impl Compiler {
         }
         found
     }
-
-    fn matcher(&mut self, spec: &Match) -> Matcher {
-        let mut hosts = Vec::with_capacity(spec.hosts.len());
-        for host in &spec.hosts {
-            hosts.extend(self.pattern(HostPattern::parse(&host.value), host.place));
-        }
-        let path = spec.path.as_ref().and_then(|at| {
-            let path = match &at.value {
-                PathTest::Exact(text) => PathPattern::exact(text),
-                PathTest::Prefix(text) => PathPattern::prefix(text),
-                PathTest::Regex(text) => PathPattern::regex(text),
-            };
-            self.pattern(path, at.place)
-        });
-        let headers = spec.headers.iter();
-        let headers = headers.filter_map(|(name, field)| self.field(name.as_str(), field));
-        let headers = headers.collect();
-        let query = spec.query.iter();
-        let query = query.filter_map(|(name, field)| self.field(name, field)).collect();
-        Matcher {
-            hosts,
-            path: path.unwrap_or(PathPattern::Any),
-            methods: spec.methods.clone(),
-            headers,
-            query,
-            // Nobody gets past a route by sending a field twice.
-            repeated: Repeated::Any,
-        }
-    }
-
-    /// Makes the pattern of one header or query field.
-    pub(super) fn field(&mut self, name: &str, field: &At<FieldTest>) -> Option<FieldPattern> {
-        let pattern = match &field.value {
-            FieldTest::Equals(value) => FieldPattern::equals(name, value),
-            FieldTest::Regex(regex) => FieldPattern::regex(name, regex),
-            FieldTest::Present => FieldPattern::present(name),
-        };
-        self.pattern(pattern, field.place)
-    }
-
-    /// Returns the pattern, or reports at `place` what is wrong with it.
-    pub(super) fn pattern<T>(
-        &mut self,
-        pattern: Result<T, route::Invalid>,
-        place: Place,
-    ) -> Option<T> {
-        pattern.map_err(|e| self.error(Problem::error(place, e.message).help(e.help))).ok()
-    }
 }
 
 /// Returns the header fields that decide about requests, on any route: which one a request takes
@@ -281,38 +228,6 @@ impl Compiler {
             probes: spec.probes.number().map(small)?,
             dry_run: spec.dry_run.is_true(),
         })
-    }
-}
-
-/// Says what a matcher takes, as in `POST shop.example.com/users/{id} header x-tenant=gold`.
-fn in_words(spec: &Match) -> String {
-    let mut text = String::new();
-    if !spec.methods.is_empty() {
-        let methods: Vec<_> = spec.methods.iter().map(http::Method::as_str).collect();
-        _ = write!(text, "{} ", methods.join("|"));
-    }
-    let hosts: Vec<_> = spec.hosts.iter().map(|host| host.value.as_str()).collect();
-    text += &hosts.join("|");
-    match spec.path.as_ref().map(|at| &at.value) {
-        None => text += "/*",
-        Some(PathTest::Exact(path)) => text += path,
-        Some(PathTest::Prefix(path)) => _ = write!(text, "{}/*", path.trim_end_matches('/')),
-        Some(PathTest::Regex(regex)) => _ = write!(text, "~{regex}"),
-    }
-    for (name, field) in &spec.headers {
-        _ = write!(text, " header {name}{}", field_in_words(&field.value));
-    }
-    for (name, field) in &spec.query {
-        _ = write!(text, " query {name}{}", field_in_words(&field.value));
-    }
-    text
-}
-
-pub(super) fn field_in_words(field: &FieldTest) -> String {
-    match field {
-        FieldTest::Equals(value) => format!("={value}"),
-        FieldTest::Regex(regex) => format!("~{regex}"),
-        FieldTest::Present => String::new(),
     }
 }
 

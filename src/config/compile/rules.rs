@@ -2,7 +2,6 @@
 
 use super::{
     compiler::Compiler,
-    conditions::WhenConditions,
     numbers::{Costs, Numbers, Windows, costs, warm_up},
     quotas,
 };
@@ -162,16 +161,18 @@ impl Compiler {
     fn alternatives(
         &mut self,
         rule: &RuleSpec,
-        overrides: &[(WhenConditions, Numbers)],
+        overrides: &[(At<Arc<When>>, Numbers)],
         costs: &Costs,
     ) -> Vec<(Algorithm, Option<Arc<When>>)> {
-        self.distinct(overrides.iter().map(|(when, _)| when));
-        let on_duplicate = rule.on_duplicate_key.map(|at| at.value.into()).unwrap_or_default();
+        self.unique(
+            overrides.iter().map(|(when, _)| (when.value.words(), when.place)),
+            |words| format!("two overrides when {}", quoted(words)),
+            "remove one: the first that fits a request is the one that counts",
+        );
         let mut versions = Vec::with_capacity(overrides.len() + 1);
         for (when, numbers) in overrides {
             let algorithm = self.algorithm(rule, *numbers, costs);
-            let when = self.when(when, on_duplicate).map(Arc::new);
-            versions.extend(algorithm.zip(when).map(|(algorithm, when)| (algorithm, Some(when))));
+            versions.extend(algorithm.map(|algorithm| (algorithm, Some(Arc::clone(&when.value)))));
         }
         versions
     }
@@ -181,10 +182,11 @@ impl Compiler {
         &mut self,
         rule: &RuleSpec,
         numbers: Option<Numbers>,
-    ) -> Vec<(WhenConditions, Numbers)> {
+    ) -> Vec<(At<Arc<When>>, Numbers)> {
+        let on_duplicate = rule.on_duplicate_key.map(|at| at.value.into()).unwrap_or_default();
         let mut overrides = Vec::with_capacity(rule.overrides.items().len());
         for at in rule.overrides.items() {
-            let when = self.when_conditions(&at.value.when);
+            let when = self.when(&at.value.when, on_duplicate);
             let numbers = numbers.and_then(|base| self.override_numbers(at, rule, base));
             overrides.extend(when.zip(numbers));
         }
@@ -213,7 +215,7 @@ impl Compiler {
     fn key(
         &mut self,
         at: &At<RuleSpec>,
-        overrides: &[(WhenConditions, Numbers)],
+        overrides: &[(At<Arc<When>>, Numbers)],
     ) -> Option<KeySpec> {
         let spec = &at.value;
         let ipv6_prefix = spec.ipv6_prefix.number();
@@ -254,8 +256,7 @@ impl Compiler {
             );
         }
         let mut whens = overrides.iter().map(|(when, _)| when);
-        let may_repeat =
-            may_lack || whens.any(|when| !when.headers.is_empty() || !when.query.is_empty());
+        let may_repeat = may_lack || whens.any(|when| when.value.looks_at_fields());
         if let Some(at) = spec.on_duplicate_key.filter(|at| at.written && !may_repeat) {
             self.error(
                 Problem::error(

@@ -3,7 +3,7 @@
 use super::{
     access::{Fields, Items, OneItem, OwnEntries, Parts, PrintedParts},
     error::Stop,
-    keys::{EITHER, KEY, PRINTED, SEVERAL},
+    keys::{EITHER, KEY, SEVERAL},
     shape::Shape,
     value::Value,
 };
@@ -79,6 +79,9 @@ impl<'de> Deserializer<'de> for Value<'_, '_> {
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Stop> {
         match self.shape {
+            _ if self.stands_for_list => {
+                visitor.visit_seq(OneItem(Some(Self { stands_for_list: false, ..self })))
+            }
             Shape::List(items) => {
                 if items.is_empty() {
                     self.demand_one();
@@ -114,21 +117,37 @@ impl<'de> Deserializer<'de> for Value<'_, '_> {
         visitor: V,
     ) -> Result<V::Value, Stop> {
         match (name, self.shape) {
-            (KEY, _) => visitor.visit_seq(Parts { of: self, next: 0 }),
-            (PRINTED, _) => visitor.visit_seq(PrintedParts { of: self, next: 0 }),
             (SEVERAL, Shape::List(items)) => {
                 // The values are looked through for each request.
                 let shape =
                     if self.fits(items.len(), MAX_VALUES) { self.shape } else { Shape::List(&[]) };
                 visitor.visit_newtype_struct(Self { shape, ..self })
             }
+            (SEVERAL, _) => visitor.visit_newtype_struct(Self { stands_for_list: true, ..self }),
             (EITHER, Shape::Map(_)) => visitor.visit_newtype_struct(self),
             _ => visitor.visit_some(self),
         }
     }
 
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        _: usize,
+        visitor: V,
+    ) -> Result<V::Value, Stop> {
+        if name == KEY {
+            visitor.visit_seq(Parts { of: self, next: 0 })
+        } else {
+            visitor.visit_seq(PrintedParts { of: self, next: 0 })
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Stop> {
+        visitor.visit_some(self)
+    }
+
     forward_to_deserialize_any! {
-        i8 i16 i32 i64 i128 u8 u16 u32 u128 f32 f64 char string bytes byte_buf option unit
-        unit_struct tuple tuple_struct identifier ignored_any
+        i8 i16 i32 i64 i128 u8 u16 u32 u128 f32 f64 char string bytes byte_buf unit
+        unit_struct tuple identifier ignored_any
     }
 }

@@ -5,13 +5,12 @@ use crate::config::{diagnostics::Place, spec::values::Wrong};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{
     Deserialize, Deserializer,
-    de::{self, MapAccess, SeqAccess, Unexpected, Visitor},
+    de::{self, MapAccess, Unexpected, Visitor},
 };
 use std::{borrow::Cow, fmt, marker::PhantomData, ops::Deref};
 
 /// The names by which the types of `keys` ask for more than a value.
 pub(super) const KEY: &str = "$key";
-pub(super) const PRINTED: &str = "$printed";
 pub(super) const SEVERAL: &str = "$several";
 pub(super) const EITHER: &str = "$either";
 
@@ -41,7 +40,8 @@ impl<T> At<T> {
 
 /// A key of a map: where it stands, and its value or default. The value is `None` where there is
 /// neither, or where it could not be read, which has been reported.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Parts<T>", bound = "T: Deserialize<'de>")]
 pub(in crate::config) struct Key<T> {
     /// Where the key itself stands, if it is written.
     pub place: Option<Place>,
@@ -52,6 +52,11 @@ impl<T> Key<T> {
     /// Reports whether it is written, be it right or wrong.
     pub(in crate::config) const fn is_written(&self) -> bool {
         self.place.is_some()
+    }
+
+    /// Returns what `read` takes of the value, with its place.
+    pub(in crate::config) fn read<U>(&self, read: impl FnOnce(&T) -> U) -> Option<At<U>> {
+        self.at.as_ref().map(|at| at.as_ref().map(read))
     }
 
     /// Returns the value alone.
@@ -74,40 +79,31 @@ impl<T> Deref for Key<T> {
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Key<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct KeyVisitor<T>(PhantomData<T>);
+/// What a [`Key`] is made of: its place, that of its value, and the value if it can be read.
+#[derive(Deserialize)]
+#[serde(rename = "$key", bound = "T: Deserialize<'de>")]
+struct Parts<T>(u128, u128, #[serde(default)] Option<T>);
 
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for KeyVisitor<T> {
-            type Value = Key<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a key")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Key<T>, A::Error> {
-                let key = parts.next_element()?.unwrap_or(NOWHERE);
-                let place = Place::of_bits(parts.next_element()?.unwrap_or_default());
-                let value = parts.next_element()?;
-                let written = key != NOWHERE;
-                Ok(Key {
-                    place: written.then(|| Place::of_bits(key)),
-                    at: value.map(|value| At { value, place, written }),
-                })
-            }
+impl<T> From<Parts<T>> for Key<T> {
+    fn from(Parts(key, place, value): Parts<T>) -> Self {
+        let written = key != NOWHERE;
+        let place = Place::of_bits(place);
+        Self {
+            place: written.then(|| Place::of_bits(key)),
+            at: value.map(|value| At { value, place, written }),
         }
-
-        deserializer.deserialize_newtype_struct(KEY, KeyVisitor(PhantomData))
     }
 }
 
 /// A list of maps.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(from = "Vec<Key<T>>", bound = "T: Deserialize<'de>")]
 pub(in crate::config) struct List<T>(pub Vec<At<T>>);
 
 /// A plain value, or a list of them.
-#[derive(Debug)]
-pub(in crate::config) struct Several<T>(pub Vec<At<T>>);
+#[derive(Debug, Deserialize)]
+#[serde(rename = "$several", bound = "T: Deserialize<'de>")]
+pub(in crate::config) struct Several<T>(pub List<T>);
 
 impl<T> Key<List<T>> {
     /// Returns the items that could be read.
@@ -124,7 +120,7 @@ impl<T> Key<List<T>> {
 impl<T> Key<Several<T>> {
     /// Returns the values that could be read.
     pub(in crate::config) fn items(&self) -> &[At<T>] {
-        self.value().map_or(&[], |list| &list.0)
+        self.value().map_or(&[], |list| &list.0.0)
     }
 
     /// Returns the values that could be read, without their places.
@@ -133,54 +129,9 @@ impl<T> Key<Several<T>> {
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Items<T>(PhantomData<T>);
-
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Items<T> {
-            type Value = List<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<List<T>, A::Error> {
-                let mut list = Vec::with_capacity(items.size_hint().unwrap_or_default());
-                while let Some(item) = items.next_element::<Key<T>>()? {
-                    list.extend(item.at);
-                }
-                Ok(List(list))
-            }
-        }
-
-        deserializer.deserialize_seq(Items(PhantomData))
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Several<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OneOrList<T>(PhantomData<T>);
-
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrList<T> {
-            type Value = Several<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a value or a list")
-            }
-
-            fn visit_some<D: Deserializer<'de>>(self, one: D) -> Result<Several<T>, D::Error> {
-                Ok(Several(Key::deserialize(one)?.at.into_iter().collect()))
-            }
-
-            fn visit_newtype_struct<D: Deserializer<'de>>(
-                self,
-                list: D,
-            ) -> Result<Several<T>, D::Error> {
-                Ok(Several(List::deserialize(list)?.0))
-            }
-        }
-
-        deserializer.deserialize_newtype_struct(SEVERAL, OneOrList(PhantomData))
+impl<T> From<Vec<Key<T>>> for List<T> {
+    fn from(keys: Vec<Key<T>>) -> Self {
+        Self(keys.into_iter().filter_map(|key| key.at).collect())
     }
 }
 
@@ -246,35 +197,10 @@ impl<'de, P: Deserialize<'de>, M: Deserialize<'de>> Deserialize<'de> for Either<
     }
 }
 
-/// A value with a hash of what is written for it, whatever the layout and the comments.
-#[derive(Debug)]
-pub(in crate::config) struct Printed<T> {
-    pub print: u64,
-    pub value: T,
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Printed<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct PrintedVisitor<T>(PhantomData<T>);
-
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for PrintedVisitor<T> {
-            type Value = Printed<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a value")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Printed<T>, A::Error> {
-                let print = parts.next_element()?.unwrap_or_default();
-                let value = parts.next_element()?;
-                let value = value.ok_or_else(|| de::Error::custom("a hash without a value"))?;
-                Ok(Printed { print, value })
-            }
-        }
-
-        deserializer.deserialize_newtype_struct(PRINTED, PrintedVisitor(PhantomData))
-    }
-}
+/// A hash of what is written for a value, whatever the layout and the comments, and the value.
+#[derive(Debug, Deserialize)]
+#[serde(rename = "$printed")]
+pub(in crate::config) struct Printed<T>(pub u64, pub T);
 
 /// Reads a plain value with `read`; `expected` says in two lines what it is and how one looks.
 /// A number may not stand in quotes.

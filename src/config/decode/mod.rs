@@ -48,6 +48,7 @@ pub(super) fn read<T: JsonSchema + for<'de> Deserialize<'de>>(
         place: root.place,
         key_place: Some(root.place),
         key: None,
+        stands_for_list: false,
         reader: &reader,
     };
     let value = T::deserialize(root).map_err(|stop| root.report(stop)).ok();

@@ -29,6 +29,8 @@ pub(super) struct Value<'n, 's> {
     pub(super) key_place: Option<Place>,
     /// Its key, or that of the list or the map that it is in.
     pub(super) key: Option<&'n vocabulary::Key>,
+    /// Whether it is one item where a list may stand.
+    pub(super) stands_for_list: bool,
     pub(super) reader: &'n Reader<'n>,
 }
 

@@ -3,16 +3,15 @@
 
 use super::{
     AccessLog, RedisUrl, Secret,
-    values::{self, Endpoint, Invalid, Limit, Wrong, invalid},
+    values::{self, Endpoint, Invalid, Limit, invalid},
 };
 use crate::{
     config::{
         decode::{At, Key, read_text},
         diagnostics::quoted,
     },
-    flow::{breaker::Ratio, time::spelled},
+    flow::breaker::Ratio,
 };
-use bytesize::ByteSize;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use ipnet::IpNet;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -27,151 +26,27 @@ pub(in crate::config) const HOUR: u64 = 3600 * SECOND;
 /// The smallest header that a browser's ordinary request fits into, and hyper's smallest buffer.
 pub(in crate::config) const LEAST_HEADER: u64 = 8 * 1024;
 
-/// A whole number from `MIN` to `MAX`; `_` may part its digits.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::config) struct Integer<const MIN: u64, const MAX: u64>(pub u64);
-
-impl<const MIN: u64, const MAX: u64> Integer<MIN, MAX> {
-    fn read(text: &str) -> Result<Self, Wrong> {
-        let number = values::integer(text)?;
-        if !(MIN..=MAX).contains(&number) {
-            let wanted = format!("a number from {MIN} to {MAX}");
-            return Err(Wrong::Bound { found: number.to_string(), wanted });
-        }
-        Ok(Self(number))
-    }
-}
-
-impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Integer<MIN, MAX> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let expected = format!("a whole number\n{}", MIN.max(10));
-        read_text(deserializer, true, &expected, Self::read)
-    }
-}
-
-impl<const MIN: u64, const MAX: u64> JsonSchema for Integer<MIN, MAX> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        format!("Integer from {MIN} to {MAX}").into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "integer",
-            "title": "a whole number",
-            "minimum": MIN,
-            "maximum": MAX,
-            "examples": [MIN.max(10).to_string()],
-        })
-    }
-}
-
-/// A duration of `MIN` to `MAX` nanoseconds.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::config) struct Period<const MIN: u64, const MAX: u64>(pub Duration);
-
 /// A wait that must end: at least a millisecond, at most a day.
 pub(in crate::config) type Timeout = Period<MILLI, { 24 * HOUR }>;
-
-impl<const MIN: u64, const MAX: u64> Period<MIN, MAX> {
-    fn read(text: &str) -> Result<Self, Wrong> {
-        let duration = values::duration(text)?;
-        let min = Duration::from_nanos(MIN);
-        let max = Duration::from_nanos(MAX);
-        let shown = |duration: Duration| spelled(duration).replace(' ', "");
-        if duration < min {
-            let wanted = format!("at least `{}`", shown(min));
-            return Err(Wrong::Bound { found: shown(duration), wanted });
-        }
-        if duration > max {
-            let found = format!("as long as {}", quoted(text));
-            return Err(Wrong::Bound { found, wanted: format!("at most `{}`", shown(max)) });
-        }
-        Ok(Self(duration))
-    }
-}
-
-impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Period<MIN, MAX> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        read_text(deserializer, false, "a duration\n5s", Self::read)
-    }
-}
-
-impl<const MIN: u64, const MAX: u64> JsonSchema for Period<MIN, MAX> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        format!("Period from {MIN} to {MAX}").into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "title": "a duration", "examples": ["5s"] })
-    }
-}
-
-/// A number of bytes from `MIN` to `MAX`.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::config) struct Size<const MIN: u64, const MAX: u64>(pub u64);
-
-impl<const MIN: u64, const MAX: u64> Size<MIN, MAX> {
-    fn read(text: &str) -> Result<Self, Wrong> {
-        let size = values::size(text)?;
-        let shown = |size: u64| ByteSize(size).display().iec().to_string().replace(".0 ", "");
-        if size < MIN {
-            let wanted = format!("at least `{}`", shown(MIN));
-            return Err(Wrong::Bound { found: size.to_string(), wanted });
-        }
-        if size > MAX {
-            let found = format!("as large as {}", quoted(text));
-            return Err(Wrong::Bound { found, wanted: format!("at most `{}`", shown(MAX)) });
-        }
-        Ok(Self(size))
-    }
-}
-
-impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Size<MIN, MAX> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        read_text(deserializer, false, "a size\n10MiB", Self::read)
-    }
-}
-
-impl<const MIN: u64, const MAX: u64> JsonSchema for Size<MIN, MAX> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        format!("Size from {MIN} to {MAX}").into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": ["string", "integer"], "title": "a size", "examples": ["10MiB"] })
-    }
-}
 
 /// Makes types of plain values: what one holds, what it is called, how one looks, how it is read,
 /// and its JSON Schema. A `number` may not stand in quotes.
 macro_rules! leaves {
-    ($($(#[$doc:meta])* $name:ident($inner:ty), $words:literal, $example:literal, $read:expr,
-        $schema:tt $(, $number:ident)?;)*) => { $(
+    ($($(#[$doc:meta])* $name:ident $(<$min:ident, $max:ident>)? ($inner:ty),
+        $words:literal, $example:literal, $read:expr, $schema:tt $(, $number:ident)?;)*) => { $(
         $(#[$doc])*
         #[derive(Clone, Debug)]
-        pub(in crate::config) struct $name(pub $inner);
+        pub(in crate::config) struct $name $(<const $min: u64, const $max: u64>)? (pub $inner);
 
-        impl<'de> Deserialize<'de> for $name {
+        impl<'de $(, const $min: u64, const $max: u64)?> Deserialize<'de> for $name $(<$min, $max>)? {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let is_number = leaves!(@is_number $($number)?);
-                let read = |text: &str| $read(text).map(Self).map_err(Wrong::Text);
+                let read = |text: &str| Ok(Self($read(text)?));
                 read_text(deserializer, is_number, concat!($words, "\n", $example), read)
             }
         }
 
-        impl JsonSchema for $name {
+        impl $(<const $min: u64, const $max: u64>)? JsonSchema for $name $(<$min, $max>)? {
             fn inline_schema() -> bool {
                 true
             }
@@ -193,6 +68,15 @@ macro_rules! leaves {
 }
 
 leaves! {
+    /// A whole number from `MIN` to `MAX`; `_` may part its digits.
+    Integer<MIN, MAX>(u64), "a whole number", "10", |text| values::integer_within(text, MIN, MAX),
+        { "type": "integer", "minimum": MIN, "maximum": MAX }, number;
+    /// A duration of `MIN` to `MAX` nanoseconds.
+    Period<MIN, MAX>(Duration), "a duration", "5s", |text| values::duration_within(text, MIN, MAX),
+        { "type": "string" };
+    /// A number of bytes from `MIN` to `MAX`.
+    Size<MIN, MAX>(u64), "a size", "10MiB", |text| values::size_within(text, MIN, MAX),
+        { "type": ["string", "integer"] };
     /// The name of a listener, an upstream, a route or a rule.
     Name(Arc<str>), "a name", "checkout", values::name,
         { "type": ["string", "number", "boolean"] };
@@ -335,14 +219,14 @@ fn prefix(text: &str) -> Result<String, Invalid> {
 impl<const MIN: u64, const MAX: u64> Key<Integer<MIN, MAX>> {
     /// Returns the number.
     pub(in crate::config) fn number(&self) -> Option<At<u64>> {
-        self.map(|at| at.map(|number| number.0))
+        self.read(|number| number.0)
     }
 }
 
 impl<const MIN: u64, const MAX: u64> Key<Period<MIN, MAX>> {
     /// Returns the duration.
     pub(in crate::config) fn duration(&self) -> Option<At<Duration>> {
-        self.map(|at| at.map(|period| period.0))
+        self.read(|period| period.0)
     }
 }
 
@@ -363,14 +247,14 @@ impl Key<bool> {
 impl Key<Address> {
     /// Returns the address.
     pub(in crate::config) fn address(&self) -> Option<At<SocketAddr>> {
-        self.as_ref().map(|at| at.as_ref().map(|address| address.0))
+        self.read(|address| address.0)
     }
 }
 
 impl Key<FileName> {
     /// Returns the name of the file.
     pub(in crate::config) fn path(&self) -> Option<At<PathBuf>> {
-        self.as_ref().map(|at| at.as_ref().map(|file| file.0.clone()))
+        self.read(|file| file.0.clone())
     }
 
     /// Has a relative name meant from `folder`.

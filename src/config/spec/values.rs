@@ -6,8 +6,9 @@
 use super::calendar::{self, Unit};
 use crate::{
     config::diagnostics::quoted,
-    flow::{Rate, breaker::Ratio},
+    flow::{Rate, breaker::Ratio, time::spelled},
 };
+use bytesize::ByteSize;
 use http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use ipnet::IpNet;
 use std::{
@@ -56,6 +57,11 @@ pub(in crate::config) fn invalid<T>(
     Err(Invalid { message: message.into(), help: help.into() })
 }
 
+/// Returns that `text` is or has what it may not, and what to write.
+fn not<T>(text: &str, what: &str, help: impl Into<String>) -> Result<T, Invalid> {
+    invalid(format!("{} {what}", quoted(text)), help)
+}
+
 /// The longest name of a listener, an upstream, a route or a rule.
 const MAX_NAME: usize = 64;
 
@@ -66,13 +72,24 @@ pub(in crate::config) fn integer(text: &str) -> Result<u64, Invalid> {
     match digits.parse() {
         Ok(number) if well_formed => Ok(number),
         _ if digits.starts_with('-') => {
-            invalid(format!("{} is below zero", quoted(text)), "write a whole number, as in `10`")
+            not(text, "is below zero", "write a whole number, as in `10`")
         }
-        _ => invalid(
-            format!("{} is not a whole number", quoted(text)),
+        _ => not(
+            text,
+            "is not a whole number",
             "write digits without quotes, unit or point, as in `10`",
         ),
     }
+}
+
+/// Reads a whole number of at least `min` and at most `max`.
+pub(in crate::config) fn integer_within(text: &str, min: u64, max: u64) -> Result<u64, Wrong> {
+    let number = integer(text)?;
+    if (min..=max).contains(&number) {
+        return Ok(number);
+    }
+    let wanted = format!("a number from {min} to {max}");
+    Err(Wrong::Bound { found: number.to_string(), wanted })
 }
 
 /// Reads a duration such as `500ms` or `1m 30s`; `0` needs no unit.
@@ -82,11 +99,11 @@ pub(in crate::config) fn duration(text: &str) -> Result<Duration, Invalid> {
         return Ok(Duration::ZERO);
     }
     if text.starts_with('-') {
-        return invalid(format!("{} is below zero", quoted(text)), HELP);
+        return not(text, "is below zero", HELP);
     }
     if text.bytes().all(|b| b.is_ascii_digit() || b == b'_' || b == b'.') && !text.is_empty() {
         let help = format!("write the unit: `{text}s` for seconds, `{text}ms` for milliseconds");
-        return invalid(format!("{} has no unit", quoted(text)), help);
+        return not(text, "has no unit", help);
     }
     // humantime takes `M` for a month, which nobody means who writes a timeout.
     if text.bytes().any(|b| b.is_ascii_uppercase()) {
@@ -95,19 +112,59 @@ pub(in crate::config) fn duration(text: &str) -> Result<Duration, Invalid> {
     }
     match humantime::parse_duration(text) {
         Ok(duration) if duration <= Rate::MAX_WINDOW => Ok(duration),
-        Ok(_) => invalid(format!("{} is longer than a year", quoted(text)), "write at most `366d`"),
-        Err(_) => invalid(format!("{} is not a duration", quoted(text)), HELP),
+        Ok(_) => not(text, "is longer than a year", "write at most `366d`"),
+        Err(_) => not(text, "is not a duration", HELP),
     }
+}
+
+/// Reads a duration of at least `min` and at most `max` nanoseconds.
+pub(in crate::config) fn duration_within(
+    text: &str,
+    min: u64,
+    max: u64,
+) -> Result<Duration, Wrong> {
+    let duration = duration(text)?;
+    let shown = |duration| spelled(duration).replace(' ', "");
+    within(
+        duration,
+        [min, max].map(Duration::from_nanos),
+        shown,
+        format!("as long as {}", quoted(text)),
+    )
 }
 
 /// Reads a number of bytes such as `64KiB`, `10MB` or `1048576`.
 pub(in crate::config) fn size(text: &str) -> Result<u64, Invalid> {
-    text.parse::<bytesize::ByteSize>().map(|size| size.as_u64()).or_else(|_| {
-        invalid(
-            format!("{} is not a size", quoted(text)),
+    text.parse::<ByteSize>().map(|size| size.as_u64()).or_else(|_| {
+        not(
+            text,
+            "is not a size",
             "write a number and a unit, as in `64KiB`, `10MiB` (1024 each) or `10MB` (1000 each)",
         )
     })
+}
+
+/// Reads a number of bytes of at least `min` and at most `max`.
+pub(in crate::config) fn size_within(text: &str, min: u64, max: u64) -> Result<u64, Wrong> {
+    let shown = |size| ByteSize(size).display().iec().to_string().replace(".0 ", "");
+    within(size(text)?, [min, max], shown, format!("as large as {}", quoted(text)))
+}
+
+/// Returns the value, or that it is beyond a bound; `too_much` is a larger one in words.
+fn within<T: PartialOrd + Copy>(
+    value: T,
+    [min, max]: [T; 2],
+    shown: impl Fn(T) -> String,
+    too_much: String,
+) -> Result<T, Wrong> {
+    if value < min {
+        let wanted = format!("at least `{}`", shown(min));
+        return Err(Wrong::Bound { found: shown(value), wanted });
+    }
+    if value > max {
+        return Err(Wrong::Bound { found: too_much, wanted: format!("at most `{}`", shown(max)) });
+    }
+    Ok(value)
 }
 
 /// How many per how long.
@@ -136,7 +193,7 @@ const MONTH: &str =
 pub(in crate::config) fn limit(text: &str) -> Result<Limit, Invalid> {
     const HELP: &str = "write how many per how long, as in `100/1s` or `1000/1m`";
     let Some((count, window)) = text.split_once('/') else {
-        return invalid(format!("{} is not a rate", quoted(text)), HELP);
+        return not(text, "is not a rate", HELP);
     };
     let (count, window) = (count.trim(), window.trim());
     let count = integer(count).map_err(|e| Invalid { help: HELP.to_owned(), ..e })?;
@@ -164,8 +221,9 @@ pub(in crate::config) fn limit(text: &str) -> Result<Limit, Invalid> {
 pub(in crate::config) fn zone(text: &str) -> Result<String, Invalid> {
     calendar::zone(text).map_or_else(
         || {
-            invalid(
-                format!("{} is not a time zone", quoted(text)),
+            not(
+                text,
+                "is not a time zone",
                 "write a name of the IANA database, as in `Europe/Berlin` or `UTC`",
             )
         },
@@ -205,8 +263,9 @@ pub(in crate::config) fn ratio(text: &str) -> Result<Ratio, Invalid> {
         .flatten();
     millionths.and_then(Ratio::new).map_or_else(
         || {
-            invalid(
-                format!("{} is not a part of a whole", quoted(text)),
+            not(
+                text,
+                "is not a part of a whole",
                 "write a number from 0 to 1, as in `0.5` for a half",
             )
         },
@@ -290,8 +349,9 @@ pub(in crate::config) fn network(text: &str) -> Result<IpNet, Invalid> {
     let network = text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
     network.map_or_else(
         || {
-            invalid(
-                format!("{} is not a network", quoted(text)),
+            not(
+                text,
+                "is not a network",
                 "write an address or a range, as in `10.0.0.0/8`, `192.0.2.1` or `2001:db8::/32`",
             )
         },
@@ -325,28 +385,26 @@ pub(in crate::config) fn method(text: &str) -> Result<Method, Invalid> {
     match Method::from_bytes(text.as_bytes()) {
         Ok(_) if text.bytes().any(|b| b.is_ascii_lowercase()) => {
             let help = format!("write `{}`", text.to_ascii_uppercase());
-            invalid(format!("{} is not upper-case, as methods are", quoted(text)), help)
+            not(text, "is not upper-case, as methods are", help)
         }
         Ok(method) => Ok(method),
-        Err(_) => invalid(format!("{} is not a method", quoted(text)), HELP),
+        Err(_) => not(text, "is not a method", HELP),
     }
 }
 
 /// Reads the name of a header field.
 pub(in crate::config) fn header_name(text: &str) -> Result<HeaderName, Invalid> {
     text.parse().or_else(|_| {
-        invalid(
-            format!("{} is not the name of a header", quoted(text)),
-            "write letters, digits and `-`, as in `x-tenant`",
-        )
+        not(text, "is not the name of a header", "write letters, digits and `-`, as in `x-tenant`")
     })
 }
 
 /// Reads the value of a header field.
 pub(in crate::config) fn header_value(text: &str) -> Result<HeaderValue, Invalid> {
     text.parse().or_else(|_| {
-        invalid(
-            format!("{} cannot stand in a header", quoted(text)),
+        not(
+            text,
+            "cannot stand in a header",
             "write visible ASCII characters and spaces, on one line",
         )
     })
@@ -357,8 +415,9 @@ pub(in crate::config) fn status(text: &str) -> Result<StatusCode, Invalid> {
     let status = text.parse::<StatusCode>().ok();
     status.filter(|s| s.is_client_error() || s.is_server_error()).map_or_else(
         || {
-            invalid(
-                format!("{} is not the status of a rejection", quoted(text)),
+            not(
+                text,
+                "is not the status of a rejection",
                 "write a status from 400 to 599, as in `429`",
             )
         },
@@ -375,10 +434,7 @@ pub(in crate::config) fn upgrade(text: &str) -> Result<String, Invalid> {
             "write a protocol that is not HTTP, as in `websocket`",
         ),
         Ok(token) => Ok(token),
-        Err(_) => invalid(
-            format!("{} is not the name of a protocol", quoted(text)),
-            "write a word, as in `websocket`",
-        ),
+        Err(_) => not(text, "is not the name of a protocol", "write a word, as in `websocket`"),
     }
 }
 

@@ -334,7 +334,7 @@ fn wrong_types_say_what_is_wanted() {
             "expected a map for the timeouts, not a plain value | write `{ header_read: 5s }`",
         ),
         ("timeouts: { write: 0s }", "`write` cannot be 0s | write at least `1ms`"),
-        ("limits: { header_bytes: 1KiB }", "`header_bytes` cannot be 1024 | write at least `8KiB`"),
+        ("limits: { header_bytes: 1KiB }", "`header_bytes` cannot be 1KiB | write at least `8KiB`"),
         (
             "limits: { header_bytes: 1GiB }",
             "`header_bytes` cannot be as large as `1GiB` | write at most `1MiB`",

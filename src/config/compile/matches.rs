@@ -1,0 +1,121 @@
+//! What requests must look like: hosts, paths, methods, header and query fields.
+
+use super::compiler::Compiler;
+use crate::{
+    config::{
+        decode::{At, Either, Entries, Key},
+        diagnostics::{Place, Problem},
+        spec::{FieldConditions, FieldSpec, MatchSpec},
+    },
+    route::{self, FieldPattern, HostPattern, Matcher, PathPattern, Repeated},
+};
+
+impl Compiler {
+    /// Compiles what a route matches.
+    pub(super) fn matcher(&mut self, at: &At<MatchSpec>) -> Matcher {
+        let spec = &at.value;
+        let paths = [spec.path.place, spec.path_prefix.place, spec.path_regex.place];
+        let others = [spec.host.place, spec.method.place, spec.header.place, spec.query.place];
+        if paths.iter().chain(&others).all(Option::is_none) {
+            self.error(
+                Problem::error(at.place, "a match needs at least one condition")
+                    .help("write `match: { path_prefix: / }` for a route that takes every request"),
+            );
+        }
+        let mut written = paths.into_iter().flatten();
+        if let (Some(first), Some(second)) = (written.next(), written.next()) {
+            self.error(
+                Problem::error(second, "a match takes one kind of path")
+                    .label("a second one")
+                    .also(first, "the first")
+                    .help("write one of `path`, `path_prefix` and `path_regex`, or two routes"),
+            );
+        }
+        let exact = self.optional(&spec.path, |path| PathPattern::exact(&path.0));
+        let prefix = self.optional(&spec.path_prefix, |path| PathPattern::prefix(&path.0));
+        let regex = self.optional(&spec.path_regex, |regex| PathPattern::regex(&regex.0));
+        Matcher {
+            hosts: self.patterns(spec.host.items(), |host| HostPattern::parse(&host.0)),
+            path: exact.or(prefix).or(regex).unwrap_or(PathPattern::Any),
+            methods: spec.method.plain(|method| method.0.clone()),
+            headers: self.fields(&spec.header, |name| name.0.as_str()),
+            query: self.fields(&spec.query, |name| &name.0),
+            // A client gets past no route by sending a field twice.
+            repeated: Repeated::Any,
+        }
+    }
+
+    /// Compiles what each of some fields must look like.
+    pub(super) fn fields<N>(
+        &mut self,
+        key: &Key<FieldConditions<N>>,
+        name: impl Fn(&N) -> &str,
+    ) -> Vec<FieldPattern> {
+        let Some(Entries(entries)) = key.value() else { return Vec::new() };
+        let mut patterns = Vec::with_capacity(entries.len());
+        for (field, value) in entries {
+            let Some(At { value, place, .. }) = &value.at else { continue };
+            let name = name(&field.value);
+            patterns.extend(match value {
+                Either::Plain(text) => self.pattern(FieldPattern::equals(name, &text.0), *place),
+                Either::Map(spec) => self.field(name, spec, *place),
+            });
+        }
+        patterns
+    }
+
+    /// Compiles the long form of a field's pattern, in which exactly one key says what must hold.
+    pub(super) fn field(
+        &mut self,
+        name: &str,
+        spec: &FieldSpec,
+        place: Place,
+    ) -> Option<FieldPattern> {
+        if let Some(at) = spec.present.filter(|at| !at.value) {
+            self.error(
+                Problem::error(at.place, "a field that must be absent cannot be matched").help(
+                    "write `present: true`, and a more specific route for requests that have it",
+                ),
+            );
+        }
+        let written = [spec.equals.place, spec.regex.place, spec.present.place];
+        if written.into_iter().flatten().count() != 1 {
+            self.error(
+                Problem::error(place, "a field's pattern takes exactly one condition")
+                    .help("write one of `equals`, `regex` and `present: true`"),
+            );
+        }
+        let equals = self.optional(&spec.equals, |text| FieldPattern::equals(name, &text.0));
+        let regex = self.optional(&spec.regex, |regex| FieldPattern::regex(name, &regex.0));
+        equals.or(regex).or_else(|| {
+            let at = spec.present.filter(|at| at.value)?;
+            self.pattern(FieldPattern::present(name), at.place)
+        })
+    }
+
+    /// Makes a pattern of each value.
+    pub(super) fn patterns<T, P>(
+        &mut self,
+        values: &[At<T>],
+        make: impl Fn(&T) -> Result<P, route::Invalid>,
+    ) -> Vec<P> {
+        values.iter().filter_map(|at| self.pattern(make(&at.value), at.place)).collect()
+    }
+
+    fn optional<T, P>(
+        &mut self,
+        key: &Key<T>,
+        make: impl Fn(&T) -> Result<P, route::Invalid>,
+    ) -> Option<P> {
+        key.as_ref().and_then(|at| self.pattern(make(&at.value), at.place))
+    }
+
+    /// Returns the pattern, or reports at `place` what is wrong with it.
+    pub(super) fn pattern<T>(
+        &mut self,
+        pattern: Result<T, route::Invalid>,
+        place: Place,
+    ) -> Option<T> {
+        pattern.map_err(|e| self.error(Problem::error(place, e.message).help(e.help))).ok()
+    }
+}

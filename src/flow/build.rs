@@ -8,7 +8,6 @@ use super::{
     time::WallOffset,
 };
 
-/// Builds the slot, unused.
 pub(super) fn build(
     algorithm: &Algorithm,
     keyed: Option<&Keyed>,

@@ -30,7 +30,6 @@ const MAX_UNSYNCED: usize = 64;
 /// windows.
 const MAX_ROUNDS: u32 = 8;
 
-/// A route's slots.
 #[derive(Debug)]
 pub(super) struct Chain {
     statistic: Statistic,
@@ -237,7 +236,6 @@ impl Chain {
         entry.slot.on_done(key_slot, &End { now, start, outcome, token }, cost)
     }
 
-    /// Returns the statistics at `now`.
     pub(super) fn observe(&self, now: Instant) -> Observation {
         let now = now.max(self.latest);
         Observation {

@@ -85,6 +85,13 @@ pub enum ReasonKind {
     Store,
 }
 
+impl Decision {
+    /// Rejects a request that costs more than the rate `limit`.
+    pub(super) const fn too_costly(limit: u64) -> Self {
+        Self::Reject(Reason::TooCostly { limit, kind: ReasonKind::Rate })
+    }
+}
+
 impl ReasonKind {
     /// Every kind, in the order of their numbers.
     pub const ALL: [Self; 6] =
@@ -134,15 +141,7 @@ impl Reason {
 
     /// Returns whether the same request can never be admitted.
     pub const fn is_lasting(self) -> bool {
-        match self {
-            Self::TooCostly { .. } | Self::MissingKey | Self::DuplicateKey => true,
-            Self::Rate { .. }
-            | Self::Concurrency { .. }
-            | Self::QueueFull { .. }
-            | Self::QueueWait { .. }
-            | Self::Undecided { .. }
-            | Self::BreakerOpen { .. } => false,
-        }
+        matches!(self, Self::TooCostly { .. } | Self::MissingKey | Self::DuplicateKey)
     }
 
     /// Returns whether this reason prevails over `other`: lasting reasons first, then the latest

@@ -95,7 +95,6 @@ pub(super) enum Lookup {
     },
 }
 
-/// The states of a rule's clients.
 #[derive(Debug)]
 pub(super) struct Table<S> {
     own: Index<S>,
@@ -316,7 +315,6 @@ impl<S: Clone> Table<S> {
         }
     }
 
-    /// Resets all states.
     pub(super) fn forget(&mut self) {
         let churn = self.churn;
         *self = Self { churn, ..Self::new(self.fresh.clone(), self.max) };
@@ -403,12 +401,10 @@ impl<S: Clone> Table<S> {
         self.hand = self.start().saturating_add(SEARCH);
     }
 
-    /// Returns where the search starts.
     const fn start(&self) -> u32 {
         if self.hand < self.own.len() { self.hand } else { 0 }
     }
 
-    /// Returns whether the table may grow.
     const fn grows(&self) -> bool {
         self.own.len() < self.max
     }
@@ -448,7 +444,6 @@ impl<S: Clone> Table<S> {
     }
 }
 
-/// Returns the overflow state of a client.
 #[expect(clippy::cast_possible_truncation, reason = "a remainder of a u32")]
 const fn overflow_of(fingerprint: Fingerprint) -> u32 {
     (fingerprint.high() % OVERFLOWS as u64) as u32

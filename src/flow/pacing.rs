@@ -61,7 +61,6 @@ pub(super) struct Pacing {
     ramp: Option<Ramp>,
 }
 
-/// The queue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     /// The last start in units of the interval, or earlier by saved time.

@@ -36,7 +36,6 @@ impl Pendings {
         self.0.push(pending);
     }
 
-    /// Forgets a reservation's charge.
     pub(super) fn remove(&mut self, ticket: Ticket) {
         if let Some(at) = self.0.iter().position(|pending| pending.ticket == ticket) {
             self.0.swap_remove(at);

@@ -111,7 +111,6 @@ impl Ramp {
         self.interval.times(n) + (extra << self.shift)
     }
 
-    /// Returns the coldness after `n` requests.
     pub(super) fn after(&self, cold: Cold, n: u64) -> Cold {
         cold - self.warmed(cold, n)
     }
@@ -132,12 +131,10 @@ impl Ramp {
         self.interval.duration(self.interval.times(n.saturating_sub(1)).min(slack))
     }
 
-    /// Returns an instant in units.
     pub(super) const fn units(&self, at: Instant) -> u128 {
         self.interval.at(at)
     }
 
-    /// Returns the coldness after this much silence.
     pub(super) fn after_silence(&self, cold: Cold, silence: Duration) -> Cold {
         let units = self.interval.at(Instant::EPOCH + silence);
         let grown = units.div_ceil(1 << self.shift).saturating_add(cold.into());

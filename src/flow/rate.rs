@@ -60,7 +60,6 @@ pub(super) struct Interval {
 }
 
 impl Interval {
-    /// Returns the interval of `rate`.
     pub(super) const fn of(rate: Rate) -> Self {
         Self::new(rate.window, rate.count)
     }

@@ -28,7 +28,6 @@ pub(super) struct Answer {
     pub(super) lookup: Lookup,
 }
 
-/// The result of a charge.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Charge {
     /// What the request holds until its answer or end, if anything.
@@ -37,7 +36,6 @@ pub(super) struct Charge {
     pub(super) usage: Usage,
 }
 
-/// What a request holds of a slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hold {
     pub(super) until: Until,
@@ -88,7 +86,6 @@ pub(super) trait Retune: Any {
     fn catch_up(&mut self, now: Instant) -> bool;
 }
 
-/// How a slot syncs with other gateways.
 pub(super) trait Sync {
     /// Collects unsynced charges from state number `from` on until there are `most`. Returns the
     /// number to continue from, if that is not the end.
@@ -107,7 +104,6 @@ pub(super) trait Observe {
     /// Returns what is used of the shared state.
     fn shared(&self, now: Instant) -> Usage;
 
-    /// Returns a breaker's statistics.
     fn breaker(&self, now: Instant) -> Option<breaker::BreakerStats>;
 
     /// Returns the number of keys of a keyed slot.

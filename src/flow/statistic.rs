@@ -209,7 +209,6 @@ const fn grid(length: u64) -> Grid {
 }
 
 impl Statistic {
-    /// Counts an admitted request.
     pub(super) fn on_pass(&mut self, now: Instant, start: Instant) {
         self.in_flight += 1;
         self.in_flight_max = self.in_flight_max.max(self.in_flight);
@@ -225,7 +224,6 @@ impl Statistic {
         self.recent().wait(now, start);
     }
 
-    /// Counts a rejected request.
     pub(super) fn on_reject(&mut self, now: Instant) {
         self.count(now, |cell| cell.rejected += 1);
     }

@@ -65,10 +65,8 @@ pub(super) trait Limiter: Debug + Send + 'static {
     /// does not.
     fn is_fresh(&self, state: &Self::State, now: Instant) -> bool;
 
-    /// Decides about a request of `cost`.
     fn check(&self, state: &Self::State, now: Instant, cost: u64) -> Decision;
 
-    /// Returns what is used at `now`.
     fn usage(&self, state: &Self::State, now: Instant) -> Usage;
 
     /// Charges a request that every slot let pass.
@@ -102,7 +100,6 @@ pub(super) trait Limiter: Debug + Send + 'static {
         None
     }
 
-    /// Mutable [`syncs`](Self::syncs).
     fn syncs_mut(&mut self) -> Option<&mut dyn Syncs<Self::State>> {
         None
     }

@@ -75,7 +75,6 @@ impl Warmth {
         self.due <= now && self.pause(ramp, now).is_none() && self.cold(ramp, now) == ramp.coldest()
     }
 
-    /// Returns the coldness at `now`.
     pub(super) fn cold(&self, ramp: &Ramp, now: Instant) -> Cold {
         let silence = now.since(self.last).min(now.since(self.due).saturating_mul(2));
         if silence.is_zero() { self.cold } else { ramp.after_silence(self.cold, silence) }

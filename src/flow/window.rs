@@ -29,7 +29,6 @@ impl Grid {
         Self { length: Interval::new(window, buckets) }
     }
 
-    /// Returns the bucket of `now`.
     pub(super) fn index(self, now: Instant) -> u64 {
         self.length.whole(now)
     }

@@ -12,7 +12,6 @@ use crate::flow::{
 use core::time::Duration;
 use smallvec::SmallVec;
 
-/// One slot's result.
 pub(super) struct SlotResult<'a> {
     pub(super) index: usize,
     pub(super) claim: &'a Claim,
@@ -21,7 +20,6 @@ pub(super) struct SlotResult<'a> {
     pub(super) lookup: Lookup,
 }
 
-/// All results so far.
 pub(super) struct Evaluation<'a> {
     pub(super) results: SmallVec<[SlotResult<'a>; 4]>,
     pub(super) now: Instant,

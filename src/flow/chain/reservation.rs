@@ -28,7 +28,6 @@ struct ReservedClaim {
     verdict: Verdict,
 }
 
-/// A rejection by the store.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::flow) struct StoreRejection<'a> {
     pub(in crate::flow) slot: SlotId,
@@ -70,7 +69,6 @@ impl Chain {
         Ok(Reserved { ticket, claims: granted })
     }
 
-    /// Drops a reservation.
     pub(in crate::flow) fn abandon(&mut self, reserved: &Reserved) {
         for entry in &mut self.slots {
             if !entry.pending.is_empty() {

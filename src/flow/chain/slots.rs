@@ -13,7 +13,6 @@ use crate::flow::{
 };
 use std::sync::Arc;
 
-/// A slot in the chain.
 #[derive(Debug)]
 pub(in crate::flow) struct ChainSlot {
     pub(super) id: SlotId,
@@ -96,28 +95,26 @@ impl Wanted {
         }
     }
 
-    /// Returns whether its windows follow the wall clock.
-    pub(super) const fn follows_wall(&self) -> bool {
+    fn rule(&self) -> Option<&Rule> {
         match self {
-            Self::Flow(rule) => rule.algorithm.follows_wall(),
-            Self::Breaker(_) | Self::Pacing(_) => false,
+            Self::Flow(rule) => Some(rule),
+            Self::Breaker(_) | Self::Pacing(_) => None,
         }
+    }
+
+    /// Returns whether its windows follow the wall clock.
+    pub(super) fn follows_wall(&self) -> bool {
+        self.rule().is_some_and(|rule| rule.algorithm.follows_wall())
     }
 
     /// Returns whether each client has its own state.
-    pub(super) const fn is_keyed(&self) -> bool {
-        match self {
-            Self::Flow(rule) => rule.keyed.is_some(),
-            Self::Breaker(_) | Self::Pacing(_) => false,
-        }
+    pub(super) fn is_keyed(&self) -> bool {
+        self.rule().is_some_and(|rule| rule.keyed.is_some())
     }
 
     /// Returns whether gateways sync its states.
-    pub(super) const fn is_synced(&self) -> bool {
-        match self {
-            Self::Flow(rule) => matches!(rule.algorithm, Algorithm::Synced(_)),
-            Self::Breaker(_) | Self::Pacing(_) => false,
-        }
+    pub(super) fn is_synced(&self) -> bool {
+        self.rule().is_some_and(|rule| matches!(rule.algorithm, Algorithm::Synced(_)))
     }
 
     pub(super) const fn is_dry_run(&self) -> bool {

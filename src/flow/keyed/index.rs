@@ -77,7 +77,6 @@ impl Fingerprint {
         Self { low: key as u64, high: (key >> 64) as u64 }
     }
 
-    /// Returns the key.
     pub(super) const fn key(self) -> u128 {
         (self.high as u128) << 64 | self.low as u128
     }
@@ -93,12 +92,10 @@ impl<S> Index<S> {
         Self { heads: Vec::new(), pieces: Vec::new(), len: 0, mark: false }
     }
 
-    /// Returns the number of entries.
     pub(super) const fn len(&self) -> u32 {
         self.len
     }
 
-    /// Returns the entry of `fingerprint`.
     pub(super) fn find(&self, fingerprint: Fingerprint) -> Option<u32> {
         self.chain(self.bucket(fingerprint)).find(|&at| self.entry(at).fingerprint == fingerprint)
     }

@@ -11,7 +11,6 @@ pub(in crate::flow) trait StatePolicy<S> {
     fn scale(&self) -> Scale;
     /// Returns what to remember of `state` when it is evicted.
     fn past_usage(&self, state: &S) -> PastUsage;
-    /// Resets `state`.
     fn renew(&self, state: &mut S);
     /// Raises the usage of `state` to this past usage.
     fn absorb(&self, state: &mut S, usage: PastUsage);

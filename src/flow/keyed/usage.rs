@@ -112,7 +112,6 @@ fn code(count: u64) -> u16 {
     u16::try_from((u64::from(exponent) << DIGITS) + mantissa).unwrap_or(u16::MAX)
 }
 
-/// Returns the count of a code.
 const fn count(code: u16) -> u64 {
     let exponent = (code >> DIGITS) as u32;
     let rest = code as u64 & ((1 << DIGITS) - 1);

@@ -103,18 +103,7 @@ impl Algorithm {
     /// Returns whether usage counts after requests have ended, so that it is kept when a client is
     /// evicted.
     pub(in crate::flow) const fn is_remembered(&self) -> bool {
-        match self {
-            Self::Concurrency(_) => false,
-            Self::TokenBucket(_)
-            | Self::WarmUp(_)
-            | Self::LeakyBucket(_)
-            | Self::SlidingLog(_)
-            | Self::SlidingWindow(_)
-            | Self::SlidingCounter(_)
-            | Self::FixedWindow(_)
-            | Self::Pacing(_)
-            | Self::Synced(_) => true,
-        }
+        !matches!(self, Self::Concurrency(_))
     }
 
     /// Returns whether its windows follow the wall clock.

@@ -28,7 +28,6 @@ pub(in crate::flow) struct Concurrency {
 }
 
 impl Config {
-    /// Returns the limiter.
     pub(in crate::flow) const fn build(&self) -> Concurrency {
         Concurrency { limit: self.limit }
     }

@@ -34,7 +34,7 @@ use super::{
 };
 use crate::flow::{
     calendar::Calendar,
-    decision::{Decision, Reason, ReasonKind},
+    decision::{Decision, Reason},
     keyed::{PastUsage, Scale},
     rate::Rate,
     time::Instant,
@@ -102,7 +102,6 @@ struct Window {
 }
 
 impl Config {
-    /// Returns the limiter.
     pub(in crate::flow) fn build(&self) -> FixedWindow {
         let window = self.rate.window_nanos();
         FixedWindow { limit: self.rate.count(), window, align: self.align.clone() }
@@ -254,10 +253,7 @@ impl Limiter for FixedWindow {
 
     fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {
         if cost > self.limit {
-            return Decision::Reject(Reason::TooCostly {
-                limit: self.limit,
-                kind: ReasonKind::Rate,
-            });
+            return Decision::too_costly(self.limit);
         }
         let mut opening = now;
         while !self.fits(state, opening, cost) {

@@ -29,7 +29,6 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns the limiter.
     pub(in crate::flow) fn build(&self) -> TokenBucket {
         token_bucket::Config { rate: self.rate, burst: self.capacity }.build()
     }

@@ -22,7 +22,7 @@
 
 use super::by_wall::FollowsWall;
 use crate::flow::{
-    decision::{Decision, Reason, ReasonKind},
+    decision::{Decision, Reason},
     keyed::{PastUsage, Scale},
     rate::{Rate, div_ceil},
     time::Instant,
@@ -54,7 +54,6 @@ pub(in crate::flow) struct State {
 }
 
 impl Config {
-    /// Returns the limiter.
     pub(in crate::flow) const fn build(&self) -> SlidingCounter {
         SlidingCounter { limit: self.rate.count(), window: self.rate.window }
     }
@@ -71,7 +70,6 @@ impl State {
         [self.index, self.prev, self.curr]
     }
 
-    /// Returns the sum of two states.
     pub(in crate::flow) fn plus(self, other: Self) -> Self {
         let index = self.index.max(other.index);
         let one = self.at(index);
@@ -141,10 +139,7 @@ impl Limiter for SlidingCounter {
 
     fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {
         let Some(most) = self.limit.checked_sub(cost) else {
-            return Decision::Reject(Reason::TooCostly {
-                limit: self.limit,
-                kind: ReasonKind::Rate,
-            });
+            return Decision::too_costly(self.limit);
         };
         let state = self.at(*state, now);
         let room = most.checked_sub(state.curr);

@@ -13,7 +13,7 @@
 //! Source: the listing recorded as `seed_sliding_log` in `tests/golden`.
 
 use crate::flow::{
-    decision::{Decision, Reason, ReasonKind},
+    decision::{Decision, Reason},
     keyed::{PastUsage, Scale},
     rate::Rate,
     time::{Instant, nanos},
@@ -55,7 +55,6 @@ struct Stamp {
 const FIRST: usize = 4;
 
 impl Config {
-    /// Returns the limiter.
     pub(in crate::flow) const fn build(&self) -> SlidingLog {
         SlidingLog { limit: self.rate.count(), window: self.rate.window() }
     }
@@ -68,7 +67,6 @@ impl Config {
 }
 
 impl State {
-    /// Returns the total before stamp `index`.
     fn total_before(&self, index: usize) -> u64 {
         let previous = index.checked_sub(1).and_then(|previous| self.stamps.get(previous));
         previous.map_or(self.before, |stamp| stamp.total)
@@ -143,10 +141,7 @@ impl Limiter for SlidingLog {
 
     fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {
         let Some(most) = self.limit.checked_sub(cost) else {
-            return Decision::Reject(Reason::TooCostly {
-                limit: self.limit,
-                kind: ReasonKind::Rate,
-            });
+            return Decision::too_costly(self.limit);
         };
         if self.used(state, now) <= most {
             return Decision::Pass;

@@ -21,7 +21,7 @@
 
 use super::{allocated::allocated, loans::Loans};
 use crate::flow::{
-    decision::{Decision, Reason, ReasonKind},
+    decision::{Decision, Reason},
     keyed::{PastUsage, Scale},
     rate::Rate,
     shared::Numbers,
@@ -66,7 +66,6 @@ pub(in crate::flow) struct State {
 type Lent = SmallVec<[(u64, u64); 10]>;
 
 impl Config {
-    /// Returns the limiter.
     pub(in crate::flow) fn build(&self) -> SlidingWindow {
         let buckets = NonZeroU32::new(self.buckets).unwrap_or(NonZeroU32::MIN);
         SlidingWindow {
@@ -78,7 +77,6 @@ impl Config {
 }
 
 impl State {
-    /// Resets it.
     pub(in crate::flow) fn clear(&mut self) {
         self.ring.clear();
         self.sum = 0;
@@ -106,7 +104,6 @@ impl SlidingWindow {
         [head].into_iter().chain(counts).collect()
     }
 
-    /// Adds the counts of `other`.
     pub(in crate::flow) fn add_all(&self, state: &mut State, other: &State) {
         for (index, count) in other.ring.live(other.ring.head()).filter(|(_, count)| **count > 0) {
             self.add(state, index, *count);
@@ -158,7 +155,6 @@ impl SlidingWindow {
         lent.fold(used, |sum, (_, count)| sum.saturating_add(*count))
     }
 
-    /// Returns the generation of a bucket.
     fn generation(&self, index: u64) -> u64 {
         index / u64::from(self.span)
     }
@@ -286,10 +282,7 @@ impl Limiter for SlidingWindow {
 
     fn check(&self, state: &State, now: Instant, cost: u64) -> Decision {
         if cost > self.limit {
-            return Decision::Reject(Reason::TooCostly {
-                limit: self.limit,
-                kind: ReasonKind::Rate,
-            });
+            return Decision::too_costly(self.limit);
         }
         let index = self.grid.index(now);
         match self.opening(state, index, cost) {

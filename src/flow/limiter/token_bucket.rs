@@ -20,7 +20,7 @@
 //! and is equal where that is exact.
 
 use crate::flow::{
-    decision::{Decision, Reason, ReasonKind},
+    decision::{Decision, Reason},
     keyed::PastUsage,
     ramp::share,
     rate::{Interval, Rate},
@@ -49,7 +49,6 @@ pub(in crate::flow) struct TokenBucket {
 pub(in crate::flow) type State = u128;
 
 impl Config {
-    /// Returns the limiter.
     pub(in crate::flow) fn build(&self) -> TokenBucket {
         let interval = Interval::of(self.rate);
         TokenBucket { interval, burst: self.burst, capacity: interval.times(self.burst) }
@@ -93,10 +92,7 @@ impl Limiter for TokenBucket {
 
     fn check(&self, tat: &State, now: Instant, cost: u64) -> Decision {
         if cost > self.burst {
-            return Decision::Reject(Reason::TooCostly {
-                limit: self.burst,
-                kind: ReasonKind::Rate,
-            });
+            return Decision::too_costly(self.burst);
         }
         let after = self.missing(*tat, now) + self.interval.times(cost);
         match after.saturating_sub(self.capacity) {

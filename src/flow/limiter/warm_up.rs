@@ -27,7 +27,7 @@
 //! without a bucket.
 
 use crate::flow::{
-    decision::{Decision, Reason, ReasonKind},
+    decision::{Decision, Reason},
     keyed::PastUsage,
     ramp::{Ramp, WarmUp, share},
     rate::{Interval, Rate},
@@ -82,7 +82,6 @@ impl Tat {
 }
 
 impl Config {
-    /// Returns the limiter.
     pub(in crate::flow) fn build(&self) -> WarmBucket {
         let interval = Interval::of(self.rate);
         let slack = interval.times(self.burst.saturating_sub(1));
@@ -117,10 +116,7 @@ impl Limiter for WarmBucket {
 
     fn check(&self, State { tat, .. }: &State, now: Instant, cost: u64) -> Decision {
         if cost > self.burst {
-            return Decision::Reject(Reason::TooCostly {
-                limit: self.burst,
-                kind: ReasonKind::Rate,
-            });
+            return Decision::too_costly(self.burst);
         }
         let opens = tat.units() + self.interval.times(cost.saturating_sub(1));
         match opens.saturating_sub(self.interval.at(now) + self.slack) {

@@ -210,26 +210,12 @@ impl Stored {
 
     /// Returns whether a request holds its charge until it ends.
     pub const fn holds(&self) -> bool {
-        match self.limiter {
-            Shape::Leases(_) => true,
-            Shape::Bucket(_)
-            | Shape::Fixed(..)
-            | Shape::Counter(..)
-            | Shape::Sliding(..)
-            | Shape::Pacing(..) => false,
-        }
+        matches!(self.limiter, Shape::Leases(_))
     }
 
     /// Returns whether it delays requests.
     pub const fn paces(&self) -> bool {
-        match self.limiter {
-            Shape::Pacing(..) => true,
-            Shape::Bucket(_)
-            | Shape::Fixed(..)
-            | Shape::Counter(..)
-            | Shape::Sliding(..)
-            | Shape::Leases(_) => false,
-        }
+        matches!(self.limiter, Shape::Pacing(..))
     }
 
     /// Returns the script's arguments for a request of `cost`. Only calendars look at `now`.

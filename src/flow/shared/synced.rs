@@ -63,7 +63,6 @@ pub(in crate::flow) fn build(
     Some(slot)
 }
 
-/// A limiter with synced states.
 #[derive(Debug)]
 pub(super) struct Synced<F> {
     /// The limit of all gateways together, for the store's states and deltas.

@@ -18,7 +18,6 @@ use core::time::Duration;
 
 /// A limiter whose states can be merged.
 pub(in crate::flow) trait Merge: Evictable {
-    /// Resets `delta`.
     fn clear(&self, delta: &mut Self::State) {
         *delta = self.fresh();
     }

@@ -1,21 +1,19 @@
-//! Who sent a request.
+//! The client's address.
 
 use core::net::{IpAddr, SocketAddr};
 use http::HeaderMap;
 use ipnet::IpNet;
 
-/// The most entries that are looked at. Each trusted proxy adds one, so a longer
-/// walk only happens to forged lists.
+/// The most entries to look at. Each trusted proxy adds one, so only forged lists are longer.
 const MAX_ENTRIES: usize = 64;
 
 /// Returns the client's address: `peer`, or, if `peer` is a trusted proxy, the
 /// right-most address of `X-Forwarded-For` that is not one.
 ///
-/// Several lines are one list, in order; empty entries are passed over; a port or
-/// brackets around an address are tolerated. If every entry is a trusted proxy, the
-/// left-most is the client. Garbage before an untrusted address is found, or more
-/// than 64 entries of trusted proxies, fall back to `peer`. An IPv4 address mapped
-/// into IPv6 counts, and is returned, as the IPv4 address.
+/// Several lines are one list; empty entries are skipped; ports and brackets are accepted. If every
+/// entry is a trusted proxy, the left-most is the client. Garbage before an untrusted address, or
+/// more than 64 trusted entries, fall back to `peer`. IPv4 addresses mapped into IPv6 count and are
+/// returned as IPv4.
 pub fn client_ip(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let peer = peer.to_canonical();
     let is_trusted = |address: &IpAddr| trusted.iter().any(|net| net.contains(address));

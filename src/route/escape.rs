@@ -2,18 +2,16 @@
 
 use smallvec::SmallVec;
 
-/// A decoded value; most fit without an allocation.
+/// A decoded value, usually without an allocation.
 pub(super) type Decoded = SmallVec<[u8; 128]>;
 
-/// Returns the byte that the escape at the start of `bytes` stands for, or `None`
-/// if there is no whole escape.
+/// Returns the byte of the escape at the start of `bytes`, if there is a whole one.
 pub(super) fn escaped(bytes: &[u8]) -> Option<u8> {
     let [b'%', high, low, ..] = bytes else { return None };
     Some(hex(*high)? << 4 | hex(*low)?)
 }
 
-/// Returns the bytes of `text` with its escapes decoded. What is not a whole escape
-/// stands for itself.
+/// Returns `text` with whole escapes decoded.
 pub(super) fn decoded(text: &[u8]) -> impl Iterator<Item = u8> {
     let mut rest = text;
     core::iter::from_fn(move || {

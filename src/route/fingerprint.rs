@@ -1,9 +1,8 @@
 //! Fingerprints of client keys.
 //!
-//! A fingerprint is SipHash-2-4 (Aumasson and Bernstein, 2012) with 128 bits, a keyed
-//! function made to withstand forgery: a client who could make a key with another
-//! client's fingerprint would spend that client's quota. `ahash`, be it twice, promises
-//! only maps without floods.
+//! SipHash-2-4 (Aumasson and Bernstein, 2012) with 128 bits, a keyed function that resists forgery:
+//! a client that could make a key with another client's fingerprint would use up that client's
+//! quota. `ahash` only protects maps from floods.
 
 use core::{fmt, hash::Hasher};
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -13,7 +12,7 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 pub struct Seed([u64; 2]);
 
 impl Seed {
-    /// Returns the seed with this secret; the same secret gives the same fingerprints.
+    /// Returns the seed of this secret, which determines all fingerprints.
     pub const fn new(secret: [u64; 2]) -> Self {
         Self(secret)
     }
@@ -21,14 +20,14 @@ impl Seed {
     /// Returns a seed from the operating system's random numbers.
     pub fn random() -> Self {
         use std::hash::{BuildHasher, RandomState};
-        // The standard library keys its maps with random numbers of the system; what
-        // they make of nothing is as hard to guess.
+        // The standard library keys its maps with random numbers of the system, which this hash
+        // depends on.
         Self::new([(); 2].map(|()| RandomState::new().hash_one(())))
     }
 }
 
 impl Seed {
-    /// Returns the fingerprint of a key that is known as a whole.
+    /// Returns the fingerprint of a whole key.
     pub fn fingerprint(&self, key: &[u8]) -> u128 {
         let mut fingerprint = Fingerprint::new(self);
         fingerprint.add(key);
@@ -43,7 +42,7 @@ impl fmt::Debug for Seed {
     }
 }
 
-/// A fingerprint in the making.
+/// An incremental fingerprint.
 pub(super) struct Fingerprint(SipHasher24);
 
 impl Fingerprint {
@@ -51,7 +50,7 @@ impl Fingerprint {
         Self(SipHasher24::new_with_keys(seed.0[0], seed.0[1]))
     }
 
-    /// Adds a value with its length, so that no two lists of values read the same.
+    /// Adds a value with its length: lists of values stay distinct.
     pub(super) fn add(&mut self, value: &[u8]) {
         self.0.write_u64(value.len() as u64);
         self.0.write(value);

@@ -4,8 +4,8 @@ use super::{Invalid, pattern::Pattern};
 use core::fmt;
 use http::{HeaderMap, HeaderName, header::AsHeaderName};
 
-/// A name and what its value must be. [`Repeated`](super::Repeated) says which value counts if a
-/// request has several.
+/// A field's name and required value. [`Repeated`](super::Repeated) says which of several values
+/// counts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FieldPattern {
     name: Box<str>,
@@ -20,8 +20,7 @@ enum Value {
 }
 
 impl FieldPattern {
-    /// Returns the pattern of a field with just this value. Blanks around `value`
-    /// count for nothing.
+    /// Matches a field with this value, ignoring surrounding blanks.
     ///
     /// # Errors
     ///
@@ -30,7 +29,7 @@ impl FieldPattern {
         Self::new(name, Value::Equals(value.trim_matches([' ', '\t']).into()))
     }
 
-    /// Returns the pattern of a field that is there, whatever its value.
+    /// Matches a present field with any value.
     ///
     /// # Errors
     ///
@@ -39,8 +38,7 @@ impl FieldPattern {
         Self::new(name, Value::Present)
     }
 
-    /// Returns the pattern of a field whose whole value the regular expression `regex`
-    /// matches.
+    /// Matches a field whose whole value matches the regular expression `regex`.
     ///
     /// # Errors
     ///
@@ -65,7 +63,7 @@ impl FieldPattern {
     }
 
     /// Returns whether a field with this value matches.
-    pub(super) fn admits(&self, value: &[u8]) -> bool {
+    pub(super) fn matches(&self, value: &[u8]) -> bool {
         match &self.value {
             Value::Present => true,
             Value::Equals(expected) => trimmed(value) == expected.as_bytes(),
@@ -73,7 +71,7 @@ impl FieldPattern {
         }
     }
 
-    /// Returns the pattern as one of a header line, whose name has no case.
+    /// Returns the pattern with its name in lower case.
     pub(super) fn without_case(&self) -> Self {
         Self { name: self.name.to_ascii_lowercase().into(), value: self.value.clone() }
     }
@@ -90,7 +88,7 @@ impl fmt::Display for FieldPattern {
     }
 }
 
-/// Reads a header's name; case does not matter.
+/// Reads a header's name, in any case.
 ///
 /// # Errors
 ///
@@ -104,14 +102,14 @@ pub fn name(text: &str) -> Result<HeaderName, Invalid> {
     })
 }
 
-/// Returns a field's name as the loosest of servers distinguish it from others: many read `_`, and
-/// some every other sign, as `-`, and none heeds case.
+/// Returns a field's name as the most lenient servers see it: many read `_`, and some every other
+/// sign, as `-`, and none distinguishes case.
 pub fn folded_name(name: &str) -> String {
     let fold = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     name.chars().map(fold).collect()
 }
 
-/// Returns the values of the lines called `name`, without blanks around them, in their order.
+/// Returns the trimmed values of the lines called `name`, in order.
 pub(super) fn values(headers: &HeaderMap, name: impl AsHeaderName) -> impl Iterator<Item = &[u8]> {
     headers.get_all(name).iter().map(|value| trimmed(value.as_bytes()))
 }
@@ -134,7 +132,7 @@ mod tests {
             [("b", true), (" b", true), ("\tb \t", true), ("", false), ("b b", false), ("B", false)]
         {
             assert_eq!(
-                FieldPattern::equals("x", " b\t").unwrap().admits(value.as_bytes()),
+                FieldPattern::equals("x", " b\t").unwrap().matches(value.as_bytes()),
                 expected,
                 "{value:?}"
             );
@@ -153,7 +151,10 @@ mod tests {
             ("v12x", (true, false, false)),
         ] {
             let value = value.as_bytes();
-            assert_eq!((present.admits(value), regex.admits(value), empty.admits(value)), expected);
+            assert_eq!(
+                (present.matches(value), regex.matches(value), empty.matches(value)),
+                expected
+            );
         }
     }
 

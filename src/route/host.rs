@@ -1,43 +1,42 @@
-//! Hosts: the one form of a request's host, and patterns over it.
+//! The canonical form of hosts, and host patterns.
 
 use super::Invalid;
 use core::{fmt, net::Ipv6Addr};
 use std::borrow::Cow;
 
-/// The longest name that DNS has, in bytes.
+/// The longest DNS name, in bytes.
 const MAX_LENGTH: usize = 253;
 
 /// Why an authority names no host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadHost {
-    /// Nothing before the port.
+    /// It is empty before the port.
     #[error("the host is empty")]
     Empty,
     /// Longer than any DNS name.
     #[error("the host is longer than {MAX_LENGTH} bytes")]
     TooLong,
-    /// Two dots in a row, or one in front.
+    /// It has two dots in a row, or one in front.
     #[error("the host has an empty label")]
     EmptyLabel,
-    /// Not a letter, digit, hyphen, underscore or dot.
+    /// It has a character other than letters, digits, `-`, `_` and `.`.
     #[error("the host has a character that no host has")]
     Character,
-    /// What follows the colon is not a port.
+    /// The part after the colon is not a port.
     #[error("the host has a port that is not a number up to 65535")]
     Port,
-    /// What the brackets hold is not an IPv6 address.
+    /// The part in brackets is not an IPv6 address.
     #[error("the host has brackets around what is not an IPv6 address")]
     Address,
 }
 
-/// Returns the one form of the host that `authority` (`host`, `host:port`,
-/// `[v6]:port`) names: lower-case, without the port and without a trailing dot; an
-/// IPv6 address keeps its brackets and is in its shortest form. Only a host that is
-/// not in this form already is allocated.
+/// Returns the canonical host of `authority` (`host`, `host:port`, `[v6]:port`): lower-case,
+/// without port and trailing dot; an IPv6 address in brackets and its shortest form. Allocates only
+/// if `authority` is not canonical.
 ///
 /// # Errors
 ///
-/// An authority that names no host, or one with user information.
+/// It has no valid host, or has user information.
 pub fn canonical_host(authority: &str) -> Result<Cow<'_, str>, BadHost> {
     if let Some(rest) = authority.strip_prefix('[') {
         let (address, port) = rest.split_once(']').ok_or(BadHost::Address)?;
@@ -62,7 +61,7 @@ pub fn canonical_host(authority: &str) -> Result<Cow<'_, str>, BadHost> {
 }
 
 fn check_port(port: &str) -> Result<(), BadHost> {
-    // RFC 3986 allows an empty port; `u16` would also allow a sign.
+    // RFC 3986 allows an empty port; parsing as `u16` would also accept a sign.
     let digits = port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit());
     if digits && (port.is_empty() || port.parse::<u16>().is_ok()) {
         Ok(())
@@ -94,7 +93,7 @@ fn canonical_name(name: &str) -> Result<Cow<'_, str>, BadHost> {
     Ok(if upper { Cow::Owned(name.to_ascii_lowercase()) } else { Cow::Borrowed(name) })
 }
 
-/// Hosts that a route serves.
+/// A pattern of hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostPattern(Kind);
 
@@ -102,20 +101,19 @@ pub struct HostPattern(Kind);
 pub(super) enum Kind {
     /// This host.
     Exact(Box<str>),
-    /// One or more labels in front of this suffix, which has no dot in front.
+    /// One or more labels before this suffix, which has no leading dot.
     Wildcard(Box<str>),
 }
 
 impl HostPattern {
     /// Reads `shop.example.com`, `*.example.com` or `[2001:db8::1]`.
     ///
-    /// The wildcard stands for one or more whole labels, as in the Kubernetes Gateway
-    /// API and in Envoy: `*.example.com` matches `a.example.com` and
-    /// `a.b.example.com`, not `example.com`.
+    /// The wildcard stands for one or more labels, as in the Kubernetes Gateway API and Envoy:
+    /// `*.example.com` matches `a.example.com` and `a.b.example.com`, not `example.com`.
     ///
     /// # Errors
     ///
-    /// A port, a `*` elsewhere, or what [`canonical_host`] refuses.
+    /// A port, a `*` elsewhere, or a [`BadHost`].
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         let shown = text.escape_debug();
         if text == "*" {

@@ -1,4 +1,4 @@
-//! The client key that a rule counts under.
+//! Client keys, by which rules count.
 
 use super::{Invalid, Seed, Target, escape::Decoded, fingerprint::Fingerprint, header, query};
 use core::{fmt, net::IpAddr};
@@ -8,16 +8,16 @@ use ipnet::IpNet;
 /// The most parts of a key.
 const MAX_PARTS: usize = 8;
 
-/// One thing that distinguishes requests.
+/// A part of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
-    /// Nothing: all requests of a route are one.
+    /// Constant: all requests of a route count together.
     Route,
     /// The client's network.
     ClientIp {
-        /// The bits of an IPv6 address that count, 128 at the most.
+        /// The significant bits of an IPv6 address, at most 128.
         v6_prefix: u8,
-        /// The bits of an IPv4 address that count, 32 at the most.
+        /// The significant bits of an IPv4 address, at most 32.
         v4_prefix: u8,
     },
     /// The host.
@@ -34,18 +34,17 @@ pub enum Part {
     Query(String),
 }
 
-/// Which value is the key of a request that has a header line, a cookie or a query parameter of it
-/// several times.
+/// Which value counts if a request has a header, cookie or query parameter of the key several
+/// times.
 ///
-/// Whoever reads another one than the upstream does counts a client under a name that the client
-/// can choose: a new one for each request, or another client's.
+/// If the upstream reads another value, a client can choose the key that it counts under.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnDuplicate {
     /// The first.
     First,
     /// The last.
     Last,
-    /// None: the request has no key.
+    /// None: the request is rejected.
     #[default]
     Reject,
 }
@@ -64,16 +63,15 @@ impl OnDuplicate {
 /// Why a request has no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoKey {
-    /// It lacks some part, or has an empty value for it.
+    /// A part is missing or empty.
     Missing,
-    /// It has some part several times, or in a way that servers read differently.
+    /// A part is repeated, or servers read it differently.
     Duplicate,
 }
 
 impl Part {
-    /// Reads `route`, `client_ip`, `host`, `path`, `method`, `header:NAME`,
-    /// `cookie:NAME` or `query:NAME`. Of an IPv6 client's address `v6_prefix` bits
-    /// count, of an IPv4 client's all.
+    /// Reads `route`, `client_ip`, `host`, `path`, `method`, `header:NAME`, `cookie:NAME` or
+    /// `query:NAME`. `v6_prefix` are the significant bits of an IPv6 client's address.
     ///
     /// # Errors
     ///
@@ -143,7 +141,7 @@ impl Part {
         Ok(())
     }
 
-    /// Returns this part of a request for people to read.
+    /// Returns this part of a request as text.
     fn show(
         &self,
         (target, client): (&Target<'_>, IpAddr),
@@ -203,8 +201,8 @@ fn some<V: AsRef<[u8]>>(value: V) -> Result<V, NoKey> {
     if value.as_ref().is_empty() { Err(NoKey::Missing) } else { Ok(value) }
 }
 
-/// Returns the values of the cookies called `name`, in their order. HTTP/2 clients may send each
-/// cookie in a line of its own.
+/// Returns the values of the cookies called `name`, in order. HTTP/2 clients may send each cookie
+/// in its own line.
 fn cookies<'a>(headers: &'a http::HeaderMap, name: &str) -> impl Iterator<Item = &'a [u8]> {
     let lines = headers.get_all(http::header::COOKIE).iter();
     let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
@@ -217,7 +215,7 @@ fn cookies<'a>(headers: &'a http::HeaderMap, name: &str) -> impl Iterator<Item =
 }
 
 fn part_name(text: &str) -> Result<String, Invalid> {
-    // A comma separates the parts where a key is shown.
+    // Shown keys separate parts by commas.
     if text.is_empty()
         || text
             .contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, ',' | ';' | '='))
@@ -230,7 +228,7 @@ fn part_name(text: &str) -> Result<String, Invalid> {
     Ok(text.into())
 }
 
-/// Writes the part as [`Part::parse`] reads it, but for the prefix of `client_ip/64`.
+/// Writes what [`Part::parse`] reads, with the prefix of `client_ip/64`.
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -249,9 +247,8 @@ impl fmt::Display for Part {
     }
 }
 
-/// All that distinguishes requests of a rule. Its text is its identity: under
-/// another text old counts mean nothing. What becomes of duplicates is no part of it: whoever sends
-/// none has the same key.
+/// The key of a rule. Its text is its identity: counts of another text mean nothing. The text
+/// leaves out `on_duplicate`, because clients without duplicates keep their key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeySpec {
     parts: Vec<Part>,
@@ -283,50 +280,42 @@ impl KeySpec {
         Ok(Self { parts, on_duplicate: OnDuplicate::default() })
     }
 
-    /// Returns this key, with what becomes of a part that a request has several times.
+    /// Returns this key with another handling of duplicates.
     #[must_use]
     pub fn with_duplicates(self, on_duplicate: OnDuplicate) -> Self {
         Self { on_duplicate, ..self }
     }
 
-    /// Returns what becomes of a part that a request has several times.
+    /// Returns the handling of duplicates.
     pub const fn on_duplicate(&self) -> OnDuplicate {
         self.on_duplicate
     }
 
-    /// Returns the parts, at least one.
+    /// Returns the parts, one or more.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// Returns whether all requests of a route count as one.
+    /// Returns whether all requests of a route count together.
     pub fn is_shared(&self) -> bool {
         self.parts == [Part::Route]
     }
 
-    /// Returns whether some part is a header's, a cookie's or the query's.
+    /// Returns whether a part is a header, a cookie or a query parameter.
     pub fn looks_at_fields(&self) -> bool {
-        self.parts.iter().any(|part| match part {
-            Part::Header(_) | Part::Cookie(_) | Part::Query(_) => true,
-            Part::Route | Part::ClientIp { .. } | Part::Host | Part::Path | Part::Method => false,
-        })
+        self.parts
+            .iter()
+            .any(|part| matches!(part, Part::Header(_) | Part::Cookie(_) | Part::Query(_)))
     }
 
-    /// Returns the names of the header fields that it looks at, cookies not included.
+    /// Returns the header names that it looks at, without cookies.
     pub fn header_names(&self) -> impl Iterator<Item = &str> {
-        self.parts.iter().filter_map(|part| match part {
-            Part::Header(name) => Some(name.as_str()),
-            Part::Route
-            | Part::ClientIp { .. }
-            | Part::Host
-            | Part::Path
-            | Part::Method
-            | Part::Cookie(_)
-            | Part::Query(_) => None,
+        self.parts.iter().filter_map(|part| {
+            if let Part::Header(name) = part { Some(name.as_str()) } else { None }
         })
     }
 
-    /// Returns a request's key for people to read, or `None` if it has none.
+    /// Returns a request's key as text, if it has one.
     pub fn show(&self, target: &Target<'_>, client: IpAddr) -> Option<String> {
         let parts: Option<Vec<String>> =
             self.parts.iter().map(|part| part.show((target, client), self.on_duplicate)).collect();
@@ -335,12 +324,11 @@ impl KeySpec {
 
     /// Returns the fingerprint of a request's key.
     ///
-    /// Allocates only for a path with escapes or double slashes and for a query value
-    /// over 128 bytes.
+    /// Allocates only for a path that is not normal and a query value over 128 bytes.
     ///
     /// # Errors
     ///
-    /// Why it has none. A part that it has several times goes before one that it lacks.
+    /// Why it has none. Duplicates prevail over missing parts.
     pub fn fingerprint(
         &self,
         seed: &Seed,
@@ -445,7 +433,8 @@ mod tests {
             (&["query:a"], "/?a=1+2", "/?a=1%202&aa=3"),
             (&["query:a"], "/?a=1", "/?b&%61=%31"),
         ] {
-            let (one, other) = (fingerprint(parts, one), fingerprint(parts, other));
+            let one = fingerprint(parts, one);
+            let other = fingerprint(parts, other);
             assert!(one.is_ok() && one == other, "{parts:?}");
         }
     }
@@ -463,7 +452,8 @@ mod tests {
             (&["header:x-a", "header:x-b"], "/ x-a:a x-b:b", "/ x-a:b x-b:a"),
             (&["query:a"], "/?a=1", "/?a=2"),
         ] {
-            let (one, other) = (fingerprint(parts, one), fingerprint(parts, other));
+            let one = fingerprint(parts, one);
+            let other = fingerprint(parts, other);
             assert!(one.is_ok() && other.is_ok() && one != other, "{parts:?}");
         }
     }
@@ -487,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_a_part_several_times_has_the_key_that_the_rule_asks_for() {
+    fn a_repeated_part_gives_the_key_that_the_rule_selects() {
         use OnDuplicate::{First, Last, Reject};
         for (part, request, first, last) in [
             ("header:x-a", "/ x-a:b x-a:c", "/ x-a:b", "/ x-a:c"),
@@ -551,7 +541,8 @@ mod tests {
             Some((path, query)) => (path, Some(query)),
             None => (address, None),
         };
-        let (mut headers, mut client) = (HeaderMap::new(), IpAddr::from([192, 0, 2, 1]));
+        let mut headers = HeaderMap::new();
+        let mut client = IpAddr::from([192, 0, 2, 1]);
         for word in words {
             if let Some(address) = word.strip_prefix('@') {
                 client = address.parse().unwrap();
@@ -560,7 +551,8 @@ mod tests {
                 headers.append(header::name(name).unwrap(), value.parse().unwrap());
             }
         }
-        let (path, method) = (&*normal_path(path), &Method::GET);
+        let path = &*normal_path(path);
+        let method = &Method::GET;
         let target = Target { host: "a.example", path, query, method, headers: &headers };
         key.fingerprint(&Seed::new([1, 2]), &target, client)
     }

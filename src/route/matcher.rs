@@ -1,11 +1,11 @@
-//! What a route asks of a request.
+//! The conditions of a route.
 
 use super::{FieldPattern, HostPattern, PathPattern, Target, header, query};
 use core::fmt;
 use http::Method;
 
-/// What a request must have to belong to a route; an empty list asks nothing. The
-/// default matches every request.
+/// Conditions of which a request must meet all; empty lists have no effect. The default matches
+/// every request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matcher {
     /// One of these hosts.
@@ -14,22 +14,22 @@ pub struct Matcher {
     pub path: PathPattern,
     /// One of these methods. `HEAD` is not `GET`.
     pub methods: Vec<Method>,
-    /// Header lines, all of them. See [`header::name`] for what names can be found.
+    /// All of these headers.
     pub headers: Vec<FieldPattern>,
-    /// Query parameters, all of them, decoded as HTML forms encode them.
+    /// All of these query parameters, decoded like HTML forms.
     pub query: Vec<FieldPattern>,
-    /// Which value counts of a field that a request has several times.
+    /// Which value of a repeated field counts.
     pub repeated: Repeated,
 }
 
-/// Which value a condition looks at if a request has a header line or a query parameter several
-/// times. Servers differ in which one they take.
+/// Which value a condition looks at if a request repeats a header or query parameter. Servers
+/// differ in which one they take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Repeated {
-    /// One that fits is enough: for what a client could gain by avoiding.
+    /// One match is enough: for conditions that a client wants to avoid.
     #[default]
     Any,
-    /// Each must fit: for what a client gains.
+    /// All must match: for conditions that a client wants to meet.
     Every,
     /// The first.
     First,
@@ -38,35 +38,34 @@ pub enum Repeated {
 }
 
 impl Repeated {
-    /// Returns whether values fit of which each is judged by `admits`.
-    fn holds<V>(self, mut values: impl Iterator<Item = V>, admits: impl Fn(V) -> bool) -> bool {
+    fn holds<V>(self, mut values: impl Iterator<Item = V>, matches: impl Fn(V) -> bool) -> bool {
         match self {
-            Self::Any => values.any(admits),
-            Self::Every => values.next().is_some_and(&admits) && values.all(admits),
-            Self::First => values.next().is_some_and(admits),
-            Self::Last => values.last().is_some_and(admits),
+            Self::Any => values.any(matches),
+            Self::Every => values.next().is_some_and(&matches) && values.all(matches),
+            Self::First => values.next().is_some_and(matches),
+            Self::Last => values.last().is_some_and(matches),
         }
     }
 }
 
 impl Matcher {
-    /// Returns whether the method, the header and the query of `target` match.
-    pub(super) fn admits(&self, target: &Target<'_>) -> bool {
+    /// Returns whether method, headers and query of `target` match.
+    pub(super) fn matches(&self, target: &Target<'_>) -> bool {
         (self.methods.is_empty() || self.methods.contains(target.method))
             && self.headers.iter().all(|pattern| {
                 let values = header::values(target.headers, pattern.name());
-                self.repeated.holds(values, |value| pattern.admits(value))
+                self.repeated.holds(values, |value| pattern.matches(value))
             })
             && self.query.iter().all(|pattern| {
                 let values = target.query.map(|query| query::values(query, pattern.name()));
                 values.is_some_and(|values| {
-                    self.repeated.holds(values, |value| pattern.admits(&value))
+                    self.repeated.holds(values, |value| pattern.matches(&value))
                 })
             })
     }
 
-    /// Returns whether `target` has a header line or a query parameter several times that this
-    /// looks at, or one that servers read differently.
+    /// Returns whether `target` repeats a field that this looks at, or has one that servers read
+    /// differently.
     pub(super) fn looks_at_repeated(&self, target: &Target<'_>) -> bool {
         self.headers
             .iter()
@@ -152,7 +151,7 @@ mod tests {
             };
             let target =
                 Target { host: "a", path: "/", query, method: &Method::GET, headers: &map };
-            (matcher.admits(&target), matcher.looks_at_repeated(&target))
+            (matcher.matches(&target), matcher.looks_at_repeated(&target))
         };
         for (values, query, expected) in [
             (&["1"][..], "x-a=1", [true, true, true, true]),
@@ -162,9 +161,9 @@ mod tests {
             (&["1", "1"], "x-a=1&&x-a=1", [true; 4]),
         ] {
             for (repeated, expected) in [Any, Every, First, Last].into_iter().zip(expected) {
-                let told = (expected, values.len() > 1);
-                assert_eq!(fields(repeated, values, None), told, "{repeated:?} {values:?}");
-                assert_eq!(fields(repeated, &[], Some(query)), told, "{repeated:?} {query}");
+                let expected = (expected, values.len() > 1);
+                assert_eq!(fields(repeated, values, None), expected, "{repeated:?} {values:?}");
+                assert_eq!(fields(repeated, &[], Some(query)), expected, "{repeated:?} {query}");
             }
         }
         assert!(fields(First, &[], Some("x-a=1;b")).1, "some servers see another value");

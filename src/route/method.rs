@@ -1,10 +1,9 @@
-//! Methods as the configuration writes them.
+//! Methods in the configuration.
 
 use super::Invalid;
 use http::Method;
 
-/// Reads a method. Methods have case, and all that are registered are upper-case, so
-/// lower-case letters are taken for a slip.
+/// Reads a method. Registered methods are upper-case, so lower-case letters are an error.
 ///
 /// # Errors
 ///

@@ -1,8 +1,7 @@
 //! Which route a request belongs to, and which client key it counts under.
 //!
-//! Values in, values out: no IO, no clock, no lock. A [`Table`] is built once from
-//! the [`Matcher`]s of a configuration and then only read. Within the best host
-//! that has a matching route, the best match wins:
+//! No IO, clock or lock. A [`Table`] is built once from the [`Matcher`]s of a configuration. Within
+//! the best host with a matching route, the best match wins:
 //!
 //! 1. host: exact, then the longest wildcard, then any;
 //! 2. path: exact, then the template with the most literal segments, then the
@@ -10,8 +9,7 @@
 //! 3. a method given, then not; then more headers; then more query parameters;
 //! 4. the order of the file.
 //!
-//! If no route of the best host matches the rest of a request, the routes of less
-//! specific hosts are tried.
+//! If no route of the best host matches, the routes of less specific hosts are tried.
 
 pub mod client;
 pub mod header;
@@ -24,12 +22,12 @@ pub mod table;
 
 mod escape;
 mod fingerprint;
+mod hosts;
 mod names;
 mod pattern;
 mod query;
 mod rank;
 mod regexes;
-mod sites;
 mod spelling;
 mod tree;
 
@@ -45,10 +43,10 @@ pub use spelling::{
 };
 pub use table::Table;
 
-/// What routing looks at in a request.
+/// A request as routing sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// As [`canonical_host`] returns it: lower-case, no port, no trailing dot.
+    /// As [`canonical_host`] returns it.
     pub host: &'a str,
     /// In its [`normal_path`] form.
     pub path: &'a str,
@@ -60,7 +58,7 @@ pub struct Target<'a> {
     pub headers: &'a http::HeaderMap,
 }
 
-/// Why a pattern cannot be used, in words for the configuration's diagnostics.
+/// Why a pattern cannot be used, for the configuration's diagnostics.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Invalid {

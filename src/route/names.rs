@@ -1,26 +1,23 @@
-//! Numbers by name, for names that come from the configuration.
+//! A map from names of the configuration to numbers.
 
 use core::hash::BuildHasherDefault;
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
-/// A name. Most are short enough to lie beside their numbers, which saves a search
-/// among many routes one trip to memory each.
+/// A name. Most are stored inline, which saves a memory access each.
 type Name = SmallVec<[u8; 24]>;
 
-/// A map from names to numbers.
 #[derive(Debug, Default)]
 pub(super) enum Names {
     #[default]
     None,
-    /// As most segments of a path have it.
+    /// Usual for path segments.
     One(Name, usize),
-    /// The hash needs no secret, as no request adds to the map.
+    /// The hash needs no secret: requests add nothing.
     Many(HashMap<Name, usize, BuildHasherDefault<ahash::AHasher>>),
 }
 
 impl Names {
-    /// Returns the number of `name`.
     pub(super) fn get(&self, name: &str) -> Option<usize> {
         match self {
             Self::None => None,
@@ -29,7 +26,7 @@ impl Names {
         }
     }
 
-    /// Returns the number of `name`, which is `new` if it had none.
+    /// Returns the number of `name`, or assigns `new`.
     pub(super) fn number(&mut self, name: &str, new: usize) -> usize {
         let name = Name::from_slice(name.as_bytes());
         match self {

@@ -1,4 +1,4 @@
-//! Patterns over paths.
+//! Path patterns.
 
 use super::{Invalid, literal_path, pattern::Pattern};
 use core::fmt;
@@ -9,9 +9,8 @@ const MAX_LENGTH: usize = 4096;
 /// The most segments of a pattern. The search descends one call per segment.
 const MAX_SEGMENTS: usize = 128;
 
-/// Paths that a route serves. Patterns and requests are compared in the form of
-/// [`normal_path`](super::normal_path), in a pattern with `%2F` as a part of its segment; letters
-/// have case.
+/// A pattern of paths. Patterns and requests are compared case-sensitively in the form of
+/// [`normal_path`](super::normal_path); in a pattern `%2F` is part of its segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PathPattern {
     /// Every path. A prefix of `/` is the same.
@@ -19,7 +18,7 @@ pub enum PathPattern {
     Any,
     /// This path.
     Exact(Segments),
-    /// This path with any one non-empty segment in each place of a `{parameter}`.
+    /// This path with any non-empty segment in place of each `{parameter}`.
     Template(Segments),
     /// This path and all below it, by whole segments.
     Prefix(Segments),
@@ -27,18 +26,18 @@ pub enum PathPattern {
     Regex(PathRegex),
 }
 
-/// A path that was read from the configuration, cut at its slashes.
+/// A configured path in segments.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Segments(Box<[Segment]>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Segment {
     Literal(Box<str>),
-    /// Whatever its name: two templates that differ only in names are the same.
+    /// Two templates that differ only in names are equal.
     Parameter(Name),
 }
 
-/// A parameter's name, which is for people only.
+/// A parameter's name, which is only shown.
 #[derive(Clone, Debug)]
 pub(super) struct Name(Box<str>);
 
@@ -59,13 +58,12 @@ impl core::hash::Hash for Name {
 pub struct PathRegex(Pattern);
 
 impl PathPattern {
-    /// Reads an exact path, or a template if it has `{parameter}` segments:
-    /// `/orders/{id}/items`. A trailing slash makes another path.
+    /// Reads an exact path, or a template if it has `{parameter}` segments: `/orders/{id}/items`. A
+    /// trailing slash is significant.
     ///
     /// # Errors
     ///
-    /// A path that does not begin with `/`; characters that no path has; a `*`
-    /// segment; braces around less than a segment.
+    /// No leading `/`; characters that no path has; a `*` segment; braces around part of a segment.
     pub fn exact(text: &str) -> Result<Self, Invalid> {
         let segments = read(text)?;
         let literal = segments.iter().all(|segment| matches!(segment, Segment::Literal(_)));
@@ -73,12 +71,12 @@ impl PathPattern {
         Ok(if literal { Self::Exact(segments) } else { Self::Template(segments) })
     }
 
-    /// Reads a prefix: `/api` and `/api/` both match `/api`, `/api/` and `/api/x`,
-    /// not `/apix`. `/` matches every path.
+    /// Reads a prefix: `/api` and `/api/` match `/api`, `/api/` and `/api/x`, not `/apix`. `/`
+    /// matches every path.
     ///
     /// # Errors
     ///
-    /// As [`Self::exact`], and any `{parameter}`.
+    /// Those of [`Self::exact`], and any `{parameter}`.
     pub fn prefix(text: &str) -> Result<Self, Invalid> {
         let mut segments = read(text)?;
         if segments.iter().any(|segment| matches!(segment, Segment::Parameter(_))) {
@@ -118,7 +116,7 @@ impl PathRegex {
     }
 }
 
-/// Reads a path that begins with a slash into its segments, at least one.
+/// Reads a path into segments, one or more.
 fn read(text: &str) -> Result<Vec<Segment>, Invalid> {
     let Some(rest) = text.strip_prefix('/') else {
         return Err(Invalid::new(

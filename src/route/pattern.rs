@@ -1,4 +1,4 @@
-//! Regular expressions over a whole text.
+//! Anchored regular expressions.
 
 use super::Invalid;
 use core::{
@@ -7,15 +7,15 @@ use core::{
 };
 use regex::bytes::{Regex, RegexBuilder};
 
-/// The longest expression, in bytes: several times any that a person writes.
+/// The longest expression, in bytes.
 const MAX_LENGTH: usize = 2048;
 
-/// The most memory that one compiled expression may take. `[0-9a-f]{8}` with
-/// company takes some 10 KiB; `a{1000}{1000}` would take 30 MiB.
+/// The most bytes of a compiled expression. `[0-9a-f]{8}` and more takes some 10 KiB;
+/// `a{1000}{1000}` would take 30 MiB.
 const MAX_COMPILED: usize = 256 << 10;
 
-/// A regular expression that must match from the first byte to the last. It sees
-/// bytes: `.` is any byte but a line feed, `\w` and `(?i)` are ASCII's.
+/// A regular expression over a whole text, as bytes: `.` is any byte but a line feed, `\w` and
+/// `(?i)` are ASCII.
 #[derive(Clone)]
 pub(super) struct Pattern {
     text: Box<str>,
@@ -30,7 +30,7 @@ impl Pattern {
                 "split it over several routes",
             ));
         }
-        // Alone first: `a)(b` is an error, though its anchored form would compile.
+        // Alone first: `a)(b` is an error, but would compile between the anchors.
         compile(text)?;
         Ok(Self { text: text.into(), regex: compile(&anchored(text))? })
     }
@@ -68,7 +68,7 @@ fn compile(text: &str) -> Result<Regex, Invalid> {
                 "make the counts of its repetitions smaller",
             );
         }
-        // The lines before the last draw the expression and a caret.
+        // The lines before the last show the expression and a caret.
         let text = error.to_string();
         let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
         Invalid::new(

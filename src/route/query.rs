@@ -1,18 +1,17 @@
-//! Query parameters, read as HTML forms write them: escapes are decoded and `+` is
-//! a space, in names and in values.
+//! Query parameters as HTML forms encode them: escapes are decoded and `+` is a space, in names and
+//! values.
 
 use super::escape::{Decoded, decoded};
 
-/// Returns the values of the parameters called `name`, decoded, in their order. A parameter
-/// without `=` has an empty value.
+/// Returns the decoded values of the parameters called `name`, in order; empty without `=`.
 pub(super) fn values<'a>(query: &'a str, name: &'a str) -> impl Iterator<Item = Decoded> + 'a {
     raw_values(query.split('&'), name).map(|value| form_decoded(value).collect())
 }
 
-/// Returns whether servers could disagree on the one value of the parameter `name`: some take `;`
-/// for a separator, and see other parameters then.
+/// Returns whether servers may read the parameter `name` differently, because some take `;` for a
+/// separator.
 pub(super) fn is_ambiguous(query: &str, name: &str) -> bool {
-    // Most queries have none, and need not be read twice.
+    // Most queries have none and are read once.
     if !query.as_bytes().contains(&b';') {
         return false;
     }
@@ -32,7 +31,7 @@ fn raw_values<'a>(
 }
 
 fn form_decoded(text: &str) -> impl Iterator<Item = u8> {
-    // An escaped plus (`%2B`) stays one, so plus signs are looked for undecoded.
+    // Plus signs are found before decoding, because an escaped one (`%2B`) stays a plus.
     text.split_inclusive('+').flat_map(|piece| {
         let (plain, space) = match piece.strip_suffix('+') {
             Some(plain) => (plain, Some(b' ')),

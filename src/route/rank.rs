@@ -1,19 +1,19 @@
-//! The order of routes, best match first, by all but the host.
+//! The order of routes, best match first, apart from the host.
 
 use super::{Matcher, PathPattern, Target};
 use core::cmp::Reverse;
 
-/// Routes in their order. A route's place here is its rank.
+/// Routes in order. A route's index here is its rank.
 #[derive(Debug, Default)]
 pub(super) struct Ranking {
     routes: Vec<Ranked>,
-    /// How many routes have an exact path: they come first.
+    /// The number of routes with an exact path, which come first.
     exact_paths: usize,
 }
 
 #[derive(Debug)]
 pub(super) struct Ranked {
-    /// The route's place in the file.
+    /// The route's index in the file.
     pub(super) index: usize,
     pub(super) matcher: Matcher,
 }
@@ -34,11 +34,10 @@ impl Ranking {
     }
 }
 
-/// Returns what the rank of `route` is decided by, in turn.
 fn key(route: &Ranked) -> impl Ord + use<> {
     let Ranked { index, matcher } = route;
     let (kind, literals, regex) = match &matcher.path {
-        // Of the exact paths no two match one request.
+        // No two exact paths match the same request.
         PathPattern::Exact(_) => (0, 0, 0),
         PathPattern::Template(path) => (1, path.literals(), 0),
         PathPattern::Prefix(path) => (2, path.literals(), 0),
@@ -50,7 +49,7 @@ fn key(route: &Ranked) -> impl Ord + use<> {
     (kind, Reverse(literals), regex, conditions, *index)
 }
 
-/// A request in search of its route, and the best that it has met.
+/// A search with its best route so far.
 pub(super) struct Search<'a> {
     ranking: &'a Ranking,
     target: &'a Target<'a>,
@@ -62,21 +61,19 @@ impl<'a> Search<'a> {
         Self { ranking, target, best: None }
     }
 
-    /// Takes the first of `ranks`, which rise, whose method, header and query match, if
-    /// it is better than the best.
+    /// Takes the first of the ascending `ranks` that matches, if it is better than the best.
     pub(super) fn offer(&mut self, ranks: &[usize]) {
         let better = ranks.iter().take_while(|rank| self.best.is_none_or(|best| **rank < best));
         let found =
-            better.copied().find(|rank| self.ranking.routes[*rank].matcher.admits(self.target));
+            better.copied().find(|rank| self.ranking.routes[*rank].matcher.matches(self.target));
         self.best = found.or(self.best);
     }
 
-    /// Returns whether the best has an exact path, which no other path betters.
+    /// Returns whether the best has an exact path: no other path is better.
     pub(super) fn has_exact(&self) -> bool {
         self.best.is_some_and(|best| best < self.ranking.exact_paths)
     }
 
-    /// Returns the best route.
     pub(super) fn best(&self) -> Option<&'a Ranked> {
         self.best.map(|rank| &self.ranking.routes[rank])
     }

@@ -1,12 +1,12 @@
-//! Many regular expressions over one path, asked at once.
+//! Several regular expressions over one path.
 
 use super::{pattern::Pattern, rank::Search};
 use regex::bytes::{RegexSet, RegexSetBuilder};
 
-/// The most memory that one compiled set may take; a larger one is split.
+/// The most bytes of a compiled set; a larger one is split.
 const MAX_COMPILED: usize = 8 << 20;
 
-/// Expressions with the ranks of their routes, best first.
+/// Expressions with their routes' ranks, best first.
 #[derive(Debug, Default)]
 pub(super) struct Regexes(Vec<Chunk>);
 
@@ -17,20 +17,20 @@ enum Chunk {
 }
 
 impl Regexes {
-    /// Compiles `patterns`, which are ordered by their ranks.
+    /// Compiles `patterns`, in the order of ranks.
     pub(super) fn new(patterns: &[(usize, &Pattern)]) -> Self {
         let mut chunks = Vec::new();
         compile(patterns, &mut chunks);
         Self(chunks)
     }
 
-    /// Offers the matching expressions' ranks, best first, until one is taken.
+    /// Offers the ranks of matching expressions, best first.
     pub(super) fn search(&self, path: &str, search: &mut Search<'_>) {
         let path = path.as_bytes();
         for chunk in &self.0 {
             match chunk {
                 Chunk::One(pattern, rank) if pattern.is_match(path) => search.offer(rank),
-                // `matches` allocates, so ask first whether there is any.
+                // `matches` allocates, `is_match` does not.
                 Chunk::Many(set, ranks) if set.is_match(path) => {
                     for index in &set.matches(path) {
                         search.offer(&ranks[index..=index]);
@@ -55,7 +55,7 @@ fn compile(patterns: &[(usize, &Pattern)], chunks: &mut Vec<Chunk>) {
             if let Ok(set) = set {
                 chunks.push(Chunk::Many(set, several.iter().map(|(rank, _)| *rank).collect()));
             } else {
-                // Each was compiled alone, so together they are only too large.
+                // Each compiles alone, so together they are only too large.
                 let (left, right) = several.split_at(several.len() / 2);
                 compile(left, chunks);
                 compile(right, chunks);

@@ -1,33 +1,32 @@
-//! The spellings of a path: the one form that routing sees, what the upstream receives, and what
-//! different servers read differently.
+//! Spellings of a path: the form that routing sees, the form that the upstream receives, and forms
+//! that servers read differently.
 
 use super::escape::{decoded, escaped};
 use core::fmt::Write as _;
 use std::borrow::Cow;
 
-/// Returns the form of `path` that routes and keys are chosen by, so that no two
-/// spellings of one path fall under different rules: escapes of printable ASCII are
-/// decoded, `%2F` among them, but for `%25`; all other escapes are in upper case; bytes that
-/// a path cannot hold are escaped, as is a `%` that begins no escape, lest it begin one with
-/// what is decoded behind it; slashes in a row are one; a segment `.` is left out.
+/// Returns the form of `path` for routes and keys, so that all spellings fall under the same rules:
+/// escapes of printable ASCII are decoded (including `%2F`, except `%25`), other escapes are in
+/// upper case, invalid bytes and a `%` without an escape are escaped, slashes in a row are one, and
+/// segments `.` are removed.
 ///
-/// A path without escapes, double slashes and dot segments is its own form and is not allocated.
+/// A path that is already normal is not allocated.
 pub fn normal_path(path: &str) -> Cow<'_, str> {
     spelled(path, Slash::Separates)
 }
 
-/// Returns the same, but with an encoded slash kept as `%2F`, as a part of its segment: what a
-/// server sees that looks for slashes before it decodes.
+/// Returns [`normal_path`] with encoded slashes kept as `%2F`, as servers see it that split before
+/// they decode.
 pub fn literal_path(path: &str) -> Cow<'_, str> {
     spelled(path, Slash::IsText)
 }
 
-/// Reports whether [`normal_path`] and [`literal_path`] may differ.
+/// Returns whether [`normal_path`] and [`literal_path`] may differ.
 pub fn has_encoded_slash(path: &str) -> bool {
     path.contains('%') && path.as_bytes().windows(3).any(|text| escaped(text) == Some(b'/'))
 }
 
-/// What `%2F` is read as.
+/// How `%2F` is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Slash {
     Separates,
@@ -36,8 +35,7 @@ enum Slash {
 
 fn spelled(path: &str, encoded_slash: Slash) -> Cow<'_, str> {
     let bytes = path.as_bytes();
-    // Counted rather than looked for: without an early exit these become vector
-    // instructions.
+    // Counting without an early exit becomes vector instructions.
     let odd = bytes.iter().filter(|byte| !is_plain(**byte)).count();
     let is_suspect = |pair: &&[u8]| matches!(pair, [b'/', b'/' | b'.']);
     let suspect = bytes.windows(2).filter(is_suspect).count();
@@ -67,21 +65,20 @@ fn spelled(path: &str, encoded_slash: Slash) -> Cow<'_, str> {
     Cow::Owned(normal)
 }
 
-/// Removes the last segment, without the slash before it, if it is `.`.
+/// Removes a last segment `.`, but not the slash before it.
 fn drop_dot_segment(path: &mut String) {
     if path.ends_with("/.") {
         path.pop();
     }
 }
 
-/// Returns whether `byte` stands for itself wherever it is met.
+/// Returns whether `byte` needs no escape.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && byte != b'%'
 }
 
-/// Returns `path` without its segments `.`, encoded or not, or `None` if it has none. All else is
-/// as it was written. The upstream receives this, so that it cannot read them as anything but what
-/// [`normal_path`] does.
+/// Returns `path` without segments `.`, encoded or not, or `None` if it has none. Nothing else
+/// changes. The upstream receives this form, so that it cannot resolve them differently.
 pub fn without_dot_segments(path: &str) -> Option<String> {
     let is_dot = |segment: &str| decoded(segment.as_bytes()).eq([b'.']);
     if !path.starts_with('/') || !path.split('/').any(is_dot) {
@@ -100,11 +97,11 @@ pub fn without_dot_segments(path: &str) -> Option<String> {
     Some(kept)
 }
 
-/// Returns why different servers may understand different things by `path`, or
-/// `None` if its meaning is plain: a backslash, a control character, and the segment `..`, encoded,
-/// beside an encoded slash or beside a `;` too; and `.` beside one of the latter two.
+/// Returns why servers may read `path` differently, or `None`: a backslash, a control character, a
+/// segment `..` (also encoded, or beside an encoded slash or `;`), or `.` beside one of the latter
+/// two.
 ///
-/// An encoded slash alone is not dangerous here: see [`has_encoded_slash`].
+/// An encoded slash alone is not reported: see [`has_encoded_slash`].
 pub fn dangerous_path(path: &str) -> Option<&'static str> {
     let bytes = path.as_bytes();
     let is_odd = |byte: &&u8| matches!(**byte, b'%' | b'\\') || byte.is_ascii_control();
@@ -126,9 +123,11 @@ pub fn dangerous_path(path: &str) -> Option<&'static str> {
 }
 
 /// Returns whether `segment`, or a part of it between encoded slashes or semicolons (which some
-/// servers cut off as parameters), is `..`, or `.` where that is not the whole of it.
+/// servers cut off as parameters), is `..`, or whether such a part is `.`.
 fn has_dot_segment(segment: &str) -> bool {
-    let (mut dots, mut length, mut parts) = (0, 0, 0);
+    let mut dots = 0;
+    let mut length = 0;
+    let mut parts = 0;
     let mut single = false;
     for byte in decoded(segment.as_bytes()).chain([b';']) {
         if byte != b';' && byte != b'/' {

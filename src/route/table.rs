@@ -1,92 +1,91 @@
-//! All routes of a configuration, and the search for a request's.
+//! The table of all routes.
 
 use super::{
     FieldPattern, HostPattern, Matcher, PathPattern, Target,
     host::Kind,
+    hosts::RoutesByHost,
     rank::{Ranked, Ranking, Search},
-    sites::Sites,
 };
 use ahash::AHashMap;
 use core::cmp::Reverse;
 
 /// Finds the route of a request.
 ///
-/// Hosts are found by hash, paths in a tree of segments, so a search takes the same
-/// steps among one route and among ten thousand. Only what no structure can order
-/// costs more with its number: routes that share host *and* path and differ in
-/// method, header or query are tried one by one, and regular expressions, which are
-/// asked after all other paths have failed, run as one automaton per host.
+/// Hosts are found by hash and paths in a tree of segments, so that a search takes as many steps
+/// among ten thousand routes as among one. Routes that share host and path are tried one by one.
+/// Regular expressions are tried after all other paths, as one automaton per host.
 ///
-/// A search allocates only where one of several regular expressions matches.
+/// A search allocates only if one of several regular expressions matches.
 #[derive(Debug, Default)]
 pub struct Table {
     ranking: Ranking,
-    sites: Sites,
+    hosts: RoutesByHost,
     /// Each route's rank.
     ranks: Vec<usize>,
 }
 
 impl Table {
-    /// Builds the table of `matchers`; routes are known by their places among them.
+    /// Builds the table; a route is its index in `matchers`.
     pub fn build(matchers: Vec<Matcher>) -> Self {
         let ranking = Ranking::new(matchers);
-        let sites = Sites::new(&ranking);
+        let hosts = RoutesByHost::new(&ranking);
         let mut ranks = vec![0; ranking.routes().len()];
         for (rank, route) in ranking.routes().iter().enumerate() {
             ranks[route.index] = rank;
         }
-        Self { ranking, sites, ranks }
+        Self { ranking, hosts, ranks }
     }
 
-    /// Returns the best route for `target`, or `None` if no route matches.
+    /// Returns the best route for `target`, if any matches.
     pub fn find(&self, target: &Target<'_>) -> Option<usize> {
-        self.sites.of(target.host).find_map(|site| {
+        self.hosts.of(target.host).find_map(|site| {
             let mut search = Search::new(&self.ranking, target);
             site.search(target.path, &mut search);
             search.best().map(|route| route.index)
         })
     }
 
-    /// Returns the matcher of a route, or `None` if there is no such route.
+    /// Returns the matcher of a route, if it exists.
     pub fn matcher(&self, route: usize) -> Option<&Matcher> {
         self.ranks.get(route).map(|rank| &self.ranking.routes()[*rank].matcher)
     }
 
-    /// Returns the names of the header fields that the matchers look at, some more than once.
+    /// Returns the header names that matchers look at, possibly repeated.
     pub fn header_names(&self) -> impl Iterator<Item = &str> {
         let matchers = self.ranking.routes().iter().map(|route| &route.matcher);
         matchers.flat_map(|matcher| &matcher.headers).map(FieldPattern::name)
     }
 
-    /// Returns whether `target` has a header line or a query parameter several times that some
-    /// route looks at.
+    /// Returns whether `target` repeats a header or query parameter that some route looks at.
     pub fn looks_at_repeated(&self, target: &Target<'_>) -> bool {
         self.ranking.routes().iter().any(|route| route.matcher.looks_at_repeated(target))
     }
 
-    /// Returns all routes, the most specific first: if two match a request for the same
-    /// host pattern, the earlier one here gets it. A route with several hosts stands
-    /// where its most specific host puts it.
+    /// Returns all routes, the most specific first: of two that match a request for the same host
+    /// pattern, the earlier one gets it. A route with several hosts is placed by its most specific
+    /// one.
     pub fn order(&self) -> Vec<usize> {
         let mut routes: Vec<&Ranked> = self.ranking.routes().iter().collect();
-        // Stable, so that the rank decides among equal hosts.
+        // The sort is stable: the rank decides among equal hosts.
         routes.sort_by_key(|route| {
             route.matcher.hosts.iter().map(host_key).min().unwrap_or((2, Reverse(0)))
         });
         routes.into_iter().map(|route| route.index).collect()
     }
 
-    /// Returns the pairs `(earlier, later)` of routes whose matchers ask the same, so that
-    /// the later one never gets a request. A later route with several hosts is listed if
-    /// an earlier one takes each of them.
+    /// Returns pairs `(earlier, later)` of routes with equal conditions, so that the later one
+    /// never gets a request. A route with several hosts is listed if an earlier one takes each of
+    /// them.
     pub fn shadowed(&self) -> Vec<(usize, usize)> {
-        let mut owners: AHashMap<Asked<'_>, usize> = AHashMap::with_capacity(self.ranks.len());
+        let mut owners: AHashMap<Conditions<'_>, usize> = AHashMap::with_capacity(self.ranks.len());
         let mut pairs = Vec::new();
         for (index, rank) in self.ranks.iter().enumerate() {
             let matcher = &self.ranking.routes()[*rank].matcher;
-            let asked = asked(matcher);
-            let mut earlier: Vec<usize> =
-                asked.into_iter().map(|asked| *owners.entry(asked).or_insert(index)).collect();
+            let conditions = conditions(matcher);
+            let mut earlier: Vec<usize> = conditions
+                .into_iter()
+                .map(|conditions| *owners.entry(conditions).or_insert(index))
+                .collect();
             earlier.sort_unstable();
             if let Some(&owner) = earlier.first()
                 && !earlier.contains(&index)
@@ -98,7 +97,6 @@ impl Table {
     }
 }
 
-/// Returns what hosts are ordered by.
 fn host_key(host: &HostPattern) -> (u8, Reverse<usize>) {
     match host.kind() {
         Kind::Exact(_) => (0, Reverse(0)),
@@ -106,10 +104,9 @@ fn host_key(host: &HostPattern) -> (u8, Reverse<usize>) {
     }
 }
 
-/// What a matcher asks of requests for one of its hosts; equal for two matchers that
-/// differ in the order of their lists only.
+/// A matcher's conditions for one of its hosts, independent of the order of its lists.
 #[derive(PartialEq, Eq, Hash)]
-struct Asked<'a> {
+struct Conditions<'a> {
     host: Option<&'a HostPattern>,
     path: &'a PathPattern,
     methods: Vec<&'a str>,
@@ -117,7 +114,7 @@ struct Asked<'a> {
     query: Vec<FieldPattern>,
 }
 
-fn asked(matcher: &Matcher) -> impl Iterator<Item = Asked<'_>> {
+fn conditions(matcher: &Matcher) -> impl Iterator<Item = Conditions<'_>> {
     let any = matcher.hosts.is_empty().then_some(None);
     matcher.hosts.iter().map(Some).chain(any).map(|host| {
         let mut methods: Vec<&str> = matcher.methods.iter().map(http::Method::as_str).collect();
@@ -125,7 +122,7 @@ fn asked(matcher: &Matcher) -> impl Iterator<Item = Asked<'_>> {
         methods.dedup();
         let headers = sorted(matcher.headers.iter().map(FieldPattern::without_case));
         let query = sorted(matcher.query.iter().cloned());
-        Asked { host, path: &matcher.path, methods, headers, query }
+        Conditions { host, path: &matcher.path, methods, headers, query }
     })
 }
 
@@ -291,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_past_a_route_by_a_second_line() {
+    fn a_second_line_does_not_bypass_a_route() {
         check(&["* ^/ x-a=1"], "GET host/ x-a=1 x-a=2", Some(0));
         check(&["* ^/ x-a=1"], "GET host/ x-a=2 x-a=1", Some(0));
         check(&["* ^/ x-a=1"], "GET host/ x-a=2 x-a=3", None);
@@ -316,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_that_can_never_win_are_told() {
+    fn routes_that_can_never_win_are_reported() {
         let routes = [
             "a,b =/x/{id} GET,POST x-a=1 x-b=1",
             "a =/x/{id} GET",

@@ -1,7 +1,7 @@
-//! Paths in a tree with one edge per segment.
+//! A tree of paths with one edge per segment.
 //!
-//! A search takes one step per segment of the path, however many routes there are, and
-//! goes back only where a literal segment and a parameter both fit.
+//! A search takes one step per segment, however many routes there are, and goes back only where a
+//! literal segment and a parameter both match.
 
 use super::{
     names::Names,
@@ -13,20 +13,20 @@ use smallvec::SmallVec;
 /// Exact paths, templates and prefixes.
 #[derive(Debug)]
 pub(super) struct Tree {
-    /// The root is the first.
+    /// The root first.
     nodes: Vec<Node>,
 }
 
-/// The path that the edges from the root to here spell.
+/// A path, given by the edges from the root.
 #[derive(Debug, Default)]
 struct Node {
-    /// The next nodes by their segments.
+    /// Child nodes by segment.
     literals: Names,
-    /// The next node for any non-empty segment.
+    /// The child for any non-empty segment.
     parameter: Option<usize>,
-    /// Ranks of the routes with just this path, best first.
+    /// Ranks of routes with exactly this path, best first.
     whole: SmallVec<[usize; 2]>,
-    /// Ranks of the routes with this prefix, best first.
+    /// Ranks of routes with this prefix, best first.
     prefix: SmallVec<[usize; 2]>,
 }
 
@@ -37,12 +37,12 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// Adds a route for just this path. Ranks come in rising order.
+    /// Adds a route for exactly this path. Ranks ascend.
     pub(super) fn insert_whole(&mut self, path: &Segments, rank: usize) {
         self.node(path).whole.push(rank);
     }
 
-    /// Adds a route for this path and all below it. Ranks come in rising order.
+    /// Adds a route for this path and all below it. Ranks ascend.
     pub(super) fn insert_prefix(&mut self, path: &Segments, rank: usize) {
         self.node(path).prefix.push(rank);
     }
@@ -63,15 +63,15 @@ impl Tree {
         &mut self.nodes[at]
     }
 
-    /// Offers the ranks of all routes that match `path` and may still win.
+    /// Offers the ranks of the routes that match `path` and may win.
     pub(super) fn search(&self, path: &str, search: &mut Search<'_>) {
         if let Some(rest) = path.strip_prefix('/') {
             self.descend(&self.nodes[0], Some(rest), search);
         }
     }
 
-    /// Searches below `node`. `rest` is what follows, without its slash; at the end of
-    /// the path there is none. Each node is visited once at the most.
+    /// Searches below `node`. `rest` is the remaining path without its slash, `None` at the end.
+    /// Each node is visited at most once.
     fn descend(&self, node: &Node, rest: Option<&str>, search: &mut Search<'_>) {
         match rest {
             None => search.offer(&node.whole),

@@ -11,25 +11,23 @@ use super::{
 };
 use std::collections::BTreeMap;
 
-/// The routes by the hosts that they are for.
 #[derive(Debug, Default)]
-pub(super) struct Sites {
-    all: Vec<Site>,
+pub(super) struct RoutesByHost {
+    all: Vec<HostRoutes>,
     exact: Names,
     wildcards: Names,
     any: Option<usize>,
 }
 
-/// The routes of one host pattern.
 #[derive(Debug, Default)]
-pub(super) struct Site {
+pub(super) struct HostRoutes {
     tree: Tree,
     regexes: Regexes,
-    /// Ranks of the routes for every path.
+    /// Ranks of routes without a path.
     any: Vec<usize>,
 }
 
-impl Sites {
+impl RoutesByHost {
     pub(super) fn new(ranking: &Ranking) -> Self {
         let mut ranks_by_host: BTreeMap<Option<&HostPattern>, Vec<usize>> = BTreeMap::new();
         for (rank, route) in ranking.routes().iter().enumerate() {
@@ -39,25 +37,25 @@ impl Sites {
                 ranks_by_host.entry(host).or_default().push(rank);
             }
         }
-        let mut sites = Self::default();
+        let mut hosts = Self::default();
         for (host, ranks) in ranks_by_host {
-            let number = sites.all.len();
-            sites.all.push(Site::new(ranking, &ranks));
+            let number = hosts.all.len();
+            hosts.all.push(HostRoutes::new(ranking, &ranks));
             match host.map(HostPattern::kind) {
                 Some(Kind::Exact(name)) => {
-                    sites.exact.number(name, number);
+                    hosts.exact.number(name, number);
                 }
                 Some(Kind::Wildcard(suffix)) => {
-                    sites.wildcards.number(suffix, number);
+                    hosts.wildcards.number(suffix, number);
                 }
-                None => sites.any = Some(number),
+                None => hosts.any = Some(number),
             }
         }
-        sites
+        hosts
     }
 
-    /// Returns the sites that `host` belongs to, the most specific first.
-    pub(super) fn of<'a>(&'a self, host: &'a str) -> impl Iterator<Item = &'a Site> {
+    /// Returns the routes of each pattern that matches `host`, the most specific first.
+    pub(super) fn of<'a>(&'a self, host: &'a str) -> impl Iterator<Item = &'a HostRoutes> {
         let name = (!self.wildcards.is_empty()).then_some(host);
         let suffixes = core::iter::successors(name.and_then(parent), |name| parent(name));
         let wildcards = suffixes.filter_map(|suffix| self.wildcards.get(suffix));
@@ -75,10 +73,11 @@ fn parent(name: &str) -> Option<&str> {
     name.split_once('.').map(|(_, parent)| parent)
 }
 
-impl Site {
-    /// Collects the routes with these ranks, which rise.
+impl HostRoutes {
+    /// Collects the routes of these ascending ranks.
     fn new(ranking: &Ranking, ranks: &[usize]) -> Self {
-        let (mut tree, mut any) = (Tree::default(), Vec::new());
+        let mut tree = Tree::default();
+        let mut any = Vec::new();
         let mut regexes: Vec<(usize, &Pattern)> = Vec::new();
         for &rank in ranks {
             match &ranking.routes()[rank].matcher.path {
@@ -93,7 +92,7 @@ impl Site {
         Self { tree, regexes: Regexes::new(&regexes), any }
     }
 
-    /// Leads `search`, whose path is `path` in its normal form, to the best route.
+    /// Searches for the best route of the normal `path`.
     pub(super) fn search(&self, path: &str, search: &mut Search<'_>) {
         self.tree.search(path, search);
         if search.best().is_none() {

@@ -1,4 +1,4 @@
-//! `flowgate check`: everything that is wrong with a configuration, or what it promises.
+//! `flowgate check`: all problems of a configuration, or what its rules promise.
 
 use crate::{
     access_log::Output,
@@ -13,9 +13,9 @@ use std::{
     path::Path,
 };
 
-/// How a check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+/// The result of a check.
+pub enum CheckResult {
     /// Nothing is wrong.
     Fine,
     /// The file has errors, or warnings that are denied.
@@ -24,18 +24,17 @@ pub enum Verdict {
     Unreadable,
 }
 
-/// What a check found.
-struct Found {
+struct Findings {
     /// Errors, or warnings and notes.
     problems: Option<Diagnostics>,
     plan: Option<Plan>,
-    /// What to print in place of the promises.
+    /// Text instead of the promises.
     note: Option<String>,
 }
 
-/// What is printed for programs.
+/// The JSON output.
 #[derive(Serialize)]
-struct Page<'a> {
+struct JsonReport<'a> {
     file: &'a Path,
     ok: bool,
     problems: Vec<Entry>,
@@ -45,8 +44,8 @@ struct Page<'a> {
     promises: Option<Vec<RoutePromises>>,
 }
 
-/// Checks the file at `path`, the standard input if that is `-`. Prints what the file promises to
-/// `out` and problems to `complaints`; as JSON, both to `out`. Writes no file.
+/// Checks the file at `path`, or standard input if it is `-`. Prints promises to `out` and problems
+/// to `errors`; as JSON, both to `out`. Writes no file.
 ///
 /// # Errors
 /// `out` cannot be written to.
@@ -54,51 +53,53 @@ pub fn run(
     path: &Path,
     options: CheckOptions,
     out: &mut impl Write,
-    complaints: &mut impl Write,
-) -> io::Result<Verdict> {
-    let found = find(path);
-    let verdict = found.verdict(options.deny_warnings);
+    errors: &mut impl Write,
+) -> io::Result<CheckResult> {
+    let findings = find(path);
+    let result = findings.result(options.deny_warnings);
     match options.output {
         Format::Json => {
-            let page = Page {
+            let report = JsonReport {
                 file: path,
-                ok: verdict == Verdict::Fine,
-                problems: found.problems.iter().flat_map(Diagnostics::entries).collect(),
-                note: found.note.as_deref(),
-                promises: found.plan.as_ref().map(config::promises),
+                ok: result == CheckResult::Fine,
+                problems: findings.problems.iter().flat_map(Diagnostics::entries).collect(),
+                note: findings.note.as_deref(),
+                promises: findings.plan.as_ref().map(config::promises),
             };
-            writeln!(out, "{}", serde_json::to_string_pretty(&page)?)?;
+            writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
         }
         Format::Text => {
-            if let Some(problems) = found.problems.as_ref().filter(|it| !it.is_empty()) {
-                // Where problems cannot be printed, the exit code still shows that there are some.
-                drop(writeln!(complaints, "{}", problems.to_string().trim_end()));
+            if let Some(problems) =
+                findings.problems.as_ref().filter(|problems| !problems.is_empty())
+            {
+                // If printing fails, the exit code still reports problems.
+                drop(writeln!(errors, "{}", problems.to_string().trim_end()));
             }
-            let described = found.plan.as_ref().map(config::describe);
-            if let Some(text) = described.or(found.note) {
+            let described = findings.plan.as_ref().map(config::describe);
+            if let Some(text) = described.or(findings.note) {
                 writeln!(out, "{}", text.trim_end())?;
             }
         }
     }
     out.flush()?;
-    Ok(verdict)
+    Ok(result)
 }
 
-impl Found {
-    fn verdict(&self, deny_warnings: bool) -> Verdict {
+impl Findings {
+    fn result(&self, deny_warnings: bool) -> CheckResult {
         let is_read = self.plan.is_some() || self.note.is_some();
         match &self.problems {
-            Some(problems) if problems.is_unreadable() => Verdict::Unreadable,
+            Some(problems) if problems.is_unreadable() => CheckResult::Unreadable,
             Some(problems) if !is_read || (deny_warnings && problems.has_warnings()) => {
-                Verdict::Problems
+                CheckResult::Problems
             }
-            _ => Verdict::Fine,
+            _ => CheckResult::Fine,
         }
     }
 }
 
-fn find(path: &Path) -> Found {
-    let failed = |problems| Found { problems: Some(problems), plan: None, note: None };
+fn find(path: &Path) -> Findings {
+    let failed = |problems| Findings { problems: Some(problems), plan: None, note: None };
     let text = match config::Text::read(path) {
         Ok(text) => text,
         Err(problems) => return failed(problems),
@@ -106,10 +107,10 @@ fn find(path: &Path) -> Found {
     let checked = match text.plan() {
         Ok(plan) => can_log(&plan).map(|()| {
             let problems = Some(plan.remarks_at(clock::Clock::start().now()));
-            Found { problems, plan: Some(plan), note: None }
+            Findings { problems, plan: Some(plan), note: None }
         }),
         Err(problems) => match only_development_certificates(&problems) {
-            Some(note) => text.rules().and_then(|plan| can_log(&plan)).map(|()| Found {
+            Some(note) => text.rules().and_then(|plan| can_log(&plan)).map(|()| Findings {
                 problems: None,
                 plan: None,
                 note: Some(note),
@@ -120,13 +121,12 @@ fn find(path: &Path) -> Found {
     checked.unwrap_or_else(failed)
 }
 
-/// Looks whether the access log could be opened, without creating its file.
+/// Checks whether the access log could be opened, without creating its file.
 fn can_log(plan: &Plan) -> Result<(), Diagnostics> {
-    Output::look(&plan.settings.access_log).map_err(|error| plan.cannot_log(&error))
+    Output::check(&plan.settings.access_log).map_err(|error| plan.cannot_log(&error))
 }
 
-/// Returns what to say if the only problem is that certificates are missing which `run` would
-/// create.
+/// Returns a note if the only problem is missing certificates that `run` would create.
 fn only_development_certificates(problems: &Diagnostics) -> Option<String> {
     let missing: Vec<_> = problems
         .certificate_files()

@@ -20,26 +20,26 @@ use std::{
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Why a command did not end well.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    /// Something was found wrong, and has been printed: exit code 1.
+    /// Problems were found and printed: exit code 1.
     #[error("problems were found")]
     Printed,
     /// A file has errors: exit code 1.
     #[error("{0}")]
     Problems(String),
-    /// The command could not do what it was asked to: exit code 2.
+    /// The command could not run: exit code 2.
     #[error(transparent)]
-    Trouble(Box<dyn std::error::Error>),
-    /// The same, and it has been printed.
+    Error(Box<dyn std::error::Error>),
+    /// The same, already printed.
     #[error("a file cannot be read")]
-    TroublePrinted,
+    ErrorPrinted,
 }
 
-/// What cannot be done, with the cause and what to do about it.
+/// Errors with their cause and advice.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum CliError {
     #[error(
         "the demo's upstream cannot listen on {address}: end what listens there, or name another \
          address in the configuration, as the `url` of the first server"
@@ -57,16 +57,16 @@ enum Trouble {
     File(config::Diagnostics),
 }
 
-impl From<Trouble> for Failure {
-    fn from(trouble: Trouble) -> Self {
-        Self::Trouble(Box::new(trouble))
+impl From<CliError> for Failure {
+    fn from(error: CliError) -> Self {
+        Self::Error(Box::new(error))
     }
 }
 
 impl From<config::Diagnostics> for Failure {
     fn from(problems: config::Diagnostics) -> Self {
         if problems.is_unreadable() {
-            return Trouble::File(problems).into();
+            return CliError::File(problems).into();
         }
         Self::Problems(problems.to_string())
     }
@@ -78,7 +78,7 @@ impl From<gateway::StartError> for Failure {
             gateway::StartError::Config(problems) | gateway::StartError::Open(problems) => {
                 problems.into()
             }
-            gateway::StartError::System { .. } => Self::Trouble(Box::new(error)),
+            gateway::StartError::System { .. } => Self::Error(Box::new(error)),
         }
     }
 }
@@ -93,19 +93,19 @@ impl From<replay::ReplayError> for Failure {
             | Error::NoSuchRoute { .. }
             | Error::NoHost(_)
             | Error::Write(_)
-            | Error::File { .. } => Self::Trouble(Box::new(error)),
+            | Error::File { .. } => Self::Error(Box::new(error)),
         }
     }
 }
 
-/// Starts the log; its last lines are written when it is dropped.
-fn start_log(log: Log, counters: &Arc<Counters>) -> Result<gateway::Log, Trouble> {
+/// Starts the log; dropping it writes its last lines.
+fn start_log(log: Log, counters: &Arc<Counters>) -> Result<gateway::Log, CliError> {
     let is_json = log.log_format == Format::Json;
-    gateway::Log::to_stderr(is_json, Arc::clone(counters)).map_err(Trouble::Log)
+    gateway::Log::to_stderr(is_json, Arc::clone(counters)).map_err(CliError::Log)
 }
 
-/// What to try with the demo's configuration, whose addresses may have been edited.
-const INVITATION: &str = "\
+/// Instructions for the demo.
+const INSTRUCTIONS: &str = "\
 flowgate demo: the gateway on http://WEB, its admin pages on http://ADMIN
 The configuration is FILE (COPY). In another terminal:
 
@@ -120,9 +120,9 @@ Now edit a limit in gateway.yaml, save, and run the loop again: the new limit ho
 Ctrl-C ends it.
 ";
 
-/// Exit codes; with 2 clap also ends when called wrongly.
+/// Exit codes; clap uses 2 for wrong usage.
 const PROBLEMS: u8 = 1;
-const TROUBLE: u8 = 2;
+const ERROR: u8 = 2;
 
 fn main() -> ExitCode {
     let cli = Cli::read();
@@ -136,14 +136,14 @@ fn main() -> ExitCode {
     match run(command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Printed) => ExitCode::from(PROBLEMS),
-        Err(Failure::TroublePrinted) => ExitCode::from(TROUBLE),
+        Err(Failure::ErrorPrinted) => ExitCode::from(ERROR),
         Err(Failure::Problems(problems)) => {
-            complain(&problems, None);
+            print_error(&problems, None);
             ExitCode::from(PROBLEMS)
         }
-        Err(Failure::Trouble(error)) => {
-            complain(&error.to_string(), error.source());
-            ExitCode::from(TROUBLE)
+        Err(Failure::Error(error)) => {
+            print_error(&error.to_string(), error.source());
+            ExitCode::from(ERROR)
         }
     }
 }
@@ -173,18 +173,18 @@ fn run(command: Command) -> Result<(), Failure> {
 }
 
 fn man(command: Option<&str>) -> Result<(), Failure> {
-    match manual::page(command).map_err(Trouble::Print)? {
+    match manual::page(command).map_err(CliError::Print)? {
         Some(page) => Ok(print(&page)?),
         None => cli::wrong(ErrorKind::InvalidValue, "there is no such command"),
     }
 }
 
 fn check(path: &Path, options: cli::CheckOptions) -> Result<(), Failure> {
-    let verdict = check::run(path, options, &mut io::stdout().lock(), &mut io::stderr());
-    match unless_closed(verdict, check::Verdict::Fine)? {
-        check::Verdict::Fine => Ok(()),
-        check::Verdict::Problems => Err(Failure::Printed),
-        check::Verdict::Unreadable => Err(Failure::TroublePrinted),
+    let result = check::run(path, options, &mut io::stdout().lock(), &mut io::stderr());
+    match unless_closed(result, check::CheckResult::Fine)? {
+        check::CheckResult::Fine => Ok(()),
+        check::CheckResult::Problems => Err(Failure::Printed),
+        check::CheckResult::Unreadable => Err(Failure::ErrorPrinted),
     }
 }
 
@@ -198,32 +198,32 @@ fn demo(
     let log = start_log(log, &counters)?;
     if is_upstream_only {
         let _upstream = start_upstream(address.unwrap_or(demo::UPSTREAM))?;
-        return Ok(shutdown::wait_for_end().map_err(Trouble::Signals)?);
+        return Ok(shutdown::wait_for_end().map_err(CliError::Signals)?);
     }
     let copy = if named.is_named() {
         None
     } else {
         let copy = demo::prepare(Path::new(demo::FOLDER), &config::schema());
-        Some(copy.map_err(Trouble::Copy)?)
+        Some(copy.map_err(CliError::Copy)?)
     };
     let path = copy.as_ref().map_or_else(|| named.path(), |copy| copy.path.clone());
-    // The gateway reports what is wrong with the file.
+    // The gateway reports errors of the file.
     let plan = config::read_rules(&path).ok();
     let expected = plan.as_ref().and_then(config::Plan::first_loopback_server);
     let _upstream = start_upstream(address.or(expected).unwrap_or(demo::UPSTREAM))?;
-    let invite = || {
+    let print_instructions = || {
         if let Some(copy) = &copy
-            && let Err(error) = print(&invitation(copy, plan.as_ref()))
+            && let Err(error) = print(&instructions(copy, plan.as_ref()))
         {
-            complain(&error.to_string(), None);
+            print_error(&error.to_string(), None);
         }
     };
-    Ok(gateway::run(&path, &log, counters, invite)?)
+    Ok(gateway::run(&path, &log, counters, print_instructions)?)
 }
 
-fn start_upstream(address: SocketAddr) -> Result<demo::Upstream, Trouble> {
+fn start_upstream(address: SocketAddr) -> Result<demo::Upstream, CliError> {
     let upstream =
-        demo::Upstream::start(address).map_err(|source| Trouble::Upstream { address, source })?;
+        demo::Upstream::start(address).map_err(|source| CliError::Upstream { address, source })?;
     tracing::info!(address = %upstream.address(), "demo upstream listening");
     Ok(upstream)
 }
@@ -238,7 +238,7 @@ fn replay(options: &replay::Options, config: &Path) -> Result<(), Failure> {
     let terminal: Option<&mut dyn Write> =
         if terminal.is_terminal() { Some(&mut terminal) } else { None };
     match replay::run(options, config, stdout, &mut stderr, terminal) {
-        // A reader that closes the pipe has seen enough.
+        // The reader may close the pipe early.
         Err(replay::ReplayError::Write(error)) if is_closed(&error) => Ok(()),
         done => Ok(done?),
     }
@@ -248,10 +248,10 @@ fn test(options: &scenario::Options, config: Option<&Path>) -> Result<(), Failur
     let clock = clock::Clock::start();
     let mut stdout = io::stdout().lock();
     let tested = scenario::run(options, config, || clock.now(), &mut stdout, &mut io::stderr());
-    match tested.map_err(|error| Failure::Trouble(Box::new(error)))? {
-        scenario::Verdict::Passed => Ok(()),
-        scenario::Verdict::Failed => Err(Failure::Printed),
-        scenario::Verdict::Unreadable => Err(Failure::TroublePrinted),
+    match tested.map_err(|error| Failure::Error(Box::new(error)))? {
+        scenario::SuiteResult::Passed => Ok(()),
+        scenario::SuiteResult::Failed => Err(Failure::Printed),
+        scenario::SuiteResult::Unreadable => Err(Failure::ErrorPrinted),
     }
 }
 
@@ -259,27 +259,27 @@ fn diff(old: &Path, new: &Path, output: Format) -> Result<(), Failure> {
     if old == new && old == Path::new(config::STDIN) {
         cli::wrong(ErrorKind::ArgumentConflict, "the standard input, `-`, can be read once");
     }
-    // As with diff(1), 1 is for files that differ.
+    // Like diff(1), 1 means that files differ.
     let read = |path| config::Text::read(path)?.rules();
-    let old = read(old).map_err(Trouble::File)?;
-    let new = read(new).map_err(Trouble::File)?;
+    let old = read(old).map_err(CliError::File)?;
+    let new = read(new).map_err(CliError::File)?;
     let difference = config::diff(&old, &new);
     print(&match output {
         Format::Text => difference.to_string(),
         Format::Json => serde_json::to_string_pretty(&difference)
-            .map_err(|error| Trouble::Print(error.into()))?,
+            .map_err(|error| CliError::Print(error.into()))?,
     })?;
     if difference.is_empty() { Ok(()) } else { Err(Failure::Printed) }
 }
 
-/// Returns what to try, with the addresses of the demo's configuration.
-fn invitation(copy: &demo::Copy, plan: Option<&config::Plan>) -> String {
+/// Returns the demo's instructions with its addresses.
+fn instructions(copy: &demo::Copy, plan: Option<&config::Plan>) -> String {
     let address = |listener: Option<SocketAddr>, usual: &str| {
         listener.map_or_else(|| usual.to_owned(), |address| address.to_string())
     };
-    let web = plan.and_then(|plan| plan.listeners.iter().find(|it| it.tls.is_none()));
+    let web = plan.and_then(|plan| plan.listeners.iter().find(|listener| listener.tls.is_none()));
     let admin = plan.and_then(|plan| plan.settings.admin);
-    INVITATION
+    INSTRUCTIONS
         .replace("FILE", &copy.path.display().to_string())
         .replace("COPY", if copy.is_new { "new" } else { "left from an earlier demo" })
         .replace("FOLDER", demo::FOLDER)
@@ -287,11 +287,11 @@ fn invitation(copy: &demo::Copy, plan: Option<&config::Plan>) -> String {
         .replace("ADMIN", &address(admin, "127.0.0.1:9901"))
 }
 
-/// Returns `otherwise` if whoever reads the output has closed the pipe.
-fn unless_closed<T>(done: io::Result<T>, otherwise: T) -> Result<T, Trouble> {
+/// Returns `otherwise` if the output's reader has closed the pipe.
+fn unless_closed<T>(done: io::Result<T>, otherwise: T) -> Result<T, CliError> {
     match done {
         Err(error) if is_closed(&error) => Ok(otherwise),
-        done => done.map_err(Trouble::Print),
+        done => done.map_err(CliError::Print),
     }
 }
 
@@ -299,12 +299,12 @@ fn is_closed(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe
 }
 
-fn print(text: &str) -> Result<(), Trouble> {
+fn print(text: &str) -> Result<(), CliError> {
     let mut stdout = io::stdout().lock();
     unless_closed(writeln!(stdout, "{}", text.trim_end()).and_then(|()| stdout.flush()), ())
 }
 
-fn complain(error: &str, mut source: Option<&dyn std::error::Error>) {
+fn print_error(error: &str, mut source: Option<&dyn std::error::Error>) {
     let mut stderr = io::stderr().lock();
     drop(writeln!(stderr, "{}", error.trim_end()));
     while let Some(cause) = source {

@@ -110,7 +110,7 @@ async fn idle_clients_block_a_probe_for_the_header_timeout_at_most() {
 }
 
 #[tokio::test]
-async fn pages_that_nobody_reads_keep_their_places_and_leave_with_their_clients() {
+async fn unread_pages_count_until_their_clients_leave() {
     let route = |i| format!("{{ name: r{i}, match: {{ path: /{i} }}, upstream: shop }}, ");
     let many: String = (0..8_000).map(route).collect();
     let served = Served::with(&CONFIG.replace("routes: [", &format!("routes: [{many}"))).await;

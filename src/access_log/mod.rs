@@ -1,23 +1,22 @@
-//! The access log: one JSON line a request, which no worker waits for.
+//! The access log: one JSON line per request, written by a thread of its own.
 //!
-//! Each worker appends to a buffer of its own, and one thread swaps the buffers for
-//! empty ones and writes them out, at least every 100 ms. A buffer holds 1 MiB: what
-//! finds it full, because the disk or the reader of stdout is too slow, is dropped
-//! and counted; only as the gateway ends, a worker waits for room. Lines of one worker
-//! stay in order; lines of two may not.
+//! Each worker appends to its own buffer; the writer thread takes the buffers at least every 100
+//! ms. A buffer holds 1 MiB. If it is full because the disk or reader is too slow, lines are
+//! dropped and counted; only while the gateway ends, workers wait for room. Lines of one worker
+//! stay in order.
 
 mod buffers;
-mod decided;
+mod decision;
 mod output;
 mod record;
 mod writer;
 
-pub use decided::{Decided, Decision};
+pub use decision::{Decision, DecisionRecord};
 pub use output::Output;
 pub use record::{AccessRecord, Ending, FlowRecord, LoggedKey};
 
 use self::{
-    buffers::{Buffer, Order, Shared, lock},
+    buffers::{Buffer, Command, Shared, lock},
     writer::Writer,
 };
 use crate::{clock::Clock, config::AccessLog, meter::Counters};
@@ -33,29 +32,27 @@ use std::{
     time::Duration,
 };
 
-/// What one worker may have waiting to be written: a second's worth at 3000
-/// requests a second, and 30 times what comes between two swaps at that rate.
+/// A worker's buffer: a second's lines at 3000 requests/s.
 const BUFFER: usize = 1024 * 1024;
 
-/// How long the last lines may take to be written when the log is closed.
+/// How long the writer may take for the last lines.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long workers wait for room as the gateway ends, all in all: half of what they have to end.
+/// How long workers wait for room in total while the gateway ends: half of the time that they have.
 const ROOM_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The log: its writer thread and the workers' buffers.
 ///
-/// Dropping it writes what is buffered, for two seconds at most; so drop it after the
-/// workers have ended.
+/// Dropping it writes the buffers, within two seconds; drop it after the workers have ended.
 #[derive(Debug)]
 pub struct Sink {
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
-    /// Closed by the writer when it has ended.
+    /// Disconnected when the writer has ended.
     ended: Receiver<()>,
 }
 
-/// One worker's way into the log.
+/// A worker's handle of the log.
 #[derive(Clone, Debug)]
 pub struct Handle {
     shared: Arc<Shared>,
@@ -63,7 +60,7 @@ pub struct Handle {
 }
 
 impl Sink {
-    /// Starts the log of so many workers, written to `output`.
+    /// Starts the log of this many workers.
     ///
     /// # Errors
     ///
@@ -74,14 +71,14 @@ impl Sink {
         counters: Arc<Counters>,
     ) -> io::Result<Self> {
         let workers = workers.get();
-        // Every worker has two orders waiting at most, as its buffer gets half full and full once
-        // before the writer takes it with all orders; and a reload or a signal few.
-        let (orders, inbox) = sync_channel(2 * workers + 16);
+        // A worker has at most two commands queued, as its buffer gets half full and full once
+        // before the writer takes it; reloads and signals add a few.
+        let (commands, inbox) = sync_channel(2 * workers + 16);
         let shared = Arc::new(Shared {
             on: AtomicBool::new(output.is_on()),
             room_until: OnceLock::new(),
             buffers: (0..workers).map(|_| Buffer::default()).collect(),
-            orders,
+            commands,
             counters,
         });
         let (end, ended) = sync_channel(0);
@@ -93,39 +90,38 @@ impl Sink {
         Ok(Self { shared, writer: Some(writer), ended })
     }
 
-    /// Returns the way into the log for the worker of this number.
+    /// Returns the handle of this worker.
     pub fn handle(&self, worker: usize) -> Handle {
         Handle { shared: Arc::clone(&self.shared), worker: worker % self.shared.buffers.len() }
     }
 
-    /// Has who finds a buffer full wait for room, for a second from here on: for the end, when
-    /// everything that is under way is logged at once and no request waits for a worker.
+    /// Makes workers wait for room in full buffers for a second from now: all requests in flight
+    /// are logged at once, and no client waits.
     pub fn wait_for_room(&self, clock: &Clock) {
         self.shared.room_until.get_or_init(|| (clock.clone(), clock.now() + ROOM_PATIENCE));
     }
 
-    /// Opens `target` and writes there from the next line on; what was logged before
-    /// still goes to the old place. With the same target it reopens a file that has
-    /// been renamed for rotation. Waits for the writer, for two seconds at most.
+    /// Opens `target` and writes there from the next line on; earlier lines go to the old file. The
+    /// same target is reopened, for rotation. Waits for the writer, at most two seconds.
     ///
     /// # Errors
     ///
-    /// The file cannot be opened, and the log stays where it was; or the writer hangs,
-    /// and moves when it goes on.
+    /// The file cannot be opened, and the log stays; or the writer hangs, and switches when it
+    /// continues.
     pub fn redirect(&self, target: &AccessLog) -> io::Result<()> {
         self.switch(Output::open(target)?)
     }
 
-    /// Writes to `output` from the next line on, as [`Self::redirect`] does.
+    /// Writes to `output` from the next line on, like [`Self::redirect`].
     ///
     /// # Errors
     ///
-    /// The writer hangs, and moves when it goes on.
+    /// The writer hangs, and switches when it continues.
     pub fn switch(&self, output: Output) -> io::Result<()> {
         let on = output.is_on();
         let (done, finished) = sync_channel(0);
-        let told = self.shared.orders.try_send(Order::Use(output, done)).is_ok();
-        if !told || finished.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Disconnected) {
+        let is_sent = self.shared.commands.try_send(Command::Use(output, done)).is_ok();
+        if !is_sent || finished.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Disconnected) {
             return Err(io::Error::other("the access log's writer does not answer"));
         }
         self.shared.on.store(on, Relaxed);
@@ -135,9 +131,9 @@ impl Sink {
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        // Full if the writer hangs, as on a pipe without a reader: then it is left alone.
-        let told = self.shared.orders.try_send(Order::End).is_ok();
-        if told && self.ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Disconnected) {
+        // The queue is full if the writer hangs on a pipe that is not read.
+        let is_sent = self.shared.commands.try_send(Command::End).is_ok();
+        if is_sent && self.ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Disconnected) {
             if let Some(Err(_)) = self.writer.take().map(JoinHandle::join) {
                 tracing::error!("the access log's writer panicked");
             }
@@ -157,12 +153,12 @@ impl Drop for Sink {
 }
 
 impl Handle {
-    /// Says whether lines are written at all: if not, no record need be made.
+    /// Returns whether lines are written. If not, records need not be made.
     pub fn is_on(&self) -> bool {
         self.shared.on.load(Relaxed)
     }
 
-    /// Appends one line, or drops and counts it if the writer is too far behind.
+    /// Appends one line, or drops and counts it if the buffer is full.
     pub fn log(&self, record: &AccessRecord<'_>) {
         if !self.is_on() {
             return;
@@ -186,25 +182,25 @@ impl Handle {
         let half_full = (before..lines.len()).contains(&(BUFFER / 2));
         drop(lines);
         if half_full {
-            // A full queue means that the writer has enough orders.
-            let _told = self.shared.orders.try_send(Order::Write);
+            // If the queue is full, the writer has enough commands.
+            let _sent = self.shared.commands.try_send(Command::Write);
         }
     }
 
-    /// Waits until the writer has taken all of `lines`, if that is to be waited for.
+    /// Waits until the writer has taken `lines`, if the gateway ends.
     #[cold]
     fn make_room<'a>(
         &self,
         buffer: &'a Buffer,
         lines: MutexGuard<'a, Vec<u8>>,
     ) -> Option<MutexGuard<'a, Vec<u8>>> {
-        let Shared { room_until, orders, .. } = &*self.shared;
+        let Shared { room_until, commands, .. } = &*self.shared;
         let (clock, until) = room_until.get()?;
         let patience = until.since(clock.now());
         if lines.is_empty() || patience.is_zero() {
             return None;
         }
-        let _told = orders.try_send(Order::Write);
+        let _sent = commands.try_send(Command::Write);
         let waited = buffer.taken.wait_timeout_while(lines, patience, |lines| !lines.is_empty());
         let (lines, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         (!waited.timed_out()).then_some(lines)
@@ -251,11 +247,12 @@ mod tests {
 
     #[test]
     fn a_full_buffer_drops_whole_lines_and_counts_them() {
-        let (orders, _inbox) = sync_channel(16);
+        let (commands, _inbox) = sync_channel(16);
         let counters = Arc::new(Counters::default());
-        let (on, room_until, buffers) =
-            (true.into(), OnceLock::new(), Box::new([Buffer::default()]));
-        let shared = Shared { on, room_until, buffers, orders, counters: Arc::clone(&counters) };
+        let on = true.into();
+        let room_until = OnceLock::new();
+        let buffers = Box::new([Buffer::default()]);
+        let shared = Shared { on, room_until, buffers, commands, counters: Arc::clone(&counters) };
         let handle = Handle { shared: Arc::new(shared), worker: 0 };
         let long = "x".repeat(BUFFER / 3);
         for _ in 0..5 {
@@ -273,7 +270,8 @@ mod tests {
         let (_directory, path) = place();
         let (sink, counters) = open(&AccessLog::File(path.clone()));
         sink.wait_for_room(&Clock::start());
-        let (handle, long) = (sink.handle(0), "x".repeat(BUFFER / 3));
+        let handle = sink.handle(0);
+        let long = "x".repeat(BUFFER / 3);
         for _ in 0..20 {
             handle.log(&record(&long));
         }

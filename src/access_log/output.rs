@@ -1,4 +1,4 @@
-//! Where the access log is written to.
+//! The output of the access log.
 
 use crate::{
     config::AccessLog,
@@ -15,13 +15,13 @@ use std::{
     path::Path,
 };
 
-/// A place to write to, opened.
+/// An open output.
 #[derive(Debug)]
-pub struct Output(Place);
+pub struct Output(Target);
 
 #[derive(Debug)]
-enum Place {
-    Nowhere,
+enum Target {
+    Off,
     Stdout,
     File(File),
 }
@@ -34,24 +34,24 @@ impl Output {
     /// It cannot be opened, or is a pipe without a reader.
     pub fn open(target: &AccessLog) -> io::Result<Self> {
         Ok(Self(match target {
-            AccessLog::Off => Place::Nowhere,
-            AccessLog::Stdout => Place::Stdout,
-            AccessLog::File(path) => Place::File(open_file(path)?),
+            AccessLog::Off => Target::Off,
+            AccessLog::Stdout => Target::Stdout,
+            AccessLog::File(path) => Target::File(open_file(path)?),
         }))
     }
 
-    /// Looks whether `target` can be opened, and makes no file of it.
+    /// Checks whether `target` could be opened, without creating a file.
     ///
     /// # Errors
     ///
-    /// As far as that is known without opening it, those of [`Self::open`].
-    pub fn look(target: &AccessLog) -> io::Result<()> {
+    /// Those of [`Self::open`] that are known without opening it.
+    pub fn check(target: &AccessLog) -> io::Result<()> {
         let AccessLog::File(path) = target else { return Ok(()) };
         match fs::metadata(path) {
             Ok(known) if known.is_dir() => Err(Errno::ISDIR.into()),
             Ok(_) => Ok(access(path, Access::WRITE_OK)?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
                 let folder = folder.unwrap_or_else(|| Path::new("."));
                 Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
             }
@@ -60,15 +60,15 @@ impl Output {
     }
 
     pub(super) fn is_on(&self) -> bool {
-        !matches!(self.0, Place::Nowhere)
+        !matches!(self.0, Target::Off)
     }
 
-    /// Writes `lines`, and waits for who takes them.
+    /// Writes `lines`, and blocks until the reader takes them.
     pub(super) fn write(&self, lines: &[u8]) -> Result<(), Lost> {
         match &self.0 {
-            Place::Nowhere => Ok(()),
-            Place::Stdout => write_out(io::stdout(), lines),
-            Place::File(file) => write_out(file, lines),
+            Target::Off => Ok(()),
+            Target::Stdout => write_out(io::stdout(), lines),
+            Target::File(file) => write_out(file, lines),
         }
     }
 }
@@ -80,7 +80,7 @@ fn open_file(path: &Path) -> io::Result<File> {
         }
         _ => error,
     };
-    // Or opening a pipe would wait for its reader.
+    // Otherwise opening a pipe waits for its reader.
     let at_once = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().append(true).create(true).custom_flags(at_once).open(path);
     file.map_err(explained)
@@ -98,13 +98,14 @@ mod tests {
         for bad in [".", "no/such/directory", "access.log/below"] {
             fs::write(&path, "").unwrap();
             let target = within(bad);
-            let (look, open) = (Output::look(&target), Output::open(&target).map(drop));
-            let kind = |it: io::Result<()>| it.map_err(|error| error.kind());
+            let look = Output::check(&target);
+            let open = Output::open(&target).map(drop);
+            let kind = |result: io::Result<()>| result.map_err(|error| error.kind());
             assert_eq!(kind(look), kind(open), "{bad}");
-            assert!(Output::look(&target).is_err(), "{bad}");
+            assert!(Output::check(&target).is_err(), "{bad}");
         }
-        Output::look(&within("access.log")).unwrap();
-        Output::look(&within("another.log")).unwrap();
+        Output::check(&within("access.log")).unwrap();
+        Output::check(&within("another.log")).unwrap();
         assert!(!directory.path().join("another.log").exists());
     }
 }

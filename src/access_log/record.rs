@@ -1,4 +1,4 @@
-//! What one line of the access log says.
+//! A line of the access log.
 
 use crate::flow::{Instant, Key};
 use serde::{Serialize, Serializer};
@@ -8,7 +8,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-/// What is logged of one request; an absent value leaves its field out.
+/// A request's log record; absent values leave their field out.
 #[derive(Debug, Serialize)]
 pub struct AccessRecord<'a> {
     /// When the request arrived; RFC 3339 with nanoseconds, in UTC.
@@ -16,17 +16,17 @@ pub struct AccessRecord<'a> {
     pub ts: Instant,
     /// The method.
     pub method: &'a str,
-    /// The host that routing decided by, or what was received if that is none.
+    /// The host for routing, or what was received if that is invalid.
     pub host: &'a str,
-    /// The path as received, without the query, which may hold secrets.
+    /// The path as received, without the query, which may contain secrets.
     pub path: &'a str,
-    /// The route's name, if there was one.
+    /// The route's name, if one matched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<&'a str>,
-    /// The status that was answered.
+    /// The answer's status.
     pub status: u16,
-    /// From the arrival to the head of the answer; absent if the client left before, or the
-    /// gateway ended.
+    /// From the arrival to the answer's head; absent if the client left or the gateway ended
+    /// before.
     #[serde(rename = "answered_ms", skip_serializing_if = "Option::is_none")]
     #[serde(serialize_with = "millis")]
     pub answered: Option<Duration>,
@@ -35,36 +35,34 @@ pub struct AccessRecord<'a> {
     pub duration: Duration,
     /// How the answer ended.
     pub outcome: Ending,
-    /// The setting that ended it, if it took too long.
+    /// The timeout that ended it, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<&'static str>,
-    /// Whose request it was, as the trusted proxies have it.
+    /// The client's address, by the trusted proxies.
     pub client_ip: IpAddr,
-    /// The last server that was asked, as `host:port`; absent if the client's own body was
-    /// at fault.
+    /// The last server called, as `host:port`; absent if the client's body failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream: Option<&'a str>,
-    /// From the first attempt's start to the head of the upstream's answer, or until it was
-    /// given up; absent if the client left before, the gateway ended, or `upstream` is absent.
+    /// From the first attempt's start to the upstream's answer head or the last attempt's end;
+    /// absent if the client left or the gateway ended before, or `upstream` is absent.
     #[serde(rename = "upstream_ms", skip_serializing_if = "Option::is_none")]
     #[serde(serialize_with = "millis")]
     pub upstream_duration: Option<Duration>,
-    /// How many servers were asked, those that could not be reached among them.
+    /// How many servers were tried, including unreachable ones.
     pub attempts: u32,
-    /// How much was taken of the request's body to be sent on.
+    /// Bytes of the request's body read for the upstream.
     pub bytes_in: u64,
-    /// How much was handed over of the answer's body.
+    /// Bytes of the answer's body given to the connection.
     pub bytes_out: u64,
-    /// Why the gateway answered itself, if no rule of flow control did.
+    /// Why the gateway answered itself, if flow control did not reject.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'a str>,
-    /// The trace that the request belongs to.
+    /// The trace of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<&'a str>,
-    /// The configuration that the request was decided by.
+    /// The configuration that decided.
     pub config_hash: &'a str,
-    /// What flow control decided; absent if it was not asked, as about a request that is
-    /// rejected before.
+    /// The decision of flow control; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<FlowRecord<'a>>,
 }
@@ -73,7 +71,7 @@ pub struct AccessRecord<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ending {
-    /// It was sent in full.
+    /// It was sent completely.
     Completed,
     /// It broke off.
     Failed,
@@ -83,16 +81,15 @@ pub enum Ending {
     Cut,
 }
 
-/// A key that a rule counted the request by, where nothing else in the log has it.
+/// A rule's key of the request that no other field of the log shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedKey {
     /// The rule, with the condition of an override.
     pub rule: Arc<str>,
-    /// The key's fingerprint, by the secret of this process: equal for equal keys until
-    /// it ends, and nothing that the key could be found by. `None`: the rule was not
-    /// asked.
+    /// The key's fingerprint under the secret of this process, from which the key cannot be found.
+    /// `None`: the rule was not checked.
     pub key: Option<Key>,
-    /// Whether it might wait for what it borrows.
+    /// Whether the request had priority.
     pub priority: bool,
 }
 
@@ -101,34 +98,33 @@ pub struct LoggedKey {
 pub struct FlowRecord<'a> {
     /// `passed`, `delayed` or `rejected`.
     pub decision: &'static str,
-    /// Why it was rejected; absent if it was not.
+    /// The reason of a rejection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
-    /// The rule that rejected it, or of those that let the request pass the one that has least
-    /// left; absent, as are its numbers, if there is none.
+    /// The rule that rejected it, or the tightest one that passed it; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<&'a str>,
-    /// That rule's limit; a breaker has none.
+    /// That rule's limit; absent for a breaker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// How much of it is used, this request included.
+    /// How much of it is used, including this request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used: Option<u64>,
     /// What this request cost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<u64>,
-    /// How long the request was held.
+    /// How long the request was delayed.
     #[serde(rename = "wait_ms", serialize_with = "millis")]
     pub wait: Duration,
-    /// When to come back.
+    /// Time until a retry can succeed.
     #[serde(rename = "retry_after_ms", skip_serializing_if = "Option::is_none")]
     #[serde(serialize_with = "millis")]
     pub retry_after: Option<Duration>,
-    /// What rules counted by that look at headers, cookies or the query.
+    /// Keys of rules that use headers, cookies or the query.
     #[serde(skip_serializing_if = "<[LoggedKey]>::is_empty", serialize_with = "keys")]
     pub keys: &'a [LoggedKey],
-    /// Of these rules, those for which the request has priority.
-    #[serde(skip_serializing_if = "has_none", serialize_with = "prior")]
+    /// Those of these rules for which the request has priority.
+    #[serde(skip_serializing_if = "has_no_priority", serialize_with = "priority_rules")]
     pub priority: &'a [LoggedKey],
 }
 
@@ -138,8 +134,7 @@ fn timestamp<S: Serializer>(instant: &Instant, serializer: S) -> Result<S::Ok, S
     serializer.collect_str(&humantime::format_rfc3339_nanos(time))
 }
 
-/// Writes milliseconds with as many decimals as it takes to distinguish nanoseconds: `replay`
-/// finds the order of ends by them.
+/// Writes milliseconds with nanosecond precision, by which `replay` orders ends.
 #[expect(clippy::cast_precision_loss, reason = "exact up to 104 days")]
 fn millis<S, D>(duration: &D, serializer: S) -> Result<S::Ok, S::Error>
 where
@@ -164,11 +159,11 @@ fn keys<S: Serializer>(keys: &&[LoggedKey], serializer: S) -> Result<S::Ok, S::E
     }))
 }
 
-fn has_none(keys: &&[LoggedKey]) -> bool {
+fn has_no_priority(keys: &&[LoggedKey]) -> bool {
     keys.iter().all(|key| !key.priority)
 }
 
-fn prior<S: Serializer>(keys: &&[LoggedKey], serializer: S) -> Result<S::Ok, S::Error> {
+fn priority_rules<S: Serializer>(keys: &&[LoggedKey], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(keys.iter().filter(|key| key.priority).map(|key| &*key.rule))
 }
 

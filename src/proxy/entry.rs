@@ -2,7 +2,7 @@
 
 use super::body::Upload;
 use crate::{
-    access_log::{AccessRecord, Decided, Ending, LoggedKey},
+    access_log::{AccessRecord, DecisionRecord, Ending, LoggedKey},
     config::{Claims, Route, Server, Snapshot},
     flow::{Instant, Rejection, Report},
 };
@@ -27,7 +27,7 @@ pub(super) struct Entry {
     /// When the client's did.
     pub(super) answered_at: Option<Instant>,
     pub(super) upload: Option<Arc<Upload>>,
-    flow: Option<Decided>,
+    flow: Option<DecisionRecord>,
     keys: Vec<LoggedKey>,
     /// Why the gateway answered in place of the upstream, if no rule did.
     pub(super) error: Option<Cow<'static, str>>,
@@ -82,12 +82,12 @@ impl Entry {
 
     /// Notes an admission: the wait, and the rule that has least left.
     pub(super) fn admitted(&mut self, report: &Report) {
-        self.flow = Some(Decided::admitted(report));
+        self.flow = Some(DecisionRecord::admitted(report));
     }
 
     /// Notes a refusal and the rule that it came from.
     pub(super) fn rejected(&mut self, rejection: &Rejection) {
-        self.flow = Some(Decided::rejected(rejection));
+        self.flow = Some(DecisionRecord::rejected(rejection));
     }
 
     pub(super) fn sent(&mut self, now: Instant) {

@@ -1,7 +1,7 @@
-//! The same traffic through two configurations: which decisions differ.
+//! Compares the decisions of two configurations.
 
 use super::{
-    engine::{Ruled, Ruling},
+    engine::{ArrivalResult, ResultOf},
     event::Arrival,
     report::{Report, RouteReport},
     times::Times,
@@ -11,24 +11,23 @@ use crate::access_log::Decision;
 use core::{cmp::Reverse, fmt::Write};
 use std::collections::BTreeMap;
 
-/// Examples of each kind of change.
+/// Examples per kind of change.
 const MOST_EXAMPLES: usize = 3;
 
-/// Kinds of change that are reported.
+/// Reported kinds of change.
 const MOST_KINDS: usize = 40;
 
-/// Compares decisions, one by one.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
     arrivals: u64,
-    /// Those that started later there, and those that started earlier.
+    /// Arrivals that start later there.
     longer: u64,
     shorter: u64,
-    /// How it fared here and there, with examples.
+    /// By the results here and there: a count, and examples.
     kinds: BTreeMap<(String, String), (u64, Vec<String>)>,
 }
 
-/// What the other configuration came to.
+/// The other configuration's results.
 pub(super) struct Against {
     /// Its file.
     pub(super) config: String,
@@ -36,8 +35,8 @@ pub(super) struct Against {
     pub(super) comparison: Comparison,
 }
 
-/// Arrivals that fared so here and otherwise there.
-pub(super) struct Kind<'a> {
+/// Arrivals with these results here and there.
+pub(super) struct ChangeKind<'a> {
     pub(super) here: &'a str,
     pub(super) there: &'a str,
     pub(super) count: u64,
@@ -45,13 +44,14 @@ pub(super) struct Kind<'a> {
 }
 
 impl Against {
-    /// Returns in words how the two configurations compare: which decisions differ, and on which
-    /// routes those that started waited for another time than `here`.
+    /// Returns the comparison as text: differing decisions, and waits per route that differ from
+    /// `here`.
     pub(super) fn write(&self, here: &Report) -> String {
         let mut out = self.comparison.write(&self.config);
         for route in &here.routes {
             let there = self.report.routes.iter().find(|there| there.name == route.name);
-            let (here, there) = (waits(route), there.map(waits));
+            let here = waits(route);
+            let there = there.map(waits);
             if let Some(there) = there.filter(|there| *there != here) {
                 // Writing to a String cannot fail.
                 _ = writeln!(out, "  added wait at {}: {here} → {there}", route.name);
@@ -67,13 +67,13 @@ fn waits(route: &RouteReport) -> String {
 }
 
 impl Comparison {
-    /// Compares what became of the arrival `number`.
+    /// Compares the results of arrival `number`.
     pub(super) fn note(
         &mut self,
         number: u64,
         times: &Times,
         arrival: &Arrival,
-        [here, there]: [Ruled<'_>; 2],
+        [here, there]: [ResultOf<'_>; 2],
     ) {
         self.arrivals += 1;
         if let (Some(here), Some(there)) = (here.1.start, there.1.start) {
@@ -91,8 +91,7 @@ impl Comparison {
         }
     }
 
-    /// Says how many fare differently, and how many wait longer or shorter, whether that is
-    /// another decision or not.
+    /// Returns a summary: how many decisions differ, and how many waits.
     pub(super) fn summary(&self, other: &str) -> String {
         let changed = self.kinds.values().map(|(count, _)| count).sum::<u64>();
         let Self { arrivals, longer, shorter, .. } = self;
@@ -109,11 +108,16 @@ impl Comparison {
         out
     }
 
-    /// Returns the kinds of change, the most frequent first, and how many are left out.
-    pub(super) fn kinds(&self) -> (Vec<Kind<'_>>, usize) {
+    /// Returns the most frequent kinds of change, and how many are left out.
+    pub(super) fn kinds(&self) -> (Vec<ChangeKind<'_>>, usize) {
         let kinds = self.kinds.iter();
         let mut kinds: Vec<_> = kinds
-            .map(|((here, there), (count, examples))| Kind { here, there, count: *count, examples })
+            .map(|((here, there), (count, examples))| ChangeKind {
+                here,
+                there,
+                count: *count,
+                examples,
+            })
             .collect();
         kinds.sort_by_key(|kind| Reverse(kind.count));
         let more = kinds.len().saturating_sub(MOST_KINDS);
@@ -121,11 +125,10 @@ impl Comparison {
         (kinds, more)
     }
 
-    /// Returns the differences in words.
     fn write(&self, other: &str) -> String {
         let mut out = self.summary(other) + "\n";
         let (kinds, more) = self.kinds();
-        for Kind { here, there, count, examples } in kinds {
+        for ChangeKind { here, there, count, examples } in kinds {
             // Writing to a String cannot fail.
             _ = writeln!(out, "  {count}  {here} → {there}");
             _ = writeln!(out, "      e.g. {}", examples.join("; "));
@@ -137,23 +140,23 @@ impl Comparison {
     }
 }
 
-fn decision(ruling: &Ruling) -> Option<Decision> {
-    ruling.decided.map(|decided| decided.decision)
+fn decision(result: &ArrivalResult) -> Option<Decision> {
+    result.decided.map(|decided| decided.decision)
 }
 
-fn route((engine, ruling): Ruled<'_>) -> Option<&str> {
-    ruling.route.ok().map(|index| &*engine.snapshot().routes[index].name)
+fn route((engine, result): ResultOf<'_>) -> Option<&str> {
+    result.route.ok().map(|index| &*engine.snapshot().routes[index].name)
 }
 
-/// Says how an arrival fared: `checkout: rejected by per-client (rate)`.
-fn in_words((engine, ruling): Ruled<'_>) -> String {
-    let route = match ruling.route {
+/// Describes a result: `checkout: rejected by per-client (rate)`.
+fn in_words((engine, result): ResultOf<'_>) -> String {
+    let route = match result.route {
         Ok(index) => &engine.snapshot().routes[index],
         Err(reason) => return reason.words().to_owned(),
     };
     let name = &route.name;
-    let by = ruling.rule().map_or("", |rule| route.rule_name(rule));
-    match decision(ruling) {
+    let by = result.rule().map_or("", |rule| route.rule_name(rule));
+    match decision(result) {
         None | Some(Decision::Passed) => format!("{name}: passed"),
         Some(Decision::Delayed) => format!("{name}: delayed by {by}"),
         Some(Decision::Rejected(kind)) => format!("{name}: rejected by {by} ({})", kind.word()),

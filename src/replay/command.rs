@@ -1,13 +1,13 @@
-//! `flowgate replay`: from what was asked to what is printed.
+//! `flowgate replay`: from options to output.
 
 use super::{
     against::{Against, Comparison},
     decisions,
-    engine::{Engine, Ruling},
+    engine::{ArrivalResult, Engine},
     event::{Arrival, Event},
     input::{Format, InputError, Inputs, STDIN},
     progress::Progress,
-    report::{self, Collector, Page, Report},
+    report::{self, Collector, HtmlReport, Report},
     times::Times,
     unmatched::Unmatched,
 };
@@ -61,7 +61,7 @@ pub enum Output {
 }
 
 impl Options {
-    /// Returns what is wrong with the command line, if something is.
+    /// Returns an error of the command line, if any.
     pub fn misuse(&self) -> Option<&'static str> {
         let stdin = self.inputs.iter().filter(|path| path.as_os_str() == STDIN);
         (stdin.count() > 1).then_some("the standard input, `-`, can be read once")
@@ -77,15 +77,15 @@ pub enum ReplayError {
     /// An input cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// `--route` names none.
+    /// `--route` names no route.
     #[error("the configuration has no route `{name}`; it has {known}")]
     NoSuchRoute {
-        /// The name.
+        /// The missing route.
         name: String,
-        /// Those that it has.
+        /// Known routes.
         known: String,
     },
-    /// `--host` is none.
+    /// `--host` is invalid.
     #[error("`{0}` is no host: write `--host shop.example.com`")]
     NoHost(String),
     /// The result cannot be printed.
@@ -94,82 +94,81 @@ pub enum ReplayError {
     /// A file cannot be written.
     #[error("cannot write {}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// With `--strict`.
+    /// Lines could not be read, with `--strict`.
     #[error("{0} lines could not be read")]
     BadLines(u64),
 }
 
-/// A configuration that the traffic goes through, and what is counted of it.
+/// A configuration with the counts of its traffic.
 struct Run {
     engine: Engine,
     is_counted: bool,
     collector: Option<Collector>,
 }
 
-/// What a replay found.
-struct Found {
+struct Results {
     report: Report,
     against: Option<Against>,
-    /// How instants are shown.
+    /// The format of times.
     times: Times,
-    /// What a reader should know.
+    /// Notes for the reader.
     notes: Vec<String>,
     bad: u64,
 }
 
-/// Runs the inputs through the rules of the file `config`, prints to `out`, says what
-/// could not be read to `complaints`, and draws its progress on `terminal`.
+/// Runs the inputs through the rules of `config`, prints results to `out` and unreadable lines to
+/// `errors`, and draws its progress on `terminal`.
 ///
 /// # Errors
 ///
-/// What could not be read or written.
+/// Something cannot be read or written.
 pub fn run(
     options: &Options,
     config: &Path,
     out: impl Write,
-    complaints: &mut impl Write,
+    errors: &mut impl Write,
     terminal: Option<&mut dyn Write>,
 ) -> Result<(), ReplayError> {
     let mut out = BufWriter::with_capacity(64 * 1024, out);
     let mut progress = Progress::new(&options.inputs, terminal);
-    let found = replay(options, config, &mut out, &mut progress);
+    let results = replay(options, config, &mut out, &mut progress);
     progress.clear();
-    let found = found?;
+    let results = results?;
     match options.output {
-        Output::Report => print_report(&mut out, &found)?,
+        Output::Report => print_report(&mut out, &results)?,
         Output::Decisions => {
-            for note in &found.notes {
-                writeln!(complaints, "{note}")?;
+            for note in &results.notes {
+                writeln!(errors, "{note}")?;
             }
         }
     }
     out.flush()?;
     if let Some(path) = &options.html {
-        let inputs: Vec<_> = options.inputs.iter().map(|it| it.display().to_string()).collect();
-        let page = Page {
+        let inputs: Vec<_> = options.inputs.iter().map(|path| path.display().to_string()).collect();
+        let page = HtmlReport {
             config: &config.display().to_string(),
             inputs: &inputs.join(", "),
-            report: &found.report,
-            against: found.against.as_ref(),
-            notes: &found.notes,
-            times: &found.times,
+            report: &results.report,
+            against: results.against.as_ref(),
+            notes: &results.notes,
+            times: &results.times,
         };
         write_file(path, &page.write())?;
     }
     if let Some(path) = &options.svg {
-        let busiest = found.report.routes.iter().max_by_key(|route| route.offered);
+        let busiest = results.report.routes.iter().max_by_key(|route| route.offered);
         let picture = busiest
-            .map(|route| report::draw(&route.timeline, &route.name, &found.times, true))
+            .map(|route| report::draw(&route.timeline, &route.name, &results.times, true))
             .unwrap_or_default();
         write_file(path, &picture)?;
     }
-    if options.strict && found.bad > 0 {
-        return Err(ReplayError::BadLines(found.bad));
+    if options.strict && results.bad > 0 {
+        return Err(ReplayError::BadLines(results.bad));
     }
     Ok(())
 }
@@ -179,13 +178,13 @@ fn replay(
     config: &Path,
     out: &mut impl Write,
     progress: &mut Progress<'_>,
-) -> Result<Found, ReplayError> {
-    /// Events between two looks at how far it is.
+) -> Result<Results, ReplayError> {
+    /// Events between two updates of the progress.
     const STEP: u64 = 4096;
-    let is_told = options.output == Output::Report || options.html.is_some();
-    let mut run = Run::new(config, options, is_told || options.svg.is_some())?;
+    let is_reported = options.output == Output::Report || options.html.is_some();
+    let mut run = Run::new(config, options, is_reported || options.svg.is_some())?;
     let against = options.against.as_ref();
-    let other = against.map(|path| Run::new(path, options, is_told)).transpose()?;
+    let other = against.map(|path| Run::new(path, options, is_reported)).transpose()?;
     let mut other = other.map(|run| (run, Comparison::default()));
     let mut inputs =
         Inputs::open(&options.inputs, options.format, &mut |bytes| progress.at(bytes))?;
@@ -220,7 +219,7 @@ fn replay(
             (&other.engine, there)
         });
         if options.output == Output::Decisions {
-            let there = there.as_ref().map(|(engine, ruling)| (*engine, ruling));
+            let there = there.as_ref().map(|(engine, result)| (*engine, result));
             decisions::write(out, number, (&times, arrival.at), (&run.engine, &here), there)?;
         }
         number += 1;
@@ -230,7 +229,7 @@ fn replay(
     }
     let against = against.zip(other);
     let notes = notes(&inputs, unmatched.explain(&run.engine).as_deref());
-    Ok(Found {
+    Ok(Results {
         report: run.report(times.origin()),
         against: against.map(|(path, (other, comparison))| Against {
             config: path.display().to_string(),
@@ -255,13 +254,13 @@ impl Run {
         Ok(Self { engine, is_counted, collector: None })
     }
 
-    fn arrive(&mut self, arrival: &Arrival) -> Ruling {
-        let ruling = self.engine.arrive(arrival);
+    fn arrive(&mut self, arrival: &Arrival) -> ArrivalResult {
+        let result = self.engine.arrive(arrival);
         if self.is_counted {
             let first = || Collector::new(&self.engine, arrival.at);
-            self.collector.get_or_insert_with(first).note(&self.engine, arrival, &ruling);
+            self.collector.get_or_insert_with(first).note(&self.engine, arrival, &result);
         }
-        ruling
+        result
     }
 
     fn report(self, origin: Instant) -> Report {
@@ -269,18 +268,18 @@ impl Run {
     }
 }
 
-fn print_report(out: &mut impl Write, found: &Found) -> io::Result<()> {
-    write!(out, "{}", report::write(&found.report, &found.times))?;
-    if let Some(against) = &found.against {
-        write!(out, "\n{}", against.write(&found.report))?;
+fn print_report(out: &mut impl Write, results: &Results) -> io::Result<()> {
+    write!(out, "{}", report::write(&results.report, &results.times))?;
+    if let Some(against) = &results.against {
+        write!(out, "\n{}", against.write(&results.report))?;
     }
-    if !found.notes.is_empty() {
+    if !results.notes.is_empty() {
         writeln!(out)?;
     }
-    found.notes.iter().try_for_each(|note| writeln!(out, "{note}"))
+    results.notes.iter().try_for_each(|note| writeln!(out, "{note}"))
 }
 
-/// Says what a reader of the result should know, and what could not be read.
+/// Returns the notes, and lists unreadable lines.
 fn notes(inputs: &Inputs, unmatched: Option<&str>) -> Vec<String> {
     let notes = inputs.notes.iter().map(String::as_str).chain(unmatched);
     let mut notes: Vec<String> = notes.map(|note| format!("note: {note}")).collect();

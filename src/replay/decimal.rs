@@ -1,26 +1,24 @@
-//! Decimal numbers read and written exactly: times are whole nanoseconds, and none of
-//! them goes through a float.
+//! Exact decimal numbers: times are whole nanoseconds and never floats.
 
 use core::fmt;
 
-/// More digits than these change nothing that 64 bits can hold.
+/// More digits change nothing in 64 bits.
 const MOST_DIGITS: usize = 36;
 
-/// Returns a JSON number times `10^shift`, rounded to the nearest whole number; `None` if
-/// it is no such number, is below zero or does not fit.
+/// Returns a JSON number times `10^shift`, rounded; `None` if it is invalid, negative or too large.
 pub(super) fn scaled(text: &str, shift: i32) -> Option<u64> {
     plain(text, shift).or_else(|| general(text, shift))
 }
 
-/// Reads what most numbers are, some digits with a point or without, in one go; `None` of
-/// anything else.
+/// Reads digits with or without a point, the usual case; `None` for anything else.
 fn plain(text: &str, shift: i32) -> Option<u64> {
-    /// As many digits fit whatever they are.
+    /// This many digits always fit.
     const MOST: usize = 18;
     if text.len() > MOST || text.starts_with('.') {
         return None;
     }
-    let (mut number, mut point) = (0_u64, None);
+    let mut number = 0_u64;
+    let mut point = None;
     for (at, byte) in text.bytes().enumerate() {
         match byte {
             b'0'..=b'9' => number = number * 10 + u64::from(byte - b'0'),
@@ -47,7 +45,7 @@ fn general(text: &str, shift: i32) -> Option<u64> {
     }
     let mut digits: u128 = 0;
     let mut count = 0;
-    // How far the last digit taken stands behind the point.
+    // The position of the last digit behind the point.
     let mut places: i32 = 0;
     for (at, byte) in whole.bytes().chain(fraction.bytes()).enumerate() {
         if !byte.is_ascii_digit() {
@@ -74,13 +72,14 @@ fn general(text: &str, shift: i32) -> Option<u64> {
     u64::try_from(value).ok()
 }
 
-/// Nanoseconds, shown as milliseconds with as many decimals as they have.
+/// Nanoseconds, shown exactly as milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Millis(pub u64);
 
 impl fmt::Display for Millis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (whole, mut fraction) = (self.0 / 1_000_000, self.0 % 1_000_000);
+        let whole = self.0 / 1_000_000;
+        let mut fraction = self.0 % 1_000_000;
         let mut width = 6;
         while width > 1 && fraction.is_multiple_of(10) {
             fraction /= 10;

@@ -1,20 +1,19 @@
-//! `--output decisions`: one JSON line an arrival, in the order of the arrivals.
+//! `--output decisions`: one JSON line per arrival, in order.
 
 use super::{
-    engine::{Ruled, Unreached},
+    engine::{ResultOf, Unreached},
     times::Times,
 };
 use crate::flow::{Instant, time::nanos};
 use core::time::Duration;
 use std::io::{self, Write};
 
-/// Writes what became of the arrival `number`, which came at `at`: as a `time` of the log's
-/// clock, or as milliseconds `t` since the first minute of events; and under `against` what became of it in another configuration.
+/// Writes the result of arrival `number` at `at`, as a `time` of the log's clock or as milliseconds
+/// `t` of events; with another configuration, its result under `against`.
 ///
-/// `decision` is `null` if the arrival reached no route, and `unreached` says why; `reason` is
-/// `null` unless it was rejected. `rule`, `limit` and `used` are
-/// `null` if no rule let it pass by a number, as where a route has none. A breaker is a rule without
-/// `limit` and `used`.
+/// `decision` is `null` if the arrival reached no route; `unreached` says why. `reason` is `null`
+/// unless it was rejected. `rule`, `limit` and `used` are `null` if no rule with a limit passed it;
+/// a breaker has no `limit` and `used`.
 ///
 /// # Errors
 ///
@@ -23,13 +22,13 @@ pub(super) fn write(
     out: &mut impl Write,
     number: u64,
     (times, at): (&Times, Instant),
-    here: Ruled<'_>,
-    there: Option<Ruled<'_>>,
+    here: ResultOf<'_>,
+    there: Option<ResultOf<'_>>,
 ) -> io::Result<()> {
     out.write_all(b"{\"i\":")?;
     write_whole(out, number)?;
     if let Some(stamp) = times.stamp(at) {
-        // A stamp has nothing to escape.
+        // A stamp needs no escapes.
         write!(out, ",\"time\":\"{stamp}\"")?;
     } else {
         out.write_all(b",\"t\":")?;
@@ -45,8 +44,8 @@ pub(super) fn write(
     out.write_all(b"}\n")
 }
 
-fn write_members(out: &mut impl Write, (engine, ruling): Ruled<'_>) -> io::Result<()> {
-    let (route, decided) = match (ruling.route, ruling.decided) {
+fn write_members(out: &mut impl Write, (engine, result): ResultOf<'_>) -> io::Result<()> {
+    let (route, decided) = match (result.route, result.decided) {
         (Ok(index), Some(decided)) => (&engine.snapshot().routes[index], decided),
         (route, _) => {
             out.write_all(b"\"decision\":null,\"reason\":null,\"rule\":null,\"limit\":null")?;
@@ -77,7 +76,7 @@ fn write_members(out: &mut impl Write, (engine, ruling): Ruled<'_>) -> io::Resul
     Ok(serde_json::to_writer(out, &*route.name)?)
 }
 
-/// Writes a time without a point if it is whole, as it is usually given.
+/// Writes a time without a point if it is whole.
 fn write_number(out: &mut impl Write, t: Duration) -> io::Result<()> {
     match nanos(t) {
         whole if whole.is_multiple_of(1_000_000) => write_whole(out, whole / 1_000_000),
@@ -89,10 +88,11 @@ fn write_millis(out: &mut impl Write, time: Duration) -> io::Result<()> {
     write_decimal(out, nanos(time))
 }
 
-/// Writes nanoseconds as [`Millis`](super::decimal::Millis) shows them, faster than `fmt` does.
+/// Writes nanoseconds like [`Millis`](super::decimal::Millis), faster than `fmt`.
 fn write_decimal(out: &mut impl Write, nanos: u64) -> io::Result<()> {
     write_whole(out, nanos / 1_000_000)?;
-    let (mut text, mut rest) = (*b".000000", nanos % 1_000_000);
+    let mut text = *b".000000";
+    let mut rest = nanos % 1_000_000;
     for digit in text[1..].iter_mut().rev() {
         *digit = b'0' + u8::try_from(rest % 10).unwrap_or_default();
         rest /= 10;
@@ -108,19 +108,9 @@ fn write_count(out: &mut impl Write, count: Option<u64>) -> io::Result<()> {
     }
 }
 
-/// Writes a number without the ways of `fmt`, which take longer than many a decision.
-fn write_whole(out: &mut impl Write, mut number: u64) -> io::Result<()> {
-    let mut digits = [b'0'; 20];
-    let mut first = digits.len();
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + u8::try_from(number % 10).unwrap_or_default();
-        number /= 10;
-        first -= 1;
-        if number == 0 {
-            break;
-        }
-    }
-    out.write_all(&digits[first..])
+/// Writes a number, faster than `fmt`.
+fn write_whole(out: &mut impl Write, number: u64) -> io::Result<()> {
+    out.write_all(itoa::Buffer::new().format(number).as_bytes())
 }
 
 #[cfg(test)]
@@ -131,14 +121,16 @@ mod tests {
     proptest! {
         #[test]
         fn a_number_is_written_as_it_is_everywhere(number: u64, bits in 0..64_u32) {
-            let (number, mut out) = (number >> bits, Vec::new());
+            let number = number >> bits;
+            let mut out = Vec::new();
             write_whole(&mut out, number).unwrap();
             prop_assert_eq!(String::from_utf8(out).unwrap(), number.to_string());
         }
 
         #[test]
         fn a_time_is_written_as_it_is_shown(nanos: u64, unit in 0..7_u32) {
-            let (nanos, mut out) = (nanos / 10_u64.pow(unit) * 10_u64.pow(unit), Vec::new());
+            let nanos = nanos / 10_u64.pow(unit) * 10_u64.pow(unit);
+            let mut out = Vec::new();
             write_decimal(&mut out, nanos).unwrap();
             let shown = super::super::decimal::Millis(nanos).to_string();
             prop_assert_eq!(String::from_utf8(out).unwrap(), shown);

@@ -1,14 +1,14 @@
-//! The rules on a virtual clock: arrivals go through the compiled configuration, one
-//! after the other, as they go through a gateway.
+//! The rules on a virtual clock: arrivals go through the compiled configuration one after the
+//! other.
 //!
-//! Finding the route, the claims, the decision and its words are the proxy's own code
-//! (`config::claim`, `flow::Gate`, `access_log::Decided`); here is what a live gateway
-//! has the network for: time, and the ends of requests. Whoever is due to end at or
-//! before an arrival has ended when it is decided.
+//! Routes, claims, decisions and their words are the proxy's own code (`config::claim`,
+//! `flow::Gate`, `access_log::DecisionRecord`). The engine supplies what a gateway gets from the
+//! network: time, and the ends of requests. Requests that end at the time of an arrival have ended
+//! before it is decided.
 
 use super::event::{Answered, Arrival, Complete, Ending, Id, RecordedKey, Request};
 use crate::{
-    access_log::Decided,
+    access_log::DecisionRecord,
     config::{self, Applicant, Claims, Known, Live, Plan, Retired, RouteRule, Snapshot, Unrouted},
     flow::{Admission, Instant, Key, Outcome, Permit, Report, SlotId, Verdict, rule_of},
     route::{Seed, Target, canonical_host, client_ip, normal_path},
@@ -24,74 +24,73 @@ use std::{
     sync::Arc,
 };
 
-/// A configuration with its state, and the requests that are under way.
+/// A configuration with its state and the requests in flight.
 #[derive(Debug)]
 pub struct Engine {
     live: Live,
     retired: Retired,
     snapshot: Arc<Snapshot>,
     seed: Seed,
-    /// Every arrival's route.
+    /// The route of all arrivals, if set.
     forced: Option<Arc<str>>,
-    /// The host of arrivals that name none.
+    /// The host of arrivals without one.
     host: Option<Arc<str>>,
     by_name: HashMap<Arc<str>, usize>,
-    /// Whether some route is found by a header or by the query, which logs do not contain.
+    /// Whether a route needs headers or the query, which logs lack.
     needs_fields: bool,
     due: BinaryHeap<Reverse<Due>>,
-    /// Without a known end.
     open: HashMap<Id, Open>,
-    /// When these are cut off.
+    /// When open requests are cut off.
     deadlines: BTreeSet<(Instant, Id)>,
-    /// The latest time that was seen.
+    /// The latest time seen.
     latest: Instant,
-    /// Numbers what is due, so that ends of the same instant come in the order of arrivals.
+    /// Counts admitted requests, so that ends at the same instant are in the order of arrivals.
     admitted: u64,
     no_headers: HeaderMap,
 }
 
-/// What became of an arrival.
+/// The result of an arrival.
 #[derive(Debug)]
-pub struct Ruling {
+pub struct ArrivalResult {
     /// Its route's index in the snapshot.
     pub route: Result<usize, Unreached>,
-    /// The decision; `None` if it reached no route.
-    pub decided: Option<Decided>,
-    /// What it claimed of the route's rules.
+    /// The decision; `None` without a route.
+    pub decided: Option<DecisionRecord>,
+    /// Its claims.
     pub claims: Claims,
-    /// What each rule said.
+    /// Each rule's part in the decision.
     pub report: Report,
-    /// When it may start; `None` if it may not.
+    /// Its start; `None` if it was rejected.
     pub start: Option<Instant>,
 }
 
-/// What became of an arrival, and where.
-pub(super) type Ruled<'a> = (&'a Engine, &'a Ruling);
+/// The result of an arrival, and its engine.
+pub(super) type ResultOf<'a> = (&'a Engine, &'a ArrivalResult);
 
-/// Why an arrival was never decided.
+/// Why an arrival reached no rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreached {
-    /// The gateway would not have looked for a route.
+    /// The gateway rejects it before routing.
     Invalid(&'static str),
     /// No route matches.
     NoRoute,
-    /// The line names a route that the configuration does not have.
+    /// The line names an unknown route.
     UnknownRoute,
 }
 
-/// A request that will be answered, or end, at a known time.
+/// A request with a known time of its answer or end.
 #[derive(Debug)]
 struct Due {
     at: Instant,
     number: u64,
-    /// Apart, since the heap moves what it holds.
+    /// Boxed, because the heap moves its items.
     permit: Box<Permit>,
-    /// The status of its answer, and when it ends, if it is to be answered first.
+    /// If it is answered first: the status, and when it ends.
     answer: Option<(Option<u16>, Instant)>,
     ending: Ending,
 }
 
-/// A request that ends when a line says so, or else when its route's time is up.
+/// A request that ends by a later line, or by its route's timeout.
 #[derive(Debug)]
 struct Open {
     permit: Permit,
@@ -100,7 +99,7 @@ struct Open {
 }
 
 impl Engine {
-    /// Puts `plan` in force at `from`. With `forced`, all arrivals belong to that route.
+    /// Starts with `plan` at `from`. With `forced`, all arrivals belong to that route.
     pub fn new(plan: Plan, from: Instant, forced: Option<&str>) -> Self {
         let live = Live::start(plan, from);
         let snapshot = live.load_full();
@@ -108,7 +107,7 @@ impl Engine {
             live,
             retired: Retired::default(),
             snapshot,
-            // The same at every run, so that two runs are alike.
+            // Constant, so that runs are reproducible.
             seed: Seed::new([0, 0]),
             forced: forced.map(Arc::from),
             host: None,
@@ -125,17 +124,17 @@ impl Engine {
         engine
     }
 
-    /// Has arrivals that name no host be for `host`.
+    /// Sets the host of arrivals without one.
     pub fn assume_host(&mut self, host: &str) {
         self.host = Some(host.into());
     }
 
-    /// Returns whether arrivals that name no host have one all the same.
+    /// Returns whether arrivals without a host get one.
     pub(super) const fn assumes_host(&self) -> bool {
         self.host.is_some()
     }
 
-    /// Returns hosts that routes are for, each once, of a wildcard one that it covers.
+    /// Returns the hosts of all routes, each once, with an example for wildcards.
     pub(super) fn hosts(&self) -> Vec<String> {
         let snapshot = &self.snapshot;
         let matchers = (0..snapshot.routes.len()).filter_map(|at| snapshot.table.matcher(at));
@@ -144,7 +143,7 @@ impl Engine {
         hosts.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Returns whether an arrival would match a route if it were for `host`.
+    /// Returns whether an arrival would match a route with `host`.
     pub(super) fn would_match(&self, arrival: &Arrival, host: &str) -> bool {
         let mut arrival = arrival.clone();
         arrival.request.host = Some(host.into());
@@ -154,7 +153,7 @@ impl Engine {
         found.is_ok()
     }
 
-    /// Puts another plan in force, as a reload does.
+    /// Applies another plan, like a reload.
     pub fn reload(&mut self, plan: Plan, at: Instant) {
         self.release_until(at);
         self.live.apply(plan, at, &mut self.retired);
@@ -169,25 +168,25 @@ impl Engine {
     }
 
     /// Decides about an arrival.
-    pub fn arrive(&mut self, arrival: &Arrival) -> Ruling {
+    pub fn arrive(&mut self, arrival: &Arrival) -> ArrivalResult {
         self.release_until(arrival.at);
         let snapshot = Arc::clone(&self.snapshot);
         let mut claims = Claims::new();
         let route = match self.claim(&snapshot, arrival, &mut claims) {
             Ok(route) => route,
-            Err(reason) => return Ruling::unreached(reason),
+            Err(reason) => return ArrivalResult::unreached(reason),
         };
         let decision = snapshot.routes[route].gate.enter(arrival.at, &claims);
         match decision {
             Ok(Admission { permit, report }) => {
                 let start = permit.start();
-                let decided = Some(Decided::admitted(&report));
+                let decided = Some(DecisionRecord::admitted(&report));
                 self.keep(arrival, permit, snapshot.routes[route].options.timeouts.request);
-                Ruling { route: Ok(route), decided, claims, report, start: Some(start) }
+                ArrivalResult { route: Ok(route), decided, claims, report, start: Some(start) }
             }
-            Err(rejection) => Ruling {
+            Err(rejection) => ArrivalResult {
                 route: Ok(route),
-                decided: Some(Decided::rejected(&rejection)),
+                decided: Some(DecisionRecord::rejected(&rejection)),
                 claims,
                 report: rejection.report,
                 start: None,
@@ -195,8 +194,7 @@ impl Engine {
         }
     }
 
-    /// Ends a request that came without telling how long it takes. Of one that was
-    /// refused there is nothing to end.
+    /// Ends a request that came without a duration, if it was admitted.
     pub fn complete(&mut self, complete: &Complete) {
         self.release_until(complete.at);
         if let Some(Open { permit, ending, deadline }) = self.open.remove(&complete.of) {
@@ -209,11 +207,12 @@ impl Engine {
         }
     }
 
-    /// Answers and ends what is due at `until` or before, or at the latest time that was seen.
+    /// Answers and ends requests due at `until` or before; time does not step back.
     pub fn release_until(&mut self, until: Instant) {
         let until = self.latest.max(until);
         self.latest = until;
-        while let Some((deadline, id)) = self.deadlines.first().copied().filter(|it| it.0 <= until)
+        while let Some((deadline, id)) =
+            self.deadlines.first().copied().filter(|(deadline, _)| *deadline <= until)
         {
             self.release_due(deadline);
             self.deadlines.pop_first();
@@ -228,7 +227,8 @@ impl Engine {
         while let Some(mut next) = self.due.peek_mut().filter(|next| next.0.at <= until) {
             if let Some((status, end)) = next.0.answer {
                 let Reverse(due) = &mut *next;
-                due.permit.answered(status.map_or(Outcome::Cancelled, |it| answer(it, due.at)));
+                due.permit
+                    .answered(status.map_or(Outcome::Cancelled, |status| answer(status, due.at)));
                 (due.answer, due.at) = (None, end.max(due.at));
             } else {
                 let Reverse(Due { at, permit, ending, .. }) = PeekMut::pop(next);
@@ -246,22 +246,24 @@ impl Engine {
             .any(|matcher| !(matcher.headers.is_empty() && matcher.query.is_empty()));
     }
 
-    /// Keeps what an admitted request holds until it ends, of which a route's requests have
-    /// at most `longest` from their arrival where no line says it.
+    /// Keeps an admitted request until its end, at most `longest` from its arrival if no line has
+    /// its end.
     fn keep(&mut self, arrival: &Arrival, permit: Permit, longest: Duration) {
         if !permit.holds() {
             return;
         }
         let ending = arrival.ending;
         if let Some(takes) = arrival.takes {
-            let (start, number) = (permit.start(), self.admitted);
+            let start = permit.start();
+            let number = self.admitted;
             let answered = arrival.recorded.as_ref().and_then(|recorded| recorded.answered);
             let end = match ending {
-                // Its patience is counted from when it came.
+                // A client's patience counts from the arrival.
                 Ending::Cancelled(after) => arrival.at + after,
                 Ending::Answered(_) | Ending::Failed => start + takes,
             };
-            let answered = answered.filter(|it| permit.awaits_answer() && start + it.after <= end);
+            let answered =
+                answered.filter(|answered| permit.awaits_answer() && start + answered.after <= end);
             let (at, answer) = match answered {
                 Some(Answered { after, status }) => (start + after, Some((status, end))),
                 None => (end, None),
@@ -270,7 +272,7 @@ impl Engine {
             self.admitted += 1;
             self.due.push(Reverse(due));
         } else {
-            // Who waits longer than that is cut off when it starts.
+            // A request that waits longer is cut off at its start.
             let deadline = permit.start().max(arrival.at + longest);
             self.deadlines.insert((deadline, arrival.id));
             let before = self.open.insert(arrival.id, Open { permit, ending, deadline });
@@ -278,7 +280,7 @@ impl Engine {
         }
     }
 
-    /// Finds the route, and notes what the arrival claims of its rules.
+    /// Finds the route, and adds the arrival's claims.
     fn claim(
         &self,
         snapshot: &Snapshot,
@@ -305,7 +307,7 @@ impl Engine {
         })
     }
 
-    /// Returns an arrival's key for a rule, for people to read.
+    /// Returns an arrival's key for a rule as text.
     pub fn show_key(&self, arrival: &Arrival, rule: &RouteRule) -> String {
         const UNKNOWN: &str = "(none)";
         if let Some(key) = &arrival.key {
@@ -313,18 +315,17 @@ impl Engine {
         }
         let of_rule = |key: &&RecordedKey| rule_of(&key.rule) == &*rule.name;
         let mut recorded = recorded_keys(arrival).filter(of_rule);
-        if let Some(print) = recorded.find_map(|key| match key.key {
-            Some(Key::Of(print)) => Some(print),
+        if let Some(fingerprint) = recorded.find_map(|key| match key.key {
+            Some(Key::Of(fingerprint)) => Some(fingerprint),
             Some(Key::Shared | Key::Missing | Key::Duplicate) | None => None,
         }) {
-            return format!("#{:08x}", print >> 96);
+            return format!("#{:08x}", fingerprint >> 96);
         }
         let shown = self.with_head(arrival, |target, _, client| Ok(rule.key.show(target, client)));
         shown.ok().flatten().unwrap_or_else(|| UNKNOWN.to_owned())
     }
 
-    /// Hands the head of an arrival to `then`: the target, the path as received and the
-    /// client's address.
+    /// Calls `then` with the target, the received path and the client's address of an arrival.
     fn with_head<T>(
         &self,
         arrival: &Arrival,
@@ -377,13 +378,13 @@ impl Engine {
     }
 }
 
-impl Ruling {
-    /// Returns the rule that refused the request, that held it longest, or of those that let
-    /// it pass at once the one with least left.
+impl ArrivalResult {
+    /// Returns the rule that rejected the request, delayed it longest, or passed it with least
+    /// left.
     pub fn rule(&self) -> Option<SlotId> {
         let held = self.report.quotas.iter().filter(|quota| quota.verdict == Verdict::Delayed);
-        // The first of those that are equal, as with all that is reported.
-        let longest = held.filter(|_| self.start.is_some()).min_by_key(|it| Reverse(it.wait));
+        // The first of equal ones, as in all reports.
+        let longest = held.filter(|_| self.start.is_some()).min_by_key(|quota| Reverse(quota.wait));
         longest.copied().or(self.decided?.quota).map(|quota| quota.slot)
     }
 
@@ -413,15 +414,14 @@ fn recorded_keys(arrival: &Arrival) -> impl Iterator<Item = &RecordedKey> {
     arrival.recorded.iter().flat_map(|recorded| &recorded.keys)
 }
 
-/// Returns what an arrival is known to have claimed of a rule.
+/// Returns what the log says that an arrival claimed of a rule.
 fn recorded(arrival: &Arrival, rule: &str) -> Known {
     recorded_keys(arrival)
         .find(|key| *key.rule == *rule)
         .map_or(Known::Nothing, |known| Known::Was { key: known.key, priority: known.priority })
 }
 
-/// Returns what a gateway makes of an exchange whose time is up: 504, if there was no
-/// answer by then.
+/// Returns the end of a request at its timeout: 504 if it had no answer.
 fn cut_off(ending: Ending) -> Ending {
     match ending {
         Ending::Answered(None) => Ending::Answered(Some(StatusCode::GATEWAY_TIMEOUT.as_u16())),
@@ -441,7 +441,7 @@ fn answer(status: u16, at: Instant) -> Outcome {
     config::outcome(StatusCode::from_u16(status).unwrap_or(StatusCode::OK), at)
 }
 
-/// Parts a path and its query.
+/// Splits a path from its query.
 fn split(path: &str) -> (&str, Option<&str>) {
     match path.split_once('?') {
         Some((path, query)) => (path, Some(query)),

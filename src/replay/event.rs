@@ -1,65 +1,64 @@
-//! What the inputs are read into: arrivals of requests, and the ends of those that no
-//! line knows the length of.
+//! Events of the inputs: arrivals, and ends of requests without a duration.
 
 use crate::flow::{Instant, Key};
 use core::{net::IpAddr, time::Duration};
 use http::{HeaderMap, Method};
 use std::sync::Arc;
 
-/// One thing that happened.
+/// An event.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A request came.
+    /// A request arrived.
     Arrival(Arrival),
-    /// A request ended whose arrival did not say how long it takes.
+    /// A request without a duration ended.
     Complete(Complete),
-    /// A request came of which nothing could be read but that it did. It has a number.
+    /// An unreadable arrival, which still has a number.
     Unreadable,
 }
 
-/// A request that came, as far as its line says.
+/// An arrival, as far as its line says.
 #[derive(Clone, Debug)]
 pub struct Arrival {
-    /// When.
+    /// When it arrived.
     pub at: Instant,
-    /// Its input, and its number among the arrivals of that input, from 0.
+    /// Its input and number.
     pub id: Id,
-    /// What it asked for.
+    /// Its head.
     pub request: Request,
-    /// The route that it belongs to, where the line names one.
+    /// Its route, if the line names one.
     pub route: Option<Arc<str>>,
-    /// The key that it has for every keyed rule.
+    /// Its key for every keyed rule.
     pub key: Option<Arc<str>>,
-    /// What it costs, in place of what the rules say.
+    /// Its cost, instead of the rules' costs.
     pub cost: Option<u64>,
-    /// Whether it goes before others.
+    /// Whether it has priority.
     pub priority: bool,
-    /// How long it takes once it has started, unless its client leaves; `None`: until its
-    /// [`Complete`], or its route's time is up.
+    /// How long it takes from its start unless its client leaves; `None`: until its [`Complete`],
+    /// or its route's timeout.
     pub takes: Option<Duration>,
-    /// What was answered.
+    /// How it ends.
     pub ending: Ending,
-    /// What only our own log has.
+    /// What only flowgate's log has.
     pub recorded: Option<Box<Recorded>>,
 }
 
-/// What the gateway that recorded a request knew of it.
+/// What the recording gateway knew of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// The route that it found.
+    /// Its route.
     pub route: Option<Arc<str>>,
-    /// The keys that it had.
+    /// Its keys.
     pub keys: Vec<RecordedKey>,
-    /// When the head of its answer came; without it the answer is judged when it ends.
+    /// The head of its answer; without it the answer counts at its end.
     pub answered: Option<Answered>,
 }
 
-/// The identity of an arrival.
+/// Identifies an arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id {
-    /// The input's place on the command line.
+    /// The input's index on the command line.
     pub input: u32,
-    /// From 0, over the input's arrivals only.
+    /// From 0 among the input's arrivals.
     pub number: u64,
 }
 
@@ -70,20 +69,20 @@ pub struct Request {
     pub method: Method,
     /// With or without a port.
     pub host: Option<Arc<str>>,
-    /// The path, and the query behind a `?`.
+    /// The path with its query.
     pub path: Option<Arc<str>>,
-    /// The header lines that are known.
+    /// Known headers.
     pub headers: Option<Arc<HeaderMap>>,
-    /// The address that the connection came from, or the client's.
+    /// The peer's address, or the client's.
     pub client: Option<IpAddr>,
 }
 
-/// A key that the gateway logged, since the line has nothing else of it.
+/// A logged key, which no other field of the line shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedKey {
     /// The rule's identity.
     pub rule: Box<str>,
-    /// `None`: the rule was not asked.
+    /// `None`: the rule was not checked.
     pub key: Option<Key>,
     /// Whether the request had priority for the rule.
     pub priority: bool,
@@ -94,29 +93,29 @@ pub struct RecordedKey {
 pub struct Answered {
     /// From the request's start.
     pub after: Duration,
-    /// `None`: it says nothing about the service.
+    /// `None` if it says nothing about the upstream.
     pub status: Option<u16>,
 }
 
 /// How an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It was sent in full; this was its status, if known.
+    /// It was sent completely, with this status if known.
     Answered(Option<u16>),
     /// The upstream failed or the answer broke off.
     Failed,
-    /// The client left, so long after its arrival, whether it still waited or not.
+    /// The client left this long after the arrival.
     Cancelled(Duration),
 }
 
 /// The end of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Complete {
-    /// When.
+    /// When it ended.
     pub at: Instant,
-    /// Whose.
+    /// Which request.
     pub of: Id,
-    /// How, if the line says it.
+    /// Its status, if the line has it.
     pub status: Option<u16>,
 }
 

@@ -5,9 +5,8 @@
 //!            formats   arrivals  the gates
 //! ```
 //!
-//! There is no second implementation of anything that decides: the [`Engine`] asks the
-//! gates of a compiled configuration, by the claims that the proxy makes of a request.
-//! It runs on one thread and reads no clock.
+//! The [`Engine`] uses the gates of a compiled configuration and the proxy's claims: no decision is
+//! implemented twice. It runs on one thread and reads no clock.
 
 mod against;
 mod command;
@@ -24,9 +23,9 @@ mod unmatched;
 pub use crate::access_log::Decision;
 pub use command::{Options, Output, ReplayError, run};
 pub use decimal::Millis;
-pub use engine::{Engine, Ruling, Unreached};
+pub use engine::{ArrivalResult, Engine, Unreached};
 pub use event::{Answered, Arrival, Complete, Ending, Event, Id, Recorded, RecordedKey, Request};
-pub use input::{Bad, BadLine, Format, InputError, Inputs};
+pub use input::{BadLine, BadLines, Format, InputError, Inputs};
 pub use report::{
     CalendarReport, Collector, Column, RejectedKey, RejectedKeys, Report, RouteReport, RuleReport,
     Timeline, WorstReport,

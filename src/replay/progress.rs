@@ -1,9 +1,8 @@
-//! How far a long input has been read, for a user who waits at a terminal.
+//! A progress bar for long inputs on a terminal.
 
 use core::fmt;
 use std::{fs, io::Write, path::PathBuf};
 
-/// Draws a line again and again.
 pub(super) struct Progress<'a> {
     out: Option<&'a mut dyn Write>,
     total: u64,
@@ -11,14 +10,14 @@ pub(super) struct Progress<'a> {
     shown: u64,
 }
 
-/// Who reads less has the result before the eye has found the bar.
+/// Smaller inputs are read before a bar can be seen.
 const LEAST: u64 = 16 * 1024 * 1024;
 
 /// Characters of the bar.
 const WIDTH: usize = 40;
 
 impl<'a> Progress<'a> {
-    /// Draws to `terminal`, if there is one and all of `inputs` are files of some size.
+    /// Draws to `terminal`, if all of `inputs` are files and together large.
     pub(super) fn new(inputs: &[PathBuf], terminal: Option<&'a mut dyn Write>) -> Self {
         let size = |path: &PathBuf| fs::metadata(path).ok().filter(fs::Metadata::is_file);
         let sizes: Option<Vec<u64>> = inputs.iter().map(|path| Some(size(path)?.len())).collect();
@@ -26,7 +25,6 @@ impl<'a> Progress<'a> {
         Self { out: terminal.filter(|_| total >= LEAST), total, shown: u64::MAX }
     }
 
-    /// Notes that so many bytes were read.
     pub(super) fn at(&mut self, bytes: u64) {
         let Some(out) = &mut self.out else { return };
         let share = (bytes.saturating_mul(100) / self.total).min(100);
@@ -34,12 +32,11 @@ impl<'a> Progress<'a> {
             self.shown = share;
             let full = usize::try_from(share).unwrap_or(0) * WIDTH / 100;
             let bar = "#".repeat(full);
-            // A terminal that is gone needs no bar.
+            // Errors of the terminal do not matter.
             let _gone = write!(out, "\r[{bar:<WIDTH$}] {share:>3} %").and_then(|()| out.flush());
         }
     }
 
-    /// Takes the line away.
     pub(super) fn clear(&mut self) {
         if let Some(out) = &mut self.out
             && self.shown != u64::MAX

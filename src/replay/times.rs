@@ -1,36 +1,35 @@
-//! How instants are shown: by the clock of the log that they come from, or counted from the
-//! first minute of events, which have no date.
+//! Formats instants: by the log's clock, or relative to the first minute of events, which have no
+//! date.
 
 use super::decimal::Millis;
 use crate::flow::{Instant, time::nanos};
 use core::time::Duration;
 use jiff::{Timestamp, civil::Date, civil::DateTime, tz::Offset};
 
-/// Shows instants of one replay.
+/// The time format of a replay.
 #[derive(Clone, Debug)]
 pub struct Times {
-    /// What relative times are counted from: the first whole minute.
+    /// The origin of relative times: the first whole minute.
     origin: Instant,
-    /// `None`: events, whose times are relative.
+    /// `None` for events.
     clock: Option<Clock>,
 }
 
-/// The clock of a log.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
-    /// That of the log's first stamp; UTC where the log writes none.
+    /// The zone of the log's first stamp; UTC without one.
     zone: Offset,
-    /// The day of all arrivals; `None` if they are of several days.
+    /// The day of all arrivals; `None` for several days.
     day: Option<Date>,
 }
 
 impl Times {
-    /// Counts from `origin`.
+    /// Shows times relative to `origin`.
     pub(super) const fn relative(origin: Instant) -> Self {
         Self { origin, clock: None }
     }
 
-    /// Shows the time of day in `zone`, of a log that lasts from `first` to `last`.
+    /// Shows the time of day in `zone` for a log from `first` to `last`.
     pub(super) fn clock(zone: Offset, [first, last]: [Instant; 2]) -> Self {
         let minute = nanos(Duration::from_mins(1));
         let origin = Instant::from_nanos(first.as_nanos() / minute * minute);
@@ -39,24 +38,24 @@ impl Times {
         Self { origin, clock: Some(Clock { zone, day }) }
     }
 
-    /// Returns what relative times are counted from.
+    /// Returns the origin of relative times.
     pub(super) const fn origin(&self) -> Instant {
         self.origin
     }
 
-    /// Shows an instant to the millisecond: `05:00:07.250`, with its date if the log lasts
-    /// several days, or `7.250 s`.
+    /// Formats an instant to the millisecond: `05:00:07.250`, with its date if the log has several
+    /// days, or `7.250 s`.
     pub(super) fn at(&self, at: Instant) -> String {
         self.on_clock(at, "%H:%M:%S%.3f").unwrap_or_else(|| millis(at.since(self.origin)))
     }
 
-    /// The same to the nanosecond.
+    /// Formats an instant to the nanosecond.
     pub(super) fn exact(&self, at: Instant) -> String {
         let relative = || format!("{} ms", Millis(nanos(at.since(self.origin))));
         self.on_clock(at, "%H:%M:%S%.f").unwrap_or_else(relative)
     }
 
-    /// Returns an instant as RFC 3339 writes it, if it is of a clock.
+    /// Formats an instant as RFC 3339, if the log has a clock.
     pub(super) fn stamp(&self, at: Instant) -> Option<String> {
         let zone = self.clock?.zone;
         let stamp = timestamp(at);
@@ -64,7 +63,7 @@ impl Times {
         Some(if is_utc { stamp.to_string() } else { stamp.display_with_offset(zone).to_string() })
     }
 
-    /// Says from when to when a log lasts: `2026-11-21 05:00:07 to 05:01:30 UTC`.
+    /// Formats the span of a log: `2026-11-21 05:00:07 to 05:01:30 UTC`.
     pub(super) fn span(&self, first: Instant, last: Instant) -> Option<String> {
         let Clock { zone, day } = self.clock?;
         let format = if day.is_some() { "%H:%M:%S" } else { "%F %H:%M:%S" };
@@ -72,7 +71,7 @@ impl Times {
         Some(format!("{} to {last} {}", local(zone, first).strftime("%F %H:%M:%S"), name(zone)))
     }
 
-    /// Returns the label at `at` of an axis that is `whole` long, the first one with the zone.
+    /// Returns the label at `at` of an axis of length `whole`, the first one with the zone.
     pub(super) fn tick(&self, at: Instant, whole: Duration, is_first: bool) -> Option<String> {
         let zone = self.clock?.zone;
         let format = match whole.as_secs() {
@@ -98,7 +97,7 @@ impl Times {
 }
 
 fn timestamp(at: Instant) -> Timestamp {
-    // The clock's last year, 2554, is long before that of a timestamp.
+    // The last instant, in 2554, is before the last timestamp.
     Timestamp::from_nanosecond(at.as_nanos().into()).unwrap_or(Timestamp::MAX)
 }
 
@@ -117,7 +116,7 @@ fn name(zone: Offset) -> String {
     }
 }
 
-/// Writes a time in milliseconds, and from a second on in seconds.
+/// Formats a time in milliseconds, or in seconds from one second on.
 pub(super) fn millis(time: Duration) -> String {
     match nanos(time) {
         nanos if nanos < 1_000_000_000 => format!("{} ms", trimmed(nanos)),

@@ -1,38 +1,37 @@
-//! Why arrivals met no rule, and which option changes that.
+//! Explains why arrivals reached no rule, and which option helps.
 
 use super::{
-    engine::{Engine, Ruling, Unreached},
+    engine::{ArrivalResult, Engine, Unreached},
     event::Arrival,
 };
 use core::{cmp::Reverse, fmt::Write};
 
-/// Hosts of routes that are tried.
+/// Hosts to try.
 const MOST_HOSTS: usize = 32;
 
-/// Arrivals that are tried with each of these hosts.
+/// Arrivals to try with each host.
 const MOST_TRIED: u64 = 1000;
 
-/// Hosts, routes and requests that are named.
+/// Hosts, routes and requests to name.
 const MOST_NAMED: usize = 3;
 
-/// Counts the arrivals that met no rule.
+/// Counts of arrivals that reached no rule.
 #[derive(Debug)]
 pub(super) struct Unmatched {
     arrivals: u64,
-    /// Arrivals that some rule decided about.
+    /// Arrivals that a rule decided.
     ruled: u64,
     /// Arrivals that matched no route.
     lost: u64,
-    /// Arrivals that matched no route, name no host, and were tried with other hosts.
+    /// Arrivals without route and host that were tried with other hosts.
     tried: u64,
-    /// Hosts that routes are for, and how many of those tried match a route with each.
+    /// Hosts of routes, and how many tried arrivals match with each.
     hosts: Vec<(String, u64)>,
     /// The first requests that matched no route.
     examples: Vec<String>,
 }
 
 impl Unmatched {
-    /// Counts for the routes of `engine`.
     pub(super) fn new(engine: &Engine) -> Self {
         let mut hosts = engine.hosts();
         hosts.truncate(MOST_HOSTS);
@@ -46,11 +45,10 @@ impl Unmatched {
         }
     }
 
-    /// Counts what became of an arrival.
-    pub(super) fn note(&mut self, engine: &Engine, arrival: &Arrival, ruling: &Ruling) {
+    pub(super) fn note(&mut self, engine: &Engine, arrival: &Arrival, result: &ArrivalResult) {
         self.arrivals += 1;
-        self.ruled += u64::from(!ruling.report.quotas.is_empty());
-        if ruling.route != Err(Unreached::NoRoute) {
+        self.ruled += u64::from(!result.report.quotas.is_empty());
+        if result.route != Err(Unreached::NoRoute) {
             return;
         }
         self.lost += 1;
@@ -72,7 +70,7 @@ impl Unmatched {
         }
     }
 
-    /// Says why rules were not asked, if that is known, and what to pass.
+    /// Explains why no rule was reached, and what to pass.
     pub(super) fn explain(&self, engine: &Engine) -> Option<String> {
         let Self { arrivals, lost, .. } = self;
         if *arrivals == 0 {
@@ -104,7 +102,7 @@ impl Unmatched {
         })
     }
 
-    /// Returns the hosts that help, those first that help most.
+    /// Returns the hosts that help, the best first.
     fn fitting_hosts(&self) -> Option<String> {
         let mut hosts: Vec<_> = self.hosts.iter().filter(|(_, matched)| *matched > 0).collect();
         hosts.sort_by_key(|(_, matched)| Reverse(*matched));
@@ -118,7 +116,7 @@ impl Unmatched {
     }
 }
 
-/// Names a few routes with what they match.
+/// Names a few routes with their conditions.
 fn routes(engine: &Engine) -> String {
     let routes = &engine.snapshot().routes;
     let named = routes.iter().take(MOST_NAMED);

@@ -1,10 +1,9 @@
-//! The XML of `JUnit`, as CI servers read it.
+//! `JUnit` XML for CI servers.
 
 use super::suite::Suite;
 use crate::replay::{escaped, escaped_lines};
 use core::{fmt::Write, time::Duration};
 
-/// Returns the document.
 pub(super) fn document(suites: &[Suite]) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     // Writing to a String cannot fail.
@@ -32,12 +31,13 @@ fn write_suite(out: &mut String, suite: &Suite) -> std::fmt::Result {
         writeln!(out, "<error message=\"cannot be read\">{text}</error></testcase>")?;
     }
     for case in &suite.cases {
-        let (case_name, time) = (escaped(&case.name), seconds(case.took));
+        let case_name = escaped(&case.name);
+        let time = seconds(case.took);
         write!(out, "    <testcase classname=\"{name}\" name=\"{case_name}\" time=\"{time}\"")?;
         if case.failures.is_empty() {
             writeln!(out, "/>")?;
         } else {
-            let text: String = case.failures.iter().map(|it| escaped_lines(it)).collect();
+            let text: String = case.failures.iter().map(|failure| escaped_lines(failure)).collect();
             writeln!(out, "><failure message=\"not as expected\">{text}</failure></testcase>")?;
         }
     }
@@ -49,7 +49,7 @@ fn totals([tests, failures, errors]: [usize; 3], time: Duration) -> String {
     format!("tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\" time=\"{time}\"")
 }
 
-/// Writes the real time that tests took, in seconds.
+/// Writes the real time of tests in seconds.
 fn seconds(time: Duration) -> String {
     format!("{:.3}", time.as_secs_f64())
 }

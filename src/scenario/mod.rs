@@ -1,7 +1,7 @@
-//! Tests of users' rules: scenarios through the gates, on a virtual clock.
+//! Tests of users' rules: scenarios on a virtual clock.
 //!
-//! A scenario says what happens and what is expected (`config::read_scenario`); the
-//! replay's engine decides. A day takes milliseconds.
+//! A scenario lists events and expectations (`config::read_scenario`); replay's engine decides. A
+//! day takes milliseconds.
 
 mod junit;
 mod run;
@@ -29,18 +29,18 @@ pub struct Options {
     pub junit: Option<PathBuf>,
 }
 
-/// How all tests ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+/// The result of all tests.
+pub enum SuiteResult {
     /// All tests pass.
     Passed,
     /// A test fails, or a file has errors.
     Failed,
-    /// All tests that could be run pass, and a file cannot be read.
+    /// All tests that ran pass, but a file cannot be read.
     Unreadable,
 }
 
-/// Why tests have no result.
+/// Why the result cannot be reported.
 #[derive(Debug, thiserror::Error)]
 pub enum TestError {
     /// It cannot be printed.
@@ -49,16 +49,15 @@ pub enum TestError {
     /// The XML cannot be written.
     #[error("cannot write {}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
 
-/// Runs all tests, of the configuration `config` if one is named, and prints what came of
-/// each to `out`; what is wrong with files goes to `complaints` before that. `clock` gives
-/// how long each takes.
+/// Runs all tests, with the configuration `config` if given. Prints results to `out`, and before
+/// that problems of files to `errors`. `clock` measures how long tests take.
 ///
 /// # Errors
 ///
@@ -68,12 +67,12 @@ pub fn run(
     config: Option<&Path>,
     clock: impl Fn() -> Instant,
     out: &mut impl Write,
-    complaints: &mut impl Write,
-) -> Result<Verdict, TestError> {
+    errors: &mut impl Write,
+) -> Result<SuiteResult, TestError> {
     let read = |path: &PathBuf| (path.display().to_string(), config::read_scenario(path, config));
     let files: Vec<_> = options.scenarios.iter().map(read).collect();
     for problems in files.iter().filter_map(|(_, file)| file.as_ref().err()) {
-        writeln!(complaints, "{}", problems.to_string().trim_end())?;
+        writeln!(errors, "{}", problems.to_string().trim_end())?;
     }
     let tests = files.iter().filter_map(|(_, file)| file.as_ref().ok());
     let count: usize = tests.map(|file| file.tests.len()).sum();
@@ -90,22 +89,21 @@ pub fn run(
         let failed = |source| TestError::File { path: path.clone(), source };
         fs::write(path, junit::document(&suites)).map_err(failed)?;
     }
-    Ok(verdict(&suites))
+    Ok(result(&suites))
 }
 
-fn verdict(suites: &[Suite]) -> Verdict {
+fn result(suites: &[Suite]) -> SuiteResult {
     let mut errors = suites.iter().filter_map(|suite| suite.error.as_ref());
     let has_errors = errors.any(|error| !error.is_unreadable());
     if has_errors || suites.iter().any(|suite| suite.failed() > 0) {
-        Verdict::Failed
+        SuiteResult::Failed
     } else if suites.iter().any(|suite| suite.error.is_some()) {
-        Verdict::Unreadable
+        SuiteResult::Unreadable
     } else {
-        Verdict::Passed
+        SuiteResult::Passed
     }
 }
 
-/// Runs the tests of a file.
 fn cases(
     name: &str,
     file: &Scenario,
@@ -116,7 +114,7 @@ fn cases(
         let start = clock();
         let failures = match file.plan() {
             Ok(plan) => run::run(test, plan),
-            // It was read before, and has been edited since.
+            // The file has been edited since it was read.
             Err(problems) => vec![problems.to_string()],
         };
         let word = if failures.is_empty() { "ok" } else { "FAILED" };

@@ -1,44 +1,45 @@
-//! One test: a gateway that has seen nothing, and what happens to it.
+//! Runs one test on a new gateway.
 
 use crate::{
     config::{self, Arrivals, Bound, Count, Expect, Measure, Plan, Spread, Step, Test, What, Word},
     flow::{Instant, Verdict},
-    replay::{Arrival, Decision, Ending, Engine, Id, Request, Ruling},
+    replay::{Arrival, ArrivalResult, Decision, Ending, Engine, Id, Request},
 };
 use core::{fmt::Write, net::IpAddr, time::Duration};
 use http::{HeaderMap, HeaderValue};
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
-/// What a step came to.
 #[derive(Debug, Default)]
 struct Tally {
-    /// By what became of it and the rule that decided.
-    counts: BTreeMap<(Fate, String), u64>,
-    /// By the rule in a dry run that would have rejected.
+    /// By decision and deciding rule.
+    counts: BTreeMap<(Outcome, String), u64>,
+    /// By the dry-run rule that would have rejected.
     dry_runs: BTreeMap<String, u64>,
     waits: Vec<Duration>,
     retries: Vec<Duration>,
-    /// Where the rules stand that were asked last: name, used, limit.
-    standing: Vec<(String, u64, u64)>,
+    /// The last request's rules: name, used, limit.
+    usage: Vec<(String, u64, u64)>,
 }
 
-/// What became of an arrival; `None` if it found no route.
-type Fate = Option<Decision>;
+/// The decision about an arrival; `None` without a route.
+type Outcome = Option<Decision>;
 
-/// Runs a test, and returns what was not as expected, in words; nothing if all was.
+/// Runs a test, and returns its failures as text.
 pub(super) fn run(test: &Test, plan: Plan) -> Vec<String> {
     let mut engine = Engine::new(plan, Instant::EPOCH, None);
-    let (mut clock, mut number, mut failures) = (Duration::ZERO, 0, Vec::new());
+    let mut clock = Duration::ZERO;
+    let mut number = 0;
+    let mut failures = Vec::new();
     for step in &test.steps {
         let begin = step.when.at.unwrap_or(clock) + step.when.after;
-        let complain = |text: &str| format!("line {}: {}\n{text}", step.line, step.text);
+        let failure = |text: &str| format!("line {}: {}\n{text}", step.line, step.text);
         if begin < clock {
-            failures.push(complain("  it begins before the step above has ended\n"));
+            failures.push(failure("  it begins before the step above has ended\n"));
         }
         match &step.what {
             What::Reload(path) => match config::read_rules(path) {
                 Ok(plan) => engine.reload(plan, Instant::EPOCH + begin),
-                Err(problems) => failures.push(complain(&format!("{problems}\n"))),
+                Err(problems) => failures.push(failure(&format!("{problems}\n"))),
             },
             What::Arrivals(arrivals) => {
                 let mut tally = Tally::default();
@@ -48,16 +49,16 @@ pub(super) fn run(test: &Test, plan: Plan) -> Vec<String> {
                     let arrival = match arrival(arrivals, Instant::EPOCH + at, id, nth) {
                         Ok(arrival) => arrival,
                         Err(wrong) => {
-                            failures.push(complain(&format!("  {wrong}\n")));
+                            failures.push(failure(&format!("  {wrong}\n")));
                             break;
                         }
                     };
-                    let ruling = engine.arrive(&arrival);
-                    tally.note(&engine, &arrival, &ruling);
+                    let result = engine.arrive(&arrival);
+                    tally.note(&engine, &arrival, &result);
                 }
                 let wrong = unknown(&engine, &arrivals.expect) + &tally.check(&arrivals.expect);
                 if !wrong.is_empty() {
-                    failures.push(complain(&(wrong + &tally.standing())));
+                    failures.push(failure(&(wrong + &tally.usage())));
                 }
             }
         }
@@ -66,15 +67,14 @@ pub(super) fn run(test: &Test, plan: Plan) -> Vec<String> {
     failures
 }
 
-/// Says which rules are expected to decide that the configuration lacks: of those even `0 rejected`
-/// would be true for ever.
+/// Lists expected rules that the configuration lacks: for them `0 rejected` would always be true.
 fn unknown(engine: &Engine, expect: &[Expect]) -> String {
     let routes = &engine.snapshot().routes;
     let mut known: Vec<&str> = Vec::new();
     for route in routes {
         known.extend(route.rules.iter().map(|rule| &*rule.name));
         known.extend(
-            [route.breaker, route.pacing].into_iter().flatten().map(|it| route.rule_name(it)),
+            [route.breaker, route.pacing].into_iter().flatten().map(|slot| route.rule_name(slot)),
         );
     }
     known.sort_unstable();
@@ -98,7 +98,7 @@ fn length(step: &Step) -> Duration {
     }
 }
 
-/// Returns when each of the step's arrivals comes.
+/// Returns the times of a step's arrivals.
 fn times(step: &Step, count: u64, begin: Duration) -> Box<dyn Iterator<Item = Duration>> {
     let nth = move |time: Duration, place: u64, of: u64| {
         let nanos = time.as_nanos() * u128::from(place) / u128::from(of.max(1));
@@ -118,12 +118,12 @@ fn times(step: &Step, count: u64, begin: Duration) -> Box<dyn Iterator<Item = Du
     }
 }
 
-/// Returns the arrival that is the `nth` of its step; or why its address is none.
+/// Returns the `nth` arrival of its step, or why its address is invalid.
 fn arrival(arrivals: &Arrivals, at: Instant, id: Id, nth: u64) -> Result<Arrival, String> {
     let shared = |text: Cow<'_, str>| -> Arc<str> { text.into() };
     let mut headers = HeaderMap::new();
     for (name, value) in &arrivals.headers {
-        // A number makes no value worse.
+        // A number cannot make a value invalid.
         if let Ok(value) = HeaderValue::from_str(&value.of(nth)) {
             headers.append(name.clone(), value);
         }
@@ -152,35 +152,36 @@ fn arrival(arrivals: &Arrivals, at: Instant, id: Id, nth: u64) -> Result<Arrival
 }
 
 impl Tally {
-    fn note(&mut self, engine: &Engine, arrival: &Arrival, ruling: &Ruling) {
-        let Ok(index) = ruling.route else {
+    fn note(&mut self, engine: &Engine, arrival: &Arrival, result: &ArrivalResult) {
+        let Ok(index) = result.route else {
             *self.counts.entry((None, String::new())).or_default() += 1;
             return;
         };
         let route = &engine.snapshot().routes[index];
-        let fate = ruling.decided.map(|decided| decided.decision);
-        let rule = ruling.rule().map_or("", |slot| route.rule_name(slot));
-        let key = (fate, rule.to_owned());
+        let outcome = result.decided.map(|decided| decided.decision);
+        let rule = result.rule().map_or("", |slot| route.rule_name(slot));
+        let key = (outcome, rule.to_owned());
         *self.counts.entry(key).or_default() += 1;
-        self.waits.extend(ruling.start.map(|start| start.since(arrival.at)));
-        self.retries.extend(ruling.decided.and_then(|decided| decided.retry_after));
-        let quotas = ruling.report.quotas.iter();
+        self.waits.extend(result.start.map(|start| start.since(arrival.at)));
+        self.retries.extend(result.decided.and_then(|decided| decided.retry_after));
+        let quotas = result.report.quotas.iter();
         for quota in quotas.filter(|quota| matches!(quota.verdict, Verdict::DryRunRejected(_))) {
             *self.dry_runs.entry(route.rule_name(quota.slot).to_owned()).or_default() += 1;
         }
-        self.standing.clear();
-        // A breaker has no number.
-        let quotas = ruling.report.quotas.iter().filter(|quota| quota.limit > 0);
-        self.standing
-            .extend(quotas.map(|it| (route.rule_name(it.slot).to_owned(), it.used, it.limit)));
+        self.usage.clear();
+        // A breaker has no limit.
+        let quotas = result.report.quotas.iter().filter(|quota| quota.limit > 0);
+        self.usage.extend(
+            quotas.map(|quota| (route.rule_name(quota.slot).to_owned(), quota.used, quota.limit)),
+        );
     }
 
-    /// Says what is not as expected.
+    /// Lists unmet expectations.
     fn check(&self, expect: &[Expect]) -> String {
         let mut text = String::new();
         let counts: Vec<&Count> = expect
             .iter()
-            .filter_map(|it| if let Expect::Count(count) = it { Some(count) } else { None })
+            .filter_map(|expect| if let Expect::Count(count) = expect { Some(count) } else { None })
             .collect();
         for count in &counts {
             let got = self.matching(count);
@@ -189,11 +190,13 @@ impl Tally {
                 _ = writeln!(text, "  expected {}, got {got}", in_words(count));
             }
         }
-        let is_told = |fate: Fate, rule: &str| counts.iter().any(|it| fits(it, fate, rule));
-        let counts_fates = counts.iter().any(|count| count.word != Word::DryRun);
-        let untold = self.counts.iter().filter(|((fate, rule), _)| !is_told(*fate, rule));
-        for ((fate, rule), count) in untold.filter(|_| counts_fates) {
-            _ = writeln!(text, "  not expected: {count} {}", what_became(*fate, rule));
+        let is_expected =
+            |outcome: Outcome, rule: &str| counts.iter().any(|count| fits(count, outcome, rule));
+        let counts_outcomes = counts.iter().any(|count| count.word != Word::DryRun);
+        let unexpected =
+            self.counts.iter().filter(|((outcome, rule), _)| !is_expected(*outcome, rule));
+        for ((outcome, rule), count) in unexpected.filter(|_| counts_outcomes) {
+            _ = writeln!(text, "  not expected: {count} {}", describe(*outcome, rule));
         }
         for expect in expect {
             if let Expect::Time(measure, bound, time) = expect {
@@ -205,10 +208,10 @@ impl Tally {
 
     fn check_time(&self, measure: Measure, bound: Bound, time: Duration) -> String {
         let (name, all) = match measure {
-            // Who did not wait has waited no longer than allowed, but not as long as asked.
+            // Requests without a wait count for an upper bound only.
             Measure::Wait if bound == Bound::AtMost => ("wait", &self.waits),
             Measure::Wait => {
-                ("wait", &self.waits.iter().copied().filter(|it| !it.is_zero()).collect())
+                ("wait", &self.waits.iter().copied().filter(|wait| !wait.is_zero()).collect())
             }
             Measure::RetryAfter => ("retry after", &self.retries),
         };
@@ -235,17 +238,17 @@ impl Tally {
     fn matching(&self, count: &Count) -> u64 {
         if count.word == Word::DryRun {
             let wanted = count.rule.as_deref();
-            let all = self.dry_runs.iter().filter(|(rule, _)| wanted.is_none_or(|it| it == *rule));
+            let all =
+                self.dry_runs.iter().filter(|(rule, _)| wanted.is_none_or(|name| name == *rule));
             return all.map(|(_, count)| count).sum();
         }
-        let all = self.counts.iter().filter(|((fate, rule), _)| fits(count, *fate, rule));
+        let all = self.counts.iter().filter(|((outcome, rule), _)| fits(count, *outcome, rule));
         all.map(|(_, count)| count).sum()
     }
 
-    /// Says where the rules stand.
-    fn standing(&self) -> String {
+    fn usage(&self) -> String {
         let rule = |(name, used, limit): &(String, u64, u64)| format!("{name} {used} of {limit}");
-        let rules: Vec<_> = self.standing.iter().map(rule).collect();
+        let rules: Vec<_> = self.usage.iter().map(rule).collect();
         if rules.is_empty() {
             String::new()
         } else {
@@ -254,23 +257,23 @@ impl Tally {
     }
 }
 
-fn fits(count: &Count, fate: Fate, rule: &str) -> bool {
-    let reason = fate.and_then(Decision::reason);
+fn fits(count: &Count, outcome: Outcome, rule: &str) -> bool {
+    let reason = outcome.and_then(Decision::reason);
     let is_word = match count.word {
-        Word::Passed => fate == Some(Decision::Passed),
-        Word::Delayed => fate == Some(Decision::Delayed),
-        Word::Admitted => fate.is_some() && reason.is_none(),
+        Word::Passed => outcome == Some(Decision::Passed),
+        Word::Delayed => outcome == Some(Decision::Delayed),
+        Word::Admitted => outcome.is_some() && reason.is_none(),
         Word::Rejected => reason.is_some(),
-        Word::Unrouted => fate.is_none(),
+        Word::Unrouted => outcome.is_none(),
         Word::DryRun => false,
     };
     let is_rule = count.rule.as_deref().is_none_or(|wanted| wanted == rule);
     is_word && is_rule && (count.reason.is_none() || count.reason == reason)
 }
 
-/// Says what became of an arrival, as an expectation is written.
-fn what_became(fate: Fate, rule: &str) -> String {
-    match fate {
+/// Describes an arrival's decision like an expectation.
+fn describe(outcome: Outcome, rule: &str) -> String {
+    match outcome {
         None => Word::Unrouted.text().to_owned(),
         Some(Decision::Passed) => Word::Passed.text().to_owned(),
         Some(Decision::Delayed) => format!("delayed by {rule}"),

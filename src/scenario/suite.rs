@@ -1,9 +1,8 @@
-//! What came of tests.
+//! Test results.
 
 use crate::config;
 use core::time::Duration;
 
-/// What came of the tests of one file.
 #[derive(Debug)]
 pub(super) struct Suite {
     pub(super) name: String,
@@ -12,17 +11,15 @@ pub(super) struct Suite {
     pub(super) error: Option<config::Diagnostics>,
 }
 
-/// What came of one test.
 #[derive(Debug)]
 pub(super) struct Case {
     pub(super) name: String,
-    /// What was not as expected.
     pub(super) failures: Vec<String>,
     pub(super) took: Duration,
 }
 
 impl Suite {
-    /// Returns how many results it has; a file that cannot be read is one.
+    /// Returns the number of results; an unreadable file counts as one.
     pub(super) fn count(&self) -> usize {
         self.cases.len() + usize::from(self.error.is_some())
     }

@@ -1,12 +1,11 @@
-//! Our own access log.
+//! flowgate's own access log.
 //!
-//! `ts` is the arrival to the nanosecond and `duration_ms` the time to the end of the
-//! answer, so that arrivals and ends come in the order in which the gateway saw them.
-//! What the rules counted by and the log does not contain, as a header's value, is there as
-//! the fingerprint that the gateway made of it.
+//! `ts` is the arrival and `duration_ms` the time to the answer's end, to the nanosecond, which
+//! gives the gateway's order of arrivals and ends. Keys of values that the log lacks, such as
+//! headers, are logged as fingerprints.
 
 use super::{
-    logged::{Logged, Words, method, rfc3339},
+    logged::{LoggedRequest, TextCache, method, rfc3339},
     reason::{Reason, json_reason},
 };
 use crate::{
@@ -66,25 +65,25 @@ enum Outcome {
     Cut,
 }
 
-/// Says whether an object has what only our log has.
+/// Returns whether an object is of flowgate's log.
 pub(super) fn is_ours(object: &Map<String, Value>) -> bool {
     object.contains_key("config_hash") && object.contains_key("duration_ms")
 }
 
-/// Reads a line; `None` if no rule decided about the request.
-pub(super) fn parse(line: &[u8], words: &mut Words) -> Result<Option<Logged>, Reason> {
+/// Parses a line; `None` if no rule decided.
+pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedRequest>, Reason> {
     let line: Line<'_> = serde_json::from_slice(line).map_err(|error| json_reason(&error))?;
-    if line.is_unasked() {
+    if line.is_undecided() {
         return Ok(None);
     }
     let at: Instant = rfc3339(&line.ts)?;
     let flow = line.flow.as_ref();
-    let (whole, wait) =
-        (millis(line.duration_ms)?, flow.map_or(Ok(0), |flow| millis(flow.wait_ms))?);
+    let whole = millis(line.duration_ms)?;
+    let wait = flow.map_or(Ok(0), |flow| millis(flow.wait_ms))?;
     let request = Request {
         method: method(&line.method)?,
-        host: Some(words.text(&line.host)).filter(|host| !host.is_empty()),
-        path: Some(words.text(&line.path)),
+        host: Some(cache.text(&line.host)).filter(|host| !host.is_empty()),
+        path: Some(cache.text(&line.path)),
         headers: None,
         client: Some(line.client_ip),
     };
@@ -99,26 +98,30 @@ pub(super) fn parse(line: &[u8], words: &mut Words) -> Result<Option<Logged>, Re
         status: line.is_of_service().then_some(line.status),
     });
     let recorded = Recorded {
-        route: line.route.as_deref().map(|route| words.text(route)),
+        route: line.route.as_deref().map(|route| cache.text(route)),
         keys: line.flow.map_or_else(|| Ok(Vec::new()), keys)?,
         answered,
     };
     let recorded = Some(Box::new(recorded));
     let takes = Duration::from_nanos(whole.saturating_sub(wait));
-    Ok(Some(Logged { ending, recorded, ..Logged::answered(at, request, takes, None) }))
+    Ok(Some(LoggedRequest {
+        ending,
+        recorded,
+        ..LoggedRequest::answered(at, request, takes, None)
+    }))
 }
 
 impl Line<'_> {
-    /// Whether the request was rejected before the rules of a route were asked, or its client
-    /// left, or the gateway ended, while a store was. One for which there was no route may find one in the replay.
-    fn is_unasked(&self) -> bool {
-        /// What is answered where no route matches.
+    /// Returns whether no rule decided: the request was rejected before, or it ended while the
+    /// store was asked. An unrouted request may match a route in the replay.
+    fn is_undecided(&self) -> bool {
+        /// The answer without a route.
         const NO_ROUTE: u16 = 404;
         self.flow.is_none() && (self.route.is_some() || self.status != NO_ROUTE)
     }
 
-    /// Whether the answer says anything about the service: a rejection does not, nor does
-    /// one of the gateway's own that blames the client.
+    /// Returns whether the answer comes from the upstream: rejections and the gateway's own 4xx do
+    /// not.
     fn is_of_service(&self) -> bool {
         let admitted = |flow: &Flow<'_>| matches!(&*flow.decision, "passed" | "delayed");
         let blames_client = self.upstream.is_none() && self.status < 500;
@@ -159,7 +162,7 @@ mod tests {
     #[test]
     fn a_line_is_read_to_the_nanosecond() {
         assert!(is_ours(&serde_json::from_str(LINE).unwrap()));
-        let it = parse(LINE.as_bytes(), &mut Words::default()).unwrap().unwrap();
+        let it = parse(LINE.as_bytes(), &mut TextCache::default()).unwrap().unwrap();
         assert_eq!(it.at, Instant::from_nanos(1_795_237_200_125_000_001));
         assert_eq!(it.takes, Duration::from_nanos(12_345_678), "the wait is not its own");
         assert_eq!(it.ending, Ending::Failed);
@@ -168,7 +171,7 @@ mod tests {
         assert_eq!(recorded.answered, Some(Answered { after, status: Some(200) }));
         assert_eq!(recorded.route.as_deref(), Some("r"));
         let keys: Vec<_> =
-            recorded.keys.iter().map(|it| (&*it.rule, it.key, it.priority)).collect();
+            recorded.keys.iter().map(|key| (&*key.rule, key.key, key.priority)).collect();
         let shared = Some(Key::Shared);
         assert_eq!(
             keys,
@@ -180,7 +183,7 @@ mod tests {
     fn what_the_gateways_end_cut_off_ends_as_if_its_client_had_left() {
         for outcome in ["cancelled", "cut"] {
             let line = LINE.replace("failed", outcome);
-            let it = parse(line.as_bytes(), &mut Words::default()).unwrap().unwrap();
+            let it = parse(line.as_bytes(), &mut TextCache::default()).unwrap().unwrap();
             assert_eq!(it.ending, Ending::Cancelled(Duration::from_nanos(112_345_678)));
         }
     }
@@ -188,7 +191,7 @@ mod tests {
     #[test]
     fn an_answer_that_is_not_the_services_says_nothing_about_it() {
         let status = |line: &str| {
-            let it = parse(line.as_bytes(), &mut Words::default()).unwrap().unwrap();
+            let it = parse(line.as_bytes(), &mut TextCache::default()).unwrap().unwrap();
             it.recorded.unwrap().answered.map(|answered| answered.status)
         };
         let unreached = LINE.replace("\"upstream\":\"u:80\",", "");
@@ -199,26 +202,27 @@ mod tests {
     }
 
     #[test]
-    fn who_was_rejected_before_the_rules_were_asked_is_left_out() {
+    fn requests_rejected_before_the_rules_are_left_out() {
         let is_read =
-            |line: String| parse(line.as_bytes(), &mut Words::default()).unwrap().is_some();
-        let unasked = LINE.replace("\"flow\"", "\"x\"");
-        let lost = unasked.replace("\"route\"", "\"y\"");
-        assert!(!is_read(unasked.replace("200", "413")));
-        assert!(!is_read(unasked.replace("200", "404")), "the route's own answer");
+            |line: String| parse(line.as_bytes(), &mut TextCache::default()).unwrap().is_some();
+        let undecided = LINE.replace("\"flow\"", "\"x\"");
+        let lost = undecided.replace("\"route\"", "\"y\"");
+        assert!(!is_read(undecided.replace("200", "413")));
+        assert!(!is_read(undecided.replace("200", "404")), "the route's own answer");
         assert!(!is_read(lost.replace("200", "400")));
         assert!(is_read(lost.replace("200", "404")), "there was no route");
         let empty = r#"{"decision":"passed","wait_ms":0.0}"#;
-        assert!(is_read(unasked.replace("\"bytes_in\":0", &format!("\"flow\":{empty}"))));
+        assert!(is_read(undecided.replace("\"bytes_in\":0", &format!("\"flow\":{empty}"))));
     }
 
     proptest! {
         #[test]
         fn no_line_panics(line: Vec<u8>, from in 0..500_usize, to in 0..500_usize, with in "[ -~]{0,9}") {
-            let words = &mut Words::default();
-            drop(parse(&line, words));
-            let (from, to) = (from.min(LINE.len()), to.clamp(from.min(LINE.len()), LINE.len()));
-            drop(parse(format!("{}{with}{}", &LINE[..from], &LINE[to..]).as_bytes(), words));
+            let cache = &mut TextCache::default();
+            drop(parse(&line, cache));
+            let to = to.clamp(from.min(LINE.len()), LINE.len());
+            let from = from.min(LINE.len());
+            drop(parse(format!("{}{with}{}", &LINE[..from], &LINE[to..]).as_bytes(), cache));
         }
     }
 }

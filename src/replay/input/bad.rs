@@ -1,36 +1,36 @@
-//! Lines that cannot be read: counted, and the first few shown.
+//! Unreadable lines: a count, and the first few.
 
 use super::{lines::LONGEST, reason::Reason};
 use std::{fmt, io};
 
-/// Lines that could not be read.
 #[derive(Clone, Debug, Default)]
-pub struct Bad {
-    /// How many.
+/// The count and examples of unreadable lines.
+pub struct BadLines {
+    /// The count.
     pub count: u64,
-    /// The first few.
+    /// The first few lines.
     pub shown: Vec<BadLine>,
 }
 
-/// A line that could not be read.
+/// An unreadable line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLine {
     /// The input.
     pub input: String,
     /// From 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// Its problem.
     pub reason: String,
 }
 
-/// How many bad lines are shown.
+/// Bad lines to show.
 const MOST_SHOWN: usize = 5;
 
-impl Bad {
+impl BadLines {
     pub(super) fn note(&mut self, input: &str, line: u64, reason: &str) {
         self.count += 1;
         if self.shown.len() < MOST_SHOWN {
-            // It may hold what the line holds, which a terminal would obey.
+            // It may contain control characters of the line.
             let mut clean = String::with_capacity(reason.len());
             for c in reason.chars() {
                 if c.is_control() { clean.extend(c.escape_debug()) } else { clean.push(c) }

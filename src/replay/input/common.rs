@@ -4,15 +4,15 @@
 //! [vhost|forwarded] client ident user [day/month/year:time zone] "request" status bytes ["referer" "agent" ["forwarded"]]
 //! ```
 //!
-//! `vhost` first is Apache's `vhost_combined`; a third quoted field is nginx's `main`,
-//! which has `X-Forwarded-For` there. That may also be first, where commas between addresses
-//! distinguish it from a virtual host; if no client follows, the last of them is who connected. Stamps are whole seconds unless they have a
-//! fraction, and no line says how long its request took. Control characters, quotes and bytes beyond ASCII stand as
-//! `\xHH` or `\"`, and so do requests that were none, as of a TLS client on a cleartext
-//! port; where nothing was received a `-` stands. What follows further is passed over.
+//! A leading `vhost` is Apache's `vhost_combined`; a third quoted field is `X-Forwarded-For` in
+//! nginx's `main`. That may also be first, with commas that distinguish it from a virtual host; if
+//! no client follows, its last address is the peer. Stamps are whole seconds unless they have a
+//! fraction, and lines have no duration. Control characters, quotes and non-ASCII bytes are escaped
+//! as `\xHH` or `\"`, also in what was no request, as from a TLS client on a cleartext port; `-`
+//! means that nothing was received. Further fields are ignored.
 
 use super::{
-    logged::{Logged, Words, add_header, address, instant, last_hop, method, target},
+    logged::{LoggedRequest, TextCache, add_header, address, instant, last_hop, method, target},
     reason::Reason,
 };
 use crate::{flow::Instant, replay::event::Request};
@@ -21,43 +21,42 @@ use http::{HeaderMap, Method};
 use jiff::fmt::strtime;
 use std::{borrow::Cow, sync::Arc};
 
-/// The status of a request whose first line is too long. nginx writes what it has of that, which
-/// lacks the end.
+/// The status of a request line that is too long, of which nginx logs the beginning.
 const CUT: u16 = 414;
 
-/// Before a request's version.
+/// Precedes a request's version.
 const VERSION: &[u8] = b" HTTP/";
 
-/// How a stamp is written.
+/// The format of stamps.
 pub(super) const STAMP: &str = "%d/%b/%Y:%H:%M:%S%.f %z";
 
-/// Says whether a line has a stamp in brackets, and a quoted request after it.
+/// Returns whether a line has a stamp in brackets and then a quoted request.
 pub(super) fn is_common(line: &[u8]) -> bool {
     cut(line).is_ok_and(|parts| quoted(parts.after).is_some())
 }
 
-/// Reads a line; `None` if it holds no request.
-pub(super) fn parse(line: &[u8], words: &mut Words) -> Result<Option<Logged>, Reason> {
+/// Parses a line; `None` without a request.
+pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedRequest>, Reason> {
     let Parts { before, stamp, after } = cut(line)?;
-    let at = second(stamp, words)?;
+    let at = second(stamp, cache)?;
     let (request, rest) = quoted(after).ok_or("no request in quotes follows the time")?;
     let status = Fields(rest).next().and_then(|field| str::from_utf8(field).ok()?.parse().ok());
     let status = status.ok_or("no status follows the request")?;
-    let is_cut = status == CUT && !request.windows(VERSION.len()).any(|it| it == VERSION);
+    let is_cut = status == CUT && !request.windows(VERSION.len()).any(|part| part == VERSION);
     let Some((name, path)) = request_line(&request).filter(|_| !is_cut) else { return Ok(None) };
     let (absolute, path) = target(&path);
-    let Who { vhost, forwarded, client } = who(before);
-    let host = absolute.or(vhost).map(|host| words.text(host));
+    let Parties { vhost, forwarded, client } = parties(before);
+    let host = absolute.or(vhost).map(|host| cache.text(host));
     let request = Request {
         method: method(&name)?,
         host,
-        path: Some(words.text(path)),
-        headers: headers(forwarded.as_deref(), rest, words),
+        path: Some(cache.text(path)),
+        headers: headers(forwarded.as_deref(), rest, cache),
         client,
     };
-    let logged = Logged::answered(at, request, Duration::ZERO, Some(status));
+    let logged = LoggedRequest::answered(at, request, Duration::ZERO, Some(status));
     let coarse = (!stamp.contains(&b'.')).then_some(Duration::ZERO);
-    Ok(Some(Logged { coarse, ..logged }))
+    Ok(Some(LoggedRequest { coarse, ..logged }))
 }
 
 struct Parts<'a> {
@@ -66,11 +65,11 @@ struct Parts<'a> {
     after: &'a [u8],
 }
 
-/// Cuts a line at its stamp.
+/// Splits a line at its stamp.
 fn cut(line: &[u8]) -> Result<Parts<'_>, Reason> {
     const NONE: &str = "no time in brackets, as in [21/Nov/2026:05:00:00 +0000]";
     let mut from = 0;
-    // A user's name may have a bracket.
+    // User names may contain brackets.
     while let Some(open) = find(&line[from..], b'[').map(|at| from + at) {
         let rest = &line[open + 1..];
         let end = find(rest, b']').ok_or(NONE)?;
@@ -88,11 +87,11 @@ fn cut(line: &[u8]) -> Result<Parts<'_>, Reason> {
 }
 
 pub(super) fn find(bytes: &[u8], byte: u8) -> Option<usize> {
-    bytes.iter().position(|it| *it == byte)
+    bytes.iter().position(|other| *other == byte)
 }
 
-fn second(stamp: &[u8], words: &mut Words) -> Result<Instant, Reason> {
-    if let Some((known, at)) = &words.second
+fn second(stamp: &[u8], cache: &mut TextCache) -> Result<Instant, Reason> {
+    if let Some((known, at)) = &cache.second
         && **known == *stamp
     {
         return Ok(*at);
@@ -102,22 +101,21 @@ fn second(stamp: &[u8], words: &mut Words) -> Result<Instant, Reason> {
     let none = |_| format!("no such time: {}", String::from_utf8_lossy(stamp));
     let (time, zone) = time.map_err(none)?;
     let at = instant(time)?;
-    words.zone = words.zone.or(zone);
-    words.second = Some((stamp.into(), at));
+    cache.zone = cache.zone.or(zone);
+    cache.second = Some((stamp.into(), at));
     Ok(at)
 }
 
-/// Who asked, and for whose sake.
 #[derive(Default)]
-struct Who<'a> {
+struct Parties<'a> {
     vhost: Option<&'a str>,
     forwarded: Option<String>,
-    /// If it has an address.
+    /// The peer, if it is an address.
     client: Option<IpAddr>,
 }
 
-/// Reads what stands before the stamp.
-fn who(before: &[u8]) -> Who<'_> {
+/// Parses the part before the stamp.
+fn parties(before: &[u8]) -> Parties<'_> {
     let mut fields = Fields(before);
     let mut next = || fields.next().and_then(|field| str::from_utf8(field).ok());
     let first = next();
@@ -129,22 +127,24 @@ fn who(before: &[u8]) -> Who<'_> {
             list = list + " " + field;
         }
         if let Some(client) = next().and_then(address) {
-            return Who { forwarded: Some(list), client: Some(client), vhost: None };
+            return Parties { forwarded: Some(list), client: Some(client), vhost: None };
         }
         let (before, client) = last_hop(&list).unzip();
         let forwarded = before.unwrap_or(Some(&list)).map(str::to_owned);
-        return Who { forwarded, client, vhost: None };
+        return Parties { forwarded, client, vhost: None };
     }
-    // A virtual host may be an address, too; what an ident server says is none.
+    // A virtual host may be an address; ident is not.
     match next().and_then(address) {
-        Some(client) => {
-            Who { vhost: first.filter(|it| *it != "-"), client: Some(client), forwarded: None }
-        }
-        None => Who { client: first.and_then(address), ..Who::default() },
+        Some(client) => Parties {
+            vhost: first.filter(|name| *name != "-"),
+            client: Some(client),
+            forwarded: None,
+        },
+        None => Parties { client: first.and_then(address), ..Parties::default() },
     }
 }
 
-/// The fields of a line: what stands between spaces, or in quotes, escapes as they are.
+/// The fields of a line, separated by spaces or in quotes, without unescaping.
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl<'a> Iterator for Fields<'a> {
@@ -163,7 +163,6 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Finds the quote that ends a text.
 fn quote(text: &[u8]) -> Option<usize> {
     let mut end = 0;
     while *text.get(end)? != b'"' {
@@ -172,15 +171,16 @@ fn quote(text: &[u8]) -> Option<usize> {
     Some(end)
 }
 
-/// Reads the first quoted text of `bytes`, and returns it with what follows.
+/// Returns the first quoted text of `bytes`, and the rest.
 pub(super) fn quoted(bytes: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
     let text = &bytes[find(bytes, b'"')? + 1..];
     let end = quote(text)?;
-    let (text, rest) = (&text[..end], &text[end + 1..]);
+    let rest = &text[end + 1..];
+    let text = &text[..end];
     Some((if text.contains(&b'\\') { unescaped(text).into() } else { text.into() }, rest))
 }
 
-/// Undoes the escapes of nginx (`\xHH`) and Apache (also `\"`, `\\`, `\n` and the like).
+/// Decodes escapes of nginx (`\xHH`) and Apache (also `\"`, `\\`, `\n` and the like).
 fn unescaped(text: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -215,9 +215,9 @@ fn unescaped(text: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Returns method and target of a request line, if it is one: of what has no version, as in
-/// HTTP/0.9, a `GET`; the others are of other protocols, and so is HTTP/2's first line, `PRI *`,
-/// to a server that does not expect it. What no target can hold is escaped.
+/// Returns method and target of an HTTP request line. Without a version only `GET` (HTTP/0.9)
+/// counts; others are of other protocols, as is HTTP/2's `PRI *`. Invalid bytes of the target are
+/// escaped.
 pub(super) fn request_line(line: &[u8]) -> Option<(String, String)> {
     let (method, rest) = line.split_at(find(line, b' ')?);
     let rest = rest.trim_ascii_start();
@@ -244,17 +244,17 @@ pub(super) fn request_line(line: &[u8]) -> Option<(String, String)> {
     Some((String::from_utf8_lossy(method).into_owned(), escaped))
 }
 
-/// Reads what stands after the number of bytes, beside what was `forwarded` before the stamp.
-fn headers(forwarded: Option<&str>, rest: &[u8], words: &mut Words) -> Option<Arc<HeaderMap>> {
+/// Parses the headers after the byte count, with those `forwarded` before the stamp.
+fn headers(forwarded: Option<&str>, rest: &[u8], cache: &mut TextCache) -> Option<Arc<HeaderMap>> {
     const FORWARDED: &str = "x-forwarded-for";
     let quotes = find(rest, b'"').map_or(&b""[..], |start| &rest[start..]);
-    // A line has no end of a line in it.
+    // A line contains no line feed.
     let from: Cow<'_, [u8]> = match forwarded {
         Some(list) => [list.as_bytes(), b"\n", quotes].concat().into(),
         None if quotes.is_empty() => return None,
         None => quotes.into(),
     };
-    words.headers(&from, || {
+    cache.headers(&from, || {
         let mut headers = HeaderMap::new();
         if let Some(list) = forwarded {
             add_header(&mut headers, FORWARDED, list.as_bytes());
@@ -280,7 +280,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn shown(line: &str) -> String {
-        match parse(line.as_bytes(), &mut Words::default()) {
+        match parse(line.as_bytes(), &mut TextCache::default()) {
             Ok(Some(it)) => it.shown(),
             Ok(None) => "no request".to_owned(),
             Err(reason) => reason.into_owned(),
@@ -302,7 +302,7 @@ mod tests {
         {
             let line =
                 format!(r#"::1 - - [21/Nov/2026:05:00:00{fraction} +0000] "GET / HTTP/1.1" 200 5"#);
-            let logged = parse(line.as_bytes(), &mut Words::default()).unwrap().unwrap();
+            let logged = parse(line.as_bytes(), &mut TextCache::default()).unwrap().unwrap();
             let millis = logged.at.since(Instant::EPOCH).as_millis() - 1_795_237_200_000;
             assert_eq!((millis, logged.coarse), expected);
         }
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn a_list_before_all_else_is_what_was_forwarded() {
         const REST: &str = r#"[21/Nov/2026:05:00:00 +0000] "GET / HTTP/1.1" 200 5"#;
-        for (who, client, headers) in [
+        for (parties, client, headers) in [
             ("192.0.2.1, 10.0.0.1 - -", "10.0.0.1", " x-forwarded-for: 192.0.2.1"),
             ("192.0.2.1,10.0.0.1 - a", "10.0.0.1", " x-forwarded-for: 192.0.2.1"),
             ("\"a, 192.0.2.1, 10.0.0.1\" - a", "10.0.0.1", " x-forwarded-for: a, 192.0.2.1"),
@@ -376,17 +376,17 @@ mod tests {
             ("192.0.2.1, unknown - -", "-", " x-forwarded-for: 192.0.2.1, unknown"),
             ("192.0.2.1,", "-", " x-forwarded-for: 192.0.2.1,"),
         ] {
-            let told = format!("1795237200000000000 +0ns {client} GET - / Answered(Some(200))");
-            assert_eq!(shown(&format!("{who} {REST}")), told.clone() + headers);
-            let agent = format!(r#"{who} {REST} "-" "x" "192.0.2.7""#);
-            assert_eq!(shown(&agent), told + " user-agent: x" + headers);
+            let expected = format!("1795237200000000000 +0ns {client} GET - / Answered(Some(200))");
+            assert_eq!(shown(&format!("{parties} {REST}")), expected.clone() + headers);
+            let agent = format!(r#"{parties} {REST} "-" "x" "192.0.2.7""#);
+            assert_eq!(shown(&agent), expected + " user-agent: x" + headers);
         }
     }
 
     #[test]
     fn a_bad_line_says_why() {
         const T: &str = "[21/Nov/2026:05:00:00 +0000]";
-        for (line, words) in [
+        for (line, cache) in [
             ("hello".to_owned(), "no time in brackets"),
             ("a [b] c".to_owned(), "no time in brackets"),
             (
@@ -407,7 +407,7 @@ mod tests {
             (format!(r#"a - - {T} "GET / HTTP/1.1" - 0"#), "no status"),
         ] {
             let reason = shown(&line);
-            assert!(reason.contains(words), "{line}: {reason}");
+            assert!(reason.contains(cache), "{line}: {reason}");
         }
     }
 
@@ -418,9 +418,9 @@ mod tests {
             ascii in r#"[0-9a-f.:]{0,9} - - \[[0-9/:A-Za-z +-]{0,28}\]? ?"[ -~]{0,20}"? ?[0-9]{0,4}[ -~]{0,30}"#,
             request in r#"[ -~\\"]{0,30}"#,
         ) {
-            let words = &mut Words::default();
+            let cache = &mut TextCache::default();
             for line in [line, ascii.into(), format!("a - - [21/Nov/2026:05:00:00 +0000] \"{request}\" 200 \"{request}").into()] {
-                if let Ok(Some(it)) = parse(&line, words) {
+                if let Ok(Some(it)) = parse(&line, cache) {
                     prop_assert!(it.request.path.is_some());
                 }
             }

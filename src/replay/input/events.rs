@@ -1,8 +1,6 @@
-//! `events`: arrivals and ends as JSON lines, the form that recordings of other systems
-//! are brought into.
+//! `events`: arrivals and ends as JSON lines, for recordings of other systems.
 //!
-//! `t` and `duration` are milliseconds and read exactly, to the nanosecond. What a line
-//! has beside the known fields is passed over.
+//! `t` and `duration` are milliseconds, read to the nanosecond. Unknown fields are ignored.
 
 use super::reason::{Reason, json_reason};
 use crate::{
@@ -25,7 +23,7 @@ use std::{borrow::Cow, sync::Arc};
 struct Line<'a> {
     #[serde(borrow)]
     t: &'a RawValue,
-    complete: Option<Whole>,
+    complete: Option<WholeNumber>,
     #[serde(borrow)]
     route: Option<Text<'a>>,
     #[serde(borrow)]
@@ -38,31 +36,30 @@ struct Line<'a> {
     #[serde(borrow)]
     path: Option<Text<'a>>,
     headers: Option<Map<String, Value>>,
-    cost: Option<Whole>,
+    cost: Option<WholeNumber>,
     priority: Option<bool>,
     #[serde(borrow)]
     duration: Option<&'a RawValue>,
-    status: Option<Whole>,
+    status: Option<WholeNumber>,
 }
 
-/// A whole number, also as programs write it that know floats only: `3.0`.
+/// A whole number, also written as a float: `3.0`.
 #[derive(Clone, Copy)]
-struct Whole(u64);
+struct WholeNumber(u64);
 
-/// A text that is not copied unless it has escapes.
+/// A text that is only copied if it has escapes.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Says whether an object has what only an event has.
+/// Returns whether an object is an event.
 pub(super) fn is_event(object: &Map<String, Value>) -> bool {
     object.get("t").is_some_and(Value::is_number)
 }
 
-/// Reads a line; `arrivals` is how many the input has had, and `input` its number.
+/// Parses a line of input number `input`; `arrivals` counts the input's arrivals.
 ///
-/// Whoever recorded an arrival has counted it, so that one which cannot be read takes a
-/// number too: later ends name the arrivals that they mean. A line that is no JSON
-/// object may be no arrival, and takes none.
+/// An unreadable arrival takes a number too, because later ends refer to the recorder's numbers. A
+/// line that is no JSON object takes none.
 pub(super) fn parse(line: &[u8], input: u32, arrivals: &mut u64) -> Result<Event, Reason> {
     let event = read(line, Id { input, number: *arrivals });
     let is_arrival = match &event {
@@ -78,21 +75,21 @@ fn is_no_end(line: &[u8]) -> bool {
     object.is_ok_and(|object| object.get("complete").is_none_or(Value::is_null))
 }
 
-/// Reads the event on a line, which is `next` if it is an arrival.
+/// Parses the event of a line; `next` identifies an arrival.
 fn read(line: &[u8], next: Id) -> Result<Event, Reason> {
     if !line.trim_ascii_start().starts_with(b"{") {
         return Err("not a JSON object".into());
     }
-    // Checking the line as a whole is faster than each text of it.
+    // Checking the whole line for UTF-8 is faster than each text.
     let line = match str::from_utf8(line) {
         Ok(text) => serde_json::from_str(text),
         Err(_) => serde_json::from_slice(line),
     };
     let line: Line<'_> = line.map_err(|error| json_reason(&error))?;
     let at = Instant::from_nanos(millis("t", line.t)?);
-    let status = line.status.map(|Whole(status)| u16::try_from(status));
+    let status = line.status.map(|WholeNumber(status)| u16::try_from(status));
     let status = status.transpose().map_err(|_| "`status` is no status")?;
-    if let Some(Whole(number)) = line.complete {
+    if let Some(WholeNumber(number)) = line.complete {
         if number >= next.number {
             return Err(format!("`complete` names arrival {number}, which has not come").into());
         }
@@ -119,34 +116,34 @@ fn read(line: &[u8], next: Id) -> Result<Event, Reason> {
         route: shared(line.route),
         key: line.key.map(key).transpose()?,
         recorded: None,
-        cost: line.cost.map(|Whole(cost)| cost),
+        cost: line.cost.map(|WholeNumber(cost)| cost),
         priority: line.priority.unwrap_or(false),
         takes: takes.map(Duration::from_nanos),
         ending: Ending::Answered(status),
     }))
 }
 
-impl<'de> Deserialize<'de> for Whole {
+impl<'de> Deserialize<'de> for WholeNumber {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_u64(Wholes)
+        deserializer.deserialize_u64(WholeNumberVisitor)
     }
 }
 
-struct Wholes;
+struct WholeNumberVisitor;
 
-impl Visitor<'_> for Wholes {
-    type Value = Whole;
+impl Visitor<'_> for WholeNumberVisitor {
+    type Value = WholeNumber;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a whole number from 0 on")
     }
 
-    fn visit_u64<E>(self, number: u64) -> Result<Whole, E> {
-        Ok(Whole(number))
+    fn visit_u64<E>(self, number: u64) -> Result<WholeNumber, E> {
+        Ok(WholeNumber(number))
     }
 
-    fn visit_f64<E: Error>(self, number: f64) -> Result<Whole, E> {
-        /// Floats distinguish whole numbers until here.
+    fn visit_f64<E: Error>(self, number: f64) -> Result<WholeNumber, E> {
+        /// Floats are exact up to here.
         const MOST: f64 = 9_007_199_254_740_992.0;
         if number.fract() == 0.0 && (0.0..=MOST).contains(&number) {
             #[expect(
@@ -154,7 +151,7 @@ impl Visitor<'_> for Wholes {
                 clippy::cast_sign_loss,
                 reason = "it is whole"
             )]
-            return Ok(Whole(number as u64));
+            return Ok(WholeNumber(number as u64));
         }
         Err(E::invalid_value(Unexpected::Float(number), &self))
     }
@@ -166,7 +163,7 @@ fn millis(name: &str, value: &RawValue) -> Result<u64, Reason> {
     })
 }
 
-/// A number is as good a key as a text.
+/// Reads a key, a text or a number.
 fn key(value: &RawValue) -> Result<Arc<str>, Reason> {
     let text = value.get();
     match text.as_bytes().first() {
@@ -179,7 +176,7 @@ fn key(value: &RawValue) -> Result<Arc<str>, Reason> {
     }
 }
 
-/// Reads header lines: a name with a text, or with a list of them.
+/// Reads headers: each name has a text or a list of them.
 pub(super) fn headers(lines: &Map<String, Value>) -> Result<HeaderMap, Reason> {
     let mut headers = HeaderMap::new();
     for (name, values) in lines {
@@ -248,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_bad_line_says_why() {
-        for (line, words) in [
+        for (line, cache) in [
             ("{", "not JSON"),
             ("{}", "missing field `t`"),
             (r#"{"t":-1}"#, "from 0 on, but -1"),
@@ -265,7 +262,7 @@ mod tests {
             ("[1]", "not a JSON object"),
         ] {
             let reason = arrival(line).unwrap_err();
-            assert!(reason.contains(words), "{line}: {reason}");
+            assert!(reason.contains(cache), "{line}: {reason}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the lines of an input are, and how that is found by what they hold.
+//! Input formats and their detection.
 
 use super::{access_log, common, envoy, events, gateways, lines::Lines};
 use serde_json::{Map, Value};
@@ -23,11 +23,10 @@ pub enum Format {
     Events,
 }
 
-/// How many lines are looked at to find out what they are.
+/// Lines to read for the detection.
 const MOST_LOOKED_AT: usize = 20;
 
-/// Finds the format of the first line that is of a known one. An empty input is an empty
-/// list of events.
+/// Returns the format of the first recognised line. An empty input counts as events.
 pub(super) fn detect(lines: &mut Lines) -> io::Result<Option<Format>> {
     let mut blank = true;
     for _ in 0..MOST_LOOKED_AT {
@@ -49,7 +48,7 @@ fn format_of(line: &[u8]) -> Option<Format> {
         return envoy.or_else(|| common::is_common(line).then_some(Format::Combined));
     }
     let object: Map<String, Value> = serde_json::from_slice(line).ok()?;
-    // The more particular first.
+    // The most specific first.
     [
         (access_log::is_ours(&object), Format::Flowgate),
         (gateways::is_caddy(&object), Format::Caddy),

@@ -4,7 +4,8 @@ use super::{
     common::STAMP as COMMON_STAMP,
     events::headers,
     logged::{
-        Logged, Words, address, digits, instant, method, nanos, rfc3339, some_headers, status, text,
+        LoggedRequest, TextCache, address, digits, instant, method, nanos, rfc3339, some_headers,
+        status, text,
     },
     reason::Reason,
 };
@@ -13,25 +14,28 @@ use crate::{
     replay::{decimal::scaled, event::Request},
 };
 use core::time::Duration;
-use jiff::{civil::DateTime, fmt::strtime, tz::TimeZone};
+use jiff::{SignedDuration, civil::DateTime, fmt::strtime, tz::TimeZone};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
 type Object = Map<String, Value>;
 
-/// Says whether an object has what only Caddy's log has.
+/// Returns whether an object is of Caddy's log.
 pub(super) fn is_caddy(object: &Object) -> bool {
     object.get("request").is_some_and(Value::is_object)
 }
 
-/// Says whether an object has what only Traefik's log has.
+/// Returns whether an object is of Traefik's log.
 pub(super) fn is_traefik(object: &Object) -> bool {
     object.contains_key("RequestMethod") || object.contains_key("DownstreamStatus")
 }
 
-/// Reads a line of Caddy: `ts` is when the answer ended. `None` if it is no access line, as
-/// of a handler that reports an error: that request has a line of its own.
-pub(super) fn caddy(object: &Object, words: &mut Words) -> Result<Option<Logged>, Reason> {
+/// Parses a line of Caddy, whose `ts` is the answer's end. `None` for other lines, such as errors
+/// of handlers: their requests have lines of their own.
+pub(super) fn caddy(
+    object: &Object,
+    cache: &mut TextCache,
+) -> Result<Option<LoggedRequest>, Reason> {
     if !is_access(object) {
         return Ok(None);
     }
@@ -40,40 +44,43 @@ pub(super) fn caddy(object: &Object, words: &mut Words) -> Result<Option<Logged>
     let takes = caddy_duration(object.get("duration"))?;
     let ts = object.get("ts");
     let end = caddy_time(ts)?;
-    // Stamps in words have a fraction, or are of whole seconds.
+    // Text stamps without a fraction are whole seconds.
     let is_coarse = ts.and_then(Value::as_str).is_some_and(|ts| !ts.contains('.'));
     let name = text(request, &["method"]).ok_or("the request has no `method`")?;
     let fields = request.get("headers").and_then(Value::as_object);
     let client = text(request, &["remote_ip", "client_ip", "remote_addr"]).and_then(address);
     let request = Request {
         method: method(name)?,
-        host: text(request, &["host"]).map(|host| words.text(host)),
-        path: text(request, &["uri"]).map(|path| words.text(path)),
+        host: text(request, &["host"]).map(|host| cache.text(host)),
+        path: text(request, &["uri"]).map(|path| cache.text(path)),
         headers: fields.and_then(|fields| headers(fields).ok()).map(Arc::new),
         client,
     };
-    let logged = Logged::answered(end - takes, request, takes, status(object.get("status")));
-    Ok(Some(Logged { coarse: is_coarse.then_some(takes), ..logged }))
+    let logged = LoggedRequest::answered(end - takes, request, takes, status(object.get("status")));
+    Ok(Some(LoggedRequest { coarse: is_coarse.then_some(takes), ..logged }))
 }
 
-/// Whether a line of Caddy is one of its access log, by its logger, or where that is not
-/// named by its message, if it has one.
+/// Returns whether a line of Caddy is an access line, by its logger or message.
 fn is_access(object: &Object) -> bool {
-    let (logger, message) = (text(object, &["logger"]), text(object, &["msg"]));
+    let logger = text(object, &["logger"]);
+    let message = text(object, &["msg"]);
     match logger.and_then(|logger| logger.strip_prefix("http.log.access")) {
         Some(log) => log.is_empty() || log.starts_with('.'),
-        None => logger.is_none() && message.is_none_or(|it| it == "handled request"),
+        None => logger.is_none() && message.is_none_or(|message| message == "handled request"),
     }
 }
 
-/// Reads Caddy's `duration`: seconds unless it is configured to write nanoseconds, or a text as
-/// Go does (`1m2.5s`).
+/// Reads Caddy's `duration`: seconds, or as configured nanoseconds or Go's text (`1m2.5s`).
 fn caddy_duration(value: Option<&Value>) -> Result<Duration, Reason> {
-    /// Seconds have a fraction, but one time in a billion; no request ends in so few
+    /// Seconds have a fraction except once in a billion, and no request is this short in
     /// nanoseconds.
     const NANOSECONDS: u64 = 60;
     if let Some(text) = value.and_then(Value::as_str) {
-        return go_duration(text).ok_or_else(|| format!("`duration` is no time: {text:?}").into());
+        // Go writes no blanks.
+        let parsed = text.parse::<SignedDuration>().ok().filter(|_| !text.contains(' '));
+        let nanos = parsed.and_then(|duration| u64::try_from(duration.as_nanos()).ok());
+        let duration = nanos.map(Duration::from_nanos);
+        return duration.ok_or_else(|| format!("`duration` is no time: {text:?}").into());
     }
     match value.and_then(Value::as_u64) {
         Some(whole @ NANOSECONDS..) => Ok(Duration::from_nanos(whole)),
@@ -81,38 +88,15 @@ fn caddy_duration(value: Option<&Value>) -> Result<Duration, Reason> {
     }
 }
 
-fn go_duration(text: &str) -> Option<Duration> {
-    let (mut rest, mut sum) = (text, Duration::ZERO);
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| c.is_ascii_alphabetic() || c == 'µ')?;
-        let (number, tail) = rest.split_at(digits);
-        let end = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
-        let (unit, after) = tail.split_at(end);
-        let (shift, times) = match unit {
-            "h" => (9, 3600),
-            "m" => (9, 60),
-            "s" => (9, 1),
-            "ms" => (6, 1),
-            "µs" | "us" => (3, 1),
-            "ns" => (0, 1),
-            _ => return None,
-        };
-        let part = Duration::from_nanos(scaled(number, shift)?);
-        sum = sum.checked_add(part.checked_mul(times)?)?;
-        rest = after;
-    }
-    Some(sum)
-}
-
-/// Reads Caddy's `ts`: seconds unless it is configured to write milliseconds, nanoseconds, the
-/// wall's time, which is taken as that of UTC, or a stamp with its offset.
+/// Reads Caddy's `ts`: seconds, or as configured milliseconds, nanoseconds, wall time (taken as
+/// UTC), or a stamp with its offset.
 fn caddy_time(ts: Option<&Value>) -> Result<Instant, Reason> {
-    /// Seconds before this are before the year 5138, milliseconds after 1973.
+    /// As seconds, this is the year 5138; as milliseconds, 1973.
     const SECONDS: u64 = 100_000_000_000;
     if let Some(text) = ts.and_then(Value::as_str) {
-        let wall = strtime::parse("%Y/%m/%d %H:%M:%S%.f", text).and_then(|it| it.to_datetime());
-        let of_utc = |it: DateTime| it.to_zoned(TimeZone::UTC).map(|it| it.timestamp());
-        let common = || strtime::parse(COMMON_STAMP, text).and_then(|it| it.to_timestamp());
+        let wall = strtime::parse("%Y/%m/%d %H:%M:%S%.f", text).and_then(|time| time.to_datetime());
+        let of_utc = |time: DateTime| time.to_zoned(TimeZone::UTC).map(|time| time.timestamp());
+        let common = || strtime::parse(COMMON_STAMP, text).and_then(|time| time.to_timestamp());
         return match wall.and_then(of_utc).or_else(|_| common()) {
             Ok(stamp) => instant(stamp),
             Err(_) => rfc3339(text),
@@ -128,9 +112,9 @@ fn caddy_time(ts: Option<&Value>) -> Result<Instant, Reason> {
     scaled(&digits, shift).map(Instant::from_nanos).ok_or_else(|| "`ts` is not a time".into())
 }
 
-/// Reads a line of Traefik: `StartUTC` is the arrival, `Duration` is in nanoseconds. If
-/// only `time` is there, it is the second in which the line was written.
-pub(super) fn traefik(object: &Object, words: &mut Words) -> Result<Logged, Reason> {
+/// Parses a line of Traefik: `StartUTC` is the arrival, `Duration` is in nanoseconds, and a lone
+/// `time` is the second of writing.
+pub(super) fn traefik(object: &Object, cache: &mut TextCache) -> Result<LoggedRequest, Reason> {
     let takes = nanos(object.get("Duration"), 0, "Duration", "nanoseconds")?;
     let (at, coarse) = if let Some(start) = text(object, &["StartUTC", "StartLocal"]) {
         (rfc3339(start)?, None)
@@ -144,13 +128,14 @@ pub(super) fn traefik(object: &Object, words: &mut Words) -> Result<Logged, Reas
     });
     let request = Request {
         method: method(name)?,
-        host: text(object, &["RequestHost", "RequestAddr"]).map(|host| words.text(host)),
-        path: text(object, &["RequestPath"]).map(|path| words.text(path)),
+        host: text(object, &["RequestHost", "RequestAddr"]).map(|host| cache.text(host)),
+        path: text(object, &["RequestPath"]).map(|path| cache.text(path)),
         headers: some_headers(fields),
         client: text(object, &["ClientHost", "ClientAddr"]).and_then(address),
     };
-    let logged = Logged::answered(at, request, takes, status(object.get("DownstreamStatus")));
-    Ok(Logged { coarse, ..logged })
+    let logged =
+        LoggedRequest::answered(at, request, takes, status(object.get("DownstreamStatus")));
+    Ok(LoggedRequest { coarse, ..logged })
 }
 
 #[cfg(test)]
@@ -171,7 +156,7 @@ mod tests {
             "bytes_read":0,"user_id":"","duration":0.000929675,"size":10900,"status":200}"#,
         );
         assert!(is_caddy(&line) && !is_traefik(&line));
-        let it = caddy(&line, &mut Words::default()).unwrap().unwrap();
+        let it = caddy(&line, &mut TextCache::default()).unwrap().unwrap();
         assert_eq!(
             it.shown(),
             "1646861401523172725 +929.675µs 192.0.2.1 GET localhost /x?y Answered(Some(200)) user-agent: curl/7.82.0"
@@ -179,11 +164,11 @@ mod tests {
     }
 
     #[test]
-    fn what_else_caddy_tells_of_a_request_is_no_second_one() {
-        let words = &mut Words::default();
+    fn other_lines_of_caddy_are_no_second_request() {
+        let cache = &mut TextCache::default();
         let mut is_read = |of: &str| {
             let request = r#""ts":1,"request":{"method":"GET","uri":"/"}"#;
-            caddy(&object(&format!("{{{of}{request}}}")), words).unwrap().is_some()
+            caddy(&object(&format!("{{{of}{request}}}")), cache).unwrap().is_some()
         };
         for of in [
             "",
@@ -246,7 +231,7 @@ mod tests {
             "time":"2026-11-21T05:00:01Z","request_X-Tenant":"gold"}"#,
         );
         assert!(is_traefik(&line) && !is_caddy(&line));
-        let it = traefik(&line, &mut Words::default()).unwrap();
+        let it = traefik(&line, &mut TextCache::default()).unwrap();
         assert_eq!(
             it.shown(),
             "1795237200000000001 +1.5ms 192.0.2.1 GET b.example /b?c Answered(Some(404)) x-tenant: gold"
@@ -256,18 +241,18 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named() {
-        let words = &mut Words::default();
+        let cache = &mut TextCache::default();
         let reasons = [
-            caddy(&object(r#"{"ts":1}"#), words).map(drop),
-            caddy(&object(r#"{"request":{"method":"GET"}}"#), words).map(drop),
-            traefik(&object(r#"{"RequestMethod":"GET"}"#), words).map(drop),
-            traefik(&object(r#"{"Duration":"soon"}"#), words).map(drop),
+            caddy(&object(r#"{"ts":1}"#), cache).map(drop),
+            caddy(&object(r#"{"request":{"method":"GET"}}"#), cache).map(drop),
+            traefik(&object(r#"{"RequestMethod":"GET"}"#), cache).map(drop),
+            traefik(&object(r#"{"Duration":"soon"}"#), cache).map(drop),
         ]
-        .map(|it| it.unwrap_err().into_owned());
-        for (reason, words) in
+        .map(|parsed| parsed.unwrap_err().into_owned());
+        for (reason, cache) in
             reasons.iter().zip(["`request`", "`ts`", "`StartUTC`", "nanoseconds"])
         {
-            assert!(reason.contains(words), "{reason}");
+            assert!(reason.contains(cache), "{reason}");
         }
     }
 
@@ -281,13 +266,13 @@ mod tests {
                 "ts", "request", "duration", "status", "method", "StartUTC", "time", "Duration",
                 "RequestMethod", "RequestPath", "ClientHost", "DownstreamStatus", "request_X-A",
             ];
-            let words = &mut Words::default();
+            let cache = &mut TextCache::default();
             let pairs = names.iter().zip(&values);
             let object: Object = pairs
                 .filter_map(|(name, value)| Some((NAMES[*name].to_owned(), serde_json::from_str(value).ok()?)))
                 .collect();
-            drop(caddy(&object, words));
-            drop(traefik(&object, words));
+            drop(caddy(&object, cache));
+            drop(traefik(&object, cache));
         }
     }
 }

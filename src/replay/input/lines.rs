@@ -1,4 +1,4 @@
-//! Lines of an input, whatever it is packed in.
+//! The lines of an input, gzip or not.
 
 use flate2::bufread::MultiGzDecoder;
 use std::{
@@ -11,34 +11,33 @@ use std::{
     rc::Rc,
 };
 
-/// The longest line that is read; the rest of a longer one is passed over.
+/// The longest line in bytes; longer ones are skipped.
 pub(super) const LONGEST: u64 = 1024 * 1024;
 
-/// How the name of the standard input is written.
+/// The name of standard input.
 pub(in crate::replay) const STDIN: &str = "-";
 
-/// What some editors put before a text in UTF-8 (RFC 3629, 6).
+/// The byte order mark of UTF-8 (RFC 3629, 6).
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// What gzip begins with (RFC 1952, 2.3.1).
+/// The magic bytes of gzip (RFC 1952, 2.3.1).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Bytes read so far, of all inputs, as they lie on the disk.
+/// Counts the bytes read from disk of all inputs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Meter(Rc<Cell<u64>>);
 
-/// The lines of one input.
 pub(super) struct Lines {
     reader: Box<dyn BufRead>,
     has_begun: bool,
-    /// Lines that were read to find out what they are.
+    /// Lines read for the detection of the format.
     ahead: VecDeque<Vec<u8>>,
-    /// The number of the last line taken, from 1.
+    /// The number of the current line, from 1.
     pub(super) number: u64,
     current: Vec<u8>,
 }
 
-/// What became of the attempt to read a line.
+/// The result of reading a line.
 pub(super) enum Line {
     Here,
     TooLong,
@@ -51,7 +50,6 @@ impl Meter {
     }
 }
 
-/// Counts what passes.
 struct Metered<R> {
     inner: R,
     meter: Meter,
@@ -66,7 +64,7 @@ impl<R: Read> Read for Metered<R> {
 }
 
 impl Lines {
-    /// Opens the file at `path`, or the standard input for `-`.
+    /// Opens the file at `path`, or standard input for `-`.
     pub(super) fn open(path: &Path, meter: &Meter) -> io::Result<Self> {
         let input: Box<dyn Read> = if path.as_os_str() == STDIN {
             Box::new(io::stdin())
@@ -80,11 +78,11 @@ impl Lines {
         Self::of(Metered { inner: input, meter: meter.clone() })
     }
 
-    /// Reads `input`, unpacked if it is gzip.
+    /// Reads `input`, decompressed if it is gzip.
     pub(super) fn of(input: impl Read + 'static) -> io::Result<Self> {
         const BUFFER: usize = 256 * 1024;
         let mut input = BufReader::with_capacity(BUFFER, input);
-        // A pipe may hand over its first bytes one by one.
+        // A pipe may deliver its first bytes one by one.
         let mut head = Vec::with_capacity(GZIP.len());
         input.by_ref().take(GZIP.len() as u64).read_to_end(&mut head)?;
         let is_gzip = head == GZIP;
@@ -103,8 +101,8 @@ impl Lines {
         })
     }
 
-    /// Returns the next line without taking it, the one after that on the next call, and
-    /// so on; of what is too long, its beginning, [`LONGEST`] and a byte.
+    /// Returns the next line without taking it, on each call the following one; of a long one the
+    /// first [`LONGEST`] + 1 bytes.
     pub(super) fn look(&mut self) -> io::Result<Option<&[u8]>> {
         let mut line = Vec::new();
         Ok(match self.read(&mut line)? {
@@ -116,12 +114,12 @@ impl Lines {
         })
     }
 
-    /// Returns whether a line that was looked at is too long.
+    /// Returns whether a line read ahead is too long.
     pub(super) fn is_long_ahead(&self) -> bool {
         self.ahead.iter().any(|line| line.len() as u64 > LONGEST)
     }
 
-    /// Takes the next line, which [`Self::text`] then has.
+    /// Takes the next line, for [`Self::text`].
     pub(super) fn advance(&mut self) -> io::Result<Line> {
         self.number += 1;
         if let Some(line) = self.ahead.pop_front() {
@@ -139,7 +137,7 @@ impl Lines {
         read
     }
 
-    /// Reads a line, the first without the mark before it.
+    /// Reads a line, the first without its byte order mark.
     fn read(&mut self, line: &mut Vec<u8>) -> io::Result<Line> {
         let read = read(&mut *self.reader, line)?;
         let is_first = !mem::replace(&mut self.has_begun, true);
@@ -149,7 +147,7 @@ impl Lines {
         Ok(read)
     }
 
-    /// Returns the line without its end.
+    /// Returns the current line without its end.
     pub(super) fn text(&self) -> &[u8] {
         let text = self.current.strip_suffix(b"\n").unwrap_or(&self.current);
         text.strip_suffix(b"\r").unwrap_or(text)

@@ -1,4 +1,4 @@
-//! What the parsers of logs share: a request as a log has it, stamps, words kept once.
+//! Shared parts of log parsers.
 
 use super::reason::Reason;
 use crate::{
@@ -18,21 +18,20 @@ use std::{
     sync::Arc,
 };
 
-/// A request in a log.
 #[derive(Debug)]
-pub(super) struct Logged {
+pub(super) struct LoggedRequest {
     pub(super) at: Instant,
-    /// Where the log has whole seconds only: how long after `at` that is.
+    /// If stamps are whole seconds: how long after `at` the stamp is.
     pub(super) coarse: Option<Duration>,
     pub(super) request: Request,
-    /// From its start to its end.
+    /// From start to end.
     pub(super) takes: Duration,
     pub(super) ending: Ending,
-    /// What only our own log has.
+    /// What only flowgate's log has.
     pub(super) recorded: Option<Box<Recorded>>,
 }
 
-impl Logged {
+impl LoggedRequest {
     pub(super) fn answered(
         at: Instant,
         request: Request,
@@ -40,18 +39,19 @@ impl Logged {
         status: Option<u16>,
     ) -> Self {
         let ending = match status {
-            // nginx's word, and Traefik's, for a client that left.
+            // nginx and Traefik log 499 if the client left.
             Some(499) => Ending::Cancelled(takes),
             _ => Ending::Answered(status),
         };
         Self { at, coarse: None, request, takes, ending, recorded: None }
     }
 
-    /// Says all of it on one line.
+    /// Formats it in one line.
     #[cfg(test)]
     pub(super) fn shown(&self) -> String {
         let Request { method, host, path, client, headers } = &self.request;
-        let (host, path) = (host.as_deref().unwrap_or("-"), path.as_deref().unwrap_or("-"));
+        let host = host.as_deref().unwrap_or("-");
+        let path = path.as_deref().unwrap_or("-");
         let client = client.map_or_else(|| "-".to_owned(), |client| client.to_string());
         let mut fields: Vec<_> = headers
             .iter()
@@ -59,7 +59,9 @@ impl Logged {
             .map(|(name, value)| format!(" {name}: {}", value.to_str().unwrap_or_default()))
             .collect();
         fields.sort();
-        let (at, takes, ending) = (self.at.as_nanos(), self.takes, self.ending);
+        let at = self.at.as_nanos();
+        let takes = self.takes;
+        let ending = self.ending;
         format!("{at} +{takes:?} {client} {method} {host} {path} {ending:?}{}", fields.concat())
     }
 
@@ -79,21 +81,21 @@ impl Logged {
     }
 }
 
-/// Texts that many lines have, each kept once.
+/// Repeated texts, each stored once.
 #[derive(Debug, Default)]
-pub(super) struct Words {
+pub(super) struct TextCache {
     texts: HashSet<Arc<str>>,
     headers: HashMap<Box<[u8]>, Option<Arc<HeaderMap>>>,
-    /// The last stamp of a whole second, since many lines share one.
+    /// The last stamp, which many lines share.
     pub(super) second: Option<(Box<[u8]>, Instant)>,
-    /// The zone of the first stamp, where a log writes one.
+    /// The zone of the first stamp, if any.
     pub(super) zone: Option<Offset>,
 }
 
-/// How many different texts are remembered; beyond them it begins anew.
+/// The most texts stored; then it starts over.
 const MOST_WORDS: usize = 200_000;
 
-impl Words {
+impl TextCache {
     pub(super) fn text(&mut self, text: &str) -> Arc<str> {
         if let Some(known) = self.texts.get(text) {
             return Arc::clone(known);
@@ -106,7 +108,7 @@ impl Words {
         new
     }
 
-    /// Returns the headers that `make` makes of `from`, or made of it before.
+    /// Returns the headers that `make` creates from `from`, or created before.
     pub(super) fn headers(
         &mut self,
         from: &[u8],
@@ -124,7 +126,6 @@ impl Words {
     }
 }
 
-/// Reads an RFC 3339 stamp.
 pub(super) fn rfc3339(text: &str) -> Result<Instant, Reason> {
     match text.parse() {
         Ok(stamp) => instant(stamp),
@@ -141,14 +142,14 @@ pub(super) fn method(name: &str) -> Result<Method, Reason> {
     Method::from_bytes(name.as_bytes()).map_err(|_| format!("{name:?} is not a method").into())
 }
 
-/// Reads an address, with or without a port; `None` for a name or `-`.
+/// Parses an address, with or without a port; `None` for a name or `-`.
 pub(super) fn address(text: &str) -> Option<IpAddr> {
     let bare = text.trim_start_matches('[').trim_end_matches(']');
     let address = bare.parse().ok();
     address.or_else(|| text.parse().ok().map(|address: SocketAddr| address.ip()))
 }
 
-/// Parts the last address of `X-Forwarded-For` from those before it.
+/// Splits the last address of `X-Forwarded-For` from those before it.
 pub(super) fn last_hop(forwarded: &str) -> Option<(Option<&str>, IpAddr)> {
     let (before, last) = match forwarded.rsplit_once(',') {
         Some((before, last)) => (Some(before.trim_end()), last),
@@ -157,22 +158,21 @@ pub(super) fn last_hop(forwarded: &str) -> Option<(Option<&str>, IpAddr)> {
     Some((before, address(last.trim())?))
 }
 
-/// Adds a header line, unless it cannot be one.
 pub(super) fn add_header(headers: &mut HeaderMap, name: &str, value: &[u8]) {
     let name = HeaderName::from_bytes(name.as_bytes()).ok();
     if let (Some(name), Ok(value)) = (name, HeaderValue::from_bytes(value)) {
-        // A log line holds fewer than a map can.
+        // A log line has fewer than a map can hold.
         let _full = headers.try_append(name, value);
     }
 }
 
-/// Returns the first of `names` that has a text with a meaning.
+/// Returns the first of `names` with a text other than `-`.
 pub(super) fn text<'a>(object: &'a Map<String, Value>, names: &[&str]) -> Option<&'a str> {
-    let told = names.iter().filter_map(|name| object.get(*name)?.as_str());
-    told.into_iter().find(|text| !matches!(*text, "" | "-"))
+    let texts = names.iter().filter_map(|name| object.get(*name)?.as_str());
+    texts.into_iter().find(|text| !matches!(*text, "" | "-"))
 }
 
-/// Returns the digits of a number, or of a text that holds one.
+/// Returns the digits of a number or of a text.
 pub(super) fn digits(value: Option<&Value>) -> Option<String> {
     match value? {
         Value::Number(number) => Some(number.to_string()),
@@ -186,7 +186,7 @@ pub(super) fn status(value: Option<&Value>) -> Option<u16> {
     digits(value)?.parse().ok()
 }
 
-/// Returns the request line's target as a path, and the host that an absolute one names.
+/// Returns a target's path, and its host if it is absolute.
 pub(super) fn target(text: &str) -> (Option<&str>, &str) {
     let absolute = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
     match absolute {
@@ -198,7 +198,7 @@ pub(super) fn target(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Makes headers of those fields that are there.
+/// Creates headers from `fields`, if there are any.
 pub(super) fn some_headers<'a>(
     fields: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> Option<Arc<HeaderMap>> {
@@ -207,7 +207,7 @@ pub(super) fn some_headers<'a>(
     (!headers.is_empty()).then(|| Arc::new(headers))
 }
 
-/// Reads a number of `unit`s, each of `10^shift` nanoseconds; nothing is zero.
+/// Parses a number of `unit`s of `10^shift` nanoseconds; absent is zero.
 pub(super) fn nanos(
     value: Option<&Value>,
     shift: i32,

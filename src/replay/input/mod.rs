@@ -1,10 +1,10 @@
-//! Recorded traffic: files found by their content, read into events in the order of time.
+//! Reads recorded traffic into events in the order of time; formats are detected.
 //!
-//! Events are streamed in the order of their lines, so that a recorded clock may step
-//! back; several such inputs are merged by the latest time that each has reached.
+//! Events are streamed in the order of their lines, so that a recorded clock may step back; several
+//! inputs are merged by the latest time that each has reached.
 //!
-//! The lines of a log come as requests end. They are read whole and sorted by arrival,
-//! which takes about 300 bytes a line (a third of a gigabyte for a million).
+//! Lines of a log are in the order of ends. They are read completely and sorted by arrival, which
+//! takes about 300 bytes per line.
 
 mod access_log;
 mod bad;
@@ -18,7 +18,7 @@ mod logged;
 mod reason;
 mod spread;
 
-pub use bad::{Bad, BadLine};
+pub use bad::{BadLine, BadLines};
 pub use format::Format;
 pub(super) use lines::STDIN;
 
@@ -31,7 +31,7 @@ use bad::{cut_short, too_long};
 use format::detect;
 use jiff::tz::Offset;
 use lines::{LONGEST, Line, Lines, Meter};
-use logged::{Logged, Words};
+use logged::{LoggedRequest, TextCache};
 use reason::{Reason, json_reason};
 use spread::spread;
 use std::{
@@ -40,29 +40,29 @@ use std::{
     vec::IntoIter,
 };
 
-/// Inputs that are open, and what was wrong with them.
+/// Open inputs, and their problems.
 pub struct Inputs {
-    /// Open inputs of events.
+    /// Inputs of events.
     all: Vec<Input>,
-    /// What logs held, in the order of time.
+    /// Arrivals of logs in the order of time.
     logged: IntoIter<Arrival>,
     times: Times,
     meter: Meter,
-    /// What a reader of the result should know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
-    /// How many lines were read.
+    /// Lines read.
     pub lines: u64,
-    /// Lines of a log that hold no request.
+    /// Log lines without a request.
     without_request: u64,
-    /// Lines of our own log whose requests no rule was asked about.
-    unasked: u64,
-    /// Lines of other logs whose client has no address.
+    /// Lines of flowgate's log whose requests reached no rule.
+    undecided: u64,
+    /// Lines of other logs without a client address.
     nameless: u64,
-    /// Lines that could not be read.
-    pub bad: Bad,
+    /// Unreadable lines.
+    pub bad: BadLines,
 }
 
-/// Why an input cannot be used at all.
+/// Why an input cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// It cannot be opened or read.
@@ -73,13 +73,13 @@ pub enum InputError {
         /// Why.
         source: io::Error,
     },
-    /// None of its first lines is of a known format.
+    /// Its first lines have no known format.
     #[error("the lines of {name} are of no format that is known: name it with `--format`")]
     Unknown {
         /// The input.
         name: String,
     },
-    /// Nor can they be: one of them is longer than what is read of a line.
+    /// The same, and one of them is too long.
     #[error(
         "the lines of {name} are of no format that is known, and one of the first is longer than {LONGEST} bytes"
     )]
@@ -87,7 +87,7 @@ pub enum InputError {
         /// The input.
         name: String,
     },
-    /// Events count time from a minute that no log knows.
+    /// Events and logs have different clocks.
     #[error("events cannot be merged with logs, whose times are of another clock: {name}")]
     Mixed {
         /// The input.
@@ -95,7 +95,6 @@ pub enum InputError {
     },
 }
 
-/// One input.
 struct Input {
     name: String,
     number: u32,
@@ -103,28 +102,27 @@ struct Input {
     lines: Lines,
     /// Arrivals so far.
     arrivals: u64,
-    /// The next event, and the latest time that this input has reached.
+    /// The next event.
     head: Option<Event>,
     latest: Instant,
 }
 
-/// What a line of a log holds.
 enum Parsed {
     Blank,
-    /// Something else: a log has lines for connections, too.
+    /// No request, as for a connection.
     NoRequest,
-    /// A request that no rule decided about.
-    Unasked,
-    Request(Logged),
+    /// A request that reached no rule.
+    Undecided,
+    Request(LoggedRequest),
 }
 
 impl Inputs {
-    /// Opens the files at `paths`, of which `-` is the standard input, and finds out what
-    /// their lines are unless `format` says so. Logs are read; `on_bytes` hears how far.
+    /// Opens the files at `paths` (`-` is standard input) and detects their formats unless `format`
+    /// is given. Logs are read completely; `on_bytes` reports the progress.
     ///
     /// # Errors
     ///
-    /// A file that cannot be opened, or is of an unknown format; events beside logs.
+    /// A file cannot be opened, or has an unknown format, or events and logs are mixed.
     pub fn open(
         paths: &[PathBuf],
         format: Option<Format>,
@@ -148,9 +146,9 @@ impl Inputs {
             notes: Vec::new(),
             lines: 0,
             without_request: 0,
-            unasked: 0,
+            undecided: 0,
             nameless: 0,
-            bad: Bad::default(),
+            bad: BadLines::default(),
         };
         for at in 0..inputs.all.len() {
             inputs.refill(at);
@@ -173,21 +171,21 @@ impl Inputs {
         event
     }
 
-    /// Returns how instants of these inputs are shown.
+    /// Returns the time format of these inputs.
     pub fn times(&self) -> &Times {
         &self.times
     }
 
-    /// Returns how many bytes have been read, as they lie on the disk.
+    /// Returns the bytes read from disk.
     pub fn bytes(&self) -> u64 {
         self.meter.bytes()
     }
 
-    /// Reads logs to their ends.
     fn load(&mut self, logs: Vec<Input>, on_bytes: &mut dyn FnMut(u64)) {
-        /// Lines between two words to `on_bytes`.
+        /// Lines between two calls of `on_bytes`.
         const STEP: u64 = 4096;
-        let (mut words, mut all) = (Words::default(), Vec::new());
+        let mut cache = TextCache::default();
+        let mut all = Vec::new();
         for mut log in logs {
             loop {
                 if self.lines.is_multiple_of(STEP) {
@@ -195,16 +193,16 @@ impl Inputs {
                 }
                 let reason = match log.lines.advance() {
                     Ok(Line::End) => break,
-                    Ok(Line::Here) => match log.parse_logged(&mut words) {
+                    Ok(Line::Here) => match log.parse_logged(&mut cache) {
                         Ok(Parsed::Blank) => continue,
                         Ok(Parsed::NoRequest) => {
                             self.lines += 1;
                             self.without_request += 1;
                             continue;
                         }
-                        Ok(Parsed::Unasked) => {
+                        Ok(Parsed::Undecided) => {
                             self.lines += 1;
-                            self.unasked += 1;
+                            self.undecided += 1;
                             continue;
                         }
                         Ok(Parsed::Request(logged)) => {
@@ -234,17 +232,17 @@ impl Inputs {
                  that bursts within a second are not seen";
             self.notes.push(note.to_owned());
         }
-        // Stable, so that lines of one instant stay in their order.
+        // The sort is stable: lines of one instant keep their order.
         all.sort_by_key(|(_, arrival)| arrival.at);
         self.note_left_out();
         if let (Some((_, first)), Some((_, last))) = (all.first(), all.last()) {
-            let zone = words.zone.unwrap_or(Offset::UTC);
+            let zone = cache.zone.unwrap_or(Offset::UTC);
             self.times = Times::clock(zone, [first.at, last.at]);
         }
         self.logged = all.into_iter().map(|(_, arrival)| arrival).collect::<Vec<_>>().into_iter();
     }
 
-    /// Says how many lines of logs are no arrivals, or have no client.
+    /// Adds notes about log lines without arrivals or clients.
     fn note_left_out(&mut self) {
         if self.without_request > 0 {
             self.notes.push(format!(
@@ -261,17 +259,17 @@ impl Inputs {
                 self.nameless, self.lines
             ));
         }
-        if self.unasked > 0 {
+        if self.undecided > 0 {
             self.notes.push(format!(
                 "{} of {} lines are of requests without a decision, as the gateway rejected them before \
                  it asked any rule, or their clients left, or it ended, while a store was asked: they are \
                  left out",
-                self.unasked, self.lines
+                self.undecided, self.lines
             ));
         }
     }
 
-    /// Reads on until the input `at` has an event again or ends.
+    /// Reads until the input `at` has an event or ends.
     fn refill(&mut self, at: usize) {
         let input = &mut self.all[at];
         while input.head.is_none() {
@@ -323,7 +321,7 @@ impl Input {
         Ok(Self { name, number, format, lines, arrivals: 0, head: None, latest })
     }
 
-    /// Reads the current line; `None` if it is blank.
+    /// Parses the current line; `None` if it is blank.
     fn parse(&mut self) -> Result<Option<Event>, Reason> {
         let line = self.lines.text();
         if line.trim_ascii().is_empty() {
@@ -332,8 +330,7 @@ impl Input {
         events::parse(line, self.number, &mut self.arrivals).map(Some)
     }
 
-    /// The same for a log.
-    fn parse_logged(&self, words: &mut Words) -> Result<Parsed, Reason> {
+    fn parse_logged(&self, cache: &mut TextCache) -> Result<Parsed, Reason> {
         let line = self.lines.text().trim_ascii();
         if line.is_empty() {
             return Ok(Parsed::Blank);
@@ -341,14 +338,14 @@ impl Input {
         let object = || serde_json::from_slice(line).map_err(|error| json_reason(&error));
         let logged = match self.format {
             Format::Flowgate => {
-                let logged = access_log::parse(line, words)?;
-                return Ok(logged.map_or(Parsed::Unasked, Parsed::Request));
+                let logged = access_log::parse(line, cache)?;
+                return Ok(logged.map_or(Parsed::Undecided, Parsed::Request));
             }
-            Format::Common | Format::Combined => common::parse(line, words),
-            Format::Caddy => gateways::caddy(&object()?, words),
-            Format::Envoy if line.starts_with(b"{") => envoy::json(&object()?, words),
-            Format::Envoy => envoy::plain(line, words),
-            Format::Traefik => gateways::traefik(&object()?, words).map(Some),
+            Format::Common | Format::Combined => common::parse(line, cache),
+            Format::Caddy => gateways::caddy(&object()?, cache),
+            Format::Envoy if line.starts_with(b"{") => envoy::json(&object()?, cache),
+            Format::Envoy => envoy::plain(line, cache),
+            Format::Traefik => gateways::traefik(&object()?, cache).map(Some),
             Format::Events => Err("events are no log".into()),
         };
         logged.map(|logged| logged.map_or(Parsed::NoRequest, Parsed::Request))

@@ -1,4 +1,4 @@
-//! A report as one page, which needs nothing beside itself.
+//! The report as a self-contained HTML page.
 
 use super::{
     Report, RouteReport, RuleReport,
@@ -6,7 +6,7 @@ use super::{
     text::{arrivals, percent, rejected, short, worst},
 };
 use crate::replay::{
-    against::{Against, Kind},
+    against::{Against, ChangeKind},
     times::{Times, millis},
 };
 use core::fmt::Write;
@@ -23,23 +23,22 @@ td:first-child,th:first-child,td:last-child,th:last-child{text-align:left}\
 svg{width:100%;height:auto}\
 @media print{body{margin:0;max-width:none}svg,tr{break-inside:avoid}h2,h3{break-after:avoid}}";
 
-/// What a page shows.
-pub(in crate::replay) struct Page<'a> {
-    /// The configuration's file.
+/// The content of a page.
+pub(in crate::replay) struct HtmlReport<'a> {
+    /// The configuration file.
     pub(in crate::replay) config: &'a str,
-    /// The files of the traffic.
+    /// The input files.
     pub(in crate::replay) inputs: &'a str,
     pub(in crate::replay) report: &'a Report,
-    /// What another configuration came to.
+    /// The other configuration's results.
     pub(in crate::replay) against: Option<&'a Against>,
-    /// What a reader should know.
+    /// Notes for the reader.
     pub(in crate::replay) notes: &'a [String],
-    /// How instants are shown.
+    /// The format of times.
     pub(in crate::replay) times: &'a Times,
 }
 
-impl Page<'_> {
-    /// Returns the page.
+impl HtmlReport<'_> {
     pub(in crate::replay) fn write(&self) -> String {
         let mut out = String::new();
         // Writing to a String cannot fail.
@@ -89,7 +88,7 @@ impl Page<'_> {
                 "<table class=\"words\"><tr><th>arrivals</th><th>{here}</th><th>{there}</th>"
             )?;
             out.write_str("<th>such as</th></tr>\n")?;
-            for Kind { here, there, count, examples } in kinds {
+            for ChangeKind { here, there, count, examples } in kinds {
                 let [here, there] = [here, there].map(escaped);
                 let examples: Vec<_> = examples.iter().map(|example| escaped(example)).collect();
                 let examples = examples.join("<br>");
@@ -106,7 +105,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Writes what came of a route here, and there if there is another configuration.
+    /// Writes a route's results, also of the other configuration.
     fn write_section(
         &self,
         out: &mut String,
@@ -130,14 +129,15 @@ impl Page<'_> {
     }
 }
 
-/// Returns the routes that something came to.
+/// Returns the routes with arrivals.
 fn used(report: &Report) -> impl Iterator<Item = &RouteReport> {
     report.routes.iter().filter(|route| route.offered > 0)
 }
 
 fn write_unreached(out: &mut String, report: &Report, place: &str) -> std::fmt::Result {
     report.unreached.iter().try_for_each(|(reason, count)| {
-        let (place, reason) = (escaped(place), escaped(reason));
+        let place = escaped(place);
+        let reason = escaped(reason);
         writeln!(out, "<p>{place}{count} reached no rule: {reason}</p>")
     })
 }
@@ -163,7 +163,11 @@ fn write_route(out: &mut String, route: &RouteReport, times: &Times) -> std::fmt
         out.write_str("</table>\n")?;
     }
     for rule in route.rules.iter().filter(|rule| !rule.keys.top.is_empty()) {
-        let named = rule.keys.top.iter().map(|it| format!("{} {}", escaped(&it.key), it.times()));
+        let named = rule
+            .keys
+            .top
+            .iter()
+            .map(|client| format!("{} {}", escaped(&client.key), client.times()));
         let named: Vec<_> = named.collect();
         writeln!(
             out,

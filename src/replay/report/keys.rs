@@ -1,51 +1,49 @@
-//! Which clients a rule rejected most, of any number of clients, in bounded memory.
+//! The clients that a rule rejected most often, in bounded memory.
 //!
-//! The counts are those of space-saving (Metwally, Agrawal, El Abbadi: "Efficient
-//! computation of frequent and top-k elements in data streams", 2005), with many of the
-//! least counters given up at once instead of one at every rejection. What is given up is
-//! remembered as one number: no client without a counter was rejected more often than
-//! that, and whoever gets a counter later may have been rejected as often before.
+//! Space-saving (Metwally, Agrawal, El Abbadi: "Efficient computation of frequent and top-k
+//! elements in data streams", 2005), but many of the smallest counters are dropped at once. One
+//! number remembers them: the most rejections of a client without a counter, with which later
+//! counters begin.
 
 use crate::flow::Key;
 use ahash::RandomState;
 use core::cmp::Reverse;
 use std::collections::HashMap;
 
-/// How many clients have a counter.
+/// The most clients with a counter.
 const MOST_KEYS: usize = 100_000;
 
-/// Rejections by client.
 #[derive(Debug)]
 pub(super) struct TopKeys {
     counts: HashMap<u128, RejectedKey, RandomState>,
-    /// How many may have a counter.
+    /// The most counters.
     most: usize,
-    /// The most rejections of any client without a counter. Every rise takes one from
-    /// half of the counters, so that of n rejections it is at most 2n / `most`.
+    /// The most rejections of a client without a counter. Each increase takes one from half of the
+    /// counters, so that after n rejections it is at most 2n / `most`.
     given_up: u64,
 }
 
-/// A client that a rule rejected, and how often.
+/// A rejected client with its count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RejectedKey {
-    /// Its key, for people.
+    /// Its key as text.
     pub key: String,
-    /// It was rejected as often at least.
+    /// The fewest rejections that it can have.
     pub at_least: u64,
-    /// It was rejected as often at most; the same where the count is exact.
+    /// The most rejections that it can have.
     pub at_most: u64,
 }
 
 /// The clients that a rule rejected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RejectedKeys {
-    /// Those that were rejected most often, as far as is known.
+    /// The most often rejected ones.
     pub top: Vec<RejectedKey>,
-    /// How many there were at all, at least.
+    /// The fewest rejected clients that there were.
     pub count: usize,
-    /// Whether that is how many there were, and who is at the top beyond doubt.
+    /// Whether `count` and `top` are exact.
     pub is_exact: bool,
-    /// How often one that is not at the top may have been rejected, at most.
+    /// The most rejections of a client outside `top`.
     pub rest_at_most: u64,
 }
 
@@ -60,10 +58,10 @@ impl TopKeys {
         Self { counts: HashMap::default(), most, given_up: 0 }
     }
 
-    /// Counts a rejection; `show` is asked when a client gets a counter.
+    /// Counts a rejection; `show` returns the key of a new counter.
     pub(super) fn note(&mut self, key: Key, show: impl FnOnce() -> String) {
-        let Key::Of(print) = key else { return };
-        if let Some(known) = self.counts.get_mut(&print) {
+        let Key::Of(fingerprint) = key else { return };
+        if let Some(known) = self.counts.get_mut(&fingerprint) {
             known.at_least += 1;
             known.at_most += 1;
             return;
@@ -72,21 +70,20 @@ impl TopKeys {
             self.give_up();
         }
         let counter = RejectedKey { key: show(), at_least: 1, at_most: self.given_up + 1 };
-        self.counts.insert(print, counter);
+        self.counts.insert(fingerprint, counter);
     }
 
-    /// Makes room for half as many clients as may have a counter.
     fn give_up(&mut self) {
         let mut counts: Vec<u64> = self.counts.values().map(|known| known.at_most).collect();
         let half = counts.len() / 2;
         if half < counts.len() {
             self.given_up = *counts.select_nth_unstable(half).1;
         }
-        // All alike, so that it does not hang on the order of a table.
+        // All with the same count, whatever the order of the table.
         self.counts.retain(|_, known| known.at_most > self.given_up);
     }
 
-    /// Returns the `most` that were rejected most often, and how many clients were at all.
+    /// Returns the `most` most rejected clients, and how many there were.
     pub(super) fn top(self, most: usize) -> RejectedKeys {
         let is_exact = self.given_up == 0;
         let count = if is_exact { self.counts.len() } else { self.most };
@@ -102,7 +99,7 @@ impl TopKeys {
 }
 
 impl RejectedKey {
-    /// Returns how often: `×7`, and `×5 to 7` where no more is known.
+    /// Formats the count: `×7`, or `×5 to 7`.
     pub(super) fn times(&self) -> String {
         match (self.at_least, self.at_most) {
             (least, most) if least == most => format!("×{most}"),
@@ -112,7 +109,7 @@ impl RejectedKey {
 }
 
 impl RejectedKeys {
-    /// Returns what follows the names: how many more there are, and what is known of them.
+    /// Describes the clients outside `top`.
     pub(super) fn more(&self) -> String {
         let Self { count, is_exact, rest_at_most, .. } = self;
         match count.saturating_sub(self.top.len()) {
@@ -130,14 +127,14 @@ mod tests {
 
     fn noted(most: usize, rejections: &[u128]) -> TopKeys {
         let mut keys = TopKeys::of(most);
-        for print in rejections {
-            keys.note(Key::Of(*print), || print.to_string());
+        for fingerprint in rejections {
+            keys.note(Key::Of(*fingerprint), || fingerprint.to_string());
         }
         keys
     }
 
     #[test]
-    fn who_comes_after_many_others_is_found() {
+    fn a_late_client_is_found_among_many() {
         let crowd = 0..100_000;
         let rejections: Vec<u128> = crowd.chain(core::iter::repeat_n(200_000, 1000)).collect();
         let keys = noted(1000, &rejections).top(1);
@@ -172,7 +169,7 @@ mod tests {
             let keys = keys.top(3);
             let mut clients = 0;
             for client in 0..40 {
-                let times = rejections.iter().filter(|print| **print == client).count() as u64;
+                let times = rejections.iter().filter(|fingerprint| **fingerprint == client).count() as u64;
                 clients += usize::from(times > 0);
                 match keys.top.iter().find(|known| known.key == client.to_string()) {
                     Some(known) => prop_assert!((known.at_least..=known.at_most).contains(&times)),

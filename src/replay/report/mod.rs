@@ -1,4 +1,4 @@
-//! What a replay came to: counted on the way, in bounded memory, and reported at the end.
+//! The report of a replay, counted in bounded memory.
 
 mod html;
 mod keys;
@@ -7,7 +7,7 @@ mod text;
 mod timeline;
 mod worst;
 
-pub(super) use html::Page;
+pub(super) use html::HtmlReport;
 pub use keys::{RejectedKey, RejectedKeys};
 pub(super) use svg::draw;
 pub(crate) use svg::{escaped, escaped_lines};
@@ -15,7 +15,7 @@ pub(super) use text::write;
 pub use timeline::{Column, Timeline};
 
 use super::{
-    engine::{Engine, Ruling},
+    engine::{ArrivalResult, Engine},
     event::Arrival,
 };
 use crate::flow::{
@@ -26,10 +26,10 @@ use keys::TopKeys;
 use std::collections::BTreeMap;
 use worst::Worst;
 
-/// How many clients are named of those that a rule rejected.
+/// Rejected clients to name per rule.
 const MOST_NAMED: usize = 5;
 
-/// Counts while arrivals are decided.
+/// Collects the report.
 #[derive(Debug)]
 pub struct Collector {
     routes: Vec<RouteTally>,
@@ -39,8 +39,8 @@ pub struct Collector {
 
 #[derive(Debug)]
 struct RouteTally {
-    told: RouteReport,
-    /// Of requests that waited, in nanoseconds.
+    report: RouteReport,
+    /// The waits of delayed requests in nanoseconds.
     waits: Vec<u64>,
     rules: Vec<RuleTally>,
 }
@@ -48,101 +48,101 @@ struct RouteTally {
 #[derive(Debug)]
 struct RuleTally {
     slot: SlotId,
-    /// Whether it is the route's own pacing.
+    /// Whether it is the route's pacing.
     is_pacing: bool,
-    /// Whether it paces, as a rule or as the route's own.
+    /// Whether it paces, as a rule or for the route.
     paces: bool,
-    told: RuleReport,
+    report: RuleReport,
     worst: Option<Worst>,
     /// The largest cost that passed.
     costliest: u64,
     keys: TopKeys,
 }
 
-/// What a replay came to.
+/// The report of a replay.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// In the order of the file.
     pub routes: Vec<RouteReport>,
     /// Arrivals that reached no route, by reason.
     pub unreached: Vec<(&'static str, u64)>,
-    /// The first arrival and the last.
+    /// The first and the last arrival.
     pub span: Option<(Instant, Instant)>,
 }
 
-/// What came of a route's arrivals.
+/// The results of a route.
 #[derive(Clone, Debug)]
 pub struct RouteReport {
-    /// Its name.
+    /// The route's name.
     pub name: String,
-    /// Arrivals.
+    /// Arrivals for this route.
     pub offered: u64,
-    /// Those that started at once.
+    /// Arrivals that started at once.
     pub passed: u64,
-    /// Those that waited and started.
+    /// Arrivals that waited and started.
     pub delayed: u64,
-    /// Those that were rejected, by the reason's word.
+    /// Rejected arrivals by reason.
     pub rejected: BTreeMap<&'static str, u64>,
-    /// The half of those that started waited no longer.
+    /// The median wait of started arrivals.
     pub wait_p50: Duration,
-    /// 99 of 100 waited no longer.
+    /// The 99th percentile.
     pub wait_p99: Duration,
     /// The longest wait.
     pub wait_max: Duration,
-    /// In the order of the file; the breaker and the pacing last.
+    /// In the order of the file, then breaker and pacing.
     pub rules: Vec<RuleReport>,
-    /// What happened when.
+    /// Counts over time.
     pub timeline: Timeline,
 }
 
-/// What a rule decided.
+/// The results of a rule.
 #[derive(Clone, Debug, Default)]
 pub struct RuleReport {
-    /// Its name; of an override the rule's, and when it is asked instead.
+    /// Its name, with the condition of an override.
     pub name: String,
-    /// Requests that it was asked about.
+    /// Requests that it checked.
     pub asked: u64,
-    /// Requests that it let pass at once, whatever other rules said.
+    /// Requests that it passed at once, whatever other rules decided.
     pub passed: u64,
-    /// Requests that it made wait.
+    /// Requests that it delayed.
     pub delayed: u64,
-    /// Requests whose rejection was its own.
+    /// Requests that it rejected.
     pub rejected: u64,
-    /// Requests that it would have rejected, were it not a dry run.
+    /// Requests that it would have rejected without dry run.
     pub dry_run: u64,
-    /// The most of its limit that was in use, and the limit.
+    /// The largest usage, and the limit.
     pub used: (u64, u64),
-    /// The most that it let pass in any window.
+    /// The most that passed in any window.
     pub worst: Option<WorstReport>,
-    /// Where `used` was, of a rule that counts by a calendar, whose windows differ in length.
+    /// For a calendar rule, whose windows vary: where `used` was reached.
     pub calendar: Option<CalendarReport>,
-    /// Whom it rejected most often.
+    /// The clients that it rejected most often.
     pub keys: RejectedKeys,
 }
 
-/// The window of a calendar in which most passed.
+/// The calendar window in which most passed.
 #[derive(Clone, Debug)]
 pub struct CalendarReport {
-    /// What it is called, as `month (Europe/Berlin)`.
+    /// Its description, as `month (Europe/Berlin)`.
     pub window: String,
-    /// When the last of it passed.
+    /// When the most was reached.
     pub at: Instant,
-    /// Whose it was, for a keyed rule.
+    /// The client's key, for a keyed rule.
     pub key: Option<String>,
 }
 
 /// The most that passed in any window.
 #[derive(Clone, Debug)]
 pub struct WorstReport {
-    /// The window.
+    /// The window's length.
     pub window: Duration,
-    /// What passed.
+    /// The cost that passed.
     pub measured: u64,
-    /// What may.
+    /// The cost that may pass.
     pub promised: u64,
     /// When the window ended.
     pub at: Instant,
-    /// Whose it was, for a keyed rule.
+    /// The client's key, for a keyed rule.
     pub key: Option<String>,
     /// Whether some clients were not measured.
     pub is_partial: bool,
@@ -155,14 +155,14 @@ impl CalendarReport {
 }
 
 impl Collector {
-    /// Begins to count what `engine` decides from `from` on.
+    /// Starts counting the decisions of `engine` at `from`.
     pub fn new(engine: &Engine, from: Instant) -> Self {
         let route = |route: &std::sync::Arc<crate::config::Route>| {
             let flow = route.flow.flow.iter().zip(&route.rules).map(|(rule, plan)| {
                 let promised = rule.algorithm.most_in_a_window();
                 let mut tally = RuleTally::new(plan.slot, &rule.name, promised);
                 if let Algorithm::FixedWindow(config) = &rule.algorithm {
-                    tally.told.calendar = config.align.calendar().map(CalendarReport::of);
+                    tally.report.calendar = config.align.calendar().map(CalendarReport::of);
                 }
                 RuleTally { paces: matches!(rule.algorithm, Algorithm::Pacing(_)), ..tally }
             });
@@ -174,7 +174,7 @@ impl Collector {
             let breaker =
                 route.breaker.map(|slot| RuleTally::new(slot, route.rule_name(slot), None));
             RouteTally {
-                told: RouteReport {
+                report: RouteReport {
                     name: route.name.to_string(),
                     offered: 0,
                     passed: 0,
@@ -197,12 +197,12 @@ impl Collector {
         }
     }
 
-    /// Counts what became of an arrival.
-    pub fn note(&mut self, engine: &Engine, arrival: &Arrival, ruling: &Ruling) {
+    /// Counts the result of an arrival.
+    pub fn note(&mut self, engine: &Engine, arrival: &Arrival, result: &ArrivalResult) {
         let (first, last) = self.span.unwrap_or((arrival.at, arrival.at));
         let now = arrival.at.max(last);
         self.span = Some((first, now));
-        match ruling.route {
+        match result.route {
             Err(reason) => *self.unreached.entry(reason.words()).or_default() += 1,
             Ok(index) => {
                 let rules = &engine.snapshot().routes[index].rules;
@@ -210,12 +210,12 @@ impl Collector {
                     let rule = rules.iter().find(|rule| rule.slot == slot);
                     rule.map_or_else(String::new, |rule| engine.show_key(arrival, rule))
                 };
-                self.routes[index].note(ruling, now, show);
+                self.routes[index].note(result, now, show);
             }
         }
     }
 
-    /// Adds up.
+    /// Returns the report.
     pub fn report(self) -> Report {
         Report {
             routes: self.routes.into_iter().map(RouteTally::report).collect(),
@@ -226,39 +226,39 @@ impl Collector {
 }
 
 impl RouteTally {
-    /// Counts what became of an arrival at `now`, or earlier where time has stepped back;
-    /// `show` shows its key for a rule.
-    fn note(&mut self, ruling: &Ruling, now: Instant, show: impl Fn(SlotId) -> String) {
-        let told = &mut self.told;
-        told.offered += 1;
-        told.timeline.note(now, ruling.start.map(|start| start.max(now)));
-        match ruling.start.map(|_| nanos(ruling.report.wait())) {
-            Some(0) => told.passed += 1,
+    /// Counts an arrival at `now` or earlier, where time has stepped back; `show` returns its key
+    /// for a rule.
+    fn note(&mut self, result: &ArrivalResult, now: Instant, show: impl Fn(SlotId) -> String) {
+        let report = &mut self.report;
+        report.offered += 1;
+        report.timeline.note(now, result.start.map(|start| start.max(now)));
+        match result.start.map(|_| nanos(result.report.wait())) {
+            Some(0) => report.passed += 1,
             Some(wait) => {
-                told.delayed += 1;
+                report.delayed += 1;
                 self.waits.push(wait);
             }
             None => {
-                let reason = ruling.decided.and_then(|decided| decided.decision.reason());
+                let reason = result.decided.and_then(|decided| decided.decision.reason());
                 if let Some(kind) = reason {
-                    *told.rejected.entry(kind.word()).or_default() += 1;
+                    *report.rejected.entry(kind.word()).or_default() += 1;
                 }
             }
         }
-        for quota in &ruling.report.quotas {
+        for quota in &result.report.quotas {
             if let Some(rule) = self.rules.iter_mut().find(|rule| rule.slot == quota.slot) {
-                rule.note(quota, ruling, now, || show(quota.slot));
+                rule.note(quota, result, now, || show(quota.slot));
             }
         }
     }
 
     fn report(mut self) -> RouteReport {
         self.waits.sort_unstable();
-        let started = self.told.passed + self.told.delayed;
+        let started = self.report.passed + self.report.delayed;
         // The others did not wait.
         let nth = |part: u64| {
             let rank = (started * part).div_ceil(100).max(1);
-            let among = rank.checked_sub(self.told.passed + 1);
+            let among = rank.checked_sub(self.report.passed + 1);
             let wait = among.and_then(|at| self.waits.get(usize::try_from(at).ok()?));
             Duration::from_nanos(wait.copied().unwrap_or(0))
         };
@@ -267,7 +267,7 @@ impl RouteTally {
             wait_p99: nth(99),
             wait_max: Duration::from_nanos(self.waits.last().copied().unwrap_or(0)),
             rules: self.rules.into_iter().map(RuleTally::report).collect(),
-            ..self.told
+            ..self.report
         }
     }
 }
@@ -286,7 +286,7 @@ impl RuleTally {
             slot,
             is_pacing: false,
             paces: false,
-            told: RuleReport {
+            report: RuleReport {
                 name: name.to_owned(),
                 worst: promised.map(report),
                 ..RuleReport::default()
@@ -297,22 +297,27 @@ impl RuleTally {
         }
     }
 
-    /// Counts what the rule said, and what came of it.
-    fn note(&mut self, quota: &Quota, ruling: &Ruling, now: Instant, show: impl Fn() -> String) {
-        let claim = ruling.claims.iter().find(|claim| claim.slot == self.slot);
+    fn note(
+        &mut self,
+        quota: &Quota,
+        result: &ArrivalResult,
+        now: Instant,
+        show: impl Fn() -> String,
+    ) {
+        let claim = result.claims.iter().find(|claim| claim.slot == self.slot);
         let key = claim.map_or(Key::Shared, |claim| claim.key);
-        let told = &mut self.told;
-        told.asked += 1;
+        let report = &mut self.report;
+        report.asked += 1;
         match quota.verdict {
-            Verdict::Passed => told.passed += 1,
-            Verdict::Delayed => told.delayed += 1,
-            Verdict::DryRunRejected(_) => told.dry_run += 1,
+            Verdict::Passed => report.passed += 1,
+            Verdict::Delayed => report.delayed += 1,
+            Verdict::DryRunRejected(_) => report.dry_run += 1,
             Verdict::Rejected(_) => {}
         }
-        if let Some(start) = ruling.start {
-            if quota.used > told.used.0 {
-                told.used = (quota.used, quota.limit);
-                if let Some(calendar) = &mut told.calendar {
+        if let Some(start) = result.start {
+            if quota.used > report.used.0 {
+                report.used = (quota.used, quota.limit);
+                if let Some(calendar) = &mut report.calendar {
                     calendar.at = now;
                     calendar.key = (key != Key::Shared).then(&show);
                 }
@@ -320,14 +325,14 @@ impl RuleTally {
             if !matches!(quota.verdict, Verdict::DryRunRejected(_))
                 && let Some(worst) = &mut self.worst
             {
-                // What a pacing promises is said of starts; a loan counts in the window
-                // that it is taken from, which opens when the rule's own wait ends.
+                // Pacing limits starts; a loan counts in the window that it is taken from, which
+                // opens when the rule's own wait ends.
                 let at = if self.is_pacing { start.max(now) } else { now + quota.wait };
                 worst.note(now, at, (key, quota.cost), show);
                 self.costliest = self.costliest.max(quota.cost);
             }
-        } else if ruling.rule() == Some(self.slot) {
-            told.rejected += 1;
+        } else if result.rule() == Some(self.slot) {
+            report.rejected += 1;
             self.keys.note(key, show);
         }
     }
@@ -337,17 +342,18 @@ impl RuleTally {
             worst.settle(Instant::FAR_FUTURE);
         }
         let keys = self.keys.top(MOST_NAMED);
-        // Starts are paced by what those before cost, so that of a window's last one all counts.
+        // Starts are paced by the costs before them, so that a window's last cost counts in full.
         let whole_last = if self.paces { self.costliest - 1 } else { 0 };
-        let measured = |told: WorstReport, worst: Worst| WorstReport {
+        let measured = |report: WorstReport, worst: Worst| WorstReport {
             window: worst.window(),
             measured: worst.most,
-            promised: told.promised.saturating_add(whole_last),
+            promised: report.promised.saturating_add(whole_last),
             at: worst.at,
-            key: Some(worst.whose).filter(|key| !key.is_empty()),
+            key: Some(worst.key_text).filter(|key| !key.is_empty()),
             is_partial: worst.is_partial,
         };
-        let worst = self.told.worst.zip(self.worst).map(|(told, worst)| measured(told, worst));
-        RuleReport { worst, keys, ..self.told }
+        let worst =
+            self.report.worst.zip(self.worst).map(|(report, worst)| measured(report, worst));
+        RuleReport { worst, keys, ..self.report }
     }
 }

@@ -1,14 +1,14 @@
-//! Timelines as SVG, legible on paper and in the dark.
+//! Timelines as SVG for paper and dark screens.
 //!
-//! Above, per second: what was offered (a line), what started (an area) and what was
-//! rejected (a dashed line). Below, if anybody waited: how many, on average.
+//! Top, per second: offered (line), started (area) and rejected (dashed line). Bottom, if requests
+//! waited: the mean number waiting.
 
 use super::timeline::{Column, Timeline};
 use crate::replay::times::Times;
 use core::{fmt::Write, time::Duration};
 
-/// Colours and lines, for a page and for a picture alone: colours that differ in grey and
-/// by those who do not see red. Without variables, which only browsers know.
+/// Styles for a page and a single picture: colours differ in grey and for colour-blind readers. No
+/// variables, which only browsers know.
 pub(super) const STYLE: &str = "\
 .chart text{font:11px system-ui,sans-serif}\
 .chart text,.chart .legend-ink{fill:#222}\
@@ -37,7 +37,7 @@ const GAP: f64 = 18.0;
 const QUEUE: f64 = 46.0;
 const BOTTOM: f64 = 22.0;
 
-/// Draws a timeline under `title`. Alone it has its own colours.
+/// Draws a timeline with `title`; `alone` includes the styles.
 pub(in crate::replay) fn draw(
     timeline: &Timeline,
     title: &str,
@@ -50,7 +50,7 @@ pub(in crate::replay) fn draw(
     out
 }
 
-/// A part of the picture: where it stands, and what its top stands for.
+/// A part of the picture: its position, and the value of its top.
 struct Panel {
     top: f64,
     height: f64,
@@ -69,7 +69,8 @@ fn svg(
     let waits = |column: &Column| number(column.waited) / 1e9 / second;
     let has_queue = columns.iter().any(|column| column.waited > 0);
     let rate = |count: u64| number(count) / second;
-    let busiest = columns.iter().map(|it| it.offered.max(it.admitted)).max().unwrap_or(0);
+    let busiest =
+        columns.iter().map(|column| column.offered.max(column.admitted)).max().unwrap_or(0);
     let rates = Panel { top: TOP, height: RATES, most: rate(busiest).max(1.0) };
     let longest = columns.iter().map(waits).fold(0.0, f64::max);
     let queue = Panel { top: TOP + RATES + GAP, height: QUEUE, most: longest.max(1.0) };
@@ -105,7 +106,8 @@ impl Panel {
     }
 
     fn axis(&self, out: &mut String, unit: &str) -> std::fmt::Result {
-        let (bottom, right) = (self.top + self.height, WIDTH - RIGHT);
+        let bottom = self.top + self.height;
+        let right = WIDTH - RIGHT;
         write!(out, "<path class=\"axis\" d=\"M{LEFT} {}V{bottom}H{right}\"/>", self.top)?;
         let x = LEFT - 4.0;
         let most = if self.most < 10.0 {
@@ -133,11 +135,12 @@ impl Panel {
         class: &str,
         values: impl Iterator<Item = f64>,
     ) -> std::fmt::Result {
-        let (path, bottom) = (self.steps(values), self.top + self.height);
+        let path = self.steps(values);
+        let bottom = self.top + self.height;
         write!(out, "<path class=\"{class}\" d=\"{path}V{bottom}H{LEFT}Z\"/>")
     }
 
-    /// Draws a step for each column, from the bottom.
+    /// Returns a path with a step per column.
     fn steps(&self, values: impl Iterator<Item = f64>) -> String {
         let values: Vec<f64> = values.collect();
         let step = (WIDTH - LEFT - RIGHT) / number(values.len().max(1) as u64);
@@ -145,7 +148,7 @@ impl Panel {
         let mut last = String::new();
         for (at, value) in (0..).zip(&values) {
             let y = format!("{:.1}", self.y(*value));
-            // Columns of one height are one step.
+            // Equal columns form one step.
             if y != last {
                 if at > 0 {
                     _ = write!(path, "H{:.1}", LEFT + step * number(at));
@@ -197,7 +200,7 @@ fn time_axis(
     Ok(())
 }
 
-/// Writes a time with the three digits that an axis has room for.
+/// Formats a time with three digits.
 fn time(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
@@ -215,7 +218,7 @@ fn number(count: u64) -> f64 {
     count as f64
 }
 
-/// Writes a text so that it is nothing but text in HTML and SVG.
+/// Escapes a text for HTML and SVG.
 pub(crate) fn escaped(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for character in text.chars() {
@@ -225,7 +228,7 @@ pub(crate) fn escaped(text: &str) -> String {
             '>' => clean.push_str("&gt;"),
             '"' => clean.push_str("&quot;"),
             '\'' => clean.push_str("&#39;"),
-            // XML has none of these.
+            // XML does not allow these.
             c if c.is_control() || matches!(c, '\u{FFFE}' | '\u{FFFF}') => {
                 clean.extend(c.escape_default());
             }
@@ -235,7 +238,6 @@ pub(crate) fn escaped(text: &str) -> String {
     clean
 }
 
-/// The same for a text of several lines.
 pub(crate) fn escaped_lines(text: &str) -> String {
     text.split('\n').map(escaped).collect::<Vec<_>>().join("\n")
 }

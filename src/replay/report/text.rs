@@ -1,4 +1,4 @@
-//! A report for people, as lines of text.
+//! The report as text.
 
 use super::{CalendarReport, Report, RouteReport, RuleReport, WorstReport};
 use crate::{
@@ -7,7 +7,6 @@ use crate::{
 };
 use core::{fmt::Write, time::Duration};
 
-/// Returns the report in words.
 pub(in crate::replay) fn write(report: &Report, times: &Times) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
@@ -33,7 +32,7 @@ fn text(out: &mut String, report: &Report, times: &Times) -> std::fmt::Result {
     Ok(())
 }
 
-/// Says how many arrivals came, and when.
+/// Describes the number of arrivals and their span.
 pub(super) fn arrivals(report: &Report, times: &Times) -> String {
     let offered: u64 = report.routes.iter().map(|route| route.offered).sum();
     let unreached: u64 = report.unreached.iter().map(|(_, count)| count).sum();
@@ -67,7 +66,8 @@ fn write_route(out: &mut String, route: &RouteReport, times: &Times) -> std::fmt
         write_table(out, &[vec![head], rows].concat())?;
     }
     for rule in route.rules.iter().filter(|rule| !rule.keys.top.is_empty()) {
-        let named = rule.keys.top.iter().map(|it| format!("{} {}", clean(&it.key), it.times()));
+        let named =
+            rule.keys.top.iter().map(|client| format!("{} {}", clean(&client.key), client.times()));
         let named: Vec<_> = named.collect();
         writeln!(
             out,
@@ -80,7 +80,7 @@ fn write_route(out: &mut String, route: &RouteReport, times: &Times) -> std::fmt
     Ok(())
 }
 
-/// Says how many were rejected, and for which reasons: `rejected 20 (16.7 %: rate 18, queue 2)`.
+/// Describes rejections: `rejected 20 (16.7 %: rate 18, queue 2)`.
 pub(super) fn rejected(route: &RouteReport) -> String {
     let all = route.rejected.values().sum();
     let share = percent(all, route.offered);
@@ -102,7 +102,7 @@ fn row(rule: &RuleReport, times: &Times) -> [String; 6] {
     [rule.name.clone(), asked, passed, delayed, rejected, worst(rule, times)]
 }
 
-/// Says the most that passed, against what was promised.
+/// Describes the most that passed and what was promised.
 pub(super) fn worst(rule: &RuleReport, times: &Times) -> String {
     let (used, limit) = rule.used;
     let most = |passed, window, promised, at: Instant, key: &Option<String>| {
@@ -145,8 +145,9 @@ pub(super) fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "0 %".to_owned();
     }
-    // In tenths of a percent, rounded.
-    let (part, whole) = (u128::from(part), u128::from(whole));
+    // Tenths of a percent, rounded.
+    let part = u128::from(part);
+    let whole = u128::from(whole);
     match (2000 * part + whole) / (2 * whole) {
         1000 => "100 %".to_owned(),
         share => format!("{}.{} %", share / 10, share % 10),
@@ -154,7 +155,7 @@ pub(super) fn percent(part: u64, whole: u64) -> String {
 }
 
 pub(super) fn short(time: Duration) -> String {
-    // A span to the nanosecond is more than anybody reads.
+    // Spans need no nanoseconds.
     let shown = match time.as_secs() {
         0..60 => time,
         _ => Duration::from_secs(time.as_secs()),
@@ -162,7 +163,7 @@ pub(super) fn short(time: Duration) -> String {
     spelled(shown)
 }
 
-/// A key may hold whatever a client sent.
+/// Escapes a key, which clients choose.
 fn clean(key: &str) -> String {
     const LONGEST: usize = 60;
     let mut text: String = key.chars().take(LONGEST).flat_map(char::escape_debug).collect();

@@ -1,15 +1,15 @@
-//! What happened when, in a bounded number of columns.
+//! Counts over time, in a bounded number of columns.
 //!
-//! Columns begin a millisecond wide. When there are too many, each two become one, so
-//! that a minute and a month take the same memory and nothing need be known in advance.
+//! Columns start with a width of a millisecond. When there are too many, pairs are merged, so that
+//! a minute and a month take the same memory.
 
 use crate::flow::{Instant, time::nanos};
 use core::time::Duration;
 
-/// More columns than these are halved; a page shows about as many.
+/// The most columns; a page shows about as many.
 const MOST: usize = 512;
 
-/// Columns of one width over the time since the first arrival.
+/// Columns of equal width from the first arrival on.
 #[derive(Clone, Debug)]
 pub struct Timeline {
     from: Instant,
@@ -18,17 +18,16 @@ pub struct Timeline {
     columns: Vec<Column>,
 }
 
-/// What happened in one column.
+/// The counts of a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Column {
-    /// Requests that came.
+    /// Arrivals.
     pub offered: u64,
     /// Requests that started.
     pub admitted: u64,
     /// Requests that were rejected.
     pub rejected: u64,
-    /// The waits that fell into it, in nanoseconds: divided by its width the mean number
-    /// that waited.
+    /// The waiting time in it in nanoseconds; divided by its width, the mean number waiting.
     pub waited: u64,
 }
 
@@ -37,7 +36,7 @@ impl Timeline {
         Self { from, width: 1_000_000, columns: Vec::new() }
     }
 
-    /// Notes an arrival at `now` that starts at `start` or is rejected.
+    /// Counts an arrival at `now` that starts at `start` or is rejected.
     pub(super) fn note(&mut self, now: Instant, start: Option<Instant>) {
         self.at(now).offered += 1;
         match start {
@@ -54,12 +53,12 @@ impl Timeline {
         self.from
     }
 
-    /// Returns how much time a column is.
+    /// Returns the width of a column.
     pub fn width(&self) -> Duration {
         Duration::from_nanos(self.width)
     }
 
-    /// Returns the columns, the first one at the first arrival.
+    /// Returns the columns from the first arrival on.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }

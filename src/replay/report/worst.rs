@@ -1,49 +1,47 @@
-//! The most that a rule let pass within any window, measured exactly over what it did.
+//! The most that a rule passed in any window, measured exactly.
 
 use crate::flow::{Instant, Key, time::nanos};
 use ahash::RandomState;
 use core::time::Duration;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// How many clients are measured one by one.
+/// The most clients to measure.
 const MOST_KEYS: usize = 100_000;
 
-/// How many instants are kept of them all: 64 MiB.
+/// The most instants to keep: 64 MiB.
 const MOST_INSTANTS: usize = 4_000_000;
 
-/// Measures one rule.
 #[derive(Debug)]
 pub(super) struct Worst {
     window: Duration,
-    /// By fingerprint; a rule without keys has one, at 0.
+    /// By fingerprint; 0 for a rule without keys.
     windows: HashMap<u128, Window, RandomState>,
     instants: usize,
-    /// What counts later than it was decided, in the order of time.
+    /// Costs that count later than they were decided, in the order of time.
     ahead: BTreeMap<(Instant, u64), Passed>,
-    /// How often something was put ahead.
+    /// Counts the entries of `ahead`.
     put_ahead: u64,
-    /// What was measured.
+    /// The most measured.
     pub(super) most: u64,
-    /// When that was reached.
+    /// When it was reached.
     pub(super) at: Instant,
-    /// Whose it was, for people; empty if all share the rule.
-    pub(super) whose: String,
-    /// The same, as the rule knows it.
+    /// The client's key as text; empty without keys.
+    pub(super) key_text: String,
+    /// The client's key.
     key: Key,
-    /// Whether some clients were not measured for want of room.
+    /// Whether some clients were not measured.
     pub(super) is_partial: bool,
 }
 
-/// What a rule let pass.
 #[derive(Debug)]
 struct Passed {
     key: Key,
     cost: u64,
-    /// Its key for people.
-    whose: String,
+    /// Its key as text.
+    key_text: String,
 }
 
-/// What passed in the last window: instants and costs, oldest first.
+/// Instants and costs in the last window, oldest first.
 #[derive(Debug, Default)]
 struct Window {
     passed: VecDeque<(Instant, u64)>,
@@ -54,14 +52,14 @@ impl Worst {
     pub(super) fn new(window: Duration) -> Self {
         Self {
             window,
-            // A hash that is the same at every run.
+            // A constant hash makes runs reproducible.
             windows: HashMap::with_hasher(RandomState::with_seeds(0, 0, 0, 0)),
             instants: 0,
             ahead: BTreeMap::new(),
             put_ahead: 0,
             most: 0,
             at: Instant::EPOCH,
-            whose: String::new(),
+            key_text: String::new(),
             key: Key::Shared,
             is_partial: false,
         }
@@ -71,8 +69,8 @@ impl Worst {
         self.window
     }
 
-    /// Notes what was let pass at `now`, which does not step back, and counts `at` then or
-    /// later; `show` shows whose it is.
+    /// Records a cost that passed at `now`, which does not step back, and counts at `at` or later;
+    /// `show` returns the key.
     pub(super) fn note(
         &mut self,
         now: Instant,
@@ -84,35 +82,35 @@ impl Worst {
         if at <= now {
             self.measure(key, now, cost, show);
         } else if self.instants + self.ahead.len() < MOST_INSTANTS {
-            let whose = if key == Key::Shared { String::new() } else { show() };
-            self.ahead.insert((at, self.put_ahead), Passed { key, cost, whose });
+            let key_text = if key == Key::Shared { String::new() } else { show() };
+            self.ahead.insert((at, self.put_ahead), Passed { key, cost, key_text });
             self.put_ahead += 1;
         } else {
             self.is_partial = true;
         }
     }
 
-    /// Measures what counts until `now`, and everything for [`Instant::FAR_FUTURE`].
+    /// Measures what counts until `now`, or all for [`Instant::FAR_FUTURE`].
     pub(super) fn settle(&mut self, now: Instant) {
         while let Some(next) = self.ahead.first_entry().filter(|next| next.key().0 <= now) {
-            let ((at, _), Passed { key, cost, whose }) = next.remove_entry();
-            self.measure(key, at, cost, || whose);
+            let ((at, _), Passed { key, cost, key_text }) = next.remove_entry();
+            self.measure(key, at, cost, || key_text);
         }
     }
 
-    /// Measures what counts at `now`, after all that counts earlier.
+    /// Measures a cost at `now`, after all earlier ones.
     fn measure(&mut self, key: Key, now: Instant, cost: u64, show: impl FnOnce() -> String) {
-        let print = match key {
-            Key::Of(print) => print,
+        let fingerprint = match key {
+            Key::Of(fingerprint) => fingerprint,
             Key::Shared | Key::Missing | Key::Duplicate => 0,
         };
-        // All of (now - window, now], which is everything while no window has ended.
+        // The window is (now - window, now].
         let ended = now.as_nanos().checked_sub(nanos(self.window)).map(Instant::from_nanos);
-        if !self.windows.contains_key(&print) && !self.has_room(ended) {
+        if !self.windows.contains_key(&fingerprint) && !self.has_room(ended) {
             self.is_partial = true;
             return;
         }
-        let window = self.windows.entry(print).or_default();
+        let window = self.windows.entry(fingerprint).or_default();
         let before = window.passed.len();
         window.forget(ended);
         match window.passed.back_mut() {
@@ -122,18 +120,18 @@ impl Worst {
         window.sum += cost;
         self.instants = self.instants + window.passed.len() - before;
         if window.sum > self.most {
-            // Names are made when they change only.
+            // Keys are formatted only when they change.
             if key != Key::Shared && (key != self.key || self.most == 0) {
-                self.whose = show();
+                self.key_text = show();
             }
             (self.most, self.at, self.key) = (window.sum, now, key);
         }
     }
 
-    /// Makes room for a new client, if need be by forgetting those whose window ended.
+    /// Returns whether a new client fits, after removing ended windows if needed.
     fn has_room(&mut self, ended: Option<Instant>) -> bool {
-        let fits = |it: &Self| it.windows.len() < MOST_KEYS && it.instants < MOST_INSTANTS;
-        // Once it was in vain, it is not tried at every arrival.
+        let fits = |worst: &Self| worst.windows.len() < MOST_KEYS && worst.instants < MOST_INSTANTS;
+        // After a failure this is not tried again.
         if fits(self) || self.is_partial {
             return fits(self);
         }
@@ -188,8 +186,8 @@ mod tests {
             worst.settle(Instant::FAR_FUTURE);
             let counted = passed.iter().map(|(now, later, key, cost)| (now + later, key, cost));
             let windows = counted.clone().map(|(end, key, _)| {
-                let within = |(at, whose, _): &(u64, &u128, &u64)| {
-                    *whose == key && *at <= end && at + window > end
+                let within = |(at, key_text, _): &(u64, &u128, &u64)| {
+                    *key_text == key && *at <= end && at + window > end
                 };
                 let sum = counted.clone().filter(within).map(|(.., cost)| cost).sum::<u64>();
                 (sum, Instant::from_nanos(end), key.to_string())
@@ -197,7 +195,7 @@ mod tests {
             let windows: Vec<_> = windows.collect();
             let most = windows.iter().map(|(sum, ..)| *sum).max();
             prop_assert_eq!(worst.most, most.unwrap_or(0));
-            let it = (worst.most, worst.at, worst.whose);
+            let it = (worst.most, worst.at, worst.key_text);
             prop_assert!(most.is_none() || windows.contains(&it), "{:?} of {:?}", it, windows);
             prop_assert!(!worst.is_partial);
         }

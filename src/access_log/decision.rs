@@ -1,4 +1,4 @@
-//! What flow control decided about one request, as the access log and `replay` show it.
+//! A decision of flow control, as the access log and `replay` show it.
 
 use super::{FlowRecord, LoggedKey};
 use crate::{
@@ -7,14 +7,14 @@ use crate::{
 };
 use core::time::Duration;
 
-/// What was decided about a request, in the words of logs, metrics and reports.
+/// A decision in the words of logs, metrics and reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Decision {
-    /// It starts at once.
+    /// It started at once.
     Passed,
-    /// It starts after a wait.
+    /// It passed after a wait.
     Delayed,
-    /// It does not start.
+    /// It was rejected.
     Rejected(ReasonKind),
 }
 
@@ -28,7 +28,7 @@ impl Decision {
         }
     }
 
-    /// Returns why it was rejected, if it was.
+    /// Returns the reason of a rejection.
     pub const fn reason(self) -> Option<ReasonKind> {
         match self {
             Self::Passed | Self::Delayed => None,
@@ -37,23 +37,21 @@ impl Decision {
     }
 }
 
-/// A decision, reduced to the rule that it hangs on.
+/// A decision with the one rule to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decided {
-    /// What was decided.
+pub struct DecisionRecord {
+    /// The decision.
     pub decision: Decision,
-    /// Where that rule stands; `None` if no rule that counts let the request pass, as where
-    /// all are in dry run, or there is none.
+    /// That rule's quota; `None` if no rule with a limit passed the request.
     pub quota: Option<Quota>,
-    /// How long the request is held.
+    /// How long the request was delayed.
     pub wait: Duration,
-    /// When to come back.
+    /// Time until a retry can succeed.
     pub retry_after: Option<Duration>,
 }
 
-impl Decided {
-    /// Returns an admission and the tightest rule of those that let the request pass: see
-    /// [`Quota::tightness`].
+impl DecisionRecord {
+    /// Returns an admission with the tightest rule that passed it: see [`Quota::tightness`].
     pub fn admitted(report: &Report) -> Self {
         let passed =
             |quota: &&Quota| counts(quota) && !matches!(quota.verdict, Verdict::DryRunRejected(_));
@@ -63,7 +61,7 @@ impl Decided {
         Self { decision, quota: tightest.copied(), wait, retry_after: None }
     }
 
-    /// Returns a rejection and the rule that decided.
+    /// Returns a rejection with the rule that decided.
     pub fn rejected(rejection: &Rejection) -> Self {
         let quotas = &rejection.report.quotas;
         let kind = rejection.reason.kind();
@@ -78,13 +76,17 @@ impl Decided {
         };
         Self {
             decision: Decision::Rejected(kind),
-            quota: quotas.iter().find(|it| it.slot == rejection.slot).copied().or(Some(blank)),
+            quota: quotas
+                .iter()
+                .find(|quota| quota.slot == rejection.slot)
+                .copied()
+                .or(Some(blank)),
             wait: Duration::ZERO,
             retry_after: rejection.reason.retry_after(),
         }
     }
 
-    /// Returns the decision in the words of the log, of a request of `route`.
+    /// Returns the log's record for a request of `route`.
     pub fn record<'a>(&self, route: Option<&'a Route>, keys: &'a [LoggedKey]) -> FlowRecord<'a> {
         let counted = self.quota.filter(counts);
         FlowRecord {
@@ -102,7 +104,7 @@ impl Decided {
     }
 }
 
-/// Whether a rule has a number that something is used of, which a breaker has not.
+/// Returns whether a rule has a limit, which a breaker has not.
 const fn counts(quota: &Quota) -> bool {
     quota.limit > 0
 }

@@ -1,4 +1,4 @@
-//! A development certificate, so that TLS can be tried without buying anything.
+//! A self-signed certificate for trying TLS.
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use std::{
@@ -8,18 +8,17 @@ use std::{
     path::Path,
 };
 
-/// The file stem that asks for a development certificate when it is missing.
+/// The file stem for which a missing certificate is created.
 pub const DEVELOPMENT: &str = "localhost";
 
-/// Reports whether [`make_if_missing`] would make this pair.
+/// Returns whether [`make_if_missing`] would create this pair.
 pub fn would_make(certificate: &Path, key: &Path) -> bool {
     let asked_for = certificate.file_stem().is_some_and(|stem| stem == DEVELOPMENT);
     asked_for && !certificate.exists() && !key.exists()
 }
 
-/// Makes a self-signed certificate for `localhost` and its key where a
-/// configuration names them, if neither is there and the certificate's file is
-/// called `localhost`. Returns whether it did.
+/// Creates a self-signed certificate and key for `localhost` at these paths, if both are missing
+/// and the certificate's file is called `localhost`. Returns whether it did.
 ///
 /// # Errors
 ///
@@ -57,13 +56,14 @@ mod tests {
     #[test]
     fn it_is_made_once_and_only_where_it_is_asked_for() {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let (cert, key) =
-            (dir.path().join("certs/localhost.pem"), dir.path().join("certs/localhost.key"));
+        let cert = dir.path().join("certs/localhost.pem");
+        let key = dir.path().join("certs/localhost.key");
         assert!(make_if_missing(&cert, &key).expect("written"));
         let first = fs::read(&cert).expect("there");
         assert!(!make_if_missing(&cert, &key).expect("nothing to do"));
         assert_eq!(fs::read(&cert).expect("still there"), first);
-        let (cert, key) = (dir.path().join("shop.pem"), dir.path().join("shop.key"));
+        let cert = dir.path().join("shop.pem");
+        let key = dir.path().join("shop.key");
         assert!(!make_if_missing(&cert, &key).expect("nothing to do"));
         assert!(!cert.exists());
     }
@@ -71,7 +71,8 @@ mod tests {
     #[test]
     fn a_half_missing_pair_is_left_alone() {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let (cert, key) = (dir.path().join("localhost.pem"), dir.path().join("localhost.key"));
+        let cert = dir.path().join("localhost.pem");
+        let key = dir.path().join("localhost.key");
         fs::write(&key, "mine").expect("written");
         assert!(!make_if_missing(&cert, &key).expect("nothing to do"));
         assert_eq!(fs::read_to_string(&key).expect("there"), "mine");

@@ -230,7 +230,7 @@ pub struct Log {
     pub log_format: Format,
 }
 
-/// For whom something is written.
+/// The format of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people.
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_command_is_told_from_a_file() {
+    fn a_mistyped_command_is_distinguished_from_a_file() {
         let said = |word: &str| mistyped(&OsString::from(word)).unwrap_or_default();
         assert_eq!(
             said("chekc"),

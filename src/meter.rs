@@ -1,8 +1,7 @@
-//! What the process counts about itself, for `/metrics` and the dashboard.
+//! The process's counters for `/metrics` and `/routes`.
 //!
-//! Recording is a few relaxed atomic additions: no lock, and no allocation but the
-//! first request of a route. Counters are read one after another while others
-//! write, so that a reading is exact per number and not across numbers.
+//! Recording takes a few relaxed atomic additions, without locks, and allocates only for a route's
+//! first request. A reading is exact per number, not across numbers.
 
 mod atomics;
 mod pairs;
@@ -19,11 +18,10 @@ use std::{
     time::Duration,
 };
 
-/// The upper bounds of the duration histogram's buckets, in nanoseconds and
-/// inclusive; one more bucket holds what is longer.
+/// The inclusive upper bounds of the duration histogram's buckets in nanoseconds; one more bucket
+/// has longer ones.
 ///
-/// Three steps a decade between a local answer and a long poll: fine
-/// enough to show a doubled latency, few enough for thousands of routes.
+/// Three steps per decade show a doubled latency and suit thousands of routes.
 pub const DURATION_BOUNDS: [u64; 16] = [
     500_000,
     1_000_000,
@@ -43,19 +41,18 @@ pub const DURATION_BOUNDS: [u64; 16] = [
     60_000_000_000,
 ];
 
-/// How many pairs of method and status one route distinguishes. Ten methods and a
-/// handful of statuses each fit; an upstream that invents statuses fills the
-/// table and is then counted in [`RouteReading::others`].
+/// Pairs of method and status per route. An upstream with more statuses fills the table, and
+/// further ones count in [`RouteReading::others`].
 const PAIRS: usize = 64;
 
-/// The methods that are counted by name; every other is counted under the last name.
+/// The methods counted by name; others count under the last name.
 const METHODS: [&str; 10] =
     ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "other"];
 
 /// Counts the answers of one route.
 #[derive(Debug, Default)]
 pub struct RouteMeter {
-    /// Made by the first request, because most of ten thousand routes may be idle.
+    /// Allocated by the first request: most of many routes may be idle.
     cells: OnceLock<Box<Cells>>,
 }
 
@@ -66,34 +63,32 @@ struct Cells {
     sum_nanos: AtomicU64,
 }
 
-/// The numbers of a [`RouteMeter`] at one moment.
+/// A reading of a [`RouteMeter`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteReading {
     /// Answers by method and status, sorted.
     pub answers: Vec<Answers>,
     /// Answers that found the table of pairs full.
     pub others: u64,
-    /// Answers by duration: one number for each of [`DURATION_BOUNDS`] and one for
-    /// those beyond. Not cumulative.
+    /// Answers by duration, one per [`DURATION_BOUNDS`] and one beyond. Not cumulative.
     pub buckets: [u64; DURATION_BOUNDS.len() + 1],
     /// The sum of all durations.
     pub sum: Duration,
 }
 
-/// How often a route answered one method with one status.
+/// Answers of one method and status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Answers {
     /// The method in capitals, or `other`.
     pub method: &'static str,
     /// The status code.
     pub status: u16,
-    /// How often.
+    /// The number of answers.
     pub count: u64,
 }
 
 impl RouteMeter {
-    /// Counts one answered request, which took `duration` from its arrival to the
-    /// end of its answer.
+    /// Counts an answered request; `duration` is from its arrival to the end of its answer.
     pub fn record(&self, method: &Method, status: StatusCode, duration: Duration) {
         let cells = self.cells.get_or_init(Box::default);
         cells.pairs.count(tag(method, status));
@@ -135,7 +130,7 @@ impl Answers {
     }
 }
 
-/// Packs a method and a status into one number, never zero, as a status is 100 to 999.
+/// Packs a method and a status (100 to 999) into one number above zero.
 fn tag(method: &Method, status: StatusCode) -> u64 {
     let method = match *method {
         Method::GET => 0,
@@ -152,12 +147,12 @@ fn tag(method: &Method, status: StatusCode) -> u64 {
     method * 1000 + u64::from(status.as_u16())
 }
 
-/// Counts what happens with one upstream server.
+/// Counters of one upstream server.
 #[derive(Debug, Default)]
 pub struct ServerMeter {
     /// Requests sent, retries included.
     pub requests: AtomicU64,
-    /// Requests that got no whole answer.
+    /// Requests without a complete answer.
     pub failures: AtomicU64,
     /// Connections opened.
     pub connects: AtomicU64,
@@ -167,52 +162,52 @@ pub struct ServerMeter {
     pub retries: AtomicU64,
 }
 
-/// Counts what belongs to no route: one for the whole process.
+/// Counters of the whole process.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Client connections accepted.
     pub connections_accepted: AtomicU64,
     /// Client connections open; see [`Counters::connection`].
     pub connections_active: AtomicU64,
-    /// Bytes of uploads over HTTP/2 that were received and not yet taken by an upstream.
+    /// Bytes of HTTP/2 uploads not yet taken by an upstream.
     pub upload_buffers: AtomicU64,
     /// TLS handshakes that ended well.
     pub tls_handshakes: AtomicU64,
     /// TLS handshakes that failed or took too long.
     pub tls_failures: AtomicU64,
-    /// Configurations taken, the first not included.
+    /// Configurations applied, without the first.
     pub reloads_ok: AtomicU64,
-    /// Configurations refused.
+    /// Configurations rejected.
     pub reloads_failed: AtomicU64,
-    /// When a configuration was last taken, in seconds since the Unix epoch.
+    /// When a configuration was last applied, in seconds since the Unix epoch.
     pub last_reload_seconds: AtomicU64,
-    /// Access log lines thrown away because the writer could not keep up.
+    /// Access log lines dropped because they could not be written in time.
     pub access_log_dropped: AtomicU64,
-    /// Lines of the gateway's own log lost because they could not be written in time.
+    /// Lines of the gateway's log dropped because they could not be written in time.
     pub log_dropped: AtomicU64,
-    /// Requests cut off as the gateway ended: for its log, as `/metrics` is not read then.
+    /// Requests cut off when the gateway ended, for its log.
     pub cut_off: AtomicU64,
-    /// How often the wall's clock was stepped.
+    /// Steps of the wall clock.
     pub clock_steps: AtomicU64,
     /// Panics caught while serving.
     pub panics: AtomicU64,
     refused: [AtomicU64; Refusal::ALL.len()],
 }
 
-/// Why a request or connection was refused before any route was chosen.
+/// Why a request or connection was rejected before routing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// As many connections are open as the settings allow.
+    /// The connection limit is reached.
     Connections,
-    /// The request breaks the protocol: framing, header fields, target.
+    /// The request violates HTTP: framing, headers, target.
     Malformed,
-    /// More header fields, or longer ones, than the settings allow.
+    /// Too many or too long headers.
     TooLarge,
-    /// The header was not whole in time.
+    /// The head was not complete in time.
     HeaderTimeout,
-    /// No host, two hosts, or a host that is not one.
+    /// No host, two hosts, or an invalid one.
     Host,
-    /// A path that an upstream might read as another.
+    /// A path that an upstream might read differently.
     Path,
     /// A method that is never forwarded: `CONNECT`, `TRACE`.
     Method,
@@ -249,8 +244,8 @@ impl Refusal {
 }
 
 impl Counters {
-    /// Counts an accepted connection; it is active until the returned guard is dropped.
-    /// `None` if as many as `limit` are.
+    /// Counts an accepted connection, active until the guard is dropped. `None` if `limit` are
+    /// active.
     pub fn connection(self: &Arc<Self>, limit: u64) -> Option<Connection> {
         room::take(&self.connections_active, limit).then(|| {
             self.connections_accepted.fetch_add(1, Relaxed);
@@ -258,18 +253,18 @@ impl Counters {
         })
     }
 
-    /// Counts a request or connection that was refused before routing.
+    /// Counts a rejection before routing.
     pub fn refuse(&self, reason: Refusal) {
         self.refused[reason as usize].fetch_add(1, Relaxed);
     }
 
-    /// Returns how often [`Counters::refuse`] was called for `reason`.
+    /// Returns the rejections counted for `reason`.
     pub fn refused(&self, reason: Refusal) -> u64 {
         self.refused[reason as usize].load(Relaxed)
     }
 }
 
-/// An open client connection; dropping it ends it in the count.
+/// Counts an open client connection until it is dropped.
 #[derive(Debug)]
 pub struct Connection {
     counters: Arc<Counters>,
@@ -287,7 +282,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn answers_are_told_apart_by_method_and_status() {
+    fn answers_are_counted_by_method_and_status() {
         let meter = RouteMeter::default();
         meter.record(&Method::GET, StatusCode::OK, Duration::from_millis(1));
         meter.record(&Method::GET, StatusCode::OK, Duration::from_millis(2));
@@ -341,7 +336,8 @@ mod tests {
         let methods = [Method::GET, Method::POST, Method::PUT, Method::PATCH];
         thread::scope(|scope| {
             for start in 0..4 {
-                let (meter, methods) = (&meter, &methods);
+                let meter = &meter;
+                let methods = &methods;
                 scope.spawn(move || {
                     for round in 0..ROUNDS {
                         let step = round + start;

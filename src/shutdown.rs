@@ -1,17 +1,17 @@
-//! What the operating system asks of the gateway.
+//! Signals of the operating system.
 
 use core::{future::poll_fn, task::Poll};
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// A wish, by signal.
+/// What a signal requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
-    /// HUP: read the configuration again.
+pub enum SignalEvent {
+    /// HUP: reload the configuration.
     Reload,
-    /// USR1: open the log files again.
+    /// USR1: reopen the access log.
     Reopen,
-    /// TERM, INT or QUIT: end in good order; a second time: at once.
+    /// TERM, INT or QUIT: drain and end; the second time end at once.
     End,
 }
 
@@ -25,7 +25,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Begins to listen; needs a tokio runtime.
+    /// Installs the handlers; needs a tokio runtime.
     ///
     /// # Errors
     ///
@@ -42,35 +42,34 @@ impl Signals {
         })
     }
 
-    /// Waits for the next.
-    pub async fn next(&mut self) -> Wish {
+    /// Waits for the next signal.
+    pub async fn next(&mut self) -> SignalEvent {
         tokio::select! {
-            _ = self.hangup.recv() => Wish::Reload,
-            _ = self.user.recv() => Wish::Reopen,
-            () = any(&mut self.ends) => Wish::End,
+            _ = self.hangup.recv() => SignalEvent::Reload,
+            _ = self.user.recv() => SignalEvent::Reopen,
+            () = any(&mut self.ends) => SignalEvent::End,
         }
     }
 
-    /// Waits until the process is asked to end. Other wishes stay to be heard.
+    /// Waits for a signal to end. Other signals stay pending.
     pub async fn end(&mut self) {
         any(&mut self.ends).await;
     }
 }
 
-/// Waits for one of these.
 async fn any(signals: &mut [Signal]) {
     poll_fn(|context| {
-        let has_come = signals.iter_mut().any(|it| it.poll_recv(context).is_ready());
+        let has_come = signals.iter_mut().any(|signal| signal.poll_recv(context).is_ready());
         if has_come { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
 }
 
-/// Blocks until the process is asked to end.
+/// Blocks until a signal ends the process.
 ///
 /// # Errors
 ///
-/// No runtime or handler can be had.
+/// The runtime or a handler cannot be created.
 pub fn wait_for_end() -> io::Result<()> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         Signals::listen()?.end().await;

@@ -1,5 +1,4 @@
-//! One thread per core, each with a runtime, sockets and upstream connections of
-//! its own. Nothing is handed from one to another.
+//! One thread per core, each with its own runtime, sockets and upstream connections.
 
 use crate::{
     clock::Clock,
@@ -9,39 +8,38 @@ use core::time::Duration;
 use std::{io, sync::Arc, thread};
 use tokio::sync::{mpsc, oneshot};
 
-/// How often idle upstream connections are looked through.
+/// How often idle upstream connections are swept.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Tasks that are run before timers and sockets are asked again: half of tokio's usual
-/// number, as a paced request that is due waits for them.
+/// Tasks between two polls of timers and sockets: half of tokio's default, because due paced
+/// requests wait for them.
 const POLL_INTERVAL: u32 = 32;
 
-/// What the control thread asks of a worker.
 #[derive(Debug)]
-enum Order {
+enum Command {
     /// Accept on this socket too.
     Listen(Bound),
-    /// End when all listeners are closed and what is under way has ended.
+    /// End when all listeners are closed and requests have ended.
     Drain,
     /// End at once.
     Stop,
 }
 
-/// The control thread's hold on one worker.
+/// The control thread's handle of a worker.
 #[derive(Debug)]
 pub struct Handle {
-    orders: mpsc::UnboundedSender<Order>,
+    commands: mpsc::UnboundedSender<Command>,
     thread: Option<thread::JoinHandle<()>>,
     ended: oneshot::Receiver<()>,
 }
 
 impl Handle {
-    /// Starts worker number `index`. `make` builds what its requests share, on the
-    /// worker's own runtime, from a clock with an alarm.
+    /// Starts worker number `index`. `make` builds its state on its own runtime, from a clock with
+    /// an alarm.
     ///
     /// # Errors
     ///
-    /// No thread or runtime can be had.
+    /// The thread or runtime cannot be created.
     pub fn start(
         index: usize,
         clock: Clock,
@@ -51,7 +49,7 @@ impl Handle {
             .event_interval(POLL_INTERVAL)
             .enable_all()
             .build()?;
-        let (orders, inbox) = mpsc::unbounded_channel();
+        let (commands, inbox) = mpsc::unbounded_channel();
         let (end, ended) = oneshot::channel();
         let thread = thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
             runtime.block_on(async {
@@ -61,36 +59,35 @@ impl Handle {
                 });
                 run(Arc::new(make(clock)), inbox).await;
             });
-            // What is left after a stop must not keep the thread. Its requests are dropped
-            // here, so that they are logged before it has ended.
+            // Tasks left after a stop must not keep the thread. Their requests are dropped here and
+            // so are logged before it ends.
             runtime.shutdown_background();
             drop(end);
         })?;
-        Ok(Self { orders, thread: Some(thread), ended })
+        Ok(Self { commands, thread: Some(thread), ended })
     }
 
-    /// Has the worker accept on `bound` too, for as long as its face can be changed.
+    /// Makes the worker accept on `bound` too, until its sender is dropped.
     pub fn listen(&self, bound: Bound) {
-        self.send(Order::Listen(bound));
+        self.send(Command::Listen(bound));
     }
 
-    /// Has the worker end when its listeners are closed, which is up to the caller, and what is
-    /// under way has ended.
+    /// Makes the worker end when the caller has closed its listeners and requests have ended.
     pub fn drain(&self) {
-        self.send(Order::Drain);
+        self.send(Command::Drain);
     }
 
-    /// Has the worker end at once.
+    /// Makes the worker end at once.
     pub fn stop(&self) {
-        self.send(Order::Stop);
+        self.send(Command::Stop);
     }
 
-    /// Waits until the worker has ended and all that it had to log is logged.
+    /// Waits until the worker has ended and logged its requests.
     pub async fn ended(&mut self) {
         if self.thread.is_none() {
             return;
         }
-        // An error says that the sender is gone: the thread is at its end.
+        // An error means that the sender is gone, so the thread ends.
         drop((&mut self.ended).await);
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
@@ -99,18 +96,18 @@ impl Handle {
         }
     }
 
-    fn send(&self, order: Order) {
-        // A worker that has ended needs no orders.
-        drop(self.orders.send(order));
+    fn send(&self, command: Command) {
+        // A worker may have ended already.
+        drop(self.commands.send(command));
     }
 }
 
-async fn run(worker: Arc<Worker>, mut inbox: mpsc::UnboundedReceiver<Order>) {
+async fn run(worker: Arc<Worker>, mut inbox: mpsc::UnboundedReceiver<Command>) {
     let sweeper = tokio::spawn(sweep(Arc::clone(&worker)));
-    while let Some(order) = inbox.recv().await {
-        match order {
-            Order::Listen(bound) => drop(worker.tasks.spawn(accept(Arc::clone(&worker), bound))),
-            Order::Drain => {
+    while let Some(command) = inbox.recv().await {
+        match command {
+            Command::Listen(bound) => drop(worker.tasks.spawn(accept(Arc::clone(&worker), bound))),
+            Command::Drain => {
                 worker.tasks.close();
                 tokio::select! {
                     () = end(&worker) => {}
@@ -118,14 +115,14 @@ async fn run(worker: Arc<Worker>, mut inbox: mpsc::UnboundedReceiver<Order>) {
                 }
                 break;
             }
-            Order::Stop => break,
+            Command::Stop => break,
         }
     }
     worker.connections.cut_off();
     sweeper.abort();
 }
 
-/// Waits until all connections have ended, and the store has heard of it.
+/// Waits until all connections have ended and their leases are released.
 async fn end(worker: &Worker) {
     tokio::select! {
         () = worker.tasks.wait() => {}
@@ -136,7 +133,7 @@ async fn end(worker: &Worker) {
     }
 }
 
-/// Asks the connections to end, and waits until they have.
+/// Asks the connections to end, and waits for them.
 async fn drain(worker: &Worker) {
     worker.connections.drain_used();
     worker.clock.timer(worker.clock.now() + GRACE).await;
@@ -144,9 +141,9 @@ async fn drain(worker: &Worker) {
     worker.tasks.wait().await;
 }
 
-async fn stopped(inbox: &mut mpsc::UnboundedReceiver<Order>) {
-    while let Some(order) = inbox.recv().await {
-        if matches!(order, Order::Stop) {
+async fn stopped(inbox: &mut mpsc::UnboundedReceiver<Command>) {
+    while let Some(command) = inbox.recv().await {
+        if matches!(command, Command::Stop) {
             return;
         }
     }

@@ -1,5 +1,4 @@
-//! Metric families as a [`Collector`](prometheus_client::collector::Collector)
-//! writes them: a head, and a line or a few for each set of labels.
+//! Writes metric families for a [`Collector`](prometheus_client::collector::Collector).
 
 use prometheus_client::{
     encoding::{
@@ -10,7 +9,7 @@ use prometheus_client::{
 };
 use std::{fmt, time::Duration};
 
-/// The name of a family and what it means.
+/// A family's name and help text.
 pub(super) type Head = (&'static str, &'static str);
 
 /// Writes a counter, whose name gets `_total` appended, for each set of labels.
@@ -58,7 +57,7 @@ pub(super) fn gauge(
     encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(value)
 }
 
-/// Writes labels that say something, under a name that gets `_info` appended.
+/// Writes labels as an info metric, whose name gets `_info` appended.
 pub(super) fn info(
     encoder: &mut DescriptorEncoder<'_>,
     (name, help): Head,
@@ -67,13 +66,11 @@ pub(super) fn info(
     encoder.encode_descriptor(name, help, None, MetricType::Info)?.encode_info(labels)
 }
 
-/// Durations counted by their length.
 pub(super) struct Histogram<'a> {
     /// Inclusive upper bounds.
     pub bounds: &'a [Duration],
-    /// How many are in each, not cumulative; one more number than there are bounds.
+    /// Counts, not cumulative; one more than bounds.
     pub buckets: &'a [u64],
-    /// The sum of all.
     pub sum: Duration,
 }
 

@@ -2,24 +2,23 @@
 
 use http::{HeaderMap, header::ACCEPT};
 
-/// In which format a client gets the metrics.
+/// A format of `/metrics`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// OpenMetrics 1.0.
     OpenMetrics,
-    /// Prometheus's text format 0.0.4, which every reader of metrics understands.
+    /// Prometheus's text format 0.0.4.
     Text,
 }
 
 impl Format {
-    /// Returns OpenMetrics if a client asks for it, and not rather for plain text.
-    pub(super) fn asked(fields: &HeaderMap) -> Self {
+    /// Returns OpenMetrics if the client accepts it and does not prefer plain text.
+    pub(super) fn negotiate(fields: &HeaderMap) -> Self {
         let weight = |range| accepted(fields, range).unwrap_or(0.0);
         let open = weight("application/openmetrics-text");
         if open > 0.0 && open >= weight("text/plain") { Self::OpenMetrics } else { Self::Text }
     }
 
-    /// Returns the `Content-Type`.
     pub(super) fn content_type(self) -> &'static str {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -27,7 +26,7 @@ impl Format {
         }
     }
 
-    /// Returns `page`, which is in OpenMetrics, in this format.
+    /// Converts an OpenMetrics `page` to this format.
     pub(super) fn of(self, page: String) -> String {
         match self {
             Self::OpenMetrics => page,
@@ -36,8 +35,8 @@ impl Format {
     }
 }
 
-/// Returns the greatest weight that an `Accept` gives to a media range by this name,
-/// whatever its parameters (RFC 9110, 12.5.1).
+/// Returns the greatest weight of a media range in `Accept`, whatever its parameters (RFC 9110,
+/// 12.5.1).
 fn accepted(fields: &HeaderMap, name: &str) -> Option<f32> {
     let values = fields.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let ranges = values.flat_map(|value| value.split(','));
@@ -51,8 +50,8 @@ fn accepted(fields: &HeaderMap, name: &str) -> Option<f32> {
     weights.reduce(f32::max)
 }
 
-/// Rewrites what the older format has otherwise: it names a family as its samples are
-/// named, and has neither units nor infos nor an end.
+/// Converts to the older format, which names a family like its samples and has no units, infos or
+/// end.
 fn text(page: &str) -> String {
     let mut text = String::with_capacity(page.len() + page.len() / 64);
     let mut help = None;
@@ -64,7 +63,7 @@ fn text(page: &str) -> String {
         if let Some(said) = meta.strip_prefix("HELP ") {
             help = said.split_once(' ');
         } else if let Some((name, kind)) =
-            meta.strip_prefix("TYPE ").and_then(|it| it.split_once(' '))
+            meta.strip_prefix("TYPE ").and_then(|family| family.split_once(' '))
         {
             let (suffix, kind) = match kind {
                 "counter" => ("_total", "counter"),
@@ -86,7 +85,7 @@ mod tests {
     use http::HeaderValue;
 
     #[test]
-    fn openmetrics_is_for_those_who_ask_for_it() {
+    fn openmetrics_is_sent_on_request() {
         use Format::{OpenMetrics, Text};
         for (accept, format) in [
             (&[][..], Text),
@@ -117,7 +116,7 @@ mod tests {
             ),
         ] {
             let fields = accept.iter().map(|value| (ACCEPT, HeaderValue::from_static(value)));
-            assert_eq!(Format::asked(&fields.collect()), format, "{accept:?}");
+            assert_eq!(Format::negotiate(&fields.collect()), format, "{accept:?}");
         }
     }
 

@@ -1,10 +1,8 @@
-//! `/metrics`: every number of the process, written in the OpenMetrics text format.
+//! `/metrics` in the OpenMetrics text format.
 //!
-//! Nothing is registered: a page reads the gates, meters and counters of the
-//! snapshot in force, so that an edit leaves nothing behind. Labels are names from
-//! the configuration, methods, statuses and words of ours; never a client's key.
-//! A page is as long as the configuration and its statuses make it: some 3 KB for
-//! each route that is in use.
+//! Nothing is registered: a page reads the snapshot in force, so that edits leave no stale series.
+//! Labels are names from the configuration, methods, statuses and fixed words, never a client's
+//! key. A page takes about 3 KB per route in use.
 
 use super::{
     encode::{Histogram, counter, counters, gauge, gauges, histograms, info},
@@ -34,23 +32,22 @@ use std::{
     time::Duration,
 };
 
-/// A label.
 type Label<'a> = (&'static str, &'a str);
 
-/// One page's numbers, read at one moment.
+/// The numbers of one page.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(super) struct Metrics {
     snapshot: Arc<Snapshot>,
     counters: Arc<Counters>,
     /// When the process started.
     started: Instant,
-    /// Beside the snapshot's routes.
+    /// In the order of the snapshot's routes.
     routes: Vec<(Observation, RouteReading)>,
     store: Option<Reading>,
     process: Process,
 }
 
-/// Returns what each rule and its overrides decided together, under the rule's name.
+/// Sums each rule with its overrides.
 fn by_name(seen: Vec<RuleObservation>) -> Vec<RuleObservation> {
     let mut rules: Vec<RuleObservation> = Vec::with_capacity(seen.len());
     for seen in seen {
@@ -68,8 +65,7 @@ fn by_name(seen: Vec<RuleObservation>) -> Vec<RuleObservation> {
     rules
 }
 
-impl Page {
-    /// Reads all numbers.
+impl Metrics {
     pub(super) fn read(
         snapshot: Arc<Snapshot>,
         counters: Arc<Counters>,
@@ -83,14 +79,14 @@ impl Page {
             (seen, route.meter.read())
         };
         let routes = snapshot.routes.iter().map(read).collect();
-        Self { snapshot, counters, started, routes, store, process: Process::look() }
+        Self { snapshot, counters, started, routes, store, process: Process::read() }
     }
 
     /// Writes the page.
     ///
     /// # Errors
     ///
-    /// None, as a `String` takes all that is written.
+    /// None: writing to a `String` cannot fail.
     pub(super) fn write(self) -> Result<String, fmt::Error> {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self));
@@ -110,7 +106,7 @@ impl Page {
         })
     }
 
-    /// Each server once, whichever upstreams name it.
+    /// Returns each server once, whichever upstreams name it.
     fn servers(&self) -> impl Iterator<Item = ([(&'static str, String); 1], &Server)> {
         let servers = self.snapshot.upstreams.iter().flat_map(|upstream| &upstream.servers);
         let by_id: BTreeMap<usize, &Server> =
@@ -133,8 +129,8 @@ impl Page {
         counters(encoder, ("flowgate_flow_decisions", help), started.chain(rejected))?;
         let rejected = self.rules().flat_map(|(labels, rule)| {
             let counts = &rule.counts.dry_run_rejected;
-            let is_told = rule.dry_run || counts.total() > 0;
-            let each = rejections(rule, counts).filter(move |_| is_told);
+            let is_shown = rule.dry_run || counts.total() > 0;
+            let each = rejections(rule, counts).filter(move |_| is_shown);
             each.map(move |(kind, count)| ((labels, [("reason", kind)]), count))
         });
         let help = "Requests that a rule in dry run would have rejected";
@@ -246,12 +242,12 @@ impl Page {
         gauges(encoder, ("flowgate_upstream_server_weight", help), weights)
     }
 
-    /// Returns how much more than a limit so many gateways let pass that sync states, if
-    /// others are asked for as much as this one.
+    /// Returns how much more than each synced limit this many gateways may pass together, if all
+    /// have this one's traffic.
     fn excess_bounds(&self, gateways: u32) -> impl Iterator<Item = ([Label<'_>; 2], u64)> {
         self.snapshot.routes.iter().flat_map(move |route| {
             let rules =
-                route.rules.iter().zip(&route.flow.flow).filter(|(it, _)| it.when.is_none());
+                route.rules.iter().zip(&route.flow.flow).filter(|(rule, _)| rule.when.is_none());
             rules.filter_map(move |(rule, flow)| {
                 let Algorithm::Synced(config) = &flow.algorithm else { return None };
                 let exchange = rule.exchange()?;
@@ -262,7 +258,6 @@ impl Page {
         })
     }
 
-    /// Writes what there is of the store that gateways share, if they do.
     fn store(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let Some(store) = &self.store else { return Ok(()) };
         let help = "Whether every worker reaches the store";
@@ -328,7 +323,7 @@ impl Page {
         counter(encoder, ("flowgate_panics", "Panics while serving, each one a bug"), &panics)
     }
 
-    /// Writes the families that every Prometheus client library names alike.
+    /// Writes the standard process metrics.
     fn process(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let Process { cpu, resident, fds, fds_max } = self.process;
         let started = self.started.since(Instant::EPOCH).as_secs_f64();
@@ -346,7 +341,7 @@ impl Page {
     }
 }
 
-impl Collector for Page {
+impl Collector for Metrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.flow(&mut encoder)?;
         self.http(&mut encoder)?;
@@ -357,8 +352,8 @@ impl Collector for Page {
     }
 }
 
-/// Returns how many `counts` has for each reason: for the one that the rule is there for even
-/// if there were none, so that its series begins with the first page.
+/// Returns the rejections by reason. The rule's usual reason is included at zero, so that its
+/// series exists from the start.
 fn rejections<'a>(
     rule: &RuleObservation,
     counts: &'a ByReason,

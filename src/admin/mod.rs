@@ -1,8 +1,7 @@
 //! The admin listener: health, metrics and what the gateway knows about itself.
 //!
-//! It is for operators and their tools, on loopback by default, and has no secrets
-//! to keep from them. It runs on the control thread; a page takes a route's lock as
-//! shortly as a request does, one route after another.
+//! It is for operators and their tools, on loopback by default, and keeps no secrets from them. It
+//! runs on the control thread and holds a route's lock as briefly as a request does.
 
 mod encode;
 mod exposition;
@@ -36,8 +35,8 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
 };
 
-/// Scrapers and people are few; whoever holds a connection open must send again
-/// within half a minute, and read its page within a minute, without a long pause.
+/// Scrapers and people are few. A client has ten seconds for a request's head and between requests,
+/// and a minute in all.
 const LIMITS: Limits = Limits {
     connections: 64,
     idle: Duration::from_secs(10),
@@ -45,24 +44,23 @@ const LIMITS: Limits = Limits {
     age: Duration::from_mins(1),
 };
 
-/// The pages under way at once: one of ten thousand busy routes takes 30 MB, and a
-/// slow reader keeps it, for ten seconds if it takes nothing.
+/// Large pages in flight: one of ten thousand busy routes takes 30 MB, which a slow reader holds.
 const PAGES: usize = 4;
 
-/// What the pages show and where a wish goes.
+/// What the pages show, and the sender for reloads.
 #[derive(Debug)]
 pub struct State {
     /// The configuration in force.
     pub live: Arc<Live>,
     /// The process's counters.
     pub counters: Arc<Counters>,
-    /// What `/readyz` answers.
+    /// The state for `/readyz`.
     pub readiness: Arc<Readiness>,
-    /// The store that gateways share, if they do.
+    /// The shared store, if any.
     pub store: Option<Arc<Store>>,
-    /// Gets a message when a client asks for a reload.
+    /// Receives a message when a client requests a reload.
     pub reload: mpsc::Sender<()>,
-    /// Gives the time.
+    /// The clock of the process.
     pub clock: Clock,
 }
 
@@ -76,12 +74,11 @@ pub async fn serve(listener: TcpListener, state: State, shutdown: impl Future<Ou
     small_http::serve(listener, LIMITS, handler, shutdown).await;
 }
 
-/// A page that there is.
 struct Endpoint {
     path: &'static str,
-    /// As in the `Allow` field.
+    /// For the `Allow` header.
     methods: &'static str,
-    /// What the index says of it.
+    /// Its description in the index.
     about: &'static str,
     answer: fn(&Admin, &Parts) -> Response<Full<Bytes>>,
 }
@@ -159,7 +156,7 @@ impl Admin {
         plain(status, page)
     }
 
-    /// Says which configuration is in force, and what became of the last edit.
+    /// Describes the configuration in force and the last edit.
     fn configuration(&self) -> String {
         let snapshot = self.state.live.load();
         let mut page = format!("configuration v{}, hash {}\n", snapshot.version, snapshot.hash);
@@ -180,12 +177,13 @@ impl Admin {
     }
 
     fn metrics(&self, head: &Parts) -> Response<Full<Bytes>> {
-        let format = Format::asked(&head.headers);
+        let format = Format::negotiate(&head.headers);
         self.large(format.content_type(), || {
             let State { live, counters, clock, store, .. } = &self.state;
-            let (snapshot, counters) = (Arc::clone(&live.load()), Arc::clone(counters));
+            let snapshot = Arc::clone(&live.load());
+            let counters = Arc::clone(counters);
             let store = store.as_ref().map(|store| store.read());
-            let page = metrics::Page::read(snapshot, counters, store, self.started, clock.now());
+            let page = metrics::Metrics::read(snapshot, counters, store, self.started, clock.now());
             page.write().ok().map(|page| format.of(page).into_bytes())
         })
     }
@@ -197,28 +195,28 @@ impl Admin {
         })
     }
 
-    /// Answers with a page that may be large, unless too many such are under way.
+    /// Answers with a large page, unless too many are in flight.
     fn large(
         &self,
         content_type: &'static str,
         write: impl FnOnce() -> Option<Vec<u8>>,
     ) -> Response<Full<Bytes>> {
-        let Ok(place) = Arc::clone(&self.pages).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&self.pages).try_acquire_owned() else {
             return plain(StatusCode::SERVICE_UNAVAILABLE, "too many pages are being read\n");
         };
         let Some(text) = write() else {
             return plain(StatusCode::INTERNAL_SERVER_ERROR, "the page cannot be written\n");
         };
-        page(StatusCode::OK, content_type, Bytes::from_owner(Held { text, place }))
+        page(StatusCode::OK, content_type, Bytes::from_owner(PageBody { text, permit }))
     }
 
     fn reload(&self, head: &Parts) -> Response<Full<Bytes>> {
-        // A browser says where a script is from; an operator's tool is from nowhere.
+        // Browsers send `Origin` for scripts; operators' tools do not.
         if head.headers.contains_key(header::ORIGIN) {
             return plain(StatusCode::FORBIDDEN, "not from a web page\n");
         }
         match self.state.reload.try_send(()) {
-            // Full: one is asked for already, and has yet to read the file.
+            // Full: a reload is requested already and has yet to read the file.
             Ok(()) | Err(mpsc::error::TrySendError::Full(())) => {
                 plain(StatusCode::ACCEPTED, "reload requested; /readyz?verbose shows its result\n")
             }
@@ -250,15 +248,14 @@ fn page(status: StatusCode, content_type: &'static str, text: Bytes) -> Response
     response
 }
 
-/// A page with its place among those under way, which it keeps until the last byte is with
-/// the system or the connection has ended.
-struct Held {
+/// A large page, which counts as in flight until its last byte is sent or the connection has ended.
+struct PageBody {
     text: Vec<u8>,
     #[expect(dead_code, reason = "held, not read")]
-    place: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for PageBody {
     fn as_ref(&self) -> &[u8] {
         &self.text
     }

@@ -1,4 +1,4 @@
-//! What the operating system says of this process.
+//! The operating system's data about this process.
 
 use rustix::{
     process::{Resource, getrlimit},
@@ -6,22 +6,20 @@ use rustix::{
 };
 use std::{fs, time::Duration};
 
-/// A look at the process; what cannot be read is `None`.
+/// Data of the process; `None` if it cannot be read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Process {
-    /// Time spent on processors.
     pub cpu: Duration,
-    /// Memory in use that is not swapped out, in bytes.
+    /// Resident memory in bytes.
     pub resident: Option<u64>,
     /// Open file descriptors.
     pub fds: Option<u64>,
-    /// The most there may be.
+    /// The limit of open file descriptors.
     pub fds_max: Option<u64>,
 }
 
 impl Process {
-    /// Looks.
-    pub(super) fn look() -> Self {
+    pub(super) fn read() -> Self {
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         Self {
             cpu: Duration::try_from(cpu).unwrap_or_default(),
@@ -40,7 +38,7 @@ fn resident(status: &str) -> Option<u64> {
 }
 
 fn open_fds() -> Option<u64> {
-    // Since Linux 6.2 the directory's size is the number; before, it is zero.
+    // Since Linux 6.2 the directory's size is the number of descriptors; before, it is zero.
     match fs::metadata("/proc/self/fd").ok()?.len() {
         0 => Some(fs::read_dir("/proc/self/fd").ok()?.count() as u64),
         count => Some(count),
@@ -53,7 +51,7 @@ mod tests {
 
     #[test]
     fn this_process_has_memory_and_files() {
-        let process = Process::look();
+        let process = Process::read();
         assert!(process.resident.unwrap() > 100_000);
         assert!((1..1_000_000).contains(&process.fds.unwrap()));
     }

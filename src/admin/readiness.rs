@@ -1,4 +1,4 @@
-//! Whether the gateway should be sent requests, and what became of the last edit.
+//! Readiness for requests, and the last edit's result.
 
 use crate::flow::Instant;
 use std::sync::{
@@ -6,50 +6,50 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-/// What `/readyz` answers: unready at first, and again while the gateway drains.
+/// The state of `/readyz`: not ready at the start and while draining.
 #[derive(Debug, Default)]
 pub struct Readiness {
     ready: AtomicBool,
-    /// Locked by the control thread alone: it notes reloads and serves the page.
+    /// Locked only by the control thread.
     last: Mutex<Option<Reload>>,
 }
 
-/// What became of an edit.
+/// The result of an edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reload {
-    /// When it was taken or refused.
+    /// When it was applied or rejected.
     pub at: Instant,
-    /// What changed, or all that is wrong with it.
+    /// What changed, or all problems.
     pub outcome: Result<String, String>,
 }
 
 impl Readiness {
-    /// Says whether requests should come.
+    /// Sets whether requests should come.
     pub fn set_ready(&self, ready: bool) {
         self.ready.store(ready, Relaxed);
     }
 
-    /// Says whether requests should come.
+    /// Returns whether requests should come.
     pub fn is_ready(&self) -> bool {
         self.ready.load(Relaxed)
     }
 
-    /// Notes that an edit was taken, and what it changed.
+    /// Records an applied edit and its changes.
     pub fn reloaded(&self, at: Instant, changes: &str) {
-        self.note(Reload { at, outcome: Ok(changes.to_owned()) });
+        self.record(Reload { at, outcome: Ok(changes.to_owned()) });
     }
 
-    /// Notes that an edit was refused, and all that is wrong with it.
-    pub fn refused(&self, at: Instant, problems: &str) {
-        self.note(Reload { at, outcome: Err(problems.to_owned()) });
+    /// Records a rejected edit and its problems.
+    pub fn rejected(&self, at: Instant, problems: &str) {
+        self.record(Reload { at, outcome: Err(problems.to_owned()) });
     }
 
-    /// Returns what became of the last edit, if there was one.
+    /// Returns the last edit's result.
     pub fn last_reload(&self) -> Option<Reload> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn note(&self, reload: Reload) {
+    fn record(&self, reload: Reload) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(reload);
     }
 }

@@ -1,5 +1,4 @@
-//! `/routes`: the routes in the order in which they match, with their rules and
-//! what they have seen, as JSON.
+//! `/routes`: the routes in matching order with their rules and counts, as JSON.
 
 use crate::{
     config::{Route, Snapshot, Upstream},
@@ -12,7 +11,7 @@ use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed, time::Duration
 ///
 /// # Errors
 ///
-/// None, as no map with odd keys is in it.
+/// None: all map keys are strings.
 pub(super) fn write(snapshot: &Snapshot, now: Instant) -> serde_json::Result<Vec<u8>> {
     let order = snapshot.table.order();
     let seen: Vec<(&Route, Observation)> = order
@@ -20,19 +19,19 @@ pub(super) fn write(snapshot: &Snapshot, now: Instant) -> serde_json::Result<Vec
         .map(|index| &*snapshot.routes[*index])
         .map(|route| (route, route.gate.observe(now)))
         .collect();
-    let page = Page {
+    let view = RoutesView {
         version: snapshot.version,
         config_hash: &snapshot.hash,
         routes: seen.iter().map(|(route, seen)| RouteView::of(route, seen)).collect(),
         upstreams: snapshot.upstreams.iter().map(|upstream| UpstreamView::of(upstream)).collect(),
     };
-    let mut json = serde_json::to_vec_pretty(&page)?;
+    let mut json = serde_json::to_vec_pretty(&view)?;
     json.push(b'\n');
     Ok(json)
 }
 
 #[derive(Serialize)]
-struct Page<'a> {
+struct RoutesView<'a> {
     version: u64,
     config_hash: &'a str,
     routes: Vec<RouteView<'a>>,
@@ -44,7 +43,7 @@ struct RouteView<'a> {
     name: &'a str,
     r#match: &'a str,
     upstream: &'a str,
-    /// In the chain's order; then the breaker, pacing is the last.
+    /// In the chain's order: flow rules, breaker, pacing.
     rules: Vec<RuleView<'a>>,
     in_flight: u64,
     in_flight_max: u64,
@@ -57,28 +56,28 @@ struct RouteView<'a> {
 #[derive(Serialize)]
 struct RuleView<'a> {
     name: &'a str,
-    /// Which requests it is asked about instead of the rule of that name.
+    /// The condition of an override.
     #[serde(skip_serializing_if = "Option::is_none")]
     when: Option<&'a str>,
     algorithm: &'a str,
-    /// As in the file: `10/1m`.
+    /// As configured: `10/1m`.
     #[serde(rename = "limit", skip_serializing_if = "Option::is_none")]
     quota: Option<String>,
-    /// What is counted separately, if anything is.
+    /// The key, if clients are counted separately.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     dry_run: bool,
-    /// The most that one client may use at once.
+    /// The most that one client may use.
     most: u64,
-    /// What the requests without a key of their own use.
+    /// What is used of the shared state.
     used: u64,
     passed: u64,
     delayed: u64,
     rejected: u64,
-    /// Of those, how many for each reason.
+    /// `rejected` by reason.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     rejected_by_reason: BTreeMap<&'static str, u64>,
-    /// What it would have rejected, were it not a dry run.
+    /// Rejections without dry run.
     dry_run_rejected: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<KeysView>,
@@ -93,7 +92,6 @@ struct BreakerView {
     opened: u64,
     half_opened: u64,
     closed: u64,
-    /// Those that count now.
     answers: u64,
     failed: u64,
     slow: u64,
@@ -116,10 +114,10 @@ struct SumsView {
     completed: u64,
     failed: u64,
     cancelled: u64,
-    /// Of those that completed or failed.
+    /// Over completed and failed requests.
     latency_mean_ms: Option<f64>,
     latency_min_ms: Option<f64>,
-    /// Of those that were delayed.
+    /// Over delayed requests.
     wait_mean_ms: Option<f64>,
 }
 

@@ -54,7 +54,8 @@ mod tests {
     #[test]
     fn every_command_has_a_page_and_the_first_page_names_it() {
         let page = |name| page(name).expect("in memory");
-        let (cli, whole) = (Cli::command(), page(None).expect("there is one"));
+        let cli = Cli::command();
+        let whole = page(None).expect("there is one");
         assert!(whole.contains(".TH flowgate 1") && whole.contains("Exit codes"), "{whole}");
         for command in cli.get_subcommands() {
             let name = command.get_name();

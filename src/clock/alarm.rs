@@ -1,8 +1,7 @@
 //! A sleeper finer than tokio's timer wheel, whose tick is one millisecond.
 //!
-//! One `timerfd` serves all sleepers of a runtime: it is armed for the earliest
-//! deadline, and the runtime's own poll wakes when it expires. Pacing at 1000/s
-//! needs it: rounded to ticks, starts come in pairs.
+//! One `timerfd` serves all sleepers of a runtime: it is armed for the earliest deadline, and wakes
+//! the runtime's poll. Pacing at 1000/s needs it: with ticks of 1 ms, starts come in pairs.
 
 use super::Clock;
 use crate::flow::Instant;
@@ -31,7 +30,7 @@ pub struct Alarm {
     sleepers: Mutex<Sleepers>,
 }
 
-/// Who sleeps, by deadline and order of arrival.
+/// Sleepers by deadline and arrival.
 #[derive(Default)]
 struct Sleepers {
     waiting: BTreeMap<(Instant, u64), Waker>,
@@ -41,7 +40,7 @@ struct Sleepers {
 }
 
 impl Alarm {
-    /// Starts an alarm that rings on the current runtime until it is dropped.
+    /// Starts an alarm on the current runtime; it ends when it is dropped.
     pub(super) fn start(clock: Clock) -> io::Result<Arc<Self>> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
@@ -51,16 +50,15 @@ impl Alarm {
         )]
         let timer = AsyncFd::new(timer)?;
         let alarm = Arc::new(Self { clock, timer, sleepers: Mutex::default() });
-        tokio::spawn(ring(Arc::downgrade(&alarm)));
+        tokio::spawn(run(Arc::downgrade(&alarm)));
         Ok(alarm)
     }
 
-    /// Sleeps until `deadline`.
     pub(super) fn sleep_until(self: &Arc<Self>, deadline: Instant) -> Sleep {
         Sleep { alarm: Arc::clone(self), deadline, arrival: None }
     }
 
-    /// Wakes whoever is due, and arms the timer for the next.
+    /// Wakes due sleepers, and arms the timer for the next.
     fn wake_due(&self) {
         let mut sleepers = self.lock();
         let now = self.clock.now();
@@ -80,7 +78,7 @@ impl Alarm {
         if sleepers.armed.is_some_and(|armed| armed <= deadline) {
             return;
         }
-        // A zero would disarm it.
+        // Zero would disarm it.
         let wait = deadline.since(now).max(Duration::from_nanos(1));
         let value = Timespec {
             tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
@@ -98,11 +96,10 @@ impl Alarm {
     }
 }
 
-/// Wakes sleepers for as long as the alarm lives.
-async fn ring(alarm: Weak<Alarm>) {
+/// Wakes sleepers while the alarm exists.
+async fn run(alarm: Weak<Alarm>) {
     loop {
-        // The task must not keep the alarm alive while it waits, so it waits
-        // through a future that holds it only while it is polled.
+        // The task must not keep the alarm alive, so this future holds it only during a poll.
         let expired = core::future::poll_fn(|context| {
             let Some(alarm) = alarm.upgrade() else { return Poll::Ready(false) };
             let mut ticks = [0; 8];
@@ -128,7 +125,7 @@ async fn ring(alarm: Weak<Alarm>) {
     }
 }
 
-/// One sleeper; leaves its place when dropped.
+/// One sleeper, removed when dropped.
 pub(super) struct Sleep {
     alarm: Arc<Alarm>,
     deadline: Instant,

@@ -16,12 +16,10 @@ use std::{
 pub use alarm::Alarm;
 pub use wall::{Reading, Step, WallWatch};
 
-/// A monotonic clock that was set to the wall's time when it was made, and knows what the
-/// wall's clock was stepped since.
+/// A monotonic clock that starts at the wall clock's time and knows the wall clock's later steps.
 ///
-/// It reads tokio's clock, so that a paused test runtime stops it too: on Linux
-/// `CLOCK_MONOTONIC`, which stands still while the machine is suspended, as every timer does.
-/// Cloning is cheap; every clone gives the same time.
+/// It reads tokio's clock, which a test runtime can pause: on Linux `CLOCK_MONOTONIC`, which does
+/// not count suspended time. Clones are cheap and give the same time.
 #[derive(Clone)]
 pub struct Clock {
     origin: tokio::time::Instant,
@@ -33,35 +31,34 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Sets a clock to the wall's time.
+    /// Starts a clock at the wall clock's time.
     pub fn start() -> Self {
         Self { origin: read(), offset: read_wall(), stepped: Arc::default(), alarm: None }
     }
 
-    /// Returns the time of the wall's clock at `instant`, past or to come, as far as its steps are
-    /// known.
+    /// Returns the wall clock's time at `instant`, by its known steps.
     pub fn wall(&self, instant: Instant) -> Instant {
         WallOffset::from_nanos(self.stepped.load(Relaxed)).at(instant)
     }
 
-    /// Returns the time of the wall's clock.
+    /// Returns the wall clock's time.
     pub fn wall_now(&self) -> Instant {
         self.wall(self.now())
     }
 
     /// Reads both clocks.
     pub fn read(&self) -> Reading {
-        let (before, wall) = (self.now(), read_wall());
+        let before = self.now();
+        let wall = read_wall();
         Reading { before, wall: Instant::from_nanos(wall), after: self.now() }
     }
 
-    /// Has this clock and its clones know how far the wall's clock is from it.
+    /// Sets the wall clock's offset for this clock and its clones.
     pub fn set_wall(&self, wall: WallOffset) {
         self.stepped.store(wall.as_nanos(), Relaxed);
     }
 
-    /// Returns the same clock with a sleeper finer than tokio's millisecond.
-    /// The alarm rings on the runtime in whose context this is called.
+    /// Returns this clock with a sleeper finer than tokio's millisecond, on the current runtime.
     ///
     /// # Errors
     ///
@@ -75,8 +72,7 @@ impl Clock {
         self.at(read())
     }
 
-    /// Sleeps until `deadline`: to some ten microseconds with an alarm, else to
-    /// tokio's millisecond.
+    /// Sleeps until `deadline`, exact to about 10 µs with an alarm, else to 1 ms.
     pub async fn sleep_until(&self, deadline: Instant) {
         match &self.alarm {
             Some(alarm) => alarm.sleep_until(deadline).await,
@@ -84,7 +80,7 @@ impl Clock {
         }
     }
 
-    /// Runs `future` for at most `limit`, to tokio's millisecond.
+    /// Runs `future` for at most `limit`, exact to 1 ms.
     ///
     /// # Errors
     ///
@@ -97,7 +93,7 @@ impl Clock {
         tokio::time::timeout(limit, future).await.map_err(|_| Elapsed)
     }
 
-    /// Returns a coarse timer at `deadline`, to be polled and reset by its owner.
+    /// Returns a timer at `deadline`, exact to 1 ms, that its owner polls and resets.
     pub fn timer(&self, deadline: Instant) -> tokio::time::Sleep {
         tokio::time::sleep_until(self.to_tokio(deadline))
     }
@@ -112,7 +108,7 @@ impl Clock {
     }
 }
 
-/// Tokio's clock overflows before ours does.
+/// Tokio's clock overflows earlier.
 const FAR: Duration = Duration::from_hours(24 * 365 * 30);
 
 /// A time limit was reached.
@@ -169,7 +165,8 @@ mod tests {
         let sleepers: Vec<_> = [7_u64, 1, 5, 3, 1]
             .into_iter()
             .map(|millis| {
-                let (clock, sender) = (clock.clone(), sender.clone());
+                let clock = clock.clone();
+                let sender = sender.clone();
                 tokio::spawn(async move {
                     clock.sleep_until(now + Duration::from_millis(millis)).await;
                     sender.send(millis).expect("the receiver lives");

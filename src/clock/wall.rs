@@ -1,40 +1,38 @@
-//! Whether the wall's clock was stepped: by an administrator, by NTP, or because the machine slept.
+//! Detects steps of the wall clock: by an administrator, by NTP, or because the machine slept.
 //!
-//! Both clocks of the system are slewed alike, so that they part in steps only. Twice a second
-//! they are compared, which finds a step within half a second and costs two system calls. No
-//! decision reads the wall's clock.
+//! Both system clocks are slewed alike, so that they differ by steps only. They are compared twice
+//! a second, with two system calls. Decisions never read the wall clock.
 
 use crate::flow::{Instant, WallOffset};
 use core::time::Duration;
 
 /// How often the clocks are compared.
-const EACH: Duration = Duration::from_millis(500);
+const INTERVAL: Duration = Duration::from_millis(500);
 
-/// What is no step: a reading is as exact as that, and no reader of a clock sees less. What is left
-/// out so counts towards the next step.
-const LEAST: Duration = Duration::from_millis(10);
+/// The smallest step. Readings are this exact; smaller differences count towards the next step.
+const MIN_STEP: Duration = Duration::from_millis(10);
 
-/// The times of both clocks.
 #[derive(Clone, Copy, Debug)]
+/// The times of both clocks.
 pub struct Reading {
-    /// The monotonic one, just before the wall's was read.
+    /// The monotonic clock before the wall clock was read.
     pub before: Instant,
-    /// The wall's.
+    /// The wall clock.
     pub wall: Instant,
-    /// The monotonic one, just after.
+    /// The monotonic clock after it.
     pub after: Instant,
 }
 
-/// A step of the wall's clock.
+/// A step of the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// How far the clock was set forward, in nanoseconds; back, if it is negative.
+    /// How far the clock was set forward in nanoseconds; negative means back.
     pub by: i64,
-    /// How far it is from the monotonic one now.
+    /// Its offset from the monotonic clock now.
     pub wall: WallOffset,
 }
 
-/// Compares the clocks of the system, or others that `read` reads.
+/// Compares the clocks that `read` reads.
 #[derive(Debug)]
 pub struct WallWatch<R> {
     read: R,
@@ -43,14 +41,14 @@ pub struct WallWatch<R> {
 }
 
 impl<R: FnMut() -> Reading> WallWatch<R> {
-    /// Begins to watch clocks that show the same time at first.
+    /// Starts with clocks that show the same time.
     pub fn new(read: R) -> Self {
-        let mut ticks = tokio::time::interval(EACH);
+        let mut ticks = tokio::time::interval(INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         Self { read, ticks, wall: WallOffset::default() }
     }
 
-    /// Waits for the next step. Nothing is lost if this is dropped.
+    /// Waits for the next step. Cancel-safe.
     pub async fn stepped(&mut self) -> Step {
         loop {
             self.ticks.tick().await;
@@ -62,13 +60,13 @@ impl<R: FnMut() -> Reading> WallWatch<R> {
 
     fn compare(&mut self) -> Option<Step> {
         let Reading { before, wall, after } = (self.read)();
-        // Another process had the processor between the readings: the next one says more.
-        if after.since(before) >= LEAST {
+        // Another process ran between the readings; the next reading decides.
+        if after.since(before) >= MIN_STEP {
             return None;
         }
         let apart = i128::from(wall.as_nanos()) - i128::from(before.as_nanos());
         let by = i64::try_from(apart - i128::from(self.wall.as_nanos())).ok()?;
-        if u128::from(by.unsigned_abs()) < LEAST.as_nanos() {
+        if u128::from(by.unsigned_abs()) < MIN_STEP.as_nanos() {
             return None;
         }
         self.wall = WallOffset::from_nanos(self.wall.as_nanos().saturating_add(by));
@@ -77,7 +75,7 @@ impl<R: FnMut() -> Reading> WallWatch<R> {
 }
 
 impl Step {
-    /// Returns its size as people write it: `+2d`, `-1s 500ms`.
+    /// Returns its size as text: `+2d`, `-1s 500ms`.
     pub fn words(&self) -> String {
         let sign = if self.by < 0 { '-' } else { '+' };
         let rounded = Duration::from_millis((self.by.unsigned_abs() + 500_000) / 1_000_000);
@@ -96,7 +94,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_step_is_found_within_a_second_and_what_is_none_never() {
-        let (clock, offset, slow) = (Clock::start(), Cell::new(0), Cell::new(Duration::ZERO));
+        let clock = Clock::start();
+        let offset = Cell::new(0);
+        let slow = Cell::new(Duration::ZERO);
         let mut watch = WallWatch::new(|| {
             let before = clock.now();
             let wall = WallOffset::from_nanos(offset.get()).at(before);
@@ -120,8 +120,8 @@ mod tests {
         assert_eq!(step.by, 10_000_000);
         // A reading that took long says nothing.
         offset.set(offset.get() + DAY);
-        slow.set(LEAST);
-        clock.timeout(10 * second, watch.stepped()).await.expect_err("who knows");
+        slow.set(MIN_STEP);
+        clock.timeout(10 * second, watch.stepped()).await.expect_err("there is no step");
         slow.set(Duration::ZERO);
         let step = clock.timeout(second, watch.stepped()).await.expect("a good reading");
         assert_eq!(step.by, DAY);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_told_as_people_write_it() {
+    fn a_step_is_formatted_as_text() {
         let words = |by| Step { by, wall: WallOffset::default() }.words();
         assert_eq!(words(2 * DAY), "+2d");
         assert_eq!(words(-1_500_400_000), "-1s 500ms");

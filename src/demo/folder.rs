@@ -1,26 +1,26 @@
-//! The folder that the demo runs in, so that whoever tries it edits a copy.
+//! The demo's folder, with a copy of its configuration to edit.
 
 use std::{
     fs, io,
     path::{Path, PathBuf},
 };
 
-/// Where the copy is, from the folder in which the demo is started.
+/// The folder, relative to where the demo starts.
 pub const FOLDER: &str = "flowgate-demo";
 
-/// The configuration that the demo is about.
+/// The demo's configuration.
 const GATEWAY: &str = include_str!("../../gateway.yaml");
 
-/// The demo's configuration.
+/// A copy of the demo's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copy {
     /// The file.
     pub path: PathBuf,
-    /// Whether it was written now; an earlier demo's file is left as it is.
+    /// Whether it was written now; an existing file stays unchanged.
     pub is_new: bool,
 }
 
-/// Writes the demo's configuration into `folder`, with `schema` beside it, which editors read.
+/// Writes the demo's configuration into `folder`, with its schema for editors.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The demo's upstream: a real HTTP/1.1 server that shows what reached it.
+//! The demo's upstream: an HTTP/1.1 server that shows what it received.
 //!
 //! | path | answers |
 //! |---|---|
@@ -9,10 +9,10 @@
 //! | `/ws` | a WebSocket that echoes messages of up to 1 MiB |
 //! | any other | the request as JSON: method, path, query, headers, body size |
 //!
-//! The end of a path counts, whatever stands before it: `/slow/delay/500` waits too,
-//! so that every route of the demo's gateway can be tried with each of them.
+//! Only the end of a path counts: `/slow/delay/500` waits too, so that every route of the demo can
+//! use each of them.
 //!
-//! HTTP bodies are never held: one of a GiB needs no more memory than one of a byte.
+//! HTTP bodies are streamed and never held in memory.
 
 mod folder;
 mod websocket;
@@ -43,10 +43,10 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use websocket::WebSockets;
 
-/// Where the upstream listens unless the configuration expects it elsewhere.
+/// The default address.
 pub const UPSTREAM: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9000);
 
-/// Room for a load generator; an idle connection outlives the gateway's own 4 s.
+/// Room for a load generator. Idle connections outlive the gateway's 4 s.
 const LIMITS: Limits = Limits {
     connections: 16_384,
     idle: Duration::from_secs(75),
@@ -57,8 +57,8 @@ const LIMITS: Limits = Limits {
 /// The longest `/delay/…`: ten minutes.
 const LONGEST_DELAY: Duration = Duration::from_mins(10);
 
-/// What `/bytes/…` repeats: 64 bytes, so that a chunk that is lost or sent twice
-/// shows in what follows it unless its size divides by 64.
+/// The 64 bytes that `/bytes/…` repeats, so that a lost or repeated chunk is visible unless its
+/// size is a multiple of 64.
 pub const PATTERN: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+\n";
 
 /// One chunk of `/bytes/…`.
@@ -74,7 +74,7 @@ static CHUNK: [u8; 65_536] = {
 
 type Reply = UnsyncBoxBody<Bytes, Infallible>;
 
-/// A running upstream on a thread of its own; dropping it stops it.
+/// A running upstream on its own thread; dropping it stops it.
 #[derive(Debug)]
 pub struct Upstream {
     address: SocketAddr,
@@ -83,7 +83,7 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Listens on `address`, where port 0 means any free one, and answers from then on.
+    /// Starts listening on `address`; port 0 means any free port.
     ///
     /// # Errors
     ///
@@ -120,15 +120,15 @@ impl Drop for Upstream {
     }
 }
 
-/// Serves on `listener` until `shutdown` is ready and what is in flight has ended
-/// or had two seconds to.
+/// Serves on `listener` until `shutdown` is ready. Requests then in flight have two seconds to end.
 pub async fn serve(listener: TcpListener, clock: Clock, shutdown: impl Future<Output = ()>) {
     let site = Site { clock, server: listener.local_addr().ok() };
     let websockets = WebSockets::default();
     let handler = {
         let websockets = websockets.clone();
         move |request: Request<Incoming>| {
-            let (site, websockets) = (site.clone(), websockets.clone());
+            let site = site.clone();
+            let websockets = websockets.clone();
             async move {
                 if request.uri().path().ends_with("/ws") {
                     return websockets.upgrade(request).map(|()| Empty::new().boxed_unsync());
@@ -141,16 +141,16 @@ pub async fn serve(listener: TcpListener, clock: Clock, shutdown: impl Future<Ou
     websockets.close().await;
 }
 
-/// What every answer is made with.
+/// State for all answers.
 #[derive(Clone, Debug)]
 struct Site {
     clock: Clock,
-    /// Which server answers: with several of them, balancing shows.
+    /// The answering server, which shows load balancing.
     server: Option<SocketAddr>,
 }
 
 impl Site {
-    /// Reads the whole request, and answers as its path says.
+    /// Reads the whole request and answers by its path.
     async fn answer<B: Body>(&self, request: Request<B>) -> Response<Reply> {
         let (head, body) = request.into_parts();
         let Ok(received) = drain(body).await else {
@@ -158,7 +158,8 @@ impl Site {
         };
         // Of `/slow/delay/500` these are "500" and "delay".
         let mut words = head.uri.path().rsplit('/');
-        let (last, before) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let last = words.next().unwrap_or_default();
+        let before = words.next().unwrap_or_default();
         match (before, last.parse::<u64>(), last) {
             ("bytes", Ok(left), _) => Response::new(Repeat { left }.boxed_unsync()),
             ("status", Ok(code), _) => status(code),
@@ -176,14 +177,14 @@ impl Site {
     }
 }
 
-/// What a request carried after its head.
+/// A request's body size and trailers.
 #[derive(Default)]
 struct Received {
     bytes: u64,
     trailers: HeaderMap,
 }
 
-/// Reads `body` to its end, and forgets it frame by frame.
+/// Reads `body` to its end, frame by frame.
 async fn drain<B: Body>(body: B) -> Result<Received, B::Error> {
     let mut body = std::pin::pin!(body);
     let mut received = Received::default();
@@ -196,7 +197,7 @@ async fn drain<B: Body>(body: B) -> Result<Received, B::Error> {
     Ok(received)
 }
 
-/// The request as JSON. Its fields are in the order in which a reader wants them.
+/// The request as JSON.
 #[derive(Serialize)]
 struct Echo<'a> {
     method: &'a str,
@@ -210,7 +211,7 @@ struct Echo<'a> {
     server: Option<SocketAddr>,
 }
 
-/// A header field: its value, or a list if it came more than once.
+/// A header's value, or a list if it came more than once.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Field {
@@ -247,11 +248,11 @@ fn fields(headers: &HeaderMap) -> BTreeMap<&str, Field> {
     headers.keys().map(|name| (name.as_str(), field(name))).collect()
 }
 
-/// Answers with `code` if a final answer can have it: hyper sends no 1xx of ours.
+/// Answers with `code`, unless it is a 1xx, which hyper does not send.
 fn status(code: u64) -> Response<Reply> {
     let status = u16::try_from(code).ok().filter(|code| *code >= 200);
     match status.and_then(|code| StatusCode::from_u16(code).ok()) {
-        // These have no body, and hyper would have to drop ours.
+        // These have no body.
         Some(status @ (StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)) => {
             let mut response = Response::new(Empty::new().boxed_unsync());
             *response.status_mut() = status;
@@ -267,7 +268,7 @@ fn plain(status: StatusCode, text: &'static str) -> Response<Reply> {
     small_http::response(status, "text/plain; charset=utf-8", body)
 }
 
-/// Answers in chunks with one trailer field, which a client gets that says `TE: trailers`.
+/// Answers in chunks with a trailer, which clients get that send `TE: trailers`.
 fn trailers() -> Response<Reply> {
     let name = header::HeaderName::from_static("x-demo-trailer");
     let fields = HeaderMap::from_iter([(name, http::HeaderValue::from_static("the end"))]);
@@ -279,7 +280,7 @@ fn trailers() -> Response<Reply> {
     response
 }
 
-/// A body of frames, the last first, whose length is not said.
+/// A body of unknown length with these frames, the last first.
 struct Frames(Vec<Frame<Bytes>>);
 
 impl Body for Frames {
@@ -294,7 +295,7 @@ impl Body for Frames {
     }
 }
 
-/// A body of [`PATTERN`] over and over, whose length is known.
+/// A body of known length that repeats [`PATTERN`].
 struct Repeat {
     left: u64,
 }
@@ -353,7 +354,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_delay_takes_as_long_as_asked() {
-        let (short, long) = (Duration::from_millis(499), Duration::from_millis(501));
+        let short = Duration::from_millis(499);
+        let long = Duration::from_millis(501);
         timeout(short, answered(get("/delay/500"))).await.unwrap_err();
         assert_eq!(timeout(long, answered(get("/delay/500"))).await.unwrap().0, StatusCode::OK);
     }

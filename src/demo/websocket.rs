@@ -15,16 +15,15 @@ use tokio_tungstenite::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// How many connections may be open.
+/// The most open connections.
 const MAX_CONNECTIONS: usize = 16_384;
 
-/// How long a connection may be silent.
+/// The idle timeout.
 const IDLE: Duration = Duration::from_hours(1);
 
-/// The largest message, in bytes: it is held whole before it is sent back.
+/// The largest message in bytes, which is held in memory.
 const MAX_MESSAGE: usize = 1024 * 1024;
 
-/// The connections that are open.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WebSockets {
     tasks: TaskTracker,
@@ -32,7 +31,7 @@ pub(super) struct WebSockets {
 }
 
 impl WebSockets {
-    /// Answers a handshake, and echoes on the connection once that answer is sent.
+    /// Answers a handshake, then echoes on the connection.
     pub(super) fn upgrade<B>(&self, mut request: Request<B>) -> Response<()> {
         if self.tasks.len() >= MAX_CONNECTIONS {
             return rejection(StatusCode::SERVICE_UNAVAILABLE);
@@ -50,7 +49,6 @@ impl WebSockets {
         response
     }
 
-    /// Closes all of them.
     pub(super) async fn close(&self) {
         self.stop.cancel();
         self.tasks.close();
@@ -68,8 +66,8 @@ fn rejection(status: StatusCode) -> Response<()> {
     response
 }
 
-/// Sends every message back until the client closes, fails or falls silent. The library answers
-/// pings, closes, and what breaks the protocol.
+/// Sends every message back until the client closes, fails or is idle too long. The library handles
+/// pings, closes and protocol errors.
 async fn echo(upgraded: Upgraded) {
     let limits = WebSocketConfig::default()
         .max_message_size(Some(MAX_MESSAGE))

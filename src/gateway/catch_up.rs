@@ -1,10 +1,10 @@
-//! Goes on with converting states after an edit.
+//! Converts states after an edit.
 
 use crate::config::Snapshot;
 use std::sync::Arc;
 
-/// Converts the states that edited rules have left, a few at a time, so that requests
-/// are decided and signals are heard between.
+/// Converts the states that edited rules left, a few at a time, so that requests and signals are
+/// handled in between.
 pub(super) async fn catch_up(snapshot: Arc<Snapshot>) {
     for route in &snapshot.routes {
         while route.gate.catch_up() {

@@ -1,16 +1,15 @@
-//! How the gateway ends: in good order, or at once at the second signal or the deadline.
+//! The gateway's end: after a drain, or at once at a second signal or the deadline.
 
 use super::Gateway;
 use crate::workers::Handle;
 use core::time::Duration;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How long workers may take to cut off what is under way and to log it. One that takes longer
-/// hangs.
+/// How long workers may take to cut off and log their requests. A slower one hangs.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Gateway {
-    /// Ends, and waits until all requests have, for `drain_timeout` at most.
+    /// Stops listening and waits for all requests, at most `drain_timeout`.
     pub(super) async fn drain(&mut self) {
         let limit = self.live.load().settings.drain_timeout;
         tracing::info!(
@@ -22,7 +21,8 @@ impl Gateway {
             worker.drain();
         }
         self.listeners.clear();
-        let (workers, signals) = (&mut self.workers, &mut self.signals);
+        let workers = &mut self.workers;
+        let signals = &mut self.signals;
         let whole = tokio::select! {
             ended = self.clock.timeout(limit, all_ended(workers)) => ended.is_ok(),
             () = signals.end() => false,
@@ -32,13 +32,13 @@ impl Gateway {
         } else {
             self.cut_off().await;
         }
-        if let Some(exchanger) = self.exchanger.take() {
-            exchanger.end();
+        if let Some(sync_thread) = self.sync_thread.take() {
+            sync_thread.end();
         }
         self.closing.cancel();
     }
 
-    /// Ends the workers with what is under way, and waits until that has been logged.
+    /// Cuts off requests in flight, and waits until they are logged.
     async fn cut_off(&mut self) {
         self.access_log.wait_for_room(&self.clock);
         for worker in &self.workers {

@@ -1,4 +1,4 @@
-//! Why the gateway could not start, and errors in one line.
+//! Errors of the start.
 
 use crate::config::Diagnostics;
 use std::io;
@@ -9,25 +9,25 @@ pub enum StartError {
     /// The configuration has errors.
     #[error("{0}")]
     Config(Diagnostics),
-    /// A listener or the access log cannot be opened; where the file has it.
+    /// A listener or the access log cannot be opened; with its position in the file.
     #[error("{0}")]
     Open(Diagnostics),
-    /// The operating system refused something else.
+    /// A call to the operating system failed.
     #[error("cannot {what}")]
     System {
-        /// What was tried.
+        /// The call, as in `open a file`.
         what: &'static str,
-        /// Why it failed.
+        /// The cause.
         source: io::Error,
     },
 }
 
-/// Returns what turns an error of the operating system into a [`StartError`].
+/// Returns a conversion from [`io::Error`] to [`StartError`].
 pub(super) fn cannot(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
     move |source| StartError::System { what, source }
 }
 
-/// An error and what caused it, in one line.
+/// Returns an error and its causes in one line.
 pub(super) fn chain(error: &dyn core::error::Error) -> String {
     let mut line = error.to_string();
     let mut source = error.source();

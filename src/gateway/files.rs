@@ -1,4 +1,4 @@
-//! The files that a configuration is made of, and whether they have changed.
+//! The files of a configuration, and their changes.
 
 use crate::{certs, config};
 use std::{
@@ -6,16 +6,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Files, and what each held when it was looked at.
+/// Files with fingerprints of their contents.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Seen(Vec<(PathBuf, u64)>);
+pub(super) struct FileStates(Vec<(PathBuf, u64)>);
 
-impl Seen {
+impl FileStates {
     pub(super) fn look(files: &[PathBuf]) -> Self {
         Self(files.iter().map(|file| (file.clone(), look_at(file))).collect())
     }
 
-    /// The same look at the same files, and a new one at those not seen yet.
+    /// Returns these files' known fingerprints, with new ones for files not known yet.
     pub(super) fn extend(&self, files: &[PathBuf]) -> Self {
         let known: HashMap<_, _> = self.0.iter().map(|(file, held)| (file, *held)).collect();
         let held = |file| known.get(file).copied().unwrap_or_else(|| look_at(file));
@@ -31,7 +31,7 @@ impl Seen {
     }
 }
 
-/// The file at `path`, and the certificates and keys that it names.
+/// Returns the file at `path`, and the certificates and keys that it names.
 pub(super) fn named_files(path: &Path, certificates: &[(PathBuf, PathBuf)]) -> Vec<PathBuf> {
     let named = certificates.iter().flat_map(|(certificate, key)| [certificate, key]);
     std::iter::once(path).chain(named.map(PathBuf::as_path)).map(Path::to_owned).collect()
@@ -41,8 +41,7 @@ fn look_at(file: &PathBuf) -> u64 {
     config::fingerprint(std::slice::from_ref(file))
 }
 
-/// Makes the development certificate where one of these pairs of a certificate and its
-/// key asks for it, and returns whether it did.
+/// Creates development certificates for these pairs where needed, and returns whether it did.
 pub(super) fn make_certificates(pairs: &[(PathBuf, PathBuf)]) -> bool {
     let mut made = false;
     for (certificate, key) in pairs {

@@ -1,5 +1,5 @@
-//! The listeners: opened before a configuration is in force, given to the workers when
-//! it is, and closed when it no longer has them.
+//! The listeners: opened before a configuration is applied, then given to the workers, and closed
+//! when no configuration has them.
 
 use super::error::{StartError, cannot};
 use crate::{
@@ -11,33 +11,30 @@ use core::net::SocketAddr;
 use std::{collections::HashMap, io, net::TcpListener, sync::Arc};
 use tokio::sync::watch;
 
-/// The listeners that run, by name.
+/// The running listeners by name.
 #[derive(Default)]
 pub(super) struct Listeners(HashMap<Arc<str>, Running>);
 
-/// A listener that is to run.
 pub(super) struct Opened {
     name: Arc<str>,
     configured: SocketAddr,
-    /// With the port that the system picked.
+    /// With the actual port.
     address: SocketAddr,
-    place: Place,
+    sockets: SocketSource,
 }
 
-/// Where a listener accepts.
-enum Place {
-    /// On sockets of its own, one for each worker.
+enum SocketSource {
+    /// New sockets, one for each worker.
     New(Vec<TcpListener>),
-    /// On those of one that runs, whose face it replaces. The kernel resets connections that
-    /// come in while a socket closes.
+    /// Those of a running listener, whose face it replaces: the kernel resets connections that
+    /// arrive while a socket closes.
     TakenOver(watch::Sender<Face>),
 }
 
-/// All that a gateway listens on: for clients, and for its admin.
+/// The listeners for clients, and the admin listener.
 pub(super) type Sockets = (Vec<Opened>, Option<(SocketAddr, Vec<TcpListener>)>);
 
-/// Opens the listeners of `plan` with `count` sockets each, and the admin listener, if it
-/// has one.
+/// Opens the listeners of `plan` with `count` sockets each, and its admin listener.
 ///
 /// # Errors
 /// One cannot be opened.
@@ -54,7 +51,7 @@ pub(super) fn open(plan: &Plan, count: usize) -> Result<Sockets, StartError> {
     Ok((opened, admin.transpose()?))
 }
 
-/// Opens a listener at `address`, which is `configured` unless that has port 0.
+/// Opens a listener at `address`: `configured`, or its actual port if that has port 0.
 fn open_at(
     name: &Arc<str>,
     configured: SocketAddr,
@@ -63,16 +60,15 @@ fn open_at(
     count: usize,
 ) -> io::Result<Opened> {
     let (address, sockets) = bind(address, count, shared)?;
-    Ok(Opened { name: Arc::clone(name), configured, address, place: Place::New(sockets) })
+    Ok(Opened { name: Arc::clone(name), configured, address, sockets: SocketSource::New(sockets) })
 }
 
-/// A listener that runs.
 struct Running {
     configured: SocketAddr,
-    /// With the port that the system picked.
+    /// With the actual port.
     address: SocketAddr,
     tls: bool,
-    /// Changes the listener; without it the workers close their sockets.
+    /// Changes the listener; dropping it closes the workers' sockets.
     face: watch::Sender<Face>,
 }
 
@@ -83,7 +79,7 @@ impl Running {
 }
 
 impl Listeners {
-    /// Has every worker accept for a listener.
+    /// Makes every worker accept for a listener.
     ///
     /// # Errors
     /// TLS cannot be set up.
@@ -93,7 +89,7 @@ impl Listeners {
         live: &Arc<Live>,
         workers: &[Handle],
     ) -> Result<(), StartError> {
-        let Opened { name, configured, address, place } = opened;
+        let Opened { name, configured, address, sockets } = opened;
         let tls = certificates(&live.load(), &name).is_some();
         let acceptor = tls
             .then(|| Acceptor::new(Arc::clone(live), Arc::clone(&name)))
@@ -101,15 +97,15 @@ impl Listeners {
             .map_err(cannot("set up TLS"))?;
         tracing::info!(listener = %name, %address, tls, "listening");
         let face = Face { name: Arc::clone(&name), tls: acceptor };
-        let face = match place {
-            Place::New(sockets) => {
+        let face = match sockets {
+            SocketSource::New(sockets) => {
                 let (sender, face) = watch::channel(face);
                 for (worker, socket) in workers.iter().zip(sockets) {
                     worker.listen(Bound { socket, face: face.clone() });
                 }
                 sender
             }
-            Place::TakenOver(sender) => {
+            SocketSource::TakenOver(sender) => {
                 sender.send_replace(face);
                 sender
             }
@@ -118,9 +114,9 @@ impl Listeners {
         Ok(())
     }
 
-    /// Opens the listeners of `plan` that do not run as it has them. At the address of
-    /// one that is to go, the new one takes over its sockets, so that no connection is
-    /// refused; where they overlap otherwise, it listens beside it.
+    /// Opens the listeners of `plan` that do not run as configured. At the address of one that is
+    /// removed, the new one takes over its sockets, so that no connection is reset; where addresses
+    /// overlap otherwise, it listens beside it.
     ///
     /// # Errors
     /// One cannot be opened; then none is.
@@ -146,11 +142,12 @@ impl Listeners {
                 && !held(&stay)
                 && !opened.iter().any(|other| overlap(other.address, address));
             let before = go.iter().find(|(_, running)| ours && running.address == address);
-            let (name, configured) = (&listener.name, listener.address);
+            let name = &listener.name;
+            let configured = listener.address;
             opened.push(match before {
                 Some((_, running)) => {
-                    let place = Place::TakenOver(running.face.clone());
-                    Opened { name: Arc::clone(name), configured, address, place }
+                    let sockets = SocketSource::TakenOver(running.face.clone());
+                    Opened { name: Arc::clone(name), configured, address, sockets }
                 }
                 None => open_at(name, configured, address, ours, workers)
                     .map_err(|error| StartError::Open(plan.cannot_listen(listener, &error)))?,
@@ -159,8 +156,7 @@ impl Listeners {
         Ok(opened)
     }
 
-    /// Closes the listeners that `snapshot` does not have, but for the sockets that another has
-    /// taken over.
+    /// Closes the listeners that `snapshot` does not have, except sockets that were taken over.
     pub(super) fn close_others(&mut self, snapshot: &Snapshot) {
         self.0.retain(|name, _| {
             let stays = snapshot.listeners.iter().any(|known| known.name == *name);
@@ -171,7 +167,6 @@ impl Listeners {
         });
     }
 
-    /// Closes all.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }

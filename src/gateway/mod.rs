@@ -1,15 +1,9 @@
-//! The control thread: it wires the layers, watches the file, and ends the
-//! process in good order. No request passes through it.
-//!
-//! Here is what it owns and its loop; `drain.rs` ends it, `files.rs` knows what a configuration is
-//! made of, `readings.rs` which readings of it are under way, `reload.rs` puts another one in
-//! force, `listeners.rs` opens and closes ports, `log.rs` writes the gateway's own log, `system.rs` asks
-//! the system for what suits a gateway.
+//! The control thread: it wires the layers, watches the file and ends the process. No request
+//! passes through it.
 
 mod catch_up;
 mod drain;
 mod error;
-mod exchanger;
 mod files;
 mod listeners;
 mod log;
@@ -17,6 +11,7 @@ mod prepare;
 mod reading;
 mod readings;
 mod reload;
+mod sync_thread;
 mod system;
 mod wall;
 
@@ -29,17 +24,16 @@ use crate::{
     meter::Counters,
     proxy::{Connections, Connector, Descriptors, Pools, RequestLog, TimeoutLog, Worker},
     route::Seed,
-    shutdown::{Signals, Wish},
+    shutdown::{SignalEvent, Signals},
     workers::Handle,
 };
 pub use error::StartError;
 use error::cannot;
-use exchanger::Exchanger;
-use files::Seen;
+use files::FileStates;
 use listeners::{Listeners, Opened, Sockets, open};
 pub use log::Log;
 use prepare::{open_log, warn, warn_of_descriptors};
-use reading::{Contents, Reading, Refusal, Why};
+use reading::{Cause, Contents, Reading, RejectedEdit};
 use readings::{Readings, end};
 use std::{
     io,
@@ -47,17 +41,18 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
+use sync_thread::SyncThread;
 pub use system::take_small_pages;
 use system::{give_way, raise_file_limit};
 use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// Runs the gateway with the file at `path` until it is asked to end. `log` has been started,
-/// `counters` are the process's. Calls `listening` once its listeners accept connections.
+/// Runs the gateway with the file at `path` until a signal ends it. Calls `listening` when its
+/// listeners accept connections.
 ///
 /// # Errors
 ///
-/// See [`StartError`]; once started, nothing ends it but a signal.
+/// See [`StartError`]. After the start only a signal ends it.
 pub fn run(
     path: &Path,
     log: &Log,
@@ -65,7 +60,7 @@ pub fn run(
     listening: impl FnOnce(),
 ) -> Result<(), StartError> {
     let descriptors = raise_file_limit();
-    let mut seen = Seen::look(&[path.to_owned()]);
+    let mut seen = FileStates::look(&[path.to_owned()]);
     let plan = reading::read(path, &mut seen, || config::read(path)).map_err(StartError::Config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -74,11 +69,11 @@ pub fn run(
     let ended = runtime.block_on(async {
         let (mut gateway, (sockets, admin)) = Gateway::start(plan, counters, seen, descriptors)?;
         gateway.log_has_fields = log.is_json();
-        // Before the store is waited for, as who probes the gateway meanwhile is to be answered.
+        // The admin listener starts before the wait for the store, so that probes are answered.
         if let Some((address, sockets)) = admin {
-            gateway.administer(address, sockets)?;
+            gateway.serve_admin(address, sockets)?;
         }
-        if gateway.hear_store().await {
+        if gateway.wait_for_store().await {
             gateway.listen(sockets)?;
             listening();
             gateway.serve().await;
@@ -86,7 +81,7 @@ pub fn run(
         gateway.drain().await;
         Ok(())
     });
-    // A file that is read just then is waited for no more.
+    // This does not wait for a reading of the file.
     runtime.shutdown_background();
     ended
 }
@@ -99,36 +94,36 @@ struct Gateway {
     retired: Retired,
     counters: Arc<Counters>,
     readiness: Arc<Readiness>,
-    /// What gateways share, if they do.
+    /// The shared store, if any.
     store: Option<Arc<Store>>,
-    exchanger: Option<Exchanger>,
+    sync_thread: Option<SyncThread>,
     workers: Vec<Handle>,
     listeners: Listeners,
     access_log: access_log::Sink,
-    /// Whether programs read the gateway's own log.
+    /// Whether the gateway's log is JSON.
     log_has_fields: bool,
     signals: Signals,
-    /// From the admin listener.
+    /// Requests from the admin listener.
     reload_requests: mpsc::Receiver<()>,
     /// Ends the admin listener.
     closing: CancellationToken,
-    /// The files of the configuration that was read last, in force or refused.
-    seen: Seen,
-    /// Why it was refused, if it was.
-    refused: Option<Refusal>,
+    /// The files of the last configuration read, applied or rejected.
+    seen: FileStates,
+    /// Why it was rejected, if it was.
+    rejected: Option<RejectedEdit>,
     readings: Readings<Contents, Reading>,
-    /// What the last look found changed, which may be half of what it is to be.
-    unsettled: Option<Seen>,
-    /// How often in a row it was time to look while a file was being written.
+    /// Changes found by the last check, which may be incomplete.
+    unsettled: Option<FileStates>,
+    /// How often in a row a poll found a file being written.
     held: u32,
 }
 
 impl Gateway {
-    /// Opens every listener, then starts the workers: all or nothing. No client is served yet.
+    /// Opens every listener, then starts the workers, all or nothing. No client is served yet.
     fn start(
         plan: Plan,
         counters: Arc<Counters>,
-        seen: Seen,
+        seen: FileStates,
         descriptors: Descriptors,
     ) -> Result<(Self, Sockets), StartError> {
         let clock = Clock::start();
@@ -142,12 +137,13 @@ impl Gateway {
         warn_of_descriptors(descriptors, plan.settings.limits.connections);
         let path = plan.path.clone();
         let store = plan.settings.store.as_deref().cloned();
-        let store = store.map(|it| Arc::new(Store::new(it, plan.settings.workers)));
+        let store = store.map(|settings| Arc::new(Store::new(settings, plan.settings.workers)));
         let live = Arc::new(Live::start(plan, clock.now()));
         if let Some(store) = &store {
             live.divide(store.division(), clock.now());
         }
-        let exchanger = store.as_ref().map(|it| Exchanger::start(it, &live, &clock)).transpose()?;
+        let sync_thread =
+            store.as_ref().map(|store| SyncThread::start(store, &live, &clock)).transpose()?;
         let shared = Shared { clock: &clock, live: &live, counters: &counters, descriptors };
         let workers = start_workers(shared, &access_log, store.as_ref())?;
         let gateway = Self {
@@ -159,7 +155,7 @@ impl Gateway {
             counters,
             readiness: Arc::default(),
             store,
-            exchanger,
+            sync_thread,
             workers,
             listeners: Listeners::default(),
             access_log,
@@ -168,7 +164,7 @@ impl Gateway {
             reload_requests: mpsc::channel(1).1,
             closing: CancellationToken::new(),
             seen,
-            refused: None,
+            rejected: None,
             readings: Readings::default(),
             unsettled: None,
             held: 0,
@@ -176,9 +172,9 @@ impl Gateway {
         Ok((gateway, opened))
     }
 
-    /// Waits until the store has been heard, if it can be: no client is served before. Returns
-    /// `false` if the gateway is to end.
-    async fn hear_store(&mut self) -> bool {
+    /// Waits until the store has answered, if there is one. Returns `false` if a signal ends the
+    /// gateway.
+    async fn wait_for_store(&mut self) -> bool {
         let Some(store) = self.store.as_deref().filter(|_| self.live.load().is_shared()) else {
             return true;
         };
@@ -191,7 +187,6 @@ impl Gateway {
         true
     }
 
-    /// Begins to serve.
     fn listen(&mut self, sockets: Vec<Opened>) -> Result<(), StartError> {
         for opened in sockets {
             self.listeners.listen(opened, &self.live, &self.workers)?;
@@ -200,8 +195,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Serves the admin listener on this thread.
-    fn administer(
+    fn serve_admin(
         &mut self,
         address: SocketAddr,
         sockets: Vec<TcpListener>,
@@ -226,13 +220,7 @@ impl Gateway {
 
     /// Runs until a signal ends it.
     async fn serve(&mut self) {
-        let (mut guard, mut changes) = match watch::watch() {
-            Ok((guard, changes)) => (Some(guard), changes),
-            Err(error) => {
-                tracing::warn!(%error, every = ?watch::POLL, "cannot watch the configuration for changes; comparing it regularly instead");
-                (None, mpsc::channel(1).1)
-            }
-        };
+        let (mut guard, mut changes) = start_watching();
         self.watch(guard.as_mut());
         let mut poll = tokio::time::interval(watch::POLL);
         poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -240,71 +228,72 @@ impl Gateway {
         tracing::info!(config = %self.path.display(), workers = self.workers.len(), routes, "ready");
         self.readiness.set_ready(true);
         self.follow_wall();
-        let (mut said, mut looking, mut wanted) = (None, None, None);
+        let mut pending = None;
+        let mut check = None;
+        let mut cause = None;
         loop {
-            if looking.is_none() && !self.readings.are_full() {
-                looking = wanted.take().map(|why| self.look(why));
+            if check.is_none() && !self.readings.are_full() {
+                check = cause.take().map(|cause| self.check_files(cause));
             }
             tokio::select! {
                 biased;
-                wish = next_wish(&mut self.signals, &mut said) => match wish {
-                    Wish::End => break,
-                    Wish::Reopen => self.reopen_log(),
-                    Wish::Reload => wanted = Some(Why::Asked),
+                signal = next_signal(&mut self.signals, &mut pending) => match signal {
+                    SignalEvent::End => break,
+                    SignalEvent::Reopen => self.reopen_log(),
+                    SignalEvent::Reload => cause = Some(Cause::Requested),
                 },
-                look = end(looking.as_mut()) => {
-                    looking = None;
-                    match look {
-                        Ok(look) => self.read_if_needed(look),
+                result = end(check.as_mut()) => {
+                    check = None;
+                    match result {
+                        Ok(check) => self.read_if_needed(check),
                         Err(error) => tracing::error!(%error, "cannot compare the configuration with the one in force"),
                     }
                     self.follow(guard.as_mut());
                 }
                 (contents, reading) = self.readings.ended() => {
                     match reading {
-                        // It is read again once it is closed.
+                        // It is read again when its writer has closed it.
                         Ok(_) if contents.may_be_half(guard.as_ref()) => {}
                         Ok(reading) => self.reload(contents, reading),
                         Err(error) => tracing::error!(%error, "cannot read the configuration"),
                     }
                     self.follow(guard.as_mut());
                 }
-                Some(()) = self.reload_requests.recv() => wanted = Some(Why::Asked),
+                Some(()) = self.reload_requests.recv() => cause = Some(Cause::Requested),
                 Some(()) = changes.recv() => {
-                    // A signal does not wait for an edit to be over.
-                    said = self.settle(&mut changes).await;
+                    // Signals do not wait for the end of an edit.
+                    pending = self.settle(&mut changes).await;
                     if !guard.as_ref().is_some_and(watch::Watcher::is_being_written) {
-                        wanted = wanted.max(Some(Why::Event));
+                        cause = cause.max(Some(Cause::Event));
                     }
                 }
-                () = turned(self.store.as_deref()) => self.divide(),
+                () = shares_changed(self.store.as_deref()) => self.divide(),
                 _ = poll.tick() => {
                     if !self.is_held(guard.as_ref()) {
-                        wanted = wanted.max(Some(Why::Poll));
+                        cause = cause.max(Some(Cause::Poll));
                     }
                 }
             }
         }
     }
 
-    /// Has everything follow the wall's clock. On this thread, as only one at a time may change
-    /// the rules.
+    /// Follows steps of the wall clock, on this thread, because only one may change the rules.
     fn follow_wall(&self) {
         let clock = self.clock.clone();
         let watch = WallWatch::new(move || clock.read());
-        let (live, counters) = (Arc::clone(&self.live), Arc::clone(&self.counters));
+        let live = Arc::clone(&self.live);
+        let counters = Arc::clone(&self.counters);
         tokio::spawn(wall::follow(watch, self.clock.clone(), live, counters));
     }
 
-    /// Divides the rules that gateways share as the store says.
+    /// Divides shared rules among the gateways, as the store's state requires.
     fn divide(&self) {
         if let Some(store) = &self.store {
             self.live.divide(store.division(), self.clock.now());
         }
     }
 
-    /// Follows what may have changed beside the file: how shared rules are divided, and by
-    /// which folders the way to it goes.
+    /// Updates the shares of shared rules and the watched folders.
     fn follow(&self, guard: Option<&mut watch::Watcher>) {
         self.divide();
         self.watch(guard);
@@ -321,7 +310,17 @@ impl Gateway {
     }
 }
 
-/// What all workers have.
+/// Starts watching for file events. Without them only the timer finds changes.
+fn start_watching() -> (Option<watch::Watcher>, mpsc::Receiver<()>) {
+    match watch::watch() {
+        Ok((guard, changes)) => (Some(guard), changes),
+        Err(error) => {
+            tracing::warn!(%error, every = ?watch::POLL, "cannot watch the configuration for changes; comparing it regularly instead");
+            (None, mpsc::channel(1).1)
+        }
+    }
+}
+
 struct Shared<'a> {
     clock: &'a Clock,
     live: &'a Arc<Live>,
@@ -329,16 +328,19 @@ struct Shared<'a> {
     descriptors: Descriptors,
 }
 
-/// Starts the workers, which have nothing to accept yet.
+/// Starts the workers without listeners.
 fn start_workers(
     Shared { clock, live, counters, descriptors }: Shared<'_>,
     log: &access_log::Sink,
     store: Option<&Arc<Store>>,
 ) -> Result<Vec<Handle>, StartError> {
-    let (seed, count) = (Seed::random(), live.load().settings.workers.get());
+    let seed = Seed::random();
+    let count = live.load().settings.workers.get();
     (0..count)
         .map(|index| {
-            let (live, counters, log) = (Arc::clone(live), Arc::clone(counters), log.handle(index));
+            let live = Arc::clone(live);
+            let counters = Arc::clone(counters);
+            let log = log.handle(index);
             let store = store.cloned();
             Handle::start(index, clock.clone(), move |clock| Worker {
                 live,
@@ -360,18 +362,18 @@ fn start_workers(
         .map_err(cannot("start a worker"))
 }
 
-/// Waits until shared rules are to be divided otherwise, if there is a store.
-async fn turned(store: Option<&Store>) {
+/// Waits until the shares of shared rules change, if there is a store.
+async fn shares_changed(store: Option<&Store>) {
     match store {
         Some(store) => store.turned().await,
         None => core::future::pending().await,
     }
 }
 
-/// Takes the wish that was noted, or waits for one.
-async fn next_wish(signals: &mut Signals, said: &mut Option<Wish>) -> Wish {
-    match said.take() {
-        Some(wish) => wish,
+/// Takes the pending signal, or waits for one.
+async fn next_signal(signals: &mut Signals, pending: &mut Option<SignalEvent>) -> SignalEvent {
+    match pending.take() {
+        Some(signal) => signal,
         None => signals.next().await,
     }
 }

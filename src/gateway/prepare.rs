@@ -1,15 +1,14 @@
-//! What is done with a configuration before it is in force, at the start and at a reload.
+//! Steps before a configuration is applied, at the start and at reloads.
 
 use super::error::StartError;
 use crate::{access_log, config::Plan, flow::Instant, proxy::Descriptors};
 
-/// Opens the access log of `plan`.
 pub(super) fn open_log(plan: &Plan) -> Result<access_log::Output, StartError> {
     let opened = access_log::Output::open(&plan.settings.access_log);
     opened.map_err(|error| StartError::Open(plan.cannot_log(&error)))
 }
 
-/// Logs what is odd about a configuration as of `now`.
+/// Logs a configuration's warnings at `now`.
 pub(super) fn warn(plan: &Plan, now: Instant) {
     let warnings = plan.warnings_at(now);
     if !warnings.is_empty() {
@@ -17,10 +16,11 @@ pub(super) fn warn(plan: &Plan, now: Instant) {
     }
 }
 
-/// Logs that the process may have fewer descriptors than `connections` of clients need.
+/// Logs that the process may have too few file descriptors for `connections`.
 pub(super) fn warn_of_descriptors(descriptors: Descriptors, connections: usize) {
     if let Some(enough) = descriptors.missing_for(connections) {
-        let (most, for_clients) = (descriptors.most(), descriptors.for_clients());
+        let most = descriptors.most();
+        let for_clients = descriptors.for_clients();
         tracing::warn!(
             "limits.connections is {connections}, but the limit of open files is {most}: while \
              {for_clients} are in use, new connections are closed; {enough} would be enough \

@@ -1,24 +1,24 @@
-//! Reading a configuration again: why, what of, and what it came to.
+//! Reading a changed configuration.
 
 use super::{
     error::{StartError, chain},
-    files::{Seen, make_certificates, named_files},
+    files::{FileStates, make_certificates, named_files},
 };
 use crate::config::{Diagnostics, Plan, watch};
 use std::path::Path;
 
-/// Why a configuration was not put in force.
-pub(super) struct Refusal {
+/// Why a configuration was not applied.
+pub(super) struct RejectedEdit {
     pub(super) line: String,
     pub(super) drawing: String,
-    /// Whether the cause may go away without an edit.
+    /// Whether the cause may disappear without an edit.
     pub(super) is_outside: bool,
 }
 
-impl Refusal {
-    /// Refuses a configuration for what is not in its files.
+impl RejectedEdit {
+    /// Rejects a configuration for a cause outside its files.
     pub(super) fn outside(error: StartError) -> Self {
-        let said = match error {
+        let rejected = match error {
             StartError::Config(problem) | StartError::Open(problem) => Self::from(problem),
             StartError::System { .. } => Self {
                 line: error.to_string(),
@@ -26,55 +26,55 @@ impl Refusal {
                 is_outside: true,
             },
         };
-        Self { is_outside: true, ..said }
+        Self { is_outside: true, ..rejected }
     }
 }
 
-impl From<Diagnostics> for Refusal {
+impl From<Diagnostics> for RejectedEdit {
     fn from(problems: Diagnostics) -> Self {
-        let (line, drawing) = (problems.summary(), problems.to_string());
+        let line = problems.summary();
+        let drawing = problems.to_string();
         Self { line, drawing, is_outside: false }
     }
 }
 
-/// Why the files are looked at, by rising weight.
+/// Why the files are checked, in ascending priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Why {
-    /// It is time to look.
+pub(super) enum Cause {
+    /// A timer.
     Poll,
-    /// The system says that something has changed.
+    /// A file event.
     Event,
-    /// A signal or a client of the admin listener asks for it.
-    Asked,
+    /// A signal, or a client of the admin listener.
+    Requested,
 }
 
-/// What a look at the files came to.
-pub(super) struct Look {
-    pub(super) why: Why,
-    /// Whether they are other than what was read last, or is being read.
+/// The result of a check of the files.
+pub(super) struct FileCheck {
+    pub(super) cause: Cause,
+    /// Whether they differ from what was last read or is being read.
     pub(super) changed: bool,
-    pub(super) seen: Seen,
+    pub(super) seen: FileStates,
 }
 
-/// What is being read.
+/// A reading in progress.
 pub(super) struct Contents {
-    pub(super) seen: Seen,
-    /// Whether it was asked for.
-    pub(super) asked: bool,
+    pub(super) seen: FileStates,
+    /// Whether it was requested.
+    pub(super) requested: bool,
 }
 
-/// What was read.
 pub(super) struct Reading {
     pub(super) changed: bool,
-    pub(super) seen: Seen,
-    pub(super) plan: Result<Plan, Refusal>,
+    pub(super) seen: FileStates,
+    pub(super) plan: Result<Plan, RejectedEdit>,
 }
 
-/// Reads the file at `path` by `parse`, makes the development certificates that it asks for, and
-/// notes in `seen` which files belong to it.
+/// Reads the file at `path` with `parse`, creates missing development certificates, and records in
+/// `seen` which files belong to it.
 pub(super) fn read(
     path: &Path,
-    seen: &mut Seen,
+    seen: &mut FileStates,
     parse: impl Fn() -> Result<Plan, Diagnostics>,
 ) -> Result<Plan, Diagnostics> {
     let read = parse();
@@ -85,16 +85,15 @@ pub(super) fn read(
             (named_files(path, certificates), make_certificates(certificates))
         }
     };
-    // What is named for the first time was not looked at before it was read.
+    // Files named for the first time were not checked before the reading.
     let again = has_made || !seen.has_all(&files);
-    *seen = if has_made { Seen::look(&files) } else { seen.extend(&files) };
+    *seen = if has_made { FileStates::look(&files) } else { seen.extend(&files) };
     if again { parse() } else { read }
 }
 
 impl Contents {
-    /// Reports whether they may be half of a file that is being written. Who asks for them wants
-    /// them as they are.
+    /// Returns whether a file may be half written. A requested reading takes it as it is.
     pub(super) fn may_be_half(&self, guard: Option<&watch::Watcher>) -> bool {
-        !self.asked && guard.is_some_and(watch::Watcher::is_being_written)
+        !self.requested && guard.is_some_and(watch::Watcher::is_being_written)
     }
 }

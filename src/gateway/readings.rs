@@ -1,18 +1,16 @@
-//! The readings of the configuration that are under way: one, and a second if the files
-//! change while the first is read.
+//! The readings of the configuration in progress: one, and a second if the files change meanwhile.
 //!
-//! A hundred thousand routes take seconds to read. Who has put in force, or tries to, what
-//! was not meant, and puts it right, must not wait for that. There are two at most, however
-//! many edits there are, and those that come to an end are put in force in the order of the
-//! edits, so that edits without an end do not keep all from being in force.
+//! A hundred thousand routes take seconds to read, and the correction of a mistake must not wait
+//! for that. There are at most two readings, applied in the order of their edits, so that
+//! continuous edits do not prevent all from being applied.
 
 use tokio::task::{JoinError, JoinHandle};
 
-/// At most two readings, each of what `S` distinguishes from other contents.
+/// At most two readings, with `S` describing their contents.
 #[derive(Debug)]
 pub(super) struct Readings<S, T> {
     older: Option<(S, JoinHandle<T>)>,
-    /// Whether the newer one has ended before the older one, whose outcome is not needed.
+    /// Whether the newer reading has ended first, so that the older result is dropped.
     is_outdated: bool,
     newer: Option<(S, JoinHandle<T>)>,
 }
@@ -24,25 +22,25 @@ impl<S, T> Default for Readings<S, T> {
 }
 
 impl<S, T> Readings<S, T> {
-    /// Whether no other may begin.
+    /// Returns whether no further reading may begin.
     pub(super) fn are_full(&self) -> bool {
         self.older.is_some() && self.newer.is_some()
     }
 
-    /// Returns what is read by the one that was begun last, if it is under way.
+    /// Returns the contents of the latest reading in progress.
     pub(super) fn latest(&mut self) -> Option<&mut S> {
         self.newer.as_mut().map(|(contents, _)| contents)
     }
 
-    /// Adds one that has begun to read `contents`. To be asked before: [`Self::are_full`].
+    /// Adds a reading of `contents`. Check [`Self::are_full`] first.
     pub(super) fn begin(&mut self, contents: S, reading: JoinHandle<T>) {
         if let Some(newer) = self.newer.replace((contents, reading)) {
             self.older = Some(newer);
         }
     }
 
-    /// Waits for one whose outcome is newer than all outcomes before, and returns what it has read
-    /// with what came of it.
+    /// Waits for a reading that is newer than all results before, and returns its contents and
+    /// result.
     pub(super) async fn ended(&mut self) -> (S, Result<T, JoinError>) {
         loop {
             tokio::select! {
@@ -65,7 +63,7 @@ impl<S, T> Readings<S, T> {
     }
 }
 
-/// Waits for the end of `task`, for ever if there is none.
+/// Waits for the end of `task`, forever if there is none.
 pub(super) async fn end<T>(task: Option<&mut JoinHandle<T>>) -> Result<T, JoinError> {
     match task {
         Some(task) => task.await,
@@ -82,7 +80,8 @@ mod tests {
     #[tokio::test]
     async fn readings_end_in_the_order_of_the_edits() {
         let mut readings = Readings::default();
-        let (first, second) = (begin(&mut readings, 1), begin(&mut readings, 2));
+        let first = begin(&mut readings, 1);
+        let second = begin(&mut readings, 2);
         assert!(readings.are_full());
         assert_eq!(readings.latest(), Some(&mut 2));
         first.send("first").unwrap();
@@ -97,7 +96,8 @@ mod tests {
     #[tokio::test]
     async fn what_was_edited_since_is_not_put_in_force_after_the_edit() {
         let mut readings = Readings::default();
-        let (first, second) = (begin(&mut readings, 1), begin(&mut readings, 2));
+        let first = begin(&mut readings, 1);
+        let second = begin(&mut readings, 2);
         second.send("second").unwrap();
         assert_eq!(readings.ended().await.1.unwrap(), "second");
         let third = begin(&mut readings, 3);

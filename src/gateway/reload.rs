@@ -1,20 +1,19 @@
-//! A reload: an edit is waited for, read, and put in force whole, or refused whole.
+//! A reload: wait for the end of an edit, read it, and apply or reject it as a whole.
 //!
-//! Reading and compiling take seconds where there are a hundred thousand routes, and touch
-//! nothing that is in force: they have a thread beside the control thread, which answers
-//! probes and signals meanwhile, and puts in force what they came to.
+//! Reading and compiling many routes takes seconds on a thread of its own, while the control thread
+//! answers probes and signals. The result is then applied here.
 
 use super::{
     Gateway,
     catch_up::catch_up,
     error::chain,
-    files::Seen,
+    files::FileStates,
     prepare::{open_log, warn, warn_of_descriptors},
-    reading::{Contents, Look, Reading, Refusal, Why, read},
+    reading::{Cause, Contents, FileCheck, Reading, RejectedEdit, read},
 };
 use crate::{
     config::{Plan, Summary, watch},
-    shutdown::Wish,
+    shutdown::SignalEvent,
 };
 use core::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -29,7 +28,7 @@ impl Gateway {
         }
     }
 
-    /// Reports whether to look is to wait until a writer closes its file, and logs once that it
+    /// Returns whether a check must wait until a writer closes its file, and logs once that it
     /// takes long. Called every [`watch::POLL`].
     pub(super) fn is_held(&mut self, guard: Option<&watch::Watcher>) -> bool {
         /// A minute.
@@ -46,12 +45,12 @@ impl Gateway {
         is_held
     }
 
-    /// Waits until an edit is over, or until a signal comes, which it returns.
-    pub(super) async fn settle(&mut self, changes: &mut mpsc::Receiver<()>) -> Option<Wish> {
+    /// Waits until an edit is over, or returns a signal.
+    pub(super) async fn settle(&mut self, changes: &mut mpsc::Receiver<()>) -> Option<SignalEvent> {
         let latest = self.clock.now() + watch::QUIET_MOST;
         while self.clock.now() < latest {
             tokio::select! {
-                wish = self.signals.next() => return Some(wish),
+                signal = self.signals.next() => return Some(signal),
                 more = self.clock.timeout(watch::QUIET, changes.recv()) => {
                     if !matches!(more, Ok(Some(()))) {
                         break;
@@ -62,86 +61,87 @@ impl Gateway {
         None
     }
 
-    /// Begins to look at the files.
-    pub(super) fn look(&mut self, why: Why) -> JoinHandle<Look> {
+    /// Starts a check of the files.
+    pub(super) fn check_files(&mut self, cause: Cause) -> JoinHandle<FileCheck> {
         self.retired.sweep();
         let latest = self.readings.latest().map(|contents| &contents.seen);
         let before = latest.unwrap_or(&self.seen).clone();
         tokio::task::spawn_blocking(move || {
-            let seen = Seen::look(&before.files());
-            Look { why, changed: seen != before, seen }
+            let seen = FileStates::look(&before.files());
+            FileCheck { cause, changed: seen != before, seen }
         })
     }
 
-    /// Reports whether the files are the same at two looks in a row that nothing but the time has
-    /// called for: who writes them may not have come to the end.
-    fn are_settled(&mut self, look: &Look) -> bool {
-        if look.why > Why::Poll || !look.changed {
+    /// Returns whether two timed checks in a row found the same files: an edit may be incomplete.
+    fn are_settled(&mut self, check: &FileCheck) -> bool {
+        if check.cause > Cause::Poll || !check.changed {
             self.unsettled = None;
             return true;
         }
-        self.unsettled.replace(look.seen.clone()).as_ref() == Some(&look.seen)
+        self.unsettled.replace(check.seen.clone()).as_ref() == Some(&check.seen)
     }
 
-    /// Begins to read the files if they have changed. Files that are as they were are read
-    /// again only if they were refused, and a reload is asked for or the cause is not in them.
-    pub(super) fn read_if_needed(&mut self, look: Look) {
-        if !self.are_settled(&look) {
+    /// Starts a reading if the files have changed. Unchanged files are read again only if they were
+    /// rejected, and either a reload is requested or the cause is outside of them.
+    pub(super) fn read_if_needed(&mut self, check: FileCheck) {
+        if !self.are_settled(&check) {
             return;
         }
-        let Look { why, changed, mut seen } = look;
-        let asked = why == Why::Asked;
-        let again = self.refused.as_ref().is_some_and(|refusal| asked || refusal.is_outside);
+        let FileCheck { cause, changed, mut seen } = check;
+        let requested = cause == Cause::Requested;
+        let again = self.rejected.as_ref().is_some_and(|rejected| requested || rejected.is_outside);
         match self.readings.latest() {
-            Some(contents) if !changed => return contents.asked |= asked,
+            Some(contents) if !changed => return contents.requested |= requested,
             None if !changed && !again => {
-                if asked {
+                if requested {
                     tracing::info!(config = %self.path.display(), "unchanged");
                 }
                 return;
             }
             Some(_) | None => {}
         }
-        let (path, live) = (self.path.clone(), Arc::clone(&self.live));
-        let contents = Contents { seen: seen.clone(), asked };
-        // Its thread is started by this one, and gives way to the workers as this one does.
+        let path = self.path.clone();
+        let live = Arc::clone(&self.live);
+        let contents = Contents { seen: seen.clone(), requested };
+        // The new thread inherits this one's lower priority.
         let reading = tokio::task::spawn_blocking(move || {
-            // An edit since the look is seen by the next one.
+            // The next check finds an edit made since this one.
             let plan = read(&path, &mut seen, || live.read(&path));
-            // Here, as to draw ten thousand errors takes a while too.
-            Reading { changed, seen, plan: plan.map_err(Refusal::from) }
+            // Ten thousand errors take time to render.
+            Reading { changed, seen, plan: plan.map_err(RejectedEdit::from) }
         });
         self.readings.begin(contents, reading);
     }
 
-    /// Puts in force what was read if nothing is wrong with it. What looks cut short must be asked
-    /// for.
-    pub(super) fn reload(&mut self, Contents { asked, .. }: Contents, reading: Reading) {
+    /// Applies what was read if it has no errors. A configuration that looks truncated must be
+    /// requested.
+    pub(super) fn reload(&mut self, Contents { requested, .. }: Contents, reading: Reading) {
         let Reading { changed, seen, plan } = reading;
         self.seen = seen;
-        let plan = plan.and_then(|plan| match self.live.doubt(&plan).filter(|_| !asked) {
-            Some(doubt) => Err(Refusal::from(doubt)),
+        let plan = plan.and_then(|plan| match self.live.doubt(&plan).filter(|_| !requested) {
+            Some(doubt) => Err(RejectedEdit::from(doubt)),
             None => Ok(plan),
         });
-        match plan.and_then(|plan| self.take(plan)) {
-            Ok(()) => self.refused = None,
-            Err(refusal) => {
-                let is_news =
-                    self.refused.as_ref().is_none_or(|last| last.drawing != refusal.drawing);
-                if changed || asked || is_news {
-                    self.refuse(&refusal);
+        match plan.and_then(|plan| self.apply(plan)) {
+            Ok(()) => self.rejected = None,
+            Err(rejected) => {
+                let is_new =
+                    self.rejected.as_ref().is_none_or(|last| last.drawing != rejected.drawing);
+                if changed || requested || is_new {
+                    self.reject(&rejected);
                 }
-                self.refused = Some(refusal);
+                self.rejected = Some(rejected);
             }
         }
     }
 
-    /// Puts `plan` in force, listeners included, or leaves everything as it was.
-    fn take(&mut self, plan: Plan) -> Result<(), Refusal> {
+    /// Applies `plan` with its listeners, or changes nothing.
+    fn apply(&mut self, plan: Plan) -> Result<(), RejectedEdit> {
         let opened =
-            self.listeners.open_new(&plan, self.workers.len()).map_err(Refusal::outside)?;
+            self.listeners.open_new(&plan, self.workers.len()).map_err(RejectedEdit::outside)?;
         let elsewhere = plan.settings.access_log != self.live.load().settings.access_log;
-        let moved_log = elsewhere.then(|| open_log(&plan)).transpose().map_err(Refusal::outside)?;
+        let moved_log =
+            elsewhere.then(|| open_log(&plan)).transpose().map_err(RejectedEdit::outside)?;
         warn(&plan, self.clock.wall_now());
         let connections = plan.settings.limits.connections;
         if connections != self.live.load().settings.limits.connections {
@@ -169,7 +169,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Logs what a reload did; for programs in fields as well.
+    /// Logs what a reload did, with fields if the log is JSON.
     fn log(&self, summary: &Summary) {
         let warning = summary.warning();
         if !self.log_has_fields {
@@ -199,10 +199,10 @@ impl Gateway {
         }
     }
 
-    /// Says what is wrong, and keeps what is in force.
-    fn refuse(&self, Refusal { line, drawing, .. }: &Refusal) {
+    /// Reports a rejected configuration.
+    fn reject(&self, RejectedEdit { line, drawing, .. }: &RejectedEdit) {
         self.counters.reloads_failed.fetch_add(1, Relaxed);
-        self.readiness.refused(self.clock.wall_now(), drawing);
+        self.readiness.rejected(self.clock.wall_now(), drawing);
         tracing::error!(
             "configuration rejected, the last good one stays in force: {line}\n{drawing}"
         );

@@ -1,4 +1,4 @@
-//! What the process asks of the system for itself.
+//! Settings of the process in the operating system.
 
 use crate::proxy::Descriptors;
 use rustix::{
@@ -7,12 +7,10 @@ use rustix::{
     thread::disable_transparent_huge_pages,
 };
 
-/// How much the control thread gives way: compiling ten thousand routes must not
-/// take a core from a worker.
+/// The control thread's niceness: compiling many routes must not take a core from a worker.
 const NICENESS: i32 = 5;
 
-/// Lets the process have as many connections as it is allowed to; returns how many
-/// descriptors that is.
+/// Raises the limit of open files to its maximum; returns it.
 pub(super) fn raise_file_limit() -> Descriptors {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -22,17 +20,15 @@ pub(super) fn raise_file_limit() -> Descriptors {
     Descriptors::new(getrlimit(Resource::Nofile).current)
 }
 
-/// Has memory come in small pages, of which each is cleared when it is first touched: a large
-/// one keeps a worker, or whoever reads a configuration, for milliseconds in a virtual machine
-/// whose host must find the memory for it first; and it takes more memory than is used. A busy
-/// worker's CPU is the same with either.
+/// Disables large pages. A large page is cleared when it is first touched, which in a virtual
+/// machine takes milliseconds; small ones also need less memory. A busy worker's CPU time is the
+/// same.
 pub fn take_small_pages() {
-    // A kernel that cannot forbid large ones has none.
+    // A kernel that cannot disable them has none.
     let _forbidden = disable_transparent_huge_pages(true);
 }
 
-/// Has the calling thread, and those that it starts, give way to the workers, whatever the
-/// priority that they all began with.
+/// Lowers the priority of the calling thread and of those that it starts.
 pub(super) fn give_way() {
     if let Err(error) = lower_priority() {
         tracing::debug!(%error, "cannot lower the control thread's priority");
@@ -40,7 +36,7 @@ pub(super) fn give_way() {
 }
 
 fn lower_priority() -> io::Result<()> {
-    // No id means the calling thread on Linux, whose threads have their own priority.
+    // On Linux no id means the calling thread, and threads have their own priority.
     setpriority_process(None, getpriority_process(None)? + NICENESS)
 }
 

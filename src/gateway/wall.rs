@@ -1,4 +1,4 @@
-//! Steps of the wall's clock, which windows of the clock and the calendar follow.
+//! Steps of the wall clock.
 
 use super::catch_up::catch_up;
 use crate::{
@@ -8,8 +8,8 @@ use crate::{
 };
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-/// Follows every step that `watch` finds: `clock` and its clones know of it, and the rules of
-/// `live` that count by the wall's clock go over to it.
+/// Applies every step that `watch` finds to `clock` and to the rules of `live` that follow the wall
+/// clock.
 pub(super) async fn follow<R: FnMut() -> Reading>(
     mut watch: WallWatch<R>,
     clock: Clock,
@@ -78,11 +78,13 @@ mod tests {
         };
         let clock = Clock::start();
         let live = Arc::new(Live::start(plan(&text), clock.now()));
-        let (offset, counters) = (Arc::new(AtomicI64::new(0)), Arc::<Counters>::default());
-        let (system, told) = (clock.clone(), Arc::clone(&offset));
+        let offset = Arc::new(AtomicI64::new(0));
+        let counters = Arc::<Counters>::default();
+        let system = clock.clone();
+        let shown = Arc::clone(&offset);
         let watch = WallWatch::new(move || {
             let now = system.now();
-            let wall = WallOffset::from_nanos(told.load(Relaxed)).at(now);
+            let wall = WallOffset::from_nanos(shown.load(Relaxed)).at(now);
             Reading { before: now, wall, after: now }
         });
         let task = tokio::spawn(follow(watch, clock.clone(), live.clone(), counters.clone()));
@@ -99,7 +101,7 @@ mod tests {
         clock.sleep_until(clock.now() + Duration::from_secs(1)).await;
         assert_eq!((passed(&live, &clock), steps()), (vec![2, 3, 0], 2));
         let since = clock.wall_now().since(before);
-        assert_eq!(since, Duration::from_hours(48) + Duration::from_secs(1), "logs tell it");
+        assert_eq!(since, Duration::from_hours(48) + Duration::from_secs(1), "for the log");
         // A route that an edit adds counts by the clock as it is now.
         let more = text.clone() + &route("new", "algorithm: fixed_window, limit: 1/1d");
         live.apply(plan(&more), clock.now(), &mut config::Retired::default());

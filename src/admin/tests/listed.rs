@@ -12,7 +12,8 @@ type Families = BTreeMap<String, (String, Vec<String>)>;
 async fn every_metric_is_in_the_list_and_the_list_has_no_other() {
     let fixture = Fixture::new();
     fixture.serve_a_little().await;
-    let (served, listed) = (served(&fixture), listed());
+    let served = served(&fixture);
+    let listed = listed();
     let names = |families: &Families| families.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&served), names(&listed));
     assert_eq!(served, listed);
@@ -47,8 +48,9 @@ fn served(fixture: &Fixture) -> Families {
         exchanged: [1; 2],
         cached_rejections: 1,
     };
-    let (counters, now) = (state.counters.clone(), state.clock.now());
-    let page = metrics::Page::read(fixture.snapshot(), counters, Some(store), now, now);
+    let counters = state.counters.clone();
+    let now = state.clock.now();
+    let page = metrics::Metrics::read(fixture.snapshot(), counters, Some(store), now, now);
     let page = page.write().unwrap();
     let samples = openmetrics::read(&page);
     let families = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));

@@ -40,12 +40,12 @@ routes:
 struct Fixture {
     admin: Admin,
     /// The other end of `/reload`.
-    asked: mpsc::Receiver<()>,
+    requested: mpsc::Receiver<()>,
     directory: TempDir,
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_are_strictly_in_their_format_and_tell_what_happened() {
+async fn metrics_are_strictly_in_their_format_and_count_what_happened() {
     let fixture = Fixture::new();
     fixture.serve_a_little().await;
     let page = fixture.openmetrics();
@@ -107,7 +107,7 @@ async fn metrics_are_strictly_in_their_format_and_tell_what_happened() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_ask_for_openmetrics_gets_the_same_samples_in_the_older_format() {
+async fn without_openmetrics_a_client_gets_the_same_samples_in_the_older_format() {
     let fixture = Fixture::new();
     fixture.serve_a_little().await;
     let samples = |page: &str| -> Vec<String> {
@@ -179,7 +179,8 @@ async fn routes_are_listed_as_they_match_with_what_they_have_seen() {
 async fn a_rule_that_is_reset_is_shown_without_the_old_words_during_a_swap() {
     let fixture = Fixture::new();
     fixture.serve_a_little().await;
-    let (before, now) = (fixture.snapshot(), fixture.admin.state.clock.now());
+    let before = fixture.snapshot();
+    let now = fixture.admin.state.clock.now();
     let text = CONFIG.replace(
         "algorithm: fixed_window, limit: 3/1h",
         "algorithm: sliding_window, limit: 5/1h, key: client_ip",
@@ -217,7 +218,7 @@ fn readiness_is_as_it_was_set() {
 }
 
 #[test]
-fn a_rejected_edit_is_told_whole_and_does_not_make_unready() {
+fn a_rejected_edit_is_reported_completely_and_does_not_make_unready() {
     let fixture = Fixture::new();
     let readiness = &fixture.admin.state.readiness;
     readiness.set_ready(true);
@@ -226,7 +227,7 @@ fn a_rejected_edit_is_told_whole_and_does_not_make_unready() {
     let broken =
         CONFIG.replace("limit: 3/1h", "limitt: 3/1h").replace("max_wait: 10s", "max_wait: ten");
     let problems = fixture.read(&broken).unwrap_err();
-    readiness.refused(at, &problems.to_string());
+    readiness.rejected(at, &problems.to_string());
     let (status, page) = fixture.get("/readyz?verbose");
     assert_eq!(status, StatusCode::OK);
     for part in
@@ -248,16 +249,16 @@ fn a_reload_is_asked_for_once_until_it_is_taken() {
     let mut fixture = Fixture::new();
     assert_eq!(fixture.ask("POST", "/reload", &[]).status(), StatusCode::ACCEPTED);
     assert_eq!(fixture.ask("POST", "/reload", &[]).status(), StatusCode::ACCEPTED);
-    assert_eq!(fixture.asked.try_recv(), Ok(()));
-    fixture.asked.try_recv().unwrap_err();
+    assert_eq!(fixture.requested.try_recv(), Ok(()));
+    fixture.requested.try_recv().unwrap_err();
     let from_a_page = fixture.ask("POST", "/reload", &[("origin", "http://evil.example")]);
     assert_eq!(from_a_page.status(), StatusCode::FORBIDDEN);
-    fixture.asked.close();
+    fixture.requested.close();
     assert_eq!(fixture.ask("POST", "/reload", &[]).status(), StatusCode::SERVICE_UNAVAILABLE);
 }
 
 #[test]
-fn another_method_is_told_which_one_serves_and_another_path_that_there_is_none() {
+fn a_wrong_method_gets_the_allowed_ones_and_a_wrong_path_a_404() {
     let fixture = Fixture::new();
     for (method, path, allowed) in [
         ("POST", "/metrics", "GET, HEAD"),
@@ -310,7 +311,7 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rule}] 
     assert_eq!(of("name"), [r#""a""#; 3]);
     assert_eq!(of("when"), [r#""header:x=y""#, r#""method=PUT""#, "null"]);
     assert_eq!(of("limit"), [r#""2/1h""#, r#""9/1h""#, r#""2/1h""#]);
-    // A counter that sinks is a reset to whoever reads it.
+    // Prometheus takes a decreasing counter for a reset.
     let without = text.replace("{ when: { header:x: y }, burst: 1 }, ", "");
     assert_ne!(without, text);
     live.apply(fixture.read(&without).unwrap(), now, &mut config::Retired::default());
@@ -342,7 +343,7 @@ impl Fixture {
         fs::write(&path, CONFIG).unwrap();
         let clock = Clock::start();
         let plan = config::read(&path).unwrap_or_else(|problems| panic!("{problems}"));
-        let (reload, asked) = mpsc::channel(1);
+        let (reload, requested) = mpsc::channel(1);
         let state = State {
             live: Arc::new(Live::start(plan, clock.now())),
             counters: Arc::default(),
@@ -351,7 +352,7 @@ impl Fixture {
             reload,
             clock,
         };
-        Self { admin: Admin::new(state), asked, directory }
+        Self { admin: Admin::new(state), requested, directory }
     }
 
     fn read(&self, text: &str) -> Result<config::Plan, config::Diagnostics> {

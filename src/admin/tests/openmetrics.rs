@@ -23,7 +23,8 @@ struct Family {
 /// Reads a page, or panics at the first line that breaks a rule.
 pub(super) fn read(page: &str) -> Samples {
     let body = page.strip_suffix("# EOF\n").expect("the page ends with # EOF");
-    let (mut families, mut all) = (BTreeSet::new(), Samples::new());
+    let mut families = BTreeSet::new();
+    let mut all = Samples::new();
     let mut current: Option<Family> = None;
     for line in body.lines() {
         if let Some(meta) = line.strip_prefix("# ") {
@@ -124,7 +125,8 @@ fn sample(line: &str) -> (String, Labels, f64) {
 
 /// Reads up to the closing quote, and returns what follows it too.
 fn quoted_value(text: &str) -> (String, &str) {
-    let (mut value, mut letters) = (String::new(), text.char_indices());
+    let mut value = String::new();
+    let mut letters = text.char_indices();
     while let Some((at, letter)) = letters.next() {
         match letter {
             '"' => return (value, &text[at + 1..]),

@@ -1,5 +1,5 @@
-//! The thread that exchanges states with other gateways. It has its own, since what is sent late
-//! lets too much pass, and the control thread may be busy with an edit.
+//! The thread that syncs states with other gateways. The control thread may be busy with an edit,
+//! and late syncs let too much pass.
 
 use super::error::{StartError, cannot};
 use crate::{
@@ -11,24 +11,22 @@ use core::time::Duration;
 use std::{io, sync::Arc, thread};
 use tokio::sync::oneshot;
 
-/// How soon the first rule that wants an exchange is seen.
-const GLANCE: Duration = Duration::from_millis(100);
+/// How often to look for the first synced rule.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The hold on that thread.
-pub(super) struct Exchanger {
+pub(super) struct SyncThread {
     end: oneshot::Sender<()>,
     thread: thread::JoinHandle<()>,
 }
 
-/// Waits for a rule whose states are exchanged: without one there is no need of a connection.
-async fn wanted(live: &Live, clock: &Clock) {
+/// Waits for a synced rule: without one no connection is needed.
+async fn cause(live: &Live, clock: &Clock) {
     while !live.load_full().exchanges() {
-        clock.timer(clock.now() + GLANCE).await;
+        clock.timer(clock.now() + POLL_INTERVAL).await;
     }
 }
 
-impl Exchanger {
-    /// Starts it.
+impl SyncThread {
     pub(super) fn start(
         store: &Arc<Store>,
         live: &Arc<Live>,
@@ -39,21 +37,23 @@ impl Exchanger {
 
     fn spawn(store: &Arc<Store>, live: &Arc<Live>, clock: &Clock) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (store, live, clock) = (Arc::clone(store), Arc::clone(live), clock.clone());
+        let store = Arc::clone(store);
+        let live = Arc::clone(live);
+        let clock = clock.clone();
         let (end, ended) = oneshot::channel();
         if live.load().exchanges() {
-            // Before anybody asks the store, so that no failure of the start is missed.
+            // Before the first call to the store, so that no failure is missed.
             store.want_states();
         }
-        let thread = thread::Builder::new().name("exchange".to_owned()).spawn(move || {
+        let thread = thread::Builder::new().name("sync".to_owned()).spawn(move || {
             runtime.block_on(async {
-                // Its loss is an end, too.
+                // A dropped sender ends the thread too.
                 let end = async { drop(ended.await) };
                 tokio::pin!(end);
                 tokio::select! {
                     biased;
                     () = &mut end => return,
-                    () = wanted(&live, &clock) => {}
+                    () = cause(&live, &clock) => {}
                 }
                 store.want_states();
                 SyncTask::new(store, live, clock).run(end).await;
@@ -62,7 +62,7 @@ impl Exchanger {
         Ok(Self { end, thread })
     }
 
-    /// Has it send what is left, and waits for that: until all is sent, or a call fails.
+    /// Waits until the thread has sent the remaining charges, or a call fails.
     pub(super) fn end(self) {
         drop(self.end);
         if self.thread.join().is_err() {

@@ -30,6 +30,7 @@ pub mod config;
 pub mod demo;
 pub mod flow;
 pub mod gateway;
+pub mod health;
 pub mod http1;
 mod lines;
 pub mod meter;

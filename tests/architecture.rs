@@ -38,7 +38,8 @@ const LAYERS: &[Layer] = &[
     ),
     pure("meter", &[], &["http"]),
     pure("http1", &[], &["bytes", "http", "httparse", "itoa", "smallvec", "thiserror"]),
-    pure("config", &["flow", "route", "meter"], CONFIG_CRATES),
+    pure("health", &["flow"], &[]),
+    pure("config", &["flow", "route", "meter", "health"], CONFIG_CRATES),
     io("clock", &["flow"]),
     io("cluster", &["flow", "route", "config", "clock"]),
     io("shutdown", &["flow", "clock"]),
@@ -47,7 +48,7 @@ const LAYERS: &[Layer] = &[
     io("small_http", &["flow", "clock"]),
     io("demo", &["flow", "clock", "small_http"]),
     io("access_log", &["flow", "route", "meter", "config", "clock", "lines"]),
-    io("proxy", &["flow", "route", "meter", "config", "clock", "cluster", "access_log"]),
+    io("proxy", &["flow", "route", "meter", "health", "config", "clock", "cluster", "access_log"]),
     io(
         "admin",
         &["flow", "route", "meter", "config", "clock", "cluster", "access_log", "small_http"],
@@ -82,6 +83,7 @@ const EVERY_LAYER: &[&str] = &[
     "flow",
     "route",
     "meter",
+    "health",
     "config",
     "clock",
     "cluster",
@@ -122,7 +124,7 @@ const ONLY_IN: &[(&str, &str, &str)] = &[
 /// Modules of `std` that touch the world. `core::net` has the addresses.
 const WORLD: &[&str] = &["env", "fs", "io", "net", "os", "process", "thread"];
 /// Layers that compute from values alone.
-const NO_WORLD: &[&str] = &["flow", "route", "meter", "http1"];
+const NO_WORLD: &[&str] = &["flow", "route", "meter", "http1", "health"];
 
 /// Layers whose circles are still to be broken.
 const CIRCLES_LEFT: &[&str] = &["proxy"];

@@ -50,6 +50,9 @@ pub struct AccessRecord<'a> {
     pub upstream_duration: Option<Duration>,
     /// How many servers were tried, including unreachable ones.
     pub attempts: u32,
+    /// Why the last failed attempt failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upstream_error: Option<&'a str>,
     /// Bytes of the request's body read for the upstream.
     pub bytes_in: u64,
     /// Bytes of the answer's body given to the connection.
@@ -185,6 +188,7 @@ pub(super) fn sample(path: &str) -> AccessRecord<'_> {
         upstream: None,
         upstream_duration: None,
         attempts: 0,
+        upstream_error: None,
         bytes_in: 0,
         bytes_out: 17,
         error: None,
@@ -232,6 +236,7 @@ mod tests {
         let mut record = sample("/");
         (record.upstream, record.trace_id) = (Some("a:80"), Some("0af7"));
         record.error = Some("Host is missing or empty");
+        record.upstream_error = Some("cannot connect: Connection refused (os error 111)");
         record.upstream_duration = Some(Duration::ZERO);
         record.timeout = Some("timeouts.idle");
         let flow = record.flow.as_mut().unwrap();

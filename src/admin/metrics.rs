@@ -231,15 +231,23 @@ impl Metrics {
             self.servers().map(|(labels, server)| (labels, server.in_flight.load(Relaxed).into()));
         let help = "Requests that a server works on";
         gauges(encoder, ("flowgate_upstream_in_flight", help), in_flight)?;
-        let weights = self.snapshot.upstreams.iter().flat_map(|upstream| {
-            upstream.servers.iter().map(|server| {
-                let labels =
-                    [("upstream", upstream.name.to_string()), ("server", server.address())];
-                (labels, server.weight.into())
+        let servers = || {
+            self.snapshot.upstreams.iter().flat_map(|upstream| {
+                let name = || ("upstream", upstream.name.to_string());
+                let servers = upstream.servers.iter();
+                servers.map(move |server| ([name(), ("server", server.address())], &**server))
             })
-        });
+        };
+        let weights = servers().map(|(labels, server)| (labels, server.weight.into()));
         let help = "The servers of each upstream, and their weights";
-        gauges(encoder, ("flowgate_upstream_server_weight", help), weights)
+        gauges(encoder, ("flowgate_upstream_server_weight", help), weights)?;
+        let healthy =
+            servers().map(|(labels, server)| (labels, u64::from(!server.health.is_out())));
+        let help = "Whether a server gets requests: 0 if it is ejected or fails its checks";
+        gauges(encoder, ("flowgate_upstream_server_healthy", help), healthy)?;
+        let ejections = servers().map(|(labels, server)| (labels, server.health.ejections()));
+        let help = "How often a server was ejected";
+        counters(encoder, ("flowgate_upstream_server_ejections", help), ejections)
     }
 
     /// Returns how much more than each synced limit this many gateways may pass together, if all

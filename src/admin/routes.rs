@@ -134,6 +134,9 @@ struct ServerView {
     in_flight: u32,
     requests: u64,
     failures: u64,
+    /// `healthy`, `ejected` or `unhealthy`.
+    health: &'static str,
+    ejections: u64,
 }
 
 impl<'a> RouteView<'a> {
@@ -217,6 +220,8 @@ impl<'a> UpstreamView<'a> {
             in_flight: server.in_flight.load(Relaxed),
             requests: server.meter.requests.load(Relaxed),
             failures: server.meter.failures.load(Relaxed),
+            health: server.health.word(),
+            ejections: server.health.ejections(),
         });
         Self { name: &upstream.name, servers: servers.collect() }
     }

@@ -22,7 +22,9 @@ use crate::{
     cluster::{Client, Store},
     config::{self, Live, Plan, Retired, watch},
     meter::Counters,
-    proxy::{Connections, Connector, Descriptors, Pools, RequestLog, TimeoutLog, Worker},
+    proxy::{
+        Connections, Connector, Descriptors, HealthWatch, Pools, RequestLog, TimeoutLog, Worker,
+    },
     route::Seed,
     shutdown::{SignalEvent, Signals},
     workers::Handle,
@@ -227,7 +229,7 @@ impl Gateway {
         let routes = self.live.load().routes.len();
         tracing::info!(config = %self.path.display(), workers = self.workers.len(), routes, "ready");
         self.readiness.set_ready(true);
-        self.follow_wall();
+        self.start_watches();
         let mut pending = None;
         let mut check = None;
         let mut cause = None;
@@ -277,13 +279,17 @@ impl Gateway {
         }
     }
 
-    /// Follows steps of the wall clock, on this thread, because only one may change the rules.
-    fn follow_wall(&self) {
+    /// Starts the tasks that follow steps of the wall clock and the health of servers, on this
+    /// thread, because only one may change the rules.
+    fn start_watches(&self) {
         let clock = self.clock.clone();
         let watch = WallWatch::new(move || clock.read());
         let live = Arc::clone(&self.live);
         let counters = Arc::clone(&self.counters);
         tokio::spawn(wall::follow(watch, self.clock.clone(), live, counters));
+        let watch =
+            HealthWatch::new(self.clock.clone(), Arc::clone(&self.live), Connector::default());
+        tokio::spawn(watch.run());
     }
 
     /// Divides shared rules among the gateways, as the store's state requires.

@@ -1,7 +1,7 @@
 //! What the log says now and then: a flood of requests must not become one of lines.
 
 use super::peer::Peer;
-use crate::{flow::Instant, meter};
+use crate::{config::Server, flow::Instant, meter};
 use core::time::Duration;
 use std::sync::{Mutex, PoisonError};
 
@@ -27,12 +27,23 @@ impl Complaints {
     }
 }
 
+/// An attempt at a request that a server failed.
+pub(super) struct FailedAttempt<'a> {
+    pub(super) route: &'a str,
+    pub(super) server: &'a Server,
+    /// Counted from 1 for each request.
+    pub(super) number: u32,
+    pub(super) cause: &'a str,
+}
+
 /// What one worker logs of requests that could not be served: of each reason once a second
 /// at most.
 #[derive(Debug, Default)]
 pub struct RequestLog {
     by_reason: Mutex<[Complaints; meter::Refusal::ALL.len()]>,
     upstream: Mutex<Complaints>,
+    /// By the server's id.
+    attempts: Mutex<Vec<Complaints>>,
 }
 
 impl RequestLog {
@@ -44,6 +55,19 @@ impl RequestLog {
         if let Some(count) = by_reason[reason as usize].due(worker.clock.now()) {
             let (client, reason) = (&peer.address, reason.label());
             tracing::info!(%client, reason, count, "request rejected: {why}");
+        }
+    }
+
+    /// Logs an attempt at a request that a server failed: of each server once a second at most.
+    pub(super) fn attempt_failed(&self, now: Instant, failed: &FailedAttempt<'_>) {
+        let FailedAttempt { route, server, number, cause } = failed;
+        let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        if attempts.len() <= server.id {
+            attempts.resize_with(server.id + 1, Complaints::default);
+        }
+        if let Some(count) = attempts.get_mut(server.id).and_then(|server| server.due(now)) {
+            let server = server.address();
+            tracing::warn!(route, server, attempt = number, count, "upstream failed: {cause}");
         }
     }
 

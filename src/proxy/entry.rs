@@ -29,6 +29,8 @@ pub(super) struct Entry {
     pub(super) upload: Option<Arc<Upload>>,
     flow: Option<DecisionRecord>,
     keys: Vec<LoggedKey>,
+    /// Why the last failed attempt failed.
+    pub(super) upstream_error: Option<String>,
     /// Why the gateway answered in place of the upstream, if no rule did.
     pub(super) error: Option<Cow<'static, str>>,
 }
@@ -66,6 +68,7 @@ impl Entry {
             upload: None,
             flow: None,
             keys: Vec::new(),
+            upstream_error: None,
             error: None,
         }
     }
@@ -133,6 +136,7 @@ impl Entry {
                 .zip(self.sent_at)
                 .map(|(end, start)| end.since(start)),
             attempts: self.attempts,
+            upstream_error: self.upstream_error.as_deref(),
             bytes_in: self.upload.as_ref().map_or(0, |upload| upload.bytes()),
             bytes_out: end.bytes_out,
             error: self.error.as_deref(),

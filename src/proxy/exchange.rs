@@ -4,9 +4,11 @@
 use super::{
     balance::{Tried, pick},
     body::{RequestBody, Upload, upload},
+    complaints::FailedAttempt,
     connection::Protocol,
     entry::Entry,
     headers::{self, Forward},
+    health,
     peer::Peer,
     pool::Lease,
     timeout::Timeout,
@@ -107,7 +109,7 @@ impl Exchange<'_> {
         loop {
             let (place, server) = chosen
                 .take()
-                .or_else(|| pick(upstream, tried, |below| fastrand::usize(..below.max(1))))
+                .or_else(|| pick(upstream, tried, now, |below| fastrand::usize(..below.max(1))))
                 .filter(|_| self.attempts < ATTEMPTS_MAX)
                 .ok_or(Failure::Unreachable)?;
             self.turn_to(server);
@@ -117,7 +119,7 @@ impl Exchange<'_> {
                 Ok(lease) => lease,
                 Err(error) => {
                     now = worker.clock.now();
-                    self.note_unconnected(&error, now)?;
+                    self.note_unconnected(server, &error, now)?;
                     tried.add(place);
                     continue;
                 }
@@ -143,7 +145,7 @@ impl Exchange<'_> {
                 }
                 None => {
                     server.meter.failures.fetch_add(1, Relaxed);
-                    self.note_late(sent.as_deref());
+                    self.note_late(server, sent.as_deref());
                     return Err(Failure::Timeout);
                 }
                 Some(Err(error)) => {
@@ -196,20 +198,37 @@ impl Exchange<'_> {
         if let Some(copy) = copy.filter(|_| (lease.reused || others) && closed_meanwhile(&error)) {
             if !lease.reused {
                 server.meter.failures.fetch_add(1, Relaxed);
+                self.note_failure(server, Some(health::Failure::Response), &error.to_string());
             }
             let mut request = copy.restore();
             self.prepare(&mut request);
             server.meter.retries.fetch_add(1, Relaxed);
             return Ok(request);
         }
-        tracing::debug!(route = %self.route.name, server = %server.host, %error, "upstream failed");
         lease.on_failure();
         if error.is_parse_too_large() {
             return Err(self.head_too_large(server));
         }
         let failure = Self::blame(lease.upload.as_deref());
+        if !failure.is_of_client() {
+            self.note_failure(server, Some(health::Failure::Response), &error.to_string());
+        }
         self.timeout = (failure == Failure::ClientStalled).then_some(Timeout::Idle);
         Err(failure)
+    }
+
+    /// Notes that an attempt failed, for `cause`. `failure` is what it says of the server's health.
+    fn note_failure(&mut self, server: &Server, failure: Option<health::Failure>, cause: &str) {
+        let (worker, route) = (&self.peer.worker, self.route);
+        let now = worker.clock.now();
+        let failed = FailedAttempt { route: &route.name, server, number: self.attempts, cause };
+        worker.request_log.attempt_failed(now, &failed);
+        if let Some(entry) = &mut self.entry {
+            entry.upstream_error = Some(cause.to_owned());
+        }
+        if let Some(failure) = failure {
+            health::failed(&route.upstream, server, now, failure, cause);
+        }
     }
 
     /// Logs an answer whose head is too large.
@@ -312,14 +331,18 @@ impl Exchange<'_> {
         self.deadline.min(look)
     }
 
-    /// Notes the limit that ended the wait for the answer's head.
-    fn note_late(&mut self, sent: Option<&Upload>) {
+    /// Notes the limit that ended the wait for the answer's head. Only a server that had the whole
+    /// request is to blame for it.
+    fn note_late(&mut self, server: &Server, sent: Option<&Upload>) {
         let is_over = self.peer.worker.clock.now() >= self.deadline;
-        self.timeout = Some(match sent.map_or(upload::DONE, Upload::state) {
+        let timeout = match sent.map_or(upload::DONE, Upload::state) {
             _ if is_over => Timeout::Request,
             upload::UNDER_WAY => Timeout::Idle,
             _ => Timeout::FirstByte,
-        });
+        };
+        self.timeout = Some(timeout);
+        let failure = (timeout == Timeout::FirstByte).then_some(health::Failure::Response);
+        self.note_failure(server, failure, &format!("no answer within {}", timeout.setting()));
     }
 
     /// Notes whether it took too long to connect.
@@ -327,14 +350,24 @@ impl Exchange<'_> {
     /// # Errors
     ///
     /// There is no time for another server.
-    fn note_unconnected(&mut self, error: &io::Error, now: Instant) -> Result<(), Failure> {
+    fn note_unconnected(
+        &mut self,
+        server: &Server,
+        error: &io::Error,
+        now: Instant,
+    ) -> Result<(), Failure> {
         let is_late = error.kind() == io::ErrorKind::TimedOut;
-        self.timeout = is_late.then_some(Timeout::Connect);
-        if now >= self.deadline {
-            self.timeout = Some(Timeout::Request);
-            return Err(Failure::Timeout);
-        }
-        Ok(())
+        let is_over = now >= self.deadline;
+        let timeout = if is_over { Timeout::Request } else { Timeout::Connect };
+        self.timeout = (is_late || is_over).then_some(timeout);
+        let is_servers = !is_over && !health::is_own_shortage(error);
+        let cause = if is_late {
+            format!("no connection within {}", timeout.setting())
+        } else {
+            format!("cannot connect: {error}")
+        };
+        self.note_failure(server, is_servers.then_some(health::Failure::Connect), &cause);
+        if is_over { Err(Failure::Timeout) } else { Ok(()) }
     }
 
     /// Says whose fault a broken exchange is.

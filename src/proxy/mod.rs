@@ -4,6 +4,7 @@ mod activity;
 mod asleep;
 mod balance;
 mod body;
+mod checks;
 mod complaints;
 mod connection;
 mod connections;
@@ -13,6 +14,7 @@ mod exchange;
 mod fields;
 mod gather;
 mod headers;
+mod health;
 mod http1_stream;
 mod http2_stream;
 mod io;
@@ -44,6 +46,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+pub use checks::HealthWatch;
 pub use complaints::RequestLog;
 pub use connections::Connections;
 pub(crate) use connections::GRACE;

@@ -2,6 +2,7 @@
 
 use super::{
     body::{Upload, upload},
+    health::{self, Connecting},
     wire::Wire,
 };
 use crate::{
@@ -150,11 +151,14 @@ impl Lease {
         }
         lease.reused = false;
         server.meter.connects.fetch_add(1, Relaxed);
+        let connecting =
+            (upstream.servers.len() > 1).then(|| Connecting::begin(&server.health, time.start));
         // In a box because it is rare, and would make every request's future larger.
         let connected = Box::pin(
             worker.clock.timeout(limit, worker.connector.connect(server, upstream.options.limits)),
         )
         .await;
+        drop(connecting);
         match connected
             .unwrap_or_else(|elapsed| Err(io::Error::new(io::ErrorKind::TimedOut, elapsed)))
         {
@@ -206,6 +210,7 @@ impl Lease {
     pub(super) fn on_answer(&mut self) {
         let taken = self.upload.as_ref().is_none_or(|sent| sent.state() == upload::DONE);
         self.is_early = !taken || !self.wire.as_ref().is_some_and(Wire::has_left);
+        health::succeeded(&self.upstream, &self.server, || self.worker.clock.now());
     }
 
     /// Notes how long the server keeps the connection once it is idle, if it says so.

@@ -116,6 +116,7 @@ impl Unread {
             upstream: None,
             upstream_duration: None,
             attempts: 0,
+            upstream_error: None,
             bytes_in: 0,
             bytes_out: 0,
             error: Some(self.why),

@@ -14,6 +14,7 @@ mod duplicates;
 mod failing_store;
 mod flood;
 mod handover;
+mod health;
 mod idle;
 mod leases;
 mod lengths;

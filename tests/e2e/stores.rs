@@ -101,6 +101,7 @@ fn a_primary_that_was_deposed_and_serves_on_is_left_within_seconds() {
     std::fs::write(&file, format!("sentinel monitor main 127.0.0.1 {} 1\n", first.port))
         .expect("written");
     let sentinel = Sentinel::start(free_port(), &file);
+    eventually("it answers", || sentinel.replicas());
     let rules = "    flow: [{ name: r, algorithm: fixed_window, limit: 40/1000h, scope: cluster, on_store_error: deny }]";
     let store = format!("{PATIENT}, sentinel: main, lease: 3s");
     let gateways = gateways(2, &config(upstream.address, sentinel.port, &store, rules));

@@ -10,8 +10,9 @@ use crate::{
 };
 use ahash::AHashMap;
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{HashMap, HashSet, hash_map::Entry},
     hash::Hash,
+    sync::Arc,
 };
 
 /// The problems found while compiling.
@@ -21,6 +22,8 @@ pub(super) struct Compiler {
     pub(super) warnings: Problems,
     /// Whether the file has a store.
     pub(super) has_store: bool,
+    /// Upstreams whose problems are reported: a route that names one has no further one.
+    pub(super) faulty_upstreams: HashSet<Arc<str>>,
     /// Those that were asked for.
     pub(super) calendars: HashMap<(Unit, String), Calendar>,
 }

@@ -159,7 +159,7 @@ impl Compiler {
 
     fn upstream_of(&mut self, name: &At<Name>, by_name: &HashMap<&str, usize>) -> Option<usize> {
         let found = by_name.get(&*name.value.0).copied();
-        if found.is_none() {
+        if found.is_none() && !self.faulty_upstreams.contains(&name.value.0) {
             let help = if self.errors.are_many() {
                 "write the name of an upstream".to_owned()
             } else {

@@ -1,11 +1,14 @@
 //! Upstreams: names, servers, and the order in which weights take their turns.
 
 use super::compiler::Compiler;
-use crate::config::{
-    decode::At,
-    diagnostics::{Place, Problem},
-    plan::{AnswerLimits, RoutePlan, ServerPlan, UpstreamOptions, UpstreamPlan},
-    spec::{UpstreamSpec, values::Endpoint},
+use crate::{
+    config::{
+        decode::At,
+        diagnostics::{Place, Problem},
+        plan::{AnswerLimits, RoutePlan, ServerPlan, UpstreamOptions, UpstreamPlan},
+        spec::{EjectionSpec, HealthSpec, UpstreamSpec, values::Endpoint},
+    },
+    health::{Check, Ejection},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +26,17 @@ pub(super) struct Compiled {
 impl Compiler {
     pub(super) fn upstreams(&mut self, specs: &[At<UpstreamSpec>]) -> Vec<Compiled> {
         self.names("upstream", specs.iter().filter_map(|at| at.value.name.as_ref()));
-        specs.iter().filter_map(|at| self.upstream(at)).collect()
+        let mut compiled = Vec::with_capacity(specs.len());
+        for spec in specs {
+            match (self.upstream(spec), spec.value.name.value()) {
+                (Some(upstream), _) => compiled.push(upstream),
+                (None, Some(name)) => {
+                    self.faulty_upstreams.insert(Arc::clone(&name.0));
+                }
+                (None, None) => {}
+            }
+        }
+        compiled
     }
 
     fn upstream(&mut self, at: &At<UpstreamSpec>) -> Option<Compiled> {
@@ -73,6 +86,9 @@ impl Compiler {
                     header_bytes: small(limits.header_bytes.bytes()?),
                     headers: small(limits.headers.number()?.value),
                 },
+                health: spec.health.value().and_then(check),
+                ejection: ejection(spec.ejection.value()?)?,
+                slow_start: value(spec.slow_start.duration()),
             },
         };
         Some(Compiled { name: plan.name.clone(), place: name.place, plan })
@@ -92,6 +108,29 @@ impl Compiler {
             );
         }
     }
+}
+
+fn check(spec: &HealthSpec) -> Option<Check> {
+    let small = |number: At<u64>| u32::try_from(number.value).unwrap_or(u32::MAX);
+    Some(Check {
+        path: spec.path.value()?.0.clone(),
+        interval: spec.interval.duration()?.value,
+        timeout: spec.timeout.duration()?.value,
+        healthy_after: small(spec.healthy_after.number()?),
+        unhealthy_after: small(spec.unhealthy_after.number()?),
+        expect: spec.expect.items().iter().map(|range| range.value.0.clone()).collect(),
+    })
+}
+
+fn ejection(spec: &EjectionSpec) -> Option<Ejection> {
+    let small = |number: At<u64>| u32::try_from(number.value).unwrap_or(u32::MAX);
+    Some(Ejection {
+        failures: small(spec.failures.number()?),
+        failure_percent: small(spec.failure_percent.number()?),
+        period: spec.period.duration()?.value,
+        longest: spec.longest.duration()?.value,
+        most_percent: small(spec.most_percent.number()?),
+    })
 }
 
 /// Returns the indexes of the servers in the order of their turns, or `None` if a cycle would be

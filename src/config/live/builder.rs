@@ -93,47 +93,43 @@ impl<'o> Builder<'o> {
             .into_iter()
             .map(|plan| match old.get(&*plan.name) {
                 Some(old) if is_same(old, &plan) => Arc::clone(old),
-                old => Arc::new(self.upstream(plan, old.map_or(0, |old| old.turn.load(Relaxed)))),
+                old => Arc::new(self.upstream(plan, old.copied())),
             })
             .collect()
     }
 
-    fn upstream(&mut self, plan: UpstreamPlan, turn: usize) -> Upstream {
+    fn upstream(&mut self, plan: UpstreamPlan, old: Option<&Arc<Upstream>>) -> Upstream {
+        let servers = plan.servers.into_iter().map(|plan| self.server(plan, old)).collect();
         Upstream {
             name: plan.name,
-            servers: plan.servers.into_iter().map(|plan| self.server(plan)).collect(),
+            servers,
             schedule: plan.schedule,
-            turn: AtomicUsize::new(turn),
+            turn: AtomicUsize::new(old.map_or(0, |old| old.turn.load(Relaxed))),
             options: plan.options,
         }
     }
 
-    fn server(&mut self, plan: ServerPlan) -> Arc<Server> {
+    /// Returns the server of this plan, which may have been one of the upstream `old`.
+    fn server(&mut self, plan: ServerPlan, old: Option<&Arc<Upstream>>) -> Arc<Server> {
         let ServerPlan { endpoint, weight } = plan;
+        let is_it =
+            |server: &&Arc<Server>| server.host == endpoint.host && server.port == endpoint.port;
+        let before = old.and_then(|old| old.servers.iter().find(is_it));
+        if let Some(before) = before.filter(|before| before.weight == weight) {
+            return Arc::clone(before);
+        }
         let known = self.servers.get(&(endpoint.host.clone(), endpoint.port));
-        let server = match known {
-            Some(known) if known.weight == weight => return Arc::clone(known),
-            Some(known) => Server {
-                id: known.id,
-                host: endpoint.host,
-                port: endpoint.port,
-                weight,
-                in_flight: Arc::clone(&known.in_flight),
-                meter: Arc::clone(&known.meter),
-            },
-            None => {
-                self.next_server += 1;
-                Server {
-                    id: self.next_server - 1,
-                    host: endpoint.host,
-                    port: endpoint.port,
-                    weight,
-                    in_flight: Arc::default(),
-                    meter: Arc::default(),
-                }
-            }
-        };
-        let server = Arc::new(server);
+        let id = known.map_or(self.next_server, |known| known.id);
+        self.next_server = self.next_server.max(id + 1);
+        let server = Arc::new(Server {
+            id,
+            weight,
+            in_flight: known.map_or_else(Arc::default, |known| Arc::clone(&known.in_flight)),
+            meter: known.map_or_else(Arc::default, |known| Arc::clone(&known.meter)),
+            health: before.map_or_else(Arc::default, |before| Arc::clone(&before.health)),
+            host: endpoint.host,
+            port: endpoint.port,
+        });
         self.servers.insert((server.host.clone(), server.port), Arc::clone(&server));
         server
     }

@@ -1,6 +1,9 @@
 //! What an upstream and its servers mean, without state.
 
-use crate::config::spec::{Balance, values::Endpoint};
+use crate::{
+    config::spec::{Balance, values::Endpoint},
+    health::{Check, Ejection},
+};
 use std::{sync::Arc, time::Duration};
 
 /// An upstream without its servers' state.
@@ -32,6 +35,12 @@ pub struct UpstreamOptions {
     pub max_idle: usize,
     /// What the header of an answer may be.
     pub limits: AnswerLimits,
+    /// How its servers are checked, if they are.
+    pub health: Option<Check>,
+    /// When a server that fails requests is ejected.
+    pub ejection: Ejection,
+    /// How long a server's share grows after it is asked again.
+    pub slow_start: Duration,
 }
 
 /// Sizes and counts beyond which an upstream's answer is not taken.

@@ -117,6 +117,9 @@ fn write_upstream(out: &mut String, upstream: &UpstreamPlan) -> fmt::Result {
         short(options.idle_timeout),
         options.max_idle
     )?;
+    if let Some(check) = &options.health {
+        writeln!(out, "    checked: GET {} every {}", check.path, short(check.interval))?;
+    }
     for server in &upstream.servers {
         let host = &server.endpoint.host;
         let host = if host.contains(':') { format!("[{host}]") } else { host.to_string() };

@@ -1,6 +1,6 @@
 //! An upstream in force: its servers, and whose turn it is.
 
-use crate::{config::plan::UpstreamOptions, meter};
+use crate::{config::plan::UpstreamOptions, health::ServerHealth, meter};
 use std::sync::{
     Arc,
     atomic::{AtomicU32, AtomicUsize},
@@ -22,7 +22,8 @@ pub struct Upstream {
 }
 
 /// A server of an upstream. Its identity, what is in flight and its meter belong to its address
-/// and outlive a reload; its weight is this configuration's.
+/// and outlive a reload; so does its health, which belongs to the upstream's name as well. Its
+/// weight is this configuration's.
 #[derive(Debug)]
 pub struct Server {
     /// Counted from 0, and never given to another address while the process lives.
@@ -37,6 +38,8 @@ pub struct Server {
     pub in_flight: Arc<AtomicU32>,
     /// What it was asked and how it answered.
     pub meter: Arc<meter::ServerMeter>,
+    /// Whether it gets requests.
+    pub health: Arc<ServerHealth>,
 }
 
 impl Server {

@@ -12,6 +12,7 @@ use crate::{
     },
     flow::breaker::Ratio,
 };
+use core::ops::RangeInclusive;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use ipnet::IpNet;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -125,6 +126,11 @@ leaves! {
     /// The status of a rejection.
     Status(StatusCode), "a status", "429", values::status,
         { "type": "integer", "minimum": 400, "maximum": 599 }, number;
+    /// The path and the query of a health check.
+    CheckPath(Box<str>), "a path", "/healthz", values::check_path, { "type": "string", "pattern": "^/" };
+    /// A status, or a range of them.
+    Statuses(RangeInclusive<u16>), "statuses", "200-299", values::statuses,
+        { "type": ["string", "integer"], "pattern": "^[1-5][0-9][0-9](-[1-5][0-9][0-9])?$" };
     /// A part of a whole.
     Part(Ratio), "a number from 0 to 1", "0.5", values::ratio,
         { "type": "number", "minimum": 0, "maximum": 1 }, number;

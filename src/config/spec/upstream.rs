@@ -3,13 +3,12 @@
 use super::{
     Balance,
     keys::keys,
-    leaf::{Integer, LEAST_HEADER, Name, Size, Timeout, Url},
+    leaf::{CheckPath, HOUR, Integer, LEAST_HEADER, Name, Period, Size, Statuses, Timeout, Url},
 };
-use crate::config::decode::List;
+use crate::config::decode::{List, Several};
 
 keys! {
     /// A service: one or more servers that answer alike, over HTTP/1.1 with kept connections.
-    #[schemars(extend("x-later" = ["health"]))]
     struct UpstreamSpec: "an upstream" {
         /// What routes call it.
         name: Name;
@@ -27,6 +26,49 @@ keys! {
         max_idle: Integer<0, 100_000> = 256;
         /// What the header of an answer may be: 502 beyond it.
         limits: ResponseLimitsSpec = {};
+        /// Asks each server for a path from time to time. One that fails gets no requests.
+        health: HealthSpec, else "–";
+        /// When a server that fails requests gets none for a while.
+        ejection: EjectionSpec = {};
+        /// How long a server's share of the requests grows, from a tenth, once it is asked again
+        /// after a failure.
+        slow_start: Period<0, HOUR> = "10s";
+    }
+
+    /// Health checks: the gateway asks each server, once for all workers, with `GET`. Servers count
+    /// as healthy until their checks say otherwise. When none is left, all are asked.
+    struct HealthSpec: "the health check of an upstream" {
+        /// What is asked for: a path, and a query if need be.
+        path: CheckPath;
+        /// From the end of one check to the next, a tenth more or less.
+        interval: Timeout = "5s";
+        /// How long a check may take, the connection included.
+        timeout: Timeout = "1s";
+        /// Passed checks in a row after which a failing server gets requests again.
+        healthy_after: Integer<1, 1000> = 2;
+        /// Failed checks in a row after which a server gets no requests.
+        unhealthy_after: Integer<1, 1000> = 3;
+        /// The statuses of a passed check.
+        expect: Several<Statuses> = "200-399";
+    }
+
+    /// Ejection: a server to which no connection can be opened gets no requests for a while, and so
+    /// does one that fails several: that closes the connection before its answer is whole, gives no
+    /// valid one, or none in time. Its answers do not count, whatever their status, nor what a client
+    /// causes. Afterwards one request tries it. When no server is left, all are asked.
+    struct EjectionSpec: "the ejection of an upstream" {
+        /// Failed requests in a row that eject a server.
+        failures: Integer<1, 1_000_000> = 5;
+        /// Failed requests, in percent, that eject a server: of those in 10s, if they are 20 or more.
+        failure_percent: Integer<1, 100> = 50;
+        /// How long the first ejection lasts. Each further one lasts twice as long; a server without
+        /// one for 5m begins with the first again.
+        period: Timeout = "10s";
+        /// The longest ejection.
+        longest: Timeout = "5m";
+        /// The largest part of the servers that may be ejected at once, in percent, rounded down. 0
+        /// turns ejection off.
+        most_percent: Integer<0, 100> = 50;
     }
 
     /// One address of an upstream.

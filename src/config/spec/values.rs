@@ -9,7 +9,8 @@ use crate::{
     flow::{Rate, breaker::Ratio, time::spelled},
 };
 use bytesize::ByteSize;
-use http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use core::ops::RangeInclusive;
+use http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header, uri::PathAndQuery};
 use ipnet::IpNet;
 use std::{
     fmt,
@@ -425,6 +426,32 @@ pub(in crate::config) fn status(text: &str) -> Result<StatusCode, Invalid> {
     )
 }
 
+/// Reads the path of a health check.
+pub(in crate::config) fn check_path(text: &str) -> Result<Box<str>, Invalid> {
+    let is_path = text.starts_with('/') && text.parse::<PathAndQuery>().is_ok();
+    if is_path && !text.contains('#') {
+        return Ok(text.into());
+    }
+    let message = format!("{} is not a path", quoted(text));
+    invalid(message, "write what the server is asked for, as in `/healthz`")
+}
+
+/// Reads a status or a range of them.
+pub(in crate::config) fn statuses(text: &str) -> Result<RangeInclusive<u16>, Invalid> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let status = |text: &str| {
+        let status = text.trim().parse::<u16>().ok();
+        status.filter(|status| text.trim().len() == 3 && (100..600).contains(status))
+    };
+    match (status(first), status(last)) {
+        (Some(first), Some(last)) if first <= last => Ok(first..=last),
+        _ => invalid(
+            format!("{} is not a status or a range of them", quoted(text)),
+            "write statuses from 100 to 599, as in `200` or `200-399`",
+        ),
+    }
+}
+
 /// Reads a protocol to upgrade to.
 pub(in crate::config) fn upgrade(text: &str) -> Result<String, Invalid> {
     let token = header_name(text).map(|name| name.as_str().to_owned());
@@ -571,6 +598,14 @@ mod tests {
         refused(header_name, "x y", "`x y` is not the name of a header");
         refused(header_value, "a\nb", "`a\\nb` cannot stand in a header");
         refused(status, "200", "`200` is not the status of a rejection");
+        refused(check_path, "healthz", "`healthz` is not a path");
+        refused(check_path, "/a b", "`/a b` is not a path");
+        refused(check_path, "/a#b", "`/a#b` is not a path");
+        assert_eq!(check_path("/a?b=c").as_deref(), Ok("/a?b=c"));
+        for text in ["99", "600", "300-200", "0200", "2xx", "200-", "-"] {
+            refused(statuses, text, &format!("`{text}` is not a status or a range of them"));
+        }
+        assert_eq!((statuses("204"), statuses("200 - 399")), (Ok(204..=204), Ok(200..=399)));
         refused(network, "10.0.0.0/33", "`10.0.0.0/33` is not a network");
         refused(integer, "1__", "`1__` is not a whole number");
         assert_eq!(network("::1"), Ok("::1/128".parse().unwrap()));

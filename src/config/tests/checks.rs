@@ -13,7 +13,7 @@ upstreams:
   - name: a
     servers: [{ url: http://h:1 }, { url: http://h:1 }]
     balance: hash
-    health: { path: / }
+    health: { path: healthz, expect: ok }
   - { name: b, servers: [] }
   - { name: c, servers: [{ url: https://h }, { url: h, weight: 0 }] }
   - { name: d, servers: [{ url: http://a, weight: 997 }, { url: http://b, weight: 991 }] }
@@ -25,7 +25,8 @@ routes:
             "two listeners on `0.0.0.0:80` | write another port",
             "the server is in the list already | write `weight: 2` at the first to send it more",
             "`balance: hash` is not supported in this version | write one of `round_robin`, `least_request`, `random`",
-            "`health` is not supported in this version | remove it",
+            "`healthz` is not a path | write what the server is asked for, as in `/healthz`",
+            "`ok` is not a status or a range of them | write statuses from 100 to 599, as in `200` or `200-399`",
             "`servers` is empty | write at least one: `servers: [{ url: http://10.0.1.5:8000 }]`",
             "TLS to an upstream is not supported in this version | write `http://HOST:PORT`; let TLS end at this gateway",
             "`h` is not an http:// URL | write `http://HOST:PORT`, as in `http://10.0.1.5:8000`",

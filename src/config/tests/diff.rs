@@ -206,3 +206,29 @@ fn an_edit_of_any_key_is_named() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+#[test]
+fn an_edit_of_any_key_of_an_upstream_is_named() {
+    let old = "listeners: [{ name: web, listen: 127.0.0.1:8080 }]\n\
+        upstreams: [{ name: app, servers: [{ url: 'http://a:1', weight: 2 }], balance: random, connect_timeout: 1s, \
+        idle_timeout: 2s, max_idle: 5, limits: { header_bytes: 16KiB, headers: 50 }, health: { path: /h }, \
+        ejection: { failures: 3 }, slow_start: 3s }]\n\
+        routes: [{ name: a, match: { path: /a }, upstream: app }]\n";
+    let edits = [
+        ("weight: 2", "weight: 3", "weight of a:1 2 → 3"),
+        ("balance: random", "balance: round_robin", "balance random → round_robin"),
+        ("connect_timeout: 1s", "connect_timeout: 4s", "connect_timeout 1s → 4s"),
+        ("idle_timeout: 2s", "idle_timeout: 4s", "idle_timeout 2s → 4s"),
+        ("max_idle: 5", "max_idle: 6", "max_idle 5 → 6"),
+        ("bytes: 16KiB", "bytes: 32KiB", "limits.header_bytes 16.0 KiB → 32.0 KiB"),
+        ("headers: 50", "headers: 60", "limits.headers 50 → 60"),
+        ("path: /h", "path: /h, interval: 1s", "health"),
+        ("failures: 3", "failures: 4", "ejection"),
+        ("slow_start: 3s", "slow_start: 4s", "slow_start 3s → 4s"),
+    ];
+    for (from, to, named) in edits {
+        assert_eq!(old.matches(from).count(), 1, "{from}");
+        let said = diff(&plan(old), &plan(&old.replace(from, to))).to_string();
+        assert!(said.contains(&format!("upstream app  edited ({named})")), "{named}:\n{said}");
+    }
+}

@@ -19,7 +19,15 @@ pub(crate) struct Script {
 impl Script {
     /// `script` gets each connection with its number, from 0.
     pub(crate) fn start(script: impl Fn(usize, Connection) + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        Self::start_at(([127, 0, 0, 1], 0).into(), script)
+    }
+
+    /// The same at `address`.
+    pub(crate) fn start_at(
+        address: SocketAddr,
+        script: impl Fn(usize, Connection) + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(address).expect("bound");
         let address = listener.local_addr().expect("an address");
         let (connections, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let (counter, stopped, script) =

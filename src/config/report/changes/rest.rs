@@ -48,15 +48,28 @@ impl UpstreamView<'_> {
     pub(in crate::config) fn words(&self, new: &Self) -> Option<Vec<String>> {
         let mut words = Words::default();
         self.servers(new, &mut words);
-        let [from, to] = [self.options, new.options];
-        words.value("balance", from.balance, to.balance, |balance| balance.word().to_owned());
-        words.value("connect_timeout", from.connect_timeout, to.connect_timeout, time);
-        words.value("idle_timeout", from.idle_timeout, to.idle_timeout, time);
-        words.value("max_idle", from.max_idle, to.max_idle, usize::to_string);
-        let [from, to] = [&from.limits, &to.limits];
-        let bytes = |it: &usize| ByteSize(*it as u64).to_string();
-        words.value("limits.header_bytes", from.header_bytes, to.header_bytes, bytes);
-        words.value("limits.headers", from.headers, to.headers, usize::to_string);
+        // A key that is added to the options does not compile until it is named here.
+        let UpstreamOptions {
+            balance,
+            connect_timeout,
+            idle_timeout,
+            max_idle,
+            limits,
+            health,
+            ejection,
+            slow_start,
+        } = self.options;
+        let to = new.options;
+        words.value("balance", balance, &to.balance, |balance| balance.word().to_owned());
+        words.value("connect_timeout", *connect_timeout, to.connect_timeout, time);
+        words.value("idle_timeout", *idle_timeout, to.idle_timeout, time);
+        words.value("max_idle", *max_idle, to.max_idle, usize::to_string);
+        let bytes = |bytes: &usize| ByteSize(*bytes as u64).to_string();
+        words.value("limits.header_bytes", limits.header_bytes, to.limits.header_bytes, bytes);
+        words.value("limits.headers", limits.headers, to.limits.headers, usize::to_string);
+        words.named("health", *health == to.health);
+        words.named("ejection", *ejection == to.ejection);
+        words.value("slow_start", *slow_start, to.slow_start, time);
         if words.0.is_empty() && self.servers != new.servers {
             words.add("order of servers".to_owned());
         }

@@ -1,0 +1,512 @@
+//! The health of one server.
+
+use super::{
+    Check, Ejection,
+    window::{FailureWindow, Totals},
+};
+use crate::flow::{Instant, time::spelled};
+use core::{fmt, time::Duration};
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+};
+
+/// How long the one request may take by which an ejected server is tried again, before another
+/// one may try.
+const TRIAL: Duration = Duration::from_secs(10);
+
+/// How long a connection may be opening before other requests are sent elsewhere.
+const SLOW_CONNECT: Duration = Duration::from_millis(250);
+
+/// A server that failed nothing for so long begins with the first period again.
+const FORGET: Duration = Duration::from_mins(5);
+
+/// The least part of its share, in percent, that a server gets as it returns.
+const LEAST_SHARE: u32 = 10;
+
+/// What is known about a server's health. While it is well, a request reads one flag.
+#[derive(Debug, Default)]
+pub struct ServerHealth {
+    /// Whether `state` is any other than that of a server that is well.
+    is_suspect: AtomicBool,
+    /// Whether it gets no requests: ejected, or failing its checks.
+    is_out: AtomicBool,
+    ejections: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Failed requests in a row.
+    failures: u32,
+    ejected: Option<Ejected>,
+    /// Ejections in a row.
+    ejections: u32,
+    /// When it was last asked again.
+    returned: Option<Instant>,
+    /// Whether its share still grows after that.
+    is_starting: bool,
+    /// Since when a connection is opening.
+    connecting: Option<Instant>,
+    is_failing_checks: bool,
+    /// Checks in a row that speak against `is_failing_checks`.
+    checks: u32,
+    window: FailureWindow,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ejected {
+    since: Instant,
+    until: Instant,
+    /// When the one request began that tries it again.
+    trial: Option<Instant>,
+}
+
+/// How a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// No connection could be opened.
+    Connect,
+    /// The server gave no valid response in time.
+    Response,
+}
+
+/// A change of a server's health, for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It gets no requests for this long.
+    Ejected(Duration),
+    /// It is asked again, after this long.
+    Returned(Duration),
+    /// It fails its checks and gets no requests.
+    Failing,
+    /// It passes its checks again.
+    Passing,
+}
+
+impl Change {
+    /// Returns whether requests go to the server again.
+    pub const fn is_good(self) -> bool {
+        matches!(self, Self::Returned(_) | Self::Passing)
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ejected(period) => write!(f, "server ejected for {}", spelled(*period)),
+            Self::Returned(after) => {
+                let secs = Duration::from_secs(after.as_secs());
+                write!(f, "server asked again after {}", spelled(secs))
+            }
+            Self::Failing => f.write_str("server fails its health checks and gets no requests"),
+            Self::Passing => f.write_str("server passes its health checks and is asked again"),
+        }
+    }
+}
+
+impl ServerHealth {
+    /// Returns whether the server may get the request at hand at `now`. Its share grows for
+    /// `slow_start` after it returns; `random` returns a number below its argument.
+    ///
+    /// When an ejection is over, the first request for which this is `true` tries the server: the
+    /// others go elsewhere until that one is answered, for 10 s at most.
+    pub fn admits(
+        &self,
+        now: Instant,
+        slow_start: Duration,
+        random: impl FnOnce(usize) -> usize,
+    ) -> bool {
+        if !self.is_suspect() {
+            return true;
+        }
+        let mut state = self.lock();
+        let admits = state.admits(now, slow_start, random);
+        self.publish(&state);
+        admits
+    }
+
+    /// Returns whether anything but success is known of it.
+    pub fn is_suspect(&self) -> bool {
+        self.is_suspect.load(Relaxed)
+    }
+
+    /// Returns whether it gets no requests: ejected, or failing its checks.
+    pub fn is_out(&self) -> bool {
+        self.is_out.load(Relaxed)
+    }
+
+    /// Returns how often it was ejected since the process started.
+    pub fn ejections(&self) -> u64 {
+        self.ejections.load(Relaxed)
+    }
+
+    /// Returns its state in one word: `healthy`, `ejected`, or `unhealthy` if it fails its checks.
+    pub fn word(&self) -> &'static str {
+        let state = self.lock();
+        match (state.is_failing_checks, state.ejected) {
+            (true, _) => "unhealthy",
+            (false, Some(_)) => "ejected",
+            (false, None) => "healthy",
+        }
+    }
+
+    /// Notes that a connection is being opened at `now`.
+    pub fn connecting(&self, now: Instant) {
+        let mut state = self.lock();
+        state.connecting.get_or_insert(now);
+        self.publish(&state);
+    }
+
+    /// Notes that a connection was opened, or is no longer awaited.
+    pub fn connected(&self) {
+        let mut state = self.lock();
+        state.connecting = None;
+        self.publish(&state);
+    }
+
+    /// Notes that the server answered a request.
+    pub fn succeeded(&self, now: Instant) -> Option<Change> {
+        let mut state = self.lock();
+        state.failures = 0;
+        // One that was sent before the ejection says nothing about the time after it.
+        let is_trial = state.ejected.is_some_and(|ejected| ejected.trial.is_some());
+        let change = if is_trial { state.readmit(now) } else { None };
+        self.publish(&state);
+        change
+    }
+
+    /// Notes that a request failed and that it was not for the client's doing. `out` counts the
+    /// servers of the upstream that get no requests now, and all of them.
+    pub fn failed(
+        &self,
+        now: Instant,
+        failure: Failure,
+        ejection: &Ejection,
+        out: impl FnOnce() -> (usize, usize),
+    ) -> Option<Change> {
+        let mut state = self.lock();
+        state.failures = state.failures.saturating_add(1);
+        if failure == Failure::Connect {
+            state.connecting = None;
+        }
+        let is_enough = failure == Failure::Connect || state.failures >= ejection.failures;
+        let change = match state.ejected {
+            Some(Ejected { trial: Some(_), .. }) => Some(state.eject(now, ejection)),
+            // It was sent before the ejection.
+            Some(_) => None,
+            None => {
+                let (out, all) = if is_enough { out() } else { (0, 0) };
+                ejection.allows(out, all).then(|| state.eject(now, ejection))
+            }
+        };
+        self.after(&state, change)
+    }
+
+    /// Looks at the share of failures among the `requests` that were ever sent. To be called about
+    /// once a second; `out` as for [`Self::failed`].
+    pub fn observe(
+        &self,
+        now: Instant,
+        (requests, failures): (u64, u64),
+        ejection: &Ejection,
+        out: impl FnOnce() -> (usize, usize),
+    ) -> Option<Change> {
+        let mut state = self.lock();
+        let percent = state.window.percent(now, Totals { requests, failures });
+        let is_enough = percent.is_some_and(|percent| percent >= ejection.failure_percent);
+        let (out, all) = if is_enough && state.ejected.is_none() { out() } else { (0, 0) };
+        let change = ejection.allows(out, all).then(|| state.eject(now, ejection));
+        self.after(&state, change)
+    }
+
+    /// Notes the result of an active check.
+    pub fn checked(&self, now: Instant, passed: bool, check: &Check) -> Option<Change> {
+        let mut state = self.lock();
+        let change = state.checked(now, passed, check);
+        self.after(&state, change)
+    }
+
+    /// Forgets the checks, which are made no more.
+    pub fn forget_checks(&self) {
+        let mut state = self.lock();
+        state.is_failing_checks = false;
+        state.checks = 0;
+        self.publish(&state);
+    }
+
+    fn after(&self, state: &State, change: Option<Change>) -> Option<Change> {
+        if matches!(change, Some(Change::Ejected(_))) {
+            self.ejections.fetch_add(1, Relaxed);
+        }
+        self.publish(state);
+        change
+    }
+
+    fn publish(&self, state: &State) {
+        self.is_suspect.store(!state.is_well(), Relaxed);
+        self.is_out.store(state.is_out(), Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn is_well(&self) -> bool {
+        self.failures == 0 && self.connecting.is_none() && !self.is_starting && !self.is_out()
+    }
+
+    fn is_out(&self) -> bool {
+        self.is_failing_checks || self.ejected.is_some()
+    }
+
+    fn admits(
+        &mut self,
+        now: Instant,
+        slow_start: Duration,
+        random: impl FnOnce(usize) -> usize,
+    ) -> bool {
+        if self.is_failing_checks {
+            return false;
+        }
+        if let Some(ejected) = &mut self.ejected {
+            let is_tried = ejected.trial.is_some_and(|trial| now.since(trial) < TRIAL);
+            if now < ejected.until || is_tried {
+                return false;
+            }
+            ejected.trial = Some(now);
+            return true;
+        }
+        if self.connecting.is_some_and(|since| now.since(since) >= SLOW_CONNECT) {
+            return false;
+        }
+        let share = self.share(now, slow_start);
+        share >= 100 || random(100) < share as usize
+    }
+
+    /// Returns which part of its share it gets at `now`, in percent.
+    fn share(&mut self, now: Instant, slow_start: Duration) -> u32 {
+        let Some(returned) = self.returned.filter(|_| self.is_starting) else { return 100 };
+        let elapsed = now.since(returned);
+        if elapsed >= slow_start {
+            self.is_starting = false;
+            return 100;
+        }
+        let percent = elapsed.as_nanos().saturating_mul(100) / slow_start.as_nanos().max(1);
+        u32::try_from(percent).unwrap_or(100).max(LEAST_SHARE)
+    }
+
+    fn eject(&mut self, now: Instant, ejection: &Ejection) -> Change {
+        if self.returned.is_some_and(|returned| now.since(returned) >= FORGET) {
+            self.ejections = 0;
+        }
+        let period = ejection.period(self.ejections);
+        self.ejections = self.ejections.saturating_add(1);
+        self.failures = 0;
+        let since = self.ejected.map_or(now, |ejected| ejected.since);
+        self.ejected = Some(Ejected { since, until: now + period, trial: None });
+        Change::Ejected(period)
+    }
+
+    /// Ends an ejection.
+    fn readmit(&mut self, now: Instant) -> Option<Change> {
+        let ejected = self.ejected.take()?;
+        self.start(now);
+        Some(Change::Returned(now.since(ejected.since)))
+    }
+
+    fn start(&mut self, now: Instant) {
+        self.returned = Some(now);
+        self.is_starting = true;
+        self.failures = 0;
+    }
+
+    fn checked(&mut self, now: Instant, passed: bool, check: &Check) -> Option<Change> {
+        if passed != self.is_failing_checks {
+            self.checks = 0;
+            return None;
+        }
+        self.checks += 1;
+        let enough = if passed { check.healthy_after } else { check.unhealthy_after };
+        if self.checks < enough {
+            return None;
+        }
+        self.checks = 0;
+        self.is_failing_checks = !passed;
+        if passed {
+            self.start(now);
+        }
+        Some(if passed { Change::Passing } else { Change::Failing })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EJECTION: Ejection = Ejection {
+        failures: 3,
+        failure_percent: 50,
+        period: Duration::from_secs(10),
+        longest: Duration::from_secs(30),
+        most_percent: 50,
+    };
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+
+    const fn secs(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    /// One of two servers, of which the other one is well.
+    fn failed(health: &ServerHealth, millis: u64, failure: Failure) -> Option<Change> {
+        health.failed(at(millis), failure, &EJECTION, || (0, 2))
+    }
+
+    fn admits(health: &ServerHealth, millis: u64) -> bool {
+        health.admits(at(millis), Duration::ZERO, |_| unreachable!("no slow start"))
+    }
+
+    #[test]
+    fn a_server_that_cannot_be_reached_is_ejected_at_once_and_tried_by_one_request() {
+        let health = ServerHealth::default();
+        assert!(admits(&health, 0) && !health.is_out());
+        assert_eq!(failed(&health, 0, Failure::Connect), Some(Change::Ejected(secs(10))));
+        assert_eq!(failed(&health, 1, Failure::Connect), None, "one that was under way");
+        assert!(health.is_out() && !admits(&health, 9_999));
+        assert_eq!(health.word(), "ejected");
+        assert!(admits(&health, 10_000), "one request tries it");
+        assert!(!admits(&health, 10_001) && !admits(&health, 19_999), "the others go elsewhere");
+        assert!(admits(&health, 20_000), "the first one has not been answered");
+        assert_eq!(
+            health.succeeded(at(20_100)),
+            Some(Change::Returned(Duration::from_millis(20_100)))
+        );
+        assert!(!health.is_out() && admits(&health, 20_100) && !health.is_suspect());
+        assert_eq!((health.word(), health.ejections()), ("healthy", 1));
+    }
+
+    #[test]
+    fn each_further_ejection_lasts_longer_until_a_server_has_been_well() {
+        let health = ServerHealth::default();
+        let mut now = 0;
+        for expected in [10, 20, 30, 30] {
+            let ejected = failed(&health, now, Failure::Connect);
+            assert_eq!(ejected, Some(Change::Ejected(secs(expected))));
+            now += expected * 1000;
+            assert!(!admits(&health, now - 1) && admits(&health, now));
+        }
+        health.succeeded(at(now));
+        let ejected = failed(&health, now + 299_999, Failure::Connect);
+        assert_eq!(ejected, Some(Change::Ejected(secs(30))), "it was back for less than 5 minutes");
+        assert!(admits(&health, now + 330_000));
+        health.succeeded(at(now + 330_000));
+        let ejected = failed(&health, now + 630_000, Failure::Connect);
+        assert_eq!(ejected, Some(Change::Ejected(secs(10))));
+    }
+
+    #[test]
+    fn only_failures_in_a_row_eject() {
+        let health = ServerHealth::default();
+        for millis in 0..10 {
+            assert_eq!(failed(&health, millis, Failure::Response), None);
+            assert_eq!(failed(&health, millis, Failure::Response), None);
+            assert_eq!(health.succeeded(at(millis)), None);
+            assert!(!health.is_suspect());
+        }
+        assert_eq!(failed(&health, 10, Failure::Response), None);
+        assert_eq!(failed(&health, 10, Failure::Response), None);
+        assert_eq!(failed(&health, 10, Failure::Response), Some(Change::Ejected(secs(10))));
+    }
+
+    #[test]
+    fn an_answer_to_a_request_from_before_the_ejection_does_not_end_it() {
+        let health = ServerHealth::default();
+        failed(&health, 0, Failure::Connect);
+        assert_eq!(health.succeeded(at(1)), None);
+        assert!(!admits(&health, 2));
+    }
+
+    #[test]
+    fn the_last_servers_are_not_ejected() {
+        let health = ServerHealth::default();
+        let failed = |out| health.failed(at(0), Failure::Connect, &EJECTION, || out);
+        assert_eq!(failed((1, 2)), None);
+        assert_eq!(failed((0, 1)), None);
+        assert!(admits(&health, 0));
+        assert_eq!(failed((1, 4)), Some(Change::Ejected(secs(10))));
+    }
+
+    #[test]
+    fn a_server_that_fails_half_of_its_requests_is_ejected() {
+        let health = ServerHealth::default();
+        let observe =
+            |secs: u64, counts| health.observe(at(secs * 1000), counts, &EJECTION, || (0, 2));
+        assert_eq!(observe(0, (0, 0)), None);
+        assert_eq!(observe(10, (100, 49)), None);
+        assert_eq!(observe(20, (200, 99)), Some(Change::Ejected(secs(10))));
+        assert_eq!(observe(30, (300, 199)), None, "it is ejected already");
+    }
+
+    #[test]
+    fn a_connection_that_opens_slowly_sends_others_elsewhere() {
+        let health = ServerHealth::default();
+        health.connecting(at(0));
+        health.connecting(at(200));
+        assert!(admits(&health, 249) && !admits(&health, 250));
+        health.connected();
+        assert!(admits(&health, 250) && !health.is_suspect());
+    }
+
+    #[test]
+    fn its_share_grows_after_it_returned() {
+        let health = ServerHealth::default();
+        failed(&health, 0, Failure::Connect);
+        assert!(admits(&health, 10_000));
+        health.succeeded(at(10_000));
+        let share = |millis: u64| {
+            let gets = |point| health.admits(at(10_000 + millis), secs(10), |_| point);
+            (0..100).filter(|point| gets(*point)).count()
+        };
+        assert_eq!([0, 500, 5000, 9900].map(share), [10, 10, 50, 99]);
+        assert!(health.is_suspect());
+        assert_eq!(share(10_000), 100);
+        assert!(!health.is_suspect());
+    }
+
+    #[test]
+    fn checks_in_a_row_change_it() {
+        let check = Check {
+            path: "/".into(),
+            interval: secs(1),
+            timeout: secs(1),
+            healthy_after: 2,
+            unhealthy_after: 3,
+            expect: Vec::new(),
+        };
+        let health = ServerHealth::default();
+        let checked = |passed: bool| health.checked(at(0), passed, &check);
+        for passed in [true, false, false, true, false, false] {
+            assert_eq!(checked(passed), None);
+        }
+        assert_eq!(checked(false), Some(Change::Failing));
+        assert_eq!(
+            (admits(&health, 0), health.is_out(), health.word()),
+            (false, true, "unhealthy")
+        );
+        for passed in [false, true, false, true] {
+            assert_eq!(checked(passed), None);
+        }
+        assert_eq!(checked(true), Some(Change::Passing));
+        assert!(admits(&health, 0) && !health.is_out());
+        for _ in 0..3 {
+            checked(false);
+        }
+        health.forget_checks();
+        assert!(admits(&health, 0), "a server that is checked no more");
+    }
+}

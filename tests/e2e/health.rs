@@ -1,0 +1,182 @@
+//! Servers that fail get no requests for a while; servers that are checked get none until they pass.
+
+use crate::{
+    common::{
+        Gateway, eventually,
+        http::{self, Client, head},
+        upstream::{self, Script},
+    },
+    port::free_port,
+};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+fn config(servers: &[SocketAddr], more: &str) -> String {
+    let servers: Vec<_> =
+        servers.iter().map(|address| format!("{{ url: \"http://{address}\" }}")).collect();
+    format!(
+        "workers: 1\nlisteners:\n  - {{ name: web, listen: 127.0.0.1:0 }}\nadmin: {{ listen: 127.0.0.1:0 }}\n\
+         access_log: access.jsonl\n\
+         upstreams:\n  - {{ name: up, servers: [{}]{more} }}\nroutes:\n  \
+         - {{ name: all, match: {{ path_prefix: / }}, upstream: up }}\n",
+        servers.join(", ")
+    )
+}
+
+fn health(gateway: &Gateway) -> Vec<String> {
+    let page = http::get(gateway.address("admin"), "/routes").json();
+    let servers = page["upstreams"][0]["servers"].as_array().expect("servers").iter();
+    servers.map(|server| server["health"].as_str().expect("a word").to_owned()).collect()
+}
+
+fn metric(gateway: &Gateway, name: &str, server: SocketAddr) -> Option<f64> {
+    let page = http::get(gateway.address("admin"), "/metrics").text();
+    let server = format!("server=\"{server}\"");
+    let mut lines = page.lines().filter(|line| line.starts_with(name) && line.contains(&server));
+    lines.next()?.rsplit_once(' ')?.1.parse().ok()
+}
+
+/// A server that answers its name; its checks pass while `passes`.
+fn named(name: &'static str, passes: Arc<AtomicBool>) -> Script {
+    Script::answering(move |request| {
+        if request.path() == "/healthz" && !passes.load(Ordering::SeqCst) {
+            return b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n".to_vec();
+        }
+        upstream::ok(name)
+    })
+}
+
+#[test]
+fn a_dead_server_costs_one_connection_and_is_asked_again_when_it_lives() {
+    let alive = upstream::echo();
+    let dead = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let more = ", ejection: { period: 1s }, slow_start: 0s";
+    let gateway = Gateway::start(&config(&[dead, alive.address], more));
+    let mut client = Client::new(gateway.web());
+    for _ in 0..50 {
+        assert_eq!(client.get("/").status, 200);
+    }
+    gateway.wait_log("server ejected for 1s");
+    assert!(gateway.log().contains("cannot connect"), "{}", gateway.log());
+    assert_eq!(health(&gateway), ["ejected", "healthy"]);
+    assert_eq!(metric(&gateway, "flowgate_upstream_server_healthy", dead), Some(0.0));
+    let ejections = metric(&gateway, "flowgate_upstream_server_ejections", dead).expect("counted");
+    let failures = metric(&gateway, "flowgate_upstream_connect_failures", dead).expect("counted");
+    assert!(failures <= ejections, "{failures} connections for {ejections} ejections");
+    eventually("the access log says why", || {
+        let log = std::fs::read_to_string(gateway.dir.path().join("access.jsonl")).ok()?;
+        log.contains(r#""attempts":2,"upstream_error":"cannot connect: "#).then_some(())
+    });
+
+    let _living = Script::start_at(dead, |_, mut connection| {
+        while connection.read().is_some() {
+            connection.write(upstream::ok("it lives"));
+        }
+    });
+    eventually("it is asked again", || {
+        client.get("/");
+        (health(&gateway) == ["healthy", "healthy"]).then_some(())
+    });
+    gateway.wait_log("server asked again after");
+}
+
+#[test]
+fn a_server_that_closes_connections_is_ejected_after_failures_in_a_row() {
+    let closing = Script::start(|_, mut connection| drop(connection.read()));
+    let alive = upstream::echo();
+    let more = ", ejection: { failures: 3, period: 1h }";
+    let gateway = Gateway::start(&config(&[closing.address, alive.address], more));
+    let mut client = Client::new(gateway.web());
+    for _ in 0..30 {
+        assert_eq!(client.get("/").status, 200, "each is asked of the other server");
+    }
+    gateway.wait_log("server ejected for 1h");
+    assert_eq!(closing.connections(), 3);
+}
+
+#[test]
+fn the_only_server_and_the_last_one_are_always_asked() {
+    let dead = || SocketAddr::from(([127, 0, 0, 1], free_port()));
+    for servers in [vec![dead()], vec![dead(), dead()]] {
+        let gateway = Gateway::start(&config(&servers, ""));
+        for _ in 0..5 {
+            assert_eq!(http::get(gateway.web(), "/").status, 502);
+        }
+        let last = *servers.last().expect("a server");
+        assert!(metric(&gateway, "flowgate_upstream_connect_failures", last) >= Some(4.0));
+        gateway.wait_log("upstream failed: cannot connect");
+    }
+}
+
+#[test]
+fn what_a_client_breaks_off_ejects_no_server() {
+    let [one, other] = [upstream::echo(), upstream::echo()];
+    let gateway =
+        Gateway::start(&config(&[one.address, other.address], ", ejection: { failures: 1 }"));
+    for _ in 0..10 {
+        let mut client = Client::new(gateway.web());
+        client.send(head("POST", "/", &[("Content-Length", "1000")]) + "a part");
+        drop(client);
+    }
+    eventually("all have ended", || {
+        let page = http::get(gateway.address("admin"), "/routes").json();
+        let total = &page["routes"][0]["total"];
+        let ended = ["completed", "failed", "cancelled"].map(|how| total[how].as_u64());
+        (ended.into_iter().flatten().sum::<u64>() == 10).then_some(())
+    });
+    assert_eq!(health(&gateway), ["healthy", "healthy"]);
+}
+
+#[test]
+fn a_server_that_fails_its_checks_gets_no_requests_until_it_passes() {
+    let passes = Arc::new(AtomicBool::new(true));
+    let checked = named("checked", Arc::clone(&passes));
+    let other = named("other", Arc::new(AtomicBool::new(true)));
+    let more = ", slow_start: 0s, health: { path: /healthz, interval: 50ms, timeout: 10s, unhealthy_after: 2, \
+                healthy_after: 1, expect: 200 }";
+    let gateway = Gateway::start(&config(&[checked.address, other.address], more));
+    let answers = || -> Vec<String> {
+        let mut answers: Vec<_> = (0..20).map(|_| http::get(gateway.web(), "/").text()).collect();
+        answers.sort();
+        answers.dedup();
+        answers
+    };
+    assert_eq!(answers(), ["checked", "other"]);
+    passes.store(false, Ordering::SeqCst);
+    gateway.wait_log("server fails its health checks");
+    assert!(gateway.log().contains("status 503"), "{}", gateway.log());
+    assert_eq!(health(&gateway), ["unhealthy", "healthy"]);
+    assert_eq!(answers(), ["other"]);
+    passes.store(true, Ordering::SeqCst);
+    gateway.wait_log("server passes its health checks");
+    assert_eq!(answers(), ["checked", "other"]);
+
+    // Without checks nothing keeps it out.
+    passes.store(false, Ordering::SeqCst);
+    eventually("it is out again", || (health(&gateway) == ["unhealthy", "healthy"]).then_some(()));
+    gateway.edit(&config(&[checked.address, other.address], ""));
+    eventually("it is checked no more", || {
+        (health(&gateway) == ["healthy", "healthy"]).then_some(())
+    });
+}
+
+#[test]
+fn an_edit_of_the_weights_does_not_bring_an_ejected_server_back() {
+    let alive = upstream::echo();
+    let dead = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let text = config(&[dead, alive.address], ", ejection: { period: 1h }");
+    let gateway = Gateway::start(&text);
+    for _ in 0..4 {
+        assert_eq!(http::get(gateway.web(), "/").status, 200);
+    }
+    assert_eq!(health(&gateway), ["ejected", "healthy"]);
+    let heavy =
+        text.replace(&format!("\"http://{dead}\""), &format!("\"http://{dead}\", weight: 2"));
+    gateway.edit(&heavy);
+    assert_eq!(health(&gateway), ["ejected", "healthy"]);
+}

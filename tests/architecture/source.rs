@@ -1,21 +1,23 @@
 //! Reads Rust sources as far as telling what they name takes.
 
 use regex::Regex;
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::LazyLock};
 
 /// A line, counted from 1, and a word, a sign or `::`.
 pub(crate) type Token<'a> = (usize, &'a str);
 
 /// Cuts a source into tokens; comments, strings, characters and lifetimes are left out.
 pub(crate) fn tokens(source: &str) -> Vec<Token<'_>> {
-    let token = Regex::new(
-        r#"(?xs)
+    static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(
+            r#"(?xs)
           //[^\n]* | /\*.*?\*/ | \s+
         | [bc]?r\x23\x23".*?"\x23\x23 | [bc]?r\x23".*?"\x23 | [bc]?r"[^"]*" | [bc]?"(?:[^"\\]|\\.)*"
         | b?'(?:[^'\\]|\\u\{[^}]*\}|\\x..|\\.)' | '[A-Za-z_]\w*
         | :: | (?:r\x23)?[A-Za-z_]\w* | \d\w* | ."#,
-    )
-    .expect("the pattern is written above");
+        )
+        .expect("the pattern is written above")
+    });
     let (mut line, mut read, mut found) = (1, 0, Vec::new());
     // Without captures, which cost ten times as much.
     let is_left_out = |text: &str| {
@@ -24,7 +26,7 @@ pub(crate) fn tokens(source: &str) -> Vec<Token<'_>> {
             || text.starts_with("//")
             || text.starts_with(char::is_whitespace)
     };
-    for token in token.find_iter(source).filter(|token| !is_left_out(token.as_str())) {
+    for token in TOKEN.find_iter(source).filter(|token| !is_left_out(token.as_str())) {
         line += source[read..token.start()].matches('\n').count();
         read = token.start();
         found.push((line, token.as_str()));
@@ -34,15 +36,17 @@ pub(crate) fn tokens(source: &str) -> Vec<Token<'_>> {
 
 /// Returns the strings of a source, each with its line; those of its tests are left out.
 pub(crate) fn strings(source: &str) -> impl Iterator<Item = (usize, &str)> {
-    let token = Regex::new(
-        r#"(?xs)
+    static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(
+            r#"(?xs)
           //[^\n]* | /\*.*?\*/ | b?'(?:[^'\\]|\\u\{[^}]*\}|\\x..|\\.)'
         | [bc]?r\x23\x23(?<a>".*?")\x23\x23 | [bc]?r\x23(?<b>".*?")\x23
         | [bc]?r(?<c>"[^"]*") | [bc]?(?<d>"(?:[^"\\]|\\.)*")"#,
-    )
-    .expect("the pattern is written above");
+        )
+        .expect("the pattern is written above")
+    });
     let source = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
-    let strings: Vec<_> = token
+    let strings: Vec<_> = TOKEN
         .captures_iter(source)
         .filter_map(|all| ["a", "b", "c", "d"].into_iter().find_map(|name| all.name(name)))
         .map(|text| (source[..text.start()].matches('\n').count() + 1, text.as_str()))

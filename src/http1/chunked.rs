@@ -39,8 +39,8 @@ pub enum ChunkError {
     /// See [`MAX_EXTENSION`] and [`MAX_EXTENSIONS`].
     #[error("the chunks' extensions are too long")]
     ExtensionTooLong,
-    /// RFC 9112, 7.1: CRLF ends the line of a size, a chunk's data, and trailers.
-    #[error("a chunk or a trailer does not end with CRLF")]
+    /// RFC 9112, 7.1: CRLF ends the line of a size, and a chunk's data.
+    #[error("a chunk does not end with CRLF")]
     LineEnd,
     /// RFC 9112, 7.1.2.
     #[error("the trailers are malformed: {0}")]
@@ -143,7 +143,10 @@ impl ChunkedDecoder {
         while at < buffer.len() {
             let rest = &buffer[at..];
             at += match self.state {
-                State::Size if self.digits == 0 => self.read_size(rest)?,
+                State::Size if self.digits == 0 => match small_chunks(buffer, &mut data, at) {
+                    0 => self.read_size(&buffer[at..])?,
+                    length => length,
+                },
                 State::Size | State::Blanks | State::Extension | State::SizeLf => {
                     self.step(rest[0])?
                 }
@@ -250,15 +253,15 @@ impl ChunkedDecoder {
         for (at, byte) in bytes.iter().enumerate() {
             let is_after_cr = lines.last() == Some(&b'\r');
             if is_after_cr != (*byte == b'\n') {
-                return Err(ChunkError::LineEnd);
+                return Err(ChunkError::Trailers(HeadError::LineEnd));
             }
             lines.push(*byte);
             if *byte == b'\n' && lines.len() - *line == 2 {
-                self.state = State::End;
                 // Without trailers there is nothing to read.
                 if *line > 0 {
                     read_fields(lines, self.limits.fields, spans).map_err(ChunkError::Trailers)?;
                 }
+                self.state = State::End;
                 return Ok(at + 1);
             }
             if lines.len() >= self.limits.bytes {
@@ -270,6 +273,21 @@ impl ChunkedDecoder {
         }
         Ok(bytes.len())
     }
+}
+
+/// Appends to `data` what whole chunks from `start` on have, as long as they have no more than 15
+/// bytes and no extension. Returns how many bytes were read.
+fn small_chunks(buffer: &mut [u8], data: &mut Range<usize>, start: usize) -> usize {
+    let mut at = start;
+    while let Some([digit, b'\r', b'\n', rest @ ..]) = buffer.get(at..) {
+        let size = hex_digit(*digit).map_or(0, usize::from);
+        if size == 0 || rest.get(size..size + 2) != Some(b"\r\n") {
+            break;
+        }
+        append(buffer, data, at + 3..at + 3 + size);
+        at += size + 5;
+    }
+    at - start
 }
 
 /// Moves what is at `part` of `buffer` to the end of `data`, which is before it.

@@ -4,8 +4,8 @@
 //! them in a [`HeaderMap`]. [`Fields`] is the same view of both.
 
 use bytes::Bytes;
-use core::ops::Range;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use core::{ops::Range, slice};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// What a field means to framing and to a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,21 +28,23 @@ pub enum FieldKind {
 impl FieldKind {
     /// Returns the kind of the field `name`, in any case.
     pub fn of(name: &[u8]) -> Self {
-        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-        match name.len() {
-            2 if is("te") => Self::HopByHop,
-            4 if is("host") => Self::Host,
-            7 if is("upgrade") => Self::HopByHop,
-            10 if is("connection") => Self::Connection,
-            10 if is("keep-alive") => Self::HopByHop,
-            14 if is("content-length") => Self::ContentLength,
-            14 if is("http2-settings") => Self::HopByHop,
-            16 if is("proxy-connection") => Self::HopByHop,
-            17 if is("transfer-encoding") => Self::TransferEncoding,
-            18 if is("proxy-authenticate") => Self::HopByHop,
-            19 if is("proxy-authorization") => Self::HopByHop,
-            _ => Self::EndToEnd,
-        }
+        let Some(first) = name.first() else { return Self::EndToEnd };
+        // Two bytes tell nearly all other names apart.
+        let (known, kind) = match (name.len(), first.to_ascii_lowercase()) {
+            (2, b't') => ("te", Self::HopByHop),
+            (4, b'h') => ("host", Self::Host),
+            (7, b'u') => ("upgrade", Self::HopByHop),
+            (10, b'c') => ("connection", Self::Connection),
+            (10, b'k') => ("keep-alive", Self::HopByHop),
+            (14, b'c') => ("content-length", Self::ContentLength),
+            (14, b'h') => ("http2-settings", Self::HopByHop),
+            (16, b'p') => ("proxy-connection", Self::HopByHop),
+            (17, b't') => ("transfer-encoding", Self::TransferEncoding),
+            (18, b'p') => ("proxy-authenticate", Self::HopByHop),
+            (19, b'p') => ("proxy-authorization", Self::HopByHop),
+            _ => return Self::EndToEnd,
+        };
+        if name.eq_ignore_ascii_case(known.as_bytes()) { kind } else { Self::EndToEnd }
     }
 }
 
@@ -61,8 +63,8 @@ pub struct FieldSpan {
 impl FieldSpan {
     /// Returns the field in `buffer`, with empty parts where `buffer` is not the head's.
     pub(super) fn field(self, buffer: &[u8]) -> Field<'_> {
-        let name = slice(buffer, self.name, u32::from(self.name_length));
-        let value = slice(buffer, self.value, self.value_length);
+        let name = part(buffer, self.name, u32::from(self.name_length));
+        let value = part(buffer, self.value, self.value_length);
         Field { name, value, kind: self.kind }
     }
 
@@ -73,7 +75,7 @@ impl FieldSpan {
 }
 
 /// Returns `length` bytes of `buffer` from `start`, or none if there are fewer.
-pub(super) fn slice(buffer: &[u8], start: u32, length: u32) -> &[u8] {
+pub(super) fn part(buffer: &[u8], start: u32, length: u32) -> &[u8] {
     let start = start as usize;
     buffer.get(start..start + length as usize).unwrap_or_default()
 }
@@ -114,33 +116,18 @@ impl<'a> Fields<'a> {
 
     /// Returns the values of all fields with this name, in the order of their lines.
     pub fn get_all(self, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
-        let (spans, map) = match self {
-            Self::Http1 { buffer, spans } => {
-                let name = name.as_str().as_bytes();
-                let fields = spans.iter().filter_map(move |span| {
-                    let is_as_long = usize::from(span.name_length) == name.len();
-                    let field = is_as_long.then(|| span.field(buffer))?;
-                    field.name.eq_ignore_ascii_case(name).then_some(field.value)
-                });
-                (Some(fields), None)
-            }
-            Self::Map(map) => {
-                (None, Some(map.get_all(name).into_iter().map(HeaderValue::as_bytes)))
-            }
-        };
-        spans.into_iter().flatten().chain(map.into_iter().flatten())
+        let name = name.as_str().as_bytes();
+        let fields = self.iter().filter(move |field| field.name.eq_ignore_ascii_case(name));
+        fields.map(|field| field.value)
     }
 
     /// Returns all fields: of HTTP/1.1 in the order of their lines, of HTTP/2 with equal names
     /// together.
     pub fn iter(self) -> impl Iterator<Item = Field<'a>> {
-        let (spans, map) = match self {
-            Self::Http1 { buffer, spans } => {
-                (Some(spans.iter().map(move |span| span.field(buffer))), None)
-            }
-            Self::Map(map) => (None, Some(map.iter().map(map_field))),
-        };
-        spans.into_iter().flatten().chain(map.into_iter().flatten())
+        match self {
+            Self::Http1 { buffer, spans } => Iter::Http1 { buffer, spans: spans.iter() },
+            Self::Map(map) => Iter::Map(map.iter()),
+        }
     }
 
     /// Returns how many lines there are.
@@ -157,9 +144,24 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn map_field<'a>((name, value): (&'a HeaderName, &'a HeaderValue)) -> Field<'a> {
-    let name = name.as_str().as_bytes();
-    Field { name, value: value.as_bytes(), kind: FieldKind::of(name) }
+/// The fields of either kind of message.
+enum Iter<'a> {
+    Http1 { buffer: &'a [u8], spans: slice::Iter<'a, FieldSpan> },
+    Map(header::Iter<'a, HeaderValue>),
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = Field<'a>;
+
+    fn next(&mut self) -> Option<Field<'a>> {
+        match self {
+            Self::Http1 { buffer, spans } => spans.next().map(|span| span.field(buffer)),
+            Self::Map(map) => map.next().map(|(name, value)| {
+                let name = name.as_str().as_bytes();
+                Field { name, value: value.as_bytes(), kind: FieldKind::of(name) }
+            }),
+        }
+    }
 }
 
 /// Appends the fields at `spans` of `buffer` to `map`, for parts that speak [`HeaderMap`]. The

@@ -4,7 +4,7 @@
 //! message that two recipients could frame in different ways is rejected: that is how one request
 //! becomes two behind a proxy.
 
-use super::fields::{FieldKind, Fields};
+use super::fields::{Field, FieldKind};
 use http::{Method, StatusCode, Version};
 
 /// The most options that `Connection` may list. Each is compared with each field's name when the
@@ -116,7 +116,10 @@ impl Framing {
 /// # Errors
 ///
 /// What two servers could read in different ways.
-pub fn of_request(fields: Fields<'_>, version: Version) -> Result<Framing, FramingError> {
+pub(super) fn of_request<'a>(
+    fields: impl Iterator<Item = Field<'a>>,
+    version: Version,
+) -> Result<Framing, FramingError> {
     let facts = Facts::of(fields, version, Lengths::Lines)?;
     let body = match (facts.is_chunked, facts.length) {
         (true, _) => BodyLength::Chunked,
@@ -133,8 +136,8 @@ pub fn of_request(fields: Fields<'_>, version: Version) -> Result<Framing, Frami
 /// # Errors
 ///
 /// What two clients could read in different ways.
-pub fn of_response(
-    fields: Fields<'_>,
+pub(super) fn of_response<'a>(
+    fields: impl Iterator<Item = Field<'a>>,
     version: Version,
     status: StatusCode,
     request: RequestKind,
@@ -178,34 +181,30 @@ struct Facts {
 }
 
 impl Facts {
-    fn of(fields: Fields<'_>, version: Version, lengths: Lengths) -> Result<Self, FramingError> {
+    fn of<'a>(
+        fields: impl Iterator<Item = Field<'a>>,
+        version: Version,
+        lengths: Lengths,
+    ) -> Result<Self, FramingError> {
         let mut facts = Self::default();
         let mut coding = Coding::default();
-        for field in fields.iter() {
+        let mut length = Ok(None);
+        for field in fields {
             match field.kind {
-                FieldKind::ContentLength => facts.add_length(field.value, lengths)?,
+                FieldKind::ContentLength => {
+                    length = length.and_then(|known| add_length(known, field.value, lengths));
+                }
                 FieldKind::TransferEncoding => coding.add(field.value),
                 FieldKind::Connection => facts.connection.add(field.value)?,
                 FieldKind::Host | FieldKind::HopByHop | FieldKind::EndToEnd => {}
             }
         }
         facts.is_chunked = coding.is_chunked(version)?;
-        if facts.is_chunked && facts.length.is_some() {
+        if facts.is_chunked && length != Ok(None) {
             return Err(FramingError::ContentLengthWithTransferEncoding);
         }
+        facts.length = length?;
         Ok(facts)
-    }
-
-    fn add_length(&mut self, value: &[u8], lengths: Lengths) -> Result<(), FramingError> {
-        let is_list = lengths == Lengths::LinesAndLists && value.contains(&b',');
-        for number in value.split(|byte| is_list && *byte == b',') {
-            let length = parse_length(if is_list { trim(number) } else { number })?;
-            if self.length.is_some_and(|known| known != length) {
-                return Err(FramingError::ContentLengthsDiffer);
-            }
-            self.length = Some(length);
-        }
-        Ok(())
     }
 
     fn framing(self, body: BodyLength, version: Version) -> Framing {
@@ -214,6 +213,23 @@ impl Facts {
         let keeps_alive = is_asked && !connection.close && body != BodyLength::UntilClose;
         Framing { body, declared, connection, keeps_alive }
     }
+}
+
+/// Returns the length that a line of `Content-Length` gives, which must be the known one.
+fn add_length(
+    mut known: Option<u64>,
+    value: &[u8],
+    lengths: Lengths,
+) -> Result<Option<u64>, FramingError> {
+    let is_list = lengths == Lengths::LinesAndLists && value.contains(&b',');
+    for number in value.split(|byte| is_list && *byte == b',') {
+        let length = parse_length(if is_list { trim(number) } else { number })?;
+        if known.is_some_and(|known| known != length) {
+            return Err(FramingError::ContentLengthsDiffer);
+        }
+        known = Some(length);
+    }
+    Ok(known)
 }
 
 /// RFC 9110, 8.6: digits and nothing else.

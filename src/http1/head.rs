@@ -7,7 +7,7 @@
 
 use super::{
     error::HeadError,
-    fields::{FieldSpan, Fields, append_to_map, slice},
+    fields::{Field, FieldKind, FieldSpan, Fields, append_to_map, part},
     first_line::{FirstLine, Parsed, RequestLine, StatusLine, judge},
     framing::{self, Framing, RequestKind},
     pieces::{Pieces, skip_empty_lines},
@@ -74,6 +74,16 @@ impl<Line> Head<Line> {
         Fields::Http1 { buffer, spans: &self.spans }
     }
 
+    /// Returns the fields that say how the message is framed.
+    fn framing_fields<'a>(&self, buffer: &'a [u8]) -> impl Iterator<Item = Field<'a>> {
+        let frames = |kind| {
+            use FieldKind::{Connection, ContentLength, TransferEncoding};
+            matches!(kind, Connection | ContentLength | TransferEncoding)
+        };
+        let spans = self.spans.iter().filter(move |span| frames(span.kind));
+        spans.map(|span| span.field(buffer))
+    }
+
     /// Appends the fields to `map`, whose values then share `buffer`.
     pub fn append_to_map(&self, buffer: &Bytes, map: &mut HeaderMap) {
         append_to_map(&self.spans, buffer, map);
@@ -91,20 +101,20 @@ impl RequestHead {
     pub fn parse(&mut self, buffer: &[u8], limits: HeadLimits) -> Result<Option<usize>, HeadError> {
         let length = self.read(buffer, limits)?;
         if length.is_some() {
-            self.framing = framing::of_request(self.fields(buffer), self.version)?;
+            self.framing = framing::of_request(self.framing_fields(buffer), self.version)?;
         }
         Ok(length)
     }
 
     /// Returns the method, a token.
     pub fn method<'a>(&self, buffer: &'a [u8]) -> &'a [u8] {
-        slice(buffer, self.line.method.start, self.line.method.length)
+        part(buffer, self.line.method.start, self.line.method.length)
     }
 
     /// Returns the target as received: UTF-8 without blanks and control characters, at most
     /// [`MAX_TARGET`](super::MAX_TARGET) bytes. Its form is not checked.
     pub fn target<'a>(&self, buffer: &'a [u8]) -> &'a [u8] {
-        slice(buffer, self.line.target.start, self.line.target.length)
+        part(buffer, self.line.target.start, self.line.target.length)
     }
 }
 
@@ -123,7 +133,8 @@ impl ResponseHead {
     ) -> Result<Option<usize>, HeadError> {
         let length = self.read(buffer, limits)?;
         if length.is_some() {
-            let (fields, status) = (self.fields(buffer), self.line.status);
+            let fields = self.framing_fields(buffer);
+            let status = self.line.status;
             self.framing = framing::of_response(fields, self.version, status, request)?;
         }
         Ok(length)
@@ -136,7 +147,7 @@ impl ResponseHead {
 
     /// Returns the reason phrase: empty if there is none, or if it is not ASCII.
     pub fn reason<'a>(&self, buffer: &'a [u8]) -> &'a [u8] {
-        slice(buffer, self.line.reason.start, self.line.reason.length)
+        part(buffer, self.line.reason.start, self.line.reason.length)
     }
 }
 

@@ -63,15 +63,17 @@ impl FieldSpan {
     fn of(field: &Header<'_>, buffer: &[u8]) -> Option<Self> {
         let name = Span::of(field.name.as_bytes(), buffer);
         let value = Span::of(field.value, buffer);
-        let between = buffer.get((name.start + name.length) as usize..value.start as usize);
-        let behind = buffer.get((value.start + value.length) as usize..).unwrap_or_default();
+        let colon = (name.start + name.length) as usize;
+        let between = buffer.get(colon..value.start as usize);
+        let behind = buffer.get((value.start + value.length) as usize..);
         Some(Self {
             name: name.start,
             value: value.start,
             value_length: value.length,
             name_length: u16::try_from(name.length).ok()?,
             kind: FieldKind::of(field.name.as_bytes()),
-            is_canonical: between == Some(b": ") && behind.starts_with(b"\r\n"),
+            is_canonical: matches!(between, Some([b':', b' ']))
+                && matches!(behind, Some([b'\r', b'\n', ..])),
         })
     }
 }

@@ -60,20 +60,18 @@ impl<'a> HeadWriter<'a> {
     /// Copies the fields for the next recipient that `keeps`: neither hop-by-hop fields, nor those
     /// that `Connection` names, nor those that frame the body.
     pub fn copy(&mut self, fields: Fields<'_>, mut keeps: impl FnMut(&Field<'_>) -> bool) {
-        let named = Named::by(fields);
-        let mut passes = |field: &Field<'_>| {
-            matches!(field.kind, FieldKind::Host | FieldKind::EndToEnd)
-                && !named.contain(field.name)
-                && keeps(field)
-        };
+        let named = named_by(fields);
+        let named: &[&[u8]] = &named;
+        let is_named = |name: &[u8]| named.iter().any(|other| other.eq_ignore_ascii_case(name));
+        let mut passes = |field: &Field<'_>| !is_named(field.name) && keeps(field);
         match fields {
-            Fields::Http1 { buffer, spans } => {
-                self.copy_lines(buffer, spans, passes);
-            }
+            Fields::Http1 { buffer, spans } => self.copy_lines(buffer, spans, passes),
             Fields::Map(_) => {
-                for field in fields.iter().filter(|field| passes(field)) {
-                    self.line(field.name, field.value);
-                }
+                let passing = fields
+                    .iter()
+                    .filter(|field| is_forwarded(field.kind))
+                    .filter(|field| passes(field));
+                passing.for_each(|field| self.line(field.name, field.value));
             }
         }
     }
@@ -87,6 +85,9 @@ impl<'a> HeadWriter<'a> {
     ) {
         let mut lines: Range<usize> = 0..0;
         for span in spans {
+            if !is_forwarded(span.kind) {
+                continue;
+            }
             let field = span.field(buffer);
             if !passes(&field) {
                 continue;
@@ -172,23 +173,34 @@ pub fn trailers(fields: Fields<'_>, out: &mut Vec<u8>, mut keeps: impl FnMut(&Fi
     writer.end();
 }
 
-/// The options of `Connection` that name fields, and may.
-struct Named<'a>(SmallVec<[&'a [u8]; 8]>);
+fn is_forwarded(kind: FieldKind) -> bool {
+    matches!(kind, FieldKind::Host | FieldKind::EndToEnd)
+}
 
-impl<'a> Named<'a> {
-    fn by(fields: Fields<'a>) -> Self {
-        let lists = fields.iter().filter(|field| field.kind == FieldKind::Connection);
-        let options = lists.flat_map(|field| field.value.split(|byte| *byte == b',')).map(trim);
-        let is = |option: &[u8], known: &str| option.eq_ignore_ascii_case(known.as_bytes());
-        let names_field = |option: &&[u8]| {
-            !PLAIN_OPTIONS.iter().any(|plain| is(option, plain))
-                && !PROTECTED.iter().any(|name| is(option, name.as_str()))
-        };
-        // A head with more of them was rejected.
-        Self(options.take(MAX_CONNECTION_OPTIONS).filter(names_field).collect())
+/// Returns the options of `Connection` that name fields, and may.
+fn named_by(fields: Fields<'_>) -> SmallVec<[&[u8]; 8]> {
+    let mut named = SmallVec::new();
+    match fields {
+        Fields::Http1 { buffer, spans } => {
+            let lists = spans.iter().filter(|span| span.kind == FieldKind::Connection);
+            lists.for_each(|list| add_named(list.field(buffer).value, &mut named));
+        }
+        Fields::Map(map) => {
+            let lists = map.get_all(CONNECTION).iter();
+            lists.for_each(|list| add_named(list.as_bytes(), &mut named));
+        }
     }
+    named
+}
 
-    fn contain(&self, name: &[u8]) -> bool {
-        self.0.iter().any(|option| option.eq_ignore_ascii_case(name))
+fn add_named<'a>(list: &'a [u8], named: &mut SmallVec<[&'a [u8]; 8]>) {
+    for option in list.split(|byte| *byte == b',').map(trim) {
+        let is = |known: &str| option.eq_ignore_ascii_case(known.as_bytes());
+        let names_field = !PLAIN_OPTIONS.iter().any(|plain| is(plain))
+            && !PROTECTED.iter().any(|name| is(name.as_str()));
+        // A head with more of them was rejected.
+        if names_field && named.len() < MAX_CONNECTION_OPTIONS {
+            named.push(option);
+        }
     }
 }

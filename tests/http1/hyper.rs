@@ -34,6 +34,7 @@ fn stricter_with_requests() -> Vec<(&'static str, String)> {
         ),
         ("Chunk(TooManyDigits)", chunked(&format!("{}\r\n\r\n", "0".repeat(17)))),
         ("Chunk(Extension)", chunked("0;\0\r\n\r\n")),
+        ("Chunk(Trailers(LineEnd))", chunked("0\r\na: b\n\r\n\r\n")),
         ("Chunk(ExtensionTooLong)", chunked(&format!("0{}\r\n\r\n", " ".repeat(1025)))),
     ]
 }
@@ -57,6 +58,7 @@ fn stricter_with_responses() -> Vec<(&'static str, String)> {
         ),
         ("Chunk(TooManyDigits)", chunked(&format!("{}\r\n\r\n", "0".repeat(17)))),
         ("Chunk(Extension)", chunked("0;\0\r\n\r\n")),
+        ("Chunk(Trailers(LineEnd))", chunked("0\r\na: b\n\r\n\r\n")),
         ("Chunk(ExtensionTooLong)", chunked(&format!("0{}\r\n\r\n", " ".repeat(1025)))),
     ]
 }

@@ -258,8 +258,8 @@ impl Metrics {
                 route.rules.iter().zip(&route.flow.flow).filter(|(rule, _)| rule.when.is_none());
             rules.filter_map(move |(rule, flow)| {
                 let Algorithm::Synced(config) = &flow.algorithm else { return None };
-                let exchange = rule.exchange()?;
-                let each = get(&exchange.unseen).min(config.most_unseen(exchange.interval));
+                let sync = rule.sync()?;
+                let each = get(&sync.unseen).min(config.most_unseen(sync.interval));
                 let labels = [("route", &*route.name), ("rule", &*rule.name)];
                 Some((labels, u64::from(gateways).saturating_sub(1).saturating_mul(each)))
             })
@@ -281,7 +281,7 @@ impl Metrics {
             sum: store.waited,
         };
         let none: [Label<'_>; 0] = [];
-        if self.snapshot.exchanges() {
+        if self.snapshot.has_synced_rules() {
             let help = "Whether states are exchanged with other gateways";
             gauge(encoder, ("flowgate_store_sync_up", help), &u64::from(store.is_syncing))?;
         }

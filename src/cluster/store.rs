@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    config::{Division, Store as Settings},
+    config::{LocalShare, Store as Settings},
     flow::Instant,
     route::Seed,
 };
@@ -158,8 +158,8 @@ impl Store {
 
     /// Returns among how many gateways rules are divided while it fails, and whether those are
     /// whose states are exchanged.
-    pub fn division(&self) -> Division {
-        Division {
+    pub fn local_share(&self) -> LocalShare {
+        LocalShare {
             gateways: self.known().gateways.divisor(),
             is_cut_off: self.is_cut_off(),
             refusals: self.refusals.load(Relaxed),
@@ -477,7 +477,7 @@ mod tests {
         store.want_states();
         assert!(!store.is_cut_off());
         store.on_error(&failure());
-        assert!(store.is_cut_off() && store.division().is_cut_off);
+        assert!(store.is_cut_off() && store.local_share().is_cut_off);
         store.on_sync(SyncOutcome::All);
         assert!(!store.is_cut_off() && store.read().is_syncing);
     }

@@ -38,16 +38,16 @@ mod vocabulary;
 
 pub use compile::overlap;
 pub use diagnostics::{Diagnostics, Entry, Problem, Severity};
-pub use live::{Division, Live, Retired, Summary, watch};
+pub use live::{Live, LocalShare, Retired, Summary, watch};
 pub use load::{Text, read, read_rules, reference, schema};
 pub use plan::{
     AnswerLimits, Certificate, Certificates, ClientTimeouts, Cost, Except, HeaderEdits, Limit,
-    Limits, Listener, Plan, Reject, RouteOptions, RouteTimeouts, Settings, Store, StoreKind,
-    UpstreamOptions,
+    Limits, Listener, Plan, Reject, RouteOptions, RouteTimeouts, RuleOptions, Settings, Store,
+    StoreKind, UpstreamOptions, UpstreamPlan,
 };
 pub use read::source::{STDIN, fingerprint};
 pub use report::{
-    Changes, Difference, Fate, Named, RouteChange, RoutePromises, RuleChange, RulePromise,
+    ChangeKind, Changes, Difference, Named, RouteChange, RoutePromises, RuleChange, RulePromise,
     describe, diff, promises,
 };
 pub use scenario::{
@@ -55,8 +55,8 @@ pub use scenario::{
     Word, read_scenario,
 };
 pub use snapshot::{
-    Applicant, Claims, Exchange, Known, Route, RouteRule, Server, Shared, Snapshot, Unrouted,
-    Upstream, is_served, outcome,
+    Claims, KeySource, RequestContext, Route, RouteRule, RuleSync, Server, Shared, Snapshot,
+    Unrouted, Upstream, is_served, outcome,
 };
 pub use spec::{AccessLog, Balance, OnMissing, OnStoreError, RateLimitHeaders, Secret};
 

@@ -142,7 +142,7 @@ impl Gateway {
         let store = store.map(|settings| Arc::new(Store::new(settings, plan.settings.workers)));
         let live = Arc::new(Live::start(plan, clock.now()));
         if let Some(store) = &store {
-            live.divide(store.division(), clock.now());
+            live.divide(store.local_share(), clock.now());
         }
         let sync_thread =
             store.as_ref().map(|store| SyncThread::start(store, &live, &clock)).transpose()?;
@@ -183,7 +183,7 @@ impl Gateway {
         tokio::select! {
             biased;
             () = self.signals.end() => return false,
-            () = store.heard(self.live.load_full().exchanges(), &self.clock) => {}
+            () = store.heard(self.live.load_full().has_synced_rules(), &self.clock) => {}
         }
         self.divide();
         true
@@ -295,7 +295,7 @@ impl Gateway {
     /// Divides shared rules among the gateways, as the store's state requires.
     fn divide(&self) {
         if let Some(store) = &self.store {
-            self.live.divide(store.division(), self.clock.now());
+            self.live.divide(store.local_share(), self.clock.now());
         }
     }
 

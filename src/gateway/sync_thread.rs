@@ -21,7 +21,7 @@ pub(super) struct SyncThread {
 
 /// Waits for a synced rule: without one no connection is needed.
 async fn cause(live: &Live, clock: &Clock) {
-    while !live.load_full().exchanges() {
+    while !live.load_full().has_synced_rules() {
         clock.timer(clock.now() + POLL_INTERVAL).await;
     }
 }
@@ -41,7 +41,7 @@ impl SyncThread {
         let live = Arc::clone(live);
         let clock = clock.clone();
         let (end, ended) = oneshot::channel();
-        if live.load().exchanges() {
+        if live.load().has_synced_rules() {
             // Before the first call to the store, so that no failure is missed.
             store.want_states();
         }

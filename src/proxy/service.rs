@@ -27,7 +27,7 @@ use crate::{
     access_log,
     clock::Clock,
     cluster::Client,
-    config::{Applicant, Claims, Known, Live, Route, RouteRule, Snapshot, Unrouted},
+    config::{Claims, KeySource, Live, RequestContext, Route, RouteRule, Snapshot, Unrouted},
     flow::{Admission, Permit, Rejection, Report},
     meter::{self, Counters},
     route::{Seed, Target, client_ip, normal_path, without_dot_segments},
@@ -277,17 +277,17 @@ impl Found<'_> {
     fn claim(&self, peer: &Peer, request: &Request<Incoming>, claims: &mut Claims) {
         let (target, client) = (target(request, &self.host, &self.path), self.client);
         let known = |rule: &RouteRule, _: &str| {
-            let print = match (&rule.exchange(), &peer.worker.store) {
+            let print = match (&rule.sync(), &peer.worker.store) {
                 // By the secret that all gateways have.
                 (Some(_), Some(store)) if !rule.key.is_shared() => {
                     rule.key.fingerprint(&store.seed(), &target, client).ok()
                 }
                 _ => peer.fingerprint(&rule.key, &target, client),
             };
-            print.map_or(Known::Nothing, Known::Key)
+            print.map_or(KeySource::Request, KeySource::Fingerprint)
         };
-        let applicant = Applicant { seed: &peer.worker.seed, target: &target, client };
-        self.route.claim(applicant, known, claims);
+        let context = RequestContext { seed: &peer.worker.seed, target: &target, client };
+        self.route.claim(context, known, claims);
     }
 
     /// Returns what the store is asked, if it is up and there is anything to ask.

@@ -4,7 +4,7 @@
 use super::service::Worker;
 use crate::{
     cluster::{Ask, Client, DecisionPermit, Held, StoreConnection, Verdicts},
-    config::{Claims, Exchange, OnStoreError, Route, Shared},
+    config::{Claims, OnStoreError, Route, RuleSync, Shared},
     flow::{
         Admission, Claim, Decision, Instant, Judgement, Key, Quota, Reason, Rejection, Reservation,
         SlotId, Verdict,
@@ -53,7 +53,7 @@ impl Question {
     ) -> Option<Self> {
         let link = worker.store.as_ref()?.link()?;
         let asked = |claim: &Claim| {
-            shared(route, claim.slot).filter(|(it, _)| it.exchange.is_none())?;
+            shared(route, claim.slot).filter(|(it, _)| it.sync.is_none())?;
             let key = match claim.key {
                 // Rejected here, without a round trip.
                 Key::Missing | Key::Duplicate => return None,
@@ -103,9 +103,8 @@ pub(super) fn begin(
         return First::Decided(alone(worker, route, now, claims));
     };
     let here = claims.iter().filter(|it| !question.asks(it.slot)).copied();
-    let here = Heard::of(route, here, |it| {
-        it.exchange.as_deref().is_some_and(|it| is_cut_off(worker, it))
-    });
+    let here =
+        Heard::of(route, here, |it| it.sync.as_deref().is_some_and(|it| is_cut_off(worker, it)));
     match here.reserve(route, now) {
         Err(rejection) => First::Decided(Err(rejection)),
         Ok(reservation) => match question.rejection(route, now) {
@@ -198,14 +197,14 @@ fn alone(
     now: Instant,
     claims: &Claims,
 ) -> Result<Admission, Rejection> {
-    let is_lost = |it: &Shared| it.exchange.as_deref().is_none_or(|it| is_cut_off(worker, it));
+    let is_lost = |it: &Shared| it.sync.as_deref().is_none_or(|it| is_cut_off(worker, it));
     let heard = Heard::of(route, claims.iter().copied(), is_lost);
     let Some(denied) = heard.denied else { return route.gate.enter(now, &heard.claims) };
     Err(route.gate.reserve(now, &heard.claims)?.reject(now, denied, UNDECIDED, &[]))
 }
 
 /// Whether the states of a rule cannot be exchanged.
-fn is_cut_off(worker: &Worker, rule: &Exchange) -> bool {
+fn is_cut_off(worker: &Worker, rule: &RuleSync) -> bool {
     rule.is_refused.load(Relaxed) || worker.store.as_ref().is_none_or(Client::is_cut_off)
 }
 

@@ -9,7 +9,9 @@
 use super::event::{Answered, Arrival, Complete, Ending, Id, RecordedKey, Request};
 use crate::{
     access_log::DecisionRecord,
-    config::{self, Applicant, Claims, Known, Live, Plan, Retired, RouteRule, Snapshot, Unrouted},
+    config::{
+        self, Claims, KeySource, Live, Plan, RequestContext, Retired, RouteRule, Snapshot, Unrouted,
+    },
     flow::{Admission, Instant, Key, Outcome, Permit, Report, SlotId, Verdict, rule_of},
     route::{Seed, Target, canonical_host, client_ip, normal_path},
 };
@@ -293,10 +295,10 @@ impl Engine {
             let index = self.route_of(snapshot, arrival, target, path)?;
             let route = &snapshot.routes[index];
             let known = |_: &RouteRule, rule: &str| match fingerprint {
-                Some(fingerprint) => Known::Key(fingerprint),
+                Some(fingerprint) => KeySource::Fingerprint(fingerprint),
                 None => recorded(arrival, rule),
             };
-            route.claim(Applicant { seed: &self.seed, target, client }, known, claims);
+            route.claim(RequestContext { seed: &self.seed, target, client }, known, claims);
             if arrival.priority {
                 route.prioritize(claims);
             }
@@ -415,10 +417,10 @@ fn recorded_keys(arrival: &Arrival) -> impl Iterator<Item = &RecordedKey> {
 }
 
 /// Returns what the log says that an arrival claimed of a rule.
-fn recorded(arrival: &Arrival, rule: &str) -> Known {
-    recorded_keys(arrival)
-        .find(|key| *key.rule == *rule)
-        .map_or(Known::Nothing, |known| Known::Was { key: known.key, priority: known.priority })
+fn recorded(arrival: &Arrival, rule: &str) -> KeySource {
+    recorded_keys(arrival).find(|key| *key.rule == *rule).map_or(KeySource::Request, |known| {
+        KeySource::Recorded { key: known.key, priority: known.priority }
+    })
 }
 
 /// Returns the end of a request at its timeout: 504 if it had no answer.

@@ -3,7 +3,7 @@
 use super::call::{GLANCE_COST, MOST_STATES, Page, Push, Question, line, most_deltas};
 use crate::{
     cluster::store::Store,
-    config::{Exchange, Shared, Snapshot},
+    config::{RuleSync, Shared, Snapshot},
     flow::{Delta, Gate, Instant, RemoteState, RoundTrip, SlotId},
 };
 use core::{sync::atomic::Ordering::Relaxed, time::Duration};
@@ -20,7 +20,7 @@ pub(super) const STALE: Duration = Duration::from_hours(12);
 #[derive(Debug)]
 pub(super) struct Rule {
     pub(super) shared: Shared,
-    pub(super) exchange: Arc<Exchange>,
+    pub(super) sync: Arc<RuleSync>,
     pub(super) source: Source,
     /// Slots that an edit has removed or reset, and that have not told all yet.
     pub(super) former: Vec<Source>,
@@ -68,7 +68,7 @@ pub(super) fn rules(snapshot: &Snapshot, now: Instant) -> impl Iterator<Item = R
         route.rules.iter().filter_map(move |rule| {
             Some(Rule {
                 shared: rule.shared.clone()?,
-                exchange: Arc::clone(rule.exchange()?),
+                sync: Arc::clone(rule.sync()?),
                 source: Source {
                     gate: Arc::clone(&route.gate),
                     slot: rule.slot,
@@ -108,7 +108,7 @@ impl Rule {
     pub(super) fn resume(&mut self, old: Self) {
         let Self { due, number, known, deltas, since, heard, .. } = old;
         let Self { most, source, former, is_gone, is_under_way, called, .. } = old;
-        self.exchange.is_refused.store(old.exchange.is_refused.load(Relaxed), Relaxed);
+        self.sync.is_refused.store(old.sync.is_refused.load(Relaxed), Relaxed);
         self.former = former;
         if is_gone || source.id() != self.source.id() {
             // The slot begins afresh and must learn all.
@@ -120,7 +120,7 @@ impl Rule {
                 self.known = 0;
             }
             if !is_under_way {
-                self.due = due.min(self.due + self.exchange.interval);
+                self.due = due.min(self.due + self.sync.interval);
             }
         }
         (self.number, self.deltas, self.since) = (number, deltas, since);
@@ -144,7 +144,7 @@ impl Rule {
     pub(super) fn begin(&mut self, now: Instant, phase: f64) {
         self.source.from = (self.source.has_clock && !self.is_gone).then_some(0);
         self.is_under_way = true;
-        self.due = after(now, self.exchange.interval, phase);
+        self.due = after(now, self.sync.interval, phase);
         self.most = [0, self.most[0]];
     }
 
@@ -161,7 +161,7 @@ impl Rule {
         }
         let most = deltas.iter().map(|delta| delta.cost).max().unwrap_or(0);
         self.most[0] = self.most[0].max(most);
-        self.exchange.unseen.store(self.most.iter().sum(), Relaxed);
+        self.sync.unseen.store(self.most.iter().sum(), Relaxed);
         if !deltas.is_empty() {
             *calls += 1;
             self.number = *calls;
@@ -177,7 +177,7 @@ impl Rule {
             gateway: &store.name,
             number: self.number,
             known: self.known,
-            late: 4 * self.exchange.interval.max(Duration::from_secs(1)),
+            late: 4 * self.sync.interval.max(Duration::from_secs(1)),
             // Twice as many as the last time, so that who has much to learn soon has large pages.
             most: (2 * self.told + 4).min(MOST_STATES),
             deltas: &self.deltas,
@@ -207,7 +207,7 @@ impl Rule {
 
     /// Takes over what the store has told, which confirms what it was told.
     pub(super) fn take_over(&mut self, way: RoundTrip, page: &Page) {
-        self.exchange.is_refused.store(false, Relaxed);
+        self.sync.is_refused.store(false, Relaxed);
         self.deltas.clear();
         self.known = page.known;
         self.heard = way.came;
@@ -231,14 +231,14 @@ impl Rule {
     /// Notes that the store has answered with an error about this rule alone. What was told is kept,
     /// and told again in the next exchange.
     pub(super) fn refuse(&mut self) {
-        self.exchange.is_refused.store(true, Relaxed);
+        self.sync.is_refused.store(true, Relaxed);
         self.is_under_way = false;
         self.told = 0;
     }
 
     /// Returns whether the store has refused it in the latest call.
     pub(super) fn is_refused(&self) -> bool {
-        self.exchange.is_refused.load(Relaxed)
+        self.sync.is_refused.load(Relaxed)
     }
 
     pub(super) const fn has_to_tell(&self) -> bool {

@@ -186,7 +186,7 @@ impl SyncTask {
 
     /// Asks as much as may be now. Returns when there may be more, if not after an answer.
     fn ask(&mut self, link: &StoreConnection) -> Option<Instant> {
-        let (now, gateways) = (self.clock.now(), self.store.division().gateways);
+        let (now, gateways) = (self.clock.now(), self.store.local_share().gateways);
         let Self { store, rules, calls, lanes, asked, answers, round_trips, .. } = self;
         let mut soonest: Option<Instant> = None;
         for (&node, lane) in lanes {
@@ -229,7 +229,7 @@ impl SyncTask {
             return false;
         };
         let Some(asked) = self.asked.remove(&number) else { return true };
-        let gateways = self.store.division().gateways;
+        let gateways = self.store.local_share().gateways;
         let lane = self.lanes.entry(asked.node).or_default();
         lane.pace.end();
         // A node that is out was not asked.

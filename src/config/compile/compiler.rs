@@ -37,7 +37,6 @@ impl Compiler {
         self.warnings.add(problem);
     }
 
-    /// Returns the value, or reports what is wrong with it.
     pub(super) fn keep<T>(&mut self, value: Result<T, Invalid>, place: Place) -> Option<At<T>> {
         match value {
             Ok(value) => Some(At { value, place, written: true }),
@@ -48,7 +47,6 @@ impl Compiler {
         }
     }
 
-    /// Reports values that are given twice.
     pub(super) fn unique<K: Eq + Hash>(
         &mut self,
         values: impl Iterator<Item = (K, Place)>,
@@ -69,7 +67,6 @@ impl Compiler {
         }
     }
 
-    /// Reports names that are given twice.
     pub(super) fn names<'n>(&mut self, what: &str, names: impl Iterator<Item = &'n At<Name>>) {
         self.unique(
             names.map(|at| (&at.value.0, at.place)),

@@ -129,7 +129,6 @@ impl Compiler {
         kept.map(|at| at.value).collect()
     }
 
-    /// Returns the texts of a condition that takes no map.
     fn texts<'k>(&mut self, value: &'k WhenValue) -> &'k [At<Text>] {
         match &value.at {
             Some(At { value: Either::Plain(list), .. }) => &list.0.0,
@@ -174,7 +173,6 @@ impl Compiler {
         paths.collect()
     }
 
-    /// Compiles which requests have priority.
     pub(super) fn priority(&mut self, spec: &PrioritySpec) -> Option<Priority> {
         let header = spec.header.at.as_ref()?;
         let name = header.value.0.as_str();

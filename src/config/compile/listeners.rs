@@ -18,8 +18,8 @@ use std::{
 /// Reports whether two sockets, whose ports are known, could get the same connection: `[::]`
 /// takes IPv4 too, and another address of IPv6 does not.
 pub fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
-    let covers = |all: SocketAddr, it: SocketAddr| {
-        all.ip() == Ipv6Addr::UNSPECIFIED || (all.ip().is_unspecified() && it.is_ipv4())
+    let covers = |all: SocketAddr, one: SocketAddr| {
+        all.ip() == Ipv6Addr::UNSPECIFIED || (all.ip().is_unspecified() && one.is_ipv4())
     };
     let same_port = one.port() == other.port();
     same_port && (one == other || covers(one, other) || covers(other, one))
@@ -27,11 +27,12 @@ pub fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
 
 /// Returns, as a problem, that the address at `at` overlaps with that at `other`.
 fn collision(at: At<SocketAddr>, other: At<SocketAddr>) -> Problem {
-    let (here, there) = (at.value, other.value);
+    let here = at.value;
+    let there = other.value;
     let (message, label, help) = if here == there {
         (format!("two listeners on `{here}`"), "again here", "write another port")
     } else {
-        let help = if [here, there].iter().any(|it| it.ip() == Ipv6Addr::UNSPECIFIED) {
+        let help = if [here, there].iter().any(|address| address.ip() == Ipv6Addr::UNSPECIFIED) {
             "write another port: `[::]` is every address, IPv4 too"
         } else {
             "write another port: `0.0.0.0` is every IPv4 address"
@@ -56,7 +57,6 @@ impl Compiler {
         specs.iter().filter_map(|at| self.listener(&at.value, files, folder)).collect()
     }
 
-    /// Reports each address that overlaps with an earlier one.
     fn collisions(&mut self, addresses: impl Iterator<Item = At<SocketAddr>>) {
         let mut by_port: HashMap<u16, Vec<At<SocketAddr>>> = HashMap::new();
         for at in addresses {

@@ -11,7 +11,6 @@ use crate::{
 };
 
 impl Compiler {
-    /// Compiles what a route matches.
     pub(super) fn matcher(&mut self, at: &At<MatchSpec>) -> Matcher {
         let spec = &at.value;
         let paths = [spec.path.place, spec.path_prefix.place, spec.path_regex.place];
@@ -93,7 +92,6 @@ impl Compiler {
         })
     }
 
-    /// Makes a pattern of each value.
     pub(super) fn patterns<T, P>(
         &mut self,
         values: &[At<T>],

@@ -1,7 +1,9 @@
 //! Spec to plan: whether the values make sense together. Pure, and every problem is reported.
 
+mod algorithm;
 mod compiler;
 mod conditions;
+mod idle;
 mod listeners;
 mod matches;
 mod numbers;

@@ -8,9 +8,7 @@ use crate::{
         diagnostics::{Place, Problem},
         plan::Cost,
         spec::{
-            AlgorithmWord, Align, CostSpec, LimitSpec, OverrideSpec, RuleSpec, WarmUpSpec,
-            calendar::Unit,
-            leaf::Zone,
+            AlgorithmWord, CostSpec, LimitSpec, OverrideSpec, RuleSpec, WarmUpSpec,
             values::{self, Limit},
         },
     },
@@ -39,17 +37,8 @@ impl From<Costs> for Cost {
     }
 }
 
-/// When the windows of `fixed_window` begin.
-#[derive(Clone, Debug)]
-pub(super) enum Windows {
-    Clock,
-    FirstRequest,
-    /// The unit and the time zone.
-    Calendar(Unit, String),
-}
-
 impl Compiler {
-    /// Returns the numbers of a rule, and refuses the keys that another kind of rule takes.
+    /// Returns the numbers of a rule, and reports the keys that another kind of rule takes.
     pub(super) fn numbers(&mut self, at: &At<RuleSpec>) -> Option<Numbers> {
         let rule = &at.value;
         match (rule.limit.place, rule.concurrency.place) {
@@ -88,7 +77,7 @@ impl Compiler {
         }
     }
 
-    /// Refuses a key that means nothing in this kind of rule.
+    /// Reports a key that means nothing in this kind of rule.
     fn foreign(&mut self, name: &str, place: Option<Place>, why: &str) {
         if let Some(place) = place {
             let problem = Problem::error(place, format!("`{name}` means nothing in this rule"));
@@ -96,7 +85,6 @@ impl Compiler {
         }
     }
 
-    /// Returns a limit in either of its forms.
     pub(super) fn limit(&mut self, key: &Key<LimitSpec>) -> Option<At<Limit>> {
         let at = key.at.as_ref()?;
         let limit = match &at.value {
@@ -110,7 +98,6 @@ impl Compiler {
         self.keep(limit, at.place)
     }
 
-    /// Returns the numbers of the rule with those of the override in place of its own.
     pub(super) fn override_numbers(
         &mut self,
         at: &At<OverrideSpec>,
@@ -150,7 +137,7 @@ impl Compiler {
         }
     }
 
-    /// Refuses a number that the rule does not have, and reports whether it is written.
+    /// Reports a number that the rule does not have; returns whether it is written.
     fn misplaced(&mut self, place: Option<Place>, why: &str) -> bool {
         if let Some(place) = place {
             let message = "an override changes the numbers that its rule has";
@@ -166,55 +153,26 @@ impl Compiler {
         );
         None
     }
-
-    /// Returns when windows begin, of a limit whose window may be a calendar's `unit`.
-    pub(super) fn windows(&mut self, rule: &RuleSpec, unit: Option<Unit>) -> Option<Windows> {
-        let to_clock = rule.align.as_ref()?.value == Align::Clock;
-        let zone: Option<&At<Zone>> = rule.tz.at.as_ref();
-        Some(match (unit.filter(|_| to_clock), zone) {
-            (Some(unit), zone) => Windows::Calendar(unit, zone?.value.0.clone()),
-            (None, Some(zone)) if zone.written => {
-                self.error(Problem::error(zone.place, "`tz` without windows of a calendar").help(
-                    "write `limit: 100/day`, `/week` or `/month` with `align: clock`, or remove it",
-                ));
-                return None;
-            }
-            (None, _) if to_clock => Windows::Clock,
-            (None, _) => Windows::FirstRequest,
-        })
-    }
 }
 
-/// Returns the keys of a rule that only some algorithms take: where each stands, which algorithms,
-/// and that in words.
-fn owned(
-    rule: &RuleSpec,
-) -> [(&'static str, Option<Place>, &'static [AlgorithmWord], &'static str); 9] {
+/// A key that only some algorithms take: its name, its place, which algorithms, and that in words.
+type Owned = (&'static str, Option<Place>, &'static [AlgorithmWord], &'static str);
+
+/// Returns the keys of a rule that only some algorithms take.
+fn owned(rule: &RuleSpec) -> [Owned; 9] {
     use AlgorithmWord::{FixedWindow, LeakyBucket, Pacing, SlidingWindow, TokenBucket};
+    const BURST: &str = "only `token_bucket` and `leaky_bucket` take it";
+    const WARM_UP: &str = "only `token_bucket` and `pacing` take it";
     const WAITS: &str = "only `algorithm: pacing` makes requests wait";
+    const LENDS: &str = "only `sliding_window` and `fixed_window` have windows to borrow from";
     const SLIDING: &str = "only `algorithm: sliding_window` takes it";
     const FIXED: &str = "only `algorithm: fixed_window` takes it";
     [
-        (
-            "burst",
-            rule.burst.place,
-            &[TokenBucket, LeakyBucket],
-            "only `token_bucket` and `leaky_bucket` take it",
-        ),
-        (
-            "warm_up",
-            rule.warm_up.place,
-            &[TokenBucket, Pacing],
-            "only `token_bucket` and `pacing` take it",
-        ),
+        ("burst", rule.burst.place, &[TokenBucket, LeakyBucket], BURST),
+        ("warm_up", rule.warm_up.place, &[TokenBucket, Pacing], WARM_UP),
         ("max_wait", rule.max_wait.place, &[Pacing], WAITS),
         ("max_queue", rule.max_queue.place, &[Pacing], WAITS),
-        (
-            "priority",
-            rule.priority.place,
-            &[SlidingWindow, FixedWindow],
-            "only `sliding_window` and `fixed_window` have windows to borrow from",
-        ),
+        ("priority", rule.priority.place, &[SlidingWindow, FixedWindow], LENDS),
         ("buckets", rule.buckets.place, &[SlidingWindow], SLIDING),
         ("strict", rule.strict.place, &[SlidingWindow], SLIDING),
         ("align", rule.align.place, &[FixedWindow], FIXED),
@@ -222,7 +180,6 @@ fn owned(
     ]
 }
 
-/// Returns how a cold service is warmed up.
 pub(super) fn warm_up(key: &Key<Box<WarmUpSpec>>) -> Option<WarmUp> {
     let spec = key.value()?;
     let period = spec.period.duration()?.value;

@@ -1,4 +1,4 @@
-//! What clients are told of a route's quotas.
+//! The quotas that a route publishes to clients.
 
 use crate::{
     config::plan::{Limit, RulePlan},
@@ -50,8 +50,8 @@ fn item(name: &str, count: u64, window: Option<Duration>) -> String {
     }
 }
 
-/// Returns the header that publishes a route's quotas, or `None` if it has none. Who an override
-/// is for is told another one.
+/// Returns the header that publishes a route's quotas, or `None` if it has none. Overrides have
+/// their own, which is sent to the clients that they are for.
 pub(super) fn policy(rules: &[RulePlan]) -> Option<HeaderValue> {
     let shown = rules.iter().filter(|rule| !rule.dry_run && rule.when.is_none());
     let items: Vec<_> = shown.filter_map(|rule| Some(&*rule.quota.as_ref()?.policy)).collect();

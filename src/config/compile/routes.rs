@@ -231,7 +231,6 @@ impl Compiler {
     }
 }
 
-/// Says which upstream was meant, or which there are.
 fn suggestion(name: &str, upstreams: &HashMap<&str, usize>) -> String {
     const MOST: usize = 8;
     // In the order of the alphabet, so that the hint does not change from run to run.

@@ -2,32 +2,22 @@
 
 use super::{
     compiler::Compiler,
-    numbers::{Costs, Numbers, Windows, costs, warm_up},
+    idle::idle_rules,
+    numbers::{Costs, Numbers, costs},
     quotas,
 };
 use crate::{
     config::{
         decode::{At, Key, List},
         diagnostics::{Place, Problem, quoted},
-        plan::{BREAKER, Cost, PACING, RulePlan, When},
-        spec::{
-            AlgorithmWord, OnMissing, OnStoreError, PacingSpec, RuleSpec, calendar, leaf::Name,
-            values::Limit,
-        },
+        plan::{BREAKER, Cost, PACING, RuleOptions, RulePlan, When},
+        spec::{OnMissing, OnStoreError, PacingSpec, RuleSpec, leaf::Name},
     },
-    flow::{
-        self, Algorithm, Keyed, Rate, Stored, WarmUp,
-        limiter::{
-            concurrency, fixed_window, leaky_bucket, sliding_counter, sliding_log, sliding_window,
-            token_bucket, warm_up,
-        },
-        pacing,
-        time::spelled,
-    },
+    flow::{self, Algorithm, Keyed, Stored},
     route::{KeySpec, Part},
 };
 use bytesize::ByteSize;
-use std::{collections::hash_map::Entry, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 impl Compiler {
     pub(super) fn rules(
@@ -132,11 +122,10 @@ impl Compiler {
             max_keys: max_keys.map_or(u32::MAX, |at| u32::try_from(at.value).unwrap_or(u32::MAX)),
         });
         let version = |(algorithm, when): (Algorithm, Option<Arc<When>>)| {
-            // A name cannot hold blanks, so that this is nobody else's.
+            // A name cannot hold blanks, so that no other rule has this one.
             let identity = when.as_ref().map(|when| format!("{name} when {}", when.words()).into());
-            let plan = RulePlan {
+            let options = RuleOptions {
                 name: name.clone(),
-                place: named.place,
                 when,
                 key: key.clone(),
                 on_missing: spec.on_missing_key.map_or(OnMissing::Shared, |at| at.value),
@@ -145,9 +134,8 @@ impl Compiler {
                 priority: priority.clone(),
                 quota: quotas::quota(&name, &algorithm),
                 dry_run,
-                shared,
-                sync_interval,
             };
+            let plan = RulePlan { place: named.place, options, shared, sync_interval };
             let name = identity.unwrap_or_else(|| name.clone());
             let keyed = keyed.clone();
             (flow::Rule { name, algorithm, keyed, dry_run }, plan)
@@ -157,7 +145,6 @@ impl Compiler {
         Some(versions)
     }
 
-    /// Compiles what the overrides of a rule count, and for which requests.
     fn alternatives(
         &mut self,
         rule: &RuleSpec,
@@ -261,7 +248,7 @@ impl Compiler {
             self.error(
                 Problem::error(
                     at.place,
-                    "`on_duplicate_key` with a key that nobody can send twice",
+                    "`on_duplicate_key` with a key that no client can send twice",
                 )
                 .help("write `key: header:NAME`, `cookie:NAME` or `query:NAME`, or remove it"),
             );
@@ -273,194 +260,6 @@ impl Compiler {
         let on_duplicate = spec.on_duplicate_key.map(|at| at.value.into()).unwrap_or_default();
         Some(key.with_duplicates(on_duplicate))
     }
-
-    /// Returns what `rule` counts by, with these `numbers`.
-    fn algorithm(&mut self, rule: &RuleSpec, numbers: Numbers, costs: &Costs) -> Option<Algorithm> {
-        let (limit, burst) = match numbers {
-            Numbers::Concurrency(limit) => {
-                let limit = limit?;
-                self.cost(costs, limit, "concurrency");
-                let config = concurrency::Config { limit: limit.value };
-                return Some(Algorithm::Concurrency(config));
-            }
-            Numbers::Limit { limit, burst } => (limit?, burst),
-        };
-        let word = *rule.algorithm.value()?;
-        if word == AlgorithmWord::FixedWindow {
-            return self.fixed_window(rule, limit, costs);
-        }
-        let rate = self.keep(limit.value.steady(), limit.place)?;
-        if !matches!(
-            word,
-            AlgorithmWord::TokenBucket | AlgorithmWord::LeakyBucket | AlgorithmWord::Pacing
-        ) {
-            self.cost(costs, rate.map(Rate::count), "limit");
-        }
-        Some(match word {
-            AlgorithmWord::TokenBucket => {
-                let burst = self.bucket(rate, burst, costs);
-                let rate = rate.value;
-                match warm_up(&rule.warm_up) {
-                    None => Algorithm::TokenBucket(token_bucket::Config { rate, burst }),
-                    Some(warm_up) => Algorithm::WarmUp(warm_up::Config { rate, burst, warm_up }),
-                }
-            }
-            AlgorithmWord::LeakyBucket => {
-                let capacity = self.bucket(rate, burst, costs);
-                Algorithm::LeakyBucket(leaky_bucket::Config { rate: rate.value, capacity })
-            }
-            AlgorithmWord::SlidingLog => {
-                Algorithm::SlidingLog(sliding_log::Config { rate: rate.value })
-            }
-            AlgorithmWord::SlidingWindow => {
-                let strict = rule.strict.is_true();
-                let buckets = self.buckets(rate.value, rule.buckets.number()?)?;
-                let rate = rate.value;
-                Algorithm::SlidingWindow(sliding_window::Config { rate, buckets, strict })
-            }
-            AlgorithmWord::SlidingCounter => {
-                Algorithm::SlidingCounter(sliding_counter::Config { rate: rate.value })
-            }
-            AlgorithmWord::FixedWindow => return None,
-            // A pace has no largest cost.
-            AlgorithmWord::Pacing => {
-                let warm_up = warm_up(&rule.warm_up);
-                let max_wait = rule.max_wait.duration()?;
-                let max_queue = rule.max_queue.number();
-                Algorithm::Pacing(self.pacing(rate.value, max_wait, max_queue, warm_up))
-            }
-        })
-    }
-
-    fn fixed_window(
-        &mut self,
-        rule: &RuleSpec,
-        limit: At<Limit>,
-        costs: &Costs,
-    ) -> Option<Algorithm> {
-        let windows = self.windows(rule, limit.value.unit)?;
-        let rate = if matches!(windows, Windows::Calendar(..)) {
-            limit.map(|limit| limit.rate)
-        } else {
-            self.keep(limit.value.steady(), limit.place)?
-        };
-        self.cost(costs, rate.map(Rate::count), "limit");
-        let align = self.align(&windows)?;
-        Some(Algorithm::FixedWindow(fixed_window::Config { rate: rate.value, align }))
-    }
-
-    /// Returns when windows begin.
-    fn align(&mut self, windows: &Windows) -> Option<fixed_window::Align> {
-        Some(match windows {
-            Windows::Clock => fixed_window::Align::Clock,
-            Windows::FirstRequest => fixed_window::Align::FirstRequest,
-            Windows::Calendar(unit, zone) => {
-                // It takes a millisecond to make one, and a file may ask for the same often.
-                let calendar = match self.calendars.entry((*unit, zone.clone())) {
-                    Entry::Occupied(known) => known.get().clone(),
-                    Entry::Vacant(new) => new.insert(calendar::calendar(*unit, zone)?).clone(),
-                };
-                fixed_window::Align::Calendar(calendar)
-            }
-        })
-    }
-
-    /// Returns the size of a bucket, and refuses a cost that is larger.
-    fn bucket(&mut self, rate: At<Rate>, burst: Option<At<u64>>, cost: &Costs) -> u64 {
-        let (size, what) = match burst {
-            Some(burst) => (burst, "burst"),
-            // As many as the limit says may come at once: a smaller bucket would refuse what the
-            // limit allows.
-            None => (rate.map(Rate::count), "limit"),
-        };
-        self.cost(cost, size, what);
-        if let Some(burst) = burst {
-            self.outweighs(rate, burst);
-        }
-        size.value
-    }
-
-    /// Warns of a burst beside which the limit hardly matters: the bucket, which is full at first,
-    /// holds more than the limit lets pass in a day.
-    fn outweighs(&mut self, rate: At<Rate>, burst: At<u64>) {
-        const DAY: Duration = Duration::from_hours(24);
-        let count = rate.value.count();
-        let windows = u32::try_from(burst.value / count).unwrap_or(u32::MAX);
-        let filled_in = rate.value.window().saturating_mul(windows);
-        if windows > 10 && filled_in > DAY {
-            let message = format!(
-                "a burst of {} outweighs the limit, which lets as many pass in {}",
-                burst.value,
-                spelled(filled_in)
-            );
-            let problem = Problem::warning(burst.place, message).also(rate.place, "the limit");
-            self.warn(problem.help("write a smaller burst: all of it can be used at once"));
-        }
-    }
-
-    /// Refuses more buckets than the window has nanoseconds, of which some would have none.
-    fn buckets(&mut self, rate: Rate, buckets: At<u64>) -> Option<u32> {
-        let nanos = rate.window_nanos();
-        if buckets.value > nanos {
-            let shown = spelled(rate.window());
-            let message = format!("{} buckets of {shown} are shorter than 1ns", buckets.value);
-            let help = format!("write `buckets: {nanos}`, or fewer");
-            self.error(Problem::error(buckets.place, message).help(help));
-        }
-        u32::try_from(buckets.value.min(nanos)).ok()
-    }
-
-    /// Refuses a cost that can never pass, and warns where only some methods never can.
-    fn cost(&mut self, cost: &Costs, limit: At<u64>, what: &str) {
-        let never = |at: At<u64>, who: &str| {
-            (at, format!("{who} costs {} of {what} {}", at.value, limit.value))
-        };
-        let help = format!("write a cost of at most {}, or a larger {what}", limit.value);
-        if cost.default.value > limit.value {
-            let (at, message) = never(cost.default, "a request");
-            let problem = Problem::error(at.place, format!("nothing can ever pass: {message}"));
-            self.error(problem.also(limit.place, "the bound").help(help));
-            return;
-        }
-        for (method, at) in &cost.by_method {
-            if at.value > limit.value {
-                let (at, message) = never(*at, method.as_str());
-                let problem =
-                    Problem::warning(at.place, format!("no {method} can ever pass: {message}"));
-                self.warn(problem.also(limit.place, "the bound").help(help.clone()));
-            }
-        }
-    }
-
-    fn route_pacing(&mut self, spec: &PacingSpec) -> Option<pacing::Config> {
-        let limit = self.limit(&spec.rate)?;
-        let rate = self.keep(limit.value.steady(), limit.place)?.value;
-        let max_wait = spec.max_wait.duration()?;
-        Some(self.pacing(rate, max_wait, spec.max_queue.number(), warm_up(&spec.warm_up)))
-    }
-
-    fn pacing(
-        &mut self,
-        rate: Rate,
-        max_wait: At<Duration>,
-        max_queue: Option<At<u64>>,
-        warm_up: Option<WarmUp>,
-    ) -> pacing::Config {
-        let fitting = pacing::fitting(rate, max_wait.value);
-        let most = fitting.max(1);
-        let max_queue = max_queue.map_or(most, |at| {
-            if at.value > most {
-                let message = format!("no more than {fitting} requests can ever wait");
-                self.warn(
-                    Problem::warning(at.place, message)
-                        .also(max_wait.place, "what would wait longer is rejected")
-                        .help("remove it, or write a longer `max_wait`"),
-                );
-            }
-            at.value
-        });
-        pacing::Config { rate, max_wait: max_wait.value, max_queue, warm_up }
-    }
 }
 
 /// The most rules of a route: a decision asks each of them, and the answer's headers name them.
@@ -468,103 +267,3 @@ const MAX_RULES: usize = 16;
 
 /// What a rule may take before it is warned of: 1 GiB.
 const MUCH_MEMORY: u64 = 1 << 30;
-
-/// Reports whether all that `busy` lets pass fits into `idle`: the same algorithm with numbers no
-/// larger, or a window beside a bucket.
-fn is_stricter(busy: &Algorithm, idle: &Algorithm) -> bool {
-    match (busy, idle) {
-        (Algorithm::WarmUp(a), Algorithm::WarmUp(b)) => {
-            a.rate.window() == b.rate.window()
-                && a.rate.count() <= b.rate.count()
-                && a.burst <= b.burst
-                && a.warm_up == b.warm_up
-        }
-        (Algorithm::TokenBucket(a), Algorithm::TokenBucket(b)) => {
-            a.rate.window() == b.rate.window()
-                && a.rate.count() <= b.rate.count()
-                && a.burst <= b.burst
-        }
-        (Algorithm::LeakyBucket(a), Algorithm::LeakyBucket(b)) => {
-            a.rate.window() == b.rate.window()
-                && a.rate.count() <= b.rate.count()
-                && a.capacity <= b.capacity
-        }
-        (Algorithm::SlidingWindow(a), Algorithm::SlidingWindow(b)) => {
-            (a.rate.window(), a.buckets, a.strict) == (b.rate.window(), b.buckets, b.strict)
-                && a.rate.count() <= b.rate.count()
-        }
-        (Algorithm::SlidingLog(a), Algorithm::SlidingLog(b)) => {
-            a.rate.window() == b.rate.window() && a.rate.count() <= b.rate.count()
-        }
-        (Algorithm::SlidingCounter(a), Algorithm::SlidingCounter(b)) => {
-            a.rate.window() == b.rate.window() && a.rate.count() <= b.rate.count()
-        }
-        (Algorithm::FixedWindow(a), Algorithm::FixedWindow(b)) => {
-            (a.rate.window(), &a.align) == (b.rate.window(), &b.align)
-                && a.align != fixed_window::Align::FirstRequest
-                && a.rate.count() <= b.rate.count()
-        }
-        (Algorithm::Concurrency(a), Algorithm::Concurrency(b)) => a.limit <= b.limit,
-        (Algorithm::SlidingLog(a), Algorithm::TokenBucket(b)) => fits(a.rate, b.rate, b.burst),
-        (Algorithm::SlidingLog(a), Algorithm::LeakyBucket(b)) => fits(a.rate, b.rate, b.capacity),
-        (Algorithm::TokenBucket(a), Algorithm::SlidingLog(b)) => holds(a.rate, a.burst, b.rate),
-        (Algorithm::LeakyBucket(a), Algorithm::SlidingLog(b)) => holds(a.rate, a.capacity, b.rate),
-        (Algorithm::TokenBucket(a), Algorithm::FixedWindow(b)) if !is_by_calendar(b) => {
-            holds(a.rate, a.burst, b.rate)
-        }
-        (Algorithm::LeakyBucket(a), Algorithm::FixedWindow(b)) if !is_by_calendar(b) => {
-            holds(a.rate, a.capacity, b.rate)
-        }
-        _ => false,
-    }
-}
-
-const fn is_by_calendar(config: &fixed_window::Config) -> bool {
-    matches!(config.align, fixed_window::Align::Calendar(_))
-}
-
-/// Reports whether a bucket never runs empty of what passes a window, whenever that begins: it
-/// holds the window's count, and gains as much while the window lasts.
-fn fits(window: Rate, bucket: Rate, burst: u64) -> bool {
-    let gained = u128::from(bucket.count()) * u128::from(window.window_nanos());
-    let spent = u128::from(window.count()) * u128::from(bucket.window_nanos());
-    window.count() <= burst && spent <= gained
-}
-
-/// Reports whether a window never holds more than its count of what passes a bucket: the burst, and
-/// what the bucket gains while the window lasts.
-fn holds(bucket: Rate, burst: u64, window: Rate) -> bool {
-    let unit = u128::from(bucket.window_nanos());
-    let gained = u128::from(bucket.count()) * u128::from(window.window_nanos());
-    u128::from(burst) * unit + gained <= u128::from(window.count()) * unit
-}
-
-/// Returns pairs of a rule that can never reject and the stricter one that always rejects before it:
-/// of the same key, cost and exceptions.
-fn idle_rules(rules: &[flow::Rule], plans: &[RulePlan]) -> Vec<(usize, usize)> {
-    // A rule that has overrides is not asked by all.
-    let is_split =
-        |plan: &RulePlan| plans.iter().any(|it| it.when.is_some() && it.name == plan.name);
-    let is_busier = |busy: usize, idle: usize| {
-        let (a, b) = (&plans[busy], &plans[idle]);
-        let stricter = is_stricter(&rules[busy].algorithm, &rules[idle].algorithm);
-        stricter
-            && !a.dry_run
-            && a.cost == b.cost
-            && (a.except.is_none() && b.except.is_none())
-            && (!is_split(a) && !is_split(b))
-            && rules[busy].keyed == rules[idle].keyed
-            && a.key.on_duplicate() == b.key.on_duplicate()
-            && a.on_missing == b.on_missing
-            // What one gateway rejects, the others may let pass.
-            && a.shared.is_some() == b.shared.is_some()
-    };
-    let of = |idle: usize| {
-        let busy = |busy: &usize| {
-            // Of two equal rules, the second is the idle one.
-            *busy != idle && is_busier(*busy, idle) && (*busy < idle || !is_busier(idle, *busy))
-        };
-        (0..rules.len()).find(busy).map(|busy| (idle, busy))
-    };
-    (0..rules.len()).filter_map(of).collect()
-}

@@ -14,7 +14,6 @@ use crate::{
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 impl Compiler {
-    /// Compiles the store, or reports what is wrong with it.
     pub(super) fn store(&mut self, spec: Option<&StoreSpec>, files: &Files) -> Option<Arc<Store>> {
         let spec = spec?;
         self.has_store = true;
@@ -87,7 +86,6 @@ impl Compiler {
         Some(kind)
     }
 
-    /// Reports a login for sentinels that cannot be one.
     fn sentinel_login(&mut self, spec: &StoreSpec) {
         let user = spec.sentinel_user.as_ref().map(|at| (at.place, "sentinel_user"));
         let password = spec.sentinel_password.as_ref().map(|at| (at.place, "sentinel_password"));
@@ -138,8 +136,7 @@ impl Compiler {
 }
 
 impl Compiler {
-    /// Returns how often gateways exchange the states of a rule, if they do, and makes its
-    /// versions such.
+    /// Returns how often gateways sync a rule, if they do, and makes its versions synced ones.
     pub(super) fn sync_interval<T, const MIN: u64, const MAX: u64>(
         &mut self,
         key: &Key<Period<MIN, MAX>>,
@@ -169,7 +166,7 @@ impl Compiler {
         Some(interval)
     }
 
-    /// Warns of gateways that would hear of a window when it is over.
+    /// Warns of a sync so rare that a window is over when other gateways learn of it.
     fn seldom(&mut self, config: &SyncedConfig, interval: Duration, place: Place) {
         let Some((_, window)) = config.whole().most_in_a_window() else { return };
         if 2 * interval > window {

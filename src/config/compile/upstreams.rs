@@ -94,7 +94,6 @@ impl Compiler {
         Some(Compiled { name: plan.name.clone(), place: name.place, plan })
     }
 
-    /// Warns of upstreams that no route names.
     pub(super) fn unused(&mut self, upstreams: &[Compiled], routes: &[RoutePlan]) {
         let mut used = vec![false; upstreams.len()];
         for route in routes {

@@ -1,5 +1,5 @@
-//! Nobody is held until there is no time left for an answer: one that waits for its start has no
-//! more time in all than `timeouts.request`, of which half is the answer's.
+//! No request is held until there is no time left for its response: it has `timeouts.request` in
+//! all, half of which is for the response.
 
 use super::compiler::Compiler;
 use crate::config::{

@@ -10,57 +10,52 @@ use crate::config::{
 use ahash::AHasher;
 use serde::de::{
     DeserializeSeed, Error, IntoDeserializer, MapAccess, SeqAccess,
-    value::{StrDeserializer, U64Deserializer, U128Deserializer},
+    value::{StrDeserializer, U128Deserializer},
 };
 use std::hash::{Hash, Hasher};
 
-/// The parts of a [`Key`](super::keys::Key): where it stands, where its value does, and the value if it can be read.
-pub(super) struct Parts<'n, 's> {
-    pub(super) of: Value<'n, 's>,
-    pub(super) next: u8,
+/// The parts of a [`Key`](super::Key) or of a [`Printed`](super::Printed): numbers, then the value.
+pub(super) struct Parts<'n, 's, I> {
+    numbers: I,
+    value: Option<Value<'n, 's>>,
+    /// Whether a value that cannot be read is reported and left out.
+    is_key: bool,
 }
 
-impl<'de> SeqAccess<'de> for Parts<'_, '_> {
-    type Error = Stop;
-
-    fn next_element_seed<T: DeserializeSeed<'de>>(
-        &mut self,
-        seed: T,
-    ) -> Result<Option<T::Value>, Stop> {
-        let value = self.of;
-        self.next += 1;
-        match self.next {
-            1 => {
-                let bits = value.key_place.map_or(NOWHERE, Place::bits);
-                seed.deserialize(U128Deserializer::<Stop>::new(bits)).map(Some)
-            }
-            2 => seed.deserialize(U128Deserializer::<Stop>::new(value.start().bits())).map(Some),
-            _ if matches!(value.shape, Shape::Missing) => Ok(None),
-            _ => Ok(seed.deserialize(value).map_err(|stop| value.report(stop)).ok()),
-        }
+impl<'n, 's> Parts<'n, 's, std::array::IntoIter<u128, 2>> {
+    /// Where a key stands, where its value does, and the value.
+    pub(super) fn of_key(value: Value<'n, 's>) -> Self {
+        let key = value.key_place.map_or(NOWHERE, Place::bits);
+        let written = (!matches!(value.shape, Shape::Missing)).then_some(value);
+        Self { numbers: [key, value.start().bits()].into_iter(), value: written, is_key: true }
     }
 }
 
-/// The parts of a [`Printed`](super::keys::Printed): a hash of what is written, and the value.
-pub(super) struct PrintedParts<'n, 's> {
-    pub(super) of: Value<'n, 's>,
-    pub(super) next: u8,
+impl<'n, 's> Parts<'n, 's, std::array::IntoIter<u128, 1>> {
+    /// A hash of what is written, and the value.
+    pub(super) fn of_printed(value: Value<'n, 's>) -> Self {
+        let mut hasher = AHasher::default();
+        hash(value.shape, &mut hasher);
+        let numbers = [u128::from(hasher.finish())].into_iter();
+        Self { numbers, value: Some(value), is_key: false }
+    }
 }
 
-impl<'de> SeqAccess<'de> for PrintedParts<'_, '_> {
+impl<'de, I: Iterator<Item = u128>> SeqAccess<'de> for Parts<'_, '_, I> {
     type Error = Stop;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, Stop> {
-        self.next += 1;
-        if self.next > 1 {
-            return seed.deserialize(self.of).map(Some);
+        if let Some(number) = self.numbers.next() {
+            return seed.deserialize(U128Deserializer::<Stop>::new(number)).map(Some);
         }
-        let mut hasher = AHasher::default();
-        hash(self.of.shape, &mut hasher);
-        seed.deserialize(U64Deserializer::<Stop>::new(hasher.finish())).map(Some)
+        let Some(value) = self.value.take() else { return Ok(None) };
+        if self.is_key {
+            return Ok(seed.deserialize(value).map_err(|stop| value.report(stop)).ok());
+        }
+        seed.deserialize(value).map(Some)
     }
 }
 
@@ -82,41 +77,6 @@ fn hash(shape: Shape<'_, '_>, hasher: &mut AHasher) {
                 hash(Shape::of(value), hasher);
             }
         }
-    }
-}
-
-/// The items of a list.
-pub(super) struct Items<'n, 's> {
-    pub(super) list: Value<'n, 's>,
-    pub(super) rest: std::slice::Iter<'n, Node<'s>>,
-}
-
-impl<'de> SeqAccess<'de> for Items<'_, '_> {
-    type Error = Stop;
-
-    fn next_element_seed<T: DeserializeSeed<'de>>(
-        &mut self,
-        seed: T,
-    ) -> Result<Option<T::Value>, Stop> {
-        self.rest.next().map(|item| seed.deserialize(self.list.item(item))).transpose()
-    }
-
-    fn size_hint(&self) -> Option<usize> {
-        Some(self.rest.len())
-    }
-}
-
-/// A value that stands for a list of it.
-pub(super) struct OneItem<'n, 's>(pub(super) Option<Value<'n, 's>>);
-
-impl<'de> SeqAccess<'de> for OneItem<'_, '_> {
-    type Error = Stop;
-
-    fn next_element_seed<T: DeserializeSeed<'de>>(
-        &mut self,
-        seed: T,
-    ) -> Result<Option<T::Value>, Stop> {
-        self.0.take().map(|item| seed.deserialize(item)).transpose()
     }
 }
 

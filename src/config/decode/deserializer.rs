@@ -1,7 +1,7 @@
 //! A value as a deserializer of serde's.
 
 use super::{
-    access::{Fields, Items, OneItem, OwnEntries, Parts, PrintedParts},
+    access::{Fields, OwnEntries, Parts},
     error::Stop,
     keys::{EITHER, KEY, SEVERAL},
     shape::Shape,
@@ -10,7 +10,7 @@ use super::{
 use crate::config::diagnostics::quoted;
 use serde::{
     Deserializer,
-    de::{Error, IntoDeserializer, Visitor},
+    de::{Error, IntoDeserializer, Visitor, value::SeqDeserializer},
     forward_to_deserialize_any,
 };
 
@@ -80,18 +80,18 @@ impl<'de> Deserializer<'de> for Value<'_, '_> {
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Stop> {
         match self.shape {
             _ if self.stands_for_list => {
-                visitor.visit_seq(OneItem(Some(Self { stands_for_list: false, ..self })))
+                visitor.visit_seq(items(std::iter::once(Self { stands_for_list: false, ..self })))
             }
             Shape::List(items) => {
                 if items.is_empty() {
                     self.demand_one();
                 }
-                visitor.visit_seq(Items { list: self, rest: items.iter() })
+                visitor.visit_seq(self::items(items.iter().map(|item| self.item(item))))
             }
             // One item, whose own problems are reported as well.
             Shape::Map(entries) => {
                 self.missing_dash(entries);
-                visitor.visit_seq(OneItem(Some(self)))
+                visitor.visit_seq(items(std::iter::once(self)))
             }
             Shape::Missing | Shape::Empty | Shape::Scalar(_) => {
                 let example = self.key.map(|key| self.reader.vocabulary.example(&key.schema));
@@ -136,9 +136,9 @@ impl<'de> Deserializer<'de> for Value<'_, '_> {
         visitor: V,
     ) -> Result<V::Value, Stop> {
         if name == KEY {
-            visitor.visit_seq(Parts { of: self, next: 0 })
+            visitor.visit_seq(Parts::of_key(self))
         } else {
-            visitor.visit_seq(PrintedParts { of: self, next: 0 })
+            visitor.visit_seq(Parts::of_printed(self))
         }
     }
 
@@ -150,4 +150,16 @@ impl<'de> Deserializer<'de> for Value<'_, '_> {
         i8 i16 i32 i64 i128 u8 u16 u32 u128 f32 f64 char string bytes byte_buf unit
         unit_struct tuple identifier ignored_any
     }
+}
+
+impl IntoDeserializer<'_, Stop> for Value<'_, '_> {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+fn items<'n, 's: 'n, I: Iterator<Item = Value<'n, 's>>>(items: I) -> SeqDeserializer<I, Stop> {
+    SeqDeserializer::new(items)
 }

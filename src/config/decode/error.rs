@@ -17,7 +17,7 @@ pub(super) enum Stop {
 }
 
 impl Stop {
-    /// Refuses what is no map, where a map with this `title` is wanted.
+    /// Returns that a map with this `title` is wanted.
     pub(super) fn no_map(shape: Shape<'_, '_>, title: &str, example: String) -> Self {
         let of = Some(title.to_owned());
         Self::Kind { found: kind(shape.unexpected()), wanted: "a map".to_owned(), of, example }

@@ -5,7 +5,7 @@ use crate::config::{diagnostics::Place, spec::values::Wrong};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{
     Deserialize, Deserializer,
-    de::{self, MapAccess, Unexpected, Visitor},
+    de::{self, MapAccess, SeqAccess, Unexpected, Visitor},
 };
 use std::{borrow::Cow, fmt, marker::PhantomData, ops::Deref};
 
@@ -59,7 +59,6 @@ impl<T> Key<T> {
         self.at.as_ref().map(|at| at.as_ref().map(read))
     }
 
-    /// Returns the value alone.
     pub(in crate::config) fn value(&self) -> Option<&T> {
         self.at.as_ref().map(|at| &at.value)
     }
@@ -96,8 +95,7 @@ impl<T> From<Parts<T>> for Key<T> {
 }
 
 /// A list of maps.
-#[derive(Debug, Deserialize)]
-#[serde(from = "Vec<Key<T>>", bound = "T: Deserialize<'de>")]
+#[derive(Debug)]
 pub(in crate::config) struct List<T>(pub Vec<At<T>>);
 
 /// A plain value, or a list of them.
@@ -106,12 +104,10 @@ pub(in crate::config) struct List<T>(pub Vec<At<T>>);
 pub(in crate::config) struct Several<T>(pub List<T>);
 
 impl<T> Key<List<T>> {
-    /// Returns the items that could be read.
     pub(in crate::config) fn items(&self) -> &[At<T>] {
         self.value().map_or(&[], |list| &list.0)
     }
 
-    /// Takes the items that could be read.
     pub(in crate::config) fn into_items(self) -> Vec<At<T>> {
         self.at.map(|at| at.value.0).unwrap_or_default()
     }
@@ -129,9 +125,28 @@ impl<T> Key<Several<T>> {
     }
 }
 
-impl<T> From<Vec<Key<T>>> for List<T> {
-    fn from(keys: Vec<Key<T>>) -> Self {
-        Self(keys.into_iter().filter_map(|key| key.at).collect())
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Items<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Items<T> {
+            type Value = List<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<List<T>, A::Error> {
+                // Of ten thousand routes none is moved as the list grows.
+                let mut list = Vec::with_capacity(items.size_hint().unwrap_or_default());
+                while let Some(item) = items.next_element::<Key<T>>()? {
+                    list.extend(item.at);
+                }
+                Ok(List(list))
+            }
+        }
+
+        deserializer.deserialize_seq(Items(PhantomData))
     }
 }
 
@@ -200,7 +215,7 @@ impl<'de, P: Deserialize<'de>, M: Deserialize<'de>> Deserialize<'de> for Either<
 /// A hash of what is written for a value, whatever the layout and the comments, and the value.
 #[derive(Debug, Deserialize)]
 #[serde(rename = "$printed")]
-pub(in crate::config) struct Printed<T>(pub u64, pub T);
+pub(in crate::config) struct Printed<T>(pub u128, pub T);
 
 /// Reads a plain value with `read`; `expected` says in two lines what it is and how one looks.
 /// A number may not stand in quotes.

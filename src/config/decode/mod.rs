@@ -1,7 +1,7 @@
 //! From the tree to the types of `spec`, by serde, without stopping at an error.
 //!
-//! A `Deserialize` stops at its first error. Here a value that cannot be read is reported where it
-//! stands, its [`Key`] is left empty, and the rest is read: all problems of a file come in one run.
+//! A value that cannot be read is reported at its place, its [`Key`] is left empty, and the rest is
+//! read: all problems of a file come in one run.
 
 mod access;
 mod deserializer;

@@ -51,7 +51,6 @@ impl<'n, 's> Value<'n, 's> {
         self.key_place.is_some() && self.place.is_quoted(self.reader.text)
     }
 
-    /// Returns a value within this one.
     pub(super) fn item(self, node: &'n Node<'s>) -> Self {
         Self { shape: Shape::of(node), place: node.place, ..self }
     }
@@ -95,7 +94,6 @@ impl<'n, 's> Value<'n, 's> {
         self.add(problem.help(help));
     }
 
-    /// Reads text, or refuses what is none.
     pub(super) fn text(self, expected: &dyn Expected) -> Result<&'n str, Stop> {
         let Shape::Scalar(text) = self.shape else {
             return Err(Stop::invalid_type(self.shape.unexpected(), expected));
@@ -112,7 +110,7 @@ impl<'n, 's> Value<'n, 's> {
         Ok(text)
     }
 
-    /// Refuses a word that is none of `words`.
+    /// Returns what is wrong with a word that is none of `words`.
     pub(super) fn no_word(self, text: &str, words: &[&str]) -> Stop {
         let list = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
         let name = self.key_name();

@@ -260,8 +260,7 @@ type Mark<'a> = (AnnotationKind, Range<usize>, &'a str);
 
 /// Reports whether two pieces of text are better shown as one.
 fn near(a: &Range<usize>, b: &Range<usize>) -> bool {
-    let (start, end) = (a.start.min(b.start), a.end.max(b.end));
-    end - start <= LONGEST_SHOWN
+    a.end.max(b.end) - a.start.min(b.start) <= LONGEST_SHOWN
 }
 
 /// Where the lines of a text begin.

@@ -15,7 +15,8 @@ impl Place {
     /// Returns the place of the bytes `range` of the text.
     pub(in crate::config) fn of(range: Range<usize>) -> Self {
         let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let (start, end) = (small(range.start), small(range.end));
+        let start = small(range.start);
+        let end = small(range.end);
         Self { start, end, used: (start, end) }
     }
 

@@ -55,7 +55,7 @@ impl Problem {
         Self { place: None, ..Self::error(Place::default(), message) }
     }
 
-    /// Begins a warning, which refuses nothing.
+    /// Begins a warning: the file can be used.
     pub(in crate::config) fn warning(place: Place, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(place, message) }
     }
@@ -93,7 +93,6 @@ impl Problem {
         self
     }
 
-    /// Says whether it is that a file does not exist.
     #[must_use]
     pub(in crate::config) const fn missing_file(mut self, is: bool) -> Self {
         self.is_missing_file = is;
@@ -138,13 +137,11 @@ impl Problems {
         }
     }
 
-    /// Reports whether there is none.
     pub(in crate::config) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Reports whether there are so many that nobody reads the next one's hint, so that it may be
-    /// left out where it costs much to find.
+    /// Reports whether there are so many that a hint that costs much to find may be left out.
     pub(in crate::config) fn are_many(&self) -> bool {
         self.list.len() >= MANY
     }

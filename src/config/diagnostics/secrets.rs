@@ -5,7 +5,7 @@ use core::ops::Range;
 use std::borrow::Cow;
 
 /// Returns the text with a `*` for each byte of a password, and of what follows in its line and
-/// cannot be told from it without reading the file, which may be broken.
+/// cannot be separated from it without parsing the file, which may be broken.
 pub(in crate::config) fn hidden(text: &str) -> Cow<'_, str> {
     let mut shown = String::new();
     let mut from = 0;
@@ -36,7 +36,8 @@ fn secrets(text: &str) -> Vec<Range<usize>> {
     let values = text.match_indices(key).map(|(at, _)| at + key.len());
     let values = values.map(|at| at..at + rest(at).trim_end().len());
     // After the colon.
-    let values = values.filter_map(|it| Some(it.start + text[it.clone()].find(':')? + 1..it.end));
+    let values =
+        values.filter_map(|line| Some(line.start + text[line.clone()].find(':')? + 1..line.end));
     let mut ranges: Vec<_> = logins.chain(values).collect();
     ranges.sort_by_key(|range| range.start);
     ranges

@@ -1,11 +1,11 @@
 //! A snapshot of a plan, with what the one before has to pass on.
 
-use super::{Division, Summary, division::divided};
+use super::{LocalShare, Summary, local_share::divided};
 use crate::{
     config::{
         plan::{Plan, RoutePlan, ServerPlan, UpstreamPlan, name_in_store},
         report::changes::{Changes, at_start_only},
-        snapshot::{Exchange, Route, RouteRule, Server, Shared, Snapshot, Upstream},
+        snapshot::{Route, RouteRule, RuleSync, Server, Shared, Snapshot, Upstream},
         spec::OnStoreError,
     },
     flow::{Change, Gate, Instant, Stored, WallOffset},
@@ -23,7 +23,7 @@ use std::{
 /// Makes a snapshot of a plan and of what the one before has to pass on.
 pub(super) struct Builder<'o> {
     old: Option<&'o Snapshot>,
-    division: Division,
+    local_share: LocalShare,
     wall: WallOffset,
     now: Instant,
     servers: HashMap<(Arc<str>, u16), Arc<Server>>,
@@ -34,13 +34,13 @@ pub(super) struct Builder<'o> {
 impl<'o> Builder<'o> {
     pub(super) fn new(
         old: Option<&'o Snapshot>,
-        (division, wall): (Division, WallOffset),
+        (local_share, wall): (LocalShare, WallOffset),
         now: Instant,
     ) -> Self {
         let servers = old.iter().flat_map(|old| &old.upstreams).flat_map(|u| &u.servers);
         Self {
             old,
-            division,
+            local_share,
             wall,
             now,
             servers: servers.map(|s| ((s.host.clone(), s.port), s.clone())).collect(),
@@ -92,21 +92,16 @@ impl<'o> Builder<'o> {
         plans
             .into_iter()
             .map(|plan| match old.get(&*plan.name) {
-                Some(old) if is_same(old, &plan) => Arc::clone(old),
+                Some(old) if old.plan == plan => Arc::clone(old),
                 old => Arc::new(self.upstream(plan, old.copied())),
             })
             .collect()
     }
 
     fn upstream(&mut self, plan: UpstreamPlan, old: Option<&Arc<Upstream>>) -> Upstream {
-        let servers = plan.servers.into_iter().map(|plan| self.server(plan, old)).collect();
-        Upstream {
-            name: plan.name,
-            servers,
-            schedule: plan.schedule,
-            turn: AtomicUsize::new(old.map_or(0, |old| old.turn.load(Relaxed))),
-            options: plan.options,
-        }
+        let servers = plan.servers.iter().map(|server| self.server(server.clone(), old)).collect();
+        let turn = old.map_or(0, |old| old.turn.load(Relaxed));
+        Upstream { plan, servers, turn: AtomicUsize::new(turn) }
     }
 
     /// Returns the server of this plan, which may have been one of the upstream `old`.
@@ -148,7 +143,7 @@ impl<'o> Builder<'o> {
                 None => self.summary.routes_added += 1,
             }
             routes.push(match known {
-                // Nothing that it is made of was edited, so that it can serve on as it is.
+                // Nothing that it is made of was edited.
                 Some(known)
                     if known.print == plan.print
                         && known.options.body_limit == plan.options.body_limit
@@ -173,7 +168,7 @@ impl<'o> Builder<'o> {
     ) -> Route {
         let gate = known.map_or_else(|| self.gate(), |old| old.gate.clone());
         let shared_ones = plan.rules.iter().map(|rule| rule.shared.is_some().then_some(false));
-        let here = divided(&plan.flow, shared_ones, plan.paced.is_some(), self.division);
+        let here = divided(&plan.flow, shared_ones, plan.paced.is_some(), self.local_share);
         let installed = gate.install(&here, self.now);
         let tags = [false, true].map(|is_by_key| plan.hash_tag(is_by_key));
         let flow = installed.flow.into_iter().zip(&plan.flow.flow);
@@ -186,15 +181,7 @@ impl<'o> Builder<'o> {
                 Some(shared(tag, &name, stored, on_error, interval))
             }),
             slot,
-            name: rule.name,
-            when: rule.when,
-            key: rule.key,
-            on_missing: rule.on_missing,
-            cost: rule.cost,
-            except: rule.except,
-            priority: rule.priority,
-            quota: rule.quota,
-            dry_run: rule.dry_run,
+            options: rule.options,
         });
         let rules: Vec<RouteRule> = rules.collect();
         let paced = plan.flow.pacing.as_ref().zip(plan.paced).and_then(|(pacing, on_error)| {
@@ -247,18 +234,6 @@ fn shared(
     interval: Option<Duration>,
 ) -> Shared {
     let name = format!("{tag}:{name}").into();
-    let exchange = interval.map(|interval| Arc::new(Exchange { interval, ..Exchange::default() }));
-    Shared { name, rule: Arc::new(rule), on_error, exchange }
-}
-
-/// Reports whether an upstream is as it was, so that routes can go on with it.
-fn is_same(old: &Upstream, plan: &UpstreamPlan) -> bool {
-    old.options == plan.options
-        && old.schedule == plan.schedule
-        && old.servers.len() == plan.servers.len()
-        && old.servers.iter().zip(&plan.servers).all(|(old, plan)| {
-            old.host == plan.endpoint.host
-                && old.port == plan.endpoint.port
-                && old.weight == plan.weight
-        })
+    let sync = interval.map(|interval| Arc::new(RuleSync { interval, ..RuleSync::default() }));
+    Shared { name, rule: Arc::new(rule), on_error, sync }
 }

@@ -4,14 +4,14 @@
 //! and a meter belong to a route's name, what is in flight and a meter to a server's address, whose
 //! turn it is to an upstream's name.
 
-use super::{Division, Summary, builder::Builder, cut, division::divided};
+use super::{LocalShare, Summary, builder::Builder, cut, local_share::divided};
 use crate::{
     config::{
         diagnostics::Diagnostics,
         load,
         plan::Plan,
         read::source,
-        snapshot::{Exchange, Snapshot},
+        snapshot::{RuleSync, Snapshot},
     },
     flow::{Instant, WallOffset},
 };
@@ -25,7 +25,7 @@ use std::{
 #[derive(Debug)]
 pub struct Live {
     current: ArcSwap<Snapshot>,
-    division: Mutex<Division>,
+    local_share: Mutex<LocalShare>,
     wall: Mutex<WallOffset>,
 }
 
@@ -41,12 +41,12 @@ pub struct Retired {
 impl Live {
     /// Puts the first plan in force.
     pub fn start(plan: Plan, now: Instant) -> Self {
-        let division = Division { gateways: 1, is_cut_off: true, refusals: 0 };
+        let local_share = LocalShare { gateways: 1, is_cut_off: true, refusals: 0 };
         let wall = WallOffset::default();
-        let (snapshot, _) = Builder::new(None, (division, wall), now).snapshot(plan);
+        let (snapshot, _) = Builder::new(None, (local_share, wall), now).snapshot(plan);
         Self {
             current: ArcSwap::from_pointee(snapshot),
-            division: Mutex::new(division),
+            local_share: Mutex::new(local_share),
             wall: Mutex::new(wall),
         }
     }
@@ -83,16 +83,17 @@ impl Live {
     }
 
     /// Puts `plan` in force: the rules into their gates, then the snapshot in one step. Requests,
-    /// connections and tunnels in flight do not notice. One caller at a time, who keeps what was
-    /// replaced in `retired`.
+    /// connections and tunnels in flight go on. One caller at a time, which keeps the replaced
+    /// snapshots in `retired`.
     ///
     /// With ten thousand routes, requests begin under the old snapshot for tens of milliseconds
     /// after the first gate has its new rules. Those that were reset decide about them too; those
     /// that were added do not, as the old snapshot cannot know them.
     pub fn apply(&self, plan: Plan, now: Instant, retired: &mut Retired) -> Summary {
         let old = self.current.load_full();
-        let (division, wall) = (*self.division(), *self.wall());
-        let (snapshot, summary) = Builder::new(Some(&old), (division, wall), now).snapshot(plan);
+        let local_share = *self.local_share();
+        let wall = *self.wall();
+        let (snapshot, summary) = Builder::new(Some(&old), (local_share, wall), now).snapshot(plan);
         self.current.store(Arc::new(snapshot));
         retired.snapshots.push(old);
         retired.sweep();
@@ -101,22 +102,22 @@ impl Live {
 
     /// Divides shared rules so while their store fails: in force for the next decision. By the
     /// one caller of [`Self::apply`].
-    pub fn divide(&self, division: Division, now: Instant) {
-        if core::mem::replace(&mut *self.division(), division) != division {
+    pub fn divide(&self, local_share: LocalShare, now: Instant) {
+        if core::mem::replace(&mut *self.local_share(), local_share) != local_share {
             for route in self.load().routes.iter().filter(|route| route.is_shared) {
                 let pacing = route.paced.is_some();
                 let shared = route.rules.iter().map(|rule| {
-                    let is_refused = |it: &Arc<Exchange>| it.is_refused.load(Relaxed);
-                    rule.shared.is_some().then(|| rule.exchange().is_some_and(is_refused))
+                    let is_refused = |sync: &Arc<RuleSync>| sync.is_refused.load(Relaxed);
+                    rule.shared.is_some().then(|| rule.sync().is_some_and(is_refused))
                 });
-                route.gate.install(&divided(&route.flow, shared, pacing, division), now);
+                route.gate.install(&divided(&route.flow, shared, pacing, local_share), now);
             }
         }
     }
 
-    /// Has the rules that count by the clock or the calendar follow the wall's clock, which was
-    /// stepped: in force for the next decision. By the one caller of [`Self::apply`], who
-    /// has the gates [catch up](crate::flow::Gate::catch_up) afterwards.
+    /// Has rules that count by the clock or the calendar follow a step of the wall clock, from the
+    /// next decision on. Only the caller of [`Self::apply`] may call it; it then has the gates
+    /// [catch up](crate::flow::Gate::catch_up) afterwards.
     pub fn set_wall(&self, wall: WallOffset, now: Instant) {
         *self.wall() = wall;
         for route in &self.load().routes {
@@ -128,8 +129,8 @@ impl Live {
         self.wall.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn division(&self) -> MutexGuard<'_, Division> {
-        self.division.lock().unwrap_or_else(PoisonError::into_inner)
+    fn local_share(&self) -> MutexGuard<'_, LocalShare> {
+        self.local_share.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

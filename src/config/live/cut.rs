@@ -1,7 +1,7 @@
 //! Whether a file looks cut short: a copy that broke off, a disk that was full.
 //!
-//! A file without `end: true` does not say where it ends. What can be told is that it is only the
-//! beginning of the file in force, and then somebody has to confirm it.
+//! A file without `end: true` does not say where it ends: if it is only the beginning of the file
+//! in force, the operator has to confirm it.
 
 use crate::config::{
     diagnostics::{Diagnostics, Place, Problem, Source},
@@ -20,11 +20,11 @@ pub(in crate::config) fn doubt(old: &Snapshot, plan: &Plan) -> Option<Diagnostic
         return Some(beginning(&old.text, source));
     }
     let before: HashMap<&Path, &Certificate> =
-        certificates(&old.listeners).map(|it| (&*it.path, it)).collect();
+        certificates(&old.listeners).map(|old| (&*old.path, old)).collect();
     let is_cut = |new: &&Certificate| {
         before.get(&*new.path).is_some_and(|old| {
-            let (old, new) = (&old.key.cert, &new.key.cert);
-            new.len() < old.len() && old.starts_with(new)
+            let chain = &new.key.cert;
+            chain.len() < old.key.cert.len() && old.key.cert.starts_with(chain)
         })
     };
     let cut = certificates(&plan.listeners).find(is_cut)?;
@@ -32,7 +32,7 @@ pub(in crate::config) fn doubt(old: &Snapshot, plan: &Plan) -> Option<Diagnostic
     Some(Diagnostics::new(source, cut.lacks(missing)))
 }
 
-/// Returns the refusal of a file that the file in force, cut short, could be.
+/// Returns that the file lacks the mark that the one in force ends with.
 pub(in crate::config) fn unsealed(source: &Source) -> Diagnostics {
     let problem = Problem::about_file(
         "the file looks cut short: the one in force ends with `end: true`, and this one does not",
@@ -43,7 +43,8 @@ pub(in crate::config) fn unsealed(source: &Source) -> Diagnostics {
 
 /// Reports whether `new` is only the beginning of `old`, and says less.
 fn is_cut(old: &str, new: &str) -> bool {
-    let (old, new) = (plain(old), plain(new));
+    let old = plain(old);
+    let new = plain(new);
     // Comments and blank lines at the end may go.
     new.len() < old.len() && old.starts_with(&*new) && yaml::read(&old) != yaml::read(&new)
 }

@@ -7,10 +7,10 @@
 mod builder;
 mod current;
 mod cut;
-mod division;
+mod local_share;
 mod summary;
 pub mod watch;
 
 pub use current::{Live, Retired};
-pub use division::Division;
+pub use local_share::LocalShare;
 pub use summary::Summary;

@@ -20,11 +20,11 @@ pub struct Summary {
     pub rules_kept: usize,
     /// Rules with other numbers, whose state went on.
     pub rules_converted: usize,
-    /// Rules with another algorithm or key, or whose states are exchanged as of now or no more,
-    /// which began afresh, as `route/rule`.
+    /// Rules that began afresh, as `route/rule`: with another algorithm or key, or newly or no
+    /// longer synced.
     pub reset: Vec<String>,
-    /// Rules whose state here went on, but which gateways count together otherwise than before or
-    /// no more, so that this count began afresh, as `route/rule`.
+    /// Rules whose local state went on, but whose count in the store began afresh, as
+    /// `route/rule`.
     pub moved: Vec<String>,
     /// Keys that were edited and are read at start only.
     pub restart: Vec<&'static str>,

@@ -1,19 +1,16 @@
 //! Says that the configuration may have changed; the only user of notify.
 //!
-//! What is watched are *folders*. Editors write a new file and rename it over the old one, and a
-//! ConfigMap swaps a symlink beside it: a watch on the file itself would go deaf at the first of
-//! these. Of a folder's events those count that name what the way to a file goes through:
-//! the file, the links in front of it, or the first folder that is missing. An access log that lies
-//! beside the file does not, and neither do reads, which are the gateway's own.
+//! It watches *folders*: editors rename a new file over the old one, and a ConfigMap swaps a
+//! symlink, after which a watch of the file itself would see nothing. An event counts if it names
+//! the file, a link on the way to it, or the first folder that is missing.
 //!
-//! A file is complete when its writer closes it or renames another one over it, not when the first
-//! bytes arrive: [`Watcher::is_being_written`] is true between a write and its close, and no message
-//! comes for the write itself.
+//! A file is complete when its writer closes it or renames another one over it:
+//! [`Watcher::is_being_written`] is true between a write and its close.
 //!
-//! The receiver is a hint and no more: wait until it is quiet for [`QUIET`], but not longer than
-//! [`QUIET_MOST`], read the files, and compare. Where the system sends no events (network file
-//! systems, files that are mounted one by one) compare [`crate::config::fingerprint`] every [`POLL`], and
-//! take a file for complete that is the same at two looks.
+//! A message is only a hint: wait until none came for [`QUIET`], at most [`QUIET_MOST`], then read
+//! the files and compare. Where the system sends no events (network file systems, files mounted
+//! one by one), compare [`crate::config::fingerprint`] every [`POLL`]; a file is complete if it is
+//! the same twice.
 
 use notify::{
     Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _,
@@ -87,7 +84,7 @@ impl Watcher {
         let entries: BTreeSet<PathBuf> = files.iter().flat_map(|file| entries(file)).collect();
         let folders: BTreeSet<PathBuf> =
             entries.iter().filter_map(|entry| entry.parent()).map(Path::to_owned).collect();
-        // Nobody says when a file is closed that is watched no more.
+        // No event comes when a file is closed that is no longer watched.
         self.writing.send_modify(|writing| writing.retain(|path| entries.contains(path)));
         // The folders as well, which may be removed or moved themselves.
         self.counting.send_replace(&entries | &folders);
@@ -124,7 +121,7 @@ fn entries(file: &Path) -> Vec<PathBuf> {
         let mut prefixes: Vec<&Path> = way.ancestors().collect();
         prefixes.reverse();
         let is_end =
-            |prefix: &&Path| !fs::symlink_metadata(prefix).is_ok_and(|it| !it.is_symlink());
+            |prefix: &&Path| !fs::symlink_metadata(prefix).is_ok_and(|found| !found.is_symlink());
         let end = prefixes.into_iter().find(is_end).unwrap_or(&way);
         let (Some(folder), Some(name)) = (end.parent(), end.file_name()) else { break };
         entries.push(folder.canonicalize().unwrap_or_else(|_| folder.to_owned()).join(name));
@@ -168,7 +165,7 @@ fn follow(
         | EventKind::Remove(_)
         | EventKind::Other => {
             for path in counted {
-                writing.send_modify(|writing| writing.retain(|it| !it.starts_with(path)));
+                writing.send_modify(|writing| writing.retain(|written| !written.starts_with(path)));
             }
             true
         }

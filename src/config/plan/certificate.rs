@@ -135,8 +135,8 @@ impl Certificate {
     /// Returns a warning if the certificate is not valid at `now`.
     pub(in crate::config) fn out_of_date(&self, now: Instant) -> Option<Problem> {
         let checked = webpki::EndEntityCert::try_from(self.key.cert.first()?).ok()?;
-        let (now, usage) =
-            (UnixTime::since_unix_epoch(now.since(Instant::EPOCH)), KeyUsage::server_auth());
+        let now = UnixTime::since_unix_epoch(now.since(Instant::EPOCH));
+        let usage = KeyUsage::server_auth();
         // Without anchors all certificates fail; those out of date fail by that, which is
         // looked at first.
         let failed = checked.verify_for_usage(&[], &[], &[], now, usage, None, None).err();
@@ -210,7 +210,8 @@ pub(in crate::config) fn authorities(file: &At<PathBuf>, files: &Files) -> Resul
         .map_err(|problem| problem(file.place).missing_file(false))?;
     let mut trusted = RootCertStore::empty();
     let each = CertificateDer::pem_slice_iter(pem);
-    let added: Option<Vec<()>> = each.map(|it| trusted.add(it.ok()?).ok()).collect();
+    let added: Option<Vec<()>> =
+        each.map(|certificate| trusted.add(certificate.ok()?).ok()).collect();
     if added.is_some_and(|added| !added.is_empty()) {
         return Ok(());
     }

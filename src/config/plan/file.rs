@@ -106,7 +106,6 @@ impl Plan {
 }
 
 impl Plan {
-    /// Returns the file that it is made of.
     pub(in crate::config) fn source(&self) -> &Source {
         self.warnings.source()
     }
@@ -127,7 +126,6 @@ pub struct Listener {
     pub(in crate::config) place: Place,
 }
 
-/// Returns all certificates of listeners.
 pub(in crate::config) fn certificates(
     listeners: &[Arc<Listener>],
 ) -> impl Iterator<Item = &Certificate> {

@@ -35,7 +35,14 @@ impl Priority {
     }
 }
 
-/// Requests that a rule neither refuses nor counts.
+/// Two that say the same are equal.
+impl PartialEq for Priority {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.words, self.max_wait) == (&other.words, other.max_wait)
+    }
+}
+
+/// Requests that a rule neither rejects nor counts.
 #[derive(Debug)]
 pub struct Except {
     words: Arc<str>,
@@ -77,7 +84,8 @@ impl Except {
 
     /// Reports whether it makes no difference to it which of these a request is.
     pub fn takes_alike(&self, one: &Target<'_>, other: &Target<'_>) -> bool {
-        let takes = |target| self.requests.as_ref().is_some_and(|it| it.find(target).is_some());
+        let takes =
+            |target| self.requests.as_ref().is_some_and(|table| table.find(target).is_some());
         takes(one) == takes(other)
     }
 
@@ -85,6 +93,13 @@ impl Except {
     pub fn covers(&self, target: &Target<'_>, client: IpAddr) -> bool {
         self.client_ip.iter().any(|network| network.contains(&client))
             || self.requests.as_ref().is_some_and(|table| table.find(target).is_some())
+    }
+}
+
+/// Two that say the same are equal.
+impl PartialEq for Except {
+    fn eq(&self, other: &Self) -> bool {
+        self.words == other.words
     }
 }
 
@@ -105,7 +120,8 @@ impl When {
         client_ip: Vec<IpNet>,
         requests: Vec<Matcher>,
     ) -> Self {
-        let has_fields = |it: &Matcher| !(it.headers.is_empty() && it.query.is_empty());
+        let has_fields =
+            |matcher: &Matcher| !(matcher.headers.is_empty() && matcher.query.is_empty());
         let looks_at_fields = requests.iter().any(has_fields);
         Self { words, client_ip, requests: route::Table::build(requests), looks_at_fields }
     }

@@ -6,16 +6,17 @@ use crate::{
         diagnostics::Place,
         spec::{OnMissing, OnStoreError},
     },
-    flow, route,
+    flow,
+    route::KeySpec,
 };
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
-use std::{sync::Arc, time::Duration};
+use std::{ops::Deref, sync::Arc, time::Duration};
 
-/// The name that a route's breaker goes by where a rule's name stands.
+/// Names a route's breaker where a rule's name is shown.
 pub(in crate::config) const BREAKER: &str = "breaker";
 
-/// The name that its pacing goes by there.
+/// Names its pacing there.
 pub(in crate::config) const PACING: &str = "pacing";
 
 /// A route without its gate and its meter.
@@ -33,15 +34,15 @@ pub(in crate::config) struct RoutePlan {
     /// What holds of pacing while the store fails, if it is shared.
     pub paced: Option<OnStoreError>,
     pub policy: Option<HeaderValue>,
-    /// Tells an edited route from an unedited one.
-    pub print: u64,
+    /// Differs if the route was edited.
+    pub print: u128,
 }
 
 impl RoutePlan {
-    /// Returns the hash tag of the names of its rules in the store: the keys of one tag lie on one node
-    /// of a Redis Cluster, and all that one request asks must. `is_by_key` adds `:*`, for which each state
-    /// has its key: where all rules that the store decides use the same one, each key may lie on
-    /// another node.
+    /// Returns the hash tag of its rules' names in the store: keys with one tag lie on one node of a
+    /// Redis Cluster, as all that one request asks must. `is_by_key` adds `:*`, which stands for
+    /// the rules' key: if all rules that the store decides use the same one, keys are spread over
+    /// nodes.
     pub(in crate::config) fn hash_tag(&self, is_by_key: bool) -> String {
         let by_key = if is_by_key && self.uses_one_key() { ":*" } else { "" };
         format!("{{{}{by_key}}}", self.name)
@@ -55,25 +56,48 @@ impl RoutePlan {
     }
 }
 
-/// What the proxy needs to know of a rule.
+/// A rule without its slot.
 #[derive(Clone, Debug)]
 pub(in crate::config) struct RulePlan {
-    pub name: Arc<str>,
     /// Where the file names it.
     pub place: Place,
-    /// Of an alternative.
-    pub when: Option<Arc<When>>,
-    pub key: route::KeySpec,
-    pub on_missing: OnMissing,
-    pub cost: Cost,
-    pub except: Option<Arc<Except>>,
-    pub priority: Option<Arc<Priority>>,
-    pub quota: Option<Limit>,
-    pub dry_run: bool,
+    pub options: RuleOptions,
     /// What holds while the store fails, if the rule is shared.
     pub shared: Option<OnStoreError>,
-    /// How often gateways exchange its states, if they do.
+    /// How often gateways sync it, if they do.
     pub sync_interval: Option<Duration>,
+}
+
+impl Deref for RulePlan {
+    type Target = RuleOptions;
+
+    fn deref(&self) -> &RuleOptions {
+        &self.options
+    }
+}
+
+/// What a rule asks of requests.
+#[derive(Clone, Debug)]
+pub struct RuleOptions {
+    /// Its name in headers, logs and metrics.
+    pub name: Arc<str>,
+    /// Which requests it is asked about instead of the rule of that name that follows;
+    /// `None` for the rule itself.
+    pub when: Option<Arc<When>>,
+    /// What is counted separately; [`KeySpec::is_shared`] if nothing is.
+    pub key: KeySpec,
+    /// What becomes of a request that lacks a part of the key.
+    pub on_missing: OnMissing,
+    /// How much a request counts.
+    pub cost: Cost,
+    /// Which requests are exempt.
+    pub except: Option<Arc<Except>>,
+    /// Which requests may borrow from the windows to come.
+    pub priority: Option<Arc<Priority>>,
+    /// The quota to publish; `None` for a rule without a rate.
+    pub quota: Option<Limit>,
+    /// Whether it only counts what it would reject.
+    pub dry_run: bool,
 }
 
 /// What the file says about a route's requests, beside its rules.
@@ -108,7 +132,7 @@ pub struct RouteTimeouts {
     pub event_stream: Duration,
     /// How long a tunnel may stand still.
     pub tunnel: Duration,
-    /// The whole exchange, tunnels excepted.
+    /// From the request to the end of the response, tunnels excepted.
     pub request: Duration,
 }
 
@@ -121,7 +145,7 @@ pub struct HeaderEdits {
     pub remove: Vec<HeaderName>,
 }
 
-/// What a refused client is told.
+/// The response to a rejected request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reject {
     /// 400 to 599; `None`: as the reason demands.

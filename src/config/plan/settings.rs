@@ -17,15 +17,15 @@ pub struct Settings {
     pub trusted_proxies: Vec<IpNet>,
     /// Deadlines of a client's connection.
     pub timeouts: ClientTimeouts,
-    /// Sizes and counts beyond which a request is refused.
+    /// Sizes and counts beyond which a request is rejected.
     pub limits: Limits,
     /// Where the access log goes.
     pub access_log: AccessLog,
     /// Where the admin listener is, if there is one; read at start only.
     pub admin: Option<SocketAddr>,
-    /// Which headers tell a client its quota.
+    /// Which headers have a client's quota.
     pub rate_limit_headers: RateLimitHeaders,
-    /// Whether refusals name the rule that decided, and why.
+    /// Whether rejections name the rule that decided, and why.
     pub explain_headers: bool,
     /// What requests and no answers get as `Via`, if they do.
     pub via: Option<HeaderValue>,
@@ -46,7 +46,7 @@ pub struct ClientTimeouts {
     pub write: Duration,
 }
 
-/// Sizes and counts beyond which a request is refused.
+/// Sizes and counts beyond which a request is rejected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// The whole header of a request, in bytes.

@@ -53,16 +53,16 @@ pub enum StoreKind {
     Cluster,
 }
 
-/// Returns what tells a rule's states from those of others of its route in the store: another text
-/// for states that mean something else. Those that are exchanged lag behind what is let pass: who
-/// decided by them, whatever others decide in the store, would let pass too much.
+/// Returns the name of a rule's states in the store, within its route: another one for states that
+/// mean something else. Synced states lag behind, so that they must not be those by which the store
+/// decides.
 pub(in crate::config) fn name_in_store(
     rule: &flow::Rule,
     stored: &Stored,
-    is_exchanged: bool,
+    is_synced: bool,
 ) -> String {
-    let exchanged = if is_exchanged { ":exchanged" } else { "" };
-    let mut name = format!("{}:{}{exchanged}", rule.name, stored.shape());
+    let suffix = if is_synced { ":exchanged" } else { "" };
+    let mut name = format!("{}:{}{suffix}", rule.name, stored.shape());
     if let Some(keyed) = &rule.keyed {
         name.push(':');
         name += &keyed.by;

@@ -7,16 +7,19 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 
 /// An upstream without its servers' state.
-#[derive(Debug)]
-pub(in crate::config) struct UpstreamPlan {
+#[derive(Debug, PartialEq, Eq)]
+pub struct UpstreamPlan {
+    /// What routes call it.
     pub name: Arc<str>,
-    pub servers: Vec<ServerPlan>,
+    pub(in crate::config) servers: Vec<ServerPlan>,
+    /// Indexes of the servers in the order of their turns by weight; 1 to 1000 of them.
     pub schedule: Vec<u16>,
+    /// What the file says beside its servers.
     pub options: UpstreamOptions,
 }
 
 /// A server without its state.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::config) struct ServerPlan {
     pub endpoint: Endpoint,
     pub weight: u32,

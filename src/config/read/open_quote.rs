@@ -40,7 +40,8 @@ fn within(text: &str, place: Place, missing: &[String]) -> Option<Problem> {
 /// Returns where `text` has `key`, a colon and a blank behind it, as if it were a key.
 fn position(text: &str, key: &str) -> Option<usize> {
     let is_key = |at: &usize| {
-        let (before, after) = (&text[..*at], &text[at + key.len()..]);
+        let before = &text[..*at];
+        let after = &text[at + key.len()..];
         before.ends_with([' ', '\t', '\n', ',', '{', '"', '\''])
             && after.strip_prefix(':').is_some_and(|rest| rest.starts_with(char::is_whitespace))
     };

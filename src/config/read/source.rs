@@ -49,13 +49,14 @@ pub(in crate::config) fn read(path: &Path) -> Result<Source, Diagnostics> {
 }
 
 fn text(path: &Path, bytes: io::Result<Vec<u8>>) -> Result<Source, Diagnostics> {
-    let refuse = |message: String, help: &str| Err(Diagnostics::unreadable(path, message, help));
+    let unreadable =
+        |message: String, help: &str| Err(Diagnostics::unreadable(path, message, help));
     let bytes = match bytes {
         Ok(bytes) => bytes,
         Err(error) => {
             let help = HELP.iter().find(|(kind, _)| *kind == error.kind());
             let help = help.map_or("check the path and the disk", |(_, help)| help);
-            return refuse(format!("cannot read the file: {error}"), help);
+            return unreadable(format!("cannot read the file: {error}"), help);
         }
     };
     let text = match String::from_utf8(bytes) {
@@ -84,7 +85,7 @@ pub(in crate::config) fn read_all<'p>(paths: impl Iterator<Item = &'p PathBuf>) 
 }
 
 /// Returns a hash of what the files `paths` hold at the moment, to see that something changed where
-/// the system does not tell. A file that cannot be read counts as an empty one.
+/// the system sends no events. A file that cannot be read counts as an empty one.
 pub fn fingerprint(paths: &[PathBuf]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for path in paths {

@@ -1,4 +1,4 @@
-//! Words for what the YAML parser and its bounds refuse.
+//! What is wrong with a text that is not YAML, or passes a bound, in words.
 
 use super::cause::{Cause, cause};
 use crate::config::diagnostics::{Place, Problem};
@@ -8,7 +8,7 @@ use serde_yaml::{
     granit_parser::{ErrorKind, Marker, ScanError},
 };
 
-/// Returns the refusal of `text` as a problem: its place as bytes, its reason in the words of a
+/// Returns the parser's error as a problem: its place as bytes, its reason in the words of a
 /// person who edits the file, and what to do about it.
 #[expect(clippy::wildcard_enum_match_arm, reason = "most are of typed reads, and more may come")]
 pub(in crate::config) fn problem(text: &str, error: &Error) -> Problem {
@@ -64,7 +64,6 @@ fn no_anchor(place: Place) -> Problem {
         .help("write `&name` before the value that `*name` stands for")
 }
 
-/// Returns the parser's refusal as a problem.
 fn scan_problem(text: &str, error: &ScanError) -> Problem {
     let at = byte_of(text, error.marker());
     let place = mark(text, at);
@@ -82,7 +81,6 @@ fn scan_problem(text: &str, error: &ScanError) -> Problem {
     Problem::error(place, message).help(help)
 }
 
-/// Returns the refusal of a slip that the parser stumbles over.
 fn slip(text: &str, cause: Cause) -> Problem {
     let (Cause::Tab(at) | Cause::Quote(at) | Cause::Bracket(at)) = cause;
     let place = Place::of(at..at + 1);
@@ -165,19 +163,19 @@ const KNOWN: &[(&[ErrorKind], &str, &str)] = &[
     ),
 ];
 
-/// Returns the refusal of a file that passes a bound at `place`.
+/// Returns that the file passes a bound at `place`.
 pub(in crate::config) fn bound(place: Place, how: &str) -> Problem {
     Problem::error(place, format!("the file passes a bound that protects the gateway: {how}"))
         .help("aliases may add 500,000 values and nesting may be 24 deep; write the values out")
 }
 
-/// Returns the refusal of an alias within the value that it stands for.
+/// Returns that an alias stands within its own value.
 pub(in crate::config) fn recursive(place: Place) -> Problem {
     Problem::error(place, "the alias stands within the value that it names")
         .help("write the value out where the alias is")
 }
 
-/// Returns the refusal of a second document, of which something stands at `place`.
+/// Returns that there is a second document, which has something at `place`.
 fn several_documents(text: &str, place: Place) -> Problem {
     let before = text.get(..place.range().start).unwrap_or(text);
     let place = before.rfind("---").map_or(place, |at| Place::of(at..at + 3));
@@ -185,13 +183,13 @@ fn several_documents(text: &str, place: Place) -> Problem {
         .help("remove the line `---` and what follows it")
 }
 
-/// Returns the refusal of a key at `place` that is no text.
+/// Returns that the key at `place` is not a text.
 pub(in crate::config) fn no_word(place: Place) -> Problem {
     Problem::error(place, "a key must be a word")
         .help("write a word before the `:`, in quotes if it is `null` or `~`")
 }
 
-/// Returns the refusal of a text that ends too early.
+/// Returns that the text ends too early.
 pub(in crate::config) fn ended(text: &str) -> Problem {
     Problem::error(Place::of(text.len()..text.len()), "the file ends in the middle of a value")
         .help("write the rest of it")

@@ -1,8 +1,7 @@
 //! The file as a tree, which keeps every value's place.
 //!
-//! The tree is untyped on purpose. A typed parse stops at its first error; over a tree the decoder
-//! reports all of them. Scalars keep the text that stands in the file, so that `1.10`, `0x10` and
-//! `no` reach a text field as they were written, and nothing is a number before a key asks for one.
+//! It is untyped because a typed parse stops at its first error. Scalars keep their text, so that
+//! `1.10`, `0x10` and `no` reach a text field as written.
 
 use crate::config::diagnostics::Place;
 use std::borrow::Cow;

@@ -4,7 +4,7 @@ use super::promise::{breaker_promise, count, pacing_promise, promise, short};
 use crate::{
     config::{
         plan::{Cost, Plan, RoutePlan, RulePlan, Store, StoreKind, UpstreamPlan},
-        spec::{AccessLog, OnMissing, OnStoreError, RateLimitHeaders},
+        spec::{OnMissing, OnStoreError, word},
     },
     flow::{Algorithm, Keyed, Rule, breaker},
     route::OnDuplicate,
@@ -112,7 +112,7 @@ fn write_upstream(out: &mut String, upstream: &UpstreamPlan) -> fmt::Result {
         out,
         "  {}  {}  connect_timeout {}, idle_timeout {}, max_idle {}",
         upstream.name,
-        options.balance.word(),
+        word(&options.balance),
         short(options.connect_timeout),
         short(options.idle_timeout),
         options.max_idle
@@ -161,7 +161,8 @@ fn write_details(out: &mut String, details: impl IntoIterator<Item = String>) ->
 /// the pacing.
 pub(in crate::config) fn in_words(route: &RoutePlan, name: &str) -> Option<String> {
     let mut rules = route.flow.flow.iter().zip(&route.rules);
-    let (promise, details) = if let Some((rule, plan)) = rules.find(|(it, _)| *it.name == *name) {
+    let (promise, details) = if let Some((rule, plan)) = rules.find(|(rule, _)| *rule.name == *name)
+    {
         (promise(&rule.algorithm), details(rule, plan, 1))
     } else if let Some(breaker) = route.flow.breaker.as_ref().filter(|_| name == "breaker") {
         (breaker_promise(breaker), details_of_breaker(breaker))
@@ -182,12 +183,13 @@ fn details(rule: &Rule, plan: &RulePlan, gateways: u32) -> Vec<String> {
         cost(&plan.cost),
         plan.except.as_ref().map(|except| format!("exempt: {}", except.words())),
         plan.priority.as_ref().map(|priority| {
-            let (who, most) = (priority.words(), short(priority.max_wait));
-            format!("requests with {who} borrow from windows to come, and wait up to {most}")
+            let most = short(priority.max_wait);
+            let words = priority.words();
+            format!("requests with {words} borrow from windows to come, and wait up to {most}")
         }),
         plan.dry_run.then(|| DRY_RUN.to_owned()),
         plan.shared.map(shared),
-        exchanged(rule, plan, gateways),
+        synced(rule, plan, gateways),
     ];
     details.into_iter().flatten().collect()
 }
@@ -199,7 +201,8 @@ fn details_of_breaker(config: &breaker::Config) -> Vec<String> {
 /// Says what is counted separately, and how much memory that takes.
 fn each(keyed: &Keyed, rule: &Rule, plan: &RulePlan) -> String {
     let lends = plan.priority.is_some();
-    let (each, most) = (rule.algorithm.bytes_per_key(lends), ByteSize(rule.most_bytes(lends)));
+    let each = rule.algorithm.bytes_per_key(lends);
+    let most = ByteSize(rule.most_bytes(lends));
     let missing = match plan.on_missing {
         OnMissing::Shared => "",
         OnMissing::Skip => "; without a key: not counted",
@@ -232,8 +235,8 @@ fn shared(on_error: OnStoreError) -> String {
     format!("shared by all gateways of the store; while that fails, {otherwise}")
 }
 
-/// Says how much more gateways let pass that exchange states than one would.
-fn exchanged(rule: &Rule, plan: &RulePlan, gateways: u32) -> Option<String> {
+/// Says how much more gateways that sync let pass than one would.
+fn synced(rule: &Rule, plan: &RulePlan, gateways: u32) -> Option<String> {
     let (Algorithm::Synced(config), Some(interval)) = (&rule.algorithm, plan.sync_interval) else {
         return None;
     };
@@ -246,7 +249,7 @@ fn exchanged(rule: &Rule, plan: &RulePlan, gateways: u32) -> Option<String> {
         }
     };
     Some(format!(
-        "exchanged every {}: G gateways let pass up to (G − 1)·min({most}, what one lets pass{each} in {}) more{here}; a start without the store adds what that one counts alone",
+        "synced every {}: G gateways let pass up to (G − 1)·min({most}, what one lets pass{each} in {}) more{here}; a start without the store adds what that one counts alone",
         short(interval),
         short(2 * interval)
     ))
@@ -254,7 +257,8 @@ fn exchanged(rule: &Rule, plan: &RulePlan, gateways: u32) -> Option<String> {
 
 fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
     let settings = &plan.settings;
-    let (timeouts, limits) = (&settings.timeouts, &settings.limits);
+    let timeouts = &settings.timeouts;
+    let limits = &settings.limits;
     writeln!(out, "\nsettings")?;
     writeln!(
         out,
@@ -276,16 +280,8 @@ fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
     let proxies: Vec<_> = settings.trusted_proxies.iter().map(ToString::to_string).collect();
     let proxies = if proxies.is_empty() { "none".to_owned() } else { proxies.join(", ") };
     writeln!(out, "  trusted_proxies  {proxies}")?;
-    let headers = match settings.rate_limit_headers {
-        RateLimitHeaders::Draft => "draft",
-        RateLimitHeaders::Legacy => "legacy",
-        RateLimitHeaders::Off => "off",
-    };
-    let log = match &settings.access_log {
-        AccessLog::Off => "off".to_owned(),
-        AccessLog::Stdout => "stdout".to_owned(),
-        AccessLog::File(path) => path.display().to_string(),
-    };
+    let headers = word(&settings.rate_limit_headers);
+    let log = &settings.access_log;
     let via = settings.via.as_ref().and_then(|via| via.to_str().ok()).unwrap_or("off");
     writeln!(
         out,

@@ -4,9 +4,7 @@
 //! the new ones, and says so itself, as it does at a reload.
 
 use super::{
-    changes::{
-        self, Changed, Fate, MOVED, RESET, RouteView, UpstreamView, at_start_only, bounded, changed,
-    },
+    changes::{self, ChangeKind, MOVED, Named, RESET, RouteView, at_start_only, bounded, changed},
     describe,
 };
 use crate::{
@@ -41,7 +39,7 @@ pub struct RouteChange {
     /// Its name.
     pub name: String,
     /// What becomes of it.
-    pub change: Fate,
+    pub change: ChangeKind,
     /// What differs, if it is edited, as `per-client 10/1m → 20/1m`.
     pub differs: Vec<String>,
     /// What becomes of its rules.
@@ -66,17 +64,6 @@ pub struct RuleChange {
     pub warning: Option<&'static str>,
 }
 
-/// What becomes of a listener or an upstream.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Named {
-    /// Its name.
-    pub name: String,
-    /// What becomes of it.
-    pub change: Fate,
-    /// What differs, if it is edited.
-    pub differs: Vec<String>,
-}
-
 /// Compares two files. Of certificates the names are compared, not what the files hold.
 pub fn diff(old: &Plan, new: &Plan) -> Difference {
     let before: HashMap<&str, &RoutePlan> = old.routes.iter().map(|r| (&*r.name, r)).collect();
@@ -87,33 +74,26 @@ pub fn diff(old: &Plan, new: &Plan) -> Difference {
         .iter()
         .map(|route| {
             let known = before.get(&*route.name).copied();
-            route_change(known.map(|it| (it, old)), Some((route, new)), &route.name)
+            route_change(known.map(|known| (known, old)), Some((route, new)), &route.name)
         })
         .chain(gone.map(|route| route_change(Some((route, old)), None, &route.name)));
-    let [from, to] = [old, new]
-        .map(|plan| -> Vec<_> { plan.upstreams.iter().map(UpstreamView::from).collect() });
-    let upstreams = changed(&from, &to, |it| it.name, UpstreamView::words);
+    let upstreams =
+        changed(&old.upstreams, &new.upstreams, |upstream| &upstream.name, changes::upstream);
     let listeners =
-        changed(&old.listeners, &new.listeners, |it| &it.name, |a, b| changes::listener(a, b));
+        changed(&old.listeners, &new.listeners, |of| &of.name, |a, b| changes::listener(a, b));
     Difference {
         routes: routes.collect(),
-        listeners: listeners.into_iter().map(Named::from).collect(),
-        upstreams: upstreams.into_iter().map(Named::from).collect(),
+        listeners,
+        upstreams,
         restart: at_start_only(&old.settings, &new.settings),
         settings: changes::settings(&old.settings, &new.settings),
-    }
-}
-
-impl From<Changed<'_>> for Named {
-    fn from(Changed { fate, name, words }: Changed<'_>) -> Self {
-        Self { name: name.to_owned(), change: fate, differs: words }
     }
 }
 
 impl Difference {
     /// Returns whether nothing differs.
     pub fn is_empty(&self) -> bool {
-        self.routes.iter().all(|route| route.change == Fate::Kept)
+        self.routes.iter().all(|route| route.change == ChangeKind::Kept)
             && self.listeners.is_empty()
             && self.upstreams.is_empty()
             && self.settings.is_empty()
@@ -141,11 +121,11 @@ fn route_change(old: Option<Of<'_>>, new: Option<Of<'_>>, name: &Arc<str>) -> Ro
         (Some(old), Some(new))
             if old.print == new.print && old.options.body_limit == new.options.body_limit =>
         {
-            Fate::Kept
+            ChangeKind::Kept
         }
-        (Some(_), Some(_)) => Fate::Edited,
-        (None, _) => Fate::Added,
-        (_, None) => Fate::Removed,
+        (Some(_), Some(_)) => ChangeKind::Edited,
+        (None, _) => ChangeKind::Added,
+        (_, None) => ChangeKind::Removed,
     };
     let gate = Gate::new(Instant::EPOCH);
     let none = crate::flow::Rules::default();
@@ -185,9 +165,9 @@ fn in_store(plan: &RoutePlan, name: &str) -> Option<String> {
     let mut rules = plan.rules.iter().zip(&plan.flow.flow);
     if let Some((rule, identity)) = rules.find(|(_, identity)| *identity.name == *name) {
         let stored = Stored::new(&identity.algorithm).ok().filter(|_| rule.shared.is_some())?;
-        let is_exchanged = rule.sync_interval.is_some();
-        let name = name_in_store(identity, &stored, is_exchanged);
-        return Some(plan.hash_tag(!is_exchanged) + &name);
+        let is_synced = rule.sync_interval.is_some();
+        let name = name_in_store(identity, &stored, is_synced);
+        return Some(plan.hash_tag(!is_synced) + &name);
     }
     let paced = plan.flow.pacing.as_ref().filter(|_| plan.paced.is_some())?;
     Some(Stored::paced(paced).ok()?.shape())
@@ -205,7 +185,7 @@ const fn word(change: Change) -> &'static str {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for route in self.routes.iter().filter(|route| route.change != Fate::Kept) {
+        for route in self.routes.iter().filter(|route| route.change != ChangeKind::Kept) {
             writeln!(f, "route {}  {}", route.name, in_words(route.change, &route.differs))?;
             for rule in &route.rules {
                 write!(f, "  {}  {}", rule.name, rule.change)?;
@@ -222,8 +202,8 @@ impl fmt::Display for Difference {
             }
         }
         for (what, list) in [("listener", &self.listeners), ("upstream", &self.upstreams)] {
-            for it in list {
-                writeln!(f, "{what} {}  {}", it.name, in_words(it.change, &it.differs))?;
+            for named in list {
+                writeln!(f, "{what} {}  {}", named.name, in_words(named.change, &named.differs))?;
             }
         }
         if !self.settings.is_empty() {
@@ -239,9 +219,9 @@ impl fmt::Display for Difference {
         write!(
             f,
             "routes +{} ~{} -{}; rules kept {}, converted {}, reset {}, added {}, removed {}",
-            routes(Fate::Added),
-            routes(Fate::Edited),
-            routes(Fate::Removed),
+            routes(ChangeKind::Added),
+            routes(ChangeKind::Edited),
+            routes(ChangeKind::Removed),
             self.count("kept"),
             self.count("converted"),
             self.count("reset"),
@@ -252,6 +232,6 @@ impl fmt::Display for Difference {
 }
 
 /// Writes `edited (per-client 10/1m → 20/1m)`, or `added`.
-fn in_words(change: Fate, differs: &[String]) -> String {
+fn in_words(change: ChangeKind, differs: &[String]) -> String {
     if differs.is_empty() { change.to_string() } else { format!("{change} ({})", bounded(differs)) }
 }

@@ -6,6 +6,6 @@ mod diff;
 mod promise;
 mod remarks;
 
-pub use changes::{Changes, Fate};
+pub use changes::{ChangeKind, Changes, Named};
 pub use describe::{RoutePromises, RulePromise, describe, promises};
-pub use diff::{Difference, Named, RouteChange, RuleChange, diff};
+pub use diff::{Difference, RouteChange, RuleChange, diff};

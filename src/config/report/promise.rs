@@ -23,7 +23,8 @@ pub(in crate::config) fn promise(algorithm: &Algorithm) -> String {
         }
         Algorithm::LeakyBucket(config) => bucket("leaky_bucket", config.rate, config.capacity),
         Algorithm::SlidingLog(config) => {
-            let (count, window) = (config.rate.count(), short(config.rate.window()));
+            let count = config.rate.count();
+            let window = short(config.rate.window());
             let log = ByteSize(config.full_bytes() as u64);
             format!(
                 "sliding_log {count}/{window}: at most {count} in any {window}, exactly; \
@@ -32,7 +33,8 @@ pub(in crate::config) fn promise(algorithm: &Algorithm) -> String {
         }
         Algorithm::SlidingWindow(config) => sliding(config),
         Algorithm::SlidingCounter(config) => {
-            let (count, window) = (config.rate.count(), short(config.rate.window()));
+            let count = config.rate.count();
+            let window = short(config.rate.window());
             let most = 2 * count - 1;
             // Of a full window the last one is in sight to the end of the next.
             let saturated = match count {
@@ -57,8 +59,10 @@ pub(in crate::config) fn promise(algorithm: &Algorithm) -> String {
 }
 
 fn fixed_window_promise(fixed_window::Config { rate, align }: &fixed_window::Config) -> String {
-    let (count, window) = (rate.count(), short(rate.window()));
-    let (twice, almost) = (2 * count, 2 * count - 1);
+    let count = rate.count();
+    let window = short(rate.window());
+    let twice = 2 * count;
+    let almost = twice - 1;
     match align {
         Align::Clock => format!(
             "fixed_window {count}/{window}: at most {count} in each window from the clock, \
@@ -76,7 +80,8 @@ fn fixed_window_promise(fixed_window::Config { rate, align }: &fixed_window::Con
 }
 
 fn bucket(word: &str, rate: Rate, size: u64) -> String {
-    let (count, window) = (rate.count(), short(rate.window()));
+    let count = rate.count();
+    let window = short(rate.window());
     let most = size.saturating_add(count);
     format!("{word} {count}/{window}, burst {size}: at most {size} at once, {most} in any {window}")
 }
@@ -97,7 +102,6 @@ pub(in crate::config) fn bucket_numbers(algorithm: &Algorithm) -> Option<(Rate, 
     }
 }
 
-/// Says how a rate grows.
 fn ramp_promise(rate: Rate, warm_up: WarmUp) -> String {
     let cold =
         rate.window() / u32::try_from(rate.count()).unwrap_or(u32::MAX) * warm_up.cold_factor;
@@ -110,7 +114,8 @@ fn ramp_promise(rate: Rate, warm_up: WarmUp) -> String {
 }
 
 fn sliding(config: &sliding_window::Config) -> String {
-    let (count, window) = (config.rate.count(), short(config.rate.window()));
+    let count = config.rate.count();
+    let window = short(config.rate.window());
     let buckets = config.buckets;
     if config.strict {
         return format!(
@@ -137,8 +142,9 @@ pub(in crate::config) fn breaker_promise(config: &breaker::Config) -> String {
     let more_than = |ratio: Ratio| {
         if ratio == Ratio::ONE { "all".to_owned() } else { format!("more than {ratio}") }
     };
-    let slow =
-        |it: breaker::Slow| format!("{} begin after {}", more_than(it.ratio), short(it.after));
+    let slow = |slow: breaker::Slow| {
+        format!("{} begin after {}", more_than(slow.ratio), short(slow.after))
+    };
     let conditions = [
         config.error_ratio.map(|ratio| format!("{} fail", more_than(ratio))),
         config.slow.map(slow),

@@ -37,7 +37,8 @@ fn bucket_note(plan: &Plan) -> Option<Problem> {
         (rate.window() >= LONG && burst >= rate.count()).then_some((plan, rate, burst))
     });
     let (rule, rate, burst) = doubled.next()?;
-    let (limit, window) = (rate.count(), short(rate.window()));
+    let limit = rate.count();
+    let window = short(rate.window());
     let others = match doubled.count() {
         0 => String::new(),
         1 => " (as may one more rule)".to_owned(),

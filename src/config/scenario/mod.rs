@@ -9,6 +9,7 @@
 //! ```
 
 mod sentence;
+mod words;
 
 pub use sentence::{Arrivals, Bound, Count, Expect, Measure, Numbered, Spread, What, When, Word};
 
@@ -137,7 +138,7 @@ pub fn read_scenario(path: &Path, instead: Option<&Path>) -> Result<Scenario, Di
         _ => return Err(Diagnostics::new(&source, problems)),
     };
     let scenario = Scenario { config, tests, source: source.clone() };
-    // What is wrong with the configuration is told before any test begins.
+    // What is wrong with the configuration is reported before any test begins.
     scenario.plan()?;
     Ok(scenario)
 }
@@ -250,7 +251,7 @@ fn mark<T>(
     file: &str,
     place: Place,
     text: &str,
-    found: Result<T, sentence::Wrong>,
+    found: Result<T, words::Wrong>,
 ) -> Option<T> {
     let as_written = file.get(place.range()) == Some(text);
     found.map_err(|wrong| problems.add(wrong.problem(place, as_written))).ok()

@@ -12,15 +12,11 @@
 //! within its step, from 1.
 //! `→` and `≤` are the same as `->` and `<=`.
 
+use super::words::{Found, Words, Wrong};
 use crate::{
-    config::{
-        diagnostics::{Place, Problem, quoted},
-        spec::values,
-        vocabulary::nearest,
-    },
+    config::{diagnostics::quoted, spec::values, vocabulary::nearest},
     flow::ReasonKind,
 };
-use core::ops::Range;
 use http::{HeaderName, HeaderValue, Method};
 use std::{
     borrow::Cow,
@@ -173,108 +169,6 @@ pub enum Bound {
     Exactly,
 }
 
-/// What is wrong with a sentence, and which of its bytes.
-#[derive(Debug)]
-pub(super) struct Wrong {
-    at: Range<usize>,
-    message: String,
-    help: String,
-}
-
-impl Wrong {
-    /// Returns the problem of a text at `place`; if it stands there as it was read, only
-    /// the wrong word is marked.
-    pub(super) fn problem(self, place: Place, as_written: bool) -> Problem {
-        let start = place.range().start;
-        let place =
-            if as_written { Place::of(start + self.at.start..start + self.at.end) } else { place };
-        Problem::error(place, self.message).help(self.help)
-    }
-}
-
-type Found<T> = Result<T, Wrong>;
-
-/// The words of a sentence, one after the other.
-struct Words<'t> {
-    text: &'t str,
-    all: Vec<Range<usize>>,
-    next: usize,
-}
-
-impl<'t> Words<'t> {
-    fn of(text: &'t str) -> Self {
-        let mut all = Vec::new();
-        for word in text.split_whitespace() {
-            let start = word.as_ptr() as usize - text.as_ptr() as usize;
-            all.push(start..start + word.len());
-        }
-        Self { text, all, next: 0 }
-    }
-
-    fn peek(&self) -> Option<&'t str> {
-        self.all.get(self.next).map(|range| &self.text[range.clone()])
-    }
-
-    fn take(&mut self) -> Option<&'t str> {
-        let word = self.peek();
-        self.next += usize::from(word.is_some());
-        word
-    }
-
-    /// Takes the next word if it is `word`.
-    fn is(&mut self, word: &str) -> bool {
-        let is = self.peek() == Some(word);
-        self.next += usize::from(is);
-        is
-    }
-
-    fn wanted(&mut self, what: &str, example: &str) -> Found<&'t str> {
-        self.take().ok_or_else(|| Wrong {
-            at: self.text.len()..self.text.len(),
-            message: format!("{what} is missing"),
-            help: format!("write {example}"),
-        })
-    }
-
-    /// Says what is wrong with the word that was taken last.
-    fn wrong(&self, message: impl Into<String>, help: impl Into<String>) -> Wrong {
-        let at = self.all.get(self.next.saturating_sub(1)).cloned().unwrap_or(0..0);
-        Wrong { at, message: message.into(), help: help.into() }
-    }
-
-    /// Reads a time, of several words perhaps: `1m 30s`.
-    fn duration(&mut self, example: &str) -> Found<Duration> {
-        let is_amount = |word: &str| {
-            word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with(char::is_alphabetic)
-        };
-        let first = self.next;
-        let mut word = Some(self.wanted("a time", example)?);
-        while word.is_some_and(is_amount) && self.peek().is_some_and(is_amount) {
-            word = self.take();
-        }
-        let place = |at: usize| self.all.get(at).cloned().unwrap_or_default();
-        let at = place(first).start..place(self.next.saturating_sub(1)).end;
-        values::duration(&self.text[at.clone()]).map_err(|invalid| Wrong {
-            at,
-            message: invalid.message,
-            help: invalid.help,
-        })
-    }
-
-    fn number(&mut self, what: &str, example: &str) -> Found<u64> {
-        let word = self.wanted(what, example)?;
-        let help = format!("write {example}");
-        values::integer(word).map_err(|invalid| self.wrong(invalid.message, help))
-    }
-
-    fn end(&mut self, help: &str) -> Found<()> {
-        match self.take() {
-            None => Ok(()),
-            Some(word) => Err(self.wrong(format!("{} says nothing here", quoted(word)), help)),
-        }
-    }
-}
-
 /// Reads when a step happens.
 pub(super) fn when(text: &str) -> Found<When> {
     const HELP: &str = "write `at 10s`, `after 1s`, `at 0s over 1s` or `every 10ms for 5s`";
@@ -329,7 +223,8 @@ fn request(words: &mut Words<'_>) -> Found<Arrivals> {
     let first = words.wanted("the request", EXAMPLE)?;
     let (count, method) = if first.starts_with(|c: char| c.is_ascii_digit()) {
         let help = || format!("write {EXAMPLE}");
-        let count = values::integer(first).map_err(|it| words.wrong(it.message, help()))?;
+        let count =
+            values::integer(first).map_err(|invalid| words.wrong(invalid.message, help()))?;
         if count > MOST {
             return Err(words.wrong("too many for one step", format!("write at most {MOST}")));
         }
@@ -402,7 +297,7 @@ fn clause(word: &str, words: &mut Words<'_>, to: &mut Arrivals) -> Found<()> {
         "taking" => to.takes = words.duration("`taking 30ms`")?,
         "status" => {
             let status = words.number("the status", "`status 503`")?;
-            let status = u16::try_from(status).ok().filter(|it| (100..600).contains(it));
+            let status = u16::try_from(status).ok().filter(|status| (100..600).contains(status));
             to.status =
                 Some(status.ok_or_else(|| words.wrong("this is no status", "write `status 503`"))?);
         }
@@ -426,7 +321,7 @@ fn expectations(words: &mut Words<'_>) -> Found<Vec<Expect>> {
     let mut start = from;
     for part in words.text[from..].split(',') {
         let mut inner = Words::of(part);
-        let found = expectation(&mut inner).and_then(|it| inner.end(HELP).map(|()| it));
+        let found = expectation(&mut inner).and_then(|found| inner.end(HELP).map(|()| found));
         all.push(found.map_err(|wrong| Wrong {
             at: start + wrong.at.start..start + wrong.at.end,
             ..wrong

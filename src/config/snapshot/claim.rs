@@ -1,8 +1,7 @@
-//! What a request asks of each of its route's rules, and what its end tells them: from
-//! the words of HTTP to those of `flow`.
+//! What a request asks of each of its route's rules, and how its end counts: from HTTP to the
+//! terms of `flow`.
 //!
-//! The proxy and `replay` both come through here, so that recorded traffic is decided
-//! by the code that decides the live one.
+//! The proxy and `replay` both use it, so that one code decides live and recorded traffic.
 
 use super::{Route, RouteRule, Snapshot};
 use crate::{
@@ -28,24 +27,24 @@ const ENCODED_SLASH: &str =
 
 /// A request, as its route's rules see it.
 #[derive(Clone, Copy, Debug)]
-pub struct Applicant<'a> {
+pub struct RequestContext<'a> {
     /// The key of fingerprints.
     pub seed: &'a Seed,
     /// What it asks for.
     pub target: &'a Target<'a>,
-    /// Who asks.
+    /// The client's address.
     pub client: IpAddr,
 }
 
-/// What is known of a request's part in a rule without looking at the request.
+/// Where a request's key in a rule comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
-    /// Nothing.
-    Nothing,
-    /// The fingerprint of its key, if the rule has keys.
-    Key(u128),
-    /// What it claimed when it was recorded.
-    Was {
+pub enum KeySource {
+    /// The request itself.
+    Request,
+    /// A fingerprint that was made of it already, if the rule has keys.
+    Fingerprint(u128),
+    /// A record of what it claimed.
+    Recorded {
         /// `None`: nothing.
         key: Option<Key>,
         /// Whether the rule knew it to have priority.
@@ -92,9 +91,8 @@ impl Snapshot {
     }
 
     /// Finds the route of a request with an encoded slash. Some servers look for slashes before
-    /// they decode, others after that: both must find the same route, and the same of its rules.
-    /// What the rules count by has the slashes decoded, so that a client gains nothing by
-    /// encoding some of them.
+    /// they decode, others after: both must find the same route and rules. Rules count by decoded
+    /// slashes, so that a client gains nothing by encoding some.
     fn find_encoded(&self, target: &Target<'_>, path: &str) -> Result<usize, Unrouted> {
         let literal = literal_path(path);
         let literal = Target { path: &literal, ..*target };
@@ -131,19 +129,19 @@ impl Route {
         })
     }
 
-    /// Adds to `claims` what a request claims, of whose part in a rule, which comes with
-    /// its identity, something may be `known`.
+    /// Adds to `claims` what a request claims. `known` says where its key comes from for a rule and
+    /// the rule's identity.
     pub fn claim(
         &self,
-        applicant: Applicant<'_>,
-        known: impl Fn(&RouteRule, &str) -> Known,
+        request: RequestContext<'_>,
+        known: impl Fn(&RouteRule, &str) -> KeySource,
         claims: &mut Claims,
     ) {
-        let Applicant { seed, target, client } = applicant;
+        let RequestContext { seed, target, client } = request;
         let mut is_taken = false;
         for (rule, identity) in self.rules.iter().zip(&self.flow.flow) {
             let known = known(rule, &identity.name);
-            if let Known::Was { key, priority } = known {
+            if let KeySource::Recorded { key, priority } = known {
                 is_taken = rule.when.is_some() && (is_taken || key.is_some());
                 let priority = rule.priority.as_deref().filter(|_| priority);
                 claims.extend(key.map(|key| rule.claim_on(key, target.method, priority)));
@@ -165,8 +163,10 @@ impl Route {
                 _ if is_ambiguous => Err(NoKey::Duplicate),
                 // Nothing is made of what all requests share.
                 _ if rule.key.is_shared() => Err(NoKey::Missing),
-                Known::Key(fingerprint) => Ok(fingerprint),
-                Known::Nothing | Known::Was { .. } => rule.key.fingerprint(seed, target, client),
+                KeySource::Fingerprint(fingerprint) => Ok(fingerprint),
+                KeySource::Request | KeySource::Recorded { .. } => {
+                    rule.key.fingerprint(seed, target, client)
+                }
             };
             if fits && let Some(claim) = rule.claim(target, client, fingerprint) {
                 claims.push(claim);
@@ -187,16 +187,15 @@ impl Route {
         }
     }
 
-    /// Has a request with these claims cost so much, which the breaker does not heed.
+    /// Sets the cost of a request with these claims, but for the breaker.
     pub fn charge(&self, cost: u64, claims: &mut Claims) {
         for claim in claims.iter_mut().filter(|claim| self.breaker != Some(claim.slot)) {
             claim.cost = cost;
         }
     }
 
-    /// Returns the rules, by their identities, whose part in a request with these claims
-    /// cannot be known from its address, host, path and method: each with its claim, or
-    /// `None` if it was not asked.
+    /// Returns the rules, by identity, whose claims cannot be derived from a request's address,
+    /// host, path and method: each with its claim, or `None` if it was not asked.
     pub fn hidden_claims<'a>(
         &'a self,
         claims: &'a Claims,
@@ -204,7 +203,7 @@ impl Route {
         let rules = self.rules.iter().zip(&self.flow.flow);
         let hidden = rules.filter(|(rule, _)| {
             // Of a rule and its alternatives one is asked, so that none is known alone.
-            self.rules.iter().any(|it| it.name == rule.name && it.looks_at_fields())
+            self.rules.iter().any(|other| other.name == rule.name && other.looks_at_fields())
         });
         hidden.map(|(rule, identity)| {
             (&identity.name, claims.iter().find(|claim| claim.slot == rule.slot))

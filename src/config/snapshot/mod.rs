@@ -5,7 +5,7 @@ mod route;
 mod upstream;
 mod whole;
 
-pub use claim::{Applicant, Claims, Known, Unrouted, is_served, outcome};
-pub use route::{Exchange, Route, RouteRule, Shared};
+pub use claim::{Claims, KeySource, RequestContext, Unrouted, is_served, outcome};
+pub use route::{Route, RouteRule, RuleSync, Shared};
 pub use upstream::{Server, Upstream};
 pub use whole::Snapshot;

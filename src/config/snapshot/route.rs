@@ -3,15 +3,15 @@
 use super::Upstream;
 use crate::{
     config::{
-        plan::{Cost, Except, Limit, Priority, RouteOptions, When},
-        spec::{OnMissing, OnStoreError},
+        plan::{RouteOptions, RuleOptions},
+        spec::OnStoreError,
     },
     flow::{self, Gate, SlotId, Stored},
     meter,
-    route::KeySpec,
 };
 use http::HeaderValue;
 use std::{
+    ops::Deref,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64},
@@ -48,8 +48,8 @@ pub struct Route {
     pub policy: Option<HeaderValue>,
     /// What was answered; kept over reloads by the route's name.
     pub meter: Arc<meter::RouteMeter>,
-    /// Tells an edited route from an unedited one.
-    pub(in crate::config) print: u64,
+    /// Differs if the route was edited.
+    pub(in crate::config) print: u128,
 }
 
 /// What a request must bring for one rule.
@@ -57,53 +57,44 @@ pub struct Route {
 pub struct RouteRule {
     /// The rule's slot in the gate.
     pub slot: SlotId,
-    /// Its name in headers, logs and metrics.
-    pub name: Arc<str>,
-    /// Which requests it is asked about instead of the rule of that name that follows;
-    /// `None` for the rule itself.
-    pub when: Option<Arc<When>>,
-    /// What is counted separately; [`KeySpec::is_shared`] if nothing is.
-    pub key: KeySpec,
-    /// What becomes of a request that lacks a part of the key.
-    pub on_missing: OnMissing,
-    /// How much a request counts.
-    pub cost: Cost,
-    /// Who is exempt, if anyone.
-    pub except: Option<Arc<Except>>,
-    /// Who may borrow from the windows to come, if anyone.
-    pub priority: Option<Arc<Priority>>,
-    /// The quota to publish; `None` for a rule without a rate.
-    pub quota: Option<Limit>,
-    /// Whether it only counts what it would refuse.
-    pub dry_run: bool,
+    /// What it asks of requests.
+    pub options: RuleOptions,
     /// How a store decides about it, if gateways share it.
     pub shared: Option<Shared>,
+}
+
+impl Deref for RouteRule {
+    type Target = RuleOptions;
+
+    fn deref(&self) -> &RuleOptions {
+        &self.options
+    }
 }
 
 /// A rule that gateways share.
 #[derive(Clone, Debug)]
 pub struct Shared {
-    /// Its name in the store: with the route as the hash tag, so that all that one request is
-    /// asked about lies together, and with what its states mean.
+    /// Its name in the store: the route as the hash tag, so that all that one request asks lies on
+    /// one node, and what its states mean.
     pub name: Arc<str>,
     /// How the store decides.
     pub rule: Arc<Stored>,
     /// What holds while it fails.
     pub on_error: OnStoreError,
     /// `None`: every decision is the store's.
-    pub exchange: Option<Arc<Exchange>>,
+    pub sync: Option<Arc<RuleSync>>,
 }
 
-/// How gateways exchange a rule's states.
+/// How gateways sync a rule.
 #[derive(Debug, Default)]
-pub struct Exchange {
+pub struct RuleSync {
     /// How often.
     pub interval: Duration,
-    /// The most that this gateway has lately told in two exchanges of one state, and that others
+    /// The most that this gateway has lately sent in two syncs of one state, which the others
     /// could not know before.
     pub unseen: AtomicU64,
-    /// Whether the store answers what it is told of this rule with an error, so that the rule does
-    /// as it says of a store that fails, alone.
+    /// Whether the store answers the syncs of this rule with an error: then the rule follows its
+    /// `on_store_error`, alone.
     pub is_refused: AtomicBool,
 }
 
@@ -112,17 +103,17 @@ impl Route {
     /// share it.
     pub fn in_store(&self, identity: &str) -> Option<&Arc<str>> {
         let mut rules = self.rules.iter().zip(&self.flow.flow);
-        let shared = match rules.find(|(_, it)| *it.name == *identity) {
+        let shared = match rules.find(|(_, rule)| *rule.name == *identity) {
             Some((rule, _)) => rule.shared.as_ref(),
             None => self.paced.as_ref().filter(|_| identity == "pacing"),
         };
-        shared.map(|it| &it.name)
+        shared.map(|shared| &shared.name)
     }
 }
 
 impl RouteRule {
-    /// Returns how gateways exchange its states, if they do.
-    pub fn exchange(&self) -> Option<&Arc<Exchange>> {
-        self.shared.as_ref()?.exchange.as_ref()
+    /// Returns how gateways sync it, if they do.
+    pub fn sync(&self) -> Option<&Arc<RuleSync>> {
+        self.shared.as_ref()?.sync.as_ref()
     }
 }

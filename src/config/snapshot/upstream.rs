@@ -1,24 +1,31 @@
 //! An upstream in force: its servers, and whose turn it is.
 
-use crate::{config::plan::UpstreamOptions, health::ServerHealth, meter};
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, AtomicUsize},
+use crate::{config::plan::UpstreamPlan, health::ServerHealth, meter};
+use std::{
+    ops::Deref,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicUsize},
+    },
 };
 
 /// A service behind the gateway.
 #[derive(Debug)]
 pub struct Upstream {
-    /// What routes call it.
-    pub name: Arc<str>,
+    /// What the file says.
+    pub(in crate::config) plan: UpstreamPlan,
     /// In the order of the file; at least one.
     pub servers: Vec<Arc<Server>>,
-    /// Indexes of `servers` in the order of their turns by weight; 1 to 1000 of them.
-    pub schedule: Vec<u16>,
     /// Whose turn it is: counts up, taken modulo the schedule's length.
     pub turn: AtomicUsize,
-    /// What the file says beside its servers.
-    pub options: UpstreamOptions,
+}
+
+impl Deref for Upstream {
+    type Target = UpstreamPlan;
+
+    fn deref(&self) -> &UpstreamPlan {
+        &self.plan
+    }
 }
 
 /// A server of an upstream. Its identity, what is in flight and its meter belong to its address

@@ -45,8 +45,8 @@ impl Snapshot {
         self.routes.iter().any(|route| route.is_shared)
     }
 
-    /// Returns whether gateways exchange the states of any rule.
-    pub fn exchanges(&self) -> bool {
-        self.routes.iter().flat_map(|route| &*route.rules).any(|rule| rule.exchange().is_some())
+    /// Reports whether gateways sync any rule.
+    pub fn has_synced_rules(&self) -> bool {
+        self.routes.iter().flat_map(|route| &*route.rules).any(|rule| rule.sync().is_some())
     }
 }

@@ -1,13 +1,11 @@
 //! When the days, weeks and months of a time zone begin; the only user of `jiff`.
 //!
-//! The rules of time zones are those that this version of the gateway brings along, so
-//! that one file means the same on every machine. They are followed to the end of what
-//! an `Instant` can say, in the year 2554: there is no table that a gateway which runs
-//! long enough could leave.
+//! The rules of time zones are compiled in, so that one file means the same on every machine. They
+//! reach to the end of an `Instant`, in the year 2554.
 //!
-//! A window begins with the first instant whose date, on the clocks of the zone, is in
-//! it. Where clocks are turned at midnight that may be 01:00; where they are turned
-//! back over it, a window that has begun goes on.
+//! A window begins with the first instant whose date, on the clocks of the zone, is in it: 01:00
+//! where clocks are turned forward at midnight. Where they are turned back over midnight, a window
+//! that has begun goes on.
 
 use crate::flow::{
     Instant,
@@ -76,8 +74,9 @@ fn periods(zone: &TimeZone, days: i64, phase: i64) -> Vec<Run> {
     let transitions = zone.following(Timestamp::UNIX_EPOCH);
     let offset = i64::from(zone.to_offset(Timestamp::UNIX_EPOCH).seconds());
     let turns =
-        transitions.map(|it| (it.timestamp().as_second(), i64::from(it.offset().seconds())));
-    let mut turns = [(0, offset)].into_iter().chain(turns).take_while(|it| it.0 < last).peekable();
+        transitions.map(|turn| (turn.timestamp().as_second(), i64::from(turn.offset().seconds())));
+    let mut turns =
+        [(0, offset)].into_iter().chain(turns).take_while(|(at, _)| *at < last).peekable();
     let mut runs = Vec::new();
     // The latest period that has begun.
     let mut latest = (offset + phase * DAY).div_euclid(length);
@@ -103,7 +102,8 @@ fn periods(zone: &TimeZone, days: i64, phase: i64) -> Vec<Run> {
 
 /// Adds `count` periods from `start` on, to the last run if they follow its own.
 fn push(runs: &mut Vec<Run>, start: i64, count: i64, length: i64) {
-    let (start, count) = (Instant::from_nanos(nanos(start)), count.unsigned_abs());
+    let start = Instant::from_nanos(nanos(start));
+    let count = count.unsigned_abs();
     if let Some(run) = runs.last_mut()
         && Some(start.as_nanos())
             == run.count.get().checked_mul(nanos(length)).map(|span| run.start.as_nanos() + span)

@@ -28,7 +28,7 @@ keys! {
         timeouts: ClientTimeoutsSpec = {};
         /// How much a client may send.
         limits: LimitsSpec = {};
-        /// Which headers tell a client its quota: `RateLimit` and `RateLimit-Policy` (draft),
+        /// Which headers have a client's quota: `RateLimit` and `RateLimit-Policy` (draft),
         /// `X-RateLimit-*` as well (legacy), or none.
         headers: RateLimitHeaders = "draft";
         /// Adds `x-flowgate-rule` and `x-flowgate-reason` to rejections, which shows clients how
@@ -82,7 +82,6 @@ keys! {
 }
 
 impl FileSpec {
-    /// Returns the certificates of all listeners.
     pub(in crate::config) fn certificates(&self) -> impl Iterator<Item = CertificateFiles> {
         self.listeners.items().iter().flat_map(|at| at.value.certificates())
     }
@@ -105,7 +104,6 @@ impl FileSpec {
         self
     }
 
-    /// Returns the file as if it named no certificates.
     pub(in crate::config) fn without_certificates(mut self) -> Self {
         for listener in self.listeners.at.iter_mut().flat_map(|at| &mut at.value.0) {
             listener.value.tls = Key::default();

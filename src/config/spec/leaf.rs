@@ -216,28 +216,25 @@ fn prefix(text: &str) -> Result<String, Invalid> {
     if text.contains(['{', '}']) {
         // What stands in the first braces of a key is its hash tag: by it, all of a route's keys
         // lie on one node.
-        let message = format!("{} has a brace, which tells nodes of a cluster apart", quoted(text));
+        let message = format!("{} has a brace, by which a cluster picks the node", quoted(text));
         return invalid(message, "write it without braces, as in `flowgate:`");
     }
     Ok(text.to_owned())
 }
 
 impl<const MIN: u64, const MAX: u64> Key<Integer<MIN, MAX>> {
-    /// Returns the number.
     pub(in crate::config) fn number(&self) -> Option<At<u64>> {
         self.read(|number| number.0)
     }
 }
 
 impl<const MIN: u64, const MAX: u64> Key<Period<MIN, MAX>> {
-    /// Returns the duration.
     pub(in crate::config) fn duration(&self) -> Option<At<Duration>> {
         self.read(|period| period.0)
     }
 }
 
 impl<const MIN: u64, const MAX: u64> Key<Size<MIN, MAX>> {
-    /// Returns the number of bytes.
     pub(in crate::config) fn bytes(&self) -> Option<u64> {
         self.value().map(|size| size.0)
     }
@@ -251,7 +248,6 @@ impl Key<bool> {
 }
 
 impl Key<Address> {
-    /// Returns the address.
     pub(in crate::config) fn address(&self) -> Option<At<SocketAddr>> {
         self.read(|address| address.0)
     }

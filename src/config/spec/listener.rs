@@ -45,7 +45,6 @@ keys! {
 }
 
 impl ListenerSpec {
-    /// Returns the files of its certificates; there is none for cleartext.
     pub(in crate::config) fn certificates(&self) -> impl Iterator<Item = CertificateFiles> {
         let tls = self.tls.value();
         let list = tls.map_or(&[][..], |tls| tls.certificates.items()).iter();

@@ -30,4 +30,4 @@ pub(super) use rule::{
 pub(super) use store::StoreSpec;
 pub(super) use upstream::{EjectionSpec, HealthSpec, UpstreamSpec};
 pub use words::{AccessLog, Balance, OnMissing, OnStoreError, RateLimitHeaders};
-pub(super) use words::{AlgorithmWord, Align, OnDuplicate, Scope};
+pub(super) use words::{AlgorithmWord, Align, OnDuplicate, Scope, word};

@@ -70,11 +70,12 @@ impl RedisUrl {
         let (Some(database), None, false) = (database, uri.query(), host.is_empty()) else {
             return wrong("names no host and database");
         };
-        let (user, password) = login.map_or((None, None), |it| match it.split_once(':') {
+        let (user, password) = login.map_or((None, None), |login| match login.split_once(':') {
             Some((user, password)) => (Some(user), Some(password)),
-            None => (Some(it), None),
+            None => (Some(login), None),
         });
-        let decode = |text: Option<&str>| text.filter(|it| !it.is_empty()).map(decoded).transpose();
+        let decode =
+            |text: Option<&str>| text.filter(|text| !text.is_empty()).map(decoded).transpose();
         let (Some(user), Some(password)) = (decode(user).ok(), decode(password).ok()) else {
             return wrong("has a user or a password with a `%` that is no escape");
         };
@@ -84,8 +85,8 @@ impl RedisUrl {
                 "write `redis://:PASSWORD@HOST`, or `redis://USER:PASSWORD@HOST`",
             );
         }
-        let (node, password) = ((host.to_owned(), port), password.map(Secret::new));
-        Ok(Self { node, is_tls, user, password, database })
+        let node = (host.to_owned(), port);
+        Ok(Self { node, is_tls, user, password: password.map(Secret::new), database })
     }
 }
 

@@ -59,7 +59,7 @@ keys! {
         event_stream: Timeout = "5m";
         /// How long a tunnel may stand still, such as a WebSocket.
         tunnel: Timeout = "1h";
-        /// The whole exchange, tunnels excepted.
+        /// From the request to the end of the answer, tunnels excepted.
         request: Timeout = "1h";
     }
 

@@ -1,4 +1,4 @@
-//! Rules and pacing: how many, counted how, for whom.
+//! Rules and pacing: how many, counted how, by which key.
 
 use super::{
     AlgorithmWord, Align, FieldConditions, FieldSpec, OnDuplicate, OnMissing, OnStoreError, Scope,
@@ -99,7 +99,7 @@ keys! {
         /// What holds while the store fails, for `scope: cluster`: an own count with the limit
         /// divided by the gateways, no limit, or rejection.
         on_store_error: OnStoreError = "local";
-        /// How often gateways exchange counts, for `scope: cluster`: each decides at once by its
+        /// How often gateways sync counts, for `scope: cluster`: each decides at once by its
         /// own, and together they may let more pass than the limit, as `check` shows. Without it
         /// the store decides about every request. Not for `concurrency`.
         sync_interval: Period<{ 10 * MILLI }, { 60 * SECOND }>, else "–";

@@ -11,7 +11,7 @@ use crate::config::decode::Several;
 
 keys! {
     /// A Redis 5 or later, or a Valkey, that all gateways reach: one server, the primary that
-    /// sentinels know, or a Redis Cluster. `docs/cluster.md` tells what it decides, and what holds
+    /// sentinels know, or a Redis Cluster. `docs/cluster.md` says what it decides, and what holds
     /// while it fails.
     struct StoreSpec: "the store" {
         /// `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, or `rediss://…` for TLS; several for

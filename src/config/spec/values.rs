@@ -106,7 +106,7 @@ pub(in crate::config) fn duration(text: &str) -> Result<Duration, Invalid> {
         let help = format!("write the unit: `{text}s` for seconds, `{text}ms` for milliseconds");
         return not(text, "has no unit", help);
     }
-    // humantime takes `M` for a month, which nobody means who writes a timeout.
+    // humantime takes `M` for a month, which no timeout means.
     if text.bytes().any(|b| b.is_ascii_uppercase()) {
         let message = format!("{} is not a duration: units are lower-case", quoted(text));
         return invalid(message, HELP);
@@ -196,12 +196,13 @@ pub(in crate::config) fn limit(text: &str) -> Result<Limit, Invalid> {
     let Some((count, window)) = text.split_once('/') else {
         return not(text, "is not a rate", HELP);
     };
-    let (count, window) = (count.trim(), window.trim());
+    let count = count.trim();
+    let window = window.trim();
     let count = integer(count).map_err(|e| Invalid { help: HELP.to_owned(), ..e })?;
     let unit = Unit::named(window);
     // humantime takes a month for 30.44 days.
     let mut words = window.split(|c: char| !c.is_ascii_alphabetic());
-    let is_month = words.any(|it| matches!(it, "month" | "months" | "year" | "years" | "y"));
+    let is_month = words.any(|word| matches!(word, "month" | "months" | "year" | "years" | "y"));
     if let Some(Unit::Month) = unit {
         let longest = Duration::from_hours(31 * 24);
         return Ok(Limit { rate: rate_of(count, longest)?, unit });
@@ -218,7 +219,6 @@ pub(in crate::config) fn limit(text: &str) -> Result<Limit, Invalid> {
     Ok(Limit { rate: rate_of(count, window)?, unit })
 }
 
-/// Reads the name of a time zone.
 pub(in crate::config) fn zone(text: &str) -> Result<String, Invalid> {
     calendar::zone(text).map_or_else(
         || {
@@ -274,7 +274,6 @@ pub(in crate::config) fn ratio(text: &str) -> Result<Ratio, Invalid> {
     )
 }
 
-/// Reads an address to listen on.
 pub(in crate::config) fn address(text: &str) -> Result<SocketAddr, Invalid> {
     // A port alone means every address: a socket of `[::]` takes IPv4 too.
     if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse::<u16>()
@@ -393,14 +392,12 @@ pub(in crate::config) fn method(text: &str) -> Result<Method, Invalid> {
     }
 }
 
-/// Reads the name of a header field.
 pub(in crate::config) fn header_name(text: &str) -> Result<HeaderName, Invalid> {
     text.parse().or_else(|_| {
         not(text, "is not the name of a header", "write letters, digits and `-`, as in `x-tenant`")
     })
 }
 
-/// Reads the value of a header field.
 pub(in crate::config) fn header_value(text: &str) -> Result<HeaderValue, Invalid> {
     text.parse().or_else(|_| {
         not(
@@ -452,7 +449,6 @@ pub(in crate::config) fn statuses(text: &str) -> Result<RangeInclusive<u16>, Inv
     }
 }
 
-/// Reads a protocol to upgrade to.
 pub(in crate::config) fn upgrade(text: &str) -> Result<String, Invalid> {
     let token = header_name(text).map(|name| name.as_str().to_owned());
     match token {

@@ -1,8 +1,8 @@
 //! The keys whose value is one of a few words.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use std::path::PathBuf;
+use serde::{Deserialize, Serialize};
+use std::{fmt, path::PathBuf};
 
 /// How a limit is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -37,7 +37,7 @@ pub(in crate::config) enum Scope {
 }
 
 /// What holds of a shared rule while the store fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum OnStoreError {
@@ -47,17 +47,6 @@ pub enum OnStoreError {
     Allow,
     /// Everything is rejected.
     Deny,
-}
-
-impl OnStoreError {
-    /// Returns its word in the file.
-    pub(in crate::config) const fn word(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::Allow => "allow",
-            Self::Deny => "deny",
-        }
-    }
 }
 
 /// What becomes of a request that lacks a part of the key.
@@ -84,7 +73,7 @@ pub(in crate::config) enum OnDuplicate {
 }
 
 /// How an upstream picks one of its servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline, extend("x-later" = ["hash"]))]
 pub enum Balance {
@@ -94,17 +83,6 @@ pub enum Balance {
     LeastRequest,
     /// By weighted chance.
     Random,
-}
-
-impl Balance {
-    /// Returns its word in the file.
-    pub(in crate::config) const fn word(self) -> &'static str {
-        match self {
-            Self::RoundRobin => "round_robin",
-            Self::LeastRequest => "least_request",
-            Self::Random => "random",
-        }
-    }
 }
 
 /// Where the access log goes.
@@ -118,8 +96,8 @@ pub enum AccessLog {
     File(PathBuf),
 }
 
-/// Which headers tell a client its quota.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+/// Which headers have a client's quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum RateLimitHeaders {
@@ -129,4 +107,21 @@ pub enum RateLimitHeaders {
     Legacy,
     /// None.
     Off,
+}
+
+impl fmt::Display for AccessLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::Stdout => f.write_str("stdout"),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+pub(in crate::config) fn word(value: &impl Serialize) -> String {
+    serde_json::to_value(value)
+        .ok()
+        .and_then(|value| value.as_str().map(str::to_owned))
+        .unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! What `flowgate diff` tells of two files.
 
 use super::{FRAME, plan};
-use crate::config::{Fate, diff};
+use crate::config::{ChangeKind, diff};
 
 fn routes(rules: &str) -> String {
     format!(
@@ -21,7 +21,10 @@ fn each_rule_is_kept_converted_reset_added_or_removed() {
          { name: key, limit: 1/1s, key: client_ip }, { name: new, concurrency: 5 }",
     );
     let difference = diff(&plan(&old), &plan(&new));
-    assert_eq!([Fate::Edited, Fate::Kept], [0, 1].map(|at| difference.routes[at].change));
+    assert_eq!(
+        [ChangeKind::Edited, ChangeKind::Kept],
+        [0, 1].map(|at| difference.routes[at].change)
+    );
     let rules = difference.routes[0].rules.iter();
     let told: Vec<_> = rules.map(|rule| (rule.name.as_str(), rule.change)).collect();
     let expected = [

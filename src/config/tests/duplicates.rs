@@ -2,7 +2,7 @@
 
 use super::{plan, with_rules};
 use crate::{
-    config::{Applicant, Claims, Known, Live, Retired},
+    config::{Claims, KeySource, Live, RequestContext, Retired},
     flow::{Instant, Key},
     route::{Seed, Target},
 };
@@ -19,9 +19,9 @@ fn claims(live: &Live, query: Option<&str>, fields: &[(&'static str, &'static st
     }
     let target = Target { host: "a", path: "/", query, method: &Method::GET, headers: &headers };
     let (seed, mut claims) = (Seed::new([1, 2]), Claims::new());
-    let applicant =
-        Applicant { seed: &seed, target: &target, client: IpAddr::from([192, 0, 2, 1]) };
-    live.load_full().routes[0].claim(applicant, |_, _| Known::Nothing, &mut claims);
+    let request =
+        RequestContext { seed: &seed, target: &target, client: IpAddr::from([192, 0, 2, 1]) };
+    live.load_full().routes[0].claim(request, |_, _| KeySource::Request, &mut claims);
     claims
 }
 

@@ -2,7 +2,7 @@
 
 use super::{messages, plan, warnings, with_rules};
 use crate::{
-    config::{Applicant, Claims, Known, Live, Retired},
+    config::{Claims, KeySource, Live, RequestContext, Retired},
     flow::{Algorithm, Instant, limiter::token_bucket},
     route::{Seed, Target},
 };
@@ -134,8 +134,8 @@ fn admitted(live: &Live, client: &str, method: &Method, tenant: Option<&'static 
     let snapshot = live.load_full();
     let route = &snapshot.routes[0];
     let (seed, mut claims) = (Seed::new([1, 2]), Claims::new());
-    let applicant = Applicant { seed: &seed, target: &target, client };
-    route.claim(applicant, |_, _| Known::Nothing, &mut claims);
+    let request = RequestContext { seed: &seed, target: &target, client };
+    route.claim(request, |_, _| KeySource::Request, &mut claims);
     assert!(claims.len() <= 2, "a rule and its overrides are asked once");
     (0..10).filter(|_| route.gate.enter(NOW, &claims).is_ok()).count()
 }

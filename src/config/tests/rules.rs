@@ -147,7 +147,7 @@ fn keys_that_mean_nothing_in_a_rule_are_refused() {
         (
             "limit: 1/1s, key: host, on_duplicate_key: last",
             &[
-                "`on_duplicate_key` with a key that nobody can send twice | write `key: header:NAME`, `cookie:NAME` or `query:NAME`, or remove it",
+                "`on_duplicate_key` with a key that no client can send twice | write `key: header:NAME`, `cookie:NAME` or `query:NAME`, or remove it",
             ],
         ),
         ("limit: 1/1s, key: [host, host]", &["`host` stands in the key twice | remove one"]),

@@ -90,7 +90,7 @@ fn a_store_is_one_server_or_what_sentinels_or_nodes_know() {
         ),
         (
             "{ redis: redis://a, prefix: 'f{g}:' }",
-            "`f{g}:` has a brace, which tells nodes of a cluster apart | write it without braces, as in `flowgate:`",
+            "`f{g}:` has a brace, by which a cluster picks the node | write it without braces, as in `flowgate:`",
         ),
         (
             "{ redis: redis://a:70000 }",
@@ -272,7 +272,7 @@ fn states_that_mean_something_else_have_another_name_in_the_store() {
 fn check_tells_how_much_more_passes_where_states_are_exchanged() {
     let rule = "      - { name: a, limit: 100/1s, burst: 50, key: client_ip, scope: cluster, sync_interval: 250ms }\n";
     let text = |store: &str| describe(&plan(&stored(store, rule)));
-    let expected = "exchanged every 250ms: G gateways let pass up to (G − 1)·min(100, what one lets pass of a key in 500ms) more; a start without the store adds what that one counts alone\n";
+    let expected = "synced every 250ms: G gateways let pass up to (G − 1)·min(100, what one lets pass of a key in 500ms) more; a start without the store adds what that one counts alone\n";
     assert!(text(STORE).contains(expected), "{}", text(STORE));
     let three = text("{ redis: redis://127.0.0.1, gateways: 3 }");
     assert!(three.contains("in 500ms) more; 3 gateways 200 at most; a start"), "{three}");

@@ -1,12 +1,11 @@
 //! The words of `gateway.yaml`: every map with its keys, as the types of `spec` say.
 //!
 //! `schemars` makes a JSON Schema of the types. The decoder takes titles, defaults and examples from
-//! there, and so do `docs/configuration.md` and `gateway.schema.json`: a key is written once, as a
-//! field with its documentation.
+//! it, and so do `docs/configuration.md` and `gateway.schema.json`.
 //!
-//! Beside the words of JSON Schema the types may say, in `x-…`, which the published schema leaves
-//! out: `x-default`, what holds where a key is not written, in words; `x-later`, words that a later
-//! version will know; `x-instead`, keys of other maps, with what to write instead.
+//! The types may add words that the published schema leaves out: `x-default`, what holds where a key
+//! is not written; `x-later`, words that a later version will know; `x-instead`, keys of other maps,
+//! with what to write instead.
 
 mod reference;
 mod schema;
@@ -87,7 +86,6 @@ impl Vocabulary {
         self.sections.values()
     }
 
-    /// Returns what a value of this schema looks like.
     pub(super) fn example(&self, schema: &Value) -> String {
         if let Some(section) = self.referenced(schema) {
             return self.example_of(section);
@@ -117,7 +115,6 @@ impl Vocabulary {
         format!("{{ {} }}", shown.into_iter().map(entry).collect::<Vec<_>>().join(", "))
     }
 
-    /// Returns the map that a schema refers to.
     fn referenced(&self, schema: &Value) -> Option<&Section> {
         self.section(schema["$ref"].as_str()?.strip_prefix("#/$defs/")?)
     }
@@ -169,7 +166,6 @@ impl Default {
     }
 }
 
-/// Returns the words that a schema allows.
 fn words(schema: &Value) -> impl Iterator<Item = &str> {
     let plain = schema["enum"].as_array().into_iter().flatten();
     let explained = schema["oneOf"].as_array().into_iter().flatten().map(|word| &word["const"]);

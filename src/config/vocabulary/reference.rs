@@ -82,7 +82,6 @@ fn default(key: &Key) -> String {
     }
 }
 
-/// Says what kind of value a schema takes.
 fn value(vocabulary: &Vocabulary, schema: &Value) -> String {
     let value = |schema: &Value| value(vocabulary, schema);
     if let Some(section) = vocabulary.referenced(schema) {

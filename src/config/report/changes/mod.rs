@@ -6,10 +6,10 @@ mod rest;
 mod route;
 mod words;
 
-use crate::config::{plan::Plan, snapshot::Snapshot};
+use crate::config::{plan::Plan, snapshot::Snapshot, spec::word};
 use ahash::AHashMap;
 use rest::renewed;
-pub(in crate::config) use rest::{UpstreamView, at_start_only, listener, settings};
+pub(in crate::config) use rest::{at_start_only, listener, settings, upstream};
 pub(in crate::config) use route::RouteView;
 use serde::Serialize;
 use std::fmt::{self, Display};
@@ -32,7 +32,7 @@ pub(in crate::config) const MOVED: &str = "the count that gateways share starts 
 /// What becomes of something that has a name, between two files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Fate {
+pub enum ChangeKind {
     /// It is as it was.
     Kept,
     /// It was edited.
@@ -52,12 +52,15 @@ pub struct Changes {
     pub more: usize,
 }
 
-/// What became of something that has a name.
-pub(in crate::config) struct Changed<'n> {
-    pub fate: Fate,
-    pub name: &'n str,
-    /// What differs, if it was edited.
-    pub words: Vec<String>,
+/// What becomes of something that has a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Named {
+    /// Its name.
+    pub name: String,
+    /// What becomes of it.
+    pub change: ChangeKind,
+    /// What differs, if it is edited.
+    pub differs: Vec<String>,
 }
 
 impl Changes {
@@ -87,25 +90,21 @@ impl Display for Changes {
     }
 }
 
-impl Display for Fate {
+impl Display for ChangeKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Kept => "kept",
-            Self::Edited => "edited",
-            Self::Added => "added",
-            Self::Removed => "removed",
-        })
+        f.write_str(&word(self))
     }
 }
 
 /// Compares everything but the routes.
 fn rest(old: &Snapshot, new: &Plan) -> Vec<String> {
-    let before: Vec<_> = old.upstreams.iter().map(|it| UpstreamView::from(&**it)).collect();
-    let after: Vec<_> = new.upstreams.iter().map(UpstreamView::from).collect();
-    let upstreams = changed(&before, &after, |it| it.name, UpstreamView::words);
-    let mut rest: Vec<_> = upstreams.iter().map(|it| it.in_words("upstream")).collect();
-    let listeners = changed(&old.listeners, &new.listeners, |it| &it.name, |a, b| listener(a, b));
-    rest.extend(listeners.iter().map(|it| it.in_words("listener")));
+    let before: Vec<_> = old.upstreams.iter().map(|upstream| &upstream.plan).collect();
+    let after: Vec<_> = new.upstreams.iter().collect();
+    let upstreams = changed(&before, &after, |of| &of.name, |old, new| upstream(old, new));
+    let mut rest: Vec<_> = upstreams.iter().map(|changed| changed.in_words("upstream")).collect();
+    let listeners =
+        changed(&old.listeners, &new.listeners, |of| &of.name, |old, new| listener(old, new));
+    rest.extend(listeners.iter().map(|changed| changed.in_words("listener")));
     rest.extend(renewed(old, new).map(|name| format!("certificate {name}")));
     let settings = settings(&old.settings, &new.settings);
     if !settings.is_empty() {
@@ -117,27 +116,28 @@ fn rest(old: &Snapshot, new: &Plan) -> Vec<String> {
 /// Names up to `most` of the routes that changed, and counts them all. Words are made only for
 /// those that are named: there may be ten thousand.
 fn routes(old: &Snapshot, new: &Plan, most: usize) -> (Vec<String>, usize) {
-    let mut before: AHashMap<&str, _> = old.routes.iter().map(|it| (&*it.name, it)).collect();
+    let mut before: AHashMap<&str, _> =
+        old.routes.iter().map(|route| (&*route.name, route)).collect();
     let mut named = Vec::new();
     let mut count = 0;
-    let mut add = |fate, name, words: &dyn Fn() -> Vec<String>| {
+    let mut add = |change, name: &str, words: &dyn Fn() -> Vec<String>| {
         count += 1;
         if named.len() < most {
-            named.push(Changed { fate, name, words: words() }.in_words("route"));
+            named.push(Named::new(change, name, words()).in_words("route"));
         }
     };
     for route in &new.routes {
         match before.remove(&*route.name) {
-            None => add(Fate::Added, &*route.name, &Vec::new),
+            None => add(ChangeKind::Added, &route.name, &Vec::new),
             Some(known) if known.print == route.print => {}
-            Some(known) => add(Fate::Edited, &*route.name, &|| {
+            Some(known) => add(ChangeKind::Edited, &route.name, &|| {
                 RouteView::from(&**known).words(&RouteView::of_plan(route, new))
             }),
         }
     }
     // In the order of the file.
-    for route in old.routes.iter().filter(|it| before.contains_key(&*it.name)) {
-        add(Fate::Removed, &*route.name, &Vec::new);
+    for route in old.routes.iter().filter(|route| before.contains_key(&*route.name)) {
+        add(ChangeKind::Removed, &route.name, &Vec::new);
     }
     (named, count)
 }
@@ -149,31 +149,35 @@ pub(in crate::config) fn changed<'l, T>(
     new: &'l [T],
     name: impl Fn(&'l T) -> &'l str,
     compare: impl Fn(&'l T, &'l T) -> Option<Vec<String>>,
-) -> Vec<Changed<'l>> {
-    let mut before: AHashMap<&str, &T> = old.iter().map(|it| (name(it), it)).collect();
+) -> Vec<Named> {
+    let mut before: AHashMap<&str, &T> = old.iter().map(|old| (name(old), old)).collect();
     let mut changes = Vec::new();
     for after in new {
         let name = name(after);
         match before.remove(name) {
-            None => changes.push(Changed { fate: Fate::Added, name, words: Vec::new() }),
+            None => changes.push(Named::new(ChangeKind::Added, name, Vec::new())),
             Some(before) => {
-                let edited = |words| Changed { fate: Fate::Edited, name, words };
+                let edited = |differs| Named::new(ChangeKind::Edited, name, differs);
                 changes.extend(compare(before, after).map(edited));
             }
         }
     }
     let gone = old.iter().map(name).filter(|name| before.contains_key(name));
-    changes.extend(gone.map(|name| Changed { fate: Fate::Removed, name, words: Vec::new() }));
+    changes.extend(gone.map(|name| Named::new(ChangeKind::Removed, name, Vec::new())));
     changes
 }
 
-impl Changed<'_> {
+impl Named {
+    fn new(change: ChangeKind, name: &str, differs: Vec<String>) -> Self {
+        Self { name: name.to_owned(), change, differs }
+    }
+
     /// Writes `route checkout (per-client 10/1m → 20/1m)`, or `route new added`.
     fn in_words(&self, what: &str) -> String {
-        if self.fate == Fate::Edited && !self.words.is_empty() {
-            return format!("{what} {} ({})", self.name, bounded(&self.words));
+        if self.change == ChangeKind::Edited && !self.differs.is_empty() {
+            return format!("{what} {} ({})", self.name, bounded(&self.differs));
         }
-        format!("{what} {} {}", self.name, self.fate)
+        format!("{what} {} {}", self.name, self.change)
     }
 }
 

@@ -2,99 +2,73 @@
 
 use super::words::Words;
 use crate::config::{
-    plan::{Certificate, Listener, Plan, Settings, UpstreamOptions, UpstreamPlan, certificates},
+    plan::{
+        Certificate, Listener, Plan, ServerPlan, Settings, UpstreamOptions, UpstreamPlan,
+        certificates,
+    },
     report::promise::short,
-    snapshot::{Snapshot, Upstream},
-    spec::{AccessLog, RateLimitHeaders},
+    snapshot::Snapshot,
+    spec::{values::Endpoint, word},
 };
 use bytesize::ByteSize;
 use std::{
     collections::{BTreeSet, HashMap},
+    net::SocketAddr,
     path::Path,
     time::Duration,
 };
 
-/// An upstream without state, of a plan or in force.
-pub(in crate::config) struct UpstreamView<'u> {
-    pub name: &'u str,
-    /// Host, port and weight.
-    servers: Vec<(&'u str, u16, u32)>,
-    options: &'u UpstreamOptions,
+/// Says what differs of an upstream; `None` if nothing does.
+pub(in crate::config) fn upstream(old: &UpstreamPlan, new: &UpstreamPlan) -> Option<Vec<String>> {
+    let mut words = Words::default();
+    servers(&old.servers, &new.servers, &mut words);
+    // A key that is added to the options does not compile until it is named here.
+    let UpstreamOptions {
+        balance,
+        connect_timeout,
+        idle_timeout,
+        max_idle,
+        limits,
+        health,
+        ejection,
+        slow_start,
+    } = &old.options;
+    let to = &new.options;
+    words.value("balance", *balance, to.balance, word);
+    words.value("connect_timeout", *connect_timeout, to.connect_timeout, time);
+    words.value("idle_timeout", *idle_timeout, to.idle_timeout, time);
+    words.value("max_idle", *max_idle, to.max_idle, usize::to_string);
+    let bytes = |bytes: &usize| ByteSize(*bytes as u64).to_string();
+    words.value("limits.header_bytes", limits.header_bytes, to.limits.header_bytes, bytes);
+    words.value("limits.headers", limits.headers, to.limits.headers, usize::to_string);
+    words.named("health", *health == to.health);
+    words.named("ejection", *ejection == to.ejection);
+    words.value("slow_start", *slow_start, to.slow_start, time);
+    if words.0.is_empty() && old.servers != new.servers {
+        words.add("order of servers".to_owned());
+    }
+    (!words.0.is_empty()).then_some(words.0)
 }
 
-impl<'u> From<&'u UpstreamPlan> for UpstreamView<'u> {
-    fn from(plan: &'u UpstreamPlan) -> Self {
-        let servers = plan.servers.iter();
-        Self {
-            name: &plan.name,
-            servers: servers.map(|it| (&*it.endpoint.host, it.endpoint.port, it.weight)).collect(),
-            options: &plan.options,
+fn servers(old: &[ServerPlan], new: &[ServerPlan], words: &mut Words) {
+    let weights = |list: &[ServerPlan]| -> HashMap<Endpoint, u32> {
+        list.iter().map(|server| (server.endpoint.clone(), server.weight)).collect()
+    };
+    let before = weights(old);
+    let after = weights(new);
+    let added = after.keys().filter(|server| !before.contains_key(*server)).count();
+    let removed = before.keys().filter(|server| !after.contains_key(*server)).count();
+    for (sign, count) in [('+', added), ('-', removed)] {
+        match count {
+            0 => {}
+            1 => words.add(format!("{sign}1 server")),
+            _ => words.add(format!("{sign}{count} servers")),
         }
     }
-}
-
-impl<'u> From<&'u Upstream> for UpstreamView<'u> {
-    fn from(upstream: &'u Upstream) -> Self {
-        Self {
-            name: &upstream.name,
-            servers: upstream.servers.iter().map(|it| (&*it.host, it.port, it.weight)).collect(),
-            options: &upstream.options,
-        }
-    }
-}
-
-impl UpstreamView<'_> {
-    /// Says what differs; `None` if nothing does.
-    pub(in crate::config) fn words(&self, new: &Self) -> Option<Vec<String>> {
-        let mut words = Words::default();
-        self.servers(new, &mut words);
-        // A key that is added to the options does not compile until it is named here.
-        let UpstreamOptions {
-            balance,
-            connect_timeout,
-            idle_timeout,
-            max_idle,
-            limits,
-            health,
-            ejection,
-            slow_start,
-        } = self.options;
-        let to = new.options;
-        words.value("balance", balance, &to.balance, |balance| balance.word().to_owned());
-        words.value("connect_timeout", *connect_timeout, to.connect_timeout, time);
-        words.value("idle_timeout", *idle_timeout, to.idle_timeout, time);
-        words.value("max_idle", *max_idle, to.max_idle, usize::to_string);
-        let bytes = |bytes: &usize| ByteSize(*bytes as u64).to_string();
-        words.value("limits.header_bytes", limits.header_bytes, to.limits.header_bytes, bytes);
-        words.value("limits.headers", limits.headers, to.limits.headers, usize::to_string);
-        words.named("health", *health == to.health);
-        words.named("ejection", *ejection == to.ejection);
-        words.value("slow_start", *slow_start, to.slow_start, time);
-        if words.0.is_empty() && self.servers != new.servers {
-            words.add("order of servers".to_owned());
-        }
-        (!words.0.is_empty()).then_some(words.0)
-    }
-
-    fn servers(&self, new: &Self, words: &mut Words) {
-        let weights = |list: &[(&str, u16, u32)]| -> HashMap<(String, u16), u32> {
-            list.iter().map(|(host, port, weight)| (((*host).to_owned(), *port), *weight)).collect()
-        };
-        let before = weights(&self.servers);
-        let after = weights(&new.servers);
-        let added = after.keys().filter(|it| !before.contains_key(*it)).count();
-        let removed = before.keys().filter(|it| !after.contains_key(*it)).count();
-        for (sign, count) in [('+', added), ('-', removed)] {
-            match count {
-                0 => {}
-                1 => words.add(format!("{sign}1 server")),
-                _ => words.add(format!("{sign}{count} servers")),
-            }
-        }
-        for (host, port, weight) in &new.servers {
-            if let Some(old) = before.get(&((*host).to_owned(), *port)) {
-                words.value(&format!("weight of {host}:{port}"), old, weight, ToString::to_string);
-            }
+    for ServerPlan { endpoint, weight } in new {
+        if let Some(old) = before.get(endpoint) {
+            let Endpoint { host, port } = endpoint;
+            words.value(&format!("weight of {host}:{port}"), old, weight, ToString::to_string);
         }
     }
 }
@@ -107,10 +81,10 @@ pub(in crate::config) fn listener(old: &Listener, new: &Listener) -> Option<Vec<
         let tls = |is_off: bool| if is_off { "off" } else { "on" };
         words.add(format!("TLS {}", tls(new.certificates.is_empty())));
     }
-    for file in new.certificates.iter().filter(|it| !old.certificates.contains(it)) {
+    for file in new.certificates.iter().filter(|file| !old.certificates.contains(file)) {
         words.add(format!("+certificate {}", file.display()));
     }
-    for file in old.certificates.iter().filter(|it| !new.certificates.contains(it)) {
+    for file in old.certificates.iter().filter(|file| !new.certificates.contains(file)) {
         words.add(format!("-certificate {}", file.display()));
     }
     if words.0.is_empty() && old.certificates != new.certificates {
@@ -119,43 +93,31 @@ pub(in crate::config) fn listener(old: &Listener, new: &Listener) -> Option<Vec<
     (!words.0.is_empty()).then_some(words.0)
 }
 
-/// Says which settings differ.
 pub(in crate::config) fn settings(old: &Settings, new: &Settings) -> Vec<String> {
     let mut words = Words::default();
-    let address = |it: &Option<_>| {
-        it.map_or_else(|| "off".to_owned(), |it: core::net::SocketAddr| it.to_string())
+    let address = |address: &Option<SocketAddr>| {
+        address.map_or_else(|| "off".to_owned(), |address| address.to_string())
     };
     words.value("admin", old.admin, new.admin, address);
     words.named("store", old.store == new.store);
     words.value("workers", old.workers, new.workers, ToString::to_string);
     words.value("drain_timeout", old.drain_timeout, new.drain_timeout, time);
     words.named("trusted_proxies", old.trusted_proxies == new.trusted_proxies);
-    let (from, to) = (&old.timeouts, &new.timeouts);
+    let [from, to] = [&old.timeouts, &new.timeouts];
     words.value("timeouts.header_read", from.header_read, to.header_read, time);
     words.value("timeouts.keep_alive", from.keep_alive, to.keep_alive, time);
     words.value("timeouts.tls_handshake", from.tls_handshake, to.tls_handshake, time);
     words.value("timeouts.write", from.write, to.write, time);
-    let (from, to) = (&old.limits, &new.limits);
-    let bytes = |it: &u64| ByteSize(*it).to_string();
+    let [from, to] = [&old.limits, &new.limits];
+    let bytes = |bytes: &u64| ByteSize(*bytes).to_string();
     let header_bytes = [from.header_bytes as u64, to.header_bytes as u64];
     words.value("limits.header_bytes", header_bytes[0], header_bytes[1], bytes);
     words.value("limits.headers", from.headers, to.headers, usize::to_string);
     words.value("limits.body", from.body, to.body, bytes);
     words.value("limits.connections", from.connections, to.connections, usize::to_string);
     words.value("limits.upload_buffers", from.upload_buffers, to.upload_buffers, bytes);
-    words.value("access_log", &old.access_log, &new.access_log, |it| match it {
-        AccessLog::Off => "off".to_owned(),
-        AccessLog::Stdout => "stdout".to_owned(),
-        AccessLog::File(path) => path.display().to_string(),
-    });
-    words.value("headers", old.rate_limit_headers, new.rate_limit_headers, |it| {
-        let word = match it {
-            RateLimitHeaders::Draft => "draft",
-            RateLimitHeaders::Legacy => "legacy",
-            RateLimitHeaders::Off => "off",
-        };
-        word.to_owned()
-    });
+    words.value("access_log", &old.access_log, &new.access_log, ToString::to_string);
+    words.value("headers", old.rate_limit_headers, new.rate_limit_headers, word);
     words.value("explain_headers", old.explain_headers, new.explain_headers, bool::to_string);
     words.value("via", &old.via, &new.via, |via| {
         let via = via.as_ref().and_then(|via| via.to_str().ok());
@@ -184,12 +146,12 @@ pub(in crate::config) fn at_start_only(old: &Settings, new: &Settings) -> Vec<&'
 /// Returns the names of the certificate files that hold other certificates than before.
 pub(in crate::config) fn renewed(old: &Snapshot, new: &Plan) -> impl Iterator<Item = String> {
     let before: HashMap<&Path, &Certificate> =
-        certificates(&old.listeners).map(|it| (&*it.path, it)).collect();
+        certificates(&old.listeners).map(|old| (&*old.path, old)).collect();
     let is_other =
         |new: &Certificate| before.get(&*new.path).is_some_and(|old| old.key.cert != new.key.cert);
     let other = certificates(&new.listeners).filter(|new| is_other(new));
     // Several listeners may have the same.
-    let paths: BTreeSet<&Path> = other.map(|it| &*it.path).collect();
+    let paths: BTreeSet<&Path> = other.map(|certificate| &*certificate.path).collect();
     let names = paths.into_iter().filter_map(Path::file_name);
-    names.map(|it| it.to_string_lossy().into_owned()).collect::<Vec<_>>().into_iter()
+    names.map(|name| name.to_string_lossy().into_owned()).collect::<Vec<_>>().into_iter()
 }

@@ -3,13 +3,12 @@
 use super::words::Words;
 use crate::{
     config::{
-        plan::{Cost, Plan, RouteOptions, RoutePlan, RouteTimeouts, RulePlan},
+        plan::{Plan, RouteOptions, RoutePlan, RouteTimeouts, RuleOptions, RulePlan},
         report::promise::{bucket_numbers, short},
         snapshot::{Route, RouteRule},
-        spec::{OnMissing, OnStoreError},
+        spec::{OnStoreError, word},
     },
     flow::{self, Algorithm, Rate, limiter::fixed_window::Align},
-    route::OnDuplicate,
 };
 use bytesize::ByteSize;
 use std::time::Duration;
@@ -25,13 +24,9 @@ pub(in crate::config) struct RouteView<'r> {
     paced: Option<OnStoreError>,
 }
 
-/// What a rule asks of requests, and who shares it.
+/// What a rule asks of requests, and whether gateways share it.
 struct RuleView<'r> {
-    on_missing: OnMissing,
-    on_duplicate: OnDuplicate,
-    cost: &'r Cost,
-    except: &'r str,
-    priority: Option<(&'r str, Duration)>,
+    options: &'r RuleOptions,
     /// How the rule decides while the store fails, if gateways share it.
     shared: Option<OnStoreError>,
     sync_interval: Option<Duration>,
@@ -53,28 +48,17 @@ impl<'r> From<&'r Route> for RouteView<'r> {
 impl<'r> From<&'r RouteRule> for RuleView<'r> {
     fn from(rule: &'r RouteRule) -> Self {
         Self {
-            on_missing: rule.on_missing,
-            on_duplicate: rule.key.on_duplicate(),
-            cost: &rule.cost,
-            except: rule.except.as_ref().map_or("", |it| it.words()),
-            priority: rule.priority.as_ref().map(|it| (it.words(), it.max_wait)),
+            options: &rule.options,
             shared: rule.shared.as_ref().map(|shared| shared.on_error),
-            sync_interval: rule.exchange().map(|it| it.interval),
+            sync_interval: rule.sync().map(|sync| sync.interval),
         }
     }
 }
 
 impl<'r> From<&'r RulePlan> for RuleView<'r> {
     fn from(rule: &'r RulePlan) -> Self {
-        Self {
-            on_missing: rule.on_missing,
-            on_duplicate: rule.key.on_duplicate(),
-            cost: &rule.cost,
-            except: rule.except.as_ref().map_or("", |it| it.words()),
-            priority: rule.priority.as_ref().map(|it| (it.words(), it.max_wait)),
-            shared: rule.shared,
-            sync_interval: rule.sync_interval,
-        }
+        let RulePlan { options, shared, sync_interval, .. } = rule;
+        Self { options, shared: *shared, sync_interval: *sync_interval }
     }
 }
 
@@ -97,8 +81,8 @@ impl<'r> RouteView<'r> {
         self.rules(new, &mut words);
         words.named("breaker", self.flow.breaker == new.flow.breaker);
         self.pacing(new, &mut words);
-        words.value("match", self.matches, new.matches, |it| (*it).to_owned());
-        words.value("upstream", self.upstream, new.upstream, |it| (*it).to_owned());
+        words.value("match", self.matches, new.matches, |words| (*words).to_owned());
+        words.value("upstream", self.upstream, new.upstream, |name| (*name).to_owned());
         options(self.options, new.options, &mut words);
         words.0
     }
@@ -130,8 +114,8 @@ impl<'r> RouteView<'r> {
             (None, Some(config)) => words.add(format!("+pacing {}", rate(config.rate))),
             (Some(_), None) => words.add("-pacing".to_owned()),
             (Some(old), Some(new)) => {
-                words.value("pacing", old.rate, new.rate, |it| rate(*it));
-                words.value("pacing max_wait", old.max_wait, new.max_wait, |it| short(*it));
+                words.value("pacing", old.rate, new.rate, |steady| rate(*steady));
+                words.value("pacing max_wait", old.max_wait, new.max_wait, |wait| short(*wait));
                 words.value("pacing max_queue", old.max_queue, new.max_queue, u64::to_string);
                 words.named("pacing warm_up", old.warm_up == new.warm_up);
             }
@@ -152,16 +136,16 @@ fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
         response_headers,
         reject,
     } = old;
-    let time = |it: &&Duration| short(**it);
-    let switch = |it: &&bool| it.to_string();
+    let time = |time: &&Duration| short(**time);
+    let switch = |is_on: &&bool| is_on.to_string();
     let timeouts = &new.timeouts;
     words.value("timeouts.first_byte", first_byte, &timeouts.first_byte, time);
     words.value("timeouts.idle", idle, &timeouts.idle, time);
     words.value("timeouts.event_stream", event_stream, &timeouts.event_stream, time);
     words.value("timeouts.tunnel", tunnel, &timeouts.tunnel, time);
     words.value("timeouts.request", request, &timeouts.request, time);
-    words.value("body_limit", body_limit, &new.body_limit, |it| ByteSize(**it).to_string());
-    words.value("upgrades", upgrades, &new.upgrades, |it| format!("[{}]", it.join(", ")));
+    words.value("body_limit", body_limit, &new.body_limit, |bytes| ByteSize(**bytes).to_string());
+    words.value("upgrades", upgrades, &new.upgrades, |list| format!("[{}]", list.join(", ")));
     words.value("relaxed_path", relaxed_path, &new.relaxed_path, switch);
     words.value("request_trailers", request_trailers, &new.request_trailers, switch);
     words.named("request_headers", *request_headers == new.request_headers);
@@ -169,7 +153,6 @@ fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
     words.named("reject", *reject == new.reject);
 }
 
-/// Says what differs of a rule.
 fn compare(
     name: &str,
     (old, from): (&flow::Rule, &RuleView<'_>),
@@ -177,44 +160,40 @@ fn compare(
     words: &mut Words,
 ) {
     let at = |key: &str| format!("{name} {key}");
-    let text = |it: &String| it.clone();
-    let [kinds, limits, details] =
-        [kind, limit, detail].map(|of| [&old.algorithm, &new.algorithm].map(of));
-    let [before, after] = kinds;
-    let is_same_kind = before == after;
-    words.value(name, before, after, text);
-    let [before, after] = limits;
-    words.value(name, before, after, text);
-    let [before, after] = details;
+    let [before, after] = [&old.algorithm, &new.algorithm];
+    words.value(name, before.word(), after.word(), |word| (*word).to_owned());
+    words.value(name, limit(before), limit(after), String::clone);
     // A burst that equals the limit's count changes with the limit, which is named already.
-    let follows_limit = has_default_burst(&old.algorithm) && has_default_burst(&new.algorithm);
-    if is_same_kind && !follows_limit {
-        words.value(name, before, after, text);
+    let follows_limit = has_default_burst(before) && has_default_burst(after);
+    if before.word() == after.word() && !follows_limit {
+        words.value(name, detail(before), detail(after), String::clone);
     }
     let key = |rule: &flow::Rule| {
-        rule.keyed.as_ref().map_or_else(|| "none".to_owned(), |it| it.by.to_string())
+        rule.keyed.as_ref().map_or_else(|| "none".to_owned(), |keyed| keyed.by.to_string())
     };
-    words.value(&at("key"), key(old), key(new), text);
+    words.value(&at("key"), key(old), key(new), String::clone);
     if let (Some(old), Some(new)) = (&old.keyed, &new.keyed) {
         words.value(&at("max_keys"), old.max_keys, new.max_keys, u32::to_string);
     }
     words.value(&at("dry_run"), old.dry_run, new.dry_run, bool::to_string);
-    words.named(&at("cost"), from.cost == to.cost);
-    words.named(&at("except"), from.except == to.except);
-    words.named(&at("priority"), from.priority == to.priority);
-    words.named(&at("on_missing_key"), from.on_missing == to.on_missing);
-    words.named(&at("on_duplicate_key"), from.on_duplicate == to.on_duplicate);
+    let [before, after] = [from.options, to.options];
+    words.named(&at("cost"), before.cost == after.cost);
+    words.named(&at("except"), before.except == after.except);
+    words.named(&at("priority"), before.priority == after.priority);
+    words.named(&at("on_missing_key"), before.on_missing == after.on_missing);
+    let duplicates = [before, after].map(|options| options.key.on_duplicate());
+    words.named(&at("on_duplicate_key"), duplicates[0] == duplicates[1]);
     shared(name, from.shared, to.shared, words);
-    let interval = |it: &Option<Duration>| it.map_or_else(|| "none".to_owned(), short);
+    let interval = |interval: &Option<Duration>| interval.map_or_else(|| "none".to_owned(), short);
     words.value(&at("sync_interval"), from.sync_interval, to.sync_interval, interval);
 }
 
 /// Says what differs of who shares `what`, and of how it decides while the store fails.
 fn shared(what: &str, old: Option<OnStoreError>, new: Option<OnStoreError>, words: &mut Words) {
-    let scope = |it: &Option<_>| if it.is_some() { "cluster" } else { "process" };
-    words.value(&format!("{what} scope"), scope(&old), scope(&new), |it| (*it).to_owned());
+    let scope = |shared: &Option<_>| if shared.is_some() { "cluster" } else { "process" };
+    words.value(&format!("{what} scope"), scope(&old), scope(&new), |word| (*word).to_owned());
     if let (Some(old), Some(new)) = (old, new) {
-        words.value(&format!("{what} on_store_error"), old, new, |it| it.word().to_owned());
+        words.value(&format!("{what} on_store_error"), old, new, word);
     }
 }
 
@@ -222,39 +201,26 @@ fn rate(rate: Rate) -> String {
     format!("{}/{}", rate.count(), short(rate.window()))
 }
 
-/// Names an algorithm.
-fn kind(algorithm: &Algorithm) -> String {
-    let word = match algorithm {
-        Algorithm::TokenBucket(_) | Algorithm::WarmUp(_) => "token_bucket",
-        Algorithm::LeakyBucket(_) => "leaky_bucket",
-        Algorithm::SlidingLog(_) => "sliding_log",
-        Algorithm::SlidingWindow(_) => "sliding_window",
-        Algorithm::SlidingCounter(_) => "sliding_counter",
-        Algorithm::FixedWindow(_) => "fixed_window",
-        Algorithm::Concurrency(_) => "concurrency",
-        Algorithm::Pacing(_) => "pacing",
-        Algorithm::Synced(config) => return kind(config.whole()),
-    };
-    word.to_owned()
-}
-
 /// Writes the limit as the file does: `10/1m`.
 fn limit(algorithm: &Algorithm) -> String {
-    match algorithm {
-        Algorithm::TokenBucket(config) => rate(config.rate),
-        Algorithm::WarmUp(config) => rate(config.rate),
-        Algorithm::LeakyBucket(config) => rate(config.rate),
-        Algorithm::SlidingLog(config) => rate(config.rate),
-        Algorithm::SlidingWindow(config) => rate(config.rate),
-        Algorithm::SlidingCounter(config) => rate(config.rate),
+    let steady = match algorithm {
+        Algorithm::TokenBucket(config) => config.rate,
+        Algorithm::WarmUp(config) => config.rate,
+        Algorithm::LeakyBucket(config) => config.rate,
+        Algorithm::SlidingLog(config) => config.rate,
+        Algorithm::SlidingWindow(config) => config.rate,
+        Algorithm::SlidingCounter(config) => config.rate,
         Algorithm::FixedWindow(config) => match &config.align {
-            Align::Calendar(calendar) => format!("{}/{}", config.rate.count(), calendar.name()),
-            Align::Clock | Align::FirstRequest => rate(config.rate),
+            Align::Calendar(calendar) => {
+                return format!("{}/{}", config.rate.count(), calendar.name());
+            }
+            Align::Clock | Align::FirstRequest => config.rate,
         },
-        Algorithm::Concurrency(config) => config.limit.to_string(),
-        Algorithm::Pacing(config) => rate(config.rate),
-        Algorithm::Synced(config) => limit(config.whole()),
-    }
+        Algorithm::Concurrency(config) => return config.limit.to_string(),
+        Algorithm::Pacing(config) => config.rate,
+        Algorithm::Synced(config) => return limit(config.whole()),
+    };
+    rate(steady)
 }
 
 /// Writes what an algorithm has beside its limit.

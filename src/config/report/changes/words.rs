@@ -5,7 +5,6 @@
 pub(super) struct Words(pub Vec<String>);
 
 impl Words {
-    /// Says how a value changed, if it did.
     pub(super) fn value<T: PartialEq>(
         &mut self,
         key: &str,
@@ -14,7 +13,7 @@ impl Words {
         show: impl Fn(&T) -> String,
     ) {
         if old != new {
-            let [old, new] = [old, new].map(|it| clipped(&show(&it)));
+            let [old, new] = [old, new].map(|value| clipped(&show(&value)));
             self.0.push(format!("{key} {old} → {new}"));
         }
     }

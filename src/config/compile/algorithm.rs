@@ -1,0 +1,227 @@
+//! What a rule counts by, with numbers that can work.
+
+use super::{
+    compiler::Compiler,
+    numbers::{Costs, Numbers, warm_up},
+};
+use crate::{
+    config::{
+        decode::At,
+        diagnostics::Problem,
+        spec::{
+            AlgorithmWord, Align, PacingSpec, RuleSpec,
+            calendar::{self, Unit},
+            values::Limit,
+        },
+    },
+    flow::{
+        Algorithm, Rate, WarmUp,
+        limiter::{
+            concurrency, fixed_window, leaky_bucket, sliding_counter, sliding_log, sliding_window,
+            token_bucket, warm_up,
+        },
+        pacing,
+        time::spelled,
+    },
+};
+use std::{collections::hash_map::Entry, time::Duration};
+
+impl Compiler {
+    /// Returns what `rule` counts by, with these `numbers`.
+    pub(super) fn algorithm(
+        &mut self,
+        rule: &RuleSpec,
+        numbers: Numbers,
+        costs: &Costs,
+    ) -> Option<Algorithm> {
+        let (limit, burst) = match numbers {
+            Numbers::Concurrency(limit) => {
+                let limit = limit?;
+                self.cost(costs, limit, "concurrency");
+                let config = concurrency::Config { limit: limit.value };
+                return Some(Algorithm::Concurrency(config));
+            }
+            Numbers::Limit { limit, burst } => (limit?, burst),
+        };
+        let word = *rule.algorithm.value()?;
+        if word == AlgorithmWord::FixedWindow {
+            return self.fixed_window(rule, limit, costs);
+        }
+        let rate = self.keep(limit.value.steady(), limit.place)?;
+        if !matches!(
+            word,
+            AlgorithmWord::TokenBucket | AlgorithmWord::LeakyBucket | AlgorithmWord::Pacing
+        ) {
+            self.cost(costs, rate.map(Rate::count), "limit");
+        }
+        Some(match word {
+            AlgorithmWord::TokenBucket => {
+                let burst = self.bucket(rate, burst, costs);
+                let rate = rate.value;
+                match warm_up(&rule.warm_up) {
+                    None => Algorithm::TokenBucket(token_bucket::Config { rate, burst }),
+                    Some(warm_up) => Algorithm::WarmUp(warm_up::Config { rate, burst, warm_up }),
+                }
+            }
+            AlgorithmWord::LeakyBucket => {
+                let capacity = self.bucket(rate, burst, costs);
+                Algorithm::LeakyBucket(leaky_bucket::Config { rate: rate.value, capacity })
+            }
+            AlgorithmWord::SlidingLog => {
+                Algorithm::SlidingLog(sliding_log::Config { rate: rate.value })
+            }
+            AlgorithmWord::SlidingWindow => {
+                let strict = rule.strict.is_true();
+                let buckets = self.buckets(rate.value, rule.buckets.number()?)?;
+                let rate = rate.value;
+                Algorithm::SlidingWindow(sliding_window::Config { rate, buckets, strict })
+            }
+            AlgorithmWord::SlidingCounter => {
+                Algorithm::SlidingCounter(sliding_counter::Config { rate: rate.value })
+            }
+            AlgorithmWord::FixedWindow => return None,
+            // A pace has no largest cost.
+            AlgorithmWord::Pacing => {
+                let warm_up = warm_up(&rule.warm_up);
+                let max_wait = rule.max_wait.duration()?;
+                let max_queue = rule.max_queue.number();
+                Algorithm::Pacing(self.pacing(rate.value, max_wait, max_queue, warm_up))
+            }
+        })
+    }
+
+    fn fixed_window(
+        &mut self,
+        rule: &RuleSpec,
+        limit: At<Limit>,
+        costs: &Costs,
+    ) -> Option<Algorithm> {
+        let align = self.align(rule, limit.value.unit)?;
+        let rate = if align.calendar().is_some() {
+            limit.map(|limit| limit.rate)
+        } else {
+            self.keep(limit.value.steady(), limit.place)?
+        };
+        self.cost(costs, rate.map(Rate::count), "limit");
+        Some(Algorithm::FixedWindow(fixed_window::Config { rate: rate.value, align }))
+    }
+
+    /// Returns when windows begin, of a limit whose window may be a calendar's `unit`.
+    fn align(&mut self, rule: &RuleSpec, unit: Option<Unit>) -> Option<fixed_window::Align> {
+        let follows_clock = rule.align.as_ref()?.value == Align::Clock;
+        let zone = rule.tz.as_ref()?;
+        if let Some(unit) = unit.filter(|_| follows_clock) {
+            let name = &zone.value.0;
+            // It takes a millisecond to make one, and a file may ask for the same often.
+            let calendar = match self.calendars.entry((unit, name.clone())) {
+                Entry::Occupied(known) => known.get().clone(),
+                Entry::Vacant(new) => new.insert(calendar::calendar(unit, name)?).clone(),
+            };
+            return Some(fixed_window::Align::Calendar(calendar));
+        }
+        if zone.written {
+            self.error(Problem::error(zone.place, "`tz` without windows of a calendar").help(
+                "write `limit: 100/day`, `/week` or `/month` with `align: clock`, or remove it",
+            ));
+            return None;
+        }
+        let first_request = fixed_window::Align::FirstRequest;
+        Some(if follows_clock { fixed_window::Align::Clock } else { first_request })
+    }
+
+    /// Returns the size of a bucket, and reports a cost that is larger.
+    fn bucket(&mut self, rate: At<Rate>, burst: Option<At<u64>>, cost: &Costs) -> u64 {
+        let (size, what) = match burst {
+            Some(burst) => (burst, "burst"),
+            // A smaller bucket would reject what the limit allows.
+            None => (rate.map(Rate::count), "limit"),
+        };
+        self.cost(cost, size, what);
+        if let Some(burst) = burst {
+            self.outweighs(rate, burst);
+        }
+        size.value
+    }
+
+    /// Warns of a burst beside which the limit hardly matters: the bucket, which is full at first,
+    /// holds more than the limit lets pass in a day.
+    fn outweighs(&mut self, rate: At<Rate>, burst: At<u64>) {
+        const DAY: Duration = Duration::from_hours(24);
+        let count = rate.value.count();
+        let windows = u32::try_from(burst.value / count).unwrap_or(u32::MAX);
+        let filled_in = rate.value.window().saturating_mul(windows);
+        if windows > 10 && filled_in > DAY {
+            let message = format!(
+                "a burst of {} outweighs the limit, which lets as many pass in {}",
+                burst.value,
+                spelled(filled_in)
+            );
+            let problem = Problem::warning(burst.place, message).also(rate.place, "the limit");
+            self.warn(problem.help("write a smaller burst: all of it can be used at once"));
+        }
+    }
+
+    /// Reports more buckets than the window has nanoseconds.
+    fn buckets(&mut self, rate: Rate, buckets: At<u64>) -> Option<u32> {
+        let nanos = rate.window_nanos();
+        if buckets.value > nanos {
+            let shown = spelled(rate.window());
+            let message = format!("{} buckets of {shown} are shorter than 1ns", buckets.value);
+            let help = format!("write `buckets: {nanos}`, or fewer");
+            self.error(Problem::error(buckets.place, message).help(help));
+        }
+        u32::try_from(buckets.value.min(nanos)).ok()
+    }
+
+    /// Reports a cost that can never pass, and warns where only some methods never can.
+    fn cost(&mut self, cost: &Costs, limit: At<u64>, what: &str) {
+        let never = |at: At<u64>, who: &str| {
+            (at, format!("{who} costs {} of {what} {}", at.value, limit.value))
+        };
+        let help = format!("write a cost of at most {}, or a larger {what}", limit.value);
+        if cost.default.value > limit.value {
+            let (at, message) = never(cost.default, "a request");
+            let problem = Problem::error(at.place, format!("nothing can ever pass: {message}"));
+            self.error(problem.also(limit.place, "the bound").help(help));
+            return;
+        }
+        for (method, at) in &cost.by_method {
+            if at.value > limit.value {
+                let (at, message) = never(*at, method.as_str());
+                let problem =
+                    Problem::warning(at.place, format!("no {method} can ever pass: {message}"));
+                self.warn(problem.also(limit.place, "the bound").help(help.clone()));
+            }
+        }
+    }
+
+    pub(super) fn route_pacing(&mut self, spec: &PacingSpec) -> Option<pacing::Config> {
+        let limit = self.limit(&spec.rate)?;
+        let rate = self.keep(limit.value.steady(), limit.place)?.value;
+        let max_wait = spec.max_wait.duration()?;
+        Some(self.pacing(rate, max_wait, spec.max_queue.number(), warm_up(&spec.warm_up)))
+    }
+
+    fn pacing(
+        &mut self,
+        rate: Rate,
+        max_wait: At<Duration>,
+        max_queue: Option<At<u64>>,
+        warm_up: Option<WarmUp>,
+    ) -> pacing::Config {
+        let fitting = pacing::fitting(rate, max_wait.value);
+        let most = fitting.max(1);
+        let max_queue = max_queue.map_or(most, |at| {
+            if at.value > most {
+                let message = format!("no more than {fitting} requests can ever wait");
+                self.warn(
+                    Problem::warning(at.place, message)
+                        .also(max_wait.place, "what would wait longer is rejected")
+                        .help("remove it, or write a longer `max_wait`"),
+                );
+            }
+            at.value
+        });
+        pacing::Config { rate, max_wait: max_wait.value, max_queue, warm_up }
+    }
+}

@@ -3,15 +3,15 @@
 //! A request never waits for a connection, nor for longer than the limit of a call. When a call
 //! fails, the connection is given up: requests go by `on_store_error` at once, until the task has a
 //! new one over which the store has answered and taken a write (`attend.rs`). Only what the store
-//! answers about one call, as of a key that holds something else, concerns that call alone; and what
-//! fails at a node of a Redis Cluster, only that node.
+//! answers about one call, as of a key that holds something else, concerns that call alone; and
+//! what fails at a node of a Redis Cluster, only that node.
 
 use super::{
     leases::lease_task::keep,
     limits::PATIENCE,
     redis::{
         connection_task::run,
-        store_connection::{Inner, StoreConnection},
+        store_connection::{ClientState, StoreConnection},
     },
     store::Store,
 };
@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 
 /// A worker's client of the store.
 pub struct Client {
-    inner: Arc<Inner>,
+    client: Arc<ClientState>,
     tasks: [JoinHandle<()>; 2],
 }
 
@@ -43,68 +43,69 @@ impl Client {
 
     fn with_limit(store: Arc<Store>, clock: Clock, limit: Duration) -> Self {
         let number = store.number();
-        let inner = Arc::new(Inner::new(store, clock, limit, number));
-        let tasks = [tokio::spawn(run(Arc::clone(&inner))), tokio::spawn(keep(Arc::clone(&inner)))];
-        Self { inner, tasks }
+        let client = Arc::new(ClientState::new(store, clock, limit, number));
+        let tasks =
+            [tokio::spawn(run(Arc::clone(&client))), tokio::spawn(keep(Arc::clone(&client)))];
+        Self { client, tasks }
     }
 
     /// Returns the secret of the fingerprints of clients whose states are exchanged.
     pub fn seed(&self) -> Seed {
-        *self.inner.seed.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.client.seed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether states cannot be exchanged.
     pub fn is_cut_off(&self) -> bool {
-        self.inner.store.is_cut_off()
+        self.client.store.is_cut_off()
     }
 
     /// Waits until the store has come up, perhaps before this was asked.
     pub(super) fn connected(&self) -> impl Future<Output = ()> + use<> {
-        let inner = Arc::clone(&self.inner);
-        async move { inner.made.notified().await }
+        let client = Arc::clone(&self.client);
+        async move { client.connected.notified().await }
     }
 
-    /// Has the store know which requests have ended, and that this gateway ends, and waits for that: as
-    /// long as two calls may take, or for a moment while the store is down.
+    /// Has the store know which requests have ended, and that this gateway ends, and waits for
+    /// that: as long as two calls may take, or for a moment while the store is down.
     pub async fn give_back(&self) {
-        let is_up = self.link().is_some();
-        let limit = if is_up { self.inner.limit.max(PATIENCE) } else { PATIENCE };
+        let is_up = self.connection().is_some();
+        let limit = if is_up { self.client.limit.max(PATIENCE) } else { PATIENCE };
         // What is left runs out.
-        _ = self.inner.clock.timeout(limit, self.inner.leases.all_given_back()).await;
+        _ = self.client.clock.timeout(limit, self.client.leases.all_given_back()).await;
         self.leave().await;
     }
 
     /// Has the store forget this gateway, which ends: those that live share the limits at once.
     pub(super) async fn leave(&self) {
-        let Some(mut link) = self.link() else { return };
-        let inner = Arc::clone(&link.inner);
-        let key = inner.store.key("gateways");
-        let mut node = link.connection.node_of(&key);
+        let Some(mut connection) = self.connection() else { return };
+        let client = Arc::clone(&connection.client);
+        let key = client.store.key("gateways");
+        let mut node = connection.servers.node_of(&key);
         let mut leave = cmd("ZREM");
-        leave.arg(&key).arg(&inner.store.name);
-        let left = link.connection.query(&mut node, &leave);
+        leave.arg(&key).arg(&client.store.name);
+        let left = connection.servers.query(&mut node, &leave);
         // Otherwise, it is forgotten after a lease.
-        let _left = inner.clock.timeout(inner.limit.max(PATIENCE), left).await;
+        let _left = client.clock.timeout(client.limit.max(PATIENCE), left).await;
     }
 
     /// Returns the way to the store, if it is up.
-    pub fn link(&self) -> Option<StoreConnection> {
-        self.inner.link().clone()
+    pub fn connection(&self) -> Option<StoreConnection> {
+        self.client.connection().clone()
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
-        self.inner.link().take();
-        self.inner.store.on_end(self.inner.number);
+        self.client.connection().take();
+        self.client.store.on_end(self.client.number);
     }
 }
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
-            .field("is_up", &self.inner.link().is_some())
+            .field("is_up", &self.client.connection().is_some())
             .finish_non_exhaustive()
     }
 }

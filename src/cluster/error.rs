@@ -114,7 +114,7 @@ pub(super) enum Scope {
     /// This node of a Redis Cluster.
     Node(usize),
     /// The same, and that was counted before.
-    Out,
+    Known,
     /// The store.
     Store,
 }
@@ -137,8 +137,8 @@ impl Failure {
     }
 
     /// Returns that of a call that was not made, as its node is out for this reason.
-    pub(super) const fn out(error: StoreError, detail: String) -> Self {
-        Self { error, detail, scope: Scope::Out, call: None }
+    pub(super) const fn known(error: StoreError, detail: String) -> Self {
+        Self { error, detail, scope: Scope::Known, call: None }
     }
 
     /// Returns it as that of this call.
@@ -173,7 +173,7 @@ impl Failure {
             Scope::Call => Scope::Call,
             Scope::Slot => Scope::Slot,
             Scope::Late => Scope::Late,
-            Scope::Out => Scope::Out,
+            Scope::Known => Scope::Known,
             Scope::Node(_) | Scope::Store => Scope::Node(node),
         };
         Self { scope, ..self }
@@ -193,14 +193,15 @@ impl Failure {
     pub(super) fn has_done_nothing(&self) -> bool {
         match self.scope {
             Scope::Slot => !self.is_late(),
-            Scope::Out => true,
+            Scope::Known => true,
             Scope::Call | Scope::Late | Scope::Node(_) | Scope::Store => false,
         }
     }
 
-    /// Whether a node is out, a slot moves or one call was late: the store decides about others as before.
+    /// Whether a node is out, a slot moves or one call was late: the store decides about others as
+    /// before.
     pub(super) fn is_of_part(&self) -> bool {
-        matches!(self.scope, Scope::Node(_) | Scope::Out | Scope::Slot | Scope::Late)
+        matches!(self.scope, Scope::Node(_) | Scope::Known | Scope::Slot | Scope::Late)
     }
 }
 

@@ -4,8 +4,8 @@
 //! that have come back, so that the first would have a limit for itself and the second half of it:
 //! `N + N/2 + N/3 + …` if it fails again. A store that does not know a gateway that comes back may
 //! not know others, either. From then on, until all have had the time to return, the number that
-//! divides only grows. Nor does it know what came after the moment that it was restored to: so it is
-//! with each new connection.
+//! divides only grows. Nor does it know what came after the moment that it was restored to: so it
+//! is with each new connection.
 
 use crate::flow::Instant;
 use core::time::Duration;

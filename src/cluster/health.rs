@@ -1,11 +1,8 @@
-//! What the clients of the store find out of it, taken together: whether it decides, and whether the
-//! states that gateways exchange are known here.
+//! What the clients of the store find out of it, taken together: whether it decides, and whether
+//! the states that gateways exchange are known here.
 
-use super::redis::{
-    outages::{Out, Outages},
-    slots::Slots,
-};
-use std::{collections::HashMap, sync::Arc};
+use super::redis::outages::{FailedNodes, Outages};
+use std::collections::HashMap;
 
 /// How the store does, as far as its clients know.
 #[derive(Debug)]
@@ -130,15 +127,10 @@ impl Health {
         };
     }
 
-    /// Notes which nodes of a Redis Cluster are out for a client, and why, and which has which keys.
-    /// Returns, to be said, those that were out for none, and how often it has failed with that.
-    pub(super) fn on_nodes(
-        &mut self,
-        client: u64,
-        out: Out,
-        slots: &Arc<Slots>,
-    ) -> Option<(String, u64)> {
-        let lost = self.outages.on_out(client, out, slots, self.failures + 1);
+    /// Notes which nodes of a Redis Cluster fail for a client. Returns those that failed for no
+    /// client before, for the log, and how often the store has failed with that.
+    pub(super) fn on_nodes(&mut self, client: u64, failed: FailedNodes) -> Option<(String, u64)> {
+        let lost = self.outages.on_failed(client, failed, self.failures + 1);
         if lost.is_empty() {
             return None;
         }
@@ -146,13 +138,13 @@ impl Health {
         Some((lost, self.failures))
     }
 
-    /// Notes that all other nodes have answered a client that asked after so many failures.
-    /// Returns, to be said, those that all clients reach again, or which have their keys.
+    /// Notes that a client has checked its other nodes after so many failures. Returns the nodes
+    /// that now fail for no client, for the log.
     pub(super) fn on_checked(&mut self, client: u64, failures: u64) -> String {
         self.outages.on_checked(client, failures)
     }
 
-    /// Whether no node of a Redis Cluster is out.
+    /// Whether no node of a Redis Cluster fails.
     pub(super) fn is_whole(&self) -> bool {
         self.outages.is_empty()
     }
@@ -188,7 +180,8 @@ impl Health {
         self.states == States::Asked
     }
 
-    /// Whether it has answered all clients, and told all states if they are exchanged; or has failed.
+    /// Whether it has answered all clients, and told all states if they are exchanged; or has
+    /// failed.
     pub(super) fn is_settled(&self, is_exchanged: bool) -> bool {
         let is_well = self.is_up() && (self.is_syncing() || !is_exchanged);
         is_well || self.is_failing() || self.is_cut_off()
@@ -299,14 +292,12 @@ mod tests {
     #[test]
     fn a_node_that_fails_for_one_client_has_all_asked_and_leaves_the_store_deciding() {
         let mut health = well();
-        let out = |why: &str| Out::from([("a:1".to_owned(), why.to_owned())]);
-        let slots = Arc::new(Slots::of(&[("a:1", &[(0, 16_383)])]));
-        let mut on_nodes = |out| health.on_nodes(1, out, &slots);
-        assert_eq!(on_nodes(out("hangs")), Some(("a:1: hangs".to_owned(), 1)));
-        assert_eq!(on_nodes(out("hangs still")), None);
+        let failed = |why: &str| FailedNodes::from([("a:1".to_owned(), why.to_owned())]);
+        assert_eq!(health.on_nodes(1, failed("hangs")), Some(("a:1: hangs".to_owned(), 1)));
+        assert_eq!(health.on_nodes(1, failed("hangs still")), None);
         assert!(!health.is_whole() && !health.is_failing());
         assert!(!health.is_up() && !health.on_up(1, 1), "that was said");
-        assert_eq!(health.on_nodes(1, Out::new(), &slots), None);
+        assert_eq!(health.on_nodes(1, FailedNodes::new()), None);
         assert_eq!(health.on_checked(1, 1), "a:1");
         assert!(health.is_whole() && health.is_up());
     }

@@ -9,9 +9,9 @@ use core::{
 };
 use tokio::task::yield_now;
 
-/// Runs `future` for at most `limit`, counted from when the tasks that are ready have run once, as the connection's task
-/// must send the call first. After `limit` they run once more, as that task may have an answer to read. So what the gateway
-/// is late itself does not count.
+/// Runs `future` for at most `limit`, counted from when the tasks that are ready have run once, as
+/// the connection's task must send the call first. After `limit` they run once more, as that task
+/// may have an answer to read. So what the gateway is late itself does not count.
 pub(super) async fn in_time<F: Future>(
     clock: &Clock,
     limit: Duration,

@@ -48,8 +48,8 @@ impl Recorded {
         call::read(asks, answer)
     }
 
-    /// Returns the call that tells and asks of a rule's states at `now`. [`Page::read`](super::Page::read) reads the
-    /// answer.
+    /// Returns the call that tells and asks of a rule's states at `now`.
+    /// [`Page::read`](super::Page::read) reads the answer.
     pub fn exchange(&self, push: &Push<'_>, now: Instant) -> Cmd {
         let time = format!("{} {}", now.as_nanos() / 1000, now.as_nanos() % 1000);
         self.scripts.sync.call(true, &push.keys(""), push.arguments(&time))

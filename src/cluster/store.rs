@@ -8,7 +8,7 @@ use super::{
     hello::HelloReply,
     leases::held::AllLeases,
     limits::{PATIENCE, PAUSES},
-    redis::{outages::Out, slots::Slots},
+    redis::outages::FailedNodes,
     script::Scripts,
 };
 use crate::{
@@ -325,18 +325,18 @@ impl Store {
         });
     }
 
-    /// Notes which nodes of a Redis Cluster a client knows and which are out for it, and says so, to
-    /// all clients too, when some are out that were for none.
-    pub(super) fn on_nodes(&self, client: u64, out: Out, slots: &Arc<Slots>) {
+    /// Notes which nodes of a Redis Cluster fail for a client. If some failed for no client before,
+    /// logs them and has all clients check.
+    pub(super) fn on_nodes(&self, client: u64, failed: FailedNodes) {
         let mut known = self.known();
-        if let Some((lost, failures)) = known.health.on_nodes(client, out, slots) {
+        if let Some((lost, failures)) = known.health.on_nodes(client, failed) {
             tracing::warn!(%lost, "nodes of the store fail; `on_store_error` decides for their routes");
             self.failures.send_replace(failures);
         }
     }
 
-    /// Notes that all other nodes have answered a client that asked after so many failures, and says
-    /// so when that makes some decide again for all.
+    /// Notes that a client has checked its other nodes after so many failures. Logs the nodes that
+    /// now fail for no client.
     pub(super) fn on_checked(&self, client: u64, failures: u64) {
         let mut known = self.known();
         let back = known.health.on_checked(client, failures);
@@ -345,8 +345,8 @@ impl Store {
         }
     }
 
-    /// Counts a failure that the store has answered with about one call: it is there, and may decide
-    /// about others. Says so, now and then.
+    /// Counts a failure that the store has answered with about one call: it is there, and may
+    /// decide about others. Says so, now and then.
     pub(super) fn on_refusal(&self, failure: &Failure, now: Instant) {
         let Failure { error, detail, call, .. } = failure;
         let Some(at) = self.count(*error) else { return };
@@ -361,8 +361,8 @@ impl Store {
         }
     }
 
-    /// Notes that a state of this rule was further ahead than a window, and says so once for all that
-    /// a clock has made stale.
+    /// Notes that a state of this rule was further ahead than a window, and says so once for all
+    /// that a clock has made stale.
     pub(super) fn on_stale(&self, rule: &str, now: Instant) {
         let last = self.known().stale.replace(now);
         if last.is_none_or(|last| now.since(last) >= STALE_PAUSE) {
@@ -375,7 +375,7 @@ impl Store {
 
     /// Counts a failure, unless it stands for one that was counted.
     pub(super) fn count_once(&self, failure: &Failure) {
-        if failure.scope != Scope::Out {
+        if failure.scope != Scope::Known {
             self.count(failure.error);
         }
     }

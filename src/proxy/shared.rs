@@ -20,7 +20,7 @@ const UNDECIDED: Reason = Reason::Undecided { retry_after: Duration::from_secs(1
 
 /// What a request asks of the store.
 pub(super) struct Question {
-    link: StoreConnection,
+    connection: StoreConnection,
     /// The claims on shared rules, with the keys that all gateways make alike.
     claims: SmallVec<[(Claim, Option<u128>); 2]>,
 }
@@ -51,7 +51,7 @@ impl Question {
         target: &Target<'_>,
         client: IpAddr,
     ) -> Option<Self> {
-        let link = worker.store.as_ref()?.link()?;
+        let connection = worker.store.as_ref()?.connection()?;
         let asked = |claim: &Claim| {
             shared(route, claim.slot).filter(|(it, _)| it.sync.is_none())?;
             let key = match claim.key {
@@ -60,13 +60,13 @@ impl Question {
                 Key::Shared => None,
                 Key::Of(_) => {
                     let rule = route.rules.iter().find(|rule| rule.slot == claim.slot)?;
-                    rule.key.fingerprint(link.seed(), target, client).ok()
+                    rule.key.fingerprint(connection.seed(), target, client).ok()
                 }
             };
             Some((*claim, key))
         };
         let claims: SmallVec<_> = claims.iter().filter_map(asked).collect();
-        (!claims.is_empty()).then_some(Self { link, claims })
+        (!claims.is_empty()).then_some(Self { connection, claims })
     }
 
     fn asks(&self, slot: SlotId) -> bool {
@@ -83,7 +83,7 @@ impl Question {
         let mut quotas = SmallVec::new();
         let mut blamed: Option<(SlotId, Reason)> = None;
         for ((claim, _), ask) in self.claims.iter().zip(asks(&self.claims, route)) {
-            let Some(judgement) = self.link.rejection(&ask, now) else { continue };
+            let Some(judgement) = self.connection.rejection(&ask, now) else { continue };
             blame(&mut blamed, claim, &ask, &judgement);
             quotas.push(quota(claim, &ask, &judgement));
         }
@@ -126,7 +126,7 @@ impl Asking {
     ) -> (Result<Admission, Rejection>, Option<Held>) {
         let Self { question, reservation, claims } = self;
         let asks: SmallVec<[Ask<'_>; 4]> = asks(&question.claims, route).collect();
-        let permit = question.link.permit(&asks).await;
+        let permit = question.connection.permit(&asks).await;
         if permit.as_ref().map_or(true, DecisionPermit::has_waited) {
             let now = worker.clock.now();
             if let Some((slot, reason, quotas)) = question.rejection(route, now) {
@@ -134,7 +134,7 @@ impl Asking {
             }
         }
         let decided = match permit {
-            Ok(permit) => question.link.decide(&asks, permit).await,
+            Ok(permit) => question.connection.decide(&asks, permit).await,
             Err(error) => Err(error),
         };
         let Ok(decided) = decided else {

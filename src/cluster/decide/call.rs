@@ -9,9 +9,9 @@ use std::{fmt::Write as _, sync::Arc};
 /// What a request asks of one rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// The rule's name in the store, with a hash tag: `{route}` if all states of the route lie on one
-    /// node, `{route:*}` if those of each key do. Equal for all gateways, and another for a rule whose
-    /// states mean something else.
+    /// The rule's name in the store, with a hash tag: `{route}` if all states of the route lie on
+    /// one node, `{route:*}` if those of each key do. Equal for all gateways, and another for a
+    /// rule whose states mean something else.
     pub name: &'a str,
     /// How the rule decides.
     pub rule: &'a Arc<Stored>,

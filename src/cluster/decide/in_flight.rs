@@ -1,7 +1,8 @@
 //! Bounds how many decisions of a worker are under way in the store at once, for each hash tag.
 //!
-//! Otherwise all requests of a key that arrive together would ask the store before it has rejected the
-//! first, and the last would be late. The others wait, and look at the known rejections before they ask.
+//! Otherwise all requests of a key that arrive together would ask the store before it has rejected
+//! the first, and the last would be late. The others wait, and look at the known rejections before
+//! they ask.
 
 use crate::{
     clock::{Clock, Elapsed},
@@ -14,11 +15,12 @@ use std::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Decisions under way for one hash tag: enough to use a store 1 ms away fully, and few enough that it
-/// answers the last in time.
+/// Decisions under way for one hash tag: enough to use a store 1 ms away fully, and few enough that
+/// it answers the last in time.
 const LIMIT: usize = 64;
 
-/// The decisions of one worker that are under way. An entry lives as long as a decision of its hash tag.
+/// The decisions of one worker that are under way. An entry lives as long as a decision of its hash
+/// tag.
 #[derive(Debug, Default)]
 pub(in crate::cluster) struct InFlight(Mutex<HashMap<String, Arc<Semaphore>>>);
 

@@ -1,9 +1,9 @@
 //! What the store has rejected, so that the gateway rejects it itself until the time is over.
 //!
 //! The store says how long a request would be rejected, and nothing but time ends that: until then
-//! each further call would cost the store as much as a decision, and many clients of one blocked key
-//! would keep it from deciding about all others. What lies in the store may be lost, though: so a new
-//! connection or a store that has lost its memory is asked again.
+//! each further call would cost the store as much as a decision, and many clients of one blocked
+//! key would keep it from deciding about all others. What lies in the store may be lost, though: so
+//! a new connection or a store that has lost its memory is asked again.
 
 use super::call::Ask;
 use crate::flow::{Decision, Instant, Judgement, Stored};
@@ -117,8 +117,8 @@ impl Entry {
     }
 }
 
-/// Returns which entries `ask` may be in. Nobody can choose keys that meet: they are fingerprints, made
-/// with a secret.
+/// Returns which entries `ask` may be in. Nobody can choose keys that meet: they are fingerprints,
+/// made with a secret.
 fn set_of(ask: &Ask<'_>) -> usize {
     let key = ask.key.unwrap_or_default();
     let rule = Arc::as_ptr(ask.rule).addr() as u128;

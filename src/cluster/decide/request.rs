@@ -11,7 +11,7 @@ use crate::{
         leases::held::Held,
         redis::{
             slots::tag,
-            store_connection::{Inner, StoreConnection},
+            store_connection::{ClientState, StoreConnection},
         },
     },
     flow::{Instant, Judgement, RoundTrip},
@@ -30,27 +30,29 @@ pub struct Decided {
 }
 
 impl StoreConnection {
-    /// Returns the rejection that the store would answer `ask` with at `now`, if it has told that before:
-    /// without a call. A request that has one is rejected.
+    /// Returns the rejection that the store would answer `ask` with at `now`, if it has told that
+    /// before: without a call. A request that has one is rejected.
     pub fn rejection(&self, ask: &Ask<'_>, now: Instant) -> Option<Judgement> {
-        let found = self.inner.rejections.find(ask, self.memory(), now);
+        let found = self.client.rejections.find(ask, self.memory(), now);
         if found.is_some() {
-            self.inner.store.on_cached_rejection();
+            self.client.store.on_cached_rejection();
         }
         found
     }
 
     fn memory(&self) -> Memory {
-        Memory { connection: self.number, losses: self.inner.store.losses() }
+        Memory { connection: self.number, losses: self.client.store.losses() }
     }
 
-    /// Waits until the store may be asked about a request, for at most half of `store.timeout`: the call has the rest.
+    /// Waits until the store may be asked about a request, for at most half of `store.timeout`: the
+    /// call has the rest.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Timeout`] if too many requests of the same hash tag are under way all the time.
+    /// [`StoreError::Timeout`] if too many requests of the same hash tag are under way all the
+    /// time.
     pub async fn permit(&self, asks: &[Ask<'_>]) -> Result<DecisionPermit, StoreError> {
-        let Inner { store, in_flight, clock, limit, .. } = &*self.inner;
+        let ClientState { store, in_flight, clock, limit, .. } = &*self.client;
         let key =
             asks.first().map(|ask| call::key(&store.settings.prefix, ask)).unwrap_or_default();
         in_flight.acquire(tag(&key), *limit / 2, clock).await.map_err(|elapsed| {
@@ -70,25 +72,25 @@ impl StoreConnection {
         asks: &[Ask<'_>],
         permit: DecisionPermit,
     ) -> Result<Decided, StoreError> {
-        let inner = Arc::clone(&self.inner);
-        let (store, settings) = (&inner.store, &inner.store.settings);
-        let (asked, memory) = (inner.clock.now(), self.memory());
+        let client = Arc::clone(&self.client);
+        let (store, settings) = (&client.store, &client.store.settings);
+        let (asked, memory) = (client.clock.now(), self.memory());
         let keys: Vec<String> = asks.iter().map(|ask| call::key(&settings.prefix, ask)).collect();
-        if self.node_of(&keys).is_some_and(|node| self.is_out(node)) {
+        if self.node_of(&keys).is_some_and(|node| self.is_failed(node)) {
             return Err(StoreError::Down);
         }
         let name = if asks.iter().any(|ask| ask.rule.holds()) {
-            inner.leases.name()
+            client.leases.name()
         } else {
             String::new()
         };
         let micros = u64::try_from(settings.lease.as_micros()).unwrap_or(u64::MAX);
         let lease = call::Lease { name: &name, micros };
         // Before the call, as it may be lost on the way back.
-        let held = inner.leases.ask(call::leases(&settings.prefix, asks, lease));
+        let held = client.leases.ask(call::leases(&settings.prefix, asks, lease));
         let lines = asks.iter().map(|ask| call::line(ask, lease, asked));
         let arguments: Vec<String> = [String::new()].into_iter().chain(lines).collect();
-        let limit = inner.limit.saturating_sub(permit.waited()).max(inner.limit / 2);
+        let limit = client.limit.saturating_sub(permit.waited()).max(client.limit / 2);
         let answer = self.run_within(limit, &store.scripts.decide, &keys, &arguments).await;
         let read =
             |answer| call::read(asks, &answer).map_err(|_| Failure::invalid_reply("to a question"));
@@ -103,10 +105,10 @@ impl StoreConnection {
                 return Err(self.fail(if is_cut_short { failure.late() } else { failure }));
             }
         };
-        let came = inner.clock.now();
+        let came = client.clock.now();
         store.on_decision(came.since(asked));
         for (ask, judgement) in asks.iter().zip(&verdicts.answers) {
-            inner.rejections.note(ask, judgement, memory, (asked, came));
+            client.rejections.note(ask, judgement, memory, (asked, came));
         }
         let way = RoundTrip { asked, given: verdicts.now, came };
         store.offsets.record(way, asks, &mut verdicts);

@@ -11,8 +11,8 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// The most leases that wait to be given back, and the most that are kept as that is in vain. Others
-/// run out by themselves.
+/// The most leases that wait to be given back, and the most that are kept as that is in vain.
+/// Others run out by themselves.
 const MOST_ENDED: usize = 100_000;
 
 /// Where a lease is kept, and under which name and for which cost.
@@ -48,7 +48,7 @@ impl AllLeases {
 pub(in crate::cluster) struct Leases {
     /// What the names begin with, which no other worker's of any gateway do.
     owner: String,
-    inner: Mutex<Inner>,
+    table: Mutex<LeaseTable>,
     /// Rings when some are to be given back.
     pub(in crate::cluster) ended: Notify,
     /// Rings when none is.
@@ -56,7 +56,7 @@ pub(in crate::cluster) struct Leases {
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct LeaseTable {
     /// Those that were granted, by their number.
     held: HashMap<u64, Lease>,
     /// Those that are to be given back.
@@ -130,14 +130,14 @@ impl Renewal {
 impl Leases {
     /// Returns leases whose names begin with `owner`.
     pub(in crate::cluster) fn of(owner: String) -> Self {
-        Self { owner, inner: Mutex::default(), ended: Notify::new(), given: Notify::new() }
+        Self { owner, table: Mutex::default(), ended: Notify::new(), given: Notify::new() }
     }
 
     /// Returns a name that no other lease has.
     pub(in crate::cluster) fn name(&self) -> String {
-        let mut inner = self.lock();
-        inner.next += 1;
-        format!("{}-{}", self.owner, inner.next)
+        let mut table = self.lock();
+        table.next += 1;
+        format!("{}-{}", self.owner, table.next)
     }
 
     /// Notes leases that the store is about to grant.
@@ -155,20 +155,21 @@ impl Leases {
         self.lock().held.iter().map(renewal).collect()
     }
 
-    /// Takes what is to be given back of some hash tags, until [`Self::given_back`] says that it was.
+    /// Takes what is to be given back of some hash tags, until [`Self::given_back`] says that it
+    /// was.
     pub(in crate::cluster) fn take_ended(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<Lease> {
-        let mut inner = self.lock();
-        let taken = inner.ended.take(is_wanted);
-        inner.leaving += taken.len();
+        let mut table = self.lock();
+        let taken = table.ended.take(is_wanted);
+        table.leaving += taken.len();
         taken
     }
 
     /// Notes that so many were given back, or not, which [`Self::put_back`] or [`Self::keep`] heard
     /// before.
     pub(in crate::cluster) fn given_back(&self, count: usize) {
-        let mut inner = self.lock();
-        inner.leaving -= count;
-        if inner.leaving + inner.ended.len == 0 {
+        let mut table = self.lock();
+        table.leaving -= count;
+        if table.leaving + table.ended.len == 0 {
             self.given.notify_one();
         }
     }
@@ -176,8 +177,8 @@ impl Leases {
     /// Waits until there is nothing to be given back, but for what cannot be.
     pub(in crate::cluster) async fn all_given_back(&self) {
         while {
-            let inner = self.lock();
-            inner.leaving + inner.ended.len > 0
+            let table = self.lock();
+            table.leaving + table.ended.len > 0
         } {
             self.given.notified().await;
         }
@@ -203,8 +204,8 @@ impl Leases {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, LeaseTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -216,11 +217,11 @@ impl Held {
         let granted = asked.into_iter().zip(granted).filter(|(_, granted)| *granted);
         let mut granted = granted.map(|(lease, _)| lease).peekable();
         if granted.peek().is_some() {
-            let mut inner = self.leases.lock();
+            let mut table = self.leases.lock();
             for lease in granted {
-                inner.next += 1;
-                let number = inner.next;
-                inner.held.insert(number, lease);
+                table.next += 1;
+                let number = table.next;
+                table.held.insert(number, lease);
                 self.numbers.push(number);
             }
         }
@@ -239,9 +240,9 @@ impl Drop for Held {
             return;
         }
         let mut ended = std::mem::take(&mut self.asked);
-        let mut inner = self.leases.lock();
-        ended.extend(self.numbers.iter().filter_map(|number| inner.held.remove(number)));
-        drop(inner);
+        let mut table = self.leases.lock();
+        ended.extend(self.numbers.iter().filter_map(|number| table.held.remove(number)));
+        drop(table);
         self.leases.put_back(ended);
     }
 }

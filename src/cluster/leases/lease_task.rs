@@ -1,6 +1,6 @@
-//! The task that keeps a worker's leases: it renews those of requests in flight, and gives back what
-//! has ended. Beside the one that sees to the connection, so that neither waits for the other; nor
-//! does what lies at one node of a Redis Cluster wait for another node.
+//! The task that keeps a worker's leases: it renews those of requests in flight, and gives back
+//! what has ended. Beside the one that sees to the connection, so that neither waits for the other;
+//! nor does what lies at one node of a Redis Cluster wait for another node.
 
 use super::{
     held::{Lease, Renewal},
@@ -8,14 +8,14 @@ use super::{
 };
 use crate::cluster::{
     error::Failure,
-    redis::store_connection::{Inner, StoreConnection},
+    redis::store_connection::{ClientState, StoreConnection},
 };
 use std::{collections::HashSet, sync::Arc};
 use tokio::task::JoinSet;
 
 /// Keeps leases for as long as the worker lasts.
-pub(in crate::cluster) async fn keep(inner: Arc<Inner>) {
-    let mut next = inner.clock.now() + inner.beat();
+pub(in crate::cluster) async fn keep(client: Arc<ClientState>) {
+    let mut next = client.clock.now() + client.beat();
     let (mut renewals, mut releases) = (Lanes::default(), Lanes::default());
     // Over which connection it was tried to give back what was kept.
     let mut tried = 0;
@@ -24,29 +24,30 @@ pub(in crate::cluster) async fn keep(inner: Arc<Inner>) {
         tokio::select! {
             () = renewals.end() => {}
             () = releases.end() => {}
-            () = inner.leases.ended.notified() => {}
-            () = inner.clock.timer(next) => is_beat = true,
+            () = client.leases.ended.notified() => {}
+            () = client.clock.timer(next) => is_beat = true,
         }
         if is_beat {
-            next = inner.clock.now() + inner.beat();
+            next = client.clock.now() + client.beat();
         }
-        let Some(link) = inner.link().clone() else { continue };
+        let Some(connection) = client.connection().clone() else { continue };
         if is_beat {
-            for (node, batches) in link.batches(inner.leases.held()) {
-                renewals.begin(&link, node, renew_own(link.clone(), batches));
+            for (node, batches) in connection.batches(client.leases.held()) {
+                renewals.begin(&connection, node, renew_own(connection.clone(), batches));
             }
         }
-        if is_beat || link.number != tried {
-            tried = link.number;
-            let is_one = link.connection.nodes().is_none();
-            let node_of = |tag: &str| link.connection.node_of(tag);
-            let is_reached = |tag: &str| node_of(tag).map_or(is_one, |node| !link.is_out(node));
-            inner.leases.put_back_kept(is_reached);
+        if is_beat || connection.number != tried {
+            tried = connection.number;
+            let is_one = connection.servers.nodes().is_none();
+            let node_of = |tag: &str| connection.servers.node_of(tag);
+            let is_reached =
+                |tag: &str| node_of(tag).map_or(is_one, |node| !connection.is_failed(node));
+            client.leases.put_back_kept(is_reached);
         }
-        let is_free = |tag: &str| releases.is_free(&link, link.connection.node_of(tag));
-        let ended = inner.leases.take_ended(is_free);
-        for (node, batches) in link.batches(ended) {
-            releases.begin(&link, node, give_back(link.clone(), batches));
+        let is_free = |tag: &str| releases.is_free(&connection, connection.servers.node_of(tag));
+        let ended = client.leases.take_ended(is_free);
+        for (node, batches) in connection.batches(ended) {
+            releases.begin(&connection, node, give_back(connection.clone(), batches));
         }
     }
 }
@@ -63,18 +64,18 @@ struct Lanes {
 type Lane = (u64, Node);
 
 impl Lanes {
-    fn is_free(&self, link: &StoreConnection, node: Node) -> bool {
-        !self.busy.contains(&(link.number, node))
+    fn is_free(&self, connection: &StoreConnection, node: Node) -> bool {
+        !self.busy.contains(&(connection.number, node))
     }
 
     /// Begins something, unless something is under way there.
     fn begin(
         &mut self,
-        link: &StoreConnection,
+        connection: &StoreConnection,
         node: Node,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
-        let lane = (link.number, node);
+        let lane = (connection.number, node);
         if self.busy.insert(lane) {
             self.under_way.spawn(async move {
                 work.await;
@@ -95,15 +96,15 @@ impl Lanes {
 }
 
 /// Gives leases at one node back, or leaves them to the next connection.
-async fn give_back(link: StoreConnection, batches: Vec<Batch<Lease>>) {
+async fn give_back(connection: StoreConnection, batches: Vec<Batch<Lease>>) {
     let count = batches.iter().map(Vec::len).sum();
-    let leases = Arc::clone(&link.inner.leases);
-    for (batch, fate) in link.tell(Update::Release, batches).await {
+    let leases = Arc::clone(&connection.client.leases);
+    for (batch, fate) in connection.tell(Update::Release, batches).await {
         match fate {
             Outcome::Told => {}
             Outcome::Later | Outcome::Apart => leases.keep(batch),
             Outcome::Failed(failure) => {
-                failure.map(|failure| link.fail(failure));
+                failure.map(|failure| connection.fail(failure));
                 leases.put_back(batch);
             }
         }
@@ -112,9 +113,9 @@ async fn give_back(link: StoreConnection, batches: Vec<Batch<Lease>>) {
 }
 
 /// Renews what the worker holds at one node.
-async fn renew_own(link: StoreConnection, batches: Vec<Batch<Renewal>>) {
-    if let Err(failure) = link.renew(batches).await {
-        link.fail(failure);
+async fn renew_own(connection: StoreConnection, batches: Vec<Batch<Renewal>>) {
+    if let Err(failure) = connection.renew(batches).await {
+        connection.fail(failure);
     }
 }
 
@@ -122,12 +123,12 @@ impl StoreConnection {
     /// Renews all that is held, but for what others than new connections have to see to. To be done
     /// before any request: the store would grant it what has run out meanwhile.
     pub(in crate::cluster) async fn renew_anew(&self) -> Result<(), Failure> {
-        let mut held = self.inner.store.leases.held();
+        let mut held = self.client.store.leases.held();
         held.retain(|it| !self.is_kept(&it.lease.0));
         let mut nodes = JoinSet::new();
         for (_, batches) in self.batches(held) {
-            let link = self.clone();
-            nodes.spawn(async move { link.renew(batches).await });
+            let connection = self.clone();
+            nodes.spawn(async move { connection.renew(batches).await });
         }
         let mut all = Ok(());
         // Otherwise, the runtime ends.

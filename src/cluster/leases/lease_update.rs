@@ -76,13 +76,13 @@ impl LeaseUpdate for Renewal {
 impl StoreConnection {
     /// Divides leases into batches for each node.
     pub(super) fn batches<T: LeaseUpdate>(&self, leases: Vec<T>) -> HashMap<Node, Vec<Batch<T>>> {
-        if self.connection.nodes().is_none() {
+        if self.servers.nodes().is_none() {
             let batches = cut(leases);
             return if batches.is_empty() { HashMap::new() } else { [(None, batches)].into() };
         }
         let mut nodes: HashMap<Node, Vec<Batch<T>>> = HashMap::new();
         for (tag, leases) in by_tag(leases) {
-            nodes.entry(self.connection.node_of(&tag)).or_default().extend(cut(leases));
+            nodes.entry(self.servers.node_of(&tag)).or_default().extend(cut(leases));
         }
         nodes
     }
@@ -117,7 +117,7 @@ impl StoreConnection {
         if batch.is_empty() {
             return (batch, Outcome::Told);
         }
-        let store = Arc::clone(&self.inner.store);
+        let store = Arc::clone(&self.client.store);
         let (keys, names): (Vec<String>, Vec<String>) =
             batch.iter().map(|it| it.lease().clone()).unzip();
         let told = match what {

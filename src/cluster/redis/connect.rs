@@ -11,8 +11,8 @@ use redis::{
 use std::fs;
 use tokio::task::JoinSet;
 
-/// Makes calls in one round trip. Without a limit, too. Returns what was answered to each, in their
-/// order.
+/// Makes calls in one round trip, and returns their answers in order. Sets no limit of time: the
+/// caller must.
 pub(in crate::cluster) async fn query_all(
     connection: &mut MultiplexedConnection,
     calls: &[Cmd],
@@ -41,7 +41,7 @@ pub(super) async fn open(
     open_as(settings, host, port, login).await
 }
 
-/// Connects to one server, which lets `login` in.
+/// Connects to one server with this login.
 pub(super) async fn open_as(
     settings: &Settings,
     host: &str,
@@ -58,14 +58,14 @@ pub(super) async fn open_as(
 }
 
 pub(super) async fn multiplexed(client: &Client) -> RedisResult<MultiplexedConnection> {
-    // Limits of time are the caller's.
+    // The caller sets limits of time.
     let config =
         AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     client.get_multiplexed_async_connection_with_config(&config).await
 }
 
-/// Asks the sentinels, who let `login` in, for the primary of this name: all at once, each by a
-/// client of its own, so that the first answer counts and none that hangs is waited for.
+/// Asks all sentinels at once for the primary of this name. The first answer counts, so that no
+/// sentinel that hangs delays the others.
 pub(super) async fn first_named(
     settings: &Settings,
     primary: &str,
@@ -79,8 +79,7 @@ pub(super) async fn first_named(
     first(asked, "no sentinel answers").await
 }
 
-/// Returns the first answer that comes, or else an error of one; `silence` is said if nobody was
-/// asked.
+/// Returns the first answer, or else the last error; `silence` if there was no question.
 pub(super) async fn first<T: 'static>(
     mut asked: JoinSet<RedisResult<T>>,
     silence: &'static str,
@@ -97,7 +96,7 @@ pub(super) async fn first<T: 'static>(
     Err(failure)
 }
 
-/// Returns what asks one sentinel.
+/// Returns a client for one sentinel.
 fn sentinel(
     settings: &Settings,
     node: ConnectionAddr,
@@ -143,12 +142,12 @@ fn addr(settings: &Settings, host: &str, port: u16) -> ConnectionAddr {
     }
 }
 
-/// Without it, one small packet may wait 40 ms for the other side to confirm the one before.
+/// Without `TCP_NODELAY` a small packet may wait 40 ms for the acknowledgement of the previous one.
 fn tcp() -> TcpSettings {
     TcpSettings::default().set_nodelay(true)
 }
 
-/// Reads the file of the certificates that are trusted, if there is one.
+/// Reads the trusted certificates, if the configuration names a file.
 fn certificates(settings: &Settings) -> RedisResult<Option<TlsCertificates>> {
     let Some(file) = settings.ca.as_ref().filter(|_| settings.is_tls) else { return Ok(None) };
     Ok(Some(TlsCertificates { client_tls: None, root_cert: Some(fs::read(file)?) }))

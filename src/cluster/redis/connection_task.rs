@@ -1,12 +1,12 @@
-//! The task that sees to a worker's way to the store: connects, greets, and has what is down looked
-//! for.
+//! The task that keeps a worker connected to the store: it connects, announces the gateway, and
+//! looks for nodes that fail.
 
 use super::{
     nodes::Nodes,
     probe::Probe,
     search::{Pause, Search, connect},
     sentinels::Watch,
-    store_connection::{Inner, StoreConnection},
+    store_connection::{ClientState, StoreConnection},
 };
 use crate::cluster::{
     error::Failure,
@@ -17,149 +17,154 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
 
 /// Connects, and again whenever the connection is given up.
-pub(in crate::cluster) async fn run(inner: Arc<Inner>) {
+pub(in crate::cluster) async fn run(client: Arc<ClientState>) {
     let mut pause = Pause::new();
-    let mut failures = inner.store.failures();
-    // Where the nodes of a Redis Cluster were last: those that the file names may all be gone.
+    let mut failures = client.store.failures();
+    // The last known nodes of a Redis Cluster: the nodes that the file names may all be gone.
     let mut former: Option<Nodes> = None;
     loop {
         let seen = *failures.borrow_and_update();
-        match begin(&inner, former.as_ref()).await {
-            Ok(link) => {
-                install(&link);
-                inner.made.notify_one();
-                inner.store.on_up(inner.number, seen);
-                let began = inner.clock.now();
-                let given_up = attend(link, &mut failures, seen).await;
-                former = given_up.connection.nodes().map(Nodes::without_connections);
-                // One that breaks at once is no success.
-                if inner.clock.now().since(began) > PAUSES[1] {
+        match begin(&client, former.as_ref()).await {
+            Ok(connection) => {
+                install(&connection);
+                client.connected.notify_one();
+                client.store.on_up(client.number, seen);
+                let began = client.clock.now();
+                let given_up = attend(connection, &mut failures, seen).await;
+                former = given_up.servers.nodes().map(Nodes::without_connections);
+                // A connection that breaks at once is no success.
+                if client.clock.now().since(began) > PAUSES[1] {
                     pause = Pause::new();
                 }
             }
-            Err(failure) => inner.store.on_error(&failure),
+            Err(failure) => client.store.on_error(&failure),
         }
-        let next = pause.next(inner.clock.now());
-        inner.clock.timer(next).await;
+        let next = pause.next(client.clock.now());
+        client.clock.timer(next).await;
     }
 }
 
 /// Has requests use a connection.
-fn install(link: &StoreConnection) {
-    let inner = &link.inner;
-    let mut current = inner.link();
-    *current = Some(link.clone());
-    // What waits to be given back.
-    inner.leases.ended.notify_one();
-    if let Some(nodes) = link.connection.nodes() {
-        inner.store.on_nodes(inner.number, nodes.out(), nodes.slots());
-        if !nodes.is_well() {
-            inner.hurt.notify_one();
+fn install(connection: &StoreConnection) {
+    let client = &connection.client;
+    let mut current = client.connection();
+    *current = Some(connection.clone());
+    // Leases wait to be given back.
+    client.leases.ended.notify_one();
+    if let Some(nodes) = connection.servers.nodes() {
+        client.store.on_nodes(client.number, nodes.failed());
+        if !nodes.is_healthy() {
+            client.node_failed.notify_one();
         }
     }
 }
 
-/// Returns a connection over which the store has answered, and knows what is in flight.
-async fn begin(inner: &Arc<Inner>, former: Option<&Nodes>) -> Result<StoreConnection, Failure> {
-    let link = connect(inner, former).await?;
-    link.renew_anew().await?;
-    Ok(link)
+/// Returns a connection over which the store has answered and learned the leases of requests in
+/// flight.
+async fn begin(
+    client: &Arc<ClientState>,
+    former: Option<&Nodes>,
+) -> Result<StoreConnection, Failure> {
+    let connection = connect(client, former).await?;
+    connection.renew_anew().await?;
+    Ok(connection)
 }
 
-/// Does what is to be done over a connection, after so many failures that were seen, until it is
-/// given up. Returns the last one.
+/// Keeps a connection until it is given up, after so many failures of the store. Returns the
+/// connection that was used last.
 async fn attend(
-    mut link: StoreConnection,
+    mut connection: StoreConnection,
     failures: &mut watch::Receiver<u64>,
     mut seen: u64,
 ) -> StoreConnection {
-    let inner = Arc::clone(&link.inner);
-    let beat = inner.beat();
-    let mut next = inner.clock.now() + beat;
-    let (mut search, mut probe) = (Search::new(), Probe::default());
+    let client = Arc::clone(&connection.client);
+    let beat = client.beat();
+    let mut next = client.clock.now() + beat;
+    let mut search = Search::new();
+    let mut probe = Probe::default();
     let mut watch = Watch::default();
-    probe.begin(&link, seen);
+    probe.begin(&connection, seen);
     loop {
-        let soonest = search.next().map_or(next, |it| it.min(next));
+        let soonest = search.next().map_or(next, |search| search.min(next));
         let done = tokio::select! {
             biased;
-            () = inner.broken.notified() => return link,
-            // Another client's connection broke: then this one may have, too, which nobody has
-            // noticed if nobody asks.
+            () = client.lost.notified() => return connection,
+            // When another client's connection broke, an idle one may be broken, too.
             Ok(()) = failures.changed() => {
                 seen = *failures.borrow_and_update();
-                greet_again(&mut link, &mut probe, seen).await
+                greet_again(&mut connection, &mut probe, seen).await
             }
-            () = inner.hurt.notified() => {
-                search.want(inner.clock.now());
+            () = client.node_failed.notified() => {
+                search.want(client.clock.now());
                 Ok(())
             }
-            () = inner.doubted.notified() => {
-                next = next.min(inner.clock.now() + PAUSES[1]);
+            () = client.check_soon.notified() => {
+                next = next.min(client.clock.now() + PAUSES[1]);
                 Ok(())
             }
-            Some(primary) = watch.end(link.connection.server()) => {
-                inner.replace_primary(primary);
-                search.want(inner.clock.now());
+            Some(primary) = watch.end(connection.servers.address()) => {
+                client.replace_primary(primary);
+                search.want(client.clock.now());
                 Ok(())
             }
             Some(found) = search.end() => {
-                if let Some(new) = adopt(&link, found).await {
-                    link = new;
-                    probe.begin_anew(&link, seen);
+                if let Some(new) = adopt(&connection, found).await {
+                    connection = new;
+                    probe.begin_anew(&connection, seen);
                 }
-                if link.connection.nodes().is_some_and(|it| !it.is_well()) {
-                    search.want(inner.clock.now());
+                if connection.servers.nodes().is_some_and(|nodes| !nodes.is_healthy()) {
+                    search.want(client.clock.now());
                 }
                 Ok(())
             }
-            () = inner.clock.timer(soonest) => {
-                let now = inner.clock.now();
-                search.begin(&link, now);
+            () = client.clock.timer(soonest) => {
+                let now = client.clock.now();
+                search.begin(&connection, now);
                 if next <= now {
                     next = now + beat;
-                    search.on_beat(&link, now);
-                    let settings = &inner.store.settings;
-                    watch.begin(settings, &inner.clock, settings.connect_timeout);
-                    beat_and_probe(&mut link, &mut probe, seen).await
+                    search.on_beat(&connection, now);
+                    let settings = &client.store.settings;
+                    watch.begin(settings, &client.clock, settings.connect_timeout);
+                    beat_and_probe(&mut connection, &mut probe, seen).await
                 } else {
                     Ok(())
                 }
             }
         };
         if let Err(failure) = done {
-            link.end(&failure).await;
-            return link;
+            connection.end(&failure).await;
+            return connection;
         }
     }
 }
 
-/// Greets the store after so many of its failures, and probes its nodes again.
+/// Greets the store after so many of its failures, and begins another probe.
 async fn greet_again(
-    link: &mut StoreConnection,
+    connection: &mut StoreConnection,
     probe: &mut Probe,
     failures: u64,
 ) -> Result<(), Failure> {
-    link.greet(false).await?;
-    link.confirm(failures);
-    probe.begin_anew(link, failures);
+    connection.greet(false).await?;
+    connection.confirm(failures);
+    probe.begin_anew(connection, failures);
     Ok(())
 }
 
-/// Greets the store, and probes its nodes unless that is under way.
+/// Greets the store, and begins a probe unless one is running.
 async fn beat_and_probe(
-    link: &mut StoreConnection,
+    connection: &mut StoreConnection,
     probe: &mut Probe,
     failures: u64,
 ) -> Result<(), Failure> {
-    let beaten = link.beat().await;
-    probe.begin(link, failures);
+    let beaten = connection.beat().await;
+    probe.begin(connection, failures);
     beaten
 }
 
-/// Has requests use what a search has found instead of `link`, unless that was given up.
+/// Has requests use the connection that a search has made instead of `connection`, unless that was
+/// given up.
 async fn adopt(
-    link: &StoreConnection,
+    connection: &StoreConnection,
     found: Result<StoreConnection, Failure>,
 ) -> Option<StoreConnection> {
     let renewed = async {
@@ -167,8 +172,8 @@ async fn adopt(
         new.renew_anew().await?;
         Ok(new)
     };
-    let new = renewed.await.map_err(|failure| link.inner.store.count_once(&failure)).ok()?;
-    if !link.is_current() {
+    let new = renewed.await.map_err(|failure| connection.client.store.count_once(&failure)).ok()?;
+    if !connection.is_current() {
         return None;
     }
     install(&new);
@@ -176,78 +181,77 @@ async fn adopt(
 }
 
 impl StoreConnection {
-    /// Tells the store that this gateway is there, `is_first` over this connection, and learns what
-    /// it has to tell.
+    /// Announces this gateway to the store, and learns the number of gateways and the secret.
+    /// `is_first` over this connection.
     pub(in crate::cluster) async fn greet(&mut self, is_first: bool) -> Result<(), Failure> {
-        let store = Arc::clone(&self.inner.store);
+        let store = Arc::clone(&self.client.store);
         let keys = ["gateways", "secret"].map(|name| store.key(name));
         let micros = store.settings.lease.as_micros().to_string();
         let arguments = [store.name.clone(), micros, store.secret()];
-        // A new connection is for who answers as soon as requests want it.
-        let limit = if is_first { self.inner.limit } else { self.inner.limit.max(PATIENCE) };
+        // A new connection must be as fast as requests need it.
+        let limit = if is_first { self.client.limit } else { self.client.limit.max(PATIENCE) };
         let answer = self.run_within(limit, &store.scripts.hello, &keys, &arguments).await;
-        let now = self.inner.clock.now();
+        let now = self.client.clock.now();
         let read = |answer| {
             HelloReply::read(&answer).ok_or_else(|| Failure::invalid_reply("to a greeting"))
         };
-        let told = match answer.and_then(read) {
-            Ok(told) => told,
-            // Other keys are decided about all the same, for who knows the secret.
+        let reply = match answer.and_then(read) {
+            Ok(reply) => reply,
+            // With the secret, the gateway can use the other nodes all the same.
             Err(failure) if failure.is_of_part() && store.has_learned() => {
                 return self.record(failure);
             }
-            // A gateway that may not greet does not count among them, whatever else would work.
+            // The store does not count a gateway that cannot greet.
             Err(failure) => return Err(failure.about(&keys)),
         };
-        if let Some(key) = &told.rewritten {
+        if let Some(key) = &reply.rewritten {
             tracing::warn!(
                 key,
                 "the store held an invalid secret; flowgate has written this key anew"
             );
         }
-        self.seed = store.learn(&told, is_first, now);
-        *self.inner.seed.lock().unwrap_or_else(PoisonError::into_inner) = self.seed;
+        self.seed = store.learn(&reply, is_first, now);
+        *self.client.seed.lock().unwrap_or_else(PoisonError::into_inner) = self.seed;
         Ok(())
     }
 
-    /// Greets the store.
+    /// Greets the store, and has requests use the secret that it returns.
     async fn beat(&mut self) -> Result<(), Failure> {
         self.greet(false).await?;
         self.share_seed();
         Ok(())
     }
 
-    /// Whether the node that has a key is reached as before.
+    /// Whether the connection to the node that has a key is an old one.
     pub(in crate::cluster) fn is_kept(&self, key: &str) -> bool {
-        self.connection.nodes().is_some_and(|nodes| nodes.is_kept(key))
+        self.servers.nodes().is_some_and(|nodes| nodes.is_kept(key))
     }
 
-    /// Gives it up.
+    /// Gives the connection up.
     async fn end(&self, failure: &Failure) {
-        self.inner.store.on_error(failure);
+        self.client.store.on_error(failure);
         self.give_up();
-        // What give_up rang, unless a request came first: either way it is taken here.
-        self.inner.broken.notified().await;
+        // Takes the ring of `give_up`, or of a request that came first.
+        self.client.lost.notified().await;
     }
 
-    /// Notes that it works after so many failures of the store, unless it was given up.
+    /// Notes that the connection works after so many failures of the store, unless it was given up.
     fn confirm(&self, failures: u64) {
-        let link = self.inner.link();
-        if link.as_ref().is_some_and(|it| it.number == self.number) {
-            self.inner.store.on_up(self.inner.number, failures);
+        if self.is_current() {
+            self.client.store.on_up(self.client.number, failures);
         }
     }
 
-    /// Whether requests use it.
+    /// Whether requests use this connection.
     fn is_current(&self) -> bool {
-        self.inner.link().as_ref().is_some_and(|it| it.number == self.number)
+        self.client.connection().as_ref().is_some_and(|current| current.number == self.number)
     }
 
-    /// Has the requests to come use what the last greeting told.
+    /// Has new requests use the latest secret.
     fn share_seed(&self) {
-        let mut link = self.inner.link();
-        if let Some(it) = link.as_mut().filter(|it| it.number == self.number) {
-            it.seed = self.seed;
+        let mut current = self.client.connection();
+        if let Some(current) = current.as_mut().filter(|current| current.number == self.number) {
+            current.seed = self.seed;
         }
     }
 }

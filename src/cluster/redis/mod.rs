@@ -2,12 +2,12 @@
 
 mod caller;
 pub(super) mod connect;
-pub(super) mod connection;
 pub(super) mod connection_task;
 pub(super) mod nodes;
 pub(super) mod outages;
 mod probe;
 mod search;
 pub(super) mod sentinels;
+pub(super) mod servers;
 pub(super) mod slots;
 pub(super) mod store_connection;

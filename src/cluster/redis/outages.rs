@@ -1,205 +1,118 @@
-//! Which nodes of a Redis Cluster are out, as its clients know taken together.
+//! Which nodes of a Redis Cluster fail, as all workers of this process know.
 
-use super::slots::{Range, Slots};
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, HashMap};
 
-/// Nodes that are out, and why.
-pub(in crate::cluster) type Out = BTreeMap<String, String>;
+/// Nodes that fail by their names, and why.
+pub(in crate::cluster) type FailedNodes = BTreeMap<String, String>;
 
-/// What all clients have met.
+/// What all clients know.
 #[derive(Debug, Default)]
 pub(in crate::cluster) struct Outages {
-    clients: HashMap<u64, Met>,
-    said: BTreeMap<String, Said>,
+    clients: HashMap<u64, Seen>,
+    /// Nodes that the log calls failing, and how often the store had failed with that.
+    logged: BTreeMap<String, u64>,
 }
 
-/// A node that was said to fail.
+/// What one client knows.
 #[derive(Debug)]
-struct Said {
-    /// After how many failures of the store that was.
-    failures: u64,
-    /// What it had then.
-    slots: Vec<Range>,
-}
-
-/// What one of them has met.
-#[derive(Debug)]
-struct Met {
-    out: Out,
-    /// Which node has which keys, as it knows.
-    slots: Arc<Slots>,
-    /// After how many failures of the store it asked all others, which have answered.
+struct Seen {
+    failed: FailedNodes,
+    /// How often the store had failed when this client last checked all other nodes.
     checked: u64,
 }
 
 impl Outages {
-    /// Notes which are out for a client, after so many failures of the store, and which has which
-    /// keys, as it knows. Returns, to be said, those that nobody had met.
-    pub(in crate::cluster) fn on_out(
+    /// Notes the nodes that fail for a client, after so many failures of the store. Returns those
+    /// that are new, for the log.
+    pub(in crate::cluster) fn on_failed(
         &mut self,
         client: u64,
-        out: Out,
-        slots: &Arc<Slots>,
+        failed: FailedNodes,
         failures: u64,
     ) -> String {
-        let mut lost = Vec::new();
-        for (name, why) in &out {
-            self.said.entry(name.clone()).or_insert_with(|| {
-                lost.push(format!("{name}: {why}"));
-                Said { failures, slots: slots.of_node(name) }
+        let mut new = Vec::new();
+        for (name, why) in &failed {
+            self.logged.entry(name.clone()).or_insert_with(|| {
+                new.push(format!("{name}: {why}"));
+                failures
             });
         }
-        let slots = Arc::clone(slots);
-        let checked = self.clients.get(&client).map_or(0, |it| it.checked);
-        self.clients.insert(client, Met { out, slots, checked });
-        lost.join(", ")
+        let checked = self.clients.get(&client).map_or(0, |seen| seen.checked);
+        self.clients.insert(client, Seen { failed, checked });
+        new.join(", ")
     }
 
-    /// Notes that all which are not out have answered a client that asked after so many failures.
-    /// Returns, to be said, those that all clients reach again, or the nodes that have their keys.
+    /// Notes that a client has checked its other nodes after so many failures. Returns the nodes
+    /// that now fail for no client, for the log: also such that have left the cluster.
     pub(in crate::cluster) fn on_checked(&mut self, client: u64, failures: u64) -> String {
-        if let Some(met) = self.clients.get_mut(&client) {
-            met.checked = failures;
+        if let Some(seen) = self.clients.get_mut(&client) {
+            seen.checked = failures;
         }
-        let mut back = Vec::new();
-        self.said.retain(|name, said| {
-            let Some(heirs) = heirs(self.clients.values(), name, said) else { return true };
-            let heirs: Vec<String> = heirs.into_iter().collect();
-            back.push(match &heirs[..] {
-                [] => name.clone(),
-                _ => format!("{} for {name}", heirs.join(" and ")),
-            });
-            false
-        });
+        let clients = &self.clients;
+        let is_back = |name: &String, failures: &mut u64| {
+            // A client that has not checked since may not have noticed the failure yet.
+            let works = |seen: &Seen| seen.checked >= *failures && !seen.failed.contains_key(name);
+            clients.values().all(works)
+        };
+        let back: Vec<String> = self.logged.extract_if(.., is_back).map(|(name, _)| name).collect();
         back.join(", ")
     }
 
-    /// Notes that a client has ended.
+    /// Forgets a client that has ended.
     pub(in crate::cluster) fn on_end(&mut self, client: u64) {
         self.clients.remove(&client);
     }
 
-    /// Whether none is out.
+    /// Whether no node fails.
     pub(in crate::cluster) fn is_empty(&self) -> bool {
-        self.clients.values().all(|it| it.out.is_empty())
+        self.clients.values().all(|seen| seen.failed.is_empty())
     }
-}
-
-/// Returns which nodes decide for all clients about what a node had that was said to fail, unless it
-/// does itself; `None` if that is not so for all of it and all of them.
-fn heirs<'a>(
-    mut clients: impl Iterator<Item = &'a Met>,
-    name: &str,
-    said: &Said,
-) -> Option<BTreeSet<String>> {
-    clients.try_fold(BTreeSet::new(), |mut heirs, met| {
-        if met.checked < said.failures {
-            return None;
-        }
-        let is_there = met.slots.nodes.iter().any(|node| node.name() == name);
-        let decide =
-            if is_there { [name.to_owned()].into() } else { met.slots.owners(&said.slots)? };
-        if decide.iter().any(|it| met.out.contains_key(it)) {
-            return None;
-        }
-        heirs.extend(decide.into_iter().filter(|it| it != name));
-        Some(heirs)
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Returns nodes that are out.
-    fn out(names: &[&str]) -> Out {
+    fn failed(names: &[&str]) -> FailedNodes {
         names.iter().map(|name| ((*name).to_owned(), "hangs".to_owned())).collect()
     }
 
-    fn slots() -> Arc<Slots> {
-        Arc::new(Slots::of(&[("a:1", &[(0, 9)]), ("b:1", &[(10, 19)]), ("c:1", &[(20, 29)])]))
-    }
-
-    fn on_out(outages: &mut Outages, client: u64, out: Out, failures: u64) -> String {
-        outages.on_out(client, out, &slots(), failures)
-    }
-
     #[test]
-    fn a_node_is_out_from_the_first_client_that_says_so_to_the_last() {
+    fn a_node_fails_from_the_first_client_that_says_so_to_the_last() {
         let mut outages = Outages::default();
-        assert_eq!(on_out(&mut outages, 1, out(&["a:1"]), 1), "a:1: hangs");
-        assert_eq!(on_out(&mut outages, 2, out(&["a:1", "b:1"]), 2), "b:1: hangs");
-        assert_eq!(on_out(&mut outages, 2, out(&["a:1", "c:1"]), 3), "c:1: hangs");
-        assert_eq!(outages.on_checked(1, 3), "", "the other has not asked since");
+        assert_eq!(outages.on_failed(1, failed(&["a:1"]), 1), "a:1: hangs");
+        assert_eq!(outages.on_failed(2, failed(&["a:1", "b:1"]), 2), "b:1: hangs");
+        assert_eq!(outages.on_failed(2, failed(&["a:1", "c:1"]), 3), "c:1: hangs");
+        assert_eq!(outages.on_checked(1, 3), "", "the other has not checked since");
         assert_eq!(outages.on_checked(2, 3), "b:1");
-        assert_eq!(on_out(&mut outages, 1, out(&[]), 4), "");
+        assert_eq!(outages.on_failed(1, failed(&[]), 4), "");
         assert_eq!(outages.on_checked(1, 3), "");
         assert!(!outages.is_empty());
-        assert_eq!(on_out(&mut outages, 2, out(&[]), 4), "");
+        assert_eq!(outages.on_failed(2, failed(&[]), 4), "");
         assert_eq!(outages.on_checked(2, 3), "a:1, c:1");
         assert!(outages.is_empty());
     }
 
     #[test]
-    fn a_node_is_back_when_those_have_asked_it_too_that_had_not_met_its_failure() {
+    fn a_node_is_back_when_clients_that_had_not_noticed_the_failure_have_checked_too() {
         let mut outages = Outages::default();
         for client in [1, 2] {
-            on_out(&mut outages, client, out(&[]), 1);
+            outages.on_failed(client, failed(&[]), 1);
             assert_eq!(outages.on_checked(client, 0), "");
         }
-        assert_eq!(on_out(&mut outages, 1, out(&["a:1"]), 1), "a:1: hangs");
-        assert_eq!(on_out(&mut outages, 1, out(&[]), 2), "");
-        assert_eq!(outages.on_checked(1, 1), "", "the other's connection may have broken, too");
-        assert_eq!(on_out(&mut outages, 2, out(&["a:1"]), 2), "", "that was said");
+        assert_eq!(outages.on_failed(1, failed(&["a:1"]), 1), "a:1: hangs");
+        assert_eq!(outages.on_failed(1, failed(&[]), 2), "");
+        assert_eq!(outages.on_checked(1, 1), "", "the other's connection may be broken, too");
+        assert_eq!(outages.on_failed(2, failed(&["a:1"]), 2), "", "that is logged");
         assert_eq!(outages.on_checked(2, 1), "");
-        assert_eq!(on_out(&mut outages, 2, out(&[]), 2), "");
+        assert_eq!(outages.on_failed(2, failed(&[]), 2), "");
         assert_eq!(outages.on_checked(2, 1), "a:1");
-        assert_eq!(on_out(&mut outages, 2, out(&["a:1"]), 2), "a:1: hangs");
+        assert_eq!(outages.on_failed(2, failed(&["a:1"]), 2), "a:1: hangs");
         outages.on_end(2);
-        assert_eq!(outages.on_checked(1, 2), "a:1", "the one that is left reaches it");
-        assert_eq!(on_out(&mut outages, 1, out(&["a:1"]), 3), "a:1: hangs");
-        assert_eq!(outages.on_checked(2, 3), "", "one that has ended counts no more");
-        assert_eq!(on_out(&mut outages, 1, out(&[]), 3), "");
+        assert_eq!(outages.on_checked(1, 2), "a:1", "the client that is left reaches it");
+        assert_eq!(outages.on_failed(1, failed(&["a:1"]), 3), "a:1: hangs");
+        assert_eq!(outages.on_checked(2, 3), "", "a client that has ended does not count");
+        assert_eq!(outages.on_failed(1, failed(&[]), 3), "");
         assert_eq!(outages.on_checked(1, 3), "a:1");
-    }
-
-    #[test]
-    fn a_node_whose_keys_others_have_is_back_under_their_names_when_all_reach_them() {
-        let mut outages = Outages::default();
-        let divided = Slots::of(&[("b:1", &[(0, 4), (10, 19)]), ("c:1", &[(5, 9), (20, 29)])]);
-        let divided = Arc::new(divided);
-        assert_eq!(on_out(&mut outages, 1, out(&["a:1"]), 1), "a:1: hangs");
-        assert_eq!(outages.on_out(1, out(&["b:1"]), &divided, 2), "b:1: hangs");
-        assert_eq!(outages.on_checked(1, 2), "", "one of them is out");
-        assert_eq!(outages.on_out(1, out(&[]), &divided, 3), "");
-        assert_eq!(outages.on_checked(1, 2), "b:1 and c:1 for a:1, b:1");
-    }
-
-    #[test]
-    fn a_node_whose_keys_nobody_has_is_back_when_somebody_has_all_of_them() {
-        let mut outages = Outages::default();
-        let nodes = |of_b: &[Range]| Arc::new(Slots::of(&[("b:1", of_b), ("c:1", &[(20, 29)])]));
-        let mut lose = || on_out(&mut outages, 1, out(&["a:1"]), 1);
-        assert_eq!((lose(), lose()), ("a:1: hangs".to_owned(), String::new()));
-        for lacking in [&[(10, 19)], &[(0, 8), (10, 19)][..]] {
-            assert_eq!(outages.on_out(1, out(&[]), &nodes(lacking), 2), "");
-            assert_eq!(outages.on_checked(1, 1), "", "nobody has all its keys");
-        }
-        assert_eq!(outages.on_out(1, out(&[]), &nodes(&[(0, 19)]), 2), "");
-        assert_eq!(outages.on_checked(1, 1), "b:1 for a:1");
-    }
-
-    #[test]
-    fn a_node_that_has_its_keys_again_is_back_whoever_had_them_meanwhile() {
-        let mut outages = Outages::default();
-        let without = Arc::new(Slots::of(&[("b:1", &[(10, 19)]), ("c:1", &[(0, 9), (20, 29)])]));
-        assert_eq!(on_out(&mut outages, 1, out(&["a:1"]), 1), "a:1: hangs");
-        assert_eq!(outages.on_out(1, out(&["c:1"]), &without, 2), "c:1: hangs");
-        assert_eq!(outages.on_checked(1, 2), "");
-        assert_eq!(on_out(&mut outages, 1, out(&[]), 3), "");
-        assert_eq!(outages.on_checked(1, 2), "a:1, c:1");
     }
 }

@@ -1,50 +1,50 @@
-//! Asks the nodes of a Redis Cluster whether they are there: over a connection that nobody asks by,
-//! nobody learns that it has broken.
+//! Checks the nodes of a Redis Cluster: a broken connection is noticed only when it is used.
 
 use super::store_connection::StoreConnection;
 use crate::cluster::{error::within, limits::PATIENCE};
 use redis::{aio::MultiplexedConnection, cmd};
 use tokio::task::JoinSet;
 
-/// A check of all nodes, beside all else that a client's task does, as one that hangs takes long.
+/// A check of all nodes in a task of its own, because a node that hangs takes long.
 #[derive(Default)]
 pub(super) struct Probe(JoinSet<()>);
 
 impl Probe {
-    /// Begins one after so many failures of the store, unless one is under way.
-    pub(super) fn begin(&mut self, link: &StoreConnection, failures: u64) {
+    /// Begins a check after so many failures of the store, unless one is running.
+    pub(super) fn begin(&mut self, connection: &StoreConnection, failures: u64) {
         while self.0.try_join_next().is_some() {}
-        if self.0.is_empty() && link.connection.nodes().is_some() {
-            self.0.spawn(check(link.clone(), failures));
+        if self.0.is_empty() && connection.servers.nodes().is_some() {
+            self.0.spawn(check(connection.clone(), failures));
         }
     }
 
-    /// The same, and gives up the one that is under way, which began before these failures.
-    pub(super) fn begin_anew(&mut self, link: &StoreConnection, failures: u64) {
+    /// The same, and gives up a check that began before these failures.
+    pub(super) fn begin_anew(&mut self, connection: &StoreConnection, failures: u64) {
         self.0 = JoinSet::new();
-        self.begin(link, failures);
+        self.begin(connection, failures);
     }
 }
 
-/// Asks all nodes that are not out but for the one that was greeted just now: who does not answer
-/// is out.
-async fn check(link: StoreConnection, failures: u64) {
-    let Some(nodes) = link.connection.nodes() else { return };
-    let greeted = nodes.node_of(&link.inner.store.key("gateways"));
-    let mut asked = JoinSet::new();
-    for (node, connection) in nodes.not_out().filter(|(node, _)| Some(*node) != greeted) {
-        asked.spawn(ask(link.clone(), node, connection));
+/// Checks all healthy nodes but the one that was greeted just now. A node that does not answer
+/// fails from now on.
+async fn check(connection: StoreConnection, failures: u64) {
+    let Some(nodes) = connection.servers.nodes() else { return };
+    let greeted = nodes.node_of(&connection.client.store.key("gateways"));
+    let mut checks = JoinSet::new();
+    for (node, server) in nodes.healthy().filter(|(node, _)| Some(*node) != greeted) {
+        checks.spawn(check_node(connection.clone(), node, server));
     }
-    while asked.join_next().await.is_some() {}
-    link.inner.store.on_checked(link.inner.number, failures);
+    while checks.join_next().await.is_some() {}
+    connection.client.store.on_checked(connection.client.number, failures);
 }
 
-async fn ask(link: StoreConnection, node: usize, mut connection: MultiplexedConnection) {
-    let limit = link.inner.limit.max(PATIENCE);
+async fn check_node(connection: StoreConnection, node: usize, mut server: MultiplexedConnection) {
+    let client = &connection.client;
     let time = cmd("TIME");
-    let answer = link.inner.clock.timeout(limit, time.exec_async(&mut connection)).await;
+    let answer =
+        client.clock.timeout(client.limit.max(PATIENCE), time.exec_async(&mut server)).await;
     if let Err(failure) = within(answer) {
-        // It is the node's, or the call's: never the store's.
-        drop(link.record(failure.of_call("check").of_node(node)));
+        // A failure of the node or of the call, never of the store.
+        drop(connection.record(failure.of_call("check").of_node(node)));
     }
 }

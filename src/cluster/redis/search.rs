@@ -1,9 +1,9 @@
-//! Looks for the store, and for nodes of a Redis Cluster that are out: less and less often.
+//! Connects to the store again, and to nodes of a Redis Cluster that fail: less and less often.
 
 use super::{
-    connection::dial,
     nodes::Nodes,
-    store_connection::{Inner, StoreConnection},
+    servers::dial,
+    store_connection::{ClientState, StoreConnection},
 };
 use crate::cluster::{error::Failure, limits::PAUSES};
 use crate::flow::Instant;
@@ -11,7 +11,7 @@ use core::time::Duration;
 use std::sync::{Arc, PoisonError};
 use tokio::task::JoinSet;
 
-/// How long to wait before the next attempt: longer each time.
+/// The pause before the next attempt: twice as long each time.
 pub(super) struct Pause(Duration);
 
 impl Pause {
@@ -19,7 +19,7 @@ impl Pause {
         Self(PAUSES[0])
     }
 
-    /// Returns when, jittered.
+    /// Returns when the next attempt is due, with jitter.
     pub(super) fn next(&mut self, now: Instant) -> Instant {
         let jittered = self.0.mul_f64(1.0 - fastrand::f64() / 2.0);
         self.0 = (self.0 * 2).min(PAUSES[1]);
@@ -27,82 +27,83 @@ impl Pause {
     }
 }
 
-/// Attempts to reach nodes that are out, beside all else that a client's task does, as one that
-/// hangs takes long.
+/// Attempts to reach nodes that fail, in a task of their own, because a node that hangs takes long.
 pub(super) struct Search {
     pause: Pause,
-    /// When to begin the next one.
     next: Option<Instant>,
-    under_way: JoinSet<Result<StoreConnection, Failure>>,
+    running: JoinSet<Result<StoreConnection, Failure>>,
 }
 
 impl Search {
     pub(super) fn new() -> Self {
-        Self { pause: Pause::new(), next: None, under_way: JoinSet::new() }
+        Self { pause: Pause::new(), next: None, running: JoinSet::new() }
     }
 
-    /// Returns when to begin the next attempt, if there is anything to be looked for.
+    /// Returns when the next attempt is due, if any is.
     pub(super) const fn next(&self) -> Option<Instant> {
         self.next
     }
 
-    /// Has an attempt follow, unless one is under way.
+    /// Plans an attempt, unless one is running.
     pub(super) fn want(&mut self, now: Instant) {
-        if self.under_way.is_empty() && self.next.is_none() {
+        if self.running.is_empty() && self.next.is_none() {
             self.next = Some(self.pause.next(now));
         }
     }
 
-    /// Begins an attempt if it is time to.
-    pub(super) fn begin(&mut self, link: &StoreConnection, now: Instant) {
+    /// Begins an attempt that is due.
+    pub(super) fn begin(&mut self, connection: &StoreConnection, now: Instant) {
         if self.next.is_some_and(|next| next <= now) {
             self.next = None;
-            self.under_way.spawn(another(link.clone()));
+            self.running.spawn(reconnect(connection.clone()));
         }
     }
 
-    /// Returns what an attempt has found, when it ends; `None` if none is under way.
+    /// Returns the connection that an attempt has made; `None` if no attempt is running.
     pub(super) async fn end(&mut self) -> Option<Result<StoreConnection, Failure>> {
         // A task ends otherwise only with the runtime.
-        self.under_way.join_next().await?.ok()
+        self.running.join_next().await?.ok()
     }
 
-    /// Has the next attempt come soon, unless something is looked for; and now, if some keys were
-    /// nobody's: nobody may ask about them, and so learn who has them.
-    pub(super) fn on_beat(&mut self, link: &StoreConnection, now: Instant) {
-        if self.next.is_none() && self.under_way.is_empty() {
+    /// Makes the next pause short again, unless an attempt is planned or running. Plans one if a
+    /// slot has no node: no request about its keys can notice a new node.
+    pub(super) fn on_beat(&mut self, connection: &StoreConnection, now: Instant) {
+        if self.next.is_none() && self.running.is_empty() {
             self.pause = Pause::new();
-            if link.connection.nodes().is_some_and(|nodes| !nodes.slots().are_all_owned()) {
+            if connection.servers.nodes().is_some_and(|nodes| !nodes.slots().are_all_owned()) {
                 self.want(now);
             }
         }
     }
 }
 
-/// Connects to the nodes of a Redis Cluster that were out, or have keys that others had; until that
-/// is done, and if it fails, those that are not are asked as before.
-async fn another(link: StoreConnection) -> Result<StoreConnection, Failure> {
-    connect(&link.inner, link.connection.nodes()).await
+/// Connects to nodes that failed or are new. Meanwhile, and if that fails, `connection` is used.
+async fn reconnect(connection: StoreConnection) -> Result<StoreConnection, Failure> {
+    connect(&connection.client, connection.servers.nodes()).await
 }
 
-/// Returns a connection over which the store has answered: one that takes over those of `former`
-/// that work.
+/// Returns a connection over which the store has answered. It takes over the connections of
+/// `former` that work.
 pub(super) async fn connect(
-    inner: &Arc<Inner>,
+    client: &Arc<ClientState>,
     former: Option<&Nodes>,
 ) -> Result<StoreConnection, Failure> {
-    let store = &inner.store;
+    let store = &client.store;
     let limit = store.settings.connect_timeout;
-    let caller = inner.caller();
-    let known = inner.primary.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let connection = match inner.clock.timeout(limit, dial(&caller, known, former)).await {
-        Ok(Ok(connection)) => connection,
+    let caller = client.caller();
+    let known = client.primary.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let servers = match client.clock.timeout(limit, dial(&caller, known, former)).await {
+        Ok(Ok(servers)) => servers,
         Ok(Err(error)) => return Err(Failure::from(&error)),
         Err(elapsed) => return Err(Failure::unreached(elapsed)),
     };
-    let (inner, number) = (Arc::clone(inner), store.number());
-    let mut link =
-        StoreConnection { inner, connection, seed: store.seed(), number, answers: Arc::default() };
-    link.greet(!link.is_kept(&store.key("gateways"))).await?;
-    Ok(link)
+    let mut connection = StoreConnection {
+        client: Arc::clone(client),
+        servers,
+        seed: store.seed(),
+        number: store.number(),
+        answers: Arc::default(),
+    };
+    connection.greet(!connection.is_kept(&store.key("gateways"))).await?;
+    Ok(connection)
 }

@@ -1,5 +1,5 @@
-//! Which server the sentinels name as the primary: they are asked again and again, because one that was
-//! deposed may go on serving, and then no connection breaks.
+//! Asks the sentinels periodically which server is the primary: a deposed primary may go on
+//! serving, and then no connection breaks.
 
 use super::connect::{open, open_as};
 use crate::{
@@ -17,7 +17,7 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-/// A primary, as sentinels name it.
+/// The primary that sentinels name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::cluster) struct Primary {
     /// Grows with each failover.
@@ -26,38 +26,42 @@ pub(in crate::cluster) struct Primary {
     pub(super) port: u16,
 }
 
-/// Asks the sentinels beside all else that a client's task does, as one that hangs takes long.
+/// Asks the sentinels in a task of its own, because a sentinel that hangs takes long.
 #[derive(Default)]
 pub(super) struct Watch {
-    under_way: JoinSet<Option<Primary>>,
-    /// The latest failover that any sentinel knew of.
+    running: JoinSet<Option<Primary>>,
+    /// The latest failover that any sentinel has named.
     epoch: u64,
 }
 
 impl Watch {
-    /// Begins to ask, unless that is under way or the store has no sentinels. Each may take so long.
+    /// Begins to ask, unless that is running or the store has no sentinels. Each sentinel may take
+    /// `limit`.
     pub(super) fn begin(&mut self, settings: &Arc<Settings>, clock: &Clock, limit: Duration) {
-        if matches!(settings.kind, StoreKind::Sentinel { .. }) && self.under_way.is_empty() {
-            self.under_way.spawn(ask_all(Arc::clone(settings), clock.clone(), limit));
+        if matches!(settings.kind, StoreKind::Sentinel { .. }) && self.running.is_empty() {
+            self.running.spawn(ask_all(Arc::clone(settings), clock.clone(), limit));
         }
     }
 
-    /// Returns the primary that they name; `None` if none is being asked, or if that is the one at
-    /// `current`. A sentinel that has missed a failover is not believed.
+    /// Returns the primary that they name, if it is not the one at `current`. The answer of a
+    /// sentinel that has missed a failover does not count.
     pub(super) async fn end(&mut self, current: Option<&(String, u16)>) -> Option<Primary> {
-        let named = self.under_way.join_next().await?.ok().flatten();
+        let named = self.running.join_next().await?.ok().flatten();
         let latest = named.filter(|primary| primary.epoch >= self.epoch);
         self.epoch = latest.as_ref().map_or(self.epoch, |primary| primary.epoch);
-        latest.filter(|it| current.is_some_and(|(host, port)| (&it.host, it.port) != (host, *port)))
+        latest.filter(|primary| {
+            current.is_some_and(|(host, port)| (&primary.host, primary.port) != (host, *port))
+        })
     }
 }
 
-/// Returns the primary of the latest failover that any sentinel knows of; where they differ, the one
-/// that more of them name.
+/// Returns the primary of the latest failover that any sentinel names; if they differ, the one that
+/// most of them name.
 async fn ask_all(settings: Arc<Settings>, clock: Clock, limit: Duration) -> Option<Primary> {
     let mut asked = JoinSet::new();
     for (host, port) in settings.nodes.clone() {
-        let (settings, clock) = (Arc::clone(&settings), clock.clone());
+        let settings = Arc::clone(&settings);
+        let clock = clock.clone();
         asked.spawn(async move {
             let answer = clock.timeout(limit, ask(&settings, &host, port)).await;
             answer.ok()?.ok().flatten()
@@ -69,7 +73,10 @@ async fn ask_all(settings: Arc<Settings>, clock: Clock, limit: Duration) -> Opti
             *named.entry(primary).or_default() += 1;
         }
     }
-    named.into_iter().max_by_key(|(primary, count)| (primary.epoch, *count)).map(|(it, _)| it)
+    named
+        .into_iter()
+        .max_by_key(|(primary, count)| (primary.epoch, *count))
+        .map(|(primary, _)| primary)
 }
 
 async fn ask(settings: &Settings, host: &str, port: u16) -> RedisResult<Option<Primary>> {
@@ -84,7 +91,7 @@ async fn ask(settings: &Settings, host: &str, port: u16) -> RedisResult<Option<P
     let mut sentinel = open_as(settings, host, port, login).await?;
     let all: Vec<HashMap<String, String>> =
         cmd("SENTINEL").arg("MASTERS").query_async(&mut sentinel).await?;
-    Ok(all.iter().find(|it| it.get("name") == Some(primary)).and_then(read))
+    Ok(all.iter().find(|named| named.get("name") == Some(primary)).and_then(read))
 }
 
 fn read(fields: &HashMap<String, String>) -> Option<Primary> {
@@ -95,7 +102,7 @@ fn read(fields: &HashMap<String, String>) -> Option<Primary> {
     })
 }
 
-/// Connects to a primary, if it takes itself for one.
+/// Connects to a server, if its role is that of a primary.
 pub(super) async fn connect(
     settings: &Settings,
     primary: &Primary,

@@ -1,24 +1,24 @@
-//! Which node of a Redis Cluster has which keys, as the specification of Redis Cluster has it.
+//! The slots of a Redis Cluster, by its specification: which node has which keys.
 
 use redis::Value;
 use std::collections::BTreeSet;
 
-/// Into how many parts keys fall.
+/// The number of slots.
 const SLOTS: u16 = 16_384;
 
-/// How many numbers are tried as a tag of each node: so many that one slot is found.
+/// How many numbers are tried as a hash tag of each node: enough to find any slot.
 const TRIES: u32 = 1_000_000;
 
-/// The first slot and the last of some that follow each other.
-pub(in crate::cluster) type Range = (u16, u16);
+/// A first and a last slot.
+type Range = (u16, u16);
 
-/// The nodes that take writes, the slots that each has, and the replicas.
+/// The primaries with their slots, and the replicas.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::cluster) struct Slots {
     pub(in crate::cluster) nodes: Vec<Node>,
-    /// Which node has each range; in order.
+    /// Each range and its node, in order.
     ranges: Vec<(Range, usize)>,
-    /// Where they are; each once.
+    /// Their addresses.
     replicas: BTreeSet<(String, u16)>,
 }
 
@@ -27,12 +27,12 @@ pub(in crate::cluster) struct Slots {
 pub(in crate::cluster) struct Node {
     pub(in crate::cluster) host: String,
     pub(in crate::cluster) port: u16,
-    /// A hash tag of which it has the keys; `None` if it has no slot.
+    /// A hash tag in one of its slots; `None` if it has no slot.
     pub(in crate::cluster) tag: Option<String>,
 }
 
 impl Node {
-    /// Returns its name, as nodes name each other.
+    /// Returns its name in the form that nodes use.
     pub(in crate::cluster) fn name(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
@@ -43,45 +43,26 @@ impl Slots {
     pub(in crate::cluster) fn read(answer: &Value, asked: &str) -> Option<Self> {
         let Value::Array(answer) = answer else { return None };
         let ranges = Vec::with_capacity(answer.len());
-        let mut it = Self { nodes: Vec::new(), ranges, replicas: BTreeSet::new() };
+        let mut slots = Self { nodes: Vec::new(), ranges, replicas: BTreeSet::new() };
         for range in answer {
             let Value::Array(range) = range else { return None };
             let [first, last, primary, replicas @ ..] = &range[..] else { return None };
             let (host, port) = server(primary, asked)?;
             let node = Node { host, port, tag: None };
-            let known = it.nodes.iter().position(|known| *known == node);
-            let at = known.unwrap_or(it.nodes.len());
+            let known = slots.nodes.iter().position(|known| *known == node);
+            let at = known.unwrap_or(slots.nodes.len());
             if known.is_none() {
-                it.nodes.push(node);
+                slots.nodes.push(node);
             }
-            it.ranges.push(((whole(first)?, whole(last)?), at));
-            it.replicas.extend(replicas.iter().filter_map(|replica| server(replica, asked)));
+            slots.ranges.push(((whole(first)?, whole(last)?), at));
+            slots.replicas.extend(replicas.iter().filter_map(|replica| server(replica, asked)));
         }
-        it.ranges.sort_unstable();
-        it.find_tags();
-        Some(it)
+        slots.ranges.sort_unstable();
+        slots.find_tags();
+        Some(slots)
     }
 
-    /// Returns those of nodes of these names, with a port, and slots.
-    #[cfg(test)]
-    pub(in crate::cluster) fn of(nodes: &[(&str, &[Range])]) -> Self {
-        let of = |(name, ranges): &(&str, &[Range])| {
-            let (host, port) = name.split_once(':').expect("a host and a port");
-            let node = Value::Array(vec![
-                Value::BulkString(host.into()),
-                Value::Int(port.parse().expect("a number")),
-            ]);
-            let range = |(first, last): &Range| {
-                let [first, last] = [*first, *last].map(|slot| Value::Int(slot.into()));
-                Value::Array(vec![first, last, node.clone()])
-            };
-            ranges.iter().map(range).collect::<Vec<_>>()
-        };
-        let answer = Value::Array(nodes.iter().flat_map(of).collect());
-        Self::read(&answer, "asked").expect("that makes sense")
-    }
-
-    /// Finds a tag for each node.
+    /// Finds a hash tag for each node.
     fn find_tags(&mut self) {
         let mut left = self.nodes.len();
         for number in 0..TRIES {
@@ -97,58 +78,34 @@ impl Slots {
         }
     }
 
-    /// Returns where all of them are: any knows the others.
+    /// Returns the addresses of all nodes and replicas.
     pub(in crate::cluster) fn servers(&self) -> impl Iterator<Item = (String, u16)> {
         let nodes = self.nodes.iter().map(|node| (node.host.clone(), node.port));
         nodes.chain(self.replicas.iter().cloned())
     }
 
-    /// Returns which of the nodes has a key, if any has.
+    /// Returns the node that has a key, if any has it.
     pub(in crate::cluster) fn node_of(&self, key: &str) -> Option<usize> {
-        self.owner(slot(key))
-    }
-
-    /// Returns the slots that the node of this name has.
-    pub(in crate::cluster) fn of_node(&self, name: &str) -> Vec<Range> {
-        let node = self.nodes.iter().position(|node| node.name() == name);
-        let ranges = self.ranges.iter().filter(|(_, owner)| Some(*owner) == node);
-        ranges.map(|(range, _)| *range).collect()
-    }
-
-    /// Returns the names of those that have these slots now, each once; `None` if nobody has one of
-    /// them.
-    pub(in crate::cluster) fn owners(&self, slots: &[Range]) -> Option<BTreeSet<String>> {
-        let mut owners = BTreeSet::new();
-        for (first, last) in slots {
-            let mut slot = *first;
-            while slot <= *last {
-                let ((_, last), node) = self.range(slot)?;
-                owners.insert(*node);
-                let Some(next) = last.checked_add(1) else { break };
-                slot = next;
-            }
-        }
-        Some(owners.into_iter().filter_map(|node| self.nodes.get(node)).map(Node::name).collect())
-    }
-
-    /// Returns whether each has an owner.
-    pub(in crate::cluster) fn are_all_owned(&self) -> bool {
-        self.owners(&[(0, SLOTS - 1)]).is_some()
-    }
-
-    fn owner(&self, slot: u16) -> Option<usize> {
-        self.range(slot).map(|(_, node)| *node)
-    }
-
-    /// Returns the range that has a slot, and its node.
-    fn range(&self, slot: u16) -> Option<&(Range, usize)> {
+        let slot = slot(key);
         let after = self.ranges.partition_point(|((first, _), _)| *first <= slot);
-        let range = self.ranges.get(after.checked_sub(1)?)?;
-        (slot <= range.0.1).then_some(range)
+        let ((_, last), node) = self.ranges.get(after.checked_sub(1)?)?;
+        (slot <= *last).then_some(*node)
+    }
+
+    /// Whether each slot has a node.
+    pub(in crate::cluster) fn are_all_owned(&self) -> bool {
+        let mut next = 0;
+        for ((first, last), _) in &self.ranges {
+            if *first > next {
+                return false;
+            }
+            next = next.max(last.saturating_add(1));
+        }
+        next >= SLOTS
     }
 }
 
-/// Reads where one of them is: without a host, where the answer comes from.
+/// Reads the address of a node. Without a host, it is the host of the node that was asked.
 fn server(value: &Value, asked: &str) -> Option<(String, u16)> {
     let Value::Array(value) = value else { return None };
     let [host, port, ..] = &value[..] else { return None };
@@ -166,13 +123,13 @@ fn whole(value: &Value) -> Option<u16> {
     u16::try_from(*number).ok()
 }
 
-/// Returns the part of a key that decides which node has it.
+/// Returns the hash tag of a key: the part that decides the slot.
 pub(in crate::cluster) fn tag(key: &str) -> &str {
     let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
     tag.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(key)
 }
 
-/// Returns the slot of a key: the CRC-16 of its tag (XMODEM's: polynomial 0x1021, from 0).
+/// Returns the slot of a key: the CRC-16 (XMODEM) of its hash tag.
 fn slot(key: &str) -> u16 {
     let crc = tag(key).bytes().fold(0_u16, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
@@ -224,32 +181,14 @@ mod tests {
         let lost = (0..TRIES).map(|at| at.to_string()).find(|key| slot(key) == 10_001);
         assert_eq!(name(&lost.unwrap()), None);
         assert!(!slots.are_all_owned());
-        assert!(
-            Slots::of(&[("a:1", &[(0, 99), (101, 16_383)]), ("b:1", &[(100, 100)])])
-                .are_all_owned()
-        );
+        let whole = [(0, 99, 1), (100, 100, 2), (101, 16_383, 1)];
+        assert!(Slots::read(&answer(&whole), "asked").is_some_and(|slots| slots.are_all_owned()));
         assert_eq!(slots.nodes.len(), 3);
         let ports: Vec<u16> = slots.servers().map(|(_, port)| port).collect();
         assert_eq!(ports, [3, 1, 2, 101, 102, 103], "replicas know them, too");
         for (at, node) in slots.nodes.iter().enumerate() {
             assert_eq!(slots.node_of(node.tag.as_deref().unwrap()), Some(at));
         }
-    }
-
-    #[test]
-    fn the_slots_that_a_node_had_are_of_others_now_unless_one_is_of_nobody() {
-        let read = |ranges| Slots::read(&answer(ranges), "asked").unwrap();
-        let before = read(&[(0, 99, 1), (100, 199, 2), (200, 299, 3), (300, 65_535, 1)]);
-        let after = read(&[(0, 49, 4), (50, 119, 3), (200, 299, 3), (300, 65_535, 4)]);
-        let names = |ports: &[u16]| ports.iter().map(|it| format!("127.0.0.1:{it}")).collect();
-        let owners = |node, now: &Slots| now.owners(&before.of_node(&format!("127.0.0.1:{node}")));
-        assert_eq!(before.of_node("127.0.0.1:1"), [(0, 99), (300, 65_535)]);
-        assert_eq!(owners(1, &after), Some(names(&[3, 4])));
-        assert_eq!(owners(2, &after), None, "120 to 199 are of nobody");
-        assert_eq!(owners(2, &before), Some(names(&[2])));
-        assert_eq!(owners(3, &after), Some(names(&[3])));
-        assert_eq!(before.of_node("127.0.0.1:4"), []);
-        assert_eq!(owners(1, &read(&[])), None);
     }
 
     #[test]

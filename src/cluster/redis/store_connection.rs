@@ -1,8 +1,9 @@
-//! A connection that works, as far as is known: how scripts run over it, and what follows when that
-//! fails. Only what the store answers about one call, as of a key that holds something else, concerns
-//! that call alone; and what fails at a node of a Redis Cluster, only that node.
+//! A connection to the store: how scripts run over it, and what a failure means.
+//!
+//! A failure of one call, as of a key with another type, concerns that call only. A failure at a
+//! node of a Redis Cluster concerns that node only. Any other failure has the worker connect again.
 
-use super::{caller::Caller, connection::Connection, nodes::Nodes, sentinels::Primary};
+use super::{caller::Caller, nodes::Nodes, sentinels::Primary, servers::Servers};
 use crate::{
     clock::Clock,
     cluster::{
@@ -18,47 +19,47 @@ use crate::{
     route::Seed,
 };
 use core::{fmt, time::Duration};
-use redis::{Cmd, Value};
+use redis::{RedisResult, Value};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::sync::Notify;
 
-/// What a client, its connection and its tasks share.
-pub(in crate::cluster) struct Inner {
+/// What the client of one worker, its connection and its tasks share.
+pub(in crate::cluster) struct ClientState {
     pub(in crate::cluster) store: Arc<Store>,
     pub(in crate::cluster) clock: Clock,
-    /// Tells it from the other clients of this store.
+    /// Identifies the client.
     pub(in crate::cluster) number: u64,
     /// The most that a call may take.
     pub(in crate::cluster) limit: Duration,
     /// `None` while the store is down.
-    link: Mutex<Option<StoreConnection>>,
-    /// The secret of the fingerprints, as it was told last.
+    connection: Mutex<Option<StoreConnection>>,
+    /// The latest secret of the fingerprints.
     pub(in crate::cluster) seed: Mutex<Seed>,
-    /// Rings when there is a link.
-    pub(in crate::cluster) made: Notify,
-    /// Rings when it was given up.
-    pub(in crate::cluster) broken: Notify,
-    /// Rings when a node of a Redis Cluster is out.
-    pub(in crate::cluster) hurt: Notify,
-    /// Rings when one may be that has to be asked by itself.
-    pub(in crate::cluster) doubted: Notify,
+    /// Rings when there is a new connection.
+    pub(in crate::cluster) connected: Notify,
+    /// Rings when the connection is given up.
+    pub(in crate::cluster) lost: Notify,
+    /// Rings when a node of a Redis Cluster fails, or slots have moved.
+    pub(in crate::cluster) node_failed: Notify,
+    /// Rings when nodes must be checked one by one.
+    pub(in crate::cluster) check_soon: Notify,
     pub(in crate::cluster) leases: Arc<Leases>,
     pub(in crate::cluster) rejections: Rejections,
     pub(in crate::cluster) in_flight: Arc<InFlight>,
-    /// The primary that sentinels name, where another one is connected to.
+    /// The primary that the sentinels name, if it is not the connected one.
     pub(in crate::cluster) primary: Mutex<Option<Primary>>,
 }
 
-/// A connection that works, as far as is known.
+/// A connection that works, as far as flowgate knows.
 #[derive(Clone)]
 pub struct StoreConnection {
-    pub(in crate::cluster) inner: Arc<Inner>,
-    pub(in crate::cluster) connection: Connection,
+    pub(in crate::cluster) client: Arc<ClientState>,
+    pub(in crate::cluster) servers: Servers,
     pub(in crate::cluster) seed: Seed,
-    /// Tells it from others.
+    /// Identifies the connection.
     pub(in crate::cluster) number: u64,
     pub(super) answers: Arc<Answers>,
 }
@@ -80,7 +81,7 @@ impl StoreConnection {
         keys: &[String],
         arguments: &[String],
     ) -> Result<Value, Failure> {
-        self.run_within(self.inner.limit, script, keys, arguments).await
+        self.run_within(self.client.limit, script, keys, arguments).await
     }
 
     /// The same, within another limit.
@@ -92,107 +93,140 @@ impl StoreConnection {
         arguments: &[String],
     ) -> Result<Value, Failure> {
         let node = self.node_of(keys);
-        let nodes = self.connection.nodes();
-        if let Some(failure) = node.and_then(|node| nodes?.why_out(node)) {
+        let nodes = self.servers.nodes();
+        if let Some(failure) = node.and_then(|node| nodes?.failure_of(node)) {
             return Err(failure.of_call(script.name));
         }
-        let Self { inner, connection, .. } = self;
-        let asked = inner.clock.now();
-        let (mut awaited, mut sent_on) = (node, None);
-        let call = async {
-            let first = script.call(true, keys, arguments);
-            match connection.query(&mut awaited, &first).await {
-                Err(error) if is_unknown(&error) => {
-                    let again: Cmd = script.call(false, keys, arguments);
-                    sent_on = awaited.filter(|_| awaited != node);
-                    awaited = node;
-                    connection.query(&mut awaited, &again).await
-                }
-                answer => answer,
-            }
-        };
-        let answer = in_time(&inner.clock, limit, call).await;
-        if answer.is_ok() && limit <= inner.limit {
-            self.answers.note(awaited, inner.clock.now());
+        let Self { client, servers, .. } = self;
+        let asked = client.clock.now();
+        let mut route = CallRoute { first: node, last: node, redirected: None };
+        let call = route.call(servers, script, keys, arguments);
+        let answer = in_time(&client.clock, limit, call).await;
+        if matches!(answer, Ok(Ok(_))) && limit <= client.limit {
+            self.answers.note(route.last, client.clock.now());
         }
-        if connection.nodes().is_some_and(Nodes::is_outdated) {
-            inner.hurt.notify_one();
+        if servers.nodes().is_some_and(Nodes::is_outdated) {
+            client.node_failed.notify_one();
         }
         let is_late = answer.is_err();
         within(answer).map_err(|failure| {
             let failure = failure.of_call(script.name);
-            if is_late && self.answers.has_come_since(awaited, asked) {
+            if is_late && self.answers.has_come_since(route.last, asked) {
                 return failure.late();
             }
-            let (Some(nodes), Some(first), Some(last)) = (connection.nodes(), node, awaited) else {
-                return failure;
-            };
-            // Of two that have used the time up, each may be in time when it is asked alone.
-            if is_late && let Some(other) = sent_on.or(Some(last)).filter(|it| *it != first) {
-                inner.doubted.notify_one();
-                return failure.of_two([first, other].map(|at| nodes.name(at)));
+            match servers.nodes() {
+                Some(nodes) => route.blame(client, nodes, failure, is_late),
+                None => failure,
             }
-            let failure = failure.of_node(last);
-            if failure.is_of_call() { failure.named(&nodes.name(last)) } else { failure }
         })
     }
 
-    /// Returns which node of a Redis Cluster has these keys, which have one tag.
+    /// Returns the node of a Redis Cluster that has these keys, which share a hash tag.
     pub(in crate::cluster) fn node_of(&self, keys: &[String]) -> Option<usize> {
-        keys.first().and_then(|key| self.connection.node_of(key))
+        keys.first().and_then(|key| self.servers.node_of(key))
     }
 
-    /// Whether this node is asked nothing more.
-    pub(in crate::cluster) fn is_out(&self, node: usize) -> bool {
-        self.connection.nodes().is_some_and(|nodes| nodes.is_out(node))
+    /// Whether this node fails, so that no call is sent to it.
+    pub(in crate::cluster) fn is_failed(&self, node: usize) -> bool {
+        self.servers.nodes().is_some_and(|nodes| nodes.is_failed(node))
     }
 
-    /// Counts a failure, and returns it if it is that of the whole store, which is not counted yet.
-    /// A node that fails is asked nothing more.
+    /// Counts a failure. No more calls are sent to a node that failed. A failure of the whole store
+    /// is returned and not counted.
     pub(in crate::cluster) fn record(&self, failure: Failure) -> Result<(), Failure> {
-        let Inner { store, clock, .. } = &*self.inner;
+        let ClientState { store, clock, .. } = &*self.client;
         match failure.scope {
             Scope::Call | Scope::Slot | Scope::Late => {
                 store.on_refusal(&failure, clock.now());
             }
-            Scope::Node(node) => self.put_out(node, failure),
-            Scope::Out => {}
+            Scope::Node(node) => self.mark_failed(node, failure),
+            Scope::Known => {}
             Scope::Store => return Err(failure),
         }
         Ok(())
     }
 
-    fn put_out(&self, node: usize, failure: Failure) {
-        let Inner { store, number, hurt, .. } = &*self.inner;
+    fn mark_failed(&self, node: usize, failure: Failure) {
+        let ClientState { store, number, node_failed, .. } = &*self.client;
         store.count(failure.error);
-        let Some(nodes) = self.connection.nodes() else { return };
-        nodes.put_out(node, failure);
-        let link = self.inner.link();
-        // What an earlier one met is over.
-        if link.as_ref().is_some_and(|it| it.number == self.number) {
-            store.on_nodes(*number, nodes.out(), nodes.slots());
-            hurt.notify_one();
+        let Some(nodes) = self.servers.nodes() else { return };
+        nodes.mark_failed(node, failure);
+        let current = self.client.connection();
+        // What an earlier connection found is over.
+        if current.as_ref().is_some_and(|current| current.number == self.number) {
+            store.on_nodes(*number, nodes.failed());
+            node_failed.notify_one();
         }
     }
 
-    /// Counts a failure, and gives the connection up if it is that of the whole store.
+    /// Counts a failure, and gives the connection up if the whole store failed.
     pub(in crate::cluster) fn fail(&self, failure: Failure) -> StoreError {
         let error = failure.error;
         if let Err(failure) = self.record(failure) {
-            self.inner.store.on_error(&failure);
+            self.client.store.on_error(&failure);
             self.give_up();
         }
         error
     }
 
-    /// Has the task look for another connection, unless it does.
+    /// Has the worker connect again, unless it does so already.
     pub(in crate::cluster) fn give_up(&self) {
-        let mut link = self.inner.link();
-        if link.as_ref().is_some_and(|it| it.number == self.number) {
-            *link = None;
-            self.inner.store.on_down(self.inner.number);
-            self.inner.broken.notify_one();
+        let mut current = self.client.connection();
+        if current.as_ref().is_some_and(|current| current.number == self.number) {
+            *current = None;
+            self.client.store.on_down(self.client.number);
+            self.client.lost.notify_one();
         }
+    }
+}
+
+/// The nodes that a call is sent to, in a Redis Cluster.
+struct CallRoute {
+    /// The node that has the keys.
+    first: Option<usize>,
+    /// The node that the call waits for: another one after a redirection.
+    last: Option<usize>,
+    /// The node that answered a redirected call, before the call began again because that node did
+    /// not know the script.
+    redirected: Option<usize>,
+}
+
+impl CallRoute {
+    /// Runs a script, and sends its text where it is unknown.
+    async fn call(
+        &mut self,
+        servers: &mut Servers,
+        script: &Lua,
+        keys: &[String],
+        arguments: &[String],
+    ) -> RedisResult<Value> {
+        match servers.query(&mut self.last, &script.call(true, keys, arguments)).await {
+            Err(error) if is_unknown(&error) => {
+                self.redirected = self.last.filter(|_| self.last != self.first);
+                self.last = self.first;
+                servers.query(&mut self.last, &script.call(false, keys, arguments)).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Attributes a failure to a node, or to none if two nodes used the time up together.
+    fn blame(
+        &self,
+        client: &ClientState,
+        nodes: &Nodes,
+        failure: Failure,
+        is_late: bool,
+    ) -> Failure {
+        let Some(first) = self.first else { return failure };
+        let Some(last) = self.last else { return failure };
+        let other = self.redirected.unwrap_or(last);
+        if is_late && other != first {
+            client.check_soon.notify_one();
+            return failure.of_two([first, other].map(|node| nodes.name(node)));
+        }
+        let failure = failure.of_node(last);
+        if failure.is_of_call() { failure.named(&nodes.name(last)) } else { failure }
     }
 }
 
@@ -211,8 +245,9 @@ impl Answers {
     }
 }
 
-impl Inner {
-    /// Returns that of a client that has no connection yet, whose calls may take so long.
+impl ClientState {
+    /// Returns the state of a client that has no connection yet. `limit` is the longest that a call
+    /// may take.
     pub(in crate::cluster) fn new(
         store: Arc<Store>,
         clock: Clock,
@@ -226,34 +261,33 @@ impl Inner {
             limit,
             store,
             clock,
-            link: Mutex::default(),
-            made: Notify::new(),
-            broken: Notify::new(),
-            hurt: Notify::new(),
-            doubted: Notify::new(),
+            connection: Mutex::default(),
+            connected: Notify::new(),
+            lost: Notify::new(),
+            node_failed: Notify::new(),
+            check_soon: Notify::new(),
             rejections: Rejections::default(),
             in_flight: Arc::default(),
             primary: Mutex::default(),
         }
     }
 
-    /// Returns what it takes to make calls without a connection.
+    /// Returns what connecting needs.
     pub(super) fn caller(&self) -> Caller {
-        let (store, clock) = (Arc::clone(&self.store), self.clock.clone());
-        Caller { store, clock, limit: self.limit }
+        Caller { store: Arc::clone(&self.store), clock: self.clock.clone(), limit: self.limit }
     }
 
-    /// Returns the time between two greetings, and between two renewals of leases: three times in a
-    /// lease, as two may fail.
+    /// Returns the time between two greetings, and between two renewals of leases: a third of a
+    /// lease, because two may fail.
     pub(in crate::cluster) fn beat(&self) -> Duration {
         (self.store.settings.lease / 3).min(BEAT)
     }
 
-    pub(in crate::cluster) fn link(&self) -> MutexGuard<'_, Option<StoreConnection>> {
-        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(in crate::cluster) fn connection(&self) -> MutexGuard<'_, Option<StoreConnection>> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the next connection be one to this primary, while the present one is used.
+    /// Has the next connection go to this primary. Until then the present one is used.
     pub(in crate::cluster) fn replace_primary(&self, primary: Primary) {
         let Primary { host, port, .. } = &primary;
         tracing::warn!(primary = %format_args!("{host}:{port}"), "the sentinels name another primary");

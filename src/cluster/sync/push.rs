@@ -3,7 +3,7 @@
 use super::call::{Page, Question};
 use crate::cluster::{
     error::{Failure, Scope, StoreError, within},
-    redis::{connect::query_all, connection::Connection, store_connection::StoreConnection},
+    redis::{connect::query_all, servers::Servers, store_connection::StoreConnection},
     script::is_unknown,
 };
 use redis::{Cmd, RedisResult, Value, aio::MultiplexedConnection, cmd};
@@ -15,12 +15,13 @@ pub(super) type Answer = Result<Option<Page>, StoreError>;
 impl StoreConnection {
     /// Returns which node has the states of a rule, if there are several.
     pub(super) fn node_of_rule(&self, name: &str) -> Option<usize> {
-        self.connection.node_of(&format!("{}{name}", self.inner.store.settings.prefix))
+        self.servers.node_of(&format!("{}{name}", self.client.store.settings.prefix))
     }
 
-    /// Asks about several rules, at once: has the store merge what was charged here and tell what all
-    /// have charged, or glances at whether there is anything new, at `node` if there are several.
-    /// Returns what came of each, in their order; of a rule that the store refuses nothing is merged.
+    /// Asks about several rules, at once: has the store merge what was charged here and tell what
+    /// all have charged, or glances at whether there is anything new, at `node` if there are
+    /// several. Returns what came of each, in their order; of a rule that the store refuses nothing
+    /// is merged.
     ///
     /// # Errors
     ///
@@ -47,10 +48,10 @@ impl StoreConnection {
         node: Option<usize>,
         glances: &[&Question],
     ) -> Result<Vec<Answer>, StoreError> {
-        let connection = match &self.connection {
-            Connection::One(connection, _) => Some(connection.clone()),
-            Connection::Cluster(nodes) => {
-                nodes.not_out().find(|(at, _)| Some(*at) == node).map(|(_, way)| way)
+        let connection = match &self.servers {
+            Servers::One(connection, _) => Some(connection.clone()),
+            Servers::Cluster(nodes) => {
+                nodes.healthy().find(|(at, _)| Some(*at) == node).map(|(_, way)| way)
             }
         };
         let nothing = || glances.iter().map(|_| Ok(None)).collect();
@@ -58,11 +59,11 @@ impl StoreConnection {
         let Some(mut connection) = connection.filter(|_| !glances.is_empty()) else {
             return Ok(nothing());
         };
-        let inner = &*self.inner;
-        let script = &inner.store.scripts.sync;
+        let client = &*self.client;
+        let script = &client.store.scripts.sync;
         let latest = glances.iter().map(|glance| glance.call(script, true));
         let calls: Vec<Cmd> = [cmd("TIME")].into_iter().chain(latest).collect();
-        let answers = inner.clock.timeout(inner.limit, query_all(&mut connection, &calls)).await;
+        let answers = client.clock.timeout(client.limit, query_all(&mut connection, &calls)).await;
         match within(answers) {
             Ok(answers) => {
                 let [time, latest @ ..] = &answers[..] else { return Ok(nothing()) };
@@ -87,9 +88,9 @@ impl StoreConnection {
 
     /// Makes a call about each of these rules, in a Redis Cluster at the node that has it.
     async fn push(&self, pushes: &[&Question]) -> Result<Vec<Answer>, StoreError> {
-        let answers = match &self.connection {
-            Connection::One(connection, _) => self.push_all(connection.clone(), pushes).await?,
-            Connection::Cluster(_) => self.push_each(pushes).await,
+        let answers = match &self.servers {
+            Servers::One(connection, _) => self.push_all(connection.clone(), pushes).await?,
+            Servers::Cluster(_) => self.push_each(pushes).await,
         };
         let read = |answer: Result<Value, Failure>| {
             Page::read(&answer?).map_err(|_| Failure::invalid_reply("to an exchange"))
@@ -106,14 +107,17 @@ impl StoreConnection {
         let mut calls = JoinSet::new();
         for (at, push) in pushes.iter().enumerate() {
             let Question::Push { keys, arguments } = push else { continue };
-            let (mut link, keys, arguments) = (self.clone(), keys.clone(), arguments.clone());
+            let (mut connection, keys, arguments) = (self.clone(), keys.clone(), arguments.clone());
             calls.spawn(async move {
-                let script = link.inner.store.scripts.sync.clone();
-                let answer = link.run(&script, &keys, &arguments).await;
+                let script = connection.client.store.scripts.sync.clone();
+                let answer = connection.run(&script, &keys, &arguments).await;
                 // At once, so that nobody else waits for the same node.
                 let heeded = answer.map_err(|failure| {
                     let error = failure.error;
-                    link.record(failure).err().unwrap_or_else(|| Failure::out(error, String::new()))
+                    connection
+                        .record(failure)
+                        .err()
+                        .unwrap_or_else(|| Failure::known(error, String::new()))
                 });
                 (at, heeded)
             });
@@ -132,9 +136,9 @@ impl StoreConnection {
         if pushes.is_empty() {
             return Ok(Vec::new());
         }
-        let inner = &*self.inner;
-        let name = inner.store.scripts.sync.name;
-        let answers = inner.clock.timeout(inner.limit, self.ask_all(connection, pushes)).await;
+        let client = &*self.client;
+        let name = client.store.scripts.sync.name;
+        let answers = client.clock.timeout(client.limit, self.ask_all(connection, pushes)).await;
         match within(answers) {
             Ok(answers) if answers.len() == pushes.len() => {
                 let failed = |error| Failure::from(&error).of_call(name);
@@ -151,7 +155,7 @@ impl StoreConnection {
         mut connection: MultiplexedConnection,
         pushes: &[&Question],
     ) -> RedisResult<Vec<RedisResult<Value>>> {
-        let script = &self.inner.store.scripts.sync;
+        let script = &self.client.store.scripts.sync;
         let call = |push: &Question, is_known| push.call(script, is_known);
         let calls: Vec<Cmd> = pushes.iter().map(|push| call(push, true)).collect();
         let mut answers = query_all(&mut connection, &calls).await?;

@@ -1,11 +1,11 @@
 //! How long a gateway leaves the store alone between two calls, so that many that have much to tell
 //! do not queue up before it: a request's call would wait behind all of theirs.
 //!
-//! Who had to wait for others rests twice as long as it has waited. Of `K` gateways that do so after
-//! each call, few have one at the store at a time instead of all `K`, while that is nearly as busy as
-//! before; a gateway alone never rests. That a call had to wait shows in its taking longer than the
-//! quickest one lately. As the network or a busy machine may be why, nobody rests for longer than a
-//! call of each gateway takes of the store.
+//! Who had to wait for others rests twice as long as it has waited. Of `K` gateways that do so
+//! after each call, few have one at the store at a time instead of all `K`, while that is nearly as
+//! busy as before; a gateway alone never rests. That a call had to wait shows in its taking longer
+//! than the quickest one lately. As the network or a busy machine may be why, nobody rests for
+//! longer than a call of each gateway takes of the store.
 
 use core::time::Duration;
 
@@ -35,8 +35,9 @@ impl Rest {
         if self.least == Duration::MAX { Duration::ZERO } else { self.least }
     }
 
-    /// Returns how long a round trip has waited for others that `took` so long, of which `cost` was to
-    /// be the store's own time; and how long to rest after it, where so many gateways share that.
+    /// Returns how long a round trip has waited for others that `took` so long, of which `cost` was
+    /// to be the store's own time; and how long to rest after it, where so many gateways share
+    /// that.
     pub(super) fn after(
         &mut self,
         took: Duration,

@@ -228,8 +228,8 @@ impl Rule {
         self.has_learned |= !has_to_ask;
     }
 
-    /// Notes that the store has answered with an error about this rule alone. What was told is kept,
-    /// and told again in the next exchange.
+    /// Notes that the store has answered with an error about this rule alone. What was told is
+    /// kept, and told again in the next exchange.
     pub(super) fn refuse(&mut self) {
         self.sync.is_refused.store(true, Relaxed);
         self.is_under_way = false;

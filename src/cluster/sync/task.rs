@@ -3,8 +3,9 @@
 //!
 //! What was told and is not confirmed is kept, and told again under the same number, so that the
 //! store counts it once; until then no other state of that rule is taken from its gate, or taken
-//! over. So nothing is lost while the store is: what is charged meanwhile adds up beside the states.
-//! Nor is anything lost to an edit: a slot that is used no more is kept until it has told all.
+//! over. So nothing is lost while the store is: what is charged meanwhile adds up beside the
+//! states. Nor is anything lost to an edit: a slot that is used no more is kept until it has told
+//! all.
 
 use super::{
     call::{MOST_STATES, Question},
@@ -101,17 +102,17 @@ impl SyncTask {
         tokio::pin!(end);
         loop {
             self.look();
-            let link = self.client.link();
+            let connection = self.client.connection();
             // Before the first answer nothing is lost, unless the store has failed.
-            if link.is_none() && !self.store.is_asking() {
+            if connection.is_none() && !self.store.is_asking() {
                 self.lose();
             }
             let mut next = self.clock.now() + GLANCE;
-            if let Some(link) = &link {
-                self.begin(link);
+            if let Some(connection) = &connection {
+                self.begin(connection);
                 // An edit waits for the answers that are under way.
                 if self.live.load().version == self.version {
-                    next = self.ask(link).map_or(next, |it| it.min(next));
+                    next = self.ask(connection).map_or(next, |it| it.min(next));
                 }
                 next = next.min(self.due);
             }
@@ -120,7 +121,7 @@ impl SyncTask {
                 biased;
                 () = &mut end => break,
                 Some(answered) = self.answers.join_next() => { self.hear(answered); }
-                () = connected, if link.is_none() => {}
+                () = connected, if connection.is_none() => {}
                 () = pause => {}
             }
         }
@@ -134,14 +135,14 @@ impl SyncTask {
         // What was asked and is not answered is asked again.
         self.give_up();
         self.is_ending = true;
-        let Some(link) = self.client.link() else { return };
+        let Some(connection) = self.client.connection() else { return };
         let now = self.clock.now();
         self.rules.values_mut().for_each(|rule| rule.is_under_way = false);
         self.rules.values_mut().for_each(|rule| rule.due = now);
         self.due = now;
-        self.begin(&link);
+        self.begin(&connection);
         loop {
-            let next = self.ask(&link);
+            let next = self.ask(&connection);
             if next.is_none() && self.asked.is_empty() {
                 return;
             }
@@ -159,10 +160,10 @@ impl SyncTask {
     }
 
     /// Begins with the rules that are due.
-    fn begin(&mut self, link: &StoreConnection) {
+    fn begin(&mut self, connection: &StoreConnection) {
         let now = self.clock.now();
         if self.due <= now {
-            self.begin_with(now, |name| link.node_of_rule(name));
+            self.begin_with(now, |name| connection.node_of_rule(name));
         }
     }
 
@@ -185,7 +186,7 @@ impl SyncTask {
     }
 
     /// Asks as much as may be now. Returns when there may be more, if not after an answer.
-    fn ask(&mut self, link: &StoreConnection) -> Option<Instant> {
+    fn ask(&mut self, connection: &StoreConnection) -> Option<Instant> {
         let (now, gateways) = (self.clock.now(), self.store.local_share().gateways);
         let Self { store, rules, calls, lanes, asked, answers, round_trips, .. } = self;
         let mut soonest: Option<Instant> = None;
@@ -212,9 +213,9 @@ impl SyncTask {
                 let number = *round_trips;
                 let (names, questions): (_, Vec<Question>) = taken.into_iter().unzip();
                 asked.insert(number, Asked { node, names, at: now, cost });
-                let (link, clock) = (link.clone(), self.clock.clone());
+                let (connection, clock) = (connection.clone(), self.clock.clone());
                 answers.spawn(async move {
-                    let answers = link.exchange(node, &questions).await;
+                    let answers = connection.exchange(node, &questions).await;
                     Answered { number, came: clock.now(), answers }
                 });
             }

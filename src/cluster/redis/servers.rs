@@ -1,4 +1,4 @@
-//! A connection to a store of any kind.
+//! The connections that make up one to the store, of any kind.
 
 use super::{
     caller::Caller,
@@ -12,18 +12,18 @@ use redis::{
     aio::MultiplexedConnection,
 };
 
-/// A connection that many calls share. Calls are answered in their order.
+/// Connections that many calls share. Each server answers its calls in their order.
 #[derive(Clone)]
-pub(in crate::cluster) enum Connection {
-    /// With where the server is.
+pub(in crate::cluster) enum Servers {
+    /// The only server, and its address.
     One(MultiplexedConnection, (String, u16)),
-    /// One to each node.
+    /// The nodes of a Redis Cluster.
     Cluster(Nodes),
 }
 
-impl Connection {
-    /// Calls `node` of several, or the only one, and waits for the answer: without a limit, so that
-    /// the caller must have one. `node` becomes the one that is waited for.
+impl Servers {
+    /// Calls `node`, or the only server. It sets no limit of time: the caller must. After a
+    /// redirection, `node` is the node that the call waits for.
     pub(in crate::cluster) async fn query(
         &mut self,
         node: &mut Option<usize>,
@@ -42,20 +42,20 @@ impl Connection {
         }
     }
 
-    /// Returns which node has a key, if there are several.
+    /// Returns the node that has a key, in a Redis Cluster.
     pub(in crate::cluster) fn node_of(&self, key: &str) -> Option<usize> {
         self.nodes().and_then(|nodes| nodes.node_of(key))
     }
 
-    /// Returns where the server is, if there is only one.
-    pub(in crate::cluster) const fn server(&self) -> Option<&(String, u16)> {
+    /// Returns the address of the only server.
+    pub(in crate::cluster) const fn address(&self) -> Option<&(String, u16)> {
         match self {
-            Self::One(_, server) => Some(server),
+            Self::One(_, address) => Some(address),
             Self::Cluster(_) => None,
         }
     }
 
-    /// Returns the nodes, if there are several.
+    /// Returns the nodes of a Redis Cluster.
     pub(in crate::cluster) const fn nodes(&self) -> Option<&Nodes> {
         match self {
             Self::One(..) => None,
@@ -64,36 +64,36 @@ impl Connection {
     }
 }
 
-/// Connects, without a limit of time on the whole: to the nodes of a Redis Cluster that `former`
-/// has not reached, or to the primary that is `known` to have taken over.
+/// Connects, without a limit of time on the whole: to the primary that is `known` to have taken
+/// over, or to the nodes of a Redis Cluster that `former` has not reached.
 pub(super) async fn dial(
     caller: &Caller,
     known: Option<Primary>,
     former: Option<&Nodes>,
-) -> RedisResult<Connection> {
+) -> RedisResult<Servers> {
     let settings = &caller.store.settings;
     match &settings.kind {
-        StoreKind::Cluster => Nodes::connect(caller, former).await.map(Connection::Cluster),
+        StoreKind::Cluster => Nodes::connect(caller, former).await.map(Servers::Cluster),
         StoreKind::Sentinel { primary, user, password } => {
-            let login = (user.as_deref(), password.as_ref());
             if let Some(primary) = known {
                 let connection = sentinels::connect(settings, &primary).await?;
-                return Ok(Connection::One(connection, (primary.host, primary.port)));
+                return Ok(Servers::One(connection, (primary.host, primary.port)));
             }
+            let login = (user.as_deref(), password.as_ref());
             let client = first_named(settings, primary, login).await?;
-            let mut server = (String::new(), 0);
+            let mut address = (String::new(), 0);
             if let ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } =
                 client.get_connection_info().addr()
             {
-                server = (host.clone(), *port);
+                address = (host.clone(), *port);
             }
-            Ok(Connection::One(multiplexed(&client).await?, server))
+            Ok(Servers::One(multiplexed(&client).await?, address))
         }
         StoreKind::Single => {
             let Some((host, port)) = settings.nodes.first() else {
                 return Err(RedisError::from((ErrorKind::InvalidClientConfig, "no node")));
             };
-            Ok(Connection::One(open(settings, host, *port).await?, (host.clone(), *port)))
+            Ok(Servers::One(open(settings, host, *port).await?, (host.clone(), *port)))
         }
     }
 }

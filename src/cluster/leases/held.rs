@@ -1,8 +1,8 @@
-//! What requests in flight hold of the concurrency limits that gateways share.
+//! The leases that requests in flight hold of shared concurrency limits.
 //!
-//! A lease is taken by the decision, under a name that the gateway chose before, so that it can
-//! be given back whether or not the answer came. Once granted it is renewed while its request is
-//! in flight; a gateway that is gone renews nothing, and its leases run out.
+//! The gateway chooses the name of a lease before the decision, so that it can give the lease back
+//! even if the answer is lost. It renews a lease while the request is in flight. The leases of a
+//! gateway that was killed run out.
 
 use crate::cluster::redis::slots::tag;
 use std::{
@@ -11,15 +11,15 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// The most leases that wait to be given back, and the most that are kept as that is in vain.
-/// Others run out by themselves.
+/// The most leases that wait to be given back, and the most that are kept for a node that fails.
+/// Others run out.
 const MOST_ENDED: usize = 100_000;
 
 /// Where a lease is kept, and under which name and for which cost.
 pub(in crate::cluster) type Lease = (String, String);
 
-/// The leases of all workers. Whoever reaches the store first renews what all of them hold: a
-/// lease that has run out while the store was away is a place that it would grant anew.
+/// The leases of all workers. The first worker to reach the store renews all of them: the store
+/// would grant a place again whose lease has run out.
 #[derive(Debug, Default)]
 pub(in crate::cluster) struct AllLeases(Mutex<Vec<Weak<Leases>>>);
 
@@ -28,14 +28,14 @@ impl AllLeases {
     pub(in crate::cluster) fn add(&self, owner: String) -> Arc<Leases> {
         let leases = Arc::new(Leases::of(owner));
         let mut all = self.lock();
-        all.retain(|it| it.strong_count() > 0);
+        all.retain(|leases| leases.strong_count() > 0);
         all.push(Arc::downgrade(&leases));
         leases
     }
 
     /// Returns what all of them hold.
     pub(in crate::cluster) fn held(&self) -> Vec<Renewal> {
-        self.lock().iter().filter_map(Weak::upgrade).flat_map(|it| it.held()).collect()
+        self.lock().iter().filter_map(Weak::upgrade).flat_map(|leases| leases.held()).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<Leases>>> {
@@ -99,7 +99,8 @@ impl Tags {
 #[derive(Debug)]
 pub struct Held {
     leases: Arc<Leases>,
-    /// What the store was asked for. Nobody renews it: that would take what the store refuses.
+    /// The leases that the store was asked for. They are not renewed: that would take what the
+    /// store rejects.
     asked: Vec<Lease>,
     numbers: Vec<u64>,
 }
@@ -140,7 +141,7 @@ impl Leases {
         format!("{}-{}", self.owner, table.next)
     }
 
-    /// Notes leases that the store is about to grant.
+    /// Notes leases that the store will be asked for.
     pub(in crate::cluster) fn ask(self: &Arc<Self>, leases: impl Iterator<Item = Lease>) -> Held {
         Held { leases: Arc::clone(self), asked: leases.collect(), numbers: Vec::new() }
     }
@@ -155,8 +156,7 @@ impl Leases {
         self.lock().held.iter().map(renewal).collect()
     }
 
-    /// Takes what is to be given back of some hash tags, until [`Self::given_back`] says that it
-    /// was.
+    /// Takes the ended leases of some hash tags. [`Self::given_back`] must follow.
     pub(in crate::cluster) fn take_ended(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<Lease> {
         let mut table = self.lock();
         let taken = table.ended.take(is_wanted);
@@ -164,8 +164,8 @@ impl Leases {
         taken
     }
 
-    /// Notes that so many were given back, or not, which [`Self::put_back`] or [`Self::keep`] heard
-    /// before.
+    /// Notes the end of giving back so many leases, of which some may have been [put
+    /// back](Self::put_back) or [kept](Self::keep).
     pub(in crate::cluster) fn given_back(&self, count: usize) {
         let mut table = self.lock();
         table.leaving -= count;
@@ -174,7 +174,7 @@ impl Leases {
         }
     }
 
-    /// Waits until there is nothing to be given back, but for what cannot be.
+    /// Waits until all leases are given back, except those that are kept.
     pub(in crate::cluster) async fn all_given_back(&self) {
         while {
             let table = self.lock();
@@ -184,19 +184,19 @@ impl Leases {
         }
     }
 
-    /// Has leases be given back, perhaps again: twice does no harm.
+    /// Has leases be given back. Twice does no harm.
     pub(in crate::cluster) fn put_back(&self, leases: impl IntoIterator<Item = Lease>) {
         self.lock().ended.extend(leases);
         self.ended.notify_one();
     }
 
-    /// Keeps what cannot be given back for now, apart: whoever gives others back has not to look at
-    /// it. However long that is: a node that hung takes what it was asked for only when it goes on.
+    /// Keeps leases that cannot be given back now, however long: a node that hangs grants them only
+    /// when it goes on. They are kept apart, so that giving others back takes no longer.
     pub(in crate::cluster) fn keep(&self, leases: impl IntoIterator<Item = Lease>) {
         self.lock().kept.extend(leases);
     }
 
-    /// Has what was kept of the hash tags that are reached now be given back.
+    /// Has the kept leases be given back whose hash tags are reached now.
     pub(in crate::cluster) fn put_back_kept(&self, is_reached: impl Fn(&str) -> bool) {
         let kept = self.lock().kept.take(is_reached);
         if !kept.is_empty() {
@@ -265,7 +265,7 @@ mod tests {
     }
 
     fn held(renewals: Vec<Renewal>) -> Vec<Lease> {
-        sorted(renewals.into_iter().map(|it| it.lease).collect())
+        sorted(renewals.into_iter().map(|renewal| renewal.lease).collect())
     }
 
     #[test]
@@ -275,7 +275,7 @@ mod tests {
         let refused = leases.ask([lease("c")].into_iter()).decided([false]);
         let unasked = leases.ask([lease("c")].into_iter()).decided([]);
         let lost = leases.ask([lease("d")].into_iter());
-        assert_eq!(leases.held().len(), 2, "what nobody knows to be granted is not renewed");
+        assert_eq!(leases.held().len(), 2, "a lease that may not be granted is not renewed");
         assert!(refused.is_empty() && unasked.is_empty());
         assert!(!granted.is_empty() && !lost.is_empty());
         drop((refused, unasked));
@@ -300,7 +300,8 @@ mod tests {
     #[test]
     fn what_all_workers_hold_is_known_as_long_as_they_last() {
         let all = AllLeases::default();
-        let (one, other) = (all.add("a-1".to_owned()), all.add("a-2".to_owned()));
+        let one = all.add("a-1".to_owned());
+        let other = all.add("a-2".to_owned());
         let of_one = one.ask([lease("a")].into_iter()).decided([true]);
         let of_other = other.ask([lease("b")].into_iter()).decided([true]);
         assert_eq!(held(all.held()), [lease("a"), lease("b")]);
@@ -316,7 +317,8 @@ mod tests {
     fn what_was_renewed_when_its_request_had_ended_is_given_back_again() {
         let leases = Arc::new(Leases::of("a".to_owned()));
         let [ends, stays] = ["a", "b"].map(|key| leases.ask([lease(key)].into_iter()));
-        let (ends, stays) = (ends.decided([true]), stays.decided([true]));
+        let ends = ends.decided([true]);
+        let stays = stays.decided([true]);
         let renewals = leases.held();
         assert!(renewals.iter().all(Renewal::is_held));
         drop(ends);

@@ -1,6 +1,7 @@
-//! The task that keeps a worker's leases: it renews those of requests in flight, and gives back
-//! what has ended. Beside the one that sees to the connection, so that neither waits for the other;
-//! nor does what lies at one node of a Redis Cluster wait for another node.
+//! The task that renews the leases of a worker's requests in flight, and gives back those of
+//! requests that ended.
+//!
+//! It does not wait for the connection task, nor one node of a Redis Cluster for another.
 
 use super::{
     held::{Lease, Renewal},
@@ -16,8 +17,9 @@ use tokio::task::JoinSet;
 /// Keeps leases for as long as the worker lasts.
 pub(in crate::cluster) async fn keep(client: Arc<ClientState>) {
     let mut next = client.clock.now() + client.beat();
-    let (mut renewals, mut releases) = (Lanes::default(), Lanes::default());
-    // Over which connection it was tried to give back what was kept.
+    let mut renewals = Lanes::default();
+    let mut releases = Lanes::default();
+    // The connection over which the kept leases were last given back.
     let mut tried = 0;
     loop {
         let mut is_beat = false;
@@ -52,15 +54,15 @@ pub(in crate::cluster) async fn keep(client: Arc<ClientState>) {
     }
 }
 
-/// What is under way at nodes: at each one thing after the other, so that what ends meanwhile is
-/// given back together.
+/// The updates that run, one at a time for each node, so that leases that end meanwhile are given
+/// back together.
 #[derive(Default)]
 struct Lanes {
-    under_way: JoinSet<Lane>,
+    running: JoinSet<Lane>,
     busy: HashSet<Lane>,
 }
 
-/// A connection, by its number, and which node is reached over it.
+/// The number of a connection, and a node.
 type Lane = (u64, Node);
 
 impl Lanes {
@@ -68,7 +70,7 @@ impl Lanes {
         !self.busy.contains(&(connection.number, node))
     }
 
-    /// Begins something, unless something is under way there.
+    /// Begins an update, unless one is running there.
     fn begin(
         &mut self,
         connection: &StoreConnection,
@@ -77,16 +79,16 @@ impl Lanes {
     ) {
         let lane = (connection.number, node);
         if self.busy.insert(lane) {
-            self.under_way.spawn(async move {
+            self.running.spawn(async move {
                 work.await;
                 lane
             });
         }
     }
 
-    /// Waits until something has ended.
+    /// Waits until an update has ended.
     async fn end(&mut self) {
-        match self.under_way.join_next().await {
+        match self.running.join_next().await {
             Some(Ok(lane)) => drop(self.busy.remove(&lane)),
             // The runtime ends.
             Some(Err(_)) => {}
@@ -95,13 +97,13 @@ impl Lanes {
     }
 }
 
-/// Gives leases at one node back, or leaves them to the next connection.
+/// Gives leases at one node back, or keeps them for the next connection.
 async fn give_back(connection: StoreConnection, batches: Vec<Batch<Lease>>) {
     let count = batches.iter().map(Vec::len).sum();
     let leases = Arc::clone(&connection.client.leases);
-    for (batch, fate) in connection.tell(Update::Release, batches).await {
-        match fate {
-            Outcome::Told => {}
+    for (batch, outcome) in connection.update(Update::Release, batches).await {
+        match outcome {
+            Outcome::Done => {}
             Outcome::Later | Outcome::Apart => leases.keep(batch),
             Outcome::Failed(failure) => {
                 failure.map(|failure| connection.fail(failure));
@@ -120,11 +122,11 @@ async fn renew_own(connection: StoreConnection, batches: Vec<Batch<Renewal>>) {
 }
 
 impl StoreConnection {
-    /// Renews all that is held, but for what others than new connections have to see to. To be done
-    /// before any request: the store would grant it what has run out meanwhile.
+    /// Renews the leases of all workers at nodes with new connections. It must come before any
+    /// request: the store would grant a lease that has run out to another.
     pub(in crate::cluster) async fn renew_anew(&self) -> Result<(), Failure> {
         let mut held = self.client.store.leases.held();
-        held.retain(|it| !self.is_kept(&it.lease.0));
+        held.retain(|renewal| !self.is_kept(&renewal.lease.0));
         let mut nodes = JoinSet::new();
         for (_, batches) in self.batches(held) {
             let connection = self.clone();
@@ -138,12 +140,12 @@ impl StoreConnection {
         all
     }
 
-    /// Renews leases at one node. The error is that of the whole store.
+    /// Renews leases at one node. The error concerns the whole store.
     async fn renew(&self, batches: Vec<Batch<Renewal>>) -> Result<(), Failure> {
         let mut renewed = Ok(());
-        for (batch, fate) in self.tell(Update::Renew, batches).await {
+        for (batch, outcome) in self.update(Update::Renew, batches).await {
             batch.into_iter().for_each(Renewal::renewed);
-            if let Outcome::Failed(Some(failure)) = fate {
+            if let Outcome::Failed(Some(failure)) = outcome {
                 renewed = Err(failure);
             }
         }

@@ -1,4 +1,4 @@
-//! Tells the store of leases: that they go on, or have ended.
+//! Renews leases in the store, and gives them back.
 
 use super::held::{Lease, Renewal};
 use crate::cluster::{
@@ -20,7 +20,7 @@ pub(super) type Node = Option<usize>;
 /// Leases that one call names: of one hash tag in a Redis Cluster, and not too many.
 pub(super) type Batch<T> = Vec<T>;
 
-/// What the store is told of leases.
+/// What a call does with leases.
 #[derive(Clone, Copy)]
 pub(super) enum Update {
     Renew,
@@ -29,13 +29,13 @@ pub(super) enum Update {
 
 /// What becomes of a batch.
 pub(super) enum Outcome {
-    /// The store knows, or refuses to.
-    Told,
-    /// It cannot be told now.
+    /// The store has done it, or rejected it.
+    Done,
+    /// The call cannot be made now.
     Later,
-    /// The store fails, for this reason if it was asked.
+    /// The store fails, for this reason if the call was made.
     Failed(Option<Failure>),
-    /// Each hash tag has a fate of its own, as where the user may not touch one of them.
+    /// Each hash tag needs a call of its own, because the user may not use one of them.
     Apart,
 }
 
@@ -45,12 +45,12 @@ impl Outcome {
     }
 }
 
-/// Something to tell of a lease.
+/// A lease to renew or to give back.
 pub(super) trait LeaseUpdate: Send + 'static {
     fn lease(&self) -> &Lease;
 
-    /// Whether it is true still.
-    fn is_true(&self) -> bool;
+    /// Whether the update is still needed.
+    fn is_needed(&self) -> bool;
 }
 
 impl LeaseUpdate for Lease {
@@ -58,7 +58,7 @@ impl LeaseUpdate for Lease {
         self
     }
 
-    fn is_true(&self) -> bool {
+    fn is_needed(&self) -> bool {
         true
     }
 }
@@ -68,7 +68,7 @@ impl LeaseUpdate for Renewal {
         &self.lease
     }
 
-    fn is_true(&self) -> bool {
+    fn is_needed(&self) -> bool {
         self.is_held()
     }
 }
@@ -87,40 +87,40 @@ impl StoreConnection {
         nodes
     }
 
-    /// Tells one node, with some calls at once.
-    pub(super) async fn tell<T: LeaseUpdate>(
+    /// Updates the leases at one node, with some calls at once.
+    pub(super) async fn update<T: LeaseUpdate>(
         &self,
         what: Update,
         batches: Vec<Batch<T>>,
     ) -> Vec<(Batch<T>, Outcome)> {
-        let mut told = few_at_once(batches, |batch| self.clone().ask(what, batch, true)).await;
-        let apart = told.extract_if(.., |(_, fate)| matches!(fate, Outcome::Apart));
+        let mut outcomes = few_at_once(batches, |batch| self.clone().ask(what, batch, true)).await;
+        let apart = outcomes.extract_if(.., |(_, outcome)| matches!(outcome, Outcome::Apart));
         let apart = apart.flat_map(|(batch, _)| by_tag(batch)).map(|(_, batch)| batch).collect();
-        if told.iter().any(|(_, fate)| fate.is_failure()) {
+        if outcomes.iter().any(|(_, outcome)| outcome.is_failure()) {
             let unasked = |batch| (batch, Outcome::Failed(None));
-            told.extend(Vec::into_iter(apart).map(unasked));
+            outcomes.extend(Vec::into_iter(apart).map(unasked));
         } else {
-            told.extend(few_at_once(apart, |batch| self.clone().ask(what, batch, false)).await);
+            outcomes.extend(few_at_once(apart, |batch| self.clone().ask(what, batch, false)).await);
         }
-        told
+        outcomes
     }
 
-    /// Makes one call. Several hash tags that the store refuses together are to be told apart, if
-    /// that is tried (`or_apart`).
+    /// Makes one call. If the store rejects several hash tags together and `or_apart`, each needs a
+    /// call of its own.
     async fn ask<T: LeaseUpdate>(
         mut self,
         what: Update,
         mut batch: Batch<T>,
         or_apart: bool,
     ) -> (Batch<T>, Outcome) {
-        batch.retain(T::is_true);
+        batch.retain(T::is_needed);
         if batch.is_empty() {
-            return (batch, Outcome::Told);
+            return (batch, Outcome::Done);
         }
         let store = Arc::clone(&self.client.store);
         let (keys, names): (Vec<String>, Vec<String>) =
-            batch.iter().map(|it| it.lease().clone()).unzip();
-        let told = match what {
+            batch.iter().map(|update| update.lease().clone()).unzip();
+        let answer = match what {
             Update::Renew => {
                 let micros = store.settings.lease.as_micros().to_string();
                 let arguments: Vec<String> = [micros].into_iter().chain(names).collect();
@@ -128,18 +128,18 @@ impl StoreConnection {
             }
             Update::Release => self.run(&store.scripts.release, &keys, &names).await,
         };
-        let Err(failure) = told else { return (batch, Outcome::Told) };
+        let Err(failure) = answer else { return (batch, Outcome::Done) };
         if or_apart && failure.is_of_call() && are_several(&keys) {
             return (batch, Outcome::Apart);
         }
         let is_of_part = failure.is_of_part();
         // At once, so that the next call does not wait for the same node.
-        let fate = match self.record(failure) {
+        let outcome = match self.record(failure) {
             Err(failure) => Outcome::Failed(Some(failure)),
             Ok(()) if is_of_part => Outcome::Later,
-            Ok(()) => Outcome::Told,
+            Ok(()) => Outcome::Done,
         };
-        (batch, fate)
+        (batch, outcome)
     }
 }
 
@@ -177,12 +177,14 @@ where
     F: Future<Output = (Batch<T>, Outcome)> + Send + 'static,
 {
     let mut answers: Vec<(Batch<T>, Outcome)> = Vec::with_capacity(batches.len());
-    let (mut under_way, mut leases, mut fails) = (JoinSet::new(), 0, false);
+    let mut running = JoinSet::new();
+    let mut leases = 0;
+    let mut fails = false;
     for batch in batches {
         let count = batch.len();
-        while under_way.len() == CALLS || (leases > 0 && leases + count > LEASES) {
+        while running.len() == CALLS || (leases > 0 && leases + count > LEASES) {
             // Otherwise, the runtime ends.
-            let Some(Ok((done, answer))) = under_way.join_next().await else { return answers };
+            let Some(Ok((done, answer))) = running.join_next().await else { return answers };
             leases -= done;
             let answer: (_, Outcome) = answer;
             fails |= answer.1.is_failure();
@@ -193,10 +195,10 @@ where
         } else {
             leases += count;
             let answer = call(batch);
-            under_way.spawn(async move { (count, answer.await) });
+            running.spawn(async move { (count, answer.await) });
         }
     }
-    while let Some(Ok((_, answer))) = under_way.join_next().await {
+    while let Some(Ok((_, answer))) = running.join_next().await {
         answers.push(answer);
     }
     answers
@@ -219,7 +221,8 @@ mod tests {
         ] {
             let [now, met] = [(); 2].map(|()| Arc::new([const { AtomicUsize::new(0) }; 2]));
             let call = |batch: Batch<()>| {
-                let (now, met) = (Arc::clone(&now), Arc::clone(&met));
+                let now = Arc::clone(&now);
+                let met = Arc::clone(&met);
                 async move {
                     let both = [1, batch.len()];
                     for at in [0, 1] {
@@ -230,14 +233,14 @@ mod tests {
                     for at in [0, 1] {
                         now[at].fetch_sub(both[at], SeqCst);
                     }
-                    (batch, Outcome::Told)
+                    (batch, Outcome::Done)
                 }
             };
             let batches = sizes.iter().map(|size| vec![(); *size]).collect();
-            let told = few_at_once(batches, call).await;
-            let count: usize = told.iter().map(|(batch, _)| batch.len()).sum();
+            let outcomes = few_at_once(batches, call).await;
+            let count: usize = outcomes.iter().map(|(batch, _)| batch.len()).sum();
             assert_eq!(count, sizes.iter().sum::<usize>(), "each is called");
-            assert_eq!(met.each_ref().map(|it| it.load(SeqCst)), most, "{sizes:?}");
+            assert_eq!(met.each_ref().map(|count| count.load(SeqCst)), most, "{sizes:?}");
         }
     }
 
@@ -251,13 +254,14 @@ mod tests {
                 (batch, Outcome::Failed(Some(Failure::invalid_reply(""))))
             }
         };
-        let told = few_at_once(vec![vec![(); LEASES]; 9], call).await;
-        assert!(told.len() == 9 && told.iter().all(|(_, fate)| fate.is_failure()));
+        let outcomes = few_at_once(vec![vec![(); LEASES]; 9], call).await;
+        assert!(outcomes.len() == 9);
+        assert!(outcomes.iter().all(|(_, outcome)| outcome.is_failure()));
         assert_eq!(calls.load(SeqCst), 1);
     }
 
     #[test]
-    fn leases_are_cut_into_batches_and_told_apart_by_their_tags() {
+    fn leases_are_cut_into_batches_and_divided_by_their_tags() {
         let sizes: Vec<usize> = cut(vec![(); 2 * LEASES + 1]).iter().map(Vec::len).collect();
         assert_eq!(sizes, [LEASES, LEASES, 1]);
         assert!(cut(Vec::<()>::new()).is_empty());

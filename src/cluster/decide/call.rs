@@ -1,4 +1,4 @@
-//! One call of the store for one request: what is asked, and what its answer means.
+//! The call to the store for one request, and its answer.
 
 use crate::cluster::error::StoreError;
 use crate::flow::{Decision, Instant, Judgement, Stored};
@@ -15,11 +15,12 @@ pub struct Ask<'a> {
     pub name: &'a str,
     /// How the rule decides.
     pub rule: &'a Arc<Stored>,
-    /// Whose state, as all gateways make it; `None` is the one that all clients share.
+    /// The fingerprint of the key, equal on all gateways; `None` for the state that all clients
+    /// share.
     pub key: Option<u128>,
     /// What the request costs.
     pub cost: u64,
-    /// Whether the rule only counts what it would refuse.
+    /// Whether the rule only counts what it would reject.
     pub is_dry_run: bool,
 }
 
@@ -43,8 +44,8 @@ pub struct Verdicts {
     pub stale: Option<usize>,
 }
 
-/// A lease of a concurrency limit: named by whoever asks, so that it can be given back even if
-/// the answer is lost.
+/// A lease of a concurrency limit. The gateway names it, so that it can give it back even if the
+/// answer is lost.
 #[derive(Clone, Copy, Debug)]
 pub struct Lease<'a> {
     /// Without blanks and colons; no two requests share one.
@@ -56,7 +57,7 @@ pub struct Lease<'a> {
 /// What ends the hash tag of a rule's name where the key is part of the tag.
 const BY_KEY: &str = "*}";
 
-/// Returns where the store keeps the state that `ask` is about.
+/// Returns the key of the state that `ask` is about.
 pub(in crate::cluster) fn key(prefix: &str, ask: &Ask<'_>) -> String {
     let mut key = String::with_capacity(prefix.len() + ask.name.len() + 34);
     key += prefix;
@@ -81,8 +82,7 @@ pub(in crate::cluster) fn line(ask: &Ask<'_>, lease: Lease<'_>, now: Instant) ->
     line
 }
 
-/// Returns the leases that `asks` take if they are granted: where they are kept, and under which
-/// name.
+/// Returns the leases that `asks` take if they are granted: key and name of each.
 pub(in crate::cluster) fn leases(
     prefix: &str,
     asks: &[Ask<'_>],
@@ -92,14 +92,16 @@ pub(in crate::cluster) fn leases(
     held.map(move |ask| (key(prefix, ask), format!("{}:{}", lease.name, ask.cost)))
 }
 
-/// Returns which of these leases the store has granted: none of a dry run that would refuse.
+/// Returns which of these leases the store has granted: none of a dry run that would reject.
 pub(in crate::cluster) fn granted(
     asks: &[Ask<'_>],
     verdicts: &Verdicts,
 ) -> impl Iterator<Item = bool> {
     let held = asks.iter().zip(&verdicts.answers).filter(|(ask, _)| ask.holds());
     let is_admitted = verdicts.is_admitted;
-    held.map(move |(_, it)| is_admitted && !matches!(it.decision, Decision::Reject(_)))
+    held.map(move |(_, judgement)| {
+        is_admitted && !matches!(judgement.decision, Decision::Reject(_))
+    })
 }
 
 /// Reads the script's answer to `asks`.
@@ -114,16 +116,16 @@ pub(in crate::cluster) fn read(asks: &[Ask<'_>], answer: &Value) -> Result<Verdi
     if each.len() != asks.len() {
         return Err(invalid());
     }
-    let judge = |(ask, told)| judge(ask, told, now, is_admitted).ok_or_else(invalid);
+    let judge = |(ask, answer)| judge(ask, answer, now, is_admitted).ok_or_else(invalid);
     let answers = asks.iter().zip(each).map(judge).collect::<Result<_, _>>()?;
     let stale = each.iter().position(is_stale);
     Ok(Verdicts { now, is_admitted, answers, stale })
 }
 
 /// `None` if the store did not decide as the rule does.
-fn judge(ask: &Ask<'_>, told: &Value, now: Instant, is_admitted: bool) -> Option<Judgement> {
-    let Value::Array(told) = told else { return None };
-    let numbers = told.iter().map(whole).collect::<Option<SmallVec<[u64; 16]>>>()?;
+fn judge(ask: &Ask<'_>, answer: &Value, now: Instant, is_admitted: bool) -> Option<Judgement> {
+    let Value::Array(answer) = answer else { return None };
+    let numbers = answer.iter().map(whole).collect::<Option<SmallVec<[u64; 16]>>>()?;
     let (verdict, state) = numbers.split_first()?;
     let passes = verdict & 1 == 1;
     let is_charged = is_admitted && passes && ask.cost > 0;
@@ -135,10 +137,10 @@ fn judge(ask: &Ask<'_>, told: &Value, now: Instant, is_admitted: bool) -> Option
     is_same.then_some(judgement)
 }
 
-/// Whether the state was stale that an answer is from.
-fn is_stale(told: &Value) -> bool {
-    let Value::Array(told) = told else { return false };
-    told.first().and_then(whole).is_some_and(|verdict| verdict & 2 != 0)
+/// Whether the state behind an answer was stale.
+fn is_stale(answer: &Value) -> bool {
+    let Value::Array(answer) = answer else { return false };
+    answer.first().and_then(whole).is_some_and(|verdict| verdict & 2 != 0)
 }
 
 fn whole(value: &Value) -> Option<u64> {

@@ -109,7 +109,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_tag_that_is_full_keeps_no_other_waiting() {
-        let (clock, in_flight) = (Clock::start(), Arc::new(InFlight::default()));
+        let clock = Clock::start();
+        let in_flight = Arc::new(InFlight::default());
         let mut permits = Vec::new();
         for _ in 0..LIMIT {
             let permit = in_flight.acquire("a", MOMENT, &clock).await.expect("a free place");
@@ -119,7 +120,9 @@ mod tests {
         let began = clock.now();
         assert!(in_flight.acquire("a", MOMENT, &clock).await.is_err());
         assert_eq!(clock.now().since(began), MOMENT);
-        assert!(in_flight.acquire("b", MOMENT, &clock).await.is_ok_and(|it| !it.has_waited()));
+        assert!(
+            in_flight.acquire("b", MOMENT, &clock).await.is_ok_and(|permit| !permit.has_waited())
+        );
         permits.pop();
         assert!(in_flight.acquire("a", MOMENT, &clock).await.is_ok());
         drop(permits);
@@ -128,7 +131,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_waited_says_so_and_one_that_leaves_takes_no_place() {
-        let (clock, in_flight) = (Clock::start(), Arc::new(InFlight::default()));
+        let clock = Clock::start();
+        let in_flight = Arc::new(InFlight::default());
         let mut permits = Vec::new();
         for _ in 0..LIMIT {
             permits.push(in_flight.acquire("a", MOMENT, &clock).await.expect("a free place"));

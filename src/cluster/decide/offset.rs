@@ -1,20 +1,20 @@
-//! How far this process's clock is from the store's, for starts that the store has spaced.
+//! The offset between this process's clock and the store's, for paced starts.
 //!
-//! The store tells a start as a time of its own clock. A gateway that waited so long from when it
-//! heard of it would start later by as much as the answer took, and two answers that took
-//! differently long would start too close to each other. So the start is told on our clock, which
-//! is ahead of the store's by the **offset**. An answer that was asked for at `asked`, given at
-//! `given` by the store's clock, and came at `came`, bounds it:
+//! The store answers a start by its own clock. If a gateway waited so long from when the answer
+//! came, it would start later by what the answer took, and two answers that took differently long
+//! would start too close to each other. So the gateway converts the start to its own clock, which
+//! is ahead of the store's by the **offset**. A call that was sent at `asked`, decided at `given`
+//! by the store's clock and answered at `came` bounds it:
 //!
 //! ```text
 //! asked − given  ≤  offset  ≤  came − given
 //! ```
 //!
-//! The upper bound is taken, the least of the latest seconds: it is ahead of the truth by what the
-//! quickest answer took to come. One who hears of a start when it is past starts at once.
+//! The offset is the least upper bound of the last seconds: too large by what the fastest answer
+//! took to come. A start that has passed when its answer comes is at once.
 //!
-//! As clocks drift, a bound is forgotten after some seconds; as they are set, and other stores take
-//! over, whatever contradicts the latest answer is forgotten at once.
+//! Clocks drift, so a bound is forgotten after some seconds. Clocks are set, and other stores take
+//! over, so a bound that contradicts the latest answer is forgotten at once.
 //!
 //! Source: the minimum filter of the Network Time Protocol (RFC 5905, 10), which trusts the answer
 //! that took least.
@@ -45,43 +45,41 @@ struct Offset {
 }
 
 impl Offsets {
-    /// Makes of the wait that the store told for a paced request what is left of it now that the
-    /// answer has come.
+    /// Replaces the waits of paced requests by what is left of them when the answer comes.
     pub(in crate::cluster) fn record(
         &self,
-        way: RoundTrip,
+        trip: RoundTrip,
         asks: &[Ask<'_>],
         verdicts: &mut Verdicts,
     ) {
-        for (ask, it) in asks.iter().zip(&mut verdicts.answers) {
+        for (ask, judgement) in asks.iter().zip(&mut verdicts.answers) {
             if ask.rule.paces() {
-                let wait = match it.decision {
+                let wait = match judgement.decision {
                     Decision::Delay(wait) => wait,
                     // What the answer took is learned all the same.
                     Decision::Pass | Decision::Reject(_) => Duration::ZERO,
                 };
-                let left = self.left(ask.name, way, wait);
-                if let Decision::Delay(wait) = &mut it.decision {
+                let left = self.left(ask.name, trip, wait);
+                if let Decision::Delay(wait) = &mut judgement.decision {
                     *wait = left;
                 }
             }
         }
     }
 
-    /// Learns from an answer, and returns how long after it came the instant is that lies `wait`
-    /// after it was given.
-    fn left(&self, name: &str, way: RoundTrip, wait: Duration) -> Duration {
+    /// Learns from an answer, and returns what is left of `wait` when it came.
+    fn left(&self, name: &str, trip: RoundTrip, wait: Duration) -> Duration {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let least = if let Some(offset) = all.get_mut(name) {
-            offset.learn(way)
+            offset.learn(trip)
         } else {
             // No more are kept than are asked for in two periods.
-            all.retain(|_, offset| way.came.since(offset.since) < 2 * PERIOD);
-            let most = ahead(way.came, way.given);
-            all.insert(name.to_owned(), Offset { since: way.came, least: [most; 2] });
+            all.retain(|_, offset| trip.came.since(offset.since) < 2 * PERIOD);
+            let most = ahead(trip.came, trip.given);
+            all.insert(name.to_owned(), Offset { since: trip.came, least: [most; 2] });
             most
         };
-        let left = least - ahead(way.came, way.given + wait);
+        let left = least - ahead(trip.came, trip.given + wait);
         Duration::from_nanos(u64::try_from(left.max(0)).unwrap_or(u64::MAX))
     }
 }
@@ -96,7 +94,7 @@ impl Offset {
             (self.since, self.least) = (came, [most, before]);
         }
         self.least[0] = self.least[0].min(most);
-        self.least = self.least.map(|it| it.max(least));
+        self.least = self.least.map(|bound| bound.max(least));
         self.least[0].min(self.least[1])
     }
 }
@@ -122,10 +120,10 @@ mod tests {
         RoundTrip { asked, given: millis(given), came }
     }
 
-    /// Returns when a request starts that the store told to wait, in milliseconds of our clock.
-    fn start(offsets: &Offsets, way: RoundTrip, wait: u64) -> u64 {
-        let left = offsets.left("a", way, Duration::from_millis(wait));
-        (way.came + left).as_nanos() / 1_000_000
+    /// Returns when a request starts that the store has delayed, in milliseconds of our clock.
+    fn start(offsets: &Offsets, trip: RoundTrip, wait: u64) -> u64 {
+        let left = offsets.left("a", trip, Duration::from_millis(wait));
+        (trip.came + left).as_nanos() / 1_000_000
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! What the store has rejected, so that the gateway rejects it itself until the time is over.
+//! The rejections of the store, which the gateway repeats itself until they end.
 //!
-//! The store says how long a request would be rejected, and nothing but time ends that: until then
-//! each further call would cost the store as much as a decision, and many clients of one blocked
-//! key would keep it from deciding about all others. What lies in the store may be lost, though: so
-//! a new connection or a store that has lost its memory is asked again.
+//! The store says how long it rejects a request, and only time ends that. A call for each further
+//! request would cost as much as a decision, and many clients of one blocked key would keep the
+//! store from deciding about others. A new connection, or a store that has lost its memory, ends a
+//! cached rejection.
 
 use super::call::Ask;
 use crate::flow::{Decision, Instant, Judgement, Stored};
@@ -43,7 +43,7 @@ pub(in crate::cluster) struct Memory {
 }
 
 impl Rejections {
-    /// Notes what the store has decided about `ask`, if it is a rejection that time alone ends.
+    /// Notes the decision of the store about `ask`, if it is a rejection that only time ends.
     pub(in crate::cluster) fn note(
         &self,
         ask: &Ask<'_>,
@@ -62,9 +62,10 @@ impl Rejections {
             entries.resize_with(ENTRIES, || None);
         }
         let Some(set) = entries.chunks_exact_mut(WAYS).nth(set_of(ask)) else { return };
-        let same = set.iter().position(|it| it.as_ref().is_some_and(|it| it.is_about(ask)));
+        let same =
+            set.iter().position(|entry| entry.as_ref().is_some_and(|entry| entry.is_about(ask)));
         let free = || set.iter().position(Option::is_none);
-        let soonest = || (0..WAYS).min_by_key(|way| set[*way].as_ref().map(|it| it.until));
+        let soonest = || (0..WAYS).min_by_key(|way| set[*way].as_ref().map(|entry| entry.until));
         let Some(way) = same.or_else(free).or_else(soonest) else { return };
         set[way] = Some(Entry {
             rule: Arc::clone(ask.rule),
@@ -90,7 +91,7 @@ impl Rejections {
         }
         let entries = self.lock();
         let set = entries.chunks_exact(WAYS).nth(set_of(ask))?;
-        let entry = set.iter().flatten().find(|it| it.is_about(ask))?;
+        let entry = set.iter().flatten().find(|entry| entry.is_about(ask))?;
         (entry.memory == memory && now < entry.until).then(|| entry.at(now))
     }
 
@@ -117,8 +118,8 @@ impl Entry {
     }
 }
 
-/// Returns which entries `ask` may be in. Nobody can choose keys that meet: they are fingerprints,
-/// made with a secret.
+/// Returns which entries `ask` may be in. No client can choose keys that meet: they are
+/// fingerprints, made with a secret.
 fn set_of(ask: &Ask<'_>) -> usize {
     let key = ask.key.unwrap_or_default();
     let rule = Arc::as_ptr(ask.rule).addr() as u128;
@@ -161,7 +162,8 @@ mod tests {
 
     #[test]
     fn a_rejection_holds_until_its_time_and_never_longer_than_in_the_store() {
-        let (rejections, rule) = (Rejections::default(), rule());
+        let rejections = Rejections::default();
+        let rule = rule();
         let ask = ask(&rule, 7);
         assert_eq!(rejections.find(&ask, MEMORY, millis(1_004)), None);
         noted(&rejections, &ask);
@@ -176,7 +178,9 @@ mod tests {
 
     #[test]
     fn a_rejection_is_of_one_rule_key_and_cost_and_of_what_the_store_remembers() {
-        let (rejections, rule, edited) = (Rejections::default(), rule(), rule());
+        let rejections = Rejections::default();
+        let edited = rule();
+        let rule = rule();
         noted(&rejections, &ask(&rule, 7));
         let found = |ask: &Ask<'_>, memory| rejections.find(ask, memory, millis(1_010)).is_some();
         assert!(found(&ask(&rule, 7), MEMORY));
@@ -191,7 +195,8 @@ mod tests {
 
     #[test]
     fn what_time_does_not_end_is_asked_again() {
-        let (rejections, rule) = (Rejections::default(), rule());
+        let rejections = Rejections::default();
+        let rule = rule();
         let ask = ask(&rule, 7);
         for decision in [
             Decision::Pass,
@@ -209,7 +214,8 @@ mod tests {
 
     #[test]
     fn however_many_keys_are_rejected_no_more_are_kept_and_most_of_them_are_found() {
-        let (rejections, rule) = (Rejections::default(), rule());
+        let rejections = Rejections::default();
+        let rule = rule();
         let fingerprint = |at: u128| at.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
         let found = |count: u128| {
             let keys = (0..count).map(fingerprint);

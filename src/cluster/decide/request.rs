@@ -1,4 +1,4 @@
-//! The decision about one request: asked of the store, or known from a rejection before.
+//! The decision about one request: by the store, or by a cached rejection.
 
 use super::{
     call::{self, Ask, Verdicts},
@@ -18,20 +18,19 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// What the store decided, and what the request holds of it.
+/// The store's decisions, and the leases that the request holds.
 #[derive(Debug)]
 pub struct Decided {
     /// The decisions. Waits are what is left of them at `came`.
     pub verdicts: Verdicts,
     /// When they came, by this process's clock.
     pub came: Instant,
-    /// To be kept until the request ends.
+    /// Kept until the request ends.
     pub held: Held,
 }
 
 impl StoreConnection {
-    /// Returns the rejection that the store would answer `ask` with at `now`, if it has told that
-    /// before: without a call. A request that has one is rejected.
+    /// Returns the cached rejection of `ask` at `now`: the request is rejected without a call.
     pub fn rejection(&self, ask: &Ask<'_>, now: Instant) -> Option<Judgement> {
         let found = self.client.rejections.find(ask, self.memory(), now);
         if found.is_some() {
@@ -73,8 +72,10 @@ impl StoreConnection {
         permit: DecisionPermit,
     ) -> Result<Decided, StoreError> {
         let client = Arc::clone(&self.client);
-        let (store, settings) = (&client.store, &client.store.settings);
-        let (asked, memory) = (client.clock.now(), self.memory());
+        let store = &client.store;
+        let settings = &store.settings;
+        let asked = client.clock.now();
+        let memory = self.memory();
         let keys: Vec<String> = asks.iter().map(|ask| call::key(&settings.prefix, ask)).collect();
         if self.node_of(&keys).is_some_and(|node| self.is_failed(node)) {
             return Err(StoreError::Down);
@@ -110,8 +111,8 @@ impl StoreConnection {
         for (ask, judgement) in asks.iter().zip(&verdicts.answers) {
             client.rejections.note(ask, judgement, memory, (asked, came));
         }
-        let way = RoundTrip { asked, given: verdicts.now, came };
-        store.offsets.record(way, asks, &mut verdicts);
+        let trip = RoundTrip { asked, given: verdicts.now, came };
+        store.offsets.record(trip, asks, &mut verdicts);
         if let Some(ask) = verdicts.stale.and_then(|at| asks.get(at)) {
             store.on_stale(ask.name, came);
         }

@@ -183,7 +183,7 @@ impl Gateways {
             it.deltas.clear();
             it.known = page.known;
             let way = RoundTrip { asked: now, given: page.now, came: now };
-            if it.gate.adopt(it.slot, way, &page.told) {
+            if it.gate.adopt(it.slot, way, &page.states) {
                 it.known = 0;
                 continue;
             }

@@ -217,7 +217,7 @@ fn what_a_clock_ahead_has_counted_in_the_next_window_takes_nothing_from_this_one
             deltas: &[delta],
         };
         let page = store.exchange(&push, Instant::from_nanos(begin + now * 1_000_000));
-        let numbers = &page.told[0].numbers;
+        let numbers = &page.states[0].numbers;
         ((numbers[0] - begin / 1_000) / 1_000, numbers[2])
     };
     assert_eq!(tell(95, 100, 5), (100, 5));

@@ -1,5 +1,4 @@
-//! One call of the store about the states of one rule: what this gateway has charged, and what all
-//! have.
+//! The call to the store about the states of one rule, and its answer.
 
 use crate::cluster::{error::StoreError, script::Lua};
 use crate::flow::{Delta, Instant, RemoteState, Stored};
@@ -7,27 +6,26 @@ use core::time::Duration;
 use redis::{Cmd, FromRedisValue, Value, cmd};
 use std::fmt::Write as _;
 
-/// The most states that a call is told.
+/// The most states in an answer.
 pub const MOST_STATES: usize = 48;
 
-/// What the calls of one round trip may take of the store, in microseconds as [`Push::cost`] tells
-/// them, unless it is one call: while they last, the store decides about no request.
+/// The store's time for the calls of one round trip, in microseconds of [`Push::cost`], unless it
+/// is one call: meanwhile the store decides about no request.
 pub(super) const BUDGET: usize = 400;
 
-/// What a glance takes of the store, in the same words: it took 1 to 2 µs among a hundred.
+/// The cost of a glance, in the same unit: it took 1 to 2 µs among a hundred.
 pub(super) const GLANCE_COST: usize = 4;
 
-/// What the store is asked about one rule.
+/// A question about one rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Question {
-    /// To merge and tell, [by the script](Push).
+    /// Merges deltas and returns new states, [by the script](Push).
     Push { keys: [String; 3], arguments: Vec<String> },
-    /// Whether anything is new since the version that the gateway knows: what costs next to nothing
-    /// of a rule that nobody asks for.
+    /// Asks for the latest version only: it costs next to nothing for a rule without requests.
     Glance { changed: String, known: u64 },
 }
 
-/// What a call tells and asks.
+/// A call of the script.
 #[derive(Clone, Copy, Debug)]
 pub struct Push<'a> {
     /// The rule's name in the store, with the hash tag of its route.
@@ -36,22 +34,21 @@ pub struct Push<'a> {
     pub rule: &'a Stored,
     /// The gateway's name, which no other has.
     pub gateway: &'a str,
-    /// Grows with each of the gateway's calls about this rule that tells anything, from 1 or more.
-    /// A call that is repeated has the same number and the same deltas, and is merged once.
+    /// Grows with each of the gateway's calls with deltas. A repeated call has the same number and
+    /// the same deltas, and is merged once.
     pub number: u64,
     /// The latest version of a state that the gateway knows.
     pub known: u64,
-    /// How late anybody may tell what was charged, so that it is counted exactly: a bucket that
-    /// has drained is remembered for so long. Told later, it may count for less.
+    /// How late a delta may arrive and still count exactly: the store remembers a drained bucket
+    /// for so long. A later delta may count for less.
     pub late: Duration,
-    /// The most states that it is told; at most [`MOST_STATES`].
+    /// The most states in the answer, [`MOST_STATES`] at most.
     pub most: usize,
-    /// What it has charged, [in the words of the script](line()); at most [`most_deltas`].
+    /// What the gateway has charged, [in the form of the script](line()); [`most_deltas`] at most.
     pub deltas: &'a [String],
 }
 
-/// Returns the most states of a rule that a call tells: as many as the store merges in 0.4 ms, or
-/// one.
+/// Returns the most deltas in a call about a rule: as many as the store merges in 0.4 ms, or one.
 pub fn most_deltas(rule: &Stored) -> usize {
     (BUDGET / merging(rule)).max(1)
 }
@@ -61,19 +58,19 @@ fn merging(rule: &Stored) -> usize {
     rule.max_sync_numbers().saturating_mul(2).saturating_add(20)
 }
 
-/// What the store tells.
+/// The answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     /// When, by its clock.
     pub now: Instant,
-    /// The latest version that is told.
+    /// The latest version in this answer.
     pub known: u64,
-    /// Whether more has changed than is told.
+    /// Whether more states have changed.
     pub is_full: bool,
     /// Whether its clock was set back by more than a window, so that it has dropped the states.
     pub is_set_back: bool,
-    /// What has changed since the version that the gateway knew.
-    pub told: Vec<RemoteState>,
+    /// The states that have changed since the version that the gateway knew.
+    pub states: Vec<RemoteState>,
 }
 
 impl Push<'_> {
@@ -94,7 +91,7 @@ impl Push<'_> {
         ]
     }
 
-    /// Returns it with all that it tells.
+    /// Returns the question with all deltas.
     pub(super) fn question(&self, prefix: &str) -> Question {
         Question::Push { keys: self.keys(prefix), arguments: self.arguments("").collect() }
     }
@@ -149,13 +146,13 @@ impl Question {
             [_, Value::BulkString(version)] => str::from_utf8(version).ok()?.parse().ok()?,
             _ => return None,
         };
-        // A store that forgot what it told begins again, which is for a call.
+        // A store that forgot its states begins again: that needs a call.
         (latest <= known && known <= latest.max(now)).then(|| Page {
             now: Instant::from_nanos(now.saturating_mul(1000)),
             known,
             is_full: false,
             is_set_back: false,
-            told: Vec::new(),
+            states: Vec::new(),
         })
     }
 }
@@ -181,16 +178,16 @@ impl Page {
 
     fn parse(answer: &Value) -> Option<Self> {
         let Value::Array(answer) = answer else { return None };
-        let [micros, nanos, known, flags, told @ ..] = &answer[..] else { return None };
+        let [micros, nanos, known, flags, states @ ..] = &answer[..] else { return None };
         let micros = whole(micros)?.saturating_mul(1000);
         let flags = whole(flags)?;
-        let (told, rest) = told.as_chunks::<2>();
+        let (states, rest) = states.as_chunks::<2>();
         Some(Self {
             now: Instant::from_nanos(micros.saturating_add(whole(nanos)?)),
             known: whole(known)?,
             is_full: flags & 1 != 0,
             is_set_back: flags & 2 != 0,
-            told: told.iter().map(state).collect::<Option<_>>().filter(|_| rest.is_empty())?,
+            states: states.iter().map(state).collect::<Option<_>>().filter(|_| rest.is_empty())?,
         })
     }
 }
@@ -234,8 +231,12 @@ mod tests {
             let rule = &Stored::new(&algorithm).unwrap();
             assert_eq!(most_deltas(rule), most, "{algorithm:?}");
             let deltas = vec![String::new(); most];
-            let (name, gateway, late) = ("a", "b", Duration::ZERO);
-            let (number, known, most) = (1, 0, MOST_STATES);
+            let name = "a";
+            let gateway = "b";
+            let late = Duration::ZERO;
+            let number = 1;
+            let known = 0;
+            let most = MOST_STATES;
             let push = Push { name, rule, gateway, number, known, late, most, deltas: &deltas };
             assert!(push.cost() < 1_000, "{algorithm:?}: {}", push.cost());
         }
@@ -252,9 +253,9 @@ mod tests {
         let version = |version| [text("-"), text(version)];
         let page = glance(9, &version("9")).expect("nothing new");
         assert_eq!((page.now, page.known), (Instant::from_nanos(7_000_005_000), 9));
-        assert!(!page.is_full && page.told.is_empty());
+        assert!(!page.is_full && page.states.is_empty());
         assert_eq!(glance(0, &[]).expect("nothing yet").known, 0);
-        assert!(glance(9, &version("8")).is_some(), "what was told last has expired");
+        assert!(glance(9, &version("8")).is_some(), "the latest state has expired");
         assert!(glance(8_000_000, &version("8000000")).is_some(), "versions may be ahead");
         for (known, latest) in [
             (9, &version("10")[..]),
@@ -271,10 +272,14 @@ mod tests {
     fn an_answer_that_makes_no_sense_is_none() {
         let number = Value::Int;
         let text = |text: &str| Value::BulkString(text.into());
-        let answer = |told: &[Value]| Value::Array([&[1, 2, 3, 0].map(number)[..], told].concat());
+        let answer =
+            |states: &[Value]| Value::Array([&[1, 2, 3, 0].map(number)[..], states].concat());
         let page = Page::read(&answer(&[text("-"), text("7 8")])).expect("a page");
         assert_eq!((page.now, page.known, page.is_full), (Instant::from_nanos(1_002), 3, false));
-        assert_eq!((page.told[0].name, &page.told[0].numbers[..]), (StateName::All, &[7, 8][..]));
+        assert_eq!(
+            (page.states[0].name, &page.states[0].numbers[..]),
+            (StateName::All, &[7, 8][..])
+        );
         for wrong in [
             number(1),
             Value::Array(vec![number(1); 3]),

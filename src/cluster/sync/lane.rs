@@ -1,4 +1,4 @@
-//! What is to be asked of a node, or of the only store, and how much of that in one round trip.
+//! The rules that wait for a node, or for the only server, and how many go in one round trip.
 
 use super::{call::BUDGET, pace::Pace};
 use crate::flow::Instant;
@@ -8,13 +8,13 @@ use std::{collections::BTreeSet, sync::Arc};
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     pub(super) pace: Pace,
-    /// First whose last question is longest ago: where the store fails again and again, each has
-    /// its turn, whoever it is that it fails over.
+    /// The rule with the oldest question is first, so that each has its turn even if one of them
+    /// makes the store fail again and again.
     waiting: BTreeSet<(Instant, Arc<str>)>,
 }
 
 impl Lane {
-    /// Has a rule wait that was asked about last at `called`.
+    /// Adds a rule whose last question was at `called`.
     pub(super) fn add(&mut self, called: Instant, name: Arc<str>) {
         self.waiting.insert((called, name));
     }
@@ -23,13 +23,14 @@ impl Lane {
         self.waiting.is_empty()
     }
 
-    /// Takes what goes in one round trip, as `ask` tells the question about a rule and what it may
-    /// cost: one, or as many as stay below what all may. Returns the sum, too.
+    /// Takes the rules of one round trip and the sum of their costs: as many as fit [`BUDGET`], or
+    /// one. `ask` returns the question about a rule and its cost.
     pub(super) fn take<Q>(
         &mut self,
         mut ask: impl FnMut(&Arc<str>) -> Option<(Q, usize)>,
     ) -> (Vec<(Arc<str>, Q)>, usize) {
-        let (mut taken, mut sum) = (Vec::new(), 0_usize);
+        let mut taken = Vec::new();
+        let mut sum = 0_usize;
         while let Some((called, name)) = self.waiting.pop_first() {
             let Some((question, cost)) = ask(&name) else { continue };
             if !taken.is_empty() && sum.saturating_add(cost) > BUDGET {
@@ -42,7 +43,7 @@ impl Lane {
         (taken, sum)
     }
 
-    /// Has nobody wait, nor any answer be waited for.
+    /// Removes all rules, and waits for no answer.
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
         self.pace.give_up();

@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_micros(BUDGET as u64 * TOGETHER as u64 / 2
 #[derive(Debug)]
 pub(super) struct Pace {
     under_way: u32,
-    /// How many may be, as far as the answers tell.
+    /// How many may be, by the latest answers.
     most: u32,
     /// When the next one may begin beside others, and when it may after the rests.
     spaced: Instant,
@@ -31,8 +31,13 @@ pub(super) struct Pace {
 
 impl Default for Pace {
     fn default() -> Self {
-        let (spaced, rested) = (Instant::EPOCH, Instant::EPOCH);
-        Self { under_way: 0, most: 1, spaced, rested, rest: Rest::default() }
+        Self {
+            under_way: 0,
+            most: 1,
+            spaced: Instant::EPOCH,
+            rested: Instant::EPOCH,
+            rest: Rest::default(),
+        }
     }
 }
 
@@ -70,7 +75,8 @@ impl Pace {
 
     /// Ends all, without answers.
     pub(super) fn give_up(&mut self) {
-        (self.under_way, self.most) = (0, 1);
+        self.under_way = 0;
+        self.most = 1;
     }
 }
 
@@ -92,15 +98,20 @@ mod tests {
         let mut them: Vec<(Pace, Vec<(Instant, Instant)>)> = Vec::new();
         them.resize_with(gateways as usize, Default::default);
         let end = Instant::EPOCH + Duration::from_secs(seconds);
-        let (mut free, mut calls) = (Instant::EPOCH, 0);
-        let (mut waited, mut late, mut most) = (Duration::ZERO, 0, 0);
+        let mut free = Instant::EPOCH;
+        let mut calls = 0;
+        let mut waited = Duration::ZERO;
+        let mut late = 0;
+        let mut most = 0;
         loop {
             // What happens next: an answer, or else a call.
             let next = |(pace, answers): &(Pace, Vec<(Instant, Instant)>)| {
-                let answer = answers.first().map(|it| it.1);
+                let answer = answers.first().map(|answer| answer.1);
                 answer.into_iter().chain(pace.next(gateways)).min().unwrap_or(end)
             };
-            let Some((pace, answers)) = them.iter_mut().min_by_key(|it| next(it)) else { continue };
+            let Some((pace, answers)) = them.iter_mut().min_by_key(|one| next(one)) else {
+                continue;
+            };
             let begins = pace.next(gateways);
             if let Some((asked, came)) = answers.first().copied()
                 && begins.is_none_or(|begins| came <= begins)

@@ -1,4 +1,4 @@
-//! Questions about the states of several rules, over a worker's way to the store.
+//! Questions about the states of several rules, over one connection.
 
 use super::call::{Page, Question};
 use crate::cluster::{
@@ -9,31 +9,32 @@ use crate::cluster::{
 use redis::{Cmd, RedisResult, Value, aio::MultiplexedConnection, cmd};
 use tokio::task::JoinSet;
 
-/// What came of a question: `None` where a glance has not found that all is known.
+/// The answer to a question: `None` if a glance found something new.
 pub(super) type Answer = Result<Option<Page>, StoreError>;
 
 impl StoreConnection {
-    /// Returns which node has the states of a rule, if there are several.
+    /// Returns the node that has the states of a rule, in a Redis Cluster.
     pub(super) fn node_of_rule(&self, name: &str) -> Option<usize> {
         self.servers.node_of(&format!("{}{name}", self.client.store.settings.prefix))
     }
 
-    /// Asks about several rules, at once: has the store merge what was charged here and tell what
-    /// all have charged, or glances at whether there is anything new, at `node` if there are
-    /// several. Returns what came of each, in their order; of a rule that the store refuses nothing
-    /// is merged.
+    /// Asks about several rules at once, at `node` of a Redis Cluster: merges deltas and returns
+    /// new states, or glances. Returns an answer for each, in order. Of a rule that the store
+    /// rejects nothing is merged.
     ///
     /// # Errors
     ///
-    /// Why it has answered nothing that can be used, as far as is known: some of it may be merged.
+    /// Why there is no usable answer. Some deltas may be merged.
     pub(super) async fn exchange(
         self,
         node: Option<usize>,
         questions: &[Question],
     ) -> Result<Vec<Answer>, StoreError> {
-        let (glances, pushes) = questions.iter().partition::<Vec<_>, _>(|it| it.is_glance());
+        let (glances, pushes) =
+            questions.iter().partition::<Vec<_>, _>(|question| question.is_glance());
         let found = tokio::join!(self.glance(node, &glances), self.push(&pushes));
-        let (mut of_glances, mut of_pushes) = (found.0?.into_iter(), found.1?.into_iter());
+        let mut of_glances = found.0?.into_iter();
+        let mut of_pushes = found.1?.into_iter();
         let answer = |question: &Question| {
             let answers = if question.is_glance() { &mut of_glances } else { &mut of_pushes };
             answers.next().ok_or(StoreError::InvalidReply)
@@ -51,11 +52,11 @@ impl StoreConnection {
         let connection = match &self.servers {
             Servers::One(connection, _) => Some(connection.clone()),
             Servers::Cluster(nodes) => {
-                nodes.healthy().find(|(at, _)| Some(*at) == node).map(|(_, way)| way)
+                nodes.healthy().find(|(at, _)| Some(*at) == node).map(|(_, server)| server)
             }
         };
         let nothing = || glances.iter().map(|_| Ok(None)).collect();
-        // Of a node that is out, each rule hears by a call of its own.
+        // A rule at a node that fails gets that answer by a call of its own.
         let Some(mut connection) = connection.filter(|_| !glances.is_empty()) else {
             return Ok(nothing());
         };
@@ -67,11 +68,11 @@ impl StoreConnection {
         match within(answers) {
             Ok(answers) => {
                 let [time, latest @ ..] = &answers[..] else { return Ok(nothing()) };
-                // What is refused, or sent to another node, is left to a call, too.
+                // A glance that is rejected or redirected needs a call, too.
                 let read = |(glance, latest): (&&Question, &RedisResult<Value>)| {
                     glance.glanced(time.as_ref().ok()?, latest.as_ref().ok()?)
                 };
-                Ok(glances.iter().zip(latest).map(|it| Ok(read(it))).collect())
+                Ok(glances.iter().zip(latest).map(|pair| Ok(read(pair))).collect())
             }
             Err(failure) => {
                 let failure = failure.of_call(script.name);
@@ -107,19 +108,21 @@ impl StoreConnection {
         let mut calls = JoinSet::new();
         for (at, push) in pushes.iter().enumerate() {
             let Question::Push { keys, arguments } = push else { continue };
-            let (mut connection, keys, arguments) = (self.clone(), keys.clone(), arguments.clone());
+            let mut connection = self.clone();
+            let keys = keys.clone();
+            let arguments = arguments.clone();
             calls.spawn(async move {
                 let script = connection.client.store.scripts.sync.clone();
                 let answer = connection.run(&script, &keys, &arguments).await;
-                // At once, so that nobody else waits for the same node.
-                let heeded = answer.map_err(|failure| {
+                // At once, so that no other call waits for the same node.
+                let recorded = answer.map_err(|failure| {
                     let error = failure.error;
                     connection
                         .record(failure)
                         .err()
                         .unwrap_or_else(|| Failure::known(error, String::new()))
                 });
-                (at, heeded)
+                (at, recorded)
             });
         }
         let mut answers = calls.join_all().await;
@@ -164,7 +167,7 @@ impl StoreConnection {
         if !unknown.is_empty() {
             let calls: Vec<Cmd> = unknown.iter().map(|(push, _)| call(push, false)).collect();
             let again = query_all(&mut connection, &calls).await?;
-            unknown.into_iter().zip(again).for_each(|((_, answer), it)| *answer = it);
+            unknown.into_iter().zip(again).for_each(|((_, answer), new)| *answer = new);
         }
         Ok(answers)
     }

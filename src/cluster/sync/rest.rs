@@ -1,11 +1,11 @@
-//! How long a gateway leaves the store alone between two calls, so that many that have much to tell
-//! do not queue up before it: a request's call would wait behind all of theirs.
+//! How long a gateway pauses between two calls, so that the calls of many gateways do not queue up
+//! before the store: a request's call would wait behind all of them.
 //!
-//! Who had to wait for others rests twice as long as it has waited. Of `K` gateways that do so
-//! after each call, few have one at the store at a time instead of all `K`, while that is nearly as
-//! busy as before; a gateway alone never rests. That a call had to wait shows in its taking longer
-//! than the quickest one lately. As the network or a busy machine may be why, nobody rests for
-//! longer than a call of each gateway takes of the store.
+//! A gateway whose call waited for others pauses twice as long as it waited. If `K` gateways do so,
+//! few calls are at the store at a time instead of `K`, and the store is nearly as busy as before.
+//! A gateway alone never pauses. A call waited if it took longer than the fastest one lately. The
+//! network or a busy machine may be the reason, so no pause is longer than a call of each gateway
+//! takes.
 
 use core::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One rule whose states are exchanged: what it has to tell, what it has told and what it knows.
+//! One rule with `sync_interval`: what it has to send, what it has sent, and what it knows.
 
 use super::call::{GLANCE_COST, MOST_STATES, Page, Push, Question, line, most_deltas};
 use crate::{
@@ -9,45 +9,44 @@ use crate::{
 use core::{sync::atomic::Ordering::Relaxed, time::Duration};
 use std::{collections::HashSet, sync::Arc};
 
-/// How soon rules that an edit has added are seen, and a store that is back.
+/// The longest time until the sync notices an edit, or that the store is back.
 pub(super) const GLANCE: Duration = Duration::from_millis(100);
 
-/// What is not confirmed for so long decides nothing any more, and is forgotten before the store
-/// forgets the numbers of calls, after a day.
+/// Deltas that are not confirmed for so long decide nothing any more. They are dropped before the
+/// store forgets the numbers of calls, after a day.
 pub(super) const STALE: Duration = Duration::from_hours(12);
 
-/// A rule whose states are exchanged.
+/// A rule with `sync_interval`.
 #[derive(Debug)]
 pub(super) struct Rule {
     pub(super) shared: Shared,
     pub(super) sync: Arc<RuleSync>,
     pub(super) source: Source,
-    /// Slots that an edit has removed or reset, and that have not told all yet.
+    /// Slots that an edit has removed or reset, and whose deltas are not all sent.
     pub(super) former: Vec<Source>,
-    /// Whether it is in force no more, so that only its former slots have anything to tell.
+    /// Whether an edit has removed the rule, so that only its former slots have deltas.
     pub(super) is_gone: bool,
-    /// When it is exchanged next.
+    /// When the next sync begins.
     pub(super) due: Instant,
-    /// Whether it is being exchanged.
+    /// Whether a sync is running.
     pub(super) is_under_way: bool,
-    /// Whether all that there was has been taken over once.
+    /// Whether all states have arrived once.
     pub(super) has_learned: bool,
-    /// Of the last call that told anything.
+    /// The number of the last call with deltas.
     pub(super) number: u64,
-    /// The latest version that is known.
+    /// The latest known version.
     pub(super) known: u64,
-    /// What is told and not confirmed, and since when.
+    /// Deltas that are sent and not confirmed, and since when.
     pub(super) deltas: Vec<String>,
     pub(super) since: Instant,
-    /// When it was answered last, or removed.
+    /// When the last answer came, or an edit removed it.
     pub(super) heard: Instant,
-    /// When the latest question about it was asked that was answered, or that others waited behind
-    /// in vain.
+    /// When the latest question was asked that was answered, or that made others wait in vain.
     pub(super) called: Instant,
-    /// How many states it was told then, or as many as may be if a call has failed since; at least
-    /// one if there was something new at a glance.
-    pub(super) told: usize,
-    /// The most that was told of one state, in this exchange and in the one before.
+    /// How many states the answer had; the most possible after a failure, and at least one if a
+    /// glance found something new.
+    pub(super) received: usize,
+    /// The largest delta of one state, in this sync and in the one before.
     pub(super) most: [u64; 2],
 }
 
@@ -56,13 +55,13 @@ pub(super) struct Rule {
 pub(super) struct Source {
     pub(super) gate: Arc<Gate>,
     pub(super) slot: SlotId,
-    /// Whether it has heard of the store's clock, by which what is told must be counted.
+    /// Whether it knows the store's clock, which deltas need.
     pub(super) has_clock: bool,
-    /// Where to go on with what is to be told; `None` at the end.
+    /// Where the deltas to send go on; `None` at the end.
     pub(super) from: Option<u32>,
 }
 
-/// Returns the rules whose states are exchanged, from `now` on.
+/// Returns the rules with `sync_interval`, due at `now`.
 pub(super) fn rules(snapshot: &Snapshot, now: Instant) -> impl Iterator<Item = Rule> {
     snapshot.routes.iter().flat_map(move |route| {
         route.rules.iter().filter_map(move |rule| {
@@ -86,7 +85,7 @@ pub(super) fn rules(snapshot: &Snapshot, now: Instant) -> impl Iterator<Item = R
                 since: now,
                 heard: now,
                 called: now,
-                told: 0,
+                received: 0,
                 most: [0; 2],
             })
         })
@@ -104,19 +103,19 @@ pub(super) fn after(now: Instant, interval: Duration, part: f64) -> Instant {
 }
 
 impl Rule {
-    /// Goes on from what it was before an edit.
+    /// Goes on from the rule before an edit.
     pub(super) fn resume(&mut self, old: Self) {
         let Self { due, number, known, deltas, since, heard, .. } = old;
         let Self { most, source, former, is_gone, is_under_way, called, .. } = old;
         self.sync.is_refused.store(old.sync.is_refused.load(Relaxed), Relaxed);
         self.former = former;
         if is_gone || source.id() != self.source.id() {
-            // The slot begins afresh and must learn all.
+            // The slot begins afresh, and needs all states.
             self.former.extend((!is_gone).then(|| source.retired()));
         } else {
             (self.known, self.source, self.has_learned) = (known, source, old.has_learned);
             if self.shared.rule.sync_terms() != old.shared.rule.sync_terms() {
-                // The store resizes a bucket when it is told.
+                // The store resizes a bucket and returns it again.
                 self.known = 0;
             }
             if !is_under_way {
@@ -127,8 +126,8 @@ impl Rule {
         (self.heard, self.called, self.most) = (heard, called, most);
     }
 
-    /// Notes that an edit has removed it. What was let pass under it is told all the same, once
-    /// no request under the former rules is being decided; unless its slot is among `others`.
+    /// Notes that an edit has removed it. Its deltas are sent all the same, when no request is
+    /// decided by the former rules any more, unless `others` have its slot.
     pub(super) fn leave(&mut self, now: Instant, others: &HashSet<(*const Gate, SlotId)>) {
         if !core::mem::replace(&mut self.is_gone, true) {
             if !others.contains(&self.source.id()) {
@@ -140,7 +139,7 @@ impl Rule {
         }
     }
 
-    /// Begins an exchange.
+    /// Begins a sync.
     pub(super) fn begin(&mut self, now: Instant, phase: f64) {
         self.source.from = (self.source.has_clock && !self.is_gone).then_some(0);
         self.is_under_way = true;
@@ -148,8 +147,8 @@ impl Rule {
         self.most = [0, self.most[0]];
     }
 
-    /// Takes from a gate what is to be told, unless there is something that is not confirmed.
-    /// Of one slot at a time: a call tells of a state once.
+    /// Takes deltas from a gate, unless some are not confirmed. From one slot at a time, because a
+    /// call has one delta for each state.
     pub(super) fn collect(&mut self, now: Instant, calls: &mut u64) {
         if !self.deltas.is_empty() && now.since(self.since) < STALE {
             return;
@@ -178,15 +177,16 @@ impl Rule {
             number: self.number,
             known: self.known,
             late: 4 * self.sync.interval.max(Duration::from_secs(1)),
-            // Twice as many as the last time, so that who has much to learn soon has large pages.
-            most: (2 * self.told + 4).min(MOST_STATES),
+            // Twice as many as in the last answer, so that a long list soon has large pages.
+            most: (2 * self.received + 4).min(MOST_STATES),
             deltas: &self.deltas,
         }
     }
 
-    /// Returns what the store is to be asked, and what that takes of it.
+    /// Returns the next question, and its cost.
     pub(super) fn question(&self, store: &Store) -> (Question, usize) {
-        let (push, prefix) = (self.push(store), &store.settings.prefix);
+        let push = self.push(store);
+        let prefix = &store.settings.prefix;
         if self.is_quiet() {
             (push.glance(prefix), GLANCE_COST)
         } else {
@@ -194,65 +194,65 @@ impl Rule {
         }
     }
 
-    /// Whether nothing has happened to it lately, here or elsewhere, that is known.
+    /// Whether nothing is known to have changed lately.
     fn is_quiet(&self) -> bool {
         let is_settled = self.source.has_clock && !self.is_gone && !self.is_refused();
-        is_settled && self.told == 0 && !self.has_to_tell()
+        is_settled && self.received == 0 && !self.has_unsent()
     }
 
-    /// Notes that there is something new.
+    /// Notes that a glance found something new.
     pub(super) fn look_closer(&mut self) {
-        self.told = self.told.max(1);
+        self.received = self.received.max(1);
     }
 
-    /// Takes over what the store has told, which confirms what it was told.
-    pub(super) fn take_over(&mut self, way: RoundTrip, page: &Page) {
+    /// Takes over the states of an answer, which confirms the deltas.
+    pub(super) fn take_over(&mut self, trip: RoundTrip, page: &Page) {
         self.sync.is_refused.store(false, Relaxed);
         self.deltas.clear();
         self.known = page.known;
-        self.heard = way.came;
-        // Of a list that goes on, many may have expired: the next page is a whole one.
-        self.told = if page.is_full { MOST_STATES } else { page.told.len() };
+        self.heard = trip.came;
+        // Many states of a long list may have expired: the next page is a whole one.
+        self.received = if page.is_full { MOST_STATES } else { page.states.len() };
         for source in &mut self.former {
             if !source.has_clock {
-                source.adopt(way, &[]);
+                source.adopt(trip, &[]);
             }
         }
         self.former.retain(|source| source.from.is_some());
-        let has_forgotten = !self.is_gone && self.source.adopt(way, &page.told);
+        let has_forgotten = !self.is_gone && self.source.adopt(trip, &page.states);
         if has_forgotten {
             self.known = 0;
         }
         let has_to_ask = has_forgotten || (page.is_full && !self.is_gone);
-        self.is_under_way = self.has_to_tell() || has_to_ask;
+        self.is_under_way = self.has_unsent() || has_to_ask;
         self.has_learned |= !has_to_ask;
     }
 
-    /// Notes that the store has answered with an error about this rule alone. What was told is
-    /// kept, and told again in the next exchange.
+    /// Notes that the store has rejected this rule alone. The deltas are kept, and sent again in
+    /// the next sync.
     pub(super) fn refuse(&mut self) {
         self.sync.is_refused.store(true, Relaxed);
         self.is_under_way = false;
-        self.told = 0;
+        self.received = 0;
     }
 
-    /// Returns whether the store has refused it in the latest call.
+    /// Whether the store has rejected it in the latest call.
     pub(super) fn is_refused(&self) -> bool {
         self.sync.is_refused.load(Relaxed)
     }
 
-    pub(super) const fn has_to_tell(&self) -> bool {
+    pub(super) const fn has_unsent(&self) -> bool {
         self.source.from.is_some() || !self.former.is_empty() || !self.deltas.is_empty()
     }
 }
 
 impl Source {
-    /// Returns what tells it from other slots.
+    /// Returns the identity of the slot.
     pub(super) fn id(&self) -> (*const Gate, SlotId) {
         (Arc::as_ptr(&self.gate), self.slot)
     }
 
-    /// Returns it as one that is used no more, and has all to tell.
+    /// Returns a slot that is not used any more, and has to send all.
     fn retired(&self) -> Self {
         Self { from: self.has_clock.then_some(0), ..self.clone() }
     }
@@ -262,10 +262,10 @@ impl Source {
         self.from = from.and_then(|from| self.gate.collect(self.slot, from, most, into));
     }
 
-    /// Takes over what is `told`, after which one that has not heard of the clock before has all
-    /// to tell. Returns whether it has forgotten all others.
-    fn adopt(&mut self, way: RoundTrip, told: &[RemoteState]) -> bool {
-        let has_forgotten = self.gate.adopt(self.slot, way, told);
+    /// Takes over states. A slot that did not know the store's clock has to send all then. Returns
+    /// whether it has forgotten all other states.
+    fn adopt(&mut self, trip: RoundTrip, states: &[RemoteState]) -> bool {
+        let has_forgotten = self.gate.adopt(self.slot, trip, states);
         if !core::mem::replace(&mut self.has_clock, true) {
             self.from = Some(0);
         }

@@ -1,5 +1,5 @@
 -- Merges what a gateway has charged into the states of all, once however often it is called, and
--- tells which states have changed.
+-- returns the states that have changed.
 --
 -- KEYS[1]   the rule's name, under which lies the state of all; another's lies under this name,
 --           a colon, and whose it is
@@ -9,11 +9,11 @@
 -- ARGV[1]   the time, as microseconds and nanoseconds beyond; empty: the store's own clock
 -- ARGV[2]   the algorithm, and its own numbers
 -- ARGV[3]   the number of the call, the latest version that the gateway knows, the most states
---           that it is told, and how late a delta may be told, in microseconds
+--           in the answer, and how late a delta may arrive, in microseconds
 -- ARGV[4…]  what it has charged: whose state, `-` for that of all, and the numbers of the delta
 --
--- Returns { microseconds, nanoseconds, the latest version told, 1 if there are more and 2 more if the
--- clock was set back by more than a window, then whose state and how that is written for each }.
+-- Returns { microseconds, nanoseconds, the latest version in this answer, 1 if there are more and 2 more if
+-- the clock was set back by more than a window, then whose state and how that is written for each }.
 --
 -- A state or a delta that is further ahead than a window is stale, as in decide.lua: it is dropped.
 
@@ -41,7 +41,7 @@ end
 -- token_bucket and leaky_bucket. The state is TAT, the bucket's size and the microsecond in which it
 -- was written.
 -- t: m, capacity as a pair; delta: what the cost comes to, the TAT of a bucket that was full, and the
--- capacity when these were told, each a pair
+-- capacity when they arrived, each a pair
 merge.bucket = function(state, t, delta)
   local m, at_parts = t[1], nanos * t[1] / 1000
   local tat, tat_parts = 0, 0
@@ -67,12 +67,12 @@ merge.bucket = function(state, t, delta)
   end
   -- As long as can be added to an instant, whatever comes on top.
   after = math.min(after, now + 4503599627370496)
-  -- It drained while others charged what they have not told yet.
+  -- It drained while others charged what has not arrived yet.
   return { after, parts, t[2], t[3], now }, after - now + late
 end
 
 -- fixed_window. The state is when the window ends, as a pair, and what is used in it. While it has
--- not ended, that of the delta is the same if it has not ended either: then somebody's clock is ahead.
+-- not ended, that of the delta is the same if it has not ended either: then a gateway's clock is ahead.
 -- t: the window, 1 if it begins with its first request; delta: a state
 merge.fixed = function(state, t, delta)
   if delta[1] > now + 2 * window then
@@ -157,7 +157,7 @@ local function read_all(whose)
 end
 
 local latest = tonumber(redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2] or 0)
--- Then nobody is told again what is in the list: gateways drop what they counted by that clock, too.
+-- Then no gateway gets the list again: gateways drop what they counted by that clock, too.
 local is_set_back = latest > now + window
 if is_set_back then
   redis.call('DEL', KEYS[2])
@@ -215,7 +215,7 @@ local function merge_all()
   if redis.call('PTTL', KEYS[2]) < longest / 1000 + 1 then
     redis.call('PEXPIRE', KEYS[2], millis(longest))
   end
-  -- A day, after which nobody repeats a call.
+  -- A day, after which no gateway repeats a call.
   redis.call('SET', KEYS[3], digits(number), 'PX', '86400000')
 end
 
@@ -223,7 +223,7 @@ if #ARGV > 3 and number > tonumber(redis.call('GET', KEYS[3]) or 0) then
   merge_all()
 end
 
--- A store that forgot what it told begins again.
+-- A store that forgot its states begins again.
 if known > math.max(latest, now) then
   known = 0
 end
@@ -236,7 +236,7 @@ for at = 1, #moved, 2 do
   answer[3] = tonumber(moved[at + 1])
 end
 -- Returns a bucket's state as a gateway takes it: TAT in a bucket of this call's size.
-local function told_bucket(who, state)
+local function bucket_state(who, state)
   state = numbers(state)
   local tat, tat_parts = tat_of(state, terms)
   if state[3] ~= terms[2] or state[4] ~= terms[3] then
@@ -250,7 +250,7 @@ local expired = {}
 for at, state in ipairs(read_all(whose)) do
   if state then
     answer[#answer + 1] = whose[at]
-    answer[#answer + 1] = algorithm == 'bucket' and told_bucket(whose[at], state) or state
+    answer[#answer + 1] = algorithm == 'bucket' and bucket_state(whose[at], state) or state
   else
     expired[#expired + 1] = whose[at]
   end

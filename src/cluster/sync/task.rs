@@ -1,11 +1,11 @@
-//! Exchanges the states of rules, now and then: tells the store what was charged here, and has the
-//! gates take over what all have charged.
+//! Syncs the states of rules with `sync_interval`: sends what was charged here, and has the gates
+//! take over what all gateways have charged.
 //!
-//! What was told and is not confirmed is kept, and told again under the same number, so that the
-//! store counts it once; until then no other state of that rule is taken from its gate, or taken
-//! over. So nothing is lost while the store is: what is charged meanwhile adds up beside the
-//! states. Nor is anything lost to an edit: a slot that is used no more is kept until it has told
-//! all.
+//! Deltas that are sent and not confirmed are kept, and sent again under the same number, so that
+//! the store counts them once. Until then no other delta of that rule is taken from its gate, and
+//! no state is taken over. So nothing is lost while the store fails: what is charged meanwhile adds
+//! up beside the states. Nor does an edit lose anything: a slot that is not used any more is kept
+//! until it has sent all.
 
 use super::{
     call::{MOST_STATES, Question},
@@ -29,45 +29,45 @@ use std::{
 };
 use tokio::task::{JoinError, JoinSet};
 
-/// Exchanges the states of all rules that want it.
+/// Syncs the states of all rules with `sync_interval`.
 #[derive(Debug)]
 pub struct SyncTask {
     store: Arc<Store>,
     client: Client,
     live: Arc<Live>,
     clock: Clock,
-    /// The snapshot that `rules` are of.
+    /// The version of the snapshot that has `rules`.
     version: u64,
     rules: HashMap<Arc<str>, Rule>,
-    /// The calls that told anything, of all rules together: a rule that is removed and comes back
-    /// must not begin again with numbers that the store has merged.
+    /// The number of calls with deltas, of all rules together: a rule that an edit removes and adds
+    /// again must not use a number twice.
     calls: u64,
-    /// After which part of an interval this gateway has its exchanges.
+    /// The part of an interval after which this gateway syncs.
     phase: f64,
-    /// When a rule is due that is not under way, at the soonest.
+    /// When the next rule is due.
     due: Instant,
-    /// What is to be asked, by the node if there are several.
+    /// The rules that wait, by node.
     lanes: BTreeMap<Option<usize>, Lane>,
-    /// What was asked and is not answered, by its number.
+    /// The round trips without an answer, by number.
     asked: BTreeMap<u64, Asked>,
     answers: JoinSet<Answered>,
-    /// How many round trips there were.
+    /// The number of the last round trip.
     round_trips: u64,
-    /// Whether only what is left is told.
+    /// Whether only the rest is sent.
     is_ending: bool,
 }
 
-/// What goes in one round trip.
+/// A round trip.
 #[derive(Debug)]
 struct Asked {
     node: Option<usize>,
     names: Vec<Arc<str>>,
     at: Instant,
-    /// What it is to take of the store.
+    /// The store's time for it.
     cost: Duration,
 }
 
-/// What came of a round trip.
+/// The answer to a round trip.
 struct Answered {
     number: u64,
     came: Instant,
@@ -75,19 +75,18 @@ struct Answered {
 }
 
 impl SyncTask {
-    /// Returns what exchanges them, without a connection yet. To be called on its runtime.
+    /// Returns a task without a connection. To be called on its runtime.
     pub fn new(store: Arc<Store>, live: Arc<Live>, clock: Clock) -> Self {
         let client = Client::start_patient(Arc::clone(&store), clock.clone());
-        let (rules, phase) = (HashMap::new(), fastrand::f64());
         Self {
             store,
             client,
             live,
             clock,
             version: 0,
-            rules,
+            rules: HashMap::new(),
             calls: 0,
-            phase,
+            phase: fastrand::f64(),
             due: Instant::EPOCH,
             lanes: BTreeMap::new(),
             asked: BTreeMap::new(),
@@ -97,7 +96,7 @@ impl SyncTask {
         }
     }
 
-    /// Exchanges, until `end` is there; then tells the rest.
+    /// Syncs until `end`, and then sends the rest.
     pub async fn run(mut self, end: impl Future<Output = ()>) {
         tokio::pin!(end);
         loop {
@@ -112,11 +111,12 @@ impl SyncTask {
                 self.begin(connection);
                 // An edit waits for the answers that are under way.
                 if self.live.load().version == self.version {
-                    next = self.ask(connection).map_or(next, |it| it.min(next));
+                    next = self.ask(connection).map_or(next, |soonest| soonest.min(next));
                 }
                 next = next.min(self.due);
             }
-            let (pause, connected) = (self.clock.timer(next), self.client.connected());
+            let pause = self.clock.timer(next);
+            let connected = self.client.connected();
             tokio::select! {
                 biased;
                 () = &mut end => break,
@@ -125,13 +125,13 @@ impl SyncTask {
                 () = pause => {}
             }
         }
-        self.tell_rest().await;
+        self.send_rest().await;
         // The last of the gateway's clients to end has it forgotten.
         self.client.leave().await;
     }
 
-    /// Tells what is left.
-    async fn tell_rest(&mut self) {
+    /// Sends the rest.
+    async fn send_rest(&mut self) {
         // What was asked and is not answered is asked again.
         self.give_up();
         self.is_ending = true;
@@ -185,9 +185,11 @@ impl SyncTask {
         self.due = due;
     }
 
-    /// Asks as much as may be now. Returns when there may be more, if not after an answer.
+    /// Begins the round trips that may begin now. Returns when the next may, unless after an
+    /// answer.
     fn ask(&mut self, connection: &StoreConnection) -> Option<Instant> {
-        let (now, gateways) = (self.clock.now(), self.store.local_share().gateways);
+        let now = self.clock.now();
+        let gateways = self.store.local_share().gateways;
         let Self { store, rules, calls, lanes, asked, answers, round_trips, .. } = self;
         let mut soonest: Option<Instant> = None;
         for (&node, lane) in lanes {
@@ -195,13 +197,13 @@ impl SyncTask {
                 && let Some(next) = lane.pace.next(gateways)
             {
                 if next > now {
-                    soonest = Some(soonest.map_or(next, |it| it.min(next)));
+                    soonest = Some(soonest.map_or(next, |soonest| soonest.min(next)));
                     break;
                 }
                 let (taken, cost) = lane.take(|name| {
                     let rule = rules.get_mut(name)?;
                     rule.collect(now, calls);
-                    let is_left = !self.is_ending || rule.has_to_tell();
+                    let is_left = !self.is_ending || rule.has_unsent();
                     is_left.then(|| rule.question(store))
                 });
                 if taken.is_empty() {
@@ -213,7 +215,8 @@ impl SyncTask {
                 let number = *round_trips;
                 let (names, questions): (_, Vec<Question>) = taken.into_iter().unzip();
                 asked.insert(number, Asked { node, names, at: now, cost });
-                let (connection, clock) = (connection.clone(), self.clock.clone());
+                let connection = connection.clone();
+                let clock = self.clock.clone();
                 answers.spawn(async move {
                     let answers = connection.exchange(node, &questions).await;
                     Answered { number, came: clock.now(), answers }
@@ -223,7 +226,7 @@ impl SyncTask {
         soonest
     }
 
-    /// Takes what was answered. Returns whether anything was.
+    /// Takes an answer. Returns whether there was one.
     fn hear(&mut self, answered: Result<Answered, JoinError>) -> bool {
         let Ok(Answered { number, came, answers: Ok(answers) }) = answered else {
             self.lose();
@@ -233,7 +236,7 @@ impl SyncTask {
         let gateways = self.store.local_share().gateways;
         let lane = self.lanes.entry(asked.node).or_default();
         lane.pace.end();
-        // A node that is out was not asked.
+        // A node that fails was not asked.
         if answers.iter().any(|answer| matches!(answer, Ok(Some(_)))) {
             lane.pace.learn(came, came.since(asked.at), asked.cost, gateways);
         }
@@ -243,12 +246,12 @@ impl SyncTask {
             rule.called = asked.at;
             match answer {
                 Ok(Some(page)) => {
-                    self.store.on_states(rule.deltas.len(), page.told.len());
+                    self.store.on_states(rule.deltas.len(), page.states.len());
                     if page.is_set_back {
                         self.store.on_stale(&name, came);
                     }
-                    let way = RoundTrip { asked: asked.at, given: page.now, came };
-                    rule.take_over(way, &page);
+                    let trip = RoundTrip { asked: asked.at, given: page.now, came };
+                    rule.take_over(trip, &page);
                 }
                 Ok(None) => rule.look_closer(),
                 Err(_) => rule.refuse(),
@@ -258,7 +261,7 @@ impl SyncTask {
             }
             if rule.is_under_way {
                 lane.add(rule.called, name);
-            } else if rule.is_gone && !rule.has_to_tell() {
+            } else if rule.is_gone && !rule.has_unsent() {
                 self.rules.remove(&name);
             } else {
                 self.due = self.due.min(rule.due);
@@ -308,7 +311,7 @@ impl SyncTask {
             }
             self.rules.insert(Arc::clone(&rule.shared.name), rule);
         }
-        // A slot may go on under another name, with what it has to tell.
+        // A slot may go on under another name, with its deltas.
         let slots: HashSet<_> = self.rules.values().map(|rule| rule.source.id()).collect();
         for rule in before.values_mut() {
             rule.leave(now, &slots);
@@ -317,31 +320,31 @@ impl SyncTask {
         self.forget(now);
     }
 
-    /// Forgets rules that are gone, when they have told all or cannot any more.
+    /// Forgets removed rules that have sent all, or cannot any more.
     fn forget(&mut self, now: Instant) {
-        let is_waited_for = |rule: &Rule| rule.has_to_tell() && now.since(rule.heard) < STALE;
+        let is_waited_for = |rule: &Rule| rule.has_unsent() && now.since(rule.heard) < STALE;
         self.rules.retain(|_, rule| !rule.is_gone || is_waited_for(rule));
     }
 
-    /// Has rules do as they say while the store fails, and all be exchanged when it is back.
+    /// Has rules go by `on_store_error`, and sync when the store is back.
     fn lose(&mut self) {
         self.store.on_sync(SyncOutcome::Nothing);
         let now = self.clock.now();
-        // It may be these that it fails over; those behind them were not asked about.
+        // The store may fail because of the first ones; the others were not asked about.
         if let Some((_, first)) = self.asked.first_key_value() {
             for name in &first.names {
                 self.rules.entry(Arc::clone(name)).and_modify(|rule| rule.called = first.at);
             }
         }
         self.give_up();
-        // The next connection may go another way.
+        // The next connection may have other nodes.
         self.lanes.clear();
         self.forget(now);
         for rule in self.rules.values_mut() {
             rule.is_under_way = false;
             rule.due = rule.due.min(now + GLANCE);
-            // It may have been too much for one round trip.
-            rule.told = MOST_STATES;
+            // The answer may have been too long for one round trip.
+            rule.received = MOST_STATES;
         }
         self.due = now;
     }

@@ -14,7 +14,8 @@ use core::num::NonZeroUsize;
 #[test]
 fn a_round_trip_asks_as_much_as_keeps_the_store_from_others_for_a_moment() {
     let sizes = |costs: &[usize]| {
-        let (mut lane, mut sizes) = (Lane::default(), Vec::new());
+        let mut lane = Lane::default();
+        let mut sizes = Vec::new();
         for at in 0..costs.len() {
             lane.add(Instant::EPOCH, format!("{at:03}").into());
         }
@@ -59,15 +60,16 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rules}]
     std::fs::write(&path, text).unwrap();
     let plan = config::read(&path).unwrap_or_else(|problems| panic!("{problems}"));
     let settings = plan.settings.store.as_deref().cloned().unwrap();
-    let (store, clock) = (Store::new(settings, NonZeroUsize::MIN), Clock::start());
+    let store = Store::new(settings, NonZeroUsize::MIN);
+    let clock = Clock::start();
     let live = Live::start(plan, clock.now());
     SyncTask::new(Arc::new(store), Arc::new(live), clock)
 }
 
-/// Returns a page of a store that tells nothing.
+/// Returns an answer without states.
 fn page(now: Instant) -> (RoundTrip, Page) {
-    let way = RoundTrip { asked: now, given: now, came: now };
-    (way, Page { now, known: 0, is_full: false, is_set_back: false, told: Vec::new() })
+    let trip = RoundTrip { asked: now, given: now, came: now };
+    (trip, Page { now, known: 0, is_full: false, is_set_back: false, states: Vec::new() })
 }
 
 impl SyncTask {
@@ -123,7 +125,7 @@ async fn after_a_failure_who_was_called_longest_ago_goes_first_and_alone() {
             assert_eq!(names.len(), 1, "it may have been too much for one round trip");
             is_lost = names[0] == broken;
             if !is_lost {
-                // One that has told all, so that it is not asked again at once.
+                // It has sent all, so that it is not asked again at once.
                 let rule = exchange.rules.get_mut(&names[0]).unwrap();
                 rule.source.has_clock = true;
                 rule.source.from = None;
@@ -137,7 +139,7 @@ async fn after_a_failure_who_was_called_longest_ago_goes_first_and_alone() {
         }
         exchange.lose();
     }
-    let of = |name: &Arc<str>| answered.iter().filter(|it| *it == name).count();
+    let of = |name: &Arc<str>| answered.iter().filter(|answered| *answered == name).count();
     assert!(all.iter().all(|name| *name == broken || of(name) >= 3), "{answered:?}");
 }
 
@@ -152,7 +154,7 @@ async fn what_the_store_refuses_is_kept_and_told_again_and_keeps_nobody_from_end
         let rule = exchange.rules.get_mut(name).unwrap();
         (rule.number, rule.deltas) = (7, vec!["- 1 2 3".to_owned()]);
         // As after a call that failed.
-        rule.told = 9;
+        rule.received = 9;
     }
     let first = all[0].clone();
     exchange.answer(now, |name| {
@@ -160,7 +162,7 @@ async fn what_the_store_refuses_is_kept_and_told_again_and_keeps_nobody_from_end
     });
     let refused = |exchange: &SyncTask| exchange.rules[&first].is_refused();
     assert!(refused(&exchange));
-    assert_eq!(exchange.rules[&first].told, 0, "to ask again is no large question");
+    assert_eq!(exchange.rules[&first].received, 0, "to ask again is no large question");
     assert!(!exchange.ask_at(now).contains(&first), "not before the next exchange");
     assert!(exchange.rules.values().any(|rule| !rule.is_refused()), "the store takes the others");
     let later = now + Duration::from_secs(1);
@@ -190,18 +192,18 @@ async fn quiet_rules_are_glanced_at_and_called_when_there_is_something_new() {
             let quiet: Vec<_> = names.iter().filter(is_glance).cloned().collect();
             glances.push(quiet.len());
             let (way, page) = page(now);
-            let told = RemoteState { name: StateName::All, numbers: vec![0, 0, 1].into() };
+            let state = RemoteState { name: StateName::All, numbers: vec![0, 0, 1].into() };
             exchange.answer(way.came, |name| {
                 if quiet.contains(name) {
                     return Ok((turn != 3).then(|| page.clone()));
                 }
-                let told = if turn == 3 { vec![told.clone()] } else { Vec::new() };
-                Ok(Some(Page { told, ..page.clone() }))
+                let states = if turn == 3 { vec![state.clone()] } else { Vec::new() };
+                Ok(Some(Page { states, ..page.clone() }))
             });
         }
     }
-    // Each is called with what it has to tell when it hears of the clock, glanced at twice, then
-    // called and told; called once more, and glanced at again.
+    // Each is called with its deltas when it learns the clock, glanced at twice, then called and
+    // answered; called once more, and glanced at again.
     assert_eq!(glances, [0, 3, 3, 3, 3, 0, 0, 3]);
 }
 
@@ -214,9 +216,9 @@ async fn who_forgets_as_the_clock_of_the_store_steps_back_asks_for_all_again() {
     for (back, asks_again) in [(0, false), (100, false), (5_000, true), (5_000, false)] {
         let given = came - Duration::from_millis(back);
         let page =
-            Page { now: given, known: 9, is_full: false, is_set_back: false, told: Vec::new() };
+            Page { now: given, known: 9, is_full: false, is_set_back: false, states: Vec::new() };
         rule.take_over(RoundTrip { asked: came, given, came }, &page);
-        // What it has to tell when it first hears of the clock is told.
+        // It sends what it has when it learns the clock.
         (rule.source.from, rule.deltas) = (None, Vec::new());
         assert_eq!(rule.known, if asks_again { 0 } else { 9 }, "{back} ms back");
         assert!(rule.is_under_way || !asks_again, "at once");

@@ -1,10 +1,8 @@
-//! A worker's way to the store: one connection that its requests share, and a task that sees to it.
+//! A worker's client of the store: one connection that its requests share, and two tasks.
 //!
-//! A request never waits for a connection, nor for longer than the limit of a call. When a call
-//! fails, the connection is given up: requests go by `on_store_error` at once, until the task has a
-//! new one over which the store has answered and taken a write (`attend.rs`). Only what the store
-//! answers about one call, as of a key that holds something else, concerns that call alone; and
-//! what fails at a node of a Redis Cluster, only that node.
+//! A request never waits for a connection, nor for an answer longer than the limit of a call. When
+//! the store fails, the connection is given up: requests go by `on_store_error` at once, until the
+//! task has a new connection over which the store has answered and written.
 
 use super::{
     leases::lease_task::keep,
@@ -34,8 +32,7 @@ impl Client {
         Self::with_limit(store, clock, limit)
     }
 
-    /// The same for the exchange, whose calls may take longer, as no request waits for them. Nor do
-    /// its greetings overtake them.
+    /// The same for the sync, whose calls may take longer, because no request waits for them.
     pub(super) fn start_patient(store: Arc<Store>, clock: Clock) -> Self {
         let limit = store.settings.timeout.max(PATIENCE);
         Self::with_limit(store, clock, limit)
@@ -49,12 +46,12 @@ impl Client {
         Self { client, tasks }
     }
 
-    /// Returns the secret of the fingerprints of clients whose states are exchanged.
+    /// Returns the secret of the fingerprints.
     pub fn seed(&self) -> Seed {
         *self.client.seed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether states cannot be exchanged.
+    /// Whether the sync fails.
     pub fn is_cut_off(&self) -> bool {
         self.client.store.is_cut_off()
     }
@@ -88,7 +85,7 @@ impl Client {
         let _left = client.clock.timeout(client.limit.max(PATIENCE), left).await;
     }
 
-    /// Returns the way to the store, if it is up.
+    /// Returns the connection, if the store is up.
     pub fn connection(&self) -> Option<StoreConnection> {
         self.client.connection().clone()
     }

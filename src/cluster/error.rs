@@ -1,19 +1,18 @@
-//! What can go wrong between a gateway and the store.
+//! The failures of calls to the store.
 
 use crate::clock::Elapsed;
 use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind};
 
-/// The codes of a store that takes no writes.
+/// The codes of a store that rejects writes.
 const NO_WRITES: [&str; 5] = ["READONLY", "LOADING", "MASTERDOWN", "NOREPLICAS", "MISCONF"];
 
-/// What a node of a Redis Cluster says when it serves no slot, beside the code that it has for one
-/// slot that nobody serves.
+/// The text of `CLUSTERDOWN` when a node serves no slot. The code alone may concern one slot.
 const CLUSTER_DOWN: &str = "The cluster is down";
 
 /// Why the store has not decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// It has failed before, and has not been reached again since.
+    /// It failed before, and has not been reached since.
     #[error("the store is down")]
     Down,
     /// It took too long. Whether it has charged the request is not known.
@@ -22,10 +21,10 @@ pub enum StoreError {
     /// There is no connection, or it broke.
     #[error("no connection to the store")]
     Connection,
-    /// Wrong password, or a user who may not.
+    /// A wrong password, or a user without the right.
     #[error("the store rejected the login or a command")]
     Denied,
-    /// A replica, as after a failover, or one without enough of its own; one that loads its data.
+    /// A replica, a primary with too few replicas, or a server that loads its data.
     #[error("the store is read-only")]
     ReadOnly,
     /// It has no memory left.
@@ -34,13 +33,13 @@ pub enum StoreError {
     /// It answers with another error.
     #[error("the store replied with an error")]
     Other,
-    /// Its answer is none to what was asked.
+    /// The answer does not fit the call.
     #[error("the store sent an invalid reply")]
     InvalidReply,
 }
 
 impl StoreError {
-    /// All that are counted: every one but [`Self::Down`], which stands for one counted before.
+    /// All that are counted. [`Self::Down`] stands for one that was counted before.
     pub const COUNTED: [Self; 7] = [
         Self::Timeout,
         Self::Connection,
@@ -51,7 +50,7 @@ impl StoreError {
         Self::InvalidReply,
     ];
 
-    /// Returns the word for it in metrics.
+    /// Returns its word in metrics.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Down => "down",
@@ -90,84 +89,84 @@ impl From<&RedisError> for StoreError {
     }
 }
 
-/// What became of a call.
+/// A call that failed.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) error: StoreError,
     /// For the log.
     pub(super) detail: String,
     pub(super) scope: Scope,
-    /// What was called, if that is known, for the log.
+    /// The name of the call for the log, if known.
     pub(super) call: Option<&'static str>,
 }
 
-/// Whom a failure concerns. Others may fare better.
+/// What a failure concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// The call: the store has answered, and only about this one, as of a key that holds something
-    /// else or a command that we may not call.
+    /// This call: the store has answered, for example that a key has another type or a command is
+    /// forbidden.
     Call,
-    /// The slot of its keys in a Redis Cluster, which moves or which no node has.
+    /// The slot of the keys in a Redis Cluster: it moves, or no node has it.
     Slot,
-    /// The call: it was late, while the store or the node answered others in time.
+    /// This call: it was late, while the store or the node answered others in time.
     Late,
     /// This node of a Redis Cluster.
     Node(usize),
-    /// The same, and that was counted before.
+    /// The same, and the failure is counted already.
     Known,
     /// The store.
     Store,
 }
 
 impl Failure {
-    /// Returns that of a call that took too long.
+    /// Returns the failure of a call that took too long.
     pub(super) const fn timeout(detail: String) -> Self {
         Self { error: StoreError::Timeout, detail, scope: Scope::Store, call: None }
     }
 
-    /// Returns that of an answer that is none to `what`.
+    /// Returns the failure of an answer that does not fit `what`.
     pub(super) fn invalid_reply(what: &str) -> Self {
         let detail = what.to_owned();
         Self { error: StoreError::InvalidReply, detail, scope: Scope::Call, call: None }
     }
 
-    /// Returns that of a node or a store which could not be reached in time.
+    /// Returns the failure to connect in time.
     pub(super) fn unreached(elapsed: Elapsed) -> Self {
         Self { error: StoreError::Connection, ..Self::timeout(elapsed.to_string()) }
     }
 
-    /// Returns that of a call that was not made, as its node is out for this reason.
+    /// Returns the failure of a call that was not made, because its node fails for this reason.
     pub(super) const fn known(error: StoreError, detail: String) -> Self {
         Self { error, detail, scope: Scope::Known, call: None }
     }
 
-    /// Returns it as that of this call.
+    /// Adds the name of the call.
     pub(super) fn of_call(self, name: &'static str) -> Self {
         Self { call: Some(name), ..self }
     }
 
-    /// Returns it as that of a call which one node has sent on to another, of these names.
+    /// Adds the names of two nodes, of which the first redirected the call to the second.
     pub(super) fn of_two(self, [one, other]: [String; 2]) -> Self {
         let detail = format!("{}, over two nodes: {one} and {other}", self.detail);
         Self { scope: Scope::Slot, detail, ..self }
     }
 
-    /// Returns it as that of a call which was late while others were answered in time.
+    /// Returns it as the failure of a call that was late while others were in time.
     pub(super) fn late(self) -> Self {
         Self { scope: Scope::Late, ..self }
     }
 
-    /// Returns it with the name of the node that has answered so.
+    /// Adds the name of the node.
     pub(super) fn named(self, node: &str) -> Self {
         Self { detail: format!("{node}: {}", self.detail), ..self }
     }
 
-    /// Returns it with the keys that were asked about.
+    /// Adds the keys of the call.
     pub(super) fn about(self, keys: &[String]) -> Self {
         Self { detail: format!("{}; keys: {}", self.detail, keys.join(", ")), ..self }
     }
 
-    /// Returns it as that of this node, unless only the call is concerned.
+    /// Returns it as the failure of this node, unless it concerns only the call.
     pub(super) fn of_node(self, node: usize) -> Self {
         let scope = match self.scope {
             Scope::Call => Scope::Call,
@@ -179,17 +178,17 @@ impl Failure {
         Self { scope, ..self }
     }
 
-    /// Whether only the call is concerned, or its slot.
+    /// Whether it concerns only the call or its slot.
     pub(super) fn is_of_call(&self) -> bool {
         matches!(self.scope, Scope::Call | Scope::Slot)
     }
 
-    /// Whether its time ran out: what follows it to the same node would be late, too.
+    /// Whether the call took too long: the next call to the node would, too.
     pub(super) fn is_late(&self) -> bool {
         self.error == StoreError::Timeout
     }
 
-    /// Whether no script has run: the node was not asked, or has sent us elsewhere.
+    /// Whether no script has run: the call was not made, or redirected.
     pub(super) fn has_done_nothing(&self) -> bool {
         match self.scope {
             Scope::Slot => !self.is_late(),
@@ -198,8 +197,7 @@ impl Failure {
         }
     }
 
-    /// Whether a node is out, a slot moves or one call was late: the store decides about others as
-    /// before.
+    /// Whether the store decides about other keys as before.
     pub(super) fn is_of_part(&self) -> bool {
         matches!(self.scope, Scope::Node(_) | Scope::Known | Scope::Slot | Scope::Late)
     }
@@ -222,7 +220,7 @@ impl From<&RedisError> for Failure {
             ServerErrorKind::TryAgain,
             ServerErrorKind::ClusterDown,
         ];
-        let is_of_slot = of_slot.into_iter().any(|it| error.kind() == ErrorKind::Server(it));
+        let is_of_slot = of_slot.into_iter().any(|kind| error.kind() == ErrorKind::Server(kind));
         let is_answer = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
         let error = StoreError::from(error);
         let scope = match error {
@@ -246,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_store_answers_about_a_call_is_told_from_what_holds_for_all() {
+    fn an_answer_about_one_call_does_not_concern_others() {
         for (line, error, scope) in [
             (
                 "WRONGTYPE Operation against a key holding the wrong kind of value",

@@ -1,54 +1,52 @@
-//! What the clients of the store find out of it, taken together: whether it decides, and whether
-//! the states that gateways exchange are known here.
+//! The health of the store, as all clients of this process know it, and that of the sync.
 
 use super::redis::outages::{FailedNodes, Outages};
 use std::collections::HashMap;
 
-/// How the store does, as far as its clients know.
+/// The health of the store.
 #[derive(Debug)]
 pub(super) struct Health {
-    /// How many clients there are to be, and what the next one is called.
+    /// How many clients there are, and the number of the latest.
     clients: usize,
     next: u64,
-    /// After how many failures it answered each that has a connection, the last time.
+    /// How often the store had failed when it last answered each connected client.
     answered: HashMap<u64, u64>,
-    /// How often it has failed, since it decided or from the start, or nodes of it have.
+    /// How often the store, or some of its nodes, began to fail.
     failures: u64,
-    /// What was said of it last.
+    /// Whether the log last called it up.
     said_up: Option<bool>,
     states: States,
     outages: Outages,
 }
 
-/// How it stands with the states that gateways exchange.
+/// The states of rules with `sync_interval`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum States {
-    /// No rule has wanted any.
+    /// No rule needs any.
     Unasked,
-    /// They were asked for when the store was well or had not been asked anything. Nothing has
-    /// failed since, nor has it told all of them.
+    /// Nothing has failed since they were asked for, and not all have arrived.
     Asked,
-    /// Something has failed before it had told all of them: what others have used is not known.
+    /// Something failed before all had arrived: what other gateways have used is not known.
     Missing,
-    /// All were taken over, and the latest exchange went well.
+    /// All have arrived, and the latest sync succeeded.
     Known,
-    /// All were taken over once, and the latest exchange went wrong.
+    /// All have arrived once, and the latest sync failed.
     Stale,
 }
 
-/// What came of an exchange of states.
+/// The outcome of a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SyncOutcome {
-    /// The store has told all that it has to tell.
+    /// All states have arrived.
     All,
-    /// It has more to tell.
+    /// More states are to come.
     Some,
-    /// It failed, or refused every rule.
+    /// It failed, or the store rejected every rule.
     Nothing,
 }
 
 impl Health {
-    /// Returns that of a store which none of so many clients has reached yet.
+    /// Returns the health of a store that none of so many clients has reached yet.
     pub(super) fn new(clients: usize) -> Self {
         Self {
             clients,
@@ -67,8 +65,8 @@ impl Health {
         self.next
     }
 
-    /// Notes that the store has answered a client that asked after so many failures. Returns
-    /// whether it decides from now on.
+    /// Notes that the store has answered a call that a client made after so many failures. Returns
+    /// whether it decides again for all.
     pub(super) fn on_up(&mut self, client: u64, failures: u64) -> bool {
         self.answered.insert(client, failures);
         let decides = self.is_up() && self.said_up != Some(true);
@@ -78,7 +76,7 @@ impl Health {
         decides
     }
 
-    /// Notes that a client's connection works no more.
+    /// Notes that a client has lost its connection.
     pub(super) fn on_down(&mut self, client: u64) {
         self.answered.remove(&client);
     }
@@ -90,7 +88,7 @@ impl Health {
         self.outages.on_end(client);
     }
 
-    /// Notes an error. Returns how often it has failed if this is the first one since all was well.
+    /// Notes an error. Returns the number of failures if this begins one.
     pub(super) fn on_error(&mut self) -> Option<u64> {
         if self.is_failing() {
             return None;
@@ -103,8 +101,8 @@ impl Health {
         Some(self.failures)
     }
 
-    /// Notes that states are exchanged from now on, by a client of their own, which has not
-    /// reached the store yet. Once is enough.
+    /// Notes that there is a sync, with a client of its own, which has not reached the store yet.
+    /// Only the first call counts.
     pub(super) fn on_wanted(&mut self) {
         if self.states == States::Unasked {
             self.clients += 1;
@@ -112,7 +110,7 @@ impl Health {
         }
     }
 
-    /// Notes what came of an exchange.
+    /// Notes the outcome of a sync.
     pub(super) const fn on_sync(&mut self, came: SyncOutcome) {
         self.states = match (came, self.states) {
             (SyncOutcome::All, _) | (SyncOutcome::Some, States::Known | States::Stale) => {
@@ -149,18 +147,18 @@ impl Health {
         self.outages.is_empty()
     }
 
-    /// Whether it has answered all clients since it failed last.
+    /// Whether it has answered all clients since the latest failure.
     pub(super) fn is_up(&self) -> bool {
         let answered = self.answered.values().filter(|asked| **asked == self.failures).count();
         self.clients > 0 && answered == self.clients
     }
 
-    /// Whether it has failed since it decided.
+    /// Whether it fails.
     pub(super) fn is_failing(&self) -> bool {
         self.said_up == Some(false)
     }
 
-    /// Whether rules whose states are exchanged go by `on_store_error`.
+    /// Whether rules with `sync_interval` go by `on_store_error`.
     pub(super) fn is_cut_off(&self) -> bool {
         match self.states {
             States::Unasked => self.is_failing(),
@@ -169,19 +167,17 @@ impl Health {
         }
     }
 
-    /// Whether states are exchanged, and as they should.
+    /// Whether the sync succeeds.
     pub(super) fn is_syncing(&self) -> bool {
         self.states == States::Known
     }
 
-    /// Whether states were asked for of which nothing is known: neither what they are nor that they
-    /// cannot be had.
+    /// Whether states are awaited, and nothing has failed.
     pub(super) fn is_asking(&self) -> bool {
         self.states == States::Asked
     }
 
-    /// Whether it has answered all clients, and told all states if they are exchanged; or has
-    /// failed.
+    /// Whether it has answered all clients, with all states if `is_exchanged`; or has failed.
     pub(super) fn is_settled(&self, is_exchanged: bool) -> bool {
         let is_well = self.is_up() && (self.is_syncing() || !is_exchanged);
         is_well || self.is_failing() || self.is_cut_off()

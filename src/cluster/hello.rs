@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-/// What `hello.lua` tells.
+/// The answer of `hello.lua`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HelloReply {
     /// The gateways that the store has seen lately, this one among them.
@@ -53,7 +53,7 @@ mod tests {
         };
         let digits = "0123456789abcdef00000000000000ff";
         let secret = [0x0123_4567_89ab_cdef, 255];
-        let told = |is_unknown, rewritten: Option<&str>| {
+        let reply = |is_unknown, rewritten: Option<&str>| {
             Some(HelloReply {
                 gateways: 3,
                 secret,
@@ -61,10 +61,10 @@ mod tests {
                 rewritten: rewritten.map(str::to_owned),
             })
         };
-        assert_eq!(HelloReply::read(&answer(3, digits, 1)), told(true, None));
-        assert_eq!(HelloReply::read(&answer(3, digits, 0)), told(false, None));
+        assert_eq!(HelloReply::read(&answer(3, digits, 1)), reply(true, None));
+        assert_eq!(HelloReply::read(&answer(3, digits, 0)), reply(false, None));
         let rewritten = vec![Value::Int(3), text(digits), Value::Int(0), text("a:secret")];
-        assert_eq!(HelloReply::read(&Value::Array(rewritten)), told(false, Some("a:secret")));
+        assert_eq!(HelloReply::read(&Value::Array(rewritten)), reply(false, Some("a:secret")));
         for nonsense in [
             answer(-1, digits, 0),
             answer(3, &digits[..16], 0),

@@ -1,13 +1,13 @@
 //! One limit across many gateways: rules whose states a Redis or Valkey store keeps.
 //!
-//! A request's rules that gateways share are decided by one script in the store, which charges all
-//! of them or none (`decide/decide.lua`). Its arithmetic is whole numbers, so that it decides as
-//! [`flow`](crate::flow) does, one by one; why and until when is worked out from the state that it
-//! tells, by the same formulas ([`Stored`](crate::flow::Stored)).
+//! One script in the store decides about all shared rules of a request, and charges all of them or
+//! none (`decide/decide.lua`). It uses whole numbers, so that it decides exactly as
+//! [`flow`](crate::flow) does. The gateway derives the reason and the wait from the state in the
+//! answer, by the same formulas ([`Stored`](crate::flow::Stored)).
 //!
-//! Each worker has a [`Client`], which gives a request a [`StoreConnection`] to ask by, or none
-//! while the store fails: nobody waits for a connection, nor longer for an answer than the limit of
-//! a call. All of them share a [`Store`], which counts, and says in the log when that changes.
+//! Each worker has a [`Client`], which gives a request a [`StoreConnection`], or none while the
+//! store fails: no request waits for a connection, nor for an answer longer than the limit of a
+//! call. All workers share a [`Store`], which counts and logs.
 
 mod client;
 mod decide;

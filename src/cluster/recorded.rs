@@ -1,4 +1,4 @@
-//! The store's decisions about recorded arrivals: the script of the live ones, told the time.
+//! The store's decisions about recorded arrivals: by the scripts of live ones, at a given time.
 
 use super::{
     decide::call::{self, Ask, Lease, Verdicts, key, line},
@@ -9,7 +9,7 @@ use super::{
 use crate::flow::Instant;
 use redis::{Cmd, Pipeline, Value};
 
-/// Makes calls as of recorded times, and reads what they bring.
+/// Makes calls at recorded times, and reads their answers.
 #[derive(Debug)]
 pub struct Recorded {
     scripts: Scripts,
@@ -48,7 +48,7 @@ impl Recorded {
         call::read(asks, answer)
     }
 
-    /// Returns the call that tells and asks of a rule's states at `now`.
+    /// Returns the call that syncs a rule's states at `now`.
     /// [`Page::read`](super::Page::read) reads the answer.
     pub fn exchange(&self, push: &Push<'_>, now: Instant) -> Cmd {
         let time = format!("{} {}", now.as_nanos() / 1000, now.as_nanos() % 1000);

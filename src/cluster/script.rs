@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// A script, called by its digest so that its text travels once.
 #[derive(Clone, Debug)]
 pub(super) struct Lua {
-    /// What it is called in the log.
+    /// Its name in the log.
     pub(super) name: &'static str,
     text: &'static str,
     /// In hexadecimal digits.
@@ -52,13 +52,13 @@ pub(super) fn is_unknown(error: &RedisError) -> bool {
 pub(super) struct Scripts {
     /// Decides about a request.
     pub(super) decide: Lua,
-    /// Merges what a gateway has charged, and tells what has changed.
+    /// Merges what a gateway has charged, and returns what has changed.
     pub(super) sync: Lua,
     /// Gives back leases.
     pub(super) release: Lua,
     /// Renews them.
     pub(super) renew: Lua,
-    /// Tells that a gateway is there.
+    /// Announces a gateway.
     pub(super) hello: Lua,
 }
 

@@ -1,4 +1,4 @@
-//! What all workers' clients of the store share: how it does, and what is counted.
+//! What all clients of the store share: its health, and the counters.
 
 use super::{
     decide::offset::Offsets,
@@ -61,8 +61,8 @@ pub struct Store {
     pub(super) offsets: Offsets,
     pub(super) leases: AllLeases,
     known: Mutex<Known>,
-    /// How often it has failed, or nodes of it have. Each change has all clients look whether it is
-    /// there for them.
+    /// How often the store, or some of its nodes, began to fail. Each change has all clients check
+    /// it.
     failures: watch::Sender<u64>,
     errors: [AtomicU64; StoreError::COUNTED.len()],
     round_trips: [AtomicU64; ROUND_TRIP_BOUNDS.len() + 1],
@@ -73,7 +73,7 @@ pub struct Store {
     refusals: AtomicU64,
     /// Rings when rules are to be divided otherwise, or what [`Self::heard`] waits for is there.
     turned: Notify,
-    /// States that were told, and taken over.
+    /// States that were sent, and received.
     exchanged: [AtomicU64; 2],
     /// How often it has lost states, or may have.
     losses: AtomicU64,
@@ -84,14 +84,14 @@ pub struct Store {
 #[derive(Debug)]
 struct Known {
     health: Health,
-    /// When a refused call was last spoken of, by the kind of its error.
+    /// When a call that failed alone was last logged, by the kind of the error.
     said_refused: [Option<Instant>; StoreError::COUNTED.len()],
     /// When a state was last found to be stale.
     stale: Option<Instant>,
-    /// The secret of the fingerprints, as the store told it or as it is told.
+    /// The secret of the fingerprints: of the store, or the one that this gateway proposes.
     secret: [u64; 2],
-    /// Whether it has told it.
-    has_told: bool,
+    /// Whether the secret is that of the store.
+    has_secret: bool,
     gateways: Gateways,
 }
 
@@ -114,9 +114,9 @@ pub struct Reading {
     pub waited: Duration,
     /// Whether states can be exchanged.
     pub is_syncing: bool,
-    /// States of which something was told, and those that were taken over.
+    /// States that were sent, and received.
     pub exchanged: [u64; 2],
-    /// Requests that gateways rejected by themselves, as the store had told how long it would.
+    /// Requests that this gateway rejected without a call.
     pub cached_rejections: u64,
 }
 
@@ -131,7 +131,7 @@ impl Store {
         Self {
             settings: Arc::new(settings),
             scripts: Scripts::new(),
-            // Not a secret: it only must be nobody else's.
+            // Not secret, but unique.
             name: format!("{:016x}", fastrand::u64(..)),
             offsets: Offsets::default(),
             leases: AllLeases::default(),
@@ -140,7 +140,7 @@ impl Store {
                 said_refused: Default::default(),
                 stale: None,
                 secret,
-                has_told: false,
+                has_secret: false,
                 gateways,
             }),
             failures: watch::Sender::default(),
@@ -156,8 +156,7 @@ impl Store {
         }
     }
 
-    /// Returns among how many gateways rules are divided while it fails, and whether those are
-    /// whose states are exchanged.
+    /// Returns the divisor of rules that go by `local`, and whether rules with `sync_interval` do.
     pub fn local_share(&self) -> LocalShare {
         LocalShare {
             gateways: self.known().gateways.divisor(),
@@ -166,34 +165,33 @@ impl Store {
         }
     }
 
-    /// Returns whether states cannot be exchanged: since that has failed, or if anything has before
-    /// all states were taken over, until it goes well.
+    /// Whether the sync fails, or something failed before all states had arrived.
     pub fn is_cut_off(&self) -> bool {
         self.is_cut_off.load(Relaxed)
     }
 
-    /// Waits until rules are to be divided otherwise.
+    /// Waits until the division of rules changes.
     pub async fn turned(&self) {
         self.turned.notified().await;
     }
 
-    /// Notes that states are exchanged from now on, by a client of their own. Once is enough.
+    /// Notes that there is a sync. Only the first call counts.
     pub fn want_states(&self) {
         self.note(|known| known.health.on_wanted());
     }
 
-    /// Notes what came of an exchange.
+    /// Notes the outcome of a sync.
     pub(super) fn on_sync(&self, came: SyncOutcome) {
         self.note(|known| known.health.on_sync(came));
     }
 
-    /// Returns whether states were asked for, and nothing is known of them yet.
+    /// Whether states are awaited, and nothing has failed.
     pub(super) fn is_asking(&self) -> bool {
         self.known().health.is_asking()
     }
 
-    /// Waits until it has answered all clients, and told all states if they are exchanged; or has
-    /// failed. Not longer than a connection and a call may take.
+    /// Waits until it has answered all clients, with all states if `is_exchanged`, or has failed.
+    /// Takes as long as connecting and a call at most.
     pub async fn heard(&self, is_exchanged: bool, clock: &Clock) {
         let heard = async {
             while !self.known().health.is_settled(is_exchanged) {
@@ -205,15 +203,15 @@ impl Store {
         _ = clock.timeout(limit, heard).await;
     }
 
-    /// Notes that it has begun or ended to refuse the exchange of one rule.
+    /// Notes that it has begun or stopped rejecting the sync of one rule.
     pub(super) fn on_refusals(&self) {
         self.refusals.fetch_add(1, Relaxed);
         self.turned.notify_one();
     }
 
-    /// Counts states that were told and taken over.
-    pub(super) fn on_states(&self, told: usize, taken: usize) {
-        for (counter, count) in self.exchanged.iter().zip([told, taken]) {
+    /// Counts states that were sent and received.
+    pub(super) fn on_states(&self, sent: usize, received: usize) {
+        for (counter, count) in self.exchanged.iter().zip([sent, received]) {
             counter.fetch_add(count as u64, Relaxed);
         }
     }
@@ -234,10 +232,13 @@ impl Store {
         let words = StoreError::COUNTED.map(StoreError::word);
         Reading {
             is_up: known.health.is_up() && known.health.is_whole(),
-            gateways: known.gateways.told(),
+            gateways: known.gateways.count(),
             divisor: known.gateways.divisor(),
-            errors: words.into_iter().zip(self.errors.iter().map(|it| it.load(Relaxed))).collect(),
-            round_trips: self.round_trips.iter().map(|it| it.load(Relaxed)).collect(),
+            errors: words
+                .into_iter()
+                .zip(self.errors.iter().map(|count| count.load(Relaxed)))
+                .collect(),
+            round_trips: self.round_trips.iter().map(|count| count.load(Relaxed)).collect(),
             waited: Duration::from_nanos(self.waited_nanos.load(Relaxed)),
             is_syncing: known.health.is_syncing(),
             exchanged: [0, 1].map(|at| self.exchanged[at].load(Relaxed)),
@@ -256,25 +257,26 @@ impl Store {
         format!("{high:016x}{low:016x}")
     }
 
-    /// Takes what the store has told, `is_first` over a connection, and returns the secret of the
+    /// Takes the answer to a greeting, `is_first` over a connection. Returns the secret of the
     /// fingerprints.
-    pub(super) fn learn(&self, told: &HelloReply, is_first: bool, now: Instant) -> Seed {
+    pub(super) fn learn(&self, reply: &HelloReply, is_first: bool, now: Instant) -> Seed {
         let mut known = self.known();
-        (known.secret, known.has_told) = (told.secret, true);
-        if told.is_unknown {
+        known.secret = reply.secret;
+        known.has_secret = true;
+        if reply.is_unknown {
             self.losses.fetch_add(1, Relaxed);
         }
         let before = known.gateways.divisor();
-        known.gateways.on_told(told.gateways, is_first || told.is_unknown, now);
+        known.gateways.update(reply.gateways, is_first || reply.is_unknown, now);
         if known.gateways.divisor() != before {
             self.turned.notify_one();
         }
-        Seed::new(told.secret)
+        Seed::new(reply.secret)
     }
 
-    /// Returns whether it has told the secret of the fingerprints.
+    /// Whether the store has returned the secret of the fingerprints.
     pub(super) fn has_learned(&self) -> bool {
-        self.known().has_told
+        self.known().has_secret
     }
 
     /// Returns the key of what all gateways share under this name.
@@ -287,22 +289,22 @@ impl Store {
         self.known().health.number()
     }
 
-    /// Returns what tells of each failure.
+    /// Returns the number of failures, to be watched.
     pub(super) fn failures(&self) -> watch::Receiver<u64> {
         self.failures.subscribe()
     }
 
-    /// Notes that it has answered a client that asked after so many failures.
+    /// Notes that it has answered a call that a client made after so many failures.
     pub(super) fn on_up(&self, client: u64, failures: u64) {
         self.note(|known| {
             if known.health.on_up(client, failures) {
-                tracing::info!(gateways = known.gateways.told(), "the store decides");
+                tracing::info!(gateways = known.gateways.count(), "the store decides");
                 self.turned.notify_one();
             }
         });
     }
 
-    /// Notes that a client's connection works no more.
+    /// Notes that a client has lost its connection.
     pub(super) fn on_down(&self, client: u64) {
         self.note(|known| known.health.on_down(client));
     }
@@ -312,7 +314,7 @@ impl Store {
         self.note(|known| known.health.on_end(client));
     }
 
-    /// Counts a failure, and says so if it is the first since all was well.
+    /// Counts a failure, and logs it if the store did not fail before.
     pub(super) fn on_error(&self, failure: &Failure) {
         let Failure { error, detail, call, .. } = failure;
         self.count_once(failure);
@@ -345,8 +347,8 @@ impl Store {
         }
     }
 
-    /// Counts a failure that the store has answered with about one call: it is there, and may
-    /// decide about others. Says so, now and then.
+    /// Counts the failure of one call, while the store may decide about others. Logs it once in ten
+    /// seconds per kind.
     pub(super) fn on_refusal(&self, failure: &Failure, now: Instant) {
         let Failure { error, detail, call, .. } = failure;
         let Some(at) = self.count(*error) else { return };
@@ -361,8 +363,8 @@ impl Store {
         }
     }
 
-    /// Notes that a state of this rule was further ahead than a window, and says so once for all
-    /// that a clock has made stale.
+    /// Notes that a state of this rule was further ahead than a window. Logs it once for each step
+    /// of the clock.
     pub(super) fn on_stale(&self, rule: &str, now: Instant) {
         let last = self.known().stale.replace(now);
         if last.is_none_or(|last| now.since(last) >= STALE_PAUSE) {
@@ -373,7 +375,7 @@ impl Store {
         }
     }
 
-    /// Counts a failure, unless it stands for one that was counted.
+    /// Counts a failure, unless it is counted already.
     pub(super) fn count_once(&self, failure: &Failure) {
         if failure.scope != Scope::Known {
             self.count(failure.error);
@@ -382,7 +384,7 @@ impl Store {
 
     /// Counts an error, and returns its place among all.
     pub(super) fn count(&self, error: StoreError) -> Option<usize> {
-        let at = StoreError::COUNTED.iter().position(|it| *it == error)?;
+        let at = StoreError::COUNTED.iter().position(|counted| *counted == error)?;
         self.errors[at].fetch_add(1, Relaxed);
         Some(at)
     }
@@ -395,7 +397,7 @@ impl Store {
         self.waited_nanos.fetch_add(nanos, Relaxed);
     }
 
-    /// Notes what a client has found out, and has others hear of it.
+    /// Notes what a client has found out, and wakes those that wait for it.
     fn note(&self, note: impl FnOnce(&mut Known)) {
         let mut known = self.known();
         let of_states = |known: &Known| (known.health.is_cut_off(), known.health.is_syncing());
@@ -451,13 +453,14 @@ mod tests {
         let reading = store.read();
         let counted = reading.errors.iter().find(|(word, _)| *word == "other");
         assert_eq!((reading.is_up, counted), (true, Some(&("other", 3))));
-        assert!(!store.failures().has_changed().unwrap(), "nobody has to look for it");
+        assert!(!store.failures().has_changed().unwrap(), "no client has to check it");
     }
 
     #[test]
-    fn at_the_first_failure_since_it_decided_all_clients_are_told() {
+    fn the_first_failure_since_it_decided_has_all_clients_check_it() {
         let store = store(1);
-        let (client, mut failures) = (store.number(), store.failures());
+        let client = store.number();
+        let mut failures = store.failures();
         for count in 1..3 {
             store.on_up(client, count - 1);
             assert!(store.read().is_up);

@@ -86,7 +86,8 @@ pub(super) fn plan(
     let certificates: Vec<_> = spec.certificates().collect();
     let named = certificates.iter().flat_map(|files| [&files.cert.value, &files.key.value]);
     let ca = spec.store.value().and_then(|store| store.ca.path()).map(|at| at.value);
-    let files = source::read_all(named.chain(&ca));
+    let of_upstreams = spec.upstream_files();
+    let files = source::read_all(named.chain(&ca).chain(&of_upstreams));
     let cores = available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let (plan, more) = compile::compile(spec, &files, source, cores);
     problems.extend(more);

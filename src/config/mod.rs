@@ -43,7 +43,7 @@ pub use load::{Text, read, read_rules, reference, schema};
 pub use plan::{
     AnswerLimits, Certificate, Certificates, ClientTimeouts, Cost, Except, HeaderEdits, Limit,
     Limits, Listener, Plan, Reject, RouteOptions, RouteTimeouts, RuleOptions, Settings, Store,
-    StoreKind, UpstreamOptions, UpstreamPlan,
+    StoreKind, UpstreamOptions, UpstreamPlan, UpstreamTls,
 };
 pub use read::source::{STDIN, fingerprint};
 pub use report::{
@@ -58,7 +58,9 @@ pub use snapshot::{
     Claims, KeySource, RequestContext, Route, RouteRule, RuleSync, Server, Shared, Snapshot,
     Unrouted, Upstream, is_served, outcome,
 };
-pub use spec::{AccessLog, Balance, OnMissing, OnStoreError, RateLimitHeaders, Secret};
+pub use spec::{
+    AccessLog, Balance, OnMissing, OnStoreError, RateLimitHeaders, Secret, UpstreamProtocol,
+};
 
 #[cfg(test)]
 mod tests;

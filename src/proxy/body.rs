@@ -2,6 +2,7 @@
 
 use super::{
     activity::{Activity, Stamp, Uploading},
+    grpc::{self, Code},
     headers::strip_trailers,
     lingering::{EarlyEnd, drain},
     streams::Part,
@@ -18,11 +19,14 @@ use core::{
     task::{Context, Poll, ready},
     time::Duration,
 };
-use http::Version;
+use http::{HeaderMap, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 use tokio::{sync::Notify, time::Sleep};
+
+/// How long the trailers of a call that has taken too long may wait for its client.
+const GRPC_GRACE: Duration = Duration::from_secs(5);
 
 /// Why a body was cut off.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +43,9 @@ pub(super) enum Cut {
     /// The request took longer than the route allows.
     #[error("the request took longer than the route allows")]
     Deadline,
+    /// The request that it belongs to has ended.
+    #[error("the request was given up")]
+    GivenUp(#[source] h2::Error),
     /// The peer's connection failed.
     #[error("the body could not be read")]
     Broken(#[source] hyper::Error),
@@ -117,6 +124,24 @@ pub(super) struct Streaming {
     activity: Arc<Activity>,
     /// From when it is first asked for.
     noted: Option<Uploading>,
+    /// What was sent in vain, and is sent again first.
+    again: VecDeque<Again>,
+}
+
+/// A part of a body that is sent again.
+#[derive(Debug)]
+pub(super) enum Again {
+    Data(Bytes),
+    Trailers(HeaderMap),
+}
+
+impl Again {
+    fn len(&self) -> usize {
+        match self {
+            Self::Data(bytes) => bytes.len(),
+            Self::Trailers(_) => 0,
+        }
+    }
 }
 
 impl RequestBody {
@@ -153,6 +178,7 @@ impl RequestBody {
             ),
             activity: Arc::clone(activity),
             noted: None,
+            again: VecDeque::new(),
         }))
     }
 
@@ -161,6 +187,14 @@ impl RequestBody {
         match self {
             Self::Empty => None,
             Self::Streaming(body) => Some(Arc::clone(&body.upload)),
+        }
+    }
+
+    /// Has `sent`, which was sent in vain, sent again before the rest.
+    pub(super) fn begin_again(&mut self, sent: Vec<Again>) {
+        if let Self::Streaming(body) = self {
+            let unsent = core::mem::take(&mut body.again);
+            body.again = sent.into_iter().chain(unsent).collect();
         }
     }
 }
@@ -198,6 +232,12 @@ impl Body for RequestBody {
     ) -> Poll<Option<Result<Frame<UploadPart>, Cut>>> {
         let Self::Streaming(body) = self.get_mut() else { return Poll::Ready(None) };
         body.begin();
+        if let Some(part) = body.again.pop_front() {
+            return Poll::Ready(Some(Ok(match part {
+                Again::Data(bytes) => Frame::data(UploadPart::from(bytes)),
+                Again::Trailers(trailers) => Frame::trailers(trailers),
+            })));
+        }
         let Some(incoming) = &mut body.incoming else { return Poll::Ready(None) };
         let polled = match Pin::new(&mut *incoming).poll_frame(context) {
             Poll::Ready(frame) => {
@@ -249,7 +289,9 @@ impl Body for RequestBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
-            Self::Streaming(body) => body.incoming.as_ref().is_none_or(Body::is_end_stream),
+            Self::Streaming(body) => {
+                body.again.is_empty() && body.incoming.as_ref().is_none_or(Body::is_end_stream)
+            }
         }
     }
 
@@ -257,7 +299,13 @@ impl Body for RequestBody {
         match self {
             Self::Empty => SizeHint::with_exact(0),
             Self::Streaming(body) => {
-                body.incoming.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+                let rest =
+                    body.incoming.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
+                let again: usize = body.again.iter().map(Again::len).sum();
+                match rest.exact() {
+                    Some(rest) => SizeHint::with_exact(rest + again as u64),
+                    None => rest,
+                }
             }
         }
     }
@@ -280,6 +328,8 @@ enum Source {
     Upstream {
         incoming: Incoming,
         patience: Patience,
+        /// Whether the client learns from trailers why it is cut off.
+        is_grpc: bool,
     },
 }
 
@@ -293,16 +343,38 @@ impl ResponseBody {
         Self { source, tail, end: None }
     }
 
-    /// Passes on what the upstream sends, with no pause longer than `patience`.
-    pub(super) fn upstream(incoming: Incoming, patience: Patience, mut tail: Box<Tail>) -> Self {
+    /// Passes on what the upstream sends, with no pause longer than `patience`. Trailers tell a
+    /// client of gRPC over HTTP/2 that its deadline has passed.
+    pub(super) fn upstream(
+        incoming: Incoming,
+        patience: Patience,
+        is_grpc: bool,
+        mut tail: Box<Tail>,
+    ) -> Self {
         if incoming.is_end_stream() {
             tail.complete();
         }
-        Self { source: Source::Upstream { incoming, patience }, tail, end: None }
+        Self { source: Source::Upstream { incoming, patience, is_grpc }, tail, end: None }
+    }
+}
+
+/// Removes from an answer's trailers what its client may not receive.
+fn strip(trailers: &mut HeaderMap, tail: &Tail) {
+    match &tail.route {
+        Some(route) => strip_trailers(trailers, &route.options.response_headers, tail.told),
+        None => trailers.clear(),
     }
 }
 
 impl ResponseBody {
+    /// Ends the answer to a call of gRPC whose deadline has passed.
+    fn end_late(&mut self) -> Frame<Bytes> {
+        self.tail.cut_off();
+        self.source = Source::Own(None);
+        let why = "the deadline has passed";
+        Frame::trailers(grpc::trailers(Code::DeadlineExceeded, why))
+    }
+
     /// Finds the stream at the first poll, which is in its task.
     fn find_stream(&mut self) {
         if self.tail.stream.is_some() || self.tail.version != Version::HTTP_2 {
@@ -310,8 +382,10 @@ impl ResponseBody {
         }
         self.tail.stream = self.tail.peer.activity.stream();
         let stream = &self.tail.stream;
-        if let (Some(stream), Source::Upstream { patience, .. }) = (stream, &self.source) {
-            stream.end_by(patience.deadline);
+        if let (Some(stream), Source::Upstream { patience, is_grpc, .. }) = (stream, &self.source) {
+            // What ends it is a reset, and would overtake trailers.
+            let grace = if *is_grpc { GRPC_GRACE } else { Duration::ZERO };
+            stream.end_by(patience.deadline + grace);
         }
     }
 }
@@ -329,24 +403,14 @@ impl Body for ResponseBody {
         let frame = match &mut this.source {
             Source::Upstream { .. } if this.end.is_some() => None,
             Source::Own(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
-            Source::Upstream { incoming, patience } => {
+            Source::Upstream { incoming, patience, is_grpc } => {
                 match this.tail.poll_frame(incoming, context) {
                     Poll::Ready(mut frame) => {
                         patience.renew();
                         if let Some(Ok(frame)) = &mut frame
                             && let Some(trailers) = frame.trailers_mut()
                         {
-                            match &this.tail.route {
-                                Some(route) => {
-                                    let written = this.tail.told;
-                                    strip_trailers(
-                                        trailers,
-                                        &route.options.response_headers,
-                                        written,
-                                    );
-                                }
-                                None => trailers.clear(),
-                            }
+                            strip(trailers, &this.tail);
                         }
                         frame.map(|frame| frame.map_err(Cut::Broken))
                     }
@@ -354,7 +418,8 @@ impl Body for ResponseBody {
                         let clock = &this.tail.peer.worker.clock;
                         let cut = ready!(patience.poll(context, clock));
                         this.tail.timeout = Some(patience.over());
-                        Some(Err(cut))
+                        let is_told = *is_grpc && matches!(cut, Cut::Deadline);
+                        Some(if is_told { Ok(this.end_late()) } else { Err(cut) })
                     }
                 }
             }

@@ -3,8 +3,9 @@
 
 use super::{
     body::RequestBody,
+    connect::{Connector, Offer, Opened, cause},
     health::{log, observe},
-    wire::Connector,
+    http2_client::Stream,
 };
 use crate::{
     clock::Clock,
@@ -144,11 +145,11 @@ fn follow(schedules: &mut HashMap<Name, Schedule>, snapshot: &Snapshot, now: Ins
 async fn ask(
     connector: &Connector,
     upstream: &Upstream,
-    server: &Server,
+    server: &Arc<Server>,
     check: &Check,
 ) -> Result<(), String> {
-    let connected = connector.connect(server, upstream.options.limits).await;
-    let mut wire = connected.map_err(|error| format!("cannot connect: {error}"))?;
+    let opened = connector.connect(server, upstream, Offer::Any { streams: 1 }).await;
+    let opened = opened.map_err(|error| format!("cannot connect: {}", cause(&error)))?;
     let request = Request::builder()
         .method(Method::GET)
         .uri(&*check.path)
@@ -157,8 +158,17 @@ async fn ask(
         .header(header::CONNECTION, "close")
         .body(RequestBody::Empty)
         .map_err(|error| error.to_string())?;
-    let response = wire.sender.try_send_request(request).await;
-    wire.abort();
-    let status = response.map_err(|error| error.into_error().to_string())?.status().as_u16();
+    let status = match opened {
+        Opened::Http1(mut wire) => {
+            let response = wire.sender.try_send_request(request).await;
+            wire.abort();
+            response.map_err(|error| cause(&error.into_error()))?.status().as_u16()
+        }
+        Opened::Http2(connection) => {
+            let mut stream = Stream::on(&connection, &Arc::default(), server);
+            let response = stream.send(request).await;
+            response.map_err(|unanswered| unanswered.why.to_string())?.status().as_u16()
+        }
+    };
     if check.expects(status) { Ok(()) } else { Err(format!("status {status}")) }
 }

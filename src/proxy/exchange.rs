@@ -5,13 +5,17 @@ use super::{
     balance::{Tried, pick},
     body::{RequestBody, Upload, upload},
     complaints::FailedAttempt,
+    connect::cause,
     connection::Protocol,
+    copied::Copied,
     entry::Entry,
     headers::{self, Forward},
     health,
     peer::Peer,
-    pool::Lease,
+    pool::{Lease, Wanted},
+    terms::{Unanswered, Why},
     timeout::Timeout,
+    wire::Wire,
 };
 use crate::{
     config::{Route, Server},
@@ -23,8 +27,8 @@ use core::{
     sync::atomic::Ordering::Relaxed,
     task::Poll,
 };
-use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, Version};
-use hyper::{body::Incoming, client::conn::TrySendError};
+use http::{Method, Request, Response};
+use hyper::body::Incoming;
 use std::{io, sync::Arc};
 
 /// Attempts for one request at most: enough to pass over a dead server or two and a
@@ -88,8 +92,8 @@ impl Exchange<'_> {
     /// Sends the client's request and waits for the head of its answer. It is `None`
     /// while it is on its way.
     ///
-    /// What was not written is sent again to another server or over another
-    /// connection. What was written is sent again only if it can do no harm: without a
+    /// What was not written, or what the server says that it has not processed, is sent again to
+    /// another server or over another connection. What was written is sent again only if it can do no harm: without a
     /// body, with a method that asks for nothing to be done, when the connection was
     /// closed before the head of an answer was whole. If it had served before, the server may have closed
     /// it just then, and is asked once more; if not, another server is.
@@ -103,7 +107,8 @@ impl Exchange<'_> {
     ) -> Result<Answer, Failure> {
         let sent = request.as_ref().and_then(|request| request.body().upload());
         let copy = request.as_mut().and_then(|request| self.prepare(request));
-        let (mut tried, mut fresh, mut now) = (Tried::default(), false, self.start);
+        let (mut tried, mut now) = (Tried::default(), self.start);
+        let mut wanted = Wanted { fresh: false, http1: self.forward.upgrade.is_some() };
         let upstream = &self.route.upstream;
         let mut chosen = None;
         loop {
@@ -114,7 +119,7 @@ impl Exchange<'_> {
                 .ok_or(Failure::Unreachable)?;
             self.turn_to(server);
             let worker = &self.peer.worker;
-            let lease = Lease::take(worker, upstream, server, fresh, now..self.deadline).await;
+            let lease = Lease::take(worker, upstream, server, wanted, now..self.deadline).await;
             let mut lease = match lease {
                 Ok(lease) => lease,
                 Err(error) => {
@@ -126,31 +131,24 @@ impl Exchange<'_> {
             };
             lease.upload.clone_from(&sent);
             server.meter.requests.fetch_add(1, Relaxed);
-            let since = lease.since;
-            let Some(wire) = lease.wire_mut() else { return Err(Failure::Broken) };
-            let mut answer = pin!(match request.take() {
-                Some(sending) => wire.sender.try_send_request(sending),
-                None => return Err(Failure::Broken),
-            });
             // Left where it arrives: it is large, and would be moved from hand to hand.
             let mut answered = None;
-            let arrival = poll_fn(|context| {
-                answer.as_mut().poll(context).map(|answer| answered = Some(answer))
-            });
-            self.wait(pin!(arrival), sent.as_deref(), since).await;
+            self.ask(&mut lease, request, sent.as_deref(), &mut answered).await;
             match answered {
                 Some(Ok(response)) => {
                     lease.on_answer();
                     return Ok((response, lease));
                 }
                 None => {
+                    lease.on_timeout();
                     server.meter.failures.fetch_add(1, Relaxed);
                     self.note_late(server, sent.as_deref());
                     return Err(Failure::Timeout);
                 }
-                Some(Err(error)) => {
-                    *request = Some(self.recover(error, &lease, copy.as_ref())?);
-                    if lease.reused {
+                Some(Err(unanswered)) => {
+                    let is_refused = unanswered.request.is_some() && lease.is_shared();
+                    *request = Some(self.recover(unanswered, &lease, copy.as_ref())?);
+                    if lease.reused || is_refused {
                         chosen = Some((place, server));
                     } else {
                         tried.add(place);
@@ -158,7 +156,34 @@ impl Exchange<'_> {
                 }
             }
             now = worker.clock.now();
-            fresh = true;
+            wanted.fresh = true;
+        }
+    }
+
+    /// Sends the request over what is on `lease`, and waits until it is `answered`, or must be given up.
+    async fn ask(
+        &self,
+        lease: &mut Lease,
+        request: &mut Option<Request<RequestBody>>,
+        sent: Option<&Upload>,
+        answered: &mut Option<Result<Response<Incoming>, Unanswered>>,
+    ) {
+        let Some(request) = request.take() else { return };
+        let since = lease.since;
+        match lease.wire_mut() {
+            None => {}
+            Some(Wire::Http1(wire)) => {
+                let mut answer = pin!(wire.sender.try_send_request(request));
+                let arrival = poll_fn(|context| {
+                    let answer = answer.as_mut().poll(context);
+                    answer.map(|answer| *answered = Some(answer.map_err(Unanswered::from)))
+                });
+                self.wait(pin!(arrival), sent, since).await;
+            }
+            Some(Wire::Http2(stream)) => {
+                let arrival = async { *answered = Some(stream.send(request).await) };
+                self.wait(Box::pin(arrival).as_mut(), sent, since).await;
+            }
         }
     }
 
@@ -183,35 +208,43 @@ impl Exchange<'_> {
         copy
     }
 
-    /// Returns what may be sent again after `error`.
+    /// Returns what may be sent again.
     fn recover(
         &mut self,
-        mut error: TrySendError<Request<RequestBody>>,
+        unanswered: Unanswered,
         lease: &Lease,
         copy: Option<&Copied>,
     ) -> Result<Request<RequestBody>, Failure> {
-        if let Some(unsent) = error.take_message() {
+        let server = lease.server();
+        if let Some(unsent) = unanswered.request {
+            if lease.is_shared() {
+                server.meter.retries.fetch_add(1, Relaxed);
+            }
             return Ok(unsent);
         }
-        let (error, server) = (error.into_error(), lease.server());
+        let error = match unanswered.why {
+            Why::Broken(error) => error,
+            Why::TooLarge => {
+                lease.on_failure();
+                return Err(self.head_too_large(server));
+            }
+            Why::Unsendable => return Err(Failure::Broken),
+        };
         let others = self.route.upstream.servers.len() > 1;
         if let Some(copy) = copy.filter(|_| (lease.reused || others) && closed_meanwhile(&error)) {
             if !lease.reused {
                 server.meter.failures.fetch_add(1, Relaxed);
-                self.note_failure(server, Some(health::Failure::Response), &error.to_string());
+                self.note_failure(server, Some(health::Failure::Response), &cause(&error));
             }
-            let mut request = copy.restore();
+            let mut request = copy.restore(RequestBody::Empty);
             self.prepare(&mut request);
             server.meter.retries.fetch_add(1, Relaxed);
             return Ok(request);
         }
         lease.on_failure();
-        if error.is_parse_too_large() {
-            return Err(self.head_too_large(server));
-        }
         let failure = Self::blame(lease.upload.as_deref());
         if !failure.is_of_client() {
-            self.note_failure(server, Some(health::Failure::Response), &error.to_string());
+            self.note_failure(server, Some(health::Failure::Response), &cause(&error));
         }
         self.timeout = (failure == Failure::ClientStalled).then_some(Timeout::Idle);
         Err(failure)
@@ -345,7 +378,7 @@ impl Exchange<'_> {
         self.note_failure(server, failure, &format!("no answer within {}", timeout.setting()));
     }
 
-    /// Notes whether it took too long to connect.
+    /// Logs that there is no connection to `server`, and notes whether it took too long.
     ///
     /// # Errors
     ///
@@ -364,7 +397,7 @@ impl Exchange<'_> {
         let cause = if is_late {
             format!("no connection within {}", timeout.setting())
         } else {
-            format!("cannot connect: {error}")
+            format!("cannot connect: {}", cause(error))
         };
         self.note_failure(server, is_servers.then_some(health::Failure::Connect), &cause);
         if is_over { Err(Failure::Timeout) } else { Ok(()) }
@@ -386,48 +419,21 @@ fn is_harmless(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
-/// A client's request without a body, to be sent again if need be. A list is copied
-/// in half the time of a map, and hardly ever needed.
-struct Copied {
-    method: Method,
-    uri: Uri,
-    version: Version,
-    headers: Vec<(HeaderName, HeaderValue)>,
-}
-
-impl Copied {
-    fn of(request: &Request<RequestBody>) -> Self {
-        let mut headers = Vec::with_capacity(request.headers().len());
-        for (name, value) in request.headers() {
-            headers.push((name.clone(), value.clone()));
-        }
-        let (method, uri) = (request.method().clone(), request.uri().clone());
-        Self { method, uri, version: request.version(), headers }
-    }
-
-    fn restore(&self) -> Request<RequestBody> {
-        let mut request = Request::new(RequestBody::Empty);
-        request.method_mut().clone_from(&self.method);
-        request.uri_mut().clone_from(&self.uri);
-        *request.version_mut() = self.version;
-        for (name, value) in &self.headers {
-            request.headers_mut().append(name, value.clone());
-        }
-        request
-    }
-}
-
 /// Whether the server closed the connection before the head of its answer was whole.
 fn closed_meanwhile(error: &hyper::Error) -> bool {
     use core::error::Error as _;
-    let reset =
-        error.source().and_then(|source| source.downcast_ref::<io::Error>()).is_some_and(|error| {
-            matches!(
-                error.kind(),
-                io::ErrorKind::ConnectionReset
-                    | io::ErrorKind::BrokenPipe
-                    | io::ErrorKind::ConnectionAborted
-            )
-        });
+    let cause = error.source();
+    let io = cause.and_then(|cause| match cause.downcast_ref::<h2::Error>() {
+        Some(cause) => cause.get_io(),
+        None => cause.downcast_ref::<io::Error>(),
+    });
+    let reset = io.is_some_and(|error| {
+        matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionReset
+                | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::ConnectionAborted
+        )
+    });
     reset || error.is_incomplete_message() || error.is_canceled() || error.is_closed()
 }

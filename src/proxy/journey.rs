@@ -5,6 +5,7 @@ use super::{
     connection::Protocol,
     exchange::{Answer, Exchange, Failure},
     fields::{Field, Fields},
+    grpc::{self, is_grpc},
     headers::{self, Forward},
     keep_alive,
     lingering::discard,
@@ -48,6 +49,8 @@ impl Journey {
         }
         let client = self.upgrade();
         let content_type = self.content_type();
+        let is_grpc = content_type.as_ref().is_some_and(is_grpc);
+        let deadline = self.deadline(is_grpc);
         if let (Some(entry), Some(request)) = (&mut self.tail.entry, &self.request) {
             entry.upload = request.body().upload();
             entry.sent(self.start);
@@ -57,7 +60,7 @@ impl Journey {
             route: &self.route,
             forward: &self.forward,
             start: self.start,
-            deadline: self.tail.started + self.route.options.timeouts.request,
+            deadline,
             protocol: self.protocol,
             attempts: 0,
             entry: self.tail.entry.as_deref_mut(),
@@ -69,7 +72,7 @@ impl Journey {
             entry.returned(self.tail.peer.worker.clock.now());
         }
         match sent {
-            Ok(answer) => self.answer(answer, client),
+            Ok(answer) => self.answer(answer, client, (deadline, is_grpc)),
             Err(failure) => {
                 if failure.is_of_client() {
                     self.tail.blame_client();
@@ -96,6 +99,14 @@ impl Journey {
         Some(hyper::upgrade::on(request))
     }
 
+    /// Returns when the whole request must have ended. The client of gRPC may say so as well.
+    fn deadline(&self, is_grpc: bool) -> Instant {
+        let limit = self.route.options.timeouts.request;
+        let own = self.request.as_ref().filter(|_| is_grpc);
+        let own = own.and_then(|request| grpc::timeout(request.headers()));
+        self.tail.started + own.map_or(limit, |own| own.min(limit))
+    }
+
     /// Returns what decides how the client must be answered.
     fn content_type(&self) -> Option<HeaderValue> {
         let request = self.request.as_ref().filter(|_| self.forward.fields.has(Field::ContentType));
@@ -107,6 +118,7 @@ impl Journey {
         mut self: Box<Self>,
         (mut response, mut lease): Answer,
         client: Option<OnUpgrade>,
+        (deadline, is_grpc): (Instant, bool),
     ) -> Response<ResponseBody> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return self.switch(response, lease, client);
@@ -131,7 +143,6 @@ impl Journey {
         *response.version_mut() = Version::HTTP_11;
         self.tail.answered(status);
         let timeouts = &self.route.options.timeouts;
-        let deadline = self.tail.started + timeouts.request;
         if self.protocol == Protocol::Http1 {
             self.tail.peer.activity.end_by(deadline);
         }
@@ -142,7 +153,8 @@ impl Journey {
             Patience::new(Timeout::Idle, timeouts.idle, deadline)
         };
         self.tail.lease = Some(lease);
-        response.map(|incoming| ResponseBody::upstream(incoming, patience, self.tail))
+        let is_grpc = is_grpc && self.protocol == Protocol::Http2;
+        response.map(|incoming| ResponseBody::upstream(incoming, patience, is_grpc, self.tail))
     }
 
     /// Joins the client to the upstream, if both mean the same protocol.

@@ -105,7 +105,10 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Listening<T> {
         if self.is_deaf {
             return Poll::Ready(Ok(()));
         }
-        Pin::new(&mut self.inner).poll_flush(context)
+        let flushed = Pin::new(&mut self.inner).poll_flush(context);
+        // TLS takes more than the system does.
+        self.is_behind.store(flushed.is_pending(), Relaxed);
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -2,11 +2,14 @@
 
 use super::{
     body::{Upload, upload},
+    connect::{Offer, Opened},
     health::{self, Connecting},
-    wire::Wire,
+    http2_client::STREAMS_MAX,
+    http2_pool::{Http2Pool, Opener, Shared},
+    wire::{Http1Wire, Wire},
 };
 use crate::{
-    config::{Server, Upstream},
+    config::{Server, Upstream, UpstreamProtocol},
     flow::Instant,
     proxy::service::Worker,
 };
@@ -18,15 +21,22 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Idle connections by [`Server::id`]. Another worker never takes from it; the
-/// lock is there for the compiler, and never waited for.
+/// Connections by [`Server::id`]: idle ones of HTTP/1.1, and those of HTTP/2. Another worker never
+/// takes from it; the lock is there for the compiler, and never waited for.
 #[derive(Default)]
 pub struct Pools {
-    servers: Mutex<Vec<Vec<Idle>>>,
+    servers: Mutex<Vec<OfServer>>,
+}
+
+#[derive(Default)]
+struct OfServer {
+    idle: Vec<Idle>,
+    /// There once HTTP/2 was tried.
+    http2: Option<Box<Http2Pool>>,
 }
 
 struct Idle {
-    wire: Wire,
+    wire: Http1Wire,
     since: Instant,
     /// How long its server keeps it, as it announced.
     announced: Option<Duration>,
@@ -42,12 +52,12 @@ impl Idle {
 
 impl Pools {
     /// Takes the most recently used idle connection to `server`.
-    fn take(&self, server: &Server, upstream: &Upstream, now: Instant) -> Option<Wire> {
+    fn take(&self, server: &Server, upstream: &Upstream, now: Instant) -> Option<Http1Wire> {
         let mut servers = self.lock();
-        let idle = servers.get_mut(server.id)?;
+        let idle = &mut servers.get_mut(server.id)?.idle;
         while let Some(connection) = idle.pop() {
             if connection.is_usable(now, upstream.options.idle_timeout)
-                && connection.wire.limits == upstream.options.limits
+                && connection.wire.terms.fit(server, upstream)
             {
                 return Some(connection.wire);
             }
@@ -57,38 +67,55 @@ impl Pools {
 
     fn put(&self, server: &Server, most: usize, idle: Idle) {
         let mut servers = self.lock();
-        if servers.len() <= server.id {
-            servers.resize_with(server.id + 1, Vec::new);
-        }
-        if let Some(connections) = servers.get_mut(server.id)
-            && connections.len() < most
+        if let Some(of_server) = of_server(&mut servers, server)
+            && of_server.idle.len() < most
         {
-            connections.push(idle);
+            of_server.idle.push(idle);
         }
+    }
+
+    /// Works on the connections of HTTP/2 to `server`.
+    pub(super) fn with_http2<T>(
+        &self,
+        server: &Server,
+        work: impl FnOnce(&mut Http2Pool) -> T,
+    ) -> Option<T> {
+        let mut servers = self.lock();
+        Some(work(of_server(&mut servers, server)?.http2.get_or_insert_default()))
     }
 
     /// Closes what has been closed or idle for too long; `upstreams` says how long
     /// that is for whom, and who is still configured.
     pub(crate) fn sweep(&self, upstreams: &[Arc<Upstream>], now: Instant) {
-        for (id, connections) in self.lock().iter_mut().enumerate() {
-            let limit = upstreams
-                .iter()
-                .filter(|upstream| upstream.servers.iter().any(|server| server.id == id))
-                .map(|upstream| upstream.options.idle_timeout)
-                .max()
-                .unwrap_or_default();
-            connections.retain(|idle| idle.is_usable(now, limit));
+        for (id, of_server) in self.lock().iter_mut().enumerate() {
+            let users = upstreams.iter().filter_map(|upstream| {
+                let server = upstream.servers.iter().find(|server| server.id == id)?;
+                Some((&**upstream, &**server))
+            });
+            let limit = users.clone().map(|(upstream, _)| upstream.options.idle_timeout).max();
+            let limit = limit.unwrap_or_default();
+            of_server.idle.retain(|idle| idle.is_usable(now, limit));
+            if let Some(http2) = &mut of_server.http2 {
+                http2.sweep(&users, now, limit);
+            }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Vec<Idle>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<OfServer>> {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+fn of_server<'s>(servers: &'s mut Vec<OfServer>, server: &Server) -> Option<&'s mut OfServer> {
+    if servers.len() <= server.id {
+        servers.resize_with(server.id + 1, OfServer::default);
+    }
+    servers.get_mut(server.id)
+}
+
 impl fmt::Debug for Pools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let idle: usize = self.lock().iter().map(Vec::len).sum();
+        let idle: usize = self.lock().iter().map(|of_server| of_server.idle.len()).sum();
         f.debug_struct("Pools").field("idle", &idle).finish()
     }
 }
@@ -114,9 +141,30 @@ pub(super) struct Lease {
     announced: Option<Duration>,
 }
 
+/// What a request needs of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    /// That it is a new one, in HTTP/1.1.
+    pub(super) fresh: bool,
+    /// That it speaks HTTP/1.1.
+    pub(super) http1: bool,
+}
+
+impl Wanted {
+    /// Whether a connection of HTTP/2 would do.
+    fn may_share(self, upstream: &Upstream, server: &Server) -> bool {
+        !self.http1
+            && match upstream.options.protocol {
+                UpstreamProtocol::H1 => false,
+                UpstreamProtocol::H2 => true,
+                UpstreamProtocol::Auto => server.is_tls,
+            }
+    }
+}
+
 impl Lease {
-    /// Returns an idle connection to `server`, or else a new one, in the time
-    /// that there is, beginning now.
+    /// Returns a connection to `server`, or a place on one, in the time that there is, beginning
+    /// now: an idle one, one of HTTP/2 with room, or else a new one.
     ///
     /// # Errors
     ///
@@ -126,7 +174,7 @@ impl Lease {
         worker: &Arc<Worker>,
         upstream: &Arc<Upstream>,
         server: &Arc<Server>,
-        fresh: bool,
+        wanted: Wanted,
         time: Range<Instant>,
     ) -> io::Result<Self> {
         server.in_flight.fetch_add(1, Relaxed);
@@ -142,35 +190,115 @@ impl Lease {
             announced: None,
         };
         let limit = upstream.options.connect_timeout.min(time.end.since(time.start));
-        while !fresh && let Some(mut wire) = worker.pools.take(server, upstream, time.start) {
+        // In boxes because they are rare, and would make every request's future larger.
+        if wanted.may_share(upstream, server) {
+            Box::pin(lease.share(wanted, limit)).await?;
+        } else if !lease.reuse(wanted, limit).await {
+            Box::pin(lease.open(limit)).await?;
+        }
+        Ok(lease)
+    }
+
+    /// Takes an idle connection of HTTP/1.1, and returns whether there is one.
+    async fn reuse(&mut self, wanted: Wanted, limit: Duration) -> bool {
+        let Self { worker, upstream, server, .. } = &*self;
+        while !wanted.fresh
+            && let Some(mut wire) = worker.pools.take(server, upstream, self.since)
+        {
             if is_ready(&mut wire, worker, limit).await {
-                lease.wire = Some(wire);
-                return Ok(lease);
+                self.wire = Some(Wire::Http1(wire));
+                return true;
             }
             wire.abort();
         }
-        lease.reused = false;
+        false
+    }
+
+    /// Opens a connection of HTTP/1.1.
+    async fn open(&mut self, limit: Duration) -> io::Result<()> {
+        match self.connect(Offer::Http1, limit).await? {
+            Opened::Http1(wire) => self.wire = Some(Wire::Http1(wire)),
+            // Nothing else was offered.
+            Opened::Http2(_) => {}
+        }
+        Ok(())
+    }
+
+    async fn connect(&mut self, offer: Offer, limit: Duration) -> io::Result<Opened> {
+        let Self { worker, upstream, server, .. } = self;
         server.meter.connects.fetch_add(1, Relaxed);
-        let connecting =
-            (upstream.servers.len() > 1).then(|| Connecting::begin(&server.health, time.start));
-        // In a box because it is rare, and would make every request's future larger.
-        let connected = Box::pin(
-            worker.clock.timeout(limit, worker.connector.connect(server, upstream.options.limits)),
-        )
-        .await;
-        drop(connecting);
-        match connected
-            .unwrap_or_else(|elapsed| Err(io::Error::new(io::ErrorKind::TimedOut, elapsed)))
-        {
-            Ok(wire) => {
-                lease.wire = Some(wire);
-                lease.since = worker.clock.now();
-                Ok(lease)
+        let slow =
+            (upstream.servers.len() > 1).then(|| Connecting::begin(&server.health, self.since));
+        let connecting = worker.connector.connect(server, upstream, offer);
+        let opened = worker.clock.timeout(limit, connecting).await;
+        drop(slow);
+        let opened = opened.unwrap_or_else(|elapsed| Err(late(elapsed)));
+        if opened.is_err() {
+            server.meter.connect_failures.fetch_add(1, Relaxed);
+        }
+        let now = worker.clock.now();
+        self.reused = false;
+        self.since = now;
+        opened
+    }
+
+    /// Takes a place on a connection of HTTP/2, or a connection of its own if the server does not
+    /// speak it.
+    async fn share(&mut self, wanted: Wanted, limit: Duration) -> io::Result<()> {
+        let worker = Arc::clone(&self.worker);
+        let deadline = self.since + limit;
+        loop {
+            let (upstream, server) = (&self.upstream, &self.server);
+            let offered = worker.pools.with_http2(server, |pool| pool.offer(server, upstream));
+            let left = deadline.since(worker.clock.now());
+            match offered.ok_or(io::ErrorKind::NotFound)? {
+                Shared::Stream(stream) => {
+                    self.wire = Some(Wire::Http2(stream));
+                    return Ok(());
+                }
+                Shared::Http1 => {
+                    if self.reuse(wanted, left).await {
+                        return Ok(());
+                    }
+                    return self.begin(None, left).await;
+                }
+                Shared::Open(opener) => return self.begin(Some(opener), left).await,
+                Shared::Wait(wait) => {
+                    worker
+                        .clock
+                        .timeout(left, wait.over())
+                        .await
+                        .unwrap_or_else(|it| Err(late(it)))?;
+                }
             }
-            Err(error) => {
-                server.meter.connect_failures.fetch_add(1, Relaxed);
-                Err(error)
-            }
+            self.since = worker.clock.now();
+        }
+    }
+
+    /// Opens a connection of what the server speaks.
+    async fn begin(&mut self, opener: Option<Opener>, limit: Duration) -> io::Result<()> {
+        let streams = opener.as_ref().map_or(STREAMS_MAX, Opener::streams);
+        let result = self.connect(Offer::Any { streams }, limit).await;
+        let pools = &self.worker.pools;
+        let stream =
+            pools.with_http2(&self.server, |pool| pool.note(&self.server, &result, opener));
+        match result? {
+            Opened::Http1(wire) => self.wire = Some(Wire::Http1(wire)),
+            Opened::Http2(_) => self.wire = stream.flatten().map(Wire::Http2),
+        }
+        Ok(())
+    }
+
+    /// Whether its connection carries the requests of others too.
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self.wire, Some(Wire::Http2(_)))
+    }
+
+    /// Notes that the server gave no answer in time. Others are better sent over another connection:
+    /// this one may lead nowhere.
+    pub(super) fn on_timeout(&self) {
+        if let Some(Wire::Http2(stream)) = &self.wire {
+            stream.retire();
         }
     }
 
@@ -227,7 +355,8 @@ impl Lease {
     /// answer came.
     pub(super) fn give_back(&mut self, since: Instant) {
         if !self.is_early
-            && let Some(wire) = self.wire.take()
+            && let Some(Wire::Http1(wire)) =
+                self.wire.take_if(|wire| matches!(wire, Wire::Http1(_)))
             && !wire.sender.is_closed()
         {
             let idle = Idle { wire, since, announced: self.announced };
@@ -252,9 +381,13 @@ impl Drop for Lease {
     }
 }
 
+fn late(elapsed: impl Into<Box<dyn core::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, elapsed)
+}
+
 /// Whether an idle connection takes another request. Its task may not have run
 /// since its last answer ended.
-async fn is_ready(wire: &mut Wire, worker: &Worker, limit: Duration) -> bool {
+async fn is_ready(wire: &mut Http1Wire, worker: &Worker, limit: Duration) -> bool {
     match poll_fn(|context| Poll::Ready(wire.sender.poll_ready(context))).await {
         Poll::Ready(ready) => ready.is_ok(),
         Poll::Pending => {

@@ -3,10 +3,10 @@
 use super::{
     body::ResponseBody,
     exchange::Failure,
+    grpc::{self, Code, is_grpc},
     quota::{self, Told},
     request::Invalid,
     tail::Tail,
-    trailers::is_grpc,
 };
 use crate::{
     config::{RateLimitHeaders, Reject, Route},
@@ -16,14 +16,12 @@ use crate::{
 use bytes::Bytes;
 use core::time::Duration;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version,
+    HeaderMap, HeaderValue, Method, Response, StatusCode, Version,
     header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
 };
 use smallvec::SmallVec;
 use std::borrow::Cow;
 
-const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
-const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// The problem type of a used-up quota, as the rate limit header draft registers it.
@@ -109,13 +107,13 @@ pub(super) fn refuse(
 ) -> Response<ResponseBody> {
     let status = refusal.status();
     let code = match status {
-        StatusCode::NOT_FOUND => GrpcCode::Unimplemented,
-        StatusCode::GATEWAY_TIMEOUT => GrpcCode::DeadlineExceeded,
-        _ if status.is_server_error() => GrpcCode::Unavailable,
-        _ => GrpcCode::Internal,
+        StatusCode::NOT_FOUND => Code::Unimplemented,
+        StatusCode::GATEWAY_TIMEOUT => Code::DeadlineExceeded,
+        _ if status.is_server_error() => Code::Unavailable,
+        _ => Code::Internal,
     };
     let detail = refusal.detail();
-    let (response, body) = match grpc(request, code, &detail) {
+    let (response, body) = match grpc_error(request, code, &detail) {
         Some(response) => (response, Bytes::new()),
         None => explained(status, &detail),
     };
@@ -142,7 +140,7 @@ pub(super) fn reject(
 ) -> Response<ResponseBody> {
     let rule = route.rule_name(rejection.slot);
     let (standard, code, detail) = words(rejection.reason);
-    let (mut response, body) = if let Some(response) = grpc(request, code, detail) {
+    let (mut response, body) = if let Some(response) = grpc_error(request, code, detail) {
         (response, Bytes::new())
     } else {
         let violated = violated(rejection, route);
@@ -175,10 +173,10 @@ fn violated<'a>(rejection: &Rejection, route: &'a Route) -> SmallVec<[&'a str; 4
 /// Status, gRPC status and words of a reason. A client's own quota is 429; what
 /// protects the service is 503; what no wait helps against, as the request is not as the rule
 /// needs it, is 400.
-fn words(reason: Reason) -> (StatusCode, GrpcCode, &'static str) {
-    let quota = (StatusCode::TOO_MANY_REQUESTS, GrpcCode::ResourceExhausted);
-    let overload = (StatusCode::SERVICE_UNAVAILABLE, GrpcCode::Unavailable);
-    let malformed = (StatusCode::BAD_REQUEST, GrpcCode::InvalidArgument);
+fn words(reason: Reason) -> (StatusCode, Code, &'static str) {
+    let quota = (StatusCode::TOO_MANY_REQUESTS, Code::ResourceExhausted);
+    let overload = (StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable);
+    let malformed = (StatusCode::BAD_REQUEST, Code::InvalidArgument);
     let ((status, code), detail) = match reason {
         Reason::Rate { .. } => (quota, "the rate limit is used up"),
         Reason::TooCostly { .. } => (quota, "this request costs more than the limit ever allows"),
@@ -264,26 +262,15 @@ fn problem(status: StatusCode) -> Response<()> {
     response
 }
 
-/// The codes that are used here; see grpc.io's list.
-#[derive(Clone, Copy)]
-enum GrpcCode {
-    InvalidArgument = 3,
-    DeadlineExceeded = 4,
-    ResourceExhausted = 8,
-    Unimplemented = 12,
-    Internal = 13,
-    Unavailable = 14,
-}
-
 /// A gRPC client reads its status from a field of a 200 without a body.
-fn grpc(request: &HeaderMap, code: GrpcCode, message: &str) -> Option<Response<()>> {
+fn grpc_error(request: &HeaderMap, code: Code, message: &str) -> Option<Response<()>> {
     let content_type = request.get(CONTENT_TYPE).filter(|value| is_grpc(value))?;
     let mut response = Response::new(());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, content_type.clone());
-    headers.insert(GRPC_STATUS, HeaderValue::from(code as u16));
+    headers.insert(grpc::STATUS, HeaderValue::from(code as u16));
     if let Ok(message) = HeaderValue::from_str(message) {
-        headers.insert(GRPC_MESSAGE, message);
+        headers.insert(grpc::MESSAGE, message);
     }
     Some(response)
 }

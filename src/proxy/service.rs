@@ -4,6 +4,7 @@
 use super::{
     Connections, RequestLog,
     body::{RequestBody, ResponseBody},
+    connect::Connector,
     connection::Protocol,
     descriptors::Descriptors,
     entry::Entry,
@@ -21,7 +22,6 @@ use super::{
     timeout::TimeoutLog,
     trailers::RequestTrailers,
     upload_buffer::BodyBuffer,
-    wire::Connector,
 };
 use crate::{
     access_log,

@@ -197,6 +197,13 @@ impl Tail {
         }
     }
 
+    /// Notes that the answer broke off, and gives up its connection: its client gets an end that
+    /// the upstream did not send.
+    pub(super) fn cut_off(&mut self) {
+        self.fail();
+        self.lease = None;
+    }
+
     /// Returns which limit ended the request, if one did, and logs it.
     fn timed_out(&self, at: Instant) -> Option<Timeout> {
         let upload = self.lease.as_ref().and_then(Lease::upload_state);

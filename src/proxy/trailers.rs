@@ -4,12 +4,12 @@
 //! in them that the decision was made by, or that changes how the request is handled (RFC 9110,
 //! 6.5.1).
 
-use super::headers::strip_trailers;
+use super::{grpc::is_grpc, headers::strip_trailers};
 use crate::{
     config::{Route, Snapshot},
     route::folded_name,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, header::CONTENT_TYPE};
 use std::sync::Arc;
 
 /// Fields that say who asks, for what, and how it is to be handled.
@@ -102,9 +102,4 @@ impl RequestTrailers {
             && !HANDLING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
             && !edited.any(|edited| folded_name(edited.as_str()) == name)
     }
-}
-
-/// Reports whether a content type is one of gRPC.
-pub(super) fn is_grpc(content_type: &HeaderValue) -> bool {
-    content_type.as_bytes().starts_with(b"application/grpc")
 }

@@ -148,6 +148,12 @@ pub(super) struct UploadPart {
     connection: Option<Arc<UploadBuffer>>,
 }
 
+impl UploadPart {
+    pub(super) fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+}
+
 impl From<Bytes> for UploadPart {
     fn from(bytes: Bytes) -> Self {
         Self { bytes, held: 0, connection: None }

@@ -1,7 +1,6 @@
-//! A connection to an upstream server: the way in, and the task that moves its bytes.
+//! A connection to an upstream server, and the task that moves its bytes.
 
-use super::{body::RequestBody, listening::Listening};
-use crate::config::{AnswerLimits, Server};
+use super::{body::RequestBody, http2_client::Stream, listening::Listening, terms::Terms};
 use bytes::Bytes;
 use core::{
     future::poll_fn,
@@ -22,7 +21,6 @@ use std::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
     task::AbortHandle,
 };
 
@@ -33,51 +31,59 @@ const HEADERS_FREE: usize = 100;
 /// The bytes of a head that fit into hyper's buffer by default.
 const HEADER_BYTES_FREE: usize = 200 * 1024;
 
-/// How new connections are made.
-#[derive(Debug, Default)]
-pub enum Connector {
-    /// Over TCP, by name or address.
-    #[default]
-    Tcp,
-    /// To a server in this process: the other ends arrive there.
-    #[cfg(test)]
-    Memory(tokio::sync::mpsc::UnboundedSender<tokio::io::DuplexStream>),
+/// A way to a server for one request.
+pub(super) enum Wire {
+    Http1(Http1Wire),
+    Http2(Stream),
 }
 
-/// An open connection.
-pub(super) struct Wire {
+impl Wire {
+    /// Polls for the next part of an answer that comes over this connection.
+    pub(super) fn poll_frame(
+        &self,
+        incoming: &mut Incoming,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        match self {
+            Self::Http1(wire) => wire.poll_frame(incoming, context),
+            Self::Http2(_) => Pin::new(incoming).poll_frame(context),
+        }
+    }
+
+    /// Whether what was handed over has left for the server, as far as the system knows. Over
+    /// HTTP/2 that makes no difference to others.
+    pub(super) fn has_left(&self) -> bool {
+        match self {
+            Self::Http1(wire) => wire.has_left(),
+            Self::Http2(_) => true,
+        }
+    }
+
+    /// Ends what is under way on it.
+    pub(super) fn abort(&self) {
+        match self {
+            Self::Http1(wire) => wire.abort(),
+            Self::Http2(stream) => stream.abort(),
+        }
+    }
+}
+
+/// An open connection of HTTP/1.1.
+pub(super) struct Http1Wire {
     pub(super) sender: SendRequest<RequestBody>,
-    /// What it was opened with.
-    pub(super) limits: AnswerLimits,
+    pub(super) terms: Terms,
     bell: Arc<Bell>,
     is_behind: Arc<AtomicBool>,
     task: AbortHandle,
 }
 
-impl Connector {
-    /// Connects to `server`.
-    pub(super) async fn connect(&self, server: &Server, limits: AnswerLimits) -> io::Result<Wire> {
-        match self {
-            Self::Tcp => {
-                let stream = TcpStream::connect((&*server.host, server.port)).await?;
-                stream.set_nodelay(true)?;
-                Wire::open(stream, limits).await
-            }
-            #[cfg(test)]
-            Self::Memory(accept) => {
-                let (near, far) = tokio::io::duplex(64 * 1024);
-                accept.send(far).map_err(|_| io::ErrorKind::ConnectionRefused)?;
-                Wire::open(near, limits).await
-            }
-        }
-    }
-}
-
-impl Wire {
-    async fn open<T>(stream: T, limits: AnswerLimits) -> io::Result<Self>
+impl Http1Wire {
+    /// Begins to speak over `stream`.
+    pub(super) async fn open<T>(stream: T, terms: Terms) -> io::Result<Self>
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let limits = terms.limits;
         let stream = Listening::new(stream);
         let is_behind = stream.behind();
         let mut builder = http1::Builder::new();
@@ -96,11 +102,10 @@ impl Wire {
             // request that waits for it.
             drop(connection.with_upgrades().await);
         }));
-        Ok(Self { sender, limits, bell, is_behind, task: task.abort_handle() })
+        Ok(Self { sender, terms, bell, is_behind, task: task.abort_handle() })
     }
 
-    /// Polls for the next part of an answer that comes over this connection.
-    pub(super) fn poll_frame(
+    fn poll_frame(
         &self,
         incoming: &mut Incoming,
         context: &mut Context<'_>,
@@ -112,7 +117,7 @@ impl Wire {
     }
 
     /// Whether what was handed over has left for the server, as far as the system knows.
-    pub(super) fn has_left(&self) -> bool {
+    fn has_left(&self) -> bool {
         !self.is_behind.load(Relaxed)
     }
 

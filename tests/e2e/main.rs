@@ -41,5 +41,7 @@ mod turns;
 mod unreadable;
 mod unwanted;
 mod upgrade;
+mod upstream_http2;
+mod upstream_tls;
 mod upstreams;
 mod waiting;

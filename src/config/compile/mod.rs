@@ -39,7 +39,7 @@ pub(super) fn compile(
     let settings = Settings { store, ..settings(&spec, cores) };
     let admin = spec.admin.value().and_then(|admin| admin.listen.address());
     let listeners = compiler.listeners(spec.listeners.items(), admin, files, source.folder());
-    let upstreams = compiler.upstreams(spec.upstreams.items());
+    let upstreams = compiler.upstreams(spec.upstreams.items(), files);
     let watched = watched(source, &spec);
     let access_log = spec.access_log.as_ref().map(|at| at.place);
     let end = spec.end.map(|at| at.value);
@@ -112,6 +112,7 @@ fn limits(spec: &LimitsSpec) -> Limits {
 fn watched(source: &Source, spec: &FileSpec) -> Vec<PathBuf> {
     let named = spec.certificates().flat_map(|files| [files.cert.value, files.key.value]);
     let mut seen = HashSet::new();
+    let named = named.chain(spec.upstream_files());
     let files = std::iter::once(source.path.to_path_buf()).chain(named);
     files.filter(|file| seen.insert(file.clone())).collect()
 }

@@ -193,7 +193,7 @@ fn cluster(scope: &Key<Scope>) -> Option<Place> {
 /// Finds what is wrong with whose certificates are trusted.
 fn trusted(ca: &At<PathBuf>, is_tls: bool, files: &Files) -> Result<(), Problem> {
     if is_tls {
-        return certificate::authorities(ca, files);
+        return certificate::authorities(ca, files).map(drop);
     }
     Err(Problem::error(ca.place, "`ca` without TLS").help("write `rediss://…`, or remove it"))
 }

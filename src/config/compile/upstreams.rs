@@ -5,8 +5,12 @@ use crate::{
     config::{
         decode::At,
         diagnostics::{Place, Problem},
-        plan::{AnswerLimits, RoutePlan, ServerPlan, UpstreamOptions, UpstreamPlan},
-        spec::{EjectionSpec, HealthSpec, UpstreamSpec, values::Endpoint},
+        plan::{AnswerLimits, RoutePlan, ServerPlan, UpstreamOptions, UpstreamPlan, UpstreamTls},
+        read::source::Files,
+        spec::{
+            EjectionSpec, HealthSpec, UpstreamProtocol, UpstreamSpec, UpstreamTlsSpec,
+            values::Endpoint,
+        },
     },
     health::{Check, Ejection},
 };
@@ -24,11 +28,11 @@ pub(super) struct Compiled {
 }
 
 impl Compiler {
-    pub(super) fn upstreams(&mut self, specs: &[At<UpstreamSpec>]) -> Vec<Compiled> {
+    pub(super) fn upstreams(&mut self, specs: &[At<UpstreamSpec>], files: &Files) -> Vec<Compiled> {
         self.names("upstream", specs.iter().filter_map(|at| at.value.name.as_ref()));
         let mut compiled = Vec::with_capacity(specs.len());
         for spec in specs {
-            match (self.upstream(spec), spec.value.name.value()) {
+            match (self.upstream(spec, files), spec.value.name.value()) {
                 (Some(upstream), _) => compiled.push(upstream),
                 (None, Some(name)) => {
                     self.faulty_upstreams.insert(Arc::clone(&name.0));
@@ -39,7 +43,7 @@ impl Compiler {
         compiled
     }
 
-    fn upstream(&mut self, at: &At<UpstreamSpec>) -> Option<Compiled> {
+    fn upstream(&mut self, at: &At<UpstreamSpec>, files: &Files) -> Option<Compiled> {
         let spec = &at.value;
         let servers: Vec<(At<&Endpoint>, u64)> = spec
             .servers
@@ -51,10 +55,12 @@ impl Compiler {
             })
             .collect();
         self.unique(
-            servers.iter().map(|(endpoint, _)| (endpoint.value, endpoint.place)),
+            servers.iter().map(|(at, _)| ((&at.value.host, at.value.port), at.place)),
             |_| "the server is in the list already".to_owned(),
             "write `weight: 2` at the first to send it more",
         );
+        let protocol = *spec.protocol.value()?;
+        let tls = self.tls(spec, protocol, servers.iter().map(|(endpoint, _)| *endpoint), files);
         let weights: Vec<u64> = servers.iter().map(|(_, weight)| *weight).collect();
         let schedule = schedule(&weights);
         if schedule.is_none() {
@@ -79,6 +85,7 @@ impl Compiler {
             schedule: schedule.unwrap_or_default(),
             options: UpstreamOptions {
                 balance: *spec.balance.value()?,
+                protocol,
                 connect_timeout: value(spec.connect_timeout.duration()),
                 idle_timeout: value(spec.idle_timeout.duration()),
                 max_idle: small(spec.max_idle.number()?.value),
@@ -89,9 +96,61 @@ impl Compiler {
                 health: spec.health.value().and_then(check),
                 ejection: ejection(spec.ejection.value()?)?,
                 slow_start: value(spec.slow_start.duration()),
+                tls,
             },
         };
         Some(Compiled { name: plan.name.clone(), place: name.place, plan })
+    }
+
+    /// Returns how connections to the servers that speak TLS are secured, if there are any.
+    fn tls<'s>(
+        &mut self,
+        spec: &UpstreamSpec,
+        protocol: UpstreamProtocol,
+        servers: impl Iterator<Item = At<&'s Endpoint>>,
+        files: &Files,
+    ) -> Option<Arc<UpstreamTls>> {
+        let secured: Vec<At<&Endpoint>> = servers.filter(|at| at.value.is_tls).collect();
+        let Some(first) = secured.first() else {
+            if let Some(place) = spec.tls.place {
+                self.error(
+                    Problem::error(place, "`tls` without a server that speaks TLS")
+                        .help("write `https://…` at the servers, or remove it"),
+                );
+            }
+            return None;
+        };
+        let tls = spec.tls.value();
+        if let Some((lone, name, other)) = tls.and_then(UpstreamTlsSpec::lone_file) {
+            self.error(
+                Problem::error(lone, format!("`{name}` without `{other}`"))
+                    .help("write both, or remove it"),
+            );
+        }
+        if let Some(at) = tls.and_then(|tls| tls.insecure.filter(|at| at.value)) {
+            self.warn(
+                Problem::warning(at.place, "the servers' certificates are not verified")
+                    .label("whoever answers in their place is trusted")
+                    .help("write `ca: FILE` instead"),
+            );
+        }
+        let options = tls.map(UpstreamTlsSpec::options).unwrap_or_default();
+        let tls = match UpstreamTls::load(&options, protocol, files, first.place) {
+            Ok(tls) => tls,
+            Err(problems) => {
+                for problem in problems {
+                    self.error(problem);
+                }
+                return None;
+            }
+        };
+        for nameless in secured.iter().filter(|at| tls.name_of(&at.value.host).is_none()) {
+            self.error(
+                Problem::error(nameless.place, "no certificate can be for this host")
+                    .help("write `tls: { server_name: NAME }` with the name of its certificate"),
+            );
+        }
+        Some(Arc::new(tls))
     }
 
     pub(super) fn unused(&mut self, upstreams: &[Compiled], routes: &[RoutePlan]) {

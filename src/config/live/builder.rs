@@ -89,13 +89,18 @@ impl<'o> Builder<'o> {
     fn upstreams(&mut self, plans: Vec<UpstreamPlan>) -> Vec<Arc<Upstream>> {
         let old: HashMap<&str, &Arc<Upstream>> =
             self.old.iter().flat_map(|old| &old.upstreams).map(|u| (&*u.name, u)).collect();
-        plans
-            .into_iter()
-            .map(|plan| match old.get(&*plan.name) {
-                Some(old) if old.plan == plan => Arc::clone(old),
-                old => Arc::new(self.upstream(plan, old.copied())),
-            })
-            .collect()
+        let renewed = |mut plan: UpstreamPlan| match old.get(&*plan.name) {
+            Some(old) if old.plan == plan => Arc::clone(old),
+            Some(old) => {
+                // Connections and sessions belong to it.
+                if old.options.tls == plan.options.tls {
+                    plan.options.tls.clone_from(&old.options.tls);
+                }
+                Arc::new(self.upstream(plan, Some(old)))
+            }
+            None => Arc::new(self.upstream(plan, None)),
+        };
+        plans.into_iter().map(renewed).collect()
     }
 
     fn upstream(&mut self, plan: UpstreamPlan, old: Option<&Arc<Upstream>>) -> Upstream {
@@ -110,7 +115,9 @@ impl<'o> Builder<'o> {
         let is_it =
             |server: &&Arc<Server>| server.host == endpoint.host && server.port == endpoint.port;
         let before = old.and_then(|old| old.servers.iter().find(is_it));
-        if let Some(before) = before.filter(|before| before.weight == weight) {
+        if let Some(before) =
+            before.filter(|it| it.weight == weight && it.is_tls == endpoint.is_tls)
+        {
             return Arc::clone(before);
         }
         let known = self.servers.get(&(endpoint.host.clone(), endpoint.port));
@@ -124,6 +131,7 @@ impl<'o> Builder<'o> {
             health: before.map_or_else(Arc::default, |before| Arc::clone(&before.health)),
             host: endpoint.host,
             port: endpoint.port,
+            is_tls: endpoint.is_tls,
         });
         self.servers.insert((server.host.clone(), server.port), Arc::clone(&server));
         server

@@ -132,8 +132,9 @@ impl Certificate {
         )
     }
 
-    /// Returns a warning if the certificate is not valid at `now`.
-    pub(in crate::config) fn out_of_date(&self, now: Instant) -> Option<Problem> {
+    /// Returns a warning if the certificate is not valid at `now`. Those whom it is shown to are the
+    /// `peers`.
+    pub(in crate::config) fn out_of_date(&self, now: Instant, peers: &str) -> Option<Problem> {
         let checked = webpki::EndEntityCert::try_from(self.key.cert.first()?).ok()?;
         let now = UnixTime::since_unix_epoch(now.since(Instant::EPOCH));
         let usage = KeyUsage::server_auth();
@@ -149,7 +150,10 @@ impl Certificate {
         } else {
             return None;
         };
-        Some(Problem::warning(self.place, message).help("clients reject it; get another one"))
+        Some(
+            Problem::warning(self.place, message)
+                .help(format!("{peers} reject it; get another one")),
+        )
     }
 }
 
@@ -200,20 +204,24 @@ fn private_key(file: &At<PathBuf>, files: &Files) -> Result<PrivateKeyDer<'stati
     })
 }
 
-/// Looks whether a file holds certificates that can be trusted, as a client of them will.
+/// Returns the certificates of a file, all of which can be trusted.
 ///
 /// # Errors
 /// A file that cannot be read, or holds no such certificate; at the value that names the file.
-pub(in crate::config) fn authorities(file: &At<PathBuf>, files: &Files) -> Result<(), Problem> {
+pub(in crate::config) fn authorities(
+    file: &At<PathBuf>,
+    files: &Files,
+) -> Result<Vec<CertificateDer<'static>>, Problem> {
     let pem = contents(files, &file.value, "certificate")
         // It is none of those that are made where they are missing.
         .map_err(|problem| problem(file.place).missing_file(false))?;
-    let mut trusted = RootCertStore::empty();
-    let each = CertificateDer::pem_slice_iter(pem);
-    let added: Option<Vec<()>> =
-        each.map(|certificate| trusted.add(certificate.ok()?).ok()).collect();
-    if added.is_some_and(|added| !added.is_empty()) {
-        return Ok(());
+    let list: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(pem).collect();
+    let is_fit = |it: &CertificateDer<'_>| RootCertStore::empty().add(it.clone()).is_ok();
+    if let Ok(list) = list
+        && !list.is_empty()
+        && list.iter().all(is_fit)
+    {
+        return Ok(list);
     }
     let message = format!("{} holds no certificate to be trusted", shown(&file.value));
     Err(Problem::error(file.place, message)

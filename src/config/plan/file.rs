@@ -50,7 +50,7 @@ pub struct Plan {
 impl Plan {
     /// Returns the address of the first server, if it is a loopback address.
     pub fn first_loopback_server(&self) -> Option<SocketAddr> {
-        let Endpoint { host, port } = &self.upstreams.first()?.servers.first()?.endpoint;
+        let Endpoint { host, port, .. } = &self.upstreams.first()?.servers.first()?.endpoint;
         let address: IpAddr = host.parse().ok()?;
         address.is_loopback().then(|| SocketAddr::new(address, *port))
     }
@@ -99,9 +99,11 @@ impl Plan {
     /// Returns what is odd about it, though not wrong, as of `now`; so are certificates that
     /// are out of date.
     pub fn warnings_at(&self, now: Instant) -> Diagnostics {
-        let certificates = self.listeners.iter().filter_map(|listener| listener.tls.as_ref());
-        let certificates = certificates.flat_map(|certificates| certificates.iter());
-        self.warnings.and(certificates.filter_map(|certificate| certificate.out_of_date(now)))
+        let certificates = certificates(&self.listeners);
+        let shown = certificates.filter_map(|certificate| certificate.out_of_date(now, "clients"));
+        let tls = self.upstreams.iter().filter_map(|upstream| upstream.options.tls.as_ref());
+        let own = tls.filter_map(|tls| tls.identity()?.out_of_date(now, "servers"));
+        self.warnings.and(shown.chain(own))
     }
 }
 

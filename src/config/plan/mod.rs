@@ -7,6 +7,7 @@ mod route;
 mod settings;
 mod store;
 mod upstream;
+mod upstream_tls;
 
 pub use certificate::{Certificate, Certificates};
 pub(super) use file::certificates;
@@ -20,3 +21,4 @@ pub(super) use store::name_in_store;
 pub use store::{Store, StoreKind};
 pub(super) use upstream::ServerPlan;
 pub use upstream::{AnswerLimits, UpstreamOptions, UpstreamPlan};
+pub use upstream_tls::UpstreamTls;

@@ -1,7 +1,8 @@
 //! What an upstream and its servers mean, without state.
 
+use super::UpstreamTls;
 use crate::{
-    config::spec::{Balance, values::Endpoint},
+    config::spec::{Balance, UpstreamProtocol, values::Endpoint},
     health::{Check, Ejection},
 };
 use std::{sync::Arc, time::Duration};
@@ -30,6 +31,8 @@ pub(in crate::config) struct ServerPlan {
 pub struct UpstreamOptions {
     /// How a server is picked.
     pub balance: Balance,
+    /// Which versions of HTTP servers are spoken to in.
+    pub protocol: UpstreamProtocol,
     /// How long a connection may take to open.
     pub connect_timeout: Duration,
     /// How long an idle connection is kept.
@@ -44,6 +47,8 @@ pub struct UpstreamOptions {
     pub ejection: Ejection,
     /// How long a server's share grows after it is asked again.
     pub slow_start: Duration,
+    /// How connections to those servers are secured that speak TLS.
+    pub tls: Option<Arc<UpstreamTls>>,
 }
 
 /// Sizes and counts beyond which an upstream's answer is not taken.

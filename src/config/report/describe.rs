@@ -121,9 +121,7 @@ fn write_upstream(out: &mut String, upstream: &UpstreamPlan) -> fmt::Result {
         writeln!(out, "    checked: GET {} every {}", check.path, short(check.interval))?;
     }
     for server in &upstream.servers {
-        let host = &server.endpoint.host;
-        let host = if host.contains(':') { format!("[{host}]") } else { host.to_string() };
-        write!(out, "    http://{host}:{}", server.endpoint.port)?;
+        write!(out, "    {}", server.endpoint)?;
         if server.weight > 1 {
             write!(out, "  weight {}", server.weight)?;
         }

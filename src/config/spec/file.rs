@@ -2,12 +2,12 @@
 
 use super::{
     AccessLog, AdminSpec, CertificateFiles, ListenerSpec, RateLimitHeaders, RouteSpec, StoreSpec,
-    UpstreamSpec,
+    UpstreamSpec, UpstreamTlsSpec,
     keys::keys,
     leaf::{HOUR, Integer, LEAST_HEADER, LogTarget, Network, Period, Size, Timeout, Via},
 };
 use crate::config::decode::{At, Key, List, Printed, Several};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 keys! {
     /// The whole file. `listeners`, `upstreams` and `routes` are needed, everything else has a
@@ -86,6 +86,12 @@ impl FileSpec {
         self.listeners.items().iter().flat_map(|at| at.value.certificates())
     }
 
+    /// Returns the files of the upstreams' TLS.
+    pub(in crate::config) fn upstream_files(&self) -> Vec<PathBuf> {
+        let tls = self.upstreams.items().iter().filter_map(|at| at.value.tls.value());
+        tls.flat_map(UpstreamTlsSpec::files).collect()
+    }
+
     /// Returns the file with relative names meant from `folder`.
     pub(in crate::config) fn resolved(mut self, folder: &Path) -> Self {
         let listeners = self.listeners.at.iter_mut().flat_map(|at| &mut at.value.0);
@@ -94,6 +100,9 @@ impl FileSpec {
         for certificate in certificates.flat_map(|at| &mut at.value.0) {
             certificate.value.cert.resolve(folder);
             certificate.value.key.resolve(folder);
+        }
+        for upstream in self.upstreams.at.iter_mut().flat_map(|at| &mut at.value.0) {
+            upstream.value.resolve(folder);
         }
         if let Some(store) = &mut self.store.at {
             store.value.ca.resolve(folder);
@@ -107,6 +116,9 @@ impl FileSpec {
     pub(in crate::config) fn without_certificates(mut self) -> Self {
         for listener in self.listeners.at.iter_mut().flat_map(|at| &mut at.value.0) {
             listener.value.tls = Key::default();
+        }
+        for upstream in self.upstreams.at.iter_mut().flat_map(|at| &mut at.value.0) {
+            upstream.value.forget_tls();
         }
         if let Some(store) = &mut self.store.at {
             store.value.ca = Key::default();

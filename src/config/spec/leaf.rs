@@ -98,7 +98,7 @@ leaves! {
         { "type": ["string", "integer"] };
     /// The URL of a server.
     Url(Endpoint), "a URL", "http://10.0.1.5:8000", values::url,
-        { "type": "string", "pattern": "^http://[^/]+/?$" };
+        { "type": "string", "pattern": "^(https?://[^/]+/?|unix:/.+)$" };
     /// The URL of a store.
     StoreUrl(RedisUrl), "a URL", "redis://10.0.1.9:6379", RedisUrl::parse,
         { "type": "string", "pattern": "^rediss?://" };

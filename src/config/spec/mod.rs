@@ -28,6 +28,6 @@ pub(super) use rule::{
     CostSpec, ExceptSpec, LimitSpec, OverrideSpec, PacingSpec, PrioritySpec, RuleSpec, WarmUpSpec,
 };
 pub(super) use store::StoreSpec;
-pub(super) use upstream::{EjectionSpec, HealthSpec, UpstreamSpec};
-pub use words::{AccessLog, Balance, OnMissing, OnStoreError, RateLimitHeaders};
+pub(super) use upstream::{EjectionSpec, HealthSpec, TlsOptions, UpstreamSpec, UpstreamTlsSpec};
+pub use words::{AccessLog, Balance, OnMissing, OnStoreError, RateLimitHeaders, UpstreamProtocol};
 pub(super) use words::{AlgorithmWord, Align, OnDuplicate, Scope, word};

@@ -1,14 +1,22 @@
 //! Upstreams and their servers.
 
 use super::{
-    Balance,
+    Balance, CertificateFiles, UpstreamProtocol,
     keys::keys,
-    leaf::{CheckPath, HOUR, Integer, LEAST_HEADER, Name, Period, Size, Statuses, Timeout, Url},
+    leaf::{
+        CheckPath, FileName, HOUR, Host, Integer, LEAST_HEADER, Name, Period, Size, Statuses,
+        Timeout, Url,
+    },
 };
-use crate::config::decode::{List, Several};
+use crate::config::{
+    decode::{At, Key, List, Several},
+    diagnostics::Place,
+};
+use std::path::{Path, PathBuf};
 
 keys! {
-    /// A service: one or more servers that answer alike, over HTTP/1.1 with kept connections.
+    /// A service: one or more servers that answer alike, over HTTP/1.1 or HTTP/2 with kept
+    /// connections.
     struct UpstreamSpec: "an upstream" {
         /// What routes call it.
         name: Name;
@@ -16,6 +24,9 @@ keys! {
         servers: List<ServerSpec>;
         /// In turn by weight, the less busy of two picked by weight, or by weighted chance.
         balance: Balance = "round_robin";
+        /// HTTP/1.1 (`h1`), HTTP/2 (`h2`, which gRPC needs), or what each server chooses in the TLS
+        /// handshake (`auto`; HTTP/1.1 in cleartext).
+        protocol: UpstreamProtocol = "auto";
         /// How long a connection may take to open.
         connect_timeout: Timeout = "3s";
         /// How long an idle connection is kept. Set it below the server's own limit, so that the
@@ -33,6 +44,8 @@ keys! {
         /// How long a server's share of the requests grows, from a tenth, once it is asked again
         /// after a failure.
         slow_start: Period<0, HOUR> = "10s";
+        /// TLS to the servers whose URL begins with `https://`.
+        tls: UpstreamTlsSpec, else "–";
     }
 
     /// Health checks: the gateway asks each server, once for all workers, with `GET`. Servers count
@@ -73,7 +86,8 @@ keys! {
 
     /// One address of an upstream.
     struct ServerSpec: "a server" {
-        /// `http://HOST:PORT`; a name is resolved when a connection opens.
+        /// `http://HOST:PORT`, `https://HOST:PORT` for TLS, or `unix:/PATH` for a socket. A name is
+        /// resolved when a connection opens.
         url: Url;
         /// Its share beside the others.
         weight: Integer<1, 1000> = 1;
@@ -85,5 +99,79 @@ keys! {
         header_bytes: Size<LEAST_HEADER, { 1 << 20 }> = "64KiB";
         /// How many header fields. More than 100 cost each answer some memory and time.
         headers: Integer<1, 10_000> = 100;
+    }
+
+    /// How servers with `https://` are verified, and what flowgate shows them of itself. The files
+    /// are PEM; they are watched and reloaded like this file, for connections that open from then
+    /// on.
+    struct UpstreamTlsSpec: "the TLS of an upstream" {
+        /// Whose certificates are trusted: authorities, or the servers' own certificates. Without it
+        /// those that the system trusts.
+        ca: FileName, else "–";
+        /// The certificate for servers that ask for one, followed by its intermediates.
+        cert: FileName, else "–";
+        /// Its private key.
+        key: FileName, else "–";
+        /// The name that is sent to the servers (SNI) and that their certificates must have. Without
+        /// it the host of the URL.
+        server_name: Host, else "–";
+        /// Trusts every certificate, whatever its name and time. For tests only.
+        insecure: bool = false;
+    }
+}
+
+/// What the file says of the TLS to an upstream.
+#[derive(Debug, Default)]
+pub(in crate::config) struct TlsOptions {
+    pub ca: Option<At<PathBuf>>,
+    pub identity: Option<CertificateFiles>,
+    pub server_name: Option<At<String>>,
+    pub is_insecure: bool,
+}
+
+impl UpstreamSpec {
+    /// Has relative names of files meant from `folder`.
+    pub(super) fn resolve(&mut self, folder: &Path) {
+        if let Some(tls) = &mut self.tls.at {
+            tls.value.ca.resolve(folder);
+            tls.value.cert.resolve(folder);
+            tls.value.key.resolve(folder);
+        }
+    }
+
+    /// Leaves out what it says of TLS.
+    pub(super) fn forget_tls(&mut self) {
+        self.tls = Key::default();
+        let servers = self.servers.at.iter_mut().flat_map(|at| &mut at.value.0);
+        for url in servers.filter_map(|at| at.value.url.at.as_mut()) {
+            url.value.0.is_tls = false;
+        }
+    }
+}
+
+impl UpstreamTlsSpec {
+    /// Returns the options that could be read.
+    pub(in crate::config) fn options(&self) -> TlsOptions {
+        let pair = self.cert.path().zip(self.key.path());
+        TlsOptions {
+            ca: self.ca.path(),
+            identity: pair.map(|(cert, key)| CertificateFiles { cert, key }),
+            server_name: self.server_name.as_ref().map(|at| at.as_ref().map(|name| name.0.clone())),
+            is_insecure: self.insecure.is_true(),
+        }
+    }
+
+    /// Returns where one of `cert` and `key` stands that lacks the other, with both names.
+    pub(in crate::config) fn lone_file(&self) -> Option<(Place, &'static str, &'static str)> {
+        match (self.cert.place, self.key.place) {
+            (Some(place), None) => Some((place, "cert", "key")),
+            (None, Some(place)) => Some((place, "key", "cert")),
+            (None, None) | (Some(_), Some(_)) => None,
+        }
+    }
+
+    /// Returns the files that it names.
+    pub(super) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        [&self.ca, &self.cert, &self.key].into_iter().filter_map(|file| Some(file.path()?.value))
     }
 }

@@ -63,6 +63,9 @@ fn not<T>(text: &str, what: &str, help: impl Into<String>) -> Result<T, Invalid>
     invalid(format!("{} {what}", quoted(text)), help)
 }
 
+/// The longest path of a Unix socket, in bytes: what `sockaddr_un` has room for.
+const MAX_SOCKET_PATH: usize = 107;
+
 /// The longest name of a listener, an upstream, a route or a rule.
 const MAX_NAME: usize = 64;
 
@@ -306,24 +309,46 @@ pub(in crate::config) fn address(text: &str) -> Result<SocketAddr, Invalid> {
 /// Where a server of an upstream is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::config) struct Endpoint {
-    /// A name or an address; IPv6 without brackets.
+    /// A name or an address, IPv6 without brackets; or the path of a Unix socket.
     pub host: Arc<str>,
+    /// 0 for a Unix socket.
     pub port: u16,
+    pub is_tls: bool,
 }
 
-/// Reads `http://host:port`.
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port, is_tls } = self;
+        let scheme = if *is_tls { "https" } else { "http" };
+        if host.starts_with('/') {
+            write!(f, "unix:{host}")
+        } else if host.contains(':') {
+            write!(f, "{scheme}://[{host}]:{port}")
+        } else {
+            write!(f, "{scheme}://{host}:{port}")
+        }
+    }
+}
+
+/// Reads `http://host:port`, `https://host:port` or `unix:/path`.
 pub(in crate::config) fn url(text: &str) -> Result<Endpoint, Invalid> {
-    const HELP: &str = "write `http://HOST:PORT`, as in `http://10.0.1.5:8000`";
+    const HELP: &str = "write `http://HOST:PORT`, as in `http://10.0.1.5:8000`, or `https://HOST:PORT`, or \
+                        `unix:/PATH`";
     let wrong = |why: &str| invalid(format!("{} {why}", quoted(text)), HELP);
-    if text.starts_with("https://") {
-        return invalid(
-            "TLS to an upstream is not supported in this version",
-            "write `http://HOST:PORT`; let TLS end at this gateway",
-        );
+    if let Some(path) = text.strip_prefix("unix:") {
+        if !path.starts_with('/') {
+            return wrong("has no absolute path");
+        }
+        if path.len() > MAX_SOCKET_PATH || path.contains('\0') {
+            return wrong("has a path that no socket can have");
+        }
+        return Ok(Endpoint { host: path.into(), port: 0, is_tls: false });
     }
     let Ok(uri) = text.parse::<Uri>() else { return wrong("is not a URL") };
-    let Some(authority) = uri.authority().filter(|_| uri.scheme_str() == Some("http")) else {
-        return wrong("is not an http:// URL");
+    let is_tls = uri.scheme_str() == Some("https");
+    let has_scheme = is_tls || uri.scheme_str() == Some("http");
+    let Some(authority) = uri.authority().filter(|_| has_scheme) else {
+        return wrong("is not an http:// or https:// URL");
     };
     if uri.path_and_query().is_some_and(|rest| rest.as_str() != "/") {
         return wrong("has a path; requests keep their own");
@@ -335,13 +360,14 @@ pub(in crate::config) fn url(text: &str) -> Result<Endpoint, Invalid> {
     let port = authority.as_str().rsplit_once(':').filter(|(_, port)| !port.ends_with(']'));
     let port = match (authority.port_u16(), port) {
         (Some(port), _) if port > 0 => port,
+        (None, None) if is_tls => 443,
         (None, None) => 80,
         _ => return wrong("has a port that is none"),
     };
     if host.is_empty() {
         return wrong("has no host");
     }
-    Ok(Endpoint { host: host.to_ascii_lowercase().into(), port })
+    Ok(Endpoint { host: host.to_ascii_lowercase().into(), port, is_tls })
 }
 
 /// Reads a network such as `10.0.0.0/8`, or one address.
@@ -550,13 +576,19 @@ mod tests {
 
     #[test]
     fn urls_are_a_scheme_a_host_and_a_port() {
-        let endpoint = |host: &str, port| Endpoint { host: host.into(), port };
+        let endpoint = |host: &str, port| Endpoint { host: host.into(), port, is_tls: false };
         assert_eq!(url("http://10.0.1.5:8000"), Ok(endpoint("10.0.1.5", 8000)));
         assert_eq!(url("http://Shop.internal/"), Ok(endpoint("shop.internal", 80)));
         assert_eq!(url("http://[::1]:81"), Ok(endpoint("::1", 81)));
         assert_eq!(url("http://[::1]"), Ok(endpoint("::1", 80)));
-        refused(url, "https://a", "TLS to an upstream is not supported in this version");
-        refused(url, "10.0.1.5:8000", "`10.0.1.5:8000` is not an http:// URL");
+        let secured = |host, port| Endpoint { is_tls: true, ..endpoint(host, port) };
+        assert_eq!(url("https://Shop.internal"), Ok(secured("shop.internal", 443)));
+        assert_eq!(url("https://[::1]:8443/"), Ok(secured("::1", 8443)));
+        assert_eq!(url("unix:/run/App.sock"), Ok(endpoint("/run/App.sock", 0)));
+        refused(url, "unix:app.sock", "`unix:app.sock` has no absolute path");
+        let long = format!("unix:/{}", "a".repeat(200));
+        refused(url, &long, &format!("{} has a path that no socket can have", quoted(&long)));
+        refused(url, "10.0.1.5:8000", "`10.0.1.5:8000` is not an http:// or https:// URL");
         refused(url, "http://a/b", "`http://a/b` has a path; requests keep their own");
         refused(url, "http://u@a", "`http://u@a` holds a user name");
         refused(url, "http://a:0", "`http://a:0` has a port that is none");

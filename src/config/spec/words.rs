@@ -85,6 +85,19 @@ pub enum Balance {
     Random,
 }
 
+/// Which version of HTTP an upstream's servers are spoken to in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum UpstreamProtocol {
+    /// What the server chooses, over TLS; HTTP/1.1 in cleartext.
+    Auto,
+    /// HTTP/1.1.
+    H1,
+    /// HTTP/2; in cleartext by prior knowledge.
+    H2,
+}
+
 /// Where the access log goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessLog {

@@ -153,6 +153,72 @@ fn what_a_store_is_trusted_by_is_reported_at_its_value_unless_only_rules_are_rea
 }
 
 #[test]
+fn what_is_wrong_with_the_tls_of_an_upstream_is_reported_at_its_value() {
+    let folder = Folder::new();
+    folder.certificate("a", &["a.example.com"]);
+    folder.certificate("b", &["b.example.com"]);
+    let file = |scheme: &str, tls: &str| {
+        folder.write(&format!(
+            "listeners: [{{ name: web, listen: 127.0.0.1:0 }}]\n\
+             upstreams:\n  - name: app\n    servers: [{{ url: '{scheme}a_b' }}]\n    tls: {{ {tls} }}\n\
+             routes: [{{ name: r, match: {{ path: / }}, upstream: app }}]\n"
+        ))
+    };
+    for (scheme, tls, column, message) in [
+        ("https://", "ca: none.pem", 16, "cannot read the certificate"),
+        ("https://", "ca: a.key", 16, "a.key` holds no certificate to be trusted"),
+        ("https://", "ca: a.pem, cert: none.pem, key: a.key", 29, "cannot read the certificate"),
+        ("https://", "ca: a.pem, cert: a.pem, key: b.key", 41, "belongs to another certificate"),
+        ("https://", "ca: a.pem, cert: a.pem", 23, "`cert` without `key`"),
+        ("https://", "ca: a.pem, key: a.key", 23, "`key` without `cert`"),
+        ("https://", "ca: a.pem, server_name: 'a b'", 36, "`a b` is no name that a certificate"),
+        ("http://", "ca: a.pem", 5, "`tls` without a server that speaks TLS"),
+    ] {
+        let path = file(scheme, tls);
+        let problems = read(&path).unwrap_err();
+        let entries: Vec<_> = problems.entries().collect();
+        assert_eq!((entries[0].line, entries[0].column), (5, column), "{problems}");
+        assert_eq!(entries.len(), 1, "{problems}");
+        assert!(entries[0].message.contains(message), "{problems}");
+        assert!(!problems.are_missing_files(), "nobody makes it");
+        assert!(read_rules(&path).is_ok(), "{tls}");
+    }
+    let path = file("https://", "ca: a.pem, cert: b.pem, key: b.key, server_name: shop.test");
+    let plan = read(&path).unwrap();
+    let names = ["gateway.yaml", "a.pem", "b.pem", "b.key"].map(|name| folder.path(name));
+    assert_eq!(plan.files, names, "watched");
+    let plan = read(&file("https://", "insecure: true")).unwrap();
+    let warnings: Vec<_> = plan.warnings_at(Instant::EPOCH).entries().collect();
+    assert_eq!((warnings[0].line, warnings[0].column, warnings.len()), (5, 22, 1));
+    assert_eq!(warnings[0].message, "the servers' certificates are not verified");
+}
+
+#[test]
+fn the_tls_of_an_upstream_is_kept_until_it_changes() {
+    let folder = Folder::new();
+    folder.certificate("a", &["a.example.com"]);
+    folder.certificate("b", &["b.example.com"]);
+    let file = |more: &str| {
+        folder.write(&format!(
+            "listeners: [{{ name: web, listen: 127.0.0.1:0 }}]\n\
+             upstreams: [{{ name: app, servers: [{{ url: https://a }}], tls: {{ ca: a.pem }}{more} }}]\n\
+             routes: [{{ name: r, match: {{ path: / }}, upstream: app }}]\n"
+        ))
+    };
+    let live = Live::start(read(&file("")).unwrap(), Instant::EPOCH);
+    let tls = || live.load_full().upstreams[0].options.tls.clone().unwrap();
+    let apply = |path: &PathBuf| {
+        live.apply(read(path).unwrap(), Instant::EPOCH, &mut Retired::default()).changes.to_string()
+    };
+    let first = tls();
+    assert_eq!(apply(&file(", max_idle: 3")), "upstream app (max_idle 256 → 3)");
+    assert!(std::sync::Arc::ptr_eq(&first, &tls()));
+    fs::copy(folder.path("b.pem"), folder.path("a.pem")).unwrap();
+    assert_eq!(apply(&file(", max_idle: 3")), "upstream app (tls)");
+    assert!(!std::sync::Arc::ptr_eq(&first, &tls()));
+}
+
+#[test]
 fn a_missing_file_names_its_whole_path_and_is_listed_before_it_exists() {
     let folder = Folder::new();
     let certificates = "[{ cert: certs/a.pem, key: /k/a.key }]";

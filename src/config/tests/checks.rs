@@ -15,7 +15,7 @@ upstreams:
     balance: hash
     health: { path: healthz, expect: ok }
   - { name: b, servers: [] }
-  - { name: c, servers: [{ url: https://h }, { url: h, weight: 0 }] }
+  - { name: c, servers: [{ url: ftp://h }, { url: h, weight: 0 }] }
   - { name: d, servers: [{ url: http://a, weight: 997 }, { url: http://b, weight: 991 }] }
 routes:
   - { name: r, match: { path: / }, upstream: zzz }
@@ -28,8 +28,8 @@ routes:
             "`healthz` is not a path | write what the server is asked for, as in `/healthz`",
             "`ok` is not a status or a range of them | write statuses from 100 to 599, as in `200` or `200-399`",
             "`servers` is empty | write at least one: `servers: [{ url: http://10.0.1.5:8000 }]`",
-            "TLS to an upstream is not supported in this version | write `http://HOST:PORT`; let TLS end at this gateway",
-            "`h` is not an http:// URL | write `http://HOST:PORT`, as in `http://10.0.1.5:8000`",
+            "`ftp://h` is not an http:// or https:// URL | write `http://HOST:PORT`, as in `http://10.0.1.5:8000`, or `https://HOST:PORT`, or `unix:/PATH`",
+            "`h` is not an http:// or https:// URL | write `http://HOST:PORT`, as in `http://10.0.1.5:8000`, or `https://HOST:PORT`, or `unix:/PATH`",
             "`weight` cannot be 0 | write a number from 1 to 1000",
             "the weights take too long to come round | write weights whose sum, divided by what they share, is at most 1000",
             "there is no upstream `zzz` | write one of `b`, `c`, `d`",

@@ -3,6 +3,8 @@
 
 pub(crate) mod http;
 pub(crate) mod http2;
+pub(crate) mod http2_server;
+pub(crate) mod tls_server;
 pub(crate) mod upstream;
 
 use std::{
@@ -47,6 +49,21 @@ impl Gateway {
         let config = dir.path().join("gateway.yaml");
         fs::write(&config, yaml).expect("the configuration is written");
         let gateway = Self::spawn(dir, config, arguments);
+        gateway.wait_log("ready");
+        gateway
+    }
+
+    /// The same with variables in its environment.
+    pub(crate) fn start_with(
+        dir: tempfile::TempDir,
+        yaml: &str,
+        variables: &[(&str, &Path)],
+    ) -> Self {
+        let config = dir.path().join("gateway.yaml");
+        fs::write(&config, yaml).expect("the configuration is written");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowgate"));
+        command.args(["run", "-c"]).arg(&config).envs(variables.iter().copied());
+        let gateway = Self::launch(dir, config, command);
         gateway.wait_log("ready");
         gateway
     }

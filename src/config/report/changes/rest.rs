@@ -25,19 +25,23 @@ pub(in crate::config) fn upstream(old: &UpstreamPlan, new: &UpstreamPlan) -> Opt
     // A key that is added to the options does not compile until it is named here.
     let UpstreamOptions {
         balance,
+        protocol,
         connect_timeout,
         idle_timeout,
         max_idle,
         limits,
+        tls,
         health,
         ejection,
         slow_start,
     } = &old.options;
     let to = &new.options;
     words.value("balance", *balance, to.balance, word);
+    words.value("protocol", *protocol, to.protocol, word);
     words.value("connect_timeout", *connect_timeout, to.connect_timeout, time);
     words.value("idle_timeout", *idle_timeout, to.idle_timeout, time);
     words.value("max_idle", *max_idle, to.max_idle, usize::to_string);
+    words.named("tls", *tls == to.tls);
     let bytes = |bytes: &usize| ByteSize(*bytes as u64).to_string();
     words.value("limits.header_bytes", limits.header_bytes, to.limits.header_bytes, bytes);
     words.value("limits.headers", limits.headers, to.limits.headers, usize::to_string);
@@ -67,7 +71,7 @@ fn servers(old: &[ServerPlan], new: &[ServerPlan], words: &mut Words) {
     }
     for ServerPlan { endpoint, weight } in new {
         if let Some(old) = before.get(endpoint) {
-            let Endpoint { host, port } = endpoint;
+            let Endpoint { host, port, .. } = endpoint;
             words.value(&format!("weight of {host}:{port}"), old, weight, ToString::to_string);
         }
     }

@@ -1,0 +1,162 @@
+//! Opening connections to upstream servers: over TCP, with TLS or without, or to a Unix socket.
+
+use super::{http2_client::Connection, terms::Terms, wire::Http1Wire};
+use crate::config::{Server, Upstream, UpstreamProtocol, UpstreamTls};
+use core::error::Error;
+use std::{io, sync::Arc};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpStream, UnixStream},
+};
+use tokio_rustls::{TlsConnector, rustls};
+
+/// How new connections are made.
+#[derive(Debug, Default)]
+pub enum Connector {
+    /// To the server's address.
+    #[default]
+    Network,
+    /// To a server in this process: the other ends arrive there.
+    #[cfg(test)]
+    Memory(tokio::sync::mpsc::UnboundedSender<tokio::io::DuplexStream>),
+}
+
+/// A new connection.
+pub(super) enum Opened {
+    Http1(Http1Wire),
+    Http2(Arc<Connection>),
+}
+
+/// What is offered to a server.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Offer {
+    /// HTTP/1.1 alone, for a request that changes its protocol.
+    Http1,
+    /// What the upstream is set to. HTTP/2 begins with so many requests at once.
+    Any { streams: usize },
+}
+
+impl Connector {
+    /// Connects to a server of `upstream`. The caller bounds the time.
+    ///
+    /// # Errors
+    ///
+    /// The server is not there, cannot be trusted, or does not speak what it must.
+    pub(super) async fn connect(
+        &self,
+        server: &Server,
+        upstream: &Upstream,
+        offer: Offer,
+    ) -> io::Result<Opened> {
+        let protocol = upstream.options.protocol;
+        let terms = Terms::of(server, upstream);
+        let streams = match (protocol, offer) {
+            (UpstreamProtocol::H2, Offer::Http1) => {
+                return Err(io::Error::other("an upgrade needs HTTP/1.1, and `protocol` is h2"));
+            }
+            (UpstreamProtocol::H2, Offer::Any { streams }) => Some(streams),
+            (UpstreamProtocol::H1 | UpstreamProtocol::Auto, _) => None,
+        };
+        match self {
+            Self::Network => {
+                if let Some(path) = server.socket() {
+                    return begin(UnixStream::connect(path).await?, terms, streams).await;
+                }
+                let stream = TcpStream::connect((&*server.host, server.port)).await?;
+                stream.set_nodelay(true)?;
+                match upstream.tls_of(server) {
+                    None => begin(stream, terms, streams).await,
+                    Some(tls) => begin_secured(stream, tls, server, terms, offer).await,
+                }
+            }
+            #[cfg(test)]
+            Self::Memory(accept) => {
+                let (near, far) = tokio::io::duplex(64 * 1024);
+                accept.send(far).map_err(|_| io::ErrorKind::ConnectionRefused)?;
+                begin(near, terms, streams).await
+            }
+        }
+    }
+}
+
+/// Begins to speak: HTTP/2 with so many requests at once, or HTTP/1.1.
+async fn begin<T>(stream: T, terms: Terms, streams: Option<usize>) -> io::Result<Opened>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    Ok(match streams {
+        Some(streams) => Opened::Http2(Connection::open(stream, terms, streams).await?),
+        None => Opened::Http1(Http1Wire::open(stream, terms).await?),
+    })
+}
+
+/// Shakes hands with `server`, and begins to speak what it chose.
+async fn begin_secured(
+    stream: TcpStream,
+    tls: &UpstreamTls,
+    server: &Server,
+    terms: Terms,
+    offer: Offer,
+) -> io::Result<Opened> {
+    let name = tls
+        .name_of(&server.host)
+        .ok_or_else(|| io::Error::other("no certificate can be for it"))?;
+    let (config, streams) = match offer {
+        Offer::Http1 => (tls.config_of_http1(), None),
+        Offer::Any { streams } => (tls.config(), Some(streams)),
+    };
+    let connector = TlsConnector::from(Arc::clone(config));
+    let stream = connector.connect(name, stream).await.map_err(|error| {
+        let is_end = error.kind() == io::ErrorKind::UnexpectedEof;
+        if is_end { io::Error::other("TLS: the server ended the handshake") } else { error }
+    });
+    let stream = Box::new(stream?);
+    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    if terms.protocol == UpstreamProtocol::H2 && !is_http2 {
+        return Err(io::Error::other("TLS: the server does not speak HTTP/2"));
+    }
+    begin(stream, terms, streams.filter(|_| is_http2)).await
+}
+
+/// Returns the first cause of an error, in words.
+pub(super) fn cause(error: &(dyn Error + 'static)) -> String {
+    let mut innermost = error;
+    loop {
+        // What an error of IO wraps is not its source.
+        let inner = innermost.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        let inner = inner.map(|inner| inner as &(dyn Error + 'static));
+        match inner.or_else(|| innermost.source()) {
+            Some(inner) => innermost = inner,
+            None => break,
+        }
+    }
+    match innermost.downcast_ref::<rustls::Error>() {
+        Some(rustls::Error::InvalidMessage(_)) => "TLS: the server does not speak it".to_owned(),
+        Some(tls) => format!("TLS: {tls}"),
+        None => innermost.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::{CertificateError, InvalidMessage};
+
+    #[test]
+    fn a_failed_connection_is_explained_in_words() {
+        let tls = |error: rustls::Error| io::Error::new(io::ErrorKind::InvalidData, error);
+        for (error, words) in [
+            (io::ErrorKind::ConnectionReset.into(), "connection reset"),
+            (
+                tls(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)),
+                "TLS: the server does not speak it",
+            ),
+            (
+                tls(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)),
+                "TLS: invalid peer certificate: UnknownIssuer",
+            ),
+        ] {
+            assert_eq!(cause(&error), words);
+        }
+    }
+}

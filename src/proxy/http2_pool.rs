@@ -1,0 +1,167 @@
+//! One worker's connections of HTTP/2 to one server.
+
+use super::{
+    connect::Opened,
+    http2_client::{Connection, STREAMS_MAX, Stream},
+};
+use crate::{
+    config::{Server, Upstream, UpstreamProtocol},
+    flow::Instant,
+};
+use core::time::Duration;
+use std::{io, sync::Arc};
+use tokio::sync::{Notify, watch};
+
+/// Connections to one server at most. They are opened one after the other, and only when those
+/// that there are carry as many requests as the server allows.
+const CONNECTIONS_MAX: usize = 100;
+
+/// The connections to a server.
+#[derive(Debug, Default)]
+pub(super) struct Http2Pool {
+    connections: Vec<Arc<Connection>>,
+    /// The one that is being opened; requests that find no room wait for it.
+    opening: Option<watch::Receiver<Opening>>,
+    /// Whether the server chose HTTP/1.1 last, so that no request waits for another's connection.
+    is_http1: bool,
+    /// How many requests at once the server allowed last.
+    streams: Option<usize>,
+    /// Notified when there may be room.
+    room: Arc<Notify>,
+}
+
+/// What becomes of a connection that is being opened.
+#[derive(Clone, Debug)]
+pub(super) enum Opening {
+    Pending,
+    Done,
+    Failed(io::ErrorKind, Arc<str>),
+}
+
+/// What a request gets.
+pub(super) enum Shared {
+    /// A place on a connection.
+    Stream(Stream),
+    /// The server speaks HTTP/1.1.
+    Http1,
+    /// It opens a connection.
+    Open(Opener),
+    /// It waits and asks again.
+    Wait(Wait),
+}
+
+/// What a request waits for.
+pub(super) enum Wait {
+    Opening(watch::Receiver<Opening>),
+    Room(Arc<Notify>),
+}
+
+/// The duty to open a connection. If it is dropped, another request takes it over.
+#[derive(Debug)]
+pub(super) struct Opener {
+    opening: watch::Sender<Opening>,
+    streams: usize,
+}
+
+impl Opener {
+    /// Returns how many requests at once the server is expected to allow.
+    pub(super) fn streams(&self) -> usize {
+        self.streams
+    }
+}
+
+impl Wait {
+    /// Waits until it is worth asking again.
+    ///
+    /// # Errors
+    ///
+    /// The connection that was waited for could not be opened.
+    pub(super) async fn over(self) -> io::Result<()> {
+        match self {
+            Self::Room(room) => room.notified().await,
+            Self::Opening(mut opening) => {
+                let ended = opening.wait_for(|it| !matches!(it, Opening::Pending)).await;
+                if let Ok(ended) = ended
+                    && let Opening::Failed(kind, why) = &*ended
+                {
+                    return Err(io::Error::new(*kind, why.to_string()));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Http2Pool {
+    /// Returns what a request to `server` gets.
+    pub(super) fn offer(&mut self, server: &Arc<Server>, upstream: &Upstream) -> Shared {
+        self.connections.retain(|connection| !connection.is_over());
+        let mut fitting =
+            self.connections.iter().filter(|connection| connection.terms().fit(server, upstream));
+        if let Some(connection) = fitting.clone().find(|connection| connection.has_room()) {
+            return Shared::Stream(Stream::on(connection, &self.room, server));
+        }
+        if let Some(full) = fitting.next() {
+            self.streams = Some(full.streams_max()).filter(|streams| *streams > 0);
+        } else if self.is_http1 && upstream.options.protocol == UpstreamProtocol::Auto {
+            return Shared::Http1;
+        }
+        if let Some(opening) = self.opening.as_ref().filter(|opening| opening.has_changed().is_ok())
+        {
+            return Shared::Wait(Wait::Opening(opening.clone()));
+        }
+        if self.connections.len() >= CONNECTIONS_MAX {
+            return Shared::Wait(Wait::Room(Arc::clone(&self.room)));
+        }
+        let (sender, opening) = watch::channel(Opening::Pending);
+        self.opening = Some(opening);
+        let streams = self.streams.unwrap_or(STREAMS_MAX).max(1);
+        Shared::Open(Opener { opening: sender, streams })
+    }
+
+    /// Notes what was opened, and returns a place on it if it is of HTTP/2. `opener` is of the
+    /// request that opened it for others too.
+    pub(super) fn note(
+        &mut self,
+        server: &Arc<Server>,
+        result: &io::Result<Opened>,
+        opener: Option<Opener>,
+    ) -> Option<Stream> {
+        if opener.is_some() {
+            self.opening = None;
+        }
+        let (ended, stream) = match result {
+            Err(error) => (Opening::Failed(error.kind(), error.to_string().into()), None),
+            Ok(Opened::Http1(_)) => {
+                self.is_http1 = true;
+                (Opening::Done, None)
+            }
+            Ok(Opened::Http2(connection)) => {
+                self.is_http1 = false;
+                self.connections.push(Arc::clone(connection));
+                (Opening::Done, Some(Stream::on(connection, &self.room, server)))
+            }
+        };
+        if let Some(opener) = opener {
+            // Nobody may wait for it.
+            opener.opening.send_replace(ended);
+        }
+        stream
+    }
+
+    /// Lets go of connections that are over, have been idle for `limit`, or that none of the `users`
+    /// would open so today.
+    pub(super) fn sweep<'u>(
+        &mut self,
+        users: &(impl Iterator<Item = (&'u Upstream, &'u Server)> + Clone),
+        now: Instant,
+        limit: Duration,
+    ) {
+        self.connections.retain(|connection| {
+            let is_wanted =
+                users.clone().any(|(upstream, server)| connection.terms().fit(server, upstream));
+            is_wanted && !connection.is_over() && !connection.is_idle(now, limit)
+        });
+        self.room.notify_waiters();
+    }
+}

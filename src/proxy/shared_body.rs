@@ -1,0 +1,149 @@
+//! The body of a request over HTTP/2, which can be taken back from hyper.
+//!
+//! A server may refuse a stream that it has not processed, and hyper drops the body then. So the
+//! body is shared with the request's task, and what was sent of it is kept, up to [`KEPT_MAX`],
+//! until the answer begins.
+
+use super::{
+    body::{Again, Cut, RequestBody},
+    http2_client::Place,
+    upload_buffer::UploadPart,
+};
+use core::{
+    pin::Pin,
+    task::{Context, Poll, Waker},
+};
+use h2::Reason;
+use http_body::{Body, Frame, SizeHint};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How much of a body that was sent is kept, to send it again, in bytes.
+const KEPT_MAX: usize = 64 * 1024;
+
+/// A body that hyper sends.
+#[derive(Debug)]
+pub(super) struct SharedBody(Option<Arc<Upload>>);
+
+/// A body that is being sent, for the request's task.
+#[derive(Debug)]
+pub(super) struct Upload {
+    state: Mutex<State>,
+    /// The stream is not over before its body is.
+    _place: Arc<Place>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// `None` once it was taken back or given up.
+    body: Option<RequestBody>,
+    /// What was sent of it; `None` if that was too much, or will not be needed.
+    kept: Option<Vec<Again>>,
+    kept_bytes: usize,
+    is_given_up: bool,
+    /// The task that sends.
+    sender: Option<Waker>,
+}
+
+impl SharedBody {
+    /// Shares `body`, unless it is empty.
+    pub(super) fn new(body: RequestBody, place: &Arc<Place>) -> (Self, Option<Arc<Upload>>) {
+        if matches!(body, RequestBody::Empty) {
+            return (Self(None), None);
+        }
+        let state = State {
+            body: Some(body),
+            kept: Some(Vec::new()),
+            kept_bytes: 0,
+            is_given_up: false,
+            sender: None,
+        };
+        let upload = Arc::new(Upload { state: Mutex::new(state), _place: Arc::clone(place) });
+        (Self(Some(Arc::clone(&upload))), Some(upload))
+    }
+}
+
+impl Upload {
+    /// Takes the body back as it was before any of it was sent, if that can be.
+    pub(super) fn take_back(&self) -> Option<RequestBody> {
+        let mut state = self.lock();
+        let kept = state.kept.take()?;
+        let mut body = state.body.take()?;
+        body.begin_again(kept);
+        Some(body)
+    }
+
+    /// Notes that the answer has begun, so that the body will not be sent again.
+    pub(super) fn settle(&self) {
+        self.lock().kept = None;
+    }
+
+    /// Ends the sending: the stream is reset, unless all was sent.
+    pub(super) fn give_up(&self) {
+        let mut state = self.lock();
+        state.is_given_up = true;
+        let unsent = state.body.take();
+        let sender = state.sender.take();
+        drop(state);
+        drop(unsent);
+        sender.into_iter().for_each(Waker::wake);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Keeps a part that is about to be sent.
+    fn keep(&mut self, frame: &Frame<UploadPart>) {
+        let Some(kept) = &mut self.kept else { return };
+        if let Some(part) = frame.data_ref() {
+            self.kept_bytes += part.bytes().len();
+            kept.push(Again::Data(part.bytes().clone()));
+        } else if let Some(trailers) = frame.trailers_ref() {
+            kept.push(Again::Trailers(trailers.clone()));
+        }
+        if self.kept_bytes > KEPT_MAX {
+            self.kept = None;
+        }
+    }
+}
+
+impl Body for SharedBody {
+    type Data = UploadPart;
+    type Error = Cut;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<UploadPart>, Cut>>> {
+        let Some(upload) = &self.0 else { return Poll::Ready(None) };
+        let mut state = upload.lock();
+        if state.is_given_up {
+            return Poll::Ready(Some(Err(Cut::GivenUp(Reason::CANCEL.into()))));
+        }
+        let Some(body) = &mut state.body else { return Poll::Ready(None) };
+        let polled = Pin::new(body).poll_frame(context);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => state.keep(frame),
+            Poll::Ready(Some(Err(_))) => state.kept = None,
+            Poll::Ready(None) => {}
+            Poll::Pending => state.sender = Some(context.waker().clone()),
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.as_ref().is_none_or(|upload| {
+            let state = upload.lock();
+            !state.is_given_up && state.body.as_ref().is_none_or(Body::is_end_stream)
+        })
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let none = || SizeHint::with_exact(0);
+        self.0.as_ref().map_or_else(none, |upload| {
+            upload.lock().body.as_ref().map_or_else(none, Body::size_hint)
+        })
+    }
+}

@@ -1,0 +1,520 @@
+//! HTTP/2 to upstreams, and gRPC through the gateway.
+
+use crate::{
+    common::{
+        Gateway, PATIENCE, curl, eventually,
+        http::{self, Client, head},
+        http2_server::{
+            DATA, END_HEADERS, END_STREAM, HEADERS, Http2Server, RST_STREAM, SETTINGS, scripted,
+        },
+        metrics,
+        tls_server::{Authority, server_config},
+        upstream::Script,
+    },
+    port::free_port,
+};
+use bytes::Bytes;
+use h2::{RecvStream, SendStream, client::SendRequest};
+use http_types::{HeaderMap, Request, Response};
+use std::{
+    fs,
+    net::SocketAddr,
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+use tokio::{net::TcpStream, runtime};
+
+use ::http as http_types;
+
+fn text(url: &str, more: &str, route: &str) -> String {
+    format!(
+        "workers: 1\nlisteners: [{{ name: web, listen: 127.0.0.1:0 }}]\n\
+         admin: {{ listen: 127.0.0.1:0 }}\n\
+         upstreams: [{{ name: up, servers: [{{ url: '{url}' }}]{more} }}]\n\
+         routes: [{{ name: all, match: {{ path_prefix: / }}, upstream: up{route} }}]\n"
+    )
+}
+
+fn prior_knowledge(address: SocketAddr, route: &str) -> Gateway {
+    Gateway::start(&text(&format!("http://{address}"), ", protocol: h2", route))
+}
+
+#[test]
+fn requests_of_http_1_share_a_connection_and_arrive_in_the_form_of_http_2() {
+    let server = Http2Server::start(None);
+    let gateway = prior_knowledge(server.address, "");
+    let web = gateway.web();
+    let fields =
+        [("Host", "shop.test:81"), ("Connection", "x-hop, te"), ("X-Hop", "1"), ("TE", "trailers")];
+    let answer = Client::new(web).request("GET", "/a?b=c", &fields);
+    let text = answer.text();
+    assert!(text.starts_with("GET http://shop.test:81/a?b=c ["), "{text}");
+    assert!(text.contains("te: trailers") && text.contains("x-forwarded-for: 127.0.0.1"), "{text}");
+    for absent in ["[host:", " host:", "connection:", "x-hop", "transfer-encoding"] {
+        assert!(!text.contains(absent), "{absent} in {text}");
+    }
+    let clients: Vec<_> = (0..20)
+        .map(|number| {
+            std::thread::spawn(move || {
+                let mut client = Client::new(web);
+                for _ in 0..5 {
+                    let body = number.to_string().repeat(1000);
+                    let length = body.len().to_string();
+                    client.send(head("POST", "/", &[("Content-Length", &length)]));
+                    client.send(&body);
+                    let answer = client.read("POST");
+                    assert!(answer.complete && answer.text().ends_with(&body));
+                    assert!(answer.text().contains(&format!("content-length: {length}")));
+                }
+            })
+        })
+        .collect();
+    for client in clients {
+        client.join().expect("no panic");
+    }
+    assert_eq!(server.connections(), 1);
+}
+
+#[test]
+fn large_bodies_pass_both_ways() {
+    let server = Http2Server::start(None);
+    let gateway = prior_knowledge(server.address, "");
+    let body: Vec<u8> = (0..20_000_000_u32).map(|at| at.to_le_bytes()[at as usize % 3]).collect();
+    let path = gateway.dir.path().join("body");
+    fs::write(&path, &body).expect("written");
+    let data = format!("@{}", path.display());
+    for flag in ["--http1.1", "--http2-prior-knowledge"] {
+        let back = gateway.dir.path().join("back");
+        let out = back.to_str().expect("UTF-8");
+        let url = format!("http://{}/", gateway.web());
+        curl(&[flag, "--data-binary", &data, "-o", out, &url]);
+        let back = fs::read(&back).expect("read");
+        let first = back.iter().position(|&byte| byte == b'\n').expect("a line") + 1;
+        assert!(back[first..] == body, "{flag}: {} bytes", back.len() - first);
+    }
+}
+
+#[test]
+fn what_is_spoken_over_tls_is_chosen_by_the_server_and_upgrades_use_http_1() {
+    for (protocol, offered, expected) in [
+        ("auto", &["h2", "http/1.1"][..], Some("h2")),
+        ("auto", &["http/1.1"], Some("http/1.1")),
+        ("auto", &[], None),
+        ("h1", &["h2", "http/1.1"], Some("http/1.1")),
+        ("h2", &["h2", "http/1.1"], Some("h2")),
+    ] {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let authority = Authority::new("the authority");
+        authority.write(folder.path(), "ca");
+        authority.sign(folder.path(), "own", &["localhost"], |_| {});
+        let mut config = server_config(folder.path(), "own", None);
+        config.alpn_protocols = offered.iter().map(|it| it.as_bytes().to_vec()).collect();
+        let server = Http2Server::start(Some(config));
+        let url = format!("https://localhost:{}", server.address.port());
+        let more = format!(", protocol: {protocol}, tls: {{ ca: ca.pem }}");
+        let gateway = Gateway::start_in(folder, &text(&url, &more, ""), &[]);
+        for _ in 0..3 {
+            assert_eq!(http::get(gateway.web(), "/").status, 200, "{protocol} {offered:?}");
+        }
+        let chosen = server.chosen.lock().expect("no panic").clone();
+        let expected = expected.map(|it| it.as_bytes().to_vec());
+        assert!(chosen.iter().all(|it| *it == expected), "{protocol} {offered:?}: {chosen:?}");
+        let count = if expected.as_deref() == Some(b"h2") { 1 } else { 3 };
+        assert_eq!(chosen.len(), count, "{protocol} {offered:?}");
+        let fields = [("Connection", "upgrade"), ("Upgrade", "websocket")];
+        let status = Client::new(gateway.web()).request("GET", "/", &fields).status;
+        assert_eq!(status, if protocol == "h2" { 502 } else { 101 }, "{protocol} {offered:?}");
+    }
+}
+
+#[test]
+fn a_server_that_must_speak_http_2_and_does_not_is_named_in_the_log() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let authority = Authority::new("the authority");
+    authority.write(folder.path(), "ca");
+    authority.sign(folder.path(), "own", &["localhost"], |_| {});
+    let server = Http2Server::start(Some(server_config(folder.path(), "own", None)));
+    let url = format!("https://localhost:{}", server.address.port());
+    let more = ", protocol: h2, tls: { ca: ca.pem }";
+    let gateway = Gateway::start_in(folder, &text(&url, more, ""), &[]);
+    assert_eq!(http::get(gateway.web(), "/").status, 502);
+    gateway.wait_log("the server does not speak HTTP/2");
+}
+
+/// Sends a POST and returns its status.
+fn post(gateway: &Gateway, body: &str) -> u16 {
+    let mut client = Client::new(gateway.web());
+    client.send(head("POST", "/", &[("Content-Length", &body.len().to_string())]));
+    client.send(body);
+    client.read("POST").status
+}
+
+/// Counts the whole requests that arrive, and plays `first` on the first connection's, after
+/// it was read. Others are answered.
+fn failing_first(
+    first: impl Fn(&mut crate::common::http2_server::Frames, u32) + Send + Sync + 'static,
+) -> (Script, Arc<AtomicUsize>) {
+    let arrived = Arc::<AtomicUsize>::default();
+    let counter = Arc::clone(&arrived);
+    // SETTINGS_INITIAL_WINDOW_SIZE: 1 MiB.
+    let server = scripted(&[0, 4, 0, 16, 0, 0], move |number, mut frames| {
+        while let Some((stream, body)) = frames.request() {
+            counter.fetch_add(1, Ordering::SeqCst);
+            if number == 0 {
+                first(&mut frames, stream);
+                return;
+            }
+            assert!(body.is_empty() || body == b"the body");
+            frames.answer(stream, b"ok");
+        }
+    });
+    (server, arrived)
+}
+
+#[test]
+fn what_a_server_says_that_it_has_not_processed_is_sent_again() {
+    const REFUSED_STREAM: u32 = 7;
+    const ENHANCE_YOUR_CALM: u32 = 11;
+    for way in 0..4 {
+        let (server, arrived) = failing_first(move |frames, stream| match way {
+            0 => frames.go_away(0, 0),
+            1 => frames.go_away(0, ENHANCE_YOUR_CALM),
+            2 => frames.reset(stream, REFUSED_STREAM),
+            _ => {
+                frames.reset(stream, REFUSED_STREAM);
+                // The connection lives on, but is not used any more.
+                assert!(frames.request().is_none());
+            }
+        });
+        let gateway = prior_knowledge(server.address, "");
+        assert_eq!(post(&gateway, "the body"), 200, "way {way}");
+        assert_eq!(arrived.load(Ordering::SeqCst), 2, "way {way}");
+        assert_eq!(http::get(gateway.web(), "/").status, 200);
+        let retries = metrics(&gateway, "flowgate_upstream_retries_total");
+        assert_eq!(retries.values().sum::<f64>(), 1.0, "way {way}");
+    }
+}
+
+#[test]
+fn what_a_server_may_have_processed_is_not_sent_again_unless_it_is_harmless() {
+    const CANCEL: u32 = 8;
+    for way in 0..3 {
+        let play = move |frames: &mut crate::common::http2_server::Frames, stream: u32| match way {
+            0 => frames.go_away(stream, 0),
+            1 => frames.reset(stream, CANCEL),
+            _ => {}
+        };
+        let (server, arrived) = failing_first(play);
+        let gateway = prior_knowledge(server.address, "");
+        assert_eq!(post(&gateway, "the body"), 502, "way {way}");
+        assert_eq!(arrived.load(Ordering::SeqCst), 1, "way {way}");
+        gateway.wait_log("upstream failed: ");
+    }
+}
+
+#[test]
+fn a_body_that_is_too_large_to_be_kept_is_not_sent_again() {
+    let (server, arrived) = failing_first(|frames, stream| frames.reset(stream, 7));
+    let gateway = prior_knowledge(server.address, "");
+    assert_eq!(post(&gateway, &"x".repeat(65_537)), 502);
+    assert_eq!(arrived.load(Ordering::SeqCst), 1);
+    assert_eq!(http::get(gateway.web(), "/").status, 200);
+}
+
+#[test]
+fn requests_beyond_what_a_server_allows_at_once_get_another_connection() {
+    // SETTINGS_MAX_CONCURRENT_STREAMS: 1.
+    let server = scripted(&[0, 3, 0, 0, 0, 1], |_, mut frames| {
+        let mut open = None;
+        while let Some(frame) = frames.read() {
+            if frame.kind == HEADERS {
+                assert_eq!(open, None, "two at once");
+                open = Some(frame.stream);
+                frames.head(frame.stream);
+                frames.write(DATA, 0, frame.stream, b"begun\n");
+            } else if frame.kind == RST_STREAM {
+                open = None;
+            } else if frame.kind == 6 && frame.flags == 0 {
+                frames.write(6, 1, 0, &frame.payload);
+            }
+        }
+    });
+    let gateway = prior_knowledge(server.address, "");
+    let begin = || {
+        let mut client = Client::new(gateway.web());
+        client.send(head("GET", "/", &[]));
+        assert_eq!(client.read_head().expect("an answer").status, 200);
+        client
+    };
+    let held: Vec<Client> = (0..4).map(|_| begin()).collect();
+    assert_eq!(server.connections(), 4);
+    drop(held);
+    // Their places are free again once the server knows that they were given up.
+    eventually("no new connection is needed", || {
+        let before = server.connections();
+        drop(begin());
+        (server.connections() == before).then_some(())
+    });
+}
+
+#[test]
+fn a_client_that_leaves_has_its_stream_reset() {
+    const CANCEL: [u8; 4] = [0, 0, 0, 8];
+    let (resets, codes) = std::sync::mpsc::channel();
+    let resets = std::sync::Mutex::new(resets);
+    let server = scripted(&[], move |_, mut frames| {
+        while let Some(frame) = frames.read() {
+            if frame.kind == HEADERS && frame.payload.len() > 220 {
+                frames.head(frame.stream);
+            }
+            if frame.kind == RST_STREAM {
+                resets.lock().expect("no panic").send(frame.payload).expect("awaited");
+            }
+        }
+    });
+    let gateway = prior_knowledge(server.address, "");
+    // Before its answer begins, and after.
+    for value in ["1".to_owned(), "x".repeat(300)] {
+        let mut client = Client::new(gateway.web());
+        client.send(head("GET", "/", &[("X-Value", &value)]));
+        if value.len() > 1 {
+            assert_eq!(client.read_head().expect("an answer").status, 200);
+        } else {
+            eventually("it is in flight", || {
+                let all = metrics(&gateway, "flowgate_upstream_requests_total");
+                (all.values().sum::<f64>() == 1.0).then_some(())
+            });
+        }
+        drop(client);
+        assert_eq!(codes.recv_timeout(PATIENCE).expect("a reset"), CANCEL);
+    }
+    assert_eq!(server.connections(), 1);
+}
+
+#[test]
+fn a_server_may_send_a_mebibyte_of_each_answer_at_once() {
+    let (seen, windows) = std::sync::mpsc::channel();
+    let seen = std::sync::Mutex::new(seen);
+    let server = scripted(&[], move |_, mut frames| {
+        let settings = frames.read_kind(SETTINGS).expect("settings").payload;
+        let window =
+            settings.chunks(6).find(|it| it[..2] == [0, 4]).expect("a window")[2..].to_vec();
+        seen.lock().expect("no panic").send(window).expect("awaited");
+        let (stream, _) = frames.request().expect("a request");
+        frames.answer(stream, b"ok");
+    });
+    let gateway = prior_knowledge(server.address, "");
+    assert_eq!(http::get(gateway.web(), "/").status, 200);
+    assert_eq!(windows.recv_timeout(PATIENCE).expect("a window"), (1_u32 << 20).to_be_bytes());
+}
+
+/// Runs a client of HTTP/2.
+fn with_client<F: Future<Output = ()>>(
+    gateway: &Gateway,
+    work: impl FnOnce(SendRequest<Bytes>) -> F,
+) {
+    let web = gateway.web();
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async move {
+        let stream = TcpStream::connect(web).await.expect("connected");
+        let (client, connection) = h2::client::handshake(stream).await.expect("begun");
+        tokio::spawn(connection);
+        let worked = tokio::time::timeout(PATIENCE, work(client)).await;
+        worked.expect("in time");
+    });
+}
+
+/// Begins a call.
+async fn call(
+    client: SendRequest<Bytes>,
+    timeout: Option<&str>,
+) -> (Response<RecvStream>, SendStream<Bytes>) {
+    let mut request = Request::post("http://shop.test/shop.Cart/Watch")
+        .header("content-type", "application/grpc")
+        .header("te", "trailers");
+    if let Some(timeout) = timeout {
+        request = request.header("grpc-timeout", timeout);
+    }
+    let mut client = client.ready().await.expect("ready");
+    let (answer, mut body) =
+        client.send_request(request.body(()).expect("whole"), false).expect("sent");
+    body.send_data("hello\n".into(), false).expect("sent");
+    (answer.await.expect("an answer"), body)
+}
+
+async fn next(answer: &mut RecvStream) -> String {
+    let part = answer.data().await.expect("a part").expect("no error");
+    answer.flow_control().release_capacity(part.len()).expect("released");
+    String::from_utf8(part.to_vec()).expect("UTF-8")
+}
+
+fn status(fields: &HeaderMap) -> Option<&str> {
+    fields.get("grpc-status")?.to_str().ok()
+}
+
+#[test]
+fn a_call_streams_both_ways_at_the_same_time_and_ends_with_trailers() {
+    let server = Http2Server::start(None);
+    let gateway = prior_knowledge(server.address, "");
+    with_client(&gateway, |client| async move {
+        let (answer, mut body) = call(client, Some("1M")).await;
+        let mut answer = answer.into_body();
+        let mut first = next(&mut answer).await;
+        assert!(first.contains("te: trailers") && first.contains("grpc-timeout: 1M"), "{first}");
+        if !first.ends_with("hello\n") {
+            first = next(&mut answer).await;
+        }
+        assert!(first.ends_with("hello\n"), "{first}");
+        for message in ["one", "two", "three"] {
+            body.send_data(message.into(), false).expect("sent");
+            assert_eq!(next(&mut answer).await, message);
+        }
+        body.send_data(Bytes::new(), true).expect("sent");
+        let trailers = answer.trailers().await.expect("no error").expect("trailers");
+        assert_eq!(status(&trailers), Some("0"));
+    });
+}
+
+#[test]
+fn the_deadline_of_a_call_is_its_own_or_the_routes_and_ends_it_with_status_4() {
+    for (timeout, route) in
+        [(Some("150m"), ""), (Some("1H"), ", timeout: 150ms"), (None, ", timeout: 150ms")]
+    {
+        let (resets, reset) = std::sync::mpsc::channel();
+        let resets = std::sync::Mutex::new(resets);
+        let server = scripted(&[], move |_, mut frames| {
+            let mut calls = 0;
+            while let Some(frame) = frames.read() {
+                // The first call gets no answer, the second one the beginning of one.
+                if frame.kind == HEADERS {
+                    calls += 1;
+                    if calls == 2 {
+                        frames.head(frame.stream);
+                        frames.write(DATA, 0, frame.stream, b"begun");
+                    }
+                }
+                if frame.kind == RST_STREAM {
+                    resets.lock().expect("no panic").send(frame.stream).expect("awaited");
+                    if calls == 2 {
+                        return;
+                    }
+                }
+            }
+        });
+        let gateway = prior_knowledge(server.address, route);
+        with_client(&gateway, |client| async move {
+            let (answer, _body) = call(client.clone(), timeout).await;
+            assert_eq!(answer.status(), 200);
+            assert_eq!(status(answer.headers()), Some("4"), "{timeout:?}{route}");
+        });
+        assert!(reset.recv_timeout(PATIENCE).is_ok(), "the server is told");
+        if server.connections() == 1 {
+            // A connection on which an answer was late gets no more requests.
+            with_client(&gateway, |client| async move {
+                let (answer, _body) = call(client, timeout).await;
+                assert_eq!(status(answer.headers()), Some("4"));
+            });
+            assert_eq!(server.connections(), 2);
+        }
+    }
+}
+
+#[test]
+fn a_call_whose_deadline_passes_in_its_answer_ends_with_trailers() {
+    let server = scripted(&[], |_, mut frames| {
+        let call = frames.read_kind(HEADERS).expect("a call");
+        frames.head(call.stream);
+        frames.write(DATA, 0, call.stream, b"begun");
+        while frames.read().is_some() {}
+    });
+    let gateway = prior_knowledge(server.address, "");
+    with_client(&gateway, |client| async move {
+        let (answer, _body) = call(client, Some("300m")).await;
+        let mut answer = answer.into_body();
+        assert_eq!(next(&mut answer).await, "begun");
+        assert!(answer.data().await.is_none());
+        let trailers = answer.trailers().await.expect("no error").expect("trailers");
+        assert_eq!(status(&trailers), Some("4"));
+    });
+}
+
+#[test]
+fn a_call_that_a_server_ends_with_its_head_keeps_its_status() {
+    let server = scripted(&[], |_, mut frames| {
+        let call = frames.read_kind(HEADERS).expect("a call");
+        let mut block = vec![0x88, 0, 11];
+        block.extend_from_slice(b"grpc-status\x015");
+        frames.write(HEADERS, END_HEADERS | END_STREAM, call.stream, &block);
+        while frames.read().is_some() {}
+    });
+    let gateway = prior_knowledge(server.address, "");
+    with_client(&gateway, |client| async move {
+        let (answer, _body) = call(client, None).await;
+        assert_eq!(status(answer.headers()), Some("5"));
+        assert!(answer.body().is_end_stream());
+    });
+}
+
+/// A running nginx; ended when dropped.
+struct Nginx(Child);
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[test]
+fn nginx_is_an_upstream_over_tls_and_http_2_and_ends_connections_without_losing_requests() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let authority = Authority::new("the authority");
+    authority.write(folder.path(), "ca");
+    authority.sign(folder.path(), "own", &["localhost"], |_| {});
+    let (port, path) = (free_port(), folder.path().display().to_string());
+    let config = format!(
+        "daemon off; master_process off; pid {path}/pid; error_log stderr;\n\
+         events {{}}\n\
+         http {{\n  access_log off;\n  client_body_temp_path {path}/body; proxy_temp_path {path}/proxy;\n\
+         fastcgi_temp_path {path}/fastcgi; uwsgi_temp_path {path}/uwsgi; scgi_temp_path {path}/scgi;\n\
+         server {{\n    listen 127.0.0.1:{port} ssl http2; keepalive_requests 7;\n\
+         ssl_certificate {path}/own.pem; ssl_certificate_key {path}/own.key;\n\
+         location / {{ return 200 '$server_protocol $host $ssl_session_reused'; }}\n  }}\n}}\n"
+    );
+    fs::write(folder.path().join("nginx.conf"), config).expect("written");
+    let child = Command::new("nginx")
+        .args(["-e", "stderr", "-p", &path, "-c", "nginx.conf"])
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("nginx is installed");
+    let _nginx = Nginx(child);
+    eventually("nginx listens", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+    let url = format!("https://localhost:{port}");
+    let gateway = Gateway::start_in(folder, &text(&url, ", tls: { ca: ca.pem }", ""), &[]);
+    let web = gateway.web();
+    let clients: Vec<_> = (0..8)
+        .map(|_| {
+            std::thread::spawn(move || {
+                let mut client = Client::new(web);
+                for _ in 0..50 {
+                    let answer = client.get("/");
+                    assert_eq!(answer.status, 200);
+                    assert!(
+                        answer.text().starts_with("HTTP/2.0 gateway.test"),
+                        "{}",
+                        answer.text()
+                    );
+                }
+            })
+        })
+        .collect();
+    for client in clients {
+        client.join().expect("no panic");
+    }
+    let opened = metrics(&gateway, "flowgate_upstream_connects_total");
+    let opened = opened.values().sum::<f64>();
+    assert!((400.0 / 7.0..200.0).contains(&opened), "{opened}");
+}

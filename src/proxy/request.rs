@@ -36,6 +36,11 @@ const SCHEME: Invalid =
 
 const LENGTH: Invalid = Invalid { kind: Refusal::Malformed, why: "Content-Length is empty" };
 
+const NAME: Invalid = Invalid {
+    kind: Refusal::Malformed,
+    why: "a header name has a character that names cannot have",
+};
+
 const TOO_MANY_FIELDS: Invalid = Invalid {
     kind: Refusal::TooLarge,
     why: "the request has more header fields than `limits.headers` allows",
@@ -84,6 +89,9 @@ pub(super) fn inspect<B>(
     if request.version() == Version::HTTP_2 && list_size(request) > limits.header_bytes {
         return Err(TOO_LARGE);
     }
+    if request.version() == Version::HTTP_2 && has_quoted_name(request.headers()) {
+        return Err(NAME);
+    }
     if !is_served(request.method()) {
         return Err(METHOD);
     }
@@ -103,6 +111,13 @@ pub(super) fn inspect<B>(
         return Err(invalid_host("Host is given more than once"));
     }
     authority(request, host)
+}
+
+/// Reports whether a field's name has a `"`: the one character that the `http` crate takes in names
+/// of HTTP/2 and that is in no token (RFC 9110, 5.6.2). A server that rejects it closes the
+/// connection, which would look like its own failure.
+fn has_quoted_name(headers: &HeaderMap) -> bool {
+    headers.keys().any(|name| name.as_str().contains('"'))
 }
 
 /// Returns the form of an authority that routes are found by: lower-case, without

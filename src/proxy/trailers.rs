@@ -85,7 +85,8 @@ impl RequestTrailers {
     /// Removes what the upstream may not receive.
     pub(super) fn filter(&self, trailers: &mut HeaderMap) {
         strip_trailers(trailers, &self.route.options.request_headers, &[]);
-        let unfit = |name: &&HeaderName| !self.passes(name.as_str());
+        // HTTP/2 lets a `"` pass, which no server of HTTP/1.1 takes in a name.
+        let unfit = |name: &&HeaderName| name.as_str().contains('"') || !self.passes(name.as_str());
         let unfit: Vec<HeaderName> = trailers.keys().filter(unfit).cloned().collect();
         for name in unfit {
             trailers.remove(name);

@@ -4,6 +4,7 @@ use crate::{
     common::{
         Gateway, eventually,
         http::{self, Client, head},
+        http2,
         upstream::{self, Script},
     },
     port::free_port,
@@ -130,6 +131,28 @@ fn what_a_client_breaks_off_ejects_no_server() {
         (ended.into_iter().flatten().sum::<u64>() == 10).then_some(())
     });
     assert_eq!(health(&gateway), ["healthy", "healthy"]);
+}
+
+#[test]
+fn a_name_that_no_server_takes_reaches_none() {
+    let strict = Script::start(|_, mut connection| {
+        while let Some(request) = connection.read() {
+            if request.headers.iter().any(|(name, _)| name.contains('"')) {
+                return;
+            }
+            connection.write(upstream::ok("fine"));
+        }
+    });
+    let gateway = Gateway::start(&config(&[strict.address], ""));
+    let mut client = http2::Client::new(gateway.web());
+    for stream in [1, 3, 5] {
+        client.get(stream, "/", &[("x\"a", "1")]);
+        let answer = http2::body(&client.answer(stream));
+        assert!(answer.contains("a header name has a character"), "{answer}");
+    }
+    client.get(7, "/", &[("x-a", "1")]);
+    assert_eq!(http2::body(&client.answer(7)), "fine");
+    assert!(!gateway.log().contains("upstream failed"), "{}", gateway.log());
 }
 
 #[test]

@@ -29,11 +29,12 @@ use tokio::{net::TcpStream, runtime};
 
 use ::http as http_types;
 
+/// The times are long, so that a busy machine opens no other connection.
 fn text(url: &str, more: &str, route: &str) -> String {
     format!(
         "workers: 1\nlisteners: [{{ name: web, listen: 127.0.0.1:0 }}]\n\
          admin: {{ listen: 127.0.0.1:0 }}\n\
-         upstreams: [{{ name: up, servers: [{{ url: '{url}' }}]{more} }}]\n\
+         upstreams: [{{ name: up, servers: [{{ url: '{url}' }}], connect_timeout: 5m, idle_timeout: 5m{more} }}]\n\
          routes: [{{ name: all, match: {{ path_prefix: / }}, upstream: up{route} }}]\n"
     )
 }

@@ -27,11 +27,13 @@ fn folder() -> TempDir {
 fn unchanged(_: &mut CertificateParams) {}
 
 /// A configuration with one upstream, whose `servers` and other keys are given.
+/// The times are long, so that a busy machine opens no other connection.
 fn text(servers: &str, more: &str) -> String {
+    let patient = if more.contains("connect_timeout") { "" } else { "connect_timeout: 5m, " };
     format!(
         "workers: 1\nlisteners: [{{ name: web, listen: 127.0.0.1:0 }}]\n\
          admin: {{ listen: 127.0.0.1:0 }}\n\
-         upstreams: [{{ name: up, servers: [{servers}], {more} }}]\n\
+         upstreams: [{{ name: up, servers: [{servers}], idle_timeout: 5m, {patient}{more} }}]\n\
          routes: [{{ name: all, match: {{ path_prefix: / }}, upstream: up }}]\n"
     )
 }

@@ -143,7 +143,7 @@ impl Http2Pool {
             }
         };
         if let Some(opener) = opener {
-            // Nobody may wait for it.
+            // No request may wait for it.
             opener.opening.send_replace(ended);
         }
         stream

@@ -132,8 +132,8 @@ impl Certificate {
         )
     }
 
-    /// Returns a warning if the certificate is not valid at `now`. Those whom it is shown to are the
-    /// `peers`.
+    /// Returns a warning if the certificate is not valid at `now`. `peers` is a word for the clients
+    /// or servers that see it.
     pub(in crate::config) fn out_of_date(&self, now: Instant, peers: &str) -> Option<Problem> {
         let checked = webpki::EndEntityCert::try_from(self.key.cert.first()?).ok()?;
         let now = UnixTime::since_unix_epoch(now.since(Instant::EPOCH));

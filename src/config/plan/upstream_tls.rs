@@ -1,4 +1,4 @@
-//! TLS to the servers of an upstream: whom the gateway trusts, and what it shows of itself.
+//! TLS to the servers of an upstream: which certificates the gateway trusts, and which it shows.
 
 use super::certificate::{self, Certificate};
 use crate::config::{

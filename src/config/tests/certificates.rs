@@ -146,7 +146,7 @@ fn what_a_store_is_trusted_by_is_reported_at_its_value_unless_only_rules_are_rea
         let entries: Vec<_> = problems.entries().collect();
         assert_eq!((entries[0].line, entries[0].column, entries.len()), (3, 7, 1), "{problems}");
         assert!(entries[0].message.contains(message), "{problems}");
-        assert!(!problems.are_missing_files(), "nobody makes it");
+        assert!(!problems.are_missing_files(), "no command makes it");
         assert!(read_rules(&path).is_ok(), "{ca}");
     }
     assert!(read(&named("a.pem")).is_ok());
@@ -180,7 +180,7 @@ fn what_is_wrong_with_the_tls_of_an_upstream_is_reported_at_its_value() {
         assert_eq!((entries[0].line, entries[0].column), (5, column), "{problems}");
         assert_eq!(entries.len(), 1, "{problems}");
         assert!(entries[0].message.contains(message), "{problems}");
-        assert!(!problems.are_missing_files(), "nobody makes it");
+        assert!(!problems.are_missing_files(), "no command makes it");
         assert!(read_rules(&path).is_ok(), "{tls}");
     }
     let path = file("https://", "ca: a.pem, cert: b.pem, key: b.key, server_name: shop.test");

@@ -107,7 +107,7 @@ proptest! {
             headers.append("x-a", value.clone());
             headers.append("cookie", value);
         }
-        let target = Target { host: &host, path: &path, query: query.as_deref(), method: &Method::GET, headers: &headers };
+        let target = Target { listener: None, host: &host, path: &path, query: query.as_deref(), method: &Method::GET, headers: &headers };
         let found = table.find(&target);
         prop_assert!(found.is_none_or(|route| table.matcher(route).is_some()));
         let parts: Vec<Part> = patterns
@@ -150,6 +150,7 @@ fn a_usual_request_takes_no_heap_memory() {
     let ask = |authority: &str, path: &str| {
         let host = canonical_host(authority).unwrap();
         let target = Target {
+            listener: None,
             host: &host,
             path: &normal_path(path),
             query: Some("p=1&q=a%20b"),
@@ -330,6 +331,7 @@ impl Request {
             self.query.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let (path, query) = (self.path(), query.join("&"));
         question(&Target {
+            listener: None,
             host: self.host,
             path: &normal_path(&path),
             query: Some(&*query).filter(|query| !query.is_empty()),

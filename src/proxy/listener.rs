@@ -228,8 +228,8 @@ impl Entrance {
     }
 
     fn admit(&self, stream: TcpStream, address: SocketAddr) {
-        let tls = self.face.borrow().tls.clone();
-        admit(&self.worker, stream, address, tls);
+        let face = self.face.borrow().clone();
+        admit(&self.worker, stream, address, face);
     }
 
     /// Waits until the kernel may have again what it lacked.
@@ -254,7 +254,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 }
 
 /// Begins to serve a connection, unless there are too many.
-fn admit(worker: &Arc<Worker>, stream: TcpStream, address: SocketAddr, tls: Option<Acceptor>) {
+fn admit(worker: &Arc<Worker>, stream: TcpStream, address: SocketAddr, face: Face) {
     let limit = worker.live.load().settings.limits.connections as u64;
     let Some(open) = worker.counters.connection(limit) else {
         worker.counters.refuse(meter::Refusal::Connections);
@@ -265,7 +265,7 @@ fn admit(worker: &Arc<Worker>, stream: TcpStream, address: SocketAddr, tls: Opti
     let tasks = worker.tasks.clone();
     tasks.spawn(async move {
         let place = worker.connections.enter(&activity);
-        greet(&worker, &activity, stream, address, tls).await;
+        greet(&worker, &activity, stream, address, face).await;
         worker.connections.leave(place);
     });
 }
@@ -276,7 +276,7 @@ async fn greet(
     activity: &Arc<Activity>,
     stream: TcpStream,
     address: SocketAddr,
-    tls: Option<Acceptor>,
+    Face { name: listener, tls }: Face,
 ) {
     // Without it a small answer may wait 40 ms for an acknowledgement.
     if stream.set_nodelay(true).is_err() {
@@ -284,7 +284,8 @@ async fn greet(
     }
     let manners = Manners::of(&worker.live.load().settings);
     let peer = |name, tls| {
-        Arc::new(Peer::new(Arc::clone(worker), Arc::clone(activity), address, name, tls))
+        let (worker, activity) = (Arc::clone(worker), Arc::clone(activity));
+        Arc::new(Peer::new(worker, activity, address, name, (listener, tls)))
     };
     let Some(acceptor) = tls else {
         return greet_cleartext(stream, peer(None, false), manners).await;

@@ -17,6 +17,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) worker: Arc<Worker>,
+    /// The name that its listener had when the connection began.
+    pub(super) listener: Arc<str>,
     pub(super) address: IpAddr,
     /// `address` as it stands in `X-Forwarded-For`.
     pub(super) address_value: HeaderValue,
@@ -52,14 +54,24 @@ impl Peer {
         activity: Arc<Activity>,
         address: SocketAddr,
         server_name: Option<ServerName>,
-        tls: bool,
+        (listener, tls): (Arc<str>, bool),
     ) -> Self {
         let address = address.ip().to_canonical();
         let address_value = HeaderValue::try_from(address.to_string())
             .unwrap_or_else(|_| HeaderValue::from_static("unknown"));
         let scheme = HeaderValue::from_static(if tls { "https" } else { "http" });
         let (known, print) = (Mutex::default(), OnceLock::new());
-        Self { worker, address, address_value, scheme, activity, server_name, known, print }
+        Self {
+            worker,
+            listener,
+            address,
+            address_value,
+            scheme,
+            activity,
+            server_name,
+            known,
+            print,
+        }
     }
 
     /// Returns the host that routes know an authority by.

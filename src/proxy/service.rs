@@ -275,7 +275,7 @@ impl Found<'_> {
 
     /// Adds to `claims` what the request asks of its route's rules.
     fn claim(&self, peer: &Peer, request: &Request<Incoming>, claims: &mut Claims) {
-        let (target, client) = (target(request, &self.host, &self.path), self.client);
+        let (target, client) = (target(request, peer, &self.host, &self.path), self.client);
         let known = |rule: &RouteRule, _: &str| {
             let print = match (&rule.sync(), &peer.worker.store) {
                 // By the secret that all gateways have.
@@ -297,14 +297,19 @@ impl Found<'_> {
         request: &Request<Incoming>,
         claims: &Claims,
     ) -> Option<Question> {
-        let target = target(request, &self.host, &self.path);
+        let target = target(request, peer, &self.host, &self.path);
         Question::of(&peer.worker, &self.route, claims, &target, self.client)
     }
 }
 
-fn target<'a>(request: &'a Request<Incoming>, host: &'a str, path: &'a str) -> Target<'a> {
+fn target<'a>(
+    request: &'a Request<Incoming>,
+    peer: &'a Peer,
+    host: &'a str,
+    path: &'a str,
+) -> Target<'a> {
     let (query, method, headers) = (request.uri().query(), request.method(), request.headers());
-    Target { host, path, query, method, headers }
+    Target { listener: Some(&peer.listener), host, path, query, method, headers }
 }
 
 /// Finds the route, and notes it in `tail`.
@@ -333,7 +338,7 @@ fn find<'a>(
     // Empty if the target is a fragment only.
     let written = if uri.path().is_empty() { "/" } else { uri.path() };
     let path = normal_path(written);
-    let route = match snapshot.find(&target(request, &host, &path), written) {
+    let route = match snapshot.find(&target(request, peer, &host, &path), written) {
         Ok(route) => route,
         Err(Unrouted::Path(why)) => return Err(refused(Invalid::path(why))),
         Err(Unrouted::NoRoute) => {

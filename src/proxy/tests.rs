@@ -129,7 +129,13 @@ impl House {
         let activity = Activity::new(&self.worker.clock, open);
         let place = self.worker.connections.enter(&activity);
         let worker = Arc::clone(&self.worker);
-        let peer = Arc::new(Peer::new(Arc::clone(&worker), activity, address, None, false));
+        let peer = Arc::new(Peer::new(
+            Arc::clone(&worker),
+            activity,
+            address,
+            None,
+            ("web".into(), false),
+        ));
         let manners = Manners::of(&worker.live.load().settings);
         let weak = Arc::downgrade(&peer);
         let serving = serve(peer, manners);
@@ -307,9 +313,16 @@ async fn a_remembered_fingerprint_is_that_of_the_same_key_and_client() {
     let open = house.worker.counters.connection(u64::MAX).expect("no limit");
     let activity = Activity::new(&house.worker.clock, open);
     let address = "192.0.2.1:4000".parse().expect("an address");
-    let peer = Peer::new(Arc::clone(&house.worker), activity, address, None, false);
+    let peer = Peer::new(Arc::clone(&house.worker), activity, address, None, ("web".into(), false));
     let (method, headers) = (Method::GET, HeaderMap::new());
-    let target = Target { host: "a", path: "/", query: None, method: &method, headers: &headers };
+    let target = Target {
+        listener: None,
+        host: "a",
+        path: "/",
+        query: None,
+        method: &method,
+        headers: &headers,
+    };
     let own = |v4_prefix| vec![Part::ClientIp { v6_prefix: 64, v4_prefix }];
     let known = |parts, client: [u8; 4]| {
         let (key, client) = (KeySpec::new(parts).expect("a key"), IpAddr::from(client));

@@ -13,7 +13,7 @@ use crate::{
         self, Claims, KeySource, Live, Plan, RequestContext, Retired, RouteRule, Snapshot, Unrouted,
     },
     flow::{Admission, Instant, Key, Outcome, Permit, Report, SlotId, Verdict, rule_of},
-    route::{Seed, Target, canonical_host, client_ip, normal_path},
+    route::{Matcher, Seed, Target, canonical_host, client_ip, normal_path},
 };
 use core::{
     cmp::{Ordering, Reverse},
@@ -38,7 +38,7 @@ pub struct Engine {
     /// The host of arrivals without one.
     host: Option<Arc<str>>,
     by_name: HashMap<Arc<str>, usize>,
-    /// Whether a route needs headers or the query, which logs lack.
+    /// Whether a route needs headers, the query or the listener, which logs lack.
     needs_fields: bool,
     due: BinaryHeap<Reverse<Due>>,
     open: HashMap<Id, Open>,
@@ -245,7 +245,10 @@ impl Engine {
         let table = &self.snapshot.table;
         self.needs_fields = (0..self.snapshot.routes.len())
             .filter_map(|route| table.matcher(route))
-            .any(|matcher| !(matcher.headers.is_empty() && matcher.query.is_empty()));
+            .any(|matcher| {
+                let Matcher { listeners, headers, query, .. } = matcher;
+                !(listeners.is_empty() && headers.is_empty() && query.is_empty())
+            });
     }
 
     /// Keeps an admitted request until its end, at most `longest` from its arrival if no line has
@@ -347,7 +350,12 @@ impl Engine {
         let (path, query) = split(path.as_deref().unwrap_or("/"));
         let headers = headers.as_deref().unwrap_or(&self.no_headers);
         let normal = normal_path(path);
-        let target = Target { host: &host, path: &normal, query, method, headers };
+        let only = match &self.snapshot.listeners[..] {
+            [only] => Some(&only.name),
+            _ => None,
+        };
+        let listener = arrival.listener.as_ref().or(only).map(|name| &**name);
+        let target = Target { listener, host: &host, path: &normal, query, method, headers };
         let peer = client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let client = client_ip(peer, headers, &self.snapshot.settings.trusted_proxies);
         then(&target, path, client)

@@ -25,6 +25,8 @@ pub struct Arrival {
     pub id: Id,
     /// Its head.
     pub request: Request,
+    /// The listener that it came by, if that is known.
+    pub listener: Option<Arc<str>>,
     /// Its route, if the line names one.
     pub route: Option<Arc<str>>,
     /// Its key for every keyed rule.

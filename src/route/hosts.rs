@@ -28,9 +28,18 @@ pub(super) struct HostRoutes {
 }
 
 impl RoutesByHost {
-    pub(super) fn new(ranking: &Ranking) -> Self {
+    /// Collects the routes that name this listener, or those that name none.
+    pub(super) fn new(ranking: &Ranking, listener: Option<&str>) -> Self {
         let mut ranks_by_host: BTreeMap<Option<&HostPattern>, Vec<usize>> = BTreeMap::new();
         for (rank, route) in ranking.routes().iter().enumerate() {
+            let listeners = &route.matcher.listeners;
+            let is_one = match listener {
+                Some(name) => listeners.iter().any(|listener| **listener == *name),
+                None => listeners.is_empty(),
+            };
+            if !is_one {
+                continue;
+            }
             let hosts = &route.matcher.hosts;
             let any = hosts.is_empty().then_some(None);
             for host in hosts.iter().map(Some).chain(any) {

@@ -514,6 +514,7 @@ mod tests {
     #[test]
     fn the_seed_decides_the_fingerprint() {
         let target = Target {
+            listener: None,
             host: "a",
             path: "/",
             query: None,
@@ -553,7 +554,8 @@ mod tests {
         }
         let path = &*normal_path(path);
         let method = &Method::GET;
-        let target = Target { host: "a.example", path, query, method, headers: &headers };
+        let target =
+            Target { listener: None, host: "a.example", path, query, method, headers: &headers };
         key.fingerprint(&Seed::new([1, 2]), &target, client)
     }
 

@@ -3,11 +3,14 @@
 use super::{FieldPattern, HostPattern, PathPattern, Target, header, query};
 use core::fmt;
 use http::Method;
+use std::sync::Arc;
 
 /// Conditions of which a request must meet all; empty lists have no effect. The default matches
 /// every request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matcher {
+    /// One of these listeners. Only a [`Table`](super::Table) looks at them.
+    pub listeners: Vec<Arc<str>>,
     /// One of these hosts.
     pub hosts: Vec<HostPattern>,
     /// This path.
@@ -79,7 +82,7 @@ impl Matcher {
     }
 }
 
-/// Writes one line: `POST shop.example.com/checkout/{id} header x-a=b query c=d`.
+/// Writes one line: `POST shop.example.com/checkout/{id} header x-a=b query c=d listener web`.
 impl fmt::Display for Matcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.methods.is_empty() {
@@ -93,6 +96,10 @@ impl fmt::Display for Matcher {
         }
         for parameter in &self.query {
             write!(f, " query {parameter}")?;
+        }
+        if !self.listeners.is_empty() {
+            f.write_str(" listener ")?;
+            list(f, &self.listeners)?;
         }
         Ok(())
     }
@@ -124,10 +131,10 @@ mod tests {
                 FieldPattern::present("x-b").unwrap(),
             ],
             query: vec![FieldPattern::regex("c", "d+").unwrap()],
+            listeners: vec!["web".into()],
             ..Matcher::default()
         };
-        let line =
-            "POST|PUT shop.example.com|*.shop/checkout/{id} header x-a=b header x-b query c~d+";
+        let line = "POST|PUT shop.example.com|*.shop/checkout/{id} header x-a=b header x-b query c~d+ listener web";
         assert_eq!(matcher.to_string(), line);
         assert_eq!(Matcher::default().to_string(), "/*");
     }
@@ -149,8 +156,14 @@ mod tests {
                 repeated,
                 ..Matcher::default()
             };
-            let target =
-                Target { host: "a", path: "/", query, method: &Method::GET, headers: &map };
+            let target = Target {
+                listener: None,
+                host: "a",
+                path: "/",
+                query,
+                method: &Method::GET,
+                headers: &map,
+            };
             (matcher.matches(&target), matcher.looks_at_repeated(&target))
         };
         for (values, query, expected) in [

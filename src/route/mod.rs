@@ -1,15 +1,16 @@
 //! Which route a request belongs to, and which client key it counts under.
 //!
-//! No IO, clock or lock. A [`Table`] is built once from the [`Matcher`]s of a configuration. Within
-//! the best host with a matching route, the best match wins:
+//! No IO, clock or lock. A [`Table`] is built once from the [`Matcher`]s of a configuration. The
+//! best match wins:
 //!
+//! 0. the request's listener named, then any;
 //! 1. host: exact, then the longest wildcard, then any;
 //! 2. path: exact, then the template with the most literal segments, then the
 //!    longest prefix, then regular expressions in file order, then any, which the prefix `/` is;
 //! 3. a method given, then not; then more headers; then more query parameters;
 //! 4. the order of the file.
 //!
-//! If no route of the best host matches, the routes of less specific hosts are tried.
+//! If no route of the best listener and host matches, the routes of less specific ones are tried.
 
 pub mod client;
 pub mod header;
@@ -46,6 +47,8 @@ pub use table::Table;
 /// A request as routing sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
+    /// The name of the listener that it came by, if that is known.
+    pub listener: Option<&'a str>,
     /// As [`canonical_host`] returns it.
     pub host: &'a str,
     /// In its [`normal_path`] form.

@@ -8,6 +8,7 @@ use super::{
 };
 use ahash::AHashMap;
 use core::cmp::Reverse;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// Finds the route of a request.
 ///
@@ -19,6 +20,9 @@ use core::cmp::Reverse;
 #[derive(Debug, Default)]
 pub struct Table {
     ranking: Ranking,
+    /// The routes of each listener that is named.
+    listeners: Vec<(Arc<str>, RoutesByHost)>,
+    /// Those that name no listener.
     hosts: RoutesByHost,
     /// Each route's rank.
     ranks: Vec<usize>,
@@ -28,17 +32,32 @@ impl Table {
     /// Builds the table; a route is its index in `matchers`.
     pub fn build(matchers: Vec<Matcher>) -> Self {
         let ranking = Ranking::new(matchers);
-        let hosts = RoutesByHost::new(&ranking);
+        let named: BTreeSet<Arc<str>> = ranking
+            .routes()
+            .iter()
+            .flat_map(|route| route.matcher.listeners.iter().map(Arc::clone))
+            .collect();
+        let of = |name: Arc<str>| (Arc::clone(&name), RoutesByHost::new(&ranking, Some(&name)));
+        let listeners = named.into_iter().map(of).collect();
+        let hosts = RoutesByHost::new(&ranking, None);
         let mut ranks = vec![0; ranking.routes().len()];
         for (rank, route) in ranking.routes().iter().enumerate() {
             ranks[route.index] = rank;
         }
-        Self { ranking, hosts, ranks }
+        Self { ranking, listeners, hosts, ranks }
     }
 
     /// Returns the best route for `target`, if any matches.
     pub fn find(&self, target: &Target<'_>) -> Option<usize> {
-        self.hosts.of(target.host).find_map(|site| {
+        let named = target
+            .listener
+            .and_then(|listener| self.listeners.iter().find(|(name, _)| **name == *listener));
+        let own = named.and_then(|(_, hosts)| self.search(hosts, target));
+        own.or_else(|| self.search(&self.hosts, target))
+    }
+
+    fn search(&self, hosts: &RoutesByHost, target: &Target<'_>) -> Option<usize> {
+        hosts.of(target.host).find_map(|site| {
             let mut search = Search::new(&self.ranking, target);
             site.search(target.path, &mut search);
             search.best().map(|route| route.index)
@@ -61,21 +80,23 @@ impl Table {
         self.ranking.routes().iter().any(|route| route.matcher.looks_at_repeated(target))
     }
 
-    /// Returns all routes, the most specific first: of two that match a request for the same host
-    /// pattern, the earlier one gets it. A route with several hosts is placed by its most specific
+    /// Returns all routes, the most specific first: of two that match a request by the same
+    /// listener for the same host pattern, the earlier one gets it. A route with several hosts is placed by its most specific
     /// one.
     pub fn order(&self) -> Vec<usize> {
         let mut routes: Vec<&Ranked> = self.ranking.routes().iter().collect();
         // The sort is stable: the rank decides among equal hosts.
         routes.sort_by_key(|route| {
-            route.matcher.hosts.iter().map(host_key).min().unwrap_or((2, Reverse(0)))
+            let Matcher { listeners, hosts, .. } = &route.matcher;
+            let host = hosts.iter().map(host_key).min().unwrap_or((2, Reverse(0)));
+            (listeners.is_empty(), host)
         });
         routes.into_iter().map(|route| route.index).collect()
     }
 
     /// Returns pairs `(earlier, later)` of routes with equal conditions, so that the later one
-    /// never gets a request. A route with several hosts is listed if an earlier one takes each of
-    /// them.
+    /// never gets a request. A route with several hosts or listeners is listed if an earlier one
+    /// takes each of them.
     pub fn shadowed(&self) -> Vec<(usize, usize)> {
         let mut owners: AHashMap<Conditions<'_>, usize> = AHashMap::with_capacity(self.ranks.len());
         let mut pairs = Vec::new();
@@ -104,9 +125,11 @@ fn host_key(host: &HostPattern) -> (u8, Reverse<usize>) {
     }
 }
 
-/// A matcher's conditions for one of its hosts, independent of the order of its lists.
+/// A matcher's conditions for one of its listeners and hosts, independent of the order of its
+/// lists.
 #[derive(PartialEq, Eq, Hash)]
 struct Conditions<'a> {
+    listener: Option<&'a str>,
     host: Option<&'a HostPattern>,
     path: &'a PathPattern,
     methods: Vec<&'a str>,
@@ -115,14 +138,20 @@ struct Conditions<'a> {
 }
 
 fn conditions(matcher: &Matcher) -> impl Iterator<Item = Conditions<'_>> {
-    let any = matcher.hosts.is_empty().then_some(None);
-    matcher.hosts.iter().map(Some).chain(any).map(|host| {
+    let any_listener = matcher.listeners.is_empty().then_some(None);
+    let listeners = matcher.listeners.iter().map(|listener| Some(&**listener)).chain(any_listener);
+    let hosts = || {
+        let any = matcher.hosts.is_empty().then_some(None);
+        matcher.hosts.iter().map(Some).chain(any)
+    };
+    let pairs = listeners.flat_map(move |listener| hosts().map(move |host| (listener, host)));
+    pairs.map(|(listener, host)| {
         let mut methods: Vec<&str> = matcher.methods.iter().map(http::Method::as_str).collect();
         methods.sort_unstable();
         methods.dedup();
         let headers = sorted(matcher.headers.iter().map(FieldPattern::without_case));
         let query = sorted(matcher.query.iter().cloned());
-        Conditions { host, path: &matcher.path, methods, headers, query }
+        Conditions { listener, host, path: &matcher.path, methods, headers, query }
     })
 }
 
@@ -301,6 +330,25 @@ mod tests {
     }
 
     #[test]
+    fn routes_of_the_listener_come_before_all_others() {
+        let routes = ["* ^/ @web", "a.example =/a", "* =/x @web,tls", "a.example =/b @tls"];
+        for (request, expected) in [
+            ("GET a.example/a @web", Some(0)),
+            ("GET a.example/x @web", Some(2)),
+            ("GET a.example/a @tls", Some(1)),
+            ("GET a.example/b @tls", Some(3)),
+            ("GET a.example/b", None),
+            ("GET a.example/a", Some(1)),
+            ("GET a.example/a @other", Some(1)),
+        ] {
+            check(&routes, request, expected);
+        }
+        assert_eq!(table(&routes).order(), [3, 2, 0, 1]);
+        let routes = ["* ^/ @a", "* ^/ @b", "* ^/", "* ^/ @a,b", "* ^/ @b,c"];
+        assert_eq!(table(&routes).shadowed(), [(0, 3)]);
+    }
+
+    #[test]
     fn an_empty_table_finds_nothing() {
         check(&[], "GET host/", None);
     }
@@ -348,15 +396,18 @@ mod tests {
         };
         let (host, path) = address.split_at(address.find(['/', '*']).unwrap_or(address.len()));
         let mut headers = HeaderMap::new();
+        let mut listener = None;
+        let words = words.inspect(|word| listener = word.strip_prefix('@').or(listener));
         for (name, value) in words.filter_map(|word| word.split_once('=')) {
             headers.append(super::super::header::name(name).unwrap(), value.parse().unwrap());
         }
         let path = &*normal_path(path);
-        let target = Target { host, path, query, method: &method, headers: &headers };
+        let target = Target { listener, host, path, query, method: &method, headers: &headers };
         assert_eq!(table(routes).find(&target), expected, "{request}");
     }
 
-    /// Reads `host,host =/exact|^/prefix|~regex|* [METHOD,…] [header=value…] [?name=value…]`.
+    /// Reads `host,host =/exact|^/prefix|~regex|* [METHOD,…] [header=value…] [?name=value…]
+    /// [@listener,…]`.
     fn table(routes: &[&str]) -> Table {
         Table::build(routes.iter().map(|route| matcher(route)).collect())
     }
@@ -375,6 +426,9 @@ mod tests {
         let mut matcher = Matcher { hosts, path: path.unwrap(), ..Matcher::default() };
         for word in words {
             match word.split_once('=') {
+                None if word.starts_with('@') => {
+                    matcher.listeners.extend(word[1..].split(',').map(Arc::from));
+                }
                 None => matcher
                     .methods
                     .extend(word.split(',').map(|method| method.parse::<Method>().unwrap())),

@@ -141,6 +141,7 @@ fn arrival(arrivals: &Arrivals, at: Instant, id: Id, nth: u64) -> Result<Arrival
             headers: (!headers.is_empty()).then(|| Arc::new(headers)),
             client: arrivals.client.as_ref().map(|client| address(client.of(nth))).transpose()?,
         },
+        listener: arrivals.listener.clone(),
         route: None,
         key: arrivals.key.as_ref().map(|key| shared(key.of(nth))),
         recorded: None,

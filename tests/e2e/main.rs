@@ -31,6 +31,7 @@ mod ports;
 mod proxy;
 mod reload;
 mod replay;
+mod routes;
 mod shutdown;
 mod stored_states;
 mod stores;

@@ -5,6 +5,7 @@ use crate::{
         decode::At,
         diagnostics::{Place, Problem, Problems},
         spec::{calendar::Unit, leaf::Name, values::Invalid},
+        vocabulary::nearest,
     },
     flow::calendar::Calendar,
 };
@@ -22,6 +23,8 @@ pub(super) struct Compiler {
     pub(super) warnings: Problems,
     /// Whether the file has a store.
     pub(super) has_store: bool,
+    /// The names of the listeners.
+    pub(super) listeners: Vec<Arc<str>>,
     /// Upstreams whose problems are reported: a route that names one has no further one.
     pub(super) faulty_upstreams: HashSet<Arc<str>>,
     /// Those that were asked for.
@@ -74,4 +77,20 @@ impl Compiler {
             "write another name: it tells them apart in logs, metrics and reloads",
         );
     }
+}
+
+/// Returns what to write in place of `name`, which is none of `known`.
+pub(super) fn suggestion(name: &str, mut known: Vec<&str>, what: &str) -> String {
+    const MOST: usize = 8;
+    // In the order of the alphabet, so that the hint does not change from run to run.
+    known.sort_unstable();
+    if let Some(meant) = nearest(name, known.iter().copied()) {
+        return format!("did you mean `{meant}`?");
+    }
+    if known.is_empty() {
+        return format!("write the {what} under `{what}s`");
+    }
+    let shown: Vec<_> = known.iter().take(MOST).map(|word| format!("`{word}`")).collect();
+    let more = if known.len() > MOST { ", …" } else { "" };
+    format!("write one of {}{more}", shown.join(", "))
 }

@@ -79,6 +79,7 @@ impl Compiler {
             paths.push(PathPattern::Any);
         }
         let matchers = paths.into_iter().map(|path| Matcher {
+            listeners: Vec::new(),
             hosts: Vec::new(),
             path,
             methods: methods.clone(),

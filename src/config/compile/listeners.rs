@@ -51,6 +51,8 @@ impl Compiler {
         folder: &Path,
     ) -> Vec<Arc<Listener>> {
         self.names("listener", specs.iter().filter_map(|at| at.value.name.as_ref()));
+        let names = specs.iter().filter_map(|at| at.value.name.value());
+        self.listeners = names.map(|name| Arc::clone(&name.0)).collect();
         let addresses = specs.iter().filter_map(|at| at.value.listen.address()).chain(admin);
         // With port 0 the system picks a port of its own for each.
         self.collisions(addresses.filter(|at| at.value.port() != 0));

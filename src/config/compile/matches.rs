@@ -1,20 +1,27 @@
 //! What requests must look like: hosts, paths, methods, header and query fields.
 
-use super::compiler::Compiler;
+use super::compiler::{Compiler, suggestion};
 use crate::{
     config::{
         decode::{At, Either, Entries, Key},
-        diagnostics::{Place, Problem},
-        spec::{FieldConditions, FieldSpec, MatchSpec},
+        diagnostics::{Place, Problem, quoted},
+        spec::{FieldConditions, FieldSpec, MatchSpec, leaf::Name},
     },
     route::{self, FieldPattern, HostPattern, Matcher, PathPattern, Repeated},
 };
+use std::sync::Arc;
 
 impl Compiler {
     pub(super) fn matcher(&mut self, at: &At<MatchSpec>) -> Matcher {
         let spec = &at.value;
         let paths = [spec.path.place, spec.path_prefix.place, spec.path_regex.place];
-        let others = [spec.host.place, spec.method.place, spec.header.place, spec.query.place];
+        let others = [
+            spec.host.place,
+            spec.method.place,
+            spec.listener.place,
+            spec.header.place,
+            spec.query.place,
+        ];
         if paths.iter().chain(&others).all(Option::is_none) {
             self.error(
                 Problem::error(at.place, "a match needs at least one condition")
@@ -34,6 +41,7 @@ impl Compiler {
         let prefix = self.optional(&spec.path_prefix, |path| PathPattern::prefix(&path.0));
         let regex = self.optional(&spec.path_regex, |regex| PathPattern::regex(&regex.0));
         Matcher {
+            listeners: self.listeners_of(spec.listener.items()),
             hosts: self.patterns(spec.host.items(), |host| HostPattern::parse(&host.0)),
             path: exact.or(prefix).or(regex).unwrap_or(PathPattern::Any),
             methods: spec.method.plain(|method| method.0.clone()),
@@ -42,6 +50,19 @@ impl Compiler {
             // A client gets past no route by sending a field twice.
             repeated: Repeated::Any,
         }
+    }
+
+    /// Returns the names of listeners that exist, and reports others.
+    fn listeners_of(&mut self, names: &[At<Name>]) -> Vec<Arc<str>> {
+        for At { value: Name(name), place, .. } in names {
+            if !self.listeners.contains(name) {
+                let known: Vec<&str> = self.listeners.iter().map(|name| &**name).collect();
+                let help = suggestion(name, known, "listener");
+                let message = format!("there is no listener {}", quoted(name));
+                self.error(Problem::error(*place, message).help(help));
+            }
+        }
+        names.iter().map(|at| Arc::clone(&at.value.0)).collect()
     }
 
     /// Compiles what each of some fields must look like.

@@ -1,13 +1,15 @@
 //! Routes: names, upstreams, matchers, and which can never be reached.
 
-use super::{compiler::Compiler, upstreams};
+use super::{
+    compiler::{Compiler, suggestion},
+    upstreams,
+};
 use crate::{
     config::{
         decode::{At, Entries, Key, Printed},
         diagnostics::{Place, Problem, quoted},
         plan::{HeaderEdits, Reject, RouteOptions, RoutePlan, RouteTimeouts},
         spec::{BreakerSpec, HeaderEditsSpec, RejectSpec, RouteSpec, leaf::Name},
-        vocabulary::nearest,
     },
     flow::breaker::{self, Slow},
     route::{Table, folded_name},
@@ -163,7 +165,7 @@ impl Compiler {
             let help = if self.errors.are_many() {
                 "write the name of an upstream".to_owned()
             } else {
-                suggestion(&name.value.0, by_name)
+                suggestion(&name.value.0, by_name.keys().copied().collect(), "upstream")
             };
             let message = format!("there is no upstream {}", quoted(&name.value.0));
             self.error(Problem::error(name.place, message).help(help));
@@ -229,20 +231,4 @@ impl Compiler {
             dry_run: spec.dry_run.is_true(),
         })
     }
-}
-
-fn suggestion(name: &str, upstreams: &HashMap<&str, usize>) -> String {
-    const MOST: usize = 8;
-    // In the order of the alphabet, so that the hint does not change from run to run.
-    let mut words: Vec<_> = upstreams.keys().copied().collect();
-    words.sort_unstable();
-    if let Some(meant) = nearest(name, words.iter().copied()) {
-        return format!("did you mean `{meant}`?");
-    }
-    if words.is_empty() {
-        return "write the upstream under `upstreams`".to_owned();
-    }
-    let shown: Vec<_> = words.iter().take(MOST).map(|word| format!("`{word}`")).collect();
-    let more = if words.len() > MOST { ", …" } else { "" };
-    format!("write one of {}{more}", shown.join(", "))
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! when   at TIME [over TIME] | after TIME [over TIME] | [at TIME] every TIME for TIME
 //! what   [COUNT x] METHOD PATH clause… -> expectation, …  |  reload FILE
-//! clause      from ADDRESS | host HOST | header NAME=VALUE | key TEXT | cost N | priority
+//! clause      from ADDRESS | host HOST | listener NAME | header NAME=VALUE | key TEXT | cost N | priority
 //!             | taking TIME | status CODE
 //! expectation COUNT WORD [by RULE] [for REASON] | wait <= TIME | retry after <= TIME
 //! ```
@@ -22,6 +22,7 @@ use std::{
     borrow::Cow,
     net::IpAddr,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -70,6 +71,8 @@ pub struct Arrivals {
     pub path: Numbered,
     /// The host.
     pub host: Option<Numbered>,
+    /// The name of the listener.
+    pub listener: Option<Arc<str>>,
     /// The addresses that they come from.
     pub client: Option<Numbered>,
     /// The header lines.
@@ -249,6 +252,7 @@ fn request(words: &mut Words<'_>) -> Found<Arrivals> {
         method,
         path: Numbered::new(path),
         host: None,
+        listener: None,
         client: None,
         headers: Vec::new(),
         key: None,
@@ -260,8 +264,8 @@ fn request(words: &mut Words<'_>) -> Found<Arrivals> {
     })
 }
 
-const CLAUSES: [&str; 8] =
-    ["from", "host", "header", "key", "cost", "priority", "taking", "status"];
+const CLAUSES: [&str; 9] =
+    ["from", "host", "listener", "header", "key", "cost", "priority", "taking", "status"];
 
 fn clause(word: &str, words: &mut Words<'_>, to: &mut Arrivals) -> Found<()> {
     match word {
@@ -280,6 +284,7 @@ fn clause(word: &str, words: &mut Words<'_>, to: &mut Arrivals) -> Found<()> {
             let host = words.wanted("the host", "`host shop.example.com`")?;
             to.host = Some(Numbered::new(host));
         }
+        "listener" => to.listener = Some(words.wanted("the listener", "`listener web`")?.into()),
         "header" => {
             let pair = words.wanted("the header", "`header x-tenant=gold`")?;
             let field = pair.split_once('=').and_then(|(name, value)| {

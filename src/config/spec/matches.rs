@@ -2,7 +2,7 @@
 
 use super::{
     keys::keys,
-    leaf::{FieldName, Host, MethodName, Path, Pattern, Text},
+    leaf::{FieldName, Host, MethodName, Name, Path, Pattern, Text},
 };
 use crate::config::decode::{Either, Entries, Several};
 
@@ -10,7 +10,8 @@ use crate::config::decode::{Either, Entries, Several};
 pub(in crate::config) type FieldConditions<N> = Entries<N, Either<Text, FieldSpec>>;
 
 keys! {
-    /// The most specific route wins: exact host before wildcard before any; then exact path before
+    /// The most specific route wins: one of the request's listener before those without
+    /// `listener`; then exact host before wildcard before any; then exact path before
     /// template before the longest prefix before regex, of which the first in the file, before any
     /// path, as which `path_prefix: /` counts; then method, more headers, more query fields; then
     /// the order of the file.
@@ -27,6 +28,8 @@ keys! {
         path_regex: Pattern, else "any";
         /// `GET`, or any of a list.
         method: Several<MethodName>, else "any";
+        /// The name of a listener that the request came by, or any of a list.
+        listener: Several<Name>, else "any";
         /// Header fields that must all hold: a text that must be equal, or a map.
         header: FieldConditions<FieldName>, else "any";
         /// Query fields that must all hold, in the same way.

@@ -83,6 +83,8 @@ fn routes_are_checked() {
             "match: { path: /a, path_prefix: /a }",
             "a match takes one kind of path | write one of `path`, `path_prefix` and `path_regex`, or two routes",
         ),
+        ("match: { listener: [web, wbe] }", "there is no listener `wbe` | did you mean `web`?"),
+        ("match: { listener: tls }", "there is no listener `tls` | write one of `web`"),
         ("match: { method: get }", "`get` is not upper-case, as methods are | write `GET`"),
         (
             "match: { header: { x y: 1 } }",

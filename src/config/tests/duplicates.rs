@@ -17,7 +17,14 @@ fn claims(live: &Live, query: Option<&str>, fields: &[(&'static str, &'static st
     for (name, value) in fields {
         headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
-    let target = Target { host: "a", path: "/", query, method: &Method::GET, headers: &headers };
+    let target = Target {
+        listener: None,
+        host: "a",
+        path: "/",
+        query,
+        method: &Method::GET,
+        headers: &headers,
+    };
     let (seed, mut claims) = (Seed::new([1, 2]), Claims::new());
     let request =
         RequestContext { seed: &seed, target: &target, client: IpAddr::from([192, 0, 2, 1]) };

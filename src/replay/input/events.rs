@@ -27,6 +27,8 @@ struct Line<'a> {
     #[serde(borrow)]
     route: Option<Text<'a>>,
     #[serde(borrow)]
+    listener: Option<Text<'a>>,
+    #[serde(borrow)]
     key: Option<&'a RawValue>,
     client_ip: Option<IpAddr>,
     #[serde(borrow)]
@@ -113,6 +115,7 @@ fn read(line: &[u8], next: Id) -> Result<Event, Reason> {
             headers: line.headers.as_ref().map(headers).transpose()?.map(Arc::new),
             client: line.client_ip,
         },
+        listener: shared(line.listener),
         route: shared(line.route),
         key: line.key.map(key).transpose()?,
         recorded: None,

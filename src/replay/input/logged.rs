@@ -70,6 +70,7 @@ impl LoggedRequest {
             at: self.at,
             id,
             request: self.request,
+            listener: None,
             route: None,
             key: None,
             cost: None,

@@ -194,7 +194,7 @@ pub struct Counters {
     refused: [AtomicU64; Refusal::ALL.len()],
 }
 
-/// Why a request or connection was rejected before routing.
+/// Why a request or connection was rejected before any rule was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The connection limit is reached.
@@ -213,11 +213,13 @@ pub enum Refusal {
     Method,
     /// No route matches.
     NoRoute,
+    /// The client's address may not use the route.
+    Access,
 }
 
 impl Refusal {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Connections,
         Self::Malformed,
         Self::TooLarge,
@@ -226,6 +228,7 @@ impl Refusal {
         Self::Path,
         Self::Method,
         Self::NoRoute,
+        Self::Access,
     ];
 
     /// Returns the reason as a metric label.
@@ -239,6 +242,7 @@ impl Refusal {
             Self::Path => "path",
             Self::Method => "method",
             Self::NoRoute => "no_route",
+            Self::Access => "access",
         }
     }
 }
@@ -253,7 +257,7 @@ impl Counters {
         })
     }
 
-    /// Counts a rejection before routing.
+    /// Counts a rejection before any rule was asked.
     pub fn refuse(&self, reason: Refusal) {
         self.refused[reason as usize].fetch_add(1, Relaxed);
     }
@@ -375,6 +379,6 @@ mod tests {
             }
         }
         let counted = Refusal::ALL.map(|reason| counters.refused(reason));
-        assert_eq!(counted, [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(counted, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
     }
 }

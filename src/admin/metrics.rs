@@ -212,7 +212,7 @@ impl Metrics {
         histograms(encoder, ("flowgate_http_request_duration", help), durations)?;
         let rejected = Refusal::ALL
             .map(|reason| ([("reason", reason.label())], self.counters.refused(reason)));
-        let help = "Requests and connections rejected before a route was chosen";
+        let help = "Requests and connections rejected before any rule was asked";
         counters(encoder, ("flowgate_http_rejected", help), rejected)
     }
 

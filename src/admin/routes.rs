@@ -43,6 +43,9 @@ struct RouteView<'a> {
     name: &'a str,
     r#match: &'a str,
     upstream: &'a str,
+    /// Which clients may use it, if not all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    access: Option<String>,
     /// In the chain's order: flow rules, breaker, pacing.
     rules: Vec<RuleView<'a>>,
     in_flight: u64,
@@ -145,6 +148,7 @@ impl<'a> RouteView<'a> {
             name: &route.name,
             r#match: &route.matches,
             upstream: &route.upstream.name,
+            access: route.options.access.as_ref().map(ToString::to_string),
             rules: seen.rules.iter().map(|rule| RuleView::of(route, rule)).collect(),
             in_flight: seen.in_flight,
             in_flight_max: seen.in_flight_max,

@@ -41,9 +41,9 @@ pub use diagnostics::{Diagnostics, Entry, Problem, Severity};
 pub use live::{Live, LocalShare, Retired, Summary, watch};
 pub use load::{Text, read, read_rules, reference, schema};
 pub use plan::{
-    AnswerLimits, Certificate, Certificates, ClientTimeouts, Cost, Except, HeaderEdits, Limit,
-    Limits, Listener, Plan, Reject, RouteOptions, RouteTimeouts, RuleOptions, Settings, Store,
-    StoreKind, UpstreamOptions, UpstreamPlan, UpstreamTls,
+    Access, AnswerLimits, Certificate, Certificates, ClientTimeouts, Cost, Except, HeaderEdits,
+    Limit, Limits, Listener, Plan, Reject, RouteOptions, RouteTimeouts, RuleOptions, Settings,
+    Store, StoreKind, UpstreamOptions, UpstreamPlan, UpstreamTls,
 };
 pub use read::source::{STDIN, fingerprint};
 pub use report::{

@@ -1,8 +1,8 @@
 //! What the log says now and then: a flood of requests must not become one of lines.
 
-use super::peer::Peer;
+use super::service::Worker;
 use crate::{config::Server, flow::Instant, meter};
-use core::time::Duration;
+use core::{net::IpAddr, time::Duration};
 use std::sync::{Mutex, PoisonError};
 
 /// How often the log names one kind of trouble at most.
@@ -47,13 +47,18 @@ pub struct RequestLog {
 }
 
 impl RequestLog {
-    /// Counts and logs a request that was refused for what it is.
-    pub(super) fn rejected(&self, peer: &Peer, reason: meter::Refusal, why: &str) {
-        let worker = &peer.worker;
+    /// Counts and logs a request of `client` that was rejected before any rule was asked.
+    pub(super) fn rejected(
+        &self,
+        worker: &Worker,
+        client: IpAddr,
+        reason: meter::Refusal,
+        why: &str,
+    ) {
         worker.counters.refuse(reason);
         let mut by_reason = self.by_reason.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = by_reason[reason as usize].due(worker.clock.now()) {
-            let (client, reason) = (&peer.address, reason.label());
+            let reason = reason.label();
             tracing::info!(%client, reason, count, "request rejected: {why}");
         }
     }

@@ -18,6 +18,7 @@ const DIGITS_MAX: usize = 8;
 pub(super) enum Code {
     InvalidArgument = 3,
     DeadlineExceeded = 4,
+    PermissionDenied = 7,
     ResourceExhausted = 8,
     Unimplemented = 12,
     Internal = 13,

@@ -31,6 +31,9 @@ const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#qu
 /// hint: without the field many clients would be back at once.
 const HINT: u64 = 1;
 
+/// What clients read whose address a route does not allow.
+pub(super) const DENIED: &str = "this route does not allow the client's address";
+
 /// Why the gateway answers a request itself, other than a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
@@ -40,6 +43,8 @@ pub(super) enum Refusal {
     NoRoute,
     /// The connection's certificate is not the host's.
     Misdirected,
+    /// The client's address may not use the route.
+    Denied,
     /// The request's body is longer than the route takes.
     TooLong,
     /// The upstream has not answered as it should.
@@ -57,6 +62,7 @@ impl Refusal {
             }
             Self::Invalid(_) | Self::Upstream(Failure::ClientBroken) => StatusCode::BAD_REQUEST,
             Self::NoRoute => StatusCode::NOT_FOUND,
+            Self::Denied => StatusCode::FORBIDDEN,
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::TooLong | Self::Upstream(Failure::TooLong) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Upstream(Failure::ClientStalled) => StatusCode::REQUEST_TIMEOUT,
@@ -72,6 +78,7 @@ impl Refusal {
         let detail = match self {
             Self::Invalid(invalid) => return invalid.detail(),
             Self::NoRoute => "no route matches this request",
+            Self::Denied => DENIED,
             Self::Misdirected => "this host is not served on this connection; open another",
             Self::TooLong | Self::Upstream(Failure::TooLong) => {
                 "the request body is longer than `body_limit` of this route allows"
@@ -108,6 +115,7 @@ pub(super) fn refuse(
     let status = refusal.status();
     let code = match status {
         StatusCode::NOT_FOUND => Code::Unimplemented,
+        StatusCode::FORBIDDEN => Code::PermissionDenied,
         StatusCode::GATEWAY_TIMEOUT => Code::DeadlineExceeded,
         _ if status.is_server_error() => Code::Unavailable,
         _ => Code::Internal,

@@ -65,7 +65,8 @@ impl Invalid {
             | Refusal::HeaderTimeout
             | Refusal::Host
             | Refusal::Method
-            | Refusal::NoRoute => self.why.into(),
+            | Refusal::NoRoute
+            | Refusal::Access => self.why.into(),
         }
     }
 }

@@ -15,7 +15,7 @@ use super::{
     peer::Peer,
     pool::Pools,
     quota::Told,
-    reply::{Manner, Refusal, refuse, reject},
+    reply::{DENIED, Manner, Refusal, refuse, reject},
     request::{Invalid, inspect},
     shared::{self, Asking, First, Question},
     tail::Tail,
@@ -321,7 +321,7 @@ fn find<'a>(
     let (uri, peer) = (request.uri(), &tail.peer);
     let worker = &peer.worker;
     let refused = |invalid: Invalid| {
-        worker.request_log.rejected(peer, invalid.kind, &invalid.detail());
+        worker.request_log.rejected(worker, peer.address, invalid.kind, &invalid.detail());
         Refusal::Invalid(invalid)
     };
     let limits = &snapshot.settings.limits;
@@ -349,6 +349,11 @@ fn find<'a>(
     let client = client_ip(peer.address, request.headers(), &snapshot.settings.trusted_proxies);
     if let Some(entry) = &mut tail.entry {
         entry.client = client;
+    }
+    if route.options.access.as_ref().is_some_and(|access| !access.allows(client)) {
+        worker.request_log.rejected(worker, client, meter::Refusal::Access, DENIED);
+        tail.route = Some(Arc::clone(route));
+        return Err(Refusal::Denied);
     }
     // Before it has cost anybody anything.
     if request.body().size_hint().exact().is_some_and(|length| length > route.options.body_limit) {

@@ -99,7 +99,7 @@ impl Unread {
     /// method, host and path, which are not known.
     pub(super) fn note(self, peer: &Peer) {
         let worker = &peer.worker;
-        worker.request_log.rejected(peer, self.reason, self.why);
+        worker.request_log.rejected(worker, peer.address, self.reason, self.why);
         let Some(status) = self.status.filter(|_| worker.access_log.is_on()) else { return };
         worker.access_log.log(&AccessRecord {
             ts: worker.clock.now(),

@@ -70,7 +70,7 @@ pub struct ArrivalResult {
 pub(super) type ResultOf<'a> = (&'a Engine, &'a ArrivalResult);
 
 /// Why an arrival reached no rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unreached {
     /// The gateway rejects it before routing.
     Invalid(&'static str),
@@ -78,6 +78,8 @@ pub enum Unreached {
     NoRoute,
     /// The line names an unknown route.
     UnknownRoute,
+    /// The route does not allow the client's address.
+    Denied,
 }
 
 /// A request with a known time of its answer or end.
@@ -297,6 +299,10 @@ impl Engine {
         self.with_head(arrival, |target, path, client| {
             let index = self.route_of(snapshot, arrival, target, path)?;
             let route = &snapshot.routes[index];
+            let access = route.options.access.as_ref().filter(|_| arrival.request.client.is_some());
+            if access.is_some_and(|access| !access.allows(client)) {
+                return Err(Unreached::Denied);
+            }
             let known = |_: &RouteRule, rule: &str| match fingerprint {
                 Some(fingerprint) => KeySource::Fingerprint(fingerprint),
                 None => recorded(arrival, rule),
@@ -416,6 +422,7 @@ impl Unreached {
             Self::Invalid(why) => why,
             Self::NoRoute => "no route matches",
             Self::UnknownRoute => "no route has this name",
+            Self::Denied => "the route does not allow the client's address",
         }
     }
 }

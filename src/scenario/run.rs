@@ -3,7 +3,7 @@
 use crate::{
     config::{self, Arrivals, Bound, Count, Expect, Measure, Plan, Spread, Step, Test, What, Word},
     flow::{Instant, Verdict},
-    replay::{Arrival, ArrivalResult, Decision, Ending, Engine, Id, Request},
+    replay::{Arrival, ArrivalResult, Decision, Ending, Engine, Id, Request, Unreached},
 };
 use core::{fmt::Write, net::IpAddr, time::Duration};
 use http::{HeaderMap, HeaderValue};
@@ -21,8 +21,8 @@ struct Tally {
     usage: Vec<(String, u64, u64)>,
 }
 
-/// The decision about an arrival; `None` without a route.
-type Outcome = Option<Decision>;
+/// The decision about an arrival, or why it reached no rule.
+type Outcome = Result<Decision, Unreached>;
 
 /// Runs a test, and returns its failures as text.
 pub(super) fn run(test: &Test, plan: Plan) -> Vec<String> {
@@ -154,12 +154,16 @@ fn arrival(arrivals: &Arrivals, at: Instant, id: Id, nth: u64) -> Result<Arrival
 
 impl Tally {
     fn note(&mut self, engine: &Engine, arrival: &Arrival, result: &ArrivalResult) {
-        let Ok(index) = result.route else {
-            *self.counts.entry((None, String::new())).or_default() += 1;
-            return;
+        let index = match result.route {
+            Ok(index) => index,
+            Err(reason) => {
+                *self.counts.entry((Err(reason), String::new())).or_default() += 1;
+                return;
+            }
         };
         let route = &engine.snapshot().routes[index];
-        let outcome = result.decided.map(|decided| decided.decision);
+        let outcome =
+            result.decided.map_or(Err(Unreached::NoRoute), |decided| Ok(decided.decision));
         let rule = result.rule().map_or("", |slot| route.rule_name(slot));
         let key = (outcome, rule.to_owned());
         *self.counts.entry(key).or_default() += 1;
@@ -259,13 +263,14 @@ impl Tally {
 }
 
 fn fits(count: &Count, outcome: Outcome, rule: &str) -> bool {
-    let reason = outcome.and_then(Decision::reason);
+    let reason = outcome.ok().and_then(Decision::reason);
     let is_word = match count.word {
-        Word::Passed => outcome == Some(Decision::Passed),
-        Word::Delayed => outcome == Some(Decision::Delayed),
-        Word::Admitted => outcome.is_some() && reason.is_none(),
+        Word::Passed => outcome == Ok(Decision::Passed),
+        Word::Delayed => outcome == Ok(Decision::Delayed),
+        Word::Admitted => outcome.is_ok() && reason.is_none(),
         Word::Rejected => reason.is_some(),
-        Word::Unrouted => outcome.is_none(),
+        Word::Unrouted => outcome.is_err_and(|reason| reason != Unreached::Denied),
+        Word::Denied => outcome == Err(Unreached::Denied),
         Word::DryRun => false,
     };
     let is_rule = count.rule.as_deref().is_none_or(|wanted| wanted == rule);
@@ -275,10 +280,11 @@ fn fits(count: &Count, outcome: Outcome, rule: &str) -> bool {
 /// Describes an arrival's decision like an expectation.
 fn describe(outcome: Outcome, rule: &str) -> String {
     match outcome {
-        None => Word::Unrouted.text().to_owned(),
-        Some(Decision::Passed) => Word::Passed.text().to_owned(),
-        Some(Decision::Delayed) => format!("delayed by {rule}"),
-        Some(Decision::Rejected(kind)) => format!("rejected by {rule} for {}", kind.word()),
+        Err(Unreached::Denied) => Word::Denied.text().to_owned(),
+        Err(_) => Word::Unrouted.text().to_owned(),
+        Ok(Decision::Passed) => Word::Passed.text().to_owned(),
+        Ok(Decision::Delayed) => format!("delayed by {rule}"),
+        Ok(Decision::Rejected(kind)) => format!("rejected by {rule} for {}", kind.word()),
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod common;
 
+mod access;
 mod cluster;
 mod descriptors;
 mod divided;

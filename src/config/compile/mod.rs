@@ -1,5 +1,6 @@
 //! Spec to plan: whether the values make sense together. Pure, and every problem is reported.
 
+mod access;
 mod algorithm;
 mod compiler;
 mod conditions;

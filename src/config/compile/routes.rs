@@ -81,6 +81,7 @@ impl Compiler {
         let (mut flow, rules, paced) = self.rules(&spec.flow, spec.pacing.at.as_ref());
         flow.breaker = spec.breaker.as_ref().and_then(|at| self.breaker(&at.value, at.place));
         let options = RouteOptions {
+            access: spec.access.as_ref().map(|at| self.access(at)),
             timeouts: timeouts.unwrap_or_default(),
             body_limit: spec.body_limit.bytes().unwrap_or(body_limit),
             upgrades: spec.upgrades.plain(|protocol| protocol.0.clone()),

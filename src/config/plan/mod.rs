@@ -1,5 +1,6 @@
 //! What a file means: compiled and checked, without state, not yet in force.
 
+mod access;
 pub(super) mod certificate;
 mod file;
 mod requests;
@@ -9,6 +10,7 @@ mod store;
 mod upstream;
 mod upstream_tls;
 
+pub use access::Access;
 pub use certificate::{Certificate, Certificates};
 pub(super) use file::certificates;
 pub use file::{Listener, Plan};

@@ -1,6 +1,6 @@
 //! What a route and its rules mean, without state.
 
-use super::{Except, Priority, When};
+use super::{Access, Except, Priority, When};
 use crate::{
     config::{
         diagnostics::Place,
@@ -103,6 +103,8 @@ pub struct RuleOptions {
 /// What the file says about a route's requests, beside its rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteOptions {
+    /// Which clients may use it; `None`: all.
+    pub access: Option<Access>,
     /// Deadlines of the upstream's response.
     pub timeouts: RouteTimeouts,
     /// The largest body of a request, in bytes.

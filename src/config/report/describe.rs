@@ -132,6 +132,9 @@ fn write_upstream(out: &mut String, upstream: &UpstreamPlan) -> fmt::Result {
 
 fn write_route(out: &mut String, route: &RoutePlan, upstream: &str, gateways: u32) -> fmt::Result {
     writeln!(out, "  {}  {} → {upstream}", route.name, route.matches)?;
+    if let Some(access) = &route.options.access {
+        writeln!(out, "    access  {access}")?;
+    }
     for (rule, plan) in route.flow.flow.iter().zip(&route.rules) {
         let indent = if plan.when.is_some() { "  " } else { "" };
         writeln!(out, "    {indent}{}  {}", rule.name, promise(&rule.algorithm))?;

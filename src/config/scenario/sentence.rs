@@ -148,6 +148,8 @@ pub enum Word {
     Rejected,
     /// No route was found.
     Unrouted,
+    /// The route does not allow its address.
+    Denied,
     /// A rule in a dry run would have rejected it.
     DryRun,
 }
@@ -337,8 +339,15 @@ fn expectations(words: &mut Words<'_>) -> Found<Vec<Expect>> {
 }
 
 impl Word {
-    const ALL: [Self; 6] =
-        [Self::Passed, Self::Delayed, Self::Admitted, Self::Rejected, Self::Unrouted, Self::DryRun];
+    const ALL: [Self; 7] = [
+        Self::Passed,
+        Self::Delayed,
+        Self::Admitted,
+        Self::Rejected,
+        Self::Unrouted,
+        Self::Denied,
+        Self::DryRun,
+    ];
 
     /// Returns it as it is written.
     pub const fn text(self) -> &'static str {
@@ -348,6 +357,7 @@ impl Word {
             Self::Admitted => "admitted",
             Self::Rejected => "rejected",
             Self::Unrouted => "unrouted",
+            Self::Denied => "denied",
             Self::DryRun => "dry-run",
         }
     }

@@ -2,6 +2,7 @@
 //! attributes are bounds and default. Whether the values make sense together is the compiler's
 //! question.
 
+mod access;
 mod breaker;
 pub(super) mod calendar;
 mod file;
@@ -17,6 +18,7 @@ mod upstream;
 pub(super) mod values;
 mod words;
 
+pub(super) use access::AccessSpec;
 pub(super) use breaker::BreakerSpec;
 pub(super) use file::{ClientTimeoutsSpec, FileSpec, LimitsSpec};
 pub(super) use listener::{AdminSpec, CertificateFiles, ListenerSpec};

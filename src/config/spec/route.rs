@@ -1,7 +1,7 @@
 //! Routes: what they match, and what they change on the way.
 
 use super::{
-    BreakerSpec, MatchSpec, PacingSpec, RuleSpec,
+    AccessSpec, BreakerSpec, MatchSpec, PacingSpec, RuleSpec,
     keys::keys,
     leaf::{EditableName, FieldValue, Name, Protocol, Size, Status, Text, Timeout},
 };
@@ -18,6 +18,8 @@ keys! {
         matcher: MatchSpec;
         /// The upstream they go to.
         upstream: Name;
+        /// Which clients may use it, by their address. Checked before the rules.
+        access: Box<AccessSpec>, else "all clients";
         /// Rules that decide together: a request passes all or none, and is counted by all or none.
         /// At most 16.
         flow: List<RuleSpec>, else "no rules";

@@ -1,5 +1,6 @@
 //! The configuration from text to snapshot, as a user meets it.
 
+mod access;
 mod certificates;
 mod checks;
 mod diagnostics;

@@ -127,6 +127,7 @@ impl<'r> RouteView<'r> {
 /// Says what differs of a route's options. Taken apart, so that a new one cannot be left out.
 fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
     let RouteOptions {
+        access,
         timeouts: RouteTimeouts { first_byte, idle, event_stream, tunnel, request },
         body_limit,
         upgrades,
@@ -139,6 +140,7 @@ fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
     let time = |time: &&Duration| short(**time);
     let switch = |is_on: &&bool| is_on.to_string();
     let timeouts = &new.timeouts;
+    words.named("access", *access == new.access);
     words.value("timeouts.first_byte", first_byte, &timeouts.first_byte, time);
     words.value("timeouts.idle", idle, &timeouts.idle, time);
     words.value("timeouts.event_stream", event_stream, &timeouts.event_stream, time);

@@ -77,12 +77,18 @@ impl Gateway {
 
     /// Starts a gateway with `yaml` that may have `files` file descriptors.
     pub(crate) fn start_with_files(yaml: &str, files: u32) -> Self {
+        let script = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
+        Self::start_under(&["sh", "-c", &script], yaml)
+    }
+
+    /// Starts a gateway with `yaml` by a program that takes the gateway's command as its last arguments.
+    pub(crate) fn start_under(program: &[&str], yaml: &str) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let config = dir.path().join("gateway.yaml");
         fs::write(&config, yaml).expect("the configuration is written");
-        let mut command = Command::new("sh");
-        let script = format!("ulimit -n {files} && exec \"$0\" run -c \"$1\"");
-        command.args(["-c", &script, env!("CARGO_BIN_EXE_flowgate")]).arg(&config);
+        let mut command = Command::new(program.first().expect("a program"));
+        command.args(program.iter().skip(1));
+        command.args([env!("CARGO_BIN_EXE_flowgate"), "run", "-c"]).arg(&config);
         let gateway = Self::launch(dir, config, command);
         gateway.wait_log("ready");
         gateway

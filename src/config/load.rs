@@ -5,11 +5,14 @@ use super::{
     decode::{self, Decoded},
     diagnostics::{Diagnostics, Problem, Problems, Source},
     plan::Plan,
-    read::{Content, Node, open_quote, source, yaml},
+    read::{
+        Content, Masked, Node, open_quote, source,
+        yaml::{self, Tree},
+    },
     spec::FileSpec,
     vocabulary::{self, Vocabulary},
 };
-use std::{num::NonZeroUsize, path::Path, thread::available_parallelism};
+use std::{num::NonZeroUsize, path::Path, sync::Arc, thread::available_parallelism};
 
 /// The text of a configuration, read once.
 #[derive(Debug)]
@@ -38,9 +41,8 @@ impl Text {
     /// # Errors
     /// Everything else that is wrong with it, in the order of the file.
     pub fn rules(&self) -> Result<Plan, Diagnostics> {
-        let (spec, problems) = spec(&self.0)?;
-        let spec = spec.map(FileSpec::without_certificates);
-        plan(&self.0, spec, problems)
+        let (source, spec, problems) = spec(&self.0)?;
+        plan(&source, spec.map(FileSpec::without_certificates), problems)
     }
 }
 
@@ -72,8 +74,8 @@ pub fn schema() -> String {
 
 /// Takes a text through all steps to the plan.
 pub(super) fn parse(source: &Source) -> Result<Plan, Diagnostics> {
-    let (spec, problems) = spec(source)?;
-    plan(source, spec, problems)
+    let (source, spec, problems) = spec(source)?;
+    plan(&source, spec, problems)
 }
 
 /// Compiles what was read, with the problems found so far.
@@ -98,16 +100,21 @@ pub(super) fn plan(
     Err(Diagnostics::new(source, problems).naming(pairs.collect()))
 }
 
-/// Reads a text as far as it can be read, with the problems found.
-fn spec(source: &Source) -> Result<(Option<FileSpec>, Problems), Diagnostics> {
-    let root = yaml::read(&source.text).map_err(|problem| Diagnostics::new(source, problem))?;
+/// Reads a text as far as it can be read, with the problems found and its substitutions.
+fn spec(source: &Source) -> Result<(Source, Option<FileSpec>, Problems), Diagnostics> {
+    let masked = Masked::of(&source.text);
+    let tree = yaml::read(&masked, Some(source.environment));
+    let Tree { root, mut problems, substitutions } =
+        tree.map_err(|problem| Diagnostics::new(source, problem))?;
+    let source = &Source { substitutions: Arc::new(substitutions), ..source.clone() };
     if root.content == Content::Empty {
         let empty = Problem::about_file("the file is empty")
             .help("write `listeners`, `upstreams` and `routes`; `flowgate demo` runs an example");
         return Err(Diagnostics::new(source, empty));
     }
     let upstream = first_upstream(&root).map(|name| ("upstream", name));
-    let Decoded { value, mut problems, missing } = decode::read(&root, &source.text, upstream);
+    let Decoded { value, problems: more, missing } = decode::read(&root, source, upstream);
+    problems.extend(more);
     if let Some(problem) = open_quote::find(&source.text, &root, &missing) {
         return Err(Diagnostics::new(source, problem));
     }
@@ -115,7 +122,7 @@ fn spec(source: &Source) -> Result<(Option<FileSpec>, Problems), Diagnostics> {
     if let Some(problem) = spec.as_ref().and_then(|spec| misplaced_end(spec, &root)) {
         problems.add(problem);
     }
-    Ok((spec, problems))
+    Ok((source.clone(), spec, problems))
 }
 
 /// Returns the name of the first upstream of a file, for hints.

@@ -13,6 +13,7 @@ mod descriptors;
 mod divided;
 mod duplicates;
 mod failing_store;
+mod files;
 mod flood;
 mod handover;
 mod health;

@@ -3,7 +3,7 @@
 use crate::{
     config::{
         decode::At,
-        diagnostics::{Place, Problem, Problems},
+        diagnostics::{Place, Problem, Problems, Substitutions},
         spec::{calendar::Unit, leaf::Name, values::Invalid},
         vocabulary::nearest,
     },
@@ -29,6 +29,10 @@ pub(super) struct Compiler {
     pub(super) faulty_upstreams: HashSet<Arc<str>>,
     /// Those that were asked for.
     pub(super) calendars: HashMap<(Unit, String), Calendar>,
+    /// The values that variables are in.
+    pub(super) substitutions: Arc<Substitutions>,
+    /// Where the patterns stand whose words are not concealed yet.
+    pub(super) patterns: Vec<Place>,
 }
 
 impl Compiler {
@@ -38,6 +42,13 @@ impl Compiler {
 
     pub(super) fn warn(&mut self, problem: Problem) {
         self.warnings.add(problem);
+    }
+
+    /// Conceals in `words` what variables put into the patterns compiled since it was last called.
+    pub(super) fn conceal(&mut self, words: String) -> String {
+        let places = core::mem::take(&mut self.patterns).into_iter();
+        let substitutions = places.filter_map(|place| self.substitutions.at(place));
+        substitutions.fold(words, |words, one| one.conceal(&words))
     }
 
     pub(super) fn keep<T>(&mut self, value: Result<T, Invalid>, place: Place) -> Option<At<T>> {

@@ -72,7 +72,7 @@ impl Compiler {
         for (name, value) in entries {
             self.condition(&mut conditions, name, value);
         }
-        let words = conditions.words().join(", ").into();
+        let words = self.conceal(conditions.words().join(", ")).into();
         let Conditions { client_ip, methods, paths, headers, query } = conditions;
         let mut paths: Vec<_> = paths.into_iter().map(|(_, path)| path).collect();
         if paths.is_empty() {
@@ -181,7 +181,7 @@ impl Compiler {
             Some(at) => self.pattern(FieldPattern::equals(name, &at.value.0), at.place)?,
             None => self.pattern(FieldPattern::present(name), header.place)?,
         };
-        let words = format!("header:{field}").into();
+        let words = self.conceal(format!("header:{field}")).into();
         let repeated = Repeated::Every;
         let matcher = Matcher { headers: vec![field], repeated, ..Matcher::default() };
         Some(Priority::new(words, matcher, spec.max_wait.duration()?.value))
@@ -205,7 +205,7 @@ impl Compiler {
             headers: self.fields(&spec.header, |name| name.0.as_str()),
             query: Vec::new(),
         };
-        let words = conditions.words().join(" or ").into();
+        let words = self.conceal(conditions.words().join(" or ")).into();
         let Conditions { client_ip, methods, paths, headers, .. } = conditions;
         // Each exempts by one condition.
         let any = Matcher { repeated: Repeated::Every, ..Matcher::default() };

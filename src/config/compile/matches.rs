@@ -135,6 +135,9 @@ impl Compiler {
         pattern: Result<T, route::Invalid>,
         place: Place,
     ) -> Option<T> {
+        if self.substitutions.at(place).is_some() {
+            self.patterns.push(place);
+        }
         pattern.map_err(|e| self.error(Problem::error(place, e.message).help(e.help))).ok()
     }
 }

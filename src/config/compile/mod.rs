@@ -25,7 +25,7 @@ use crate::config::{
     spec::{AccessLog, ClientTimeoutsSpec, FileSpec, LimitsSpec, RateLimitHeaders, leaf::Timeout},
 };
 use compiler::Compiler;
-use std::{collections::HashSet, num::NonZeroUsize, path::PathBuf};
+use std::{collections::HashSet, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
 /// Compiles `spec`, whose certificates stand in `files`, and returns the plan beside all problems
 /// found; with a problem, the plan is not whole. `cores` is the default number of workers.
@@ -35,7 +35,8 @@ pub(super) fn compile(
     source: &Source,
     cores: NonZeroUsize,
 ) -> (Plan, Problems) {
-    let mut compiler = Compiler::default();
+    let substitutions = Arc::clone(&source.substitutions);
+    let mut compiler = Compiler { substitutions, ..Compiler::default() };
     let store = compiler.store(spec.store.value(), files);
     let settings = Settings { store, ..settings(&spec, cores) };
     let admin = spec.admin.value().and_then(|admin| admin.listen.address());

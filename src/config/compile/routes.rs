@@ -41,7 +41,7 @@ impl Compiler {
             let conditions = spec.matcher.as_ref();
             let place = conditions.map_or(at.place, |at| at.place);
             let matcher = conditions.map(|at| self.matcher(at));
-            let words = matcher.as_ref().map(ToString::to_string);
+            let words = matcher.as_ref().map(|matcher| self.conceal(matcher.to_string()));
             let plan = self.route(at, upstream, words, body_limit);
             if let (Some(plan), Some(matcher)) = (plan, matcher) {
                 plans.push(plan);

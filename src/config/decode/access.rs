@@ -62,7 +62,7 @@ impl<'de, I: Iterator<Item = u128>> SeqAccess<'de> for Parts<'_, '_, I> {
 /// Hashes what a value says, without its place, its layout and its comments.
 fn hash(shape: Shape<'_, '_>, hasher: &mut AHasher) {
     match shape {
-        Shape::Missing | Shape::Empty => 0u8.hash(hasher),
+        Shape::Missing | Shape::Empty | Shape::Unset => 0u8.hash(hasher),
         Shape::Scalar(text) => (1u8, text).hash(hasher),
         Shape::List(items) => {
             (2u8, items.len()).hash(hasher);

@@ -93,7 +93,7 @@ impl<'de> Deserializer<'de> for Value<'_, '_> {
                 self.missing_dash(entries);
                 visitor.visit_seq(items(std::iter::once(self)))
             }
-            Shape::Missing | Shape::Empty | Shape::Scalar(_) => {
+            Shape::Missing | Shape::Empty | Shape::Unset | Shape::Scalar(_) => {
                 let example = self.key.map(|key| self.reader.vocabulary.example(&key.schema));
                 let expected = format!("a list\n{}", example.unwrap_or_default());
                 Err(Stop::invalid_type(self.shape.unexpected(), &expected.as_str()))

@@ -23,6 +23,22 @@ impl Stop {
         Self::Kind { found: kind(shape.unexpected()), wanted: "a map".to_owned(), of, example }
     }
 
+    /// Returns it without the value, which the file has as `written` and which is not `noun`.
+    pub(super) fn without_value(self, written: &str, name: &str, noun: &str) -> Self {
+        const HIDDEN: &str = "what comes from the environment is not shown";
+        match self {
+            Self::Invalid { .. } => Self::Invalid {
+                message: format!("the value of `{written}` is not {noun}"),
+                help: format!("set it to {noun}; {HIDDEN}"),
+            },
+            Self::Bound { wanted, .. } => Self::Invalid {
+                message: format!("the value of `{written}` is out of bounds for `{name}`"),
+                help: format!("set it to {wanted}; {HIDDEN}"),
+            },
+            Self::Kind { .. } => self,
+        }
+    }
+
     /// Returns the problem of the value at `place` under the key `name`.
     pub(super) fn problem(self, place: Place, name: &str, shape: Shape<'_, '_>) -> Problem {
         match self {

@@ -12,7 +12,11 @@ mod value;
 
 pub(super) use keys::{At, Either, Entries, Key, List, Printed, Several, read_text};
 
-use crate::config::{diagnostics::Problems, read::Node, vocabulary::Vocabulary};
+use crate::config::{
+    diagnostics::{Problems, Source},
+    read::Node,
+    vocabulary::Vocabulary,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use shape::Shape;
@@ -29,15 +33,16 @@ pub(super) struct Decoded<T> {
     pub missing: Vec<String>,
 }
 
-/// Reads the tree of the file `text` as a `T`, with all that is wrong with it. If the key
+/// Reads the tree of the file `source` as a `T`, with all that is wrong with it. If the key
 /// `example.0` is missing, `example.1` is what to write.
 pub(super) fn read<T: JsonSchema + for<'de> Deserialize<'de>>(
     root: &Node<'_>,
-    text: &str,
+    source: &Source,
     example: Option<(&str, &str)>,
 ) -> Decoded<T> {
     let reader = Reader {
-        text,
+        text: &source.text,
+        substitutions: &source.substitutions,
         vocabulary: &Vocabulary::of::<T>(),
         example,
         problems: RefCell::default(),

@@ -2,7 +2,7 @@
 
 use super::{error::Stop, shape::Shape};
 use crate::config::{
-    diagnostics::{Place, Problem, Problems, quoted},
+    diagnostics::{Place, Problem, Problems, Substitution, Substitutions, quoted},
     read::{Name, Node},
     vocabulary::{self, Vocabulary, nearest},
 };
@@ -12,6 +12,7 @@ use std::cell::RefCell;
 /// What is carried along: the text of the file, its words, and the problems found so far.
 pub(super) struct Reader<'r> {
     pub(super) text: &'r str,
+    pub(super) substitutions: &'r Substitutions,
     pub(super) vocabulary: &'r Vocabulary,
     /// A key, and an example of it that the file gives.
     pub(super) example: Option<(&'r str, &'r str)>,
@@ -40,15 +41,33 @@ impl<'n, 's> Value<'n, 's> {
     }
 
     pub(super) fn report(self, stop: Stop) {
+        if matches!(self.shape, Shape::Unset) {
+            // The variable has been reported.
+            return;
+        }
+        let stop = match (self.substitution(), self.key) {
+            (Some(Substitution { written, .. }), Some(key)) => {
+                stop.without_value(written, &key.name, &vocabulary::noun(&key.schema))
+            }
+            _ => stop,
+        };
         self.add(stop.problem(self.place, self.key_name(), self.shape));
+    }
+
+    /// Returns the substitution in it, if a variable is in it.
+    fn substitution(self) -> Option<&'n Substitution> {
+        self.key_place.and_then(|_| self.reader.substitutions.at(self.place))
     }
 
     pub(super) fn key_name(self) -> &'n str {
         self.key.map_or("", |key| key.name.as_str())
     }
 
+    /// Reports whether it is text and never a number. A variable may need quotes in any case.
     pub(super) fn is_quoted(self) -> bool {
-        self.key_place.is_some() && self.place.is_quoted(self.reader.text)
+        self.key_place.is_some()
+            && self.place.is_quoted(self.reader.text)
+            && self.substitution().is_none()
     }
 
     pub(super) fn item(self, node: &'n Node<'s>) -> Self {

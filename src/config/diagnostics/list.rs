@@ -1,32 +1,17 @@
 //! What is wrong with a file, all of it, each at its place.
 
-use super::{Place, Problem, Problems, Severity, secrets::hidden};
+use super::{Place, Problem, Problems, Severity, Source, secrets::hidden};
 use annotate_snippets::{AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
 use serde::Serialize;
 use std::{
     fmt::{self, Write},
     ops::Range,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 /// The longest stretch of text that a drawing shows as source; beyond it (a file without line
 /// ends) only the line and the column are named.
 const LONGEST_SHOWN: usize = 8 * 1024;
-
-/// A file's name and its text, shared.
-#[derive(Clone, Debug)]
-pub(in crate::config) struct Source {
-    pub path: Arc<Path>,
-    pub text: Arc<str>,
-}
-
-impl Source {
-    /// Returns the folder from which the file's relative names are meant.
-    pub(in crate::config) fn folder(&self) -> &Path {
-        self.path.parent().unwrap_or_else(|| Path::new(""))
-    }
-}
 
 /// All problems of one file, in the order of the file.
 ///
@@ -67,10 +52,13 @@ pub struct Entry {
 }
 
 impl Diagnostics {
-    /// Puts problems in the order of the file that they speak of.
+    /// Puts problems in the order of the file that they speak of. No value of a variable is shown.
     pub(in crate::config) fn new(source: &Source, problems: impl Into<Problems>) -> Self {
-        let (list, beyond) = problems.into().sorted();
+        let (mut list, beyond) = problems.into().sorted();
         let source = source.clone();
+        for problem in &mut list {
+            source.substitutions.conceal(problem);
+        }
         Self { source, list, beyond, is_unreadable: false, certificates: Vec::new() }
     }
 
@@ -93,7 +81,7 @@ impl Diagnostics {
 
     /// Returns a single problem with a file that could not be read as text.
     pub(in crate::config) fn unreadable(path: &Path, message: String, help: &str) -> Self {
-        let source = Source { path: path.into(), text: "".into() };
+        let source = Source::new(path, "");
         let problems = Self::new(&source, Problem::about_file(message).help(help));
         Self { is_unreadable: true, ..problems }
     }
@@ -377,7 +365,7 @@ error: twice
     }
 
     fn source(text: &str) -> Source {
-        Source { path: Path::new("gateway.yaml").into(), text: text.into() }
+        Source::new(Path::new("gateway.yaml"), text)
     }
 
     fn diagnostics(list: Vec<Problem>) -> Diagnostics {

@@ -4,9 +4,12 @@ mod list;
 mod place;
 mod problem;
 mod secrets;
+mod source;
+mod substitutions;
 
-pub(super) use list::Source;
 pub use list::{Diagnostics, Entry};
 pub(super) use place::Place;
 pub use problem::{Problem, Severity};
 pub(super) use problem::{Problems, quoted};
+pub(super) use source::{Environment, Source};
+pub(super) use substitutions::{Substitution, Substitutions};

@@ -6,7 +6,7 @@
 use crate::config::{
     diagnostics::{Diagnostics, Place, Problem, Source},
     plan::{Certificate, Plan, certificates},
-    read::yaml,
+    read::{Masked, Node, yaml},
     snapshot::Snapshot,
 };
 use std::{borrow::Cow, collections::HashMap, path::Path};
@@ -46,7 +46,14 @@ fn is_cut(old: &str, new: &str) -> bool {
     let old = plain(old);
     let new = plain(new);
     // Comments and blank lines at the end may go.
-    new.len() < old.len() && old.starts_with(&*new) && yaml::read(&old) != yaml::read(&new)
+    new.len() < old.len()
+        && old.starts_with(&*new)
+        && root(&Masked::of(&old)) != root(&Masked::of(&new))
+}
+
+/// Returns what the text of a file says, with its variables as they are written.
+fn root<'m>(text: &'m Masked<'m>) -> Option<Node<'m>> {
+    yaml::read(text, None).ok().map(|tree| tree.root)
 }
 
 /// Returns a text without what editors change by themselves: line ends, and blanks at the end.

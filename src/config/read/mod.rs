@@ -5,6 +5,8 @@ pub(super) mod open_quote;
 pub(super) mod source;
 mod syntax;
 mod tree;
+mod variables;
 pub(super) mod yaml;
 
 pub(super) use tree::{Content, Name, Node};
+pub(super) use variables::Masked;

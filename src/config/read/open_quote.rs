@@ -10,7 +10,7 @@ pub(in crate::config) fn find(text: &str, root: &Node<'_>, missing: &[String]) -
         return None;
     }
     match &root.content {
-        Content::Empty => None,
+        Content::Empty | Content::Unset => None,
         Content::Scalar(_) => within(text, root.place, missing),
         Content::List(items) => items.iter().find_map(|item| find(text, item, missing)),
         Content::Map(entries) => entries.iter().find_map(|(name, value)| {

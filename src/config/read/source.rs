@@ -65,7 +65,7 @@ fn text(path: &Path, bytes: io::Result<Vec<u8>>) -> Result<Source, Diagnostics> 
             let at = error.utf8_error().valid_up_to();
             // What comes before is text already, so that its places hold.
             let text = String::from_utf8_lossy(error.as_bytes());
-            let source = Source { path: path.into(), text: text.as_ref().into() };
+            let source = Source::new(path, &text);
             let problem =
                 Problem::error(Place::of(at..at + '\u{fffd}'.len_utf8()), "the file is not UTF-8");
             let mut problems = Problems::default();
@@ -76,7 +76,7 @@ fn text(path: &Path, bytes: io::Result<Vec<u8>>) -> Result<Source, Diagnostics> 
     };
     // A mark that editors on Windows put first; it is no part of the text.
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    Ok(Source { path: path.into(), text: text.into() })
+    Ok(Source::new(path, text))
 }
 
 /// Reads every file of `paths`.

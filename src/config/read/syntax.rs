@@ -197,7 +197,7 @@ pub(in crate::config) fn ended(text: &str) -> Problem {
 
 #[cfg(test)]
 mod tests {
-    use super::super::yaml::read;
+    use super::super::{Masked, yaml::read};
 
     #[test]
     fn the_refusal_is_said_in_plain_words_and_marks_its_place() {
@@ -216,7 +216,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, at: usize, words: &str) {
-        let problem = read(text).unwrap_err();
+        let problem = read(&Masked::of(text), None).unwrap_err();
         assert!(problem.message().contains(words), "{problem:?}");
         assert_eq!(problem.place().unwrap().range().start, at, "{problem:?}");
     }

@@ -20,6 +20,8 @@ pub(in crate::config) enum Content<'s> {
     Empty,
     /// Text, quoted or block text decoded, everything else as written.
     Scalar(Cow<'s, str>),
+    /// A scalar with a variable that cannot be replaced, which has been reported.
+    Unset,
     List(Vec<Node<'s>>),
     /// In the order of the file, duplicates included.
     Map(Vec<(Name<'s>, Node<'s>)>),

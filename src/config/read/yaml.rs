@@ -3,8 +3,13 @@
 //! The package parses, replays aliases and bounds both. Scalars are taken from the text where they
 //! stand, because YAML makes `1.1` of `1.10` and `16` of `0x10`.
 
-use super::{Content, Name, Node, syntax};
-use crate::config::diagnostics::{Place, Problem};
+use super::{
+    Content, Masked, Name, Node, syntax,
+    variables::{BEGIN, expand},
+};
+use crate::config::diagnostics::{
+    Environment, Place, Problem, Problems, Substitution, Substitutions,
+};
 use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, SeqAccess, Visitor},
@@ -27,14 +32,40 @@ const MAX_NODES: usize = 2_000_000;
 /// The deepest nesting; the deepest key of the vocabulary is at nine. Each level takes stack.
 const MAX_DEPTH: usize = 24;
 
-/// Reads the one document of `text`, which has no byte order mark.
+/// The most bytes that variables may add to a file, all together.
+const MAX_SUBSTITUTED: usize = 16 * 1024 * 1024;
+
+/// A file that is parsed.
+#[derive(Debug)]
+pub(in crate::config) struct Tree<'s> {
+    pub root: Node<'s>,
+    /// Variables that cannot be replaced.
+    pub problems: Problems,
+    pub substitutions: Substitutions,
+}
+
+/// Reads the one document of `text`, which has no byte order mark. Without an `environment`,
+/// variables stay as they are written.
 ///
 /// # Errors
 /// The first place where the text is not YAML, or where it passes a bound.
-pub(in crate::config) fn read(text: &str) -> Result<Node<'_>, Problem> {
-    let read = serde_yaml::from_str_with_options(text, options());
-    let raw = read.map_err(|error| syntax::problem(text, &error))?;
-    Builder { text, aliased: 0 }.node(raw)
+pub(in crate::config) fn read<'m>(
+    text: &'m Masked<'m>,
+    environment: Option<Environment>,
+) -> Result<Tree<'m>, Problem> {
+    let read = serde_yaml::from_str_with_options(&text.text, options());
+    let raw = read.map_err(|error| syntax::problem(text.original, &error))?;
+    let mut builder = Builder {
+        text,
+        environment,
+        aliased: 0,
+        substituted: 0,
+        problems: Problems::default(),
+        substitutions: Vec::new(),
+    };
+    let root = builder.node(raw)?;
+    let substitutions = Substitutions::new(builder.substitutions);
+    Ok(Tree { root, problems: builder.problems, substitutions })
 }
 
 fn options() -> Options {
@@ -156,9 +187,14 @@ impl<'de> Visitor<'de> for AnyValue {
 
 /// Makes the tree of what was read.
 struct Builder<'s> {
-    text: &'s str,
+    text: &'s Masked<'s>,
+    environment: Option<Environment>,
     /// Values and keys that aliases added.
     aliased: usize,
+    /// Bytes that variables added.
+    substituted: usize,
+    problems: Problems,
+    substitutions: Vec<Substitution>,
 }
 
 impl<'s> Builder<'s> {
@@ -167,7 +203,7 @@ impl<'s> Builder<'s> {
         self.count(place)?;
         let content = match content {
             RawContent::Empty => Content::Empty,
-            RawContent::Text(text) => Content::Scalar(text),
+            RawContent::Text(text) => self.scalar(self.text.restored(text, place), place)?,
             RawContent::AsWritten => Content::Scalar(Cow::Borrowed(self.written(place))),
             RawContent::List(items) => {
                 let items: Result<_, _> = items.into_iter().map(|item| self.node(item)).collect();
@@ -176,7 +212,7 @@ impl<'s> Builder<'s> {
             RawContent::Map(entries) => {
                 let entries = entries.into_iter().map(|(key, value)| self.entry(key, value));
                 let mut entries = entries.collect::<Result<_, _>>()?;
-                merge(&mut entries, self.text)?;
+                merge(&mut entries, self.text.original)?;
                 Content::Map(entries)
             }
         };
@@ -186,7 +222,7 @@ impl<'s> Builder<'s> {
     fn entry(&mut self, key: Raw<'s>, value: Raw<'s>) -> Result<(Name<'s>, Node<'s>), Problem> {
         self.count(key.place)?;
         let text = match key.content {
-            RawContent::Text(text) => text,
+            RawContent::Text(text) => self.text.restored(text, key.place),
             RawContent::AsWritten => Cow::Borrowed(self.written(key.place)),
             RawContent::Empty | RawContent::List(_) | RawContent::Map(_) => {
                 return Err(syntax::no_word(key.place));
@@ -197,7 +233,39 @@ impl<'s> Builder<'s> {
 
     /// Returns a plain scalar as it stands in the text.
     fn written(&self, place: Place) -> &'s str {
-        self.text.get(place.range()).unwrap_or_default()
+        self.text.original.get(place.range()).unwrap_or_default()
+    }
+
+    /// Returns a text with the values of its variables.
+    fn scalar(&mut self, text: Cow<'s, str>, place: Place) -> Result<Content<'s>, Problem> {
+        let Some(environment) = self.environment.filter(|_| text.contains(BEGIN)) else {
+            return Ok(Content::Scalar(text));
+        };
+        // Where an escape makes a `${` it is meant as it is.
+        let written = self.written(place);
+        if !written.contains(BEGIN) {
+            return Ok(Content::Scalar(text));
+        }
+        let value = match expand(&text, environment) {
+            Ok(value) => value,
+            Err(problems) => {
+                for (index, problem) in problems {
+                    let found = written.match_indices(BEGIN).nth(index).map(|(at, _)| {
+                        let start = place.range().start + at;
+                        let length = written[at..].find('}').map_or(BEGIN.len(), |end| end + 1);
+                        Place::of(start..start + length)
+                    });
+                    self.problems.add(problem.at(found.unwrap_or(place)));
+                }
+                return Ok(Content::Unset);
+            }
+        };
+        self.substituted += value.len();
+        if self.substituted > MAX_SUBSTITUTED {
+            return Err(syntax::bound(place, "variables add more than 16 MiB"));
+        }
+        self.substitutions.push(Substitution::new(place, value.clone(), text.into_owned()));
+        Ok(Content::Scalar(Cow::Owned(value)))
     }
 
     fn count(&mut self, place: Place) -> Result<(), Problem> {
@@ -267,14 +335,14 @@ mod tests {
         check("b: &b {x: 1, y: 1}\nc: {<<: *b, y: 2}\n", "{b: {x: 1, y: 1}, c: {y: 2, x: 1}}");
         check("c: {<<: [{x: 1}, {x: 2, z: 3}], y: 2}\n", "{c: {y: 2, x: 1, z: 3}}");
         check("c: {'<<': 1}\n", "{c: {<<: 1}}");
-        let problem = read("a: {<<: 5}").unwrap_err();
+        let problem = tree("a: {<<: 5}").unwrap_err();
         assert_eq!(problem.message(), "`<<` takes maps only");
     }
 
     #[test]
     fn an_alias_keeps_both_of_its_places() {
         let text = "a: &x 10\nb: *x\n";
-        let Content::Map(entries) = read(text).unwrap().content else { panic!("a map") };
+        let Content::Map(entries) = tree(text).unwrap().content else { panic!("a map") };
         let place = entries[1].1.place;
         assert_eq!(&text[place.range()], "10");
         assert_eq!(place.alias().map(|r| &text[r]), Some("*x"));
@@ -288,26 +356,72 @@ mod tests {
             let inner = vec![format!("*a{}", i - 1); 9].join(",");
             writeln!(bomb, "a{i}: &a{i} [{inner}]").unwrap();
         }
-        let problem = read(&bomb).unwrap_err();
+        let problem = tree(&bomb).unwrap_err();
         assert!(problem.message().contains("bound that protects the gateway"), "{problem:?}");
     }
 
     #[test]
     fn a_tower_of_brackets_is_refused() {
         for text in ["[".repeat(100_000), "{a: ".repeat(100_000), "- ".repeat(100_000)] {
-            let problem = read(&text).unwrap_err();
+            let problem = tree(&text).unwrap_err();
             assert!(problem.message().contains("bound"), "{problem:?}");
         }
     }
 
+    #[test]
+    fn a_variable_is_one_scalar_whatever_it_holds() {
+        let environment = |name: &str| Some(format!("{name}: [1]\n- #").into());
+        let text = "a: ${X}\nb: { c: ${X}/1m, '${X}': *z }\nd: |\n  ${X}\n  $${X}\n"
+            .replace("*z", "\"\\x24{X}\"");
+        let masked = Masked::of(&text);
+        let read = read(&masked, Some(environment)).unwrap();
+        let x = "X: [1]\n- #";
+        assert_eq!(
+            shown(&read.root),
+            format!("{{a: {x}, b: {{c: {x}/1m, ${{X}}: ${{X}}}}, d: {x}\n${{X}}\n}}")
+        );
+        let Content::Map(entries) = &read.root.content else { panic!("a map") };
+        let place = entries[0].1.place;
+        assert_eq!(&text[place.range()], "${X}");
+        assert_eq!(read.substitutions.at(place).map(|one| &*one.written), Some("${X}"));
+    }
+
+    #[test]
+    fn every_variable_that_is_not_set_is_reported_at_its_place_once() {
+        let text = "a: &a [x${A}, \"${B:-\\\"}${C}\"]\nb: *a\n";
+        let masked = Masked::of(text);
+        let read = read(&masked, Some(|_| None)).unwrap();
+        let found: Vec<_> = read
+            .problems
+            .sorted()
+            .0
+            .iter()
+            .map(|problem| &text[problem.place().unwrap().range()])
+            .collect::<Vec<_>>();
+        assert_eq!(found, ["${A}", "${C}"]);
+    }
+
+    #[test]
+    fn variables_cannot_fill_the_memory() {
+        let environment = |_: &str| Some("x".repeat(100_000).into());
+        let text = format!("a: &a ${{X}}\nb: [{}]\n", vec!["*a"; 1000].join(","));
+        let problem = read(&Masked::of(&text), Some(environment)).unwrap_err();
+        assert!(problem.message().contains("variables add more than 16 MiB"), "{problem:?}");
+    }
+
+    fn tree(text: &str) -> Result<Node<'static>, Problem> {
+        let text: &'static str = Box::leak(text.to_owned().into_boxed_str());
+        read(Box::leak(Box::new(Masked::of(text))), None).map(|tree| tree.root)
+    }
+
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        assert_eq!(shown(&read(text).unwrap()), expected);
+        assert_eq!(shown(&tree(text).unwrap()), expected);
     }
 
     fn shown(node: &Node<'_>) -> String {
         match &node.content {
-            Content::Empty => "~".to_owned(),
+            Content::Empty | Content::Unset => "~".to_owned(),
             Content::Scalar(text) => text.to_string(),
             Content::List(items) => {
                 format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(", "))

@@ -92,7 +92,8 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
         writeln!(out, "  admin  {admin}")?;
     }
     writeln!(out, "\nupstreams")?;
-    plan.upstreams.iter().try_for_each(|upstream| write_upstream(out, upstream))?;
+    let written = |value| plan.source().substitutions.as_written(value);
+    plan.upstreams.iter().try_for_each(|upstream| write_upstream(out, upstream, written))?;
     writeln!(out, "\nroutes, in the order in which they match")?;
     let order = plan.table.order();
     for index in order.iter().take(MOST_ROUTES) {
@@ -106,7 +107,11 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
     write_settings(out, plan)
 }
 
-fn write_upstream(out: &mut String, upstream: &UpstreamPlan) -> fmt::Result {
+fn write_upstream<'p>(
+    out: &mut String,
+    upstream: &'p UpstreamPlan,
+    written: impl Fn(&'p str) -> &'p str,
+) -> fmt::Result {
     let options = &upstream.options;
     writeln!(
         out,
@@ -118,7 +123,7 @@ fn write_upstream(out: &mut String, upstream: &UpstreamPlan) -> fmt::Result {
         options.max_idle
     )?;
     if let Some(check) = &options.health {
-        writeln!(out, "    checked: GET {} every {}", check.path, short(check.interval))?;
+        writeln!(out, "    checked: GET {} every {}", written(&check.path), short(check.interval))?;
     }
     for server in &upstream.servers {
         write!(out, "    {}", server.endpoint)?;

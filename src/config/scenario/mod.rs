@@ -18,7 +18,7 @@ use crate::config::{
     diagnostics::{Diagnostics, Place, Problem, Problems, Source},
     load,
     plan::Plan,
-    read::{source, yaml},
+    read::{Masked, source, yaml},
     spec::{
         FileSpec,
         keys::keys,
@@ -30,6 +30,7 @@ use serde::{Deserialize, Deserializer};
 use std::{
     borrow::Cow,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// A file of tests.
@@ -126,8 +127,10 @@ impl JsonSchema for Unread {
 /// Everything that is wrong with it, each at its place.
 pub fn read_scenario(path: &Path, instead: Option<&Path>) -> Result<Scenario, Diagnostics> {
     let source = source::read(path)?;
-    let root = yaml::read(&source.text).map_err(|problem| Diagnostics::new(&source, problem))?;
-    let decoded = decode::read::<ScenarioSpec>(&root, &source.text, None);
+    let masked = Masked::of(&source.text);
+    let tree = yaml::read(&masked, None).map_err(|problem| Diagnostics::new(&source, problem))?;
+    let root = tree.root;
+    let decoded = decode::read::<ScenarioSpec>(&root, &source, None);
     let mut problems = decoded.problems;
     let read = decoded.value.and_then(|spec| {
         let tests = tests(&spec, &source, &mut problems);
@@ -160,11 +163,16 @@ impl Scenario {
 
     fn inline(&self) -> Result<Plan, Diagnostics> {
         let source = &self.source;
-        let root = yaml::read(&source.text).map_err(|problem| Diagnostics::new(source, problem))?;
-        let decoded = decode::read::<InlineSpec>(&root, &source.text, None);
+        let masked = Masked::of(&source.text);
+        let tree = yaml::read(&masked, Some(source.environment))
+            .map_err(|problem| Diagnostics::new(source, problem))?;
+        let source = &Source { substitutions: Arc::new(tree.substitutions), ..source.clone() };
+        let mut problems = tree.problems;
+        let decoded = decode::read::<InlineSpec>(&tree.root, source, None);
+        problems.extend(decoded.problems);
         let spec = decoded.value.and_then(|spec| spec.config.at).map(|at| at.value);
         let spec = spec.map(|spec| spec.resolved(source.folder()).without_certificates());
-        load::plan(source, spec, decoded.problems)
+        load::plan(source, spec, problems)
     }
 }
 

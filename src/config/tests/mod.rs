@@ -14,6 +14,7 @@ mod reference;
 mod reload;
 mod rules;
 mod shared;
+mod variables;
 mod waits;
 
 use super::{Diagnostics, Plan, diagnostics::Source, load::parse};
@@ -27,7 +28,7 @@ upstreams: [{ name: app, servers: [{ url: http://127.0.0.1:9000 }] }]
 
 /// Parses `text` as a file `gateway.yaml`.
 fn parsed(text: &str) -> Result<Plan, Diagnostics> {
-    parse(&Source { path: Path::new("gateway.yaml").into(), text: text.into() })
+    parse(&Source::new(Path::new("gateway.yaml"), text))
 }
 
 #[track_caller]

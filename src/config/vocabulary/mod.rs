@@ -166,6 +166,19 @@ impl Default {
     }
 }
 
+/// Returns what a value is called, as in "a rate".
+pub(super) fn noun(schema: &Value) -> String {
+    let words: Vec<_> = words(schema).map(|word| format!("`{word}`")).collect();
+    let inner = ["items", "additionalProperties"].into_iter().find(|key| schema[key].is_object());
+    match (&schema["title"], &schema["anyOf"][0], inner) {
+        (Value::String(title), ..) => title.clone(),
+        (_, first @ Value::Object(_), _) => noun(first),
+        (.., Some(inner)) => noun(&schema[inner]),
+        _ if words.is_empty() => "`true` or `false`".to_owned(),
+        _ => format!("one of {}", words.join(", ")),
+    }
+}
+
 fn words(schema: &Value) -> impl Iterator<Item = &str> {
     let plain = schema["enum"].as_array().into_iter().flatten();
     let explained = schema["oneOf"].as_array().into_iter().flatten().map(|word| &word["const"]);

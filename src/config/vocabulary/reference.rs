@@ -23,7 +23,8 @@ Editors complete and check the keys with the first line
 
 Durations are a number and a unit (`500ms`, `5s`, `1m 30s`, `2h`), sizes too (`64KiB` is 65,536
 bytes, `64KB` 64,000), rates are a count per duration (`100/1m`, `10/s`). File names are relative to
-the folder of the file. Anchors (`&name`), aliases (`*name`) and merge keys (`<<`) work. A file is at
+the folder of the file. A value may have [variables](files.md) in it, as in `${NAME}` and
+`${NAME:-default}`. Anchors (`&name`), aliases (`*name`) and merge keys (`<<`) work. A file is at
 most 16 MiB, and aliases may add 500,000 values to it.
 
 **A file cut short** while it is copied can be valid YAML that lacks half its routes. Close yours with

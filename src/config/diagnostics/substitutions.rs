@@ -1,0 +1,129 @@
+//! What the environment put into values, which must not be shown.
+
+use super::{Place, Problem};
+use std::{fmt, ops::Range};
+
+/// The values of a file that variables are in.
+#[derive(Debug, Default)]
+pub(in crate::config) struct Substitutions(Vec<Substitution>);
+
+/// A value that a variable is in.
+pub(in crate::config) struct Substitution {
+    range: Range<usize>,
+    value: String,
+    /// The value as the file has it, as in `Bearer ${TOKEN}`.
+    pub written: String,
+}
+
+impl Substitution {
+    pub(in crate::config) fn new(place: Place, value: String, written: String) -> Self {
+        Self { range: place.range(), value, written }
+    }
+
+    /// Returns `text` with what the file has in place of the value, in either case of letters.
+    pub(in crate::config) fn conceal(&self, text: &str) -> String {
+        let value = self.value.to_ascii_lowercase();
+        if value.is_empty() {
+            return text.to_owned();
+        }
+        let lower = text.to_ascii_lowercase();
+        let mut shown = String::new();
+        let mut end = 0;
+        for (at, found) in lower.match_indices(&value) {
+            shown.push_str(&text[end..at]);
+            shown.push_str(&self.written);
+            end = at + found.len();
+        }
+        shown + &text[end..]
+    }
+
+    /// Conceals the value in a message, where it may be in part, escaped, or cut short. What is
+    /// quoted there stands between backticks.
+    fn conceal_quoted(&self, text: &mut String) {
+        /// A shorter value is a part of too many words.
+        const SHORT: usize = 3;
+        let escaped: String = self.value.chars().flat_map(char::escape_debug).collect();
+        let values = [&self.value, &escaped].map(|value| value.to_ascii_lowercase());
+        let is_part = |quote: &str| {
+            let quote = quote.trim_end_matches('…').to_ascii_lowercase();
+            !quote.is_empty() && values.iter().any(|v| v.contains(&quote) || quote.contains(&**v))
+        };
+        let parts: Vec<_> = text.split('`').collect();
+        let shown = parts.iter().enumerate().map(|(index, part)| match index % 2 {
+            1 if *part != self.written && is_part(part) => self.written.clone(),
+            0 if self.value.len() >= SHORT => self.conceal(part),
+            _ => (*part).to_owned(),
+        });
+        *text = shown.collect::<Vec<_>>().join("`");
+    }
+}
+
+impl fmt::Debug for Substitution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Substitution").field("written", &self.written).finish_non_exhaustive()
+    }
+}
+
+impl Substitutions {
+    pub(in crate::config) fn new(mut list: Vec<Substitution>) -> Self {
+        list.sort_by_key(|one| one.range.start);
+        // An alias brings the same value again.
+        list.dedup_by_key(|one| one.range.start);
+        Self(list)
+    }
+
+    /// Returns the substitution in the value at `place`, if there is one.
+    pub(in crate::config) fn at(&self, place: Place) -> Option<&Substitution> {
+        let start = place.range().start;
+        let found = self.0.binary_search_by_key(&start, |one| one.range.start).ok()?;
+        Some(&self.0[found])
+    }
+
+    /// Returns `value` as the file has it if a variable is in it.
+    pub(in crate::config) fn as_written<'v>(&'v self, value: &'v str) -> &'v str {
+        self.0.iter().find(|one| one.value == value).map_or(value, |one| &one.written)
+    }
+
+    /// Removes from a problem the values that it marks.
+    pub(in crate::config) fn conceal(&self, problem: &mut Problem) {
+        let places = problem.place.into_iter().chain(problem.also.iter().map(|(place, _)| *place));
+        let marked: Vec<_> = places.filter_map(|place| self.at(place)).collect();
+        for substitution in marked {
+            substitution.conceal_quoted(&mut problem.message);
+            substitution.conceal_quoted(&mut problem.label);
+            substitution.conceal_quoted(&mut problem.help);
+            for (_, label) in &mut problem.also {
+                substitution.conceal_quoted(label);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_concealed_in_part_escaped_and_cut_short() {
+        let value = format!("Bearer s3CRET\n{}", "x".repeat(100));
+        let place = Place::of(4..20);
+        let written = "Bearer ${TOKEN}".to_owned();
+        let all = Substitutions::new(vec![Substitution::new(place, value.clone(), written)]);
+        let concealed = |message: String| {
+            let mut problem = Problem::error(place, message).help("write `secret`").label("odd");
+            all.conceal(&mut problem);
+            (problem.message, problem.help)
+        };
+        let quoted = crate::config::diagnostics::quoted(&value);
+        for text in [format!("no header {quoted}"), "no header `S3cret`".to_owned()] {
+            assert_eq!(concealed(text).0, "no header `Bearer ${TOKEN}`");
+        }
+        assert_eq!(concealed(format!("no {value}")).0, "no Bearer ${TOKEN}");
+        assert_eq!(concealed("`limit` is odd".to_owned()).1, "write `secret`");
+        let elsewhere = Problem::error(Place::of(5..6), "`s3cret`");
+        let mut same = elsewhere.clone();
+        all.conceal(&mut same);
+        assert_eq!(same, elsewhere, "another value of the file");
+        assert!(!format!("{all:?}").contains("s3"));
+    }
+}

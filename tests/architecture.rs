@@ -48,7 +48,10 @@ const LAYERS: &[Layer] = &[
     io("small_http", &["flow", "clock"]),
     io("demo", &["flow", "clock", "small_http"]),
     io("access_log", &["flow", "route", "meter", "config", "clock", "lines"]),
-    io("proxy", &["flow", "route", "meter", "health", "config", "clock", "cluster", "access_log"]),
+    io(
+        "proxy",
+        &["flow", "route", "meter", "http1", "health", "config", "clock", "cluster", "access_log"],
+    ),
     io(
         "admin",
         &["flow", "route", "meter", "config", "clock", "cluster", "access_log", "small_http"],

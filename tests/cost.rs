@@ -38,12 +38,12 @@ const THREE_RULES: &str = "
 
 #[test]
 fn a_request_costs_what_it_did() {
-    check("", &Cost { instructions: 245_100, allocations: 8 });
+    check("", &Cost { instructions: 203_200, allocations: 4 });
 }
 
 #[test]
 fn a_request_with_three_rules_costs_what_it_did() {
-    check(THREE_RULES, &Cost { instructions: 279_000, allocations: 9 });
+    check(THREE_RULES, &Cost { instructions: 239_900, allocations: 5 });
 }
 
 /// What one request takes.

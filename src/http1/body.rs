@@ -75,6 +75,14 @@ impl BodyDecoder {
         if self.is_end() { Ok(()) } else { Err(BodyError::Incomplete) }
     }
 
+    /// Returns how many bytes of data are left, if that is known before they come.
+    pub fn left(&self) -> Option<u64> {
+        match &self.0 {
+            Kind::Exactly(left) => Some(*left),
+            Kind::Chunked(_) | Kind::UntilClose { .. } => None,
+        }
+    }
+
     /// Returns whether the body has ended, trailers included.
     pub fn is_end(&self) -> bool {
         match &self.0 {

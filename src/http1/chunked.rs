@@ -275,10 +275,21 @@ impl ChunkedDecoder {
     }
 }
 
+/// A chunk of one byte, and which bits of it are always the same.
+const ONE_BYTE: u64 = u64::from_le_bytes(*b"1\r\n\0\r\n\0\0");
+const ONE_BYTE_MASK: u64 = u64::from_le_bytes([0xff, 0xff, 0xff, 0, 0xff, 0xff, 0, 0]);
+
 /// Appends to `data` what whole chunks from `start` on have, as long as they have no more than 15
 /// bytes and no extension. Returns how many bytes were read.
 fn small_chunks(buffer: &mut [u8], data: &mut Range<usize>, start: usize) -> usize {
     let mut at = start;
+    // The worst that a sender can do, byte for byte.
+    while let Some(next) = buffer.get(at..).and_then(<[u8]>::first_chunk::<8>)
+        && u64::from_le_bytes(*next) & ONE_BYTE_MASK == ONE_BYTE
+    {
+        append(buffer, data, at + 3..at + 4);
+        at += 6;
+    }
     while let Some([digit, b'\r', b'\n', rest @ ..]) = buffer.get(at..) {
         let size = hex_digit(*digit).map_or(0, usize::from);
         if size == 0 || rest.get(size..size + 2) != Some(b"\r\n") {

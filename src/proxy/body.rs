@@ -10,6 +10,7 @@ use super::{
     timeout::Timeout,
     trailers::RequestTrailers,
     upload_buffer::{BodyBuffer, UploadPart},
+    upstream::error::UpstreamError,
 };
 use crate::{clock::Clock, config::Route, flow::Instant};
 use bytes::Bytes;
@@ -46,9 +47,18 @@ pub(super) enum Cut {
     /// The request that it belongs to has ended.
     #[error("the request was given up")]
     GivenUp(#[source] h2::Error),
-    /// The peer's connection failed.
+    /// The client's connection failed, or its body is malformed.
     #[error("the body could not be read")]
     Broken(#[source] hyper::Error),
+    /// The upstream's answer broke off, or is malformed.
+    #[error("the answer could not be read")]
+    Upstream(#[source] Box<UpstreamError>),
+}
+
+impl From<UpstreamError> for Cut {
+    fn from(error: UpstreamError) -> Self {
+        if let UpstreamError::Upload(cut) = error { cut } else { Self::Upstream(Box::new(error)) }
+    }
 }
 
 /// How far an upload has come, for the task that waits for the answer.
@@ -319,6 +329,8 @@ pub(super) struct ResponseBody {
     tail: Box<Tail>,
     /// What its end waits for, if it is early.
     end: Option<EarlyEnd>,
+    /// Why it breaks off, once what came before is on its way.
+    cut: Option<Cut>,
 }
 
 #[derive(Debug)]
@@ -326,7 +338,6 @@ enum Source {
     Own(Option<Bytes>),
     /// Over the connection that the tail has on loan.
     Upstream {
-        incoming: Incoming,
         patience: Patience,
         /// Whether the client learns from trailers why it is cut off.
         is_grpc: bool,
@@ -340,21 +351,16 @@ impl ResponseBody {
         if matches!(source, Source::Own(None)) {
             tail.complete();
         }
-        Self { source, tail, end: None }
+        Self { source, tail, end: None, cut: None }
     }
 
     /// Passes on what the upstream sends, with no pause longer than `patience`. Trailers tell a
     /// client of gRPC over HTTP/2 that its deadline has passed.
-    pub(super) fn upstream(
-        incoming: Incoming,
-        patience: Patience,
-        is_grpc: bool,
-        mut tail: Box<Tail>,
-    ) -> Self {
-        if incoming.is_end_stream() {
+    pub(super) fn upstream(patience: Patience, is_grpc: bool, mut tail: Box<Tail>) -> Self {
+        if tail.is_read() {
             tail.complete();
         }
-        Self { source: Source::Upstream { incoming, patience, is_grpc }, tail, end: None }
+        Self { source: Source::Upstream { patience, is_grpc }, tail, end: None, cut: None }
     }
 }
 
@@ -400,29 +406,33 @@ impl Body for ResponseBody {
     ) -> Poll<Option<Result<Frame<Part>, Cut>>> {
         let this = &mut *self;
         this.find_stream();
+        if this.cut.is_some() {
+            // A stream of HTTP/2 would not hear when that is over.
+            let is_http1 = this.tail.version != Version::HTTP_2;
+            let is_blocked = is_http1 && this.tail.peer.activity.is_blocked();
+            return if is_blocked { Poll::Pending } else { Poll::Ready(this.cut.take().map(Err)) };
+        }
         let frame = match &mut this.source {
             Source::Upstream { .. } if this.end.is_some() => None,
             Source::Own(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
-            Source::Upstream { incoming, patience, is_grpc } => {
-                match this.tail.poll_frame(incoming, context) {
-                    Poll::Ready(mut frame) => {
-                        patience.renew();
-                        if let Some(Ok(frame)) = &mut frame
-                            && let Some(trailers) = frame.trailers_mut()
-                        {
-                            strip(trailers, &this.tail);
-                        }
-                        frame.map(|frame| frame.map_err(Cut::Broken))
+            Source::Upstream { patience, is_grpc } => match this.tail.poll_frame(context) {
+                Poll::Ready(mut frame) => {
+                    patience.renew();
+                    if let Some(Ok(frame)) = &mut frame
+                        && let Some(trailers) = frame.trailers_mut()
+                    {
+                        strip(trailers, &this.tail);
                     }
-                    Poll::Pending => {
-                        let clock = &this.tail.peer.worker.clock;
-                        let cut = ready!(patience.poll(context, clock));
-                        this.tail.timeout = Some(patience.over());
-                        let is_told = *is_grpc && matches!(cut, Cut::Deadline);
-                        Some(if is_told { Ok(this.end_late()) } else { Err(cut) })
-                    }
+                    frame.map(|frame| frame.map_err(Cut::from))
                 }
-            }
+                Poll::Pending => {
+                    let clock = &this.tail.peer.worker.clock;
+                    let cut = ready!(patience.poll(context, clock));
+                    this.tail.timeout = Some(patience.over());
+                    let is_told = *is_grpc && matches!(cut, Cut::Deadline);
+                    Some(if is_told { Ok(this.end_late()) } else { Err(cut) })
+                }
+            },
         };
         let ended = match &frame {
             None => {
@@ -437,7 +447,10 @@ impl Body for ResponseBody {
             }
             Some(Err(_)) => {
                 this.tail.fail();
-                false
+                // hyper drops what it has not written yet.
+                this.cut = frame.and_then(Result::err);
+                context.waker().wake_by_ref();
+                return Poll::Pending;
             }
             Some(Ok(part)) => {
                 this.tail.add_bytes(part.data_ref().map_or(0, Bytes::len));
@@ -455,14 +468,14 @@ impl Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match &self.source {
             Source::Own(bytes) => bytes.is_none(),
-            Source::Upstream { incoming, .. } => incoming.is_end_stream(),
+            Source::Upstream { .. } => self.tail.is_read(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.source {
             Source::Own(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
-            Source::Upstream { incoming, .. } => incoming.size_hint(),
+            Source::Upstream { .. } => self.tail.size_hint(),
         }
     }
 }

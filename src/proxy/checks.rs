@@ -3,9 +3,11 @@
 
 use super::{
     body::RequestBody,
-    connect::{Connector, Offer, Opened, cause},
     health::{log, observe},
-    http2_client::Stream,
+    upstream::{
+        connect::{Connector, Offer, Opened, cause},
+        http2_client::Stream,
+    },
 };
 use crate::{
     clock::Clock,
@@ -159,10 +161,9 @@ async fn ask(
         .body(RequestBody::Empty)
         .map_err(|error| error.to_string())?;
     let status = match opened {
-        Opened::Http1(mut wire) => {
-            let response = wire.sender.try_send_request(request).await;
-            wire.abort();
-            response.map_err(|error| cause(&error.into_error()))?.status().as_u16()
+        Opened::Http1(mut connection) => {
+            let response = connection.send(request).await;
+            response.map_err(|error| cause(&error))?.status().as_u16()
         }
         Opened::Http2(connection) => {
             let mut stream = Stream::on(&connection, &Arc::default(), server);

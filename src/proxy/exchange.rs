@@ -5,17 +5,19 @@ use super::{
     balance::{Tried, pick},
     body::{RequestBody, Upload, upload},
     complaints::FailedAttempt,
-    connect::cause,
     connection::Protocol,
-    copied::Copied,
     entry::Entry,
     headers::{self, Forward},
     health,
     peer::Peer,
-    pool::{Lease, Wanted},
-    terms::{Unanswered, Why},
     timeout::Timeout,
-    wire::Wire,
+    upstream::{
+        connect::cause,
+        copied::Copied,
+        error::{Unanswered, Why},
+        pool::{Lease, Wanted},
+        wire::Wire,
+    },
 };
 use crate::{
     config::{Route, Server},
@@ -28,7 +30,6 @@ use core::{
     task::Poll,
 };
 use http::{Method, Request, Response};
-use hyper::body::Incoming;
 use std::{io, sync::Arc};
 
 /// Attempts for one request at most: enough to pass over a dead server or two and a
@@ -66,7 +67,7 @@ impl Failure {
 }
 
 /// The answer's head, with the connection that its body comes over.
-pub(super) type Answer = (Response<Incoming>, Lease);
+pub(super) type Answer = (Response<()>, Lease);
 
 /// What is known about a request before it is sent.
 pub(super) struct Exchange<'a> {
@@ -108,7 +109,8 @@ impl Exchange<'_> {
         let sent = request.as_ref().and_then(|request| request.body().upload());
         let copy = request.as_mut().and_then(|request| self.prepare(request));
         let (mut tried, mut now) = (Tried::default(), self.start);
-        let mut wanted = Wanted { fresh: false, http1: self.forward.upgrade.is_some() };
+        let http1 = self.forward.upgrade.is_some();
+        let mut wanted = Wanted { fresh: false, http1, once: copy.is_none() };
         let upstream = &self.route.upstream;
         let mut chosen = None;
         loop {
@@ -166,16 +168,16 @@ impl Exchange<'_> {
         lease: &mut Lease,
         request: &mut Option<Request<RequestBody>>,
         sent: Option<&Upload>,
-        answered: &mut Option<Result<Response<Incoming>, Unanswered>>,
+        answered: &mut Option<Result<Response<()>, Unanswered>>,
     ) {
         let Some(request) = request.take() else { return };
         let since = lease.since;
         match lease.wire_mut() {
             None => {}
-            Some(Wire::Http1(wire)) => {
-                let mut answer = pin!(wire.sender.try_send_request(request));
+            Some(Wire::Http1(connection)) => {
+                connection.begin(request);
                 let arrival = poll_fn(|context| {
-                    let answer = answer.as_mut().poll(context);
+                    let answer = connection.poll_answer(context);
                     answer.map(|answer| *answered = Some(answer.map_err(Unanswered::from)))
                 });
                 self.wait(pin!(arrival), sent, since).await;
@@ -231,7 +233,7 @@ impl Exchange<'_> {
             Why::Unsendable => return Err(Failure::Broken),
         };
         let others = self.route.upstream.servers.len() > 1;
-        if let Some(copy) = copy.filter(|_| (lease.reused || others) && closed_meanwhile(&error)) {
+        if let Some(copy) = copy.filter(|_| (lease.reused || others) && error.is_closed()) {
             if !lease.reused {
                 server.meter.failures.fetch_add(1, Relaxed);
                 self.note_failure(server, Some(health::Failure::Response), &cause(&error));
@@ -417,23 +419,4 @@ impl Exchange<'_> {
 /// Methods that ask for nothing to be done (RFC 9110, 9.2.1).
 fn is_harmless(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
-}
-
-/// Whether the server closed the connection before the head of its answer was whole.
-fn closed_meanwhile(error: &hyper::Error) -> bool {
-    use core::error::Error as _;
-    let cause = error.source();
-    let io = cause.and_then(|cause| match cause.downcast_ref::<h2::Error>() {
-        Some(cause) => cause.get_io(),
-        None => cause.downcast_ref::<io::Error>(),
-    });
-    let reset = io.is_some_and(|error| {
-        matches!(
-            error.kind(),
-            io::ErrorKind::ConnectionReset
-                | io::ErrorKind::BrokenPipe
-                | io::ErrorKind::ConnectionAborted
-        )
-    });
-    reset || error.is_incomplete_message() || error.is_canceled() || error.is_closed()
 }

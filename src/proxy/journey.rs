@@ -7,20 +7,18 @@ use super::{
     fields::{Field, Fields},
     grpc::{self, is_grpc},
     headers::{self, Forward},
-    keep_alive,
     lingering::discard,
-    pool::Lease,
     quota::Told,
     reply::{Refusal, refuse},
-    request::check_coding,
     tail::Tail,
     timeout::Timeout,
     upgrade::tunnel,
+    upstream::{keep_alive, pool::Lease},
 };
 use crate::{config::Route, flow::Instant};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
-use hyper::{body::Incoming, upgrade::OnUpgrade};
+use hyper::upgrade::OnUpgrade;
 use std::sync::Arc;
 
 /// An admitted request.
@@ -124,16 +122,20 @@ impl Journey {
             return self.switch(response, lease, client);
         }
         let fields = Fields::of(response.headers());
-        if !is_framed_once(response.headers(), fields) {
-            lease.on_failure();
-            return refuse(Refusal::Upstream(Failure::Broken), &HeaderMap::new(), self.tail);
-        }
         let status = response.status();
         let headers = response.headers_mut();
+        // It says which protocol the client must ask for (RFC 9110, 15.5.22).
+        let required = (status == StatusCode::UPGRADE_REQUIRED && self.protocol == Protocol::Http1)
+            .then(|| headers.get(header::UPGRADE).cloned())
+            .flatten();
         if fields.has(Field::OtherHop) {
             lease.keep_for(keep_alive::announced(headers));
         }
         headers::strip_hop_by_hop(headers, fields);
+        if let Some(protocols) = required {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+            headers.insert(header::UPGRADE, protocols);
+        }
         headers::frame_answer(status, headers, fields);
         if let Some(told) = self.told.take() {
             self.tail.told = told.fields();
@@ -154,26 +156,27 @@ impl Journey {
         };
         self.tail.lease = Some(lease);
         let is_grpc = is_grpc && self.protocol == Protocol::Http2;
-        response.map(|incoming| ResponseBody::upstream(incoming, patience, is_grpc, self.tail))
+        response.map(|()| ResponseBody::upstream(patience, is_grpc, self.tail))
     }
 
     /// Joins the client to the upstream, if both mean the same protocol.
     fn switch(
         mut self: Box<Self>,
-        mut response: Response<Incoming>,
+        mut response: Response<()>,
         mut lease: Lease,
         client: Option<OnUpgrade>,
     ) -> Response<ResponseBody> {
         let agreed = response.headers().get(header::UPGRADE);
         let asked = self.forward.upgrade.take();
-        let Some((client, token)) = client.zip(asked).filter(|(_, token)| {
+        let agreement = client.zip(asked).filter(|(_, token)| {
             agreed.is_some_and(|agreed| agreed.as_bytes().eq_ignore_ascii_case(token.as_bytes()))
-        }) else {
+        });
+        let Some(((client, token), server)) =
+            agreement.and_then(|agreement| Some((agreement, lease.detach()?)))
+        else {
             lease.on_failure();
             return refuse(Refusal::Upstream(Failure::Broken), &HeaderMap::new(), self.tail);
         };
-        let server = hyper::upgrade::on(&mut response);
-        lease.detach();
         self.tail.lease = Some(lease);
         let headers = response.headers_mut();
         headers::strip_hop_by_hop(headers, Fields::of(headers));
@@ -193,7 +196,7 @@ impl Journey {
         // The tunnel's tail ends the request; this one only ends the answer's head.
         peer.activity.on_request();
         let head = Tail::of_head_only(peer, method, started);
-        response.map(|_| ResponseBody::own(Bytes::new(), head))
+        response.map(|()| ResponseBody::own(Bytes::new(), head))
     }
 }
 
@@ -203,11 +206,4 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
     let value = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     let media = value.and_then(|value| value.split(|&byte| byte == b';').next());
     media.is_some_and(|media| media.trim_ascii().eq_ignore_ascii_case(EVENT_STREAM))
-}
-
-/// Whether an answer's end is said in one way: by its length or by chunks, which
-/// must be its only coding. Another reader could take it to end elsewhere.
-fn is_framed_once(headers: &HeaderMap, fields: Fields) -> bool {
-    !fields.has(Field::TransferEncoding)
-        || (!fields.has(Field::ContentLength) && check_coding(headers).is_ok())
 }

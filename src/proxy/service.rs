@@ -4,7 +4,6 @@
 use super::{
     Connections, RequestLog,
     body::{RequestBody, ResponseBody},
-    connect::Connector,
     connection::Protocol,
     descriptors::Descriptors,
     entry::Entry,
@@ -13,7 +12,6 @@ use super::{
     journey::Journey,
     lingering::{discard, drain},
     peer::Peer,
-    pool::Pools,
     quota::Told,
     reply::{DENIED, Manner, Refusal, refuse, reject},
     request::{Invalid, inspect},
@@ -22,6 +20,7 @@ use super::{
     timeout::TimeoutLog,
     trailers::RequestTrailers,
     upload_buffer::BodyBuffer,
+    upstream::{connect::Connector, pool::Pools},
 };
 use crate::{
     access_log,

@@ -6,9 +6,9 @@ use super::{
     entry::{End, Entry},
     lingering::EarlyEnd,
     peer::Peer,
-    pool::Lease,
     streams::Stream,
     timeout::Timeout,
+    upstream::{error::UpstreamError, pool::Lease, wire::Wire},
 };
 use crate::{
     access_log,
@@ -21,13 +21,11 @@ use crate::{
 };
 use bytes::Bytes;
 use core::{
-    pin::Pin,
     sync::atomic::Ordering::Relaxed,
     task::{Context, Poll},
 };
 use http::{HeaderName, Method, StatusCode, Version};
-use http_body::{Body as _, Frame};
-use hyper::body::Incoming;
+use http_body::{Frame, SizeHint};
 use std::sync::Arc;
 
 /// The status that is recorded if there was no answer, as the client left or the gateway
@@ -153,14 +151,27 @@ impl Tail {
 
     /// Polls for the next part of the upstream's answer.
     pub(super) fn poll_frame(
-        &self,
-        incoming: &mut Incoming,
+        &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
-        match self.lease.as_ref().and_then(Lease::wire) {
-            Some(wire) => wire.poll_frame(incoming, context),
-            None => Pin::new(incoming).poll_frame(context),
+    ) -> Poll<Option<Result<Frame<Bytes>, UpstreamError>>> {
+        match self.lease.as_mut().and_then(Lease::wire_mut) {
+            Some(wire) => wire.poll_frame(context),
+            None => Poll::Ready(None),
         }
+    }
+
+    fn wire(&self) -> Option<&Wire> {
+        self.lease.as_ref().and_then(Lease::wire)
+    }
+
+    /// Whether all of the upstream's answer has been read.
+    pub(super) fn is_read(&self) -> bool {
+        self.wire().is_none_or(Wire::is_end)
+    }
+
+    /// Returns how much is left of its body, as far as that is known.
+    pub(super) fn size_hint(&self) -> SizeHint {
+        self.wire().map_or_else(|| SizeHint::with_exact(0), Wire::size_hint)
     }
 
     /// Notes that the answer's last byte was handed over, and gives its connection back.

@@ -17,13 +17,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
 /// in `tail` is held as long, and the client's side noted as being read.
 pub(super) async fn tunnel(
     client: OnUpgrade,
-    server: OnUpgrade,
+    mut server: impl AsyncRead + AsyncWrite + Unpin,
     idle: Duration,
     mut tail: Box<Tail>,
     _reading: Uploading,
 ) {
     let clock = tail.peer.worker.clock.clone();
-    let Ok(server) = server.await else { return tail.fail() };
     // Who leaves before the answer is there ends it as cancelled.
     let Ok(client) = client.await else { return };
     let mut client = Noted {
@@ -33,7 +32,6 @@ pub(super) async fn tunnel(
         broke: false,
         clock: clock.clone(),
     };
-    let mut server = TokioIo::new(server);
     let last = Arc::clone(&client.last);
     let silence = async {
         loop {

@@ -17,6 +17,7 @@ mod files;
 mod flood;
 mod handover;
 mod health;
+mod hostile_servers;
 mod idle;
 mod leases;
 mod lengths;

@@ -1,21 +1,22 @@
 //! One worker's idle connections to upstream servers.
 
 use super::{
-    body::{Upload, upload},
     connect::{Offer, Opened},
-    health::{self, Connecting},
+    http1::Connection,
     http2_client::STREAMS_MAX,
     http2_pool::{Http2Pool, Opener, Shared},
-    wire::{Http1Wire, Wire},
+    wire::Wire,
 };
 use crate::{
     config::{Server, Upstream, UpstreamProtocol},
     flow::Instant,
-    proxy::service::Worker,
+    proxy::{
+        body::{Upload, upload},
+        health::{self, Connecting},
+        service::Worker,
+    },
 };
-use core::{
-    fmt, future::poll_fn, ops::Range, sync::atomic::Ordering::Relaxed, task::Poll, time::Duration,
-};
+use core::{fmt, ops::Range, sync::atomic::Ordering::Relaxed, time::Duration};
 use std::{
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -36,7 +37,7 @@ struct OfServer {
 }
 
 struct Idle {
-    wire: Http1Wire,
+    connection: Box<Connection>,
     since: Instant,
     /// How long its server keeps it, as it announced.
     announced: Option<Duration>,
@@ -44,22 +45,22 @@ struct Idle {
 
 impl Idle {
     /// Whether it can be used at `now`, where a connection may be idle for `limit`.
-    fn is_usable(&self, now: Instant, limit: Duration) -> bool {
+    fn is_usable(&mut self, now: Instant, limit: Duration) -> bool {
         let limit = self.announced.unwrap_or(limit).min(limit);
-        !self.wire.sender.is_closed() && now.since(self.since) < limit
+        now.since(self.since) < limit && self.connection.is_quiet()
     }
 }
 
 impl Pools {
     /// Takes the most recently used idle connection to `server`.
-    fn take(&self, server: &Server, upstream: &Upstream, now: Instant) -> Option<Http1Wire> {
+    fn take(&self, server: &Server, upstream: &Upstream, now: Instant) -> Option<Box<Connection>> {
         let mut servers = self.lock();
         let idle = &mut servers.get_mut(server.id)?.idle;
-        while let Some(connection) = idle.pop() {
-            if connection.is_usable(now, upstream.options.idle_timeout)
-                && connection.wire.terms.fit(server, upstream)
+        while let Some(mut idle) = idle.pop() {
+            if idle.is_usable(now, upstream.options.idle_timeout)
+                && idle.connection.terms().fit(server, upstream)
             {
-                return Some(connection.wire);
+                return Some(idle.connection);
             }
         }
         None
@@ -75,7 +76,7 @@ impl Pools {
     }
 
     /// Works on the connections of HTTP/2 to `server`.
-    pub(super) fn with_http2<T>(
+    pub(in crate::proxy) fn with_http2<T>(
         &self,
         server: &Server,
         work: impl FnOnce(&mut Http2Pool) -> T,
@@ -94,7 +95,7 @@ impl Pools {
             });
             let limit = users.clone().map(|(upstream, _)| upstream.options.idle_timeout).max();
             let limit = limit.unwrap_or_default();
-            of_server.idle.retain(|idle| idle.is_usable(now, limit));
+            of_server.idle.retain_mut(|idle| idle.is_usable(now, limit));
             if let Some(http2) = &mut of_server.http2 {
                 http2.sweep(&users, now, limit);
             }
@@ -122,18 +123,18 @@ impl fmt::Debug for Pools {
 
 /// A connection to a server, held by one request. Dropped, it is cut off, unless
 /// it was given back or detached before.
-pub(super) struct Lease {
+pub(in crate::proxy) struct Lease {
     worker: Arc<Worker>,
     upstream: Arc<Upstream>,
     server: Arc<Server>,
     wire: Option<Wire>,
     /// Whether an earlier request was served on it, so that the server may have
     /// closed it in the meantime.
-    pub(super) reused: bool,
+    pub(in crate::proxy) reused: bool,
     /// Since when it is held.
-    pub(super) since: Instant,
+    pub(in crate::proxy) since: Instant,
     /// The request's body.
-    pub(super) upload: Option<Arc<Upload>>,
+    pub(in crate::proxy) upload: Option<Arc<Upload>>,
     /// Whether the answer came before the kernel had taken all of the request. The server
     /// may mean to read no more of it, and would then find the next request behind the rest.
     is_early: bool,
@@ -143,11 +144,13 @@ pub(super) struct Lease {
 
 /// What a request needs of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(in crate::proxy) struct Wanted {
     /// That it is a new one, in HTTP/1.1.
-    pub(super) fresh: bool,
+    pub(in crate::proxy) fresh: bool,
     /// That it speaks HTTP/1.1.
-    pub(super) http1: bool,
+    pub(in crate::proxy) http1: bool,
+    /// That the server has not closed it: the request cannot be sent again.
+    pub(in crate::proxy) once: bool,
 }
 
 impl Wanted {
@@ -170,7 +173,7 @@ impl Lease {
     ///
     /// The server cannot be reached within the upstream's connect timeout, or in
     /// `time`.
-    pub(super) async fn take(
+    pub(in crate::proxy) async fn take(
         worker: &Arc<Worker>,
         upstream: &Arc<Upstream>,
         server: &Arc<Server>,
@@ -193,23 +196,23 @@ impl Lease {
         // In boxes because they are rare, and would make every request's future larger.
         if wanted.may_share(upstream, server) {
             Box::pin(lease.share(wanted, limit)).await?;
-        } else if !lease.reuse(wanted, limit).await {
+        } else if !lease.reuse(wanted) {
             Box::pin(lease.open(limit)).await?;
         }
         Ok(lease)
     }
 
     /// Takes an idle connection of HTTP/1.1, and returns whether there is one.
-    async fn reuse(&mut self, wanted: Wanted, limit: Duration) -> bool {
+    fn reuse(&mut self, wanted: Wanted) -> bool {
+        if wanted.fresh {
+            return false;
+        }
         let Self { worker, upstream, server, .. } = &*self;
-        while !wanted.fresh
-            && let Some(mut wire) = worker.pools.take(server, upstream, self.since)
-        {
-            if is_ready(&mut wire, worker, limit).await {
-                self.wire = Some(Wire::Http1(wire));
+        while let Some(connection) = worker.pools.take(server, upstream, self.since) {
+            if !wanted.once || connection.is_silent() {
+                self.wire = Some(Wire::Http1(connection));
                 return true;
             }
-            wire.abort();
         }
         false
     }
@@ -217,7 +220,7 @@ impl Lease {
     /// Opens a connection of HTTP/1.1.
     async fn open(&mut self, limit: Duration) -> io::Result<()> {
         match self.connect(Offer::Http1, limit).await? {
-            Opened::Http1(wire) => self.wire = Some(Wire::Http1(wire)),
+            Opened::Http1(connection) => self.wire = Some(Wire::Http1(connection)),
             // Nothing else was offered.
             Opened::Http2(_) => {}
         }
@@ -257,7 +260,7 @@ impl Lease {
                     return Ok(());
                 }
                 Shared::Http1 => {
-                    if self.reuse(wanted, left).await {
+                    if self.reuse(wanted) {
                         return Ok(());
                     }
                     return self.begin(None, left).await;
@@ -283,117 +286,107 @@ impl Lease {
         let stream =
             pools.with_http2(&self.server, |pool| pool.note(&self.server, &result, opener));
         match result? {
-            Opened::Http1(wire) => self.wire = Some(Wire::Http1(wire)),
+            Opened::Http1(connection) => self.wire = Some(Wire::Http1(connection)),
             Opened::Http2(_) => self.wire = stream.flatten().map(Wire::Http2),
         }
         Ok(())
     }
 
     /// Whether its connection carries the requests of others too.
-    pub(super) fn is_shared(&self) -> bool {
+    pub(in crate::proxy) fn is_shared(&self) -> bool {
         matches!(self.wire, Some(Wire::Http2(_)))
     }
 
     /// Notes that the server gave no answer in time. Others are better sent over another connection:
     /// this one may lead nowhere.
-    pub(super) fn on_timeout(&self) {
+    pub(in crate::proxy) fn on_timeout(&self) {
         if let Some(Wire::Http2(stream)) = &self.wire {
             stream.retire();
         }
     }
 
     /// Returns the connection.
-    pub(super) fn wire(&self) -> Option<&Wire> {
+    pub(in crate::proxy) fn wire(&self) -> Option<&Wire> {
         self.wire.as_ref()
     }
 
     /// Returns the connection, to send over it.
-    pub(super) fn wire_mut(&mut self) -> Option<&mut Wire> {
+    pub(in crate::proxy) fn wire_mut(&mut self) -> Option<&mut Wire> {
         self.wire.as_mut()
     }
 
-    pub(super) fn server(&self) -> &Arc<Server> {
+    pub(in crate::proxy) fn server(&self) -> &Arc<Server> {
         &self.server
     }
 
     /// Whether the client's upload was cut off for the client's doing.
-    pub(super) fn is_cut(&self) -> bool {
+    pub(in crate::proxy) fn is_cut(&self) -> bool {
         self.upload.as_deref().is_some_and(Upload::is_cut)
     }
 
     /// Returns how far the client's upload is, if there is one.
-    pub(super) fn upload_state(&self) -> Option<u8> {
+    pub(in crate::proxy) fn upload_state(&self) -> Option<u8> {
         self.upload.as_deref().map(Upload::state)
     }
 
     /// Counts that its server gave no whole answer, unless the client broke off. A tunnel is
     /// none.
-    pub(super) fn on_failure(&self) {
+    pub(in crate::proxy) fn on_failure(&self) {
         if self.wire.is_some() && !self.is_cut() {
             self.server.meter.failures.fetch_add(1, Relaxed);
         }
     }
 
     /// Notes that the answer's head is there.
-    pub(super) fn on_answer(&mut self) {
+    pub(in crate::proxy) fn on_answer(&mut self) {
         let taken = self.upload.as_ref().is_none_or(|sent| sent.state() == upload::DONE);
-        self.is_early = !taken || !self.wire.as_ref().is_some_and(Wire::has_left);
+        let has_left = match &self.wire {
+            Some(Wire::Http1(connection)) => connection.has_left(),
+            Some(Wire::Http2(_)) | None => true,
+        };
+        self.is_early = !taken || !has_left;
         health::succeeded(&self.upstream, &self.server, || self.worker.clock.now());
     }
 
     /// Notes how long the server keeps the connection once it is idle, if it says so.
-    pub(super) fn keep_for(&mut self, announced: Option<Duration>) {
+    pub(in crate::proxy) fn keep_for(&mut self, announced: Option<Duration>) {
         self.announced = announced;
     }
 
     /// Returns the request's body if the answer came before its end.
-    pub(super) fn early_upload(mut self) -> Option<Arc<Upload>> {
+    pub(in crate::proxy) fn early_upload(mut self) -> Option<Arc<Upload>> {
         self.upload.take().filter(|sent| sent.state() != upload::DONE)
     }
 
     /// Gives the connection back at `since`, if its request had been sent whole before the
     /// answer came.
-    pub(super) fn give_back(&mut self, since: Instant) {
+    pub(in crate::proxy) fn give_back(&mut self, since: Instant) {
         if !self.is_early
-            && let Some(Wire::Http1(wire)) =
-                self.wire.take_if(|wire| matches!(wire, Wire::Http1(_)))
-            && !wire.sender.is_closed()
+            && let Some(Wire::Http1(connection)) = self.wire.take_if(Wire::rest)
         {
-            let idle = Idle { wire, since, announced: self.announced };
+            let idle = Idle { connection, since, announced: self.announced };
             self.worker.pools.put(&self.server, self.upstream.options.max_idle, idle);
         }
     }
 
-    /// Leaves the connection to the tunnel that it has become, which its server works on
-    /// for as long as the lease lives.
-    pub(super) fn detach(&mut self) {
-        self.wire = None;
+    /// Returns the connection for the tunnel that it has become, which its server works on for as
+    /// long as the lease lives.
+    pub(in crate::proxy) fn detach(&mut self) -> Option<Box<Connection>> {
+        match self.wire.take()? {
+            Wire::Http1(connection) => Some(connection),
+            Wire::Http2(_) => None,
+        }
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
         self.server.in_flight.fetch_sub(1, Relaxed);
-        // Left alone, its task would go on sending to a server that does not read.
-        if let Some(wire) = self.wire.take() {
-            wire.abort();
-        }
     }
 }
 
 fn late(elapsed: impl Into<Box<dyn core::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, elapsed)
-}
-
-/// Whether an idle connection takes another request. Its task may not have run
-/// since its last answer ended.
-async fn is_ready(wire: &mut Http1Wire, worker: &Worker, limit: Duration) -> bool {
-    match poll_fn(|context| Poll::Ready(wire.sender.poll_ready(context))).await {
-        Poll::Ready(ready) => ready.is_ok(),
-        Poll::Pending => {
-            matches!(Box::pin(worker.clock.timeout(limit, wire.sender.ready())).await, Ok(Ok(())))
-        }
-    }
 }
 
 impl fmt::Debug for Lease {

@@ -4,9 +4,9 @@
 //! body is shared with the request's task, and what was sent of it is kept, up to [`KEPT_MAX`],
 //! until the answer begins.
 
-use super::{
+use super::http2_client::Place;
+use crate::proxy::{
     body::{Again, Cut, RequestBody},
-    http2_client::Place,
     upload_buffer::UploadPart,
 };
 use core::{
@@ -22,11 +22,11 @@ const KEPT_MAX: usize = 64 * 1024;
 
 /// A body that hyper sends.
 #[derive(Debug)]
-pub(super) struct SharedBody(Option<Arc<Upload>>);
+pub(in crate::proxy) struct SharedBody(Option<Arc<Upload>>);
 
 /// A body that is being sent, for the request's task.
 #[derive(Debug)]
-pub(super) struct Upload {
+pub(in crate::proxy) struct Upload {
     state: Mutex<State>,
     /// The stream is not over before its body is.
     _place: Arc<Place>,
@@ -46,7 +46,10 @@ struct State {
 
 impl SharedBody {
     /// Shares `body`, unless it is empty.
-    pub(super) fn new(body: RequestBody, place: &Arc<Place>) -> (Self, Option<Arc<Upload>>) {
+    pub(in crate::proxy) fn new(
+        body: RequestBody,
+        place: &Arc<Place>,
+    ) -> (Self, Option<Arc<Upload>>) {
         if matches!(body, RequestBody::Empty) {
             return (Self(None), None);
         }
@@ -64,7 +67,7 @@ impl SharedBody {
 
 impl Upload {
     /// Takes the body back as it was before any of it was sent, if that can be.
-    pub(super) fn take_back(&self) -> Option<RequestBody> {
+    pub(in crate::proxy) fn take_back(&self) -> Option<RequestBody> {
         let mut state = self.lock();
         let kept = state.kept.take()?;
         let mut body = state.body.take()?;
@@ -73,12 +76,12 @@ impl Upload {
     }
 
     /// Notes that the answer has begun, so that the body will not be sent again.
-    pub(super) fn settle(&self) {
+    pub(in crate::proxy) fn settle(&self) {
         self.lock().kept = None;
     }
 
     /// Ends the sending: the stream is reset, unless all was sent.
-    pub(super) fn give_up(&self) {
+    pub(in crate::proxy) fn give_up(&self) {
         let mut state = self.lock();
         state.is_given_up = true;
         let unsent = state.body.take();

@@ -1,22 +1,25 @@
 //! HTTP/2 to upstream servers: one connection carries the requests of many clients.
 
 use super::{
-    body::RequestBody,
     copied::Copied,
+    error::{Unanswered, UpstreamError, Why},
+    io::BoxedIo,
     shared_body::{SharedBody, Upload},
-    terms::{Terms, Unanswered, Why},
+    terms::Terms,
 };
 use crate::{
     config::{AnswerLimits, Server},
     flow::Instant,
+    proxy::body::RequestBody,
 };
+use bytes::Bytes;
 use core::{
     error::Error,
     fmt,
     future::poll_fn,
     pin::Pin,
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
-    task::Poll,
+    task::{Context, Poll},
     time::Duration,
 };
 use h2::Reason;
@@ -25,6 +28,7 @@ use http::{
     header::{CONNECTION, HOST, TRANSFER_ENCODING},
     uri::{Authority, PathAndQuery, Scheme},
 };
+use http_body::{Body as _, Frame, SizeHint};
 use hyper::{
     body::Incoming,
     client::conn::http2::{self, SendRequest},
@@ -34,13 +38,10 @@ use std::{
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    sync::Notify,
-};
+use tokio::sync::Notify;
 
 /// Requests on one connection at once, if the server allows as many.
-pub(super) const STREAMS_MAX: usize = 100;
+pub(in crate::proxy) const STREAMS_MAX: usize = 100;
 
 /// What a server may send of one answer before its client takes it, in bytes.
 const STREAM_WINDOW: u32 = 1024 * 1024;
@@ -55,15 +56,10 @@ const STREAM_SEND_BUFFER: usize = 64 * 1024;
 /// By how much a header may be larger than the limit to be refused here, with an explanation.
 const EXPLAINED_BYTES: usize = 16 * 1024;
 
-/// A stream of bytes to a server.
-trait Io: AsyncRead + AsyncWrite + Unpin + Send {}
-
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Io for T {}
-
-type Driver = http2::Connection<TokioIo<Box<dyn Io>>, SharedBody, TokioExecutor>;
+type Driver = http2::Connection<TokioIo<BoxedIo>, SharedBody, TokioExecutor>;
 
 /// A connection that several requests share.
-pub(super) struct Connection {
+pub(in crate::proxy) struct Connection {
     sender: SendRequest<SharedBody>,
     terms: Terms,
     /// What moves its bytes; `None` once it has ended, with the requests that were not sent yet.
@@ -79,10 +75,11 @@ pub(super) struct Connection {
 impl Connection {
     /// Begins to speak over `stream`. The server has allowed `streams` requests at once before; it
     /// says anew how many.
-    pub(super) async fn open<T>(stream: T, terms: Terms, streams: usize) -> io::Result<Arc<Self>>
-    where
-        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    pub(super) async fn open(
+        stream: BoxedIo,
+        terms: Terms,
+        streams: usize,
+    ) -> io::Result<Arc<Self>> {
         let list = terms.limits.header_bytes + EXPLAINED_BYTES;
         let (sender, driver) = http2::Builder::new(TokioExecutor::new())
             .initial_max_send_streams(streams)
@@ -90,7 +87,7 @@ impl Connection {
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_send_buf_size(STREAM_SEND_BUFFER)
             .max_header_list_size(u32::try_from(list).unwrap_or(u32::MAX))
-            .handshake(TokioIo::new(Box::new(stream) as Box<dyn Io>))
+            .handshake(TokioIo::new(stream))
             .await
             .map_err(io::Error::other)?;
         let driver = Arc::new(Mutex::new(Some(driver)));
@@ -121,33 +118,33 @@ impl Connection {
     }
 
     /// Returns what it was opened for.
-    pub(super) fn terms(&self) -> &Terms {
+    pub(in crate::proxy) fn terms(&self) -> &Terms {
         &self.terms
     }
 
     /// Returns how many requests the server allows at once.
-    pub(super) fn streams_max(&self) -> usize {
+    pub(in crate::proxy) fn streams_max(&self) -> usize {
         let driver = lock(&self.driver);
         driver.as_ref().map_or(0, Driver::current_max_send_streams).min(STREAMS_MAX)
     }
 
     /// Whether another request can begin now.
-    pub(super) fn has_room(&self) -> bool {
+    pub(in crate::proxy) fn has_room(&self) -> bool {
         self.streams.load(Relaxed) < self.streams_max()
     }
 
     /// Whether it takes no more requests; those that it carries may go on.
-    pub(super) fn is_over(&self) -> bool {
+    pub(in crate::proxy) fn is_over(&self) -> bool {
         self.is_retired.load(Relaxed) || self.sender.is_closed()
     }
 
     /// Gives it no more requests.
-    pub(super) fn retire(&self) {
+    pub(in crate::proxy) fn retire(&self) {
         self.is_retired.store(true, Relaxed);
     }
 
     /// Whether it has carried no request for `limit`. To be asked now and then.
-    pub(super) fn is_idle(&self, now: Instant, limit: Duration) -> bool {
+    pub(in crate::proxy) fn is_idle(&self, now: Instant, limit: Duration) -> bool {
         if self.streams.load(Relaxed) > 0 || self.is_used.swap(false, Relaxed) {
             self.idle_since.store(now.as_nanos(), Relaxed);
             return false;
@@ -168,7 +165,7 @@ impl fmt::Debug for Connection {
 
 /// A request's place on a connection.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(in crate::proxy) struct Place {
     connection: Arc<Connection>,
     /// Notified when a place is free.
     room: Arc<Notify>,
@@ -183,15 +180,17 @@ impl Drop for Place {
 
 /// One request over a connection.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(in crate::proxy) struct Stream {
     place: Arc<Place>,
     server: Arc<Server>,
     upload: Option<Arc<Upload>>,
+    /// The answer's body, once its head was there.
+    answer: Option<Incoming>,
 }
 
 impl Stream {
     /// Takes a place on `connection`; `room` is notified when it is free again.
-    pub(super) fn on(
+    pub(in crate::proxy) fn on(
         connection: &Arc<Connection>,
         room: &Arc<Notify>,
         server: &Arc<Server>,
@@ -200,7 +199,7 @@ impl Stream {
         connection.is_used.store(true, Relaxed);
         let (connection, room) = (Arc::clone(connection), Arc::clone(room));
         let place = Arc::new(Place { connection, room });
-        Self { place, server: Arc::clone(server), upload: None }
+        Self { place, server: Arc::clone(server), upload: None, answer: None }
     }
 
     /// Sends a request, which is in the form of HTTP/1.1, and waits for the head of its answer.
@@ -208,10 +207,10 @@ impl Stream {
     /// # Errors
     ///
     /// There is none. The request is returned if the server has not processed it.
-    pub(super) async fn send(
+    pub(in crate::proxy) async fn send(
         &mut self,
         request: Request<RequestBody>,
-    ) -> Result<Response<Incoming>, Unanswered> {
+    ) -> Result<Response<()>, Unanswered> {
         let connection = &self.place.connection;
         let copy = Copied::of(&request);
         let (mut head, body) = request.into_parts();
@@ -232,6 +231,7 @@ impl Stream {
                     upload.settle();
                 }
                 let is_fit = fits(response.headers(), connection.terms.limits);
+                let response = response.map(|body| self.answer = Some(body));
                 is_fit.then_some(response).ok_or(Unanswered { why: Why::TooLarge, request: None })
             }
             Err(mut error) => {
@@ -245,18 +245,40 @@ impl Stream {
                     None => Some(copy.restore(RequestBody::Empty)),
                     Some(upload) => Some(copy.restore(upload.take_back()?)),
                 });
-                Err(Unanswered { why: Why::Broken(error), request: request.flatten() })
+                Err(Unanswered { why: Why::Broken(error.into()), request: request.flatten() })
             }
         }
     }
 
-    /// Gives its connection no more requests.
-    pub(super) fn retire(&self) {
-        self.place.connection.retire();
+    /// Polls for the next part of the answer's body.
+    pub(in crate::proxy) fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, UpstreamError>>> {
+        let Some(answer) = &mut self.answer else { return Poll::Ready(None) };
+        let polled = Pin::new(answer).poll_frame(context);
+        polled.map(|frame| frame.map(|frame| frame.map_err(UpstreamError::Http2)))
     }
 
+    /// Whether all of the answer has been read.
+    pub(in crate::proxy) fn is_end(&self) -> bool {
+        self.answer.as_ref().is_none_or(Incoming::is_end_stream)
+    }
+
+    /// Returns how much of the answer's body is left, as far as that is known.
+    pub(in crate::proxy) fn size_hint(&self) -> SizeHint {
+        self.answer.as_ref().map_or_else(|| SizeHint::with_exact(0), Incoming::size_hint)
+    }
+
+    /// Gives its connection no more requests.
+    pub(in crate::proxy) fn retire(&self) {
+        self.place.connection.retire();
+    }
+}
+
+impl Drop for Stream {
     /// Ends the request.
-    pub(super) fn abort(&self) {
+    fn drop(&mut self) {
         if let Some(upload) = &self.upload {
             upload.give_up();
         }

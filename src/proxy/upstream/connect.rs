@@ -1,13 +1,10 @@
 //! Opening connections to upstream servers: over TCP, with TLS or without, or to a Unix socket.
 
-use super::{http2_client::Connection, terms::Terms, wire::Http1Wire};
+use super::{http1, http2_client, io::BoxedIo, terms::Terms};
 use crate::config::{Server, Upstream, UpstreamProtocol, UpstreamTls};
 use core::error::Error;
 use std::{io, sync::Arc};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::{TcpStream, UnixStream},
-};
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::{TlsConnector, rustls};
 
 /// How new connections are made.
@@ -22,14 +19,14 @@ pub enum Connector {
 }
 
 /// A new connection.
-pub(super) enum Opened {
-    Http1(Http1Wire),
-    Http2(Arc<Connection>),
+pub(in crate::proxy) enum Opened {
+    Http1(Box<http1::Connection>),
+    Http2(Arc<http2_client::Connection>),
 }
 
 /// What is offered to a server.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Offer {
+pub(in crate::proxy) enum Offer {
     /// HTTP/1.1 alone, for a request that changes its protocol.
     Http1,
     /// What the upstream is set to. HTTP/2 begins with so many requests at once.
@@ -42,7 +39,7 @@ impl Connector {
     /// # Errors
     ///
     /// The server is not there, cannot be trusted, or does not speak what it must.
-    pub(super) async fn connect(
+    pub(in crate::proxy) async fn connect(
         &self,
         server: &Server,
         upstream: &Upstream,
@@ -60,12 +57,13 @@ impl Connector {
         match self {
             Self::Network => {
                 if let Some(path) = server.socket() {
-                    return begin(UnixStream::connect(path).await?, terms, streams).await;
+                    let stream = UnixStream::connect(path).await?;
+                    return begin(Box::new(stream), terms, streams).await;
                 }
                 let stream = TcpStream::connect((&*server.host, server.port)).await?;
                 stream.set_nodelay(true)?;
                 match upstream.tls_of(server) {
-                    None => begin(stream, terms, streams).await,
+                    None => begin(Box::new(stream), terms, streams).await,
                     Some(tls) => begin_secured(stream, tls, server, terms, offer).await,
                 }
             }
@@ -73,20 +71,19 @@ impl Connector {
             Self::Memory(accept) => {
                 let (near, far) = tokio::io::duplex(64 * 1024);
                 accept.send(far).map_err(|_| io::ErrorKind::ConnectionRefused)?;
-                begin(near, terms, streams).await
+                begin(Box::new(near), terms, streams).await
             }
         }
     }
 }
 
 /// Begins to speak: HTTP/2 with so many requests at once, or HTTP/1.1.
-async fn begin<T>(stream: T, terms: Terms, streams: Option<usize>) -> io::Result<Opened>
-where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+async fn begin(stream: BoxedIo, terms: Terms, streams: Option<usize>) -> io::Result<Opened> {
     Ok(match streams {
-        Some(streams) => Opened::Http2(Connection::open(stream, terms, streams).await?),
-        None => Opened::Http1(Http1Wire::open(stream, terms).await?),
+        Some(streams) => {
+            Opened::Http2(http2_client::Connection::open(stream, terms, streams).await?)
+        }
+        None => Opened::Http1(http1::Connection::new(stream, terms)),
     })
 }
 
@@ -110,16 +107,16 @@ async fn begin_secured(
         let is_end = error.kind() == io::ErrorKind::UnexpectedEof;
         if is_end { io::Error::other("TLS: the server ended the handshake") } else { error }
     });
-    let stream = Box::new(stream?);
+    let stream = stream?;
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     if terms.protocol == UpstreamProtocol::H2 && !is_http2 {
         return Err(io::Error::other("TLS: the server does not speak HTTP/2"));
     }
-    begin(stream, terms, streams.filter(|_| is_http2)).await
+    begin(Box::new(stream), terms, streams.filter(|_| is_http2)).await
 }
 
 /// Returns the first cause of an error, in words.
-pub(super) fn cause(error: &(dyn Error + 'static)) -> String {
+pub(in crate::proxy) fn cause(error: &(dyn Error + 'static)) -> String {
     let mut innermost = error;
     loop {
         // What an error of IO wraps is not its source.

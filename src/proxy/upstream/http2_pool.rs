@@ -18,7 +18,7 @@ const CONNECTIONS_MAX: usize = 100;
 
 /// The connections to a server.
 #[derive(Debug, Default)]
-pub(super) struct Http2Pool {
+pub(in crate::proxy) struct Http2Pool {
     connections: Vec<Arc<Connection>>,
     /// The one that is being opened; requests that find no room wait for it.
     opening: Option<watch::Receiver<Opening>>,
@@ -32,14 +32,14 @@ pub(super) struct Http2Pool {
 
 /// What becomes of a connection that is being opened.
 #[derive(Clone, Debug)]
-pub(super) enum Opening {
+pub(in crate::proxy) enum Opening {
     Pending,
     Done,
     Failed(io::ErrorKind, Arc<str>),
 }
 
 /// What a request gets.
-pub(super) enum Shared {
+pub(in crate::proxy) enum Shared {
     /// A place on a connection.
     Stream(Stream),
     /// The server speaks HTTP/1.1.
@@ -51,21 +51,21 @@ pub(super) enum Shared {
 }
 
 /// What a request waits for.
-pub(super) enum Wait {
+pub(in crate::proxy) enum Wait {
     Opening(watch::Receiver<Opening>),
     Room(Arc<Notify>),
 }
 
 /// The duty to open a connection. If it is dropped, another request takes it over.
 #[derive(Debug)]
-pub(super) struct Opener {
+pub(in crate::proxy) struct Opener {
     opening: watch::Sender<Opening>,
     streams: usize,
 }
 
 impl Opener {
     /// Returns how many requests at once the server is expected to allow.
-    pub(super) fn streams(&self) -> usize {
+    pub(in crate::proxy) fn streams(&self) -> usize {
         self.streams
     }
 }
@@ -76,7 +76,7 @@ impl Wait {
     /// # Errors
     ///
     /// The connection that was waited for could not be opened.
-    pub(super) async fn over(self) -> io::Result<()> {
+    pub(in crate::proxy) async fn over(self) -> io::Result<()> {
         match self {
             Self::Room(room) => room.notified().await,
             Self::Opening(mut opening) => {
@@ -94,7 +94,7 @@ impl Wait {
 
 impl Http2Pool {
     /// Returns what a request to `server` gets.
-    pub(super) fn offer(&mut self, server: &Arc<Server>, upstream: &Upstream) -> Shared {
+    pub(in crate::proxy) fn offer(&mut self, server: &Arc<Server>, upstream: &Upstream) -> Shared {
         self.connections.retain(|connection| !connection.is_over());
         let mut fitting =
             self.connections.iter().filter(|connection| connection.terms().fit(server, upstream));
@@ -121,7 +121,7 @@ impl Http2Pool {
 
     /// Notes what was opened, and returns a place on it if it is of HTTP/2. `opener` is of the
     /// request that opened it for others too.
-    pub(super) fn note(
+    pub(in crate::proxy) fn note(
         &mut self,
         server: &Arc<Server>,
         result: &io::Result<Opened>,
@@ -151,7 +151,7 @@ impl Http2Pool {
 
     /// Lets go of connections that are over, have been idle for `limit`, or that none of the `users`
     /// would open so today.
-    pub(super) fn sweep<'u>(
+    pub(in crate::proxy) fn sweep<'u>(
         &mut self,
         users: &(impl Iterator<Item = (&'u Upstream, &'u Server)> + Clone),
         now: Instant,

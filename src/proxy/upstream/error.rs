@@ -1,0 +1,91 @@
+//! Why a server gave no answer, or none that is whole.
+
+use super::connect::cause;
+use crate::{
+    http1::{BodyError, HeadError},
+    proxy::body::{Cut, RequestBody},
+};
+use core::{error::Error as _, fmt};
+use http::Request;
+use std::io;
+
+/// Why an exchange with a server failed.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::proxy) enum UpstreamError {
+    /// It ended the connection before the header of its answer was whole.
+    #[error("the server closed the connection without an answer")]
+    Closed,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("the answer is malformed: {0}")]
+    Head(HeadError),
+    #[error("in the answer's body: {0}")]
+    Body(BodyError),
+    /// See [`INTERIM_MAX`](super::http1::INTERIM_MAX).
+    #[error("too many interim answers")]
+    Interim,
+    /// The request's body could not be sent.
+    #[error(transparent)]
+    Upload(Cut),
+    #[error(transparent)]
+    Http2(#[from] hyper::Error),
+}
+
+impl UpstreamError {
+    /// Whether the server closed the connection before the header of its answer was whole.
+    pub(in crate::proxy) fn is_closed(&self) -> bool {
+        match self {
+            Self::Closed => true,
+            Self::Io(error) => is_end(error),
+            Self::Http2(error) => {
+                let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
+                cause.and_then(h2::Error::get_io).is_some_and(is_end)
+                    || error.is_incomplete_message()
+                    || error.is_canceled()
+                    || error.is_closed()
+            }
+            Self::Head(_) | Self::Body(_) | Self::Interim | Self::Upload(_) => false,
+        }
+    }
+}
+
+/// Whether a connection ended, in whatever way.
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), ConnectionReset | BrokenPipe | ConnectionAborted | UnexpectedEof)
+}
+
+/// A request without an answer.
+pub(in crate::proxy) struct Unanswered {
+    pub(in crate::proxy) why: Why,
+    /// The request, if the server has not processed it.
+    pub(in crate::proxy) request: Option<Request<RequestBody>>,
+}
+
+/// Why there is no answer.
+pub(in crate::proxy) enum Why {
+    Broken(UpstreamError),
+    /// The header of the answer is larger than the upstream's limits allow.
+    TooLarge,
+    /// The request has no form in HTTP/2.
+    Unsendable,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Broken(error) => f.write_str(&cause(error)),
+            Self::TooLarge => f.write_str("the header of the answer is too large"),
+            Self::Unsendable => f.write_str("the request has no form in HTTP/2"),
+        }
+    }
+}
+
+impl From<UpstreamError> for Unanswered {
+    fn from(error: UpstreamError) -> Self {
+        let too_large =
+            matches!(error, UpstreamError::Head(HeadError::TooLarge | HeadError::TooManyFields));
+        let why = if too_large { Why::TooLarge } else { Why::Broken(error) };
+        Self { why, request: None }
+    }
+}

@@ -1,0 +1,74 @@
+//! What has come of a server, and is yet to be read.
+
+use crate::proxy::upstream::io::BoxedIo;
+use bytes::{Bytes, BytesMut};
+use core::{
+    pin::pin,
+    task::{Context, Poll, ready},
+};
+use std::io;
+use tokio::io::AsyncReadExt;
+
+/// How much is read at once, in bytes: the former at first, and twice as much whenever a read had
+/// no room left, up to the latter.
+const READ_MIN: usize = 8 * 1024;
+const READ_MAX: usize = 128 * 1024;
+
+/// Below so many bytes of room it is worth making more.
+const ROOM_MIN: usize = 1024;
+
+/// How many bytes are read before other tasks of the worker have their turn.
+const TURN_MAX: usize = 256 * 1024;
+
+/// Bytes in the order in which they came.
+pub(super) struct Input {
+    pub(super) bytes: BytesMut,
+    read_size: usize,
+    /// Read since other tasks had their turn.
+    turn: usize,
+}
+
+impl Input {
+    pub(super) fn new() -> Self {
+        Self { bytes: BytesMut::new(), read_size: READ_MIN, turn: 0 }
+    }
+
+    /// Reads more. Returns whether there was more.
+    pub(super) fn poll_read(
+        &mut self,
+        io: &mut BoxedIo,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<bool>> {
+        if self.turn >= TURN_MAX {
+            self.turn = 0;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if self.bytes.is_empty() || self.bytes.capacity() - self.bytes.len() < ROOM_MIN {
+            self.bytes.reserve(self.read_size);
+        }
+        let room = self.bytes.capacity() - self.bytes.len();
+        let polled = pin!(io.read_buf(&mut self.bytes)).poll(context);
+        if polled.is_pending() {
+            self.turn = 0;
+        }
+        let count = ready!(polled)?;
+        self.turn += count;
+        if count == room {
+            self.read_size = (self.read_size * 2).min(READ_MAX);
+        }
+        Poll::Ready(Ok(count > 0))
+    }
+
+    /// Takes the next `length` bytes.
+    pub(super) fn take(&mut self, length: usize) -> Bytes {
+        self.bytes.split_to(length).freeze()
+    }
+
+    /// Gives up what an idle connection does not need.
+    pub(super) fn rest(&mut self) {
+        if self.read_size > READ_MIN {
+            *self = Self::new();
+        }
+    }
+}

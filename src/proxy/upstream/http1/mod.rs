@@ -1,0 +1,315 @@
+//! A connection of HTTP/1.1 to a server.
+//!
+//! The task of the request that has it moves its bytes: there is no task of its own. An idle
+//! connection waits in the pool, where it is looked at now and then, and before it is used.
+
+mod input;
+mod output;
+#[cfg(test)]
+mod tests;
+
+use self::{input::Input, output::Output};
+use super::{error::UpstreamError, io::BoxedIo, terms::Terms};
+use crate::{
+    http1::{BodyDecoder, BodyLength, HeadLimits, RequestKind, ResponseHead},
+    proxy::body::RequestBody,
+};
+use bytes::{Buf, Bytes};
+use core::{
+    future::poll_fn,
+    mem,
+    pin::Pin,
+    task::{Context, Poll, Waker, ready},
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use http_body::{Frame, SizeHint};
+use hyper::ext::ReasonPhrase;
+use std::io;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Interim answers (1xx) before one answer at most, and their bytes.
+pub(super) const INTERIM_MAX: (usize, usize) = (100, 64 * 1024);
+
+/// See the module.
+pub(in crate::proxy) struct Connection {
+    io: BoxedIo,
+    terms: Terms,
+    input: Input,
+    output: Output,
+    /// Of the request under way.
+    request: RequestKind,
+    /// Memory for the answer's fields: that of the request's.
+    headers: HeaderMap,
+    head: ResponseHead,
+    /// Interim answers so far, and their bytes.
+    interim: (usize, usize),
+    body: BodyDecoder,
+    /// Whether trailers have been read, and not yet been taken.
+    has_trailers: bool,
+    is_idle: bool,
+}
+
+impl Connection {
+    /// Begins to speak over `io`.
+    pub(super) fn new(io: BoxedIo, terms: Terms) -> Box<Self> {
+        let limits = limits(&terms);
+        Box::new(Self {
+            io,
+            terms,
+            input: Input::new(),
+            output: Output::default(),
+            request: RequestKind::Other,
+            headers: HeaderMap::new(),
+            head: ResponseHead::default(),
+            interim: (0, 0),
+            body: BodyDecoder::new(BodyLength::None, limits),
+            has_trailers: false,
+            is_idle: false,
+        })
+    }
+
+    /// Returns what it was opened for.
+    pub(super) fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// Begins a request. [`Self::poll_answer`] sends it.
+    pub(in crate::proxy) fn begin(&mut self, request: Request<RequestBody>) {
+        let (head, body) = request.into_parts();
+        self.output.begin(&head, body);
+        self.request = RequestKind::of(head.method.as_str().as_bytes());
+        self.headers = head.headers;
+        self.headers.clear();
+        self.interim = (0, 0);
+        self.is_idle = false;
+    }
+
+    /// Sends a request, and waits for the head of its answer.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::poll_answer`].
+    pub(in crate::proxy) async fn send(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<()>, UpstreamError> {
+        self.begin(request);
+        poll_fn(|context| self.poll_answer(context)).await
+    }
+
+    /// Sends the request, and polls for the head of its answer, which may come before all of the
+    /// request has left.
+    ///
+    /// # Errors
+    ///
+    /// There is none: the connection ended, what came is no answer, or the client's body cannot be
+    /// sent.
+    pub(in crate::proxy) fn poll_answer(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Response<()>, UpstreamError>> {
+        self.poll_upload(context)?;
+        loop {
+            if let Some(length) = self.parse_head()? {
+                return Poll::Ready(Ok(self.answer(length)));
+            }
+            if !ready!(self.input.poll_read(&mut self.io, context))? {
+                return Poll::Ready(Err(UpstreamError::Closed));
+            }
+        }
+    }
+
+    /// Sends what there is of the request.
+    fn poll_upload(&mut self, context: &mut Context<'_>) -> Result<(), UpstreamError> {
+        match self.output.poll(&mut self.io, context) {
+            Poll::Ready(Err(cut)) => Err(UpstreamError::Upload(cut)),
+            Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
+        }
+    }
+
+    /// Returns the length of the answer's head once it is there, behind any interim answers, which
+    /// are left out.
+    fn parse_head(&mut self) -> Result<Option<usize>, UpstreamError> {
+        let limits = limits(&self.terms);
+        while !self.input.bytes.is_empty() {
+            let parsed = self.head.parse(&self.input.bytes, limits, self.request);
+            let Some(length) = parsed.map_err(UpstreamError::Head)? else { break };
+            let status = self.head.status();
+            if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
+                return Ok(Some(length));
+            }
+            self.input.bytes.advance(length);
+            self.interim = (self.interim.0 + 1, self.interim.1 + length);
+            if self.interim.0 > INTERIM_MAX.0 || self.interim.1 > INTERIM_MAX.1 {
+                return Err(UpstreamError::Interim);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the answer whose head has `length` bytes.
+    fn answer(&mut self, length: usize) -> Response<()> {
+        let bytes = self.input.take(length);
+        self.body = BodyDecoder::new(self.head.framing().body, limits(&self.terms));
+        self.has_trailers = false;
+        let mut response = Response::new(());
+        *response.status_mut() = self.head.status();
+        *response.headers_mut() = mem::take(&mut self.headers);
+        self.head.append_to_map(&bytes, response.headers_mut());
+        let reason = self.head.reason(&bytes);
+        let usual = self.head.status().canonical_reason().map(str::as_bytes);
+        if usual != Some(reason)
+            && let Ok(reason) = ReasonPhrase::try_from(reason)
+        {
+            response.extensions_mut().insert(reason);
+        }
+        response
+    }
+
+    /// Polls for the next part of the answer's body. What has not left yet of the request's is sent
+    /// meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The body breaks off or is malformed, or the client's body cannot be sent.
+    pub(in crate::proxy) fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, UpstreamError>>> {
+        self.poll_upload(context)?;
+        loop {
+            if let Some(data) = self.decode()? {
+                return Poll::Ready(Some(Ok(Frame::data(data))));
+            }
+            if self.body.is_end() {
+                let trailers = mem::take(&mut self.has_trailers).then(|| self.trailers());
+                return Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))));
+            }
+            if !ready!(self.input.poll_read(&mut self.io, context))? {
+                self.body.end().map_err(UpstreamError::Body)?;
+            }
+        }
+    }
+
+    /// Returns the data in what was read, if there is any.
+    fn decode(&mut self) -> Result<Option<Bytes>, UpstreamError> {
+        if self.input.bytes.is_empty() || self.body.is_end() {
+            return Ok(None);
+        }
+        let decoded = self.body.decode(&mut self.input.bytes).map_err(UpstreamError::Body)?;
+        self.has_trailers = decoded.is_end && self.body.trailers().is_some();
+        let mut data = self.input.take(decoded.consumed);
+        data.truncate(decoded.data.end);
+        data.advance(decoded.data.start);
+        Ok(Some(data).filter(|data| !data.is_empty()))
+    }
+
+    fn trailers(&self) -> HeaderMap {
+        let mut trailers = HeaderMap::new();
+        for field in self.body.trailers().into_iter().flat_map(|trailers| trailers.fields().iter())
+        {
+            // Both are valid by how they were parsed.
+            if let Ok(name) = HeaderName::from_bytes(field.name)
+                && let Ok(value) = HeaderValue::from_bytes(field.value)
+            {
+                trailers.append(name, value);
+            }
+        }
+        trailers
+    }
+
+    /// Whether all of the answer has been read.
+    ///
+    /// The end of one in chunks must be read by itself if it is early: what follows may be delayed
+    /// then until the client stops sending.
+    pub(in crate::proxy) fn is_end(&self) -> bool {
+        let is_early = self.head.framing().body == BodyLength::Chunked && !self.has_left();
+        self.body.is_end() && !self.has_trailers && !is_early
+    }
+
+    /// Returns how much of the answer's body is left, as far as that is known.
+    pub(in crate::proxy) fn size_hint(&self) -> SizeHint {
+        self.body.left().map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+
+    /// Whether all of the request has left for the server, as far as the system knows.
+    pub(in crate::proxy) fn has_left(&self) -> bool {
+        self.output.has_left()
+    }
+
+    /// Makes it idle. Returns whether another request may follow the one that was answered.
+    pub(in crate::proxy) fn rest(&mut self) -> bool {
+        let is_reusable = self.is_end()
+            && self.has_left()
+            && self.input.bytes.is_empty()
+            && self.head.framing().keeps_alive;
+        if is_reusable {
+            self.input.rest();
+            self.output.rest();
+            self.is_idle = true;
+        }
+        is_reusable
+    }
+
+    /// Whether the server has neither closed it nor sent anything since it became idle. What is sent
+    /// unasked would be taken for the answer to the next request.
+    pub(super) fn is_quiet(&mut self) -> bool {
+        let mut space = [0];
+        let mut context = Context::from_waker(Waker::noop());
+        let mut unasked = ReadBuf::new(&mut space);
+        Pin::new(&mut self.io).poll_read(&mut context, &mut unasked).is_pending()
+    }
+
+    /// The same, asked of the system: between its news the runtime may be late.
+    pub(super) fn is_silent(&self) -> bool {
+        self.io.is_silent()
+    }
+}
+
+impl Drop for Connection {
+    /// Ends an idle connection in good order, which means something to TLS.
+    fn drop(&mut self) {
+        if self.is_idle {
+            let mut context = Context::from_waker(Waker::noop());
+            let _best_effort = Pin::new(&mut self.io).poll_shutdown(&mut context);
+        }
+    }
+}
+
+fn limits(terms: &Terms) -> HeadLimits {
+    HeadLimits { bytes: terms.limits.header_bytes, fields: terms.limits.headers }
+}
+
+/// As the tunnel that it becomes with a 101.
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.input.bytes.is_empty() {
+            return Pin::new(&mut self.io).poll_read(context, buffer);
+        }
+        let length = self.input.bytes.len().min(buffer.remaining());
+        buffer.put_slice(&self.input.take(length));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}

@@ -41,7 +41,8 @@ fn examples() -> Vec<Example> {
     });
     let cluster =
         Example { config: folder.join("cluster/gateway.yaml"), scenario: scenario("cluster") };
-    named.chain([cluster]).collect()
+    let files = Example { config: folder.join("files/gateway.yaml"), scenario: scenario("files") };
+    named.chain([cluster, files]).collect()
 }
 
 fn read(path: &Path) -> String {

@@ -7,7 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 use flowgate::{
-    config::{Live, Plan, Retired, watch},
+    config::{Live, Plan, Retired, Watched, promises, watch},
     flow::Instant,
 };
 use std::{
@@ -179,7 +179,8 @@ async fn certificates_in_another_folder_are_watched_as_well() {
     let mut gateway = Gateway::start(|folder| folder.join("gateway.yaml"));
     let other = tempfile::tempdir().unwrap();
     let certificate = other.path().join("site.pem");
-    gateway.watcher.set(&[gateway.path.clone(), certificate.clone()]).unwrap();
+    let files = Watched::files([gateway.path.clone(), certificate.clone()]);
+    gateway.watcher.set(&files).unwrap();
     gateway.is_silent().await;
     fs::write(&certificate, "new").unwrap();
     gateway.changes().await;
@@ -189,7 +190,7 @@ async fn certificates_in_another_folder_are_watched_as_well() {
 async fn a_certificate_is_seen_that_is_made_later_with_its_folder() {
     let mut gateway = Gateway::start(|folder| folder.join("gateway.yaml"));
     let certs = gateway.folder.path().join("certs");
-    let files = [gateway.path.clone(), certs.join("site.pem")];
+    let files = Watched::files([gateway.path.clone(), certs.join("site.pem")]);
     gateway.watcher.set(&files).unwrap();
     gateway.is_silent().await;
     fs::create_dir(&certs).unwrap();
@@ -210,11 +211,11 @@ async fn a_folder_that_is_removed_and_made_again_is_still_watched() {
     gateway.is_silent().await;
     fs::remove_dir_all(&etc).unwrap();
     gateway.refuses("No such file").await;
-    gateway.watcher.set(&[gateway.path.clone()]).unwrap();
+    gateway.watcher.set(&Watched::files([gateway.path.clone()])).unwrap();
     gateway.is_silent().await;
     fs::create_dir(&etc).unwrap();
     gateway.changes().await;
-    gateway.watcher.set(&[gateway.path.clone()]).unwrap();
+    gateway.watcher.set(&Watched::files([gateway.path.clone()])).unwrap();
     fs::write(&gateway.path, file(2)).unwrap();
     gateway.sees(2).await;
 }
@@ -231,6 +232,83 @@ async fn reads_and_other_files_of_the_folder_are_no_change() {
     assert!(timeout(SILENCE, gateway.changes.recv()).await.is_err(), "no file was edited");
     fs::write(&gateway.path, file(2)).unwrap();
     gateway.sees(2).await;
+}
+
+#[tokio::test]
+async fn a_folder_of_included_files() {
+    let mut gateway = Gateway::start(|folder| {
+        fs::create_dir(folder.join("conf.d")).unwrap();
+        folder.join("gateway.yaml")
+    });
+    let conf = gateway.folder.path().join("conf.d");
+    let site = |name: &str| {
+        format!("routes: [{{ name: {name}, match: {{ path: /x }}, upstream: app }}]\n")
+    };
+    let routes = |plan: &Plan| -> Vec<String> {
+        promises(plan).into_iter().map(|promise| promise.route).filter(|name| name != "r").collect()
+    };
+    fs::write(&gateway.path, format!("include: conf.d\n{}", file(2))).unwrap();
+    gateway.sees(2).await;
+    fs::write(conf.join("a.yaml"), site("new")).unwrap();
+    gateway.waits_for(|plan| routes(plan) == ["new"]).await;
+    fs::write(conf.join(".a.yaml.swp"), site("swap")).unwrap();
+    fs::write(conf.join("a.yaml~"), site("backup")).unwrap();
+    fs::write(conf.join("notes"), "text").unwrap();
+    assert!(timeout(SILENCE, gateway.changes.recv()).await.is_err(), "no file was included");
+    shell(&conf, "sed -i 's/new/edited/' a.yaml");
+    gateway.waits_for(|plan| routes(plan) == ["edited"]).await;
+    shell(&conf, "mv a.yaml b.yaml");
+    gateway.waits_for(|plan| plan.files.contains(&Watched::File(conf.join("b.yaml")))).await;
+    fs::write(conf.join("b.yaml"), "routes:").unwrap();
+    gateway.refuses("b.yaml:1:7: expected a list").await;
+    fs::write(conf.join("b.yaml"), site("mended")).unwrap();
+    gateway.waits_for(|plan| routes(plan) == ["mended"]).await;
+    fs::remove_file(conf.join("b.yaml")).unwrap();
+    gateway.waits_for(|plan| routes(plan).is_empty()).await;
+    // A file that is written slowly is waited for, though it is new.
+    gateway.is_silent().await;
+    let mut writer = fs::File::create(conf.join("slow.yaml")).unwrap();
+    gateway.changes().await;
+    writer.write_all(site("slow").as_bytes()).unwrap();
+    gateway.is_silent().await;
+    assert!(gateway.watcher.is_being_written());
+    drop(writer);
+    gateway.waits_for(|plan| routes(plan) == ["slow"]).await;
+}
+
+#[tokio::test]
+async fn a_config_map_of_included_files() {
+    let fill = |folder: &Path, version: &str, names: &[&str]| {
+        fs::create_dir(folder.join(version)).unwrap();
+        for name in names {
+            let text = format!(
+                "routes: [{{ name: {name}{version}, match: {{ path: /{name} }}, upstream: app }}]\n"
+            );
+            fs::write(folder.join(version).join(name), text).unwrap();
+        }
+    };
+    let mut gateway = Gateway::start(|folder| {
+        let map = folder.join("map");
+        fs::create_dir(&map).unwrap();
+        fill(&map, "..1", &["a.yaml"]);
+        symlink("..1", map.join("..data")).unwrap();
+        symlink("..data/a.yaml", map.join("a.yaml")).unwrap();
+        folder.join("gateway.yaml")
+    });
+    let map = gateway.folder.path().join("map");
+    fs::write(&gateway.path, format!("include: map/*.yaml\n{}", file(2))).unwrap();
+    gateway.sees(2).await;
+    // As the kubelet does: a new folder, the links of new keys, the swap, the old folder.
+    fill(&map, "..2", &["a.yaml", "b.yaml"]);
+    symlink("..2", map.join("..data_tmp")).unwrap();
+    fs::rename(map.join("..data_tmp"), map.join("..data")).unwrap();
+    symlink("..data/b.yaml", map.join("b.yaml")).unwrap();
+    fs::remove_dir_all(map.join("..1")).unwrap();
+    gateway.waits_for(|plan| promises(plan).len() == 3).await;
+    fill(&map, "..3", &["a.yaml", "b.yaml"]);
+    symlink("..3", map.join("..data_tmp")).unwrap();
+    fs::rename(map.join("..data_tmp"), map.join("..data")).unwrap();
+    gateway.waits_for(|plan| promises(plan).iter().any(|one| one.route == "b.yaml..3")).await;
 }
 
 /// A gateway's control thread in small: reads and applies whenever the watcher says so.
@@ -269,6 +347,7 @@ impl Gateway {
                 if let Ok(plan) = self.live.read(&self.path)
                     && is_wanted(&plan)
                 {
+                    self.watcher.set(&plan.files).unwrap();
                     self.live.apply(plan, Instant::EPOCH, &mut self.retired);
                     return;
                 }

@@ -5,10 +5,7 @@ use super::{
     decode::{self, Decoded},
     diagnostics::{Diagnostics, Problem, Problems, Source},
     plan::Plan,
-    read::{
-        Content, Masked, Node, open_quote, source,
-        yaml::{self, Tree},
-    },
+    read::{Content, Node, include, open_quote, source, yaml::Tree},
     spec::FileSpec,
     vocabulary::{self, Vocabulary},
 };
@@ -24,7 +21,7 @@ impl Text {
     /// # Errors
     /// It cannot be read, or is not text.
     pub fn read(path: &Path) -> Result<Self, Diagnostics> {
-        source::read_input(path).map(Self)
+        source::read_input(path).map(|source| Self(include::gather(source)))
     }
 
     /// Compiles it with the certificates that it names.
@@ -51,7 +48,7 @@ impl Text {
 /// # Errors
 /// Everything that is wrong with them, in the order of the file.
 pub fn read(path: &Path) -> Result<Plan, Diagnostics> {
-    parse(&source::read(path)?)
+    parse(&include::gather(source::read(path)?))
 }
 
 /// Reads the file at `path` for its rules only; see [`Text::rules`].
@@ -59,7 +56,7 @@ pub fn read(path: &Path) -> Result<Plan, Diagnostics> {
 /// # Errors
 /// Everything that is wrong with it but for certificates, in the order of the file.
 pub fn read_rules(path: &Path) -> Result<Plan, Diagnostics> {
-    Text(source::read(path)?).rules()
+    Text(include::gather(source::read(path)?)).rules()
 }
 
 /// Returns the reference of all keys, as Markdown: `docs/configuration.md`.
@@ -102,11 +99,11 @@ pub(super) fn plan(
 
 /// Reads a text as far as it can be read, with the problems found and its substitutions.
 fn spec(source: &Source) -> Result<(Source, Option<FileSpec>, Problems), Diagnostics> {
-    let masked = Masked::of(&source.text);
-    let tree = yaml::read(&masked, Some(source.environment));
-    let Tree { root, mut problems, substitutions } =
-        tree.map_err(|problem| Diagnostics::new(source, problem))?;
-    let source = &Source { substitutions: Arc::new(substitutions), ..source.clone() };
+    let masked = include::masked(source);
+    let read = include::read(source, &masked);
+    let (tree, source) = read.map_err(|problems| Diagnostics::new(source, problems))?;
+    let Tree { root, mut problems, substitutions } = tree;
+    let source = &Source { substitutions: Arc::new(substitutions), ..source };
     if root.content == Content::Empty {
         let empty = Problem::about_file("the file is empty")
             .help("write `listeners`, `upstreams` and `routes`; `flowgate demo` runs an example");
@@ -118,7 +115,7 @@ fn spec(source: &Source) -> Result<(Source, Option<FileSpec>, Problems), Diagnos
     if let Some(problem) = open_quote::find(&source.text, &root, &missing) {
         return Err(Diagnostics::new(source, problem));
     }
-    let spec = value.map(|spec: FileSpec| spec.resolved(source.folder()));
+    let spec = value.map(|spec: FileSpec| spec.resolved(source));
     if let Some(problem) = spec.as_ref().and_then(|spec| misplaced_end(spec, &root)) {
         problems.add(problem);
     }
@@ -137,9 +134,5 @@ fn misplaced_end(spec: &FileSpec, root: &Node<'_>) -> Option<Problem> {
     let Content::Map(entries) = &root.content else { return None };
     let last = entries.last()?.0.place;
     let place = spec.end.place.filter(|place| *place != last)?;
-    Some(
-        Problem::error(place, "`end` is not the last key of the file")
-            .also(last, "this comes after it")
-            .help("move it to the last line: it says that the file is whole"),
-    )
+    Some(include::misplaced_end(place, Some(last)))
 }

@@ -20,6 +20,8 @@
 //! | `live` | the snapshot in force, the watch of the file, and the reload |
 //! | `scenario` | tests that users write, in YAML |
 //!
+//! `watched.rs` is what to look at for changes: files, and names in folders.
+//!
 //! Everything up to the plan is a function of the files alone and reports all problems at once.
 //! There are no sockets, clocks and tasks here. A snapshot is never changed.
 
@@ -35,6 +37,7 @@ mod scenario;
 mod snapshot;
 mod spec;
 mod vocabulary;
+mod watched;
 
 pub use compile::overlap;
 pub use diagnostics::{Diagnostics, Entry, Problem, Severity};
@@ -61,6 +64,7 @@ pub use snapshot::{
 pub use spec::{
     AccessLog, Balance, OnMissing, OnStoreError, RateLimitHeaders, Secret, UpstreamProtocol,
 };
+pub use watched::{NamePattern, Watched};
 
 #[cfg(test)]
 mod tests;

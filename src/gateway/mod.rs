@@ -20,7 +20,7 @@ use crate::{
     admin::{self, Readiness},
     clock::{Clock, WallWatch},
     cluster::{Client, Store},
-    config::{self, Live, Plan, Retired, watch},
+    config::{self, Live, Plan, Retired, Watched, watch},
     meter::Counters,
     proxy::{
         Connections, Connector, Descriptors, HealthWatch, Pools, RequestLog, TimeoutLog, Worker,
@@ -62,8 +62,8 @@ pub fn run(
     listening: impl FnOnce(),
 ) -> Result<(), StartError> {
     let descriptors = raise_file_limit();
-    let mut seen = FileStates::look(&[path.to_owned()]);
-    let plan = reading::read(path, &mut seen, || config::read(path)).map_err(StartError::Config)?;
+    let mut seen = FileStates::look(&Watched::files([path.to_owned()]));
+    let plan = reading::read(&mut seen, || config::read(path)).map_err(StartError::Config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

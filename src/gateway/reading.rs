@@ -2,10 +2,9 @@
 
 use super::{
     error::{StartError, chain},
-    files::{FileStates, make_certificates, named_files},
+    files::{FileStates, make_certificates},
 };
 use crate::config::{Diagnostics, Plan, watch};
-use std::path::Path;
 
 /// Why a configuration was not applied.
 pub(super) struct RejectedEdit {
@@ -70,10 +69,9 @@ pub(super) struct Reading {
     pub(super) plan: Result<Plan, RejectedEdit>,
 }
 
-/// Reads the file at `path` with `parse`, creates missing development certificates, and records in
+/// Reads the configuration with `parse`, creates missing development certificates, and records in
 /// `seen` which files belong to it.
 pub(super) fn read(
-    path: &Path,
     seen: &mut FileStates,
     parse: impl Fn() -> Result<Plan, Diagnostics>,
 ) -> Result<Plan, Diagnostics> {
@@ -82,7 +80,7 @@ pub(super) fn read(
         Ok(plan) => (plan.files.clone(), false),
         Err(problems) => {
             let certificates = problems.certificate_files();
-            (named_files(path, certificates), make_certificates(certificates))
+            (problems.files(), make_certificates(certificates))
         }
     };
     // Files named for the first time were not checked before the reading.

@@ -106,7 +106,7 @@ impl Gateway {
         // The new thread inherits this one's lower priority.
         let reading = tokio::task::spawn_blocking(move || {
             // The next check finds an edit made since this one.
-            let plan = read(&path, &mut seen, || live.read(&path));
+            let plan = read(&mut seen, || live.read(&path));
             // Ten thousand errors take time to render.
             Reading { changed, seen, plan: plan.map_err(RejectedEdit::from) }
         });

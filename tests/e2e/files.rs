@@ -1,7 +1,7 @@
-//! Variables in the file, and what the gateway shows of them.
+//! Variables in the file, and what the gateway shows of them; files that are included.
 
-use crate::common::{Gateway, http, upstream, yaml};
-use std::{path::Path, process::Command};
+use crate::common::{Gateway, eventually, http, replace, upstream, yaml};
+use std::{fs, net::SocketAddr, path::Path, process::Command};
 
 const SECRET: &str = "s3cret-Value";
 
@@ -31,7 +31,7 @@ fn values_come_from_the_environment_and_are_shown_nowhere() {
     gateway.edit(&text.replace("${FG_LIMIT}/1h", "6/1h").replace("Bearer", "bearer"));
     // What is wrong is said without the value, in the log and on the admin pages.
     let seen = gateway.log_len();
-    std::fs::write(&gateway.config, text.replace("workers: 2", "workers: ${FG_SECRET}"))
+    fs::write(&gateway.config, text.replace("workers: 2", "workers: ${FG_SECRET}"))
         .expect("written");
     gateway.wait_log_after(seen, "the value of `${FG_SECRET}` is not a whole number");
     gateway.wait_log_after(seen, "set it to a whole number");
@@ -39,8 +39,8 @@ fn values_come_from_the_environment_and_are_shown_nowhere() {
         .map(|page| http::get(gateway.address("admin"), page).text());
     assert!(pages[0].contains("/${FG_PATH}"), "{}", pages[0]);
     let other = gateway.dir.path().join("other.yaml");
-    std::fs::write(&other, text.replace("FG_LIMIT", "FG_MORE:-4")).expect("written");
-    std::fs::write(&gateway.config, &text).expect("written");
+    fs::write(&other, text.replace("FG_LIMIT", "FG_MORE:-4")).expect("written");
+    fs::write(&gateway.config, &text).expect("written");
     let commands = [
         vec!["check", "-c", "gateway.yaml"],
         vec!["check", "-c", "gateway.yaml", "--output", "json"],
@@ -71,8 +71,114 @@ fn a_variable_that_is_not_set_changes_nothing() {
         .replace("FG_SECRET", "FG_SECRET:-none");
     let gateway = Gateway::start(&text);
     let seen = gateway.log_len();
-    std::fs::write(&gateway.config, text.replace("limit: 2/1h", "limit: ${FG_NONE}/1h"))
+    fs::write(&gateway.config, text.replace("limit: 2/1h", "limit: ${FG_NONE}/1h"))
         .expect("written");
     gateway.wait_log_after(seen, "the variable `FG_NONE` is not set");
     assert_eq!(http::statuses(gateway.web(), "/", 3), [200, 200, 429]);
+}
+
+/// A route of an included file, which says its version.
+fn site(path: &str, version: &str, limit: u32) -> String {
+    format!(
+        "routes:\n  - name: {path}\n    match: {{ path: /{path} }}\n    upstream: up\n    \
+         response_headers: {{ set: {{ x-version: {version} }} }}\n    \
+         flow: [{{ name: r, algorithm: fixed_window, limit: {limit}/1h, align: first_request }}]\n"
+    )
+}
+
+fn including(upstream: SocketAddr, what: &str) -> String {
+    let main = "  - { name: main, match: { path: / }, upstream: up }\n";
+    format!("{}include: {what}\nend: true\n", yaml(upstream, main))
+}
+
+#[track_caller]
+fn wait_version(gateway: &Gateway, path: &str, version: Option<&str>) {
+    eventually(&format!("{path} is of version {version:?}"), || {
+        (http::get(gateway.web(), path).header("x-version") == version).then_some(())
+    });
+}
+
+#[test]
+fn files_of_a_folder_come_and_go_and_a_bad_one_changes_nothing() {
+    let upstream = upstream::echo();
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let conf = dir.path().join("conf.d");
+    fs::create_dir(&conf).expect("made");
+    fs::write(conf.join("a.yaml"), site("a", "one", 3)).expect("written");
+    let gateway = Gateway::start_in(dir, &including(upstream.address, "conf.d"), &[]);
+    assert_eq!(http::statuses(gateway.web(), "/a", 4), [200, 200, 200, 429]);
+    assert_eq!(http::get(gateway.web(), "/b").status, 404);
+    let seen = gateway.log_len();
+    replace(&conf.join("b.yaml"), &site("b", "one", 100_000));
+    wait_version(&gateway, "/b", Some("one"));
+    let line = gateway.wait_log_after(seen, "reloaded v2");
+    assert!(line.contains("reloaded v2: route b added; kept 1, converted 0, reset 0"), "{line}");
+    // Of two files one is wrong: neither is taken.
+    let seen = gateway.log_len();
+    fs::write(conf.join("a.yaml"), site("a", "two", 5)).expect("written");
+    fs::write(
+        conf.join("b.yaml"),
+        site("b", "two", 100_000).replace("upstream: up", "upstream: down"),
+    )
+    .expect("written");
+    let line = gateway.wait_log_after(seen, "there is no upstream `down`");
+    assert!(line.contains("conf.d/b.yaml:4:15: "), "{line}");
+    assert_ne!(http::get(gateway.web(), "/b").header("x-version"), Some("two"));
+    replace(&conf.join("b.yaml"), &site("b", "three", 100_000));
+    wait_version(&gateway, "/b", Some("three"));
+    assert_eq!(http::statuses(gateway.web(), "/a", 3), [200, 200, 429], "what was used stays used");
+    // A file that is cut short, and one that is gone.
+    let seen = gateway.log_len();
+    fs::write(conf.join("b.yaml"), "# nothing").expect("written");
+    wait_version(&gateway, "/b", None);
+    fs::write(conf.join("a.yaml"), site("a", "two", 5).split_once("    flow").expect("it has").0)
+        .expect("written");
+    let line = gateway.wait_log_after(seen, "the file looks cut short");
+    assert!(line.contains("conf.d/a.yaml:5:"), "{line}");
+    assert_eq!(http::get(gateway.web(), "/a").status, 429, "the limit is in force");
+    fs::remove_file(conf.join("a.yaml")).expect("removed");
+    eventually("the route is gone", || {
+        (http::get(gateway.web(), "/a").status == 404).then_some(())
+    });
+}
+
+#[test]
+fn a_file_that_is_missing_is_waited_for() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&including(upstream.address, "[]"));
+    let seen = gateway.log_len();
+    fs::write(&gateway.config, including(upstream.address, "sites/a.yaml")).expect("written");
+    gateway.wait_log_after(seen, "cannot read the included file");
+    let sites = gateway.dir.path().join("sites");
+    fs::create_dir(&sites).expect("made");
+    fs::write(sites.join("a.yaml"), site("a", "one", 3)).expect("written");
+    wait_version(&gateway, "/a", Some("one"));
+}
+
+#[test]
+fn commands_follow_the_include() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let upstream = SocketAddr::from(([127, 0, 0, 1], 9));
+    let text = including(upstream, "'*.inc'");
+    fs::write(dir.path().join("gateway.yaml"), &text).expect("written");
+    fs::write(dir.path().join("a.inc"), site("a", "one", 3) + "end: true\n").expect("written");
+    let old = dir.path().join("old");
+    fs::create_dir(&old).expect("made");
+    fs::write(old.join("gateway.yaml"), &text).expect("written");
+    fs::write(old.join("a.inc"), site("a", "one", 2)).expect("written");
+    let run = |arguments: &str| {
+        let script = format!("{} {arguments}", env!("CARGO_BIN_EXE_flowgate"));
+        let output = Command::new("sh").args(["-c", &script]).current_dir(dir.path()).output();
+        let output = output.expect("sh runs");
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    let checked = run("check -c gateway.yaml");
+    assert!(checked.contains("gateway.yaml with 1 included file: 1 listener"), "{checked}");
+    assert!(checked.contains("fixed_window 3/1h"), "{checked}");
+    let piped = run("check - < gateway.yaml");
+    assert!(piped.contains("<stdin> with 1 included file"), "{piped}");
+    let json = run("check -c old/gateway.yaml --output json");
+    assert!(json.contains("\"file\": \"old/a.inc\""), "the note is of that file: {json}");
+    let diff = run("diff old/gateway.yaml gateway.yaml");
+    assert!(diff.contains("route a  edited (r 2/1h → 3/1h)"), "{diff}");
 }

@@ -23,9 +23,10 @@ use crate::config::{
     plan::{ClientTimeouts, Limits, Plan, Settings},
     read::source::{self, Files},
     spec::{AccessLog, ClientTimeoutsSpec, FileSpec, LimitsSpec, RateLimitHeaders, leaf::Timeout},
+    watched::Watched,
 };
 use compiler::Compiler;
-use std::{collections::HashSet, num::NonZeroUsize, path::PathBuf, sync::Arc};
+use std::{collections::HashSet, num::NonZeroUsize, sync::Arc};
 
 /// Compiles `spec`, whose certificates stand in `files`, and returns the plan beside all problems
 /// found; with a problem, the plan is not whole. `cores` is the default number of workers.
@@ -44,7 +45,6 @@ pub(super) fn compile(
     let upstreams = compiler.upstreams(spec.upstreams.items(), files);
     let watched = watched(source, &spec);
     let access_log = spec.access_log.as_ref().map(|at| at.place);
-    let end = spec.end.map(|at| at.value);
     let specs = spec.routes.into_items();
     let (routes, table) = compiler.routes(specs, &upstreams, settings.limits.body);
     compiler.unused(&upstreams, &routes);
@@ -62,8 +62,6 @@ pub(super) fn compile(
         admin: admin.map(|at| at.place),
         access_log,
         files: watched,
-        is_sealed: end == Some(true),
-        unseals: end == Some(false),
     };
     (plan, compiler.errors)
 }
@@ -110,11 +108,11 @@ fn limits(spec: &LimitsSpec) -> Limits {
     }
 }
 
-/// Returns the files whose change is a change of the configuration.
-fn watched(source: &Source, spec: &FileSpec) -> Vec<PathBuf> {
+/// Returns what to look at for changes of the configuration.
+fn watched(source: &Source, spec: &FileSpec) -> Vec<Watched> {
     let named = spec.certificates().flat_map(|files| [files.cert.value, files.key.value]);
+    let named = Watched::files(named.chain(spec.upstream_files()));
     let mut seen = HashSet::new();
-    let named = named.chain(spec.upstream_files());
-    let files = std::iter::once(source.path.to_path_buf()).chain(named);
-    files.filter(|file| seen.insert(file.clone())).collect()
+    let all = source.watched.iter().cloned().chain(named);
+    all.filter(|file| seen.insert(file.clone())).collect()
 }

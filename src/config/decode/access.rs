@@ -99,7 +99,7 @@ impl<'de> MapAccess<'de> for OwnEntries<'_, '_> {
             self.next += 1;
             if let Some((first, _)) = before.into_iter().find(|(known, _)| known.text == name.text)
             {
-                self.map.add(duplicate(&name.text, first.place, name.place));
+                self.map.add(Problem::duplicate(&name.text, first.place, name.place));
                 continue;
             }
             let key = Value { shape: Shape::Scalar(&name.text), place: name.place, ..self.map };
@@ -154,7 +154,7 @@ impl<'n, 's> Fields<'n, 's> {
     fn take(&mut self, name: &Name<'s>, node: &'n Node<'s>) {
         let Some(index) = self.index(&name.text) else { return };
         match &mut self.written[index] {
-            Some((first, _)) => self.map.add(duplicate(&name.text, *first, name.place)),
+            Some((first, _)) => self.map.add(Problem::duplicate(&name.text, *first, name.place)),
             empty => *empty = Some((name.place, node)),
         }
     }
@@ -233,11 +233,4 @@ impl<'de> MapAccess<'de> for Fields<'_, '_> {
         self.next += 1;
         seed.deserialize(value)
     }
-}
-
-fn duplicate(name: &str, first: Place, again: Place) -> Problem {
-    Problem::error(again, format!("{} is written twice", quoted(name)))
-        .label("again here")
-        .also(first, "first here")
-        .help("remove one of the two")
 }

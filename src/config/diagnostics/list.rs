@@ -1,12 +1,14 @@
 //! What is wrong with a file, all of it, each at its place.
 
-use super::{Place, Problem, Problems, Severity, Source, secrets::hidden};
+use super::{Place, Problem, Problems, Severity, Source, secrets::hidden, source::File};
+use crate::config::watched::Watched;
 use annotate_snippets::{AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
 use serde::Serialize;
 use std::{
     fmt::{self, Write},
     ops::Range,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// The longest stretch of text that a drawing shows as source; beyond it (a file without line
@@ -20,7 +22,7 @@ const LONGEST_SHOWN: usize = 8 * 1024;
 /// that it may go to a terminal or a log.
 #[derive(Clone, Debug)]
 pub struct Diagnostics {
-    source: Source,
+    source: Arc<Source>,
     list: Vec<Problem>,
     beyond: usize,
     is_unreadable: bool,
@@ -55,7 +57,7 @@ impl Diagnostics {
     /// Puts problems in the order of the file that they speak of. No value of a variable is shown.
     pub(in crate::config) fn new(source: &Source, problems: impl Into<Problems>) -> Self {
         let (mut list, beyond) = problems.into().sorted();
-        let source = source.clone();
+        let source = Arc::new(source.clone());
         for problem in &mut list {
             source.substitutions.conceal(problem);
         }
@@ -95,6 +97,12 @@ impl Diagnostics {
     /// yet; none or not all if the file is broken.
     pub fn certificate_files(&self) -> &[(PathBuf, PathBuf)] {
         &self.certificates
+    }
+
+    /// Returns the files whose change may mend it: those that were read or looked for.
+    pub fn files(&self) -> Vec<Watched> {
+        let named = self.certificates.iter().flat_map(|(cert, key)| [cert, key]).cloned();
+        self.source.watched.iter().cloned().chain(Watched::files(named)).collect()
     }
 
     /// Reports whether the problem is that the file could not be read at all.
@@ -139,7 +147,7 @@ impl Diagnostics {
 
     /// Returns the problems for machines.
     pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
-        let lines = Lines::of(&self.source.text);
+        let lines = Lines::of(&self.source, &self.source.text);
         self.list.iter().map(move |problem| {
             let range = problem.place.map(Place::range);
             let position = |at: Option<usize>| at.map_or((0, 0), |at| lines.position(at));
@@ -147,7 +155,7 @@ impl Diagnostics {
             let (end_line, end_column) = position(range.map(|range| range.end));
             Entry {
                 severity: problem.severity,
-                file: self.source.path.to_path_buf(),
+                file: self.source.file_at(problem.place.unwrap_or_default()).path.to_path_buf(),
                 line,
                 column,
                 end_line,
@@ -162,7 +170,7 @@ impl Diagnostics {
     pub fn draw(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
         let text = hidden(&self.source.text);
-        let lines = Lines::of(&text);
+        let lines = Lines::of(&self.source, &text);
         let mut drawn: Vec<_> = self
             .list
             .iter()
@@ -203,11 +211,13 @@ impl Diagnostics {
         let also = problem.also.iter();
         marks.extend(also.map(|(at, text)| (AnnotationKind::Context, at.range(), text.as_str())));
 
-        let path = self.source.path.to_string_lossy();
         let mut pieces: Vec<(Range<usize>, Vec<_>)> = Vec::new();
         for mark in marks {
             let around = lines.around(&mark.1);
-            match pieces.iter_mut().find(|(piece, _)| near(piece, &around)) {
+            let file = lines.file(around.start);
+            let is_near =
+                |piece: &Range<usize>| near(piece, &around) && lines.file(piece.start) == file;
+            match pieces.iter_mut().find(|(piece, _)| is_near(piece)) {
                 Some((piece, inside)) => {
                     *piece = piece.start.min(around.start)..piece.end.max(around.end);
                     inside.push(mark);
@@ -217,8 +227,9 @@ impl Diagnostics {
         }
         let draw = |(piece, marks): (Range<usize>, Vec<Mark<'a>>)| {
             let (line, column) = lines.position(marks[0].1.start);
+            let path = self.source.files[lines.file(piece.start)].path.to_string_lossy();
             if piece.len() > LONGEST_SHOWN {
-                return Origin::path(path.clone()).line(line).char_column(column).into();
+                return Origin::path(path).line(line).char_column(column).into();
             }
             let annotations = marks.into_iter().map(|(kind, range, label)| {
                 let within = |at: usize| at.clamp(piece.start, piece.end) - piece.start;
@@ -227,7 +238,7 @@ impl Diagnostics {
             });
             Snippet::source(&lines.text[piece.clone()])
                 .line_start(lines.position(piece.start).0)
-                .path(path.clone())
+                .path(path)
                 .annotations(annotations)
                 .into()
         };
@@ -251,31 +262,43 @@ fn near(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.end.max(b.end) - a.start.min(b.start) <= LONGEST_SHOWN
 }
 
-/// Where the lines of a text begin.
+/// Where the lines of a text begin, and the files in it.
 struct Lines<'a> {
     text: &'a str,
     starts: Vec<usize>,
+    files: &'a [File],
 }
 
 impl<'a> Lines<'a> {
-    fn of(text: &'a str) -> Self {
+    fn of(source: &'a Source, text: &'a str) -> Self {
         let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-        Self { text, starts: std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect() }
+        let starts = std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect();
+        Self { text, starts, files: &source.files }
     }
 
-    /// Returns line and column, from 1, of the byte `at`.
+    /// Returns the index of the file that the byte `at` is in.
+    fn file(&self, at: usize) -> usize {
+        self.files.partition_point(|file| file.range.start <= at).saturating_sub(1)
+    }
+
+    /// Returns the index of the line that the byte `at` is in.
+    fn line(&self, at: usize) -> usize {
+        self.starts.partition_point(|start| *start <= at).saturating_sub(1)
+    }
+
+    /// Returns line and column, from 1, of the byte `at` in its file.
     fn position(&self, at: usize) -> (usize, usize) {
-        let line = self.starts.partition_point(|start| *start <= at).max(1);
-        let start = self.starts[line - 1];
-        let column = self.text.get(start..at).map_or(0, |before| before.chars().count());
-        (line, column + 1)
+        let line = self.line(at);
+        let first = self.line(self.files[self.file(at)].range.start);
+        let column =
+            self.text.get(self.starts[line]..at).map_or(0, |before| before.chars().count());
+        (line - first + 1, column + 1)
     }
 
     /// Returns the whole lines that hold `range`.
     fn around(&self, range: &Range<usize>) -> Range<usize> {
-        let line = |at: usize| self.starts.partition_point(|start| *start <= at).max(1) - 1;
-        let start = self.starts[line(range.start.min(self.text.len()))];
-        let last = line(range.end.min(self.text.len()).max(start));
+        let start = self.starts[self.line(range.start.min(self.text.len()))];
+        let last = self.line(range.end.min(self.text.len()).max(start));
         let end = self.starts.get(last + 1).map_or(self.text.len(), |next| next - 1);
         start..end.max(start)
     }

@@ -11,5 +11,5 @@ pub use list::{Diagnostics, Entry};
 pub(super) use place::Place;
 pub use problem::{Problem, Severity};
 pub(super) use problem::{Problems, quoted};
-pub(super) use source::{Environment, Source};
+pub(super) use source::{Environment, File, Source};
 pub(super) use substitutions::{Substitution, Substitutions};

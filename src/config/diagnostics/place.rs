@@ -27,6 +27,14 @@ impl Place {
         Self { used: (start, end), ..Self::of(range) }
     }
 
+    /// Returns the same place of a text that begins `base` bytes later.
+    pub(in crate::config) fn shifted(self, base: usize) -> Self {
+        let base = u32::try_from(base).unwrap_or(u32::MAX);
+        let by = |at: u32| at.saturating_add(base);
+        let used = (by(self.used.0), by(self.used.1));
+        Self { start: by(self.start), end: by(self.end), used }
+    }
+
     /// Returns the place in one number, as serde passes it on.
     pub(in crate::config) fn bits(self) -> u128 {
         let parts = [self.start, self.end, self.used.0, self.used.1];

@@ -72,6 +72,24 @@ impl Problem {
         self
     }
 
+    /// Returns the same problem of a text that begins `base` bytes later.
+    #[must_use]
+    pub(in crate::config) fn shifted(mut self, base: usize) -> Self {
+        self.place = self.place.map(|place| place.shifted(base));
+        for (place, _) in &mut self.also {
+            *place = place.shifted(base);
+        }
+        self
+    }
+
+    /// Returns that the key `name` is written twice.
+    pub(in crate::config) fn duplicate(name: &str, first: Place, again: Place) -> Self {
+        Self::error(again, format!("{} is written twice", quoted(name)))
+            .label("again here")
+            .also(first, "first here")
+            .help("remove one of the two")
+    }
+
     /// Says what the marked value is.
     #[must_use]
     pub(in crate::config) fn label(mut self, label: impl Into<String>) -> Self {
@@ -127,6 +145,12 @@ impl Problems {
         } else {
             self.beyond += 1;
         }
+    }
+
+    /// Returns those of a text that begins `base` bytes later.
+    pub(in crate::config) fn shifted(mut self, base: usize) -> Self {
+        self.list = self.list.into_iter().map(|problem| problem.shifted(base)).collect();
+        self
     }
 
     /// Adds those of another collection.

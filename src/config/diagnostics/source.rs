@@ -1,31 +1,76 @@
-//! A file as it was read.
+//! The files of a configuration as they were read.
 
-use super::Substitutions;
-use std::{ffi::OsString, path::Path, sync::Arc};
+use super::{Place, Problem, Substitutions};
+use crate::config::watched::Watched;
+use std::{ffi::OsString, ops::Range, path::Path, sync::Arc};
 
 /// Returns the value of a variable, if it is set.
 pub(in crate::config) type Environment = fn(&str) -> Option<OsString>;
 
-/// A file's name and its text, shared.
+/// A file with those that it includes: their names and their texts, shared.
 #[derive(Clone, Debug)]
 pub(in crate::config) struct Source {
+    /// The file that was named.
     pub path: Arc<Path>,
+    /// The texts of all files, a line end between two of them. Every place counts from its start.
     pub text: Arc<str>,
-    /// What the variables in it stand for.
+    /// The file, and those that it includes, in the order of their texts.
+    pub files: Arc<[File]>,
+    /// Problems with files that could not be included.
+    pub lost: Arc<[Problem]>,
+    /// What to look at for changes of these files.
+    pub watched: Arc<[Watched]>,
+    /// What the variables stand for.
     pub environment: Environment,
-    /// The values that they are in, once these have been read.
+    /// The values that variables are in, once these have been read.
     pub substitutions: Arc<Substitutions>,
 }
 
+/// One file.
+#[derive(Clone, Debug)]
+pub(in crate::config) struct File {
+    /// Its name, as one would write it where flowgate started.
+    pub path: Arc<Path>,
+    /// Where its text is.
+    pub range: Range<usize>,
+    /// What its last line says of `end`, once it has been read.
+    pub end: Option<bool>,
+}
+
 impl Source {
+    /// Returns a file that includes none.
     pub(in crate::config) fn new(path: &Path, text: &str) -> Self {
-        let environment = |name: &str| std::env::var_os(name);
-        let substitutions = Arc::default();
-        Self { path: path.into(), text: text.into(), environment, substitutions }
+        let path: Arc<Path> = path.into();
+        Self {
+            files: [File { path: Arc::clone(&path), range: 0..text.len(), end: None }].into(),
+            watched: [Watched::File(path.to_path_buf())].into(),
+            path,
+            text: text.into(),
+            lost: Arc::default(),
+            environment: |name| std::env::var_os(name),
+            substitutions: Arc::default(),
+        }
     }
 
-    /// Returns the folder from which the file's relative names are meant.
+    /// Returns the file that `place` is in.
+    pub(in crate::config) fn file_at(&self, place: Place) -> &File {
+        let start = place.range().start;
+        let after = self.files.partition_point(|file| file.range.start <= start);
+        &self.files[after.saturating_sub(1)]
+    }
+
+    /// Returns the text of a file.
+    pub(in crate::config) fn text_of(&self, file: &File) -> &str {
+        &self.text[file.range.clone()]
+    }
+
+    /// Returns the folder from which relative names at `place` are meant.
+    pub(in crate::config) fn folder_at(&self, place: Place) -> &Path {
+        self.file_at(place).path.parent().unwrap_or_else(|| Path::new(""))
+    }
+
+    /// Returns the folder of the file that was named.
     pub(in crate::config) fn folder(&self) -> &Path {
-        self.path.parent().unwrap_or_else(|| Path::new(""))
+        self.folder_at(Place::default())
     }
 }

@@ -65,6 +65,19 @@ impl fmt::Debug for Substitution {
 }
 
 impl Substitutions {
+    /// Returns those of a text that begins `base` bytes later.
+    pub(in crate::config) fn shifted(mut self, base: usize) -> Self {
+        for one in &mut self.0 {
+            one.range = one.range.start + base..one.range.end + base;
+        }
+        self
+    }
+
+    /// Adds those of a later file.
+    pub(in crate::config) fn extend(&mut self, later: Self) {
+        self.0.extend(later.0);
+    }
+
     pub(in crate::config) fn new(mut list: Vec<Substitution>) -> Self {
         list.sort_by_key(|one| one.range.start);
         // An alias brings the same value again.

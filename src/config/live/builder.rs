@@ -59,6 +59,7 @@ impl<'o> Builder<'o> {
             self.old.map_or_else(|| plan.settings.store.is_none(), |old| old.is_storeless);
         self.summary.lacks_store = is_storeless && plan.settings.store.is_some();
         let text = Arc::clone(&plan.source().text);
+        let texts = Arc::clone(&plan.source().files);
         let upstreams = self.upstreams(plan.upstreams);
         let routes = self.routes(plan.routes, &upstreams);
         self.summary.version = version;
@@ -74,7 +75,7 @@ impl<'o> Builder<'o> {
             table: plan.table,
             deciding_headers: plan.deciding_headers,
             files: plan.files,
-            is_sealed: plan.is_sealed,
+            texts,
             next_server: self.next_server,
         };
         (snapshot, self.summary)

@@ -10,7 +10,6 @@ use crate::{
         diagnostics::Diagnostics,
         load,
         plan::Plan,
-        read::source,
         snapshot::{RuleSync, Snapshot},
     },
     flow::{Instant, WallOffset},
@@ -67,12 +66,9 @@ impl Live {
     /// All that is wrong with it. Also a file cut short: the one in force ends with `end: true`,
     /// and this one does not.
     pub fn read(&self, path: &Path) -> Result<Plan, Diagnostics> {
-        let source = source::read(path)?;
-        let plan = load::parse(&source)?;
-        if self.load().is_sealed && !plan.is_sealed && !plan.unseals {
-            return Err(cut::unsealed(&source));
-        }
-        Ok(plan)
+        let plan = load::read(path)?;
+        let unsealed = cut::unsealed(&self.load(), &plan);
+        unsealed.map_or(Ok(plan), Err)
     }
 
     /// Returns what looks cut short in `plan` beside what is in force, to be confirmed before

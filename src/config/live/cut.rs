@@ -1,12 +1,15 @@
 //! Whether a file looks cut short: a copy that broke off, a disk that was full.
 //!
 //! A file without `end: true` does not say where it ends: if it is only the beginning of the file
-//! in force, the operator has to confirm it.
+//! in force, the operator has to confirm it. Each included file is compared in the same way.
 
 use crate::config::{
-    diagnostics::{Diagnostics, Place, Problem, Source},
+    diagnostics::{Diagnostics, File, Place, Problem, Source},
     plan::{Certificate, Plan, certificates},
-    read::{Masked, Node, yaml},
+    read::{
+        Masked, Node,
+        yaml::{self, Budget},
+    },
     snapshot::Snapshot,
 };
 use std::{borrow::Cow, collections::HashMap, path::Path};
@@ -15,9 +18,11 @@ use std::{borrow::Cow, collections::HashMap, path::Path};
 /// meant so.
 pub(in crate::config) fn doubt(old: &Snapshot, plan: &Plan) -> Option<Diagnostics> {
     let source = plan.source();
-    let says_where_it_ends = plan.is_sealed || plan.unseals;
-    if !says_where_it_ends && is_cut(&old.text, &source.text) {
-        return Some(beginning(&old.text, source));
+    for (before, file) in pairs(old, source).filter(|(_, file)| file.end.is_none()) {
+        let before = &old.text[before.range.clone()];
+        if is_cut(before, source.text_of(file)) {
+            return Some(beginning(before, source, file));
+        }
     }
     let before: HashMap<&Path, &Certificate> =
         certificates(&old.listeners).map(|old| (&*old.path, old)).collect();
@@ -32,13 +37,31 @@ pub(in crate::config) fn doubt(old: &Snapshot, plan: &Plan) -> Option<Diagnostic
     Some(Diagnostics::new(source, cut.lacks(missing)))
 }
 
-/// Returns that the file lacks the mark that the one in force ends with.
-pub(in crate::config) fn unsealed(source: &Source) -> Diagnostics {
-    let problem = Problem::about_file(
-        "the file looks cut short: the one in force ends with `end: true`, and this one does not",
-    )
-    .help("write the rest of the file; to take the mark away, write `end: false`");
-    Diagnostics::new(source, problem)
+/// Returns which file lacks the mark that it ends with in force, if one does.
+pub(in crate::config) fn unsealed(old: &Snapshot, plan: &Plan) -> Option<Diagnostics> {
+    let source = plan.source();
+    let is_unsealed =
+        |(before, file): &(&File, &File)| before.end == Some(true) && file.end.is_none();
+    let (_, file) = pairs(old, source).find(is_unsealed)?;
+    let message =
+        "the file looks cut short: the one in force ends with `end: true`, and this one does not";
+    let problem = Problem::about_file(message);
+    let problem = match file.range.start {
+        0 => problem,
+        start => problem.at(Place::of(start..start)),
+    };
+    let help = "write the rest of the file; to take the mark away, write `end: false`";
+    Some(Diagnostics::new(source, problem.help(help)))
+}
+
+/// Returns each file that is in force and read again, before and after. The first file is the same
+/// whatever its name.
+fn pairs<'f>(old: &'f Snapshot, new: &'f Source) -> impl Iterator<Item = (&'f File, &'f File)> {
+    let first = old.texts.first().zip(new.files.first());
+    let before: HashMap<&Path, &File> = old.texts.iter().map(|file| (&*file.path, file)).collect();
+    let included = new.files.iter().skip(1);
+    let included = included.filter_map(move |file| Some((*before.get(&*file.path)?, file)));
+    first.into_iter().chain(included)
 }
 
 /// Reports whether `new` is only the beginning of `old`, and says less.
@@ -53,7 +76,7 @@ fn is_cut(old: &str, new: &str) -> bool {
 
 /// Returns what the text of a file says, with its variables as they are written.
 fn root<'m>(text: &'m Masked<'m>) -> Option<Node<'m>> {
-    yaml::read(text, None).ok().map(|tree| tree.root)
+    yaml::read(text, None, &mut Budget::default()).ok().map(|tree| tree.root)
 }
 
 /// Returns a text without what editors change by themselves: line ends, and blanks at the end.
@@ -62,14 +85,15 @@ fn plain(text: &str) -> Cow<'_, str> {
     if text.contains('\r') { Cow::Owned(text.replace("\r\n", "\n")) } else { Cow::Borrowed(text) }
 }
 
-fn beginning(old: &str, source: &Source) -> Diagnostics {
+fn beginning(old: &str, source: &Source, file: &File) -> Diagnostics {
+    let new = source.text_of(file);
     let lines = |text: &str| plain(text).lines().count();
-    let lost = match lines(old) - lines(&source.text) {
+    let lost = match lines(old) - lines(new) {
         0 => "the end of its last line".to_owned(),
         1 => "its last line".to_owned(),
         lost => format!("its last {lost} lines"),
     };
-    let end = source.text.trim_end().len();
+    let end = file.range.start + new.trim_end().len();
     let message = format!(
         "the file looks cut short: it is the beginning of the file in force, and lacks {lost}"
     );

@@ -2,7 +2,8 @@
 //!
 //! It watches *folders*: editors rename a new file over the old one, and a ConfigMap swaps a
 //! symlink, after which a watch of the file itself would see nothing. An event counts if it names
-//! the file, a link on the way to it, or the first folder that is missing.
+//! the file, a link on the way to it, or the first folder that is missing; in a folder whose files
+//! are included, also if it names one that fits.
 //!
 //! A file is complete when its writer closes it or renames another one over it:
 //! [`Watcher::is_being_written`] is true between a write and its close.
@@ -12,6 +13,7 @@
 //! one by one), compare [`crate::config::fingerprint`] every [`POLL`]; a file is complete if it is
 //! the same twice.
 
+use crate::config::watched::{NamePattern, Watched};
 use notify::{
     Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _,
     event::{AccessKind, AccessMode, ModifyKind},
@@ -43,7 +45,7 @@ pub struct Watcher {
     inner: RecommendedWatcher,
     folders: BTreeSet<PathBuf>,
     /// What an event must name to count.
-    counting: watch::Sender<BTreeSet<PathBuf>>,
+    counting: watch::Sender<Counting>,
     /// Files that were written to and are not closed yet.
     writing: watch::Sender<BTreeSet<PathBuf>>,
 }
@@ -54,7 +56,7 @@ pub struct Watcher {
 /// The system gives no watch. Polling still works.
 pub fn watch() -> notify::Result<(Watcher, mpsc::Receiver<()>)> {
     let (sender, receiver) = mpsc::channel(1);
-    let (counting, counts) = watch::channel(BTreeSet::new());
+    let (counting, counts) = watch::channel(Counting::default());
     let writing = watch::Sender::new(BTreeSet::new());
     let written = writing.clone();
     let inner = notify::recommended_watcher(move |event: notify::Result<Event>| {
@@ -75,19 +77,33 @@ pub fn watch() -> notify::Result<(Watcher, mpsc::Receiver<()>)> {
 }
 
 impl Watcher {
-    /// Watches `files`, which need not exist, and no others; to be called again after a change,
+    /// Watches `files`, which need not exist, and nothing else; to be called again after a change,
     /// which may have been one of links or folders on the way.
     ///
     /// # Errors
     /// A folder cannot be watched. The others are.
-    pub fn set(&mut self, files: &[PathBuf]) -> notify::Result<()> {
-        let entries: BTreeSet<PathBuf> = files.iter().flat_map(|file| entries(file)).collect();
-        let folders: BTreeSet<PathBuf> =
-            entries.iter().filter_map(|entry| entry.parent()).map(Path::to_owned).collect();
-        // No event comes when a file is closed that is no longer watched.
-        self.writing.send_modify(|writing| writing.retain(|path| entries.contains(path)));
+    pub fn set(&mut self, files: &[Watched]) -> notify::Result<()> {
+        let mut names = BTreeSet::new();
+        let mut counted = BTreeSet::new();
+        for watched in files {
+            match watched {
+                Watched::File(file) => counted.extend(entries(file)),
+                Watched::Names(folder, pattern) => {
+                    counted.extend(entries(folder));
+                    // A folder that is missing is watched for as a file is.
+                    let folder = path::absolute(folder).and_then(|folder| folder.canonicalize());
+                    names.extend(folder.ok().map(|folder| (folder, pattern.clone())));
+                }
+            }
+        }
+        let mut folders: BTreeSet<PathBuf> =
+            counted.iter().filter_map(|entry| entry.parent()).map(Path::to_owned).collect();
+        folders.extend(names.iter().map(|(folder, _)| folder.clone()));
         // The folders as well, which may be removed or moved themselves.
-        self.counting.send_replace(&entries | &folders);
+        let counting = Counting { entries: &counted | &folders, names };
+        // No event comes when a file is closed that is no longer watched.
+        self.writing.send_modify(|writing| writing.retain(|path| counting.has(path)));
+        self.counting.send_replace(counting);
         for old in self.folders.difference(&folders) {
             // It fails if the folder is gone, and with it the watch.
             drop(self.inner.unwatch(old));
@@ -133,19 +149,32 @@ fn entries(file: &Path) -> Vec<PathBuf> {
     entries
 }
 
+/// What an event must name to count.
+#[derive(Debug, Default)]
+struct Counting {
+    entries: BTreeSet<PathBuf>,
+    /// Folders without links, and names in them.
+    names: BTreeSet<(PathBuf, NamePattern)>,
+}
+
+impl Counting {
+    fn has(&self, path: &Path) -> bool {
+        self.entries.contains(path)
+            || self.names.iter().any(|(folder, pattern)| {
+                path.parent() == Some(folder.as_path()) && pattern.fits(path)
+            })
+    }
+}
+
 /// Notes in `writing` which files are being written. Reports whether something in `counting` was
 /// written to its end, made, moved or removed.
-fn follow(
-    event: &Event,
-    counting: &BTreeSet<PathBuf>,
-    writing: &watch::Sender<BTreeSet<PathBuf>>,
-) -> bool {
+fn follow(event: &Event, counting: &Counting, writing: &watch::Sender<BTreeSet<PathBuf>>) -> bool {
     // An event that names nothing says that others were lost.
     if event.paths.is_empty() {
         writing.send_replace(BTreeSet::new());
         return true;
     }
-    let mut counted = event.paths.iter().filter(|path| counting.contains(*path)).peekable();
+    let mut counted = event.paths.iter().filter(|path| counting.has(path)).peekable();
     if counted.peek().is_none() {
         return false;
     }

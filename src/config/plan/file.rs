@@ -5,6 +5,7 @@ use crate::{
     config::{
         diagnostics::{Diagnostics, Place, Problem, Source, quoted},
         spec::{AccessLog, values::Endpoint},
+        watched::Watched,
     },
     flow::Instant,
     route,
@@ -29,8 +30,8 @@ pub struct Plan {
     pub listeners: Vec<Arc<Listener>>,
     /// What is odd, though not wrong, at any time.
     pub(in crate::config) warnings: Diagnostics,
-    /// The files whose change is a change of the configuration: this one, certificates and keys.
-    pub files: Vec<PathBuf>,
+    /// What to look at for changes: this file, those that it includes, certificates and keys.
+    pub files: Vec<Watched>,
     /// Where the file has the admin listener's address.
     pub(in crate::config) admin: Option<Place>,
     /// Where the file has the access log's.
@@ -41,10 +42,6 @@ pub struct Plan {
     pub(in crate::config) table: route::Table,
     /// See [`crate::config::Snapshot::deciding_headers`].
     pub(in crate::config) deciding_headers: Arc<[Box<str>]>,
-    /// Whether the file ends with `end: true`.
-    pub(in crate::config) is_sealed: bool,
-    /// Whether the file ends with `end: false`.
-    pub(in crate::config) unseals: bool,
 }
 
 impl Plan {

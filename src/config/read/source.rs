@@ -1,16 +1,19 @@
 //! Files to text: the only reads of the configuration, each of bounded size.
 
-use crate::config::diagnostics::{Diagnostics, Place, Problem, Problems, Source};
+use crate::config::{
+    diagnostics::{Diagnostics, Place, Problem, Source},
+    watched::Watched,
+};
 use std::{
     collections::HashMap,
     fs::File,
-    hash::{DefaultHasher, Hasher},
+    hash::{DefaultHasher, Hash, Hasher},
     io::{self, Read},
     path::{Path, PathBuf},
 };
 
-/// The largest `gateway.yaml`: room for more than 100,000 routes.
-const MAX_FILE: u64 = 16 * 1024 * 1024;
+/// The largest `gateway.yaml` with all that it includes: room for more than 100,000 routes.
+pub(super) const MAX_FILE: u64 = 16 * 1024 * 1024;
 
 /// The largest certificate or key.
 const MAX_PEM: u64 = 1024 * 1024;
@@ -65,13 +68,7 @@ fn text(path: &Path, bytes: io::Result<Vec<u8>>) -> Result<Source, Diagnostics> 
             let at = error.utf8_error().valid_up_to();
             // What comes before is text already, so that its places hold.
             let text = String::from_utf8_lossy(error.as_bytes());
-            let source = Source::new(path, &text);
-            let problem =
-                Problem::error(Place::of(at..at + '\u{fffd}'.len_utf8()), "the file is not UTF-8");
-            let mut problems = Problems::default();
-            problems
-                .add(problem.label("these bytes are no character").help("save the file as UTF-8"));
-            return Err(Diagnostics::new(&source, problems));
+            return Err(Diagnostics::new(&Source::new(path, &text), no_text(at)));
         }
     };
     // A mark that editors on Windows put first; it is no part of the text.
@@ -79,19 +76,27 @@ fn text(path: &Path, bytes: io::Result<Vec<u8>>) -> Result<Source, Diagnostics> 
     Ok(Source::new(path, text))
 }
 
+/// Returns that there is no text from the byte `at` on.
+pub(super) fn no_text(at: usize) -> Problem {
+    Problem::error(Place::of(at..at + '\u{fffd}'.len_utf8()), "the file is not UTF-8")
+        .label("these bytes are no character")
+        .help("save the file as UTF-8")
+}
+
 /// Reads every file of `paths`.
 pub(in crate::config) fn read_all<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Files {
     paths.map(|path| (path.clone(), read_bounded(path, MAX_PEM))).collect()
 }
 
-/// Returns a hash of what the files `paths` hold at the moment, to see that something changed where
-/// the system sends no events. A file that cannot be read counts as an empty one.
-pub fn fingerprint(paths: &[PathBuf]) -> u64 {
+/// Returns a hash of what a file holds at the moment, or of the names that there are, to see that
+/// something changed where the system sends no events. What cannot be read counts as empty.
+pub fn fingerprint(watched: &Watched) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for path in paths {
-        let bytes = read_bounded(path, MAX_FILE).unwrap_or_default();
-        hasher.write_usize(bytes.len());
-        hasher.write(&bytes);
+    match watched {
+        Watched::File(path) => read_bounded(path, MAX_FILE).unwrap_or_default().hash(&mut hasher),
+        Watched::Names(folder, pattern) => {
+            pattern.files(folder).unwrap_or_default().hash(&mut hasher);
+        }
     }
     hasher.finish()
 }
@@ -103,7 +108,7 @@ pub(in crate::config) fn hash(text: &str) -> String {
     format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, step))
 }
 
-fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+pub(super) fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let is_what = std::fs::metadata(path)?;
     if is_what.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"));

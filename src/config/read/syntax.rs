@@ -197,7 +197,10 @@ pub(in crate::config) fn ended(text: &str) -> Problem {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Masked, yaml::read};
+    use super::super::{
+        Masked,
+        yaml::{Budget, read},
+    };
 
     #[test]
     fn the_refusal_is_said_in_plain_words_and_marks_its_place() {
@@ -216,7 +219,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, at: usize, words: &str) {
-        let problem = read(&Masked::of(text), None).unwrap_err();
+        let problem = read(&Masked::of(text), None, &mut Budget::default()).unwrap_err();
         assert!(problem.message().contains(words), "{problem:?}");
         assert_eq!(problem.place().unwrap().range().start, at, "{problem:?}");
     }

@@ -35,6 +35,30 @@ pub(in crate::config) struct Name<'s> {
 }
 
 impl Node<'_> {
+    /// Returns the same value of a text that begins `base` bytes later.
+    pub(in crate::config) fn shifted(mut self, base: usize) -> Self {
+        self.shift(base);
+        self
+    }
+
+    fn shift(&mut self, base: usize) {
+        self.place = self.place.shifted(base);
+        match &mut self.content {
+            Content::Empty | Content::Scalar(_) | Content::Unset => {}
+            Content::List(items) => {
+                for item in items {
+                    item.shift(base);
+                }
+            }
+            Content::Map(entries) => {
+                for (name, value) in entries {
+                    name.place = name.place.shifted(base);
+                    value.shift(base);
+                }
+            }
+        }
+    }
+
     /// Returns the value under `name`, if this is a map that has it.
     pub(in crate::config) fn get(&self, name: &str) -> Option<&Self> {
         let Content::Map(entries) = &self.content else { return None };

@@ -32,8 +32,24 @@ const MAX_NODES: usize = 2_000_000;
 /// The deepest nesting; the deepest key of the vocabulary is at nine. Each level takes stack.
 const MAX_DEPTH: usize = 24;
 
-/// The most bytes that variables may add to a file, all together.
+/// The most bytes that variables may add to a configuration, all together.
 const MAX_SUBSTITUTED: usize = 16 * 1024 * 1024;
+
+/// What the files of a configuration may still hold, all together.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::config) struct Budget {
+    nodes: usize,
+    /// Values and keys that aliases add.
+    aliased: usize,
+    /// Bytes that variables add.
+    substituted: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { nodes: MAX_NODES, aliased: MAX_ALIASED, substituted: MAX_SUBSTITUTED }
+    }
+}
 
 /// A file that is parsed.
 #[derive(Debug)]
@@ -52,36 +68,48 @@ pub(in crate::config) struct Tree<'s> {
 pub(in crate::config) fn read<'m>(
     text: &'m Masked<'m>,
     environment: Option<Environment>,
+    budget: &mut Budget,
 ) -> Result<Tree<'m>, Problem> {
-    let read = serde_yaml::from_str_with_options(&text.text, options());
+    let read = serde_yaml::from_str_with_options(&text.text, options(*budget));
     let raw = read.map_err(|error| syntax::problem(text.original, &error))?;
     let mut builder = Builder {
         text,
         environment,
-        aliased: 0,
-        substituted: 0,
+        left: *budget,
         problems: Problems::default(),
         substitutions: Vec::new(),
     };
     let root = builder.node(raw)?;
+    *budget = builder.left;
     let substitutions = Substitutions::new(builder.substitutions);
     Ok(Tree { root, problems: builder.problems, substitutions })
 }
 
-fn options() -> Options {
+impl Tree<'_> {
+    /// Returns the same tree of a text that begins `base` bytes later.
+    pub(in crate::config) fn shifted(self, base: usize) -> Self {
+        Self {
+            root: self.root.shifted(base),
+            problems: self.problems.shifted(base),
+            substitutions: self.substitutions.shifted(base),
+        }
+    }
+}
+
+fn options(Budget { nodes, aliased, .. }: Budget) -> Options {
     serde_yaml::options! {
         budget: serde_yaml::budget! {
-            max_nodes: MAX_NODES,
+            max_nodes: nodes,
             max_depth: MAX_DEPTH,
             flow_nesting_limit: MAX_DEPTH,
             // Each node begins, and may end; the document too.
-            max_events: 2 * MAX_NODES + 8,
-            max_aliases: MAX_ALIASED,
+            max_events: 2 * nodes + 8,
+            max_aliases: aliased,
             max_anchors: MAX_ALIASED,
             max_recorded_anchor_events: MAX_ALIASED / 2,
             enforce_alias_anchor_ratio: false,
         },
-        alias_limits: serde_yaml::alias_limits! { max_total_replayed_events: 2 * MAX_ALIASED },
+        alias_limits: serde_yaml::alias_limits! { max_total_replayed_events: 2 * aliased },
         // The decoder reports every duplicate, with the first.
         duplicate_keys: DuplicateKeyPolicy::PassThrough,
         // Merged below, so that each value keeps its place.
@@ -189,10 +217,7 @@ impl<'de> Visitor<'de> for AnyValue {
 struct Builder<'s> {
     text: &'s Masked<'s>,
     environment: Option<Environment>,
-    /// Values and keys that aliases added.
-    aliased: usize,
-    /// Bytes that variables added.
-    substituted: usize,
+    left: Budget,
     problems: Problems,
     substitutions: Vec<Substitution>,
 }
@@ -260,19 +285,19 @@ impl<'s> Builder<'s> {
                 return Ok(Content::Unset);
             }
         };
-        self.substituted += value.len();
-        if self.substituted > MAX_SUBSTITUTED {
-            return Err(syntax::bound(place, "variables add more than 16 MiB"));
-        }
+        let left = self.left.substituted.checked_sub(value.len());
+        let too_much = || syntax::bound(place, "variables add more than 16 MiB");
+        self.left.substituted = left.ok_or_else(too_much)?;
         self.substitutions.push(Substitution::new(place, value.clone(), text.into_owned()));
         Ok(Content::Scalar(Cow::Owned(value)))
     }
 
     fn count(&mut self, place: Place) -> Result<(), Problem> {
-        self.aliased += usize::from(place.alias().is_some());
-        if self.aliased > MAX_ALIASED {
-            return Err(syntax::bound(place, "too much comes through aliases"));
-        }
+        let (left, what) = match place.alias() {
+            Some(_) => (&mut self.left.aliased, "too much comes through aliases"),
+            None => (&mut self.left.nodes, "it holds too many values"),
+        };
+        *left = left.checked_sub(1).ok_or_else(|| syntax::bound(place, what))?;
         Ok(())
     }
 }
@@ -361,6 +386,26 @@ mod tests {
     }
 
     #[test]
+    fn the_bounds_hold_for_all_files_together() {
+        let mut budget = Budget { nodes: 20, aliased: 4, substituted: 5 };
+        let environment: Environment = |_| Some("xyz".into());
+        let mut read_next = |text: &str| {
+            let masked = Masked::of(text);
+            let read = read(&masked, Some(environment), &mut budget);
+            read.map(drop).map_err(|problem| problem.message().to_owned())
+        };
+        let shared = "a: &a [1]\nb: [*a]\n";
+        assert_eq!([read_next(shared), read_next(shared)], [Ok(()), Ok(())]);
+        let Err(aliased) = read_next(shared) else { panic!("four came through aliases") };
+        assert!(aliased.ends_with("too much comes through aliases"), "{aliased}");
+        assert_eq!(read_next("${X}"), Ok(()));
+        let Err(added) = read_next("${X}") else { panic!("three bytes are there already") };
+        assert!(added.ends_with("variables add more than 16 MiB"), "{added}");
+        let Err(values) = read_next("[1, 2, 3, 4, 5, 6, 7, 8, 9]") else { panic!("too many") };
+        assert!(values.ends_with("it holds too many values"), "{values}");
+    }
+
+    #[test]
     fn a_tower_of_brackets_is_refused() {
         for text in ["[".repeat(100_000), "{a: ".repeat(100_000), "- ".repeat(100_000)] {
             let problem = tree(&text).unwrap_err();
@@ -374,7 +419,7 @@ mod tests {
         let text = "a: ${X}\nb: { c: ${X}/1m, '${X}': *z }\nd: |\n  ${X}\n  $${X}\n"
             .replace("*z", "\"\\x24{X}\"");
         let masked = Masked::of(&text);
-        let read = read(&masked, Some(environment)).unwrap();
+        let read = read(&masked, Some(environment), &mut Budget::default()).unwrap();
         let x = "X: [1]\n- #";
         assert_eq!(
             shown(&read.root),
@@ -390,7 +435,7 @@ mod tests {
     fn every_variable_that_is_not_set_is_reported_at_its_place_once() {
         let text = "a: &a [x${A}, \"${B:-\\\"}${C}\"]\nb: *a\n";
         let masked = Masked::of(text);
-        let read = read(&masked, Some(|_| None)).unwrap();
+        let read = read(&masked, Some(|_| None), &mut Budget::default()).unwrap();
         let found: Vec<_> = read
             .problems
             .sorted()
@@ -405,13 +450,15 @@ mod tests {
     fn variables_cannot_fill_the_memory() {
         let environment = |_: &str| Some("x".repeat(100_000).into());
         let text = format!("a: &a ${{X}}\nb: [{}]\n", vec!["*a"; 1000].join(","));
-        let problem = read(&Masked::of(&text), Some(environment)).unwrap_err();
+        let problem =
+            read(&Masked::of(&text), Some(environment), &mut Budget::default()).unwrap_err();
         assert!(problem.message().contains("variables add more than 16 MiB"), "{problem:?}");
     }
 
     fn tree(text: &str) -> Result<Node<'static>, Problem> {
         let text: &'static str = Box::leak(text.to_owned().into_boxed_str());
-        read(Box::leak(Box::new(Masked::of(text))), None).map(|tree| tree.root)
+        let masked = Box::leak(Box::new(Masked::of(text)));
+        read(masked, None, &mut Budget::default()).map(|tree| tree.root)
     }
 
     #[track_caller]

@@ -70,9 +70,13 @@ pub fn promises(plan: &Plan) -> Vec<RoutePromises> {
 }
 
 fn write(out: &mut String, plan: &Plan) -> fmt::Result {
+    let included = match plan.source().files.len() {
+        1 => String::new(),
+        files => format!(" with {}", count(files - 1, "included file")),
+    };
     writeln!(
         out,
-        "{}: {}, {}, {} (config {})",
+        "{}{included}: {}, {}, {} (config {})",
         plan.path.display(),
         count(plan.listeners.len(), "listener"),
         count(plan.upstreams.len(), "upstream"),

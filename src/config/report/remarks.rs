@@ -3,7 +3,7 @@
 use super::promise::{bucket_numbers, short};
 use crate::{
     config::{
-        diagnostics::{Diagnostics, Problem},
+        diagnostics::{Diagnostics, Place, Problem},
         plan::Plan,
     },
     flow::Instant,
@@ -18,13 +18,13 @@ impl Plan {
 }
 
 fn end_note(plan: &Plan) -> Option<Problem> {
-    let is_open = !plan.is_sealed && !plan.unseals;
-    is_open.then(|| {
-        Problem::note("the file does not end with `end: true`").help(
-            "add the line `end: true` at the end: then flowgate never accepts a part of the file; \
-             `end: false` says that you do not want that",
-        )
-    })
+    let file = plan.source().files.iter().find(|file| file.end.is_none())?;
+    let note = Problem::note("the file does not end with `end: true`").help(
+        "add the line `end: true` at the end: then flowgate never accepts a part of the file; \
+         `end: false` says that you do not want that",
+    );
+    let end = file.range.start + plan.source().text_of(file).trim_end().len();
+    Some(if file.range.start == 0 { note } else { note.at(Place::of(end..end)) })
 }
 
 /// Says, once for the file, how to get a hard cap where a bucket admits twice its limit in a window

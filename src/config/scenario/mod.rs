@@ -18,7 +18,10 @@ use crate::config::{
     diagnostics::{Diagnostics, Place, Problem, Problems, Source},
     load,
     plan::Plan,
-    read::{Masked, source, yaml},
+    read::{
+        Masked, source,
+        yaml::{self, Budget},
+    },
     spec::{
         FileSpec,
         keys::keys,
@@ -128,7 +131,8 @@ impl JsonSchema for Unread {
 pub fn read_scenario(path: &Path, instead: Option<&Path>) -> Result<Scenario, Diagnostics> {
     let source = source::read(path)?;
     let masked = Masked::of(&source.text);
-    let tree = yaml::read(&masked, None).map_err(|problem| Diagnostics::new(&source, problem))?;
+    let tree = yaml::read(&masked, None, &mut Budget::default())
+        .map_err(|problem| Diagnostics::new(&source, problem))?;
     let root = tree.root;
     let decoded = decode::read::<ScenarioSpec>(&root, &source, None);
     let mut problems = decoded.problems;
@@ -164,14 +168,18 @@ impl Scenario {
     fn inline(&self) -> Result<Plan, Diagnostics> {
         let source = &self.source;
         let masked = Masked::of(&source.text);
-        let tree = yaml::read(&masked, Some(source.environment))
+        let tree = yaml::read(&masked, Some(source.environment), &mut Budget::default())
             .map_err(|problem| Diagnostics::new(source, problem))?;
         let source = &Source { substitutions: Arc::new(tree.substitutions), ..source.clone() };
         let mut problems = tree.problems;
         let decoded = decode::read::<InlineSpec>(&tree.root, source, None);
         problems.extend(decoded.problems);
         let spec = decoded.value.and_then(|spec| spec.config.at).map(|at| at.value);
-        let spec = spec.map(|spec| spec.resolved(source.folder()).without_certificates());
+        if let Some(place) = spec.as_ref().and_then(|spec| spec.include.place) {
+            let problem = Problem::error(place, "`include` works in a file of its own only");
+            problems.add(problem.help("write `config: FILE`, and `include` in that file"));
+        }
+        let spec = spec.map(|spec| spec.resolved(source).without_certificates());
         load::plan(source, spec, problems)
     }
 }

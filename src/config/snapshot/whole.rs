@@ -2,10 +2,14 @@
 
 use super::{Route, Upstream};
 use crate::{
-    config::plan::{Listener, Settings},
+    config::{
+        diagnostics::File,
+        plan::{Listener, Settings},
+        watched::Watched,
+    },
     route,
 };
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 /// A configuration in force.
 #[derive(Debug)]
@@ -14,8 +18,10 @@ pub struct Snapshot {
     pub version: u64,
     /// 16 hexadecimal digits that stand for the text of the file.
     pub hash: String,
-    /// The text of the file, to see whether the next one is only its beginning.
+    /// The texts of the files, to see whether the next ones are only their beginnings.
     pub(in crate::config) text: Arc<str>,
+    /// Where each file has its text, and whether it ends with `end: true`, so that the next must.
+    pub(in crate::config) texts: Arc<[File]>,
     /// What holds for the gateway as a whole.
     pub settings: Settings,
     /// Where clients connect.
@@ -27,12 +33,10 @@ pub struct Snapshot {
     /// Which route a request belongs to.
     pub table: route::Table,
     /// The files whose change is a change of the configuration.
-    pub files: Vec<PathBuf>,
+    pub files: Vec<Watched>,
     /// The header fields that decide about requests, as [`route::folded_name`] has them, sorted:
     /// those that any match, key, override, priority or exception names.
     pub deciding_headers: Arc<[Box<str>]>,
-    /// Whether the file ends with `end: true`, so that the next one must.
-    pub(in crate::config) is_sealed: bool,
     /// Whether the process has begun without a store, and so asks none to its end.
     pub(in crate::config) is_storeless: bool,
     /// The identity of the next server that is new.

@@ -4,10 +4,13 @@ use super::{
     AccessLog, AdminSpec, CertificateFiles, ListenerSpec, RateLimitHeaders, RouteSpec, StoreSpec,
     UpstreamSpec, UpstreamTlsSpec,
     keys::keys,
-    leaf::{HOUR, Integer, LEAST_HEADER, LogTarget, Network, Period, Size, Timeout, Via},
+    leaf::{FileName, HOUR, Integer, LEAST_HEADER, LogTarget, Network, Period, Size, Timeout, Via},
 };
-use crate::config::decode::{At, Key, List, Printed, Several};
-use std::path::{Path, PathBuf};
+use crate::config::{
+    decode::{At, Key, List, Printed, Several},
+    diagnostics::Source,
+};
+use std::path::PathBuf;
 
 keys! {
     /// The whole file. `listeners`, `upstreams` and `routes` are needed, everything else has a
@@ -20,6 +23,9 @@ keys! {
         /// Which request goes to which upstream, and how many may. The best match wins, not the
         /// first.
         routes: List<Printed<RouteSpec>>;
+        /// Files with more `listeners`, `upstreams` and `routes`: files, folders (every `*.yaml` in
+        /// them), or patterns, as in `conf.d/*.yaml`.
+        include: Several<FileName>, else "none";
         /// Health, readiness, metrics and routes on a listener of their own.
         admin: AdminSpec, else "–";
         /// Whose `X-Forwarded-For` is believed: the proxies in front of this one.
@@ -92,23 +98,23 @@ impl FileSpec {
         tls.flat_map(UpstreamTlsSpec::files).collect()
     }
 
-    /// Returns the file with relative names meant from `folder`.
-    pub(in crate::config) fn resolved(mut self, folder: &Path) -> Self {
+    /// Returns the file with relative names meant from the folders of the files that they stand in.
+    pub(in crate::config) fn resolved(mut self, source: &Source) -> Self {
         let listeners = self.listeners.at.iter_mut().flat_map(|at| &mut at.value.0);
         let tls = listeners.filter_map(|at| at.value.tls.at.as_mut());
         let certificates = tls.filter_map(|at| at.value.certificates.at.as_mut());
         for certificate in certificates.flat_map(|at| &mut at.value.0) {
-            certificate.value.cert.resolve(folder);
-            certificate.value.key.resolve(folder);
+            certificate.value.cert.resolve(source);
+            certificate.value.key.resolve(source);
         }
         for upstream in self.upstreams.at.iter_mut().flat_map(|at| &mut at.value.0) {
-            upstream.value.resolve(folder);
+            upstream.value.resolve(source);
         }
         if let Some(store) = &mut self.store.at {
-            store.value.ca.resolve(folder);
+            store.value.ca.resolve(source);
         }
         if let Some(At { value: LogTarget(AccessLog::File(file)), .. }) = &mut self.access_log.at {
-            *file = folder.join(&file);
+            *file = source.folder().join(&file);
         }
         self
     }

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     config::{
         decode::{At, Key, read_text},
-        diagnostics::quoted,
+        diagnostics::{Source, quoted},
     },
     flow::breaker::Ratio,
 };
@@ -259,10 +259,10 @@ impl Key<FileName> {
         self.read(|file| file.0.clone())
     }
 
-    /// Has a relative name meant from `folder`.
-    pub(in crate::config) fn resolve(&mut self, folder: &std::path::Path) {
+    /// Has a relative name meant from the folder of the file that it stands in.
+    pub(in crate::config) fn resolve(&mut self, source: &Source) {
         if let Some(at) = &mut self.at {
-            at.value.0 = folder.join(&at.value.0);
+            at.value.0 = source.folder_at(at.place).join(&at.value.0);
         }
     }
 }

@@ -10,9 +10,9 @@ use super::{
 };
 use crate::config::{
     decode::{At, Key, List, Several},
-    diagnostics::Place,
+    diagnostics::{Place, Source},
 };
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 keys! {
     /// A service: one or more servers that answer alike, over HTTP/1.1 or HTTP/2 with kept
@@ -130,12 +130,12 @@ pub(in crate::config) struct TlsOptions {
 }
 
 impl UpstreamSpec {
-    /// Has relative names of files meant from `folder`.
-    pub(super) fn resolve(&mut self, folder: &Path) {
+    /// Has relative names of files meant from the folder of the file that they stand in.
+    pub(super) fn resolve(&mut self, source: &Source) {
         if let Some(tls) = &mut self.tls.at {
-            tls.value.ca.resolve(folder);
-            tls.value.cert.resolve(folder);
-            tls.value.key.resolve(folder);
+            tls.value.ca.resolve(source);
+            tls.value.cert.resolve(source);
+            tls.value.key.resolve(source);
         }
     }
 

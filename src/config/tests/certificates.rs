@@ -1,6 +1,6 @@
 //! Certificates from real files: what is refused, at which value, and which one a name gets.
 
-use crate::config::{Diagnostics, Live, Plan, Retired, read, read_rules};
+use crate::config::{Diagnostics, Live, Plan, Retired, Watched, read, read_rules};
 use crate::flow::Instant;
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use std::{fs, path::PathBuf};
@@ -29,7 +29,7 @@ fn a_certificate_and_its_key_are_loaded_with_the_names() {
     let file = |name: &str| folder.path(name);
     assert_eq!(
         plan.files,
-        [file("gateway.yaml"), file("a.pem"), file("a.key"), file("c.pem"), file("c.key")]
+        Watched::files(["gateway.yaml", "a.pem", "a.key", "c.pem", "c.key"].map(file))
     );
 }
 
@@ -186,7 +186,7 @@ fn what_is_wrong_with_the_tls_of_an_upstream_is_reported_at_its_value() {
     let path = file("https://", "ca: a.pem, cert: b.pem, key: b.key, server_name: shop.test");
     let plan = read(&path).unwrap();
     let names = ["gateway.yaml", "a.pem", "b.pem", "b.key"].map(|name| folder.path(name));
-    assert_eq!(plan.files, names, "watched");
+    assert_eq!(plan.files, Watched::files(names), "watched");
     let plan = read(&file("https://", "insecure: true")).unwrap();
     let warnings: Vec<_> = plan.warnings_at(Instant::EPOCH).entries().collect();
     assert_eq!((warnings[0].line, warnings[0].column, warnings.len()), (5, 22, 1));

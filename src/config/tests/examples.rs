@@ -10,7 +10,7 @@ use std::{fs, path::Path};
 fn the_default_file_loads() {
     let plan = load("gateway.yaml");
     assert_eq!(plan.routes.len(), 6);
-    assert!(plan.is_sealed);
+    assert_eq!(plan.source().files[0].end, Some(true));
 }
 
 #[test]

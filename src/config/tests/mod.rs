@@ -7,6 +7,7 @@ mod diagnostics;
 mod diff;
 mod duplicates;
 mod examples;
+mod include;
 mod mutations;
 mod overrides;
 mod plans;

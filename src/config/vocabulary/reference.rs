@@ -25,7 +25,7 @@ Durations are a number and a unit (`500ms`, `5s`, `1m 30s`, `2h`), sizes too (`6
 bytes, `64KB` 64,000), rates are a count per duration (`100/1m`, `10/s`). File names are relative to
 the folder of the file. A value may have [variables](files.md) in it, as in `${NAME}` and
 `${NAME:-default}`. Anchors (`&name`), aliases (`*name`) and merge keys (`<<`) work. A file is at
-most 16 MiB, and aliases may add 500,000 values to it.
+most 16 MiB with [those that it includes](files.md), and aliases may add 500,000 values.
 
 **A file cut short** while it is copied can be valid YAML that lacks half its routes. Close yours with
 the line `end: true`: once a file with it is in force, a file without it is rejected. (`end: false`

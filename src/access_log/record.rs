@@ -60,6 +60,9 @@ pub struct AccessRecord<'a> {
     /// Why the gateway answered itself, if flow control did not reject.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'a str>,
+    /// The id of the request, unless ids are off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<&'a str>,
     /// The trace of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<&'a str>,
@@ -192,6 +195,7 @@ pub(super) fn sample(path: &str) -> AccessRecord<'_> {
         bytes_in: 0,
         bytes_out: 17,
         error: None,
+        request_id: None,
         trace_id: None,
         config_hash: "00d1ce",
         flow: Some(FlowRecord {
@@ -235,6 +239,7 @@ mod tests {
         let keys = [LoggedKey { rule: "r".into(), key: None, priority: true }];
         let mut record = sample("/");
         (record.upstream, record.trace_id) = (Some("a:80"), Some("0af7"));
+        record.request_id = Some("5bd1");
         record.error = Some("Host is missing or empty");
         record.upstream_error = Some("cannot connect: Connection refused (os error 111)");
         record.upstream_duration = Some(Duration::ZERO);

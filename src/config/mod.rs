@@ -62,7 +62,8 @@ pub use snapshot::{
     Unrouted, Upstream, is_served, outcome,
 };
 pub use spec::{
-    AccessLog, Balance, OnMissing, OnStoreError, RateLimitHeaders, Secret, UpstreamProtocol,
+    AccessLog, Balance, OnMissing, OnStoreError, RateLimitHeaders, RequestIds, Secret,
+    UpstreamProtocol,
 };
 pub use watched::{NamePattern, Watched};
 

@@ -23,7 +23,8 @@ use crate::{
     config::{self, Live, Plan, Retired, Watched, watch},
     meter::Counters,
     proxy::{
-        Connections, Connector, Descriptors, HealthWatch, Pools, RequestLog, TimeoutLog, Worker,
+        Connections, Connector, Descriptors, HealthWatch, Pools, RequestIdMaker, RequestLog,
+        TimeoutLog, Worker,
     },
     route::Seed,
     shutdown::{SignalEvent, Signals},
@@ -361,6 +362,7 @@ fn start_workers(
                 request_log: RequestLog::default(),
                 connections: Connections::default(),
                 timeout_log: TimeoutLog::default(),
+                request_ids: RequestIdMaker::default(),
                 seed,
             })
         })

@@ -40,6 +40,7 @@ pub(super) struct End<'a> {
     pub(super) route: Option<&'a Route>,
     pub(super) method: &'a str,
     pub(super) started: Instant,
+    pub(super) request_id: Option<&'a str>,
     /// The time of the wall's clock then.
     pub(super) ts: Instant,
     pub(super) status: StatusCode,
@@ -140,6 +141,7 @@ impl Entry {
             bytes_in: self.upload.as_ref().map_or(0, |upload| upload.bytes()),
             bytes_out: end.bytes_out,
             error: self.error.as_deref(),
+            request_id: end.request_id,
             trace_id: self.trace_id.as_deref(),
             config_hash: &self.snapshot.hash,
             flow: self.flow.map(|flow| flow.record(end.route, &self.keys)),

@@ -3,6 +3,7 @@
 use super::{
     fields::{Field, Fields, HOP_BY_HOP},
     peer::Peer,
+    request_id::X_REQUEST_ID,
 };
 use crate::config::HeaderEdits;
 use http::{
@@ -21,8 +22,16 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 
 /// Fields that `Connection` may not name: a client could take them away from the
 /// upstream, which relies on them (RFC 9110, 7.6.1: "intended for all recipients").
-const PROTECTED: [HeaderName; 7] =
-    [HOST, CONTENT_LENGTH, COOKIE, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, FORWARDED];
+const PROTECTED: [HeaderName; 8] = [
+    HOST,
+    CONTENT_LENGTH,
+    COOKIE,
+    X_FORWARDED_FOR,
+    X_FORWARDED_HOST,
+    X_FORWARDED_PROTO,
+    FORWARDED,
+    X_REQUEST_ID,
+];
 
 /// Removes what was meant for this gateway only. `fields` is what `headers` has.
 pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap, fields: Fields) {

@@ -141,6 +141,7 @@ impl Journey {
             self.tail.told = told.fields();
             told.write(headers, &self.route);
         }
+        self.tail.write_id(headers);
         headers::edit(headers, &self.route.options.response_headers);
         *response.version_mut() = Version::HTTP_11;
         self.tail.answered(status);
@@ -183,6 +184,7 @@ impl Journey {
         if let Some(told) = self.told.take() {
             told.write(headers, &self.route);
         }
+        self.tail.write_id(headers);
         headers::edit(headers, &self.route.options.response_headers);
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(header::UPGRADE, token);

@@ -290,6 +290,7 @@ fn finish(
     mut tail: Box<Tail>,
 ) -> Response<ResponseBody> {
     tail.answered(response.status());
+    tail.write_id(response.headers_mut());
     if tail.closes && tail.version != Version::HTTP_2 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }

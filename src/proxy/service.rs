@@ -15,6 +15,7 @@ use super::{
     quota::Told,
     reply::{DENIED, Manner, Refusal, refuse, reject},
     request::{Invalid, inspect},
+    request_id::{RequestIdMaker, X_REQUEST_ID},
     shared::{self, Asking, First, Question},
     tail::Tail,
     timeout::TimeoutLog,
@@ -63,6 +64,8 @@ pub struct Worker {
     pub connections: Connections,
     /// Says in the log which settings end requests.
     pub timeout_log: TimeoutLog,
+    /// Makes the ids of requests.
+    pub request_ids: RequestIdMaker,
     /// The key of clients' fingerprints: the same for all workers.
     pub seed: Seed,
     /// The way to the store, if there is one.
@@ -98,7 +101,7 @@ pub(super) fn handle(
     }
 }
 
-fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
+fn begin(peer: Arc<Peer>, mut request: Request<Incoming>) -> Step {
     peer.activity.on_request();
     peer.activity.on_length(request.body().size_hint().exact());
     let worker = &peer.worker;
@@ -108,6 +111,7 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
         worker.access_log.is_on().then(|| Box::new(Entry::new(&request, &snapshot, peer.address)));
     let mut tail = Tail::new(peer, request.method().clone(), request.version(), now);
     tail.entry = entry;
+    tail.identify(request.headers(), &snapshot);
     let mut found = match find(&snapshot, &request, &mut tail) {
         Ok(found) => found,
         Err(refusal) => return turn_away(refusal, request, tail),
@@ -131,6 +135,9 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Step {
         trailers: trailers.is_some(),
         via: settings.via.clone(),
     };
+    if let Some(id) = &tail.request_id {
+        request.headers_mut().insert(X_REQUEST_ID, id.clone());
+    }
     let mut arrival = Arrival { journey: journey(request, route, forward, trailers, tail), manner };
     let Journey { route, tail, .. } = &*arrival.journey;
     if let Some(question) = question {

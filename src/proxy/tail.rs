@@ -6,6 +6,7 @@ use super::{
     entry::{End, Entry},
     lingering::EarlyEnd,
     peer::Peer,
+    request_id::X_REQUEST_ID,
     streams::Stream,
     timeout::Timeout,
     upstream::{error::UpstreamError, pool::Lease, wire::Wire},
@@ -13,7 +14,7 @@ use super::{
 use crate::{
     access_log,
     cluster::Held,
-    config::{Route, outcome},
+    config::{Route, Snapshot, outcome},
     flow::{
         Instant, Outcome, Permit,
         breaker::{Phase, Transition},
@@ -24,7 +25,7 @@ use core::{
     sync::atomic::Ordering::Relaxed,
     task::{Context, Poll},
 };
-use http::{HeaderName, Method, StatusCode, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use http_body::{Frame, SizeHint};
 use std::sync::Arc;
 
@@ -46,6 +47,8 @@ pub(super) struct Tail {
     pub(super) method: Method,
     pub(super) version: Version,
     pub(super) started: Instant,
+    /// By which logs name it, unless that is off.
+    pub(super) request_id: Option<HeaderValue>,
     /// The fields of its head that describe quotas, in the gateway's own words.
     pub(super) told: &'static [HeaderName],
     /// Of the answer that was begun.
@@ -88,6 +91,7 @@ impl Tail {
             held: None,
             method,
             started,
+            request_id: None,
             told: &[],
             status: None,
             ending: Ending::Cancelled,
@@ -105,6 +109,21 @@ impl Tail {
         let mut tail = Self::new(peer, method, Version::HTTP_11, started);
         tail.silent = true;
         tail
+    }
+
+    /// Gives the request an id, if the configuration says so.
+    pub(super) fn identify(&mut self, headers: &HeaderMap, snapshot: &Snapshot) {
+        let peer = &self.peer;
+        let setting = snapshot.settings.request_ids;
+        let is_trusted = || peer.is_trusted(snapshot);
+        self.request_id = peer.worker.request_ids.identify(headers, setting, is_trusted);
+    }
+
+    /// Writes the request's id into the head of its answer.
+    pub(super) fn write_id(&self, headers: &mut HeaderMap) {
+        if let Some(id) = &self.request_id {
+            headers.insert(X_REQUEST_ID, id.clone());
+        }
     }
 
     /// Notes the answer's status.
@@ -272,6 +291,7 @@ impl Drop for Tail {
                 route: self.route.as_deref(),
                 method: self.method.as_str(),
                 started: self.started,
+                request_id: self.request_id.as_ref().and_then(|id| id.to_str().ok()),
                 ts: worker.clock.wall(self.started),
                 status,
                 duration,

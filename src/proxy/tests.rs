@@ -14,7 +14,7 @@ mod woken;
 pub(super) use woken::Woken;
 
 use super::{
-    Connections, Connector, Descriptors, Pools, RequestLog, TimeoutLog, Worker,
+    Connections, Connector, Descriptors, Pools, RequestIdMaker, RequestLog, TimeoutLog, Worker,
     activity::Activity,
     connection::{Manners, Protocol, serve},
     listener::greet_cleartext,
@@ -82,6 +82,7 @@ impl House {
             request_log: RequestLog::default(),
             connections: Connections::default(),
             timeout_log: TimeoutLog::default(),
+            request_ids: RequestIdMaker::default(),
             seed: Seed::random(),
         });
         Self { worker, upstream, _log: log }

@@ -120,6 +120,7 @@ impl Unread {
             bytes_in: 0,
             bytes_out: 0,
             error: Some(self.why),
+            request_id: None,
             trace_id: None,
             config_hash: &worker.live.load().hash,
             flow: None,

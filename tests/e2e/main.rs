@@ -34,6 +34,7 @@ mod ports;
 mod proxy;
 mod reload;
 mod replay;
+mod request_ids;
 mod routes;
 mod shutdown;
 mod stored_states;

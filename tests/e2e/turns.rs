@@ -16,8 +16,8 @@ use flowgate::{
     config::{self, AccessLog, Live},
     meter::Counters,
     proxy::{
-        Acceptor, Bound, Connections, Connector, Descriptors, Face, Pools, RequestLog, TimeoutLog,
-        Worker, bind,
+        Acceptor, Bound, Connections, Connector, Descriptors, Face, Pools, RequestIdMaker,
+        RequestLog, TimeoutLog, Worker, bind,
     },
     route::Seed,
     workers::Handle,
@@ -58,6 +58,7 @@ where
             descriptors: Descriptors::new(None),
             connections: Connections::default(),
             timeout_log: TimeoutLog::default(),
+            request_ids: RequestIdMaker::default(),
             seed: Seed::random(),
             store: None,
             request_log: RequestLog::default(),

@@ -81,6 +81,7 @@ fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
         rate_limit_headers: spec.headers.value().copied().unwrap_or(RateLimitHeaders::Off),
         explain_headers: spec.explain_headers.is_true(),
         via: spec.via.value().and_then(|via| via.0.clone()),
+        request_ids: spec.request_id.value().copied().unwrap_or_default(),
         store: None,
     }
 }

@@ -1,7 +1,7 @@
 //! What holds for the gateway as a whole.
 
 use super::Store;
-use crate::config::spec::{AccessLog, RateLimitHeaders};
+use crate::config::spec::{AccessLog, RateLimitHeaders, RequestIds};
 use http::HeaderValue;
 use ipnet::IpNet;
 use std::{net::SocketAddr, num::NonZeroUsize, sync::Arc, time::Duration};
@@ -29,6 +29,8 @@ pub struct Settings {
     pub explain_headers: bool,
     /// What requests and no answers get as `Via`, if they do.
     pub via: Option<HeaderValue>,
+    /// Which requests keep their `X-Request-Id`.
+    pub request_ids: RequestIds,
     /// What gateways share, if they do; read at start only.
     pub store: Option<Arc<Store>>,
 }

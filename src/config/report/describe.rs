@@ -295,8 +295,9 @@ fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
     let via = settings.via.as_ref().and_then(|via| via.to_str().ok()).unwrap_or("off");
     writeln!(
         out,
-        "  headers {headers}, explain_headers {}, via {via}, access_log {log}",
-        settings.explain_headers
+        "  headers {headers}, explain_headers {}, via {via}, request_id {}, access_log {log}",
+        settings.explain_headers,
+        word(&settings.request_ids)
     )?;
     if let Some(store) = &settings.store {
         write_store(out, store)?;

@@ -1,8 +1,8 @@
 //! The whole file, and what holds for the gateway as a whole.
 
 use super::{
-    AccessLog, AdminSpec, CertificateFiles, ListenerSpec, RateLimitHeaders, RouteSpec, StoreSpec,
-    UpstreamSpec, UpstreamTlsSpec,
+    AccessLog, AdminSpec, CertificateFiles, ListenerSpec, RateLimitHeaders, RequestIds, RouteSpec,
+    StoreSpec, UpstreamSpec, UpstreamTlsSpec,
     keys::keys,
     leaf::{FileName, HOUR, Integer, LEAST_HEADER, LogTarget, Network, Period, Size, Timeout, Via},
 };
@@ -43,6 +43,10 @@ keys! {
         /// Adds `Via: 1.1 flowgate` to requests, or `Via: 1.1 NAME`. nginx does not compress
         /// answers to requests that have it, unless `gzip_proxied` says so.
         via: Via = "off";
+        /// Gives each request an id, `X-Request-Id`, for the upstream, the client and the access
+        /// log. A valid id of the request itself is kept: that of every client (on), or of
+        /// `trusted_proxies` only (trusted).
+        request_id: RequestIds = "on";
         /// One JSON line a request, to `stdout` or to a file; USR1 reopens it.
         access_log: LogTarget = "off";
         /// Threads that serve requests. Read at start only.

@@ -122,6 +122,20 @@ pub enum RateLimitHeaders {
     Off,
 }
 
+/// Which requests keep the `X-Request-Id` that they come with. All others get a new one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum RequestIds {
+    /// All.
+    On,
+    /// Those of `trusted_proxies`.
+    Trusted,
+    /// There are no ids: the header is like any other.
+    #[default]
+    Off,
+}
+
 impl fmt::Display for AccessLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

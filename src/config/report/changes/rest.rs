@@ -127,6 +127,7 @@ pub(in crate::config) fn settings(old: &Settings, new: &Settings) -> Vec<String>
         let via = via.as_ref().and_then(|via| via.to_str().ok());
         via.unwrap_or("off").to_owned()
     });
+    words.value("request_id", old.request_ids, new.request_ids, word);
     if words.0.is_empty() && old != new {
         words.add("another setting".to_owned());
     }

@@ -158,8 +158,54 @@ pub struct ServerMeter {
     pub connects: AtomicU64,
     /// Connections that could not be opened.
     pub connect_failures: AtomicU64,
-    /// Requests sent again after a failure.
-    pub retries: AtomicU64,
+    resent: [AtomicU64; Resent::ALL.len()],
+}
+
+/// Why a request was sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resent {
+    /// No connection could be opened.
+    Connect,
+    /// An idle connection was closed before a response began.
+    Idle,
+    /// The server did not process it.
+    Unprocessed,
+    /// A new connection was closed before a response began.
+    Reset,
+    /// The response did not begin in time.
+    Timeout,
+    /// The response had a status that the route tries again.
+    Status,
+}
+
+impl Resent {
+    /// Every reason, in the order of their numbers.
+    pub const ALL: [Self; 6] =
+        [Self::Connect, Self::Idle, Self::Unprocessed, Self::Reset, Self::Timeout, Self::Status];
+
+    /// Returns the reason as a metric label.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Idle => "idle",
+            Self::Unprocessed => "unprocessed",
+            Self::Reset => "reset",
+            Self::Timeout => "timeout",
+            Self::Status => "status",
+        }
+    }
+}
+
+impl ServerMeter {
+    /// Counts a request that is sent again, to this server or another one, after this one failed it.
+    pub fn resend(&self, reason: Resent) {
+        self.resent[reason as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Returns how many requests were sent again for `reason`.
+    pub fn resent(&self, reason: Resent) -> u64 {
+        self.resent[reason as usize].load(Relaxed)
+    }
 }
 
 /// Counters of the whole process.

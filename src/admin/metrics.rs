@@ -15,7 +15,7 @@ use crate::{
         Algorithm, ByReason, Instant, Observation, ReasonKind, RuleObservation, WAIT_BOUNDS,
         breaker::Phase, rule_of,
     },
-    meter::{Counters, DURATION_BOUNDS, Refusal, RouteReading, ServerMeter},
+    meter::{Counters, DURATION_BOUNDS, Refusal, Resent, RouteReading, ServerMeter},
 };
 use prometheus_client::{
     collector::Collector,
@@ -223,10 +223,10 @@ impl Metrics {
         };
         count("flowgate_upstream_requests", "Requests sent, retries included", |m| &m.requests)?;
         count("flowgate_upstream_failures", "Requests without a whole answer", |m| &m.failures)?;
-        count("flowgate_upstream_retries", "Requests sent again", |m| &m.retries)?;
         count("flowgate_upstream_connects", "Connections opened", |m| &m.connects)?;
         let help = "Connections that could not be opened";
         count("flowgate_upstream_connect_failures", help, |m| &m.connect_failures)?;
+        self.retries(encoder)?;
         let in_flight =
             self.servers().map(|(labels, server)| (labels, server.in_flight.load(Relaxed).into()));
         let help = "Requests that a server works on";
@@ -248,6 +248,22 @@ impl Metrics {
         let ejections = servers().map(|(labels, server)| (labels, server.health.ejections()));
         let help = "How often a server was ejected";
         counters(encoder, ("flowgate_upstream_server_ejections", help), ejections)
+    }
+
+    fn retries(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let resent = self.servers().flat_map(|([(name, address)], server)| {
+            Resent::ALL.map(|reason| {
+                let labels = [(name, address.clone()), ("reason", reason.label().to_owned())];
+                (labels, server.meter.resent(reason))
+            })
+        });
+        let help = "Requests sent again after this server failed them";
+        counters(encoder, ("flowgate_upstream_retries", help), resent)?;
+        let upstreams = self.snapshot.upstreams.iter();
+        let exhausted = upstreams
+            .map(|upstream| ([("upstream", &*upstream.name)], upstream.retries.exhausted()));
+        let help = "Retries that the budget of an upstream did not allow";
+        counters(encoder, ("flowgate_upstream_retries_exhausted", help), exhausted)
     }
 
     /// Returns how much more than each synced limit this many gateways may pass together, if all

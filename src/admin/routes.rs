@@ -3,6 +3,7 @@
 use crate::{
     config::{Route, Snapshot, Upstream},
     flow::{Instant, Observation, RuleObservation, Sums, rule_of},
+    meter::Resent,
 };
 use serde::Serialize;
 use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed, time::Duration};
@@ -46,6 +47,8 @@ struct RouteView<'a> {
     /// Which clients may use it, if not all.
     #[serde(skip_serializing_if = "Option::is_none")]
     access: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry: Option<String>,
     /// In the chain's order: flow rules, breaker, pacing.
     rules: Vec<RuleView<'a>>,
     in_flight: u64,
@@ -127,6 +130,8 @@ struct SumsView {
 #[derive(Serialize)]
 struct UpstreamView<'a> {
     name: &'a str,
+    /// Retries that the budget did not allow.
+    retries_exhausted: u64,
     servers: Vec<ServerView>,
 }
 
@@ -137,6 +142,8 @@ struct ServerView {
     in_flight: u32,
     requests: u64,
     failures: u64,
+    /// Requests sent again after it failed them.
+    retries: u64,
     /// `healthy`, `ejected` or `unhealthy`.
     health: &'static str,
     ejections: u64,
@@ -149,6 +156,7 @@ impl<'a> RouteView<'a> {
             r#match: &route.matches,
             upstream: &route.upstream.name,
             access: route.options.access.as_ref().map(ToString::to_string),
+            retry: route.options.retry.as_ref().map(ToString::to_string),
             rules: seen.rules.iter().map(|rule| RuleView::of(route, rule)).collect(),
             in_flight: seen.in_flight,
             in_flight_max: seen.in_flight_max,
@@ -224,10 +232,12 @@ impl<'a> UpstreamView<'a> {
             in_flight: server.in_flight.load(Relaxed),
             requests: server.meter.requests.load(Relaxed),
             failures: server.meter.failures.load(Relaxed),
+            retries: Resent::ALL.iter().map(|reason| server.meter.resent(*reason)).sum(),
             health: server.health.word(),
             ejections: server.health.ejections(),
         });
-        Self { name: &upstream.name, servers: servers.collect() }
+        let retries_exhausted = upstream.retries.exhausted();
+        Self { name: &upstream.name, retries_exhausted, servers: servers.collect() }
     }
 }
 

@@ -45,8 +45,8 @@ pub use live::{Live, LocalShare, Retired, Summary, watch};
 pub use load::{Text, read, read_rules, reference, schema};
 pub use plan::{
     Access, AnswerLimits, Certificate, Certificates, ClientTimeouts, Cost, Except, HeaderEdits,
-    Limit, Limits, Listener, Plan, Reject, RouteOptions, RouteTimeouts, RuleOptions, Settings,
-    Store, StoreKind, UpstreamOptions, UpstreamPlan, UpstreamTls,
+    Limit, Limits, Listener, Plan, Reject, RetryPolicy, RouteOptions, RouteTimeouts, RuleOptions,
+    Settings, Store, StoreKind, UpstreamOptions, UpstreamPlan, UpstreamTls,
 };
 pub use read::source::{STDIN, fingerprint};
 pub use report::{

@@ -8,9 +8,11 @@
 //! that grow, a largest part of the servers) and nginx's `max_fails` (a server that cannot be
 //! reached is passed over at once).
 
+mod budget;
 mod server;
 mod settings;
 mod window;
 
+pub use budget::RetryBudget;
 pub use server::{Change, Failure, ServerHealth};
 pub use settings::{Check, Ejection};

@@ -18,6 +18,12 @@ impl Tried {
         self.0 |= bit(place);
     }
 
+    /// Returns whether one of `servers` is left beside those and the one at `place`.
+    pub(super) fn leave_other(mut self, place: usize, servers: usize) -> bool {
+        self.add(place);
+        (self.0.count_ones() as usize) < servers
+    }
+
     fn has(self, place: usize) -> bool {
         self.0 & bit(place) != 0
     }

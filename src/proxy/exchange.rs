@@ -10,6 +10,7 @@ use super::{
     headers::{self, Forward},
     health,
     peer::Peer,
+    retry::{Failed, Next, Retries},
     timeout::Timeout,
     upstream::{
         connect::cause,
@@ -27,15 +28,13 @@ use core::{
     future::poll_fn,
     pin::{Pin, pin},
     sync::atomic::Ordering::Relaxed,
-    task::Poll,
+    task::{Context, Poll, Waker},
 };
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, header};
 use std::{io, sync::Arc};
 
-/// Attempts for one request at most: enough to pass over a dead server or two and a
-/// connection that was just closed, few enough that a dead upstream is answered for
-/// soon.
-const ATTEMPTS_MAX: u32 = 4;
+/// How many parts of an answer are read that is given up.
+const DROPPED_PARTS: u32 = 8;
 
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +82,8 @@ pub(super) struct Exchange<'a> {
     pub(super) protocol: Protocol,
     /// How many servers have been asked.
     pub(super) attempts: u32,
+    /// Decides what is sent again.
+    pub(super) retries: Retries<'a>,
     /// What the access log will say of it.
     pub(super) entry: Option<&'a mut Entry>,
     /// Which limit it failed by, if it took too long.
@@ -91,13 +92,7 @@ pub(super) struct Exchange<'a> {
 
 impl Exchange<'_> {
     /// Sends the client's request and waits for the head of its answer. It is `None`
-    /// while it is on its way.
-    ///
-    /// What was not written, or what the server says that it has not processed, is sent again to
-    /// another server or over another connection. What was written is sent again only if it can do no harm: without a
-    /// body, with a method that asks for nothing to be done, when the connection was
-    /// closed before the head of an answer was whole. If it had served before, the server may have closed
-    /// it just then, and is asked once more; if not, another server is.
+    /// while it is on its way. [`Retries`] decides what is sent again after a failure.
     ///
     /// # Errors
     ///
@@ -108,57 +103,137 @@ impl Exchange<'_> {
     ) -> Result<Answer, Failure> {
         let sent = request.as_ref().and_then(|request| request.body().upload());
         let copy = request.as_mut().and_then(|request| self.prepare(request));
+        self.retries.allow_repetition(copy.is_some());
         let (mut tried, mut now) = (Tried::default(), self.start);
         let http1 = self.forward.upgrade.is_some();
         let mut wanted = Wanted { fresh: false, http1, once: copy.is_none() };
-        let upstream = &self.route.upstream;
+        let (worker, upstream) = (&self.peer.worker, &self.route.upstream);
+        if self.route.options.retry.is_some() {
+            upstream.retries.count();
+        }
         let mut chosen = None;
         loop {
             let (place, server) = chosen
                 .take()
                 .or_else(|| pick(upstream, tried, now, |below| fastrand::usize(..below.max(1))))
-                .filter(|_| self.attempts < ATTEMPTS_MAX)
                 .ok_or(Failure::Unreachable)?;
             self.turn_to(server);
-            let worker = &self.peer.worker;
+            let is_other_left = tried.leave_other(place, upstream.servers.len());
             let lease = Lease::take(worker, upstream, server, wanted, now..self.deadline).await;
-            let mut lease = match lease {
-                Ok(lease) => lease,
+            let next = match lease {
                 Err(error) => {
-                    now = worker.clock.now();
-                    self.note_unconnected(server, &error, now)?;
-                    tried.add(place);
-                    continue;
+                    self.note_unconnected(server, &error, worker.clock.now())?;
+                    self.next(Failed::Connect, server, is_other_left).ok_or(Failure::Unreachable)?
                 }
-            };
-            lease.upload.clone_from(&sent);
-            server.meter.requests.fetch_add(1, Relaxed);
-            // Left where it arrives: it is large, and would be moved from hand to hand.
-            let mut answered = None;
-            self.ask(&mut lease, request, sent.as_deref(), &mut answered).await;
-            match answered {
-                Some(Ok(response)) => {
-                    lease.on_answer();
-                    return Ok((response, lease));
-                }
-                None => {
-                    lease.on_timeout();
-                    server.meter.failures.fetch_add(1, Relaxed);
-                    self.note_late(server, sent.as_deref());
-                    return Err(Failure::Timeout);
-                }
-                Some(Err(unanswered)) => {
-                    let is_refused = unanswered.request.is_some() && lease.is_shared();
-                    *request = Some(self.recover(unanswered, &lease, copy.as_ref())?);
-                    if lease.reused || is_refused {
-                        chosen = Some((place, server));
-                    } else {
-                        tried.add(place);
+                Ok(mut lease) => {
+                    lease.upload.clone_from(&sent);
+                    wanted.fresh = true;
+                    let sent = sent.as_deref();
+                    match self.attempt(lease, request, sent, is_other_left).await? {
+                        Ok(answer) => return Ok(answer),
+                        Err(next) => next,
                     }
                 }
+            };
+            if request.is_none() {
+                *request = copy.as_ref().map(|copy| self.restore(copy));
             }
             now = worker.clock.now();
-            wanted.fresh = true;
+            match next {
+                Next::Same => chosen = Some((place, server)),
+                Next::Other => tried.add(place),
+                Next::Any(wait) => {
+                    let end = self.deadline.min(now + wait);
+                    // In a box because it is rare, and would make every request's future larger.
+                    Box::pin(worker.clock.sleep_until(end)).await;
+                    tried = Tried::default();
+                    now = worker.clock.now();
+                }
+            }
+        }
+    }
+
+    /// Sends the request over what is on `lease`. Returns the answer, or where the request goes next.
+    ///
+    /// # Errors
+    ///
+    /// There is no answer, and the request goes nowhere.
+    async fn attempt(
+        &mut self,
+        mut lease: Lease,
+        request: &mut Option<Request<RequestBody>>,
+        sent: Option<&Upload>,
+        is_other_left: bool,
+    ) -> Result<Result<Answer, Next>, Failure> {
+        lease.server().meter.requests.fetch_add(1, Relaxed);
+        // Left where it arrives: it is large, and would be moved from hand to hand.
+        let mut answered = None;
+        self.ask(&mut lease, request, sent, &mut answered).await;
+        match answered {
+            Some(Ok(response)) => {
+                lease.on_answer();
+                let Some(next) = self.next_after(&response, &lease, is_other_left) else {
+                    return Ok(Ok((response, lease)));
+                };
+                self.drop_answer(lease);
+                Ok(Err(next))
+            }
+            None => {
+                self.note_late(&lease, sent);
+                self.next(Failed::Late, lease.server(), is_other_left)
+                    .map(Err)
+                    .ok_or(Failure::Timeout)
+            }
+            Some(Err(unanswered)) => {
+                self.recover(unanswered, &lease, is_other_left, request).map(Err)
+            }
+        }
+    }
+
+    /// Decides where the request goes after `server` failed it, and counts it there.
+    fn next(&mut self, failed: Failed, server: &Server, is_other_left: bool) -> Option<Next> {
+        let now = self.peer.worker.clock.now();
+        if now >= self.deadline {
+            return None;
+        }
+        let budget = &self.route.upstream.retries;
+        let next = self.retries.next(failed, is_other_left, |percent| budget.take(now, percent))?;
+        server.meter.resend(failed.counted());
+        Some(next)
+    }
+
+    /// Decides where the request goes after an answer; `None`: nowhere, as the client gets it.
+    fn next_after(
+        &mut self,
+        response: &Response<()>,
+        lease: &Lease,
+        is_other_left: bool,
+    ) -> Option<Next> {
+        let policy = self.route.options.retry.as_ref()?;
+        let status = response.status().as_u16();
+        if !policy.statuses.contains(&status) {
+            return None;
+        }
+        let says_when = response.headers().contains_key(header::RETRY_AFTER);
+        let server = lease.server();
+        let next = self.next(Failed::Status { status, says_when }, server, is_other_left)?;
+        self.note_failure(server, None, &format!("status {status}"));
+        Some(next)
+    }
+
+    /// Gives up an answer. Its connection is kept if all of it is here already.
+    fn drop_answer(&self, mut lease: Lease) {
+        let mut context = Context::from_waker(Waker::noop());
+        if let Some(wire) = lease.wire_mut() {
+            let mut parts = 0;
+            while parts < DROPPED_PARTS
+                && let Poll::Ready(Some(Ok(_))) = wire.poll_frame(&mut context)
+            {
+                parts += 1;
+            }
+            if wire.is_end() {
+                lease.give_back(self.peer.worker.clock.now());
+            }
         }
     }
 
@@ -201,28 +276,42 @@ impl Exchange<'_> {
     /// Makes the client's request the upstream's. Returns a copy of the client's, if
     /// it does no harm to send it again.
     fn prepare(&self, request: &mut Request<RequestBody>) -> Option<Copied> {
-        let harmless = matches!(request.body(), RequestBody::Empty)
+        let is_repeatable = matches!(request.body(), RequestBody::Empty)
             && self.forward.upgrade.is_none()
-            && is_harmless(request.method());
-        let copy = harmless.then(|| Copied::of(request));
+            && match &self.route.options.retry {
+                None => is_harmless(request.method()),
+                Some(policy) => policy.methods.contains(request.method()),
+            };
+        let copy = is_repeatable.then(|| Copied::of(request));
         headers::prepare(request, self.peer, self.forward);
         headers::edit(request.headers_mut(), &self.route.options.request_headers);
         copy
     }
 
-    /// Returns what may be sent again.
+    /// Returns a request that was sent, to be sent again.
+    fn restore(&self, copy: &Copied) -> Request<RequestBody> {
+        let mut request = copy.restore(RequestBody::Empty);
+        self.prepare(&mut request);
+        request
+    }
+
+    /// Decides where a request goes that has no answer, and puts it back if it was not processed.
+    ///
+    /// # Errors
+    ///
+    /// Nowhere, for this reason.
     fn recover(
         &mut self,
         unanswered: Unanswered,
         lease: &Lease,
-        copy: Option<&Copied>,
-    ) -> Result<Request<RequestBody>, Failure> {
+        is_other_left: bool,
+        request: &mut Option<Request<RequestBody>>,
+    ) -> Result<Next, Failure> {
         let server = lease.server();
         if let Some(unsent) = unanswered.request {
-            if lease.is_shared() {
-                server.meter.retries.fetch_add(1, Relaxed);
-            }
-            return Ok(unsent);
+            *request = Some(unsent);
+            let failed = Failed::Unprocessed { was_used: lease.reused || lease.is_shared() };
+            return self.next(failed, server, is_other_left).ok_or(Failure::Unreachable);
         }
         let error = match unanswered.why {
             Why::Broken(error) => error,
@@ -232,16 +321,13 @@ impl Exchange<'_> {
             }
             Why::Unsendable => return Err(Failure::Broken),
         };
-        let others = self.route.upstream.servers.len() > 1;
-        if let Some(copy) = copy.filter(|_| (lease.reused || others) && error.is_closed()) {
-            if !lease.reused {
-                server.meter.failures.fetch_add(1, Relaxed);
-                self.note_failure(server, Some(health::Failure::Response), &cause(&error));
-            }
-            let mut request = copy.restore(RequestBody::Empty);
-            self.prepare(&mut request);
-            server.meter.retries.fetch_add(1, Relaxed);
-            return Ok(request);
+        let failed = if lease.reused { Failed::Idle } else { Failed::Reset };
+        let next = error.is_closed().then(|| self.next(failed, server, is_other_left));
+        let next = next.flatten();
+        if failed == Failed::Idle
+            && let Some(next) = next
+        {
+            return Ok(next);
         }
         lease.on_failure();
         let failure = Self::blame(lease.upload.as_deref());
@@ -249,7 +335,7 @@ impl Exchange<'_> {
             self.note_failure(server, Some(health::Failure::Response), &cause(&error));
         }
         self.timeout = (failure == Failure::ClientStalled).then_some(Timeout::Idle);
-        Err(failure)
+        next.ok_or(failure)
     }
 
     /// Notes that an attempt failed, for `cause`. `failure` is what it says of the server's health.
@@ -368,7 +454,10 @@ impl Exchange<'_> {
 
     /// Notes the limit that ended the wait for the answer's head. Only a server that had the whole
     /// request is to blame for it.
-    fn note_late(&mut self, server: &Server, sent: Option<&Upload>) {
+    fn note_late(&mut self, lease: &Lease, sent: Option<&Upload>) {
+        lease.on_timeout();
+        let server = lease.server();
+        server.meter.failures.fetch_add(1, Relaxed);
         let is_over = self.peer.worker.clock.now() >= self.deadline;
         let timeout = match sent.map_or(upload::DONE, Upload::state) {
             _ if is_over => Timeout::Request,

@@ -36,7 +36,11 @@ pub(super) fn failed(
 /// Looks at the share of failed requests of each server of these upstreams. To be called about once
 /// a second, by one thread of the process.
 pub(super) fn observe<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>, now: Instant) {
-    for upstream in upstreams.into_iter().filter(|upstream| upstream.servers.len() > 1) {
+    for upstream in upstreams {
+        upstream.retries.observe(now);
+        if upstream.servers.len() <= 1 {
+            continue;
+        }
         for server in &upstream.servers {
             let [requests, failures, unconnected] =
                 [&server.meter.requests, &server.meter.failures, &server.meter.connect_failures]

@@ -10,6 +10,7 @@ use super::{
     lingering::discard,
     quota::Told,
     reply::{Refusal, refuse},
+    retry::Retries,
     tail::Tail,
     timeout::Timeout,
     upgrade::tunnel,
@@ -61,6 +62,7 @@ impl Journey {
             deadline,
             protocol: self.protocol,
             attempts: 0,
+            retries: Retries::new(self.route.options.retry.as_ref()),
             entry: self.tail.entry.as_deref_mut(),
             timeout: None,
         };

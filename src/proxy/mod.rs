@@ -29,6 +29,7 @@ mod reply;
 mod request;
 mod request_id;
 mod request_line;
+mod retry;
 mod service;
 mod shared;
 mod sniff;

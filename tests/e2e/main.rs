@@ -35,6 +35,7 @@ mod proxy;
 mod reload;
 mod replay;
 mod request_ids;
+mod retries;
 mod routes;
 mod shutdown;
 mod stored_states;

@@ -9,6 +9,7 @@ mod listeners;
 mod matches;
 mod numbers;
 mod quotas;
+mod retry;
 mod routes;
 mod rules;
 mod store;

@@ -87,6 +87,7 @@ impl Compiler {
             upgrades: spec.upgrades.plain(|protocol| protocol.0.clone()),
             relaxed_path: spec.relaxed_path.is_true(),
             request_trailers: spec.request_trailers.is_true(),
+            retry: spec.retry.value().and_then(|spec| self.retry(spec)),
             request_headers: self.header_edits(&spec.request_headers),
             response_headers: self.header_edits(&spec.response_headers),
             reject: spec.reject.value().map(|spec| self.reject(spec)),

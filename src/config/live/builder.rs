@@ -107,7 +107,8 @@ impl<'o> Builder<'o> {
     fn upstream(&mut self, plan: UpstreamPlan, old: Option<&Arc<Upstream>>) -> Upstream {
         let servers = plan.servers.iter().map(|server| self.server(server.clone(), old)).collect();
         let turn = old.map_or(0, |old| old.turn.load(Relaxed));
-        Upstream { plan, servers, turn: AtomicUsize::new(turn) }
+        let retries = old.map_or_else(Arc::default, |old| Arc::clone(&old.retries));
+        Upstream { plan, servers, turn: AtomicUsize::new(turn), retries }
     }
 
     /// Returns the server of this plan, which may have been one of the upstream `old`.

@@ -17,7 +17,9 @@ pub use file::{Listener, Plan};
 pub use requests::Except;
 pub(super) use requests::{Priority, When};
 pub(super) use route::{BREAKER, PACING, RoutePlan, RulePlan};
-pub use route::{Cost, HeaderEdits, Limit, Reject, RouteOptions, RouteTimeouts, RuleOptions};
+pub use route::{
+    Cost, HeaderEdits, Limit, Reject, RetryPolicy, RouteOptions, RouteTimeouts, RuleOptions,
+};
 pub use settings::{ClientTimeouts, Limits, Settings};
 pub(super) use store::name_in_store;
 pub use store::{Store, StoreKind};

@@ -11,7 +11,7 @@ use crate::{
 };
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
-use std::{ops::Deref, sync::Arc, time::Duration};
+use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
 /// Names a route's breaker where a rule's name is shown.
 pub(in crate::config) const BREAKER: &str = "breaker";
@@ -115,6 +115,8 @@ pub struct RouteOptions {
     pub relaxed_path: bool,
     /// Whether the upstream receives the trailers of requests other than gRPC.
     pub request_trailers: bool,
+    /// Which requests are sent again, if the file says so.
+    pub retry: Option<RetryPolicy>,
     /// Changes to what the upstream receives.
     pub request_headers: HeaderEdits,
     /// Changes to what the client receives.
@@ -136,6 +138,43 @@ pub struct RouteTimeouts {
     pub tunnel: Duration,
     /// From the request to the end of the response, tunnels excepted.
     pub request: Duration,
+}
+
+/// Which requests are sent again after a server failed them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Attempts for one request, the first one included.
+    pub attempts: u32,
+    /// After a connection that could not be opened.
+    pub connect: bool,
+    /// After one that was closed before its answer began.
+    pub reset: bool,
+    /// After `timeouts.first_byte` without an answer.
+    pub timeout: bool,
+    /// After these statuses.
+    pub statuses: Vec<u16>,
+    /// Requests that may be sent again after a server had them.
+    pub methods: Vec<Method>,
+    /// How many of those there may be, in percent of the upstream's requests.
+    pub budget_percent: u32,
+}
+
+/// The causes, the methods and the budget, as the file would have them.
+impl fmt::Display for RetryPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = [(self.connect, "connect"), (self.reset, "reset"), (self.timeout, "timeout")];
+        let words = words.into_iter().filter(|(is_on, _)| *is_on).map(|(_, word)| word.to_owned());
+        let on: Vec<_> = words.chain(self.statuses.iter().map(u16::to_string)).collect();
+        let methods: Vec<_> = self.methods.iter().map(Method::as_str).collect();
+        write!(
+            f,
+            "{} attempts, on [{}], methods [{}], budget {}%",
+            self.attempts,
+            on.join(", "),
+            methods.join(", "),
+            self.budget_percent
+        )
+    }
 }
 
 /// Changes to the headers of a message: `remove` first, then `set`.

@@ -144,6 +144,9 @@ fn write_route(out: &mut String, route: &RoutePlan, upstream: &str, gateways: u3
     if let Some(access) = &route.options.access {
         writeln!(out, "    access  {access}")?;
     }
+    if let Some(retry) = &route.options.retry {
+        writeln!(out, "    retry  {retry}")?;
+    }
     for (rule, plan) in route.flow.flow.iter().zip(&route.rules) {
         let indent = if plan.when.is_some() { "  " } else { "" };
         writeln!(out, "    {indent}{}  {}", rule.name, promise(&rule.algorithm))?;

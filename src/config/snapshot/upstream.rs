@@ -2,7 +2,7 @@
 
 use crate::{
     config::plan::{UpstreamPlan, UpstreamTls},
-    health::ServerHealth,
+    health::{RetryBudget, ServerHealth},
     meter,
 };
 use std::{
@@ -23,6 +23,8 @@ pub struct Upstream {
     pub servers: Vec<Arc<Server>>,
     /// Whose turn it is: counts up, taken modulo the schedule's length.
     pub turn: AtomicUsize,
+    /// How many requests may be sent again; kept over reloads by the upstream's name.
+    pub retries: Arc<RetryBudget>,
 }
 
 impl Deref for Upstream {

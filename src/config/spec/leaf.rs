@@ -3,7 +3,7 @@
 
 use super::{
     AccessLog, RedisUrl, Secret,
-    values::{self, Endpoint, Invalid, Limit, invalid},
+    values::{self, Endpoint, Invalid, Limit, RetryOn, invalid},
 };
 use crate::{
     config::{
@@ -131,6 +131,12 @@ leaves! {
     /// A status, or a range of them.
     Statuses(RangeInclusive<u16>), "statuses", "200-299", values::statuses,
         { "type": ["string", "integer"], "pattern": "^[1-5][0-9][0-9](-[1-5][0-9][0-9])?$" };
+    /// Why a request is sent again.
+    RetryCause(RetryOn), "a failure", "connect", values::retry_on,
+        { "type": ["string", "integer"], "pattern": "^(connect|reset|timeout|[45][0-9][0-9])$" };
+    /// A whole number of percent.
+    Percent(u32), "a percentage", "20%", values::percent,
+        { "type": "string", "pattern": "^[0-9]+%$" };
     /// A part of a whole.
     Part(Ratio), "a number from 0 to 1", "0.5", values::ratio,
         { "type": "number", "minimum": 0, "maximum": 1 }, number;

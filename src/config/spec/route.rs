@@ -3,7 +3,10 @@
 use super::{
     AccessSpec, BreakerSpec, MatchSpec, PacingSpec, RuleSpec,
     keys::keys,
-    leaf::{EditableName, FieldValue, Name, Protocol, Size, Status, Text, Timeout},
+    leaf::{
+        EditableName, FieldValue, Integer, MethodName, Name, Percent, Protocol, RetryCause, Size,
+        Status, Text, Timeout,
+    },
 };
 use crate::config::decode::{Entries, List, Several};
 
@@ -31,6 +34,9 @@ keys! {
         timeout: Timeout, else "–";
         /// Deadlines of the upstream's answer.
         timeouts: RouteTimeoutsSpec = {};
+        /// Sends requests again that a server failed, if that can do no harm. Without it only those
+        /// that no server can have acted on, and `GET`, `HEAD` and `OPTIONS` whose connection closed.
+        retry: Box<RetrySpec>, else "–";
         /// The body of a request: 413 beyond it.
         body_limit: Size<0, { u64::MAX }>, else "`limits.body`";
         /// Protocols that a client may upgrade to; `[]` for none.
@@ -63,6 +69,21 @@ keys! {
         tunnel: Timeout = "1h";
         /// From the request to the end of the answer, tunnels excepted.
         request: Timeout = "1h";
+    }
+
+    /// What is sent again, and how often: another server first. A request that a server may have
+    /// acted on is sent again only without a body and with one of `methods`.
+    struct RetrySpec: "a retry" {
+        /// Attempts for one request, the first one included.
+        attempts: Integer<1, 10> = 3;
+        /// After which failures: no connection (`connect`), one that closes before the answer
+        /// (`reset`), no answer within `timeouts.first_byte` (`timeout`), or a status.
+        on: Several<RetryCause>, else "connect, reset, 502, 503, 504";
+        /// Which requests may arrive twice. `POST` and `PATCH` may not.
+        methods: Several<MethodName>, else "GET, HEAD, OPTIONS";
+        /// The most retries of requests that a server had, beside 10 a second: a share of the
+        /// upstream's requests.
+        budget: Percent = "20%";
     }
 
     /// `remove` first, then `set`.

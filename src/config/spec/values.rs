@@ -475,6 +475,44 @@ pub(in crate::config) fn statuses(text: &str) -> Result<RangeInclusive<u16>, Inv
     }
 }
 
+/// Why a request is sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::config) enum RetryOn {
+    Connect,
+    Reset,
+    Timeout,
+    Status(u16),
+}
+
+/// Reads why a request is sent again.
+pub(in crate::config) fn retry_on(text: &str) -> Result<RetryOn, Invalid> {
+    match text {
+        "connect" => return Ok(RetryOn::Connect),
+        "reset" => return Ok(RetryOn::Reset),
+        "timeout" => return Ok(RetryOn::Timeout),
+        _ => {}
+    }
+    match text.parse::<u16>() {
+        Ok(status) if text.len() == 3 && (400..600).contains(&status) => {
+            Ok(RetryOn::Status(status))
+        }
+        _ => not(
+            text,
+            "is not a failure that requests are sent again after",
+            "write `connect`, `reset`, `timeout`, or a status from 400 to 599, as in `503`",
+        ),
+    }
+}
+
+/// Reads a whole number of percent, up to 100.
+pub(in crate::config) fn percent(text: &str) -> Result<u32, Invalid> {
+    let number = text.strip_suffix('%').and_then(|number| integer(number.trim()).ok());
+    match number.and_then(|number| u32::try_from(number).ok()) {
+        Some(percent) if percent <= 100 => Ok(percent),
+        _ => not(text, "is not a percentage", "write a number from 0 to 100 and `%`, as in `20%`"),
+    }
+}
+
 pub(in crate::config) fn upgrade(text: &str) -> Result<String, Invalid> {
     let token = header_name(text).map(|name| name.as_str().to_owned());
     match token {
@@ -636,6 +674,21 @@ mod tests {
         assert_eq!((statuses("204"), statuses("200 - 399")), (Ok(204..=204), Ok(200..=399)));
         refused(network, "10.0.0.0/33", "`10.0.0.0/33` is not a network");
         refused(integer, "1__", "`1__` is not a whole number");
+        for text in ["conect", "200", "600", "0503", "5xx", ""] {
+            refused(
+                retry_on,
+                text,
+                &format!("`{text}` is not a failure that requests are sent again after"),
+            );
+        }
+        assert_eq!(
+            (retry_on("reset"), retry_on("429")),
+            (Ok(RetryOn::Reset), Ok(RetryOn::Status(429)))
+        );
+        for text in ["20", "101%", "-1%", "1.5%", "%"] {
+            refused(percent, text, &format!("`{text}` is not a percentage"));
+        }
+        assert_eq!((percent("0%"), percent("100 %")), (Ok(0), Ok(100)));
         assert_eq!(network("::1"), Ok("::1/128".parse().unwrap()));
     }
 

@@ -133,6 +133,7 @@ fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
         upgrades,
         relaxed_path,
         request_trailers,
+        retry,
         request_headers,
         response_headers,
         reject,
@@ -150,6 +151,7 @@ fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
     words.value("upgrades", upgrades, &new.upgrades, |list| format!("[{}]", list.join(", ")));
     words.value("relaxed_path", relaxed_path, &new.relaxed_path, switch);
     words.value("request_trailers", request_trailers, &new.request_trailers, switch);
+    words.named("retry", *retry == new.retry);
     words.named("request_headers", *request_headers == new.request_headers);
     words.named("response_headers", *response_headers == new.response_headers);
     words.named("reject", *reject == new.reject);

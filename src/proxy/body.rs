@@ -445,7 +445,10 @@ impl Body for ResponseBody {
                 }
                 true
             }
-            Some(Err(_)) => {
+            Some(Err(cut)) => {
+                if let Cut::Upstream(why) = cut {
+                    this.tail.note_broken_off(why);
+                }
                 this.tail.fail();
                 // hyper drops what it has not written yet.
                 this.cut = frame.and_then(Result::err);

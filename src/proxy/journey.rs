@@ -68,6 +68,7 @@ impl Journey {
         };
         let sent = exchange.send(&mut self.request).await;
         self.tail.timeout = exchange.timeout;
+        self.tail.attempts = exchange.attempts;
         if let Some(entry) = &mut self.tail.entry {
             entry.returned(self.tail.peer.worker.clock.now());
         }

@@ -3,13 +3,14 @@
 
 use super::{
     body::upload,
+    complaints::FailedAttempt,
     entry::{End, Entry},
     lingering::EarlyEnd,
     peer::Peer,
     request_id::X_REQUEST_ID,
     streams::Stream,
     timeout::Timeout,
-    upstream::{error::UpstreamError, pool::Lease, wire::Wire},
+    upstream::{connect::cause, error::UpstreamError, pool::Lease, wire::Wire},
 };
 use crate::{
     access_log,
@@ -49,6 +50,8 @@ pub(super) struct Tail {
     pub(super) started: Instant,
     /// By which logs name it, unless that is off.
     pub(super) request_id: Option<HeaderValue>,
+    /// How many servers have been asked.
+    pub(super) attempts: u32,
     /// The fields of its head that describe quotas, in the gateway's own words.
     pub(super) told: &'static [HeaderName],
     /// Of the answer that was begun.
@@ -92,6 +95,7 @@ impl Tail {
             method,
             started,
             request_id: None,
+            attempts: 0,
             told: &[],
             status: None,
             ending: Ending::Cancelled,
@@ -213,6 +217,20 @@ impl Tail {
         }
         let upload = self.lease.take()?.early_upload().filter(|upload| !upload.is_declared)?;
         Some(EarlyEnd::of(upload, self.peer.worker.clock.clone()))
+    }
+
+    /// Logs that the upstream's answer broke off.
+    pub(super) fn note_broken_off(&mut self, why: &UpstreamError) {
+        if let (Some(lease), Some(route)) = (&self.lease, &self.route) {
+            let cause = format!("its answer broke off: {}", cause(why));
+            let worker = &self.peer.worker;
+            let (server, number) = (lease.server(), self.attempts);
+            let failed = FailedAttempt { route: &route.name, server, number, cause: &cause };
+            worker.request_log.attempt_failed(worker.clock.now(), &failed);
+            if let Some(entry) = &mut self.entry {
+                entry.upstream_error = Some(cause);
+            }
+        }
     }
 
     /// Notes that the answer broke off. If that is because the client broke its upload off,

@@ -339,6 +339,10 @@ fn an_answer_that_is_not_whole_or_not_http_is_a_failure_of_its_server() {
     garbled.send("no chunk\r\n");
     eventually("both to end", || (ends() == before + 2.0).then_some(()));
     assert_eq!(failures(), 3.0, "of which the clients' doing is none");
+    let line = gateway.wait_log("upstream failed: its answer broke off: ");
+    assert!(
+        line.contains("the connection ended before the body did") && line.contains("attempt=1")
+    );
 }
 
 #[test]

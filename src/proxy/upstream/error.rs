@@ -19,7 +19,8 @@ pub(in crate::proxy) enum UpstreamError {
     Io(#[from] io::Error),
     #[error("the answer is malformed: {0}")]
     Head(HeadError),
-    #[error("in the answer's body: {0}")]
+    /// Its body is.
+    #[error("{0}")]
     Body(BodyError),
     /// See [`INTERIM_MAX`](super::http1::INTERIM_MAX).
     #[error("too many interim answers")]

@@ -74,13 +74,13 @@ const ANSWERS: &[(&str, &str, &str, bool)] = &[
     (
         "GET",
         "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab",
-        "200ab, in the answer's body: the connection ended before the body did",
+        "200ab, the connection ended before the body did",
         false,
     ),
     (
         "GET",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n00000000000000000001\r\n",
-        "200, in the answer's body: a chunk's size has too many digits",
+        "200, a chunk's size has too many digits",
         false,
     ),
     ("GET", "", "the server closed the connection without an answer", false),

@@ -43,7 +43,13 @@ struct RoutesView<'a> {
 struct RouteView<'a> {
     name: &'a str,
     r#match: &'a str,
-    upstream: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    upstream: Option<&'a str>,
+    /// What it answers itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rewrite: Option<&'a str>,
     /// Which clients may use it, if not all.
     #[serde(skip_serializing_if = "Option::is_none")]
     access: Option<String>,
@@ -154,7 +160,9 @@ impl<'a> RouteView<'a> {
         Self {
             name: &route.name,
             r#match: &route.matches,
-            upstream: &route.upstream.name,
+            upstream: route.action.upstream().map(|upstream| &*upstream.name),
+            answer: route.action.own_words(),
+            rewrite: route.options.rewrite.as_ref().map(|rewrite| &*rewrite.words),
             access: route.options.access.as_ref().map(ToString::to_string),
             retry: route.options.retry.as_ref().map(ToString::to_string),
             rules: seen.rules.iter().map(|rule| RuleView::of(route, rule)).collect(),

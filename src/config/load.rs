@@ -109,8 +109,7 @@ fn spec(source: &Source) -> Result<(Source, Option<FileSpec>, Problems), Diagnos
             .help("write `listeners`, `upstreams` and `routes`; `flowgate demo` runs an example");
         return Err(Diagnostics::new(source, empty));
     }
-    let upstream = first_upstream(&root).map(|name| ("upstream", name));
-    let Decoded { value, problems: more, missing } = decode::read(&root, source, upstream);
+    let Decoded { value, problems: more, missing } = decode::read(&root, source);
     problems.extend(more);
     if let Some(problem) = open_quote::find(&source.text, &root, &missing) {
         return Err(Diagnostics::new(source, problem));
@@ -120,13 +119,6 @@ fn spec(source: &Source) -> Result<(Source, Option<FileSpec>, Problems), Diagnos
         problems.add(problem);
     }
     Ok((source.clone(), spec, problems))
-}
-
-/// Returns the name of the first upstream of a file, for hints.
-fn first_upstream<'n>(root: &'n Node<'_>) -> Option<&'n str> {
-    let Content::List(upstreams) = &root.get("upstreams")?.content else { return None };
-    let Content::Scalar(name) = &upstreams.first()?.get("name")?.content else { return None };
-    Some(name)
 }
 
 /// Returns what is wrong with the mark `end`, which means nothing unless it is the last key.

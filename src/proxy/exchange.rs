@@ -10,6 +10,7 @@ use super::{
     headers::{self, Forward},
     health,
     peer::Peer,
+    placeholders::{self, Values},
     retry::{Failed, Next, Retries},
     timeout::Timeout,
     upstream::{
@@ -21,7 +22,7 @@ use super::{
     },
 };
 use crate::{
-    config::{Route, Server},
+    config::{Route, Server, Upstream},
     flow::Instant,
 };
 use core::{
@@ -72,6 +73,9 @@ pub(super) type Answer = (Response<()>, Lease);
 pub(super) struct Exchange<'a> {
     pub(super) peer: &'a Peer,
     pub(super) route: &'a Route,
+    pub(super) upstream: &'a Arc<Upstream>,
+    /// What the route's placeholders stand for.
+    pub(super) values: Option<&'a Values>,
     /// What it is forwarded with.
     pub(super) forward: &'a Forward,
     /// When it began.
@@ -107,7 +111,7 @@ impl Exchange<'_> {
         let (mut tried, mut now) = (Tried::default(), self.start);
         let http1 = self.forward.upgrade.is_some();
         let mut wanted = Wanted { fresh: false, http1, once: copy.is_none() };
-        let (worker, upstream) = (&self.peer.worker, &self.route.upstream);
+        let (worker, upstream) = (&self.peer.worker, self.upstream);
         if self.route.options.retry.is_some() {
             upstream.retries.count();
         }
@@ -196,7 +200,7 @@ impl Exchange<'_> {
         if now >= self.deadline {
             return None;
         }
-        let budget = &self.route.upstream.retries;
+        let budget = &self.upstream.retries;
         let next = self.retries.next(failed, is_other_left, |percent| budget.take(now, percent))?;
         server.meter.resend(failed.counted());
         Some(next)
@@ -284,7 +288,8 @@ impl Exchange<'_> {
             };
         let copy = is_repeatable.then(|| Copied::of(request));
         headers::prepare(request, self.peer, self.forward);
-        headers::edit(request.headers_mut(), &self.route.options.request_headers);
+        let edits = &self.route.options.request_headers;
+        placeholders::edit(request.headers_mut(), edits, self.values);
         copy
     }
 
@@ -348,16 +353,16 @@ impl Exchange<'_> {
             entry.upstream_error = Some(cause.to_owned());
         }
         if let Some(failure) = failure {
-            health::failed(&route.upstream, server, now, failure, cause);
+            health::failed(self.upstream, server, now, failure, cause);
         }
     }
 
     /// Logs an answer whose head is too large.
     fn head_too_large(&self, server: &Server) -> Failure {
-        let (worker, limits) = (&self.peer.worker, &self.route.upstream.options.limits);
+        let (worker, limits) = (&self.peer.worker, &self.upstream.options.limits);
         let why = format!(
             "its header is larger than `limits` of the upstream {} allows: header_bytes {}, headers {}",
-            self.route.upstream.name, limits.header_bytes, limits.headers
+            self.upstream.name, limits.header_bytes, limits.headers
         );
         let now = worker.clock.now();
         worker.request_log.answer_rejected(now, &self.route.name, &server.address(), &why);

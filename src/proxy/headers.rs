@@ -75,6 +75,8 @@ pub(super) struct Forward {
     /// The authority that the route was found by, with its port: it becomes
     /// `Host`, wherever it came from.
     pub(super) authority: HeaderValue,
+    /// Another `Host` to send.
+    pub(super) host: Option<HeaderValue>,
     /// The protocol that the request may change to.
     pub(super) upgrade: Option<HeaderValue>,
     /// Whether the peer is one of `trusted_proxies`.
@@ -122,6 +124,9 @@ pub(super) fn prepare<B: Body>(request: &mut Request<B>, peer: &Peer, forward: &
         headers.insert(HOST, authority.clone());
     }
     forwarded(headers, peer, trusted, authority);
+    if let Some(host) = &forward.host {
+        headers.insert(HOST, host.clone());
+    }
     if let Some(via) = &forward.via {
         headers.append(VIA, via.clone());
     }
@@ -211,16 +216,6 @@ fn forwarded(headers: &mut HeaderMap, peer: &Peer, trusted: bool, authority: &He
         headers.insert(X_FORWARDED_FOR, peer.address_value.clone());
         headers.insert(X_FORWARDED_PROTO, peer.scheme.clone());
         headers.insert(X_FORWARDED_HOST, authority.clone());
-    }
-}
-
-/// Applies what a route says about header fields.
-pub(super) fn edit(headers: &mut HeaderMap, edits: &HeaderEdits) {
-    for name in &edits.remove {
-        headers.remove(name);
-    }
-    for (name, value) in &edits.set {
-        headers.insert(name, value.clone());
     }
 }
 

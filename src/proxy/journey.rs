@@ -8,6 +8,7 @@ use super::{
     grpc::{self, is_grpc},
     headers::{self, Forward},
     lingering::discard,
+    own_answer, placeholders,
     quota::Told,
     reply::{Refusal, refuse},
     retry::Retries,
@@ -46,6 +47,9 @@ impl Journey {
             Box::pin(async move { clock.sleep_until(start).await }).await;
             self.start = self.tail.peer.worker.clock.now();
         }
+        let Some(upstream) = self.route.action.upstream().map(Arc::clone) else {
+            return self.answer_itself();
+        };
         let client = self.upgrade();
         let content_type = self.content_type();
         let is_grpc = content_type.as_ref().is_some_and(is_grpc);
@@ -57,6 +61,8 @@ impl Journey {
         let mut exchange = Exchange {
             peer: &self.tail.peer,
             route: &self.route,
+            upstream: &upstream,
+            values: self.tail.values.as_deref(),
             forward: &self.forward,
             start: self.start,
             deadline,
@@ -85,6 +91,14 @@ impl Journey {
                 refuse(Refusal::Upstream(failure), &HeaderMap::from_iter(hint), self.tail)
             }
         }
+    }
+
+    /// Answers as the route says, without an upstream.
+    fn answer_itself(mut self: Box<Self>) -> Response<ResponseBody> {
+        if let Some(request) = self.request.take() {
+            discard(request.into_body(), self.forward.fields, &mut self.tail);
+        }
+        own_answer::answer(&self.route, self.told.take(), self.tail)
     }
 
     /// Takes the client's side if the request asks for a protocol that the route
@@ -145,7 +159,8 @@ impl Journey {
             told.write(headers, &self.route);
         }
         self.tail.write_id(headers);
-        headers::edit(headers, &self.route.options.response_headers);
+        let edits = &self.route.options.response_headers;
+        placeholders::edit(headers, edits, self.tail.values.as_deref());
         *response.version_mut() = Version::HTTP_11;
         self.tail.answered(status);
         let timeouts = &self.route.options.timeouts;
@@ -188,7 +203,8 @@ impl Journey {
             told.write(headers, &self.route);
         }
         self.tail.write_id(headers);
-        headers::edit(headers, &self.route.options.response_headers);
+        let edits = &self.route.options.response_headers;
+        placeholders::edit(headers, edits, self.tail.values.as_deref());
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(header::UPGRADE, token);
         self.tail.answered(StatusCode::SWITCHING_PROTOCOLS);

@@ -4,12 +4,13 @@ use super::{
     body::ResponseBody,
     exchange::Failure,
     grpc::{self, Code, is_grpc},
+    placeholders::{self, OfRejection},
     quota::{self, Told},
     request::Invalid,
     tail::Tail,
 };
 use crate::{
-    config::{RateLimitHeaders, Reject, Route},
+    config::{RateLimitHeaders, Route},
     flow::{Reason, Rejection, Verdict},
     meter,
 };
@@ -152,7 +153,18 @@ pub(super) fn reject(
         (response, Bytes::new())
     } else {
         let violated = violated(rejection, route);
-        page(standard, &violated, detail, rejection.reason, route.options.reject.as_ref())
+        let custom = route.options.reject.as_ref();
+        let retry_after = retry_after(rejection.reason);
+        let own = custom.and_then(|custom| custom.body.as_ref()).map(|body| {
+            let values = tail.values.as_deref();
+            let of = OfRejection { rule, retry_after };
+            (
+                placeholders::header(&body.content_type, values),
+                placeholders::body(body, values, Some(of)),
+            )
+        });
+        let status = custom.and_then(|custom| custom.status);
+        page((standard, status), &violated, detail, rejection.reason, own)
     };
     let headers = response.headers_mut();
     if let Some(seconds) = retry_after(rejection.reason) {
@@ -217,17 +229,18 @@ pub(super) fn whole_seconds(wait: Duration) -> u64 {
 }
 
 fn page(
-    standard: StatusCode,
+    (standard, status): (StatusCode, Option<StatusCode>),
     violated: &[&str],
     detail: &str,
     reason: Reason,
-    custom: Option<&Reject>,
+    own: Option<(Option<HeaderValue>, Bytes)>,
 ) -> (Response<()>, Bytes) {
-    let status = custom.and_then(|custom| custom.status).unwrap_or(standard);
+    let status = status.unwrap_or(standard);
     let mut response = problem(status);
-    if let Some(Reject { body: Some(body), content_type, .. }) = custom {
-        response.headers_mut().insert(CONTENT_TYPE, content_type.clone());
-        return (response, body.clone());
+    if let Some((content_type, body)) = own {
+        response.headers_mut().remove(CONTENT_TYPE);
+        response.headers_mut().extend(content_type.map(|value| (CONTENT_TYPE, value)));
+        return (response, body);
     }
     let quota = standard == StatusCode::TOO_MANY_REQUESTS;
     let mut body = serde_json::json!({
@@ -283,18 +296,26 @@ fn grpc_error(request: &HeaderMap, code: Code, message: &str) -> Option<Response
     Some(response)
 }
 
-/// Adds the body, of which a HEAD gets only the length, and says whether the connection ends.
-fn finish(
+/// Adds what the route sets in all answers, and the body, of which a HEAD gets only the length, and
+/// says whether the connection ends.
+pub(super) fn finish(
     mut response: Response<()>,
     mut body: Bytes,
     mut tail: Box<Tail>,
 ) -> Response<ResponseBody> {
-    tail.answered(response.status());
+    let status = response.status();
+    tail.answered(status);
     tail.write_id(response.headers_mut());
+    if let Some(route) = &tail.route {
+        let headers = response.headers_mut();
+        let is_error = status.as_u16() >= 400 || headers.contains_key(grpc::STATUS);
+        let edits = &route.options.response_headers;
+        placeholders::add_to_own(is_error, headers, edits, tail.values.as_deref());
+    }
     if tail.closes && tail.version != Version::HTTP_2 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    if tail.method == Method::HEAD {
+    if tail.method == Method::HEAD && !body.is_empty() {
         response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
         body.clear();
     }

@@ -36,6 +36,10 @@ const SCHEME: Invalid =
 
 const LENGTH: Invalid = Invalid { kind: Refusal::Malformed, why: "Content-Length is empty" };
 
+/// Why a redirect cannot say where to.
+pub(super) const NO_HOST: Invalid =
+    Invalid { kind: Refusal::Host, why: "Host is missing or empty" };
+
 const NAME: Invalid = Invalid {
     kind: Refusal::Malformed,
     why: "a header name has a character that names cannot have",
@@ -198,7 +202,7 @@ fn authority<B>(request: &Request<B>, host: Option<&HeaderValue>) -> Result<Head
         }
         (None, Some(host)) if !host.is_empty() => Ok(host.clone()),
         (None, _) if request.version() == Version::HTTP_10 => Ok(HeaderValue::from_static("")),
-        (None, _) => Err(invalid_host("Host is missing or empty")),
+        (None, _) => Err(NO_HOST),
     }
 }
 

@@ -12,6 +12,7 @@ use super::{
     journey::Journey,
     lingering::{discard, drain},
     peer::Peer,
+    placeholders::Values,
     quota::Told,
     reply::{DENIED, Manner, Refusal, refuse, reject},
     request::{Invalid, inspect},
@@ -125,11 +126,13 @@ fn begin(peer: Arc<Peer>, mut request: Request<Incoming>) -> Step {
     let settings = &snapshot.settings;
     let manner = Manner { headers: settings.rate_limit_headers, explain: settings.explain_headers };
     let (sent, trailers) = (found.sent.take(), found.trailers(&request, &snapshot));
-    let Found { authority, fields, route, .. } = found;
+    let Found { authority, fields, route, trusted, .. } = found;
+    let rewrite = route.options.rewrite.as_ref();
     let forward = Forward {
         authority,
+        host: rewrite.and_then(|rewrite| rewrite.host.clone()),
         upgrade: None,
-        trusted: tail.peer.is_trusted(&snapshot),
+        trusted,
         fields,
         target: sent,
         trailers: trailers.is_some(),
@@ -264,6 +267,8 @@ struct Found<'a> {
     path: Cow<'a, str>,
     client: IpAddr,
     route: Arc<Route>,
+    /// Whether the peer is one of `trusted_proxies`.
+    trusted: bool,
     /// What the upstream is asked for, if that is not what the client wrote.
     sent: Option<PathAndQuery>,
 }
@@ -356,30 +361,56 @@ fn find<'a>(
     if let Some(entry) = &mut tail.entry {
         entry.client = client;
     }
+    let route = Arc::clone(route);
+    tail.route = Some(Arc::clone(&route));
+    let trusted = peer.is_trusted(snapshot);
+    tail.values = Values::of(&route, request, tail, trusted, (&host, client));
     if route.options.access.as_ref().is_some_and(|access| !access.allows(client)) {
         worker.request_log.rejected(worker, client, meter::Refusal::Access, DENIED);
-        tail.route = Some(Arc::clone(route));
         return Err(Refusal::Denied);
     }
     // Before it has cost anybody anything.
     if request.body().size_hint().exact().is_some_and(|length| length > route.options.body_limit) {
-        tail.route = Some(Arc::clone(route));
         return Err(Refusal::TooLong);
     }
-    let route = Arc::clone(route);
-    tail.route = Some(Arc::clone(&route));
     // A path that is its own form has no segment to leave out.
     let is_own_form = matches!(path, Cow::Borrowed(_)) || route.options.relaxed_path;
-    let sent = if is_own_form { None } else { without_dots(uri) };
-    Ok(Found { authority, fields, host, path, client, route, sent })
+    let sent = sent(&route, uri, written, is_own_form).map_err(Invalid::path).map_err(refused)?;
+    Ok(Found { authority, fields, host, path, client, route, trusted, sent })
 }
 
-/// Returns the target without segments `.`, if it has some.
-fn without_dots(uri: &Uri) -> Option<PathAndQuery> {
-    let mut target = without_dot_segments(uri.path())?;
+/// Returns what the upstream is asked for, if that is not what the client wrote.
+///
+/// # Errors
+///
+/// Why servers may read it differently.
+fn sent(
+    route: &Route,
+    uri: &Uri,
+    path: &str,
+    is_own_form: bool,
+) -> Result<Option<PathAndQuery>, &'static str> {
+    let sent = match &route.options.rewrite {
+        Some(rewrite) if rewrite.changes_path() && path.starts_with('/') => {
+            Some(rewrite.path(path, route.options.relaxed_path)?)
+        }
+        _ if is_own_form => None,
+        _ => without_dot_segments(path),
+    };
+    sent.map(|path| with_query(path, uri)).transpose()
+}
+
+/// Returns the target with this path and the query of `uri`.
+///
+/// # Errors
+///
+/// What the path has that no target has.
+fn with_query(mut target: String, uri: &Uri) -> Result<PathAndQuery, &'static str> {
     if let Some(query) = uri.query() {
         target.push('?');
         target.push_str(query);
     }
-    PathAndQuery::try_from(target).ok()
+    let length = target.len();
+    let made = PathAndQuery::try_from(target).ok();
+    made.filter(|made| made.as_str().len() == length).ok_or("a character that no path has")
 }

@@ -7,6 +7,7 @@ use super::{
     entry::{End, Entry},
     lingering::EarlyEnd,
     peer::Peer,
+    placeholders::Values,
     request_id::X_REQUEST_ID,
     streams::Stream,
     timeout::Timeout,
@@ -52,6 +53,8 @@ pub(super) struct Tail {
     pub(super) request_id: Option<HeaderValue>,
     /// How many servers have been asked.
     pub(super) attempts: u32,
+    /// What the route's placeholders stand for, if it has any.
+    pub(super) values: Option<Box<Values>>,
     /// The fields of its head that describe quotas, in the gateway's own words.
     pub(super) told: &'static [HeaderName],
     /// Of the answer that was begun.
@@ -96,6 +99,7 @@ impl Tail {
             started,
             request_id: None,
             attempts: 0,
+            values: None,
             told: &[],
             status: None,
             ending: Ending::Cancelled,

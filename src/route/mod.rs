@@ -19,6 +19,7 @@ pub mod key;
 pub mod matcher;
 pub mod method;
 pub mod path;
+pub mod rewrite;
 pub mod table;
 
 mod escape;
@@ -39,6 +40,7 @@ pub use host::{BadHost, HostPattern, canonical_host};
 pub use key::{KeySpec, NoKey, OnDuplicate, Part};
 pub use matcher::{Matcher, Repeated};
 pub use path::PathPattern;
+pub use rewrite::Rewrite;
 pub use spelling::{
     dangerous_path, has_encoded_slash, literal_path, normal_path, without_dot_segments,
 };

@@ -54,7 +54,8 @@ fn anchored(text: &str) -> String {
     format!(r"\A(?:{text})\z")
 }
 
-fn compile(text: &str) -> Result<Regex, Invalid> {
+/// Compiles an expression within bounds.
+pub(super) fn compile(text: &str) -> Result<Regex, Invalid> {
     let built = RegexBuilder::new(text)
         .unicode(false)
         .size_limit(MAX_COMPILED)

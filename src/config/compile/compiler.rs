@@ -19,12 +19,14 @@ use std::{
 /// The problems found while compiling.
 #[derive(Debug, Default)]
 pub(super) struct Compiler {
+    /// The text of the file.
+    pub(super) text: Arc<str>,
     pub(super) errors: Problems,
     pub(super) warnings: Problems,
     /// Whether the file has a store.
     pub(super) has_store: bool,
-    /// The names of the listeners.
-    pub(super) listeners: Vec<Arc<str>>,
+    /// The names of the listeners, and which have TLS.
+    pub(super) listeners: Vec<(Arc<str>, bool)>,
     /// Upstreams whose problems are reported: a route that names one has no further one.
     pub(super) faulty_upstreams: HashSet<Arc<str>>,
     /// Those that were asked for.

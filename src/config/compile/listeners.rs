@@ -51,8 +51,11 @@ impl Compiler {
         folder: &Path,
     ) -> Vec<Arc<Listener>> {
         self.names("listener", specs.iter().filter_map(|at| at.value.name.as_ref()));
-        let names = specs.iter().filter_map(|at| at.value.name.value());
-        self.listeners = names.map(|name| Arc::clone(&name.0)).collect();
+        let named = specs.iter().filter_map(|at| {
+            let ListenerSpec { name, tls, .. } = &at.value;
+            Some((Arc::clone(&name.value()?.0), tls.is_written()))
+        });
+        self.listeners = named.collect();
         let addresses = specs.iter().filter_map(|at| at.value.listen.address()).chain(admin);
         // With port 0 the system picks a port of its own for each.
         self.collisions(addresses.filter(|at| at.value.port() != 0));

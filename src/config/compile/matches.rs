@@ -55,8 +55,8 @@ impl Compiler {
     /// Returns the names of listeners that exist, and reports others.
     fn listeners_of(&mut self, names: &[At<Name>]) -> Vec<Arc<str>> {
         for At { value: Name(name), place, .. } in names {
-            if !self.listeners.contains(name) {
-                let known: Vec<&str> = self.listeners.iter().map(|name| &**name).collect();
+            let known: Vec<&str> = self.listeners.iter().map(|(name, _)| &**name).collect();
+            if !known.contains(&&**name) {
                 let help = suggestion(name, known, "listener");
                 let message = format!("there is no listener {}", quoted(name));
                 self.error(Problem::error(*place, message).help(help));

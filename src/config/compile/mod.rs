@@ -1,6 +1,7 @@
 //! Spec to plan: whether the values make sense together. Pure, and every problem is reported.
 
 mod access;
+mod actions;
 mod algorithm;
 mod compiler;
 mod conditions;
@@ -13,6 +14,7 @@ mod retry;
 mod routes;
 mod rules;
 mod store;
+mod templates;
 mod upstreams;
 mod waits;
 
@@ -38,7 +40,8 @@ pub(super) fn compile(
     cores: NonZeroUsize,
 ) -> (Plan, Problems) {
     let substitutions = Arc::clone(&source.substitutions);
-    let mut compiler = Compiler { substitutions, ..Compiler::default() };
+    let mut compiler =
+        Compiler { text: Arc::clone(&source.text), substitutions, ..Compiler::default() };
     let store = compiler.store(spec.store.value(), files);
     let settings = Settings { store, ..settings(&spec, cores) };
     let admin = spec.admin.value().and_then(|admin| admin.listen.address());

@@ -1,21 +1,16 @@
 //! Routes: names, upstreams, matchers, and which can never be reached.
 
-use super::{
-    compiler::{Compiler, suggestion},
-    upstreams,
-};
+use super::{compiler::Compiler, templates::Use, upstreams};
 use crate::{
     config::{
-        decode::{At, Entries, Key, Printed},
-        diagnostics::{Place, Problem, quoted},
-        plan::{HeaderEdits, Reject, RouteOptions, RoutePlan, RouteTimeouts},
-        spec::{BreakerSpec, HeaderEditsSpec, RejectSpec, RouteSpec, leaf::Name},
+        decode::{At, Printed},
+        diagnostics::{Place, Problem},
+        plan::{Action, Body, Reject, RouteOptions, RoutePlan, RouteTimeouts},
+        spec::{BreakerSpec, RejectSpec, RouteSpec},
     },
     flow::breaker::{self, Slow},
     route::{Table, folded_name},
 };
-use bytes::Bytes;
-use http::HeaderValue;
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
@@ -37,13 +32,14 @@ impl Compiler {
         let mut places = Vec::with_capacity(specs.len());
         for at in specs {
             let spec = &at.value.1;
-            let upstream = spec.upstream.as_ref().and_then(|name| self.upstream_of(name, &by_name));
+            let action = self.action(spec, at.place, &by_name);
             let conditions = spec.matcher.as_ref();
             let place = conditions.map_or(at.place, |at| at.place);
             let matcher = conditions.map(|at| self.matcher(at));
             let words = matcher.as_ref().map(|matcher| self.conceal(matcher.to_string()));
-            let plan = self.route(at, upstream, words, body_limit);
+            let plan = self.route(at, action, words, body_limit);
             if let (Some(plan), Some(matcher)) = (plan, matcher) {
+                self.circle(&plan, &matcher, place);
                 plans.push(plan);
                 matchers.push(matcher);
                 places.push(place);
@@ -69,7 +65,7 @@ impl Compiler {
     fn route(
         &mut self,
         at: At<Printed<RouteSpec>>,
-        upstream: Option<usize>,
+        action: Option<Action<usize>>,
         matches: Option<String>,
         body_limit: u64,
     ) -> Option<RoutePlan> {
@@ -80,7 +76,7 @@ impl Compiler {
         }
         let (mut flow, rules, paced) = self.rules(&spec.flow, spec.pacing.at.as_ref());
         flow.breaker = spec.breaker.as_ref().and_then(|at| self.breaker(&at.value, at.place));
-        let options = RouteOptions {
+        let mut options = RouteOptions {
             access: spec.access.as_ref().map(|at| self.access(at)),
             timeouts: timeouts.unwrap_or_default(),
             body_limit: spec.body_limit.bytes().unwrap_or(body_limit),
@@ -88,14 +84,20 @@ impl Compiler {
             relaxed_path: spec.relaxed_path.is_true(),
             request_trailers: spec.request_trailers.is_true(),
             retry: spec.retry.value().and_then(|spec| self.retry(spec)),
+            rewrite: self.rewrite(&spec.rewrite),
             request_headers: self.header_edits(&spec.request_headers),
             response_headers: self.header_edits(&spec.response_headers),
             reject: spec.reject.value().map(|spec| self.reject(spec)),
+            has_placeholders: action.as_ref().is_some_and(Action::has_placeholders),
         };
+        let mut fields = options.request_headers.set.iter().chain(&options.response_headers.set);
+        let has_fields = fields.any(|(_, text)| text.is_template());
+        let body = options.reject.as_ref().and_then(|reject| reject.body.as_ref());
+        options.has_placeholders |= has_fields || body.is_some_and(Body::has_placeholders);
         Some(RoutePlan {
             name: spec.name.value()?.0.clone(),
             matches: matches?.into(),
-            upstream: upstream?,
+            action: action?,
             options,
             policy: super::quotas::policy(&rules),
             flow,
@@ -127,52 +129,19 @@ impl Compiler {
         })
     }
 
-    fn header_edits(&mut self, key: &Key<Box<HeaderEditsSpec>>) -> HeaderEdits {
-        let Some(spec) = key.value() else { return HeaderEdits::default() };
-        let entries = spec.set.value().map_or(&[][..], |Entries(entries)| entries);
-        let mut set = Vec::with_capacity(entries.len());
-        for (name, value) in entries {
-            let Some(value) = value.value() else { continue };
-            if set.iter().any(|(known, _)| *known == name.value.0) {
-                let message = format!("`{}` is set twice", name.value.0);
-                self.error(
-                    Problem::error(name.place, message)
-                        .help("header names are the same in either case; remove one"),
-                );
-            }
-            set.push((name.value.0.clone(), value.0.clone()));
-        }
-        HeaderEdits { set, remove: spec.remove.plain(|name| name.0.clone()) }
-    }
-
     fn reject(&mut self, spec: &RejectSpec) -> Reject {
-        let body = spec.body.value().map(|body| Bytes::from(body.0.clone()));
-        if let (Some(at), None) = (&spec.content_type.at, &body) {
+        if let (Some(at), None) = (&spec.content_type.at, &spec.body.at) {
             self.error(
                 Problem::error(at.place, "`content_type` without `body`")
                     .help("write the `body` that it is the type of, or remove it"),
             );
         }
-        let guessed = match body.as_ref().and_then(|body| body.first()) {
-            Some(b'{' | b'[') => HeaderValue::from_static("application/json"),
-            _ => HeaderValue::from_static("text/plain; charset=utf-8"),
-        };
-        let content_type = spec.content_type.value().map_or(guessed, |value| value.0.clone());
-        Reject { status: spec.status.value().map(|status| status.0), body, content_type }
-    }
-
-    fn upstream_of(&mut self, name: &At<Name>, by_name: &HashMap<&str, usize>) -> Option<usize> {
-        let found = by_name.get(&*name.value.0).copied();
-        if found.is_none() && !self.faulty_upstreams.contains(&name.value.0) {
-            let help = if self.errors.are_many() {
-                "write the name of an upstream".to_owned()
-            } else {
-                suggestion(&name.value.0, by_name.keys().copied().collect(), "upstream")
-            };
-            let message = format!("there is no upstream {}", quoted(&name.value.0));
-            self.error(Problem::error(name.place, message).help(help));
-        }
-        found
+        let content_type = spec.content_type.as_ref();
+        let content_type =
+            content_type.map(|at| self.header_text(&at.value, at.place, Use::Rejection));
+        let body = spec.body.as_ref();
+        let body = body.map(|at| self.body(&at.value.0, at.place, (content_type, Use::Rejection)));
+        Reject { status: spec.status.value().map(|status| status.0), body }
     }
 }
 

@@ -155,8 +155,8 @@ impl Compiler {
 
     pub(super) fn unused(&mut self, upstreams: &[Compiled], routes: &[RoutePlan]) {
         let mut used = vec![false; upstreams.len()];
-        for route in routes {
-            used[route.upstream] = true;
+        for index in routes.iter().filter_map(|route| route.action.upstream()) {
+            used[*index] = true;
         }
         for (upstream, _) in upstreams.iter().zip(used).filter(|(_, used)| !used) {
             let message = format!("no route goes to the upstream `{}`", upstream.name);

@@ -193,11 +193,7 @@ impl<'n, 's> Fields<'n, 's> {
         for (key, written) in self.section.keys.iter().zip(&self.written) {
             if key.is_required && written.is_none() {
                 let reader = self.map.reader;
-                let own = reader.example.filter(|(name, _)| *name == key.name);
-                let example = own.map_or_else(
-                    || reader.vocabulary.example(&key.schema),
-                    |(_, example)| example.to_owned(),
-                );
+                let example = reader.vocabulary.example(&key.schema);
                 let message = format!("{} needs `{}`", self.section.title, key.name);
                 let problem = Problem::error(self.map.start(), message);
                 self.map.add(problem.help(format!("write `{}: {example}`", key.name)));

@@ -33,18 +33,15 @@ pub(super) struct Decoded<T> {
     pub missing: Vec<String>,
 }
 
-/// Reads the tree of the file `source` as a `T`, with all that is wrong with it. If the key
-/// `example.0` is missing, `example.1` is what to write.
+/// Reads the tree of the file `source` as a `T`, with all that is wrong with it.
 pub(super) fn read<T: JsonSchema + for<'de> Deserialize<'de>>(
     root: &Node<'_>,
     source: &Source,
-    example: Option<(&str, &str)>,
 ) -> Decoded<T> {
     let reader = Reader {
         text: &source.text,
         substitutions: &source.substitutions,
         vocabulary: &Vocabulary::of::<T>(),
-        example,
         problems: RefCell::default(),
         missing: RefCell::default(),
     };

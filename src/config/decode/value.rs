@@ -14,8 +14,6 @@ pub(super) struct Reader<'r> {
     pub(super) text: &'r str,
     pub(super) substitutions: &'r Substitutions,
     pub(super) vocabulary: &'r Vocabulary,
-    /// A key, and an example of it that the file gives.
-    pub(super) example: Option<(&'r str, &'r str)>,
     pub(super) problems: RefCell<Problems>,
     /// The keys that were reported as missing.
     pub(super) missing: RefCell<Vec<String>>,

@@ -145,7 +145,7 @@ impl<'o> Builder<'o> {
             old.iter().map(|route| (&*route.name, route)).collect();
         let mut routes = Vec::with_capacity(plans.len());
         for plan in plans {
-            let upstream = &upstreams[plan.upstream];
+            let upstream = plan.action.upstream().map(|index| &upstreams[*index]);
             let known = old.remove(&*plan.name);
             match known {
                 Some(known) if known.print == plan.print => {}
@@ -157,13 +157,14 @@ impl<'o> Builder<'o> {
                 Some(known)
                     if known.print == plan.print
                         && known.options.body_limit == plan.options.body_limit
-                        && Arc::ptr_eq(&known.upstream, upstream) =>
+                        && known.action.upstream().map(Arc::as_ptr)
+                            == upstream.map(Arc::as_ptr) =>
                 {
                     let others = known.breaker.into_iter().chain(known.pacing);
                     self.summary.rules_kept += known.rules.len() + others.count();
                     Arc::clone(known)
                 }
-                known => Arc::new(self.route(plan, upstream, known)),
+                known => Arc::new(self.route(plan, upstreams, known)),
             });
         }
         self.summary.routes_removed = old.len();
@@ -173,7 +174,7 @@ impl<'o> Builder<'o> {
     fn route(
         &mut self,
         plan: RoutePlan,
-        upstream: &Arc<Upstream>,
+        upstreams: &[Arc<Upstream>],
         known: Option<&Arc<Route>>,
     ) -> Route {
         let gate = known.map_or_else(|| self.gate(), |old| old.gate.clone());
@@ -203,7 +204,7 @@ impl<'o> Builder<'o> {
             paced,
             name: plan.name,
             matches: plan.matches,
-            upstream: Arc::clone(upstream),
+            action: plan.action.map(|index| Arc::clone(&upstreams[index])),
             options: plan.options,
             gate,
             flow: plan.flow,

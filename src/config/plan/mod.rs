@@ -1,16 +1,19 @@
 //! What a file means: compiled and checked, without state, not yet in force.
 
 mod access;
+mod action;
 pub(super) mod certificate;
 mod file;
 mod requests;
 mod route;
 mod settings;
 mod store;
+mod template;
 mod upstream;
 mod upstream_tls;
 
 pub use access::Access;
+pub use action::{Action, Body, HeaderText, Redirect, Respond, Syntax};
 pub use certificate::{Certificate, Certificates};
 pub(super) use file::certificates;
 pub use file::{Listener, Plan};
@@ -23,6 +26,8 @@ pub use route::{
 pub use settings::{ClientTimeouts, Limits, Settings};
 pub(super) use store::name_in_store;
 pub use store::{Store, StoreKind};
+pub use template::{Piece, Placeholder, Template, Text};
+pub(super) use template::{Token, tokens};
 pub(super) use upstream::ServerPlan;
 pub use upstream::{AnswerLimits, UpstreamOptions, UpstreamPlan};
 pub use upstream_tls::UpstreamTls;

@@ -1,15 +1,14 @@
 //! What a route and its rules mean, without state.
 
-use super::{Access, Except, Priority, When};
+use super::{Access, Action, Body, Except, HeaderText, Priority, When};
 use crate::{
     config::{
         diagnostics::Place,
         spec::{OnMissing, OnStoreError},
     },
     flow,
-    route::KeySpec,
+    route::{KeySpec, Rewrite},
 };
-use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
@@ -25,8 +24,8 @@ pub(in crate::config) struct RoutePlan {
     pub name: Arc<str>,
     /// What it matches, in words.
     pub matches: Arc<str>,
-    /// Index into the plan's upstreams.
-    pub upstream: usize,
+    /// What becomes of what may pass; an upstream is an index into the plan's.
+    pub action: Action<usize>,
     pub options: RouteOptions,
     pub flow: flow::Rules,
     /// Beside `flow.flow`, in its order.
@@ -117,12 +116,16 @@ pub struct RouteOptions {
     pub request_trailers: bool,
     /// Which requests are sent again, if the file says so.
     pub retry: Option<RetryPolicy>,
+    /// Changes to the path and the host that the upstream is asked for.
+    pub rewrite: Option<Rewrite>,
     /// Changes to what the upstream receives.
     pub request_headers: HeaderEdits,
     /// Changes to what the client receives.
     pub response_headers: HeaderEdits,
     /// The response to a rejected request, if the file has one.
     pub reject: Option<Reject>,
+    /// Whether any text of the route needs to know of the request.
+    pub has_placeholders: bool,
 }
 
 /// Deadlines of the upstream's answer.
@@ -181,7 +184,7 @@ impl fmt::Display for RetryPolicy {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderEdits {
     /// Fields to write, in place of any that are there.
-    pub set: Vec<(HeaderName, HeaderValue)>,
+    pub set: Vec<(HeaderName, HeaderText)>,
     /// Fields to remove.
     pub remove: Vec<HeaderName>,
 }
@@ -192,9 +195,7 @@ pub struct Reject {
     /// 400 to 599; `None`: as the reason demands.
     pub status: Option<StatusCode>,
     /// `None`: a problem+json document.
-    pub body: Option<Bytes>,
-    /// The type of `body`.
-    pub content_type: HeaderValue,
+    pub body: Option<Body>,
 }
 
 /// A quota over time.

@@ -33,7 +33,11 @@ pub struct RoutePromises {
     /// What it matches, in words.
     pub matches: String,
     /// Where its requests go.
-    pub upstream: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<String>,
+    /// What it answers itself, as `redirect 308 https://{host}{path}` or `respond 200`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
     /// Its rules, its breaker and its pacing.
     pub rules: Vec<RulePromise>,
 }
@@ -63,7 +67,8 @@ pub fn promises(plan: &Plan) -> Vec<RoutePromises> {
         .map(|route| RoutePromises {
             route: route.name.to_string(),
             matches: route.matches.to_string(),
-            upstream: plan.upstreams[route.upstream].name.to_string(),
+            upstream: route.action.upstream().map(|index| plan.upstreams[*index].name.to_string()),
+            answer: route.action.own_words(),
             rules: rules(route),
         })
         .collect()
@@ -95,7 +100,9 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
     if let Some(admin) = plan.settings.admin {
         writeln!(out, "  admin  {admin}")?;
     }
-    writeln!(out, "\nupstreams")?;
+    if !plan.upstreams.is_empty() {
+        writeln!(out, "\nupstreams")?;
+    }
     let written = |value| plan.source().substitutions.as_written(value);
     plan.upstreams.iter().try_for_each(|upstream| write_upstream(out, upstream, written))?;
     writeln!(out, "\nroutes, in the order in which they match")?;
@@ -103,7 +110,9 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
     for index in order.iter().take(MOST_ROUTES) {
         let route = &plan.routes[*index];
         let gateways = plan.settings.store.as_ref().map_or(1, |store| store.gateways);
-        write_route(out, route, &plan.upstreams[route.upstream].name, gateways)?;
+        let upstream = route.action.upstream().map(|index| plan.upstreams[*index].name.to_string());
+        let action = route.action.own_words().or(upstream).unwrap_or_default();
+        write_route(out, route, &action, gateways)?;
     }
     if order.len() > MOST_ROUTES {
         writeln!(out, "  … and {} more", order.len() - MOST_ROUTES)?;
@@ -139,13 +148,16 @@ fn write_upstream<'p>(
     Ok(())
 }
 
-fn write_route(out: &mut String, route: &RoutePlan, upstream: &str, gateways: u32) -> fmt::Result {
-    writeln!(out, "  {}  {} → {upstream}", route.name, route.matches)?;
+fn write_route(out: &mut String, route: &RoutePlan, action: &str, gateways: u32) -> fmt::Result {
+    writeln!(out, "  {}  {} → {action}", route.name, route.matches)?;
     if let Some(access) = &route.options.access {
         writeln!(out, "    access  {access}")?;
     }
     if let Some(retry) = &route.options.retry {
         writeln!(out, "    retry  {retry}")?;
+    }
+    if let Some(rewrite) = &route.options.rewrite {
+        writeln!(out, "    rewrite  {}", rewrite.words)?;
     }
     for (rule, plan) in route.flow.flow.iter().zip(&route.rules) {
         let indent = if plan.when.is_some() { "  " } else { "" };

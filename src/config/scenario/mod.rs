@@ -134,7 +134,7 @@ pub fn read_scenario(path: &Path, instead: Option<&Path>) -> Result<Scenario, Di
     let tree = yaml::read(&masked, None, &mut Budget::default())
         .map_err(|problem| Diagnostics::new(&source, problem))?;
     let root = tree.root;
-    let decoded = decode::read::<ScenarioSpec>(&root, &source, None);
+    let decoded = decode::read::<ScenarioSpec>(&root, &source);
     let mut problems = decoded.problems;
     let read = decoded.value.and_then(|spec| {
         let tests = tests(&spec, &source, &mut problems);
@@ -172,7 +172,7 @@ impl Scenario {
             .map_err(|problem| Diagnostics::new(source, problem))?;
         let source = &Source { substitutions: Arc::new(tree.substitutions), ..source.clone() };
         let mut problems = tree.problems;
-        let decoded = decode::read::<InlineSpec>(&tree.root, source, None);
+        let decoded = decode::read::<InlineSpec>(&tree.root, source);
         problems.extend(decoded.problems);
         let spec = decoded.value.and_then(|spec| spec.config.at).map(|at| at.value);
         if let Some(place) = spec.as_ref().and_then(|spec| spec.include.place) {

@@ -3,7 +3,7 @@
 use super::Upstream;
 use crate::{
     config::{
-        plan::{RouteOptions, RuleOptions},
+        plan::{Action, RouteOptions, RuleOptions},
         spec::OnStoreError,
     },
     flow::{self, Gate, SlotId, Stored},
@@ -26,8 +26,8 @@ pub struct Route {
     pub name: Arc<str>,
     /// What it matches, in words.
     pub matches: Arc<str>,
-    /// Where its requests go.
-    pub upstream: Arc<Upstream>,
+    /// What becomes of requests that may pass.
+    pub action: Action<Arc<Upstream>>,
     /// What the file says about its requests, beside its rules.
     pub options: RouteOptions,
     /// Decides; kept over reloads by the route's name.

@@ -13,13 +13,13 @@ use crate::config::{
 use std::path::PathBuf;
 
 keys! {
-    /// The whole file. `listeners`, `upstreams` and `routes` are needed, everything else has a
-    /// default that is safe at the edge.
+    /// The whole file. `listeners` and `routes` are needed, and `upstreams` if a route names one;
+    /// everything else has a default that is safe at the edge.
     struct FileSpec: "the file" {
         /// Where clients connect.
         listeners: List<ListenerSpec>;
         /// The services behind the gateway.
-        upstreams: List<UpstreamSpec>;
+        upstreams: List<UpstreamSpec>, else "none";
         /// Which request goes to which upstream, and how many may. The best match wins, not the
         /// first.
         routes: List<Printed<RouteSpec>>;

@@ -126,6 +126,17 @@ leaves! {
     /// The status of a rejection.
     Status(StatusCode), "a status", "429", values::status,
         { "type": "integer", "minimum": 400, "maximum": 599 }, number;
+    /// The status of a redirect.
+    RedirectStatus(StatusCode), "a status of redirects", "308", values::redirect_status,
+        { "enum": [301, 302, 303, 307, 308] }, number;
+    /// The status of a response.
+    AnswerStatus(StatusCode), "a status", "200", values::answer_status,
+        { "type": "integer", "minimum": 200, "maximum": 599 }, number;
+    /// Where a redirect leads.
+    RedirectTo(String), "`https`, a URL, or a path", "https", values::location,
+        { "type": "string" };
+    /// A host with or without a port.
+    Authority(HeaderValue), "a host", "app.internal", values::authority, { "type": "string" };
     /// The path and the query of a health check.
     CheckPath(Box<str>), "a path", "/healthz", values::check_path, { "type": "string", "pattern": "^/" };
     /// A status, or a range of them.

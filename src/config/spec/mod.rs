@@ -3,6 +3,7 @@
 //! question.
 
 mod access;
+mod action;
 mod breaker;
 pub(super) mod calendar;
 mod file;
@@ -19,6 +20,7 @@ pub(super) mod values;
 mod words;
 
 pub(super) use access::AccessSpec;
+pub(super) use action::{RedirectSpec, RespondSpec, RewriteSpec};
 pub(super) use breaker::BreakerSpec;
 pub(super) use file::{ClientTimeoutsSpec, FileSpec, LimitsSpec};
 pub(super) use listener::{AdminSpec, CertificateFiles, ListenerSpec};

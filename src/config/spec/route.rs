@@ -1,17 +1,19 @@
 //! Routes: what they match, and what they change on the way.
 
 use super::{
-    AccessSpec, BreakerSpec, MatchSpec, PacingSpec, RuleSpec,
+    AccessSpec, BreakerSpec, MatchSpec, PacingSpec, RedirectSpec, RespondSpec, RewriteSpec,
+    RuleSpec,
     keys::keys,
     leaf::{
-        EditableName, FieldValue, Integer, MethodName, Name, Percent, Protocol, RetryCause, Size,
-        Status, Text, Timeout,
+        EditableName, FieldValue, Integer, MethodName, Name, Percent, Protocol, RedirectTo,
+        RetryCause, Size, Status, Text, Timeout,
     },
 };
-use crate::config::decode::{Entries, List, Several};
+use crate::config::decode::{Either, Entries, List, Several};
 
 keys! {
-    /// Requests that match go to the upstream if all rules let them pass, at once.
+    /// Requests that match go to the upstream if all rules let them pass, at once; or, with
+    /// `redirect` or `respond` in place of `upstream`, flowgate answers them.
     struct RouteSpec: "a route" {
         /// The route's identity: its state survives an edit under this name. Also its metric label
         /// and its word in the log.
@@ -19,8 +21,12 @@ keys! {
         /// Which requests; all that is written must hold.
         #[serde(rename = "match")]
         matcher: MatchSpec;
-        /// The upstream they go to.
-        upstream: Name;
+        /// The upstream they go to. Either this, `redirect` or `respond`.
+        upstream: Name, else "–";
+        /// Sends clients elsewhere: `https`, a URL, or a map.
+        redirect: Box<Either<RedirectTo, RedirectSpec>>, else "–";
+        /// Answers them.
+        respond: Box<RespondSpec>, else "–";
         /// Which clients may use it, by their address. Checked before the rules.
         access: Box<AccessSpec>, else "all clients";
         /// Rules that decide together: a request passes all or none, and is counted by all or none.
@@ -48,10 +54,13 @@ keys! {
         /// Passes the trailers of requests to the upstream, but for fields that decide about a
         /// request or change how it is handled; those of gRPC pass in any case.
         request_trailers: bool = false;
+        /// Changes to the path and the host that the upstream is asked for.
+        rewrite: Box<RewriteSpec>, else "–";
         /// Changes to what the upstream receives.
         request_headers: Box<HeaderEditsSpec>, else "–";
-        /// Changes to what the client receives of the upstream's answers, trailers included; the
-        /// gateway's own answers have what `reject` says.
+        /// Changes to what the client receives, trailers included. Answers of flowgate itself get
+        /// what is set too, but no field that they have already; its errors get none that says
+        /// something of the upstream's content, such as `Cache-Control`.
         response_headers: Box<HeaderEditsSpec>, else "–";
         /// The response to a rejected client, in place of a problem+json document.
         reject: Box<RejectSpec>, else "–";
@@ -88,7 +97,7 @@ keys! {
 
     /// `remove` first, then `set`.
     struct HeaderEditsSpec: "header edits" {
-        /// Fields to write, in place of any that are there.
+        /// Fields to write, in place of any that are there; values may have placeholders.
         set: Entries<EditableName, FieldValue>, else "–";
         /// Fields to remove.
         remove: Several<EditableName>, else "–";
@@ -99,7 +108,7 @@ keys! {
     struct RejectSpec: "a rejection" {
         /// 400 to 599.
         status: Status, else "429 for a quota, 503 for a full queue or overload";
-        /// The body, as it is.
+        /// The body, with placeholders, of which `{rule}` and `{retry_after}` are known here only.
         body: Text, else "a problem+json document";
         /// The type of `body`.
         content_type: FieldValue, else "`application/json` for a body that begins with `{` or `[`, else `text/plain; charset=utf-8`";

@@ -7,6 +7,7 @@ use super::calendar::{self, Unit};
 use crate::{
     config::diagnostics::quoted,
     flow::{Rate, breaker::Ratio, time::spelled},
+    route::canonical_host,
 };
 use bytesize::ByteSize;
 use core::ops::RangeInclusive;
@@ -445,6 +446,43 @@ pub(in crate::config) fn status(text: &str) -> Result<StatusCode, Invalid> {
                 "write a status from 400 to 599, as in `429`",
             )
         },
+        Ok,
+    )
+}
+
+/// Reads the status of a redirect.
+pub(in crate::config) fn redirect_status(text: &str) -> Result<StatusCode, Invalid> {
+    let status = text.parse::<StatusCode>().ok();
+    status.filter(|s| matches!(s.as_u16(), 301 | 302 | 303 | 307 | 308)).map_or_else(
+        || not(text, "is not the status of a redirect", "write 301, 302, 303, 307 or 308"),
+        Ok,
+    )
+}
+
+/// Reads the status of a response.
+pub(in crate::config) fn answer_status(text: &str) -> Result<StatusCode, Invalid> {
+    let status = text.parse::<StatusCode>().ok();
+    status.filter(|s| (200..600).contains(&s.as_u16())).map_or_else(
+        || not(text, "is not the status of a response", "write a status from 200 to 599"),
+        Ok,
+    )
+}
+
+/// Reads where a redirect leads.
+pub(in crate::config) fn location(text: &str) -> Result<String, Invalid> {
+    if text.is_empty() || !text.bytes().all(|b| b.is_ascii_graphic() && b != b'\\') {
+        let help = "write other characters as escapes, a space as `%20`";
+        return not(text, "cannot stand in a URL", help);
+    }
+    Ok(text.to_owned())
+}
+
+/// Reads a host with or without a port, as it stands in `Host`.
+pub(in crate::config) fn authority(text: &str) -> Result<HeaderValue, Invalid> {
+    let host = canonical_host(text).ok();
+    let value = host.and_then(|_| HeaderValue::try_from(text).ok());
+    value.map_or_else(
+        || not(text, "is not a host", "write a name or an address, as in `app.internal:8080`"),
         Ok,
     )
 }

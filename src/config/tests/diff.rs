@@ -135,7 +135,7 @@ fn listeners_upstreams_and_settings_are_told() {
 }
 
 /// What is written, what replaces it, and the words that name the edit.
-const EDITS: [(&str, &str, &str); 36] = [
+const EDITS: [(&str, &str, &str); 41] = [
     ("first_byte: 5s", "first_byte: 4s", "timeouts.first_byte 5s → 4s"),
     ("idle: 6s", "idle: 4s", "timeouts.idle 6s → 4s"),
     ("event_stream: 7s", "event_stream: 4s", "timeouts.event_stream 7s → 4s"),
@@ -148,6 +148,15 @@ const EDITS: [(&str, &str, &str); 36] = [
     ("remove: [x-a]", "remove: [x-c]", "request_headers"),
     ("x-b: c", "x-b: d", "response_headers"),
     ("body: slow", "body: fast", "reject"),
+    ("strip_prefix: /s", "strip_prefix: /t", "rewrite"),
+    ("upstream: up", "upstream: app", "upstream up → app"),
+    (
+        "redirect: https",
+        "redirect: /y",
+        "answer redirect 308 https://{host}{path} → redirect 302 /y",
+    ),
+    ("redirect: https", "upstream: app", "answer redirect 308 https://{host}{path} → app"),
+    ("body: fine", "body: good", "respond"),
     ("{ path: /a }", "{ path: /b }", "match /a → /b"),
     ("rate: 10/1s", "rate: 11/1s", "pacing 10/1s → 11/1s"),
     ("max_wait: 1s, max_queue", "max_wait: 2s, max_queue", "pacing max_wait 1s → 2s"),
@@ -178,7 +187,7 @@ const EDITS: [(&str, &str, &str); 36] = [
 fn an_edit_of_any_key_is_named() {
     let route = "timeouts: { first_byte: 5s, idle: 6s, event_stream: 7s, tunnel: 8s, request: 9s }, \
                  body_limit: 1MiB, upgrades: [websocket], relaxed_path: false, \
-                 request_trailers: false, request_headers: { remove: [x-a] }, \
+                 request_trailers: false, rewrite: { strip_prefix: /s }, request_headers: { remove: [x-a] }, \
                  response_headers: { set: { x-b: c } }, reject: { body: slow }, \
                  pacing: { rate: 10/1s, max_wait: 1s, max_queue: 5, scope: cluster, on_store_error: allow }, \
                  breaker: { errors: 5 }, ";
@@ -190,11 +199,15 @@ fn an_edit_of_any_key_is_named() {
     let chosen = "limit: 7/1m, key: 'header:x-o', \
                   overrides: [{ when: { 'header:x-o': a }, limit: 20/1s }]";
     let synced = "algorithm: fixed_window, limit: 7/1m, scope: cluster, sync_interval: 1s";
+    let app = "name: app, servers: [{ url: http://127.0.0.1:9000 }]";
+    let frame = FRAME.replace(app, &format!("{app} }}, {{ {}", app.replace("app", "up")));
     let old = format!(
         "store: {{ redis: redis://127.0.0.1 }}\nlimits: {{ upload_buffers: 1MiB, body: 1MiB }}\n\
-         timeouts: {{ header_read: 5s }}\n{FRAME}routes:\n  - {{ {route}name: a, \
+         timeouts: {{ header_read: 5s }}\n{frame}routes:\n  - {{ {route}name: a, \
          match: {{ path: /a }}, upstream: app, flow: [{{ name: it, {rule} }}, {{ name: synced, {synced} }}] }}\n\
-         \x20 - {{ name: b, match: {{ path: /b }}, body_limit: 1KiB, upstream: app, \
+         \x20 - {{ name: c, match: {{ path: /c }}, body_limit: 1KiB, redirect: https }}\n\
+         \x20 - {{ name: d, match: {{ path: /d }}, body_limit: 1KiB, respond: {{ body: fine }} }}\n\
+         \x20 - {{ name: b, match: {{ path: /b }}, body_limit: 1KiB, upstream: up, \
          flow: [{{ name: lent, {lent} }}, {{ name: chosen, {chosen} }}] }}\n"
     );
     let mut wrong = Vec::new();

@@ -13,6 +13,7 @@ mod overrides;
 mod plans;
 mod reference;
 mod reload;
+mod routes;
 mod rules;
 mod shared;
 mod variables;

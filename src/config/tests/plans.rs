@@ -2,7 +2,9 @@
 
 use super::{FRAME, plan, warnings, with_rules};
 use crate::{
-    config::{AccessLog, Balance, RateLimitHeaders, Severity, describe},
+    config::{
+        AccessLog, Balance, RateLimitHeaders, Severity, Syntax, TemplateText as Text, describe,
+    },
     flow::Instant,
 };
 use std::{path::Path, time::Duration};
@@ -72,9 +74,12 @@ headers: legacy
     assert_eq!((route.options.body_limit, route.options.relaxed_path), (5_000_000, true));
     assert!(route.options.upgrades.is_empty());
     let set = &route.options.request_headers.set;
-    assert_eq!((set[0].1.as_bytes(), set[1].1.as_bytes()), (&b"no"[..], &b"1.10"[..]));
+    let value = |text: &str| Text::Plain(text.parse().unwrap());
+    assert_eq!((&set[0].1, &set[1].1), (&value("no"), &value("1.10")));
     assert_eq!(route.options.request_headers.remove.len(), 2);
-    assert_eq!(route.options.reject.as_ref().unwrap().content_type, "application/json");
+    let body = route.options.reject.as_ref().unwrap().body.as_ref().unwrap();
+    let json = Text::Plain("application/json".parse().unwrap());
+    assert_eq!((&body.content_type, body.syntax), (&json, Syntax::Json));
     assert_eq!(plan.settings.access_log, AccessLog::File(Path::new("logs/access.json").into()));
     assert_eq!(plan.settings.admin, Some("127.0.0.1:9901".parse().unwrap()));
     assert_eq!(plan.settings.workers.get(), 3);

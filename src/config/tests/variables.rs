@@ -1,7 +1,7 @@
 //! `${NAME}` in values: read as if it were written there, and never shown.
 
 use super::{FRAME, Source, parse};
-use crate::config::{Diagnostics, Plan, describe, diff, promises};
+use crate::config::{Diagnostics, Plan, TemplateText as Text, describe, diff, promises};
 use std::{ffi::OsString, path::Path};
 
 const SECRET: &str = "s3cret, value";
@@ -56,9 +56,11 @@ routes:
         assert!(words.contains(shown), "{shown} in {words}");
     }
     let options = &plan.routes[0].options;
-    assert_eq!(options.request_headers.set[0].1, "${A}");
+    let text = Text::Plain("${A}".parse().unwrap());
+    assert_eq!(options.request_headers.set[0].1, text);
     let body = options.reject.as_ref().and_then(|reject| reject.body.clone()).unwrap();
-    assert_eq!(body, "a\nworkers: 99\n- b: ${LIMIT}", "one text, whatever it holds");
+    let text = Text::Plain("a\nworkers: 99\n- b: ${LIMIT}".into());
+    assert_eq!(body.text, text, "one text, whatever it holds");
 }
 
 #[test]
@@ -135,6 +137,8 @@ routes:
       - {{ name: b, limit: 2/s, except: {{ header: {{ x: \"${{SECRET}}\" }}, path_prefix: \"/${{TOKEN:-sEcret}}\" }} }}
       - {{ name: c, limit: 3/s, algorithm: fixed_window, priority: {{ header: x, equals: \"${{SECRET}}\" }} }}
     reject: {{ body: \"${{LONG}}\" }}
+  - {{ name: s, match: {{ path: /s }}, redirect: \"https://${{TOKEN:-sEcret}}.org/\" }}
+  - {{ name: t, match: {{ path: /t }}, upstream: app, rewrite: {{ add_prefix: \"/${{TOKEN:-sEcret}}\", host: \"${{TOKEN:-sEcret}}.org\" }} }}
 "
         )
     };
@@ -153,5 +157,8 @@ routes:
     }
     assert!(shown[0].contains("/hook/${TOKEN:-sEcret}"), "{}", shown[0]);
     assert!(!shown[0].contains("/hook/sEcret"), "{}", shown[0]);
+    assert!(shown[0].contains("redirect 302 https://${TOKEN:-sEcret}.org/"), "{}", shown[0]);
+    let rewrite = "rewrite  add /${TOKEN:-sEcret}, host ${TOKEN:-sEcret}.org";
+    assert!(shown[0].contains(rewrite), "{}", shown[0]);
     assert!(shown[0].contains("a when header:x=${SECRET}"), "{}", shown[0]);
 }

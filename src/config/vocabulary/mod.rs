@@ -108,7 +108,10 @@ impl Vocabulary {
 
     /// Returns what such a map looks like: with all that it needs, or else with its first key.
     pub(super) fn example_of(&self, section: &Section) -> String {
-        let required: Vec<_> = section.keys.iter().filter(|key| key.is_required).collect();
+        // Most files and routes need those too.
+        let is_usual = |key: &&Key| matches!(&*key.name, "upstreams" | "upstream");
+        let is_shown = |key: &&Key| key.is_required || is_usual(key);
+        let required: Vec<_> = section.keys.iter().filter(is_shown).collect();
         let shown =
             if required.is_empty() { section.keys.iter().take(1).collect() } else { required };
         let entry = |key: &Key| format!("{}: {}", key.name, self.example(&key.schema));

@@ -3,7 +3,9 @@
 use super::words::Words;
 use crate::{
     config::{
-        plan::{Plan, RouteOptions, RoutePlan, RouteTimeouts, RuleOptions, RulePlan},
+        plan::{
+            Action, Plan, Respond, RouteOptions, RoutePlan, RouteTimeouts, RuleOptions, RulePlan,
+        },
         report::promise::{bucket_numbers, short},
         snapshot::{Route, RouteRule},
         spec::{OnStoreError, word},
@@ -11,17 +13,26 @@ use crate::{
     flow::{self, Algorithm, Rate, limiter::fixed_window::Align},
 };
 use bytesize::ByteSize;
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 /// A route without state, of a plan or in force.
 pub(in crate::config) struct RouteView<'r> {
     matches: &'r str,
-    upstream: &'r str,
+    /// The upstream's name, or what the route answers itself.
+    action: Cow<'r, str>,
+    is_forwarded: bool,
+    respond: Option<&'r Respond>,
     options: &'r RouteOptions,
     flow: &'r flow::Rules,
     rules: Vec<RuleView<'r>>,
     /// How pacing decides while the store fails, if gateways share it.
     paced: Option<OnStoreError>,
+}
+
+/// Returns an upstream's name, or what a route answers itself.
+fn words_of<'r, U>(action: &'r Action<U>, name: impl FnOnce(&'r U) -> &'r str) -> Cow<'r, str> {
+    let upstream = action.upstream().map(name);
+    upstream.map_or_else(|| action.own_words().unwrap_or_default().into(), Cow::from)
 }
 
 /// What a rule asks of requests, and whether gateways share it.
@@ -36,7 +47,9 @@ impl<'r> From<&'r Route> for RouteView<'r> {
     fn from(route: &'r Route) -> Self {
         Self {
             matches: &route.matches,
-            upstream: &route.upstream.name,
+            action: words_of(&route.action, |upstream| &upstream.name),
+            is_forwarded: route.action.upstream().is_some(),
+            respond: route.action.respond(),
             options: &route.options,
             flow: &route.flow,
             rules: route.rules.iter().map(RuleView::from).collect(),
@@ -67,7 +80,9 @@ impl<'r> RouteView<'r> {
     pub(in crate::config) fn of_plan(route: &'r RoutePlan, plan: &'r Plan) -> Self {
         Self {
             matches: &route.matches,
-            upstream: &plan.upstreams[route.upstream].name,
+            action: words_of(&route.action, |index| &plan.upstreams[*index].name),
+            is_forwarded: route.action.upstream().is_some(),
+            respond: route.action.respond(),
             options: &route.options,
             flow: &route.flow,
             rules: route.rules.iter().map(RuleView::from).collect(),
@@ -82,7 +97,9 @@ impl<'r> RouteView<'r> {
         words.named("breaker", self.flow.breaker == new.flow.breaker);
         self.pacing(new, &mut words);
         words.value("match", self.matches, new.matches, |words| (*words).to_owned());
-        words.value("upstream", self.upstream, new.upstream, |name| (*name).to_owned());
+        let key = if self.is_forwarded && new.is_forwarded { "upstream" } else { "answer" };
+        words.value(key, &self.action, &new.action, ToString::to_string);
+        words.named("respond", self.action != new.action || self.respond == new.respond);
         options(self.options, new.options, &mut words);
         words.0
     }
@@ -134,9 +151,12 @@ fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
         relaxed_path,
         request_trailers,
         retry,
+        rewrite,
         request_headers,
         response_headers,
         reject,
+        // It follows from the others.
+        has_placeholders: _,
     } = old;
     let time = |time: &&Duration| short(**time);
     let switch = |is_on: &&bool| is_on.to_string();
@@ -152,6 +172,7 @@ fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
     words.value("relaxed_path", relaxed_path, &new.relaxed_path, switch);
     words.value("request_trailers", request_trailers, &new.request_trailers, switch);
     words.named("retry", *retry == new.retry);
+    words.named("rewrite", *rewrite == new.rewrite);
     words.named("request_headers", *request_headers == new.request_headers);
     words.named("response_headers", *response_headers == new.response_headers);
     words.named("reject", *reject == new.reject);

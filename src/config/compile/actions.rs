@@ -1,0 +1,220 @@
+//! What becomes of requests that the rules let pass: forwarded, redirected or answered.
+
+use super::{
+    compiler::{Compiler, suggestion},
+    templates::Use,
+};
+use crate::{
+    config::{
+        decode::{At, Either, Key},
+        diagnostics::{Place, Problem, quoted},
+        plan::{Action, Piece, Placeholder, Redirect, Respond, RoutePlan},
+        spec::{
+            RedirectSpec, RespondSpec, RewriteSpec, RouteSpec,
+            leaf::{Name, RedirectTo},
+        },
+    },
+    route::{Matcher, Rewrite},
+};
+use http::{StatusCode, header::CONTENT_TYPE};
+use std::collections::HashMap;
+
+/// What `https` is short for.
+const HTTPS: &str = "https://{host}{path}";
+
+impl Compiler {
+    /// Compiles what the route at `place` does. `upstreams` has their indexes.
+    pub(super) fn action(
+        &mut self,
+        spec: &RouteSpec,
+        place: Place,
+        upstreams: &HashMap<&str, usize>,
+    ) -> Option<Action<usize>> {
+        let upstream = spec.upstream.as_ref();
+        let keys = [
+            ("upstream", spec.upstream.place),
+            ("redirect", spec.redirect.place),
+            ("respond", spec.respond.place),
+        ];
+        let mut written = keys.into_iter().filter_map(|(name, place)| Some((name, place?)));
+        match (written.next(), written.next()) {
+            (None, _) => {
+                let name = upstreams.keys().min().map_or("checkout", |name| *name);
+                let help = format!(
+                    "write `upstream: {name}`, `redirect: https` or `respond: {{ status: 204 }}`"
+                );
+                let message = "a route needs one of `upstream`, `redirect` and `respond`";
+                self.error(Problem::error(place, message).help(help));
+                return None;
+            }
+            (Some((first, at)), Some((second, place))) => {
+                let message = format!("a route has `{first}` or `{second}`, not both");
+                self.error(
+                    Problem::error(place, message)
+                        .label("a second one")
+                        .also(at, "the first")
+                        .help("remove one of the two, or write two routes"),
+                );
+            }
+            (Some(_), None) => {}
+        }
+        if spec.upstream.place.is_none() {
+            self.without_upstream(spec);
+        }
+        let upstream = upstream.and_then(|name| self.upstream_of(name, upstreams));
+        let redirect = spec.redirect.at.as_ref().and_then(|at| match &*at.value {
+            Either::Plain(to) => {
+                self.redirect(&At { value: to, place: at.place, written: true }, None)
+            }
+            Either::Map(RedirectSpec { to, status }) => {
+                self.redirect(&to.as_ref()?.as_ref(), status.value().map(|status| status.0))
+            }
+        });
+        let respond = spec.respond.value().and_then(|spec| self.respond(spec));
+        let redirect = redirect.map(Action::Redirect).or_else(|| respond.map(Action::Respond));
+        upstream.map(Action::Forward).or(redirect)
+    }
+
+    fn upstream_of(&mut self, name: &At<Name>, by_name: &HashMap<&str, usize>) -> Option<usize> {
+        let found = by_name.get(&*name.value.0).copied();
+        if found.is_none() && !self.faulty_upstreams.contains(&name.value.0) {
+            let help = if self.errors.are_many() {
+                "write the name of an upstream".to_owned()
+            } else {
+                suggestion(&name.value.0, by_name.keys().copied().collect(), "upstream")
+            };
+            let message = format!("there is no upstream {}", quoted(&name.value.0));
+            self.error(Problem::error(name.place, message).help(help));
+        }
+        found
+    }
+
+    /// Warns of keys that only requests to an upstream need.
+    fn without_upstream(&mut self, spec: &RouteSpec) {
+        let keys = [
+            ("breaker", spec.breaker.place),
+            ("request_headers", spec.request_headers.place),
+            ("request_trailers", spec.request_trailers.place),
+            ("retry", spec.retry.place),
+            ("rewrite", spec.rewrite.place),
+            ("upgrades", spec.upgrades.place),
+        ];
+        for (name, place) in keys {
+            let Some(place) = place else { continue };
+            let message = format!("`{name}` does nothing in a route without `upstream`");
+            self.warn(Problem::warning(place, message).help("remove it"));
+        }
+    }
+
+    fn redirect(&mut self, to: &At<&RedirectTo>, status: Option<StatusCode>) -> Option<Redirect> {
+        let is_https = to.value.0 == "https";
+        let text = if is_https { HTTPS } else { &to.value.0 };
+        let mut template = self.template(text, to.place, Use::Request);
+        let has_query = |piece: &Piece| match piece {
+            Piece::Text(text) => text.contains(['?', '#']),
+            Piece::Value(value) => *value == Placeholder::Query,
+        };
+        let keeps_query = !template.0.iter().any(has_query);
+        if let Some(Piece::Text(last)) = template.0.last_mut()
+            && let Some(rest) = last.strip_suffix('?')
+        {
+            *last = rest.into();
+        }
+        let is_whole = match template.0.first()? {
+            Piece::Text(text) => {
+                let text = text.to_ascii_lowercase();
+                let has = |scheme: &str| {
+                    text.starts_with(scheme) && (text.len() > scheme.len() || template.0.len() > 1)
+                };
+                text.starts_with('/') || has("http://") || has("https://")
+            }
+            Piece::Value(Placeholder::Path) => true,
+            Piece::Value(Placeholder::Scheme) => {
+                matches!(template.0.get(1), Some(Piece::Text(text)) if text.starts_with("://"))
+            }
+            Piece::Value(_) => false,
+        };
+        if !is_whole {
+            let message = format!("{} is no URL and no path", quoted(&to.value.0));
+            let help = "write `https`, or a URL as in `https://{host}{path}`, or a path as in `/new{path}`";
+            self.error(Problem::error(to.place, message).help(help));
+            return None;
+        }
+        let default = if is_https { StatusCode::PERMANENT_REDIRECT } else { StatusCode::FOUND };
+        let written = self.substitutions.at(to.place).map(|one| one.written.clone());
+        let words = written.unwrap_or_else(|| template.to_string()).into();
+        Some(Redirect { status: status.unwrap_or(default), to: template, words, keeps_query })
+    }
+
+    fn respond(&mut self, spec: &RespondSpec) -> Option<Respond> {
+        let At { value: status, .. } = spec.status.read(|status| status.0)?;
+        let mut headers = self.header_fields(&spec.headers);
+        let given = headers.iter().position(|(name, _)| *name == CONTENT_TYPE);
+        if let Some(at) = spec.body.as_ref().filter(|at| !at.value.0.is_empty())
+            && matches!(status.as_u16(), 204 | 205 | 304)
+        {
+            let message = format!("a response with status {} has no body", status.as_u16());
+            self.error(
+                Problem::error(at.place, message).help("remove `body`, or write another status"),
+            );
+        }
+        let body = spec.body.as_ref().map(|at| {
+            let content_type = given.map(|at| headers.remove(at).1);
+            self.body(&at.value.0, at.place, (content_type, Use::Request))
+        });
+        Some(Respond { status, headers, body })
+    }
+
+    /// Compiles what the upstream is asked for in place of the path.
+    pub(super) fn rewrite(&mut self, key: &Key<Box<RewriteSpec>>) -> Option<Rewrite> {
+        let At { value: spec, place, .. } = key.at.as_ref()?;
+        let keys = [
+            spec.strip_prefix.place,
+            spec.add_prefix.place,
+            spec.path_regex.place,
+            spec.host.place,
+        ];
+        if keys.iter().all(Option::is_none) {
+            self.error(
+                Problem::error(*place, "a rewrite that changes nothing")
+                    .help("write `rewrite: { strip_prefix: /api }`, or remove it"),
+            );
+        }
+        let mut rewrite = Rewrite::default();
+        if let Some(at) = spec.strip_prefix.as_ref() {
+            self.pattern(rewrite.strip(&at.value.0), at.place);
+        }
+        if let Some(at) = spec.add_prefix.as_ref() {
+            self.pattern(rewrite.add(&at.value.0), at.place);
+        }
+        if let Some(regex) = spec.path_regex.value()
+            && let (Some(pattern), Some(replace)) = (regex.pattern.as_ref(), regex.replace.as_ref())
+            && self.pattern(rewrite.replace(&pattern.value.0), pattern.place).is_some()
+        {
+            self.pattern(rewrite.by(&replace.value.0), replace.place);
+        }
+        rewrite.host = spec.host.value().map(|host| host.0.clone());
+        self.patterns.extend(spec.host.as_ref().map(|at| at.place));
+        rewrite.words = self.conceal(rewrite.to_string()).into();
+        Some(rewrite)
+    }
+
+    /// Warns of a route at `place` that sends clients round in circles: those of TLS to https.
+    pub(super) fn circle(&mut self, route: &RoutePlan, matcher: &Matcher, place: Place) {
+        let Action::Redirect(redirect) = &route.action else { return };
+        let takes = |name| matcher.listeners.is_empty() || matcher.listeners.contains(name);
+        let mut by_tls = self.listeners.iter().filter(|(name, is_tls)| *is_tls && takes(name));
+        if redirect.is_to_https_alone()
+            && matcher.headers.is_empty()
+            && let Some((name, _)) = by_tls.next()
+        {
+            let message =
+                format!("requests by the listener `{name}` are sent to where they came from");
+            self.warn(
+                Problem::warning(place, message)
+                    .label("takes them too")
+                    .help("write `match: { listener: … }` with a listener that has no `tls`"),
+            );
+        }
+    }
+}

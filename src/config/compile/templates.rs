@@ -1,0 +1,160 @@
+//! Texts with placeholders, and what a route answers with them.
+
+use super::compiler::Compiler;
+use crate::config::{
+    decode::{At, Entries, Key},
+    diagnostics::{Place, Problem, quoted},
+    plan::{
+        Body, HeaderEdits, HeaderText, Piece, Placeholder, Syntax, Template, Text, Token, tokens,
+    },
+    spec::{
+        HeaderEditsSpec,
+        leaf::{EditableName, FieldValue},
+    },
+    vocabulary::nearest,
+};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
+
+/// Where a text stands, which decides about its placeholders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// In what every request gets.
+    Request,
+    /// In what a rejected request gets.
+    Rejection,
+}
+
+impl Compiler {
+    /// Compiles a text; what is wrong with its placeholders has been reported then.
+    pub(super) fn template(&mut self, text: &str, place: Place, used: Use) -> Template {
+        let mut pieces: Vec<Piece> = Vec::new();
+        for token in tokens(text) {
+            match token {
+                Token::Text(range) if range.is_empty() => {}
+                Token::Text(range) => match pieces.last_mut() {
+                    Some(Piece::Text(before)) => {
+                        *before = (before.to_string() + &text[range]).into();
+                    }
+                    _ => pieces.push(Piece::Text(text[range].into())),
+                },
+                Token::Word(range) => {
+                    let value = self.placeholder(&text[range], place, used);
+                    pieces.extend(value.map(Piece::Value));
+                }
+            }
+        }
+        Template(pieces.into())
+    }
+
+    fn placeholder(&mut self, word: &str, place: Place, used: Use) -> Option<Placeholder> {
+        let place = self.place_of(&format!("{{{word}}}"), place);
+        let literally = format!("write `{{{{{word}}}}}` for the text itself");
+        let all = || {
+            Placeholder::ALL
+                .iter()
+                .filter(|(_, it)| used == Use::Rejection || !it.is_of_rejection())
+        };
+        match Placeholder::ALL.iter().find(|(known, _)| *known == word) {
+            Some((_, value)) if used == Use::Request && value.is_of_rejection() => {
+                let message = format!("`{{{word}}}` is known only in the `body` of `reject`");
+                self.error(
+                    Problem::error(place, message).help(format!("remove it, or {literally}")),
+                );
+                None
+            }
+            Some((_, value)) => Some(*value),
+            None => {
+                let help = if let Some(meant) = nearest(word, all().map(|(known, _)| *known)) {
+                    format!("did you mean `{{{meant}}}`? {literally}")
+                } else {
+                    let known: Vec<_> = all().map(|(known, _)| format!("`{{{known}}}`")).collect();
+                    format!("write one of {}; {literally}", known.join(", "))
+                };
+                let message = format!("there is no placeholder {}", quoted(&format!("{{{word}}}")));
+                self.error(Problem::error(place, message).help(help));
+                None
+            }
+        }
+    }
+
+    /// Returns where `part` stands in the value at `place`, or that place if it is written
+    /// in another way there.
+    fn place_of(&self, part: &str, place: Place) -> Place {
+        if self.substitutions.at(place).is_some() {
+            return place;
+        }
+        let range = place.range();
+        let found = self.text.get(range.clone()).and_then(|text| text.find(part));
+        found.map_or(place, |at| Place::of(range.start + at..range.start + at + part.len()))
+    }
+
+    pub(super) fn header_text(
+        &mut self,
+        value: &FieldValue,
+        place: Place,
+        used: Use,
+    ) -> HeaderText {
+        let Ok(text) = value.0.to_str() else { return Text::Plain(value.0.clone()) };
+        let template = self.template(text, place, used);
+        plain(template, |text| HeaderValue::try_from(text).unwrap_or_else(|_| value.0.clone()))
+    }
+
+    /// Compiles fields to set, of which none may be named twice.
+    pub(super) fn header_fields(
+        &mut self,
+        key: &Key<Entries<EditableName, FieldValue>>,
+    ) -> Vec<(HeaderName, HeaderText)> {
+        let entries = key.value().map_or(&[][..], |Entries(entries)| entries);
+        let mut set: Vec<(HeaderName, HeaderText)> = Vec::with_capacity(entries.len());
+        for (name, value) in entries {
+            let Some(At { value, place, .. }) = &value.at else { continue };
+            if set.iter().any(|(known, _)| *known == name.value.0) {
+                let message = format!("`{}` is set twice", name.value.0);
+                self.error(
+                    Problem::error(name.place, message)
+                        .help("header names are the same in either case; remove one"),
+                );
+            }
+            set.push((name.value.0.clone(), self.header_text(value, *place, Use::Request)));
+        }
+        set
+    }
+
+    pub(super) fn header_edits(&mut self, key: &Key<Box<HeaderEditsSpec>>) -> HeaderEdits {
+        let Some(spec) = key.value() else { return HeaderEdits::default() };
+        let set = self.header_fields(&spec.set);
+        HeaderEdits { set, remove: spec.remove.plain(|name| name.0.clone()) }
+    }
+
+    /// Compiles a body, whose type is guessed unless it is given.
+    pub(super) fn body(
+        &mut self,
+        text: &str,
+        place: Place,
+        (content_type, used): (Option<HeaderText>, Use),
+    ) -> Body {
+        let guessed = || {
+            Text::Plain(HeaderValue::from_static(match text.as_bytes().first() {
+                Some(b'{' | b'[') => "application/json",
+                _ => "text/plain; charset=utf-8",
+            }))
+        };
+        let content_type = content_type.unwrap_or_else(guessed);
+        let syntax = match &content_type {
+            Text::Plain(value) => Syntax::of(value.to_str().unwrap_or_default()),
+            Text::Template(template) => Syntax::of(&template.to_string()),
+        };
+        let template = self.template(text, place, used);
+        Body { text: plain(template, Bytes::from), content_type, syntax }
+    }
+}
+
+/// Returns a text that is ready if it has no placeholders.
+fn plain<T>(template: Template, ready: impl FnOnce(String) -> T) -> Text<T> {
+    match &*template.0 {
+        [] => Text::Plain(ready(String::new())),
+        [Piece::Text(text)] => Text::Plain(ready(text.to_string())),
+        _ => Text::Template(template),
+    }
+}

@@ -1,0 +1,158 @@
+//! What routes do besides limiting: redirects, responses, rewrites and placeholders.
+
+use super::{FRAME, messages, plan, refused, warnings};
+use crate::config::{Action, Redirect, describe};
+
+/// A file whose route has these keys.
+fn file(keys: &str) -> String {
+    format!("{FRAME}routes:\n  - name: r\n    match: {{ path_prefix: / }}\n    {keys}\n")
+}
+
+fn redirect(keys: &str) -> Redirect {
+    let plan = plan(&file(&format!("redirect: {keys}")));
+    let Action::Redirect(redirect) = &plan.routes[0].action else { panic!("no redirect") };
+    redirect.clone()
+}
+
+#[test]
+fn a_redirect_is_a_word_a_url_or_a_path() {
+    for (keys, words, keeps_query) in [
+        ("https", "redirect 308 https://{host}{path}", true),
+        ("{ to: https, status: 301 }", "redirect 301 https://{host}{path}", true),
+        ("https://b.example{path}", "redirect 302 https://b.example{path}", true),
+        ("{ to: /a, status: 303 }", "redirect 303 /a", true),
+        ("/a?", "redirect 302 /a", false),
+        ("/a?b=c", "redirect 302 /a?b=c", false),
+        ("'/a{query}'", "redirect 302 /a{query}", false),
+        ("'{path}/'", "redirect 302 {path}/", true),
+        ("'{scheme}://b.example/'", "redirect 302 {scheme}://b.example/", true),
+    ] {
+        let redirect = redirect(keys);
+        assert_eq!((&*redirect.to_string(), redirect.keeps_query), (words, keeps_query), "{keys}");
+    }
+}
+
+#[test]
+fn what_a_route_cannot_do_is_an_error() {
+    for (keys, message) in [
+        (
+            "upstream: app\n    redirect: https",
+            "a route has `upstream` or `redirect`, not both | remove one of the two, or write two routes",
+        ),
+        (
+            "redirect: https\n    respond: {}",
+            "a route has `redirect` or `respond`, not both | remove one of the two, or write two routes",
+        ),
+        (
+            "redirect: b.example",
+            "`b.example` is no URL and no path | write `https`, or a URL as in `https://{host}{path}`, or a path as in `/new{path}`",
+        ),
+        (
+            "redirect: 'https://'",
+            "`https://` is no URL and no path | write `https`, or a URL as in `https://{host}{path}`, or a path as in `/new{path}`",
+        ),
+        (
+            "redirect: '/a b'",
+            "`/a b` cannot stand in a URL | write other characters as escapes, a space as `%20`",
+        ),
+        (
+            "redirect: { to: https, status: 304 }",
+            "`304` is not the status of a redirect | write 301, 302, 303, 307 or 308",
+        ),
+        (
+            "respond: { status: 199 }",
+            "`199` is not the status of a response | write a status from 200 to 599",
+        ),
+        (
+            "respond: { status: 204, body: x }",
+            "a response with status 204 has no body | remove `body`, or write another status",
+        ),
+    ] {
+        messages(&file(keys), &[message]);
+    }
+}
+
+#[test]
+fn rewrites_and_placeholders_are_checked() {
+    for (keys, message) in [
+        (
+            "upstream: app\n    rewrite: {}",
+            "a rewrite that changes nothing | write `rewrite: { strip_prefix: /api }`, or remove it",
+        ),
+        (
+            "upstream: app\n    rewrite: { strip_prefix: api }",
+            "the path `api` does not begin with `/` | write `/api`",
+        ),
+        (
+            "upstream: app\n    rewrite: { path_regex: { match: '(a)', replace: $2 } }",
+            "the expression has no group `2` | write `$1` for the first group, or `$$` for a dollar sign",
+        ),
+        (
+            "upstream: app\n    rewrite: { path_regex: { match: a } }",
+            "a replacement needs `replace` | write `replace: some text`",
+        ),
+        (
+            "upstream: app\n    rewrite: { host: a/b }",
+            "`a/b` is not a host | write a name or an address, as in `app.internal:8080`",
+        ),
+        (
+            "respond: { body: '{rule}' }",
+            "`{rule}` is known only in the `body` of `reject` | remove it, or write `{{rule}}` for the text itself",
+        ),
+        (
+            "upstream: app\n    response_headers: { set: { x-a: '{hots}' } }",
+            "there is no placeholder `{hots}` | did you mean `{host}`? write `{{hots}}` for the text itself",
+        ),
+        (
+            "redirect: 'https://a.example/{id}'",
+            "there is no placeholder `{id}` | write one of `{client_ip}`, `{host}`, `{method}`, `{path}`, `{query}`, `{request_id}`, `{scheme}`; write `{{id}}` for the text itself",
+        ),
+    ] {
+        messages(&file(keys), &[message]);
+    }
+}
+
+#[test]
+fn a_placeholder_is_reported_where_it_stands() {
+    refused(
+        &file(
+            "upstream: app\n    reject: { body: '{ \"by\": \"{rule}\", \"in\": {retryafter} }' }",
+        ),
+        r#"
+error: there is no placeholder `{retryafter}`
+ --> gateway.yaml:7:46
+  |
+7 |     reject: { body: '{ "by": "{rule}", "in": {retryafter} }' }
+  |                                              ^^^^^^^^^^^^
+  |
+  = help: did you mean `{retry_after}`? write `{{retryafter}}` for the text itself
+"#,
+    );
+}
+
+#[test]
+fn a_file_that_only_answers_needs_no_upstream() {
+    let text = "listeners: [{ name: web, listen: 127.0.0.1:8080 }]\n\
+                routes: [{ name: r, match: { path: / }, respond: { body: '{\"a\":{\"b\":1}}' } }]\n";
+    assert!(describe(&plan(text)).contains("\n  r  / → respond 200\n    no limit\n"));
+}
+
+#[test]
+fn what_does_nothing_or_leads_in_circles_is_a_warning() {
+    warnings(
+        &file("redirect: https\n    breaker: { errors: 5 }\n    upgrades: []"),
+        &[
+            "no route goes to the upstream `app`",
+            "`breaker` does nothing in a route without `upstream`",
+            "`upgrades` does nothing in a route without `upstream`",
+        ],
+    );
+}
+
+#[test]
+fn check_shows_what_routes_do() {
+    let rewrite = "{ strip_prefix: /a/, path_regex: { match: '^/(x)', replace: '/$1$$' }, add_prefix: /b, host: c:81 }";
+    let text = describe(&plan(&file(&format!("upstream: app\n    rewrite: {rewrite}"))));
+    let shown = "  r  /* → app\n    rewrite  strip /a, replace ^/(x) by /$1$$, add /b, host c:81\n    no limit\n";
+    assert!(text.contains(shown), "{text}");
+}

@@ -1,0 +1,230 @@
+//! What placeholders stand for, and how they are written into headers, redirects and bodies.
+
+use super::{peer::Peer, tail::Tail};
+use crate::config::{
+    Body, HeaderEdits, HeaderText, Piece, Placeholder, Redirect, Route, Syntax, Template,
+    TemplateText as Text,
+};
+use bytes::Bytes;
+use core::net::IpAddr;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
+use std::{fmt::Write, sync::Arc};
+
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// What is known of a request, kept for a route that asks for it.
+#[derive(Debug)]
+pub(super) struct Values {
+    client: IpAddr,
+    host: Arc<str>,
+    scheme: &'static str,
+    method: Method,
+    /// As the client wrote it.
+    path: Box<str>,
+    query: Option<Box<str>>,
+    id: Option<HeaderValue>,
+}
+
+/// What a rejection knows besides.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OfRejection<'a> {
+    pub(super) rule: &'a str,
+    /// In seconds; `None`: never.
+    pub(super) retry_after: Option<u64>,
+}
+
+/// How a value is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Escape {
+    /// What stands in a body.
+    Body(Syntax),
+    /// In a header: as it is. A value that no header can have leaves the field out.
+    Header,
+    /// In a URL.
+    Url,
+}
+
+impl Values {
+    /// Keeps what `route` may ask for of a request.
+    pub(super) fn of<B>(
+        route: &Route,
+        request: &Request<B>,
+        tail: &Tail,
+        is_trusted: bool,
+        (host, client): (&Arc<str>, IpAddr),
+    ) -> Option<Box<Self>> {
+        let uri = request.uri();
+        route.options.has_placeholders.then(|| {
+            Box::new(Self {
+                client,
+                host: Arc::clone(host),
+                scheme: scheme(request.headers(), &tail.peer, is_trusted),
+                method: request.method().clone(),
+                path: if uri.path().starts_with('/') { uri.path() } else { "/" }.into(),
+                query: uri.query().map(Box::from),
+                id: tail.request_id.clone(),
+            })
+        })
+    }
+
+    /// Returns where a redirect leads; `None` if that needs a host and the request has none.
+    pub(super) fn location(&self, redirect: &Redirect) -> Option<HeaderValue> {
+        let needs_host = redirect.to.0.contains(&Piece::Value(Placeholder::Host));
+        if needs_host && self.host.is_empty() {
+            return None;
+        }
+        let mut url = self.written(&redirect.to, None, Escape::Url);
+        if redirect.to.0.first() == Some(&Piece::Value(Placeholder::Path)) {
+            // A browser takes what follows two slashes for a host.
+            let path = url.trim_start_matches(['/', '\\']);
+            url = format!("/{path}");
+        }
+        if redirect.keeps_query {
+            self.write(Placeholder::Query, None, Escape::Url, &mut url);
+        }
+        HeaderValue::try_from(url).ok()
+    }
+
+    fn written(&self, template: &Template, of: Option<OfRejection<'_>>, escape: Escape) -> String {
+        let mut text = String::with_capacity(128);
+        for piece in &template.0 {
+            match piece {
+                Piece::Text(piece) => text.push_str(piece),
+                Piece::Value(value) => self.write(*value, of, escape, &mut text),
+            }
+        }
+        text
+    }
+
+    fn write(
+        &self,
+        value: Placeholder,
+        of: Option<OfRejection<'_>>,
+        escape: Escape,
+        out: &mut String,
+    ) {
+        // Writing to a String does not fail.
+        _ = match value {
+            Placeholder::ClientIp => write!(out, "{}", self.client),
+            Placeholder::RetryAfter => match of.and_then(|of| of.retry_after) {
+                Some(seconds) => write!(out, "{seconds}"),
+                None => {
+                    out.write_str(if escape == Escape::Body(Syntax::Json) { "null" } else { "" })
+                }
+            },
+            Placeholder::Rule => out.write_str(of.map_or("", |of| of.rule)),
+            Placeholder::RequestId => {
+                let id = self.id.as_ref().and_then(|id| id.to_str().ok());
+                escape.write(id.unwrap_or_default(), out)
+            }
+            Placeholder::Scheme => out.write_str(self.scheme),
+            Placeholder::Host => escape.write(&self.host, out),
+            Placeholder::Method => escape.write(self.method.as_str(), out),
+            Placeholder::Path => escape.write(&self.path, out),
+            Placeholder::Query => match &self.query {
+                Some(query) => out.write_char('?').and_then(|()| escape.write(query, out)),
+                None => Ok(()),
+            },
+        };
+    }
+}
+
+/// Returns by which scheme a client came: a trusted proxy knows better.
+fn scheme(headers: &HeaderMap, peer: &Peer, is_trusted: bool) -> &'static str {
+    let said = headers.get(X_FORWARDED_PROTO).filter(|_| is_trusted);
+    let scheme = said.unwrap_or(&peer.scheme).as_bytes();
+    if scheme.eq_ignore_ascii_case(b"https") { "https" } else { "http" }
+}
+
+impl Escape {
+    fn write(self, text: &str, out: &mut String) -> core::fmt::Result {
+        match self {
+            Self::Header | Self::Body(Syntax::Plain) => out.write_str(text),
+            Self::Body(Syntax::Json) => text.chars().try_for_each(|c| match c {
+                '"' | '\\' => write!(out, "\\{c}"),
+                // The last three could end a script that JSON stands in.
+                c if c.is_control() || matches!(c, '<' | '>' | '&') => {
+                    write!(out, "\\u{:04x}", u32::from(c))
+                }
+                c => out.write_char(c),
+            }),
+            Self::Body(Syntax::Markup) => text.chars().try_for_each(|c| match c {
+                '&' | '<' | '>' | '"' | '\'' => write!(out, "&#{};", u32::from(c)),
+                c => out.write_char(c),
+            }),
+            Self::Url => text.bytes().try_for_each(|byte| match byte {
+                b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' => {
+                    write!(out, "%{byte:02X}")
+                }
+                byte if byte.is_ascii_graphic() => out.write_char(char::from(byte)),
+                byte => write!(out, "%{byte:02X}"),
+            }),
+        }
+    }
+}
+
+/// Returns a field's value, or `None` if what it asks for cannot stand in a header.
+pub(super) fn header(text: &HeaderText, values: Option<&Values>) -> Option<HeaderValue> {
+    match text {
+        Text::Plain(value) => Some(value.clone()),
+        Text::Template(template) => {
+            let written = values?.written(template, None, Escape::Header);
+            HeaderValue::from_maybe_shared(Bytes::from(written)).ok()
+        }
+    }
+}
+
+/// Returns a body.
+pub(super) fn body(body: &Body, values: Option<&Values>, of: Option<OfRejection<'_>>) -> Bytes {
+    match (&body.text, values) {
+        (Text::Plain(bytes), _) => bytes.clone(),
+        (Text::Template(template), Some(values)) => {
+            values.written(template, of, Escape::Body(body.syntax)).into()
+        }
+        (Text::Template(_), None) => Bytes::new(),
+    }
+}
+
+/// Applies what a route says about the fields of a message on its way through.
+pub(super) fn edit(headers: &mut HeaderMap, edits: &HeaderEdits, values: Option<&Values>) {
+    for name in &edits.remove {
+        headers.remove(name);
+    }
+    for (name, text) in &edits.set {
+        match header(text, values) {
+            Some(value) => drop(headers.insert(name, value)),
+            None => drop(headers.remove(name)),
+        }
+    }
+}
+
+/// Fields that describe the upstream's content. An error of the gateway's own must not be taken
+/// for that, nor kept by a cache.
+const OF_CONTENT: [HeaderName; 8] = [
+    header::CACHE_CONTROL,
+    header::CONTENT_DISPOSITION,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LANGUAGE,
+    header::CONTENT_TYPE,
+    header::ETAG,
+    header::EXPIRES,
+    header::LAST_MODIFIED,
+];
+
+/// Adds to an answer of the gateway's own what the route sets in all answers. Fields that the answer
+/// has already stay as they are.
+pub(super) fn add_to_own(
+    is_error: bool,
+    headers: &mut HeaderMap,
+    edits: &HeaderEdits,
+    values: Option<&Values>,
+) {
+    for (name, text) in &edits.set {
+        if headers.contains_key(name) || (is_error && OF_CONTENT.contains(name)) {
+            continue;
+        }
+        if let Some(value) = header(text, values) {
+            headers.insert(name, value);
+        }
+    }
+}

@@ -112,6 +112,7 @@ fn find_ns(shape: Shape, table: &Table, asked: usize) -> f64 {
         for ((host, path), route) in requests.iter().zip(&asked) {
             let target = Target {
                 listener: None,
+                identity: None,
                 host,
                 path,
                 query: None,
@@ -147,8 +148,15 @@ fn around_a_request() {
     let trusted = ["10.0.0.0/8".parse().expect("a network")];
     let (peer, client) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([192, 0, 2, 1]));
     let (host, path) = ("gateway.example.com:8080", "/api/v1/orders/17/items");
-    let target =
-        Target { listener: None, host, path, query: None, method: &Method::GET, headers: &headers };
+    let target = Target {
+        listener: None,
+        identity: None,
+        host,
+        path,
+        query: None,
+        method: &Method::GET,
+        headers: &headers,
+    };
     let print = |name: &str, ns: f64| println!("{name:<44}{ns:>10.1}");
     print("canonical_host", each_ns(|| canonical_host(black_box(host)).is_ok()));
     print("dangerous_path", each_ns(|| dangerous_path(black_box(path)).is_none()));

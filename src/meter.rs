@@ -261,11 +261,17 @@ pub enum Refusal {
     NoRoute,
     /// The client's address may not use the route.
     Access,
+    /// The client has not proved what the route asks for.
+    Auth,
+    /// The client has too many connections.
+    ConnectionsPerClient,
+    /// A connection begins with no valid PROXY header.
+    ProxyProtocol,
 }
 
 impl Refusal {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Connections,
         Self::Malformed,
         Self::TooLarge,
@@ -275,6 +281,9 @@ impl Refusal {
         Self::Method,
         Self::NoRoute,
         Self::Access,
+        Self::Auth,
+        Self::ConnectionsPerClient,
+        Self::ProxyProtocol,
     ];
 
     /// Returns the reason as a metric label.
@@ -289,6 +298,9 @@ impl Refusal {
             Self::Method => "method",
             Self::NoRoute => "no_route",
             Self::Access => "access",
+            Self::Auth => "auth",
+            Self::ConnectionsPerClient => "connections_per_client",
+            Self::ProxyProtocol => "proxy_protocol",
         }
     }
 }
@@ -425,6 +437,6 @@ mod tests {
             }
         }
         let counted = Refusal::ALL.map(|reason| counters.refused(reason));
-        assert_eq!(counted, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(counted, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
     }
 }

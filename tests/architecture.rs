@@ -39,7 +39,12 @@ const LAYERS: &[Layer] = &[
     pure("meter", &[], &["http"]),
     pure("http1", &[], &["bytes", "http", "httparse", "itoa", "smallvec", "thiserror"]),
     pure("health", &["flow"], &[]),
-    pure("config", &["flow", "route", "meter", "health"], CONFIG_CRATES),
+    pure(
+        "auth",
+        &["flow", "route"],
+        &["ahash", "base64", "bcrypt", "http", "jsonwebtoken", "serde_json"],
+    ),
+    pure("config", &["flow", "route", "meter", "health", "auth"], CONFIG_CRATES),
     io("clock", &["flow"]),
     io("cluster", &["flow", "route", "config", "clock"]),
     io("shutdown", &["flow", "clock"]),
@@ -50,7 +55,18 @@ const LAYERS: &[Layer] = &[
     io("access_log", &["flow", "route", "meter", "config", "clock", "lines"]),
     io(
         "proxy",
-        &["flow", "route", "meter", "http1", "health", "config", "clock", "cluster", "access_log"],
+        &[
+            "flow",
+            "route",
+            "meter",
+            "http1",
+            "health",
+            "auth",
+            "config",
+            "clock",
+            "cluster",
+            "access_log",
+        ],
     ),
     io(
         "admin",
@@ -87,6 +103,7 @@ const EVERY_LAYER: &[&str] = &[
     "route",
     "meter",
     "health",
+    "auth",
     "config",
     "clock",
     "cluster",
@@ -106,6 +123,7 @@ const GRANTS: &[(&str, &[&str])] = &[
     ("config::spec::calendar", &["jiff"]),
     ("config::plan::certificate", &["aws_lc_rs", "rustls", "webpki"]),
     ("config::plan::upstream_tls", &["aws_lc_rs", "rustls", "rustls_native_certs", "webpki"]),
+    ("auth::jwt", &["rcgen"]),
     ("config::tests::certificates", &["rcgen"]),
     ("config::tests::examples", &["rcgen"]),
 ];
@@ -128,7 +146,7 @@ const ONLY_IN: &[(&str, &str, &str)] = &[
 /// Modules of `std` that touch the world. `core::net` has the addresses.
 const WORLD: &[&str] = &["env", "fs", "io", "net", "os", "process", "thread"];
 /// Layers that compute from values alone.
-const NO_WORLD: &[&str] = &["flow", "route", "meter", "http1", "health"];
+const NO_WORLD: &[&str] = &["flow", "route", "meter", "http1", "health", "auth"];
 
 /// Layers whose circles are still to be broken.
 const CIRCLES_LEFT: &[&str] = &["proxy"];

@@ -107,7 +107,7 @@ proptest! {
             headers.append("x-a", value.clone());
             headers.append("cookie", value);
         }
-        let target = Target { listener: None, host: &host, path: &path, query: query.as_deref(), method: &Method::GET, headers: &headers };
+        let target = Target { listener: None, identity: None, host: &host, path: &path, query: query.as_deref(), method: &Method::GET, headers: &headers };
         let found = table.find(&target);
         prop_assert!(found.is_none_or(|route| table.matcher(route).is_some()));
         let parts: Vec<Part> = patterns
@@ -151,6 +151,7 @@ fn a_usual_request_takes_no_heap_memory() {
         let host = canonical_host(authority).unwrap();
         let target = Target {
             listener: None,
+            identity: None,
             host: &host,
             path: &normal_path(path),
             query: Some("p=1&q=a%20b"),
@@ -332,6 +333,7 @@ impl Request {
         let (path, query) = (self.path(), query.join("&"));
         question(&Target {
             listener: None,
+            identity: None,
             host: self.host,
             path: &normal_path(&path),
             query: Some(&*query).filter(|query| !query.is_empty()),

@@ -40,6 +40,9 @@ pub struct AccessRecord<'a> {
     pub timeout: Option<&'static str>,
     /// The client's address, by the trusted proxies.
     pub client_ip: IpAddr,
+    /// The authenticated user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<&'a str>,
     /// The last server called, as `host:port`; absent if the client's body failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream: Option<&'a str>,
@@ -188,6 +191,7 @@ pub(super) fn sample(path: &str) -> AccessRecord<'_> {
         outcome: Ending::Completed,
         timeout: None,
         client_ip: [192, 0, 2, 7].into(),
+        user: None,
         upstream: None,
         upstream_duration: None,
         attempts: 0,
@@ -240,6 +244,7 @@ mod tests {
         let mut record = sample("/");
         (record.upstream, record.trace_id) = (Some("a:80"), Some("0af7"));
         record.request_id = Some("5bd1");
+        record.user = Some("alice");
         record.error = Some("Host is missing or empty");
         record.upstream_error = Some("cannot connect: Connection refused (os error 111)");
         record.upstream_duration = Some(Duration::ZERO);

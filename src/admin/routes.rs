@@ -55,6 +55,9 @@ struct RouteView<'a> {
     access: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry: Option<String>,
+    /// What a client must prove, if anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    auth: Option<String>,
     /// In the chain's order: flow rules, breaker, pacing.
     rules: Vec<RuleView<'a>>,
     in_flight: u64,
@@ -165,6 +168,7 @@ impl<'a> RouteView<'a> {
             rewrite: route.options.rewrite.as_ref().map(|rewrite| &*rewrite.words),
             access: route.options.access.as_ref().map(ToString::to_string),
             retry: route.options.retry.as_ref().map(ToString::to_string),
+            auth: route.options.auth.as_ref().map(ToString::to_string),
             rules: seen.rules.iter().map(|rule| RuleView::of(route, rule)).collect(),
             in_flight: seen.in_flight,
             in_flight_max: seen.in_flight_max,

@@ -32,14 +32,14 @@ impl Text {
         parse(&self.0)
     }
 
-    /// Compiles it for its rules only: what it says of TLS is left out, so that no certificate need
-    /// be there.
+    /// Compiles it for its rules only: what it says of TLS and of users is left out, so that no other file
+    /// need be there.
     ///
     /// # Errors
     /// Everything else that is wrong with it, in the order of the file.
     pub fn rules(&self) -> Result<Plan, Diagnostics> {
         let (source, spec, problems) = spec(&self.0)?;
-        plan(&source, spec.map(FileSpec::without_certificates), problems)
+        plan(&source, spec.map(FileSpec::without_files), problems)
     }
 }
 
@@ -85,8 +85,8 @@ pub(super) fn plan(
     let certificates: Vec<_> = spec.certificates().collect();
     let named = certificates.iter().flat_map(|files| [&files.cert.value, &files.key.value]);
     let ca = spec.store.value().and_then(|store| store.ca.path()).map(|at| at.value);
-    let of_upstreams = spec.upstream_files();
-    let files = source::read_all(named.chain(&ca).chain(&of_upstreams));
+    let others: Vec<_> = [spec.upstream_files(), spec.auth_files()].concat();
+    let files = source::read_all(named.chain(&ca).chain(&others));
     let cores = available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let (plan, more) = compile::compile(spec, &files, source, cores);
     problems.extend(more);
@@ -94,7 +94,7 @@ pub(super) fn plan(
         return Ok(plan);
     }
     let pairs = certificates.into_iter().map(|files| (files.cert.value, files.key.value));
-    Err(Diagnostics::new(source, problems).naming(pairs.collect()))
+    Err(Diagnostics::new(source, problems).naming(pairs.collect(), others))
 }
 
 /// Reads a text as far as it can be read, with the problems found and its substitutions.

@@ -44,10 +44,11 @@ pub use diagnostics::{Diagnostics, Entry, Problem, Severity};
 pub use live::{Live, LocalShare, Retired, Summary, watch};
 pub use load::{Text, read, read_rules, reference, schema};
 pub use plan::{
-    Access, Action, AnswerLimits, Body, Certificate, Certificates, ClientTimeouts, Cost, Except,
-    HeaderEdits, HeaderText, Limit, Limits, Listener, Piece, Placeholder, Plan, Redirect, Reject,
-    Respond, RetryPolicy, RouteOptions, RouteTimeouts, RuleOptions, Settings, Store, StoreKind,
-    Syntax, Template, Text as TemplateText, UpstreamOptions, UpstreamPlan, UpstreamTls,
+    Access, Action, AnswerLimits, Auth, Body, Certificate, Certificates, ClientTimeouts, Cost,
+    Except, HeaderEdits, HeaderText, Jwt, Limit, Limits, Listener, Piece, Placeholder, Plan,
+    Redirect, Reject, Respond, RetryPolicy, RouteOptions, RouteTimeouts, RuleOptions, Settings,
+    Store, StoreKind, Syntax, Template, Text as TemplateText, UpstreamOptions, UpstreamPlan,
+    UpstreamTls,
 };
 pub use read::source::{STDIN, fingerprint};
 pub use report::{

@@ -23,8 +23,8 @@ use crate::{
     config::{self, Live, Plan, Retired, Watched, watch},
     meter::Counters,
     proxy::{
-        Connections, Connector, Descriptors, HealthWatch, Pools, RequestIdMaker, RequestLog,
-        TimeoutLog, Worker,
+        ClientConnections, Connections, Connector, Descriptors, HealthWatch, Passwords, Pools,
+        RequestIdMaker, RequestLog, TimeoutLog, Worker,
     },
     route::Seed,
     shutdown::{SignalEvent, Signals},
@@ -342,13 +342,17 @@ fn start_workers(
     store: Option<&Arc<Store>>,
 ) -> Result<Vec<Handle>, StartError> {
     let seed = Seed::random();
-    let count = live.load().settings.workers.get();
-    (0..count)
+    let count = live.load().settings.workers;
+    let passwords = Arc::new(Passwords::new(count));
+    let clients = Arc::<ClientConnections>::default();
+    (0..count.get())
         .map(|index| {
             let live = Arc::clone(live);
             let counters = Arc::clone(counters);
             let log = log.handle(index);
             let store = store.cloned();
+            let passwords = Arc::clone(&passwords);
+            let clients = Arc::clone(&clients);
             Handle::start(index, clock.clone(), move |clock| Worker {
                 live,
                 pools: Pools::default(),
@@ -364,6 +368,8 @@ fn start_workers(
                 timeout_log: TimeoutLog::default(),
                 request_ids: RequestIdMaker::default(),
                 seed,
+                passwords,
+                clients,
             })
         })
         .collect::<io::Result<_>>()

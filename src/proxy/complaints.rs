@@ -55,12 +55,31 @@ impl RequestLog {
         reason: meter::Refusal,
         why: &str,
     ) {
-        worker.counters.refuse(reason);
-        let mut by_reason = self.by_reason.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = by_reason[reason as usize].due(worker.clock.now()) {
+        if let Some(count) = self.count(worker, reason) {
             let reason = reason.label();
             tracing::info!(%client, reason, count, "request rejected: {why}");
         }
+    }
+
+    /// Counts and logs a connection of `client` that is closed before its first request.
+    pub(super) fn closed(
+        &self,
+        worker: &Worker,
+        client: IpAddr,
+        reason: meter::Refusal,
+        why: &str,
+    ) {
+        if let Some(count) = self.count(worker, reason) {
+            let reason = reason.label();
+            tracing::info!(%client, reason, count, "connection closed: {why}");
+        }
+    }
+
+    /// Counts a rejection. Returns how many to log, if it is time.
+    fn count(&self, worker: &Worker, reason: meter::Refusal) -> Option<u64> {
+        worker.counters.refuse(reason);
+        let mut by_reason = self.by_reason.lock().unwrap_or_else(PoisonError::into_inner);
+        by_reason[reason as usize].due(worker.clock.now())
     }
 
     /// Logs an attempt at a request that a server failed: of each server once a second at most.

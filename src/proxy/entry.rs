@@ -19,6 +19,8 @@ pub(super) struct Entry {
     path: String,
     trace_id: Option<String>,
     pub(super) client: IpAddr,
+    /// The authenticated user.
+    pub(super) user: Option<Arc<str>>,
     upstream: Option<Arc<Server>>,
     attempts: u32,
     sent_at: Option<Instant>,
@@ -61,6 +63,7 @@ impl Entry {
             path: request.uri().path().to_owned(),
             trace_id: trace_id(request),
             client,
+            user: None,
             upstream: None,
             attempts: 0,
             sent_at: None,
@@ -131,6 +134,7 @@ impl Entry {
             outcome: end.ending,
             timeout: end.timeout,
             client_ip: self.client,
+            user: self.user.as_deref(),
             upstream: upstream.as_deref(),
             upstream_duration: self
                 .returned_at

@@ -23,6 +23,7 @@ pub(super) enum Code {
     Unimplemented = 12,
     Internal = 13,
     Unavailable = 14,
+    Unauthenticated = 16,
 }
 
 /// Reports whether a content type is one of gRPC.

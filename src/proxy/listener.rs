@@ -2,9 +2,11 @@
 
 use super::{
     activity::Activity,
+    client_connections::ClientConnection,
     complaints::Complaints,
     connection::{Manners, Protocol, serve},
     peer::Peer,
+    proxy_protocol::{self, Invalid},
     service::Worker,
     sniff::{Beginning, Unclear, sniff},
     tls::Acceptor,
@@ -265,9 +267,78 @@ fn admit(worker: &Arc<Worker>, stream: TcpStream, address: SocketAddr, face: Fac
     let tasks = worker.tasks.clone();
     tasks.spawn(async move {
         let place = worker.connections.enter(&activity);
-        greet(&worker, &activity, stream, address, face).await;
+        let mut stream = stream;
+        if let Some((address, counted)) =
+            admit_client(&worker, &activity, &mut stream, address, &face.name).await
+        {
+            greet(&worker, &activity, stream, (address, counted), face).await;
+        }
         worker.connections.leave(place);
     });
+}
+
+/// Finds out whose connection it is, and counts it if clients have a limit. `None` if it is to be
+/// closed.
+async fn admit_client(
+    worker: &Arc<Worker>,
+    activity: &Activity,
+    stream: &mut TcpStream,
+    address: SocketAddr,
+    listener: &str,
+) -> Option<(SocketAddr, Option<ClientConnection>)> {
+    let is_proxied =
+        worker.live.load().listener(listener).is_some_and(|known| known.proxy_protocol);
+    let address = if is_proxied {
+        // In a box, as it is not needed later.
+        Box::pin(proxied_client(worker, activity, stream, address, listener)).await?
+    } else {
+        address
+    };
+    let client = address.ip().to_canonical();
+    let snapshot = worker.live.load();
+    let Some(limit) = snapshot.settings.limits.connections_per_client else {
+        return Some((address, None));
+    };
+    let mut trusted = snapshot.trusted_proxies(Some(listener)).iter();
+    if trusted.any(|network| network.contains(&client)) {
+        return Some((address, None));
+    }
+    let counted = worker.clients.open(client, limit);
+    if counted.is_none() {
+        let why = "the client has as many connections as `limits.connections_per_client` allows";
+        worker.request_log.closed(worker, client, meter::Refusal::ConnectionsPerClient, why);
+    }
+    Some((address, Some(counted?)))
+}
+
+/// Reads the header of the PROXY protocol that a load balancer begins a connection with. Returns the
+/// client's address, or `None` if the connection is to be closed.
+async fn proxied_client(
+    worker: &Arc<Worker>,
+    activity: &Activity,
+    stream: &mut TcpStream,
+    address: SocketAddr,
+    listener: &str,
+) -> Option<SocketAddr> {
+    let peer = address.ip().to_canonical();
+    let snapshot = worker.live.load_full();
+    let close = |why| {
+        worker.request_log.closed(worker, peer, meter::Refusal::ProxyProtocol, why);
+        None
+    };
+    let mut trusted = snapshot.trusted_proxies(Some(listener)).iter();
+    if !trusted.any(|network| network.contains(&peer)) {
+        return close("the listener has `proxy_protocol`, and the peer is no trusted proxy");
+    }
+    let limit = snapshot.settings.timeouts.header_read;
+    let header = worker.clock.timeout(limit, proxy_protocol::read(stream));
+    match unless_drained(activity, header).await? {
+        Ok(Ok(client)) => Some(client.unwrap_or(address)),
+        // What tests whether the port is open leaves at once.
+        Ok(Err(Invalid::Incomplete)) => None,
+        Ok(Err(Invalid::Malformed)) => close("the connection begins with no valid PROXY header"),
+        Err(_) => close("the PROXY header did not arrive within `timeouts.header_read`"),
+    }
 }
 
 /// Finds out which protocol the client speaks, and speaks it.
@@ -275,7 +346,7 @@ async fn greet(
     worker: &Arc<Worker>,
     activity: &Arc<Activity>,
     stream: TcpStream,
-    address: SocketAddr,
+    (address, counted): (SocketAddr, Option<ClientConnection>),
     Face { name: listener, tls }: Face,
 ) {
     // Without it a small answer may wait 40 ms for an acknowledgement.
@@ -285,7 +356,8 @@ async fn greet(
     let manners = Manners::of(&worker.live.load().settings);
     let peer = |name, tls| {
         let (worker, activity) = (Arc::clone(worker), Arc::clone(activity));
-        Arc::new(Peer::new(worker, activity, address, name, (listener, tls)))
+        let peer = Peer::new(worker, activity, address, name, (listener, tls));
+        Arc::new(peer.counted(counted))
     };
     let Some(acceptor) = tls else {
         return greet_cleartext(stream, peer(None, false), manners).await;

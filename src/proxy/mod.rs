@@ -2,9 +2,11 @@
 
 mod activity;
 mod asleep;
+mod auth;
 mod balance;
 mod body;
 mod checks;
+mod client_connections;
 mod complaints;
 mod connection;
 mod connections;
@@ -25,6 +27,7 @@ mod listener;
 mod own_answer;
 mod peer;
 mod placeholders;
+mod proxy_protocol;
 mod quota;
 mod readiness;
 mod reply;
@@ -48,7 +51,9 @@ mod upstream;
 #[cfg(test)]
 mod tests;
 
+pub use auth::Passwords;
 pub use checks::HealthWatch;
+pub use client_connections::ClientConnections;
 pub use complaints::RequestLog;
 pub use connections::Connections;
 pub(crate) use connections::GRACE;

@@ -2,6 +2,7 @@
 
 use super::{
     activity::Activity,
+    client_connections::ClientConnection,
     request::{Invalid, canonical},
     service::Worker,
 };
@@ -25,6 +26,8 @@ pub(super) struct Peer {
     /// `http` or `https`.
     pub(super) scheme: HeaderValue,
     pub(super) activity: Arc<Activity>,
+    /// Counts the connection for as long as anything needs it.
+    _counted: Option<ClientConnection>,
     server_name: Option<ServerName>,
     /// The authority that was asked for last: most connections ask for one only.
     known: Mutex<Option<Known>>,
@@ -68,10 +71,16 @@ impl Peer {
             address_value,
             scheme,
             activity,
+            _counted: None,
             server_name,
             known,
             print,
         }
+    }
+
+    /// Returns it with what counts its connection.
+    pub(super) fn counted(self, counted: Option<ClientConnection>) -> Self {
+        Self { _counted: counted, ..self }
     }
 
     /// Returns the host that routes know an authority by.
@@ -121,6 +130,7 @@ impl Peer {
 
     /// Whether what it says about others is believed.
     pub(super) fn is_trusted(&self, snapshot: &Snapshot) -> bool {
-        snapshot.settings.trusted_proxies.iter().any(|network| network.contains(&self.address))
+        let trusted = snapshot.trusted_proxies(Some(&self.listener));
+        trusted.iter().any(|network| network.contains(&self.address))
     }
 }

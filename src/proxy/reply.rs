@@ -10,7 +10,7 @@ use super::{
     tail::Tail,
 };
 use crate::{
-    config::{RateLimitHeaders, Route},
+    config::{Auth, RateLimitHeaders, Route},
     flow::{Reason, Rejection, Verdict},
     meter,
 };
@@ -18,7 +18,7 @@ use bytes::Bytes;
 use core::time::Duration;
 use http::{
     HeaderMap, HeaderValue, Method, Response, StatusCode, Version,
-    header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
+    header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -35,6 +35,27 @@ const HINT: u64 = 1;
 /// What clients read whose address a route does not allow.
 pub(super) const DENIED: &str = "this route does not allow the client's address";
 
+/// What a client must send that did not, or did not well enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Challenge {
+    why: &'static str,
+    has_basic: bool,
+    bearer: Option<&'static str>,
+}
+
+impl Challenge {
+    /// Asks for what a route wants, as the request has something wrong or nothing, perhaps
+    /// a token.
+    pub(super) fn of(auth: &Auth, why: &'static str, has_token: bool) -> Self {
+        let bearer = if has_token { "Bearer error=\"invalid_token\"" } else { "Bearer" };
+        Self { why, has_basic: auth.basic.is_some(), bearer: auth.jwt.as_ref().map(|_| bearer) }
+    }
+}
+
+/// The realm is the same for all routes: names of routes are not for clients.
+const BASIC: HeaderValue =
+    HeaderValue::from_static("Basic realm=\"restricted\", charset=\"UTF-8\"");
+
 /// Why the gateway answers a request itself, other than a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
@@ -46,6 +67,12 @@ pub(super) enum Refusal {
     Misdirected,
     /// The client's address may not use the route.
     Denied,
+    /// The client has not proved who it is.
+    Unauthenticated(Challenge),
+    /// The client has tried too many passwords. It has to wait so long.
+    Guessing(Duration),
+    /// Too many passwords wait for their check.
+    TooManyChecks,
     /// The request's body is longer than the route takes.
     TooLong,
     /// The upstream has not answered as it should.
@@ -64,6 +91,9 @@ impl Refusal {
             Self::Invalid(_) | Self::Upstream(Failure::ClientBroken) => StatusCode::BAD_REQUEST,
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Denied => StatusCode::FORBIDDEN,
+            Self::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
+            Self::Guessing(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooManyChecks => StatusCode::SERVICE_UNAVAILABLE,
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::TooLong | Self::Upstream(Failure::TooLong) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Upstream(Failure::ClientStalled) => StatusCode::REQUEST_TIMEOUT,
@@ -75,11 +105,14 @@ impl Refusal {
     }
 
     /// Says what was refused, and which setting changes it.
-    fn detail(self) -> Cow<'static, str> {
+    pub(super) fn detail(self) -> Cow<'static, str> {
         let detail = match self {
             Self::Invalid(invalid) => return invalid.detail(),
             Self::NoRoute => "no route matches this request",
             Self::Denied => DENIED,
+            Self::Unauthenticated(challenge) => challenge.why,
+            Self::Guessing(_) => "too many wrong passwords came from this address",
+            Self::TooManyChecks => "too many passwords wait for their check",
             Self::Misdirected => "this host is not served on this connection; open another",
             Self::TooLong | Self::Upstream(Failure::TooLong) => {
                 "the request body is longer than `body_limit` of this route allows"
@@ -94,6 +127,29 @@ impl Refusal {
             Self::Upstream(Failure::ClientBroken) => "the request body is malformed or broke off",
         };
         Cow::Borrowed(detail)
+    }
+
+    /// Adds what the client needs to do better.
+    fn write(self, headers: &mut HeaderMap) {
+        let (name, value) = match self {
+            Self::Unauthenticated(challenge) => {
+                let bearer = challenge.bearer.map(HeaderValue::from_static);
+                let basic = challenge.has_basic.then_some(BASIC);
+                for value in basic.into_iter().chain(bearer) {
+                    headers.append(WWW_AUTHENTICATE, value);
+                }
+                return;
+            }
+            Self::Guessing(wait) => (RETRY_AFTER, HeaderValue::from(whole_seconds(wait))),
+            Self::TooManyChecks => (RETRY_AFTER, HeaderValue::from(HINT)),
+            Self::Invalid(_)
+            | Self::NoRoute
+            | Self::Misdirected
+            | Self::Denied
+            | Self::TooLong
+            | Self::Upstream(_) => return,
+        };
+        headers.insert(name, value);
     }
 
     /// Whether what follows on the connection could be taken for something else.
@@ -117,15 +173,18 @@ pub(super) fn refuse(
     let code = match status {
         StatusCode::NOT_FOUND => Code::Unimplemented,
         StatusCode::FORBIDDEN => Code::PermissionDenied,
+        StatusCode::UNAUTHORIZED => Code::Unauthenticated,
+        StatusCode::TOO_MANY_REQUESTS => Code::ResourceExhausted,
         StatusCode::GATEWAY_TIMEOUT => Code::DeadlineExceeded,
         _ if status.is_server_error() => Code::Unavailable,
         _ => Code::Internal,
     };
     let detail = refusal.detail();
-    let (response, body) = match grpc_error(request, code, &detail) {
+    let (mut response, body) = match grpc_error(request, code, &detail) {
         Some(response) => (response, Bytes::new()),
         None => explained(status, &detail),
     };
+    refusal.write(response.headers_mut());
     if let Some(entry) = &mut tail.entry {
         entry.error = Some(detail);
     }

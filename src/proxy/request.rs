@@ -70,7 +70,10 @@ impl Invalid {
             | Refusal::Host
             | Refusal::Method
             | Refusal::NoRoute
-            | Refusal::Access => self.why.into(),
+            | Refusal::Access
+            | Refusal::Auth
+            | Refusal::ConnectionsPerClient
+            | Refusal::ProxyProtocol => self.why.into(),
         }
     }
 }
@@ -210,8 +213,14 @@ fn authority<B>(request: &Request<B>, host: Option<&HeaderValue>) -> Result<Head
 mod tests {
     use super::*;
 
-    const LIMITS: Limits =
-        Limits { header_bytes: 1000, headers: 3, body: 0, connections: 0, upload_buffers: 0 };
+    const LIMITS: Limits = Limits {
+        header_bytes: 1000,
+        headers: 3,
+        body: 0,
+        connections: 0,
+        connections_per_client: None,
+        upload_buffers: 0,
+    };
 
     fn request(version: Version, uri: &str, fields: &[(&'static str, &str)]) -> Request<()> {
         let mut request = Request::builder().version(version).uri(uri);

@@ -3,7 +3,9 @@
 
 use super::{
     Connections, RequestLog,
+    auth::{Attempt, Checked, Passwords},
     body::{RequestBody, ResponseBody},
+    client_connections::ClientConnections,
     connection::Protocol,
     descriptors::Descriptors,
     entry::Entry,
@@ -29,9 +31,9 @@ use crate::{
     clock::Clock,
     cluster::Client,
     config::{Claims, KeySource, Live, RequestContext, Route, RouteRule, Snapshot, Unrouted},
-    flow::{Admission, Permit, Rejection, Report},
+    flow::{Admission, Instant, Permit, Rejection, Report},
     meter::{self, Counters},
-    route::{Seed, Target, client_ip, normal_path, without_dot_segments},
+    route::{Identity, Seed, Target, client_ip, normal_path, without_dot_segments},
 };
 use core::{convert::Infallible, net::IpAddr};
 use http::{HeaderMap, HeaderValue, Request, Response, Uri, Version, uri::PathAndQuery};
@@ -71,6 +73,10 @@ pub struct Worker {
     pub seed: Seed,
     /// The way to the store, if there is one.
     pub store: Option<Client>,
+    /// The passwords that the process checks: the same for all workers.
+    pub passwords: Arc<Passwords>,
+    /// How many connections each client has: the same for all workers.
+    pub clients: Arc<ClientConnections>,
 }
 
 /// What becomes of a request after the decision.
@@ -81,6 +87,14 @@ enum Step {
     Forward(Box<Journey>),
     /// The store must be asked.
     Ask(Box<Asking>, Box<Arrival>),
+}
+
+/// A request whose password is checked.
+struct Unverified {
+    attempt: Attempt,
+    snapshot: Arc<Snapshot>,
+    request: Request<Incoming>,
+    tail: Box<Tail>,
 }
 
 /// Serves one request.
@@ -94,15 +108,23 @@ pub(super) fn handle(
     let step = begin(peer, request);
     async move {
         Ok(match step {
-            Step::Answered(response) => *response,
-            Step::Forward(journey) => journey.travel().await,
+            Ok(step) => finish(step).await,
             // In a box because it is rare, and would make every request's future larger.
-            Step::Ask(asking, arrival) => Box::pin(ask(*asking, *arrival)).await,
+            Err(unverified) => Box::pin(verify(*unverified)).await,
         })
     }
 }
 
-fn begin(peer: Arc<Peer>, mut request: Request<Incoming>) -> Step {
+async fn finish(step: Step) -> Response<ResponseBody> {
+    match step {
+        Step::Answered(response) => *response,
+        Step::Forward(journey) => journey.travel().await,
+        // In a box for the same reason.
+        Step::Ask(asking, arrival) => Box::pin(ask(*asking, *arrival)).await,
+    }
+}
+
+fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Result<Step, Box<Unverified>> {
     peer.activity.on_request();
     peer.activity.on_length(request.body().size_hint().exact());
     let worker = &peer.worker;
@@ -113,20 +135,43 @@ fn begin(peer: Arc<Peer>, mut request: Request<Incoming>) -> Step {
     let mut tail = Tail::new(peer, request.method().clone(), request.version(), now);
     tail.entry = entry;
     tail.identify(request.headers(), &snapshot);
-    let mut found = match find(&snapshot, &request, &mut tail) {
+    decide(&snapshot, request, tail, None, now)
+}
+
+/// Decides about a request at `now`, unless its password must be checked before. `identity` is
+/// known if it was.
+fn decide(
+    snapshot: &Arc<Snapshot>,
+    mut request: Request<Incoming>,
+    mut tail: Box<Tail>,
+    identity: Option<Identity>,
+    now: Instant,
+) -> Result<Step, Box<Unverified>> {
+    let mut found = match find(snapshot, &request, &mut tail) {
         Ok(found) => found,
-        Err(refusal) => return turn_away(refusal, request, tail),
+        Err(refusal) => return Ok(turn_away(refusal, request, tail)),
     };
+    found.identity = identity;
+    if found.route.options.auth.is_some() {
+        match found.authenticate(&request, &mut tail, now) {
+            None | Some(Checked::Passed(_)) => {}
+            Some(Checked::Later(attempt)) => {
+                let snapshot = Arc::clone(snapshot);
+                return Err(Box::new(Unverified { attempt, snapshot, request, tail }));
+            }
+            Some(Checked::Rejected(refusal)) => return Ok(turn_away(refusal, request, tail)),
+        }
+    }
     let mut claims = Claims::new();
     found.claim(&tail.peer, &request, &mut claims);
-    let question = found.route.is_shared.then(|| found.question(&tail.peer, &request, &claims));
+    let is_shared = found.route.is_shared;
+    let question = is_shared.then(|| found.question(&tail.peer, &request, &claims)).flatten();
     if let Some(entry) = &mut tail.entry {
         entry.claimed(&found.route, &claims);
     }
-    let settings = &snapshot.settings;
-    let manner = Manner { headers: settings.rate_limit_headers, explain: settings.explain_headers };
-    let (sent, trailers) = (found.sent.take(), found.trailers(&request, &snapshot));
+    let (sent, trailers) = (found.sent.take(), found.trailers(&request, snapshot));
     let Found { authority, fields, route, trusted, .. } = found;
+    let settings = &snapshot.settings;
     let rewrite = route.options.rewrite.as_ref();
     let forward = Forward {
         authority,
@@ -141,25 +186,9 @@ fn begin(peer: Arc<Peer>, mut request: Request<Incoming>) -> Step {
     if let Some(id) = &tail.request_id {
         request.headers_mut().insert(X_REQUEST_ID, id.clone());
     }
-    let mut arrival = Arrival { journey: journey(request, route, forward, trailers, tail), manner };
-    let Journey { route, tail, .. } = &*arrival.journey;
-    if let Some(question) = question {
-        return match shared::begin(&tail.peer.worker, route, now, &claims, question) {
-            First::Decided(decided) => match arrival.settle(decided) {
-                Ok(journey) => Step::Forward(journey),
-                Err(response) => Step::Answered(response),
-            },
-            First::Ask(asking) => Step::Ask(asking, Box::new(arrival)),
-        };
-    }
-    let mut report = Report::default();
-    match route.gate.decide(now, &claims, &mut report) {
-        Ok(permit) => {
-            arrival.admit(permit, &report);
-            Step::Forward(arrival.journey)
-        }
-        Err(refused) => Step::Answered(arrival.reject(&refused.with(report))),
-    }
+    let manner = Manner { headers: settings.rate_limit_headers, explain: settings.explain_headers };
+    let journey = journey(request, route, forward, trailers, (tail, now));
+    Ok(Arrival { journey, manner }.decide(question, &claims, now))
 }
 
 /// Begins the journey of a request that is about to be decided.
@@ -168,7 +197,7 @@ fn journey(
     route: Arc<Route>,
     forward: Forward,
     trailers: Option<RequestTrailers>,
-    tail: Box<Tail>,
+    (tail, start): (Box<Tail>, Instant),
 ) -> Box<Journey> {
     let protocol = match request.version() {
         Version::HTTP_2 => Protocol::Http2,
@@ -177,7 +206,6 @@ fn journey(
     let (clock, activity) = (&tail.peer.worker.clock, &tail.peer.activity);
     let body = |body| RequestBody::new(body, &route, clock, activity, trailers);
     let request = Some(request.map(body));
-    let start = tail.started;
     // Made where it stays: it is large.
     Box::new(Journey { request, route, forward, protocol, told: None, start, tail })
 }
@@ -191,6 +219,35 @@ fn turn_away(refusal: Refusal, request: Request<Incoming>, mut tail: Box<Tail>) 
         None => discard(body, Fields::of(&head.headers), &mut tail),
     }
     Step::Answered(Box::new(refuse(refusal, &head.headers, tail)))
+}
+
+/// Has the password checked, and goes on from there.
+async fn verify(unverified: Unverified) -> Response<ResponseBody> {
+    let Unverified { attempt, snapshot, request, mut tail } = unverified;
+    let peer = Arc::clone(&tail.peer);
+    let worker = &peer.worker;
+    let client = attempt.client;
+    let step = match worker.passwords.finish(attempt, &worker.clock).await {
+        Ok(identity) => decide(&snapshot, request, tail, Some(identity), worker.clock.now()),
+        Err(refusal) => {
+            reject_client(&mut tail, client, refusal);
+            Ok(turn_away(refusal, request, tail))
+        }
+    };
+    match step {
+        Ok(step) => finish(step).await,
+        // It is not, as the identity is known.
+        Err(again) => {
+            let Unverified { request, tail, .. } = *again;
+            finish(turn_away(Refusal::TooManyChecks, request, tail)).await
+        }
+    }
+}
+
+/// Counts and logs that a client is not let in.
+fn reject_client(tail: &mut Tail, client: IpAddr, refusal: Refusal) {
+    let worker = &tail.peer.worker;
+    worker.request_log.rejected(worker, client, meter::Refusal::Auth, &refusal.detail());
 }
 
 /// Has the store decide, and goes on from there.
@@ -212,6 +269,28 @@ struct Arrival {
 }
 
 impl Arrival {
+    /// Asks the rules, here or in the store.
+    fn decide(mut self, question: Option<Question>, claims: &Claims, now: Instant) -> Step {
+        let Journey { route, tail, .. } = &*self.journey;
+        if route.is_shared {
+            return match shared::begin(&tail.peer.worker, route, now, claims, question) {
+                First::Decided(decided) => match self.settle(decided) {
+                    Ok(journey) => Step::Forward(journey),
+                    Err(response) => Step::Answered(response),
+                },
+                First::Ask(asking) => Step::Ask(asking, Box::new(self)),
+            };
+        }
+        let mut report = Report::default();
+        match route.gate.decide(now, claims, &mut report) {
+            Ok(permit) => {
+                self.admit(permit, &report);
+                Step::Forward(self.journey)
+            }
+            Err(refused) => Step::Answered(self.reject(&refused.with(report))),
+        }
+    }
+
     /// Lets it go on or answers it, as was decided.
     fn settle(
         mut self,
@@ -266,6 +345,7 @@ struct Found<'a> {
     host: Arc<str>,
     path: Cow<'a, str>,
     client: IpAddr,
+    identity: Option<Identity>,
     route: Arc<Route>,
     /// Whether the peer is one of `trusted_proxies`.
     trusted: bool,
@@ -274,6 +354,32 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
+    /// Finds out who the client is, unless that is known. Returns what is in the way.
+    fn authenticate(
+        &mut self,
+        request: &Request<Incoming>,
+        tail: &mut Tail,
+        now: Instant,
+    ) -> Option<Checked> {
+        if self.identity.is_none() {
+            let auth = self.route.options.auth.as_ref()?;
+            let passwords = &tail.peer.worker.passwords;
+            let wall = tail.peer.worker.clock.wall(now);
+            match passwords.check(auth, request.headers(), self.client, (now, wall)) {
+                Checked::Passed(identity) => self.identity = Some(identity),
+                Checked::Rejected(refusal) => {
+                    reject_client(tail, self.client, refusal);
+                    return Some(Checked::Rejected(refusal));
+                }
+                later @ Checked::Later(_) => return Some(later),
+            }
+        }
+        if let Some(entry) = &mut tail.entry {
+            entry.user = self.identity.as_ref().and_then(Identity::user).cloned();
+        }
+        None
+    }
+
     /// Returns what filters the request's trailers, if the upstream is to receive any.
     fn trailers(
         &self,
@@ -284,9 +390,14 @@ impl Found<'_> {
         may_have.then(|| RequestTrailers::of(request.headers(), snapshot, &self.route)).flatten()
     }
 
+    fn target<'a>(&'a self, request: &'a Request<Incoming>, peer: &'a Peer) -> Target<'a> {
+        let identity = self.identity.as_ref();
+        Target { identity, ..target(request, peer, &self.host, &self.path) }
+    }
+
     /// Adds to `claims` what the request asks of its route's rules.
     fn claim(&self, peer: &Peer, request: &Request<Incoming>, claims: &mut Claims) {
-        let (target, client) = (target(request, peer, &self.host, &self.path), self.client);
+        let (target, client) = (self.target(request, peer), self.client);
         let known = |rule: &RouteRule, _: &str| {
             let print = match (&rule.sync(), &peer.worker.store) {
                 // By the secret that all gateways have.
@@ -308,7 +419,7 @@ impl Found<'_> {
         request: &Request<Incoming>,
         claims: &Claims,
     ) -> Option<Question> {
-        let target = target(request, peer, &self.host, &self.path);
+        let target = self.target(request, peer);
         Question::of(&peer.worker, &self.route, claims, &target, self.client)
     }
 }
@@ -320,7 +431,8 @@ fn target<'a>(
     path: &'a str,
 ) -> Target<'a> {
     let (query, method, headers) = (request.uri().query(), request.method(), request.headers());
-    Target { listener: Some(&peer.listener), host, path, query, method, headers }
+    let listener = Some(&*peer.listener);
+    Target { listener, host, path, query, method, headers, identity: None }
 }
 
 /// Finds the route, and notes it in `tail`.
@@ -357,7 +469,8 @@ fn find<'a>(
             return Err(Refusal::NoRoute);
         }
     };
-    let client = client_ip(peer.address, request.headers(), &snapshot.settings.trusted_proxies);
+    let client =
+        client_ip(peer.address, request.headers(), snapshot.trusted_proxies(Some(&peer.listener)));
     if let Some(entry) = &mut tail.entry {
         entry.client = client;
     }
@@ -376,7 +489,7 @@ fn find<'a>(
     // A path that is its own form has no segment to leave out.
     let is_own_form = matches!(path, Cow::Borrowed(_)) || route.options.relaxed_path;
     let sent = sent(&route, uri, written, is_own_form).map_err(Invalid::path).map_err(refused)?;
-    Ok(Found { authority, fields, host, path, client, route, trusted, sent })
+    Ok(Found { authority, fields, host, path, client, identity: None, route, trusted, sent })
 }
 
 /// Returns what the upstream is asked for, if that is not what the client wrote.

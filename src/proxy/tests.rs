@@ -79,6 +79,8 @@ impl House {
             counters,
             access_log: log.handle(0),
             descriptors: Descriptors::new(None),
+            passwords: Arc::new(crate::proxy::Passwords::new(NonZeroUsize::MIN)),
+            clients: Arc::default(),
             request_log: RequestLog::default(),
             connections: Connections::default(),
             timeout_log: TimeoutLog::default(),
@@ -318,6 +320,7 @@ async fn a_remembered_fingerprint_is_that_of_the_same_key_and_client() {
     let (method, headers) = (Method::GET, HeaderMap::new());
     let target = Target {
         listener: None,
+        identity: None,
         host: "a",
         path: "/",
         query: None,

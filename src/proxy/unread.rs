@@ -113,6 +113,7 @@ impl Unread {
             outcome: Ending::Completed,
             timeout: None,
             client_ip: peer.address,
+            user: None,
             upstream: None,
             upstream_duration: None,
             attempts: 0,

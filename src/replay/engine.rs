@@ -361,9 +361,10 @@ impl Engine {
             _ => None,
         };
         let listener = arrival.listener.as_ref().or(only).map(|name| &**name);
-        let target = Target { listener, host: &host, path: &normal, query, method, headers };
+        let target =
+            Target { listener, identity: None, host: &host, path: &normal, query, method, headers };
         let peer = client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        let client = client_ip(peer, headers, &self.snapshot.settings.trusted_proxies);
+        let client = client_ip(peer, headers, self.snapshot.trusted_proxies(listener));
         then(&target, path, client)
     }
 

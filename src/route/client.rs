@@ -54,6 +54,14 @@ fn address(entry: &[u8]) -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
+/// Returns what counts as one client: an IPv4 address, or the first 64 bits of an IPv6 address.
+pub fn client_network(client: IpAddr) -> u128 {
+    match client.to_canonical() {
+        IpAddr::V4(address) => u128::from(address.to_bits()),
+        IpAddr::V6(address) => address.to_bits() >> 64 << 64,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

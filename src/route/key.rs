@@ -32,6 +32,10 @@ pub enum Part {
     Cookie(String),
     /// The value of the query parameter with this name, decoded.
     Query(String),
+    /// The authenticated user.
+    User,
+    /// The claim with this name of a verified token.
+    Jwt(String),
 }
 
 /// Which value counts if a request has a header, cookie or query parameter of the key several
@@ -70,8 +74,8 @@ pub enum NoKey {
 }
 
 impl Part {
-    /// Reads `route`, `client_ip`, `host`, `path`, `method`, `header:NAME`, `cookie:NAME` or
-    /// `query:NAME`. `v6_prefix` are the significant bits of an IPv6 client's address.
+    /// Reads `route`, `client_ip`, `host`, `path`, `method`, `user`, `header:NAME`, `cookie:NAME`,
+    /// `query:NAME` or `jwt:NAME`. `v6_prefix` are the significant bits of an IPv6 client's address.
     ///
     /// # Errors
     ///
@@ -93,15 +97,17 @@ impl Part {
             ("host", None) => Ok(Self::Host),
             ("path", None) => Ok(Self::Path),
             ("method", None) => Ok(Self::Method),
+            ("user", None) => Ok(Self::User),
             ("header", Some(name)) => header::name(name).map(Self::Header),
             ("cookie", Some(name)) => part_name(name).map(Self::Cookie),
             ("query", Some(name)) => part_name(name).map(Self::Query),
-            ("header" | "cookie" | "query", None) => {
+            ("jwt", Some(name)) => part_name(name).map(Self::Jwt),
+            ("header" | "cookie" | "query" | "jwt", None) => {
                 Err(Invalid::new(format!("`{word}` needs a name"), format!("write `{word}:NAME`")))
             }
             _ => Err(Invalid::new(
                 format!("`{}` is not a key", text.escape_debug()),
-                "one of route, client_ip, host, path, method, header:NAME, cookie:NAME, query:NAME, or a list of them",
+                "one of route, client_ip, host, path, method, user, header:NAME, cookie:NAME, query:NAME, jwt:NAME, or a list of them",
             )),
         }
     }
@@ -137,6 +143,10 @@ impl Part {
                 fingerprint.add(cookie_value(target, name, on_duplicate)?);
             }
             Self::Query(name) => fingerprint.add(&query_value(target, name, on_duplicate)?),
+            Self::User => fingerprint.add(some(user(target).ok_or(NoKey::Missing)?)?.as_bytes()),
+            Self::Jwt(name) => {
+                fingerprint.add(some(claim(target, name).ok_or(NoKey::Missing)?)?.as_bytes());
+            }
         }
         Ok(())
     }
@@ -164,8 +174,26 @@ impl Part {
             Self::Header(name) => text(header_value(target, name, on_duplicate).ok()?),
             Self::Cookie(name) => text(cookie_value(target, name, on_duplicate).ok()?),
             Self::Query(name) => text(&query_value(target, name, on_duplicate).ok()?),
+            Self::User => user(target)?.to_owned(),
+            Self::Jwt(name) => claim(target, name)?.to_owned(),
         })
     }
+}
+
+fn user<'a>(target: &Target<'a>) -> Option<&'a str> {
+    target.identity?.user().map(|user| &**user)
+}
+
+fn claim<'a>(target: &Target<'a>, name: &str) -> Option<&'a str> {
+    target.identity?.claim(name)
+}
+
+/// Returns the value of the only cookie called `name`.
+///
+/// # Errors
+/// There is none, or several.
+pub fn cookie<'a>(headers: &'a http::HeaderMap, name: &str) -> Result<&'a [u8], NoKey> {
+    some(OnDuplicate::Reject.pick(cookies(headers, name))?)
 }
 
 fn header_value<'a>(
@@ -221,7 +249,10 @@ fn part_name(text: &str) -> Result<String, Invalid> {
             .contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, ',' | ';' | '='))
     {
         return Err(Invalid::new(
-            format!("`{}` is not the name of a cookie or a query parameter", text.escape_debug()),
+            format!(
+                "`{}` is not the name of a cookie, a query parameter or a claim",
+                text.escape_debug()
+            ),
             "a name without blanks, commas, semicolons and equals signs",
         ));
     }
@@ -240,6 +271,8 @@ impl fmt::Display for Part {
             Self::Host => f.write_str("host"),
             Self::Path => f.write_str("path"),
             Self::Method => f.write_str("method"),
+            Self::User => f.write_str("user"),
+            Self::Jwt(name) => write!(f, "jwt:{name}"),
             Self::Header(name) => write!(f, "header:{name}"),
             Self::Cookie(name) => write!(f, "cookie:{name}"),
             Self::Query(name) => write!(f, "query:{name}"),
@@ -301,11 +334,25 @@ impl KeySpec {
         self.parts == [Part::Route]
     }
 
-    /// Returns whether a part is a header, a cookie or a query parameter.
+    /// Returns whether a part is taken from header fields or the query.
     pub fn looks_at_fields(&self) -> bool {
+        self.needs_identity()
+            || self
+                .parts
+                .iter()
+                .any(|part| matches!(part, Part::Header(_) | Part::Cookie(_) | Part::Query(_)))
+    }
+
+    /// Returns whether a part is what the client has proved to be.
+    pub fn needs_identity(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::User | Part::Jwt(_)))
+    }
+
+    /// Returns the names of the claims that it looks at.
+    pub fn claims(&self) -> impl Iterator<Item = &str> {
         self.parts
             .iter()
-            .any(|part| matches!(part, Part::Header(_) | Part::Cookie(_) | Part::Query(_)))
+            .filter_map(|part| if let Part::Jwt(name) = part { Some(name.as_str()) } else { None })
     }
 
     /// Returns the header names that it looks at, without cookies.
@@ -379,6 +426,8 @@ mod tests {
             ("host", "host"),
             ("path", "path"),
             ("method", "method"),
+            ("user", "user"),
+            ("jwt:tenant", "jwt:tenant"),
             ("header:X-Tenant", "header:x-tenant"),
             ("cookie:Sid", "cookie:Sid"),
             ("query:filter[a:b]", "query:filter[a:b]"),
@@ -515,6 +564,7 @@ mod tests {
     fn the_seed_decides_the_fingerprint() {
         let target = Target {
             listener: None,
+            identity: None,
             host: "a",
             path: "/",
             query: None,
@@ -554,8 +604,15 @@ mod tests {
         }
         let path = &*normal_path(path);
         let method = &Method::GET;
-        let target =
-            Target { listener: None, host: "a.example", path, query, method, headers: &headers };
+        let target = Target {
+            listener: None,
+            identity: None,
+            host: "a.example",
+            path,
+            query,
+            method,
+            headers: &headers,
+        };
         key.fingerprint(&Seed::new([1, 2]), &target, client)
     }
 

@@ -158,6 +158,7 @@ mod tests {
             };
             let target = Target {
                 listener: None,
+                identity: None,
                 host: "a",
                 path: "/",
                 query,

@@ -15,6 +15,7 @@
 pub mod client;
 pub mod header;
 pub mod host;
+mod identity;
 pub mod key;
 pub mod matcher;
 pub mod method;
@@ -33,11 +34,12 @@ mod regexes;
 mod spelling;
 mod tree;
 
-pub use client::client_ip;
+pub use client::{client_ip, client_network};
 pub use fingerprint::Seed;
 pub use header::{FieldPattern, folded_name};
 pub use host::{BadHost, HostPattern, canonical_host};
-pub use key::{KeySpec, NoKey, OnDuplicate, Part};
+pub use identity::Identity;
+pub use key::{KeySpec, NoKey, OnDuplicate, Part, cookie};
 pub use matcher::{Matcher, Repeated};
 pub use path::PathPattern;
 pub use rewrite::Rewrite;
@@ -61,6 +63,8 @@ pub struct Target<'a> {
     pub method: &'a http::Method,
     /// All header lines.
     pub headers: &'a http::HeaderMap,
+    /// Who the client has proved to be, if its route asks for that.
+    pub identity: Option<&'a Identity>,
 }
 
 /// Why a pattern cannot be used, for the configuration's diagnostics.

@@ -402,7 +402,15 @@ mod tests {
             headers.append(super::super::header::name(name).unwrap(), value.parse().unwrap());
         }
         let path = &*normal_path(path);
-        let target = Target { listener, host, path, query, method: &method, headers: &headers };
+        let target = Target {
+            listener,
+            identity: None,
+            host,
+            path,
+            query,
+            method: &method,
+            headers: &headers,
+        };
         assert_eq!(table(routes).find(&target), expected, "{request}");
     }
 

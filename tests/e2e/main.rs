@@ -31,6 +31,7 @@ mod periodic;
 #[path = "../port/mod.rs"]
 mod port;
 mod ports;
+mod proxied;
 mod proxy;
 mod reload;
 mod replay;
@@ -42,6 +43,7 @@ mod stored_states;
 mod stores;
 mod throttling;
 mod tls;
+mod tokens;
 mod trailers;
 mod turns;
 mod unreadable;

@@ -16,8 +16,8 @@ use flowgate::{
     config::{self, AccessLog, Live},
     meter::Counters,
     proxy::{
-        Acceptor, Bound, Connections, Connector, Descriptors, Face, Pools, RequestIdMaker,
-        RequestLog, TimeoutLog, Worker, bind,
+        Acceptor, Bound, Connections, Connector, Descriptors, Face, Passwords, Pools,
+        RequestIdMaker, RequestLog, TimeoutLog, Worker, bind,
     },
     route::Seed,
     workers::Handle,
@@ -61,6 +61,8 @@ where
             request_ids: RequestIdMaker::default(),
             seed: Seed::random(),
             store: None,
+            passwords: Arc::new(Passwords::new(NonZeroUsize::MIN)),
+            clients: Arc::default(),
             request_log: RequestLog::default(),
         }
     });

@@ -1,6 +1,7 @@
 //! What the parts of the compiler share: the problems found so far.
 
 use crate::{
+    auth::Users,
     config::{
         decode::At,
         diagnostics::{Place, Problem, Problems, Substitutions},
@@ -13,6 +14,7 @@ use ahash::AHashMap;
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
     hash::Hash,
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -29,6 +31,8 @@ pub(super) struct Compiler {
     pub(super) listeners: Vec<(Arc<str>, bool)>,
     /// Upstreams whose problems are reported: a route that names one has no further one.
     pub(super) faulty_upstreams: HashSet<Arc<str>>,
+    /// The users of each file that routes name, if it can be used, and what its contents hash to.
+    pub(super) users: HashMap<PathBuf, Option<(Arc<Users>, u64)>>,
     /// Those that were asked for.
     pub(super) calendars: HashMap<(Unit, String), Calendar>,
     /// The values that variables are in.

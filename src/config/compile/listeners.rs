@@ -6,7 +6,7 @@ use crate::config::{
     diagnostics::Problem,
     plan::{Certificate, Certificates, Listener},
     read::source::Files,
-    spec::{CertificateFiles, ListenerSpec},
+    spec::{CertificateFiles, FileSpec, ListenerSpec},
 };
 use std::{
     collections::HashMap,
@@ -45,11 +45,12 @@ fn collision(at: At<SocketAddr>, other: At<SocketAddr>) -> Problem {
 impl Compiler {
     pub(super) fn listeners(
         &mut self,
-        specs: &[At<ListenerSpec>],
+        file: &FileSpec,
         admin: Option<At<SocketAddr>>,
         files: &Files,
         folder: &Path,
     ) -> Vec<Arc<Listener>> {
+        let specs = file.listeners.items();
         self.names("listener", specs.iter().filter_map(|at| at.value.name.as_ref()));
         let named = specs.iter().filter_map(|at| {
             let ListenerSpec { name, tls, .. } = &at.value;
@@ -59,7 +60,22 @@ impl Compiler {
         let addresses = specs.iter().filter_map(|at| at.value.listen.address()).chain(admin);
         // With port 0 the system picks a port of its own for each.
         self.collisions(addresses.filter(|at| at.value.port() != 0));
+        for at in specs {
+            self.proxy_protocol(&at.value, file);
+        }
         specs.iter().filter_map(|at| self.listener(&at.value, files, folder)).collect()
+    }
+
+    /// Reports a listener that would close every connection.
+    fn proxy_protocol(&mut self, spec: &ListenerSpec, file: &FileSpec) {
+        let own = &spec.trusted_proxies;
+        let trusted = if own.is_written() { own.items() } else { file.trusted_proxies.items() };
+        if let Some(at) = spec.proxy_protocol.as_ref().filter(|at| at.value && trusted.is_empty()) {
+            self.error(
+                Problem::error(at.place, "`proxy_protocol` without `trusted_proxies`")
+                    .help("write `trusted_proxies: [10.0.0.0/8]`: the load balancers in front of this listener"),
+            );
+        }
     }
 
     fn collisions(&mut self, addresses: impl Iterator<Item = At<SocketAddr>>) {
@@ -90,7 +106,18 @@ impl Compiler {
             path.strip_prefix(folder).unwrap_or(path).to_owned()
         };
         let certificates = named.iter().map(path).collect();
-        Some(Arc::new(Listener { name, address, tls, certificates, place }))
+        let own = &spec.trusted_proxies;
+        let trusted_proxies = own.is_written().then(|| own.plain(|network| network.0));
+        let proxy_protocol = spec.proxy_protocol.is_true();
+        Some(Arc::new(Listener {
+            name,
+            address,
+            tls,
+            trusted_proxies,
+            proxy_protocol,
+            certificates,
+            place,
+        }))
     }
 
     fn certificate(&mut self, spec: &CertificateFiles, files: &Files) -> Option<Certificate> {

@@ -45,12 +45,12 @@ pub(super) fn compile(
     let store = compiler.store(spec.store.value(), files);
     let settings = Settings { store, ..settings(&spec, cores) };
     let admin = spec.admin.value().and_then(|admin| admin.listen.address());
-    let listeners = compiler.listeners(spec.listeners.items(), admin, files, source.folder());
+    let listeners = compiler.listeners(&spec, admin, files, source.folder());
     let upstreams = compiler.upstreams(spec.upstreams.items(), files);
     let watched = watched(source, &spec);
     let access_log = spec.access_log.as_ref().map(|at| at.place);
     let specs = spec.routes.into_items();
-    let (routes, table) = compiler.routes(specs, &upstreams, settings.limits.body);
+    let (routes, table) = compiler.routes(specs, &upstreams, settings.limits.body, files);
     compiler.unused(&upstreams, &routes);
     let deciding_headers = routes::deciding_headers(&table, &routes);
     let plan = Plan {
@@ -109,6 +109,10 @@ fn limits(spec: &LimitsSpec) -> Limits {
         headers: small(spec.headers.number().map(|at| at.value)),
         body: spec.body.bytes().unwrap_or_default(),
         connections: small(spec.connections.number().map(|at| at.value)),
+        connections_per_client: spec
+            .connections_per_client
+            .number()
+            .and_then(|at| usize::try_from(at.value).ok()),
         upload_buffers: spec.upload_buffers.bytes().unwrap_or_default(),
     }
 }
@@ -116,7 +120,8 @@ fn limits(spec: &LimitsSpec) -> Limits {
 /// Returns what to look at for changes of the configuration.
 fn watched(source: &Source, spec: &FileSpec) -> Vec<Watched> {
     let named = spec.certificates().flat_map(|files| [files.cert.value, files.key.value]);
-    let named = Watched::files(named.chain(spec.upstream_files()));
+    let named = named.chain(spec.upstream_files()).chain(spec.auth_files());
+    let named = Watched::files(named);
     let mut seen = HashSet::new();
     let all = source.watched.iter().cloned().chain(named);
     all.filter(|file| seen.insert(file.clone())).collect()

@@ -5,7 +5,8 @@ use crate::{
     config::{
         decode::{At, Printed},
         diagnostics::{Place, Problem},
-        plan::{Action, Body, Reject, RouteOptions, RoutePlan, RouteTimeouts},
+        plan::{Action, Auth, Body, Reject, RouteOptions, RoutePlan, RouteTimeouts},
+        read::source::Files,
         spec::{BreakerSpec, RejectSpec, RouteSpec},
     },
     flow::breaker::{self, Slow},
@@ -23,6 +24,7 @@ impl Compiler {
         specs: Vec<At<Printed<RouteSpec>>>,
         upstreams: &[upstreams::Compiled],
         body_limit: u64,
+        files: &Files,
     ) -> (Vec<RoutePlan>, Table) {
         self.names("route", specs.iter().filter_map(|at| at.value.1.name.as_ref()));
         let by_name: HashMap<&str, usize> =
@@ -37,7 +39,7 @@ impl Compiler {
             let place = conditions.map_or(at.place, |at| at.place);
             let matcher = conditions.map(|at| self.matcher(at));
             let words = matcher.as_ref().map(|matcher| self.conceal(matcher.to_string()));
-            let plan = self.route(at, action, words, body_limit);
+            let plan = self.route(at, action, words, (body_limit, files));
             if let (Some(plan), Some(matcher)) = (plan, matcher) {
                 self.circle(&plan, &matcher, place);
                 plans.push(plan);
@@ -67,7 +69,7 @@ impl Compiler {
         at: At<Printed<RouteSpec>>,
         action: Option<Action<usize>>,
         matches: Option<String>,
-        body_limit: u64,
+        (body_limit, files): (u64, &Files),
     ) -> Option<RoutePlan> {
         let Printed(print, mut spec) = at.value;
         let timeouts = self.timeouts(&spec);
@@ -76,8 +78,11 @@ impl Compiler {
         }
         let (mut flow, rules, paced) = self.rules(&spec.flow, spec.pacing.at.as_ref());
         flow.breaker = spec.breaker.as_ref().and_then(|at| self.breaker(&at.value, at.place));
+        let (auth, auth_print) = self.auth(&spec.auth, &rules, files);
+        self.needs_auth(&spec.auth, &rules);
         let mut options = RouteOptions {
             access: spec.access.as_ref().map(|at| self.access(at)),
+            auth,
             timeouts: timeouts.unwrap_or_default(),
             body_limit: spec.body_limit.bytes().unwrap_or(body_limit),
             upgrades: spec.upgrades.plain(|protocol| protocol.0.clone()),
@@ -103,7 +108,7 @@ impl Compiler {
             flow,
             rules,
             paced,
-            print,
+            print: print ^ u128::from(auth_print),
         })
     }
 
@@ -151,6 +156,8 @@ pub(super) fn deciding_headers(table: &Table, routes: &[RoutePlan]) -> Arc<[Box<
     let mut names: BTreeSet<Box<str>> = BTreeSet::new();
     let mut add = |name: &str| _ = names.insert(folded_name(name).into());
     table.header_names().for_each(&mut add);
+    let auth = routes.iter().filter_map(|route| route.options.auth.as_ref());
+    auth.filter_map(Auth::header_name).for_each(&mut add);
     for rule in routes.iter().flat_map(|route| &route.rules) {
         rule.key.header_names().for_each(&mut add);
         rule.when.iter().flat_map(|when| when.header_names()).for_each(&mut add);

@@ -228,8 +228,9 @@ impl Compiler {
         }
         let has = |test: fn(&Part) -> bool| parts.iter().any(test);
         let from_client = has(|part| matches!(part, Part::ClientIp { .. }));
-        let may_lack =
+        let may_repeat =
             has(|part| matches!(part, Part::Header(_) | Part::Cookie(_) | Part::Query(_)));
+        let may_lack = may_repeat || has(|part| matches!(part, Part::User | Part::Jwt(_)));
         if let Some(at) = ipv6_prefix.filter(|at| at.written && !from_client) {
             self.error(
                 Problem::error(at.place, "`ipv6_prefix` without `client_ip` in the key")
@@ -243,7 +244,7 @@ impl Compiler {
             );
         }
         let mut whens = overrides.iter().map(|(when, _)| when);
-        let may_repeat = may_lack || whens.any(|when| when.value.looks_at_fields());
+        let may_repeat = may_repeat || whens.any(|when| when.value.looks_at_fields());
         if let Some(at) = spec.on_duplicate_key.filter(|at| at.written && !may_repeat) {
             self.error(
                 Problem::error(

@@ -26,7 +26,14 @@ pub struct Diagnostics {
     list: Vec<Problem>,
     beyond: usize,
     is_unreadable: bool,
+    files: Box<NamedFiles>,
+}
+
+/// The files that a file names.
+#[derive(Clone, Debug, Default)]
+struct NamedFiles {
     certificates: Vec<(PathBuf, PathBuf)>,
+    others: Vec<PathBuf>,
 }
 
 /// One problem for programs, as `check --output json` prints it.
@@ -61,7 +68,7 @@ impl Diagnostics {
         for problem in &mut list {
             source.substitutions.conceal(problem);
         }
-        Self { source, list, beyond, is_unreadable: false, certificates: Vec::new() }
+        Self { source, list, beyond, is_unreadable: false, files: Box::default() }
     }
 
     /// Returns the file that they are about.
@@ -89,19 +96,24 @@ impl Diagnostics {
     }
 
     /// Returns them beside the pairs of certificate and key that the file names.
-    pub(in crate::config) fn naming(self, certificates: Vec<(PathBuf, PathBuf)>) -> Self {
-        Self { certificates, ..self }
+    pub(in crate::config) fn naming(
+        self,
+        certificates: Vec<(PathBuf, PathBuf)>,
+        others: Vec<PathBuf>,
+    ) -> Self {
+        Self { files: Box::new(NamedFiles { certificates, others }), ..self }
     }
 
     /// Returns the certificates and keys that the file names, as pairs of files that may not exist
     /// yet; none or not all if the file is broken.
     pub fn certificate_files(&self) -> &[(PathBuf, PathBuf)] {
-        &self.certificates
+        &self.files.certificates
     }
 
     /// Returns the files whose change may mend it: those that were read or looked for.
     pub fn files(&self) -> Vec<Watched> {
-        let named = self.certificates.iter().flat_map(|(cert, key)| [cert, key]).cloned();
+        let pairs = self.files.certificates.iter().flat_map(|(cert, key)| [cert, key]);
+        let named = pairs.chain(&self.files.others).cloned();
         self.source.watched.iter().cloned().chain(Watched::files(named)).collect()
     }
 

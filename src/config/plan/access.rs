@@ -1,7 +1,8 @@
-//! Which clients may use a route, by their address.
+//! Which clients may use a route: by their address, and by what they prove to be.
 
+use crate::auth::{JwtKeys, JwtRules, TokenSource, Users};
 use ipnet::IpNet;
-use std::{fmt, net::IpAddr};
+use std::{fmt, net::IpAddr, sync::Arc};
 
 /// Clients that may use a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +35,56 @@ impl fmt::Display for Access {
         let is_both = self.allow.is_some() && !self.deny.is_empty();
         f.write_str(if is_both { "; " } else { "" })?;
         if self.deny.is_empty() { Ok(()) } else { write!(f, "deny {}", self.deny) }
+    }
+}
+
+/// What a client must prove: either, if there are both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Auth {
+    /// Users with passwords.
+    pub basic: Option<Arc<Users>>,
+    /// Tokens.
+    pub jwt: Option<Arc<Jwt>>,
+}
+
+/// Which tokens are valid.
+#[derive(Debug)]
+pub struct Jwt {
+    /// By which keys they are signed.
+    pub keys: JwtKeys,
+    /// What they must say.
+    pub rules: JwtRules,
+    /// Differs if the file of the keys was edited.
+    pub(in crate::config) print: u64,
+}
+
+impl PartialEq for Jwt {
+    fn eq(&self, other: &Self) -> bool {
+        (self.print, &self.rules) == (other.print, &other.rules)
+    }
+}
+
+impl Eq for Jwt {}
+
+impl Auth {
+    /// Returns the name of the field that has a token, if it is one of its own.
+    pub(in crate::config) fn header_name(&self) -> Option<&str> {
+        match &self.jwt.as_ref()?.rules.source {
+            TokenSource::Header(name) => Some(name.as_str()),
+            TokenSource::Bearer | TokenSource::Cookie(_) => None,
+        }
+    }
+}
+
+/// Writes `basic, 3 users; jwt, 2 keys`.
+impl fmt::Display for Auth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let many = |count: usize| if count == 1 { "" } else { "s" };
+        let users = self.basic.as_ref().map(|users| users.count());
+        let users = users.map(|count| format!("basic, {count} user{}", many(count)));
+        let keys = self.jwt.as_ref().map(|jwt| jwt.keys.count());
+        let keys = keys.map(|count| format!("jwt, {count} key{}", many(count)));
+        f.write_str(&users.into_iter().chain(keys).collect::<Vec<_>>().join("; "))
     }
 }
 

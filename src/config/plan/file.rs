@@ -10,6 +10,7 @@ use crate::{
     flow::Instant,
     route,
 };
+use ipnet::IpNet;
 use std::{
     io,
     net::{IpAddr, SocketAddr},
@@ -119,6 +120,10 @@ pub struct Listener {
     pub address: SocketAddr,
     /// `None`: cleartext.
     pub tls: Option<Arc<Certificates>>,
+    /// Whose `X-Forwarded-For` is believed, if not the file's list.
+    pub trusted_proxies: Option<Vec<IpNet>>,
+    /// Whether connections begin with a header of the PROXY protocol.
+    pub proxy_protocol: bool,
     /// The files of its certificates as the configuration names them.
     pub(in crate::config) certificates: Vec<PathBuf>,
     /// Where the file has the address.

@@ -12,7 +12,7 @@ mod template;
 mod upstream;
 mod upstream_tls;
 
-pub use access::Access;
+pub use access::{Access, Auth, Jwt};
 pub use action::{Action, Body, HeaderText, Redirect, Respond, Syntax};
 pub use certificate::{Certificate, Certificates};
 pub(super) use file::certificates;

@@ -1,6 +1,6 @@
 //! What a route and its rules mean, without state.
 
-use super::{Access, Action, Body, Except, HeaderText, Priority, When};
+use super::{Access, Action, Auth, Body, Except, HeaderText, Priority, When};
 use crate::{
     config::{
         diagnostics::Place,
@@ -104,6 +104,8 @@ pub struct RuleOptions {
 pub struct RouteOptions {
     /// Which clients may use it; `None`: all.
     pub access: Option<Access>,
+    /// What a client must prove; `None`: nothing.
+    pub auth: Option<Auth>,
     /// Deadlines of the upstream's response.
     pub timeouts: RouteTimeouts,
     /// The largest body of a request, in bytes.

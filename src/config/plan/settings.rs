@@ -59,6 +59,8 @@ pub struct Limits {
     pub body: u64,
     /// Client connections at once, all listeners together.
     pub connections: usize,
+    /// Connections of one client at once; `None`: as many as there may be.
+    pub connections_per_client: Option<usize>,
     /// What HTTP/2 connections may hold of uploads, all together, in bytes.
     pub upload_buffers: u64,
 }

@@ -10,6 +10,7 @@ use crate::{
     route::OnDuplicate,
 };
 use bytesize::ByteSize;
+use ipnet::IpNet;
 use serde::Serialize;
 use std::fmt::{self, Write};
 
@@ -95,7 +96,11 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
                 certificates.iter().flat_map(|c| &c.names).map(String::as_str).collect();
             format!("  TLS for {}", names.join(", "))
         });
-        writeln!(out, "  {}  {}{tls}", listener.name, listener.address)?;
+        let proxied = if listener.proxy_protocol { "  PROXY protocol" } else { "" };
+        writeln!(out, "  {}  {}{tls}{proxied}", listener.name, listener.address)?;
+        if let Some(proxies) = &listener.trusted_proxies {
+            writeln!(out, "    trusted_proxies  {}", networks(proxies))?;
+        }
     }
     if let Some(admin) = plan.settings.admin {
         writeln!(out, "  admin  {admin}")?;
@@ -158,6 +163,9 @@ fn write_route(out: &mut String, route: &RoutePlan, action: &str, gateways: u32)
     }
     if let Some(rewrite) = &route.options.rewrite {
         writeln!(out, "    rewrite  {}", rewrite.words)?;
+    }
+    if let Some(auth) = &route.options.auth {
+        writeln!(out, "    auth  {auth}")?;
     }
     for (rule, plan) in route.flow.flow.iter().zip(&route.rules) {
         let indent = if plan.when.is_some() { "  " } else { "" };
@@ -302,9 +310,10 @@ fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
         limits.connections,
         ByteSize(limits.upload_buffers)
     )?;
-    let proxies: Vec<_> = settings.trusted_proxies.iter().map(ToString::to_string).collect();
-    let proxies = if proxies.is_empty() { "none".to_owned() } else { proxies.join(", ") };
-    writeln!(out, "  trusted_proxies  {proxies}")?;
+    if let Some(most) = limits.connections_per_client {
+        writeln!(out, "  connections_per_client {most}")?;
+    }
+    writeln!(out, "  trusted_proxies  {}", networks(&settings.trusted_proxies))?;
     let headers = word(&settings.rate_limit_headers);
     let log = &settings.access_log;
     let via = settings.via.as_ref().and_then(|via| via.to_str().ok()).unwrap_or("off");
@@ -339,4 +348,11 @@ fn write_store(out: &mut String, store: &Store) -> fmt::Result {
         short(store.connect_timeout),
         short(store.lease)
     )
+}
+
+fn networks(list: &[IpNet]) -> String {
+    if list.is_empty() {
+        return "none".to_owned();
+    }
+    list.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -179,7 +179,7 @@ impl Scenario {
             let problem = Problem::error(place, "`include` works in a file of its own only");
             problems.add(problem.help("write `config: FILE`, and `include` in that file"));
         }
-        let spec = spec.map(|spec| spec.resolved(source).without_certificates());
+        let spec = spec.map(|spec| spec.resolved(source).without_files());
         load::plan(source, spec, problems)
     }
 }

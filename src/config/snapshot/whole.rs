@@ -9,6 +9,7 @@ use crate::{
     },
     route,
 };
+use ipnet::IpNet;
 use std::sync::Arc;
 
 /// A configuration in force.
@@ -44,6 +45,18 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Returns whose word about clients is believed at a listener.
+    pub fn trusted_proxies(&self, listener: Option<&str>) -> &[IpNet] {
+        let own = listener.and_then(|name| self.listener(name));
+        let own = own.and_then(|listener| listener.trusted_proxies.as_deref());
+        own.unwrap_or(&self.settings.trusted_proxies)
+    }
+
+    /// Returns the listener of this name.
+    pub fn listener(&self, name: &str) -> Option<&Arc<Listener>> {
+        self.listeners.iter().find(|listener| *listener.name == *name)
+    }
+
     /// Returns whether gateways share any rule.
     pub fn is_shared(&self) -> bool {
         self.routes.iter().any(|route| route.is_shared)

@@ -1,8 +1,8 @@
 //! The whole file, and what holds for the gateway as a whole.
 
 use super::{
-    AccessLog, AdminSpec, CertificateFiles, ListenerSpec, RateLimitHeaders, RequestIds, RouteSpec,
-    StoreSpec, UpstreamSpec, UpstreamTlsSpec,
+    AccessLog, AdminSpec, AuthSpec, CertificateFiles, ListenerSpec, RateLimitHeaders, RequestIds,
+    RouteSpec, StoreSpec, UpstreamSpec, UpstreamTlsSpec,
     keys::keys,
     leaf::{FileName, HOUR, Integer, LEAST_HEADER, LogTarget, Network, Period, Size, Timeout, Via},
 };
@@ -85,6 +85,9 @@ keys! {
         /// enough, and a few; with fewer, no client is accepted while three quarters of them are in
         /// use.
         connections: Integer<1, 10_000_000> = 100_000;
+        /// Connections of one client at once: of an IPv4 address, or of the first 64 bits of an IPv6
+        /// address. Further ones are closed before TLS begins. Trusted proxies have no such limit.
+        connections_per_client: Integer<1, 10_000_000>, else "no limit";
         /// Memory for uploads over HTTP/2 that upstreams have not taken yet, all connections
         /// together. Beyond it, a connection that holds 64KiB or more is not read.
         upload_buffers: Size<0, { 1 << 40 }> = "256MiB";
@@ -102,6 +105,16 @@ impl FileSpec {
         tls.flat_map(UpstreamTlsSpec::files).collect()
     }
 
+    /// Returns the files by which routes know clients.
+    pub(in crate::config) fn auth_files(&self) -> Vec<PathBuf> {
+        let routes = self.routes.items().iter().filter_map(|at| at.value.1.auth.value());
+        let files = |auth: &AuthSpec| {
+            let jwks = auth.jwt.value().and_then(|jwt| jwt.jwks.path());
+            [auth.basic.path(), jwks].into_iter().flatten().map(|at| at.value)
+        };
+        routes.flat_map(|auth| files(auth)).collect()
+    }
+
     /// Returns the file with relative names meant from the folders of the files that they stand in.
     pub(in crate::config) fn resolved(mut self, source: &Source) -> Self {
         let listeners = self.listeners.at.iter_mut().flat_map(|at| &mut at.value.0);
@@ -114,6 +127,13 @@ impl FileSpec {
         for upstream in self.upstreams.at.iter_mut().flat_map(|at| &mut at.value.0) {
             upstream.value.resolve(source);
         }
+        let routes = self.routes.at.iter_mut().flat_map(|at| &mut at.value.0);
+        for auth in routes.filter_map(|at| at.value.1.auth.at.as_mut()) {
+            auth.value.basic.resolve(source);
+            if let Some(jwt) = &mut auth.value.jwt.at {
+                jwt.value.jwks.resolve(source);
+            }
+        }
         if let Some(store) = &mut self.store.at {
             store.value.ca.resolve(source);
         }
@@ -123,12 +143,16 @@ impl FileSpec {
         self
     }
 
-    pub(in crate::config) fn without_certificates(mut self) -> Self {
+    /// Returns the file without what names other files. That routes have `auth` stays known.
+    pub(in crate::config) fn without_files(mut self) -> Self {
         for listener in self.listeners.at.iter_mut().flat_map(|at| &mut at.value.0) {
             listener.value.tls = Key::default();
         }
         for upstream in self.upstreams.at.iter_mut().flat_map(|at| &mut at.value.0) {
             upstream.value.forget_tls();
+        }
+        for route in self.routes.at.iter_mut().flat_map(|at| &mut at.value.0) {
+            route.value.1.auth.at = None;
         }
         if let Some(store) = &mut self.store.at {
             store.value.ca = Key::default();

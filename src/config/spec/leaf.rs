@@ -6,6 +6,7 @@ use super::{
     values::{self, Endpoint, Invalid, Limit, RetryOn, invalid},
 };
 use crate::{
+    auth::{ALGORITHMS, Algorithm},
     config::{
         decode::{At, Key, read_text},
         diagnostics::{Source, quoted},
@@ -156,7 +157,10 @@ leaves! {
         { "type": "string", "pattern": "^ *[0-9_]+ */ *[0-9a-z ]+$" };
     /// A part of a rule's key.
     KeyPart(String), "a part of a key", "client_ip", text,
-        { "type": "string", "pattern": "^(route|client_ip|host|path|method|(header|cookie|query):.+)$" };
+        { "type": "string", "pattern": "^(route|client_ip|host|path|method|user|(header|cookie|query|jwt):.+)$" };
+    /// How a token may be signed.
+    JwtAlgorithm(Algorithm), "an algorithm", "RS256", algorithm,
+        { "type": "string", "enum": ALGORITHMS.map(|(name, _)| name) };
     /// A condition of an override.
     Condition(String), "a condition", "header:x-tenant", text,
         { "type": "string", "pattern": "^(client_ip|method|path_prefix|(header|query):.+)$" };
@@ -183,6 +187,15 @@ leaves! {
 #[expect(clippy::unnecessary_wraps, reason = "one of the readers, which share a type")]
 fn text(text: &str) -> Result<String, Invalid> {
     Ok(text.to_owned())
+}
+
+fn algorithm(text: &str) -> Result<Algorithm, Invalid> {
+    let known = ALGORITHMS.iter().find(|(name, _)| *name == text);
+    known.map(|(_, algorithm)| *algorithm).ok_or_else(|| {
+        let names = ALGORITHMS.map(|(name, _)| name).join(", ");
+        let message = format!("{} is not an algorithm that verifies tokens", quoted(text));
+        Invalid { message, help: format!("write one of {names}") }
+    })
 }
 
 fn file(text: &str) -> Result<PathBuf, Invalid> {

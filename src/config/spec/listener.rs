@@ -2,9 +2,9 @@
 
 use super::{
     keys::keys,
-    leaf::{Address, FileName, Name},
+    leaf::{Address, FileName, Name, Network},
 };
-use crate::config::decode::{At, List};
+use crate::config::decode::{At, List, Several};
 use std::path::PathBuf;
 
 keys! {
@@ -16,6 +16,12 @@ keys! {
         /// IP address and port, as in `127.0.0.1:8080`. `:8080` or `8080` listens on every address,
         /// IPv4 and IPv6, as `[::]:8080` does; `0.0.0.0:8080` on every IPv4 address.
         listen: Address;
+        /// Whose `X-Forwarded-For` is believed here, in place of the file's list; `[]`: nobody's.
+        trusted_proxies: Several<Network>, else "the file's";
+        /// Whether the trusted proxies begin each connection with a header of the PROXY protocol
+        /// (version 1 or 2), which names the client. Connections without, and those of others, are
+        /// closed.
+        proxy_protocol: bool = false;
         /// Certificates; a listener without speaks cleartext.
         tls: TlsSpec, else "–";
     }

@@ -19,7 +19,7 @@ mod upstream;
 pub(super) mod values;
 mod words;
 
-pub(super) use access::AccessSpec;
+pub(super) use access::{AccessSpec, AuthSpec, JwtSpec};
 pub(super) use action::{RedirectSpec, RespondSpec, RewriteSpec};
 pub(super) use breaker::BreakerSpec;
 pub(super) use file::{ClientTimeoutsSpec, FileSpec, LimitsSpec};

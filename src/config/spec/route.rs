@@ -1,8 +1,8 @@
 //! Routes: what they match, and what they change on the way.
 
 use super::{
-    AccessSpec, BreakerSpec, MatchSpec, PacingSpec, RedirectSpec, RespondSpec, RewriteSpec,
-    RuleSpec,
+    AccessSpec, AuthSpec, BreakerSpec, MatchSpec, PacingSpec, RedirectSpec, RespondSpec,
+    RewriteSpec, RuleSpec,
     keys::keys,
     leaf::{
         EditableName, FieldValue, Integer, MethodName, Name, Percent, Protocol, RedirectTo,
@@ -29,6 +29,8 @@ keys! {
         respond: Box<RespondSpec>, else "–";
         /// Which clients may use it, by their address. Checked before the rules.
         access: Box<AccessSpec>, else "all clients";
+        /// What a client must prove. Checked after `access` and before the rules.
+        auth: Box<AuthSpec>, else "–";
         /// Rules that decide together: a request passes all or none, and is counted by all or none.
         /// At most 16.
         flow: List<RuleSpec>, else "no rules";

@@ -66,8 +66,9 @@ keys! {
         /// The time zone whose days, weeks or months are counted in, as in `Europe/Berlin`
         /// (`fixed_window` only).
         tz: Zone = "UTC";
-        /// What is counted separately: `client_ip`, `host`, `path`, `method`, `header:NAME`,
-        /// `cookie:NAME`, `query:NAME`, or a list of them; `route` counts all together.
+        /// What is counted separately: `client_ip`, `host`, `path`, `method`, `user` (of `auth`),
+        /// `header:NAME`, `cookie:NAME`, `query:NAME`, `jwt:NAME` (a claim, of `auth: { jwt }`), or a
+        /// list of them; `route` counts all together.
         key: Several<KeyPart> = "route";
         /// How much of an IPv6 address is one client.
         ipv6_prefix: Integer<1, 128> = 64;

@@ -1,7 +1,9 @@
 //! Who may use a route.
 
 use super::{FRAME, messages, plan, warnings};
-use crate::config::{describe, diff};
+use crate::config::{Live, Retired, Watched, describe, diff, read, read_rules};
+use crate::flow::Instant;
+use std::{fs, path::Path};
 
 fn route(access: &str) -> String {
     format!(
@@ -41,4 +43,169 @@ fn check_and_diff_name_access() {
     );
     let new = plan(&route("{ deny: 10.0.0.5 }"));
     assert!(diff(&old, &new).to_string().contains("edited (access)"), "{}", diff(&old, &new));
+}
+
+const HASH: &str = "$2y$05$bvIG6Nmid91Mu9RcmmWZfO5HJIMCT8riNW0hEp8f6/FuA2/mHZFpe";
+
+/// Writes a file whose routes know the users of `users`.
+fn with_users(folder: &Path, users: &str, rule: &str) -> std::path::PathBuf {
+    let file = folder.join("gateway.yaml");
+    let text = format!(
+        "{FRAME}routes:\n  - {{ name: a, match: {{ path: /a }}, upstream: app, auth: {{ basic: users }}, flow: [{rule}] }}\n\
+         \x20 - {{ name: b, match: {{ path: /b }}, upstream: app, auth: {{ basic: users }} }}\nend: true\n"
+    );
+    fs::write(&file, text).unwrap();
+    fs::write(folder.join("users"), users).unwrap();
+    file
+}
+
+#[test]
+fn a_password_file_that_cannot_be_used_is_an_error_without_its_secrets() {
+    let folder = tempfile::tempdir().unwrap();
+    for (users, expected) in [
+        (
+            "alice:s3cret\n".to_owned(),
+            "line 1: the password of `alice` is plain text, or hashed by DES",
+        ),
+        (
+            format!("bob:{HASH}\nalice:$apr1$s3cret$x\n"),
+            "line 2: the password of `alice` is hashed by MD5",
+        ),
+        ("# nothing\n".to_owned(), "it names no user"),
+    ] {
+        let problems = read(&with_users(folder.path(), &users, "")).unwrap_err();
+        let drawn = problems.to_string();
+        // Once, though two routes name it.
+        assert_eq!(drawn.matches(expected).count(), 1, "{drawn}");
+        assert!(drawn.contains("write each user by `htpasswd -B FILE USER`"), "{drawn}");
+        assert!(!drawn.contains("s3cret"), "{drawn}");
+    }
+    let file = with_users(folder.path(), "", "");
+    fs::remove_file(folder.path().join("users")).unwrap();
+    let drawn = read(&file).unwrap_err().to_string();
+    assert!(drawn.contains("cannot read the password file"), "{drawn}");
+    // Rules can be tested without it.
+    assert!(read_rules(&file).is_ok());
+}
+
+#[test]
+fn a_new_password_is_an_edit_of_the_routes_that_name_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let users = format!("alice:{HASH}\n");
+    let file = with_users(folder.path(), &users, "{ name: each, limit: 1/1s, key: user }");
+    let plan = read(&file).unwrap();
+    let words = describe(&plan);
+    assert!(words.contains("\n    auth  basic, 1 user\n"), "{words}");
+    assert!(words.contains("for each user:"), "{words}");
+    assert!(plan.files.contains(&Watched::File(folder.path().join("users"))));
+    let live = Live::start(plan, Instant::EPOCH);
+    let apply =
+        || live.apply(read(&file).unwrap(), Instant::EPOCH, &mut Retired::default()).to_string();
+    assert!(apply().contains("nothing changed"));
+    fs::write(folder.path().join("users"), format!("{users}bob:{HASH}\n")).unwrap();
+    let said = apply();
+    assert!(said.contains("route a (auth), route b (auth)"), "{said}");
+    assert!(said.contains("reset 0"), "{said}");
+}
+
+#[test]
+fn a_rule_counts_by_user_only_where_users_are_known() {
+    let rule = "flow: [{ name: each, limit: 1/1s, key: user }]";
+    messages(
+        &format!("{FRAME}routes: [{{ name: a, match: {{ path: /a }}, upstream: app, {rule} }}]"),
+        &[
+            "the rule `each` counts by `user`, and its route has no `auth` | write `auth: { basic: FILE }` or `auth: { jwt: { jwks: FILE } }` at the route",
+        ],
+    );
+    messages(
+        &format!(
+            "{FRAME}routes: [{{ name: a, match: {{ path: /a }}, upstream: app, auth: {{}} }}]"
+        ),
+        &[
+            "`auth` without a way to prove anything | write `auth: { basic: FILE }` or `auth: { jwt: { jwks: FILE } }`, or remove it",
+        ],
+    );
+}
+
+#[test]
+fn a_rule_counts_by_a_claim_only_where_it_is_verified() {
+    let rule = "flow: [{ name: each, limit: 1/1s, key: 'jwt:sub' }]";
+    let forged = "the rule `each` counts by `jwt:sub`, and its route has no `auth: { jwt }` | write `auth: { jwt: { jwks: FILE } }` \
+                  at the route: clients could forge a claim that is not verified";
+    messages(
+        &format!("{FRAME}routes: [{{ name: a, match: {{ path: /a }}, upstream: app, {rule} }}]"),
+        &[forged],
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = with_users(
+        folder.path(),
+        &format!("alice:{HASH}"),
+        "{ name: each, limit: 1/1s, key: 'jwt:sub' }",
+    );
+    let drawn = read(&file).unwrap_err().to_string();
+    assert!(drawn.contains("its route has no `auth: { jwt }`"), "{drawn}");
+    assert!(read_rules(&file).is_ok());
+}
+
+#[test]
+fn a_key_set_is_checked_against_the_algorithms_and_an_edit_of_it_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gateway.yaml");
+    let keys = folder.path().join("keys.json");
+    let write = |jwt: &str| {
+        let text = format!(
+            "{FRAME}routes:\n  - {{ name: a, match: {{ path: /a }}, upstream: app, auth: {{ jwt: {{ jwks: keys.json{jwt} }} }} }}\nend: true\n"
+        );
+        fs::write(&file, text).unwrap();
+    };
+    let secret = |id: &str| {
+        let key = "YSBzZWNyZXQgb2YgdGhpcnR5LXR3byBieXRlcyAuLi4";
+        format!("{{\"keys\":[{{\"kty\":\"oct\",\"k\":\"{key}\",\"kid\":\"{id}\"}}]}}")
+    };
+    fs::write(&keys, secret("a")).unwrap();
+    for (jwt, expected) in [
+        // Secrets must be asked for.
+        ("", "has no key for the `algorithms` of this route"),
+        (", algorithms: none", "`none` is not an algorithm that verifies tokens"),
+        (", algorithms: HS256, header: x, cookie: y", "a token in a header and in a cookie"),
+    ] {
+        write(jwt);
+        let drawn = read(&file).unwrap_err().to_string();
+        assert!(drawn.contains(expected), "{drawn}");
+        assert!(!drawn.contains("YSBz"), "{drawn}");
+    }
+    write(", algorithms: [HS256, ES256], header: X-Token");
+    let old = read(&file).unwrap();
+    assert!(describe(&old).contains("\n    auth  jwt, 1 key\n"), "{}", describe(&old));
+    assert!(old.deciding_headers.iter().any(|name| &**name == "x-token"));
+    fs::write(&keys, secret("b")).unwrap();
+    assert!(diff(&old, &read(&file).unwrap()).to_string().contains("edited (auth)"));
+}
+
+#[test]
+fn a_listener_names_its_proxies_and_needs_them_for_the_proxy_protocol() {
+    let file = |keys: &str, rest: &str| {
+        let frame = FRAME.replace("name: web,", &format!("name: web, {keys},"));
+        format!(
+            "{frame}routes: [{{ name: a, match: {{ path: /a }}, upstream: app }}]\n{rest}end: true\n"
+        )
+    };
+    let global = "trusted_proxies: 10.0.0.0/8\n";
+    let lacks = "`proxy_protocol` without `trusted_proxies` | write `trusted_proxies: [10.0.0.0/8]`: the load balancers in front of this listener";
+    messages(&file("proxy_protocol: true", ""), &[lacks]);
+    messages(&file("proxy_protocol: true, trusted_proxies: []", global), &[lacks]);
+    let old = plan(&file("proxy_protocol: true", global));
+    assert!(describe(&old).contains("127.0.0.1:8080  PROXY protocol\n"), "{}", describe(&old));
+    let limit = format!("{global}limits: {{ connections_per_client: 20 }}\n");
+    let new = plan(&file("trusted_proxies: 192.0.2.1", &limit));
+    let words = describe(&new);
+    assert!(words.contains("\n    trusted_proxies  192.0.2.1/32\n"), "{words}");
+    assert!(words.contains("\n  connections_per_client 20\n"), "{words}");
+    let difference = diff(&old, &new).to_string();
+    for expected in [
+        "listener web  edited (trusted_proxies, proxy_protocol true → false)",
+        "limits.connections_per_client none → 20",
+    ] {
+        assert!(difference.contains(expected), "{difference}");
+    }
 }

@@ -130,8 +130,15 @@ fn admitted(live: &Live, client: &str, method: &Method, tenant: Option<&'static 
         headers.insert("x-tenant", HeaderValue::from_static(tenant));
     }
     let client: IpAddr = client.parse().unwrap();
-    let target =
-        Target { listener: None, host: "a", path: "/", query: None, method, headers: &headers };
+    let target = Target {
+        listener: None,
+        identity: None,
+        host: "a",
+        path: "/",
+        query: None,
+        method,
+        headers: &headers,
+    };
     let snapshot = live.load_full();
     let route = &snapshot.routes[0];
     let (seed, mut claims) = (Seed::new([1, 2]), Claims::new());

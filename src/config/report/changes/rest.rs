@@ -81,6 +81,9 @@ fn servers(old: &[ServerPlan], new: &[ServerPlan], words: &mut Words) {
 pub(in crate::config) fn listener(old: &Listener, new: &Listener) -> Option<Vec<String>> {
     let mut words = Words::default();
     words.value("listen", old.address, new.address, ToString::to_string);
+    words.named("trusted_proxies", old.trusted_proxies == new.trusted_proxies);
+    let [from, to] = [old.proxy_protocol, new.proxy_protocol];
+    words.value("proxy_protocol", from, to, bool::to_string);
     if old.certificates.is_empty() != new.certificates.is_empty() {
         let tls = |is_off: bool| if is_off { "off" } else { "on" };
         words.add(format!("TLS {}", tls(new.certificates.is_empty())));
@@ -119,6 +122,10 @@ pub(in crate::config) fn settings(old: &Settings, new: &Settings) -> Vec<String>
     words.value("limits.headers", from.headers, to.headers, usize::to_string);
     words.value("limits.body", from.body, to.body, bytes);
     words.value("limits.connections", from.connections, to.connections, usize::to_string);
+    let most =
+        |most: &Option<usize>| most.map_or_else(|| "none".to_owned(), |most| most.to_string());
+    let [old_most, new_most] = [from.connections_per_client, to.connections_per_client];
+    words.value("limits.connections_per_client", old_most, new_most, most);
     words.value("limits.upload_buffers", from.upload_buffers, to.upload_buffers, bytes);
     words.value("access_log", &old.access_log, &new.access_log, ToString::to_string);
     words.value("headers", old.rate_limit_headers, new.rate_limit_headers, word);

@@ -145,6 +145,7 @@ impl<'r> RouteView<'r> {
 fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
     let RouteOptions {
         access,
+        auth,
         timeouts: RouteTimeouts { first_byte, idle, event_stream, tunnel, request },
         body_limit,
         upgrades,
@@ -162,6 +163,7 @@ fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
     let switch = |is_on: &&bool| is_on.to_string();
     let timeouts = &new.timeouts;
     words.named("access", *access == new.access);
+    words.named("auth", *auth == new.auth);
     words.value("timeouts.first_byte", first_byte, &timeouts.first_byte, time);
     words.value("timeouts.idle", idle, &timeouts.idle, time);
     words.value("timeouts.event_stream", event_stream, &timeouts.event_stream, time);

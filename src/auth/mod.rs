@@ -1,0 +1,14 @@
+//! Who a client is: passwords, what the process remembers of them, and tokens. Pure: files come as bytes,
+//! time as values; the caller waits and locks.
+
+mod attempts;
+mod credentials;
+mod jwt;
+mod recent;
+mod users;
+
+pub use attempts::Attempts;
+pub use credentials::Credentials;
+pub use jsonwebtoken::Algorithm;
+pub use jwt::{ALGORITHMS, JwtKeys, JwtRules, TokenSource};
+pub use users::{InvalidUsers, PasswordCheck, Users};

@@ -1,0 +1,164 @@
+//! Tokens: signed, of one issuer, and with keys that rotate.
+
+use crate::common::{
+    Gateway, curl,
+    http::{Answer, Client},
+    replace, upstream, yaml,
+};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData};
+use serde_json::{Value, json};
+use std::{fs, net::SocketAddr, time::SystemTime};
+
+/// An issuer's key.
+struct Issuer {
+    id: &'static str,
+    key: EncodingKey,
+    /// Its public half.
+    jwk: Value,
+}
+
+impl Issuer {
+    fn new(id: &'static str) -> Self {
+        let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).expect("a key");
+        let (x, y) = pair.der_bytes()[1..].split_at(32);
+        let [x, y] = [x, y].map(|half| URL_SAFE_NO_PAD.encode(half));
+        let jwk = json!({ "kty": "EC", "crv": "P-256", "x": x, "y": y, "kid": id });
+        Self { id, key: EncodingKey::from_ec_der(pair.serialized_der()), jwk }
+    }
+
+    fn keys(&self) -> String {
+        json!({ "keys": [self.jwk] }).to_string()
+    }
+
+    /// A token for `user` that expires in so many seconds.
+    fn token(&self, user: &str, expires: i64) -> String {
+        let header = Header { kid: Some(self.id.to_owned()), ..Header::new(Algorithm::ES256) };
+        encode(&header, &claims(user, expires), &self.key).expect("signed")
+    }
+}
+
+fn claims(user: &str, expires: i64) -> Value {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    let now = i64::try_from(now.as_secs()).expect("before the end of time");
+    json!({ "sub": user, "iss": "https://issuer.test", "aud": "shop", "exp": now + expires, "tenant": 7 })
+}
+
+const ROUTES: &str = "  - name: all
+    match: { path_prefix: / }
+    upstream: up
+    auth: { jwt: { jwks: keys.json, issuer: https://issuer.test, audience: shop } }
+    flow: [{ name: each, limit: 2/1h, key: 'jwt:sub' }]
+";
+
+fn start(upstream: SocketAddr, routes: &str, keys: &str) -> Gateway {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    fs::write(dir.path().join("keys.json"), keys).expect("written");
+    Gateway::start_in(dir, &yaml(upstream, routes), &[])
+}
+
+fn ask(gateway: &Gateway, token: &str) -> Answer {
+    let bearer = format!("Bearer {token}");
+    Client::new(gateway.web()).request("GET", "/", &[("Authorization", &bearer)])
+}
+
+#[test]
+fn a_claim_that_rules_count_by_cannot_be_forged() {
+    let upstream = upstream::echo();
+    let (issuer, stranger) = (Issuer::new("a"), Issuer::new("a"));
+    let gateway = start(upstream.address, ROUTES, &issuer.keys());
+    let secret = EncodingKey::from_secret(issuer.jwk.to_string().as_bytes());
+    let confused =
+        encode(&Header::new(Algorithm::HS256), &claims("alice", 60), &secret).expect("signed");
+    let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let unsigned = format!("{}.{}.", part(json!({ "alg": "none" })), part(claims("alice", 60)));
+    for (token, why) in [
+        (stranger.token("alice", 60), "the token's signature is wrong"),
+        (issuer.token("alice", -120), "the token has expired"),
+        (confused, "the token is signed by an algorithm that is not allowed"),
+        (unsigned, "the token is malformed"),
+    ] {
+        let answer = ask(&gateway, &token);
+        assert_eq!(answer.status, 401, "{why}");
+        assert_eq!(answer.header("www-authenticate"), Some("Bearer error=\"invalid_token\""));
+        assert!(answer.text().contains(why), "{}", answer.text());
+    }
+    let answer = Client::new(gateway.web()).get("/");
+    assert_eq!((answer.status, answer.header("www-authenticate")), (401, Some("Bearer")));
+    // None of these used anything of alice's limit.
+    for (user, status) in [("alice", 200), ("alice", 200), ("alice", 429), ("bob", 200)] {
+        assert_eq!(ask(&gateway, &issuer.token(user, 60)).status, status, "{user}");
+    }
+    let url = format!("http://{}/", gateway.web());
+    let field = format!("Authorization: Bearer {}", issuer.token("carol", 60));
+    let http2 = ["--http2-prior-knowledge", "-i", "-H"];
+    assert!(curl(&[&http2[..], &[&field, &url]].concat()).starts_with("HTTP/2 200"));
+    let call = [("Content-Type", "application/grpc"), ("Content-Length", "0")];
+    let denied = Client::new(gateway.web()).request("POST", "/", &call);
+    assert_eq!((denied.status, denied.header("grpc-status")), (200, Some("16")));
+}
+
+#[test]
+fn keys_rotate_while_it_runs_and_a_bad_file_changes_nothing() {
+    let upstream = upstream::echo();
+    let (old, new) = (Issuer::new("old"), Issuer::new("new"));
+    let gateway = start(upstream.address, ROUTES, &old.keys());
+    let keys = gateway.dir.path().join("keys.json");
+    let status = |issuer: &Issuer, user: &str| ask(&gateway, &issuer.token(user, 60)).status;
+    assert_eq!((status(&old, "a"), status(&new, "a")), (200, 401));
+    let seen = gateway.log_len();
+    replace(&keys, "{ \"keys\": [] }");
+    gateway.wait_log_after(seen, "has no key for the `algorithms` of this route");
+    assert_eq!((status(&old, "b"), status(&new, "b")), (200, 401));
+    replace(&keys, &json!({ "keys": [old.jwk, new.jwk] }).to_string());
+    let line = gateway.wait_log_after(seen, "reloaded");
+    assert!(line.contains("route all (auth)") && line.contains("reset 0"), "{line}");
+    assert_eq!((status(&old, "c"), status(&new, "c")), (200, 200));
+    let seen = gateway.log_len();
+    replace(&keys, &new.keys());
+    gateway.wait_log_after(seen, "reloaded");
+    assert_eq!((status(&old, "d"), status(&new, "d")), (401, 200));
+}
+
+#[test]
+fn a_token_may_be_in_a_field_or_a_cookie_or_beside_passwords() {
+    let upstream = upstream::echo();
+    let issuer = Issuer::new("a");
+    // `open sesame` with the cost 5.
+    let hash = "$2y$05$bvIG6Nmid91Mu9RcmmWZfOpG29Fwqhp9izrpUlNDcHYnxtiP7OuIe";
+    let routes = "  - { name: field, match: { path: /field }, upstream: up, auth: { jwt: { jwks: keys.json, header: x-token } } }
+  - { name: cookie, match: { path: /cookie }, upstream: up, auth: { jwt: { jwks: keys.json, cookie: session } } }
+  - name: either
+    match: { path: /either }
+    upstream: up
+    auth: { basic: users, jwt: { jwks: keys.json } }
+    flow: [{ name: each, limit: 1/1h, key: user }, { name: tenant, limit: 9/1h, key: 'jwt:tenant' }]";
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    fs::write(dir.path().join("keys.json"), issuer.keys()).expect("written");
+    fs::write(dir.path().join("users"), format!("alice:{hash}\n")).expect("written");
+    let gateway = Gateway::start_in(dir, &yaml(upstream.address, routes), &[]);
+    let token = issuer.token("alice", 60);
+    let bearer = format!("Bearer {token}");
+    let cookie = format!("a=b; session={token}");
+    let basic = "Basic YWxpY2U6b3BlbiBzZXNhbWU=";
+    let mut client = Client::new(gateway.web());
+    for (path, fields, status) in [
+        ("/field", &[("X-Token", token.as_str())][..], 200),
+        ("/field", &[("X-Token", &token), ("X-Token", &token)], 401),
+        ("/field", &[("Authorization", &bearer)], 401),
+        ("/cookie", &[("Cookie", &cookie)], 200),
+        ("/cookie", &[("Cookie", &cookie), ("Cookie", &cookie)], 401),
+        ("/cookie", &[("Authorization", &bearer)], 401),
+        ("/either", &[("Authorization", basic)], 200),
+        // The same user by a token: the limit of one is used up.
+        ("/either", &[("Authorization", &bearer)], 429),
+        ("/either", &[("Authorization", "Bearer x")], 401),
+    ] {
+        let answer = client.request("GET", path, fields);
+        assert_eq!(answer.status, status, "{path} {fields:?}");
+    }
+    let answer = client.get("/either");
+    let challenges = answer.headers.iter().filter(|(name, _)| name == "www-authenticate");
+    assert_eq!(challenges.count(), 2);
+}

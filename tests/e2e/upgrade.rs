@@ -166,6 +166,24 @@ fn an_upstream_that_switches_unasked_is_a_502() {
 }
 
 /// Asks for a tunnel and sees four bytes come back through it.
+#[test]
+fn an_upstream_that_switches_before_it_has_the_body_is_a_502() {
+    let upstream = Script::start(|_, mut connection| {
+        if connection.read_head().is_some() {
+            connection.write(
+                "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+            );
+            // Until the gateway closes it.
+            let _end = connection.stream.read_to_end(&mut Vec::new());
+        }
+    });
+    let gateway = Gateway::start(&yaml(upstream.address, ALL));
+    let mut client = Client::new(gateway.web());
+    let fields = [("Connection", "upgrade"), ("Upgrade", "websocket"), ("Content-Length", "10")];
+    client.send(head("GET", "/", &fields) + "12345");
+    assert_eq!(client.read("GET").status, 502);
+}
+
 fn ping(gateway: &Gateway) -> Client {
     let (status, mut client) = ask(gateway, "websocket");
     assert_eq!(status, 101);

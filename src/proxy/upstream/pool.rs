@@ -370,10 +370,11 @@ impl Lease {
     }
 
     /// Returns the connection for the tunnel that it has become, which its server works on for as
-    /// long as the lease lives.
+    /// long as the lease lives. There is none while the request's body has not left: the server would
+    /// take what comes through the tunnel for the rest of it.
     pub(in crate::proxy) fn detach(&mut self) -> Option<Box<Connection>> {
         match self.wire.take()? {
-            Wire::Http1(connection) => Some(connection),
+            Wire::Http1(connection) => Some(connection).filter(|connection| connection.has_left()),
             Wire::Http2(_) => None,
         }
     }

@@ -7,7 +7,7 @@ use core::{
     task::{Context, Poll, ready},
 };
 use std::io;
-use tokio::io::AsyncReadExt;
+use tokio::{io::AsyncReadExt, task::yield_now};
 
 /// How much is read at once, in bytes: the former at first, and twice as much whenever a read had
 /// no room left, up to the latter.
@@ -41,7 +41,8 @@ impl Input {
     ) -> Poll<io::Result<bool>> {
         if self.turn >= TURN_MAX {
             self.turn = 0;
-            context.waker().wake_by_ref();
+            // Unlike a wake by itself, it lets the runtime look at sockets and timers first.
+            let _pending = pin!(yield_now()).poll(context);
             return Poll::Pending;
         }
         if self.bytes.is_empty() || self.bytes.capacity() - self.bytes.len() < ROOM_MIN {

@@ -5,6 +5,7 @@ use super::{
     grpc::{self, Code},
     headers::strip_trailers,
     lingering::{EarlyEnd, drain},
+    pace::Pace,
     streams::Part,
     tail::Tail,
     timeout::Timeout,
@@ -15,6 +16,7 @@ use super::{
 use crate::{clock::Clock, config::Route, flow::Instant};
 use bytes::Bytes;
 use core::{
+    num::NonZeroU64,
     pin::Pin,
     sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
     task::{Context, Poll, ready},
@@ -38,6 +40,9 @@ pub(super) enum Cut {
     /// The client stopped sending.
     #[error("the client stopped in the middle of its request body")]
     ClientStalled,
+    /// The client sent less than the route wants.
+    #[error("the client sent its request body too slowly")]
+    ClientSlow,
     /// The upstream stopped sending.
     #[error("the upstream stopped in the middle of its answer")]
     UpstreamStalled,
@@ -84,6 +89,16 @@ pub(super) mod upload {
     pub(in crate::proxy) const BROKEN: u8 = 4;
     /// The client's next part is waited for.
     pub(in crate::proxy) const AWAITED: u8 = 5;
+    pub(in crate::proxy) const SLOW: u8 = 6;
+
+    /// Returns the limit that cut an upload off in this state, if one did.
+    pub(in crate::proxy) fn timeout(state: u8) -> Option<super::Timeout> {
+        match state {
+            STALLED => Some(super::Timeout::Idle),
+            SLOW => Some(super::Timeout::BodyRate),
+            _ => None,
+        }
+    }
 }
 
 impl Upload {
@@ -98,7 +113,8 @@ impl Upload {
 
     /// Returns whether it was cut off for the client's doing.
     pub(super) fn is_cut(&self) -> bool {
-        matches!(self.state(), upload::TOO_LONG | upload::STALLED | upload::BROKEN)
+        use upload::{BROKEN, SLOW, STALLED, TOO_LONG};
+        matches!(self.state(), TOO_LONG | STALLED | BROKEN | SLOW)
     }
 
     /// Returns when its last part was taken to be sent on, if any was; once it is done,
@@ -131,6 +147,7 @@ pub(super) struct Streaming {
     upload: Arc<Upload>,
     clock: Clock,
     patience: Patience,
+    pace: Option<Pace>,
     activity: Arc<Activity>,
     /// From when it is first asked for.
     noted: Option<Uploading>,
@@ -156,12 +173,12 @@ impl Again {
 
 impl RequestBody {
     /// Wraps what the client sends: as much, and with no longer pauses, than the
-    /// route allows.
+    /// route allows, and at least `pace` bytes a second.
     pub(super) fn new(
         incoming: Incoming,
         route: &Route,
-        clock: &Clock,
-        activity: &Arc<Activity>,
+        pace: Option<NonZeroU64>,
+        (clock, activity): (&Clock, &Arc<Activity>),
         trailers: Option<RequestTrailers>,
     ) -> Self {
         let is_declared = incoming.size_hint().exact().is_some();
@@ -186,6 +203,7 @@ impl RequestBody {
                 route.options.timeouts.idle,
                 Instant::FAR_FUTURE,
             ),
+            pace: pace.map(Pace::new),
             activity: Arc::clone(activity),
             noted: None,
             again: VecDeque::new(),
@@ -252,11 +270,19 @@ impl Body for RequestBody {
         let polled = match Pin::new(&mut *incoming).poll_frame(context) {
             Poll::Ready(frame) => {
                 body.patience.renew();
-                body.upload.taken.set(body.clock.now());
+                let now = body.clock.now();
+                body.upload.taken.set(now);
+                if let (Some(pace), Some(Ok(frame))) = (&mut body.pace, &frame) {
+                    pace.receive(frame.data_ref().map_or(0, |data| data.len() as u64), now);
+                }
                 frame
             }
             Poll::Pending => {
                 body.upload.state.store(upload::AWAITED, Relaxed);
+                let pace = body.pace.as_mut();
+                if pace.is_some_and(|pace| pace.poll(context, &body.clock).is_ready()) {
+                    return body.cut(upload::SLOW, Cut::ClientSlow);
+                }
                 ready!(body.patience.poll(context, &body.clock));
                 return body.cut(upload::STALLED, Cut::ClientStalled);
             }

@@ -339,7 +339,8 @@ impl Exchange<'_> {
         if !failure.is_of_client() {
             self.note_failure(server, Some(health::Failure::Response), &cause(&error));
         }
-        self.timeout = (failure == Failure::ClientStalled).then_some(Timeout::Idle);
+        let state = lease.upload.as_deref().map(Upload::state);
+        self.timeout = state.and_then(upload::timeout);
         next.ok_or(failure)
     }
 
@@ -503,7 +504,7 @@ impl Exchange<'_> {
     fn blame(sent: Option<&Upload>) -> Failure {
         match sent.map_or(upload::DONE, Upload::state) {
             upload::TOO_LONG => Failure::TooLong,
-            upload::STALLED => Failure::ClientStalled,
+            upload::STALLED | upload::SLOW => Failure::ClientStalled,
             upload::BROKEN => Failure::ClientBroken,
             _ => Failure::Broken,
         }

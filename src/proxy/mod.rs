@@ -25,6 +25,7 @@ mod journey;
 mod lingering;
 mod listener;
 mod own_answer;
+mod pace;
 mod peer;
 mod placeholders;
 mod proxy_protocol;

@@ -217,6 +217,7 @@ mod tests {
         header_bytes: 1000,
         headers: 3,
         body: 0,
+        min_body_rate: None,
         connections: 0,
         connections_per_client: None,
         upload_buffers: 0,

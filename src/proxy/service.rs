@@ -10,6 +10,7 @@ use super::{
     descriptors::Descriptors,
     entry::Entry,
     fields::{Field, Fields},
+    grpc::is_grpc,
     headers::Forward,
     journey::Journey,
     lingering::{discard, drain},
@@ -36,7 +37,10 @@ use crate::{
     route::{Identity, Seed, Target, client_ip, normal_path, without_dot_segments},
 };
 use core::{convert::Infallible, net::IpAddr};
-use http::{HeaderMap, HeaderValue, Request, Response, Uri, Version, uri::PathAndQuery};
+use http::{
+    HeaderMap, HeaderValue, Request, Response, Uri, Version, header::CONTENT_TYPE,
+    uri::PathAndQuery,
+};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use std::{borrow::Cow, sync::Arc};
@@ -203,8 +207,11 @@ fn journey(
         Version::HTTP_2 => Protocol::Http2,
         _ => Protocol::Http1,
     };
-    let (clock, activity) = (&tail.peer.worker.clock, &tail.peer.activity);
-    let body = |body| RequestBody::new(body, &route, clock, activity, trailers);
+    let peer = (&tail.peer.worker.clock, &tail.peer.activity);
+    // Calls of gRPC may be silent for long.
+    let is_grpc = request.headers().get(CONTENT_TYPE).is_some_and(is_grpc);
+    let pace = route.options.min_body_rate.filter(|_| !is_grpc);
+    let body = |body| RequestBody::new(body, &route, pace, peer, trailers);
     let request = Some(request.map(body));
     // Made where it stays: it is large.
     Box::new(Journey { request, route, forward, protocol, told: None, start, tail })

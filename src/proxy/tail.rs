@@ -259,8 +259,7 @@ impl Tail {
     /// Returns which limit ended the request, if one did, and logs it.
     fn timed_out(&self, at: Instant) -> Option<Timeout> {
         let upload = self.lease.as_ref().and_then(Lease::upload_state);
-        let timeout = match self.timeout {
-            None if upload == Some(upload::STALLED) => Timeout::Idle,
+        let timeout = match self.timeout.or_else(|| upload.and_then(upload::timeout)) {
             None if self.ending == Ending::Cancelled => {
                 let reset = self.stream.as_ref().and_then(|stream| stream.timeout());
                 reset.or_else(|| self.peer.activity.timeout())?

@@ -18,10 +18,11 @@ pub(super) enum Timeout {
     Tunnel,
     Request,
     Write,
+    BodyRate,
 }
 
 impl Timeout {
-    const COUNT: usize = 7;
+    const COUNT: usize = 8;
 
     /// Returns its name in the configuration.
     pub(super) const fn setting(self) -> &'static str {
@@ -33,6 +34,7 @@ impl Timeout {
             Self::Tunnel => "timeouts.tunnel",
             Self::Request => "timeouts.request",
             Self::Write => "timeouts.write",
+            Self::BodyRate => "min_body_rate",
         }
     }
 }

@@ -239,6 +239,20 @@ fn an_upload_that_stops_is_a_408_and_the_upstream_is_let_go() {
 }
 
 #[test]
+fn an_upload_below_the_least_rate_is_a_408_and_the_log_says_why() {
+    let upstream = upstream::echo();
+    let routes =
+        "  - { name: all, match: { path_prefix: / }, upstream: up, min_body_rate: 1MiB/s }";
+    let gateway = Gateway::start(&yaml(upstream.address, routes));
+    let mut client = Client::new(gateway.web());
+    let begun = std::time::Instant::now();
+    client.send(head("POST", "/", &[("Content-Length", "10")]) + "abc");
+    assert_eq!(client.read("POST").status, 408);
+    assert!(begun.elapsed() >= std::time::Duration::from_secs(5), "5 s are free");
+    gateway.wait_log("timeout=\"min_body_rate\"");
+}
+
+#[test]
 fn clients_that_dawdle_are_disconnected() {
     let upstream = upstream::echo();
     let text = format!(

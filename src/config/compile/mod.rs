@@ -50,7 +50,7 @@ pub(super) fn compile(
     let watched = watched(source, &spec);
     let access_log = spec.access_log.as_ref().map(|at| at.place);
     let specs = spec.routes.into_items();
-    let (routes, table) = compiler.routes(specs, &upstreams, settings.limits.body, files);
+    let (routes, table) = compiler.routes(specs, &upstreams, &settings.limits, files);
     compiler.unused(&upstreams, &routes);
     let deciding_headers = routes::deciding_headers(&table, &routes);
     let plan = Plan {
@@ -108,6 +108,7 @@ fn limits(spec: &LimitsSpec) -> Limits {
         header_bytes: small(spec.header_bytes.bytes()),
         headers: small(spec.headers.number().map(|at| at.value)),
         body: spec.body.bytes().unwrap_or_default(),
+        min_body_rate: spec.min_body_rate.value().and_then(|rate| rate.0),
         connections: small(spec.connections.number().map(|at| at.value)),
         connections_per_client: spec
             .connections_per_client

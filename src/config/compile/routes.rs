@@ -5,7 +5,7 @@ use crate::{
     config::{
         decode::{At, Printed},
         diagnostics::{Place, Problem},
-        plan::{Action, Auth, Body, Reject, RouteOptions, RoutePlan, RouteTimeouts},
+        plan::{Action, Auth, Body, Limits, Reject, RouteOptions, RoutePlan, RouteTimeouts},
         read::source::Files,
         spec::{BreakerSpec, RejectSpec, RouteSpec},
     },
@@ -18,12 +18,12 @@ use std::{
 };
 
 impl Compiler {
-    /// Compiles the routes, whose bodies may hold `body_limit` bytes unless they say otherwise.
+    /// Compiles the routes, whose bodies keep to `limits` unless they say otherwise.
     pub(super) fn routes(
         &mut self,
         specs: Vec<At<Printed<RouteSpec>>>,
         upstreams: &[upstreams::Compiled],
-        body_limit: u64,
+        limits: &Limits,
         files: &Files,
     ) -> (Vec<RoutePlan>, Table) {
         self.names("route", specs.iter().filter_map(|at| at.value.1.name.as_ref()));
@@ -39,7 +39,7 @@ impl Compiler {
             let place = conditions.map_or(at.place, |at| at.place);
             let matcher = conditions.map(|at| self.matcher(at));
             let words = matcher.as_ref().map(|matcher| self.conceal(matcher.to_string()));
-            let plan = self.route(at, action, words, (body_limit, files));
+            let plan = self.route(at, action, words, (limits, files));
             if let (Some(plan), Some(matcher)) = (plan, matcher) {
                 self.circle(&plan, &matcher, place);
                 plans.push(plan);
@@ -69,7 +69,7 @@ impl Compiler {
         at: At<Printed<RouteSpec>>,
         action: Option<Action<usize>>,
         matches: Option<String>,
-        (body_limit, files): (u64, &Files),
+        (limits, files): (&Limits, &Files),
     ) -> Option<RoutePlan> {
         let Printed(print, mut spec) = at.value;
         let timeouts = self.timeouts(&spec);
@@ -84,7 +84,8 @@ impl Compiler {
             access: spec.access.as_ref().map(|at| self.access(at)),
             auth,
             timeouts: timeouts.unwrap_or_default(),
-            body_limit: spec.body_limit.bytes().unwrap_or(body_limit),
+            body_limit: spec.body_limit.bytes().unwrap_or(limits.body),
+            min_body_rate: spec.min_body_rate.value().map_or(limits.min_body_rate, |rate| rate.0),
             upgrades: spec.upgrades.plain(|protocol| protocol.0.clone()),
             relaxed_path: spec.relaxed_path.is_true(),
             request_trailers: spec.request_trailers.is_true(),

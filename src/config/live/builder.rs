@@ -156,7 +156,7 @@ impl<'o> Builder<'o> {
                 // Nothing that it is made of was edited.
                 Some(known)
                     if known.print == plan.print
-                        && known.options.body_limit == plan.options.body_limit
+                        && known.options == plan.options
                         && known.action.upstream().map(Arc::as_ptr)
                             == upstream.map(Arc::as_ptr) =>
                 {

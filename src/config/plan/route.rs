@@ -10,7 +10,7 @@ use crate::{
     route::{KeySpec, Rewrite},
 };
 use http::{HeaderName, HeaderValue, Method, StatusCode};
-use std::{fmt, ops::Deref, sync::Arc, time::Duration};
+use std::{fmt, num::NonZeroU64, ops::Deref, sync::Arc, time::Duration};
 
 /// Names a route's breaker where a rule's name is shown.
 pub(in crate::config) const BREAKER: &str = "breaker";
@@ -110,6 +110,8 @@ pub struct RouteOptions {
     pub timeouts: RouteTimeouts,
     /// The largest body of a request, in bytes.
     pub body_limit: u64,
+    /// The least rate of a request's body, in bytes per second.
+    pub min_body_rate: Option<NonZeroU64>,
     /// Protocols that a client may upgrade to, lower-case.
     pub upgrades: Vec<String>,
     /// Whether paths pass that servers read differently.

@@ -4,7 +4,12 @@ use super::Store;
 use crate::config::spec::{AccessLog, RateLimitHeaders, RequestIds};
 use http::HeaderValue;
 use ipnet::IpNet;
-use std::{net::SocketAddr, num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    num::{NonZeroU64, NonZeroUsize},
+    sync::Arc,
+    time::Duration,
+};
 
 /// The part of a snapshot that is neither a listener, an upstream nor a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +62,8 @@ pub struct Limits {
     pub headers: usize,
     /// The body of a request, in bytes, where the route does not say otherwise.
     pub body: u64,
+    /// The least rate of a request's body, in bytes per second.
+    pub min_body_rate: Option<NonZeroU64>,
     /// Client connections at once, all listeners together.
     pub connections: usize,
     /// Connections of one client at once; `None`: as many as there may be.

@@ -1,6 +1,6 @@
 //! What a file means, in words: `flowgate check` prints it.
 
-use super::promise::{breaker_promise, count, pacing_promise, promise, short};
+use super::promise::{breaker_promise, byte_rate, count, pacing_promise, promise, short};
 use crate::{
     config::{
         plan::{Cost, Plan, RoutePlan, RulePlan, Store, StoreKind, UpstreamPlan},
@@ -303,10 +303,11 @@ fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
     )?;
     writeln!(
         out,
-        "  limits  header_bytes {}, headers {}, body {}, connections {}, upload_buffers {}",
+        "  limits  header_bytes {}, headers {}, body {}, min_body_rate {}, connections {}, upload_buffers {}",
         ByteSize(limits.header_bytes as u64),
         limits.headers,
         ByteSize(limits.body),
+        byte_rate(limits.min_body_rate),
         limits.connections,
         ByteSize(limits.upload_buffers)
     )?;

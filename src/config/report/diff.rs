@@ -118,9 +118,7 @@ fn route_change(old: Option<Of<'_>>, new: Option<Of<'_>>, name: &Arc<str>) -> Ro
     let old = old.map(|(route, _)| route);
     let new = new.map(|(route, _)| route);
     let change = match (old, new) {
-        (Some(old), Some(new))
-            if old.print == new.print && old.options.body_limit == new.options.body_limit =>
-        {
+        (Some(old), Some(new)) if old.print == new.print && old.options == new.options => {
             ChangeKind::Kept
         }
         (Some(_), Some(_)) => ChangeKind::Edited,

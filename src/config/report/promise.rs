@@ -11,7 +11,12 @@ use crate::flow::{
     time::spelled,
 };
 use bytesize::ByteSize;
-use std::time::Duration;
+use std::{num::NonZeroU64, time::Duration};
+
+/// Writes `1.0 KiB/s`, or `off`.
+pub(in crate::config) fn byte_rate(rate: Option<NonZeroU64>) -> String {
+    rate.map_or_else(|| "off".to_owned(), |rate| format!("{}/s", ByteSize(rate.get())))
+}
 
 /// Says the most that a rule lets pass: its line of the table of promises, with its numbers.
 pub(in crate::config) fn promise(algorithm: &Algorithm) -> String {

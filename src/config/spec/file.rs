@@ -4,7 +4,10 @@ use super::{
     AccessLog, AdminSpec, AuthSpec, CertificateFiles, ListenerSpec, RateLimitHeaders, RequestIds,
     RouteSpec, StoreSpec, UpstreamSpec, UpstreamTlsSpec,
     keys::keys,
-    leaf::{FileName, HOUR, Integer, LEAST_HEADER, LogTarget, Network, Period, Size, Timeout, Via},
+    leaf::{
+        ByteRate, FileName, HOUR, Integer, LEAST_HEADER, LogTarget, Network, Period, Size, Timeout,
+        Via,
+    },
 };
 use crate::config::{
     decode::{At, Key, List, Printed, Several},
@@ -81,6 +84,10 @@ keys! {
         headers: Integer<1, 10_000> = 100;
         /// The body of a request: 413 beyond it. A route's `body_limit` overrides it.
         body: Size<0, { u64::MAX }> = "1GiB";
+        /// The least rate of a request's body, on average: 408 below it. 5s are free, and only time in
+        /// which flowgate waits for the client counts. gRPC is exempt. A route's `min_body_rate`
+        /// overrides it.
+        min_body_rate: ByteRate = "off";
         /// Client connections at once, all listeners together. Twice as many file descriptors are
         /// enough, and a few; with fewer, no client is accepted while three quarters of them are in
         /// use.

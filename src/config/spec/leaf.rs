@@ -18,7 +18,9 @@ use http::{HeaderName, HeaderValue, Method, StatusCode};
 use ipnet::IpNet;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
-use std::{borrow::Cow, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow, net::SocketAddr, num::NonZeroU64, path::PathBuf, sync::Arc, time::Duration,
+};
 
 /// A millisecond, a second and an hour in nanoseconds, for bounds of [`Period`].
 pub(in crate::config) const MILLI: u64 = 1_000_000;
@@ -79,6 +81,9 @@ leaves! {
     /// A number of bytes from `MIN` to `MAX`.
     Size<MIN, MAX>(u64), "a size", "10MiB", |text| values::size_within(text, MIN, MAX),
         { "type": ["string", "integer"] };
+    /// Bytes per second.
+    ByteRate(Option<NonZeroU64>), "`off`, or a size per second", "1KiB/s", values::byte_rate,
+        { "type": ["string", "boolean"] };
     /// The name of a listener, an upstream, a route or a rule.
     Name(Arc<str>), "a name", "checkout", values::name,
         { "type": ["string", "number", "boolean"] };

@@ -5,8 +5,8 @@ use super::{
     RewriteSpec, RuleSpec,
     keys::keys,
     leaf::{
-        EditableName, FieldValue, Integer, MethodName, Name, Percent, Protocol, RedirectTo,
-        RetryCause, Size, Status, Text, Timeout,
+        ByteRate, EditableName, FieldValue, Integer, MethodName, Name, Percent, Protocol,
+        RedirectTo, RetryCause, Size, Status, Text, Timeout,
     },
 };
 use crate::config::decode::{Either, Entries, List, Several};
@@ -47,6 +47,8 @@ keys! {
         retry: Box<RetrySpec>, else "–";
         /// The body of a request: 413 beyond it.
         body_limit: Size<0, { u64::MAX }>, else "`limits.body`";
+        /// The least rate of a request's body: 408 below it.
+        min_body_rate: ByteRate, else "`limits.min_body_rate`";
         /// Protocols that a client may upgrade to; `[]` for none.
         upgrades: Several<Protocol> = "websocket";
         /// Passes paths as they are written that get 400 otherwise because servers read them

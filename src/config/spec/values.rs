@@ -16,6 +16,7 @@ use ipnet::IpNet;
 use std::{
     fmt,
     net::{IpAddr, Ipv6Addr, SocketAddr},
+    num::NonZeroU64,
     sync::Arc,
     time::Duration,
 };
@@ -147,6 +148,17 @@ pub(in crate::config) fn size(text: &str) -> Result<u64, Invalid> {
             "write a number and a unit, as in `64KiB`, `10MiB` (1024 each) or `10MB` (1000 each)",
         )
     })
+}
+
+/// Reads how many bytes per second, as in `1KiB/s`, or `off`.
+pub(in crate::config) fn byte_rate(text: &str) -> Result<Option<NonZeroU64>, Invalid> {
+    const HELP: &str = "write a size per second, as in `1KiB/s`, or `off`";
+    if text == "off" {
+        return Ok(None);
+    }
+    let bytes = text.split_once('/').filter(|(_, time)| matches!(time.trim(), "s" | "1s"));
+    let bytes = bytes.and_then(|(bytes, _)| size(bytes.trim()).ok()).and_then(NonZeroU64::new);
+    bytes.map_or_else(|| not(text, "is not a size per second", HELP), |bytes| Ok(Some(bytes)))
 }
 
 /// Reads a number of bytes of at least `min` and at most `max`.
@@ -728,6 +740,17 @@ mod tests {
         }
         assert_eq!((percent("0%"), percent("100 %")), (Ok(0), Ok(100)));
         assert_eq!(network("::1"), Ok("::1/128".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_byte_rate_is_a_size_per_second_or_off() {
+        assert_eq!(byte_rate("off"), Ok(None));
+        for text in ["1KiB/s", "1024/s", "1 KiB / 1s"] {
+            assert_eq!(byte_rate(text), Ok(NonZeroU64::new(1024)), "{text}");
+        }
+        for text in ["1KiB", "1KiB/m", "0/s", "x/s", "/s", ""] {
+            refused(byte_rate, text, &format!("`{text}` is not a size per second"));
+        }
     }
 
     #[track_caller]

@@ -135,13 +135,14 @@ fn listeners_upstreams_and_settings_are_told() {
 }
 
 /// What is written, what replaces it, and the words that name the edit.
-const EDITS: [(&str, &str, &str); 41] = [
+const EDITS: [(&str, &str, &str); 42] = [
     ("first_byte: 5s", "first_byte: 4s", "timeouts.first_byte 5s → 4s"),
     ("idle: 6s", "idle: 4s", "timeouts.idle 6s → 4s"),
     ("event_stream: 7s", "event_stream: 4s", "timeouts.event_stream 7s → 4s"),
     ("tunnel: 8s", "tunnel: 4s", "timeouts.tunnel 8s → 4s"),
     ("request: 9s", "request: 4s", "timeouts.request 9s → 4s"),
     ("body_limit: 1MiB", "body_limit: 2MiB", "body_limit 1.0 MiB → 2.0 MiB"),
+    ("min_body_rate: 1KiB/s", "min_body_rate: off", "min_body_rate 1.0 KiB/s → off"),
     ("[websocket]", "[other]", "upgrades [websocket] → [other]"),
     ("relaxed_path: false", "relaxed_path: true", "relaxed_path false → true"),
     ("request_trailers: false", "request_trailers: true", "request_trailers false → true"),
@@ -186,7 +187,7 @@ const EDITS: [(&str, &str, &str); 41] = [
 #[test]
 fn an_edit_of_any_key_is_named() {
     let route = "timeouts: { first_byte: 5s, idle: 6s, event_stream: 7s, tunnel: 8s, request: 9s }, \
-                 body_limit: 1MiB, upgrades: [websocket], relaxed_path: false, \
+                 body_limit: 1MiB, min_body_rate: 1KiB/s, upgrades: [websocket], relaxed_path: false, \
                  request_trailers: false, rewrite: { strip_prefix: /s }, request_headers: { remove: [x-a] }, \
                  response_headers: { set: { x-b: c } }, reject: { body: slow }, \
                  pacing: { rate: 10/1s, max_wait: 1s, max_queue: 5, scope: cluster, on_store_error: allow }, \

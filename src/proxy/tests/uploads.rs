@@ -75,6 +75,79 @@ async fn an_upload_ends_with_its_trailers() {
     assert!((secs(20)..secs(21)).contains(&took), "{took:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_body_below_the_least_rate_is_cut_off_with_408() {
+    // 5 s are free, and each byte pays for 100 ms.
+    for (pause, bytes, cut_after) in
+        [(6, 1, Some(5)), (1, 1, Some(5)), (1, 9, Some(41)), (2, 20, None)]
+    {
+        let mut house = House::new(", min_body_rate: 10/s, timeouts: { idle: 1h, first_byte: 1h }");
+        let begun = house.now();
+        let mut client = house.client();
+        client
+            .send(
+                "POST / HTTP/1.1
+host: a
+content-length: 2000
+
+",
+            )
+            .await;
+        let mut upstream = house.upstream.recv().await.expect("a connection");
+        let answering = tokio::spawn(async move {
+            read_head(&mut upstream).await.expect("a head");
+            if upstream.read_exact(&mut [0; 2000]).await.is_ok() {
+                upstream
+                    .write_all(
+                        b"HTTP/1.1 204 No Content
+
+",
+                    )
+                    .await
+                    .expect("sent");
+            }
+        });
+        for _ in 0..60 {
+            house.pass(secs(pause)).await;
+            if cut_after.is_some_and(|after| house.now().since(begun) > secs(after)) {
+                break;
+            }
+            client.send(&"x".repeat(bytes)).await;
+        }
+        if cut_after.is_none() {
+            client.send(&"x".repeat(800)).await;
+        }
+        let status = if cut_after.is_some() { 408 } else { 204 };
+        assert_eq!(client.status().await, Some(status), "{bytes} bytes in {pause} s");
+        answering.await.expect("no panic");
+        if cut_after.is_some() {
+            assert_eq!(client.status().await, None, "the rest would be read as a request");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_server_does_not_make_a_slow_client() {
+    let mut house = House::new(", min_body_rate: 1MB/s, timeouts: { idle: 1h, first_byte: 1h }");
+    let mut client = house.client();
+    client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3000000\r\n\r\n").await;
+    let mut upstream = house.upstream.recv().await.expect("a connection");
+    let clock = house.worker.clock.clone();
+    let reading = tokio::spawn(async move {
+        read_head(&mut upstream).await.expect("a head");
+        let mut part = vec![0; 300_000];
+        for _ in 0..10 {
+            clock.sleep_until(clock.now() + secs(20)).await;
+            upstream.read_exact(&mut part).await.expect("a tenth");
+        }
+        upstream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.expect("sent");
+        upstream
+    });
+    client.send(&"x".repeat(3_000_000)).await;
+    assert_eq!(client.status().await, Some(204));
+    drop(reading.await.expect("no panic"));
+}
+
 /// Sends more than the gateway holds, for as long as it is taken.
 fn flood(mut stream: WriteHalf<DuplexStream>) -> JoinHandle<()> {
     tokio::spawn(async move {

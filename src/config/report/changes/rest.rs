@@ -6,7 +6,7 @@ use crate::config::{
         Certificate, Listener, Plan, ServerPlan, Settings, UpstreamOptions, UpstreamPlan,
         certificates,
     },
-    report::promise::short,
+    report::promise::{byte_rate, short},
     snapshot::Snapshot,
     spec::{values::Endpoint, word},
 };
@@ -121,6 +121,9 @@ pub(in crate::config) fn settings(old: &Settings, new: &Settings) -> Vec<String>
     words.value("limits.header_bytes", header_bytes[0], header_bytes[1], bytes);
     words.value("limits.headers", from.headers, to.headers, usize::to_string);
     words.value("limits.body", from.body, to.body, bytes);
+    words.value("limits.min_body_rate", from.min_body_rate, to.min_body_rate, |rate| {
+        byte_rate(*rate)
+    });
     words.value("limits.connections", from.connections, to.connections, usize::to_string);
     let most =
         |most: &Option<usize>| most.map_or_else(|| "none".to_owned(), |most| most.to_string());

@@ -6,7 +6,7 @@ use crate::{
         plan::{
             Action, Plan, Respond, RouteOptions, RoutePlan, RouteTimeouts, RuleOptions, RulePlan,
         },
-        report::promise::{bucket_numbers, short},
+        report::promise::{bucket_numbers, byte_rate, short},
         snapshot::{Route, RouteRule},
         spec::{OnStoreError, word},
     },
@@ -148,6 +148,7 @@ fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
         auth,
         timeouts: RouteTimeouts { first_byte, idle, event_stream, tunnel, request },
         body_limit,
+        min_body_rate,
         upgrades,
         relaxed_path,
         request_trailers,
@@ -170,6 +171,7 @@ fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
     words.value("timeouts.tunnel", tunnel, &timeouts.tunnel, time);
     words.value("timeouts.request", request, &timeouts.request, time);
     words.value("body_limit", body_limit, &new.body_limit, |bytes| ByteSize(**bytes).to_string());
+    words.value("min_body_rate", min_body_rate, &new.min_body_rate, |rate| byte_rate(**rate));
     words.value("upgrades", upgrades, &new.upgrades, |list| format!("[{}]", list.join(", ")));
     words.value("relaxed_path", relaxed_path, &new.relaxed_path, switch);
     words.value("request_trailers", request_trailers, &new.request_trailers, switch);

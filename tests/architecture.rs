@@ -119,7 +119,9 @@ const EVERY_LAYER: &[&str] = &[
 /// One file that may name what the rest of its layer may not.
 const GRANTS: &[(&str, &[&str])] = &[
     ("config::live::watch", &["notify", "tokio", "tracing"]),
+    ("config::live::builder", &["arc_swap"]),
     ("config::live::current", &["arc_swap"]),
+    ("config::snapshot::upstream", &["arc_swap"]),
     ("config::spec::calendar", &["jiff"]),
     ("config::plan::certificate", &["aws_lc_rs", "rustls", "webpki"]),
     ("config::plan::upstream_tls", &["aws_lc_rs", "rustls", "rustls_native_certs", "webpki"]),

@@ -107,10 +107,10 @@ impl Metrics {
     }
 
     /// Returns each server once, whichever upstreams name it.
-    fn servers(&self) -> impl Iterator<Item = ([(&'static str, String); 1], &Server)> {
-        let servers = self.snapshot.upstreams.iter().flat_map(|upstream| &upstream.servers);
-        let by_id: BTreeMap<usize, &Server> =
-            servers.map(|server| (server.id, &**server)).collect();
+    fn servers(&self) -> impl Iterator<Item = ([(&'static str, String); 1], Arc<Server>)> {
+        let servers = self.snapshot.upstreams.iter().flat_map(|upstream| upstream.servers());
+        let by_id: BTreeMap<usize, Arc<Server>> =
+            servers.map(|server| (server.id, server)).collect();
         by_id.into_values().map(|server| ([("server", server.address())], server))
     }
 
@@ -234,8 +234,8 @@ impl Metrics {
         let servers = || {
             self.snapshot.upstreams.iter().flat_map(|upstream| {
                 let name = || ("upstream", upstream.name.to_string());
-                let servers = upstream.servers.iter();
-                servers.map(move |server| ([name(), ("server", server.address())], &**server))
+                let servers = upstream.servers().into_iter();
+                servers.map(move |server| ([name(), ("server", server.address())], server))
             })
         };
         let weights = servers().map(|(labels, server)| (labels, server.weight.into()));

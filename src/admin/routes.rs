@@ -147,6 +147,9 @@ struct UpstreamView<'a> {
 #[derive(Serialize)]
 struct ServerView {
     address: String,
+    /// What was resolved to this address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
     weight: u32,
     in_flight: u32,
     requests: u64,
@@ -238,8 +241,9 @@ impl SumsView {
 
 impl<'a> UpstreamView<'a> {
     fn of(upstream: &'a Upstream) -> Self {
-        let servers = upstream.servers.iter().map(|server| ServerView {
+        let servers = upstream.servers().into_iter().map(|server| ServerView {
             address: server.address(),
+            name: server.ip.map(|_| server.authority()),
             weight: server.weight,
             in_flight: server.in_flight.load(Relaxed),
             requests: server.meter.requests.load(Relaxed),

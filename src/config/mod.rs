@@ -60,8 +60,8 @@ pub use scenario::{
     Word, read_scenario,
 };
 pub use snapshot::{
-    Claims, KeySource, RequestContext, Route, RouteRule, RuleSync, Server, Shared, Snapshot,
-    Unrouted, Upstream, is_served, outcome,
+    Claims, KeySource, Members, RequestContext, Route, RouteRule, RuleSync, Server, Shared,
+    Snapshot, Unrouted, Upstream, is_served, outcome,
 };
 pub use spec::{
     AccessLog, Balance, OnMissing, OnStoreError, RateLimitHeaders, RequestIds, Secret,

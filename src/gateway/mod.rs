@@ -23,8 +23,8 @@ use crate::{
     config::{self, Live, Plan, Retired, Watched, watch},
     meter::Counters,
     proxy::{
-        ClientConnections, Connections, Connector, Descriptors, HealthWatch, Passwords, Pools,
-        RequestIdMaker, RequestLog, TimeoutLog, Worker,
+        ClientConnections, Connections, Connector, Descriptors, HealthWatch, NameWatch, Passwords,
+        Pools, RequestIdMaker, RequestLog, Resolver, TimeoutLog, Worker,
     },
     route::Seed,
     shutdown::{SignalEvent, Signals},
@@ -291,6 +291,8 @@ impl Gateway {
         let watch =
             HealthWatch::new(self.clock.clone(), Arc::clone(&self.live), Connector::default());
         tokio::spawn(watch.run());
+        let names = NameWatch::new(self.clock.clone(), Arc::clone(&self.live), Resolver::System);
+        tokio::spawn(names.run());
     }
 
     /// Divides shared rules among the gateways, as the store's state requires.

@@ -82,7 +82,7 @@ impl HealthWatch {
     ) {
         for upstream in &snapshot.upstreams {
             let Some(check) = &upstream.options.health else { continue };
-            for server in &upstream.servers {
+            for server in &upstream.servers() {
                 let name = (Arc::clone(&upstream.name), server.id);
                 let Some(schedule) = schedules.get_mut(&name) else { continue };
                 if schedule.next.take_if(|next| *next <= now).is_some() {
@@ -129,7 +129,7 @@ fn follow(schedules: &mut HashMap<Name, Schedule>, snapshot: &Snapshot, now: Ins
     let mut before = core::mem::take(schedules);
     for upstream in checked {
         let interval = upstream.options.health.as_ref().map_or(TICK, |check| check.interval);
-        for server in &upstream.servers {
+        for server in &upstream.servers() {
             let name = (Arc::clone(&upstream.name), server.id);
             let next = match before.remove(&name) {
                 Some(schedule) => schedule.next,
@@ -155,7 +155,7 @@ async fn ask(
     let request = Request::builder()
         .method(Method::GET)
         .uri(&*check.path)
-        .header(header::HOST, server.address())
+        .header(header::HOST, server.authority())
         .header(header::USER_AGENT, "flowgate-health-check")
         .header(header::CONNECTION, "close")
         .body(RequestBody::Empty)

@@ -2,7 +2,7 @@
 //! what may be tried again.
 
 use super::{
-    balance::{Tried, pick},
+    balance::{Picked, Tried, pick},
     body::{RequestBody, Upload, upload},
     complaints::FailedAttempt,
     connection::Protocol,
@@ -117,12 +117,15 @@ impl Exchange<'_> {
         }
         let mut chosen = None;
         loop {
-            let (place, server) = chosen
+            let Picked { place, server, is_other_left } = chosen
                 .take()
-                .or_else(|| pick(upstream, tried, now, |below| fastrand::usize(..below.max(1))))
+                .or_else(|| {
+                    let random = |below: usize| fastrand::usize(..below.max(1));
+                    pick(upstream, tried, now, self.forward.key, random)
+                })
                 .ok_or(Failure::Unreachable)?;
+            let server = &server;
             self.turn_to(server);
-            let is_other_left = tried.leave_other(place, upstream.servers.len());
             let lease = Lease::take(worker, upstream, server, wanted, now..self.deadline).await;
             let next = match lease {
                 Err(error) => {
@@ -144,7 +147,10 @@ impl Exchange<'_> {
             }
             now = worker.clock.now();
             match next {
-                Next::Same => chosen = Some((place, server)),
+                Next::Same => {
+                    let server = Arc::clone(server);
+                    chosen = Some(Picked { place, server, is_other_left });
+                }
                 Next::Other => tried.add(place),
                 Next::Any(wait) => {
                     let end = self.deadline.min(now + wait);

@@ -77,6 +77,8 @@ pub(super) struct Forward {
     pub(super) authority: HeaderValue,
     /// Another `Host` to send.
     pub(super) host: Option<HeaderValue>,
+    /// What decides about its server, if the upstream assigns keys to servers.
+    pub(super) key: Option<u64>,
     /// The protocol that the request may change to.
     pub(super) upgrade: Option<HeaderValue>,
     /// Whether the peer is one of `trusted_proxies`.

@@ -38,10 +38,11 @@ pub(super) fn failed(
 pub(super) fn observe<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>, now: Instant) {
     for upstream in upstreams {
         upstream.retries.observe(now);
-        if upstream.servers.len() <= 1 {
+        let servers = upstream.servers();
+        if servers.len() <= 1 {
             continue;
         }
-        for server in &upstream.servers {
+        for server in &servers {
             let [requests, failures, unconnected] =
                 [&server.meter.requests, &server.meter.failures, &server.meter.connect_failures]
                     .map(|count| count.load(Relaxed));
@@ -56,7 +57,7 @@ pub(super) fn observe<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>, now
 
 /// Returns how many servers get no requests, and how many there are.
 fn out(upstream: &Upstream) -> (usize, usize) {
-    let servers = &upstream.servers;
+    let servers = &upstream.members().servers;
     (servers.iter().filter(|server| server.health.is_out()).count(), servers.len())
 }
 

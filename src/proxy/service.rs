@@ -34,7 +34,7 @@ use crate::{
     config::{Claims, KeySource, Live, RequestContext, Route, RouteRule, Snapshot, Unrouted},
     flow::{Admission, Instant, Permit, Rejection, Report},
     meter::{self, Counters},
-    route::{Identity, Seed, Target, client_ip, normal_path, without_dot_segments},
+    route::{Identity, Seed, Target, client_ip, low_bits, normal_path, without_dot_segments},
 };
 use core::{convert::Infallible, net::IpAddr};
 use http::{
@@ -174,11 +174,13 @@ fn decide(
         entry.claimed(&found.route, &claims);
     }
     let (sent, trailers) = (found.sent.take(), found.trailers(&request, snapshot));
+    let key = found.server_key(&tail.peer, &request);
     let Found { authority, fields, route, trusted, .. } = found;
     let settings = &snapshot.settings;
     let rewrite = route.options.rewrite.as_ref();
     let forward = Forward {
         authority,
+        key,
         host: rewrite.and_then(|rewrite| rewrite.host.clone()),
         upgrade: None,
         trusted,
@@ -417,6 +419,14 @@ impl Found<'_> {
         };
         let context = RequestContext { seed: &peer.worker.seed, target: &target, client };
         self.route.claim(context, known, claims);
+    }
+
+    /// Returns what decides about its server, if the upstream assigns keys to servers and the
+    /// request has one. The same in all gateways.
+    fn server_key(&self, peer: &Peer, request: &Request<Incoming>) -> Option<u64> {
+        let key = self.route.action.upstream()?.options.hash_key.as_ref()?;
+        let target = self.target(request, peer);
+        key.fingerprint(&Seed::new([0, 0]), &target, self.client).ok().map(low_bits)
     }
 
     /// Returns what the store is asked, if it is up and there is anything to ask.

@@ -39,6 +39,17 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 
+/// Puts a configuration in force.
+pub(super) fn live(text: &str) -> (Clock, Arc<Live>) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("gateway.yaml");
+    std::fs::write(&path, text).expect("written");
+    let plan = config::read(&path).unwrap_or_else(|problems| panic!("{problems}"));
+    let clock = Clock::start();
+    let live = Arc::new(Live::start(plan, clock.now()));
+    (clock, live)
+}
+
 /// A worker whose clients and upstream are in this process.
 pub(super) struct House {
     pub(super) worker: Arc<Worker>,
@@ -59,11 +70,7 @@ impl House {
              upstreams: [{{ name: up, servers: [{{ url: \"http://127.0.0.1:9\" }}] }}]\n\
              routes: [{{ name: all, match: {{ path_prefix: / }}, upstream: up{route} }}]\n"
         );
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let path = dir.path().join("gateway.yaml");
-        std::fs::write(&path, text).expect("written");
-        let plan = config::read(&path).unwrap_or_else(|problems| panic!("{problems}"));
-        let clock = Clock::start();
+        let (clock, live) = live(&text);
         let (accept, upstream) = mpsc::unbounded_channel();
         let counters = Arc::<Counters>::default();
         let off = access_log::Output::open(&config::AccessLog::Off).expect("nothing to open");
@@ -71,7 +78,7 @@ impl House {
         let log = log.expect("a thread");
         let worker = Arc::new(Worker {
             store: None,
-            live: Arc::new(Live::start(plan, clock.now())),
+            live,
             clock,
             pools: Pools::default(),
             connector: Connector::Memory(accept),

@@ -33,6 +33,17 @@ impl Seed {
         fingerprint.add(key);
         fingerprint.finish()
     }
+
+    /// Returns 64 bits of the fingerprint of a whole key.
+    pub fn hash(&self, key: &[u8]) -> u64 {
+        low_bits(self.fingerprint(key))
+    }
+}
+
+/// Returns 64 bits of a fingerprint.
+#[expect(clippy::cast_possible_truncation, reason = "half of the bits are wanted")]
+pub const fn low_bits(fingerprint: u128) -> u64 {
+    fingerprint as u64
 }
 
 /// Hides the secret.

@@ -35,7 +35,7 @@ mod spelling;
 mod tree;
 
 pub use client::{client_ip, client_network};
-pub use fingerprint::Seed;
+pub use fingerprint::{Seed, low_bits};
 pub use header::{FieldPattern, folded_name};
 pub use host::{BadHost, HostPattern, canonical_host};
 pub use identity::Identity;

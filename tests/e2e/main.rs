@@ -8,6 +8,7 @@
 mod common;
 
 mod access;
+mod balance;
 mod cluster;
 mod descriptors;
 mod divided;

@@ -397,7 +397,7 @@ impl Fixture {
         assert!(first.finish(Outcome::Failure { at: arrival }).is_some());
         rest.gate.enter(arrival, &claims).unwrap_err();
         api.meter.record(&Method::POST, StatusCode::OK, Duration::from_millis(250));
-        let servers = &snapshot.upstreams[0].servers;
+        let servers = snapshot.upstreams[0].servers();
         servers[0].meter.requests.store(7, Relaxed);
         servers[1].in_flight.store(4, Relaxed);
         let counters = &self.admin.state.counters;

@@ -5,19 +5,23 @@ use crate::{
     config::{
         decode::At,
         diagnostics::{Place, Problem},
-        plan::{AnswerLimits, RoutePlan, ServerPlan, UpstreamOptions, UpstreamPlan, UpstreamTls},
+        plan::{
+            AnswerLimits, RoutePlan, ServerPlan, UpstreamOptions, UpstreamPlan, UpstreamTls,
+            schedule,
+        },
         read::source::Files,
         spec::{
-            EjectionSpec, HealthSpec, UpstreamProtocol, UpstreamSpec, UpstreamTlsSpec,
+            Balance, EjectionSpec, HealthSpec, UpstreamProtocol, UpstreamSpec, UpstreamTlsSpec,
             values::Endpoint,
         },
     },
     health::{Check, Ejection},
+    route::{KeySpec, OnDuplicate, Part},
 };
 use std::{sync::Arc, time::Duration};
 
-/// The longest cycle of turns: what `Upstream::schedule` may hold.
-const MAX_CYCLE: u64 = 1000;
+/// How much of an IPv6 address decides about a server: what one client has.
+const HASHED_V6_PREFIX: u8 = 64;
 
 /// A compiled upstream and what other parts of the file are checked against.
 #[derive(Debug)]
@@ -62,8 +66,7 @@ impl Compiler {
         let protocol = *spec.protocol.value()?;
         let tls = self.tls(spec, protocol, servers.iter().map(|(endpoint, _)| *endpoint), files);
         let weights: Vec<u64> = servers.iter().map(|(_, weight)| *weight).collect();
-        let schedule = schedule(&weights);
-        if schedule.is_none() {
+        if schedule(&weights).is_none() {
             self.error(
                 Problem::error(at.place, "the weights take too long to come round")
                     .help("write weights whose sum, divided by what they share, is at most 1000"),
@@ -72,6 +75,7 @@ impl Compiler {
         let value = |at: Option<At<Duration>>| at.map(|at| at.value).unwrap_or_default();
         let small = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let limits = spec.limits.value()?;
+        let hash_key = self.hash_key(spec);
         let name = spec.name.as_ref()?;
         let plan = UpstreamPlan {
             name: name.value.0.clone(),
@@ -82,9 +86,9 @@ impl Compiler {
                     weight: u32::try_from(weight).unwrap_or(u32::MAX),
                 })
                 .collect(),
-            schedule: schedule.unwrap_or_default(),
             options: UpstreamOptions {
                 balance: *spec.balance.value()?,
+                hash_key,
                 protocol,
                 connect_timeout: value(spec.connect_timeout.duration()),
                 idle_timeout: value(spec.idle_timeout.duration()),
@@ -96,10 +100,32 @@ impl Compiler {
                 health: spec.health.value().and_then(check),
                 ejection: ejection(spec.ejection.value()?)?,
                 slow_start: value(spec.slow_start.duration()),
+                resolve: Some(value(spec.resolve.duration())).filter(|every| !every.is_zero()),
                 tls,
             },
         };
         Some(Compiled { name: plan.name.clone(), place: name.place, plan })
+    }
+
+    /// Returns what decides about a request's server, if something does.
+    fn hash_key(&mut self, spec: &UpstreamSpec) -> Option<KeySpec> {
+        let is_hash = *spec.balance.value()? == Balance::Hash;
+        if let Some(place) = spec.hash_key.place.filter(|_| !is_hash) {
+            self.error(
+                Problem::error(place, "`hash_key` without `balance: hash`")
+                    .help("write `balance: hash`, or remove it"),
+            );
+        }
+        let mut parts = Vec::new();
+        for at in spec.hash_key.items() {
+            parts.extend(self.pattern(Part::parse(&at.value.0, HASHED_V6_PREFIX), at.place));
+        }
+        if !spec.hash_key.is_written() {
+            parts.push(Part::ClientIp { v6_prefix: HASHED_V6_PREFIX, v4_prefix: 32 });
+        }
+        let place = spec.hash_key.place.unwrap_or_default();
+        let key = self.pattern(KeySpec::new(parts), place)?.with_duplicates(OnDuplicate::First);
+        is_hash.then_some(key)
     }
 
     /// Returns how connections to the servers that speak TLS are secured, if there are any.
@@ -189,62 +215,4 @@ fn ejection(spec: &EjectionSpec) -> Option<Ejection> {
         longest: spec.longest.duration()?.value,
         most_percent: small(spec.most_percent.number()?),
     })
-}
-
-/// Returns the indexes of the servers in the order of their turns, or `None` if a cycle would be
-/// longer than [`MAX_CYCLE`].
-///
-/// Smooth weighted round robin: at each turn every server gains its weight, the richest one is
-/// picked and pays the sum. Over a cycle each gets its share, spread as evenly as can be.
-/// Source: nginx, `ngx_http_upstream_round_robin.c`.
-fn schedule(weights: &[u64]) -> Option<Vec<u16>> {
-    let shared = weights.iter().copied().fold(0, gcd).max(1);
-    let weights: Vec<i64> =
-        weights.iter().map(|w| i64::try_from(w / shared).ok()).collect::<Option<_>>()?;
-    let sum: i64 = weights.iter().sum();
-    if u64::try_from(sum).ok()? > MAX_CYCLE {
-        return None;
-    }
-    let mut credit = vec![0i64; weights.len()];
-    let mut turns = Vec::new();
-    for _ in 0..sum {
-        for (credit, weight) in credit.iter_mut().zip(&weights) {
-            *credit += weight;
-        }
-        // The first of equals, so that the file's order decides.
-        let mut richest = 0;
-        for index in 1..credit.len() {
-            if credit[index] > credit[richest] {
-                richest = index;
-            }
-        }
-        credit[richest] -= sum;
-        turns.push(u16::try_from(richest).ok()?);
-    }
-    Some(turns)
-}
-
-const fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::schedule;
-
-    #[test]
-    fn turns_are_spread_by_weight() {
-        assert_eq!(schedule(&[1, 1, 1]), Some(vec![0, 1, 2]));
-        assert_eq!(schedule(&[5, 1, 1]), Some(vec![0, 0, 1, 0, 2, 0, 0]));
-        assert_eq!(schedule(&[100, 200]), Some(vec![1, 0, 1]));
-        assert_eq!(schedule(&[]), Some(vec![]));
-        assert_eq!(schedule(&[1000, 999]), None);
-    }
-
-    #[test]
-    fn a_cycle_gives_everyone_its_share() {
-        let turns = schedule(&[7, 5, 1]).unwrap();
-        let share = |server| turns.iter().filter(|turn| **turn == server).count();
-        assert_eq!([share(0), share(1), share(2)], [7, 5, 1]);
-    }
 }

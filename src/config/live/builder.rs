@@ -1,16 +1,21 @@
 //! A snapshot of a plan, with what the one before has to pass on.
 
-use super::{LocalShare, Summary, local_share::divided};
+use super::{
+    LocalShare, Summary,
+    local_share::divided,
+    members::{ServerBuilder, ServerIds},
+};
 use crate::{
     config::{
-        plan::{Plan, RoutePlan, ServerPlan, UpstreamPlan, name_in_store},
+        plan::{Plan, RoutePlan, UpstreamPlan, name_in_store},
         report::changes::{Changes, at_start_only},
-        snapshot::{Route, RouteRule, RuleSync, Server, Shared, Snapshot, Upstream},
+        snapshot::{Route, RouteRule, RuleSync, Shared, Snapshot, Upstream},
         spec::OnStoreError,
     },
     flow::{Change, Gate, Instant, Stored, WallOffset},
 };
 use ahash::AHashMap;
+use arc_swap::ArcSwap;
 use std::{
     collections::HashMap,
     sync::{
@@ -26,8 +31,7 @@ pub(super) struct Builder<'o> {
     local_share: LocalShare,
     wall: WallOffset,
     now: Instant,
-    servers: HashMap<(Arc<str>, u16), Arc<Server>>,
-    next_server: usize,
+    servers: ServerBuilder<'o>,
     summary: Summary,
 }
 
@@ -36,15 +40,14 @@ impl<'o> Builder<'o> {
         old: Option<&'o Snapshot>,
         (local_share, wall): (LocalShare, WallOffset),
         now: Instant,
+        ids: &'o mut ServerIds,
     ) -> Self {
-        let servers = old.iter().flat_map(|old| &old.upstreams).flat_map(|u| &u.servers);
         Self {
             old,
             local_share,
             wall,
             now,
-            servers: servers.map(|s| ((s.host.clone(), s.port), s.clone())).collect(),
-            next_server: old.map_or(0, |old| old.next_server),
+            servers: ServerBuilder::new(old, ids),
             summary: Summary::default(),
         }
     }
@@ -76,7 +79,6 @@ impl<'o> Builder<'o> {
             deciding_headers: plan.deciding_headers,
             files: plan.files,
             texts,
-            next_server: self.next_server,
         };
         (snapshot, self.summary)
     }
@@ -105,38 +107,12 @@ impl<'o> Builder<'o> {
     }
 
     fn upstream(&mut self, plan: UpstreamPlan, old: Option<&Arc<Upstream>>) -> Upstream {
-        let servers = plan.servers.iter().map(|server| self.server(server.clone(), old)).collect();
+        let members = old.map(|old| old.members());
+        let members = self.servers.members(&plan, members.as_ref().map(|members| &***members));
+        let members = ArcSwap::from_pointee(members);
         let turn = old.map_or(0, |old| old.turn.load(Relaxed));
         let retries = old.map_or_else(Arc::default, |old| Arc::clone(&old.retries));
-        Upstream { plan, servers, turn: AtomicUsize::new(turn), retries }
-    }
-
-    /// Returns the server of this plan, which may have been one of the upstream `old`.
-    fn server(&mut self, plan: ServerPlan, old: Option<&Arc<Upstream>>) -> Arc<Server> {
-        let ServerPlan { endpoint, weight } = plan;
-        let is_it =
-            |server: &&Arc<Server>| server.host == endpoint.host && server.port == endpoint.port;
-        let before = old.and_then(|old| old.servers.iter().find(is_it));
-        if let Some(before) =
-            before.filter(|it| it.weight == weight && it.is_tls == endpoint.is_tls)
-        {
-            return Arc::clone(before);
-        }
-        let known = self.servers.get(&(endpoint.host.clone(), endpoint.port));
-        let id = known.map_or(self.next_server, |known| known.id);
-        self.next_server = self.next_server.max(id + 1);
-        let server = Arc::new(Server {
-            id,
-            weight,
-            in_flight: known.map_or_else(Arc::default, |known| Arc::clone(&known.in_flight)),
-            meter: known.map_or_else(Arc::default, |known| Arc::clone(&known.meter)),
-            health: before.map_or_else(Arc::default, |before| Arc::clone(&before.health)),
-            host: endpoint.host,
-            port: endpoint.port,
-            is_tls: endpoint.is_tls,
-        });
-        self.servers.insert((server.host.clone(), server.port), Arc::clone(&server));
-        server
+        Upstream { plan, members, turn: AtomicUsize::new(turn), retries }
     }
 
     fn routes(&mut self, plans: Vec<RoutePlan>, upstreams: &[Arc<Upstream>]) -> Vec<Arc<Route>> {

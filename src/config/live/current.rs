@@ -1,21 +1,28 @@
-//! The configuration in force, and putting another one in its place; the only user of `arc_swap`.
+//! The configuration in force, and putting another one in its place.
 //!
-//! **Rules are swapped, state stays.** A snapshot is immutable. What has state outlives it: a gate
+//! **Rules are swapped, state stays.** A snapshot is immutable, but for the addresses of names. What has state outlives it: a gate
 //! and a meter belong to a route's name, what is in flight and a meter to a server's address, whose
 //! turn it is to an upstream's name.
 
-use super::{LocalShare, Summary, builder::Builder, cut, local_share::divided};
+use super::{
+    LocalShare, Summary,
+    builder::Builder,
+    cut,
+    local_share::divided,
+    members::{ServerBuilder, ServerIds},
+};
 use crate::{
     config::{
         diagnostics::Diagnostics,
         load,
         plan::Plan,
-        snapshot::{RuleSync, Snapshot},
+        snapshot::{RuleSync, Snapshot, Upstream},
     },
     flow::{Instant, WallOffset},
 };
 use arc_swap::{ArcSwap, Guard};
 use std::{
+    net::IpAddr,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
 };
@@ -26,6 +33,8 @@ pub struct Live {
     current: ArcSwap<Snapshot>,
     local_share: Mutex<LocalShare>,
     wall: Mutex<WallOffset>,
+    /// Held while servers are made.
+    servers: Mutex<ServerIds>,
 }
 
 /// Snapshots that were replaced, kept until no request needs them.
@@ -42,11 +51,14 @@ impl Live {
     pub fn start(plan: Plan, now: Instant) -> Self {
         let local_share = LocalShare { gateways: 1, is_cut_off: true, refusals: 0 };
         let wall = WallOffset::default();
-        let (snapshot, _) = Builder::new(None, (local_share, wall), now).snapshot(plan);
+        let mut servers = ServerIds::default();
+        let builder = Builder::new(None, (local_share, wall), now, &mut servers);
+        let (snapshot, _) = builder.snapshot(plan);
         Self {
             current: ArcSwap::from_pointee(snapshot),
             local_share: Mutex::new(local_share),
             wall: Mutex::new(wall),
+            servers: Mutex::new(servers),
         }
     }
 
@@ -89,11 +101,32 @@ impl Live {
         let old = self.current.load_full();
         let local_share = *self.local_share();
         let wall = *self.wall();
-        let (snapshot, summary) = Builder::new(Some(&old), (local_share, wall), now).snapshot(plan);
+        let mut servers = self.servers();
+        let builder = Builder::new(Some(&old), (local_share, wall), now, &mut servers);
+        let (snapshot, summary) = builder.snapshot(plan);
         self.current.store(Arc::new(snapshot));
+        drop(servers);
         retired.snapshots.push(old);
         retired.sweep();
         summary
+    }
+
+    /// Makes the addresses that a name has now servers of the upstreams that follow it. Requests in
+    /// flight go on, and addresses that stay keep their connections and their health.
+    pub fn resolve(&self, name: &Arc<str>, addresses: &Arc<[IpAddr]>) {
+        let mut servers = self.servers();
+        let snapshot = self.load();
+        let follows = |upstream: &&Arc<Upstream>| {
+            upstream.options.resolve.is_some()
+                && upstream.names().any(|known| known == name)
+                && upstream.members().names.get(name) != Some(addresses)
+        };
+        for upstream in snapshot.upstreams.iter().filter(follows) {
+            let mut builder = ServerBuilder::new(Some(&snapshot), &mut servers);
+            builder.resolve(name, addresses);
+            let members = builder.members(&upstream.plan, Some(&upstream.members()));
+            upstream.members.store(Arc::new(members));
+        }
     }
 
     /// Divides shared rules so while their store fails: in force for the next decision. By the
@@ -119,6 +152,10 @@ impl Live {
         for route in &self.load().routes {
             route.gate.set_wall(wall, now);
         }
+    }
+
+    fn servers(&self) -> MutexGuard<'_, ServerIds> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wall(&self) -> MutexGuard<'_, WallOffset> {

@@ -8,6 +8,7 @@ mod builder;
 mod current;
 mod cut;
 mod local_share;
+mod members;
 mod summary;
 pub mod watch;
 

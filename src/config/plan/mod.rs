@@ -28,6 +28,6 @@ pub(super) use store::name_in_store;
 pub use store::{Store, StoreKind};
 pub use template::{Piece, Placeholder, Template, Text};
 pub(super) use template::{Token, tokens};
-pub(super) use upstream::ServerPlan;
 pub use upstream::{AnswerLimits, UpstreamOptions, UpstreamPlan};
+pub(super) use upstream::{ServerPlan, schedule};
 pub use upstream_tls::UpstreamTls;

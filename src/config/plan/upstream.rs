@@ -4,6 +4,7 @@ use super::UpstreamTls;
 use crate::{
     config::spec::{Balance, UpstreamProtocol, values::Endpoint},
     health::{Check, Ejection},
+    route::KeySpec,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -13,8 +14,6 @@ pub struct UpstreamPlan {
     /// What routes call it.
     pub name: Arc<str>,
     pub(in crate::config) servers: Vec<ServerPlan>,
-    /// Indexes of the servers in the order of their turns by weight; 1 to 1000 of them.
-    pub schedule: Vec<u16>,
     /// What the file says beside its servers.
     pub options: UpstreamOptions,
 }
@@ -31,6 +30,8 @@ pub(in crate::config) struct ServerPlan {
 pub struct UpstreamOptions {
     /// How a server is picked.
     pub balance: Balance,
+    /// What decides about a request's server, if `balance` is hash.
+    pub hash_key: Option<KeySpec>,
     /// Which versions of HTTP servers are spoken to in.
     pub protocol: UpstreamProtocol,
     /// How long a connection may take to open.
@@ -45,6 +46,8 @@ pub struct UpstreamOptions {
     pub health: Option<Check>,
     /// When a server that fails requests is ejected.
     pub ejection: Ejection,
+    /// How often the names of its servers are resolved; `None`: whenever a connection opens.
+    pub resolve: Option<Duration>,
     /// How long a server's share grows after it is asked again.
     pub slow_start: Duration,
     /// How connections to those servers are secured that speak TLS.
@@ -58,4 +61,65 @@ pub struct AnswerLimits {
     pub header_bytes: usize,
     /// How many header fields.
     pub headers: usize,
+}
+
+/// The longest cycle of turns: what a schedule may hold.
+const MAX_CYCLE: u64 = 1000;
+
+/// Returns the indexes of the servers in the order of their turns, or `None` if a cycle would be
+/// longer than [`MAX_CYCLE`].
+///
+/// Smooth weighted round robin: at each turn every server gains its weight, the richest one is
+/// picked and pays the sum. Over a cycle each gets its share, spread as evenly as can be.
+/// Source: nginx, `ngx_http_upstream_round_robin.c`.
+pub(in crate::config) fn schedule(weights: &[u64]) -> Option<Vec<u16>> {
+    let shared = weights.iter().copied().fold(0, gcd).max(1);
+    let weights: Vec<i64> =
+        weights.iter().map(|w| i64::try_from(w / shared).ok()).collect::<Option<_>>()?;
+    let sum: i64 = weights.iter().sum();
+    if u64::try_from(sum).ok()? > MAX_CYCLE {
+        return None;
+    }
+    let mut credit = vec![0i64; weights.len()];
+    let mut turns = Vec::new();
+    for _ in 0..sum {
+        for (credit, weight) in credit.iter_mut().zip(&weights) {
+            *credit += weight;
+        }
+        // The first of equals, so that the file's order decides.
+        let mut richest = 0;
+        for index in 1..credit.len() {
+            if credit[index] > credit[richest] {
+                richest = index;
+            }
+        }
+        credit[richest] -= sum;
+        turns.push(u16::try_from(richest).ok()?);
+    }
+    Some(turns)
+}
+
+const fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::schedule;
+
+    #[test]
+    fn turns_are_spread_by_weight() {
+        assert_eq!(schedule(&[1, 1, 1]), Some(vec![0, 1, 2]));
+        assert_eq!(schedule(&[5, 1, 1]), Some(vec![0, 0, 1, 0, 2, 0, 0]));
+        assert_eq!(schedule(&[100, 200]), Some(vec![1, 0, 1]));
+        assert_eq!(schedule(&[]), Some(vec![]));
+        assert_eq!(schedule(&[1000, 999]), None);
+    }
+
+    #[test]
+    fn a_cycle_gives_everyone_its_share() {
+        let turns = schedule(&[7, 5, 1]).unwrap();
+        let share = |server| turns.iter().filter(|turn| **turn == server).count();
+        assert_eq!([share(0), share(1), share(2)], [7, 5, 1]);
+    }
 }

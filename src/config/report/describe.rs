@@ -133,9 +133,10 @@ fn write_upstream<'p>(
     let options = &upstream.options;
     writeln!(
         out,
-        "  {}  {}  connect_timeout {}, idle_timeout {}, max_idle {}",
+        "  {}  {}{}  connect_timeout {}, idle_timeout {}, max_idle {}",
         upstream.name,
         word(&options.balance),
+        options.hash_key.as_ref().map_or_else(String::new, |key| format!(" by {key}")),
         short(options.connect_timeout),
         short(options.idle_timeout),
         options.max_idle

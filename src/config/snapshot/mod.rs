@@ -7,5 +7,6 @@ mod whole;
 
 pub use claim::{Claims, KeySource, RequestContext, Unrouted, is_served, outcome};
 pub use route::{Route, RouteRule, RuleSync, Shared};
-pub use upstream::{Server, Upstream};
+pub(in crate::config) use upstream::Names;
+pub use upstream::{Members, Server, Upstream};
 pub use whole::Snapshot;

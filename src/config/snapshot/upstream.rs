@@ -5,7 +5,10 @@ use crate::{
     health::{RetryBudget, ServerHealth},
     meter,
 };
+use arc_swap::{ArcSwap, Guard};
 use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
     ops::Deref,
     path::Path,
     sync::{
@@ -14,13 +17,27 @@ use std::{
     },
 };
 
+/// The addresses of names.
+pub(in crate::config) type Names = BTreeMap<Arc<str>, Arc<[IpAddr]>>;
+
+/// The servers of an upstream at the moment.
+#[derive(Debug)]
+pub struct Members {
+    /// In the order of the file, a name by each of its addresses; at least one.
+    pub servers: Vec<Arc<Server>>,
+    /// Their places in the order of their turns by weight; at least one.
+    pub schedule: Vec<u16>,
+    /// The names among them that are resolved.
+    pub(in crate::config) names: Names,
+}
+
 /// A service behind the gateway.
 #[derive(Debug)]
 pub struct Upstream {
     /// What the file says.
     pub(in crate::config) plan: UpstreamPlan,
-    /// In the order of the file; at least one.
-    pub servers: Vec<Arc<Server>>,
+    /// Replaced when a name has other addresses; everything else stays.
+    pub(in crate::config) members: ArcSwap<Members>,
     /// Whose turn it is: counts up, taken modulo the schedule's length.
     pub turn: AtomicUsize,
     /// How many requests may be sent again; kept over reloads by the upstream's name.
@@ -36,6 +53,22 @@ impl Deref for Upstream {
 }
 
 impl Upstream {
+    /// Returns its servers, for a moment: do not hold them over an `.await`.
+    pub fn members(&self) -> Guard<Arc<Members>> {
+        self.members.load()
+    }
+
+    /// Returns a list of its servers, to keep.
+    pub fn servers(&self) -> Vec<Arc<Server>> {
+        self.members().servers.clone()
+    }
+
+    /// Returns the names among its servers.
+    pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        let hosts = self.plan.servers.iter().map(|server| &server.endpoint.host);
+        hosts.filter(|host| !host.starts_with('/') && host.parse::<IpAddr>().is_err())
+    }
+
     /// Returns how connections to `server` are secured; `None` for cleartext.
     pub fn tls_of(&self, server: &Server) -> Option<&Arc<UpstreamTls>> {
         self.options.tls.as_ref().filter(|_| server.is_tls)
@@ -54,10 +87,14 @@ pub struct Server {
     pub host: Arc<str>,
     /// Its port; 0 for a Unix socket.
     pub port: u16,
+    /// Which of the host's addresses it is, if the host was resolved.
+    pub ip: Option<IpAddr>,
     /// Whether it speaks TLS.
     pub is_tls: bool,
     /// 1 to 1000.
     pub weight: u32,
+    /// Stands for its address where keys are assigned to servers: the same in all gateways.
+    pub hash: u64,
     /// Requests that it works on.
     pub in_flight: Arc<AtomicU32>,
     /// What it was asked and how it answered.
@@ -72,12 +109,20 @@ impl Server {
         self.host.starts_with('/').then(|| Path::new(&*self.host))
     }
 
-    /// Returns `host:port`, with an IPv6 address in brackets, or `unix:` and the path of a socket.
-    pub fn address(&self) -> String {
-        let Self { host, port, .. } = self;
+    /// Returns the host that the file names with the port, or `unix:` and the path of a socket.
+    pub fn authority(&self) -> String {
         if self.socket().is_some() {
-            return format!("unix:{host}");
+            return format!("unix:{}", self.host);
         }
-        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+        match self.host.parse() {
+            Ok(IpAddr::V6(ip)) => format!("[{ip}]:{}", self.port),
+            Ok(IpAddr::V4(_)) | Err(_) => format!("{}:{}", self.host, self.port),
+        }
+    }
+
+    /// Returns the address and the port, with an IPv6 address in brackets. It is the
+    /// [authority](Self::authority) as long as no name was resolved.
+    pub fn address(&self) -> String {
+        self.ip.map_or_else(|| self.authority(), |ip| SocketAddr::new(ip, self.port).to_string())
     }
 }

@@ -40,8 +40,6 @@ pub struct Snapshot {
     pub deciding_headers: Arc<[Box<str>]>,
     /// Whether the process has begun without a store, and so asks none to its end.
     pub(in crate::config) is_storeless: bool,
-    /// The identity of the next server that is new.
-    pub(in crate::config) next_server: usize,
 }
 
 impl Snapshot {

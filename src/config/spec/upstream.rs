@@ -4,8 +4,8 @@ use super::{
     Balance, CertificateFiles, UpstreamProtocol,
     keys::keys,
     leaf::{
-        CheckPath, FileName, HOUR, Host, Integer, LEAST_HEADER, Name, Period, Size, Statuses,
-        Timeout, Url,
+        CheckPath, FileName, HOUR, Host, Integer, KeyPart, LEAST_HEADER, Name, Period, Size,
+        Statuses, Timeout, Url,
     },
 };
 use crate::config::{
@@ -22,8 +22,11 @@ keys! {
         name: Name;
         /// At least one server.
         servers: List<ServerSpec>;
-        /// In turn by weight, the less busy of two picked by weight, or by weighted chance.
+        /// In turn by weight, the less busy of two picked by weight, by weighted chance, or the same
+        /// server for the same `hash_key`.
         balance: Balance = "round_robin";
+        /// With `balance: hash`, the part of a request that decides about its server, or several.
+        hash_key: Several<KeyPart>, else "client_ip";
         /// HTTP/1.1 (`h1`), HTTP/2 (`h2`, which gRPC needs), or what each server chooses in the TLS
         /// handshake (`auto`; HTTP/1.1 in cleartext).
         protocol: UpstreamProtocol = "auto";
@@ -35,6 +38,9 @@ keys! {
         idle_timeout: Timeout = "4s";
         /// Idle connections kept for each server by each worker.
         max_idle: Integer<0, 100_000> = 256;
+        /// How often the names of servers are resolved; each address of a name is a server. 0 has each
+        /// connection resolve its name itself.
+        resolve: Period<0, { 24 * HOUR }> = "30s";
         /// What the header of an answer may be: 502 beyond it.
         limits: ResponseLimitsSpec = {};
         /// Asks each server for a path from time to time. One that fails gets no requests.
@@ -86,8 +92,8 @@ keys! {
 
     /// One address of an upstream.
     struct ServerSpec: "a server" {
-        /// `http://HOST:PORT`, `https://HOST:PORT` for TLS, or `unix:/PATH` for a socket. A name is
-        /// resolved when a connection opens.
+        /// `http://HOST:PORT`, `https://HOST:PORT` for TLS, or `unix:/PATH` for a socket. See
+        /// `resolve` for names.
         url: Url;
         /// Its share beside the others.
         weight: Integer<1, 1000> = 1;

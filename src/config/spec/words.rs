@@ -75,7 +75,7 @@ pub(in crate::config) enum OnDuplicate {
 /// How an upstream picks one of its servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[schemars(inline, extend("x-later" = ["hash"]))]
+#[schemars(inline)]
 pub enum Balance {
     /// In turn, by weight.
     RoundRobin,
@@ -83,6 +83,8 @@ pub enum Balance {
     LeastRequest,
     /// By weighted chance.
     Random,
+    /// The same one for the same key.
+    Hash,
 }
 
 /// Which version of HTTP an upstream's servers are spoken to in.

@@ -12,9 +12,9 @@ listeners:
 upstreams:
   - name: a
     servers: [{ url: http://h:1 }, { url: http://h:1 }]
-    balance: hash
+    balance: hashed
     health: { path: healthz, expect: ok }
-  - { name: b, servers: [] }
+  - { name: b, servers: [], hash_key: path }
   - { name: c, servers: [{ url: ftp://h }, { url: h, weight: 0 }] }
   - { name: d, servers: [{ url: http://a, weight: 997 }, { url: http://b, weight: 991 }] }
 routes:
@@ -24,10 +24,11 @@ routes:
             "two listeners share the name `web` | write another name: it tells them apart in logs, metrics and reloads",
             "two listeners on `0.0.0.0:80` | write another port",
             "the server is in the list already | write `weight: 2` at the first to send it more",
-            "`balance: hash` is not supported in this version | write one of `round_robin`, `least_request`, `random`",
+            "`balance` cannot be `hashed` | write one of `round_robin`, `least_request`, `random`, `hash`",
             "`healthz` is not a path | write what the server is asked for, as in `/healthz`",
             "`ok` is not a status or a range of them | write statuses from 100 to 599, as in `200` or `200-399`",
             "`servers` is empty | write at least one: `servers: [{ url: http://10.0.1.5:8000 }]`",
+            "`hash_key` without `balance: hash` | write `balance: hash`, or remove it",
             "`ftp://h` is not an http:// or https:// URL | write `http://HOST:PORT`, as in `http://10.0.1.5:8000`, or `https://HOST:PORT`, or `unix:/PATH`",
             "`h` is not an http:// or https:// URL | write `http://HOST:PORT`, as in `http://10.0.1.5:8000`, or `https://HOST:PORT`, or `unix:/PATH`",
             "`weight` cannot be 0 | write a number from 1 to 1000",

@@ -34,7 +34,7 @@ fn parsed(text: &str) -> Result<Plan, Diagnostics> {
 }
 
 #[track_caller]
-fn plan(text: &str) -> Plan {
+pub(in crate::config) fn plan(text: &str) -> Plan {
     parsed(text).unwrap_or_else(|problems| panic!("{problems}"))
 }
 

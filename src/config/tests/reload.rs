@@ -230,16 +230,16 @@ fn servers_keep_their_identity_and_load_by_address() {
     };
     let mut gateway = Gateway::start(&file("{ url: http://a }, { url: http://b }"));
     let before = gateway.snapshot().upstreams[0].clone();
-    before.servers[1].in_flight.store(7, Relaxed);
+    before.servers()[1].in_flight.store(7, Relaxed);
     before.turn.store(41, Relaxed);
     gateway.reload(&file("{ url: http://c }, { url: http://b, weight: 2 }"));
     let after = gateway.snapshot().upstreams[0].clone();
-    assert_eq!(after.servers.iter().map(|s| s.id).collect::<Vec<_>>(), [2, 1]);
-    assert_eq!(after.servers[1].in_flight.load(Relaxed), 7);
-    assert!(Arc::ptr_eq(&after.servers[1].meter, &before.servers[1].meter));
-    assert_eq!(after.servers[1].weight, 2);
+    assert_eq!(after.servers().iter().map(|s| s.id).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(after.servers()[1].in_flight.load(Relaxed), 7);
+    assert!(Arc::ptr_eq(&after.servers()[1].meter, &before.servers()[1].meter));
+    assert_eq!(after.servers()[1].weight, 2);
     assert_eq!(after.turn.load(Relaxed), 41);
-    assert_eq!(after.schedule, [1, 0, 1]);
+    assert_eq!(after.members().schedule, [1, 0, 1]);
 }
 
 #[test]

@@ -169,19 +169,6 @@ fn keys_that_mean_nothing_in_a_rule_are_refused() {
 }
 
 #[test]
-fn what_a_later_version_will_know_is_never_ignored() {
-    let file = with_rules("      - { name: a, limit: 1/1s }\n")
-        .replace("servers:", "balance: hash, servers:");
-    messages(
-        &file,
-        &[
-            "`balance: hash` is not supported in this version | write one of `round_robin`, `least_request`, `random`",
-        ],
-    );
-    plan(&with_rules("      - { name: a, limit: 1/1s, scope: process }\n"));
-}
-
-#[test]
 fn unknown_words_are_refused_with_the_nearest() {
     messages(
         &with_rules("      - { name: a, limit: 1/1s, algorithm: token_buket }\n"),

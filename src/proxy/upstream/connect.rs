@@ -60,7 +60,10 @@ impl Connector {
                     let stream = UnixStream::connect(path).await?;
                     return begin(Box::new(stream), terms, streams).await;
                 }
-                let stream = TcpStream::connect((&*server.host, server.port)).await?;
+                let stream = match server.ip {
+                    Some(ip) => TcpStream::connect((ip, server.port)).await?,
+                    None => TcpStream::connect((&*server.host, server.port)).await?,
+                };
                 stream.set_nodelay(true)?;
                 match upstream.tls_of(server) {
                     None => begin(Box::new(stream), terms, streams).await,

@@ -294,7 +294,7 @@ fn target(uri: &Uri, host: Option<&HeaderValue>, server: &Server) -> Option<Uri>
     parts.authority = Some(match host {
         Some(host) => Authority::try_from(host.as_bytes()).ok()?,
         None if server.socket().is_some() => Authority::from_static("localhost"),
-        None => Authority::try_from(server.address()).ok()?,
+        None => Authority::try_from(server.authority()).ok()?,
     });
     let path = uri.path_and_query().cloned();
     parts.path_and_query = Some(path.unwrap_or_else(|| PathAndQuery::from_static("/")));

@@ -88,11 +88,13 @@ impl Pools {
     /// Closes what has been closed or idle for too long; `upstreams` says how long
     /// that is for whom, and who is still configured.
     pub(crate) fn sweep(&self, upstreams: &[Arc<Upstream>], now: Instant) {
+        let all = upstreams.iter().flat_map(|upstream| {
+            upstream.servers().into_iter().map(move |server| (&**upstream, server))
+        });
+        let servers: Vec<_> = all.collect();
         for (id, of_server) in self.lock().iter_mut().enumerate() {
-            let users = upstreams.iter().filter_map(|upstream| {
-                let server = upstream.servers.iter().find(|server| server.id == id)?;
-                Some((&**upstream, &**server))
-            });
+            let users = servers.iter().filter(|(_, server)| server.id == id);
+            let users = users.map(|(upstream, server)| (*upstream, &**server));
             let limit = users.clone().map(|(upstream, _)| upstream.options.idle_timeout).max();
             let limit = limit.unwrap_or_default();
             of_server.idle.retain_mut(|idle| idle.is_usable(now, limit));
@@ -230,8 +232,8 @@ impl Lease {
     async fn connect(&mut self, offer: Offer, limit: Duration) -> io::Result<Opened> {
         let Self { worker, upstream, server, .. } = self;
         server.meter.connects.fetch_add(1, Relaxed);
-        let slow =
-            (upstream.servers.len() > 1).then(|| Connecting::begin(&server.health, self.since));
+        let slow = (upstream.members().servers.len() > 1)
+            .then(|| Connecting::begin(&server.health, self.since));
         let connecting = worker.connector.connect(server, upstream, offer);
         let opened = worker.clock.timeout(limit, connecting).await;
         drop(slow);

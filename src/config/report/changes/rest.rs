@@ -10,6 +10,7 @@ use crate::config::{
     snapshot::Snapshot,
     spec::{values::Endpoint, word},
 };
+use crate::route::KeySpec;
 use bytesize::ByteSize;
 use std::{
     collections::{BTreeSet, HashMap},
@@ -25,6 +26,7 @@ pub(in crate::config) fn upstream(old: &UpstreamPlan, new: &UpstreamPlan) -> Opt
     // A key that is added to the options does not compile until it is named here.
     let UpstreamOptions {
         balance,
+        hash_key,
         protocol,
         connect_timeout,
         idle_timeout,
@@ -34,9 +36,13 @@ pub(in crate::config) fn upstream(old: &UpstreamPlan, new: &UpstreamPlan) -> Opt
         health,
         ejection,
         slow_start,
+        resolve,
     } = &old.options;
     let to = &new.options;
     words.value("balance", *balance, to.balance, word);
+    let key =
+        |key: &&Option<KeySpec>| key.as_ref().map_or_else(|| "none".to_owned(), KeySpec::to_string);
+    words.value("hash_key", hash_key, &to.hash_key, key);
     words.value("protocol", *protocol, to.protocol, word);
     words.value("connect_timeout", *connect_timeout, to.connect_timeout, time);
     words.value("idle_timeout", *idle_timeout, to.idle_timeout, time);
@@ -48,6 +54,8 @@ pub(in crate::config) fn upstream(old: &UpstreamPlan, new: &UpstreamPlan) -> Opt
     words.named("health", *health == to.health);
     words.named("ejection", *ejection == to.ejection);
     words.value("slow_start", *slow_start, to.slow_start, time);
+    let every = |every: &&Option<Duration>| every.map_or_else(|| "0s".to_owned(), short);
+    words.value("resolve", resolve, &to.resolve, every);
     if words.0.is_empty() && old.servers != new.servers {
         words.add("order of servers".to_owned());
     }

@@ -1,0 +1,166 @@
+//! Which of several servers gets a request.
+
+use crate::common::{
+    Gateway,
+    http::{Client, head},
+    upstream::{self, Script},
+};
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+
+fn config(servers: &[(SocketAddr, u32)], upstream: &str) -> String {
+    let servers: Vec<_> = servers
+        .iter()
+        .map(|(address, weight)| format!("{{ url: \"http://{address}\", weight: {weight} }}"))
+        .collect();
+    format!(
+        "workers: 4\nlisteners:\n  - {{ name: web, listen: 127.0.0.1:0 }}\n\
+         upstreams:\n  - {{ name: up, servers: [{}]{upstream} }}\nroutes:\n  \
+         - {{ name: all, match: {{ path_prefix: / }}, upstream: up }}\n",
+        servers.join(", ")
+    )
+}
+
+fn named(name: &'static str) -> Script {
+    Script::answering(move |_| upstream::ok(name))
+}
+
+/// The servers of 200 users, by their cookie.
+fn servers(gateway: &Gateway) -> BTreeMap<usize, String> {
+    let user = |user: usize| {
+        let cookie = format!("a=b; user={user}");
+        // On a connection of its own, so that any worker serves it.
+        let answer = Client::new(gateway.web()).request("GET", "/", &[("Cookie", &cookie)]);
+        assert_eq!(answer.status, 200);
+        (user, answer.text())
+    };
+    (0..200).map(user).collect()
+}
+
+#[test]
+fn a_key_stays_with_its_server_and_only_those_of_a_changed_one_move() {
+    let [a, b, c] = [named("a"), named("b"), named("c")];
+    let [a, b, c] = [a.address, b.address, c.address].map(|address| (address, 1));
+    let hash = ", balance: hash, hash_key: cookie:user";
+    let gateway = Gateway::start(&config(&[a, b], hash));
+    let before = servers(&gateway);
+    assert_eq!(before, servers(&gateway), "each user has one server");
+    let count =
+        |all: &BTreeMap<usize, String>, name: &str| all.values().filter(|it| *it == name).count();
+    assert!((60..=140).contains(&count(&before, "a")), "{before:?}");
+    // Another server takes keys, and none move between the others.
+    let line = gateway.edit(&config(&[c, b, a], hash));
+    assert!(line.contains("+1 server"), "{line}");
+    let after = servers(&gateway);
+    let moved: Vec<_> = before.iter().filter(|(user, server)| after[user] != **server).collect();
+    assert!(moved.iter().all(|(user, _)| after[user] == "c"), "{after:?}");
+    assert_eq!(moved.len(), count(&after, "c"));
+    assert!((35..=105).contains(&moved.len()), "{} users moved", moved.len());
+    // And gives them back.
+    gateway.edit(&config(&[a, b], hash));
+    assert_eq!(servers(&gateway), before);
+    // A weight moves keys to its server only.
+    let line = gateway.edit(&config(&[a, (b.0, 3)], hash));
+    assert!(line.contains("weight of"), "{line}");
+    let heavy = servers(&gateway);
+    assert!(count(&heavy, "b") > count(&before, "b"));
+    assert!(before.iter().all(|(user, server)| heavy[user] == *server || heavy[user] == "b"));
+    // So does a server that fails: its users go elsewhere, all others stay.
+    let line = gateway.edit(&config(&[a, b], ", balance: hash, hash_key: [cookie:user, path]"));
+    assert!(line.contains("hash_key cookie:user → cookie:user,path"), "{line}");
+}
+
+#[test]
+fn the_keys_of_a_dead_server_go_elsewhere_and_all_others_stay() {
+    let [a, b, c] = [named("a"), named("b"), named("c")];
+    let all = [a.address, b.address, c.address].map(|address| (address, 1));
+    let more =
+        ", balance: hash, hash_key: cookie:user, ejection: { period: 1h }, idle_timeout: 1ms";
+    let gateway = Gateway::start(&config(&all, more));
+    let before = servers(&gateway);
+    drop(c);
+    let after = servers(&gateway);
+    assert!(before.iter().all(|(user, server)| after[user] == *server || server == "c"));
+    assert!(after.values().all(|server| server != "c"));
+}
+
+#[test]
+fn a_hot_key_does_not_overload_its_server() {
+    let stuck = || Script::start(|_, mut connection| while connection.read().is_some() {});
+    let all = [stuck(), stuck(), stuck(), stuck()];
+    let addresses: Vec<_> = all.iter().map(|server| (server.address, 1)).collect();
+    let gateway = Gateway::start(&config(&addresses, ", balance: hash, hash_key: path"));
+    let hanging: Vec<_> = (0..40)
+        .map(|_| {
+            let mut client = Client::new(gateway.web());
+            client.send(head("GET", "/", &[]));
+            client
+        })
+        .collect();
+    crate::common::eventually("all to have arrived", || {
+        let counts: Vec<_> = all.iter().map(Script::connections).collect();
+        (counts.iter().sum::<usize>() == 40).then_some(counts)
+    });
+    let most = all.iter().map(Script::connections).max();
+    // 1.25 · 40 / 4, rounded up; a few may start at the same moment.
+    assert!(most <= Some(13 + 4), "{most:?} of 40 requests for one path");
+    drop(hanging);
+}
+
+#[test]
+fn least_request_counts_what_all_workers_have_in_flight() {
+    let stuck = Script::start(|_, mut connection| while connection.read().is_some() {});
+    let free = named("free");
+    // The free one counts less even while an answer of it ends.
+    let servers = [(stuck.address, 1), (free.address, 3)];
+    let gateway = Gateway::start(&config(&servers, ", balance: least_request"));
+    let mut hanging = Vec::new();
+    let mut ask = |patience| {
+        let mut client = Client::new(gateway.web());
+        client.stream.get_ref().set_read_timeout(Some(patience)).expect("set");
+        client.send(head("GET", "/", &[]));
+        let answer = client.try_read("GET");
+        if answer.is_none() {
+            hanging.push(client);
+        }
+        answer.is_some()
+    };
+    while stuck.connections() == 0 {
+        ask(Duration::from_millis(300));
+    }
+    // Whichever worker gets it, a request goes to the server without one.
+    for _ in 0..60 {
+        assert!(ask(crate::common::PATIENCE), "the busy server was chosen");
+    }
+}
+
+#[test]
+fn a_change_of_weights_keeps_connections() {
+    let [a, b] = [named("a"), named("b")];
+    let text = config(&[(a.address, 1), (b.address, 1)], ", idle_timeout: 1h")
+        .replace("workers: 4", "workers: 1");
+    let gateway = Gateway::start(&text);
+    let ask = || {
+        for _ in 0..8 {
+            assert_eq!(crate::common::http::get(gateway.web(), "/").status, 200);
+        }
+    };
+    ask();
+    gateway.edit(&text.replacen("weight: 1", "weight: 3", 1));
+    ask();
+    assert_eq!([a.connections(), b.connections()], [1, 1]);
+}
+
+#[test]
+fn a_name_that_cannot_be_resolved_keeps_no_gateway_from_starting() {
+    let alive = named("alive");
+    let text = config(&[(alive.address, 1)], ", resolve: 1s").replace(
+        "routes:",
+        "  - { name: lost, servers: [{ url: 'http://lost.invalid' }] }\nroutes:\n  \
+                  - { name: lost, match: { path: /lost }, upstream: lost }",
+    );
+    let gateway = Gateway::start(&text);
+    assert_eq!(crate::common::http::get(gateway.web(), "/").text(), "alive");
+    assert_eq!(crate::common::http::get(gateway.web(), "/lost").status, 502);
+    gateway.wait_log("upstream failed: ");
+    gateway.wait_log("name cannot be resolved; its last addresses stay name=\"lost.invalid\"");
+}

@@ -13,9 +13,9 @@ const MOST_COST: u32 = 15;
 #[derive(PartialEq, Eq)]
 pub struct Users {
     hashes: HashMap<Arc<str>, Box<str>>,
-    /// What passwords of unknown users are compared with, at the highest cost of the file, so that
+    /// What passwords of unknown users are compared with, one for each user and at its cost, so that
     /// time does not show who is a user.
-    decoy: Box<str>,
+    decoys: Box<[Box<str>]>,
 }
 
 /// Why a file cannot be used. It never holds a part of a hash.
@@ -36,7 +36,7 @@ impl Users {
     /// has a line already. Also a file without users.
     pub fn read(text: &str) -> Result<Self, InvalidUsers> {
         let mut hashes: HashMap<Arc<str>, Box<str>> = HashMap::new();
-        let mut most_cost = 0;
+        let mut costs = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.trim_end_matches('\r');
             if line.trim().is_empty() || line.starts_with('#') {
@@ -49,7 +49,7 @@ impl Users {
             let hash = rest.split(':').next().unwrap_or_default();
             let cost = cost(hash)
                 .map_err(|why| wrong(format!("the password of `{}` {why}", user.escape_debug())))?;
-            most_cost = cost.max(most_cost);
+            costs.push(cost);
             if hashes.insert(user.into(), hash.into()).is_some() {
                 return Err(wrong(format!("`{}` has a line already", user.escape_debug())));
             }
@@ -57,8 +57,8 @@ impl Users {
         if hashes.is_empty() {
             return Err(InvalidUsers { line: None, message: "it names no user".to_owned() });
         }
-        let decoy = format!("$2b${most_cost:02}${}", ".".repeat(53)).into();
-        Ok(Self { hashes, decoy })
+        let decoy = |cost: &u32| format!("$2b${cost:02}${}", ".".repeat(53)).into();
+        Ok(Self { hashes, decoys: costs.iter().map(decoy).collect() })
     }
 
     /// Returns how many users there are.
@@ -66,13 +66,22 @@ impl Users {
         self.hashes.len()
     }
 
+    /// Returns what an unknown user's password is compared with: always the same for the same name.
+    fn decoy(&self, name: &str, seed: &Seed) -> &str {
+        let place = seed.fingerprint(name.as_bytes()) % self.decoys.len().max(1) as u128;
+        usize::try_from(place)
+            .ok()
+            .and_then(|place| self.decoys.get(place))
+            .map_or("", |decoy| decoy)
+    }
+
     /// Returns the check of a user's password. It is the same check for the same hash, user and
     /// password, as its fingerprint shows.
     pub fn check(&self, credentials: Credentials, seed: &Seed) -> PasswordCheck {
         let known = self.hashes.get_key_value(credentials.user.as_str());
         let (user, hash) = match known {
-            Some((user, hash)) => (Some(Arc::clone(user)), hash),
-            None => (None, &self.decoy),
+            Some((user, hash)) => (Some(Arc::clone(user)), &**hash),
+            None => (None, self.decoy(&credentials.user, seed)),
         };
         let Credentials { user: named, password } = credentials;
         let mut bytes = Vec::with_capacity(16 + named.len() + password.len() + hash.len());
@@ -81,7 +90,7 @@ impl Users {
             bytes.extend_from_slice(part);
         }
         bytes.extend_from_slice(hash.as_bytes());
-        PasswordCheck { print: seed.fingerprint(&bytes), user, hash: hash.clone(), password }
+        PasswordCheck { print: seed.fingerprint(&bytes), user, hash: hash.into(), password }
     }
 }
 

@@ -90,13 +90,15 @@ impl Listeners {
         workers: &[Handle],
     ) -> Result<(), StartError> {
         let Opened { name, configured, address, sockets } = opened;
-        let tls = certificates(&live.load(), &name).is_some();
+        let snapshot = live.load_full();
+        let tls = certificates(&snapshot, &name).is_some();
+        let proxy_protocol = snapshot.listener(&name).is_some_and(|known| known.proxy_protocol);
         let acceptor = tls
             .then(|| Acceptor::new(Arc::clone(live), Arc::clone(&name)))
             .transpose()
             .map_err(cannot("set up TLS"))?;
         tracing::info!(listener = %name, %address, tls, "listening");
-        let face = Face { name: Arc::clone(&name), tls: acceptor };
+        let face = Face { name: Arc::clone(&name), tls: acceptor, proxy_protocol };
         let face = match sockets {
             SocketSource::New(sockets) => {
                 let (sender, face) = watch::channel(face);

@@ -148,8 +148,13 @@ pub(super) fn prepare<B: Body>(request: &mut Request<B>, peer: &Peer, forward: &
     } else if full || request.uri().path().is_empty() {
         // One that was a fragment only says that it is `/`, and is sent as nothing.
         let target = request.uri().path_and_query().filter(|target| target.as_str() != "/");
-        let target = target.cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
-        *request.uri_mut() = Uri::from(target);
+        let target = match target {
+            Some(query) if query.as_str().starts_with('?') => {
+                format!("/{}", query.as_str()).try_into().ok()
+            }
+            target => target.cloned(),
+        };
+        *request.uri_mut() = Uri::from(target.unwrap_or_else(|| PathAndQuery::from_static("/")));
     }
     *request.version_mut() = Version::HTTP_11;
 }

@@ -56,6 +56,16 @@ pub struct Face {
     pub name: Arc<str>,
     /// TLS, if the listener has it.
     pub tls: Option<Acceptor>,
+    /// Whether each connection begins with the header of the PROXY protocol.
+    pub proxy_protocol: bool,
+}
+
+/// Whose connection it is.
+struct Client {
+    address: SocketAddr,
+    /// Whether `address` is a load balancer's that did not say whose connection it is.
+    is_unknown: bool,
+    counted: Option<ClientConnection>,
 }
 
 /// Binds `count` sockets to one address, between which the kernel shares out
@@ -268,10 +278,8 @@ fn admit(worker: &Arc<Worker>, stream: TcpStream, address: SocketAddr, face: Fac
     tasks.spawn(async move {
         let place = worker.connections.enter(&activity);
         let mut stream = stream;
-        if let Some((address, counted)) =
-            admit_client(&worker, &activity, &mut stream, address, &face.name).await
-        {
-            greet(&worker, &activity, stream, (address, counted), face).await;
+        if let Some(client) = admit_client(&worker, &activity, &mut stream, address, &face).await {
+            greet(&worker, &activity, stream, client, face).await;
         }
         worker.connections.leave(place);
     });
@@ -284,42 +292,45 @@ async fn admit_client(
     activity: &Activity,
     stream: &mut TcpStream,
     address: SocketAddr,
-    listener: &str,
-) -> Option<(SocketAddr, Option<ClientConnection>)> {
-    let is_proxied =
-        worker.live.load().listener(listener).is_some_and(|known| known.proxy_protocol);
-    let address = if is_proxied {
+    face: &Face,
+) -> Option<Client> {
+    // An edit of it reaches the listener's next connection; one that renames the listener does not
+    // change it for connections that are accepted meanwhile.
+    let known = worker.live.load().listener(&face.name).map(|known| known.proxy_protocol);
+    let said = if known.unwrap_or(face.proxy_protocol) {
         // In a box, as it is not needed later.
-        Box::pin(proxied_client(worker, activity, stream, address, listener)).await?
+        Box::pin(proxied_client(worker, activity, stream, address, &face.name)).await?
     } else {
-        address
+        Some(address)
     };
+    let is_unknown = said.is_none();
+    let address = said.unwrap_or(address);
     let client = address.ip().to_canonical();
     let snapshot = worker.live.load();
     let Some(limit) = snapshot.settings.limits.connections_per_client else {
-        return Some((address, None));
+        return Some(Client { address, is_unknown, counted: None });
     };
-    let mut trusted = snapshot.trusted_proxies(Some(listener)).iter();
+    let mut trusted = snapshot.trusted_proxies(Some(&face.name)).iter();
     if trusted.any(|network| network.contains(&client)) {
-        return Some((address, None));
+        return Some(Client { address, is_unknown, counted: None });
     }
     let counted = worker.clients.open(client, limit);
     if counted.is_none() {
         let why = "the client has as many connections as `limits.connections_per_client` allows";
         worker.request_log.closed(worker, client, meter::Refusal::ConnectionsPerClient, why);
     }
-    Some((address, Some(counted?)))
+    Some(Client { address, is_unknown, counted: Some(counted?) })
 }
 
 /// Reads the header of the PROXY protocol that a load balancer begins a connection with. Returns the
-/// client's address, or `None` if the connection is to be closed.
+/// client's address if the header has one, or `None` if the connection is to be closed.
 async fn proxied_client(
     worker: &Arc<Worker>,
     activity: &Activity,
     stream: &mut TcpStream,
     address: SocketAddr,
     listener: &str,
-) -> Option<SocketAddr> {
+) -> Option<Option<SocketAddr>> {
     let peer = address.ip().to_canonical();
     let snapshot = worker.live.load_full();
     let close = |why| {
@@ -333,7 +344,7 @@ async fn proxied_client(
     let limit = snapshot.settings.timeouts.header_read;
     let header = worker.clock.timeout(limit, proxy_protocol::read(stream));
     match unless_drained(activity, header).await? {
-        Ok(Ok(client)) => Some(client.unwrap_or(address)),
+        Ok(Ok(client)) => Some(client),
         // What tests whether the port is open leaves at once.
         Ok(Err(Invalid::Incomplete)) => None,
         Ok(Err(Invalid::Malformed)) => close("the connection begins with no valid PROXY header"),
@@ -346,9 +357,10 @@ async fn greet(
     worker: &Arc<Worker>,
     activity: &Arc<Activity>,
     stream: TcpStream,
-    (address, counted): (SocketAddr, Option<ClientConnection>),
-    Face { name: listener, tls }: Face,
+    client: Client,
+    Face { name: listener, tls, .. }: Face,
 ) {
+    let Client { address, is_unknown, counted } = client;
     // Without it a small answer may wait 40 ms for an acknowledgement.
     if stream.set_nodelay(true).is_err() {
         return;
@@ -357,7 +369,7 @@ async fn greet(
     let peer = |name, tls| {
         let (worker, activity) = (Arc::clone(worker), Arc::clone(activity));
         let peer = Peer::new(worker, activity, address, name, (listener, tls));
-        Arc::new(peer.counted(counted))
+        Arc::new(peer.counted(counted).without_trust(is_unknown))
     };
     let Some(acceptor) = tls else {
         return greet_cleartext(stream, peer(None, false), manners).await;
@@ -413,7 +425,8 @@ mod tests {
     use std::os::fd::RawFd;
 
     fn entrance(house: &House) -> Entrance {
-        let (_, face) = watch::channel(Face { name: "web".into(), tls: None });
+        let (_, face) =
+            watch::channel(Face { name: "web".into(), tls: None, proxy_protocol: false });
         Entrance { worker: Arc::clone(&house.worker), face, complaints: Complaints::default() }
     }
 

@@ -12,6 +12,7 @@ use crate::{
 };
 use core::net::{IpAddr, SocketAddr};
 use http::HeaderValue;
+use ipnet::IpNet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What the requests of one connection share.
@@ -26,6 +27,9 @@ pub(super) struct Peer {
     /// `http` or `https`.
     pub(super) scheme: HeaderValue,
     pub(super) activity: Arc<Activity>,
+    /// Whether nothing that it says about others is believed: `address` is a load balancer's, which
+    /// did not say whose connection it is.
+    is_unknown: bool,
     /// Counts the connection for as long as anything needs it.
     _counted: Option<ClientConnection>,
     server_name: Option<ServerName>,
@@ -71,6 +75,7 @@ impl Peer {
             address_value,
             scheme,
             activity,
+            is_unknown: false,
             _counted: None,
             server_name,
             known,
@@ -81,6 +86,11 @@ impl Peer {
     /// Returns it with what counts its connection.
     pub(super) fn counted(self, counted: Option<ClientConnection>) -> Self {
         Self { _counted: counted, ..self }
+    }
+
+    /// Returns it without trust in what it says about others, if it `is_unknown` whose connection it is.
+    pub(super) fn without_trust(self, is_unknown: bool) -> Self {
+        Self { is_unknown, ..self }
     }
 
     /// Returns the host that routes know an authority by.
@@ -128,9 +138,14 @@ impl Peer {
             .is_none_or(|ServerName { name, certificates }| certificates.agree(name, host))
     }
 
+    /// Returns whose word about clients is believed.
+    pub(super) fn trusted_proxies<'s>(&self, snapshot: &'s Snapshot) -> &'s [IpNet] {
+        if self.is_unknown { &[] } else { snapshot.trusted_proxies(Some(&self.listener)) }
+    }
+
     /// Whether what it says about others is believed.
     pub(super) fn is_trusted(&self, snapshot: &Snapshot) -> bool {
-        let trusted = snapshot.trusted_proxies(Some(&self.listener));
+        let trusted = self.trusted_proxies(snapshot);
         trusted.iter().any(|network| network.contains(&self.address))
     }
 }

@@ -74,8 +74,10 @@ impl Values {
             return None;
         }
         let mut url = self.written(&redirect.to, None, Escape::Url);
-        if redirect.to.0.first() == Some(&Piece::Value(Placeholder::Path)) {
-            // A browser takes what follows two slashes for a host.
+        // A browser takes what follows two slashes for a host: only the file may name one.
+        let names_host =
+            matches!(redirect.to.0.first(), Some(Piece::Text(text)) if text.starts_with("//"));
+        if url.starts_with('/') && !names_host {
             let path = url.trim_start_matches(['/', '\\']);
             url = format!("/{path}");
         }
@@ -142,8 +144,13 @@ impl Escape {
             Self::Header | Self::Body(Syntax::Plain) => out.write_str(text),
             Self::Body(Syntax::Json) => text.chars().try_for_each(|c| match c {
                 '"' | '\\' => write!(out, "\\{c}"),
-                // The last three could end a script that JSON stands in.
-                c if c.is_control() || matches!(c, '<' | '>' | '&') => {
+                // These could end a script that JSON stands in, or a string of JavaScript.
+                c if c.is_control()
+                    || matches!(
+                        c,
+                        '<' | '>' | '&' | '\'' | '`' | '$' | '\u{2028}' | '\u{2029}'
+                    ) =>
+                {
                     write!(out, "\\u{:04x}", u32::from(c))
                 }
                 c => out.write_char(c),

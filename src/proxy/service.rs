@@ -486,8 +486,7 @@ fn find<'a>(
             return Err(Refusal::NoRoute);
         }
     };
-    let client =
-        client_ip(peer.address, request.headers(), snapshot.trusted_proxies(Some(&peer.listener)));
+    let client = client_ip(peer.address, request.headers(), peer.trusted_proxies(snapshot));
     if let Some(entry) = &mut tail.entry {
         entry.client = client;
     }

@@ -47,6 +47,7 @@ fn cleartext_is_redirected_to_https_in_one_line() {
     let upstream = upstream::echo();
     let routes = "  - { name: tls, match: { path_prefix: / }, redirect: https }
   - { name: moved, match: { path_prefix: /old }, redirect: { to: \"/new{path}?\", status: 301 } }
+  - { name: plain, match: { path_prefix: /plain }, redirect: \"/{path}\" }
   - { name: slash, match: { path_prefix: /s }, redirect: \"{path}/\", body_limit: 1KiB }";
     let gateway = Gateway::start(&yaml(upstream.address, routes));
     let mut client = Client::new(gateway.web());
@@ -55,6 +56,7 @@ fn cleartext_is_redirected_to_https_in_one_line() {
         ("/", 308, "https://shop.example/"),
         ("//evil.example/x", 308, "https://shop.example//evil.example/x"),
         ("/old/x?y", 301, "/new/old/x"),
+        ("//plain/evil.example", 302, "/plain/evil.example"),
         ("//s/x", 302, "/s/x/"),
         ("/s/\"<x>?q", 302, "/s/%22%3Cx%3E/?q"),
     ] {

@@ -124,7 +124,8 @@ impl Compiler {
             Piece::Text(text) => {
                 let text = text.to_ascii_lowercase();
                 let has = |scheme: &str| {
-                    text.starts_with(scheme) && (text.len() > scheme.len() || template.0.len() > 1)
+                    let host = template.0.get(1) == Some(&Piece::Value(Placeholder::Host));
+                    text.starts_with(scheme) && (text.len() > scheme.len() || host)
                 };
                 text.starts_with('/') || has("http://") || has("https://")
             }

@@ -134,18 +134,18 @@ impl Compiler {
         place: Place,
         (content_type, used): (Option<HeaderText>, Use),
     ) -> Body {
+        let template = self.template(text, place, used);
+        let is_json =
+            matches!(template.0.first(), Some(Piece::Text(text)) if text.starts_with(['{', '[']));
         let guessed = || {
-            Text::Plain(HeaderValue::from_static(match text.as_bytes().first() {
-                Some(b'{' | b'[') => "application/json",
-                _ => "text/plain; charset=utf-8",
-            }))
+            let guess = if is_json { "application/json" } else { "text/plain; charset=utf-8" };
+            Text::Plain(HeaderValue::from_static(guess))
         };
         let content_type = content_type.unwrap_or_else(guessed);
         let syntax = match &content_type {
             Text::Plain(value) => Syntax::of(value.to_str().unwrap_or_default()),
             Text::Template(template) => Syntax::of(&template.to_string()),
         };
-        let template = self.template(text, place, used);
         Body { text: plain(template, Bytes::from), content_type, syntax }
     }
 }

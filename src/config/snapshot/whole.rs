@@ -43,11 +43,13 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Returns whose word about clients is believed at a listener.
+    /// Returns whose word about clients is believed at a listener: nobody's at one that an edit has
+    /// removed.
     pub fn trusted_proxies(&self, listener: Option<&str>) -> &[IpNet] {
-        let own = listener.and_then(|name| self.listener(name));
-        let own = own.and_then(|listener| listener.trusted_proxies.as_deref());
-        own.unwrap_or(&self.settings.trusted_proxies)
+        let all = &self.settings.trusted_proxies;
+        let Some(name) = listener else { return all };
+        let Some(listener) = self.listener(name) else { return &[] };
+        listener.trusted_proxies.as_deref().unwrap_or(all)
     }
 
     /// Returns the listener of this name.

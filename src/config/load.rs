@@ -7,7 +7,7 @@ use super::{
     plan::Plan,
     read::{Content, Node, include, open_quote, source, yaml::Tree},
     spec::FileSpec,
-    vocabulary::{self, Vocabulary},
+    vocabulary::{self, Document, Vocabulary},
 };
 use std::{num::NonZeroUsize, path::Path, sync::Arc, thread::available_parallelism};
 
@@ -65,8 +65,8 @@ pub fn reference() -> String {
 }
 
 /// Returns the JSON Schema of the file, as text: `gateway.schema.json`.
-pub fn schema() -> String {
-    vocabulary::publish::<FileSpec>("gateway.yaml of flowgate")
+pub const fn schema() -> &'static str {
+    FileSpec::SCHEMA
 }
 
 /// Takes a text through all steps to the plan.

@@ -168,10 +168,6 @@ impl<'n, 's> Fields<'n, 's> {
             let message = format!("{} takes no `{}`", section.title, name.text);
             return self.map.add(error(message).help(help));
         }
-        if section.later.iter().any(|known| *known == name.text) {
-            let message = format!("`{}` is not supported in this version", name.text);
-            return self.map.add(error(message).help("remove it"));
-        }
         let message = format!("{} has no key {}", section.title, quoted(&name.text));
         if self.map.reader.problems.borrow().are_many() {
             return self.map.add(error(message).help("remove it"));

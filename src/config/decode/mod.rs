@@ -7,6 +7,8 @@ mod access;
 mod deserializer;
 mod error;
 mod keys;
+#[cfg(test)]
+mod schema;
 mod shape;
 mod value;
 
@@ -15,10 +17,8 @@ pub(super) use keys::{At, Either, Entries, Key, List, Printed, Several, read_tex
 use crate::config::{
     diagnostics::{Problems, Source},
     read::Node,
-    vocabulary::Vocabulary,
+    vocabulary::{Document, Vocabulary},
 };
-use schemars::JsonSchema;
-use serde::Deserialize;
 use shape::Shape;
 use std::cell::RefCell;
 use value::{Reader, Value};
@@ -34,10 +34,7 @@ pub(super) struct Decoded<T> {
 }
 
 /// Reads the tree of the file `source` as a `T`, with all that is wrong with it.
-pub(super) fn read<T: JsonSchema + for<'de> Deserialize<'de>>(
-    root: &Node<'_>,
-    source: &Source,
-) -> Decoded<T> {
+pub(super) fn read<T: Document>(root: &Node<'_>, source: &Source) -> Decoded<T> {
     let reader = Reader {
         text: &source.text,
         substitutions: &source.substitutions,

@@ -131,11 +131,6 @@ impl<'n, 's> Value<'n, 's> {
     pub(super) fn no_word(self, text: &str, words: &[&str]) -> Stop {
         let list = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
         let name = self.key_name();
-        let later = self.key.and_then(|key| key.schema["x-later"].as_array());
-        if later.is_some_and(|later| later.iter().any(|word| word == text)) {
-            let message = format!("`{name}: {text}` is not supported in this version");
-            return Stop::Invalid { message, help: format!("write one of {list}") };
-        }
         let help = nearest(text, words.iter().copied()).map_or_else(
             || format!("write one of {list}"),
             |word| format!("did you mean `{word}`? write one of {list}"),

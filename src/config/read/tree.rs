@@ -35,6 +35,12 @@ pub(in crate::config) struct Name<'s> {
 }
 
 impl Node<'_> {
+    /// Returns the first value of the key `name`, if this is a map that has it.
+    pub(in crate::config) fn entry(&self, name: &str) -> Option<&Self> {
+        let Content::Map(entries) = &self.content else { return None };
+        entries.iter().find(|(known, _)| known.text == name).map(|(_, value)| value)
+    }
+
     /// Returns the same value of a text that begins `base` bytes later.
     pub(in crate::config) fn shifted(mut self, base: usize) -> Self {
         self.shift(base);

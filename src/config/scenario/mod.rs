@@ -27,11 +27,10 @@ use crate::config::{
         keys::keys,
         leaf::{FileName, Sentence, Text},
     },
+    vocabulary::Document,
 };
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::{
-    borrow::Cow,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -84,13 +83,6 @@ keys! {
         tests: List<TestSpec>;
     }
 
-    /// A scenario whose tests were read.
-    struct InlineSpec: "a scenario" {
-        config: FileSpec, else "–";
-        #[expect(dead_code, reason = "has its key known")]
-        tests: Unread, else "–";
-    }
-
     /// One test.
     struct TestSpec: "a test" {
         /// What it shows.
@@ -113,14 +105,19 @@ impl<'de> Deserialize<'de> for Unread {
     }
 }
 
-impl JsonSchema for Unread {
-    fn schema_name() -> Cow<'static, str> {
+#[cfg(test)]
+impl schemars::JsonSchema for Unread {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
         "Unread".into()
     }
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "object" })
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "object" })
     }
+}
+
+impl Document for ScenarioSpec {
+    const SCHEMA: &'static str = include_str!("scenario.schema.json");
 }
 
 /// Reads the scenario at `path`; the configuration that it tests is the file `instead`, if
@@ -172,9 +169,11 @@ impl Scenario {
             .map_err(|problem| Diagnostics::new(source, problem))?;
         let source = &Source { substitutions: Arc::new(tree.substitutions), ..source.clone() };
         let mut problems = tree.problems;
-        let decoded = decode::read::<InlineSpec>(&tree.root, source);
-        problems.extend(decoded.problems);
-        let spec = decoded.value.and_then(|spec| spec.config.at).map(|at| at.value);
+        let spec = tree.root.entry("config").and_then(|node| {
+            let decoded = decode::read::<FileSpec>(node, source);
+            problems.extend(decoded.problems);
+            decoded.value
+        });
         if let Some(place) = spec.as_ref().and_then(|spec| spec.include.place) {
             let problem = Problem::error(place, "`include` works in a file of its own only");
             problems.add(problem.help("write `config: FILE`, and `include` in that file"));

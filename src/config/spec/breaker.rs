@@ -10,7 +10,7 @@ keys! {
     /// place; a 4xx is not. Needs one of `error_ratio`, `slow_ratio` and `errors`. While it is
     /// open, requests get 503 with the exact `Retry-After`; then `probes` of them go through, and
     /// all must be good for it to close.
-    #[schemars(extend("x-instead" = [["key", ANOTHER_ROUTE], ["overrides", ANOTHER_ROUTE], ["except", ANOTHER_ROUTE], ["cost", "remove it: an answer counts as one, whatever its request cost"], ["scope", "remove it: each gateway learns from the answers that it sees"]]))]
+    #[cfg_attr(test, schemars(extend("x-instead" = [["key", ANOTHER_ROUTE], ["overrides", ANOTHER_ROUTE], ["except", ANOTHER_ROUTE], ["cost", "remove it: an answer counts as one, whatever its request cost"], ["scope", "remove it: each gateway learns from the answers that it sees"]])))]
     struct BreakerSpec: "a breaker" {
         /// Opens when more than this part of the answers in `window` are failures; 1: when all are.
         error_ratio: Part, else "–";
@@ -37,4 +37,5 @@ keys! {
     }
 }
 
+#[cfg(test)]
 const ANOTHER_ROUTE: &str = "write a route of its own for those requests, to the same upstream: a breaker is of all of its route's";

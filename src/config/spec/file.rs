@@ -12,6 +12,7 @@ use super::{
 use crate::config::{
     decode::{At, Key, List, Printed, Several},
     diagnostics::Source,
+    vocabulary::Document,
 };
 use std::path::PathBuf;
 
@@ -99,6 +100,10 @@ keys! {
         /// together. Beyond it, a connection that holds 64KiB or more is not read.
         upload_buffers: Size<0, { 1 << 40 }> = "256MiB";
     }
+}
+
+impl Document for FileSpec {
+    const SCHEMA: &'static str = include_str!("../../../gateway.schema.json");
 }
 
 impl FileSpec {

@@ -8,14 +8,14 @@ macro_rules! keys {
     ($($(#[$of_map:meta])* struct $name:ident: $title:tt {
         $($(#[$of_key:meta])* $key:ident: $type:ty $(= $default:tt)? $(, else $words:tt)?;)*
     })*) => { $(
-        #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+        #[derive(Debug, serde::Deserialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = $title))]
         #[serde(deny_unknown_fields)]
-        #[schemars(title = $title)]
         $(#[$of_map])*
         pub(in crate::config) struct $name { $(
             $(#[$of_key])*
-            $(#[serde(default)] #[schemars(extend("default" = $default))])?
-            $(#[serde(default)] #[schemars(extend("x-default" = $words))])?
+            $(#[serde(default)] #[cfg_attr(test, schemars(extend("default" = $default)))])?
+            $(#[serde(default)] #[cfg_attr(test, schemars(extend("x-default" = $words)))])?
             pub $key: $crate::config::decode::Key<$type>,
         )* }
     )* };

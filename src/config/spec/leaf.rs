@@ -16,11 +16,8 @@ use crate::{
 use core::ops::RangeInclusive;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use ipnet::IpNet;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
-use std::{
-    borrow::Cow, net::SocketAddr, num::NonZeroU64, path::PathBuf, sync::Arc, time::Duration,
-};
+use std::{net::SocketAddr, num::NonZeroU64, path::PathBuf, sync::Arc, time::Duration};
 
 /// A millisecond, a second and an hour in nanoseconds, for bounds of [`Period`].
 pub(in crate::config) const MILLI: u64 = 1_000_000;
@@ -50,19 +47,20 @@ macro_rules! leaves {
             }
         }
 
-        impl $(<const $min: u64, const $max: u64>)? JsonSchema for $name $(<$min, $max>)? {
+        #[cfg(test)]
+        impl $(<const $min: u64, const $max: u64>)? schemars::JsonSchema for $name $(<$min, $max>)? {
             fn inline_schema() -> bool {
                 true
             }
 
-            fn schema_name() -> Cow<'static, str> {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
                 stringify!($name).into()
             }
 
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                let mut schema = json_schema!($schema);
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                let mut schema = schemars::json_schema!($schema);
                 schema.insert("title".to_owned(), $words.into());
-                schema.insert("examples".to_owned(), vec![$example].into());
+                schema.insert("x-example".to_owned(), $example.into());
                 schema
             }
         }

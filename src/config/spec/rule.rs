@@ -166,7 +166,7 @@ keys! {
 
     /// Holds requests so that they start evenly, one interval apart, first come first served;
     /// rejects those that would wait too long.
-    #[schemars(extend("x-instead" = [["key", PACING_RULE], ["cost", PACING_RULE], ["except", PACING_RULE], ["overrides", PACING_RULE], ["dry_run", PACING_RULE]]))]
+    #[cfg_attr(test, schemars(extend("x-instead" = [["key", PACING_RULE], ["cost", PACING_RULE], ["except", PACING_RULE], ["overrides", PACING_RULE], ["dry_run", PACING_RULE]])))]
     struct PacingSpec: "pacing" {
         /// How many starts per how long; `100/1s` is one every 10 ms.
         rate: LimitSpec;
@@ -185,6 +185,7 @@ keys! {
     }
 }
 
+#[cfg(test)]
 const PACING_RULE: &str = "write a rule with `algorithm: pacing`, under `flow`: the route's own pacing is of all its requests";
 
 impl From<OnDuplicate> for route::OnDuplicate {

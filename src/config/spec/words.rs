@@ -1,13 +1,12 @@
 //! The keys whose value is one of a few words.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{fmt, path::PathBuf};
 
 /// How a limit is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline))]
 #[serde(rename_all = "snake_case")]
-#[schemars(inline)]
 pub(in crate::config) enum AlgorithmWord {
     TokenBucket,
     LeakyBucket,
@@ -19,27 +18,27 @@ pub(in crate::config) enum AlgorithmWord {
 }
 
 /// When windows begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline))]
 #[serde(rename_all = "snake_case")]
-#[schemars(inline)]
 pub(in crate::config) enum Align {
     Clock,
     FirstRequest,
 }
 
 /// Who shares a count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline))]
 #[serde(rename_all = "snake_case")]
-#[schemars(inline)]
 pub(in crate::config) enum Scope {
     Process,
     Cluster,
 }
 
 /// What holds of a shared rule while the store fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline))]
 #[serde(rename_all = "snake_case")]
-#[schemars(inline)]
 pub enum OnStoreError {
     /// A count of this process, with the limit divided by the gateways.
     Local,
@@ -50,9 +49,9 @@ pub enum OnStoreError {
 }
 
 /// What becomes of a request that lacks a part of the key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline))]
 #[serde(rename_all = "snake_case")]
-#[schemars(inline)]
 pub enum OnMissing {
     /// All such requests share one count.
     Shared,
@@ -63,9 +62,9 @@ pub enum OnMissing {
 }
 
 /// What becomes of a request that has a part of the key several times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline))]
 #[serde(rename_all = "snake_case")]
-#[schemars(inline)]
 pub(in crate::config) enum OnDuplicate {
     First,
     Last,
@@ -73,9 +72,9 @@ pub(in crate::config) enum OnDuplicate {
 }
 
 /// How an upstream picks one of its servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline))]
 #[serde(rename_all = "snake_case")]
-#[schemars(inline)]
 pub enum Balance {
     /// In turn, by weight.
     RoundRobin,
@@ -88,9 +87,9 @@ pub enum Balance {
 }
 
 /// Which version of HTTP an upstream's servers are spoken to in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline))]
 #[serde(rename_all = "lowercase")]
-#[schemars(inline)]
 pub enum UpstreamProtocol {
     /// What the server chooses, over TLS; HTTP/1.1 in cleartext.
     Auto,
@@ -112,9 +111,9 @@ pub enum AccessLog {
 }
 
 /// Which headers have a client's quota.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline))]
 #[serde(rename_all = "snake_case")]
-#[schemars(inline)]
 pub enum RateLimitHeaders {
     /// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-10.
     Draft,
@@ -125,9 +124,9 @@ pub enum RateLimitHeaders {
 }
 
 /// Which requests keep the `X-Request-Id` that they come with. All others get a new one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline))]
 #[serde(rename_all = "lowercase")]
-#[schemars(inline)]
 pub enum RequestIds {
     /// All.
     On,

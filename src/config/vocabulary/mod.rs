@@ -1,26 +1,34 @@
 //! The words of `gateway.yaml`: every map with its keys, as the types of `spec` say.
 //!
-//! `schemars` makes a JSON Schema of the types. The decoder takes titles, defaults and examples from
-//! it, and so do `docs/configuration.md` and `gateway.schema.json`.
+//! `schemars` makes a JSON Schema of the types, in a test: `gateway.schema.json` is committed, and the test
+//! fails where it is not what the types say. The decoder takes titles, defaults and examples from it, and so
+//! does `docs/configuration.md`.
 //!
-//! The types may add words that the published schema leaves out: `x-default`, what holds where a key
-//! is not written; `x-later`, words that a later version will know; `x-instead`, keys of other maps,
-//! with what to write instead.
+//! The types add words that are no JSON Schema's: `x-example`, how a value looks; `x-default`, what holds
+//! where a key is not written; `x-instead`, keys of other maps, with what to write instead.
 
 mod reference;
+#[cfg(test)]
 mod schema;
 
 pub(super) use reference::write as reference;
+#[cfg(test)]
 pub(super) use schema::publish;
 
-use schemars::{JsonSchema, generate::SchemaSettings};
+use serde::Deserialize;
 use serde_json::Value;
 use std::collections::HashMap;
+
+/// A type that reads a whole file.
+pub(super) trait Document: for<'de> Deserialize<'de> {
+    /// The committed schema of the file, as `publish` writes it.
+    const SCHEMA: &'static str;
+}
 
 /// All maps of a file.
 #[derive(Debug)]
 pub(super) struct Vocabulary {
-    /// The type of the whole file.
+    /// The name of the type of the whole file.
     root: String,
     /// By the names of their types.
     sections: HashMap<String, Section>,
@@ -34,8 +42,6 @@ pub(super) struct Section {
     pub doc: String,
     /// In the order of the fields.
     pub keys: Vec<Key>,
-    /// Words that a later version will know.
-    pub later: Vec<String>,
     /// Words that other maps take, with what to write instead.
     pub instead: Vec<(String, String)>,
 }
@@ -62,17 +68,19 @@ pub(super) enum Default {
 }
 
 impl Vocabulary {
-    /// Reads the keys of `T` and of all that it holds.
-    pub(super) fn of<T: JsonSchema>() -> Self {
-        let generator = SchemaSettings::draft2020_12().into_generator();
-        let mut root = generator.into_root_schema_for::<T>().to_value();
-        let definitions = root["$defs"].take();
-        let definitions = definitions.as_object().into_iter().flatten();
-        let mut sections: HashMap<String, Section> =
-            definitions.map(|(name, schema)| (name.clone(), Section::of(schema))).collect();
-        let name = T::schema_name().into_owned();
-        sections.insert(name.clone(), Section::of(&root));
-        Self { root: name, sections }
+    /// Returns the keys of `T` and of all that it holds.
+    pub(super) fn of<T: Document>() -> Self {
+        Self::read(T::SCHEMA)
+    }
+
+    /// Returns the keys that a schema describes.
+    pub(super) fn read(schema: &str) -> Self {
+        let schema: Value = serde_json::from_str(schema).unwrap_or_default();
+        let definitions = schema["$defs"].as_object().into_iter().flatten();
+        Self {
+            root: type_name(&schema).unwrap_or_default().to_owned(),
+            sections: definitions.map(|(name, map)| (name.clone(), Section::of(map))).collect(),
+        }
     }
 
     /// Returns the map that the type `name` reads.
@@ -101,7 +109,7 @@ impl Vocabulary {
             return format!("{{ {name}: {} }}", self.example(&schema["additionalProperties"]));
         }
         let words = words(schema).next().map(str::to_owned);
-        words.or_else(|| schema["examples"][0].as_str().map(str::to_owned)).unwrap_or_else(|| {
+        words.or_else(|| schema["x-example"].as_str().map(str::to_owned)).unwrap_or_else(|| {
             if schema["type"] == "boolean" { "true".to_owned() } else { String::new() }
         })
     }
@@ -119,7 +127,7 @@ impl Vocabulary {
     }
 
     fn referenced(&self, schema: &Value) -> Option<&Section> {
-        self.section(schema["$ref"].as_str()?.strip_prefix("#/$defs/")?)
+        self.section(type_name(schema)?)
     }
 }
 
@@ -145,9 +153,8 @@ impl Section {
         });
         Self {
             title: text("title"),
-            doc: text("description").replace('\n', " "),
+            doc: text("description"),
             keys: keys.collect(),
-            later: texts(&schema["x-later"]),
             instead: instead.collect(),
         }
     }
@@ -180,6 +187,11 @@ pub(super) fn noun(schema: &Value) -> String {
         _ if words.is_empty() => "`true` or `false`".to_owned(),
         _ => format!("one of {}", words.join(", ")),
     }
+}
+
+/// Returns the name of the type that a schema refers to.
+fn type_name(schema: &Value) -> Option<&str> {
+    schema["$ref"].as_str()?.strip_prefix("#/$defs/")
 }
 
 fn words(schema: &Value) -> impl Iterator<Item = &str> {

@@ -60,16 +60,8 @@ pub(in crate::config) fn write(vocabulary: &Vocabulary) -> String {
         for key in &section.keys {
             let value = value(vocabulary, &key.schema);
             let default = default(key);
-            let doc = key.schema["description"].as_str().unwrap_or_default().replace('\n', " ");
+            let doc = key.schema["description"].as_str().unwrap_or_default();
             _ = writeln!(text, "| `{}` | {value} | {default} | {doc} |", key.name);
-        }
-        if !section.later.is_empty() {
-            let names: Vec<_> = section.later.iter().map(|name| format!("`{name}`")).collect();
-            _ = writeln!(
-                text,
-                "\nKept for later versions, and rejected in this one: {}.",
-                names.join(", ")
-            );
         }
     }
     text + "\n" + PROMISES

@@ -4,9 +4,16 @@
 //! first request. A reading is exact per number, not across numbers.
 
 mod atomics;
+mod exemplar;
+mod histogram;
 mod pairs;
 mod room;
 
+pub use exemplar::{Exemplar, ExemplarId};
+pub use histogram::{BUCKETS, DURATION_BOUNDS, Durations};
+
+use exemplar::ExemplarCell;
+use histogram::Histogram;
 use http::{Method, StatusCode};
 use pairs::Pairs;
 use std::{
@@ -17,29 +24,6 @@ use std::{
     },
     time::Duration,
 };
-
-/// The inclusive upper bounds of the duration histogram's buckets in nanoseconds; one more bucket
-/// has longer ones.
-///
-/// Three steps per decade show a doubled latency and suit thousands of routes.
-pub const DURATION_BOUNDS: [u64; 16] = [
-    500_000,
-    1_000_000,
-    2_500_000,
-    5_000_000,
-    10_000_000,
-    25_000_000,
-    50_000_000,
-    100_000_000,
-    250_000_000,
-    500_000_000,
-    1_000_000_000,
-    2_500_000_000,
-    5_000_000_000,
-    10_000_000_000,
-    30_000_000_000,
-    60_000_000_000,
-];
 
 /// Pairs of method and status per route. An upstream with more statuses fills the table, and
 /// further ones count in [`RouteReading::others`].
@@ -59,8 +43,10 @@ pub struct RouteMeter {
 #[derive(Debug)]
 struct Cells {
     pairs: Pairs<PAIRS>,
-    buckets: [AtomicU64; DURATION_BOUNDS.len() + 1],
-    sum_nanos: AtomicU64,
+    durations: Histogram,
+    first_bytes: Histogram,
+    /// By bucket of the durations.
+    exemplars: [ExemplarCell; BUCKETS],
 }
 
 /// A reading of a [`RouteMeter`].
@@ -70,10 +56,25 @@ pub struct RouteReading {
     pub answers: Vec<Answers>,
     /// Answers that found the table of pairs full.
     pub others: u64,
-    /// Answers by duration, one per [`DURATION_BOUNDS`] and one beyond. Not cumulative.
-    pub buckets: [u64; DURATION_BOUNDS.len() + 1],
-    /// The sum of all durations.
-    pub sum: Duration,
+    /// From the arrival of requests to the end of their answers.
+    pub durations: Durations,
+    /// From the arrival of requests to the heads of their answers.
+    pub first_bytes: Durations,
+}
+
+/// A request that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended<'a> {
+    /// Its method.
+    pub method: &'a Method,
+    /// The status of its answer.
+    pub status: StatusCode,
+    /// From its arrival to the head of its answer; `None` if there was none.
+    pub first_byte: Option<Duration>,
+    /// From its arrival to the end of its answer.
+    pub duration: Duration,
+    /// When it ended, since the Unix epoch.
+    pub at: Duration,
 }
 
 /// Answers of one method and status.
@@ -88,14 +89,16 @@ pub struct Answers {
 }
 
 impl RouteMeter {
-    /// Counts an answered request; `duration` is from its arrival to the end of its answer.
-    pub fn record(&self, method: &Method, status: StatusCode, duration: Duration) {
+    /// Counts a request. `id` is what its exemplar is found by; it is asked for if one is due.
+    pub fn record(&self, ended: &Ended<'_>, id: impl FnOnce() -> Option<ExemplarId>) {
         let cells = self.cells.get_or_init(Box::default);
-        cells.pairs.count(tag(method, status));
-        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        let bucket = DURATION_BOUNDS.partition_point(|bound| *bound < nanos);
-        cells.buckets[bucket].fetch_add(1, Relaxed);
-        cells.sum_nanos.fetch_add(nanos, Relaxed);
+        cells.pairs.count(tag(ended.method, ended.status));
+        if let Some(first_byte) = ended.first_byte {
+            cells.first_bytes.record(nanos(first_byte));
+        }
+        let nanos = nanos(ended.duration);
+        let bucket = cells.durations.record(nanos);
+        cells.exemplars[bucket].offer(nanos, ended.at, id);
     }
 
     /// Reads all numbers.
@@ -106,18 +109,29 @@ impl RouteMeter {
         RouteReading {
             answers,
             others: cells.pairs.others(),
-            buckets: array::from_fn(|index| cells.buckets[index].load(Relaxed)),
-            sum: Duration::from_nanos(cells.sum_nanos.load(Relaxed)),
+            durations: cells.durations.read(),
+            first_bytes: cells.first_bytes.read(),
         }
     }
+
+    /// Reads the latest exemplar of each bucket of the durations, from the lowest bucket on.
+    pub fn exemplars(&self) -> [Option<Exemplar>; BUCKETS] {
+        let cells = self.cells.get();
+        array::from_fn(|bucket| cells?.exemplars[bucket].read())
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Default for Cells {
     fn default() -> Self {
         Self {
             pairs: Pairs::default(),
-            buckets: array::from_fn(|_| AtomicU64::default()),
-            sum_nanos: AtomicU64::default(),
+            durations: Histogram::default(),
+            first_bytes: Histogram::default(),
+            exemplars: array::from_fn(|_| ExemplarCell::default()),
         }
     }
 }
@@ -343,33 +357,73 @@ mod tests {
     use super::*;
     use std::thread;
 
+    fn record(meter: &RouteMeter, method: &Method, status: StatusCode, duration: Duration) {
+        let at = Duration::from_secs(5);
+        let ended = Ended { method, status, first_byte: Some(duration), duration, at };
+        meter.record(&ended, || None);
+    }
+
     #[test]
     fn answers_are_counted_by_method_and_status() {
         let meter = RouteMeter::default();
-        meter.record(&Method::GET, StatusCode::OK, Duration::from_millis(1));
-        meter.record(&Method::GET, StatusCode::OK, Duration::from_millis(2));
-        meter.record(&Method::GET, StatusCode::NOT_FOUND, Duration::ZERO);
+        record(&meter, &Method::GET, StatusCode::OK, Duration::from_millis(1));
+        record(&meter, &Method::GET, StatusCode::OK, Duration::from_millis(2));
+        record(&meter, &Method::GET, StatusCode::NOT_FOUND, Duration::ZERO);
         let purge = Method::from_bytes(b"PURGE").unwrap();
-        meter.record(&purge, StatusCode::OK, Duration::from_hours(1));
+        record(&meter, &purge, StatusCode::OK, Duration::from_hours(1));
         let reading = meter.read();
         let answers = |method, status, count| Answers { method, status, count };
         assert_eq!(
             reading.answers,
             [answers("GET", 200, 2), answers("GET", 404, 1), answers("other", 200, 1)]
         );
-        assert_eq!(reading.sum, Duration::from_millis(3) + Duration::from_hours(1));
-        assert_eq!(reading.buckets[DURATION_BOUNDS.len()], 1);
+        assert_eq!(reading.durations.sum, Duration::from_millis(3) + Duration::from_hours(1));
+        assert_eq!(reading.durations.buckets[DURATION_BOUNDS.len()], 1);
+        assert_eq!(reading.first_bytes, reading.durations);
     }
 
     #[test]
-    fn a_bucket_includes_its_upper_bound() {
+    fn a_request_without_a_first_byte_counts_in_the_durations_only() {
         let meter = RouteMeter::default();
-        for bound in DURATION_BOUNDS {
-            meter.record(&Method::GET, StatusCode::OK, Duration::from_nanos(bound));
-        }
-        let mut expected = [1; DURATION_BOUNDS.len() + 1];
-        expected[DURATION_BOUNDS.len()] = 0;
-        assert_eq!(meter.read().buckets, expected);
+        let (method, status) = (&Method::GET, StatusCode::OK);
+        let (duration, at) = (Duration::from_secs(1), Duration::ZERO);
+        meter.record(&Ended { method, status, first_byte: None, duration, at }, || None);
+        let reading = meter.read();
+        assert_eq!((reading.durations.count(), reading.first_bytes.count()), (1, 0));
+    }
+
+    #[test]
+    fn a_bucket_keeps_an_exemplar_a_second() {
+        let meter = RouteMeter::default();
+        let ended = |millis: u64, id| {
+            let ended = Ended {
+                method: &Method::GET,
+                status: StatusCode::OK,
+                first_byte: None,
+                duration: Duration::from_micros(300),
+                at: Duration::from_millis(millis),
+            };
+            let mut is_asked = false;
+            meter.record(&ended, || {
+                is_asked = true;
+                id
+            });
+            is_asked
+        };
+        let kept = || meter.exemplars()[2].map(|kept| (kept.id, kept.at.as_millis()));
+        assert_eq!(meter.exemplars(), [None; BUCKETS]);
+        assert!(ended(10_000, None), "nothing is kept without an id");
+        assert_eq!(kept(), None);
+        let first = ExemplarId::Request(u128::MAX - 1);
+        assert!(ended(10_001, Some(first)));
+        assert!(!ended(11_000, Some(ExemplarId::Trace(2))), "the first is recent");
+        assert_eq!(kept(), Some((first, 10_001)));
+        let second = ExemplarId::Trace(u128::MAX << 64 | 5);
+        assert!(ended(11_001, Some(second)));
+        assert_eq!(kept(), Some((second, 11_001)));
+        assert!(ended(5, Some(first)), "the clock was set back");
+        let kept = meter.exemplars()[2].unwrap();
+        assert_eq!(kept, Exemplar { id: first, nanos: 300_000, at: Duration::from_millis(5) });
     }
 
     #[test]
@@ -383,7 +437,8 @@ mod tests {
     fn a_full_table_counts_the_rest_together() {
         let meter = RouteMeter::default();
         for status in 100..=999 {
-            meter.record(&Method::GET, StatusCode::from_u16(status).unwrap(), Duration::ZERO);
+            let status = StatusCode::from_u16(status).unwrap();
+            record(&meter, &Method::GET, status, Duration::ZERO);
         }
         let reading = meter.read();
         assert_eq!(reading.answers.len(), PAIRS);
@@ -404,7 +459,7 @@ mod tests {
                     for round in 0..ROUNDS {
                         let step = round + start;
                         let duration = Duration::from_nanos(step as u64 % 7 * 400_000);
-                        meter.record(&methods[step % 4], statuses[step % 3], duration);
+                        record(meter, &methods[step % 4], statuses[step % 3], duration);
                     }
                 });
             }
@@ -412,7 +467,7 @@ mod tests {
         let reading = meter.read();
         assert_eq!(reading.answers.len(), 12);
         assert_eq!(reading.answers.iter().map(|a| a.count).sum::<u64>(), 4 * ROUNDS as u64);
-        assert_eq!(reading.buckets.iter().sum::<u64>(), 4 * ROUNDS as u64);
+        assert_eq!(reading.durations.count(), 4 * ROUNDS as u64);
     }
 
     #[test]

@@ -1,21 +1,25 @@
 //! Models of what threads share without a lock: every order in which they can run, and
 //! every value that relaxed memory lets them read.
 
+use exemplar::{Exemplar, ExemplarCell, ExemplarId};
 use loom::{
     model,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, Ordering, Ordering::Relaxed},
     },
     thread,
 };
 use pairs::Pairs;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 // The production files themselves, whose atomics are loom's here.
 mod atomics {
-    pub(super) use super::{AtomicU64, Relaxed};
+    pub(super) use super::{AtomicU64, Ordering, Relaxed};
 }
+#[expect(unreachable_pub, reason = "the crate exports what stands in it")]
+#[path = "../src/meter/exemplar.rs"]
+mod exemplar;
 #[path = "../src/meter/pairs.rs"]
 mod pairs;
 #[path = "../src/meter/room.rs"]
@@ -98,4 +102,41 @@ fn workers_that_accept_at_once_never_exceed_the_limit() {
             assert_eq!(room.load(Relaxed), taken + admitted);
         });
     }
+}
+
+/// Two requests of which each word differs.
+const EXEMPLARS: [Exemplar; 2] = [
+    Exemplar { id: ExemplarId::Trace(1 << 64 | 2), nanos: 3, at: Duration::from_secs(10) },
+    Exemplar { id: ExemplarId::Request(5 << 64 | 6), nanos: 7, at: Duration::from_secs(20) },
+];
+
+fn offer(cell: &ExemplarCell, exemplar: Exemplar) {
+    cell.offer(exemplar.nanos, exemplar.at, || Some(exemplar.id));
+}
+
+#[test]
+fn an_exemplar_is_never_made_of_two() {
+    model(|| {
+        let cell = Arc::new(ExemplarCell::default());
+        let shared = Arc::clone(&cell);
+        let thread = thread::spawn(move || offer(&shared, EXEMPLARS[1]));
+        offer(&cell, EXEMPLARS[0]);
+        thread.join().expect("it does not panic");
+        let after = cell.read().expect("one of both was kept");
+        assert!(EXEMPLARS.contains(&after), "{after:?}");
+    });
+}
+
+#[test]
+fn a_reader_sees_a_whole_exemplar_or_none() {
+    model(|| {
+        let cell = Arc::new(ExemplarCell::default());
+        offer(&cell, EXEMPLARS[0]);
+        let shared = Arc::clone(&cell);
+        let thread = thread::spawn(move || offer(&shared, EXEMPLARS[1]));
+        let meanwhile = cell.read();
+        thread.join().expect("it does not panic");
+        assert!(meanwhile.is_none_or(|seen| EXEMPLARS.contains(&seen)), "{meanwhile:?}");
+        assert_eq!(cell.read(), Some(EXEMPLARS[1]));
+    });
 }

@@ -4,6 +4,7 @@
 //! runs on the control thread and holds a route's lock as briefly as a request does.
 
 mod encode;
+mod exemplars;
 mod exposition;
 mod metrics;
 mod process;
@@ -44,7 +45,7 @@ const LIMITS: Limits = Limits {
     age: Duration::from_mins(1),
 };
 
-/// Large pages in flight: one of ten thousand busy routes takes 30 MB, which a slow reader holds.
+/// Large pages in flight: one of ten thousand busy routes takes 70 MB, which a slow reader holds.
 const PAGES: usize = 4;
 
 /// What the pages show, and the sender for reloads.
@@ -184,7 +185,7 @@ impl Admin {
             let counters = Arc::clone(counters);
             let store = store.as_ref().map(|store| store.read());
             let page = metrics::Metrics::read(snapshot, counters, store, self.started, clock.now());
-            page.write().ok().map(|page| format.of(page).into_bytes())
+            page.write(format).ok().map(String::into_bytes)
         })
     }
 

@@ -26,8 +26,6 @@ pub(super) struct Entry {
     sent_at: Option<Instant>,
     /// When the upstream's answer began, or was given up.
     returned_at: Option<Instant>,
-    /// When the client's did.
-    pub(super) answered_at: Option<Instant>,
     pub(super) upload: Option<Arc<Upload>>,
     flow: Option<DecisionRecord>,
     keys: Vec<LoggedKey>,
@@ -41,11 +39,12 @@ pub(super) struct Entry {
 pub(super) struct End<'a> {
     pub(super) route: Option<&'a Route>,
     pub(super) method: &'a str,
-    pub(super) started: Instant,
     pub(super) request_id: Option<&'a str>,
     /// The time of the wall's clock then.
     pub(super) ts: Instant,
     pub(super) status: StatusCode,
+    /// From the arrival to the head of the answer.
+    pub(super) answered: Option<Duration>,
     pub(super) duration: Duration,
     pub(super) ending: Ending,
     pub(super) bytes_out: u64,
@@ -68,7 +67,6 @@ impl Entry {
             attempts: 0,
             sent_at: None,
             returned_at: None,
-            answered_at: None,
             upload: None,
             flow: None,
             keys: Vec::new(),
@@ -129,7 +127,7 @@ impl Entry {
             path: &self.path,
             route: end.route.map(|route| &*route.name),
             status: end.status.as_u16(),
-            answered: self.answered_at.map(|at| at.since(end.started)),
+            answered: end.answered,
             duration: end.duration,
             outcome: end.ending,
             timeout: end.timeout,

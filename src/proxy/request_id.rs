@@ -78,6 +78,13 @@ impl RequestIdMaker {
     }
 }
 
+/// Returns an id as a number, if it is one as they are made here.
+pub(super) fn number(id: &HeaderValue) -> Option<u128> {
+    let is_number = id.len() == DIGITS
+        && id.as_bytes().iter().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'));
+    id.to_str().ok().filter(|_| is_number).and_then(|id| u128::from_str_radix(id, 16).ok())
+}
+
 /// Returns the id that a client sent, if there is one and it is harmless in logs and headers.
 fn of_client(headers: &HeaderMap) -> Option<&[u8]> {
     let mut sent = headers.get_all(X_REQUEST_ID).iter();
@@ -138,7 +145,13 @@ mod tests {
     fn no_two_ids_are_the_same() {
         let makers = [(); 4].map(|()| RequestIdMaker::default());
         let ids = (0..4000).map(|at| makers[at % 4].make());
-        assert_eq!(ids.collect::<HashSet<_>>().len(), 4000);
+        let ids: HashSet<_> = ids.map(|id| number(&id).unwrap()).collect();
+        assert_eq!(ids.len(), 4000);
+        let number = |id| number(&HeaderValue::from_static(id));
+        assert_eq!(number("000000000000000000000000000000ff"), Some(255));
+        for id in ["000000000000000000000000000000FF", "+00000000000000000000000000000ff", "ff"] {
+            assert_eq!(number(id), None);
+        }
         assert_eq!(&hex(0x0123_4567_89ab_cdef), b"0123456789abcdef");
     }
 }

@@ -8,7 +8,7 @@ use super::{
     lingering::EarlyEnd,
     peer::Peer,
     placeholders::Values,
-    request_id::X_REQUEST_ID,
+    request_id::{self, X_REQUEST_ID},
     streams::Stream,
     timeout::Timeout,
     upstream::{connect::cause, error::UpstreamError, pool::Lease, wire::Wire},
@@ -21,6 +21,7 @@ use crate::{
         Instant, Outcome, Permit,
         breaker::{Phase, Transition},
     },
+    meter::{Ended, ExemplarId},
 };
 use bytes::Bytes;
 use core::{
@@ -59,6 +60,8 @@ pub(super) struct Tail {
     pub(super) told: &'static [HeaderName],
     /// Of the answer that was begun.
     status: Option<StatusCode>,
+    /// When the answer was begun.
+    answered_at: Option<Instant>,
     ending: Ending,
     bytes_out: u64,
     /// What the access log wants to know; only if there is one.
@@ -102,6 +105,7 @@ impl Tail {
             values: None,
             told: &[],
             status: None,
+            answered_at: None,
             ending: Ending::Cancelled,
             bytes_out: 0,
             entry: None,
@@ -137,15 +141,12 @@ impl Tail {
     /// Notes the answer's status.
     pub(super) fn answered(&mut self, status: StatusCode) {
         self.status = Some(status);
-        let permit = self.permit.as_mut().filter(|permit| permit.awaits_answer());
-        // The clock is read for a breaker and for the log only.
-        if permit.is_none() && self.entry.is_none() {
+        if self.route.is_none() && self.entry.is_none() {
             return;
         }
         let now = self.peer.worker.clock.now();
-        if let Some(entry) = &mut self.entry {
-            entry.answered_at = Some(now);
-        }
+        self.answered_at = Some(now);
+        let permit = self.permit.as_mut().filter(|permit| permit.awaits_answer());
         if let Some(permit) = permit {
             let turn = permit.answered(outcome(status, now));
             self.log(turn);
@@ -303,18 +304,22 @@ impl Drop for Tail {
             self.log(turn);
         }
         let duration = at.since(self.started);
+        let first_byte = self.answered_at.map(|answered| answered.since(self.started));
         let timeout = self.timed_out(at);
         if let Some(route) = &self.route {
-            route.meter.record(&self.method, status, duration);
+            let at = worker.clock.wall(at).since(Instant::EPOCH);
+            let ended = Ended { method: &self.method, status, first_byte, duration, at };
+            let id = || self.request_id.as_ref().and_then(request_id::number);
+            route.meter.record(&ended, || id().map(ExemplarId::Request));
         }
         if let Some(entry) = &self.entry {
             let end = End {
                 route: self.route.as_deref(),
                 method: self.method.as_str(),
-                started: self.started,
                 request_id: self.request_id.as_ref().and_then(|id| id.to_str().ok()),
                 ts: worker.clock.wall(self.started),
                 status,
+                answered: first_byte,
                 duration,
                 ending: match self.ending {
                     Ending::Cancelled if is_cut_off => access_log::Ending::Cut,

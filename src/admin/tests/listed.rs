@@ -1,6 +1,6 @@
 //! `docs/metrics.md` against the page.
 
-use super::{Fixture, metrics, openmetrics};
+use super::{Fixture, Format, metrics, openmetrics};
 use crate::cluster::{ROUND_TRIP_BOUNDS, Reading};
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ fn served(fixture: &Fixture) -> Families {
     let counters = state.counters.clone();
     let now = state.clock.now();
     let page = metrics::Metrics::read(fixture.snapshot(), counters, Some(store), now, now);
-    let page = page.write().unwrap();
+    let page = page.write(Format::OpenMetrics).unwrap();
     let samples = openmetrics::read(&page);
     let families = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     families

@@ -1,7 +1,7 @@
 //! A reader of the OpenMetrics text format that takes nothing it should not.
 //!
 //! After the specification at `prometheus/OpenMetrics`, version 1.0, as far as the
-//! gateway uses it: no exemplars, no timestamps, no native histograms.
+//! gateway uses it: no timestamps, no native histograms, exemplars of buckets only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,11 +48,31 @@ pub(super) fn read(page: &str) -> Samples {
             }
         } else {
             let family = current.as_mut().expect("no sample without a family");
+            let line = match line.split_once(" # ") {
+                Some((bucket, exemplar)) => {
+                    check_exemplar(bucket, exemplar);
+                    bucket
+                }
+                None => line,
+            };
             family.samples.push(sample(line));
         }
     }
     finish(current, &mut all);
     all
+}
+
+/// Checks that an exemplar, `{label="value"} 1.5 1000.000`, is of its bucket.
+fn check_exemplar(bucket: &str, exemplar: &str) {
+    let (name, labels, _) = sample(bucket);
+    assert!(name.ends_with("_bucket"), "{bucket}");
+    let (exemplar, at) = exemplar.rsplit_once(' ').expect("it has a time");
+    assert!(at.parse::<f64>().is_ok_and(|at| at > 0.0), "{at}");
+    let (_, ids, value) = sample(&format!("exemplar{exemplar}"));
+    let letters: usize = ids.iter().map(|(name, id)| name.len() + id.len()).sum();
+    assert!(ids.len() == 1 && letters <= 128, "{exemplar}");
+    let bound: f64 = labels["le"].replace("+Inf", "inf").parse().expect("a bound");
+    assert!(value <= bound, "{bucket} {exemplar}");
 }
 
 /// Checks a whole family, and adds its samples to `all`.

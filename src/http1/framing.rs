@@ -103,7 +103,7 @@ pub struct Framing {
 
 impl Framing {
     /// Of no message.
-    pub(super) const NONE: Self = Self {
+    pub const NONE: Self = Self {
         body: BodyLength::None,
         declared: None,
         connection: ConnectionOptions { close: false, keep_alive: false, upgrade: false, count: 0 },
@@ -152,8 +152,8 @@ pub(super) fn of_response<'a>(
     Ok(facts.framing(body, version))
 }
 
-/// RFC 9112, 6.3, items 1 and 2.
-fn has_body(status: StatusCode, request: RequestKind) -> bool {
+/// Returns whether a response with this status has a body (RFC 9112, 6.3, items 1 and 2).
+pub fn has_body(status: StatusCode, request: RequestKind) -> bool {
     let is_bare = status.is_informational()
         || status == StatusCode::NO_CONTENT
         || status == StatusCode::NOT_MODIFIED;

@@ -30,7 +30,7 @@ mod spans;
 mod write;
 
 pub use body::{BodyDecoder, BodyError};
-pub use chunked::Decoded;
+pub use chunked::{Decoded, Trailers};
 pub use error::HeadError;
 pub use fields::{Field, FieldKind, FieldSpan, Fields};
 pub use first_line::{MAX_TARGET, RequestLine, StatusLine};

@@ -1,17 +1,21 @@
 //! Bodies on their way through: nothing is gathered, everything is bounded.
 
 use super::{
-    activity::{Activity, Stamp, Uploading},
+    client_body::{ClientBody, ClientBodyError},
     grpc::{self, Code},
     headers::strip_trailers,
     lingering::{EarlyEnd, drain},
     pace::Pace,
+    peer::Peer,
+    stamp::Stamp,
     streams::Part,
     tail::Tail,
     timeout::Timeout,
+    timer::RequestTimer,
     trailers::RequestTrailers,
+    upgrade::Joined,
     upload_buffer::{BodyBuffer, UploadPart},
-    upstream::error::UpstreamError,
+    upstream::{Http1Connection, error::UpstreamError},
 };
 use crate::{clock::Clock, config::Route, flow::Instant};
 use bytes::Bytes;
@@ -24,7 +28,6 @@ use core::{
 };
 use http::{HeaderMap, Version};
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use std::{collections::VecDeque, sync::Arc};
 use tokio::{sync::Notify, time::Sleep};
 
@@ -54,7 +57,7 @@ pub(super) enum Cut {
     GivenUp(#[source] h2::Error),
     /// The client's connection failed, or its body is malformed.
     #[error("the body could not be read")]
-    Broken(#[source] hyper::Error),
+    Broken(#[source] ClientBodyError),
     /// The upstream's answer broke off, or is malformed.
     #[error("the answer could not be read")]
     Upstream(#[source] Box<UpstreamError>),
@@ -137,7 +140,7 @@ pub(super) enum RequestBody {
 #[derive(Debug)]
 pub(super) struct Streaming {
     /// There until this is dropped.
-    incoming: Option<Incoming>,
+    incoming: Option<ClientBody>,
     /// In HTTP/2 only.
     buffer: Option<BodyBuffer>,
     /// Bytes that may still come.
@@ -148,9 +151,6 @@ pub(super) struct Streaming {
     clock: Clock,
     patience: Patience,
     pace: Option<Pace>,
-    activity: Arc<Activity>,
-    /// From when it is first asked for.
-    noted: Option<Uploading>,
     /// What was sent in vain, and is sent again first.
     again: VecDeque<Again>,
 }
@@ -175,19 +175,23 @@ impl RequestBody {
     /// Wraps what the client sends: as much, and with no longer pauses, than the
     /// route allows, and at least `pace` bytes a second.
     pub(super) fn new(
-        incoming: Incoming,
+        incoming: ClientBody,
         route: &Route,
         pace: Option<NonZeroU64>,
-        (clock, activity): (&Clock, &Arc<Activity>),
+        peer: &Peer,
         trailers: Option<RequestTrailers>,
     ) -> Self {
+        if matches!(incoming, ClientBody::Empty) {
+            return Self::Empty;
+        }
         let is_declared = incoming.size_hint().exact().is_some();
         let upload = Arc::new(Upload { is_declared, ..Upload::default() });
-        let buffer = activity.upload_buffer().map(|buffer| BodyBuffer::new(buffer, &upload));
+        let buffer = peer.upload_buffer().map(|buffer| BodyBuffer::new(buffer, &upload));
+        let clock = &peer.worker.clock;
         // HTTP/2 may say only later that a body of length 0 ends, and nothing would ask for more.
         if incoming.is_end_stream() || incoming.size_hint().exact() == Some(0) {
             if let Some(buffer) = buffer {
-                drain(incoming, buffer, activity);
+                drain(incoming, buffer, clock);
             }
             return Self::Empty;
         }
@@ -204,8 +208,6 @@ impl RequestBody {
                 Instant::FAR_FUTURE,
             ),
             pace: pace.map(Pace::new),
-            activity: Arc::clone(activity),
-            noted: None,
             again: VecDeque::new(),
         }))
     }
@@ -228,11 +230,6 @@ impl RequestBody {
 }
 
 impl Streaming {
-    /// Notes that it is being read.
-    fn begin(&mut self) {
-        self.noted.get_or_insert_with(|| self.activity.upload());
-    }
-
     fn cut(&self, state: u8, why: Cut) -> Poll<Option<Result<Frame<UploadPart>, Cut>>> {
         self.upload.state.store(state, Relaxed);
         Poll::Ready(Some(Err(why)))
@@ -241,11 +238,8 @@ impl Streaming {
 
 impl Drop for Streaming {
     fn drop(&mut self) {
-        if self.upload.state() != upload::DONE {
-            self.activity.on_unread();
-        }
         if let (Some(incoming), Some(buffer)) = (self.incoming.take(), self.buffer.take()) {
-            drain(incoming, buffer, &self.activity);
+            drain(incoming, buffer, &self.clock);
         }
     }
 }
@@ -259,7 +253,6 @@ impl Body for RequestBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<UploadPart>, Cut>>> {
         let Self::Streaming(body) = self.get_mut() else { return Poll::Ready(None) };
-        body.begin();
         if let Some(part) = body.again.pop_front() {
             return Poll::Ready(Some(Ok(match part {
                 Again::Data(bytes) => Frame::data(UploadPart::from(bytes)),
@@ -283,7 +276,7 @@ impl Body for RequestBody {
                 if pace.is_some_and(|pace| pace.poll(context, &body.clock).is_ready()) {
                     return body.cut(upload::SLOW, Cut::ClientSlow);
                 }
-                ready!(body.patience.poll(context, &body.clock));
+                ready!(body.patience.poll(context, &body.clock, None));
                 return body.cut(upload::STALLED, Cut::ClientStalled);
             }
         };
@@ -368,6 +361,11 @@ enum Source {
         /// Whether the client learns from trailers why it is cut off.
         is_grpc: bool,
     },
+    /// None: the connection is the server's from here on.
+    Tunnel {
+        server: Box<Http1Connection>,
+        idle: Duration,
+    },
 }
 
 impl ResponseBody {
@@ -388,6 +386,42 @@ impl ResponseBody {
         }
         Self { source: Source::Upstream { patience, is_grpc }, tail, end: None, cut: None }
     }
+
+    /// Joins the client to `server`, until both are silent for `idle`.
+    pub(super) fn tunnel(server: Box<Http1Connection>, idle: Duration, tail: Box<Tail>) -> Self {
+        Self { source: Source::Tunnel { server, idle }, tail, end: None, cut: None }
+    }
+
+    /// Returns the server that the client is to be joined to.
+    ///
+    /// # Errors
+    ///
+    /// There is none: it is a body.
+    #[expect(clippy::result_large_err, reason = "moved once; a box would be an allocation")]
+    pub(super) fn into_tunnel(self) -> Result<Joined<Box<Http1Connection>>, Self> {
+        match self.source {
+            Source::Tunnel { server, idle } => Ok(Joined { server, idle, tail: self.tail }),
+            source @ (Source::Own(_) | Source::Upstream { .. }) => Err(Self { source, ..self }),
+        }
+    }
+
+    /// Whether no request may follow on a connection of HTTP/1.
+    pub(super) fn closes(&self) -> bool {
+        self.tail.closes
+    }
+
+    /// Returns when its request must have ended, however slowly the client takes it.
+    pub(super) fn deadline(&self) -> Instant {
+        match &self.source {
+            Source::Upstream { patience, .. } => patience.deadline,
+            Source::Own(_) | Source::Tunnel { .. } => Instant::FAR_FUTURE,
+        }
+    }
+
+    /// Notes which limit it was cut off for.
+    pub(super) fn time_out(&mut self, timeout: Timeout) {
+        self.tail.timeout = Some(timeout);
+    }
 }
 
 /// Removes from an answer's trailers what its client may not receive.
@@ -407,12 +441,31 @@ impl ResponseBody {
         Frame::trailers(grpc::trailers(Code::DeadlineExceeded, why))
     }
 
+    /// Notes that the answer breaks off.
+    fn break_off(
+        &mut self,
+        cut: Option<Cut>,
+        context: &Context<'_>,
+    ) -> Poll<Option<Result<Frame<Part>, Cut>>> {
+        if let Some(Cut::Upstream(why)) = &cut {
+            self.tail.note_broken_off(why);
+        }
+        self.tail.fail();
+        if self.tail.version != Version::HTTP_2 {
+            return Poll::Ready(cut.map(Err));
+        }
+        // hyper drops what it has not written yet.
+        self.cut = cut;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
     /// Finds the stream at the first poll, which is in its task.
     fn find_stream(&mut self) {
         if self.tail.stream.is_some() || self.tail.version != Version::HTTP_2 {
             return;
         }
-        self.tail.stream = self.tail.peer.activity.stream();
+        self.tail.stream = self.tail.peer.http2.get().and_then(|activity| activity.stream());
         let stream = &self.tail.stream;
         if let (Some(stream), Source::Upstream { patience, is_grpc, .. }) = (stream, &self.source) {
             // What ends it is a reset, and would overtake trailers.
@@ -433,14 +486,12 @@ impl Body for ResponseBody {
         let this = &mut *self;
         this.find_stream();
         if this.cut.is_some() {
-            // A stream of HTTP/2 would not hear when that is over.
-            let is_http1 = this.tail.version != Version::HTTP_2;
-            let is_blocked = is_http1 && this.tail.peer.activity.is_blocked();
-            return if is_blocked { Poll::Pending } else { Poll::Ready(this.cut.take().map(Err)) };
+            return Poll::Ready(this.cut.take().map(Err));
         }
         let frame = match &mut this.source {
             Source::Upstream { .. } if this.end.is_some() => None,
             Source::Own(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
+            Source::Tunnel { .. } => None,
             Source::Upstream { patience, is_grpc } => match this.tail.poll_frame(context) {
                 Poll::Ready(mut frame) => {
                     patience.renew();
@@ -452,8 +503,9 @@ impl Body for ResponseBody {
                     frame.map(|frame| frame.map_err(Cut::from))
                 }
                 Poll::Pending => {
-                    let clock = &this.tail.peer.worker.clock;
-                    let cut = ready!(patience.poll(context, clock));
+                    let peer = &this.tail.peer;
+                    let timer = (this.tail.version != Version::HTTP_2).then_some(&peer.timer);
+                    let cut = ready!(patience.poll(context, &peer.worker.clock, timer));
                     this.tail.timeout = Some(patience.over());
                     let is_told = *is_grpc && matches!(cut, Cut::Deadline);
                     Some(if is_told { Ok(this.end_late()) } else { Err(cut) })
@@ -471,16 +523,7 @@ impl Body for ResponseBody {
                 }
                 true
             }
-            Some(Err(cut)) => {
-                if let Cut::Upstream(why) = cut {
-                    this.tail.note_broken_off(why);
-                }
-                this.tail.fail();
-                // hyper drops what it has not written yet.
-                this.cut = frame.and_then(Result::err);
-                context.waker().wake_by_ref();
-                return Poll::Pending;
-            }
+            Some(Err(_)) => return this.break_off(frame.and_then(Result::err), context),
             Some(Ok(part)) => {
                 this.tail.add_bytes(part.data_ref().map_or(0, Bytes::len));
                 // Nothing asks for more after trailers.
@@ -498,6 +541,7 @@ impl Body for ResponseBody {
         match &self.source {
             Source::Own(bytes) => bytes.is_none(),
             Source::Upstream { .. } => self.tail.is_read(),
+            Source::Tunnel { .. } => true,
         }
     }
 
@@ -505,6 +549,7 @@ impl Body for ResponseBody {
         match &self.source {
             Source::Own(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
             Source::Upstream { .. } => self.tail.size_hint(),
+            Source::Tunnel { .. } => SizeHint::with_exact(0),
         }
     }
 }
@@ -519,15 +564,15 @@ pub(super) struct Patience {
     /// When the whole request must have ended.
     deadline: Instant,
     waiting: Option<Pin<Box<Sleep>>>,
-    /// Whether the wait that `waiting` was armed for is over.
-    renewed: bool,
+    /// When the wait under way is too long, if there is one.
+    until: Option<Instant>,
     /// Whether the deadline has passed.
     late: bool,
 }
 
 impl Patience {
     pub(super) fn new(setting: Timeout, idle: Duration, deadline: Instant) -> Self {
-        Self { setting, idle, deadline, waiting: None, renewed: false, late: false }
+        Self { setting, idle, deadline, waiting: None, until: None, late: false }
     }
 
     /// Returns which limit the wait that has ended was too long for.
@@ -536,20 +581,28 @@ impl Patience {
     }
 
     fn renew(&mut self) {
-        self.renewed = true;
+        self.until = None;
     }
 
-    fn poll(&mut self, context: &mut Context<'_>, clock: &Clock) -> Poll<Cut> {
-        if self.waiting.is_none() || self.renewed {
-            self.renewed = false;
-            let until = self.deadline.min(clock.now() + self.idle);
-            match &mut self.waiting {
-                Some(timer) => timer.as_mut().reset(clock.to_tokio(until)),
-                None => self.waiting = Some(Box::pin(clock.timer(until))),
+    /// Waits with the timer of the request's connection, or without one by its own.
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        clock: &Clock,
+        timer: Option<&RequestTimer>,
+    ) -> Poll<Cut> {
+        let is_new = self.until.is_none();
+        let limit = || self.deadline.min(clock.now() + self.idle);
+        let until = *self.until.get_or_insert_with(limit);
+        if let Some(timer) = timer {
+            ready!(timer.poll(until));
+        } else {
+            let own = self.waiting.get_or_insert_with(|| Box::pin(clock.timer(until)));
+            if is_new {
+                own.as_mut().reset(clock.to_tokio(until));
             }
+            ready!(own.as_mut().poll(context));
         }
-        let Some(timer) = &mut self.waiting else { return Poll::Pending };
-        ready!(timer.as_mut().poll(context));
         self.late = clock.now() >= self.deadline;
         Poll::Ready(if self.late { Cut::Deadline } else { Cut::UpstreamStalled })
     }

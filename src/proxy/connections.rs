@@ -1,6 +1,6 @@
 //! One worker's open client connections, so that they can be asked to end.
 
-use super::activity::Activity;
+use super::handle::ConnectionHandle;
 use core::time::Duration;
 use std::{
     collections::HashMap,
@@ -24,21 +24,21 @@ pub struct Connections {
 
 #[derive(Debug, Default)]
 struct State {
-    open: HashMap<u64, Arc<Activity>>,
+    open: HashMap<u64, Arc<ConnectionHandle>>,
     entered: u64,
     draining: bool,
 }
 
 impl Connections {
     /// Notes an open connection; returns the place to leave.
-    pub(super) fn enter(&self, activity: &Arc<Activity>) -> u64 {
+    pub(super) fn enter(&self, handle: &Arc<ConnectionHandle>) -> u64 {
         let mut state = self.lock();
         state.entered += 1;
         let place = state.entered;
         if state.draining {
-            activity.drain();
+            handle.drain();
         }
-        state.open.insert(place, Arc::clone(activity));
+        state.open.insert(place, Arc::clone(handle));
         place
     }
 
@@ -49,8 +49,8 @@ impl Connections {
     /// Asks every connection that has been used to end when what is under way has ended.
     /// Of a new one the first request may be on its way: see [`GRACE`].
     pub(crate) fn drain_used(&self) {
-        for activity in self.lock().open.values().filter(|it| it.is_used()) {
-            activity.drain();
+        for handle in self.lock().open.values().filter(|handle| handle.is_used()) {
+            handle.drain();
         }
     }
 
@@ -59,8 +59,8 @@ impl Connections {
     pub(crate) fn drain(&self) {
         let mut state = self.lock();
         state.draining = true;
-        for activity in state.open.values() {
-            activity.drain();
+        for handle in state.open.values() {
+            handle.drain();
         }
     }
 

@@ -398,27 +398,23 @@ impl Exchange<'_> {
         sent: Option<&Upload>,
         since: Instant,
     ) {
-        let activity = &self.peer.activity;
-        let mut watching = false;
+        let mut look = None;
         poll_fn(|context| {
             if answer.as_mut().poll(context).is_ready() {
                 return Poll::Ready(());
             }
-            if !watching {
-                watching = true;
-                activity.answer_by(self.next_look(sent, since, since));
-            } else if activity.is_overdue() {
+            let mut at = *look.get_or_insert_with(|| self.next_look(sent, since, since));
+            while self.peer.timer.poll(at).is_ready() {
                 let now = self.peer.worker.clock.now();
-                let next = self.next_look(sent, since, now);
-                if next <= now {
+                at = self.next_look(sent, since, now);
+                look = Some(at);
+                if at <= now {
                     return Poll::Ready(());
                 }
-                activity.answer_by(next);
             }
             Poll::Pending
         })
         .await;
-        activity.on_answer();
     }
 
     /// Watches with a timer of its own.

@@ -14,13 +14,10 @@ use super::{
     retry::Retries,
     tail::Tail,
     timeout::Timeout,
-    upgrade::tunnel,
     upstream::{keep_alive, pool::Lease},
 };
 use crate::{config::Route, flow::Instant};
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
-use hyper::upgrade::OnUpgrade;
 use std::sync::Arc;
 
 /// An admitted request.
@@ -50,7 +47,7 @@ impl Journey {
         let Some(upstream) = self.route.action.upstream().map(Arc::clone) else {
             return self.answer_itself();
         };
-        let client = self.upgrade();
+        self.upgrade();
         let content_type = self.content_type();
         let is_grpc = content_type.as_ref().is_some_and(is_grpc);
         let deadline = self.deadline(is_grpc);
@@ -79,13 +76,13 @@ impl Journey {
             entry.returned(self.tail.peer.worker.clock.now());
         }
         match sent {
-            Ok(answer) => self.answer(answer, client, (deadline, is_grpc)),
+            Ok(answer) => self.answer(answer, (deadline, is_grpc)),
             Err(failure) => {
                 if failure.is_of_client() {
                     self.tail.blame_client();
                 }
                 if let Some(unsent) = self.request.take() {
-                    discard(unsent.into_body(), self.forward.fields, &mut self.tail);
+                    discard(unsent.body(), self.forward.fields, &mut self.tail);
                 }
                 let hint = content_type.map(|value| (header::CONTENT_TYPE, value));
                 refuse(Refusal::Upstream(failure), &HeaderMap::from_iter(hint), self.tail)
@@ -96,22 +93,19 @@ impl Journey {
     /// Answers as the route says, without an upstream.
     fn answer_itself(mut self: Box<Self>) -> Response<ResponseBody> {
         if let Some(request) = self.request.take() {
-            discard(request.into_body(), self.forward.fields, &mut self.tail);
+            discard(request.body(), self.forward.fields, &mut self.tail);
         }
         own_answer::answer(&self.route, self.told.take(), self.tail)
     }
 
-    /// Takes the client's side if the request asks for a protocol that the route
-    /// allows.
-    fn upgrade(&mut self) -> Option<OnUpgrade> {
-        let request = self.request.as_mut()?;
-        let token = headers::upgrade_token(request, self.forward.fields)?;
+    /// Notes the protocol that the request asks for, if the route allows it.
+    fn upgrade(&mut self) {
+        let Some(request) = &self.request else { return };
+        let Some(token) = headers::upgrade_token(request, self.forward.fields) else { return };
         let allowed = |name: &String| token.as_bytes().eq_ignore_ascii_case(name.as_bytes());
-        if !self.route.options.upgrades.iter().any(allowed) {
-            return None;
+        if self.route.options.upgrades.iter().any(allowed) {
+            self.forward.upgrade = Some(token);
         }
-        self.forward.upgrade = Some(token);
-        Some(hyper::upgrade::on(request))
     }
 
     /// Returns when the whole request must have ended. The client of gRPC may say so as well.
@@ -132,11 +126,10 @@ impl Journey {
     fn answer(
         mut self: Box<Self>,
         (mut response, mut lease): Answer,
-        client: Option<OnUpgrade>,
         (deadline, is_grpc): (Instant, bool),
     ) -> Response<ResponseBody> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return self.switch(response, lease, client);
+            return self.switch(response, lease);
         }
         let fields = Fields::of(response.headers());
         let status = response.status();
@@ -164,9 +157,6 @@ impl Journey {
         *response.version_mut() = Version::HTTP_11;
         self.tail.answered(status);
         let timeouts = &self.route.options.timeouts;
-        if self.protocol == Protocol::Http1 {
-            self.tail.peer.activity.end_by(deadline);
-        }
         let is_event_stream = fields.has(Field::ContentType) && is_event_stream(response.headers());
         let patience = if is_event_stream {
             Patience::new(Timeout::EventStream, timeouts.event_stream, deadline)
@@ -183,15 +173,12 @@ impl Journey {
         mut self: Box<Self>,
         mut response: Response<()>,
         mut lease: Lease,
-        client: Option<OnUpgrade>,
     ) -> Response<ResponseBody> {
         let agreed = response.headers().get(header::UPGRADE);
-        let asked = self.forward.upgrade.take();
-        let agreement = client.zip(asked).filter(|(_, token)| {
+        let agreement = self.forward.upgrade.take().filter(|token| {
             agreed.is_some_and(|agreed| agreed.as_bytes().eq_ignore_ascii_case(token.as_bytes()))
         });
-        let Some(((client, token), server)) =
-            agreement.and_then(|agreement| Some((agreement, lease.detach()?)))
+        let Some((token, server)) = agreement.and_then(|token| Some((token, lease.detach()?)))
         else {
             lease.on_failure();
             return refuse(Refusal::Upstream(Failure::Broken), &HeaderMap::new(), self.tail);
@@ -208,16 +195,8 @@ impl Journey {
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(header::UPGRADE, token);
         self.tail.answered(StatusCode::SWITCHING_PROTOCOLS);
-        let peer = Arc::clone(&self.tail.peer);
-        let (method, started) = (self.tail.method.clone(), self.tail.started);
-        // From now on, as the client may speak, or fall silent, as soon as it has the answer.
-        let reading = peer.activity.upload();
-        let tunnel = tunnel(client, server, self.route.options.timeouts.tunnel, self.tail, reading);
-        peer.worker.tasks.spawn(tunnel);
-        // The tunnel's tail ends the request; this one only ends the answer's head.
-        peer.activity.on_request();
-        let head = Tail::of_head_only(peer, method, started);
-        response.map(|()| ResponseBody::own(Bytes::new(), head))
+        let idle = self.route.options.timeouts.tunnel;
+        response.map(|()| ResponseBody::tunnel(server, idle, self.tail))
     }
 }
 

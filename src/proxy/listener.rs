@@ -1,10 +1,10 @@
 //! Sockets that clients connect to.
 
 use super::{
-    activity::Activity,
     client_connections::ClientConnection,
     complaints::Complaints,
-    connection::{Manners, Protocol, serve},
+    connection::{Begun, Manners, serve},
+    handle::ConnectionHandle,
     peer::Peer,
     proxy_protocol::{self, Invalid},
     service::Worker,
@@ -13,7 +13,6 @@ use super::{
     unread::Unread,
 };
 use crate::meter;
-use bytes::Bytes;
 use core::{net::SocketAddr, sync::atomic::Ordering::Relaxed, time::Duration};
 use socket2::{Domain, Socket, Type};
 use std::{io, os::fd::AsRawFd, sync::Arc};
@@ -272,14 +271,14 @@ fn admit(worker: &Arc<Worker>, stream: TcpStream, address: SocketAddr, face: Fac
         worker.counters.refuse(meter::Refusal::Connections);
         return;
     };
-    let activity = Activity::new(&worker.clock, open);
+    let handle = ConnectionHandle::new(&worker.clock, open);
     let worker = Arc::clone(worker);
     let tasks = worker.tasks.clone();
     tasks.spawn(async move {
-        let place = worker.connections.enter(&activity);
+        let place = worker.connections.enter(&handle);
         let mut stream = stream;
-        if let Some(client) = admit_client(&worker, &activity, &mut stream, address, &face).await {
-            greet(&worker, &activity, stream, client, face).await;
+        if let Some(client) = admit_client(&worker, &handle, &mut stream, address, &face).await {
+            greet(&worker, &handle, stream, client, face).await;
         }
         worker.connections.leave(place);
     });
@@ -289,7 +288,7 @@ fn admit(worker: &Arc<Worker>, stream: TcpStream, address: SocketAddr, face: Fac
 /// closed.
 async fn admit_client(
     worker: &Arc<Worker>,
-    activity: &Activity,
+    handle: &ConnectionHandle,
     stream: &mut TcpStream,
     address: SocketAddr,
     face: &Face,
@@ -299,7 +298,7 @@ async fn admit_client(
     let known = worker.live.load().listener(&face.name).map(|known| known.proxy_protocol);
     let said = if known.unwrap_or(face.proxy_protocol) {
         // In a box, as it is not needed later.
-        Box::pin(proxied_client(worker, activity, stream, address, &face.name)).await?
+        Box::pin(proxied_client(worker, handle, stream, address, &face.name)).await?
     } else {
         Some(address)
     };
@@ -326,7 +325,7 @@ async fn admit_client(
 /// client's address if the header has one, or `None` if the connection is to be closed.
 async fn proxied_client(
     worker: &Arc<Worker>,
-    activity: &Activity,
+    handle: &ConnectionHandle,
     stream: &mut TcpStream,
     address: SocketAddr,
     listener: &str,
@@ -343,7 +342,7 @@ async fn proxied_client(
     }
     let limit = snapshot.settings.timeouts.header_read;
     let header = worker.clock.timeout(limit, proxy_protocol::read(stream));
-    match unless_drained(activity, header).await? {
+    match unless_drained(handle, header).await? {
         Ok(Ok(client)) => Some(client),
         // What tests whether the port is open leaves at once.
         Ok(Err(Invalid::Incomplete)) => None,
@@ -355,7 +354,7 @@ async fn proxied_client(
 /// Finds out which protocol the client speaks, and speaks it.
 async fn greet(
     worker: &Arc<Worker>,
-    activity: &Arc<Activity>,
+    handle: &Arc<ConnectionHandle>,
     stream: TcpStream,
     client: Client,
     Face { name: listener, tls, .. }: Face,
@@ -367,8 +366,8 @@ async fn greet(
     }
     let manners = Manners::of(&worker.live.load().settings);
     let peer = |name, tls| {
-        let (worker, activity) = (Arc::clone(worker), Arc::clone(activity));
-        let peer = Peer::new(worker, activity, address, name, (listener, tls));
+        let (worker, handle) = (Arc::clone(worker), Arc::clone(handle));
+        let peer = Peer::new(worker, handle, address, name, (listener, tls));
         Arc::new(peer.counted(counted).without_trust(is_unknown))
     };
     let Some(acceptor) = tls else {
@@ -377,15 +376,12 @@ async fn greet(
     let limit = manners.timeouts.tls_handshake;
     // In a box, as is what a cleartext client begins with: what it needs is not needed later.
     let handshake = Box::pin(worker.clock.timeout(limit, acceptor.accept(stream)));
-    let Some(Ok(Ok((stream, protocol, name)))) = unless_drained(activity, handshake).await else {
+    let Some(Ok(Ok((stream, protocol, name)))) = unless_drained(handle, handshake).await else {
         worker.counters.tls_failures.fetch_add(1, Relaxed);
         return;
     };
     worker.counters.tls_handshakes.fetch_add(1, Relaxed);
-    if protocol == Protocol::Http2 {
-        activity.await_head(worker.clock.now());
-    }
-    serve(stream, Bytes::new(), protocol, peer(name, true), manners).await;
+    serve(stream, Begun::default(), protocol, peer(name, true), manners).await;
 }
 
 /// The same without TLS, where only the client's first bytes show the protocol.
@@ -395,12 +391,10 @@ where
 {
     let limit = manners.timeouts.header_read;
     let sniffing = Box::pin(sniff(&mut stream, &peer.worker.clock, limit));
-    match unless_drained(&peer.activity, sniffing).await {
+    match unless_drained(&peer.handle, sniffing).await {
         Some(Ok(Beginning { protocol, ahead, since })) => {
-            if protocol == Protocol::Http1 {
-                peer.activity.await_head(since);
-            }
-            serve(stream, ahead, protocol, peer, manners).await;
+            let begun = Begun { ahead, since: Some(since) };
+            serve(stream, begun, protocol, peer, manners).await;
         }
         Some(Err(Unclear::Late)) => Unread::LATE.note(&peer),
         Some(Err(Unclear::Unasked)) | None => {}
@@ -409,11 +403,11 @@ where
 
 /// `None` if the gateway is to end: who has not asked for anything yet need not be
 /// waited for.
-async fn unless_drained<F: Future>(activity: &Activity, future: F) -> Option<F::Output> {
+async fn unless_drained<F: Future>(handle: &ConnectionHandle, future: F) -> Option<F::Output> {
     tokio::select! {
         biased;
         output = future => Some(output),
-        () = activity.drained() => None,
+        () = handle.drained() => None,
     }
 }
 

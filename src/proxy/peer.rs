@@ -3,8 +3,11 @@
 use super::{
     activity::Activity,
     client_connections::ClientConnection,
+    handle::ConnectionHandle,
     request::{Invalid, canonical},
     service::Worker,
+    timer::RequestTimer,
+    upload_buffer::UploadBuffer,
 };
 use crate::{
     config::{Certificates, Snapshot},
@@ -26,7 +29,11 @@ pub(super) struct Peer {
     pub(super) address_value: HeaderValue,
     /// `http` or `https`.
     pub(super) scheme: HeaderValue,
-    pub(super) activity: Arc<Activity>,
+    pub(super) handle: Arc<ConnectionHandle>,
+    /// What the connection does, if it speaks HTTP/2.
+    pub(super) http2: OnceLock<Arc<Activity>>,
+    /// Of the request under way, in HTTP/1.1.
+    pub(super) timer: RequestTimer,
     /// Whether nothing that it says about others is believed: `address` is a load balancer's, which
     /// did not say whose connection it is.
     is_unknown: bool,
@@ -58,7 +65,7 @@ struct Known {
 impl Peer {
     pub(super) fn new(
         worker: Arc<Worker>,
-        activity: Arc<Activity>,
+        handle: Arc<ConnectionHandle>,
         address: SocketAddr,
         server_name: Option<ServerName>,
         (listener, tls): (Arc<str>, bool),
@@ -74,13 +81,28 @@ impl Peer {
             address,
             address_value,
             scheme,
-            activity,
+            handle,
+            http2: OnceLock::new(),
+            timer: RequestTimer::default(),
             is_unknown: false,
             _counted: None,
             server_name,
             known,
             print,
         }
+    }
+
+    /// Notes that a request has come.
+    pub(super) fn on_request(&self) {
+        self.handle.on_request();
+        if let Some(activity) = self.http2.get() {
+            activity.on_request();
+        }
+    }
+
+    /// Returns what an HTTP/2 connection holds of uploads; `None` with HTTP/1.1.
+    pub(super) fn upload_buffer(&self) -> Option<&Arc<UploadBuffer>> {
+        self.http2.get().map(|activity| activity.upload_buffer())
     }
 
     /// Returns it with what counts its connection.

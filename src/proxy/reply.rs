@@ -17,8 +17,8 @@ use crate::{
 use bytes::Bytes;
 use core::time::Duration;
 use http::{
-    HeaderMap, HeaderValue, Method, Response, StatusCode, Version,
-    header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
+    HeaderMap, HeaderValue, Method, Response, StatusCode,
+    header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -370,9 +370,6 @@ pub(super) fn finish(
         let is_error = status.as_u16() >= 400 || headers.contains_key(grpc::STATUS);
         let edits = &route.options.response_headers;
         placeholders::add_to_own(is_error, headers, edits, tail.values.as_deref());
-    }
-    if tail.closes && tail.version != Version::HTTP_2 {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     if tail.method == Method::HEAD && !body.is_empty() {
         response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(body.len()));

@@ -5,6 +5,7 @@ use super::{
     Connections, RequestLog,
     auth::{Attempt, Checked, Passwords},
     body::{RequestBody, ResponseBody},
+    client_body::ClientBody,
     client_connections::ClientConnections,
     connection::Protocol,
     descriptors::Descriptors,
@@ -36,13 +37,12 @@ use crate::{
     meter::{self, Counters},
     route::{Identity, Seed, Target, client_ip, low_bits, normal_path, without_dot_segments},
 };
-use core::{convert::Infallible, net::IpAddr};
+use core::net::IpAddr;
 use http::{
     HeaderMap, HeaderValue, Request, Response, Uri, Version, header::CONTENT_TYPE,
     uri::PathAndQuery,
 };
 use http_body::Body as _;
-use hyper::body::Incoming;
 use std::{borrow::Cow, sync::Arc};
 use tokio_util::task::TaskTracker;
 
@@ -97,7 +97,7 @@ enum Step {
 struct Unverified {
     attempt: Attempt,
     snapshot: Arc<Snapshot>,
-    request: Request<Incoming>,
+    request: Request<ClientBody>,
     tail: Box<Tail>,
 }
 
@@ -107,15 +107,15 @@ struct Unverified {
 /// upstream connection and the notes are all held by values that it owns.
 pub(super) fn handle(
     peer: Arc<Peer>,
-    request: Request<Incoming>,
-) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> {
+    request: Request<ClientBody>,
+) -> impl Future<Output = Response<ResponseBody>> {
     let step = begin(peer, request);
     async move {
-        Ok(match step {
+        match step {
             Ok(step) => finish(step).await,
             // In a box because it is rare, and would make every request's future larger.
             Err(unverified) => Box::pin(verify(*unverified)).await,
-        })
+        }
     }
 }
 
@@ -128,9 +128,8 @@ async fn finish(step: Step) -> Response<ResponseBody> {
     }
 }
 
-fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Result<Step, Box<Unverified>> {
-    peer.activity.on_request();
-    peer.activity.on_length(request.body().size_hint().exact());
+fn begin(peer: Arc<Peer>, request: Request<ClientBody>) -> Result<Step, Box<Unverified>> {
+    peer.on_request();
     let worker = &peer.worker;
     let now = worker.clock.now();
     let snapshot = worker.live.load();
@@ -146,7 +145,7 @@ fn begin(peer: Arc<Peer>, request: Request<Incoming>) -> Result<Step, Box<Unveri
 /// known if it was.
 fn decide(
     snapshot: &Arc<Snapshot>,
-    mut request: Request<Incoming>,
+    mut request: Request<ClientBody>,
     mut tail: Box<Tail>,
     identity: Option<Identity>,
     now: Instant,
@@ -199,7 +198,7 @@ fn decide(
 
 /// Begins the journey of a request that is about to be decided.
 fn journey(
-    request: Request<Incoming>,
+    request: Request<ClientBody>,
     route: Arc<Route>,
     forward: Forward,
     trailers: Option<RequestTrailers>,
@@ -209,23 +208,24 @@ fn journey(
         Version::HTTP_2 => Protocol::Http2,
         _ => Protocol::Http1,
     };
-    let peer = (&tail.peer.worker.clock, &tail.peer.activity);
     // Calls of gRPC may be silent for long.
     let is_grpc = request.headers().get(CONTENT_TYPE).is_some_and(is_grpc);
     let pace = route.options.min_body_rate.filter(|_| !is_grpc);
-    let body = |body| RequestBody::new(body, &route, pace, peer, trailers);
+    let body = |body| RequestBody::new(body, &route, pace, &tail.peer, trailers);
     let request = Some(request.map(body));
     // Made where it stays: it is large.
     Box::new(Journey { request, route, forward, protocol, told: None, start, tail })
 }
 
 /// Answers a request that is not decided about, and whose body is not needed.
-fn turn_away(refusal: Refusal, request: Request<Incoming>, mut tail: Box<Tail>) -> Step {
+fn turn_away(refusal: Refusal, request: Request<ClientBody>, mut tail: Box<Tail>) -> Step {
     let (head, body) = request.into_parts();
     tail.closes = refusal.closes();
-    match tail.peer.activity.upload_buffer() {
-        Some(buffer) => drain(body, BodyBuffer::new(buffer, &Arc::default()), &tail.peer.activity),
-        None => discard(body, Fields::of(&head.headers), &mut tail),
+    match tail.peer.upload_buffer() {
+        Some(buffer) => {
+            drain(body, BodyBuffer::new(buffer, &Arc::default()), &tail.peer.worker.clock);
+        }
+        None => discard(&body, Fields::of(&head.headers), &mut tail),
     }
     Step::Answered(Box::new(refuse(refusal, &head.headers, tail)))
 }
@@ -340,7 +340,7 @@ impl Arrival {
         }
         let headers = request.map_or_else(HeaderMap::new, |request| {
             let (head, body) = request.into_parts();
-            discard(body, forward.fields, &mut tail);
+            discard(&body, forward.fields, &mut tail);
             head.headers
         });
         Box::new(reject(rejection, &route, &manner, &headers, tail))
@@ -366,7 +366,7 @@ impl Found<'_> {
     /// Finds out who the client is, unless that is known. Returns what is in the way.
     fn authenticate(
         &mut self,
-        request: &Request<Incoming>,
+        request: &Request<ClientBody>,
         tail: &mut Tail,
         now: Instant,
     ) -> Option<Checked> {
@@ -392,20 +392,20 @@ impl Found<'_> {
     /// Returns what filters the request's trailers, if the upstream is to receive any.
     fn trailers(
         &self,
-        request: &Request<Incoming>,
+        request: &Request<ClientBody>,
         snapshot: &Snapshot,
     ) -> Option<RequestTrailers> {
         let may_have = self.fields.has(Field::Trailer);
         may_have.then(|| RequestTrailers::of(request.headers(), snapshot, &self.route)).flatten()
     }
 
-    fn target<'a>(&'a self, request: &'a Request<Incoming>, peer: &'a Peer) -> Target<'a> {
+    fn target<'a>(&'a self, request: &'a Request<ClientBody>, peer: &'a Peer) -> Target<'a> {
         let identity = self.identity.as_ref();
         Target { identity, ..target(request, peer, &self.host, &self.path) }
     }
 
     /// Adds to `claims` what the request asks of its route's rules.
-    fn claim(&self, peer: &Peer, request: &Request<Incoming>, claims: &mut Claims) {
+    fn claim(&self, peer: &Peer, request: &Request<ClientBody>, claims: &mut Claims) {
         let (target, client) = (self.target(request, peer), self.client);
         let known = |rule: &RouteRule, _: &str| {
             let print = match (&rule.sync(), &peer.worker.store) {
@@ -423,7 +423,7 @@ impl Found<'_> {
 
     /// Returns what decides about its server, if the upstream assigns keys to servers and the
     /// request has one. The same in all gateways.
-    fn server_key(&self, peer: &Peer, request: &Request<Incoming>) -> Option<u64> {
+    fn server_key(&self, peer: &Peer, request: &Request<ClientBody>) -> Option<u64> {
         let key = self.route.action.upstream()?.options.hash_key.as_ref()?;
         let target = self.target(request, peer);
         key.fingerprint(&Seed::new([0, 0]), &target, self.client).ok().map(low_bits)
@@ -433,7 +433,7 @@ impl Found<'_> {
     fn question(
         &self,
         peer: &Peer,
-        request: &Request<Incoming>,
+        request: &Request<ClientBody>,
         claims: &Claims,
     ) -> Option<Question> {
         let target = self.target(request, peer);
@@ -442,7 +442,7 @@ impl Found<'_> {
 }
 
 fn target<'a>(
-    request: &'a Request<Incoming>,
+    request: &'a Request<ClientBody>,
     peer: &'a Peer,
     host: &'a str,
     path: &'a str,
@@ -455,7 +455,7 @@ fn target<'a>(
 /// Finds the route, and notes it in `tail`.
 fn find<'a>(
     snapshot: &Snapshot,
-    request: &'a Request<Incoming>,
+    request: &'a Request<ClientBody>,
     tail: &mut Tail,
 ) -> Result<Found<'a>, Refusal> {
     let (uri, peer) = (request.uri(), &tail.peer);

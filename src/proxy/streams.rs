@@ -10,10 +10,7 @@
 //! Worst case: what HTTP/2 has buffered when the task ends, one part of an answer, is
 //! watched no more. It stays as long as the connection.
 
-use super::{
-    activity::{Activity, Stamp},
-    timeout::Timeout,
-};
+use super::{activity::Activity, stamp::Stamp, timeout::Timeout};
 use crate::{clock::Clock, flow::Instant};
 use bytes::{Buf, Bytes};
 use core::{
@@ -163,6 +160,13 @@ impl Part {
             stream.moved.store(true, Relaxed);
         }
         Self { bytes, stream: stream.cloned() }
+    }
+}
+
+impl Part {
+    /// Returns the bytes, for a client of HTTP/1.1.
+    pub(super) fn into_bytes(mut self) -> Bytes {
+        core::mem::take(&mut self.bytes)
     }
 }
 

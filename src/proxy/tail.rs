@@ -72,8 +72,6 @@ pub(super) struct Tail {
     pub(super) timeout: Option<Timeout>,
     /// Its stream, in HTTP/2, from the answer's first part on.
     pub(super) stream: Option<Arc<Stream>>,
-    /// Whether another tail records the request, as a tunnel's does.
-    silent: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,15 +110,7 @@ impl Tail {
             closes: false,
             timeout: None,
             stream: None,
-            silent: false,
         })
-    }
-
-    /// Ends an answer whose request goes on elsewhere.
-    pub(super) fn of_head_only(peer: Arc<Peer>, method: Method, started: Instant) -> Box<Self> {
-        let mut tail = Self::new(peer, method, Version::HTTP_11, started);
-        tail.silent = true;
-        tail
     }
 
     /// Gives the request an id, if the configuration says so.
@@ -263,7 +253,7 @@ impl Tail {
         let timeout = match self.timeout.or_else(|| upload.and_then(upload::timeout)) {
             None if self.ending == Ending::Cancelled => {
                 let reset = self.stream.as_ref().and_then(|stream| stream.timeout());
-                reset.or_else(|| self.peer.activity.timeout())?
+                reset.or_else(|| self.peer.http2.get()?.timeout())?
             }
             timeout => timeout?,
         };
@@ -284,9 +274,8 @@ impl Drop for Tail {
             Ending::Complete { at } => at,
             Ending::Cancelled | Ending::Failed => self.peer.worker.clock.now(),
         };
-        self.peer.activity.on_answered(at);
-        if self.silent {
-            return;
+        if let Some(activity) = self.peer.http2.get() {
+            activity.on_answered(at);
         }
         let worker = &self.peer.worker;
         let is_cut_off = self.ending == Ending::Cancelled && worker.connections.are_cut_off();

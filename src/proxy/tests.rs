@@ -15,8 +15,8 @@ pub(super) use woken::Woken;
 
 use super::{
     Connections, Connector, Descriptors, Pools, RequestIdMaker, RequestLog, TimeoutLog, Worker,
-    activity::Activity,
-    connection::{Manners, Protocol, serve},
+    connection::{Begun, Manners, Protocol, serve},
+    handle::ConnectionHandle,
     listener::greet_cleartext,
     peer::Peer,
 };
@@ -28,7 +28,6 @@ use crate::{
     meter::{Counters, Refusal},
     route::{KeySpec, Part, Seed, Target},
 };
-use bytes::Bytes;
 use core::{net::IpAddr, num::NonZeroUsize, time::Duration};
 use http::{HeaderMap, Method};
 use std::sync::{Arc, Weak};
@@ -124,7 +123,7 @@ impl House {
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        self.welcome(|peer, manners| serve(io, Bytes::new(), protocol, peer, manners))
+        self.welcome(|peer, manners| serve(io, Begun::default(), protocol, peer, manners))
     }
 
     fn welcome<F>(
@@ -136,16 +135,11 @@ impl House {
     {
         let address = "192.0.2.1:4000".parse().expect("an address");
         let open = self.worker.counters.connection(u64::MAX).expect("no limit");
-        let activity = Activity::new(&self.worker.clock, open);
-        let place = self.worker.connections.enter(&activity);
+        let handle = ConnectionHandle::new(&self.worker.clock, open);
+        let place = self.worker.connections.enter(&handle);
         let worker = Arc::clone(&self.worker);
-        let peer = Arc::new(Peer::new(
-            Arc::clone(&worker),
-            activity,
-            address,
-            None,
-            ("web".into(), false),
-        ));
+        let peer =
+            Arc::new(Peer::new(Arc::clone(&worker), handle, address, None, ("web".into(), false)));
         let manners = Manners::of(&worker.live.load().settings);
         let weak = Arc::downgrade(&peer);
         let serving = serve(peer, manners);
@@ -321,9 +315,9 @@ async fn a_silent_upstream_is_a_504_after_the_first_byte_timeout_and_not_before(
 async fn a_remembered_fingerprint_is_that_of_the_same_key_and_client() {
     let house = House::new("");
     let open = house.worker.counters.connection(u64::MAX).expect("no limit");
-    let activity = Activity::new(&house.worker.clock, open);
+    let handle = ConnectionHandle::new(&house.worker.clock, open);
     let address = "192.0.2.1:4000".parse().expect("an address");
-    let peer = Peer::new(Arc::clone(&house.worker), activity, address, None, ("web".into(), false));
+    let peer = Peer::new(Arc::clone(&house.worker), handle, address, None, ("web".into(), false));
     let (method, headers) = (Method::GET, HeaderMap::new());
     let target = Target {
         listener: None,

@@ -1,9 +1,11 @@
-//! Requests that are refused before the gateway has seen them: hyper could not read them, or they
-//! were late.
+//! Requests that are rejected before anything is decided about them: they could not be read, or were
+//! late.
 
-use super::{peer::Peer, reply::explained};
+use super::{downstream::http1::write_own, peer::Peer, reply::explained};
 use crate::{
     access_log::{AccessRecord, Ending},
+    flow::Instant,
+    http1::{FramingError, HeadError},
     meter::Refusal,
 };
 use core::time::Duration;
@@ -42,57 +44,58 @@ impl Unread {
         Self { reason: Refusal::TooLarge, status: Some(status), why }
     }
 
-    /// Returns what an HTTP/1.1 connection ended for, if it was a request that could not be read.
-    pub(super) fn of(error: &hyper::Error) -> Option<Self> {
-        if !error.is_parse() && !error.is_parse_too_large() {
-            return None;
-        }
-        // hyper distinguishes them in words only; the end-to-end tests hold these.
-        Some(match error.to_string().as_str() {
-            "message head is too large" => Self::too_large(
-                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-                "the header is larger than `limits.header_bytes` or has more lines than `limits.headers` allows",
-            ),
-            "URI too long" => {
-                Self::too_large(StatusCode::URI_TOO_LONG, "the target is longer than 65534 bytes")
+    /// Of a head that is none.
+    pub(super) fn of_head(error: HeadError) -> Self {
+        use FramingError::{
+            ContentLength, ContentLengthWithTransferEncoding, ContentLengthsDiffer,
+            TooManyConnectionOptions, TransferEncoding, TransferEncodingInHttp10,
+            UnknownTransferCoding,
+        };
+        let why = match error {
+            HeadError::TooLarge | HeadError::TooManyFields => {
+                "the header is larger than `limits.header_bytes` or has more lines than `limits.headers` allows"
             }
-            "invalid HTTP method parsed" => {
-                Self::malformed("the method has a character that no method has")
+            HeadError::TargetTooLong => {
+                "the target is longer than 65534 bytes, or than `limits.header_bytes` allows"
             }
-            "invalid URI" => Self::malformed(
-                "the target has a character that must be percent-encoded, or is no URI",
-            ),
-            "invalid HTTP version parsed" => Self::malformed("the version is not one of HTTP/1"),
-            "invalid content-length parsed" => {
-                Self::malformed("Content-Length is not a number, or is given twice and differs")
+            HeadError::Method => "the method has a character that no method has",
+            HeadError::Target => {
+                "the target has a character that must be percent-encoded, or is no URI"
             }
-            "invalid transfer-encoding parsed" => {
-                Self::malformed("the only transfer coding served is chunked, once")
-            }
-            "unexpected transfer-encoding parsed" => {
-                Self::malformed("HTTP/1.0 has no Transfer-Encoding")
-            }
-            _ => Self::malformed("a header line is malformed: its name, its value or its end"),
-        })
+            HeadError::Version | HeadError::UnknownVersion => "the version is not one of HTTP/1",
+            HeadError::EmptyLines => "too many empty lines come before the header",
+            HeadError::Framing(framing) => match framing {
+                ContentLength | ContentLengthsDiffer => {
+                    "Content-Length is not a number, or is given twice and differs"
+                }
+                ContentLengthWithTransferEncoding => {
+                    "Content-Length and Transfer-Encoding are both given"
+                }
+                TransferEncodingInHttp10 => "HTTP/1.0 has no Transfer-Encoding",
+                TransferEncoding | UnknownTransferCoding => {
+                    "the only transfer coding served is chunked, once"
+                }
+                TooManyConnectionOptions => "Connection has too many options",
+            },
+            HeadError::Status
+            | HeadError::FieldName
+            | HeadError::FieldValue
+            | HeadError::LineEnd => "a header line is malformed: its name, its value or its end",
+        };
+        let status = error.status();
+        let is_large = matches!(
+            status,
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE | StatusCode::URI_TOO_LONG
+        );
+        let reason = if is_large { Refusal::TooLarge } else { Refusal::Malformed };
+        Self { reason, status: Some(status), why }
     }
 
-    /// Returns what an HTTP/1.1 client is answered, in place of hyper's `own` answer, which has the
-    /// date and says nothing else.
-    pub(super) fn answer(self, own: &[u8]) -> Vec<u8> {
+    /// Writes what an HTTP/1.1 client is answered; `wall` is the time.
+    pub(super) fn write(self, out: &mut Vec<u8>, wall: Instant) {
         let status = self.status.unwrap_or(StatusCode::BAD_REQUEST);
         let (response, body) = explained(status, self.why);
-        let mut answer = format!("HTTP/1.1 {status}\r\nconnection: close\r\n").into_bytes();
-        let mut lines = own.split_inclusive(|byte| *byte == b'\n');
-        answer.extend(lines.find(|line| line.starts_with(b"date: ")).unwrap_or_default());
-        for (name, value) in response.headers() {
-            answer.extend_from_slice(name.as_ref());
-            answer.extend_from_slice(b": ");
-            answer.extend_from_slice(value.as_bytes());
-            answer.extend_from_slice(b"\r\n");
-        }
-        answer.extend_from_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
-        answer.extend_from_slice(&body);
-        answer
+        write_own(out, status, response.headers(), &body, wall);
     }
 
     /// Counts it, logs it, also in the access log if it was answered: without

@@ -1,32 +1,36 @@
 //! Connections that change their protocol: two byte streams joined.
 
-use super::{activity::Uploading, tail::Tail, timeout::Timeout};
+use super::{tail::Tail, timeout::Timeout};
 use crate::{clock::Clock, flow::Instant};
+use bytes::Bytes;
 use core::{
     pin::Pin,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     task::{Context, Poll},
     time::Duration,
 };
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use std::{io, sync::Arc};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
 
-/// Joins the two sides until one closes or both are silent for `idle`. The permit
-/// in `tail` is held as long, and the client's side noted as being read.
-pub(super) async fn tunnel(
-    client: OnUpgrade,
-    mut server: impl AsyncRead + AsyncWrite + Unpin,
-    idle: Duration,
-    mut tail: Box<Tail>,
-    _reading: Uploading,
-) {
+/// A request whose client and server have agreed to change their protocol.
+#[derive(Debug)]
+pub(super) struct Joined<S> {
+    pub(super) server: S,
+    /// How long both sides may be silent.
+    pub(super) idle: Duration,
+    pub(super) tail: Box<Tail>,
+}
+
+/// Joins the two sides until one closes or both are silent for too long. The permit is held as long.
+pub(super) async fn tunnel<C, S>(client: C, joined: Joined<S>)
+where
+    C: AsyncRead + AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let Joined { mut server, idle, mut tail } = joined;
     let clock = tail.peer.worker.clock.clone();
-    // Who leaves before the answer is there ends it as cancelled.
-    let Ok(client) = client.await else { return };
     let mut client = Noted {
-        inner: TokioIo::new(client),
+        inner: client,
         last: AtomicU64::new(clock.now().as_nanos()).into(),
         tail: &mut tail,
         broke: false,
@@ -55,6 +59,52 @@ pub(super) async fn tunnel(
         // It ends as cancelled: the client has left.
         Err(_) if left => {}
         Err(_) => tail.fail(),
+    }
+}
+
+/// A stream of which the beginning has been read already.
+#[derive(Debug)]
+pub(super) struct Rewound<T> {
+    io: T,
+    ahead: Bytes,
+}
+
+impl<T> Rewound<T> {
+    pub(super) fn new(io: T, ahead: Bytes) -> Self {
+        Self { io, ahead }
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Rewound<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.ahead.is_empty() {
+            return Pin::new(&mut self.io).poll_read(context, buffer);
+        }
+        let count = self.ahead.len().min(buffer.remaining());
+        buffer.put_slice(&self.ahead.split_to(count));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Rewound<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
     }
 }
 

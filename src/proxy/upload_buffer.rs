@@ -8,8 +8,8 @@
 //! Worst case: the limit, and [`ALWAYS_HELD`] and one read for each connection. A client of
 //! HTTP/2 may always send 64 KiB before it hears anything (RFC 9113, 6.9.2).
 
-use super::{activity::Activity, body::Upload};
-use crate::meter::Counters;
+use super::body::Upload;
+use crate::{clock::Clock, meter::Counters};
 use bytes::{Buf, Bytes};
 use core::{
     pin::Pin,
@@ -196,9 +196,10 @@ impl Receiver {
     }
 
     /// Waits until the connection may be read.
-    pub(super) fn poll_room(&mut self, activity: &Activity, context: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_room(&mut self, clock: &Clock, context: &mut Context<'_>) -> Poll<()> {
         while self.buffer.is_full() {
-            let timer = self.recheck.get_or_insert_with(|| Box::pin(activity.timer(RECHECK)));
+            let timer =
+                self.recheck.get_or_insert_with(|| Box::pin(clock.timer(clock.now() + RECHECK)));
             let waker = Some(context.waker().clone());
             *self.buffer.held_back.lock().unwrap_or_else(PoisonError::into_inner) = waker;
             ready!(timer.as_mut().poll(context));

@@ -25,7 +25,7 @@ fn what_http_1_cannot_be_read_is_told_counted_and_logged() {
     let cases = [
         ("G\"T / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 400, "method"),
         ("GET a{b HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 400, "target"),
-        ("GET / HTTP/3.0\r\nHost: a\r\n\r\n".to_owned(), 400, "version"),
+        ("GET / HTTP/3.0\r\nHost: a\r\n\r\n".to_owned(), 505, "version"),
         ("GET / HTTP/1.1\r\nHost : a\r\n\r\n".to_owned(), 400, "header line"),
         (
             "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n".to_owned(),
@@ -36,7 +36,7 @@ fn what_http_1_cannot_be_read_is_told_counted_and_logged() {
         ("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(), 400, "HTTP/1.0"),
         (format!("GET / HTTP/1.1\r\nHost: a\r\nX: {value}\r\n\r\n"), 431, "`limits.header_bytes`"),
         (format!("GET / HTTP/1.1\r\nHost: a\r\n{many}\r\n"), 431, "`limits.headers`"),
-        (format!("GET /{target} HTTP/1.1\r\nHost: a\r\n\r\n"), 431, "`limits.header_bytes`"),
+        (format!("GET /{target} HTTP/1.1\r\nHost: a\r\n\r\n"), 414, "`limits.header_bytes`"),
     ];
     for (request, status, word) in &cases {
         let mut client = Client::new(gateway.web());

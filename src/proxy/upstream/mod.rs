@@ -12,3 +12,5 @@ pub(in crate::proxy) mod pool;
 mod shared_body;
 mod terms;
 pub(in crate::proxy) mod wire;
+
+pub(in crate::proxy) use http1::Connection as Http1Connection;

@@ -3,19 +3,19 @@
 //! The task of the request that has it moves its bytes: there is no task of its own. An idle
 //! connection waits in the pool, where it is looked at now and then, and before it is used.
 
-mod input;
 mod output;
 #[cfg(test)]
 mod tests;
 
-use self::{input::Input, output::Output};
+use self::output::Output;
 use super::{error::UpstreamError, io::BoxedIo, terms::Terms};
 use crate::{
     http1::{BodyDecoder, BodyLength, HeadLimits, RequestKind, ResponseHead},
-    proxy::body::RequestBody,
+    proxy::{body::RequestBody, input::Input},
 };
 use bytes::{Buf, Bytes};
 use core::{
+    fmt,
     future::poll_fn,
     mem,
     pin::Pin,
@@ -263,6 +263,12 @@ impl Connection {
     /// The same, asked of the system: between its news the runtime may be late.
     pub(super) fn is_silent(&self) -> bool {
         self.io.is_silent()
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").finish_non_exhaustive()
     }
 }
 

@@ -2,19 +2,16 @@
 
 use crate::{
     http1::{
-        BodyLength, Fields, HeadWriter,
-        chunked::{self, ChunkSize, LAST_CHUNK},
-        framing::for_request,
-        write_trailers,
+        BodyLength, Fields, HeadWriter, chunked::LAST_CHUNK, framing::for_request, write_trailers,
     },
     proxy::{
         body::{Cut, RequestBody},
-        gather,
+        outgoing::{Outgoing, PARTS_MAX},
         upload_buffer::UploadPart,
         upstream::io::BoxedIo,
     },
 };
-use bytes::{Buf, Bytes};
+use bytes::Buf as _;
 use core::{
     pin::Pin,
     task::{Context, Poll, ready},
@@ -25,55 +22,21 @@ use http::{
     request::Parts,
 };
 use http_body::{Body, Frame};
-use smallvec::SmallVec;
-use std::{
-    collections::VecDeque,
-    io::{self, IoSlice},
-};
-use tokio::io::AsyncWrite;
+use std::io;
 
-/// Parts of a body up to this size, in bytes, are copied behind what is to be written. Larger ones
-/// are written from where they are.
-const COPY_MAX: usize = 2048;
-
-/// Parts are gathered before they are written: up to so many bytes, and so many that are not copied.
+/// How many bytes of a body are gathered before they are written.
 const GATHER_MAX: usize = 256 * 1024;
-const PARTS_MAX: usize = 16;
 
-/// How many bytes of memory an idle connection keeps for its next request.
-const KEPT_MAX: usize = 4 * 1024;
-
-/// What is to be written: `bytes` first, then `parts`.
+/// A request.
 #[derive(Default)]
 pub(super) struct Output {
-    bytes: Vec<u8>,
-    parts: VecDeque<Part>,
-    /// How many bytes of both were written.
-    written: usize,
+    outgoing: Outgoing<UploadPart>,
     /// `None` once all of it was taken.
     body: Option<RequestBody>,
     coding: Coding,
     /// The trailers that the head announces.
     announced: Vec<HeaderName>,
     progress: Progress,
-}
-
-/// A part of the body that is not copied.
-struct Part {
-    /// There if it is a chunk.
-    size: Option<ChunkSize>,
-    data: UploadPart,
-    end: &'static [u8],
-}
-
-impl Part {
-    fn segments(&self) -> [&[u8]; 3] {
-        [self.size.as_ref().map_or(&[], ChunkSize::as_bytes), self.data.chunk(), self.end]
-    }
-
-    fn len(&self) -> usize {
-        self.segments().iter().map(|segment| segment.len()).sum()
-    }
 }
 
 /// How the body is written.
@@ -105,7 +68,7 @@ impl Output {
     pub(super) fn begin(&mut self, head: &Parts, body: RequestBody) {
         self.announced.clear();
         let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
-        let mut writer = HeadWriter::request(&mut self.bytes, &head.method, target.as_bytes());
+        let mut writer = HeadWriter::request(self.outgoing.head(), &head.method, target.as_bytes());
         let mut has_length = false;
         for (name, value) in &head.headers {
             match name {
@@ -165,8 +128,8 @@ impl Output {
 
     /// Takes parts of the body, until they are enough for a write, or the next one is awaited.
     fn take_parts(&mut self, context: &mut Context<'_>) -> Result<Poll<()>, Cut> {
-        while self.parts.len() < PARTS_MAX
-            && self.size() < GATHER_MAX
+        while self.outgoing.parts() < PARTS_MAX
+            && self.outgoing.size() < GATHER_MAX
             && let Some(body) = &mut self.body
         {
             let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(context) else {
@@ -194,25 +157,8 @@ impl Output {
             // of another request.
             *left = left.checked_sub(data.remaining() as u64).ok_or(Cut::TooLong)?;
         }
-        let is_chunked = self.coding == Coding::Chunked;
-        match data.remaining() {
-            0 => {}
-            1..=COPY_MAX if self.parts.is_empty() && is_chunked => {
-                chunked::encode(data.chunk(), &mut self.bytes);
-            }
-            1..=COPY_MAX if self.parts.is_empty() => self.bytes.extend_from_slice(data.chunk()),
-            length => {
-                let size = is_chunked.then(|| ChunkSize::new(length));
-                let end: &[u8] = if is_chunked { b"\r\n" } else { b"" };
-                self.parts.push_back(Part { size, data, end });
-            }
-        }
+        self.outgoing.data(data, self.coding == Coding::Chunked);
         Ok(())
-    }
-
-    /// How many bytes there are.
-    fn size(&self) -> usize {
-        self.bytes.len() + self.parts.iter().map(Part::len).sum::<usize>()
     }
 
     /// Ends the body.
@@ -221,68 +167,20 @@ impl Output {
         match self.coding {
             Coding::Sized(0) => {}
             Coding::Sized(_) => return Err(Cut::ClientStalled),
-            Coding::Chunked => {
-                let mut end = Vec::new();
-                let into = if self.parts.is_empty() { &mut self.bytes } else { &mut end };
-                match trailers {
-                    None => into.extend_from_slice(LAST_CHUNK),
-                    Some(trailers) => write_trailers(Fields::Map(&trailers), into, |field| {
-                        self.announced.iter().any(|name| name.as_str().as_bytes() == field.name)
-                    }),
-                }
-                if !end.is_empty() {
-                    let data = UploadPart::from(Bytes::from(end));
-                    self.parts.push_back(Part { size: None, data, end: b"" });
-                }
-            }
+            Coding::Chunked => self.outgoing.end(|out| match trailers {
+                None => out.extend_from_slice(LAST_CHUNK),
+                Some(trailers) => write_trailers(Fields::Map(&trailers), out, |field| {
+                    self.announced.iter().any(|name| name.as_str().as_bytes() == field.name)
+                }),
+            }),
         }
         Ok(())
     }
 
     /// Writes what there is.
     fn poll_write(&mut self, io: &mut BoxedIo, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.bytes.is_empty() || !self.parts.is_empty() {
-            let polled = if self.parts.is_empty() {
-                let bytes = self.bytes.get(self.written..).unwrap_or_default();
-                Pin::new(&mut *io).poll_write(context, bytes)
-            } else {
-                gather::poll_write(io, context, &self.slices())
-            };
-            let count = ready!(polled)?;
-            if count == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            self.advance(count);
-        }
-        Pin::new(io).poll_flush(context)
-    }
-
-    /// Returns what is left to be written.
-    fn slices(&self) -> SmallVec<[IoSlice<'_>; 3 * PARTS_MAX + 4]> {
-        let mut written = self.written;
-        let parts = self.parts.iter().flat_map(Part::segments);
-        let left = core::iter::once(&self.bytes[..]).chain(parts).filter_map(|segment| {
-            let left = segment.get(written..).unwrap_or_default();
-            written = written.saturating_sub(segment.len());
-            (!left.is_empty()).then(|| IoSlice::new(left))
-        });
-        left.collect()
-    }
-
-    /// Notes that `count` bytes were written.
-    fn advance(&mut self, count: usize) {
-        self.written += count;
-        if self.written >= self.bytes.len() {
-            self.written -= self.bytes.len();
-            self.bytes.clear();
-        }
-        while self.bytes.is_empty()
-            && let Some(part) = self.parts.front()
-            && self.written >= part.len()
-        {
-            self.written -= part.len();
-            self.parts.pop_front();
-        }
+        while !ready!(self.outgoing.poll_write(io, context))? {}
+        Poll::Ready(Ok(()))
     }
 
     fn give_up(&mut self) {
@@ -291,8 +189,7 @@ impl Output {
 
     /// Gives up what an idle connection does not need.
     pub(super) fn rest(&mut self) {
-        self.bytes.shrink_to(KEPT_MAX);
-        self.parts.shrink_to(0);
+        self.outgoing.rest();
     }
 }
 

@@ -1,18 +1,20 @@
-//! What has come of a server, and is yet to be read.
+//! What has come over a connection of HTTP/1.1, and is yet to be read.
 
-use crate::proxy::upstream::io::BoxedIo;
 use bytes::{Bytes, BytesMut};
 use core::{
     pin::pin,
     task::{Context, Poll, ready},
 };
 use std::io;
-use tokio::{io::AsyncReadExt, task::yield_now};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    task::yield_now,
+};
 
 /// How much is read at once, in bytes: the former at first, and twice as much whenever a read had
 /// no room left, up to the latter.
 const READ_MIN: usize = 8 * 1024;
-const READ_MAX: usize = 128 * 1024;
+const READ_MAX: usize = 64 * 1024;
 
 /// Below so many bytes of room it is worth making more.
 const ROOM_MIN: usize = 1024;
@@ -33,10 +35,20 @@ impl Input {
         Self { bytes: BytesMut::new(), read_size: READ_MIN, turn: 0 }
     }
 
+    /// Begins with what was read before.
+    pub(super) fn beginning_with(bytes: &[u8]) -> Self {
+        let mut input = Self::new();
+        if !bytes.is_empty() {
+            input.bytes.reserve(input.read_size.max(bytes.len()));
+            input.bytes.extend_from_slice(bytes);
+        }
+        input
+    }
+
     /// Reads more. Returns whether there was more.
-    pub(super) fn poll_read(
+    pub(super) fn poll_read<T: AsyncRead + Unpin>(
         &mut self,
-        io: &mut BoxedIo,
+        io: &mut T,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<bool>> {
         if self.turn >= TURN_MAX {

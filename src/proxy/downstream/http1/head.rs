@@ -1,0 +1,68 @@
+//! The wait for a request's head.
+
+use super::{REST, REST_OF_BUSY, Session};
+use crate::{flow::Instant, http1::HeadLimits, proxy::unread::Unread};
+use core::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// What the wait has come to.
+pub(super) enum Head {
+    /// It is there, and has this length.
+    Whole(usize),
+    /// Nothing has come for a while, since this instant.
+    Idle(Instant),
+    /// The connection is to be closed.
+    Over,
+    /// The client has left.
+    Gone,
+    /// What has come is no head, or it is late.
+    Rejected(Unread),
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
+    pub(super) fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Head> {
+        let limits = &self.manners.limits;
+        let limits = HeadLimits { bytes: limits.header_bytes, fields: limits.headers };
+        loop {
+            // A client that ends a body with a line more than it declared is common.
+            if matches!(&self.input.bytes[..], b"\r\n" | b"\n") {
+                self.input.bytes.clear();
+            }
+            if !self.input.bytes.is_empty() {
+                match self.head.parse(&self.input.bytes, limits) {
+                    Ok(Some(length)) => return Poll::Ready(Head::Whole(length)),
+                    Ok(None) => {}
+                    Err(error) => return Poll::Ready(Head::Rejected(Unread::of_head(error))),
+                }
+            }
+            match self.input.poll_read(self.io, context) {
+                Poll::Ready(Ok(true)) => {}
+                Poll::Ready(_) => return Poll::Ready(Head::Gone),
+                Poll::Pending => break,
+            }
+        }
+        self.peer.handle.attend(context);
+        // TLS may have something of its own to say.
+        if let Poll::Ready(Err(_)) = Pin::new(&mut *self.io).poll_flush(context) {
+            return Poll::Ready(Head::Gone);
+        }
+        let now = || self.peer.worker.clock.now();
+        if !self.input.bytes.is_empty() {
+            let since = *self.head_since.get_or_insert_with(now);
+            let due = since + self.manners.timeouts.header_read;
+            return self.timer.poll(due, context).map(|_| Head::Rejected(Unread::LATE));
+        }
+        if self.peer.handle.is_draining() {
+            return Poll::Ready(Head::Over);
+        }
+        let since = *self.idle_since.get_or_insert_with(now);
+        let close_at = since + self.manners.timeouts.keep_alive;
+        let is_busy = self.requests > 1 && since.since(self.since) > REST;
+        let rest = if is_busy { REST_OF_BUSY } else { REST };
+        let now = ready!(self.timer.poll(close_at.min(since + rest), context));
+        Poll::Ready(if now < close_at { Head::Idle(since) } else { Head::Over })
+    }
+}

@@ -1,0 +1,130 @@
+//! What a client still sends after its response.
+
+use super::{Exchange, Session};
+use crate::{clock::Clock, flow::Instant, proxy::timer::ConnectionTimer};
+use core::{
+    future::poll_fn,
+    mem::MaybeUninit,
+    pin::{Pin, pin},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    task::yield_now,
+};
+
+/// How long a client may go on sending: enough for one that first sends all and then reads.
+pub(in crate::proxy) const LINGER: Duration = Duration::from_secs(30);
+
+/// How long it may be silent meanwhile.
+pub(in crate::proxy) const LINGER_SILENCE: Duration = Duration::from_secs(5);
+
+/// How much it may send: what `limits.body` would let pass by default.
+pub(in crate::proxy) const LINGER_BYTES: usize = 1024 * 1024 * 1024;
+
+/// The rest of a request's body that is read to save its connection: what a client sends in less
+/// time than a new connection takes it, or a TLS handshake the gateway.
+pub(in crate::proxy) const DISCARD_BYTES: usize = 64 * 1024;
+
+/// How long that may take.
+const DISCARD: Duration = Duration::from_secs(10);
+
+/// Bytes that are read in one go, and how many before other tasks have their turn.
+const READ: usize = 8 * 1024;
+const TURN_MAX: usize = 256 * 1024;
+
+/// Takes what the client still sends until it has closed its side too.
+///
+/// To what comes for a socket that is closed the kernel answers with a reset, which may reach
+/// the client before it has read why its request was rejected, or stops it in the middle of a
+/// write. So a server closes in stages (RFC 9112, 9.6).
+#[derive(Debug, Default)]
+pub(super) struct Lingering {
+    since: Option<Instant>,
+    silent_since: Option<Instant>,
+    bytes: usize,
+}
+
+impl Lingering {
+    /// Begins when the gateway's own side has been closed.
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.since = Some(now);
+        self.silent_since = Some(now);
+    }
+
+    /// Whether the gateway's own side has been closed.
+    pub(super) fn is_shut(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// Reads from `io` until it ends, has taken too long, or has brought too much.
+    pub(super) fn poll<T: AsyncRead + Unpin>(
+        &mut self,
+        io: &mut T,
+        timer: &mut ConnectionTimer<'_>,
+        clock: &Clock,
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
+        let mut turn = 0;
+        loop {
+            let mut space = [MaybeUninit::uninit(); READ];
+            let mut unwanted = ReadBuf::uninit(&mut space);
+            let Poll::Ready(read) = Pin::new(&mut *io).poll_read(context, &mut unwanted) else {
+                break;
+            };
+            let count = unwanted.filled().len();
+            self.bytes += count;
+            turn += count;
+            if read.is_err() || count == 0 || self.bytes > LINGER_BYTES {
+                return Poll::Ready(());
+            }
+            if turn >= TURN_MAX {
+                let _pending = pin!(yield_now()).poll(context);
+                break;
+            }
+        }
+        if turn > 0 {
+            self.silent_since = Some(clock.now());
+        }
+        let end = |since: Option<Instant>, limit| since.map_or(Instant::EPOCH, |it| it + limit);
+        let until = end(self.since, LINGER).min(end(self.silent_since, LINGER_SILENCE));
+        timer.poll(until, context).map(drop)
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
+    /// Reads the rest of a body that nobody wants, if it is small. Returns whether its connection
+    /// can serve another request. A client that waits for 100 need not send the body.
+    pub(super) async fn discard(&mut self, exchange: &mut Exchange) -> bool {
+        let is_small = exchange.left().is_none_or(|left| left <= DISCARD_BYTES as u64);
+        if exchange.is_held_back() || !is_small {
+            return false;
+        }
+        let until = self.peer.worker.clock.now() + DISCARD;
+        let mut passed = 0;
+        poll_fn(|context| {
+            loop {
+                match exchange.pass_over(&mut self.input) {
+                    Ok(count) => passed += count,
+                    Err(_) => return Poll::Ready(false),
+                }
+                if exchange.is_read() || passed > 2 * DISCARD_BYTES {
+                    return Poll::Ready(exchange.is_read());
+                }
+                match self.input.poll_read(self.io, context) {
+                    Poll::Ready(Ok(true)) => {}
+                    Poll::Ready(_) => {
+                        self.has_ended = true;
+                        return Poll::Ready(false);
+                    }
+                    Poll::Pending => {
+                        ready!(self.timer.poll(until, context));
+                        return Poll::Ready(false);
+                    }
+                }
+            }
+        })
+        .await
+    }
+}

@@ -1,0 +1,199 @@
+//! The response on its way to the client, and meanwhile the rest of the request's body.
+
+use super::{
+    Session,
+    exchange::{Client, Exchange},
+    response::{self, Coding},
+};
+use crate::{
+    flow::Instant,
+    http1::{Fields, chunked::LAST_CHUNK, write_trailers},
+    proxy::{body::ResponseBody, timeout::Timeout},
+};
+use core::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+use http::{HeaderMap, HeaderName, response::Parts};
+use http_body::{Body, Frame};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// While so much is to be written, nothing more of the response is read.
+const FULL: usize = 32 * 1024;
+
+/// A response on its way.
+pub(super) struct Relay {
+    /// `None` once all of it was taken, which ends its request.
+    body: Option<ResponseBody>,
+    coding: Coding,
+    /// The trailers that the head announces.
+    announced: Vec<HeaderName>,
+    /// Whether it broke off.
+    is_cut: bool,
+    /// Whether another request may follow.
+    pub(super) keeps_alive: bool,
+    /// When the request must have ended.
+    deadline: Instant,
+}
+
+/// How a response ended.
+pub(super) enum Relayed {
+    /// All of it was written.
+    Whole,
+    /// The client has left, or must see that it is not whole.
+    CutOff,
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
+    /// Begins to write a response.
+    pub(super) fn begin_relay(
+        &mut self,
+        head: &Parts,
+        body: ResponseBody,
+        exchange: &mut Exchange,
+    ) -> Relay {
+        exchange.keeps_alive = exchange.keeps_alive
+            && !body.closes()
+            && !exchange.has_failed()
+            && !self.has_ended
+            && !self.peer.handle.is_draining();
+        let wall = || self.peer.worker.clock.wall_now();
+        let out = self.outgoing.head();
+        let written = response::write(out, head, &body, exchange, wall);
+        let deadline = body.deadline();
+        let body = Some(body).filter(|body| !body.is_end_stream());
+        Relay {
+            body,
+            coding: written.coding,
+            announced: written.announced,
+            is_cut: false,
+            keeps_alive: exchange.keeps_alive && written.coding != Coding::UntilClose,
+            deadline,
+        }
+    }
+
+    /// Polls until all of a response has left for the client.
+    pub(super) fn poll_relay(
+        &mut self,
+        relay: &mut Relay,
+        exchange: &mut Exchange,
+        context: &mut Context<'_>,
+    ) -> Poll<Relayed> {
+        loop {
+            self.peer.timer.begin();
+            let is_awaited = self.take_parts(relay, context);
+            let mut is_blocked = false;
+            while !is_blocked {
+                match self.poll_write(context) {
+                    Poll::Ready(Ok(true)) => break,
+                    Poll::Ready(Ok(false)) => {}
+                    Poll::Ready(Err(_)) => return Poll::Ready(Relayed::CutOff),
+                    Poll::Pending => is_blocked = true,
+                }
+            }
+            if relay.body.is_none() {
+                if !is_blocked {
+                    let end = if relay.is_cut { Relayed::CutOff } else { Relayed::Whole };
+                    return Poll::Ready(end);
+                }
+            } else {
+                if !is_blocked && !is_awaited {
+                    continue;
+                }
+                match self.look_at_client(exchange, context) {
+                    Client::Sent => continue,
+                    Client::Left => return Poll::Ready(Relayed::CutOff),
+                    Client::Waits => {}
+                }
+            }
+            if let Some(timeout) = self.poll_relay_deadlines(relay, is_blocked, context) {
+                if let Some(body) = &mut relay.body {
+                    body.time_out(timeout);
+                }
+                return Poll::Ready(Relayed::CutOff);
+            }
+            if self.poll_deadlines(context).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Returns which limit a response that does not move has exceeded.
+    fn poll_relay_deadlines(
+        &mut self,
+        relay: &Relay,
+        is_blocked: bool,
+        context: &mut Context<'_>,
+    ) -> Option<Timeout> {
+        if is_blocked && self.poll_blocked(context).is_ready() {
+            return Some(Timeout::Write);
+        }
+        // A response that waits for its upstream looks for itself.
+        let is_late = is_blocked
+            && relay.deadline < Instant::FAR_FUTURE
+            && self.timer.poll(relay.deadline, context).is_ready();
+        is_late.then_some(Timeout::Request)
+    }
+
+    /// Takes parts of the response, as long as there is room for them. Returns whether the next one
+    /// is awaited.
+    fn take_parts(&mut self, relay: &mut Relay, context: &mut Context<'_>) -> bool {
+        while self.outgoing.size() < FULL
+            && let Some(body) = &mut relay.body
+        {
+            let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(context) else { return true };
+            let is_last = body.is_end_stream();
+            match frame {
+                None => self.end_body(relay, None),
+                Some(Err(_)) => {
+                    relay.is_cut = true;
+                    relay.body = None;
+                }
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(part) => {
+                        self.add_part(relay, part.into_bytes());
+                        if is_last {
+                            self.end_body(relay, None);
+                        }
+                    }
+                    Err(frame) => self.end_body(relay, Frame::into_trailers(frame).ok()),
+                },
+            }
+        }
+        false
+    }
+
+    fn add_part(&mut self, relay: &mut Relay, data: bytes::Bytes) {
+        match &mut relay.coding {
+            Coding::None => {}
+            Coding::Sized(left) => {
+                if let Some(rest) = left.checked_sub(data.len() as u64) {
+                    *left = rest;
+                    self.outgoing.data(data, false);
+                } else {
+                    // It would be taken for the next response.
+                    relay.is_cut = true;
+                    relay.body = None;
+                }
+            }
+            Coding::Chunked => self.outgoing.data(data, true),
+            Coding::UntilClose => self.outgoing.data(data, false),
+        }
+    }
+
+    fn end_body(&mut self, relay: &mut Relay, trailers: Option<HeaderMap>) {
+        // Its end is the end of the request.
+        relay.body = None;
+        match relay.coding {
+            Coding::None | Coding::Sized(0) | Coding::UntilClose => {}
+            Coding::Sized(_) => relay.is_cut = true,
+            Coding::Chunked if relay.is_cut => {}
+            Coding::Chunked => self.outgoing.end(|out| match trailers {
+                None => out.extend_from_slice(LAST_CHUNK),
+                Some(trailers) => write_trailers(Fields::Map(&trailers), out, |field| {
+                    relay.announced.iter().any(|name| name.as_str().as_bytes() == field.name)
+                }),
+            }),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! From a head's bytes to a request.
+
+use super::{Session, exchange::Exchange, target};
+use crate::{
+    http1::{BodyLength, HeadLimits, RequestKind},
+    proxy::{
+        client_body::{ClientBody, channel},
+        unread::Unread,
+    },
+};
+use bytes::Bytes;
+use core::task::Context;
+use http::{Method, Request, Uri, header};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+const NO_URI: Unread =
+    Unread::malformed("the target has a character that must be percent-encoded, or is no URI");
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
+    /// Takes a head of this length, and begins to serve its request.
+    ///
+    /// # Errors
+    ///
+    /// The target is none.
+    pub(super) fn begin(
+        &mut self,
+        length: usize,
+        context: &Context<'_>,
+    ) -> Result<(Request<ClientBody>, Exchange), Unread> {
+        self.requests = self.requests.saturating_add(1);
+        self.head_since = None;
+        self.idle_since = None;
+        let bytes = self.input.take(length);
+        let mut request = Request::new(ClientBody::Empty);
+        *request.version_mut() = self.head.version();
+        // It is a token.
+        *request.method_mut() = Method::from_bytes(self.head.method(&bytes)).unwrap_or_default();
+        *request.uri_mut() = uri(&bytes, self.head.target(&bytes)).ok_or(NO_URI)?;
+        self.head.append_to_map(&bytes, request.headers_mut());
+        let framing = *self.head.framing();
+        let limits = &self.manners.limits;
+        let limits = HeadLimits { bytes: limits.header_bytes, fields: limits.headers };
+        let mut exchange = Exchange::new(
+            RequestKind::of(request.method().as_str().as_bytes()),
+            request.version(),
+            &framing,
+            limits,
+        );
+        exchange.accepts_trailers(request.headers());
+        if framing.body != BodyLength::None {
+            let left = match framing.body {
+                BodyLength::Exactly(length) => Some(length),
+                BodyLength::None | BodyLength::Chunked | BodyLength::UntilClose => None,
+            };
+            let (sender, body) = channel(left, context);
+            exchange.expects(request.headers().contains_key(header::EXPECT));
+            exchange.send_body(sender, &mut self.input);
+            *request.body_mut() = ClientBody::Http1(body);
+        }
+        Ok((request, exchange))
+    }
+}
+
+/// Returns the target as a URI that shares `head`; `None` if it is none.
+fn uri(head: &Bytes, target: &[u8]) -> Option<Uri> {
+    match target::encoded(target) {
+        None => Uri::from_maybe_shared(head.slice_ref(target)).ok(),
+        Some(encoded) => Uri::from_maybe_shared(Bytes::from(encoded)).ok(),
+    }
+}

@@ -1,0 +1,126 @@
+//! The heads of responses as they are written to clients of HTTP/1.1.
+
+use super::exchange::Exchange;
+use crate::{
+    flow::Instant,
+    http1::{
+        BodyLength, Framing, HeadWriter, LengthField,
+        framing::{self, has_body},
+    },
+    proxy::{body::ResponseBody, date::http_date},
+};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, StatusCode, Version,
+    header::{CONNECTION, CONTENT_LENGTH, DATE, TRAILER, TRANSFER_ENCODING},
+    response::Parts,
+};
+use http_body::Body;
+use hyper::ext::ReasonPhrase;
+
+/// How a body is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Coding {
+    /// Not at all.
+    None,
+    /// As it is, with so many bytes to come.
+    Sized(u64),
+    Chunked,
+    /// As it is; the connection's end is its end.
+    UntilClose,
+}
+
+/// What follows a head.
+pub(super) struct Written {
+    pub(super) coding: Coding,
+    pub(super) announced: Vec<HeaderName>,
+}
+
+/// Writes the head of a response with this body.
+pub(super) fn write(
+    out: &mut Vec<u8>,
+    head: &Parts,
+    body: &ResponseBody,
+    exchange: &Exchange,
+    wall: impl FnOnce() -> Instant,
+) -> Written {
+    let length = match (body.is_end_stream(), body.size_hint().exact()) {
+        (true, _) => BodyLength::None,
+        (false, Some(length)) => BodyLength::Exactly(length),
+        (false, None) => BodyLength::Chunked,
+    };
+    let declared = declared(&head.headers);
+    let framing = Framing { body: length, declared, ..Framing::NONE };
+    let field = framing::for_response(head.status, exchange.request, exchange.version, &framing);
+    let coding = match (has_body(head.status, exchange.request), length, field) {
+        (false, _, _) | (true, BodyLength::None, _) => Coding::None,
+        (true, _, LengthField::ContentLength(length)) => Coding::Sized(length),
+        (true, _, LengthField::Chunked) => Coding::Chunked,
+        (true, _, LengthField::None) => Coding::UntilClose,
+    };
+    let mut writer = begin(out, head);
+    fields(&mut writer, &head.headers, |name| {
+        *name != CONTENT_LENGTH && *name != TRANSFER_ENCODING
+    });
+    writer.length(field);
+    if !head.headers.contains_key(DATE) {
+        writer.field(&DATE, &http_date(wall()));
+    }
+    if !exchange.keeps_alive || coding == Coding::UntilClose {
+        writer.close();
+    } else if exchange.version == Version::HTTP_10 {
+        writer.keep_alive();
+    }
+    writer.end();
+    let has_trailers = coding == Coding::Chunked && exchange.takes_trailers;
+    let announced = if has_trailers { announced(&head.headers) } else { Vec::new() };
+    Written { coding, announced }
+}
+
+/// Writes the head by which both sides change their protocol.
+pub(super) fn write_agreement(out: &mut Vec<u8>, head: &Parts, wall: Instant) {
+    let mut writer = begin(out, head);
+    fields(&mut writer, &head.headers, |_| true);
+    if !head.headers.contains_key(DATE) {
+        writer.field(&DATE, &http_date(wall));
+    }
+    writer.end();
+}
+
+fn begin<'o>(out: &'o mut Vec<u8>, head: &Parts) -> HeadWriter<'o> {
+    let reason = head.extensions.get::<ReasonPhrase>().map(ReasonPhrase::as_bytes);
+    HeadWriter::response(out, head.status, reason)
+}
+
+fn fields(writer: &mut HeadWriter<'_>, headers: &HeaderMap, keeps: impl Fn(&HeaderName) -> bool) {
+    for (name, value) in headers.iter().filter(|(name, _)| keeps(name)) {
+        writer.field(name, value);
+    }
+}
+
+/// Returns what `Content-Length` says, which a response to HEAD and a 304 have without a body.
+fn declared(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+fn announced(headers: &HeaderMap) -> Vec<HeaderName> {
+    let lines = headers.get_all(TRAILER).iter().map(HeaderValue::as_bytes);
+    let names = lines.flat_map(|line| line.split(|byte| *byte == b','));
+    names.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok()).collect()
+}
+
+/// Writes an answer to a request that could not be read, after which the connection ends.
+pub(in crate::proxy) fn write_own(
+    out: &mut Vec<u8>,
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &[u8],
+    wall: Instant,
+) {
+    let mut writer = HeadWriter::response(out, status, None);
+    fields(&mut writer, headers, |name| *name != CONNECTION);
+    writer.length(LengthField::ContentLength(body.len() as u64));
+    writer.field(&DATE, &http_date(wall));
+    writer.close();
+    writer.end();
+    out.extend_from_slice(body);
+}

@@ -1,0 +1,3 @@
+//! Connections of clients.
+
+pub(super) mod http1;

@@ -1,0 +1,80 @@
+//! An open client connection, so that its worker can ask it to end.
+
+use super::stamp::Stamp;
+use crate::{clock::Clock, flow::Instant, meter};
+use core::{
+    future::poll_fn,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    task::{Context, Poll, Waker},
+};
+use std::sync::{Arc, OnceLock};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct ConnectionHandle {
+    /// Counts it as open for as long as anybody holds on to it.
+    _open: meter::Connection,
+    clock: Clock,
+    /// Whether a request has come.
+    is_used: AtomicBool,
+    /// Since when it is to end.
+    draining: Stamp,
+    /// The connection's task.
+    task: OnceLock<Waker>,
+}
+
+impl ConnectionHandle {
+    pub(super) fn new(clock: &Clock, open: meter::Connection) -> Arc<Self> {
+        Arc::new(Self {
+            _open: open,
+            clock: clock.clone(),
+            is_used: AtomicBool::new(false),
+            draining: Stamp::default(),
+            task: OnceLock::new(),
+        })
+    }
+
+    /// Notes that a request has come.
+    pub(super) fn on_request(&self) {
+        self.is_used.store(true, Relaxed);
+    }
+
+    /// Whether it has asked for anything yet.
+    pub(super) fn is_used(&self) -> bool {
+        self.is_used.load(Relaxed)
+    }
+
+    /// Asks the connection to end when what is under way has ended.
+    pub(super) fn drain(&self) {
+        if !self.is_draining() {
+            self.draining.set(self.clock.now());
+        }
+        if let Some(task) = self.task.get() {
+            task.wake_by_ref();
+        }
+    }
+
+    /// Whether [`Self::drain`] was called.
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.is_set()
+    }
+
+    /// Returns since when the connection is to end.
+    pub(super) fn draining_since(&self) -> Option<Instant> {
+        self.draining.get()
+    }
+
+    /// Notes the connection's task, which is woken when it is to end.
+    pub(super) fn attend(&self, context: &Context<'_>) {
+        self.task.get_or_init(|| context.waker().clone());
+    }
+
+    /// Waits until [`Self::drain`] is called.
+    pub(super) async fn drained(&self) {
+        poll_fn(|context| {
+            self.attend(context);
+            if self.is_draining() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+}

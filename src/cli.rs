@@ -40,8 +40,8 @@ pub enum Command {
     /// Run the gateway (the default without a command).
     ///
     /// flowgate watches the file and its certificates, and puts every edit in force that has no
-    /// errors. `SIGHUP` reads the file again, `SIGTERM` ends the gateway after the requests in
-    /// flight. A missing certificate named `localhost` is created, for development only.
+    /// errors. `SIGHUP` reads the file again, `SIGUSR2` starts the program anew and hands over to it,
+    /// `SIGTERM` ends the gateway after the requests in flight. A missing certificate named `localhost` is created, for development only.
     #[command(after_help = "\
 Examples:
   flowgate run
@@ -56,6 +56,10 @@ cannot be opened; 2 called wrongly, or the file cannot be read.")]
         /// The log.
         #[command(flatten)]
         log: Log,
+        /// Write the id of the process that serves into this file. After an upgrade it is the new
+        /// process's.
+        #[arg(long, value_name = "PATH")]
+        pid_file: Option<PathBuf>,
     },
     /// Report every problem in a configuration, or what it promises.
     ///

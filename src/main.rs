@@ -78,7 +78,9 @@ impl From<gateway::StartError> for Failure {
             gateway::StartError::Config(problems) | gateway::StartError::Open(problems) => {
                 problems.into()
             }
-            gateway::StartError::System { .. } => Self::Error(Box::new(error)),
+            gateway::StartError::System { .. } | gateway::StartError::Upgrade(_) => {
+                Self::Error(Box::new(error))
+            }
         }
     }
 }
@@ -131,7 +133,7 @@ fn main() -> ExitCode {
     let command = cli.command.unwrap_or(if cli.test {
         Command::Check { named, options: CHECK_DEFAULTS }
     } else {
-        Command::Run { named, log: Log { log_format: Format::Text } }
+        Command::Run { named, log: Log { log_format: Format::Text }, pid_file: None }
     });
     match run(command) {
         Ok(()) => ExitCode::SUCCESS,
@@ -153,10 +155,10 @@ const CHECK_DEFAULTS: cli::CheckOptions =
 
 fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Run { named, log } => {
+        Command::Run { named, log, pid_file } => {
             let counters = Arc::default();
             let log = start_log(log, &counters)?;
-            Ok(gateway::run(&named.path(), &log, counters, || {})?)
+            Ok(gateway::run(&named.path(), pid_file.as_deref(), &log, counters, || {})?)
         }
         Command::Check { named, options } => check(&named.path(), options),
         Command::Demo { named, log, upstream, upstream_only } => {
@@ -218,7 +220,7 @@ fn demo(
             print_error(&error.to_string(), None);
         }
     };
-    Ok(gateway::run(&path, &log, counters, print_instructions)?)
+    Ok(gateway::run(&path, None, &log, counters, print_instructions)?)
 }
 
 fn start_upstream(address: SocketAddr) -> Result<demo::Upstream, CliError> {

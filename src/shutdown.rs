@@ -11,6 +11,8 @@ pub enum SignalEvent {
     Reload,
     /// USR1: reopen the access log.
     Reopen,
+    /// USR2: start the program anew and hand over to it.
+    Upgrade,
     /// TERM, INT or QUIT: drain and end; the second time end at once.
     End,
 }
@@ -20,6 +22,7 @@ pub enum SignalEvent {
 pub struct Signals {
     hangup: Signal,
     user: Signal,
+    user_2: Signal,
     /// TERM, INT and QUIT.
     ends: [Signal; 3],
 }
@@ -34,6 +37,7 @@ impl Signals {
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
             user: signal(SignalKind::user_defined1())?,
+            user_2: signal(SignalKind::user_defined2())?,
             ends: [
                 signal(SignalKind::terminate())?,
                 signal(SignalKind::interrupt())?,
@@ -47,6 +51,7 @@ impl Signals {
         tokio::select! {
             _ = self.hangup.recv() => SignalEvent::Reload,
             _ = self.user.recv() => SignalEvent::Reopen,
+            _ = self.user_2.recv() => SignalEvent::Upgrade,
             () = any(&mut self.ends) => SignalEvent::End,
         }
     }

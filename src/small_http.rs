@@ -4,7 +4,10 @@
 //! bounds its connections, the size and time of a request's head, and how long a connection may
 //! idle, stall or live.
 
-use http::{HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http::{
+    HeaderValue, Request, Response, StatusCode,
+    header::{CONNECTION, CONTENT_TYPE},
+};
 use http_body::Body;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -19,6 +22,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// How long the requests in flight may take to end once the server stops.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// How long idle connections stay open after the listener was handed over.
+const IDLE_GRACE: Duration = Duration::from_secs(5);
 
 /// The pause after a failed accept, which usually means that no file descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -40,11 +46,13 @@ pub struct Limits {
 }
 
 /// Answers every request on `listener` with `handler` until `shutdown` is ready. Requests then in
-/// flight have two seconds to end.
+/// flight have two seconds to end. When `handed_over` is ready, another process accepts connections:
+/// each connection's next answer is its last, and idle ones close after a few seconds.
 pub async fn serve<H, F, B>(
     listener: TcpListener,
     limits: Limits,
     handler: H,
+    handed_over: impl Future<Output = ()>,
     shutdown: impl Future<Output = ()>,
 ) where
     H: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
@@ -56,10 +64,23 @@ pub async fn serve<H, F, B>(
     let free = Arc::new(Semaphore::new(limits.connections));
     let tasks = TaskTracker::new();
     let stop = CancellationToken::new();
+    let retired = CancellationToken::new();
     let mut shutdown = pin!(shutdown);
+    let mut handed_over = pin!(handed_over);
     loop {
         let accepted = tokio::select! {
+            biased;
             () = &mut shutdown => break,
+            () = &mut handed_over => {
+                drop(listener);
+                retired.cancel();
+                tasks.close();
+                let shutdown = timeout(IDLE_GRACE, shutdown);
+                tokio::select! {
+                    () = tasks.wait() => return,
+                    _late_or_ended = shutdown => break,
+                }
+            }
             accepted = accept(&listener, &free) => accepted,
         };
         let Some((stream, permit)) = accepted else {
@@ -68,13 +89,13 @@ pub async fn serve<H, F, B>(
             }
             continue;
         };
-        let served = connection(stream, limits, handler.clone(), stop.clone());
+        let ends = Ends { stop: stop.clone(), retired: retired.clone() };
+        let served = connection(stream, limits, handler.clone(), ends);
         tasks.spawn(async move {
             served.await;
             drop(permit);
         });
     }
-    drop(listener);
     stop.cancel();
     tasks.close();
     tasks.wait().await;
@@ -95,9 +116,21 @@ async fn accept(
     }
 }
 
-/// Serves one connection until it ends, reaches its age or `stop` is cancelled.
-async fn connection<H, F, B>(stream: TcpStream, limits: Limits, handler: H, stop: CancellationToken)
-where
+/// When connections end.
+struct Ends {
+    /// At once, but for a request in flight.
+    stop: CancellationToken,
+    /// After the next answer.
+    retired: CancellationToken,
+}
+
+/// Serves one connection until it ends, reaches its age or is to end.
+async fn connection<H, F, B>(
+    stream: TcpStream,
+    limits: Limits,
+    handler: H,
+    Ends { stop, retired }: Ends,
+) where
     H: Fn(Request<Incoming>) -> F,
     F: Future<Output = Response<B>>,
     B: Body + 'static,
@@ -112,8 +145,15 @@ where
         return;
     }
     let service = service_fn(move |request| {
+        let is_last = retired.is_cancelled();
         let answer = handler(request);
-        async move { Ok::<_, Infallible>(answer.await) }
+        async move {
+            let mut answer = answer.await;
+            if is_last {
+                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(answer)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -15,12 +15,18 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// requests wait for them.
 const POLL_INTERVAL: u32 = 32;
 
+/// How long idle connections stay open after a handover. A client that sends its next request
+/// meanwhile does not lose it.
+const IDLE_GRACE: Duration = Duration::from_secs(5);
+
 #[derive(Debug)]
 enum Command {
     /// Accept on this socket too.
     Listen(Bound),
     /// End when all listeners are closed and requests have ended.
     Drain,
+    /// The same, after another process has taken the listeners over.
+    Retire,
     /// End at once.
     Stop,
 }
@@ -77,6 +83,13 @@ impl Handle {
         self.send(Command::Drain);
     }
 
+    /// Makes the worker end like [`Self::drain`] after another process has taken its listeners
+    /// over. Clients need not hurry then: each connection's next answer is its last, and idle ones
+    /// close after a few seconds.
+    pub fn retire(&self) {
+        self.send(Command::Retire);
+    }
+
     /// Makes the worker end at once.
     pub fn stop(&self) {
         self.send(Command::Stop);
@@ -108,9 +121,15 @@ async fn run(worker: Arc<Worker>, mut inbox: mpsc::UnboundedReceiver<Command>) {
         match command {
             Command::Listen(bound) => drop(worker.tasks.spawn(accept(Arc::clone(&worker), bound))),
             Command::Drain => {
-                worker.tasks.close();
                 tokio::select! {
-                    () = end(&worker) => {}
+                    () = end(&worker, drain(&worker)) => {}
+                    () = stopped(&mut inbox) => {}
+                }
+                break;
+            }
+            Command::Retire => {
+                tokio::select! {
+                    () = end(&worker, retire(&worker)) => {}
                     () = stopped(&mut inbox) => {}
                 }
                 break;
@@ -122,11 +141,12 @@ async fn run(worker: Arc<Worker>, mut inbox: mpsc::UnboundedReceiver<Command>) {
     sweeper.abort();
 }
 
-/// Waits until all connections have ended and their leases are released.
-async fn end(worker: &Worker) {
+/// Waits until all connections have ended, as `asked` asks them to, and their leases are released.
+async fn end(worker: &Worker, asked: impl Future<Output = ()>) {
+    worker.tasks.close();
     tokio::select! {
         () = worker.tasks.wait() => {}
-        () = drain(worker) => {}
+        () = asked => {}
     }
     if let Some(store) = &worker.store {
         store.give_back().await;
@@ -137,6 +157,14 @@ async fn end(worker: &Worker) {
 async fn drain(worker: &Worker) {
     worker.connections.drain_used();
     worker.clock.timer(worker.clock.now() + GRACE).await;
+    worker.connections.drain();
+    worker.tasks.wait().await;
+}
+
+/// Asks each connection to end after its next answer, and then the idle ones.
+async fn retire(worker: &Worker) {
+    worker.connections.retire();
+    worker.clock.timer(worker.clock.now() + IDLE_GRACE).await;
     worker.connections.drain();
     worker.tasks.wait().await;
 }

@@ -167,7 +167,12 @@ impl Served {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let task = tokio::spawn(admin::serve(listener, state, stop.clone().cancelled_owned()));
+        let task = tokio::spawn(admin::serve(
+            listener,
+            state,
+            std::future::pending(),
+            stop.clone().cancelled_owned(),
+        ));
         Self { address, readiness, asked, stop, task }
     }
 

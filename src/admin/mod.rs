@@ -65,14 +65,20 @@ pub struct State {
     pub clock: Clock,
 }
 
-/// Serves the admin pages on `listener` until `shutdown` is ready.
-pub async fn serve(listener: TcpListener, state: State, shutdown: impl Future<Output = ()>) {
+/// Serves the admin pages on `listener` until `shutdown` is ready. When `handed_over` is ready,
+/// another process accepts connections.
+pub async fn serve(
+    listener: TcpListener,
+    state: State,
+    handed_over: impl Future<Output = ()>,
+    shutdown: impl Future<Output = ()>,
+) {
     let admin = Arc::new(Admin::new(state));
     let handler = move |request: Request<Incoming>| {
         let admin = Arc::clone(&admin);
         async move { admin.answer(&request.into_parts().0) }
     };
-    small_http::serve(listener, LIMITS, handler, shutdown).await;
+    small_http::serve(listener, LIMITS, handler, handed_over, shutdown).await;
 }
 
 struct Endpoint {

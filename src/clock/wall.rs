@@ -48,6 +48,12 @@ impl<R: FnMut() -> Reading> WallWatch<R> {
         Self { read, ticks, wall: WallOffset::default() }
     }
 
+    /// Starts with a wall clock that is `wall` ahead.
+    #[must_use]
+    pub fn knowing(self, wall: WallOffset) -> Self {
+        Self { wall, ..self }
+    }
+
     /// Waits for the next step. Cancel-safe.
     pub async fn stepped(&mut self) -> Step {
         loop {

@@ -137,7 +137,7 @@ pub async fn serve(listener: TcpListener, clock: Clock, shutdown: impl Future<Ou
             }
         }
     };
-    small_http::serve(listener, LIMITS, handler, shutdown).await;
+    small_http::serve(listener, LIMITS, handler, core::future::pending(), shutdown).await;
     websockets.close().await;
 }
 

@@ -1,6 +1,6 @@
 //! The gateway's end: after a drain, or at once at a second signal or the deadline.
 
-use super::Gateway;
+use super::{End, Gateway};
 use crate::workers::Handle;
 use core::time::Duration;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,21 +10,40 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Gateway {
     /// Stops listening and waits for all requests, at most `drain_timeout`.
-    pub(super) async fn drain(&mut self) {
+    pub(super) async fn drain(&mut self, end: End) {
         let limit = self.live.load().settings.drain_timeout;
-        tracing::info!(
-            ?limit,
-            "draining: open requests may end, no new ones are accepted; a second signal ends at once"
-        );
-        self.readiness.set_ready(false);
-        for worker in &self.workers {
-            worker.drain();
+        match end {
+            End::Signal => {
+                tracing::info!(
+                    ?limit,
+                    "draining: open requests may end, no new ones are accepted; a second signal ends at once"
+                );
+                self.notify.stopping();
+                self.readiness.set_ready(false);
+                self.workers.iter().for_each(Handle::drain);
+            }
+            // Its admin pages say the same as before until their connections end.
+            End::HandedOver(pid) => {
+                tracing::info!(
+                    ?limit,
+                    pid,
+                    "handed over: the new process accepts all connections, open requests may end here"
+                );
+                self.workers.iter().for_each(Handle::retire);
+            }
         }
         self.listeners.clear();
         let workers = &mut self.workers;
+        let admin = &self.admin;
         let signals = &mut self.signals;
+        let all_ended = async {
+            all_ended(workers).await;
+            if matches!(end, End::HandedOver(_)) {
+                admin.handed_over().await;
+            }
+        };
         let whole = tokio::select! {
-            ended = self.clock.timeout(limit, all_ended(workers)) => ended.is_ok(),
+            ended = self.clock.timeout(limit, all_ended) => ended.is_ok(),
             () = signals.end() => false,
         };
         if whole {
@@ -35,7 +54,8 @@ impl Gateway {
         if let Some(sync_thread) = self.sync_thread.take() {
             sync_thread.end();
         }
-        self.closing.cancel();
+        self.admin.close();
+        self.pid_file.remove();
     }
 
     /// Cuts off requests in flight, and waits until they are logged.

@@ -1,5 +1,6 @@
 //! Errors of the start.
 
+use super::upgrade::TakeoverError;
 use crate::config::Diagnostics;
 use std::io;
 
@@ -12,6 +13,9 @@ pub enum StartError {
     /// A listener or the access log cannot be opened; with its position in the file.
     #[error("{0}")]
     Open(Diagnostics),
+    /// The process that started this one cannot be taken over.
+    #[error("cannot take over")]
+    Upgrade(#[source] Box<dyn core::error::Error + Send + Sync>),
     /// A call to the operating system failed.
     #[error("cannot {what}")]
     System {
@@ -20,6 +24,22 @@ pub enum StartError {
         /// The cause.
         source: io::Error,
     },
+}
+
+impl StartError {
+    /// Returns the cause in one line.
+    pub(super) fn summary(&self) -> String {
+        match self {
+            Self::Config(problems) | Self::Open(problems) => problems.summary(),
+            Self::System { .. } | Self::Upgrade(_) => chain(self),
+        }
+    }
+}
+
+impl From<TakeoverError> for StartError {
+    fn from(error: TakeoverError) -> Self {
+        Self::Upgrade(Box::new(error))
+    }
 }
 
 /// Returns a conversion from [`io::Error`] to [`StartError`].

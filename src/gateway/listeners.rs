@@ -1,7 +1,10 @@
 //! The listeners: opened before a configuration is applied, then given to the workers, and closed
 //! when no configuration has them.
 
-use super::error::{StartError, cannot};
+use super::{
+    error::{StartError, cannot},
+    upgrade::{Inherited, SocketName},
+};
 use crate::{
     config::{Listener, Live, Plan, Snapshot, overlap},
     proxy::{Acceptor, Bound, Face, bind, certificates},
@@ -24,31 +27,62 @@ pub(super) struct Opened {
 }
 
 enum SocketSource {
-    /// New sockets, one for each worker.
+    /// New sockets, one for each worker, or inherited ones of any number.
     New(Vec<TcpListener>),
     /// Those of a running listener, whose face it replaces: the kernel resets connections that
     /// arrive while a socket closes.
-    TakenOver(watch::Sender<Face>),
+    TakenOver(watch::Sender<Face>, Vec<TcpListener>),
 }
 
 /// The listeners for clients, and the admin listener.
-pub(super) type Sockets = (Vec<Opened>, Option<(SocketAddr, Vec<TcpListener>)>);
+#[derive(Default)]
+pub(super) struct Sockets {
+    pub(super) listeners: Vec<Opened>,
+    pub(super) admin: Option<OpenedAdmin>,
+    /// The listeners of the old process whose sockets these are; `None` is its admin listener.
+    pub(super) inherited: Vec<Option<String>>,
+}
 
-/// Opens the listeners of `plan` with `count` sockets each, and its admin listener.
+/// The open admin listener.
+pub(super) struct OpenedAdmin {
+    pub(super) configured: SocketAddr,
+    /// With the actual port.
+    pub(super) address: SocketAddr,
+    pub(super) sockets: Vec<TcpListener>,
+}
+
+/// Opens the listeners of `plan` with `count` sockets each, and its admin listener. Takes
+/// `inherited` sockets instead where there are any.
 ///
 /// # Errors
 /// One cannot be opened.
-pub(super) fn open(plan: &Plan, count: usize) -> Result<Sockets, StartError> {
-    let opened = plan.listeners.iter().map(|listener| {
-        open_at(&listener.name, listener.address, listener.address, false, count)
-            .map_err(|error| StartError::Open(plan.cannot_listen(listener, &error)))
-    });
-    let opened = opened.collect::<Result<_, _>>()?;
-    let admin = plan.settings.admin.map(|address| {
-        bind(address, 1, false)
-            .map_err(|error| StartError::Open(plan.cannot_administer(address, &error)))
-    });
-    Ok((opened, admin.transpose()?))
+pub(super) fn open(
+    plan: &Plan,
+    count: usize,
+    inherited: &mut Inherited,
+) -> Result<Sockets, StartError> {
+    let mut opened = Vec::new();
+    for listener in &plan.listeners {
+        let (name, configured) = (&listener.name, listener.address);
+        opened.push(if let Some((address, sockets)) = inherited.take(Some(name), configured) {
+            let sockets = SocketSource::New(sockets);
+            Opened { name: Arc::clone(name), configured, address, sockets }
+        } else {
+            let shared = inherited.any(|other| overlap(other, configured));
+            open_at(name, configured, configured, shared, count)
+                .map_err(|error| StartError::Open(plan.cannot_listen(listener, &error)))?
+        });
+    }
+    let open_admin = |configured| -> Result<OpenedAdmin, StartError> {
+        let taken = inherited.take(None, configured);
+        let shared = inherited.any(|other| overlap(other, configured));
+        let opened = taken.map_or_else(|| bind(configured, 1, shared), Ok);
+        let (address, sockets) =
+            opened.map_err(|error| StartError::Open(plan.cannot_administer(configured, &error)))?;
+        Ok(OpenedAdmin { configured, address, sockets })
+    };
+    let admin = plan.settings.admin.map(open_admin);
+    Ok(Sockets { listeners: opened, admin: admin.transpose()?, ..Sockets::default() })
 }
 
 /// Opens a listener at `address`: `configured`, or its actual port if that has port 0.
@@ -70,6 +104,8 @@ struct Running {
     tls: bool,
     /// Changes the listener; dropping it closes the workers' sockets.
     face: watch::Sender<Face>,
+    /// The workers have copies: these can be handed over to another process.
+    sockets: Vec<TcpListener>,
 }
 
 impl Running {
@@ -98,22 +134,61 @@ impl Listeners {
             .transpose()
             .map_err(cannot("set up TLS"))?;
         tracing::info!(listener = %name, %address, tls, "listening");
-        let face = Face { name: Arc::clone(&name), tls: acceptor, proxy_protocol };
-        let face = match sockets {
+        let face =
+            Face { name: Arc::clone(&name), tls: acceptor, proxy_protocol, is_handed_over: false };
+        let (face, sockets) = match sockets {
             SocketSource::New(sockets) => {
                 let (sender, face) = watch::channel(face);
-                for (worker, socket) in workers.iter().zip(sockets) {
-                    worker.listen(Bound { socket, face: face.clone() });
-                }
-                sender
+                accept(&sockets, &face, workers).map_err(cannot("accept on a listener"))?;
+                (sender, sockets)
             }
-            SocketSource::TakenOver(sender) => {
+            SocketSource::TakenOver(sender, sockets) => {
                 sender.send_replace(face);
-                sender
+                (sender, sockets)
             }
         };
-        self.0.insert(name, Running { configured, address, tls, face });
+        self.0.insert(name, Running { configured, address, tls, face, sockets });
         Ok(())
+    }
+
+    /// Returns copies of all sockets, for another process.
+    pub(super) fn sockets(&self) -> io::Result<Vec<(SocketName, TcpListener)>> {
+        let mut sockets = Vec::new();
+        for (name, running) in &self.0 {
+            let name =
+                SocketName { listener: Some(name.to_string()), configured: running.configured };
+            for socket in &running.sockets {
+                sockets.push((name.clone(), socket.try_clone()?));
+            }
+        }
+        Ok(sockets)
+    }
+
+    /// Stops accepting on these listeners and leaves what waits in their queues to the process that
+    /// has their sockets too. Returns when no worker accepts any more.
+    pub(super) async fn hand_over(&self, names: &[Option<String>]) {
+        let is_named = |name: &str| names.iter().flatten().any(|other| other == name);
+        let running: Vec<&Running> =
+            self.0.iter().filter(|(name, _)| is_named(name)).map(|(_, running)| running).collect();
+        for running in &running {
+            running.face.send_modify(|face| face.is_handed_over = true);
+        }
+        for running in running {
+            running.face.closed().await;
+        }
+    }
+
+    /// Accepts again on the listeners that were handed over.
+    pub(super) fn resume(&self, workers: &[Handle]) {
+        for (name, running) in &self.0 {
+            if !running.face.borrow().is_handed_over {
+                continue;
+            }
+            running.face.send_modify(|face| face.is_handed_over = false);
+            if let Err(error) = accept(&running.sockets, &running.face.subscribe(), workers) {
+                tracing::error!(listener = %name, %error, "cannot accept again");
+            }
+        }
     }
 
     /// Opens the listeners of `plan` that do not run as configured. At the address of one that is
@@ -148,7 +223,11 @@ impl Listeners {
             let configured = listener.address;
             opened.push(match before {
                 Some((_, running)) => {
-                    let sockets = SocketSource::TakenOver(running.face.clone());
+                    let sockets = running.sockets.iter().map(TcpListener::try_clone);
+                    let sockets = sockets.collect::<io::Result<_>>();
+                    let sockets = sockets
+                        .map_err(|error| StartError::Open(plan.cannot_listen(listener, &error)))?;
+                    let sockets = SocketSource::TakenOver(running.face.clone(), sockets);
                     Opened { name: Arc::clone(name), configured, address, sockets }
                 }
                 None => open_at(name, configured, address, ours, workers)
@@ -172,4 +251,19 @@ impl Listeners {
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
+}
+
+/// Makes the workers accept on copies of `sockets`, each worker on at least one and each socket by
+/// at least one: another process may have had more workers or fewer.
+fn accept(
+    sockets: &[TcpListener],
+    face: &watch::Receiver<Face>,
+    workers: &[Handle],
+) -> io::Result<()> {
+    let turns = workers.len().max(sockets.len());
+    let workers = workers.iter().cycle();
+    for (socket, worker) in sockets.iter().cycle().zip(workers).take(turns) {
+        worker.listen(Bound { socket: socket.try_clone()?, face: face.clone() });
+    }
+    Ok(())
 }

@@ -1,68 +1,105 @@
 //! The control thread: it wires the layers, watches the file and ends the process. No request
 //! passes through it.
 
+mod admin_listener;
 mod catch_up;
 mod drain;
 mod error;
 mod files;
 mod listeners;
 mod log;
+mod pid_file;
 mod prepare;
 mod reading;
 mod readings;
 mod reload;
+mod start_workers;
 mod sync_thread;
 mod system;
+mod systemd;
+mod take_over;
+mod upgrade;
 mod wall;
 
 use crate::{
     access_log,
     admin::{self, Readiness},
-    clock::{Clock, WallWatch},
-    cluster::{Client, Store},
+    clock::{Clock, WallWatch, monotonic},
+    cluster::Store,
     config::{self, Live, Plan, Retired, Watched, watch},
     meter::Counters,
-    proxy::{
-        ClientConnections, Connections, Connector, Descriptors, HealthWatch, NameWatch, Passwords,
-        Pools, RequestIdMaker, RequestLog, Resolver, TimeoutLog, Worker,
-    },
+    proxy::{Connector, Descriptors, HealthWatch, NameWatch, Resolver},
     route::Seed,
     shutdown::{SignalEvent, Signals},
     workers::Handle,
 };
+use admin_listener::AdminListener;
 pub use error::StartError;
 use error::cannot;
 use files::FileStates;
-use listeners::{Listeners, Opened, Sockets, open};
+use listeners::{Listeners, Opened, OpenedAdmin, Sockets, open};
 pub use log::Log;
+use pid_file::PidFile;
 use prepare::{open_log, warn, warn_of_descriptors};
 use reading::{Cause, Contents, Reading, RejectedEdit};
 use readings::{Readings, end};
+use start_workers::{Shared, start_workers};
 use std::{
-    io,
-    net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
     sync::Arc,
 };
 use sync_thread::SyncThread;
 pub use system::take_small_pages;
 use system::{give_way, raise_file_limit};
+use systemd::Notify;
 use tokio::sync::mpsc;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use upgrade::{Inherited, Predecessor, Program, Successor};
 
-/// Runs the gateway with the file at `path` until a signal ends it. Calls `listening` when its
-/// listeners accept connections.
+/// Runs the gateway with the file at `path` until a signal ends it, or another process has taken
+/// over. The file at `pid_file` names the process that serves. Calls `listening` when the listeners
+/// accept connections.
 ///
 /// # Errors
 ///
 /// See [`StartError`]. After the start only a signal ends it.
 pub fn run(
     path: &Path,
+    pid_file: Option<&Path>,
     log: &Log,
     counters: Arc<Counters>,
     listening: impl FnOnce(),
 ) -> Result<(), StartError> {
     let descriptors = raise_file_limit();
+    let (predecessor, inherited) = upgrade::find()?;
+    let origin = Origin {
+        predecessor: predecessor.as_ref(),
+        inherited,
+        pid_file: PidFile::new(pid_file),
+        descriptors,
+    };
+    let ended = run_from(origin, path, log, counters, listening);
+    if let (Some(predecessor), Err(error)) = (&predecessor, &ended) {
+        predecessor.fail(&error.summary());
+    }
+    ended
+}
+
+/// What a process starts with.
+struct Origin<'a> {
+    /// The process to take over from, if there is one.
+    predecessor: Option<&'a Predecessor>,
+    inherited: Inherited,
+    pid_file: PidFile,
+    descriptors: Descriptors,
+}
+
+fn run_from(
+    origin: Origin<'_>,
+    path: &Path,
+    log: &Log,
+    counters: Arc<Counters>,
+    listening: impl FnOnce(),
+) -> Result<(), StartError> {
     let mut seen = FileStates::look(&Watched::files([path.to_owned()]));
     let plan = reading::read(&mut seen, || config::read(path)).map_err(StartError::Config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -70,23 +107,37 @@ pub fn run(
         .build()
         .map_err(cannot("start a runtime"))?;
     let ended = runtime.block_on(async {
-        let (mut gateway, (sockets, admin)) = Gateway::start(plan, counters, seen, descriptors)?;
+        let predecessor = origin.predecessor;
+        let (mut gateway, sockets) = Gateway::start(plan, counters, seen, origin)?;
         gateway.log_has_fields = log.is_json();
-        // The admin listener starts before the wait for the store, so that probes are answered.
-        if let Some((address, sockets)) = admin {
-            gateway.serve_admin(address, sockets)?;
-        }
-        if gateway.wait_for_store().await {
-            gateway.listen(sockets)?;
-            listening();
-            gateway.serve().await;
-        }
-        gateway.drain().await;
+        let end = match gateway.open(sockets, predecessor).await? {
+            Opening::Ended => End::Signal,
+            Opening::Open => {
+                listening();
+                gateway.serve().await
+            }
+        };
+        gateway.drain(end).await;
         Ok(())
     });
     // This does not wait for a reading of the file.
     runtime.shutdown_background();
     ended
+}
+
+/// Whether the listeners are open.
+enum Opening {
+    Open,
+    /// A signal ended the gateway before.
+    Ended,
+}
+
+/// Why the gateway ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Signal,
+    /// The process with this id serves in its place.
+    HandedOver(u32),
 }
 
 struct Gateway {
@@ -106,10 +157,14 @@ struct Gateway {
     /// Whether the gateway's log is JSON.
     log_has_fields: bool,
     signals: Signals,
-    /// Requests from the admin listener.
-    reload_requests: mpsc::Receiver<()>,
-    /// Ends the admin listener.
-    closing: CancellationToken,
+    admin: AdminListener,
+    /// Its own program, to be started anew.
+    program: Program,
+    successor: Successor,
+    /// The secret of the clients' fingerprints.
+    seed: Seed,
+    notify: Notify,
+    pid_file: PidFile,
     /// The files of the last configuration read, applied or rejected.
     seen: FileStates,
     /// Why it was rejected, if it was.
@@ -127,12 +182,17 @@ impl Gateway {
         plan: Plan,
         counters: Arc<Counters>,
         seen: FileStates,
-        descriptors: Descriptors,
+        origin: Origin<'_>,
     ) -> Result<(Self, Sockets), StartError> {
-        let clock = Clock::start();
+        let Origin { predecessor, mut inherited, pid_file, descriptors } = origin;
+        let clock = predecessor.map_or_else(Clock::start, Predecessor::clock);
+        let secret = predecessor.map_or_else(Seed::random, Predecessor::seed);
         let signals = Signals::listen().map_err(cannot("listen to signals"))?;
+        let program = Program::own().map_err(cannot("find the own program"))?;
+        let successor = Successor::start().map_err(cannot("start a thread"))?;
         let count = plan.settings.workers.get();
-        let opened = open(&plan, count)?;
+        let opened = open(&plan, count, &mut inherited)?;
+        let inherited = inherited.finish();
         let log = open_log(&plan)?;
         let access_log = access_log::Sink::start(log, plan.settings.workers, Arc::clone(&counters))
             .map_err(cannot("start the access log"))?;
@@ -142,12 +202,14 @@ impl Gateway {
         let store = plan.settings.store.as_deref().cloned();
         let store = store.map(|settings| Arc::new(Store::new(settings, plan.settings.workers)));
         let live = Arc::new(Live::start(plan, clock.now()));
+        live.set_wall(clock.wall_offset(), clock.now());
         if let Some(store) = &store {
             live.divide(store.local_share(), clock.now());
         }
         let sync_thread =
             store.as_ref().map(|store| SyncThread::start(store, &live, &clock)).transpose()?;
-        let shared = Shared { clock: &clock, live: &live, counters: &counters, descriptors };
+        let shared =
+            Shared { clock: &clock, live: &live, counters: &counters, descriptors, seed: secret };
         let workers = start_workers(shared, &access_log, store.as_ref())?;
         let gateway = Self {
             path,
@@ -164,15 +226,48 @@ impl Gateway {
             access_log,
             log_has_fields: false,
             signals,
-            reload_requests: mpsc::channel(1).1,
-            closing: CancellationToken::new(),
+            admin: AdminListener::default(),
+            program,
+            successor,
+            seed: secret,
+            notify: Notify::from_env(),
+            pid_file,
             seen,
             rejected: None,
             readings: Readings::default(),
             unsettled: None,
             held: 0,
         };
-        Ok((gateway, opened))
+        Ok((gateway, Sockets { inherited, ..opened }))
+    }
+
+    /// Opens the listeners, after `predecessor` has stopped accepting if there is one.
+    async fn open(
+        &mut self,
+        sockets: Sockets,
+        predecessor: Option<&Predecessor>,
+    ) -> Result<Opening, StartError> {
+        let Sockets { listeners, admin, inherited } = sockets;
+        if let Some(predecessor) = predecessor {
+            if !self.wait_for_store().await {
+                return Ok(Opening::Ended);
+            }
+            predecessor.ready()?;
+            predecessor.stop(inherited)?;
+            self.open_admin(admin)?;
+            self.listen(listeners)?;
+            predecessor.release()?;
+        } else {
+            // The admin listener starts before the wait for the store, so that probes are answered.
+            self.open_admin(admin)?;
+            if !self.wait_for_store().await {
+                return Ok(Opening::Ended);
+            }
+            self.listen(listeners)?;
+        }
+        give_way();
+        self.pid_file.write().map_err(cannot("write the pid file"))?;
+        Ok(Opening::Open)
     }
 
     /// Waits until the store has answered, if there is one. Returns `false` if a signal ends the
@@ -190,70 +285,74 @@ impl Gateway {
         true
     }
 
+    fn open_admin(&mut self, opened: Option<OpenedAdmin>) -> Result<(), StartError> {
+        let Some(opened) = opened else { return Ok(()) };
+        let state = self.admin_state();
+        self.admin.open(opened, state).map_err(cannot("serve the admin listener"))
+    }
+
+    /// Returns what makes the state of the admin pages, from the sender of their requests.
+    fn admin_state(&self) -> impl Fn(mpsc::Sender<()>) -> admin::State + use<> {
+        let live = Arc::clone(&self.live);
+        let counters = Arc::clone(&self.counters);
+        let readiness = Arc::clone(&self.readiness);
+        let store = self.store.clone();
+        let clock = self.clock.clone();
+        move |reload| admin::State {
+            live: Arc::clone(&live),
+            counters: Arc::clone(&counters),
+            readiness: Arc::clone(&readiness),
+            store: store.clone(),
+            clock: clock.clone(),
+            reload,
+        }
+    }
+
     fn listen(&mut self, sockets: Vec<Opened>) -> Result<(), StartError> {
         for opened in sockets {
             self.listeners.listen(opened, &self.live, &self.workers)?;
         }
-        give_way();
         Ok(())
     }
 
-    fn serve_admin(
-        &mut self,
-        address: SocketAddr,
-        sockets: Vec<TcpListener>,
-    ) -> Result<(), StartError> {
-        let Some(socket) = sockets.into_iter().next() else { return Ok(()) };
-        let listener = tokio::net::TcpListener::from_std(socket)
-            .map_err(cannot("serve the admin listener"))?;
-        tracing::info!(listener = %"admin", %address, "listening");
-        let (reload, requests) = mpsc::channel(1);
-        self.reload_requests = requests;
-        let state = admin::State {
-            live: Arc::clone(&self.live),
-            counters: Arc::clone(&self.counters),
-            readiness: Arc::clone(&self.readiness),
-            store: self.store.clone(),
-            clock: self.clock.clone(),
-            reload,
-        };
-        tokio::spawn(admin::serve(listener, state, self.closing.clone().cancelled_owned()));
-        Ok(())
-    }
-
-    /// Runs until a signal ends it.
-    async fn serve(&mut self) {
+    /// Runs until a signal ends it, or another process serves in its place.
+    async fn serve(&mut self) -> End {
         let (mut guard, mut changes) = start_watching();
         self.watch(guard.as_mut());
         let mut poll = tokio::time::interval(watch::POLL);
         poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-        let routes = self.live.load().routes.len();
-        tracing::info!(config = %self.path.display(), workers = self.workers.len(), routes, "ready");
-        self.readiness.set_ready(true);
+        self.say_ready();
         self.start_watches();
         let mut pending = None;
         let mut check = None;
         let mut cause = None;
         loop {
-            if check.is_none() && !self.readings.are_full() {
+            // The state must not be converted while it is handed over.
+            if check.is_none() && !self.readings.are_full() && !self.successor.is_busy() {
                 check = cause.take().map(|cause| self.check_files(cause));
+            }
+            if check.is_none() && cause.is_none() && self.readings.latest().is_none() {
+                self.notify.reloaded();
             }
             tokio::select! {
                 biased;
-                signal = next_signal(&mut self.signals, &mut pending) => match signal {
-                    SignalEvent::End => break,
-                    SignalEvent::Reopen => self.reopen_log(),
-                    SignalEvent::Reload => cause = Some(Cause::Requested),
-                },
+                signal = next_signal(&mut self.signals, &mut pending) => {
+                    if signal == SignalEvent::End {
+                        return End::Signal;
+                    }
+                    cause = cause.max(self.on_signal(signal));
+                }
+                event = self.successor.event() => {
+                    if let Some(end) = self.on_upgrade(event).await {
+                        return end;
+                    }
+                }
                 result = end(check.as_mut()) => {
                     check = None;
-                    match result {
-                        Ok(check) => self.read_if_needed(check),
-                        Err(error) => tracing::error!(%error, "cannot compare the configuration with the one in force"),
-                    }
+                    self.on_check(result);
                     self.follow(guard.as_mut());
                 }
-                (contents, reading) = self.readings.ended() => {
+                (contents, reading) = self.readings.ended(), if !self.successor.is_busy() => {
                     match reading {
                         // It is read again when its writer has closed it.
                         Ok(_) if contents.may_be_half(guard.as_ref()) => {}
@@ -262,7 +361,7 @@ impl Gateway {
                     }
                     self.follow(guard.as_mut());
                 }
-                Some(()) = self.reload_requests.recv() => cause = Some(Cause::Requested),
+                Some(()) = self.admin.requests.recv() => cause = Some(Cause::Requested),
                 Some(()) = changes.recv() => {
                     // Signals do not wait for the end of an edit.
                     pending = self.settle(&mut changes).await;
@@ -280,11 +379,34 @@ impl Gateway {
         }
     }
 
+    fn say_ready(&self) {
+        let workers = self.workers.len();
+        let routes = self.live.load().routes.len();
+        tracing::info!(config = %self.path.display(), workers, routes, "ready");
+        self.readiness.set_ready(true);
+        self.notify.ready();
+    }
+
+    /// Does what a signal asks for, but for the end. Returns why the files are to be checked, if
+    /// they are.
+    fn on_signal(&mut self, signal: SignalEvent) -> Option<Cause> {
+        match signal {
+            SignalEvent::Reopen => self.reopen_log(),
+            SignalEvent::Upgrade => self.begin_upgrade(),
+            SignalEvent::Reload => {
+                self.notify.reloading(monotonic());
+                return Some(Cause::Requested);
+            }
+            SignalEvent::End => {}
+        }
+        None
+    }
+
     /// Starts the tasks that follow steps of the wall clock and the health of servers, on this
     /// thread, because only one may change the rules.
     fn start_watches(&self) {
         let clock = self.clock.clone();
-        let watch = WallWatch::new(move || clock.read());
+        let watch = WallWatch::new(move || clock.read()).knowing(self.clock.wall_offset());
         let live = Arc::clone(&self.live);
         let counters = Arc::clone(&self.counters);
         tokio::spawn(wall::follow(watch, self.clock.clone(), live, counters));
@@ -328,54 +450,6 @@ fn start_watching() -> (Option<watch::Watcher>, mpsc::Receiver<()>) {
             (None, mpsc::channel(1).1)
         }
     }
-}
-
-struct Shared<'a> {
-    clock: &'a Clock,
-    live: &'a Arc<Live>,
-    counters: &'a Arc<Counters>,
-    descriptors: Descriptors,
-}
-
-/// Starts the workers without listeners.
-fn start_workers(
-    Shared { clock, live, counters, descriptors }: Shared<'_>,
-    log: &access_log::Sink,
-    store: Option<&Arc<Store>>,
-) -> Result<Vec<Handle>, StartError> {
-    let seed = Seed::random();
-    let count = live.load().settings.workers;
-    let passwords = Arc::new(Passwords::new(count));
-    let clients = Arc::<ClientConnections>::default();
-    (0..count.get())
-        .map(|index| {
-            let live = Arc::clone(live);
-            let counters = Arc::clone(counters);
-            let log = log.handle(index);
-            let store = store.cloned();
-            let passwords = Arc::clone(&passwords);
-            let clients = Arc::clone(&clients);
-            Handle::start(index, clock.clone(), move |clock| Worker {
-                live,
-                pools: Pools::default(),
-                connector: Connector::default(),
-                tasks: TaskTracker::new(),
-                counters,
-                store: store.map(|store| Client::start(store, clock.clone())),
-                clock,
-                access_log: log,
-                descriptors,
-                request_log: RequestLog::default(),
-                connections: Connections::default(),
-                timeout_log: TimeoutLog::default(),
-                request_ids: RequestIdMaker::default(),
-                seed,
-                passwords,
-                clients,
-            })
-        })
-        .collect::<io::Result<_>>()
-        .map_err(cannot("start a worker"))
 }
 
 /// Waits until the shares of shared rules change, if there is a store.

@@ -19,7 +19,7 @@ impl RejectedEdit {
     pub(super) fn outside(error: StartError) -> Self {
         let rejected = match error {
             StartError::Config(problem) | StartError::Open(problem) => Self::from(problem),
-            StartError::System { .. } => Self {
+            StartError::System { .. } | StartError::Upgrade(_) => Self {
                 line: error.to_string(),
                 drawing: format!("error: {}", chain(&error)),
                 is_outside: true,

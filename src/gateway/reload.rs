@@ -17,7 +17,10 @@ use crate::{
 };
 use core::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
-use tokio::{sync::mpsc, task::JoinHandle};
+use tokio::{
+    sync::mpsc,
+    task::{JoinError, JoinHandle},
+};
 
 impl Gateway {
     pub(super) fn watch(&self, guard: Option<&mut watch::Watcher>) {
@@ -83,7 +86,7 @@ impl Gateway {
 
     /// Starts a reading if the files have changed. Unchanged files are read again only if they were
     /// rejected, and either a reload is requested or the cause is outside of them.
-    pub(super) fn read_if_needed(&mut self, check: FileCheck) {
+    fn read_if_needed(&mut self, check: FileCheck) {
         if !self.are_settled(&check) {
             return;
         }
@@ -111,6 +114,16 @@ impl Gateway {
             Reading { changed, seen, plan: plan.map_err(RejectedEdit::from) }
         });
         self.readings.begin(contents, reading);
+    }
+
+    /// Reads the files if a check says so.
+    pub(super) fn on_check(&mut self, result: Result<FileCheck, JoinError>) {
+        match result {
+            Ok(check) => self.read_if_needed(check),
+            Err(error) => {
+                tracing::error!(%error, "cannot compare the configuration with the one in force");
+            }
+        }
     }
 
     /// Applies what was read if it has no errors. A configuration that looks truncated must be

@@ -122,6 +122,7 @@ where
         .max_header_list_size(u32::try_from(list).unwrap_or(u32::MAX))
         .keep_alive_interval(PING_INTERVAL)
         .serve_connection(TokioIo::new(io), service);
+    peer.handle.on_http2();
     let armed = clock.now() + manners.timeouts.header_read;
     let sleep = pin!(clock.timer(armed));
     let mut watch = Watch {

@@ -20,6 +20,8 @@ pub struct Connections {
     state: Mutex<State>,
     /// Whether the worker ends with what is under way.
     cut_off: AtomicBool,
+    /// Whether each connection's next answer is its last.
+    retiring: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -62,6 +64,22 @@ impl Connections {
         for handle in state.open.values() {
             handle.drain();
         }
+    }
+
+    /// Makes each connection's next answer its last, as another process accepts connections.
+    ///
+    /// An idle one stays open, and so does one whose answer has begun: the next request may be on
+    /// its way, and would be lost. In HTTP/2 the client is told which requests are served.
+    pub(crate) fn retire(&self) {
+        self.retiring.store(true, Relaxed);
+        for handle in self.lock().open.values().filter(|handle| handle.is_http2()) {
+            handle.drain();
+        }
+    }
+
+    /// Whether [`Self::retire`] was called.
+    pub(super) fn are_retiring(&self) -> bool {
+        self.retiring.load(Relaxed)
     }
 
     /// Notes that what is under way from here on is cut off, as the gateway ends.

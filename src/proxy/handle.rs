@@ -17,6 +17,7 @@ pub(super) struct ConnectionHandle {
     clock: Clock,
     /// Whether a request has come.
     is_used: AtomicBool,
+    is_http2: AtomicBool,
     /// Since when it is to end.
     draining: Stamp,
     /// The connection's task.
@@ -29,6 +30,7 @@ impl ConnectionHandle {
             _open: open,
             clock: clock.clone(),
             is_used: AtomicBool::new(false),
+            is_http2: AtomicBool::new(false),
             draining: Stamp::default(),
             task: OnceLock::new(),
         })
@@ -42,6 +44,15 @@ impl ConnectionHandle {
     /// Whether it has asked for anything yet.
     pub(super) fn is_used(&self) -> bool {
         self.is_used.load(Relaxed)
+    }
+
+    /// Notes that it speaks HTTP/2.
+    pub(super) fn on_http2(&self) {
+        self.is_http2.store(true, Relaxed);
+    }
+
+    pub(super) fn is_http2(&self) -> bool {
+        self.is_http2.load(Relaxed)
     }
 
     /// Asks the connection to end when what is under way has ended.

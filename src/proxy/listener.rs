@@ -57,6 +57,8 @@ pub struct Face {
     pub tls: Option<Acceptor>,
     /// Whether each connection begins with the header of the PROXY protocol.
     pub proxy_protocol: bool,
+    /// Whether another process accepts on the same sockets, so that this one stops.
+    pub is_handed_over: bool,
 }
 
 /// Whose connection it is.
@@ -135,7 +137,7 @@ pub(crate) async fn accept(worker: Arc<Worker>, bound: Bound) {
         // load the next one is always there.
         let accepted = tokio::select! {
             biased;
-            _closed = closing.wait_for(|_| false) => break,
+            _closed = closing.wait_for(|face| face.is_handed_over) => break,
             accepted = listener.accept() => accepted,
         };
         match accepted {
@@ -148,6 +150,9 @@ pub(crate) async fn accept(worker: Arc<Worker>, bound: Bound) {
             Err(error) => entrance.pause(&error).await,
         }
         turns.next().await;
+    }
+    if entrance.face.borrow().is_handed_over {
+        return;
     }
     // Without tokio, which may not know yet that there is something in the queue.
     let Ok(listener) = listener.into_std() else { return };
@@ -419,8 +424,12 @@ mod tests {
     use std::os::fd::RawFd;
 
     fn entrance(house: &House) -> Entrance {
-        let (_, face) =
-            watch::channel(Face { name: "web".into(), tls: None, proxy_protocol: false });
+        let (_, face) = watch::channel(Face {
+            name: "web".into(),
+            tls: None,
+            proxy_protocol: false,
+            is_handed_over: false,
+        });
         Entrance { worker: Arc::clone(&house.worker), face, complaints: Complaints::default() }
     }
 

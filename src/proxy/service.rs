@@ -131,6 +131,9 @@ async fn finish(step: Step) -> Response<ResponseBody> {
 fn begin(peer: Arc<Peer>, request: Request<ClientBody>) -> Result<Step, Box<Unverified>> {
     peer.on_request();
     let worker = &peer.worker;
+    if worker.connections.are_retiring() {
+        peer.handle.drain();
+    }
     let now = worker.clock.now();
     let snapshot = worker.live.load();
     let entry =

@@ -27,6 +27,11 @@ impl Seed {
 }
 
 impl Seed {
+    /// Returns the secret, for the process that takes this one's state over.
+    pub const fn secret(&self) -> [u64; 2] {
+        self.0
+    }
+
     /// Returns the fingerprint of a whole key.
     pub fn fingerprint(&self, key: &[u8]) -> u128 {
         let mut fingerprint = Fingerprint::new(self);

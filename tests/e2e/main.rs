@@ -9,6 +9,7 @@ mod common;
 
 mod access;
 mod balance;
+mod binary_upgrade;
 mod cluster;
 mod descriptors;
 mod divided;

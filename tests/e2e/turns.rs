@@ -113,8 +113,12 @@ fn of_many_clients_that_come_at_once_eight_are_accepted_before_all_else_has_its_
     let _clients: Vec<_> =
         (0..CLIENTS).map(|_| TcpStream::connect(address).expect("connected")).collect();
     let socket = sockets.pop().expect("one");
-    let (_face, shown) =
-        watch::channel(Face { name: "web".into(), tls: None, proxy_protocol: false });
+    let (_face, shown) = watch::channel(Face {
+        name: "web".into(),
+        tls: None,
+        proxy_protocol: false,
+        is_handed_over: false,
+    });
     worker.listen(Bound { socket, face: shown });
     assert_eq!(most.recv_timeout(PATIENCE).expect("all are accepted"), 8);
     worker.stop();
@@ -126,8 +130,12 @@ fn of_many_clients_that_come_at_once_eight_are_accepted_before_all_else_has_its_
 fn edited<T: Send + 'static>(
     edit: impl FnOnce(watch::Sender<Face>) -> T + Send + 'static,
 ) -> (usize, Vec<bool>, SocketAddr) {
-    let (face, shown) =
-        watch::channel(Face { name: "web".into(), tls: None, proxy_protocol: false });
+    let (face, shown) = watch::channel(Face {
+        name: "web".into(),
+        tls: None,
+        proxy_protocol: false,
+        is_handed_over: false,
+    });
     let (told, before) = mpsc::channel();
     let (worker, _log) = start(move |counters| async move {
         let accepted = || counters.connections_accepted.load(SeqCst);
@@ -166,7 +174,12 @@ fn who_waits_in_the_queue_of_a_listener_that_is_given_tls_is_spoken_to_in_tls() 
     let clock = Clock::start();
     let tls = Acceptor::new(live(&clock), "front".into()).expect("randomness");
     let (before, answered, _) = edited(|face| {
-        face.send_replace(Face { name: "front".into(), tls: Some(tls), proxy_protocol: false });
+        face.send_replace(Face {
+            name: "front".into(),
+            tls: Some(tls),
+            proxy_protocol: false,
+            is_handed_over: false,
+        });
         face
     });
     assert_eq!(before, 8);

@@ -1,0 +1,104 @@
+//! The admin listener of a running gateway.
+
+use super::{listeners::OpenedAdmin, upgrade::SocketName};
+use crate::admin;
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+};
+use tokio::sync::mpsc;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// The admin listener, if there is one.
+pub(super) struct AdminListener {
+    /// As in the configuration.
+    configured: Option<SocketAddr>,
+    /// Copies, which can be handed over to another process.
+    sockets: Vec<TcpListener>,
+    /// Clients' requests to reload.
+    pub(super) requests: mpsc::Receiver<()>,
+    reload: mpsc::Sender<()>,
+    /// Serve the pages.
+    servers: TaskTracker,
+    /// Ends the pages.
+    closing: CancellationToken,
+    /// Ends the accepting.
+    handing_over: CancellationToken,
+}
+
+impl Default for AdminListener {
+    fn default() -> Self {
+        let (reload, requests) = mpsc::channel(1);
+        Self {
+            configured: None,
+            sockets: Vec::new(),
+            requests,
+            reload,
+            servers: TaskTracker::new(),
+            closing: CancellationToken::new(),
+            handing_over: CancellationToken::new(),
+        }
+    }
+}
+
+impl AdminListener {
+    /// Serves the pages on the sockets that were opened. `state` makes their state, from the sender
+    /// of [`Self::requests`].
+    pub(super) fn open(
+        &mut self,
+        opened: OpenedAdmin,
+        state: impl Fn(mpsc::Sender<()>) -> admin::State,
+    ) -> io::Result<()> {
+        tracing::info!(listener = %"admin", address = %opened.address, "listening");
+        self.configured = Some(opened.configured);
+        self.sockets = opened.sockets;
+        self.accept(state)
+    }
+
+    /// Accepts again, if it was handed over.
+    pub(super) fn resume(
+        &mut self,
+        state: impl Fn(mpsc::Sender<()>) -> admin::State,
+    ) -> io::Result<()> {
+        if !self.handing_over.is_cancelled() {
+            return Ok(());
+        }
+        self.handing_over = CancellationToken::new();
+        self.accept(state)
+    }
+
+    fn accept(&self, state: impl Fn(mpsc::Sender<()>) -> admin::State) -> io::Result<()> {
+        for socket in &self.sockets {
+            let listener = tokio::net::TcpListener::from_std(socket.try_clone()?)?;
+            let handed_over = self.handing_over.clone().cancelled_owned();
+            let closed = self.closing.clone().cancelled_owned();
+            let state = state(self.reload.clone());
+            self.servers.spawn(admin::serve(listener, state, handed_over, closed));
+        }
+        Ok(())
+    }
+
+    /// Ends the pages after the requests under way.
+    pub(super) fn close(&self) {
+        self.closing.cancel();
+    }
+
+    /// Accepts no more connections.
+    pub(super) fn hand_over(&self) {
+        self.handing_over.cancel();
+    }
+
+    /// Waits until the connections have ended, after it was handed over.
+    pub(super) async fn handed_over(&self) {
+        self.servers.close();
+        self.servers.wait().await;
+    }
+
+    /// Returns copies of its sockets, for another process.
+    pub(super) fn sockets(&self) -> io::Result<Vec<(SocketName, TcpListener)>> {
+        let Some(configured) = self.configured else { return Ok(Vec::new()) };
+        let name = SocketName { listener: None, configured };
+        let copy = |socket: &TcpListener| Ok((name.clone(), socket.try_clone()?));
+        self.sockets.iter().map(copy).collect()
+    }
+}

@@ -1,0 +1,67 @@
+//! The start of the workers.
+
+use super::error::{StartError, cannot};
+use crate::{
+    access_log,
+    clock::Clock,
+    cluster::{Client, Store},
+    config::Live,
+    meter::Counters,
+    proxy::{
+        ClientConnections, Connections, Connector, Descriptors, Passwords, Pools, RequestIdMaker,
+        RequestLog, TimeoutLog, Worker,
+    },
+    route::Seed,
+    workers::Handle,
+};
+use std::{io, sync::Arc};
+use tokio_util::task::TaskTracker;
+
+/// What the workers share.
+pub(super) struct Shared<'a> {
+    pub(super) clock: &'a Clock,
+    pub(super) live: &'a Arc<Live>,
+    pub(super) counters: &'a Arc<Counters>,
+    pub(super) descriptors: Descriptors,
+    pub(super) seed: Seed,
+}
+
+/// Starts the workers without listeners.
+pub(super) fn start_workers(
+    Shared { clock, live, counters, descriptors, seed }: Shared<'_>,
+    log: &access_log::Sink,
+    store: Option<&Arc<Store>>,
+) -> Result<Vec<Handle>, StartError> {
+    let count = live.load().settings.workers;
+    let passwords = Arc::new(Passwords::new(count));
+    let clients = Arc::<ClientConnections>::default();
+    (0..count.get())
+        .map(|index| {
+            let live = Arc::clone(live);
+            let counters = Arc::clone(counters);
+            let log = log.handle(index);
+            let store = store.cloned();
+            let passwords = Arc::clone(&passwords);
+            let clients = Arc::clone(&clients);
+            Handle::start(index, clock.clone(), move |clock| Worker {
+                live,
+                pools: Pools::default(),
+                connector: Connector::default(),
+                tasks: TaskTracker::new(),
+                counters,
+                store: store.map(|store| Client::start(store, clock.clone())),
+                clock,
+                access_log: log,
+                descriptors,
+                request_log: RequestLog::default(),
+                connections: Connections::default(),
+                timeout_log: TimeoutLog::default(),
+                request_ids: RequestIdMaker::default(),
+                seed,
+                passwords,
+                clients,
+            })
+        })
+        .collect::<io::Result<_>>()
+        .map_err(cannot("start a worker"))
+}

@@ -1,0 +1,76 @@
+//! The control thread's part of an upgrade, in the old process.
+
+use super::{
+    End, Gateway,
+    upgrade::{ClockReading, Event, Hello, Job, PROTOCOL},
+};
+use std::{io, process};
+
+impl Gateway {
+    /// Starts the own program anew, to hand over to it.
+    pub(super) fn begin_upgrade(&mut self) {
+        if self.successor.is_busy() {
+            tracing::warn!("a new process is being started already");
+            return;
+        }
+        match self.job() {
+            Ok(job) => {
+                tracing::info!(program = %job.program, "upgrading: starting the new process");
+                self.successor.begin(job);
+            }
+            Err(error) => tracing::error!(%error, "cannot upgrade, this process serves on"),
+        }
+    }
+
+    fn job(&self) -> io::Result<Job> {
+        let mut sockets = self.listeners.sockets()?;
+        sockets.extend(self.admin.sockets()?);
+        let hello = Hello {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: process::id(),
+            seed: self.seed.secret(),
+            clock: ClockReading::of(&self.clock),
+        };
+        Ok(Job { program: self.program.clone(), hello, sockets })
+    }
+
+    /// Does the part of the control thread. Returns the end if the new process serves.
+    pub(super) async fn on_upgrade(&mut self, event: Event) -> Option<End> {
+        match event {
+            Event::Stop(listeners, done) => {
+                self.stop_accepting(&listeners).await;
+                // It may have given up, which the next event says.
+                _ = done.send(());
+                None
+            }
+            Event::Failed(why) => {
+                self.resume(&why);
+                None
+            }
+            Event::Serves(pid, done) => {
+                self.notify.main_process(pid);
+                _ = done.send(());
+                Some(End::HandedOver(pid))
+            }
+        }
+    }
+
+    /// Stops accepting on the listeners whose sockets the new process takes.
+    async fn stop_accepting(&self, listeners: &[Option<String>]) {
+        if listeners.contains(&None) {
+            self.admin.hand_over();
+        }
+        self.listeners.hand_over(listeners).await;
+    }
+
+    /// Serves on, as the new process does not take over.
+    fn resume(&mut self, why: &str) {
+        tracing::error!(why, "the upgrade failed, this process serves on");
+        self.listeners.resume(&self.workers);
+        let state = self.admin_state();
+        if let Err(error) = self.admin.resume(state) {
+            tracing::error!(%error, "cannot accept again on the admin listener");
+        }
+    }
+}

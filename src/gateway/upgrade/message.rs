@@ -1,0 +1,94 @@
+//! What the two processes say to each other.
+//!
+//! The order is: `Hello`, `Sockets` (from the old one); `Ready`; the state, `Copied`; `Imported`;
+//! `Stopped`; `Serving`; `Released`. Then the old one drains, and tells of late requests until it
+//! ends. Each may end the conversation earlier, after which the old process serves on.
+
+use crate::{
+    clock::{Clock, SharedReading},
+    flow::{Instant, WallOffset},
+};
+use core::net::SocketAddr;
+use serde::{Deserialize, Serialize};
+
+/// The version of the conversation. A process that speaks another one is not taken over.
+pub(crate) const PROTOCOL: u32 = 1;
+
+/// The first message of the old process. Fields that are unknown to the new one are ignored.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    pub(crate) protocol: u32,
+    /// Of the program, for the log.
+    pub(crate) version: String,
+    pub(crate) pid: u32,
+    /// The secret of the clients' fingerprints.
+    pub(crate) seed: [u64; 2],
+    pub(crate) clock: ClockReading,
+}
+
+/// Both clocks of the old process at one moment, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ClockReading {
+    /// Its instant.
+    pub(crate) instant: u64,
+    /// `CLOCK_MONOTONIC`, which all processes of a machine share.
+    pub(crate) monotonic: u64,
+    /// How far the wall clock is ahead of its instants.
+    pub(crate) wall: i64,
+}
+
+impl ClockReading {
+    pub(crate) fn of(clock: &Clock) -> Self {
+        let SharedReading { instant, monotonic } = clock.share();
+        let wall = clock.wall_offset().as_nanos();
+        Self { instant: instant.as_nanos(), monotonic, wall }
+    }
+
+    /// Returns a clock that continues the old process's.
+    pub(super) fn resume(self) -> Clock {
+        let Self { instant, monotonic, wall } = self;
+        let instant = Instant::from_nanos(instant);
+        let clock = Clock::resume(SharedReading { instant, monotonic });
+        clock.set_wall(WallOffset::from_nanos(wall));
+        clock
+    }
+}
+
+/// Some sockets; the descriptors come with the message, in this order.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Sockets {
+    pub(super) sockets: Vec<SocketName>,
+    /// Whether another message with sockets follows.
+    pub(super) more: bool,
+}
+
+/// Which listener a socket belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SocketName {
+    /// The listener's name; `None` is the admin listener.
+    pub(crate) listener: Option<String>,
+    /// As in the configuration, where the port may be 0.
+    pub(crate) configured: SocketAddr,
+}
+
+/// Answers of the new process.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Answer {
+    /// Its configuration is accepted, its listeners are open, its workers run.
+    Ready,
+    /// It cannot take over.
+    Failed { why: String },
+    /// It has the state, and takes these listeners' sockets.
+    Imported { listeners: Vec<Option<String>> },
+    /// It accepts connections.
+    Serving,
+}
+
+/// The old process's words after [`Sockets`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Handover {
+    /// It accepts no connections any more.
+    Stopped,
+    /// The new process is the service's main process.
+    Released,
+}

@@ -1,0 +1,29 @@
+//! An upgrade without an outage: a new process takes the listening sockets and the state over.
+//!
+//! At `SIGUSR2` the running process starts its own program anew, with one end of a socket pair as
+//! its standard input. The new process reads its configuration, gets the sockets, and starts its
+//! workers, while the old one serves. If anything fails, the old one serves on.
+//!
+//! The sockets themselves move, not their addresses: connections that wait in their queues wait
+//! for the new process. `channel` has the messages' transport, `message` their order.
+
+mod channel;
+mod inherited;
+mod message;
+mod predecessor;
+mod program;
+mod successor;
+
+pub(super) use inherited::Inherited;
+pub(super) use message::{ClockReading, Hello, PROTOCOL, SocketName};
+pub(super) use predecessor::{Predecessor, TakeoverError};
+pub(super) use program::Program;
+pub(super) use successor::{Event, Job, Successor};
+
+/// Returns the old process, if this one is to take over, and the sockets of that or of systemd.
+pub(super) fn find() -> Result<(Option<Predecessor>, Inherited), TakeoverError> {
+    match Predecessor::find()? {
+        Some((predecessor, inherited)) => Ok((Some(predecessor), inherited)),
+        None => Ok((None, Inherited::of_systemd())),
+    }
+}

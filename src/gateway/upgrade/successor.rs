@@ -1,0 +1,191 @@
+//! The old process's side of an upgrade, on a thread of its own.
+//!
+//! The thread exists from the start, since later ones would pass the control thread's lower
+//! priority on to the new process.
+
+use super::{
+    channel::{Channel, ChannelError, MAX_DESCRIPTORS},
+    message::{Answer, Handover, Hello, SocketName, Sockets},
+    predecessor::VARIABLE,
+    program::Program,
+};
+use std::{
+    io,
+    net::TcpListener,
+    os::fd::{AsFd, BorrowedFd},
+    process::{Child, ExitStatus},
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    thread,
+    time::Duration,
+};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// How long the new process may take to read its configuration, or for another answer. A hundred
+/// thousand routes take seconds; a store that does not answer delays the start too.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// How long the workers may take to stop accepting.
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The thread that hands over, and what it says.
+#[derive(Debug)]
+pub(crate) struct Successor {
+    jobs: Sender<Job>,
+    events: UnboundedReceiver<Event>,
+    is_busy: bool,
+}
+
+/// What to hand over.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) program: Program,
+    pub(crate) hello: Hello,
+    pub(crate) sockets: Vec<(SocketName, TcpListener)>,
+}
+
+/// What happened, for the control thread.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The new process takes these listeners' sockets: stop accepting there, then answer.
+    Stop(Vec<Option<String>>, Sender<()>),
+    /// The new process with this id serves. Answer when the service manager knows it.
+    Serves(u32, Sender<()>),
+    /// It does not: serve on.
+    Failed(String),
+}
+
+#[derive(Debug, thiserror::Error)]
+enum HandoverError {
+    #[error("cannot start {program}: {source}")]
+    Start { program: String, source: io::Error },
+    #[error("{0}")]
+    Rejected(String),
+    #[error("the new process ended with {0}; what it wrote says why")]
+    Ended(ExitStatus),
+    #[error("{0}")]
+    Channel(#[from] ChannelError),
+    #[error("the new process answered out of turn")]
+    OutOfTurn,
+    #[error("this process ends, or its workers hang")]
+    Ending(#[from] RecvTimeoutError),
+}
+
+impl Successor {
+    /// Starts the thread.
+    pub(crate) fn start() -> io::Result<Self> {
+        let (jobs, inbox) = channel();
+        let (outbox, events) = unbounded_channel();
+        thread::Builder::new().name("upgrade".to_owned()).spawn(move || run(&inbox, &outbox))?;
+        Ok(Self { jobs, events, is_busy: false })
+    }
+
+    /// Returns whether a new process is being started.
+    pub(crate) const fn is_busy(&self) -> bool {
+        self.is_busy
+    }
+
+    /// Begins to hand over.
+    pub(crate) fn begin(&mut self, job: Job) {
+        self.is_busy = self.jobs.send(job).is_ok();
+    }
+
+    /// Waits for the next event. Cancel-safe.
+    pub(crate) async fn event(&mut self) -> Event {
+        let Some(event) = self.events.recv().await else {
+            return core::future::pending().await;
+        };
+        self.is_busy = !matches!(event, Event::Failed(_));
+        event
+    }
+}
+
+fn run(jobs: &Receiver<Job>, events: &UnboundedSender<Event>) {
+    for job in jobs {
+        if let Err(error) = start(&job, events) {
+            // The process may be ending.
+            drop(events.send(Event::Failed(error.to_string())));
+        }
+    }
+}
+
+/// Starts the program, and ends it unless it takes over.
+fn start(job: &Job, events: &UnboundedSender<Event>) -> Result<(), HandoverError> {
+    let failed = |source| HandoverError::Start { program: job.program.to_string(), source };
+    let (channel, theirs) = Channel::pair().map_err(failed)?;
+    channel.limit(Some(PATIENCE)).map_err(failed)?;
+    let mut command = job.program.command();
+    command.env(VARIABLE, "1").stdin(theirs);
+    let mut child = command.spawn().map_err(failed)?;
+    // It has the other end now, and must be the only one.
+    drop(command);
+    hand_over(&channel, child.id(), job, events).map_err(|error| why(error, &mut child))
+}
+
+/// Ends a process that does not take over. Returns the reason, which may be its own end.
+fn why(error: HandoverError, child: &mut Child) -> HandoverError {
+    let is_gone = matches!(error, HandoverError::Channel(ChannelError::Closed));
+    if !is_gone {
+        // It may have ended.
+        drop(child.kill());
+    }
+    match child.wait() {
+        Ok(status) if is_gone => HandoverError::Ended(status),
+        Ok(_) | Err(_) => error,
+    }
+}
+
+fn hand_over(
+    channel: &Channel,
+    pid: u32,
+    job: &Job,
+    events: &UnboundedSender<Event>,
+) -> Result<(), HandoverError> {
+    channel.send(&job.hello)?;
+    send_sockets(channel, &job.sockets)?;
+    let Answer::Ready = answer(channel)? else { return Err(HandoverError::OutOfTurn) };
+    let Answer::Imported { listeners } = answer(channel)? else {
+        return Err(HandoverError::OutOfTurn);
+    };
+    tell(events, |done| Event::Stop(listeners, done))?;
+    channel.send(&Handover::Stopped)?;
+    let Answer::Serving = answer(channel)? else { return Err(HandoverError::OutOfTurn) };
+    tell(events, |done| Event::Serves(pid, done))?;
+    Ok(channel.send(&Handover::Released)?)
+}
+
+fn send_sockets(
+    channel: &Channel,
+    sockets: &[(SocketName, TcpListener)],
+) -> Result<(), HandoverError> {
+    let mut rest = sockets;
+    loop {
+        let (some, others) = rest.split_at(rest.len().min(MAX_DESCRIPTORS));
+        rest = others;
+        let descriptors: Vec<BorrowedFd<'_>> =
+            some.iter().map(|(_, socket)| socket.as_fd()).collect();
+        let names = some.iter().map(|(name, _)| name.clone()).collect();
+        let message = Sockets { sockets: names, more: !rest.is_empty() };
+        channel.send_with(&message, &descriptors)?;
+        if rest.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+/// Tells the control thread, and waits until it has done its part.
+fn tell(
+    events: &UnboundedSender<Event>,
+    event: impl FnOnce(Sender<()>) -> Event,
+) -> Result<(), HandoverError> {
+    let (done, wait) = channel();
+    // Without a receiver the wait ends.
+    drop(events.send(event(done)));
+    Ok(wait.recv_timeout(STOP_PATIENCE)?)
+}
+
+fn answer(channel: &Channel) -> Result<Answer, HandoverError> {
+    match channel.receive()? {
+        Answer::Failed { why } => Err(HandoverError::Rejected(why)),
+        answer @ (Answer::Ready | Answer::Imported { .. } | Answer::Serving) => Ok(answer),
+    }
+}

@@ -64,7 +64,7 @@ pub use snapshot::{
     Snapshot, Unrouted, Upstream, is_served, outcome,
 };
 pub use spec::{
-    AccessLog, Balance, OnMissing, OnStoreError, RateLimitHeaders, RequestIds, Secret,
+    AccessLog, Balance, HeaderCase, OnMissing, OnStoreError, RateLimitHeaders, RequestIds, Secret,
     UpstreamProtocol,
 };
 pub use watched::{NamePattern, Watched};

@@ -55,6 +55,8 @@ pub(super) struct Charged {
     /// The latest start that any slot asked for.
     pub(super) start: Instant,
     pub(super) held: Held,
+    /// Where it waits for its turn.
+    pub(super) queue: Option<SlotId>,
 }
 
 /// What a request holds until its end.
@@ -215,6 +217,15 @@ impl Chain {
         turn
     }
 
+    /// Frees the place of a request that has left at `now`, while it waited in `queue` for `start`.
+    pub(super) fn free_place(&mut self, now: Instant, start: Instant, queue: Option<SlotId>) {
+        let now = self.clamp(now);
+        let entry = self.slots.iter_mut().find(|entry| Some(entry.id) == queue);
+        if let Some(entry) = entry {
+            entry.slot.abandon(start, now);
+        }
+    }
+
     /// Returns the time of the end or answer, clamped.
     fn end(&mut self, outcome: Outcome) -> Instant {
         match outcome {
@@ -330,11 +341,15 @@ impl Chain {
         let &Evaluation { now, start, .. } = evaluation;
         self.statistic.on_pass(now, start);
         let mut held = Held::new();
+        let mut queue = None;
         for result in &evaluation.results {
             let &SlotResult { index, claim: &Claim { cost, patience, .. }, verdict, wait, lookup } =
                 result;
             self.has_lent |= verdict == Verdict::Delayed && !patience.is_zero();
-            let ChainSlot { id, slot, counts, .. } = &mut self.slots[index];
+            let ChainSlot { id, slot, counts, wanted, .. } = &mut self.slots[index];
+            if start > now && matches!(wanted, Wanted::Pacing(_)) {
+                queue = Some(*id).filter(|_| cost > 0);
+            }
             match verdict {
                 Verdict::Passed => counts.passed += 1,
                 Verdict::Delayed => counts.delayed += 1,
@@ -358,7 +373,7 @@ impl Chain {
             };
             report.quotas.push(result.quota(slot.limit(), usage));
         }
-        Charged { start, held }
+        Charged { start, held, queue }
     }
 
     /// Rejects a request for the result at this index.

@@ -8,7 +8,7 @@ pub use reservation::Reservation;
 use super::{
     breaker::Transition,
     chain::{Chain, Charged, Held, HeldSlot},
-    claim::Claim,
+    claim::{Claim, SlotId},
     decision::{Outcome, RejectedBy, Rejection, Report},
     rules::{Installed, Rules},
     statistic::Observation,
@@ -38,6 +38,7 @@ pub struct Permit {
     gate: Arc<Gate>,
     start: Instant,
     held: Held,
+    queue: Option<SlotId>,
     ended: bool,
 }
 
@@ -127,8 +128,8 @@ impl Gate {
 }
 
 impl Permit {
-    fn new(gate: Arc<Gate>, Charged { start, held }: Charged) -> Self {
-        Self { gate, start, held, ended: false }
+    fn new(gate: Arc<Gate>, Charged { start, held, queue }: Charged) -> Self {
+        Self { gate, start, held, queue, ended: false }
     }
 
     /// Returns when the request may start: on arrival, unless it must wait.
@@ -156,6 +157,14 @@ impl Permit {
         self.gate.lock().answer(self.start, &mut self.held, outcome)
     }
 
+    /// Ends the request as cancelled by a client that left at `now`. If it still waited for its start,
+    /// pacing gives its place to another request.
+    pub fn leave(self, now: Instant) {
+        if now < self.start && self.queue.is_some() {
+            self.gate.lock().free_place(now, self.start, self.queue);
+        }
+    }
+
     /// Ends the request with `outcome`, which also is its answer if none was reported. Returns the
     /// breaker's transition.
     pub fn finish(mut self, outcome: Outcome) -> Option<Transition> {
@@ -176,7 +185,7 @@ impl Drop for Permit {
 mod tests {
     use super::*;
     use crate::flow::{
-        Algorithm, Change, Key, Quota, Rule, SlotId, Verdict,
+        Algorithm, Change, Key, Quota, Rule, Verdict,
         limiter::{
             concurrency,
             fixed_window::{self, Align},

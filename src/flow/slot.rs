@@ -69,6 +69,10 @@ pub(super) trait Slot: Retune + Sync + Observe + Debug + Send {
 
     /// Releases what a request holds at its answer or end. Returns a breaker's transition.
     fn on_done(&mut self, key_slot: KeySlot, end: &End, cost: u64) -> Option<breaker::Transition>;
+
+    /// Frees the place of a request that has left at `now` and would start at `start`, if all clients
+    /// share one queue here.
+    fn abandon(&mut self, start: Instant, now: Instant);
 }
 
 /// How a slot follows edits.

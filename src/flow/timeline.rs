@@ -9,6 +9,7 @@
 //! 3 done       7               the oldest in flight ends cancelled, 7 are left
 //! 3 ok         6               the oldest ends well
 //! 3 fail       5               the oldest ends badly
+//! 3 left       4               the client of the oldest leaves
 //! ```
 
 use super::{
@@ -79,6 +80,7 @@ impl Timeline {
             match word {
                 "ok" => _ = permit.finish(Outcome::Success { at }),
                 "fail" => _ = permit.finish(Outcome::Failure { at }),
+                "left" => permit.leave(at),
                 _ => drop(permit),
             }
         }
@@ -138,7 +140,7 @@ pub(super) fn rate(count: u64, window: u64) -> Rate {
 }
 
 /// How a request may end.
-const END_WORDS: [&str; 3] = ["done", "ok", "fail"];
+const END_WORDS: [&str; 4] = ["done", "ok", "fail", "left"];
 
 fn is_option(word: &str) -> bool {
     END_WORDS.contains(&word) || word.starts_with('x') || word.contains('=')

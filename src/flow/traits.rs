@@ -143,6 +143,9 @@ pub(super) trait Lends<S> {
 pub(super) trait Spaces<S> {
     /// Returns the start of a request that passed before and is charged only now.
     fn due(&self, state: &S, now: Instant) -> Instant;
+
+    /// Frees the place of a request that has left at `now` and would start at `start`.
+    fn abandon(&self, state: &mut S, start: Instant, now: Instant);
 }
 
 /// Releases at the end of a request what it held.

@@ -33,6 +33,7 @@ const PLAIN_OPTIONS: [&str; 3] = ["close", "keep-alive", ""];
 #[must_use = "a head needs its end"]
 pub struct HeadWriter<'a> {
     out: &'a mut Vec<u8>,
+    is_titled: bool,
 }
 
 impl<'a> HeadWriter<'a> {
@@ -43,7 +44,7 @@ impl<'a> HeadWriter<'a> {
         for part in [method.as_str().as_bytes(), b" ", target, b" HTTP/1.1\r\n"] {
             out.extend_from_slice(part);
         }
-        Self { out }
+        Self { out, is_titled: false }
     }
 
     /// Begins a response. `reason` is one that was parsed; `None` is the usual one for `status`.
@@ -54,7 +55,13 @@ impl<'a> HeadWriter<'a> {
         for part in [b"HTTP/1.1 ", status.as_str().as_bytes(), b" ", reason, b"\r\n"] {
             out.extend_from_slice(part);
         }
-        Self { out }
+        Self { out, is_titled: false }
+    }
+
+    /// Writes the names of the fields that follow as in `Content-Type`, for recipients that heed the
+    /// case.
+    pub fn titled(self, is_titled: bool) -> Self {
+        Self { is_titled, ..self }
     }
 
     /// Copies the fields for the next recipient that `keeps`: neither hop-by-hop fields, nor those
@@ -93,12 +100,13 @@ impl<'a> HeadWriter<'a> {
                 continue;
             }
             let line = span.line();
-            if span.is_canonical && line.start == lines.end {
+            let is_whole = span.is_canonical && !self.is_titled;
+            if is_whole && line.start == lines.end {
                 lines.end = line.end;
                 continue;
             }
             self.out.extend_from_slice(buffer.get(lines).unwrap_or_default());
-            lines = if span.is_canonical {
+            lines = if is_whole {
                 line
             } else {
                 self.line(field.name, field.value);
@@ -153,8 +161,12 @@ impl<'a> HeadWriter<'a> {
     }
 
     fn line(&mut self, name: &[u8], value: &[u8]) {
+        let start = self.out.len();
         for part in [name, b": ", value, b"\r\n"] {
             self.out.extend_from_slice(part);
+        }
+        if self.is_titled {
+            title(&mut self.out[start..start + name.len()]);
         }
     }
 
@@ -168,9 +180,20 @@ impl<'a> HeadWriter<'a> {
 /// `Host` and framing are no trailers (RFC 9110, 6.5.1).
 pub fn trailers(fields: Fields<'_>, out: &mut Vec<u8>, mut keeps: impl FnMut(&Field<'_>) -> bool) {
     out.extend_from_slice(b"0\r\n");
-    let mut writer = HeadWriter { out };
+    let mut writer = HeadWriter { out, is_titled: false };
     writer.copy(fields, |field| field.kind == FieldKind::EndToEnd && keeps(field));
     writer.end();
+}
+
+/// Writes the first letter, and those behind hyphens, in upper case.
+fn title(name: &mut [u8]) {
+    let mut is_first = true;
+    for byte in name {
+        if is_first {
+            byte.make_ascii_uppercase();
+        }
+        is_first = *byte == b'-';
+    }
 }
 
 fn is_forwarded(kind: FieldKind) -> bool {

@@ -6,6 +6,7 @@ use super::{
     client_body::ClientBody,
     connections::GRACE,
     downstream,
+    extended_connect::translate,
     http2_stream::Http2Stream,
     io::Watched,
     peer::Peer,
@@ -16,7 +17,7 @@ use super::{
     upload_buffer::UploadBuffer,
 };
 use crate::{
-    config::{ClientTimeouts, Limits, Settings},
+    config::{ClientTimeouts, HeaderCase, Limits, Settings},
     flow::Instant,
 };
 use bytes::Bytes;
@@ -63,11 +64,13 @@ pub(super) enum Protocol {
 pub(super) struct Manners {
     pub(super) timeouts: ClientTimeouts,
     pub(super) limits: Limits,
+    pub(super) header_case: HeaderCase,
 }
 
 impl Manners {
     pub(super) fn of(settings: &Settings) -> Self {
-        Self { timeouts: settings.timeouts, limits: settings.limits }
+        let &Settings { timeouts, limits, header_case, .. } = settings;
+        Self { timeouts, limits, header_case }
     }
 }
 
@@ -110,7 +113,9 @@ where
     let list = manners.limits.header_bytes + EXPLAINED_BYTES;
     let served = Arc::clone(&peer);
     let service = service_fn(move |request: Request<Incoming>| {
-        let handled = handle(Arc::clone(&served), request.map(ClientBody::Http2));
+        let mut request = request.map(ClientBody::Http2);
+        translate(&mut request);
+        let handled = handle(Arc::clone(&served), request);
         async move { Ok::<_, Infallible>(handled.await) }
     });
     let mut connection = http2::Builder::new(Spawner(Arc::clone(&activity)))
@@ -121,6 +126,7 @@ where
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(u32::try_from(list).unwrap_or(u32::MAX))
         .keep_alive_interval(PING_INTERVAL)
+        .enable_connect_protocol()
         .serve_connection(TokioIo::new(io), service);
     peer.handle.on_http2();
     let armed = clock.now() + manners.timeouts.header_read;

@@ -7,6 +7,7 @@ use super::{
     complaints::FailedAttempt,
     connection::Protocol,
     entry::Entry,
+    fields::Fields,
     headers::{self, Forward},
     health,
     peer::Peer,
@@ -263,6 +264,10 @@ impl Exchange<'_> {
                 connection.begin(request);
                 let arrival = poll_fn(|context| {
                     let answer = connection.poll_answer(context);
+                    let early = connection.take_early();
+                    if !early.is_empty() && self.protocol == Protocol::Http1 {
+                        self.pass_on(early);
+                    }
                     answer.map(|answer| *answered = Some(answer.map_err(Unanswered::from)))
                 });
                 self.wait(pin!(arrival), sent, since).await;
@@ -271,6 +276,17 @@ impl Exchange<'_> {
                 let arrival = async { *answered = Some(stream.send(request).await) };
                 self.wait(Box::pin(arrival).as_mut(), sent, since).await;
             }
+        }
+    }
+
+    /// Passes interim answers on, without what was for this gateway only.
+    fn pass_on(&self, early: Vec<Response<()>>) {
+        let edits = &self.route.options.response_headers;
+        for mut response in early {
+            let headers = response.headers_mut();
+            headers::strip_hop_by_hop(headers, Fields::of(headers));
+            placeholders::edit(headers, edits, self.values);
+            self.peer.interim.push(response);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Header fields that are between two neighbours, and those that a proxy adds.
 
 use super::{
+    extended_connect::ExtendedConnect,
     fields::{Field, Fields, HOP_BY_HOP},
     peer::Peer,
     request_id::X_REQUEST_ID,
@@ -232,7 +233,8 @@ pub(super) fn upgrade_token<B>(request: &Request<B>, fields: Fields) -> Option<H
         && fields.has(Field::Connection)
         && !fields.repeats(Field::Upgrade)
         && request.method() == Method::GET
-        && request.version() == Version::HTTP_11;
+        && (request.version() == Version::HTTP_11
+            || request.extensions().get::<ExtendedConnect>().is_some());
     if !in_form {
         return None;
     }

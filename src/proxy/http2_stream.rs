@@ -7,7 +7,7 @@
 //! replaces the reset of a request that has no answer yet by a 400. A reset after the answer, as of
 //! an upload that its client breaks off, passes as it is and is not counted.
 
-use super::{peer::Peer, unread::Unread};
+use super::{http2_trailers::TrailerCheck, peer::Peer, unread::Unread};
 use bytes::Bytes;
 use core::{
     pin::Pin,
@@ -48,6 +48,8 @@ const TOO_LARGE: Unread = Unread::too_large(
     "HTTP/2: the header is larger than `limits.header_bytes` allows",
 );
 
+const TRAILERS: Unread = Unread::ended("HTTP/2: trailers have a pseudo-header field");
+
 const CONNECTION_ENDED: Unread =
     Unread::ended("HTTP/2: the connection ended with GOAWAY for what its client sent");
 
@@ -57,13 +59,16 @@ pub(super) struct Http2Stream<T> {
     inner: T,
     peer: Arc<Peer>,
     frames: Frames,
+    trailers: TrailerCheck,
     /// What is written in place of a frame, before anything else.
     instead: Bytes,
 }
 
 impl<T> Http2Stream<T> {
     pub(super) fn new(inner: T, peer: Arc<Peer>) -> Self {
-        Self { inner, peer, frames: Frames::default(), instead: Bytes::new() }
+        let frames = Frames::default();
+        let trailers = TrailerCheck::default();
+        Self { inner, peer, frames, trailers, instead: Bytes::new() }
     }
 }
 
@@ -91,7 +96,13 @@ impl<T: AsyncRead + Unpin> AsyncRead for Http2Stream<T> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
+        if self.trailers.is_malformed(&buffer.filled()[before..]) {
+            TRAILERS.note(&self.peer);
+            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

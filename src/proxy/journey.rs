@@ -4,6 +4,7 @@ use super::{
     body::{Patience, RequestBody, ResponseBody},
     connection::Protocol,
     exchange::{Answer, Exchange, Failure},
+    extended_connect::{Counted, ExtendedConnect},
     fields::{Field, Fields},
     grpc::{self, is_grpc},
     headers::{self, Forward},
@@ -11,13 +12,17 @@ use super::{
     own_answer, placeholders,
     quota::Told,
     reply::{Refusal, refuse},
+    request::Invalid,
     retry::Retries,
     tail::Tail,
     timeout::Timeout,
+    upgrade::{Joined, tunnel},
     upstream::{keep_alive, pool::Lease},
 };
-use crate::{config::Route, flow::Instant};
+use crate::{config::Route, flow::Instant, meter};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
+use hyper_util::rt::TokioIo;
 use std::sync::Arc;
 
 /// An admitted request.
@@ -32,8 +37,15 @@ pub(super) struct Journey {
     pub(super) told: Option<Told>,
     /// When it may start.
     pub(super) start: Instant,
+    /// The client's side of a tunnel over HTTP/2.
+    pub(super) extended: Option<ExtendedConnect>,
     pub(super) tail: Box<Tail>,
 }
+
+const NO_PROTOCOL: Invalid = Invalid {
+    kind: meter::Refusal::Method,
+    why: "this route does not allow the protocol that CONNECT asks for",
+};
 
 impl Journey {
     /// Waits until the request may start, sends it on and brings the answer back.
@@ -44,10 +56,13 @@ impl Journey {
             Box::pin(async move { clock.sleep_until(start).await }).await;
             self.start = self.tail.peer.worker.clock.now();
         }
+        self.upgrade();
+        if self.extended.is_some() && self.forward.upgrade.is_none() {
+            return refuse(Refusal::Invalid(NO_PROTOCOL), &HeaderMap::new(), self.tail);
+        }
         let Some(upstream) = self.route.action.upstream().map(Arc::clone) else {
             return self.answer_itself();
         };
-        self.upgrade();
         let content_type = self.content_type();
         let is_grpc = content_type.as_ref().is_some_and(is_grpc);
         let deadline = self.deadline(is_grpc);
@@ -102,6 +117,9 @@ impl Journey {
     fn upgrade(&mut self) {
         let Some(request) = &self.request else { return };
         let Some(token) = headers::upgrade_token(request, self.forward.fields) else { return };
+        if self.route.action.upstream().is_none() {
+            return;
+        }
         let allowed = |name: &String| token.as_bytes().eq_ignore_ascii_case(name.as_bytes());
         if self.route.options.upgrades.iter().any(allowed) {
             self.forward.upgrade = Some(token);
@@ -130,6 +148,11 @@ impl Journey {
     ) -> Response<ResponseBody> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return self.switch(response, lease);
+        }
+        if self.extended.is_some() && response.status().is_success() {
+            // The client would take it for the server's consent.
+            lease.on_failure();
+            return refuse(Refusal::Upstream(Failure::Broken), &HeaderMap::new(), self.tail);
         }
         let fields = Fields::of(response.headers());
         let status = response.status();
@@ -192,10 +215,25 @@ impl Journey {
         self.tail.write_id(headers);
         let edits = &self.route.options.response_headers;
         placeholders::edit(headers, edits, self.tail.values.as_deref());
+        let idle = self.route.options.timeouts.tunnel;
+        if let Some(ExtendedConnect(client)) = self.extended {
+            headers.remove(header::SEC_WEBSOCKET_ACCEPT);
+            *response.status_mut() = StatusCode::OK;
+            self.tail.answered(StatusCode::OK);
+            let head = self.tail.of_head_only();
+            let peer = Arc::clone(&self.tail.peer);
+            let joined = Joined { server, idle, tail: self.tail };
+            head.peer.worker.tasks.spawn(async move {
+                // Who leaves before the answer is there ends it as cancelled.
+                let Ok(client) = client.await else { return };
+                let buffer = peer.upload_buffer().cloned();
+                tunnel(Counted { io: TokioIo::new(client), buffer }, joined).await;
+            });
+            return response.map(|()| ResponseBody::own(Bytes::new(), head));
+        }
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(header::UPGRADE, token);
         self.tail.answered(StatusCode::SWITCHING_PROTOCOLS);
-        let idle = self.route.options.timeouts.tunnel;
         response.map(|()| ResponseBody::tunnel(server, idle, self.tail))
     }
 }

@@ -4,6 +4,7 @@ use super::{
     activity::Activity,
     client_connections::ClientConnection,
     handle::ConnectionHandle,
+    interim::Interim,
     request::{Invalid, canonical},
     service::Worker,
     timer::RequestTimer,
@@ -34,6 +35,7 @@ pub(super) struct Peer {
     pub(super) http2: OnceLock<Arc<Activity>>,
     /// Of the request under way, in HTTP/1.1.
     pub(super) timer: RequestTimer,
+    pub(super) interim: Interim,
     /// Whether nothing that it says about others is believed: `address` is a load balancer's, which
     /// did not say whose connection it is.
     is_unknown: bool,
@@ -84,6 +86,7 @@ impl Peer {
             handle,
             http2: OnceLock::new(),
             timer: RequestTimer::default(),
+            interim: Interim::default(),
             is_unknown: false,
             _counted: None,
             server_name,

@@ -215,9 +215,10 @@ fn journey(
     let is_grpc = request.headers().get(CONTENT_TYPE).is_some_and(is_grpc);
     let pace = route.options.min_body_rate.filter(|_| !is_grpc);
     let body = |body| RequestBody::new(body, &route, pace, &tail.peer, trailers);
+    let extended = request.extensions().get().cloned();
     let request = Some(request.map(body));
     // Made where it stays: it is large.
-    Box::new(Journey { request, route, forward, protocol, told: None, start, tail })
+    Box::new(Journey { request, route, forward, protocol, told: None, start, extended, tail })
 }
 
 /// Answers a request that is not decided about, and whose body is not needed.

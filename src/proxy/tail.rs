@@ -70,6 +70,8 @@ pub(super) struct Tail {
     pub(super) closes: bool,
     /// Which limit ended it, as far as the request knows.
     pub(super) timeout: Option<Timeout>,
+    /// Whether another tail records the request, as a tunnel's does in HTTP/2.
+    silent: bool,
     /// Its stream, in HTTP/2, from the answer's first part on.
     pub(super) stream: Option<Arc<Stream>>,
 }
@@ -109,8 +111,19 @@ impl Tail {
             entry: None,
             closes: false,
             timeout: None,
+            silent: false,
             stream: None,
         })
+    }
+
+    /// Ends an answer of HTTP/2 whose request goes on as a tunnel.
+    pub(super) fn of_head_only(&self) -> Box<Self> {
+        let peer = Arc::clone(&self.peer);
+        // Each tail ends a request.
+        peer.on_request();
+        let mut tail = Self::new(peer, self.method.clone(), self.version, self.started);
+        tail.silent = true;
+        tail
     }
 
     /// Gives the request an id, if the configuration says so.
@@ -277,6 +290,9 @@ impl Drop for Tail {
         if let Some(activity) = self.peer.http2.get() {
             activity.on_answered(at);
         }
+        if self.silent {
+            return;
+        }
         let worker = &self.peer.worker;
         let is_cut_off = self.ending == Ending::Cancelled && worker.connections.are_cut_off();
         if is_cut_off {
@@ -285,12 +301,17 @@ impl Drop for Tail {
         let gone = StatusCode::from_u16(CLIENT_GONE).unwrap_or(StatusCode::BAD_REQUEST);
         let status = self.status.unwrap_or(gone);
         if let Some(permit) = self.permit.take() {
-            let turn = permit.finish(match self.ending {
-                Ending::Cancelled => Outcome::Cancelled,
-                Ending::Complete { .. } => outcome(status, at),
-                Ending::Failed => Outcome::Failure { at },
-            });
-            self.log(turn);
+            let ended = match self.ending {
+                // Its place in a queue is another's.
+                Ending::Cancelled if at < permit.start() => {
+                    permit.leave(at);
+                    None
+                }
+                Ending::Cancelled => permit.finish(Outcome::Cancelled),
+                Ending::Complete { .. } => permit.finish(outcome(status, at)),
+                Ending::Failed => permit.finish(Outcome::Failure { at }),
+            };
+            self.log(ended);
         }
         let duration = at.since(self.started);
         let first_byte = self.answered_at.map(|answered| answered.since(self.started));

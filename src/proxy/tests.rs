@@ -3,6 +3,7 @@
 
 mod asleep;
 mod early;
+mod extended_connect;
 mod http2_uploads;
 mod idle_servers;
 mod quiet;

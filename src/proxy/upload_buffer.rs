@@ -90,6 +90,12 @@ impl UploadBuffer {
         self.let_go();
     }
 
+    /// Notes that `bytes` were read and passed on.
+    pub(super) fn on_passed(&self, bytes: u64) {
+        let held = self.on_read(bytes);
+        self.on_gone(held);
+    }
+
     /// Has the connection read again if it may.
     fn let_go(&self) {
         let mut held_back = self.held_back.lock().unwrap_or_else(PoisonError::into_inner);

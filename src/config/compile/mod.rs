@@ -86,6 +86,7 @@ fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
         explain_headers: spec.explain_headers.is_true(),
         via: spec.via.value().and_then(|via| via.0.clone()),
         request_ids: spec.request_id.value().copied().unwrap_or_default(),
+        header_case: spec.h1_header_case.value().copied().unwrap_or_default(),
         store: None,
     }
 }

@@ -1,7 +1,7 @@
 //! What holds for the gateway as a whole.
 
 use super::Store;
-use crate::config::spec::{AccessLog, RateLimitHeaders, RequestIds};
+use crate::config::spec::{AccessLog, HeaderCase, RateLimitHeaders, RequestIds};
 use http::HeaderValue;
 use ipnet::IpNet;
 use std::{
@@ -36,6 +36,8 @@ pub struct Settings {
     pub via: Option<HeaderValue>,
     /// Which requests keep their `X-Request-Id`.
     pub request_ids: RequestIds,
+    /// How header names are written to clients of HTTP/1.1.
+    pub header_case: HeaderCase,
     /// What gateways share, if they do; read at start only.
     pub store: Option<Arc<Store>>,
 }

@@ -2,6 +2,7 @@
 
 use super::promise::{breaker_promise, byte_rate, count, pacing_promise, promise, short};
 use crate::{
+    config::HeaderCase,
     config::{
         plan::{Cost, Plan, RoutePlan, RulePlan, Store, StoreKind, UpstreamPlan},
         spec::{OnMissing, OnStoreError, word},
@@ -325,6 +326,9 @@ fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
         settings.explain_headers,
         word(&settings.request_ids)
     )?;
+    if settings.header_case != HeaderCase::default() {
+        writeln!(out, "  h1_header_case {}", word(&settings.header_case))?;
+    }
     if let Some(store) = &settings.store {
         write_store(out, store)?;
     }

@@ -1,8 +1,8 @@
 //! The whole file, and what holds for the gateway as a whole.
 
 use super::{
-    AccessLog, AdminSpec, AuthSpec, CertificateFiles, ListenerSpec, RateLimitHeaders, RequestIds,
-    RouteSpec, StoreSpec, UpstreamSpec, UpstreamTlsSpec,
+    AccessLog, AdminSpec, AuthSpec, CertificateFiles, HeaderCase, ListenerSpec, RateLimitHeaders,
+    RequestIds, RouteSpec, StoreSpec, UpstreamSpec, UpstreamTlsSpec,
     keys::keys,
     leaf::{
         ByteRate, FileName, HOUR, Integer, LEAST_HEADER, LogTarget, Network, Period, Size, Timeout,
@@ -51,6 +51,9 @@ keys! {
         /// log. A valid id of the request itself is kept: that of every client (on), or of
         /// `trusted_proxies` only (trusted).
         request_id: RequestIds = "on";
+        /// How header names are written to HTTP/1.1 clients: `content-type` or, for old clients that
+        /// heed the case, `Content-Type`.
+        h1_header_case: HeaderCase = "lower";
         /// One JSON line a request, to `stdout` or to a file; USR1 reopens it.
         access_log: LogTarget = "off";
         /// Threads that serve requests. Read at start only.

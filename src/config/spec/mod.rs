@@ -34,6 +34,7 @@ pub(super) use rule::{
 pub(super) use store::StoreSpec;
 pub(super) use upstream::{EjectionSpec, HealthSpec, TlsOptions, UpstreamSpec, UpstreamTlsSpec};
 pub use words::{
-    AccessLog, Balance, OnMissing, OnStoreError, RateLimitHeaders, RequestIds, UpstreamProtocol,
+    AccessLog, Balance, HeaderCase, OnMissing, OnStoreError, RateLimitHeaders, RequestIds,
+    UpstreamProtocol,
 };
 pub(super) use words::{AlgorithmWord, Align, OnDuplicate, Scope, word};

@@ -137,6 +137,18 @@ pub enum RequestIds {
     Off,
 }
 
+/// How header names are written to clients of HTTP/1.1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline))]
+#[serde(rename_all = "lowercase")]
+pub enum HeaderCase {
+    /// `content-type`.
+    #[default]
+    Lower,
+    /// `Content-Type`.
+    Title,
+}
+
 impl fmt::Display for AccessLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

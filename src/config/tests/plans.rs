@@ -161,11 +161,11 @@ in the order in which they match
     in-flight  concurrency 64: at most 64 in flight at any instant
       exempt: method=OPTIONS
       even when method=PUT  pacing 5/1s: starts at least 200ms apart; waits up to 100ms, 1 at most
-      for each client_ip/64: at most 10 keys, 168 bytes each; 44.6 KiB in all, with what evicted keys used
+      for each client_ip/64: at most 10 keys, 200 bytes each; 47.0 KiB in all, with what evicted keys used
       cost: else 2
       dry run: counts, rejects nothing
     even  pacing 50/1s: starts at least 20ms apart; waits up to 100ms, 5 at most
-      for each client_ip/64: at most 10 keys, 216 bytes each; 48.2 KiB in all, with what evicted keys used
+      for each client_ip/64: at most 10 keys, 248 bytes each; 50.6 KiB in all, with what evicted keys used
       cost: else 2
       dry run: counts, rejects nothing
     pacing  100/1s: starts at least 10ms apart; waits up to 500ms, 10 at most

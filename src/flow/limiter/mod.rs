@@ -45,7 +45,7 @@ mod tests {
             (Algorithm::SlidingCounter(sliding_counter::Config { rate }), 56),
             (Algorithm::FixedWindow(fixed_window::Config { rate, align }), 56),
             (Algorithm::Concurrency(concurrency::Config { limit: 100 }), 40),
-            (Algorithm::Pacing(paced(rate, 500, 100).pacing.expect("pacing")), 136 + 16 * 51),
+            (Algorithm::Pacing(paced(rate, 500, 100).pacing.expect("pacing")), 168 + 16 * 51),
         ] {
             assert_eq!(algorithm.bytes_per_key(false), bytes, "{algorithm:?}");
             let loans = match algorithm {

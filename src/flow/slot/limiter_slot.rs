@@ -264,4 +264,10 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
         }
         self.limiter.breaks()?.take_transition(state)
     }
+
+    fn abandon(&mut self, start: Instant, now: Instant) {
+        if let (Some(limiter), States::One(state)) = (self.limiter.spaces(), &mut self.states) {
+            limiter.abandon(state, start, now);
+        }
+    }
 }

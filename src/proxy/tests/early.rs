@@ -1,6 +1,8 @@
 //! Clients that speak, or leave, before they are answered.
 
 use super::{Client, House, read_head, secs};
+use crate::proxy::Connector;
+use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -127,4 +129,80 @@ async fn who_stops_in_the_midst_of_a_body_and_listens_is_told() {
     upstream.read_exact(&mut [0; 4]).await.expect("half");
     client.stream.shutdown().await.expect("shut down");
     assert_eq!(client.status().await, Some(400));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_while_the_upstream_is_connected_to_is_missed_at_once() {
+    let upload = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n";
+    for request in [GET, upload, &format!("{upload}half"), &format!("{upload}the whole")] {
+        let mut house = House::new("");
+        Arc::get_mut(&mut house.worker).expect("the only one").connector = Connector::Stuck;
+        let mut client = house.client();
+        client.send(request).await;
+        house.pass(secs(1)).await;
+        assert_eq!(house.in_flight(), 1, "{request}");
+        let left = house.now();
+        // It may still listen, but what it has sent is never a whole request.
+        client.stream.shutdown().await.expect("shut down");
+        client.served.await.expect("no panic");
+        assert_eq!((house.now(), house.in_flight()), (left, 0), "{request}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_place_of_a_client_that_leaves_the_queue_goes_to_the_next_one() {
+    let mut house = House::new(", pacing: { rate: 1/10s, max_wait: 1m }");
+    let mut arrivals = house.answer();
+    assert_eq!(house.client().get().await, 200);
+    let first = arrivals.recv().await.expect("the first");
+    let mut waiting = [house.client(), house.client()];
+    for client in &mut waiting {
+        client.send(GET).await;
+        house.pass(secs(1)).await;
+    }
+    let [leaving, mut staying] = waiting;
+    drop(leaving.stream);
+    leaving.served.await.expect("no panic");
+    assert_eq!(house.client().get().await, 200);
+    assert_eq!(staying.status().await, Some(200));
+    let starts = [arrivals.recv().await, arrivals.recv().await];
+    let starts = starts.map(|start| start.expect("a request").since(first).as_secs());
+    assert_eq!(starts, [10, 20]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn interim_answers_pass_and_come_before_the_answer() {
+    let early = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\nConnection: x\r\nX: 1\r\n\r\n";
+    for (version, passes) in [("1.1", true), ("1.0", false)] {
+        let mut house = House::new("");
+        let mut client = house.client();
+        client.send(&format!("GET / HTTP/{version}\r\nhost: a\r\n\r\n")).await;
+        let mut upstream = house.upstream.recv().await.expect("a connection");
+        read_head(&mut upstream).await.expect("a head");
+        let interim = format!("HTTP/1.1 100 Continue\r\n\r\n{early}");
+        upstream.write_all(interim.as_bytes()).await.expect("sent");
+        house.pass(secs(1)).await;
+        if passes {
+            let head = read_head(&mut client.stream).await.expect("an interim answer");
+            assert_eq!(head, "HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n");
+        }
+        upstream.write_all(early.as_bytes()).await.expect("sent");
+        upstream.write_all(ANSWER).await.expect("sent");
+        if passes {
+            assert_eq!(client.status().await, Some(103), "with the answer");
+        }
+        assert_eq!(client.status().await, Some(200), "{version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_are_written_for_clients_that_heed_the_case() {
+    let mut house = House::with_settings("h1_header_case: title\n", "");
+    let (mut client, mut upstream) = asking(&mut house).await;
+    let answer = b"HTTP/1.1 204 No Content\r\nx-my-name: a-b\r\nETag: c\r\n\r\n";
+    upstream.write_all(answer).await.expect("sent");
+    let head = read_head(&mut client.stream).await.expect("a head");
+    for line in ["X-My-Name: a-b\r\n", "Etag: c\r\n", "X-Request-Id: ", "Date: "] {
+        assert!(head.contains(line), "{line}: {head}");
+    }
 }

@@ -16,6 +16,9 @@ pub enum Connector {
     /// To a server in this process: the other ends arrive there.
     #[cfg(test)]
     Memory(tokio::sync::mpsc::UnboundedSender<tokio::io::DuplexStream>),
+    /// To one that never answers.
+    #[cfg(test)]
+    Stuck,
 }
 
 /// A new connection.
@@ -76,6 +79,8 @@ impl Connector {
                 accept.send(far).map_err(|_| io::ErrorKind::ConnectionRefused)?;
                 begin(Box::new(near), terms, streams).await
             }
+            #[cfg(test)]
+            Self::Stuck => core::future::pending().await,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! A request that is being served: what is left of its body, and whether its client stays.
 
-use super::Session;
+use super::{Session, response};
 use crate::{
-    http1::{BodyDecoder, BodyError, BodyLength, Framing, HeadLimits, RequestKind, Trailers},
+    http1::{BodyDecoder, BodyError, Framing, HeadLimits, RequestKind, Trailers},
     proxy::{body::ResponseBody, client_body::BodySender, input::Input},
 };
 use bytes::Buf;
@@ -28,11 +28,12 @@ pub(super) struct Exchange {
     pub(super) keeps_alive: bool,
     /// Whether the client takes trailers.
     pub(super) takes_trailers: bool,
+    /// Whether it heeds the case of names.
+    pub(super) is_titled: bool,
     decoder: BodyDecoder,
     /// Who reads the body, if there is one that has not ended.
     sender: Option<BodySender>,
     expectation: Expectation,
-    has_failed: bool,
 }
 
 /// Whether the client waits for 100 before it sends its body.
@@ -67,10 +68,10 @@ impl Exchange {
             version,
             keeps_alive: framing.keeps_alive,
             takes_trailers: false,
+            is_titled: false,
             decoder: BodyDecoder::new(framing.body, limits),
             sender: None,
             expectation: Expectation::None,
-            has_failed: framing.body == BodyLength::UntilClose,
         }
     }
 
@@ -97,11 +98,6 @@ impl Exchange {
     /// Whether the whole body has come.
     pub(super) fn is_read(&self) -> bool {
         self.decoder.is_end()
-    }
-
-    /// Whether it is not known where the next request begins.
-    pub(super) fn has_failed(&self) -> bool {
-        self.has_failed
     }
 
     /// Whether the client may still be waiting to send its body.
@@ -164,7 +160,8 @@ impl Exchange {
     }
 
     fn fail(&mut self, error: BodyError) {
-        self.has_failed = true;
+        // It is not known where the next request begins.
+        self.keeps_alive = false;
         if let Some(sender) = self.sender.take() {
             sender.fail(error);
         }
@@ -197,7 +194,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
     {
         loop {
             self.peer.timer.begin();
-            if let Poll::Ready(response) = handled.as_mut().poll(context) {
+            let polled = handled.as_mut().poll(context);
+            for interim in self.peer.interim.take() {
+                // A client of HTTP/1.0 does not know them.
+                if exchange.version == Version::HTTP_11 {
+                    response::write_interim(self.outgoing.head(), &interim, exchange.is_titled);
+                }
+            }
+            if let Poll::Ready(response) = polled {
                 return Poll::Ready(Some(response));
             }
             match self.look_at_client(exchange, context) {

@@ -247,7 +247,7 @@ impl<'a, 't, T: AsyncRead + AsyncWrite + Unpin + Send> Session<'a, 't, T> {
             Err(body) => body,
             Ok(joined) => {
                 let wall = self.peer.worker.clock.wall_now();
-                response::write_agreement(self.outgoing.head(), &head, wall);
+                response::write_agreement(self.outgoing.head(), &head, exchange.is_titled, wall);
                 if poll_fn(|context| self.poll_flush(context)).await.is_ok() {
                     let ahead = mem::take(&mut self.input.bytes).freeze();
                     Box::pin(tunnel(Rewound::new(&mut *self.io, ahead), joined)).await;
@@ -265,7 +265,7 @@ impl<'a, 't, T: AsyncRead + AsyncWrite + Unpin + Send> Session<'a, 't, T> {
 
     /// Decides what follows a request that has been answered.
     async fn next(&mut self, keeps_alive: bool, mut exchange: Exchange) -> Next {
-        let is_kept = keeps_alive && !self.has_ended && !exchange.has_failed();
+        let is_kept = keeps_alive && exchange.keeps_alive && !self.has_ended;
         let is_kept = is_kept && !self.peer.handle.is_draining();
         if exchange.is_read() {
             let lingers = !self.input.bytes.is_empty();

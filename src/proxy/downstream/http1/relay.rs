@@ -54,7 +54,6 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
     ) -> Relay {
         exchange.keeps_alive = exchange.keeps_alive
             && !body.closes()
-            && !exchange.has_failed()
             && !self.has_ended
             && !self.peer.handle.is_draining();
         let wall = || self.peer.worker.clock.wall_now();

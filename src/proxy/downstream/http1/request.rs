@@ -2,6 +2,7 @@
 
 use super::{Session, exchange::Exchange, target};
 use crate::{
+    config::HeaderCase,
     http1::{BodyLength, HeadLimits, RequestKind},
     proxy::{
         client_body::{ClientBody, channel},
@@ -47,6 +48,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
             limits,
         );
         exchange.accepts_trailers(request.headers());
+        exchange.is_titled = self.manners.header_case == HeaderCase::Title;
         if framing.body != BodyLength::None {
             let left = match framing.body {
                 BodyLength::Exactly(length) => Some(length),

@@ -10,7 +10,7 @@ use crate::{
     proxy::{body::ResponseBody, date::http_date},
 };
 use http::{
-    HeaderMap, HeaderName, HeaderValue, StatusCode, Version,
+    HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version,
     header::{CONNECTION, CONTENT_LENGTH, DATE, TRAILER, TRANSFER_ENCODING},
     response::Parts,
 };
@@ -57,7 +57,7 @@ pub(super) fn write(
         (true, _, LengthField::Chunked) => Coding::Chunked,
         (true, _, LengthField::None) => Coding::UntilClose,
     };
-    let mut writer = begin(out, head);
+    let mut writer = begin(out, head).titled(exchange.is_titled);
     fields(&mut writer, &head.headers, |name| {
         *name != CONTENT_LENGTH && *name != TRANSFER_ENCODING
     });
@@ -76,9 +76,18 @@ pub(super) fn write(
     Written { coding, announced }
 }
 
+/// Writes an interim response.
+pub(super) fn write_interim(out: &mut Vec<u8>, interim: &Response<()>, is_titled: bool) {
+    let mut writer = HeadWriter::response(out, interim.status(), None).titled(is_titled);
+    fields(&mut writer, interim.headers(), |name| {
+        *name != CONTENT_LENGTH && *name != TRANSFER_ENCODING
+    });
+    writer.end();
+}
+
 /// Writes the head by which both sides change their protocol.
-pub(super) fn write_agreement(out: &mut Vec<u8>, head: &Parts, wall: Instant) {
-    let mut writer = begin(out, head);
+pub(super) fn write_agreement(out: &mut Vec<u8>, head: &Parts, is_titled: bool, wall: Instant) {
+    let mut writer = begin(out, head).titled(is_titled);
     fields(&mut writer, &head.headers, |_| true);
     if !head.headers.contains_key(DATE) {
         writer.field(&DATE, &http_date(wall));

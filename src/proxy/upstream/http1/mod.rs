@@ -43,6 +43,8 @@ pub(in crate::proxy) struct Connection {
     head: ResponseHead,
     /// Interim answers so far, and their bytes.
     interim: (usize, usize),
+    /// Those that the client may receive.
+    early: Vec<Response<()>>,
     body: BodyDecoder,
     /// Whether trailers have been read, and not yet been taken.
     has_trailers: bool,
@@ -62,6 +64,7 @@ impl Connection {
             headers: HeaderMap::new(),
             head: ResponseHead::default(),
             interim: (0, 0),
+            early: Vec::new(),
             body: BodyDecoder::new(BodyLength::None, limits),
             has_trailers: false,
             is_idle: false,
@@ -81,6 +84,7 @@ impl Connection {
         self.headers = head.headers;
         self.headers.clear();
         self.interim = (0, 0);
+        self.early.clear();
         self.is_idle = false;
     }
 
@@ -138,6 +142,9 @@ impl Connection {
             if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
                 return Ok(Some(length));
             }
+            if status != StatusCode::CONTINUE {
+                self.early.push(self.interim_head(status, length));
+            }
             self.input.bytes.advance(length);
             self.interim = (self.interim.0 + 1, self.interim.1 + length);
             if self.interim.0 > INTERIM_MAX.0 || self.interim.1 > INTERIM_MAX.1 {
@@ -145,6 +152,20 @@ impl Connection {
             }
         }
         Ok(None)
+    }
+
+    /// Returns an interim answer whose head has `length` bytes.
+    fn interim_head(&self, status: StatusCode, length: usize) -> Response<()> {
+        let bytes = Bytes::copy_from_slice(&self.input.bytes[..length]);
+        let mut response = Response::new(());
+        *response.status_mut() = status;
+        self.head.append_to_map(&bytes, response.headers_mut());
+        response
+    }
+
+    /// Takes the interim answers that have come since the last call, but for 100.
+    pub(in crate::proxy) fn take_early(&mut self) -> Vec<Response<()>> {
+        mem::take(&mut self.early)
     }
 
     /// Returns the answer whose head has `length` bytes.

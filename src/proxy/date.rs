@@ -10,8 +10,22 @@ const MONTHS: [&str; 12] =
 
 const DAY: u64 = 86_400;
 
-/// Returns the time of the wall's clock as the field `Date` has it.
-pub(super) fn http_date(wall: Instant) -> HeaderValue {
+/// The last second in the form of `Date`.
+#[derive(Debug, Default)]
+pub(super) struct DateCache(Option<(u64, HeaderValue)>);
+
+impl DateCache {
+    /// Returns the time of the wall's clock as the field `Date` has it.
+    pub(super) fn at(&mut self, wall: Instant) -> HeaderValue {
+        let second = wall.since(Instant::EPOCH).as_secs();
+        match &self.0 {
+            Some((of, date)) if *of == second => date.clone(),
+            Some(_) | None => self.0.insert((second, http_date(wall))).1.clone(),
+        }
+    }
+}
+
+fn http_date(wall: Instant) -> HeaderValue {
     let seconds = wall.since(Instant::EPOCH).as_secs();
     let (days, second) = (seconds / DAY, seconds % DAY);
     let (year, month, day) = civil(days);

@@ -28,6 +28,7 @@ use crate::{
 };
 use core::{
     future::poll_fn,
+    mem,
     pin::{Pin, pin},
     sync::atomic::Ordering::Relaxed,
     task::{Context, Poll, Waker},
@@ -96,8 +97,7 @@ pub(super) struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// Sends the client's request and waits for the head of its answer. It is `None`
-    /// while it is on its way. [`Retries`] decides what is sent again after a failure.
+    /// Sends the client's request and waits for the head of its answer. [`Retries`] decides what is sent again after a failure.
     ///
     /// # Errors
     ///
@@ -107,11 +107,11 @@ impl Exchange<'_> {
         request: &mut Option<Request<RequestBody>>,
     ) -> Result<Answer, Failure> {
         let sent = request.as_ref().and_then(|request| request.body().upload());
-        let copy = request.as_mut().and_then(|request| self.prepare(request));
-        self.retries.allow_repetition(copy.is_some());
+        let is_repeatable = request.as_mut().is_some_and(|request| self.prepare(request));
+        self.retries.allow_repetition(is_repeatable);
         let (mut tried, mut now) = (Tried::default(), self.start);
         let http1 = self.forward.upgrade.is_some();
-        let mut wanted = Wanted { fresh: false, http1, once: copy.is_none() };
+        let mut wanted = Wanted { fresh: false, http1, once: !is_repeatable };
         let (worker, upstream) = (&self.peer.worker, self.upstream);
         if self.route.options.retry.is_some() {
             upstream.retries.count();
@@ -143,9 +143,6 @@ impl Exchange<'_> {
                     }
                 }
             };
-            if request.is_none() {
-                *request = copy.as_ref().map(|copy| self.restore(copy));
-            }
             now = worker.clock.now();
             match next {
                 Next::Same => {
@@ -256,12 +253,13 @@ impl Exchange<'_> {
         sent: Option<&Upload>,
         answered: &mut Option<Result<Response<()>, Unanswered>>,
     ) {
-        let Some(request) = request.take() else { return };
         let since = lease.since;
         match lease.wire_mut() {
             None => {}
             Some(Wire::Http1(connection)) => {
-                connection.begin(request);
+                let Some(request) = request else { return };
+                let body = mem::replace(request.body_mut(), RequestBody::Empty);
+                connection.begin(request, body, self.peer.header_maps.take());
                 let arrival = poll_fn(|context| {
                     let answer = connection.poll_answer(context);
                     let early = connection.take_early();
@@ -273,6 +271,10 @@ impl Exchange<'_> {
                 self.wait(pin!(arrival), sent, since).await;
             }
             Some(Wire::Http2(stream)) => {
+                // hyper takes it, and it may have to be sent again.
+                let copy = request.as_ref().filter(|_| self.retries.may_repeat()).map(Copied::of);
+                let copy = copy.map(|copy| copy.restore(RequestBody::Empty));
+                let Some(request) = mem::replace(request, copy) else { return };
                 let arrival = async { *answered = Some(stream.send(request).await) };
                 self.wait(Box::pin(arrival).as_mut(), sent, since).await;
             }
@@ -299,27 +301,18 @@ impl Exchange<'_> {
         }
     }
 
-    /// Makes the client's request the upstream's. Returns a copy of the client's, if
-    /// it does no harm to send it again.
-    fn prepare(&self, request: &mut Request<RequestBody>) -> Option<Copied> {
+    /// Makes the client's request the upstream's. Returns whether it does no harm to send it again.
+    fn prepare(&self, request: &mut Request<RequestBody>) -> bool {
         let is_repeatable = matches!(request.body(), RequestBody::Empty)
             && self.forward.upgrade.is_none()
             && match &self.route.options.retry {
                 None => is_harmless(request.method()),
                 Some(policy) => policy.methods.contains(request.method()),
             };
-        let copy = is_repeatable.then(|| Copied::of(request));
         headers::prepare(request, self.peer, self.forward);
         let edits = &self.route.options.request_headers;
         placeholders::edit(request.headers_mut(), edits, self.values);
-        copy
-    }
-
-    /// Returns a request that was sent, to be sent again.
-    fn restore(&self, copy: &Copied) -> Request<RequestBody> {
-        let mut request = copy.restore(RequestBody::Empty);
-        self.prepare(&mut request);
-        request
+        is_repeatable
     }
 
     /// Decides where a request goes that has no answer, and puts it back if it was not processed.

@@ -57,10 +57,11 @@ impl Input {
             let _pending = pin!(yield_now()).poll(context);
             return Poll::Pending;
         }
-        if self.bytes.is_empty() || self.bytes.capacity() - self.bytes.len() < ROOM_MIN {
+        let mut room = self.bytes.capacity() - self.bytes.len();
+        if room < ROOM_MIN || (self.bytes.is_empty() && room < self.read_size / 4) {
             self.bytes.reserve(self.read_size);
+            room = self.bytes.capacity() - self.bytes.len();
         }
-        let room = self.bytes.capacity() - self.bytes.len();
         let polled = pin!(io.read_buf(&mut self.bytes)).poll(context);
         if polled.is_pending() {
             self.turn = 0;
@@ -71,6 +72,14 @@ impl Input {
             self.read_size = (self.read_size * 2).min(READ_MAX);
         }
         Poll::Ready(Ok(count > 0))
+    }
+
+    /// Makes room for the next message while nothing uses the memory of the last one, so that none
+    /// has to be allocated later.
+    pub(super) fn make_room(&mut self) {
+        if self.bytes.is_empty() {
+            self.bytes.reserve(self.read_size);
+        }
     }
 
     /// Takes the next `length` bytes.

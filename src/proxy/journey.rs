@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 /// An admitted request.
 pub(super) struct Journey {
-    /// As the client sent it; `None` once it is on its way.
+    /// As the client sent it, until it is prepared for the upstream.
     pub(super) request: Option<Request<RequestBody>>,
     pub(super) route: Arc<Route>,
     pub(super) forward: Forward,
@@ -91,7 +91,12 @@ impl Journey {
             entry.returned(self.tail.peer.worker.clock.now());
         }
         match sent {
-            Ok(answer) => self.answer(answer, (deadline, is_grpc)),
+            Ok(answer) => {
+                if let Some(request) = self.request.take() {
+                    self.tail.peer.header_maps.give(request.into_parts().0.headers);
+                }
+                self.answer(answer, (deadline, is_grpc))
+            }
             Err(failure) => {
                 if failure.is_of_client() {
                     self.tail.blame_client();

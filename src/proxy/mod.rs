@@ -20,6 +20,7 @@ mod fields;
 mod gather;
 mod grpc;
 mod handle;
+mod header_maps;
 mod headers;
 mod health;
 mod http2_stream;

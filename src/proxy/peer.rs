@@ -4,6 +4,7 @@ use super::{
     activity::Activity,
     client_connections::ClientConnection,
     handle::ConnectionHandle,
+    header_maps::HeaderMaps,
     interim::Interim,
     request::{Invalid, canonical},
     service::Worker,
@@ -36,6 +37,7 @@ pub(super) struct Peer {
     /// Of the request under way, in HTTP/1.1.
     pub(super) timer: RequestTimer,
     pub(super) interim: Interim,
+    pub(super) header_maps: HeaderMaps,
     /// Whether nothing that it says about others is believed: `address` is a load balancer's, which
     /// did not say whose connection it is.
     is_unknown: bool,
@@ -87,6 +89,7 @@ impl Peer {
             http2: OnceLock::new(),
             timer: RequestTimer::default(),
             interim: Interim::default(),
+            header_maps: HeaderMaps::default(),
             is_unknown: false,
             _counted: None,
             server_name,
@@ -152,6 +155,7 @@ impl Peer {
     /// keeps the allocator from using their room again.
     pub(super) fn forget(&self) {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.header_maps.forget();
     }
 
     /// Whether `host` may be asked for on this connection: with several certificates,

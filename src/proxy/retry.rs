@@ -67,6 +67,11 @@ impl<'p> Retries<'p> {
         self.is_repeatable = is_repeatable;
     }
 
+    /// Whether it may be sent again after a server had it.
+    pub(super) fn may_repeat(&self) -> bool {
+        self.is_repeatable
+    }
+
     /// Decides where a request goes after an attempt; `None`: nowhere. `is_other_left` says whether
     /// some server was not asked yet, and `budget` takes a retry out of the budget if one is left.
     pub(super) fn next(

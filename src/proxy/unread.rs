@@ -4,12 +4,11 @@
 use super::{downstream::http1::write_own, peer::Peer, reply::explained};
 use crate::{
     access_log::{AccessRecord, Ending},
-    flow::Instant,
     http1::{FramingError, HeadError},
     meter::Refusal,
 };
 use core::time::Duration;
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 
 /// Why a request could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,11 +90,11 @@ impl Unread {
         Self { reason, status: Some(status), why }
     }
 
-    /// Writes what an HTTP/1.1 client is answered; `wall` is the time.
-    pub(super) fn write(self, out: &mut Vec<u8>, wall: Instant) {
+    /// Writes what an HTTP/1.1 client is answered.
+    pub(super) fn write(self, out: &mut Vec<u8>, date: &HeaderValue) {
         let status = self.status.unwrap_or(StatusCode::BAD_REQUEST);
         let (response, body) = explained(status, self.why);
-        write_own(out, status, response.headers(), &body, wall);
+        write_own(out, status, response.headers(), &body, date);
     }
 
     /// Counts it, logs it, also in the access log if it was answered: without

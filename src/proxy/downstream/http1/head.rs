@@ -24,6 +24,7 @@ pub(super) enum Head {
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
     pub(super) fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Head> {
+        self.input.make_room();
         let limits = &self.manners.limits;
         let limits = HeadLimits { bytes: limits.header_bytes, fields: limits.headers };
         loop {

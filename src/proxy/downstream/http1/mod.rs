@@ -22,6 +22,7 @@ use self::{exchange::Exchange, head::Head, linger::Lingering, relay::Relayed};
 use super::super::{
     connection::Manners,
     connections::GRACE,
+    date::DateCache,
     input::Input,
     outgoing::Outgoing,
     peer::Peer,
@@ -155,6 +156,7 @@ struct Session<'a, 't, T> {
     blocked_since: Option<Instant>,
     /// Whether the client has ended its side.
     has_ended: bool,
+    date: DateCache,
 }
 
 /// What follows a request.
@@ -190,6 +192,7 @@ impl<'a, 't, T: AsyncRead + AsyncWrite + Unpin + Send> Session<'a, 't, T> {
             idle_since: None,
             blocked_since: None,
             has_ended: false,
+            date: DateCache::default(),
         }
     }
 
@@ -225,7 +228,7 @@ impl<'a, 't, T: AsyncRead + AsyncWrite + Unpin + Send> Session<'a, 't, T> {
             return Next::Gone;
         }
         let clock = &self.peer.worker.clock;
-        unread.write(self.outgoing.head(), clock.wall_now());
+        unread.write(self.outgoing.head(), &self.date.at(clock.wall_now()));
         Next::Close { lingers: true }
     }
 
@@ -246,8 +249,8 @@ impl<'a, 't, T: AsyncRead + AsyncWrite + Unpin + Send> Session<'a, 't, T> {
         let body = match body.into_tunnel() {
             Err(body) => body,
             Ok(joined) => {
-                let wall = self.peer.worker.clock.wall_now();
-                response::write_agreement(self.outgoing.head(), &head, exchange.is_titled, wall);
+                let date = self.date.at(self.peer.worker.clock.wall_now());
+                response::write_agreement(self.outgoing.head(), &head, exchange.is_titled, &date);
                 if poll_fn(|context| self.poll_flush(context)).await.is_ok() {
                     let ahead = mem::take(&mut self.input.bytes).freeze();
                     Box::pin(tunnel(Rewound::new(&mut *self.io, ahead), joined)).await;
@@ -256,7 +259,7 @@ impl<'a, 't, T: AsyncRead + AsyncWrite + Unpin + Send> Session<'a, 't, T> {
             }
         };
         let mut relay = self.begin_relay(&head, body, &mut exchange);
-        drop(head);
+        self.peer.header_maps.give(head.headers);
         match poll_fn(|context| self.poll_relay(&mut relay, &mut exchange, context)).await {
             Relayed::Whole => self.next(relay.keeps_alive, exchange).await,
             Relayed::CutOff => Next::Gone,

@@ -56,9 +56,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
             && !body.closes()
             && !self.has_ended
             && !self.peer.handle.is_draining();
-        let wall = || self.peer.worker.clock.wall_now();
-        let out = self.outgoing.head();
-        let written = response::write(out, head, &body, exchange, wall);
+        let clock = &self.peer.worker.clock;
+        let date = || self.date.at(clock.wall_now());
+        let written = response::write(self.outgoing.head(), head, &body, exchange, date);
         let deadline = body.deadline();
         let body = Some(body).filter(|body| !body.is_end_stream());
         Relay {

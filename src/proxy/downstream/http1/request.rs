@@ -37,6 +37,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
         // It is a token.
         *request.method_mut() = Method::from_bytes(self.head.method(&bytes)).unwrap_or_default();
         *request.uri_mut() = uri(&bytes, self.head.target(&bytes)).ok_or(NO_URI)?;
+        *request.headers_mut() = self.peer.header_maps.take();
         self.head.append_to_map(&bytes, request.headers_mut());
         let framing = *self.head.framing();
         let limits = &self.manners.limits;

@@ -2,12 +2,11 @@
 
 use super::exchange::Exchange;
 use crate::{
-    flow::Instant,
     http1::{
         BodyLength, Framing, HeadWriter, LengthField,
         framing::{self, has_body},
     },
-    proxy::{body::ResponseBody, date::http_date},
+    proxy::body::ResponseBody,
 };
 use http::{
     HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version,
@@ -41,7 +40,7 @@ pub(super) fn write(
     head: &Parts,
     body: &ResponseBody,
     exchange: &Exchange,
-    wall: impl FnOnce() -> Instant,
+    date: impl FnOnce() -> HeaderValue,
 ) -> Written {
     let length = match (body.is_end_stream(), body.size_hint().exact()) {
         (true, _) => BodyLength::None,
@@ -63,7 +62,7 @@ pub(super) fn write(
     });
     writer.length(field);
     if !head.headers.contains_key(DATE) {
-        writer.field(&DATE, &http_date(wall()));
+        writer.field(&DATE, &date());
     }
     if !exchange.keeps_alive || coding == Coding::UntilClose {
         writer.close();
@@ -86,11 +85,16 @@ pub(super) fn write_interim(out: &mut Vec<u8>, interim: &Response<()>, is_titled
 }
 
 /// Writes the head by which both sides change their protocol.
-pub(super) fn write_agreement(out: &mut Vec<u8>, head: &Parts, is_titled: bool, wall: Instant) {
+pub(super) fn write_agreement(
+    out: &mut Vec<u8>,
+    head: &Parts,
+    is_titled: bool,
+    date: &HeaderValue,
+) {
     let mut writer = begin(out, head).titled(is_titled);
     fields(&mut writer, &head.headers, |_| true);
     if !head.headers.contains_key(DATE) {
-        writer.field(&DATE, &http_date(wall));
+        writer.field(&DATE, date);
     }
     writer.end();
 }
@@ -123,12 +127,12 @@ pub(in crate::proxy) fn write_own(
     status: StatusCode,
     headers: &HeaderMap,
     body: &[u8],
-    wall: Instant,
+    date: &HeaderValue,
 ) {
     let mut writer = HeadWriter::response(out, status, None);
     fields(&mut writer, headers, |name| *name != CONNECTION);
     writer.length(LengthField::ContentLength(body.len() as u64));
-    writer.field(&DATE, &http_date(wall));
+    writer.field(&DATE, date);
     writer.close();
     writer.end();
     out.extend_from_slice(body);

@@ -38,7 +38,7 @@ pub(in crate::proxy) struct Connection {
     output: Output,
     /// Of the request under way.
     request: RequestKind,
-    /// Memory for the answer's fields: that of the request's.
+    /// Memory for the answer's fields.
     headers: HeaderMap,
     head: ResponseHead,
     /// Interim answers so far, and their bytes.
@@ -76,13 +76,18 @@ impl Connection {
         &self.terms
     }
 
-    /// Begins a request. [`Self::poll_answer`] sends it.
-    pub(in crate::proxy) fn begin(&mut self, request: Request<RequestBody>) {
-        let (head, body) = request.into_parts();
-        self.output.begin(&head, body);
-        self.request = RequestKind::of(head.method.as_str().as_bytes());
-        self.headers = head.headers;
-        self.headers.clear();
+    /// Begins a request with `body`. [`Self::poll_answer`] sends it. The answer's header uses the
+    /// memory of `headers`, which is empty.
+    pub(in crate::proxy) fn begin(
+        &mut self,
+        request: &Request<RequestBody>,
+        body: RequestBody,
+        headers: HeaderMap,
+    ) {
+        self.input.make_room();
+        self.output.begin(request, body);
+        self.request = RequestKind::of(request.method().as_str().as_bytes());
+        self.headers = headers;
         self.interim = (0, 0);
         self.early.clear();
         self.is_idle = false;
@@ -95,9 +100,10 @@ impl Connection {
     /// See [`Self::poll_answer`].
     pub(in crate::proxy) async fn send(
         &mut self,
-        request: Request<RequestBody>,
+        mut request: Request<RequestBody>,
     ) -> Result<Response<()>, UpstreamError> {
-        self.begin(request);
+        let body = mem::replace(request.body_mut(), RequestBody::Empty);
+        self.begin(&request, body, HeaderMap::new());
         poll_fn(|context| self.poll_answer(context)).await
     }
 

@@ -17,9 +17,8 @@ use core::{
     task::{Context, Poll, ready},
 };
 use http::{
-    HeaderMap, HeaderName, HeaderValue,
+    HeaderMap, HeaderName, HeaderValue, Request,
     header::{CONTENT_LENGTH, TRAILER, TRANSFER_ENCODING},
-    request::Parts,
 };
 use http_body::{Body, Frame};
 use std::io;
@@ -65,12 +64,13 @@ enum Progress {
 
 impl Output {
     /// Begins a request.
-    pub(super) fn begin(&mut self, head: &Parts, body: RequestBody) {
+    pub(super) fn begin(&mut self, request: &Request<RequestBody>, body: RequestBody) {
         self.announced.clear();
-        let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
-        let mut writer = HeadWriter::request(self.outgoing.head(), &head.method, target.as_bytes());
+        let method = request.method();
+        let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+        let mut writer = HeadWriter::request(self.outgoing.head(), method, target.as_bytes());
         let mut has_length = false;
-        for (name, value) in &head.headers {
+        for (name, value) in request.headers() {
             match name {
                 name if *name == CONTENT_LENGTH => has_length = true,
                 name if *name == TRANSFER_ENCODING => {}
@@ -85,7 +85,7 @@ impl Output {
             Some(length) => BodyLength::Exactly(length),
             None => BodyLength::Chunked,
         };
-        writer.length(for_request(&head.method, length));
+        writer.length(for_request(method, length));
         writer.end();
         self.coding = match length {
             BodyLength::Exactly(length) => Coding::Sized(length),

@@ -34,7 +34,7 @@ fn check_tells_what_is_odd_and_succeeds() {
     let output = flowgate(dir.path(), &["check"]);
     assert!(output.status.success(), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("warning: ") && said.contains("spare"), "{said}");
+    assert!(said.contains("warning[unused-upstream]: ") && said.contains("spare"), "{said}");
 }
 
 #[test]
@@ -198,9 +198,11 @@ fn check_prints_json_for_programs() {
     assert_eq!(rule["promise"], "concurrency 5: at most 5 in flight at any instant", "{found}");
     let found = page(&fine, 0);
     assert_eq!(found["problems"][0]["severity"], "note", "{found}");
+    assert_eq!(found["problems"][0]["name"], "missing-end", "{found}");
     let found = page(&fine.replace("upstream: up }", "upstream: upp }"), 1);
     let problem = &found["problems"][0];
     assert_eq!(problem["severity"], "error");
+    assert_eq!(problem["name"], serde_json::Value::Null);
     assert_eq!(problem["message"], "there is no upstream `upp`");
     assert_eq!(problem["help"], "did you mean `up`?");
     let place = ["line", "column", "end_line", "end_column"].map(|key| problem[key].as_u64());
@@ -239,7 +241,10 @@ fn check_reads_the_standard_input_and_can_deny_warnings() {
     assert!(output.status.success(), "{output:?}");
     assert!(output.stdout.starts_with(b"<stdin>: 1 listener"), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.starts_with("note: the file does not end with `end: true`"), "{said}");
+    assert!(
+        said.starts_with("note[missing-end]: the file does not end with `end: true`"),
+        "{said}"
+    );
     let output = fed(dir.path(), &["check", "--deny-warnings", "-"], &text);
     assert!(output.status.success(), "a note is no warning: {output:?}");
     let useless = "[{ name: a, limit: 5/1s }, { name: b, limit: 9/1s, burst: 9 }]";
@@ -249,7 +254,7 @@ fn check_reads_the_standard_input_and_can_deny_warnings() {
         let output = fed(dir.path(), arguments, &odd);
         assert_eq!(output.status.code(), Some(code), "{output:?}");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains("warning: "), "{said}");
+        assert!(said.contains("warning[never-rejects]: "), "{said}");
     }
     for end in ["true", "false"] {
         let whole = format!("{text}end: {end}\n");

@@ -5,7 +5,7 @@ use super::{
     decode::{self, Decoded},
     diagnostics::{Diagnostics, Problem, Problems, Source},
     plan::Plan,
-    read::{Content, Node, include, open_quote, source, yaml::Tree},
+    read::{Content, Node, comments, include, open_quote, source, yaml::Tree},
     spec::FileSpec,
     vocabulary::{self, Document, Vocabulary},
 };
@@ -22,6 +22,11 @@ impl Text {
     /// It cannot be read, or is not text.
     pub fn read(path: &Path) -> Result<Self, Diagnostics> {
         source::read_input(path).map(|source| Self(include::gather(source)))
+    }
+
+    /// Takes a text that no file has, under a name for its problems.
+    pub fn new(name: &Path, text: &str) -> Self {
+        Self(Source::new(name, text))
     }
 
     /// Compiles it with the certificates that it names.
@@ -103,7 +108,8 @@ fn spec(source: &Source) -> Result<(Source, Option<FileSpec>, Problems), Diagnos
     let read = include::read(source, &masked);
     let (tree, source) = read.map_err(|problems| Diagnostics::new(source, problems))?;
     let Tree { root, mut problems, substitutions } = tree;
-    let source = &Source { substitutions: Arc::new(substitutions), ..source };
+    let allowed = Arc::new(comments::allowed(&source, &root));
+    let source = &Source { substitutions: Arc::new(substitutions), allowed, ..source };
     if root.content == Content::Empty {
         let empty = Problem::about_file("the file is empty")
             .help("write `listeners`, `upstreams` and `routes`; `flowgate demo` runs an example");

@@ -40,7 +40,7 @@ mod vocabulary;
 mod watched;
 
 pub use compile::overlap;
-pub use diagnostics::{Diagnostics, Entry, Problem, Severity};
+pub use diagnostics::{Diagnostics, Entry, Lint, Problem, Severity};
 pub use live::{Live, LocalShare, Retired, Summary, watch};
 pub use load::{Text, read, read_rules, reference, schema};
 pub use plan::{

@@ -5,7 +5,7 @@ use crate::{
     auth::{ALGORITHMS, Algorithm, InvalidUsers, JwtKeys, JwtRules, TokenSource, Users},
     config::{
         decode::{At, Key},
-        diagnostics::{Problem, quoted},
+        diagnostics::{Lint, Problem, quoted},
         plan::{Access, Auth, Jwt, RulePlan},
         read::source::Files,
         spec::{AccessSpec, AuthSpec, JwtSpec, leaf::Network},
@@ -29,7 +29,7 @@ impl Compiler {
         }
         if let Some(at) = spec.allow.as_ref().filter(|at| at.written && at.value.0.0.is_empty()) {
             self.warn(
-                Problem::warning(at.place, "no client may use the route")
+                Problem::warning(Lint::AccessForNobody, at.place, "no client may use the route")
                     .help("write an address or a range, as in `10.0.0.0/8`, or remove `allow`"),
             );
         }
@@ -39,7 +39,7 @@ impl Compiler {
             if let Some(denied) = denied.iter().find(covers) {
                 let message = format!("`{}` is allowed and denied", allowed.value.0);
                 self.warn(
-                    Problem::warning(allowed.place, message)
+                    Problem::warning(Lint::AllowedAndDenied, allowed.place, message)
                         .label("never allowed")
                         .also(denied.place, "`deny` wins, whatever the order")
                         .help("remove one; `allow` alone denies all other clients"),

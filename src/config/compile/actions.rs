@@ -7,7 +7,7 @@ use super::{
 use crate::{
     config::{
         decode::{At, Either, Key},
-        diagnostics::{Place, Problem, quoted},
+        diagnostics::{Lint, Place, Problem, quoted},
         plan::{Action, Piece, Placeholder, Redirect, Respond, RoutePlan},
         spec::{
             RedirectSpec, RespondSpec, RewriteSpec, RouteSpec,
@@ -102,7 +102,7 @@ impl Compiler {
         for (name, place) in keys {
             let Some(place) = place else { continue };
             let message = format!("`{name}` does nothing in a route without `upstream`");
-            self.warn(Problem::warning(place, message).help("remove it"));
+            self.warn(Problem::warning(Lint::KeyWithoutEffect, place, message).help("remove it"));
         }
     }
 
@@ -212,7 +212,7 @@ impl Compiler {
             let message =
                 format!("requests by the listener `{name}` are sent to where they came from");
             self.warn(
-                Problem::warning(place, message)
+                Problem::warning(Lint::RedirectLoop, place, message)
                     .label("takes them too")
                     .help("write `match: { listener: … }` with a listener that has no `tls`"),
             );

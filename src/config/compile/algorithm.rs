@@ -6,16 +6,16 @@ use super::{
 };
 use crate::{
     config::{
-        decode::At,
-        diagnostics::Problem,
+        decode::{At, Key},
+        diagnostics::{Lint, Problem},
         spec::{
-            AlgorithmWord, Align, PacingSpec, RuleSpec,
+            AlgorithmWord, Align, PacingSpec, RuleSpec, WarmUpSpec,
             calendar::{self, Unit},
             values::Limit,
         },
     },
     flow::{
-        Algorithm, Rate, WarmUp,
+        Algorithm, Rate,
         limiter::{
             concurrency, fixed_window, leaky_bucket, sliding_counter, sliding_log, sliding_window,
             token_bucket, warm_up,
@@ -57,6 +57,7 @@ impl Compiler {
         Some(match word {
             AlgorithmWord::TokenBucket => {
                 let burst = self.bucket(rate, burst, costs);
+                self.cold(rate, &rule.warm_up);
                 let rate = rate.value;
                 match warm_up(&rule.warm_up) {
                     None => Algorithm::TokenBucket(token_bucket::Config { rate, burst }),
@@ -82,10 +83,12 @@ impl Compiler {
             AlgorithmWord::FixedWindow => return None,
             // A pace has no largest cost.
             AlgorithmWord::Pacing => {
-                let warm_up = warm_up(&rule.warm_up);
                 let max_wait = rule.max_wait.duration()?;
                 let max_queue = rule.max_queue.number();
-                Algorithm::Pacing(self.pacing(rate.value, max_wait, max_queue, warm_up))
+                let methods = costs.by_method.iter().map(|(_, cost)| cost.value);
+                let cost = methods.fold(costs.default.value, u64::min);
+                self.far_apart(rate, max_wait, cost);
+                Algorithm::Pacing(self.pacing(rate, max_wait, max_queue, &rule.warm_up))
             }
         })
     }
@@ -156,7 +159,8 @@ impl Compiler {
                 burst.value,
                 spelled(filled_in)
             );
-            let problem = Problem::warning(burst.place, message).also(rate.place, "the limit");
+            let problem = Problem::warning(Lint::BurstOutweighsLimit, burst.place, message)
+                .also(rate.place, "the limit");
             self.warn(problem.help("write a smaller burst: all of it can be used at once"));
         }
     }
@@ -188,8 +192,11 @@ impl Compiler {
         for (method, at) in &cost.by_method {
             if at.value > limit.value {
                 let (at, message) = never(*at, method.as_str());
-                let problem =
-                    Problem::warning(at.place, format!("no {method} can ever pass: {message}"));
+                let problem = Problem::warning(
+                    Lint::CostAboveLimit,
+                    at.place,
+                    format!("no {method} can ever pass: {message}"),
+                );
                 self.warn(problem.also(limit.place, "the bound").help(help.clone()));
             }
         }
@@ -197,25 +204,75 @@ impl Compiler {
 
     pub(super) fn route_pacing(&mut self, spec: &PacingSpec) -> Option<pacing::Config> {
         let limit = self.limit(&spec.rate)?;
-        let rate = self.keep(limit.value.steady(), limit.place)?.value;
+        let rate = self.keep(limit.value.steady(), limit.place)?;
         let max_wait = spec.max_wait.duration()?;
-        Some(self.pacing(rate, max_wait, spec.max_queue.number(), warm_up(&spec.warm_up)))
+        self.far_apart(rate, max_wait, 1);
+        Some(self.pacing(rate, max_wait, spec.max_queue.number(), &spec.warm_up))
+    }
+
+    /// Warns of starts so far apart that of two requests at once the second never waits. With a
+    /// `max_wait` of 0 this is what is meant.
+    fn far_apart(&mut self, rate: At<Rate>, max_wait: At<Duration>, cost: u64) {
+        let apart = u128::from(rate.value.window_nanos()) * u128::from(cost);
+        let apart = (apart / u128::from(rate.value.count())).try_into().unwrap_or(u64::MAX);
+        let apart = Duration::from_nanos(apart);
+        if max_wait.value.is_zero() || apart <= max_wait.value {
+            return;
+        }
+        let shown = spelled(apart).replace(' ', "");
+        let longest = spelled(max_wait.value).replace(' ', "");
+        let message =
+            format!("starts are {shown} apart, and no request waits longer than {longest}");
+        self.warn(
+            Problem::warning(Lint::PacingAboveMaxWait, rate.place, message)
+                .label("of two requests at once the second is rejected")
+                .help(format!(
+                    "write `max_wait: {shown}` or longer, or `max_wait: 0s` to space starts by \
+                     rejecting"
+                )),
+        );
+    }
+
+    /// Warns of a warm-up after which a cold service gets less than one request in a second, or in
+    /// the limit's window if that is longer.
+    fn cold(&mut self, rate: At<Rate>, key: &Key<Box<WarmUpSpec>>) {
+        const SECOND: u64 = 1_000_000_000;
+        let Some((place, warm_up)) = key.place.zip(warm_up(key)) else { return };
+        let window = rate.value.window_nanos();
+        let count = u128::from(rate.value.count());
+        let in_window = count * u128::from(window.max(SECOND)) / u128::from(window);
+        let factor = u128::from(warm_up.cold_factor);
+        if in_window >= factor {
+            return;
+        }
+        let cold = u64::try_from(u128::from(window) * factor / count).unwrap_or(u64::MAX);
+        let cold = spelled(Duration::from_nanos(cold)).replace(' ', "");
+        let message = format!("a cold service gets one request each {cold}");
+        self.warn(
+            Problem::warning(Lint::WarmUpBelowFactor, place, message)
+                .label(format!("the limit is divided by {factor} at first"))
+                .also(rate.place, "the limit")
+                .help("write a smaller `cold_factor`, or a higher limit"),
+        );
     }
 
     fn pacing(
         &mut self,
-        rate: Rate,
+        rate: At<Rate>,
         max_wait: At<Duration>,
         max_queue: Option<At<u64>>,
-        warm_up: Option<WarmUp>,
+        key: &Key<Box<WarmUpSpec>>,
     ) -> pacing::Config {
+        self.cold(rate, key);
+        let rate = rate.value;
+        let warm_up = warm_up(key);
         let fitting = pacing::fitting(rate, max_wait.value);
         let most = fitting.max(1);
         let max_queue = max_queue.map_or(most, |at| {
             if at.value > most {
                 let message = format!("no more than {fitting} requests can ever wait");
                 self.warn(
-                    Problem::warning(at.place, message)
+                    Problem::warning(Lint::QueueNeverFull, at.place, message)
                         .also(max_wait.place, "what would wait longer is rejected")
                         .help("remove it, or write a longer `max_wait`"),
                 );

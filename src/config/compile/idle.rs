@@ -3,6 +3,7 @@
 use crate::{
     config::plan::RulePlan,
     flow::{self, Algorithm, Rate, limiter::fixed_window},
+    route::{KeySpec, Part},
 };
 
 /// Reports whether all that `busy` lets pass fits into `idle`: the same algorithm with numbers no
@@ -60,12 +61,28 @@ fn holds(bucket: Rate, burst: u64, window: Rate) -> bool {
     u128::from(burst) * unit + gained <= u128::from(window.count()) * unit
 }
 
+/// Reports whether every request has the key, so that none is rejected for want of it. What all
+/// clients together may use is then more than enough for one.
+fn is_always_there(key: &KeySpec) -> bool {
+    key.parts().iter().all(|part| match part {
+        Part::Route | Part::ClientIp { .. } | Part::Host | Part::Path | Part::Method => true,
+        Part::Header(_) | Part::Cookie(_) | Part::Query(_) | Part::User | Part::Jwt(_) => false,
+    })
+}
+
 /// Returns pairs of a rule that can never reject and the stricter one that always rejects before it:
-/// of the same key, cost and exceptions.
+/// of the same cost and exceptions, and the same key or none.
 pub(super) fn idle_rules(rules: &[flow::Rule], plans: &[RulePlan]) -> Vec<(usize, usize)> {
     // A rule that has overrides is not asked by all.
     let is_split =
         |plan: &RulePlan| plans.iter().any(|other| other.when.is_some() && other.name == plan.name);
+    let is_same_key = |busy: usize, idle: usize| {
+        let a = &plans[busy];
+        let b = &plans[idle];
+        rules[busy].keyed == rules[idle].keyed
+            && a.key.on_duplicate() == b.key.on_duplicate()
+            && a.on_missing == b.on_missing
+    };
     let is_busier = |busy: usize, idle: usize| {
         let a = &plans[busy];
         let b = &plans[idle];
@@ -75,9 +92,7 @@ pub(super) fn idle_rules(rules: &[flow::Rule], plans: &[RulePlan]) -> Vec<(usize
             && a.cost == b.cost
             && (a.except.is_none() && b.except.is_none())
             && (!is_split(a) && !is_split(b))
-            && rules[busy].keyed == rules[idle].keyed
-            && a.key.on_duplicate() == b.key.on_duplicate()
-            && a.on_missing == b.on_missing
+            && (is_same_key(busy, idle) || (a.key.is_shared() && is_always_there(&b.key)))
             // What one gateway rejects, the others may let pass.
             && a.shared.is_some() == b.shared.is_some()
     };

@@ -3,7 +3,7 @@
 use super::compiler::Compiler;
 use crate::config::{
     decode::At,
-    diagnostics::Problem,
+    diagnostics::{Lint, Problem},
     plan::{Certificate, Certificates, Listener},
     read::source::Files,
     spec::{CertificateFiles, FileSpec, ListenerSpec},
@@ -132,8 +132,12 @@ impl Compiler {
         };
         if certificate.names.is_empty() {
             self.warn(
-                Problem::warning(spec.cert.place, "the certificate names no host")
-                    .help("clients reject it unless it holds the name that they ask for"),
+                Problem::warning(
+                    Lint::CertificateWithoutName,
+                    spec.cert.place,
+                    "the certificate names no host",
+                )
+                .help("clients reject it unless it holds the name that they ask for"),
             );
         }
         Some(certificate)

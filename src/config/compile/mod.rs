@@ -3,6 +3,7 @@
 mod access;
 mod actions;
 mod algorithm;
+mod clients;
 mod compiler;
 mod conditions;
 mod idle;
@@ -52,6 +53,11 @@ pub(super) fn compile(
     let specs = spec.routes.into_items();
     let (routes, table) = compiler.routes(specs, &upstreams, &settings.limits, files);
     compiler.unused(&upstreams, &routes);
+    compiler.behind_proxies(&spec.listeners, &spec.trusted_proxies, (&routes, &table));
+    compiler.chosen_keys(&routes);
+    for problem in &source.allowed.unknown {
+        compiler.warn(problem.clone());
+    }
     let deciding_headers = routes::deciding_headers(&table, &routes);
     let plan = Plan {
         path: source.path.to_path_buf(),

@@ -4,7 +4,7 @@ use super::{compiler::Compiler, templates::Use, upstreams};
 use crate::{
     config::{
         decode::{At, Printed},
-        diagnostics::{Place, Problem},
+        diagnostics::{Lint, Place, Problem},
         plan::{Action, Auth, Body, Limits, Reject, RouteOptions, RoutePlan, RouteTimeouts},
         read::source::Files,
         spec::{BreakerSpec, RejectSpec, RouteSpec},
@@ -55,7 +55,7 @@ impl Compiler {
         for (first, later) in shadowed {
             let message = format!("the route `{}` can never be reached", plans[later].name);
             self.warn(
-                Problem::warning(places[later], message)
+                Problem::warning(Lint::UnreachableRoute, places[later], message)
                     .label("matches what the other one matches")
                     .also(places[first], format!("`{}` comes first", plans[first].name))
                     .help("remove one of the two, or write a more specific `match`"),

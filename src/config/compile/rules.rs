@@ -9,7 +9,7 @@ use super::{
 use crate::{
     config::{
         decode::{At, Key, List},
-        diagnostics::{Place, Problem, quoted},
+        diagnostics::{Lint, Place, Problem, quoted},
         plan::{BREAKER, Cost, PACING, RuleOptions, RulePlan, When},
         spec::{OnMissing, OnStoreError, PacingSpec, RuleSpec, leaf::Name},
     },
@@ -41,7 +41,7 @@ impl Compiler {
         for (idle, busy) in idle_rules(&rules.flow, &plans) {
             let message = format!("the rule `{}` can never reject anything", plans[idle].name);
             self.warn(
-                Problem::warning(places[idle], message)
+                Problem::warning(Lint::NeverRejects, places[idle], message)
                     .label("allows what the other one rejects first")
                     .also(places[busy], format!("`{}` is as strict or stricter", plans[busy].name))
                     .help("remove it, or write a lower limit"),
@@ -196,7 +196,10 @@ impl Compiler {
             help.push(flat.to_owned());
         }
         let message = format!("the rule `{}` may take {:.1} of memory", plan.name, ByteSize(most));
-        self.warn(Problem::warning(place, message).help(format!("write {}", help.join(", or "))));
+        self.warn(
+            Problem::warning(Lint::MuchMemory, place, message)
+                .help(format!("write {}", help.join(", or "))),
+        );
     }
 
     fn key(

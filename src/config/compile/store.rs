@@ -4,10 +4,13 @@ use super::compiler::Compiler;
 use crate::{
     config::{
         decode::{At, Key},
-        diagnostics::{Place, Problem},
+        diagnostics::{Lint, Place, Problem},
         plan::{Store, StoreKind, certificate},
         read::source::Files,
-        spec::{OnStoreError, RedisUrl, Scope, StoreSpec, leaf::Period},
+        spec::{
+            OnStoreError, RedisUrl, Scope, StoreSpec,
+            leaf::{Period, StoreUrl},
+        },
     },
     flow::{Algorithm, Stored, Unstorable, limiter::SyncedConfig, time::spelled},
 };
@@ -39,6 +42,7 @@ impl Compiler {
                     .help("remove the database from the URL"),
             );
         }
+        self.store_in_cleartext(urls);
         if let Some(Err(problem)) = spec.ca.path().map(|ca| trusted(&ca, is_tls, files)) {
             self.error(problem);
         }
@@ -56,6 +60,20 @@ impl Compiler {
             lease: spec.lease.duration()?.value,
             gateways: u32::try_from(spec.gateways.number()?.value).unwrap_or(u32::MAX),
         }))
+    }
+
+    /// Warns of a store on another machine to which nothing is encrypted.
+    fn store_in_cleartext(&mut self, urls: &[At<StoreUrl>]) {
+        let is_remote = |at: &&At<StoreUrl>| !at.value.0.is_tls && !at.value.0.is_on_loopback();
+        let Some(at) = urls.iter().find(is_remote) else { return };
+        let what = if at.value.0.password.is_some() {
+            "the store's password and clients' keys cross the network in cleartext"
+        } else {
+            "what gateways share crosses the network in cleartext"
+        };
+        self.warn(Problem::warning(Lint::StoreWithoutTls, at.place, what).help(
+            "write `rediss://…`, with `ca: FILE` if the system does not trust its certificate",
+        ));
     }
 
     fn store_kind(&mut self, spec: &StoreSpec) -> Option<StoreKind> {
@@ -177,9 +195,13 @@ impl Compiler {
                 format!("write `sync_interval: {often}`")
             };
             self.warn(
-                Problem::warning(place, "gateways hear of a window when it is over")
-                    .label("each of them lets a whole limit pass")
-                    .help(help),
+                Problem::warning(
+                    Lint::SyncIntervalTooLong,
+                    place,
+                    "gateways hear of a window when it is over",
+                )
+                .label("each of them lets a whole limit pass")
+                .help(help),
             );
         }
     }

@@ -4,7 +4,7 @@ use super::compiler::Compiler;
 use crate::{
     config::{
         decode::At,
-        diagnostics::{Place, Problem},
+        diagnostics::{Lint, Place, Problem},
         plan::{
             AnswerLimits, RoutePlan, ServerPlan, UpstreamOptions, UpstreamPlan, UpstreamTls,
             schedule,
@@ -155,9 +155,13 @@ impl Compiler {
         }
         if let Some(at) = tls.and_then(|tls| tls.insecure.filter(|at| at.value)) {
             self.warn(
-                Problem::warning(at.place, "the servers' certificates are not verified")
-                    .label("whoever answers in their place is trusted")
-                    .help("write `ca: FILE` instead"),
+                Problem::warning(
+                    Lint::InsecureUpstream,
+                    at.place,
+                    "the servers' certificates are not verified",
+                )
+                .label("whoever answers in their place is trusted")
+                .help("write `ca: FILE` instead"),
             );
         }
         let options = tls.map(UpstreamTlsSpec::options).unwrap_or_default();
@@ -187,7 +191,7 @@ impl Compiler {
         for (upstream, _) in upstreams.iter().zip(used).filter(|(_, used)| !used) {
             let message = format!("no route goes to the upstream `{}`", upstream.name);
             self.warn(
-                Problem::warning(upstream.place, message)
+                Problem::warning(Lint::UnusedUpstream, upstream.place, message)
                     .help("write `upstream: …` in a route, or remove it"),
             );
         }

@@ -4,7 +4,7 @@
 use super::compiler::Compiler;
 use crate::config::{
     decode::Key,
-    diagnostics::Problem,
+    diagnostics::{Lint, Problem},
     spec::{RouteSpec, leaf::Period},
 };
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Compiler {
         if max_wait.written {
             let message = "a wait so long leaves too little time for the answer";
             self.warn(
-                Problem::warning(max_wait.place, message)
+                Problem::warning(Lint::WaitAboveTimeout, max_wait.place, message)
                     .label("longer than half of the route's `timeouts.request`")
                     .help("write a shorter `max_wait`, or a longer `timeouts.request`"),
             );

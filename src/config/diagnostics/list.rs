@@ -1,6 +1,6 @@
 //! What is wrong with a file, all of it, each at its place.
 
-use super::{Place, Problem, Problems, Severity, Source, secrets::hidden, source::File};
+use super::{Lint, Place, Problem, Problems, Severity, Source, secrets::hidden, source::File};
 use crate::config::watched::Watched;
 use annotate_snippets::{AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
 use serde::Serialize;
@@ -44,6 +44,9 @@ struct NamedFiles {
 pub struct Entry {
     /// `error`, `warning` or `note`.
     pub severity: Severity,
+    /// The name of a warning or a note, as `docs/checks.md` lists them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<Lint>,
     /// The file as it was named.
     pub file: PathBuf,
     /// Where the value begins.
@@ -63,7 +66,8 @@ pub struct Entry {
 impl Diagnostics {
     /// Puts problems in the order of the file that they speak of. No value of a variable is shown.
     pub(in crate::config) fn new(source: &Source, problems: impl Into<Problems>) -> Self {
-        let (mut list, beyond) = problems.into().sorted();
+        let shown = problems.into().without(|problem| source.allowed.covers(problem));
+        let (mut list, beyond) = shown.sorted();
         let source = Arc::new(source.clone());
         for problem in &mut list {
             source.substitutions.conceal(problem);
@@ -167,6 +171,7 @@ impl Diagnostics {
             let (end_line, end_column) = position(range.map(|range| range.end));
             Entry {
                 severity: problem.severity,
+                name: problem.lint,
                 file: self.source.file_at(problem.place.unwrap_or_default()).path.to_path_buf(),
                 line,
                 column,
@@ -200,7 +205,11 @@ impl Diagnostics {
             Severity::Warning => Level::WARNING,
             Severity::Note => Level::NOTE,
         };
-        let group = level.primary_title(problem.message.as_str());
+        let title = level.primary_title(problem.message.as_str());
+        let group = match problem.lint {
+            Some(lint) => title.id(lint.name()),
+            None => title,
+        };
         let group = match problem.place {
             None => group.element(Origin::path(self.source.path.to_string_lossy())),
             Some(place) => group.elements(self.snippets(problem, place, lines)),

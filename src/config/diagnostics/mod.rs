@@ -1,5 +1,7 @@
 //! What is wrong with a file: all of it, each problem at its place, drawn with a hint.
 
+mod allowed;
+mod lint;
 mod list;
 mod place;
 mod problem;
@@ -7,6 +9,8 @@ mod secrets;
 mod source;
 mod substitutions;
 
+pub(super) use allowed::{Allow, Allowed};
+pub use lint::Lint;
 pub use list::{Diagnostics, Entry};
 pub(super) use place::Place;
 pub use problem::{Problem, Severity};

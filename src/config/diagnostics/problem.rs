@@ -1,6 +1,6 @@
 //! One thing that is wrong with a file, and the collection of them.
 
-use super::Place;
+use super::{Lint, Place};
 use serde::Serialize;
 use std::collections::HashSet;
 
@@ -26,6 +26,8 @@ pub enum Severity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     pub(in crate::config) severity: Severity,
+    /// Its name, if it is a warning or a note.
+    pub(in crate::config) lint: Option<Lint>,
     pub(in crate::config) message: String,
     /// `None`: about the file as a whole.
     pub(in crate::config) place: Option<Place>,
@@ -41,6 +43,7 @@ impl Problem {
     pub(in crate::config) fn error(place: Place, message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,
+            lint: None,
             message: message.into(),
             place: Some(place),
             label: String::new(),
@@ -56,13 +59,13 @@ impl Problem {
     }
 
     /// Begins a warning: the file can be used.
-    pub(in crate::config) fn warning(place: Place, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::error(place, message) }
+    pub(in crate::config) fn warning(lint: Lint, place: Place, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, lint: Some(lint), ..Self::error(place, message) }
     }
 
     /// Begins a note about the file as a whole.
-    pub(in crate::config) fn note(message: impl Into<String>) -> Self {
-        Self { severity: Severity::Note, ..Self::about_file(message) }
+    pub(in crate::config) fn note(lint: Lint, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Note, lint: Some(lint), ..Self::about_file(message) }
     }
 
     /// Marks the value that it is about.
@@ -168,6 +171,12 @@ impl Problems {
     /// Reports whether there are so many that a hint that costs much to find may be left out.
     pub(in crate::config) fn are_many(&self) -> bool {
         self.list.len() >= MANY
+    }
+
+    /// Removes those that `is_silent` picks.
+    pub(in crate::config) fn without(mut self, is_silent: impl Fn(&Problem) -> bool) -> Self {
+        self.list.retain(|problem| !is_silent(problem));
+        self
     }
 
     /// Sorts them by place, and says once what an alias repeats. Returns also how many more were

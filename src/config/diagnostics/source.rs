@@ -1,6 +1,6 @@
 //! The files of a configuration as they were read.
 
-use super::{Place, Problem, Substitutions};
+use super::{Allowed, Place, Problem, Substitutions};
 use crate::config::watched::Watched;
 use std::{ffi::OsString, ops::Range, path::Path, sync::Arc};
 
@@ -24,6 +24,8 @@ pub(in crate::config) struct Source {
     pub environment: Environment,
     /// The values that variables are in, once these have been read.
     pub substitutions: Arc<Substitutions>,
+    /// Which warnings the file's comments silence, once these have been read.
+    pub allowed: Arc<Allowed>,
 }
 
 /// One file.
@@ -49,6 +51,7 @@ impl Source {
             lost: Arc::default(),
             environment: |name| std::env::var_os(name),
             substitutions: Arc::default(),
+            allowed: Arc::default(),
         }
     }
 

@@ -18,6 +18,11 @@ impl Access {
         Self { allow: allow.map(|allow| Networks::new(&allow)), deny: Networks::new(deny) }
     }
 
+    /// Reports whether it names the clients that may.
+    pub(in crate::config) const fn names_clients(&self) -> bool {
+        self.allow.is_some()
+    }
+
     /// Reports whether a client may use the route. `client` must be canonical: no IPv4 address
     /// mapped into IPv6.
     pub fn allows(&self, client: IpAddr) -> bool {

@@ -3,7 +3,7 @@
 use crate::{
     config::{
         decode::At,
-        diagnostics::{Place, Problem, quoted},
+        diagnostics::{Lint, Place, Problem, quoted},
         read::source::Files,
         spec::CertificateFiles,
     },
@@ -151,7 +151,7 @@ impl Certificate {
             return None;
         };
         Some(
-            Problem::warning(self.place, message)
+            Problem::warning(Lint::CertificateOutOfDate, self.place, message)
                 .help(format!("{peers} reject it; get another one")),
         )
     }

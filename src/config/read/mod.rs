@@ -1,6 +1,7 @@
 //! Files to text, and text to a tree of values with their places.
 
 mod cause;
+pub(super) mod comments;
 pub(super) mod include;
 pub(super) mod open_quote;
 pub(super) mod source;

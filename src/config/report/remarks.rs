@@ -3,7 +3,7 @@
 use super::promise::{bucket_numbers, short};
 use crate::{
     config::{
-        diagnostics::{Diagnostics, Place, Problem},
+        diagnostics::{Diagnostics, Lint, Place, Problem},
         plan::Plan,
     },
     flow::Instant,
@@ -19,7 +19,7 @@ impl Plan {
 
 fn end_note(plan: &Plan) -> Option<Problem> {
     let file = plan.source().files.iter().find(|file| file.end.is_none())?;
-    let note = Problem::note("the file does not end with `end: true`").help(
+    let note = Problem::note(Lint::MissingEnd, "the file does not end with `end: true`").help(
         "add the line `end: true` at the end: then flowgate never accepts a part of the file; \
          `end: false` says that you do not want that",
     );
@@ -51,5 +51,5 @@ fn bucket_note(plan: &Plan) -> Option<Problem> {
     );
     let help =
         format!("for a hard cap of {limit} write `algorithm: sliding_window` and `strict: true`");
-    Some(Problem::note(message).at(rule.place).help(help))
+    Some(Problem::note(Lint::BurstDoublesLimit, message).at(rule.place).help(help))
 }

@@ -3,6 +3,7 @@
 use super::values::{Invalid, invalid};
 use core::fmt;
 use http::Uri;
+use std::net::IpAddr;
 
 /// A text that is not shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -37,6 +38,13 @@ pub(in crate::config) struct RedisUrl {
 }
 
 impl RedisUrl {
+    /// Reports whether the server is on this machine.
+    pub(in crate::config) fn is_on_loopback(&self) -> bool {
+        let host = self.node.0.as_str();
+        let address = host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback());
+        address || host.eq_ignore_ascii_case("localhost")
+    }
+
     /// Reads `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, or `rediss://…`.
     pub(in crate::config) fn parse(text: &str) -> Result<Self, Invalid> {
         const HELP: &str =

@@ -8,6 +8,7 @@ mod diff;
 mod duplicates;
 mod examples;
 mod include;
+mod lints;
 mod mutations;
 mod overrides;
 mod plans;

@@ -213,8 +213,11 @@ fn pacing_is_checked() {
             "pacing takes no `key` | write a rule with `algorithm: pacing`, under `flow`: the route's own pacing is of all its requests",
         ],
     );
-    // Who comes 60 ms after a start waits 40 ms.
-    warnings(&text("rate: 10/1s, max_wait: 50ms"), &[]);
+    warnings(
+        &text("rate: 10/1s, max_wait: 50ms"),
+        &["starts are 100ms apart, and no request waits longer than 50ms"],
+    );
+    warnings(&text("rate: 10/1s, max_wait: 100ms"), &[]);
     warnings(&text("rate: 10/1s, max_wait: 0"), &[]);
     warnings(
         &text("rate: 10/1s, max_wait: 1s, max_queue: 11"),
@@ -317,8 +320,9 @@ fn a_rule_that_another_algorithm_keeps_from_rejecting_is_warned_of() {
         (log, "limit: 10/2s, burst: 4", None),
         (log, "limit: 9/2s, burst: 5", None),
         (log, "algorithm: leaky_bucket, limit: 10/2s, burst: 5", Some(idle)),
-        // Another key counts otherwise.
-        (bucket, "limit: 305/1m, algorithm: fixed_window, key: client_ip", None),
+        // What all may use together is enough for one, but not the other way round.
+        (bucket, "limit: 305/1m, algorithm: fixed_window, key: client_ip", Some(idle)),
+        ("limit: 5/1s, burst: 5, key: client_ip", "algorithm: fixed_window, limit: 305/1m", None),
     ] {
         let rules = format!("      - {{ name: a, {a} }}\n      - {{ name: b, {b} }}\n");
         warnings(&with_rules(&rules), expected.as_slice());

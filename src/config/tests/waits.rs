@@ -8,10 +8,10 @@ fn no_wait_is_longer_than_half_of_what_the_request_may_take() {
     let route = |timeouts: &str| {
         format!(
             "{FRAME}routes:\n  - {{ name: r, match: {{ path_prefix: / }}, upstream: app, \
-             pacing: {{ rate: 1/1s, max_wait: 5s }}{timeouts}, flow: [\
-             {{ name: a, algorithm: pacing, limit: 1/1s, max_wait: 4s, \
-             overrides: [{{ when: {{ method: PUT }}, limit: 2/1s }}] }}, \
-             {{ name: b, algorithm: pacing, limit: 1/1s }}, \
+             pacing: {{ rate: 20/1s, max_wait: 5s }}{timeouts}, flow: [\
+             {{ name: a, algorithm: pacing, limit: 20/1s, max_wait: 4s, \
+             overrides: [{{ when: {{ method: PUT }}, limit: 20/1s }}] }}, \
+             {{ name: b, algorithm: pacing, limit: 20/1s }}, \
              {{ name: c, algorithm: fixed_window, limit: 1/1s, \
              priority: {{ header: x, max_wait: 6s }} }}] }}\n"
         )

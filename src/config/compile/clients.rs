@@ -1,0 +1,122 @@
+//! Rules that count by what a proxy or a client says of itself.
+
+use super::compiler::Compiler;
+use crate::{
+    config::{
+        decode::{At, Key, List, Several},
+        diagnostics::{Lint, Place, Problem},
+        plan::{Access, RoutePlan, RulePlan},
+        spec::{ListenerSpec, leaf::Network},
+    },
+    route::{Part, Table},
+};
+use std::net::{IpAddr, SocketAddr};
+
+impl Compiler {
+    /// Warns of rules by address that see a proxy's only.
+    pub(super) fn behind_proxies(
+        &mut self,
+        listeners: &Key<List<ListenerSpec>>,
+        trusted: &Key<Several<Network>>,
+        (routes, table): (&[RoutePlan], &Table),
+    ) {
+        if trusted.is_written() {
+            return;
+        }
+        let by_address = |route: &RoutePlan| {
+            let counts = |rule: &&RulePlan| rule.key.parts().iter().any(is_address);
+            route.rules.iter().find(counts).map(|rule| (rule.place, rule.name.clone()))
+        };
+        for at in listeners.items() {
+            let spec = &at.value;
+            let Some(address) = spec.listen.address().filter(is_private) else { continue };
+            if spec.trusted_proxies.is_written() || spec.proxy_protocol.is_true() {
+                continue;
+            }
+            let Some(name) = spec.name.value() else { continue };
+            let is_for = |index: usize| {
+                let of = |names: &[_]| names.is_empty() || names.contains(&name.0);
+                table.matcher(index).is_some_and(|matcher| of(&matcher.listeners))
+            };
+            let mut served = routes.iter().enumerate().filter(|(index, _)| is_for(*index));
+            if let Some((place, rule)) = served.find_map(|(_, route)| by_address(route)) {
+                self.warn(behind_proxy(place, &rule, address));
+                return;
+            }
+        }
+    }
+
+    /// Warns of a rule by a key that a client may choose, in a route without one that holds
+    /// whatever it sends.
+    pub(super) fn chosen_keys(&mut self, routes: &[RoutePlan]) {
+        for route in routes {
+            let knows_clients = route.options.auth.is_some()
+                || route.options.access.as_ref().is_some_and(Access::names_clients);
+            let is_bounded = route.rules.iter().any(holds_for_all) || route.flow.pacing.is_some();
+            if knows_clients || is_bounded {
+                continue;
+            }
+            if let Some(rule) = route.rules.iter().find(|rule| !rule.dry_run && is_chosen(rule)) {
+                self.warn(chosen(rule));
+            }
+        }
+    }
+}
+
+const fn is_address(part: &Part) -> bool {
+    matches!(part, Part::ClientIp { .. })
+}
+
+/// Whether a network that is not the Internet leads to the address. Loopback is for trials.
+fn is_private(at: &At<SocketAddr>) -> bool {
+    match at.value.ip().to_canonical() {
+        IpAddr::V4(ip) => ip.is_private(),
+        IpAddr::V6(ip) => ip.is_unique_local(),
+    }
+}
+
+fn behind_proxy(rule: Place, name: &str, listener: At<SocketAddr>) -> Problem {
+    let message = format!("`{name}` counts by address, and no proxy in front is trusted");
+    Problem::warning(Lint::NoTrustedProxies, rule, message)
+        .label("behind a proxy all clients are one")
+        .also(listener.place, "a private address")
+        .help(
+            "write the proxy's network, as in `trusted_proxies: [10.0.0.0/24]`, or \
+             `trusted_proxies: []` if clients connect directly",
+        )
+}
+
+/// Whether a client cannot get more of a rule by sending something else.
+fn holds_for_all(rule: &RulePlan) -> bool {
+    let is_fixed = |part: &Part| match part {
+        Part::Route | Part::ClientIp { .. } | Part::Method | Part::User | Part::Jwt(_) => true,
+        Part::Host | Part::Path | Part::Header(_) | Part::Cookie(_) | Part::Query(_) => false,
+    };
+    !rule.dry_run && rule.key.parts().iter().all(is_fixed)
+}
+
+/// Whether a client chooses under which key it counts: each new value has a new count.
+fn is_chosen(rule: &RulePlan) -> bool {
+    let parts = rule.key.parts();
+    let is_sent = |part: &Part| matches!(part, Part::Header(_) | Part::Cookie(_) | Part::Query(_));
+    let is_proven = |part: &Part| matches!(part, Part::User | Part::Jwt(_));
+    parts.iter().any(is_sent) && !parts.iter().any(is_proven)
+}
+
+fn chosen(rule: &RulePlan) -> Problem {
+    let message = format!("a client gets more of `{}` by sending another key", rule.name);
+    let names_client = rule.key.parts().iter().any(|part| {
+        let Part::Header(name) = part else { return false };
+        ["x-forwarded-for", "x-real-ip", "forwarded"].contains(&name.as_str())
+    });
+    let help = if names_client {
+        "write `key: client_ip`, and the proxies in front as `trusted_proxies`: then their word \
+         counts, and no client's"
+    } else {
+        "write a rule with `key: client_ip` beside it, or one without a key, or prove who clients \
+         are by `auth`"
+    };
+    Problem::warning(Lint::ClientChosenKey, rule.place, message)
+        .label(format!("counts by {}", rule.key))
+        .help(help)
+}

@@ -1,0 +1,101 @@
+//! The names of warnings and notes, by which a file can silence them.
+
+use serde::{Serialize, Serializer};
+use std::fmt;
+
+macro_rules! lints {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)+) => {
+        /// What a warning or a note is about. `docs/checks.md` explains each.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Lint {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl Lint {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant,)+];
+
+            /// Returns the name that `check` prints and that `# flowgate: allow(NAME)` takes.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+        }
+    };
+}
+
+lints! {
+    /// A route that no request can get, because an earlier one takes all of them.
+    UnreachableRoute = "unreachable-route",
+    /// A rule beside a stricter one.
+    NeverRejects = "never-rejects",
+    /// Requests that cost more than the burst, the limit or the concurrency.
+    CostAboveLimit = "cost-above-limit",
+    /// A cold service that gets less than one request a second, or a window.
+    WarmUpBelowFactor = "warm-up-below-factor",
+    /// Starts further apart than the longest wait.
+    PacingAboveMaxWait = "pacing-above-max-wait",
+    /// A sync so rare that a window is over when others hear of it.
+    SyncIntervalTooLong = "sync-interval-too-long",
+    /// A rule by address behind a proxy that is not trusted.
+    NoTrustedProxies = "no-trusted-proxies",
+    /// A key that clients choose, without a rule by address beside it.
+    ClientChosenKey = "client-chosen-key",
+    /// A file without `end: true`.
+    MissingEnd = "missing-end",
+    /// A store on another machine, in cleartext.
+    StoreWithoutTls = "store-without-tls",
+    /// A burst beside which the limit hardly matters.
+    BurstOutweighsLimit = "burst-outweighs-limit",
+    /// A bucket that passes twice its limit in a long window.
+    BurstDoublesLimit = "burst-doubles-limit",
+    /// A queue that can never fill.
+    QueueNeverFull = "queue-never-full",
+    /// A wait that leaves too little time for the answer.
+    WaitAboveTimeout = "wait-above-timeout",
+    /// A rule whose keys may take much memory.
+    MuchMemory = "much-memory",
+    /// An upstream that no route names.
+    UnusedUpstream = "unused-upstream",
+    /// Servers whose certificates are not verified.
+    InsecureUpstream = "insecure-upstream",
+    /// A key that needs an upstream, in a route without.
+    KeyWithoutEffect = "key-without-effect",
+    /// A redirect to where the request came from.
+    RedirectLoop = "redirect-loop",
+    /// A route that no client may use.
+    AccessForNobody = "access-for-nobody",
+    /// An address that is allowed and denied.
+    AllowedAndDenied = "allowed-and-denied",
+    /// A certificate without a name.
+    CertificateWithoutName = "certificate-without-name",
+    /// A certificate that is no longer, or not yet, valid.
+    CertificateOutOfDate = "certificate-out-of-date",
+    /// A name in `allow(…)` that no check has.
+    UnknownCheck = "unknown-check",
+}
+
+impl Lint {
+    /// Returns the check with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|lint| lint.name() == name)
+    }
+
+    /// Reports whether it is about a file as a whole, so that any line of it silences it.
+    pub(in crate::config) const fn is_of_whole_file(self) -> bool {
+        matches!(self, Self::MissingEnd)
+    }
+}
+
+impl fmt::Display for Lint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Serialize for Lint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}

@@ -1,0 +1,288 @@
+//! Each check by its name: a file with the fault, one without, and a comment that silences it.
+
+use super::{FRAME, parsed, plan, with_rules};
+use crate::{
+    config::{Lint, Plan},
+    flow::Instant,
+};
+
+const STORE: &str = "store: { redis: redis://127.0.0.1 }\n";
+
+/// Returns `name line` of each remark, but for those that tests of other checks would have.
+fn found(plan: &Plan) -> Vec<String> {
+    let remarks = plan.remarks_at(Instant::EPOCH);
+    let entries = remarks.entries().filter(|it| it.name != Some(Lint::MissingEnd));
+    entries.map(|it| format!("{} {}", it.name.expect("a name"), it.line)).collect()
+}
+
+/// Asserts that `faulty` has just this remark, that `sound` has none, and that a comment above the
+/// line, or behind it, silences it there.
+#[track_caller]
+fn check(lint: Lint, faulty: &str, sound: &str) {
+    let plan_of = |text: &str| plan(text);
+    let remarks = plan_of(faulty).remarks_at(Instant::EPOCH);
+    let entry = remarks.entries().find(|entry| entry.name == Some(lint));
+    let entry = entry.unwrap_or_else(|| panic!("{lint} is not found: {remarks}"));
+    assert!(!entry.help.is_empty(), "{lint} has a hint");
+    assert_eq!(found(&plan_of(faulty)), [format!("{lint} {}", entry.line)], "{faulty}");
+    assert_eq!(found(&plan_of(sound)), Vec::<String>::new(), "{lint}: {sound}");
+    let drawn = remarks.to_string();
+    assert!(drawn.contains(&format!("[{lint}]: ")), "{drawn}");
+    let lines: Vec<_> = faulty.lines().map(str::to_owned).collect();
+    let comment = format!("# flowgate: allow({lint}) as discussed");
+    let mut above = lines.clone();
+    above.insert(entry.line - 1, comment.clone());
+    let mut behind = lines.clone();
+    behind[entry.line - 1] = format!("{} {comment}", lines[entry.line - 1]);
+    let mut elsewhere = lines;
+    elsewhere.insert(entry.line.saturating_sub(2), comment);
+    for silent in [above, behind] {
+        assert_eq!(found(&plan_of(&silent.join("\n"))), Vec::<String>::new(), "{silent:#?}");
+    }
+    if entry.line > 1 {
+        assert_eq!(found(&plan_of(&elsewhere.join("\n"))).len(), 1, "{elsewhere:#?}");
+    }
+}
+
+fn rules(lines: &[&str]) -> String {
+    let lines = lines.iter().map(|line| format!("      - {{ {line} }}\n"));
+    with_rules(&lines.collect::<String>())
+}
+
+#[test]
+fn routes_that_no_request_gets() {
+    let text = |path: &str| {
+        format!(
+            "{FRAME}routes:\n\
+             \x20 - name: a\n    match: {{ path: /x }}\n    upstream: app\n\
+             \x20 - name: b\n    match: {{ path: {path} }}\n    upstream: app\n"
+        )
+    };
+    check(Lint::UnreachableRoute, &text("/x"), &text("/y"));
+}
+
+#[test]
+fn rules_beside_stricter_ones() {
+    let low = "name: low, limit: 5/1s";
+    check(
+        Lint::NeverRejects,
+        &rules(&[low, "name: high, limit: 9/1s, burst: 9"]),
+        &rules(&[low, "name: high, limit: 3/1s, burst: 9"]),
+    );
+    let total = "name: total, algorithm: sliding_window, limit: 50/1s";
+    let each = |limit: u64| {
+        format!("name: each, algorithm: sliding_window, limit: {limit}/1s, key: client_ip")
+    };
+    check(Lint::NeverRejects, &rules(&[total, &each(100)]), &rules(&[total, &each(10)]));
+    for (other, sound) in [
+        // It rejects requests without the field.
+        (
+            total,
+            "name: each, algorithm: sliding_window, limit: 99/1s, key: header:x, on_missing_key: reject",
+        ),
+        // The total counts more of each.
+        ("name: total, algorithm: sliding_window, limit: 50/1s, cost: 2", &each(100)),
+        ("name: total, algorithm: sliding_window, limit: 50/1s, dry_run: true", &each(100)),
+        ("name: total, algorithm: sliding_window, limit: 50/1m", &each(100)),
+    ] {
+        assert_eq!(found(&plan(&rules(&[other, sound]))), Vec::<String>::new(), "{sound}");
+    }
+}
+
+#[test]
+fn requests_that_cost_more_than_there_is() {
+    let rule = |burst: u64| format!("name: a, limit: 20/1s, burst: {burst}, cost: {{ POST: 5 }}");
+    check(Lint::CostAboveLimit, &rules(&[&rule(4)]), &rules(&[&rule(5)]));
+    let nothing = parsed(&rules(&["name: a, limit: 20/1s, burst: 4, cost: 5"])).unwrap_err();
+    assert!(nothing.to_string().starts_with("error: nothing can ever pass"), "{nothing}");
+}
+
+#[test]
+fn cold_services_that_get_next_to_nothing() {
+    let rule = |limit: &str| format!("name: a, limit: {limit}, warm_up: {{ cold_factor: 3 }}");
+    check(Lint::WarmUpBelowFactor, &rules(&[&rule("2/1s")]), &rules(&[&rule("3/1s")]));
+    // The same rate in other words.
+    for sound in ["1/100ms", "30/1m", "3/1m"] {
+        assert_eq!(found(&plan(&rules(&[&rule(sound)]))), Vec::<String>::new(), "{sound}");
+    }
+}
+
+#[test]
+fn starts_further_apart_than_the_longest_wait() {
+    let pacing =
+        |words: &str| format!("{}    pacing: {{ {words} }}\n", rules(&["name: a, concurrency: 9"]));
+    check(Lint::PacingAboveMaxWait, &pacing("rate: 1/1s"), &pacing("rate: 1/1s, max_wait: 1s"));
+    let rule = |cost: u64| {
+        format!("name: a, algorithm: pacing, limit: 2/1s, cost: {{ default: {cost}, GET: 3 }}")
+    };
+    check(Lint::PacingAboveMaxWait, &rules(&[&rule(2)]), &rules(&[&rule(1)]));
+    assert_eq!(found(&plan(&pacing("rate: 1/1s, max_wait: 0s"))), Vec::<String>::new());
+}
+
+#[test]
+fn syncs_that_come_when_the_window_is_over() {
+    let text = |interval: &str| {
+        let rule = format!("name: a, limit: 9/1s, scope: cluster, sync_interval: {interval}");
+        STORE.to_owned() + &rules(&[&rule])
+    };
+    check(Lint::SyncIntervalTooLong, &text("1s"), &text("100ms"));
+}
+
+#[test]
+fn rules_by_address_behind_a_proxy() {
+    let rule = rules(&["name: each, limit: 9/1s, key: client_ip"]);
+    let text = |address: &str, more: &str| rule.replace("127.0.0.1:8080", address) + more;
+    check(
+        Lint::NoTrustedProxies,
+        &text("10.0.0.5:8080", ""),
+        &text("10.0.0.5:8080", "trusted_proxies: [10.0.0.0/24]\n"),
+    );
+    for (address, more) in [
+        ("10.0.0.5:8080", "trusted_proxies: []\n"),
+        ("0.0.0.0:8080", ""),
+        ("127.0.0.1:8080", ""),
+        ("203.0.113.5:8080", ""),
+        ("10.0.0.5:8080, trusted_proxies: []", ""),
+    ] {
+        assert_eq!(found(&plan(&text(address, more))), Vec::<String>::new(), "{address} {more}");
+    }
+    let other = rules(&["name: all, limit: 9/1s"]).replace("127.0.0.1:8080", "10.0.0.5:8080");
+    assert_eq!(found(&plan(&other)), Vec::<String>::new(), "no rule by address");
+}
+
+#[test]
+fn keys_that_clients_choose() {
+    let by_key = "name: key, limit: 9/1s, key: header:x-api-key";
+    let by_address = "name: address, limit: 90/1s, key: client_ip";
+    check(Lint::ClientChosenKey, &rules(&[by_key]), &rules(&[by_key, by_address]));
+    for faulty in [
+        "name: a, limit: 9/1s, key: cookie:session",
+        "name: a, limit: 9/1s, key: [client_ip, query:page]",
+        "name: a, concurrency: 9, key: header:x-tenant",
+        "name: a, limit: 9/1s, key: header:x-forwarded-for",
+    ] {
+        assert_eq!(found(&plan(&rules(&[faulty]))), ["client-chosen-key 8"], "{faulty}");
+    }
+    let total = "name: total, algorithm: sliding_window, limit: 90/1s";
+    for sound in [[by_key, total], [by_key, "name: one, concurrency: 5, key: client_ip"]] {
+        assert_eq!(found(&plan(&rules(&sound))), Vec::<String>::new(), "{sound:?}");
+    }
+    for alone in ["key: host", "key: path", "key: header:x-api-key, dry_run: true"] {
+        let text = rules(&[&format!("name: a, limit: 9/1s, {alone}")]);
+        assert_eq!(found(&plan(&text)), Vec::<String>::new(), "{alone}");
+    }
+    let inside = rules(&[by_key]) + "    access: { allow: [10.0.0.0/8] }\n";
+    assert_eq!(found(&plan(&inside)), Vec::<String>::new(), "clients are known");
+}
+
+#[test]
+fn stores_on_other_machines() {
+    let text = |url: &str| {
+        format!("store: {{ redis: {url} }}\n") + &rules(&["name: a, limit: 9/1s, scope: cluster"])
+    };
+    check(Lint::StoreWithoutTls, &text("redis://10.0.1.9"), &text("rediss://10.0.1.9"));
+    for sound in ["redis://localhost", "redis://127.0.0.1:6380", "'redis://[::1]'"] {
+        assert_eq!(found(&plan(&text(sound))), Vec::<String>::new(), "{sound}");
+    }
+    let with_password = plan(&text("redis://me:hidden@store.internal"));
+    let shown = with_password.warnings.to_string();
+    assert!(shown.contains("password") && !shown.contains("hidden"), "{shown}");
+}
+
+#[test]
+fn files_without_their_mark() {
+    let text = rules(&["name: a, limit: 9/1s"]);
+    let shown = |text: &str| plan(text).remarks_at(Instant::EPOCH).to_string();
+    assert!(
+        shown(&text).starts_with("note[missing-end]: the file does not end"),
+        "{}",
+        shown(&text)
+    );
+    assert_eq!(shown(&format!("{text}end: true\n")), "");
+    for silent in [
+        format!("# flowgate: allow(missing-end)\n{text}"),
+        format!("{text}# flowgate: allow(missing-end)"),
+    ] {
+        assert_eq!(shown(&silent), "", "{silent}");
+    }
+}
+
+#[test]
+fn a_name_that_no_check_has_is_a_warning() {
+    let text = format!(
+        "# flowgate: allow(unused-upstraem, missing-end)\n{}",
+        rules(&["name: a, limit: 9/1s"])
+    );
+    let shown = plan(&text).remarks_at(Instant::EPOCH).to_string();
+    let expected = "\
+warning[unknown-check]: there is no check `unused-upstraem`
+ --> gateway.yaml:1:19
+  |
+1 | # flowgate: allow(unused-upstraem, missing-end)
+  |                   ^^^^^^^^^^^^^^^
+  |
+  = help: did you mean `unused-upstream`?";
+    assert_eq!(shown, expected);
+    let far = text.replace("unused-upstraem", "frobnicate");
+    let shown = plan(&far).remarks_at(Instant::EPOCH).to_string();
+    assert!(shown.contains("docs/checks.md lists them"), "{shown}");
+}
+
+#[test]
+fn several_comments_and_several_names_silence_the_next_line() {
+    let line = "      - { name: b, limit: 9/1s, burst: 9, cost: { POST: 10 } }\n";
+    let odd = |comments: &str| {
+        with_rules(&format!(
+            "      - {{ name: a, limit: 5/1s, cost: {{ POST: 4 }} }}\n{comments}{line}"
+        ))
+    };
+    assert_eq!(found(&plan(&odd(""))), ["cost-above-limit 9"]);
+    for comments in [
+        "      # flowgate: allow(never-rejects, cost-above-limit)\n",
+        "# flowgate: allow(never-rejects)\n# Why, at length.\n\t# flowgate:allow( cost-above-limit )\n",
+    ] {
+        let comments = comments.replace('\t', "  ");
+        assert_eq!(found(&plan(&odd(&comments))), Vec::<String>::new(), "{comments}");
+    }
+    // A blank line between the two ends it, as does any other line.
+    assert_eq!(
+        found(&plan(&odd("# flowgate: allow(cost-above-limit)\n\n"))),
+        ["cost-above-limit 11"]
+    );
+}
+
+#[test]
+fn a_text_is_no_comment() {
+    let body = |body: &str| {
+        format!(
+            "{FRAME}routes:\n  - name: r\n    match: {{ path: / }}\n    respond: {{ status: 200 }}\n\
+             \x20   reject:\n      body: {body}\n    retry: {{}}\n"
+        )
+    };
+    // The upstream is unused, and `retry` does nothing without one.
+    let sound = ["unused-upstream 2", "key-without-effect 9"];
+    for (text, expected) in [
+        ("x # flowgate: allow(none)", &["unknown-check 8"][..]),
+        ("'x # flowgate: allow(none)'", &[]),
+        ("\"# flowgate: allow(key-without-effect)\"", &[]),
+        ("|\n        # flowgate: allow(key-without-effect)", &[]),
+        ("|\n        # flowgate: allow(none)\n        more", &[]),
+    ] {
+        let found = found(&plan(&body(text)));
+        let others: Vec<_> = found.iter().filter(|it| it.starts_with("unknown")).collect();
+        assert_eq!(others, expected, "{text}");
+        let kept = found.iter().filter(|it| it.starts_with("key-without-effect")).count();
+        assert_eq!(kept, 1, "{text}: {found:?}");
+    }
+    assert_eq!(found(&plan(&body("x"))), sound);
+}
+
+#[test]
+fn the_page_lists_every_check() {
+    let page = include_str!("../../../docs/checks.md");
+    for lint in Lint::ALL {
+        assert_eq!(page.matches(&format!("| `{lint}` | ")).count(), 1, "{lint} in docs/checks.md");
+    }
+    let rows = page.lines().filter(|line| line.starts_with("| `")).count();
+    assert_eq!(rows, Lint::ALL.len());
+}

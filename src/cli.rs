@@ -4,7 +4,7 @@
 
 pub mod manual;
 
-use crate::{replay, scenario};
+use crate::{replay, scenario, suggest};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use std::{
     env,
@@ -127,6 +127,26 @@ Exit codes: 0 done; 1 the configuration has errors, or a line cannot be read and
         /// What to replay.
         #[command(flatten)]
         options: replay::Options,
+    },
+    /// Suggest limits for recorded traffic, as YAML to paste.
+    ///
+    /// For each route, the peaks of its clients, a limit with a margin, and what it would have
+    /// rejected. Without `-c` the routes are the first segments of paths.
+    #[command(after_help = "\
+Examples:
+  flowgate suggest access.log > gateway.yaml
+  flowgate suggest -c gateway.yaml --key header:x-api-key access.log.*.gz
+  flowgate suggest --target 0.1% --window 1m access.log
+
+Exit codes: 0 done; 1 the configuration has errors, or the log is too short for any limit;
+2 called wrongly, or a file cannot be read.")]
+    Suggest {
+        /// The configuration.
+        #[command(flatten)]
+        file: File,
+        /// From which traffic.
+        #[command(flatten)]
+        options: suggest::Options,
     },
     /// Run scenarios through the rules, as tests.
     ///

@@ -41,4 +41,5 @@ pub mod route;
 pub mod scenario;
 pub mod shutdown;
 pub mod small_http;
+pub mod suggest;
 pub mod workers;

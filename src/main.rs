@@ -6,7 +6,7 @@ use flowgate::{
     cli::{self, Cli, Command, Format, Log, Named, manual},
     clock, config, demo, gateway,
     meter::Counters,
-    replay, scenario, shutdown,
+    replay, scenario, shutdown, suggest,
 };
 use std::{
     io::{self, IsTerminal, Write},
@@ -165,6 +165,7 @@ fn run(command: Command) -> Result<(), Failure> {
             demo(named, log, upstream, upstream_only)
         }
         Command::Replay { file, options } => replay(&options, &file.path()),
+        Command::Suggest { file, options } => suggest(&options, file.config.as_deref()),
         Command::Test { file, options } => test(&options, file.config.as_deref()),
         Command::Diff { old, new, output } => diff(&old, &new, output),
         Command::Schema => Ok(print(config::schema())?),
@@ -243,6 +244,16 @@ fn replay(options: &replay::Options, config: &Path) -> Result<(), Failure> {
         // The reader may close the pipe early.
         Err(replay::ReplayError::Write(error)) if is_closed(&error) => Ok(()),
         done => Ok(done?),
+    }
+}
+
+fn suggest(options: &suggest::Options, config: Option<&Path>) -> Result<(), Failure> {
+    match suggest::run(options, config, &mut io::stdout().lock()) {
+        Err(suggest::SuggestError::Write(error)) if is_closed(&error) => Ok(()),
+        Err(suggest::SuggestError::Config(problems)) => Err((*problems).into()),
+        Err(error) => Err(Failure::Error(Box::new(error))),
+        Ok(suggest::SuggestResult::Proposed) => Ok(()),
+        Ok(suggest::SuggestResult::Nothing) => Err(Failure::Printed),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
         self, Claims, KeySource, Live, Plan, RequestContext, Retired, RouteRule, Snapshot, Unrouted,
     },
     flow::{Admission, Instant, Key, Outcome, Permit, Report, SlotId, Verdict, rule_of},
-    route::{Matcher, Seed, Target, canonical_host, client_ip, normal_path},
+    route::{KeySpec, Matcher, Seed, Target, canonical_host, client_ip, normal_path},
 };
 use core::{
     cmp::{Ordering, Reverse},
@@ -169,6 +169,22 @@ impl Engine {
     /// Returns the configuration in force.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
+    }
+
+    /// Returns the route of an arrival, and its `key` as text if it has one.
+    ///
+    /// # Errors
+    /// It reaches no route.
+    pub fn identify(
+        &self,
+        arrival: &Arrival,
+        key: &KeySpec,
+    ) -> Result<(usize, Option<String>), Unreached> {
+        self.with_head(arrival, |target, path, client| {
+            let route = self.route_of(&self.snapshot, arrival, target, path)?;
+            let known = arrival.key.as_ref().map(ToString::to_string);
+            Ok((route, known.or_else(|| key.show(target, client))))
+        })
     }
 
     /// Decides about an arrival.

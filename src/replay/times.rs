@@ -64,7 +64,7 @@ impl Times {
     }
 
     /// Formats the span of a log: `2026-11-21 05:00:07 to 05:01:30 UTC`.
-    pub(super) fn span(&self, first: Instant, last: Instant) -> Option<String> {
+    pub fn span(&self, first: Instant, last: Instant) -> Option<String> {
         let Clock { zone, day } = self.clock?;
         let format = if day.is_some() { "%H:%M:%S" } else { "%F %H:%M:%S" };
         let last = local(zone, last).strftime(format);

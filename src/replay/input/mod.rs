@@ -50,6 +50,8 @@ pub struct Inputs {
     meter: Meter,
     /// Notes for the reader.
     pub notes: Vec<String>,
+    /// Whether stamps are whole seconds, over which arrivals are spread.
+    pub has_whole_seconds: bool,
     /// Lines read.
     pub lines: u64,
     /// Log lines without a request.
@@ -144,6 +146,7 @@ impl Inputs {
             times: Times::relative(Instant::EPOCH),
             meter,
             notes: Vec::new(),
+            has_whole_seconds: false,
             lines: 0,
             without_request: 0,
             undecided: 0,
@@ -227,7 +230,8 @@ impl Inputs {
                 self.bad.note(&log.name, log.lines.number, &reason);
             }
         }
-        if spread(&mut all) {
+        self.has_whole_seconds = spread(&mut all);
+        if self.has_whole_seconds {
             let note = "the stamps are whole seconds: the arrivals of one are spread evenly over it, so \
                  that bursts within a second are not seen";
             self.notes.push(note.to_owned());

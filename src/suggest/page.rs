@@ -1,0 +1,237 @@
+//! The result: YAML to paste, with comments that say why.
+
+use super::{
+    peaks::Peaks,
+    percent::Percent,
+    proposal::{Basis, Proposal},
+    traffic::{Group, MOST_KEYS, Traffic},
+    trial::{Tried, rate, words},
+};
+use core::{cmp::Reverse, fmt::Write};
+
+/// The most clients that are named.
+const MOST_NAMED: usize = 3;
+
+/// The keys that a rule holds apart if it does not say how many.
+const USUAL_KEYS: usize = 100_000;
+
+/// What is known of one route.
+#[derive(Debug)]
+pub(super) struct RouteResult {
+    pub group: Group,
+    pub requests: usize,
+    pub without_key: u64,
+    /// By window, the shortest first.
+    pub peaks: Vec<Peaks>,
+    /// A limit, or why there is none.
+    pub proposal: Result<(Proposal, Tried), String>,
+}
+
+/// All of it.
+#[derive(Debug)]
+pub(super) struct Page<'a> {
+    /// The names of the inputs.
+    pub inputs: String,
+    /// From the first request to the last, in words.
+    pub span: String,
+    pub key: &'a str,
+    pub traffic: &'a Traffic,
+    pub notes: &'a [String],
+    pub routes: Vec<RouteResult>,
+    /// Whether routes are those of a configuration, which has listeners and upstreams already.
+    pub is_for_file: bool,
+}
+
+impl Page<'_> {
+    pub(super) fn write(&self) -> String {
+        let mut out = String::new();
+        // Writing to a String cannot fail.
+        _ = self.write_head(&mut out);
+        if !self.is_for_file {
+            out += "\nlisteners: [{ name: web, listen: 127.0.0.1:8080 }]\n\
+                    upstreams: [{ name: app, servers: [{ url: http://127.0.0.1:9000 }] }] # your service\n";
+        }
+        out += "\nroutes:\n";
+        for route in &self.routes {
+            _ = self.write_route(&mut out, route);
+        }
+        if self.routes.iter().all(|route| route.proposal.is_err()) && self.is_for_file {
+            out += "  []\n";
+        }
+        if !self.is_for_file {
+            out += "end: true\n";
+        }
+        out
+    }
+
+    fn write_head(&self, out: &mut String) -> core::fmt::Result {
+        let Self { inputs, span, traffic, key, .. } = self;
+        let count = traffic.requests.len();
+        writeln!(out, "# flowgate suggest: {count} requests of {inputs}, {span}.")?;
+        writeln!(
+            out,
+            "# Counted by {key}. What a limit would have rejected is no estimate: the whole log went"
+        )?;
+        writeln!(
+            out,
+            "# through the rules below. Try the next log by `flowgate replay` before you enforce them."
+        )?;
+        for note in self.notes {
+            writeln!(out, "# note: {}", clean(note))?;
+        }
+        if traffic.without_route > 0 {
+            writeln!(
+                out,
+                "# note: {} requests that reach no route are left out",
+                traffic.without_route
+            )?;
+        }
+        if traffic.beyond > 0 {
+            let beyond = traffic.beyond;
+            writeln!(
+                out,
+                "# note: {beyond} requests of keys beyond the first {MOST_KEYS} are left out"
+            )?;
+        }
+        Ok(())
+    }
+
+    fn write_route(&self, out: &mut String, route: &RouteResult) -> core::fmt::Result {
+        let name = &route.group.name;
+        let clients = route.peaks.first().map_or(0, |peaks| peaks.all.len());
+        writeln!(out, "  # {}: {} requests of {clients} clients", clean(name), route.requests)?;
+        if route.without_key > 0 {
+            writeln!(
+                out,
+                "  #   {} more have no {}, and are not counted",
+                route.without_key, self.key
+            )?;
+        }
+        for peaks in &route.peaks {
+            writeln!(
+                out,
+                "  #   peaks of a client in {}: median {}, 99 % {}, highest {}",
+                words(peaks.window),
+                peaks.quantile(50),
+                peaks.quantile(99),
+                peaks.quantile(100)
+            )?;
+        }
+        match &route.proposal {
+            Ok((proposal, tried)) => {
+                self.write_reason(out, proposal)?;
+                self.write_tried(out, tried, clients)?;
+            }
+            Err(why) => writeln!(out, "  #   no limit is suggested: {why}")?,
+        }
+        if self.is_for_file && route.proposal.is_err() {
+            return Ok(());
+        }
+        writeln!(out, "  - name: {name}")?;
+        match &route.group.path_prefix {
+            Some(prefix) => {
+                writeln!(out, "    match: {{ path_prefix: {prefix} }}\n    upstream: app")?;
+            }
+            None => writeln!(out, "    # with the `match` and the `upstream` that it has")?,
+        }
+        let Ok((proposal, _)) = &route.proposal else { return Ok(()) };
+        self.write_rule(out, proposal, route.without_key > 0, clients)
+    }
+
+    fn write_reason(&self, out: &mut String, proposal: &Proposal) -> core::fmt::Result {
+        let window = words(proposal.window);
+        let limit = proposal.limit;
+        match &proposal.basis {
+            Basis::Apart { highest, outliers, factor } => {
+                let count = outliers.len();
+                let stand = if count == 1 { "client stands" } else { "clients stand" };
+                let named = outliers.iter().rev().take(MOST_NAMED);
+                let named =
+                    named.map(|peak| format!("{} with {}", self.key_of(peak.key), peak.most));
+                let named: Vec<_> = named.collect();
+                writeln!(out, "  #   {count} {stand} out in {window}: {}", named.join(", "))?;
+                writeln!(
+                    out,
+                    "  #   limit: {highest}, the highest of all others, times {factor:.2}, rounded up: {limit}"
+                )
+            }
+            Basis::Highest { highest, factor } => {
+                writeln!(
+                    out,
+                    "  #   nobody stands out for long; limit: {highest}, the highest in {window}, times {factor:.2}, rounded up: {limit}"
+                )
+            }
+            Basis::Target(target) => {
+                writeln!(out, "  #   limit: the lowest in {window} that rejects at most {target}")
+            }
+        }
+    }
+
+    fn write_tried(&self, out: &mut String, tried: &Tried, clients: usize) -> core::fmt::Result {
+        let offered: u64 = tried.offered.iter().sum();
+        let rejected: u64 = tried.rejected.iter().sum();
+        let share = Percent::of(rejected, offered);
+        let hit = tried.keys.len();
+        writeln!(
+            out,
+            "  #   would have rejected {share} of the requests ({rejected} of {offered}), of {hit} of {clients} clients"
+        )?;
+        if rejected == 0 {
+            return Ok(());
+        }
+        let mut keys: Vec<_> = tried.keys.iter().collect();
+        keys.sort_by_key(|(key, count)| (Reverse(**count), **key));
+        let named = keys.iter().take(MOST_NAMED);
+        let named: Vec<_> =
+            named.map(|(key, count)| format!("{} ×{count}", self.key_of(**key))).collect();
+        let halves = [0, 1].map(|half| Percent::of(tried.rejected[half], tried.offered[half]));
+        writeln!(out, "  #   most of them: {}", named.join(", "))?;
+        writeln!(
+            out,
+            "  #   in the first half of the log {}, in the second {}",
+            halves[0], halves[1]
+        )?;
+        if varies(halves) {
+            writeln!(out, "  #   The halves differ: expect another share of other traffic.")?;
+        }
+        Ok(())
+    }
+
+    fn write_rule(
+        &self,
+        out: &mut String,
+        proposal: &Proposal,
+        has_missing: bool,
+        clients: usize,
+    ) -> core::fmt::Result {
+        let rate = rate(proposal.limit, proposal.window);
+        let name = if self.key == "client_ip" { "per-client" } else { "per-key" };
+        let key =
+            if self.key.contains(',') { format!("[{}]", self.key) } else { self.key.to_owned() };
+        writeln!(out, "    flow:\n      - name: {name}\n        algorithm: sliding_window")?;
+        writeln!(out, "        limit: {rate}\n        strict: true\n        key: {key}")?;
+        if has_missing && self.key != "client_ip" {
+            writeln!(out, "        on_missing_key: skip")?;
+        }
+        // Twice as many as there were, so that new ones find places.
+        if clients > USUAL_KEYS / 2 {
+            writeln!(out, "        max_keys: {}", (2 * clients).min(10_000_000))?;
+        }
+        Ok(())
+    }
+
+    fn key_of(&self, key: u32) -> String {
+        self.traffic.keys.get(key as usize).map_or_else(String::new, |key| clean(key))
+    }
+}
+
+/// Whether two shares differ by more than a fifth of their mean.
+pub(super) fn varies([one, other]: [Percent; 2]) -> bool {
+    (one.share() - other.share()).abs() > 0.2 * f64::midpoint(one.share(), other.share())
+}
+
+/// Returns a text that fits into a comment: in one line, short, and without control characters.
+fn clean(text: &str) -> String {
+    const LONGEST: usize = 200;
+    text.chars().take(LONGEST).flat_map(char::escape_debug).collect()
+}

@@ -1,0 +1,319 @@
+//! Limits from one half of a log, tried on the other half, for traffic of several shapes.
+
+use super::{Options, Percent, SuggestResult, run};
+use crate::{
+    config::Text,
+    flow::Instant,
+    replay::{Engine, Event, Inputs},
+};
+use core::time::Duration;
+use fastrand::Rng;
+use std::{
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+};
+
+const MINUTE: f64 = 60_000.0;
+
+/// A request: milliseconds from the start, and the last part of its client's address.
+type Line = (f64, usize);
+
+/// Adds the requests of a client that asks `rate` times a minute, at random.
+fn poisson(rng: &mut Rng, lines: &mut Vec<Line>, client: usize, rate: f64, minutes: f64) {
+    let mut at = 0.0;
+    loop {
+        at -= (1.0 - rng.f64()).ln() * MINUTE / rate;
+        if at >= minutes * MINUTE {
+            return;
+        }
+        lines.push((at, client));
+    }
+}
+
+fn steady(rng: &mut Rng) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for client in 0..150 {
+        poisson(rng, &mut lines, client, 4.0, 60.0);
+    }
+    lines
+}
+
+/// Two days of half an hour each.
+fn diurnal(rng: &mut Rng) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for client in 0..150 {
+        poisson(rng, &mut lines, client, 8.0, 60.0);
+    }
+    let is_kept = |at: f64, chance: f64| {
+        chance < 0.5 - 0.45 * (at / (30.0 * MINUTE) * core::f64::consts::TAU).cos()
+    };
+    lines.retain(|(at, _)| is_kept(*at, rng.f64()));
+    lines
+}
+
+/// The rates of a Pareto distribution, whose mean a few clients make.
+fn heavy_tailed(rng: &mut Rng) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for client in 0..200 {
+        let rate = (1.0 - rng.f64()).powf(-1.0 / 1.2).min(400.0);
+        poisson(rng, &mut lines, client, rate, 60.0);
+    }
+    lines
+}
+
+fn with_scraper(rng: &mut Rng) -> Vec<Line> {
+    let mut lines = steady(rng);
+    poisson(rng, &mut lines, 200, 240.0, 60.0);
+    lines
+}
+
+/// Clients that load a page with everything on it, and are silent for minutes.
+fn bursts(rng: &mut Rng) -> Vec<Line> {
+    let mut pages = Vec::new();
+    for client in 0..150 {
+        poisson(rng, &mut pages, client, 0.3, 60.0);
+    }
+    let mut lines = Vec::new();
+    for (at, client) in pages {
+        for _ in 0..rng.usize(5..20) {
+            lines.push((at + rng.f64() * 3000.0, client));
+        }
+    }
+    lines
+}
+
+/// A scraper that is gone after a quarter of an hour.
+fn visited_once(rng: &mut Rng) -> Vec<Line> {
+    let mut lines = steady(rng);
+    poisson(rng, &mut lines, 200, 240.0, 15.0);
+    lines
+}
+
+/// Writes lines as events, with times from the first minute that they are in.
+fn write(path: &Path, lines: &[Line]) {
+    let mut lines = lines.to_vec();
+    lines.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let mut text = String::new();
+    for (at, client) in lines {
+        let address = format!("192.0.2.{client}");
+        writeln!(
+            text,
+            "{{\"t\":{at:.3},\"client_ip\":\"{address}\",\"path\":\"/api/x\",\"duration\":0}}"
+        )
+        .unwrap();
+    }
+    fs::write(path, text).unwrap();
+}
+
+fn options(input: PathBuf) -> Options {
+    Options {
+        inputs: vec![input],
+        format: None,
+        host: None,
+        key: "client_ip".to_owned(),
+        window: None,
+        margin: None,
+        target: None,
+    }
+}
+
+#[track_caller]
+fn suggest(options: &Options) -> (SuggestResult, String) {
+    let mut out = Vec::new();
+    let result = run(options, None, &mut out).unwrap_or_else(|error| panic!("{error}"));
+    (result, String::from_utf8(out).unwrap())
+}
+
+/// Returns the share that a page states, and that of the log at `path` with its rules.
+fn shares(page: &str, path: &Path) -> (f64, f64) {
+    let stated =
+        page.lines().find_map(|line| line.split_once("would have rejected ")?.1.split_once(" %"));
+    let stated: f64 = stated.unwrap_or_else(|| panic!("{page}")).0.parse().unwrap();
+    let plan = Text::new(Path::new("suggested.yaml"), page).rules();
+    let plan = plan.unwrap_or_else(|problems| panic!("{problems}\n{page}"));
+    let mut engine = Engine::new(plan, Instant::EPOCH, None);
+    let mut inputs = Inputs::open(&[path.to_owned()], None, &mut |_| {}).unwrap();
+    let mut counts = [0_u32; 2];
+    while let Some(event) = inputs.next_event() {
+        let Event::Arrival(arrival) = event else { continue };
+        let result = engine.arrive(&arrival);
+        assert!(result.route.is_ok());
+        counts[usize::from(result.start.is_none())] += 1;
+    }
+    (stated, f64::from(counts[1]) * 100.0 / f64::from(counts[0] + counts[1]))
+}
+
+/// Suggests from one half of a log and tries the other one, in both directions. Returns what was
+/// stated, and the pages.
+#[track_caller]
+fn hold_out(
+    shape: fn(&mut Rng) -> Vec<Line>,
+    seed: u64,
+    change: fn(&mut Options),
+) -> Vec<(f64, String)> {
+    let lines = shape(&mut Rng::with_seed(seed));
+    let middle = 30.0 * MINUTE;
+    let (first, mut second): (Vec<_>, Vec<_>) = lines.into_iter().partition(|(at, _)| *at < middle);
+    for (at, _) in &mut second {
+        *at -= middle;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let paths = [folder.path().join("first"), folder.path().join("second")];
+    write(&paths[0], &first);
+    write(&paths[1], &second);
+    let mut pages = Vec::new();
+    for [known, held_out] in [[0, 1], [1, 0]] {
+        let mut options = options(paths[known].clone());
+        change(&mut options);
+        let (result, page) = suggest(&options);
+        assert_eq!(result, SuggestResult::Proposed, "{page}");
+        let (stated, found) = shares(&page, &paths[held_out]);
+        // A share of a hundredth of a percent is next to nothing, whatever the ratio.
+        let is_near = (stated - found).abs() <= (0.2 * stated).max(0.01);
+        assert!(is_near, "seed {seed}: stated {stated} %, found {found} %\n{page}");
+        pages.push((stated, page));
+    }
+    pages
+}
+
+const SEEDS: [u64; 2] = [1, 2];
+
+#[test]
+fn like_clients_are_left_alone() {
+    for shape in [steady, diurnal, bursts] {
+        for seed in SEEDS {
+            for (stated, page) in hold_out(shape, seed, |_| {}) {
+                assert!(stated < 0.01, "{page}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_scraper_is_limited_and_nobody_else() {
+    for seed in SEEDS {
+        for (stated, page) in hold_out(with_scraper, seed, |_| {}) {
+            assert!((10.0..40.0).contains(&stated), "{page}");
+            assert!(
+                page.contains("of 1 of 151 clients") && page.contains("192.0.2.200 with"),
+                "{page}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_few_large_clients_are_stated_as_they_are() {
+    for seed in SEEDS {
+        hold_out(heavy_tailed, seed, |_| {});
+    }
+}
+
+#[test]
+fn a_target_is_kept_and_stated() {
+    for shape in [with_scraper, heavy_tailed] {
+        let pages = hold_out(shape, 1, |options| options.target = "5%".parse().ok());
+        for (stated, page) in pages {
+            assert!((3.0..=5.0).contains(&stated), "{page}");
+        }
+    }
+}
+
+#[test]
+fn what_happened_once_is_no_reason_for_a_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    write(&path, &visited_once(&mut Rng::with_seed(1)));
+    let (_, page) = suggest(&options(path));
+    assert!(page.contains("nobody stands out for long"), "{page}");
+    assert!(page.contains("would have rejected 0 % of the requests"), "{page}");
+}
+
+#[test]
+fn a_log_that_is_too_short_is_named_as_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let lines: Vec<Line> = (0..2000).map(|n| (f64::from(n), 1)).collect();
+    write(&path, &lines);
+    let (result, page) = suggest(&options(path.clone()));
+    assert_eq!(result, SuggestResult::Nothing);
+    assert!(
+        page.contains(
+            "no limit is suggested: the log is too short; for a window of 1s it must be 10s long"
+        ),
+        "{page}"
+    );
+    write(&path, &lines[..20]);
+    let (result, page) = suggest(&options(path.clone()));
+    assert_eq!(result, SuggestResult::Nothing);
+    assert!(page.contains("20 requests are too few; 1000 are needed"), "{page}");
+    write(&path, &[]);
+    let (result, page) = suggest(&options(path.clone()));
+    assert_eq!(result, SuggestResult::Nothing);
+    assert!(
+        Text::new(Path::new("page"), &page).rules().is_ok() || page.contains("0 requests"),
+        "{page}"
+    );
+    let longer = Options { window: Some(Duration::from_hours(1)), ..options(path.clone()) };
+    write(&path, &steady(&mut Rng::with_seed(1)));
+    let (_, page) = suggest(&longer);
+    assert!(page.contains("for a window of 1h it must be 10h long"), "{page}");
+}
+
+#[test]
+fn windows_and_margins_are_those_that_are_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    // Ten requests of each client in a minute, at any time.
+    let lines = (0..20_000_u32).map(|n| (f64::from(n) * 300.0, n as usize % 20));
+    write(&path, &lines.collect::<Vec<_>>());
+    let limit = |window: &str, margin: Option<&str>| {
+        let window = humantime::parse_duration(window).ok();
+        let margin = margin.map(|margin| margin.parse::<Percent>().unwrap());
+        let (_, page) = suggest(&Options { window, margin, ..options(path.clone()) });
+        let line = page.lines().find(|line| line.contains("        limit: "));
+        line.unwrap_or_else(|| panic!("{page}")).trim().to_owned()
+    };
+    assert_eq!(limit("1m", None), "limit: 15/1m");
+    assert_eq!(limit("1m", Some("0%")), "limit: 10/1m");
+    assert_eq!(limit("90s", Some("100%")), "limit: 30/90s");
+}
+
+#[test]
+fn routes_are_those_of_the_file_or_first_segments() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let mut text = String::new();
+    for n in 0..4000 {
+        let place = ["/api/a", "/img/b.png", "/", "/api/c?d"][n % 4];
+        let at = n * 500;
+        let client = n % 40;
+        writeln!(text, "{{\"t\":{at},\"client_ip\":\"192.0.2.{client}\",\"path\":\"{place}\",\"host\":\"shop.example\"}}").unwrap();
+    }
+    fs::write(&path, text).unwrap();
+    let (_, page) = suggest(&options(path.clone()));
+    for part in [
+        "  - name: api\n    match: { path_prefix: /api }",
+        "  - name: img\n",
+        "  - name: rest\n    match: { path_prefix: / }",
+    ] {
+        assert!(page.contains(part), "{page}");
+    }
+    let file = folder.path().join("gateway.yaml");
+    fs::write(&file, ALL_BUT_IMAGES).unwrap();
+    let mut out = Vec::new();
+    run(&options(path), Some(&file), &mut out).unwrap();
+    let page = String::from_utf8(out).unwrap();
+    assert!(page.contains("  - name: shop\n    # with the `match`"), "{page}");
+    assert!(page.contains("1000 requests that reach no route are left out"), "{page}");
+    assert!(!page.contains("listeners"), "{page}");
+}
+
+const ALL_BUT_IMAGES: &str = "\
+listeners: [{ name: web, listen: 127.0.0.1:0 }]
+upstreams: [{ name: app, servers: [{ url: http://127.0.0.1:1 }] }]
+routes:
+  - { name: shop, match: { host: shop.example, path_prefix: /api }, upstream: app }
+  - { name: home, match: { host: shop.example, path: / }, upstream: app }
+";

@@ -39,6 +39,7 @@ fn every_example_loads() {
         assert!(!describe(&plan).is_empty());
     }
     assert!(load("examples/cluster/gateway.yaml").settings.store.is_some());
+    load("examples/kubernetes/gateway.yaml");
 }
 
 /// Loads a copy of a file of the repository, beside certificates made for it.

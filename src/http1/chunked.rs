@@ -275,20 +275,22 @@ impl ChunkedDecoder {
     }
 }
 
-/// A chunk of one byte, and which bits of it are always the same.
-const ONE_BYTE: u64 = u64::from_le_bytes(*b"1\r\n\0\r\n\0\0");
-const ONE_BYTE_MASK: u64 = u64::from_le_bytes([0xff, 0xff, 0xff, 0, 0xff, 0xff, 0, 0]);
+/// Four chunks of one byte each, but for these bytes.
+const FOUR_CHUNKS: &[u8; 24] = b"1\r\n\0\r\n1\r\n\0\r\n1\r\n\0\r\n1\r\n\0\r\n";
 
 /// Appends to `data` what whole chunks from `start` on have, as long as they have no more than 15
 /// bytes and no extension. Returns how many bytes were read.
 fn small_chunks(buffer: &mut [u8], data: &mut Range<usize>, start: usize) -> usize {
     let mut at = start;
     // The worst that a sender can do, byte for byte.
-    while let Some(next) = buffer.get(at..).and_then(<[u8]>::first_chunk::<8>)
-        && u64::from_le_bytes(*next) & ONE_BYTE_MASK == ONE_BYTE
-    {
-        append(buffer, data, at + 3..at + 4);
-        at += 6;
+    while let Some(bytes) = buffer.get(at..).and_then(<[u8]>::first_chunk).and_then(four_chunks) {
+        if data.start == data.end {
+            *data = at + 3..at + 3;
+        }
+        // All of them are before what is read next.
+        buffer[data.end..data.end + 4].copy_from_slice(&bytes);
+        data.end += 4;
+        at += FOUR_CHUNKS.len();
     }
     while let Some([digit, b'\r', b'\n', rest @ ..]) = buffer.get(at..) {
         let size = hex_digit(*digit).map_or(0, usize::from);
@@ -301,6 +303,16 @@ fn small_chunks(buffer: &mut [u8], data: &mut Range<usize>, start: usize) -> usi
     at - start
 }
 
+/// Returns the bytes of four chunks of one byte each, if that is what stands here. Compares without a
+/// branch for each byte.
+fn four_chunks(next: &[u8; 24]) -> Option<[u8; 4]> {
+    let mut differences = 0;
+    for (at, (byte, expected)) in next.iter().zip(FOUR_CHUNKS).enumerate() {
+        differences |= if at % 6 == 3 { 0 } else { byte ^ expected };
+    }
+    (differences == 0).then_some([next[3], next[9], next[15], next[21]])
+}
+
 /// Moves what is at `part` of `buffer` to the end of `data`, which is before it.
 fn append(buffer: &mut [u8], data: &mut Range<usize>, part: Range<usize>) {
     if data.start == data.end {
@@ -308,12 +320,7 @@ fn append(buffer: &mut [u8], data: &mut Range<usize>, part: Range<usize>) {
         return;
     }
     let end = data.end + part.len();
-    if part.len() == 1 {
-        // A call for one byte would cost more than all the rest of its chunk.
-        buffer[data.end] = buffer[part.start];
-    } else {
-        buffer.copy_within(part, data.end);
-    }
+    buffer.copy_within(part, data.end);
     data.end = end;
 }
 

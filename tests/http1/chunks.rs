@@ -101,6 +101,45 @@ fn what_is_no_data_is_bounded() {
     assert_eq!(decode(trailer(LIMITS.bytes - 5).as_bytes()), "Trailers(TooLarge)");
 }
 
+/// As [`decode`] says, but of bytes that come one at a time.
+fn decode_slowly(bytes: &[u8]) -> String {
+    let mut decoder = ChunkedDecoder::new(LIMITS);
+    let mut data = Vec::new();
+    for (at, byte) in bytes.iter().enumerate() {
+        let mut buffer = [*byte];
+        match decoder.decode(&mut buffer) {
+            Err(error) => return format!("{error:?}"),
+            Ok(part) => data.extend_from_slice(&buffer[part.data]),
+        }
+        if decoder.is_end() {
+            let rest = bytes.len() - at - 1;
+            let rest = if rest > 0 { format!(" and {rest}") } else { String::new() };
+            return data.escape_ascii().to_string() + &rest;
+        }
+    }
+    "...".to_owned()
+}
+
+#[test]
+fn many_small_chunks_are_read_as_one_after_the_other() {
+    let mut body = Vec::new();
+    for at in 0..13u8 {
+        encode(&[b'a' + at], &mut body);
+    }
+    body.extend_from_slice(b"2\r\nno\r\n");
+    encode(b"p", &mut body);
+    body.extend_from_slice(b"0\r\n\r\n");
+    assert_eq!(decode(&body), "abcdefghijklmnop");
+    for at in 0..body.len() {
+        for byte in *b"\r\n012x" {
+            let mut changed = body.clone();
+            changed[at] = byte;
+            let text = String::from_utf8_lossy(&changed);
+            assert_eq!(decode(&changed), decode_slowly(&changed), "{text:?}");
+        }
+    }
+}
+
 #[test]
 fn a_size_is_written_without_zeros() {
     for (length, expected) in [

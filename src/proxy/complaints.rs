@@ -3,10 +3,16 @@
 use super::service::Worker;
 use crate::{config::Server, flow::Instant, meter};
 use core::{net::IpAddr, time::Duration};
-use std::sync::{Mutex, PoisonError};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
 
 /// How often the log names one kind of trouble at most.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Of so many servers the failures are counted, and of more only those of the last second.
+const SERVERS_MAX: usize = 1000;
 
 /// One kind of trouble, to be logged now and then.
 #[derive(Debug, Default)]
@@ -19,11 +25,15 @@ impl Complaints {
     /// Notes another one. Returns how many to log at `now`, if it is time.
     pub(super) fn due(&mut self, now: Instant) -> Option<u64> {
         self.untold += 1;
-        if self.told.is_some_and(|told| now.since(told) < INTERVAL) {
+        if self.is_recent(now) {
             return None;
         }
         self.told = Some(now);
         Some(core::mem::take(&mut self.untold))
+    }
+
+    fn is_recent(&self, now: Instant) -> bool {
+        self.told.is_some_and(|told| now.since(told) < INTERVAL)
     }
 }
 
@@ -43,7 +53,7 @@ pub struct RequestLog {
     by_reason: Mutex<[Complaints; meter::Refusal::ALL.len()]>,
     upstream: Mutex<Complaints>,
     /// By the server's id.
-    attempts: Mutex<Vec<Complaints>>,
+    attempts: Mutex<HashMap<usize, Complaints>>,
 }
 
 impl RequestLog {
@@ -86,10 +96,10 @@ impl RequestLog {
     pub(super) fn attempt_failed(&self, now: Instant, failed: &FailedAttempt<'_>) {
         let FailedAttempt { route, server, number, cause } = failed;
         let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
-        if attempts.len() <= server.id {
-            attempts.resize_with(server.id + 1, Complaints::default);
+        if attempts.len() >= SERVERS_MAX {
+            attempts.retain(|_, server| server.is_recent(now));
         }
-        if let Some(count) = attempts.get_mut(server.id).and_then(|server| server.due(now)) {
+        if let Some(count) = attempts.entry(server.id).or_default().due(now) {
             let server = server.address();
             tracing::warn!(route, server, attempt = number, count, "upstream failed: {cause}");
         }

@@ -154,7 +154,7 @@ impl Live {
         }
     }
 
-    fn servers(&self) -> MutexGuard<'_, ServerIds> {
+    pub(super) fn servers(&self) -> MutexGuard<'_, ServerIds> {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -15,14 +15,30 @@ type Address = (Arc<str>, u16, Option<IpAddr>);
 /// The longest cycle of turns. Beyond it weights are rounded.
 const MAX_CYCLE: u64 = 1000;
 
-/// The numbers of all servers that there ever were, by which workers keep their connections.
+/// How many former servers keep their numbers.
+const FORMER_MAX: usize = 1000;
+
+/// The numbers of servers, by which workers keep their connections. A server that comes back has its
+/// former number, unless many others came and went; no number is given to two addresses.
 #[derive(Debug, Default)]
-pub(super) struct ServerIds(HashMap<Address, usize>);
+pub(super) struct ServerIds {
+    ids: HashMap<Address, usize>,
+    next: usize,
+}
 
 impl ServerIds {
     fn of(&mut self, address: &Address) -> usize {
-        let next = self.0.len();
-        *self.0.entry(address.clone()).or_insert(next)
+        *self.ids.entry(address.clone()).or_insert_with(|| {
+            self.next += 1;
+            self.next - 1
+        })
+    }
+
+    /// Forgets former servers if they are many. `known` has those that there are.
+    fn forget_former(&mut self, known: &HashMap<Address, Arc<Server>>) {
+        if self.ids.len() > known.len() + FORMER_MAX {
+            self.ids.retain(|address, _| known.contains_key(address));
+        }
     }
 }
 
@@ -41,9 +57,12 @@ impl<'i> ServerBuilder<'i> {
         let mut names = Names::new();
         for upstream in snapshot.iter().flat_map(|snapshot| &snapshot.upstreams) {
             let members = upstream.members();
-            known.extend(members.servers.iter().map(|it| (address_of(it), Arc::clone(it))));
+            known.extend(
+                members.servers.iter().map(|server| (address_of(server), Arc::clone(server))),
+            );
             names.extend(members.names.clone());
         }
+        ids.forget_former(&known);
         Self { ids, known, names }
     }
 
@@ -83,7 +102,7 @@ impl<'i> ServerBuilder<'i> {
         let is_it = |server: &&Arc<Server>| address_of(server) == address;
         let before = old.and_then(|old| old.servers.iter().find(is_it));
         if let Some(before) =
-            before.filter(|it| it.weight == *weight && it.is_tls == endpoint.is_tls)
+            before.filter(|same| same.weight == *weight && same.is_tls == endpoint.is_tls)
         {
             return Arc::clone(before);
         }
@@ -121,17 +140,18 @@ fn turns(servers: &[Arc<Server>]) -> Vec<u16> {
     let weights: Vec<u64> = servers.iter().map(|server| server.weight.into()).collect();
     let sum = weights.iter().sum::<u64>().max(1);
     let room = MAX_CYCLE.saturating_sub(weights.len() as u64);
-    let rounded = || schedule(&weights.iter().map(|it| it * room / sum + 1).collect::<Vec<_>>());
+    let rounded =
+        || schedule(&weights.iter().map(|weight| weight * room / sum + 1).collect::<Vec<_>>());
     let one_each = || (0..=u16::MAX).take(servers.len()).collect();
     schedule(&weights).or_else(rounded).unwrap_or_else(one_each)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::turns;
+    use super::{FORMER_MAX, turns};
     use crate::config::{Live, tests::plan};
     use crate::flow::Instant;
-    use std::{net::IpAddr, sync::Arc};
+    use std::{collections::HashSet, net::IpAddr, sync::Arc};
 
     const FILE: &str = "\
 listeners: [{ name: web, listen: '127.0.0.1:8080' }]
@@ -189,6 +209,21 @@ routes:
         // Without addresses it is asked by its name.
         live.resolve(&"shop".into(), &addresses(&[]));
         assert_eq!(shown(&live, 1), [is(2, "shop:81")]);
+    }
+
+    #[test]
+    fn a_name_whose_addresses_keep_changing_takes_no_more_and_more_memory() {
+        let live = Live::start(plan(FILE), Instant::EPOCH);
+        let mut seen = HashSet::new();
+        for round in 0..5000u32 {
+            let changing = IpAddr::from((0x0a01_0000 + round).to_be_bytes());
+            live.resolve(&"shop".into(), &Arc::from([changing, [10, 0, 0, 1].into()]));
+            let [(new, _), (stays, _), (static_one, _)] = &shown(&live, 0)[..] else { panic!() };
+            assert!(seen.insert(*new), "{new} is of two addresses");
+            assert_eq!((*stays, *static_one), (4, 1));
+        }
+        let ids = live.servers().ids.len();
+        assert!(ids <= FORMER_MAX + 5, "{ids}");
     }
 
     #[test]

@@ -210,7 +210,8 @@ mod tests {
     fn the_way_to_a_file_is_its_links_and_what_is_at_their_end() {
         let base = tempfile::tempdir().unwrap();
         let base = base.path().canonicalize().unwrap();
-        let (here, there) = (base.join("here"), base.join("there"));
+        let here = base.join("here");
+        let there = base.join("there");
         fs::create_dir_all(there.join("v1")).unwrap();
         fs::create_dir(&here).unwrap();
         fs::write(there.join("v1/real.yaml"), "").unwrap();

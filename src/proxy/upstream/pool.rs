@@ -18,6 +18,7 @@ use crate::{
 };
 use core::{fmt, ops::Range, sync::atomic::Ordering::Relaxed, time::Duration};
 use std::{
+    collections::BTreeMap,
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -26,7 +27,7 @@ use std::{
 /// takes from it; the lock is there for the compiler, and never waited for.
 #[derive(Default)]
 pub struct Pools {
-    servers: Mutex<Vec<OfServer>>,
+    servers: Mutex<BTreeMap<usize, OfServer>>,
 }
 
 #[derive(Default)]
@@ -55,7 +56,7 @@ impl Pools {
     /// Takes the most recently used idle connection to `server`.
     fn take(&self, server: &Server, upstream: &Upstream, now: Instant) -> Option<Box<Connection>> {
         let mut servers = self.lock();
-        let idle = &mut servers.get_mut(server.id)?.idle;
+        let idle = &mut servers.get_mut(&server.id)?.idle;
         while let Some(mut idle) = idle.pop() {
             if idle.is_usable(now, upstream.options.idle_timeout)
                 && idle.connection.terms().fit(server, upstream)
@@ -68,9 +69,8 @@ impl Pools {
 
     fn put(&self, server: &Server, most: usize, idle: Idle) {
         let mut servers = self.lock();
-        if let Some(of_server) = of_server(&mut servers, server)
-            && of_server.idle.len() < most
-        {
+        let of_server = servers.entry(server.id).or_default();
+        if of_server.idle.len() < most {
             of_server.idle.push(idle);
         }
     }
@@ -80,9 +80,9 @@ impl Pools {
         &self,
         server: &Server,
         work: impl FnOnce(&mut Http2Pool) -> T,
-    ) -> Option<T> {
+    ) -> T {
         let mut servers = self.lock();
-        Some(work(of_server(&mut servers, server)?.http2.get_or_insert_default()))
+        work(servers.entry(server.id).or_default().http2.get_or_insert_default())
     }
 
     /// Closes what has been closed or idle for too long; `upstreams` says how long
@@ -91,9 +91,11 @@ impl Pools {
         let all = upstreams.iter().flat_map(|upstream| {
             upstream.servers().into_iter().map(move |server| (&**upstream, server))
         });
-        let servers: Vec<_> = all.collect();
-        for (id, of_server) in self.lock().iter_mut().enumerate() {
-            let users = servers.iter().filter(|(_, server)| server.id == id);
+        let mut servers: Vec<_> = all.collect();
+        servers.sort_unstable_by_key(|(_, server)| server.id);
+        self.lock().retain(|id, of_server| {
+            let start = servers.partition_point(|(_, server)| server.id < *id);
+            let users = servers[start..].iter().take_while(|(_, server)| server.id == *id);
             let users = users.map(|(upstream, server)| (*upstream, &**server));
             let limit = users.clone().map(|(upstream, _)| upstream.options.idle_timeout).max();
             let limit = limit.unwrap_or_default();
@@ -101,24 +103,18 @@ impl Pools {
             if let Some(http2) = &mut of_server.http2 {
                 http2.sweep(&users, now, limit);
             }
-        }
+            !of_server.idle.is_empty() || users.clone().next().is_some()
+        });
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<OfServer>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, OfServer>> {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn of_server<'s>(servers: &'s mut Vec<OfServer>, server: &Server) -> Option<&'s mut OfServer> {
-    if servers.len() <= server.id {
-        servers.resize_with(server.id + 1, OfServer::default);
-    }
-    servers.get_mut(server.id)
-}
-
 impl fmt::Debug for Pools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let idle: usize = self.lock().iter().map(|of_server| of_server.idle.len()).sum();
+        let idle: usize = self.lock().values().map(|of_server| of_server.idle.len()).sum();
         f.debug_struct("Pools").field("idle", &idle).finish()
     }
 }
@@ -256,7 +252,7 @@ impl Lease {
             let (upstream, server) = (&self.upstream, &self.server);
             let offered = worker.pools.with_http2(server, |pool| pool.offer(server, upstream));
             let left = deadline.since(worker.clock.now());
-            match offered.ok_or(io::ErrorKind::NotFound)? {
+            match offered {
                 Shared::Stream(stream) => {
                     self.wire = Some(Wire::Http2(stream));
                     return Ok(());
@@ -289,7 +285,7 @@ impl Lease {
             pools.with_http2(&self.server, |pool| pool.note(&self.server, &result, opener));
         match result? {
             Opened::Http1(connection) => self.wire = Some(Wire::Http1(connection)),
-            Opened::Http2(_) => self.wire = stream.flatten().map(Wire::Http2),
+            Opened::Http2(_) => self.wire = stream.map(Wire::Http2),
         }
         Ok(())
     }

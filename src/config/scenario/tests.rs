@@ -16,7 +16,9 @@ fn problems(step: &str) -> String {
         Ok(scenario) => format!("{:?}", scenario.tests[0].steps[0].what),
         Err(problems) => problems
             .entries()
-            .map(|it| format!("{}:{}: {} | {}", it.line, it.column, it.message, it.help))
+            .map(|entry| {
+                format!("{}:{}: {} | {}", entry.line, entry.column, entry.message, entry.help)
+            })
             .collect::<Vec<_>>()
             .join("\n"),
     }

@@ -166,7 +166,8 @@ mod tests {
             let [days, weeks, months] = [Unit::Day, Unit::Week, Unit::Month]
                 .map(|unit| calendar(unit, name).expect("a zone"));
             let mut date = civil::date(1970, 1, 2);
-            let (mut week, mut month) = (None, None);
+            let mut week = None;
+            let mut month = None;
             while date.year() < 2045 {
                 let from = begin(&zone, date);
                 if date.weekday() == civil::Weekday::Monday {

@@ -86,7 +86,8 @@ fn a_certificate_file_that_breaks_off_is_refused_or_must_be_confirmed() {
     let folder = Folder::new();
     folder.certificate("a", &["a.example.com"]);
     folder.certificate("b", &["b.example.com"]);
-    let [own, other] = ["a.pem", "b.pem"].map(|it| fs::read_to_string(folder.path(it)).unwrap());
+    let [own, other] =
+        ["a.pem", "b.pem"].map(|name| fs::read_to_string(folder.path(name)).unwrap());
     let file = "[{ cert: chain.pem, key: a.key }]";
     let write = |text: &str| fs::write(folder.path("chain.pem"), text).unwrap();
     write(&format!("{own}{other}"));

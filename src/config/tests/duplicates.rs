@@ -26,7 +26,8 @@ fn claims(live: &Live, query: Option<&str>, fields: &[(&'static str, &'static st
         method: &Method::GET,
         headers: &headers,
     };
-    let (seed, mut claims) = (Seed::new([1, 2]), Claims::new());
+    let seed = Seed::new([1, 2]);
+    let mut claims = Claims::new();
     let request =
         RequestContext { seed: &seed, target: &target, client: IpAddr::from([192, 0, 2, 1]) };
     live.load_full().routes[0].claim(request, |_, _| KeySource::Request, &mut claims);

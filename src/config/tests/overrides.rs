@@ -141,7 +141,8 @@ fn admitted(live: &Live, client: &str, method: &Method, tenant: Option<&'static 
     };
     let snapshot = live.load_full();
     let route = &snapshot.routes[0];
-    let (seed, mut claims) = (Seed::new([1, 2]), Claims::new());
+    let seed = Seed::new([1, 2]);
+    let mut claims = Claims::new();
     let request = RequestContext { seed: &seed, target: &target, client };
     route.claim(request, |_, _| KeySource::Request, &mut claims);
     assert!(claims.len() <= 2, "a rule and its overrides are asked once");
@@ -166,7 +167,7 @@ fn a_request_is_asked_by_the_first_version_that_fits() {
     let snapshot = live.load_full();
     let seen = snapshot.routes[0].gate.observe(NOW);
     let counts: Vec<_> =
-        seen.rules.iter().map(|it| (it.counts.passed, it.counts.rejected.total())).collect();
+        seen.rules.iter().map(|rule| (rule.counts.passed, rule.counts.rejected.total())).collect();
     assert_eq!(counts, [(5, 5), (3, 7), (0, 0), (8, 10)]);
     assert_eq!(snapshot.routes[0].rule_name(seen.rules[1].slot), "a");
 }

@@ -24,8 +24,8 @@ fn no_wait_is_longer_than_half_of_what_the_request_may_take() {
             Some(pacing.max_wait)
         });
         let own = route.flow.pacing.iter().map(|pacing| pacing.max_wait);
-        let lent = route.rules.iter().filter_map(|it| Some(it.priority.as_ref()?.max_wait));
-        own.chain(paced).chain(lent).map(|it| it.as_millis()).collect::<Vec<_>>()
+        let lent = route.rules.iter().filter_map(|rule| Some(rule.priority.as_ref()?.max_wait));
+        own.chain(paced).chain(lent).map(|wait| wait.as_millis()).collect::<Vec<_>>()
     };
     assert_eq!(waits(&route("")), [5_000, 4_000, 4_000, 500, 6_000]);
     let short = route(", timeouts: { request: 200ms }");

@@ -25,6 +25,8 @@ mod reservations;
 mod scale;
 #[path = "laws/threads.rs"]
 mod threads;
+#[path = "laws/transfer.rs"]
+mod transfer;
 #[path = "laws/warm_up.rs"]
 mod warm_up;
 

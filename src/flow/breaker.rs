@@ -39,12 +39,14 @@ use super::{
     decision::{Decision, Outcome, Reason},
     time::{Instant, nanos},
     traits::{Breaks, End, EndOfRequest, Evictable, Limiter, Times, Token, Until, Usage},
+    transfer::Transfer,
     window::{Grid, Ring},
 };
 use core::{fmt, num::NonZeroU64, time::Duration};
+use serde::{Deserialize, Serialize};
 
 /// When a breaker opens, and how it closes again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
     /// Opens when a larger part of the answers are failures.
     pub error_ratio: Option<Ratio>,
@@ -67,7 +69,7 @@ pub struct Config {
 }
 
 /// What a slow answer is, and how many are too many.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slow {
     /// The longest time from a request's start that is not slow.
     pub after: Duration,
@@ -76,7 +78,8 @@ pub struct Slow {
 }
 
 /// A part of a whole, in millionths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "u32", try_from = "u32")]
 pub struct Ratio(u32);
 
 impl Ratio {
@@ -95,6 +98,20 @@ impl Ratio {
         let ratio = u128::from(self.0);
         u128::from(part) * one > ratio * u128::from(whole)
             || (self == Self::ONE && part == whole && part > 0)
+    }
+}
+
+impl From<Ratio> for u32 {
+    fn from(ratio: Ratio) -> Self {
+        ratio.0
+    }
+}
+
+impl TryFrom<u32> for Ratio {
+    type Error = &'static str;
+
+    fn try_from(millionths: u32) -> Result<Self, Self::Error> {
+        Self::new(millionths).ok_or("more than the whole")
     }
 }
 
@@ -292,6 +309,59 @@ impl Limiter for Breaker {
 }
 
 impl Evictable for Breaker {}
+
+impl Transfer for Breaker {
+    fn export(&self, state: &State) -> Vec<u64> {
+        let State { mode, generation, ring, opened, half_opened, closed, turned: _ } = state;
+        let mode = match *mode {
+            Mode::Closed => [0, 0, 0],
+            Mode::Open { until } => [1, until.as_nanos(), 0],
+            Mode::HalfOpen { free, good } => [2, free.into(), good.into()],
+        };
+        let head = ring.head();
+        let counts = (0..ring.span()).flat_map(|age| {
+            let Answers { all, failed, slow } =
+                head.checked_sub(age).map_or_else(Answers::default, |index| ring.get(index));
+            [all, failed, slow]
+        });
+        let others = [u64::from(*generation), *opened, *half_opened, *closed, head];
+        mode.into_iter().chain(others).chain(counts).collect()
+    }
+
+    fn import(&self, numbers: &[u64]) -> Option<State> {
+        let &[mode, first, second, generation, opened, half_opened, closed, head, ref counts @ ..] =
+            numbers
+        else {
+            return None;
+        };
+        let mode = match mode {
+            0 => Mode::Closed,
+            1 => Mode::Open { until: Instant::from_nanos(first) },
+            2 => Mode::HalfOpen { free: first.try_into().ok()?, good: second.try_into().ok()? },
+            _ => return None,
+        };
+        let mut ring = self.ring();
+        let (counts, []) = counts.as_chunks::<3>() else { return None };
+        for (age, &[all, failed, slow]) in counts.iter().enumerate().rev() {
+            // Sums of them do not overflow.
+            if age as u64 >= ring.span() || all.max(failed).max(slow) >= 1 << 48 {
+                return None;
+            }
+            if let Some(index) = head.checked_sub(age as u64) {
+                *ring.advance(index) = Answers { all, failed, slow };
+            }
+        }
+        let generation = generation.try_into().ok()?;
+        Some(State { mode, generation, ring, turned: None, opened, half_opened, closed })
+    }
+
+    /// Frees the places of all probes: whose they were is not known.
+    fn abandon(&self, state: &mut State, _cost: u64) {
+        if let Mode::HalfOpen { free, good } = &mut state.mode {
+            *free = self.probes.saturating_sub(*good);
+        }
+    }
+}
 
 impl EndOfRequest<State> for Breaker {
     fn until(&self) -> Until {

@@ -6,6 +6,7 @@
 
 use super::time::Instant;
 use core::{fmt, num::NonZeroU64, time::Duration};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::sync::Arc;
 
 /// When each window begins.
@@ -59,6 +60,21 @@ impl Calendar {
         let index = passed.min(run.count.get() - 1);
         let end = if index + 1 < run.count.get() { begin(index + 1) } else { next };
         (begin(index), end.min(next))
+    }
+}
+
+/// By its name alone; see [`Deserialize`].
+impl Serialize for Calendar {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.name.serialize(serializer)
+    }
+}
+
+/// Without its boundaries, which whoever reads it has to fill in by its name.
+impl<'de> Deserialize<'de> for Calendar {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        Ok(Self::new(&name, NonZeroU64::MAX, Vec::new()))
     }
 }
 

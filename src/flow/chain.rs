@@ -3,11 +3,13 @@
 mod evaluation;
 mod reservation;
 mod slots;
+mod transfer;
 
 use super::{
     breaker,
     claim::{Claim, SlotId},
     decision::{Decision, Outcome, Reason, RejectedBy, Report, Verdict},
+    keyed::KeySlot,
     pending::Pendings,
     rules::{Change, Installed, Rules, rule_of},
     shared::{Delta, RemoteState, RoundTrip},
@@ -15,6 +17,7 @@ use super::{
     statistic::{Counts, Observation, Statistic},
     time::{Instant, WallOffset},
     traits::{End, Times, Until},
+    transfer::Journal,
 };
 use core::time::Duration;
 use evaluation::{Evaluation, SlotResult};
@@ -47,6 +50,8 @@ pub(super) struct Chain {
     is_behind: bool,
     /// Whether a request ever borrowed from a coming window.
     has_lent: bool,
+    /// Tells another process of changes to the states that it has.
+    journal: Option<Journal>,
 }
 
 /// A request that passed every slot.
@@ -92,6 +97,7 @@ impl Chain {
             wall: WallOffset::default(),
             is_behind: false,
             has_lent: false,
+            journal: None,
         }
     }
 
@@ -222,6 +228,12 @@ impl Chain {
         let now = self.clamp(now);
         let entry = self.slots.iter_mut().find(|entry| Some(entry.id) == queue);
         if let Some(entry) = entry {
+            if let Some(journal) = &self.journal
+                && let Some(place) = entry.slot.exported(KeySlot::Shared)
+                && !entry.wanted.is_keyed()
+            {
+                journal.left(entry.id, place, now, start);
+            }
             entry.slot.abandon(start, now);
         }
     }
@@ -244,7 +256,13 @@ impl Chain {
         let HeldSlot { slot, hold: Hold { key_slot, token, .. }, cost } = *hold;
         // A slot that an edit removed or reset is gone; its successor did not charge this request.
         let entry = self.slots.iter_mut().find(|entry| entry.id == slot)?;
-        entry.slot.on_done(key_slot, &End { now, start, outcome, token }, cost)
+        let end = End { now, start, outcome, token };
+        if let Some(journal) = &self.journal
+            && let Some(place) = entry.slot.exported(key_slot)
+        {
+            journal.released(slot, place, &end, cost);
+        }
+        entry.slot.on_done(key_slot, &end, cost)
     }
 
     pub(super) fn observe(&self, now: Instant) -> Observation {
@@ -362,8 +380,13 @@ impl Chain {
             let is_charged = cost > 0 && matches!(verdict, Verdict::Passed | Verdict::Delayed);
             let usage = if is_charged {
                 let times = Times { now, own: now + wait, start };
-                let Charge { hold, usage } =
+                let Charge { key_slot, hold, usage } =
                     slot.on_pass(times, cost, lookup, &mut report.transition);
+                if let Some(journal) = &self.journal
+                    && let Some(place) = slot.exported(key_slot)
+                {
+                    journal.charged(*id, place, times, cost);
+                }
                 if let Some(hold) = hold {
                     held.push(HeldSlot { slot: *id, hold, cost });
                 }

@@ -2,6 +2,7 @@
 
 use super::{claim::SlotId, phase::Transition, time::Instant};
 use core::{cmp::Reverse, time::Duration};
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 /// A slot's answer to an arriving request.
@@ -265,7 +266,7 @@ pub struct Rejection {
 }
 
 /// How an admitted request ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// The upstream answered in full.
     Success {

@@ -2,8 +2,10 @@
 
 mod reservation;
 mod shared;
+mod transfer;
 
 pub use reservation::Reservation;
+pub use transfer::ImportedSlots;
 
 use super::{
     breaker::Transition,

@@ -22,18 +22,20 @@
 mod index;
 mod policy;
 mod summary;
+mod transfer;
 mod usage;
 
 use super::shared::StateName;
 use core::{fmt, ops::AddAssign};
 use index::{Fingerprint, Index};
 pub(super) use policy::{Conversion, StatePolicy};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use summary::Summary;
 pub(super) use usage::{PastUsage, Scale};
 
 /// A rule's key, and how many clients it can count.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keyed {
     /// The key as text, as `client_ip/64`. An edit compares it.
     pub by: Arc<str>,

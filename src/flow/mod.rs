@@ -40,6 +40,7 @@ pub mod rate;
 pub mod shared;
 pub mod statistic;
 pub mod time;
+pub mod transfer;
 
 #[cfg(test)]
 mod timeline;
@@ -48,7 +49,7 @@ pub use claim::{Claim, Key, SlotId};
 pub use decision::{
     Decision, Outcome, Quota, Reason, ReasonKind, RejectedBy, Rejection, Report, Verdict,
 };
-pub use gate::{Admission, Gate, Permit, Reservation};
+pub use gate::{Admission, Gate, ImportedSlots, Permit, Reservation};
 pub use keyed::{Churn, Keyed, Keys};
 pub use limiter::{Algorithm, SyncedConfig};
 pub use ramp::WarmUp;

@@ -39,13 +39,15 @@ use super::{
     rate::{Interval, Rate},
     time::Instant,
     traits::{Evictable, Limiter, Spaces, Times, Usage},
+    transfer::{Transfer, halves, whole},
     warmth::{Budget, Step, Warmth},
 };
 use core::time::Duration;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Starts at `rate`, evenly.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
     /// How fast requests start.
     pub rate: Rate,
@@ -355,6 +357,44 @@ impl Evictable for Pacing {
             let start = next.saturating_sub(self.interval.times(before));
             state.starts.push_back(self.interval.instant(start));
         }
+    }
+}
+
+impl Transfer for Pacing {
+    fn export(&self, state: &State) -> Vec<u64> {
+        let State { last, cost, cold, warmth, starts, gaps } = state;
+        let warmth = warmth.map_or([0; 4], |warmth| {
+            let [cold, last, due] = warmth.numbers();
+            [1, cold, last, due]
+        });
+        let [high, low] = halves(*last);
+        let gaps = gaps.iter().flat_map(|gap| [gap.from, gap.to]);
+        let instants = starts.iter().copied().chain(gaps).map(Instant::as_nanos);
+        let numbers = [high, low, *cost, *cold].into_iter().chain(warmth);
+        numbers.chain([starts.len() as u64]).chain(instants).collect()
+    }
+
+    fn import(&self, numbers: &[u64]) -> Option<State> {
+        let &[high, low, cost, cold, has_warmth, a, b, c, waiting, ref instants @ ..] = numbers
+        else {
+            return None;
+        };
+        let (starts, gaps) = instants.split_at_checked(usize::try_from(waiting).ok()?)?;
+        let (pairs, []) = gaps.as_chunks::<2>() else { return None };
+        let is_sorted = starts.is_sorted() && gaps.is_sorted();
+        if !is_sorted || (has_warmth == 1) != self.ramp.is_some() {
+            return None;
+        }
+        let warmth = self.ramp.as_ref().map(|ramp| Warmth::of_numbers(ramp, [a, b, c]));
+        let cold = self.ramp.as_ref().map_or(0, |ramp| cold.min(ramp.coldest()));
+        let mut state = State { last: whole([high, low])?, cost, cold, warmth, ..self.fresh() };
+        state.starts.extend(starts.iter().map(|start| Instant::from_nanos(*start)));
+        let gap = |[from, to]: [u64; 2]| Gap {
+            from: Instant::from_nanos(from),
+            to: Instant::from_nanos(to),
+        };
+        state.gaps.extend(pairs.iter().copied().map(gap));
+        Some(state)
     }
 }
 

@@ -32,9 +32,10 @@ use super::{
     time::Instant,
 };
 use core::{num::NonZeroU64, time::Duration};
+use serde::{Deserialize, Serialize};
 
 /// How a cold service is warmed up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WarmUp {
     /// How long it takes under constant load.
     pub period: Duration,

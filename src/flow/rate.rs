@@ -2,10 +2,12 @@
 
 use super::time::{self, Instant, nanos};
 use core::{fmt, num::NonZeroU64, time::Duration};
+use serde::{Deserialize, Serialize};
 
 /// `count` per `window`, as written: `60/1m` and `1/1s` differ for every algorithm that looks at a
 /// whole window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "(u64, Duration)", try_from = "(u64, Duration)")]
 pub struct Rate {
     count: NonZeroU64,
     /// In nanoseconds.
@@ -40,6 +42,20 @@ impl Rate {
     /// Returns the window in nanoseconds.
     pub const fn window_nanos(self) -> u64 {
         self.window.get()
+    }
+}
+
+impl From<Rate> for (u64, Duration) {
+    fn from(rate: Rate) -> Self {
+        (rate.count(), rate.window())
+    }
+}
+
+impl TryFrom<(u64, Duration)> for Rate {
+    type Error = &'static str;
+
+    fn try_from((count, window): (u64, Duration)) -> Result<Self, Self::Error> {
+        Self::new(count, window).ok_or("no rate")
     }
 }
 

@@ -7,6 +7,7 @@ use super::{
     limiter::Algorithm,
     pacing,
 };
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// A route's flow control.
@@ -21,7 +22,7 @@ pub struct Rules {
 }
 
 /// One limit.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     /// Its identity: an edit finds the state by it.
     pub name: Arc<str>,

@@ -6,6 +6,7 @@ mod observe;
 mod policy;
 mod retune;
 mod sync;
+mod transfer;
 
 use super::{
     breaker,
@@ -16,6 +17,7 @@ use super::{
     shared::{Delta, RemoteState, RoundTrip},
     time::Instant,
     traits::{End, Times, Token, Until, Usage},
+    transfer::{LateChange, Part, Place},
 };
 use core::{any::Any, fmt::Debug};
 pub(super) use limiter_slot::LimiterSlot;
@@ -30,6 +32,7 @@ pub(super) struct Answer {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Charge {
+    pub(super) key_slot: KeySlot,
     /// What the request holds until its answer or end, if anything.
     pub(super) hold: Option<Hold>,
     /// Including the request.
@@ -45,7 +48,7 @@ pub(super) struct Hold {
 
 /// A slot with any limiter. All slots of a route are checked before any is charged, under one lock.
 /// [`check`](Self::check) borrows the slot immutably, so that a rejected request leaves no trace.
-pub(super) trait Slot: Retune + Sync + Observe + Debug + Send {
+pub(super) trait Slot: Retune + Sync + Transfers + Observe + Debug + Send {
     /// Decides about `claim` at `now`, so that what is `pending` fits too.
     fn check(&self, now: Instant, claim: &Claim, pending: &Pendings) -> Answer;
 
@@ -98,6 +101,24 @@ pub(super) trait Sync {
     /// Adopts the store's states. Returns whether all others were forgotten because the store's
     /// clock is another one.
     fn adopt(&mut self, trip: RoundTrip, states: &[RemoteState]) -> bool;
+}
+
+/// How a slot's state moves to another process.
+pub(super) trait Transfers {
+    /// Exports the next parts. Returns whether there are more. No edit may come until the end.
+    fn export(&mut self, now: Instant, into: &mut Vec<Part>) -> bool;
+
+    /// Begins anew.
+    fn end_export(&mut self);
+
+    /// Returns the name of a state if it was exported.
+    fn exported(&self, key_slot: KeySlot) -> Option<Place>;
+
+    /// Takes a part of an equal slot. Returns whether it is one.
+    fn import(&mut self, now: Instant, part: Part) -> bool;
+
+    /// Applies a change that another process tells of.
+    fn apply(&mut self, now: Instant, place: Place, change: LateChange);
 }
 
 /// What logs, metrics and `/routes` show of a slot.

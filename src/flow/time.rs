@@ -5,12 +5,13 @@ use core::{
     ops::{Add, Sub},
     time::Duration,
 };
+use serde::{Deserialize, Serialize};
 
 /// A point in time: nanoseconds on a clock that never steps back.
 ///
 /// The clock starts at the wall clock's time since the Unix epoch; later steps of the wall clock
 /// are a [`WallOffset`]. Arithmetic saturates; the range ends in the year 2554.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Instant(u64);
 
 impl Instant {

@@ -105,8 +105,25 @@ pub(super) trait Limiter: Debug + Send + 'static {
     }
 }
 
+/// How a limiter's states are written as numbers.
+pub(super) trait Transfer: Limiter {
+    /// Returns the numbers of a state, for [`Self::import`] by an equal limiter.
+    fn export(&self, state: &Self::State) -> Vec<u64>;
+
+    /// Returns the state of these numbers; `None` if they are no state's.
+    fn import(&self, numbers: &[u64]) -> Option<Self::State>;
+
+    /// Charges a request that another process has admitted.
+    fn charge_elsewhere(&self, state: &mut Self::State, times: Times, cost: u64) {
+        self.charge(state, times, cost);
+    }
+
+    /// Ends the requests of a process that is gone, in all of this cost.
+    fn abandon(&self, _state: &mut Self::State, _cost: u64) {}
+}
+
 /// What a full table of keys (`keyed.rs`) needs to know about a client's state.
-pub(super) trait Evictable: Limiter {
+pub(super) trait Evictable: Transfer {
     /// Returns whether `state` must stay with its client: its requests are in flight or wait, or
     /// the store does not know its charges yet.
     fn is_held(&self, _state: &Self::State, _now: Instant) -> bool {

@@ -70,6 +70,17 @@ impl Warmth {
         Self { cold: 0, last: now, due: Instant::EPOCH }
     }
 
+    /// Returns its numbers, for [`Self::of_numbers`].
+    pub(super) const fn numbers(&self) -> [u64; 3] {
+        [self.cold, self.last.as_nanos(), self.due.as_nanos()]
+    }
+
+    /// Inverts [`Self::numbers`].
+    pub(super) fn of_numbers(ramp: &Ramp, [cold, last, due]: [u64; 3]) -> Self {
+        let cold = cold.min(ramp.coldest());
+        Self { cold, last: Instant::from_nanos(last), due: Instant::from_nanos(due) }
+    }
+
     /// Returns whether it equals that of a service never called from `now` on.
     pub(super) fn is_coldest(&self, ramp: &Ramp, now: Instant) -> bool {
         self.due <= now && self.pause(ramp, now).is_none() && self.cold(ramp, now) == ramp.coldest()

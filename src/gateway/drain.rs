@@ -54,6 +54,9 @@ impl Gateway {
         if let Some(sync_thread) = self.sync_thread.take() {
             sync_thread.end();
         }
+        if matches!(end, End::HandedOver(_)) {
+            self.successor.finish();
+        }
         self.admin.close();
         self.pid_file.remove();
     }

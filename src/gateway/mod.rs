@@ -13,6 +13,7 @@ mod prepare;
 mod reading;
 mod readings;
 mod reload;
+mod resumed;
 mod start_workers;
 mod sync_thread;
 mod system;
@@ -43,17 +44,19 @@ use pid_file::PidFile;
 use prepare::{open_log, warn, warn_of_descriptors};
 use reading::{Cause, Contents, Reading, RejectedEdit};
 use readings::{Readings, end};
+use resumed::{resume, take_state};
 use start_workers::{Shared, start_workers};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    thread::JoinHandle,
 };
 use sync_thread::SyncThread;
 pub use system::take_small_pages;
 use system::{give_way, raise_file_limit};
 use systemd::Notify;
 use tokio::sync::mpsc;
-use upgrade::{Inherited, Predecessor, Program, Successor};
+use upgrade::{IncomingState, Inherited, Predecessor, Program, Successor};
 
 /// Runs the gateway with the file at `path` until a signal ends it, or another process has taken
 /// over. The file at `pid_file` names the process that serves. Calls `listening` when the listeners
@@ -71,8 +74,9 @@ pub fn run(
 ) -> Result<(), StartError> {
     let descriptors = raise_file_limit();
     let (predecessor, inherited) = upgrade::find()?;
+    let predecessor = predecessor.map(Arc::new);
     let origin = Origin {
-        predecessor: predecessor.as_ref(),
+        predecessor: predecessor.clone(),
         inherited,
         pid_file: PidFile::new(pid_file),
         descriptors,
@@ -85,16 +89,16 @@ pub fn run(
 }
 
 /// What a process starts with.
-struct Origin<'a> {
+struct Origin {
     /// The process to take over from, if there is one.
-    predecessor: Option<&'a Predecessor>,
+    predecessor: Option<Arc<Predecessor>>,
     inherited: Inherited,
     pid_file: PidFile,
     descriptors: Descriptors,
 }
 
 fn run_from(
-    origin: Origin<'_>,
+    origin: Origin,
     path: &Path,
     log: &Log,
     counters: Arc<Counters>,
@@ -107,10 +111,10 @@ fn run_from(
         .build()
         .map_err(cannot("start a runtime"))?;
     let ended = runtime.block_on(async {
-        let predecessor = origin.predecessor;
-        let (mut gateway, sockets) = Gateway::start(plan, counters, seen, origin)?;
+        let predecessor = origin.predecessor.clone();
+        let (mut gateway, sockets, state) = Gateway::start(plan, counters, seen, origin)?;
         gateway.log_has_fields = log.is_json();
-        let end = match gateway.open(sockets, predecessor).await? {
+        let end = match gateway.open(sockets, predecessor.zip(state)).await? {
             Opening::Ended => End::Signal,
             Opening::Open => {
                 listening();
@@ -161,6 +165,8 @@ struct Gateway {
     /// Its own program, to be started anew.
     program: Program,
     successor: Successor,
+    /// The thread that follows the process before this one until that has ended.
+    late: Option<JoinHandle<()>>,
     /// The secret of the clients' fingerprints.
     seed: Seed,
     notify: Notify,
@@ -182,11 +188,11 @@ impl Gateway {
         plan: Plan,
         counters: Arc<Counters>,
         seen: FileStates,
-        origin: Origin<'_>,
-    ) -> Result<(Self, Sockets), StartError> {
+        origin: Origin,
+    ) -> Result<(Self, Sockets, Option<IncomingState>), StartError> {
         let Origin { predecessor, mut inherited, pid_file, descriptors } = origin;
-        let clock = predecessor.map_or_else(Clock::start, Predecessor::clock);
-        let secret = predecessor.map_or_else(Seed::random, Predecessor::seed);
+        let clock = predecessor.as_deref().map_or_else(Clock::start, Predecessor::clock);
+        let secret = predecessor.as_deref().map_or_else(Seed::random, Predecessor::seed);
         let signals = Signals::listen().map_err(cannot("listen to signals"))?;
         let program = Program::own().map_err(cannot("find the own program"))?;
         let successor = Successor::start().map_err(cannot("start a thread"))?;
@@ -201,8 +207,8 @@ impl Gateway {
         let path = plan.path.clone();
         let store = plan.settings.store.as_deref().cloned();
         let store = store.map(|settings| Arc::new(Store::new(settings, plan.settings.workers)));
-        let live = Arc::new(Live::start(plan, clock.now()));
-        live.set_wall(clock.wall_offset(), clock.now());
+        let state = predecessor.as_deref().map(|old| take_state(old, &clock, &plan)).transpose()?;
+        let live = Arc::new(resume(plan, &clock, state.as_ref()));
         if let Some(store) = &store {
             live.divide(store.local_share(), clock.now());
         }
@@ -229,6 +235,7 @@ impl Gateway {
             admin: AdminListener::default(),
             program,
             successor,
+            late: None,
             seed: secret,
             notify: Notify::from_env(),
             pid_file,
@@ -238,25 +245,25 @@ impl Gateway {
             unsettled: None,
             held: 0,
         };
-        Ok((gateway, Sockets { inherited, ..opened }))
+        Ok((gateway, Sockets { inherited, ..opened }, state))
     }
 
     /// Opens the listeners, after `predecessor` has stopped accepting if there is one.
     async fn open(
         &mut self,
         sockets: Sockets,
-        predecessor: Option<&Predecessor>,
+        predecessor: Option<(Arc<Predecessor>, IncomingState)>,
     ) -> Result<Opening, StartError> {
         let Sockets { listeners, admin, inherited } = sockets;
-        if let Some(predecessor) = predecessor {
+        if let Some((predecessor, mut state)) = predecessor {
             if !self.wait_for_store().await {
                 return Ok(Opening::Ended);
             }
-            predecessor.ready()?;
-            predecessor.stop(inherited)?;
+            predecessor.stop(inherited, &mut state)?;
             self.open_admin(admin)?;
             self.listen(listeners)?;
-            predecessor.release()?;
+            predecessor.release(&mut state)?;
+            self.late = Some(predecessor.follow(state).map_err(cannot("start a thread"))?);
         } else {
             // The admin listener starts before the wait for the store, so that probes are answered.
             self.open_admin(admin)?;

@@ -4,7 +4,8 @@ use super::{
     End, Gateway,
     upgrade::{ClockReading, Event, Hello, Job, PROTOCOL},
 };
-use std::{io, process};
+use crate::flow::transfer::FORM;
+use std::{io, process, sync::Arc};
 
 impl Gateway {
     /// Starts the own program anew, to hand over to it.
@@ -22,17 +23,22 @@ impl Gateway {
         }
     }
 
-    fn job(&self) -> io::Result<Job> {
+    fn job(&mut self) -> io::Result<Job> {
         let mut sockets = self.listeners.sockets()?;
         sockets.extend(self.admin.sockets()?);
+        let routes = &self.live.load().routes;
+        let gates = routes.iter().map(|route| (Arc::clone(&route.name), Arc::clone(&route.gate)));
+        let gates = Arc::new(gates.collect());
         let hello = Hello {
             protocol: PROTOCOL,
+            form: FORM,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: process::id(),
             seed: self.seed.secret(),
             clock: ClockReading::of(&self.clock),
         };
-        Ok(Job { program: self.program.clone(), hello, sockets })
+        let before = self.late.take();
+        Ok(Job { program: self.program.clone(), hello, sockets, gates, before })
     }
 
     /// Does the part of the control thread. Returns the end if the new process serves.

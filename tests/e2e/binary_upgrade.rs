@@ -340,3 +340,147 @@ fn sockets_of_systemd_are_taken_by_name_and_by_address() {
     child.kill().expect("killed");
     child.wait().expect("ended");
 }
+
+const LIMITS: &str = "  - { name: window, match: { path: /window }, upstream: up, flow: [ { name: r, algorithm: fixed_window, limit: 3/1d, key: \"header:x-team\" } ] }
+  - { name: month, match: { path: /month }, upstream: up, flow: [ { name: r, algorithm: fixed_window, limit: 3/month, tz: Europe/Berlin } ] }
+  - { name: bucket, match: { path: /bucket }, upstream: up, flow: [ { name: r, limit: 3/1h, burst: 3, key: \"header:x-team\" } ] }
+  - { name: log, match: { path: /log }, upstream: up, flow: [ { name: r, algorithm: sliding_log, limit: 3/1h } ] }
+  - { name: sliding, match: { path: /sliding }, upstream: up, flow: [ { name: r, algorithm: sliding_window, limit: 3/1h } ] }
+  - { name: counter, match: { path: /counter }, upstream: up, flow: [ { name: r, algorithm: sliding_counter, limit: 3/1d } ] }
+  - { name: paced, match: { path: /paced }, upstream: up, pacing: { rate: 1/1h, max_wait: 1s } }
+  - { name: slow, match: { path: /slow }, upstream: up, flow: [ { name: r, concurrency: 1 } ] }
+  - { name: all, match: { path_prefix: / }, upstream: up }";
+
+/// An upstream whose `/slow` answers once told to.
+fn slow() -> (Script, std::sync::mpsc::Sender<()>) {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let upstream = Script::answering(move |request| {
+        if request.path() == "/slow" {
+            _ = wait.lock().expect("no panic").recv_timeout(crate::common::PATIENCE);
+        }
+        upstream::ok("done")
+    });
+    (upstream, go)
+}
+
+/// How many of five requests pass, of a team.
+fn passed(web: SocketAddr, path: &str, team: &str) -> usize {
+    let ask = |_| Client::new(web).request("GET", path, &[("X-Team", team)]).status == 200;
+    (0..5).filter(|number| ask(*number)).count()
+}
+
+#[test]
+fn an_upgrade_gives_nobody_a_new_budget() {
+    let (upstream, go) = slow();
+    let (mut gateway, pid_file) = start(&yaml(upstream.address, LIMITS));
+    let web = gateway.web();
+    let paths = ["/window", "/month", "/bucket", "/log", "/sliding", "/counter"];
+    for path in paths {
+        assert_eq!(passed(web, path, "red"), 3, "{path}");
+    }
+    assert_eq!(passed(web, "/paced", "red"), 1);
+    let mut busy = Client::new(web);
+    busy.send(http::head("GET", "/slow", &[]));
+    let metric = "flowgate_upstream_in_flight";
+    eventually("it is in flight", || {
+        (crate::common::metrics(&gateway, metric).values().sum::<f64>() >= 1.0).then_some(())
+    });
+    let _new = upgrade(&gateway, &pid_file);
+    assert!(gateway.wait_log("took the state over").contains("reset 0"), "{}", gateway.log());
+    for path in paths {
+        assert_eq!(passed(web, path, "red"), 0, "{path}");
+    }
+    assert_eq!(passed(web, "/paced", "red"), 0);
+    // Others have theirs.
+    assert_eq!((passed(web, "/window", "blue"), passed(web, "/bucket", "blue")), (3, 3));
+    // The place is taken until the old process's request ends.
+    assert_ne!(http::get(web, "/slow").status, 200);
+    go.send(()).expect("the upstream waits");
+    assert_eq!(busy.read("GET").text(), "done");
+    assert_eq!(gateway.wait().code(), Some(0));
+    go.send(()).expect("the upstream waits");
+    eventually("the place is free", || (http::get(web, "/slow").status == 200).then_some(()));
+}
+
+#[test]
+fn a_process_that_dies_while_it_drains_frees_the_places_of_its_requests() {
+    let (upstream, go) = slow();
+    let (mut gateway, pid_file) = start(&yaml(upstream.address, LIMITS));
+    let web = gateway.web();
+    let mut busy = Client::new(web);
+    busy.send(http::head("GET", "/slow", &[]));
+    eventually("it is in flight", || (http::get(web, "/slow").status != 200).then_some(()));
+    let _new = upgrade(&gateway, &pid_file);
+    assert_ne!(http::get(web, "/slow").status, 200);
+    gateway.signal("KILL");
+    gateway.wait();
+    gateway.wait_log("ended without a word");
+    go.send(()).expect("the upstream waits");
+    go.send(()).expect("the upstream waits");
+    eventually("the place is free", || (http::get(web, "/slow").status == 200).then_some(()));
+}
+
+#[test]
+fn other_numbers_and_algorithms_of_the_new_configuration_apply_to_the_state() {
+    let upstream = ok();
+    let text = yaml(upstream.address, LIMITS);
+    let (gateway, pid_file) = start(&text);
+    let web = gateway.web();
+    assert_eq!((passed(web, "/window", "red"), passed(web, "/log", "red")), (3, 3));
+    // The old process must not see the edit.
+    gateway.signal("STOP");
+    let text = text.replace("limit: 3/1d, key", "limit: 5/1d, key");
+    fs::write(&gateway.config, text.replace("algorithm: sliding_log,", "")).expect("written");
+    gateway.signal("USR2");
+    gateway.signal("CONT");
+    let pid = eventually("a new process serves", || {
+        pid_in(&pid_file).filter(|pid| *pid != gateway.pid())
+    });
+    let _new = Stranger(pid);
+    let line = gateway.wait_log("took the state over");
+    assert!(line.contains("converted 1, reset 1"), "{line}");
+    assert_eq!((passed(web, "/window", "red"), passed(web, "/log", "red")), (2, 3));
+}
+
+#[test]
+fn under_load_a_window_passes_what_its_limit_says() {
+    const LIMIT: usize = 1500;
+    let upstream = ok();
+    let route = format!(
+        "  - {{ name: all, match: {{ path_prefix: / }}, upstream: up, flow: [ {{ name: r, algorithm: fixed_window, align: first_request, limit: {LIMIT}/1h }} ] }}"
+    );
+    let (mut gateway, pid_file) = start(&yaml(upstream.address, &route));
+    let web = gateway.web();
+    let counts = Arc::new([const { AtomicUsize::new(0) }; 2]);
+    let clients: Vec<_> = (0..16)
+        .map(|number| {
+            let counts = Arc::clone(&counts);
+            thread::spawn(move || {
+                let mut kept: Option<Client> = None;
+                // Until the limit has rejected each of them some times.
+                let mut rejected = 0;
+                while rejected < 20 {
+                    let mut client = kept.take().unwrap_or_else(|| Client::new(web));
+                    let answer = client.get("/");
+                    assert!(matches!(answer.status, 200 | 429), "{answer:?}");
+                    let is_rejected = usize::from(answer.status == 429);
+                    rejected += is_rejected;
+                    counts[is_rejected].fetch_add(1, Relaxed);
+                    let closes = answer.header("connection") == Some("close");
+                    kept = Some(client).filter(|_| !closes && number % 4 != 0);
+                    thread::park_timeout(std::time::Duration::from_millis(8));
+                }
+            })
+        })
+        .collect();
+    eventually("it is under load", || (counts[0].load(Relaxed) > LIMIT / 3).then_some(()));
+    let _new = upgrade(&gateway, &pid_file);
+    for client in clients {
+        client.join().expect("no request failed");
+    }
+    // Each kept connection of the old process may bring one request that it decides alone.
+    let passed = counts[0].load(Relaxed);
+    assert!((LIMIT..=LIMIT + 12).contains(&passed), "{passed}");
+    assert_eq!(gateway.wait().code(), Some(0));
+}

@@ -33,6 +33,8 @@ pub(super) struct Builder<'o> {
     now: Instant,
     servers: ServerBuilder<'o>,
     summary: Summary,
+    /// Gates of another process, by route.
+    gates: HashMap<Arc<str>, Arc<Gate>>,
 }
 
 impl<'o> Builder<'o> {
@@ -49,7 +51,13 @@ impl<'o> Builder<'o> {
             now,
             servers: ServerBuilder::new(old, ids),
             summary: Summary::default(),
+            gates: HashMap::new(),
         }
+    }
+
+    /// Uses the gates of another process for the routes of these names.
+    pub(super) fn with_gates(self, gates: HashMap<Arc<str>, Arc<Gate>>) -> Self {
+        Self { gates, ..self }
     }
 
     pub(super) fn snapshot(mut self, plan: Plan) -> (Snapshot, Summary) {
@@ -153,7 +161,10 @@ impl<'o> Builder<'o> {
         upstreams: &[Arc<Upstream>],
         known: Option<&Arc<Route>>,
     ) -> Route {
-        let gate = known.map_or_else(|| self.gate(), |old| old.gate.clone());
+        let gate = match known {
+            Some(old) => old.gate.clone(),
+            None => self.gates.remove(&*plan.name).unwrap_or_else(|| self.gate()),
+        };
         let shared_ones = plan.rules.iter().map(|rule| rule.shared.is_some().then_some(false));
         let here = divided(&plan.flow, shared_ones, plan.paced.is_some(), self.local_share);
         let installed = gate.install(&here, self.now);

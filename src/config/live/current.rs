@@ -18,10 +18,11 @@ use crate::{
         plan::Plan,
         snapshot::{RuleSync, Snapshot, Upstream},
     },
-    flow::{Instant, WallOffset},
+    flow::{Gate, Instant, WallOffset},
 };
 use arc_swap::{ArcSwap, Guard};
 use std::{
+    collections::HashMap,
     net::IpAddr,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
@@ -49,17 +50,29 @@ pub struct Retired {
 impl Live {
     /// Puts the first plan in force.
     pub fn start(plan: Plan, now: Instant) -> Self {
+        Self::resume(plan, now, WallOffset::default(), HashMap::new()).0
+    }
+
+    /// Puts the first plan in force, with gates that another process had for the routes of these
+    /// names: their states are kept, converted or reset as by an edit. The wall clock is `wall`
+    /// ahead.
+    pub fn resume(
+        plan: Plan,
+        now: Instant,
+        wall: WallOffset,
+        gates: HashMap<Arc<str>, Arc<Gate>>,
+    ) -> (Self, Summary) {
         let local_share = LocalShare { gateways: 1, is_cut_off: true, refusals: 0 };
-        let wall = WallOffset::default();
         let mut servers = ServerIds::default();
         let builder = Builder::new(None, (local_share, wall), now, &mut servers);
-        let (snapshot, _) = builder.snapshot(plan);
-        Self {
+        let (snapshot, summary) = builder.with_gates(gates).snapshot(plan);
+        let live = Self {
             current: ArcSwap::from_pointee(snapshot),
             local_share: Mutex::new(local_share),
             wall: Mutex::new(wall),
             servers: Mutex::new(servers),
-        }
+        };
+        (live, summary)
     }
 
     /// Returns the snapshot in force, for a moment: do not hold it over an `.await`.

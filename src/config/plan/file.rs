@@ -7,7 +7,7 @@ use crate::{
         spec::{AccessLog, values::Endpoint},
         watched::Watched,
     },
-    flow::Instant,
+    flow::{Instant, calendar::Calendar},
     route,
 };
 use ipnet::IpNet;
@@ -46,6 +46,13 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Returns the calendar of this name, if a rule has it.
+    pub fn calendar(&self, name: &str) -> Option<Calendar> {
+        let rules = self.routes.iter().flat_map(|route| &route.flow.flow);
+        let mut calendars = rules.filter_map(|rule| rule.algorithm.calendar());
+        calendars.find(|calendar| calendar.name() == name).cloned()
+    }
+
     /// Returns the address of the first server, if it is a loopback address.
     pub fn first_loopback_server(&self) -> Option<SocketAddr> {
         let Endpoint { host, port, .. } = &self.upstreams.first()?.servers.first()?.endpoint;

@@ -86,6 +86,43 @@ impl Summary {
         rest.into_iter().fold(cell(first), |least, at| scale.meet(least, cell(at)))
     }
 
+    /// Returns used cells from `from` on with their numbers, the number to continue from if there
+    /// are more, and the number of all.
+    pub(super) fn export(
+        &self,
+        from: usize,
+        scale: Scale,
+    ) -> (Vec<(u64, u64)>, Option<usize>, u64) {
+        let to = self.cells.len().min(from.saturating_add(STEP.0));
+        let cells = self.cells.iter().enumerate().take(to).skip(from);
+        let used = cells.filter(|(_, usage)| scale.weight(**usage) > 0);
+        let used = used.map(|(at, usage)| (at as u64, usage.bits())).collect();
+        (used, Some(to).filter(|to| *to < self.cells.len()), self.cells.len() as u64)
+    }
+
+    /// Joins used cells of a summary of so many cells, with room for `max_keys`. Returns whether it
+    /// has this one's size.
+    pub(super) fn import(
+        &mut self,
+        cells: u64,
+        used: &[(u64, u64)],
+        scale: Scale,
+        max_keys: u32,
+    ) -> bool {
+        if self.cells.is_empty() && cells == (ROWS * width(max_keys)) as u64 {
+            self.cells = unused(ROWS * width(max_keys));
+        }
+        if cells != self.cells.len() as u64 {
+            return used.is_empty();
+        }
+        for (at, usage) in used {
+            let cell = usize::try_from(*at).ok().and_then(|at| self.cells.get_mut(at));
+            let Some(cell) = cell else { return false };
+            *cell = scale.join(*cell, PastUsage::of_bits(*usage));
+        }
+        true
+    }
+
     /// Marks all usages to be converted. None may be left from an earlier edit.
     pub(super) fn mark_stale(&mut self) {
         let fresh = unused(self.cells.len());

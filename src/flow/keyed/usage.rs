@@ -33,6 +33,16 @@ impl PastUsage {
         Self(over.as_nanos())
     }
 
+    /// Returns it as a number, for [`Self::of_bits`].
+    pub(super) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Inverts [`Self::bits`].
+    pub(super) const fn of_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
     /// Returns when it ends; the epoch if nothing is used.
     pub(in crate::flow) const fn over(self) -> Instant {
         Instant::from_nanos(self.0)

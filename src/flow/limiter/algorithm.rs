@@ -2,11 +2,12 @@ use super::{
     allocated::allocated, concurrency, fixed_window, leaky_bucket, loans::Loans, sliding_counter,
     sliding_log, sliding_window, token_bucket, warm_up,
 };
-use crate::flow::{keyed::entry_bytes, pacing, rate::Rate};
+use crate::flow::{calendar::Calendar, keyed::entry_bytes, pacing, rate::Rate};
 use core::time::Duration;
+use serde::{Deserialize, Serialize};
 
 /// An algorithm with its numbers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Algorithm {
     /// A rate with a burst.
     TokenBucket(token_bucket::Config),
@@ -43,6 +44,40 @@ impl Algorithm {
             Self::Concurrency(_) => "concurrency",
             Self::Pacing(_) => "pacing",
             Self::Synced(it) => it.whole().word(),
+        }
+    }
+
+    /// Returns the calendar that its windows follow, if they do.
+    pub fn calendar(&self) -> Option<&Calendar> {
+        match self {
+            Self::FixedWindow(config) => config.align.calendar(),
+            Self::Synced(config) => config.whole().calendar(),
+            Self::TokenBucket(_)
+            | Self::WarmUp(_)
+            | Self::LeakyBucket(_)
+            | Self::SlidingLog(_)
+            | Self::SlidingWindow(_)
+            | Self::SlidingCounter(_)
+            | Self::Concurrency(_)
+            | Self::Pacing(_) => None,
+        }
+    }
+
+    pub(in crate::flow) fn calendar_mut(&mut self) -> Option<&mut Calendar> {
+        match self {
+            Self::FixedWindow(config) => match &mut config.align {
+                fixed_window::Align::Calendar(calendar) => Some(calendar),
+                fixed_window::Align::Clock | fixed_window::Align::FirstRequest => None,
+            },
+            Self::Synced(config) => config.whole.calendar_mut(),
+            Self::TokenBucket(_)
+            | Self::WarmUp(_)
+            | Self::LeakyBucket(_)
+            | Self::SlidingLog(_)
+            | Self::SlidingWindow(_)
+            | Self::SlidingCounter(_)
+            | Self::Concurrency(_)
+            | Self::Pacing(_) => None,
         }
     }
 
@@ -113,7 +148,7 @@ impl Algorithm {
 }
 
 /// An algorithm whose states gateways sync.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncedConfig {
     pub(in crate::flow) whole: Box<Algorithm>,
     pub(in crate::flow) gateways: u32,

@@ -11,6 +11,7 @@ use crate::flow::{
     keyed::{PastUsage, Scale},
     time::{Instant, WallOffset},
     traits::{Evictable, Lends, Limiter, Times, Usage},
+    transfer::Transfer,
 };
 use core::time::Duration;
 
@@ -99,6 +100,16 @@ impl<F: FollowsWall> Evictable for ByWall<F> {
 
     fn absorb(&self, state: &mut F::State, usage: PastUsage, now: Instant) {
         self.limiter.absorb(state, usage, self.wall.at(now));
+    }
+}
+
+impl<F: FollowsWall> Transfer for ByWall<F> {
+    fn export(&self, state: &F::State) -> Vec<u64> {
+        self.limiter.export(state)
+    }
+
+    fn import(&self, numbers: &[u64]) -> Option<F::State> {
+        self.limiter.import(numbers)
     }
 }
 

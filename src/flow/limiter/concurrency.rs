@@ -12,11 +12,13 @@ use crate::flow::{
     decision::{Decision, Reason, ReasonKind},
     time::Instant,
     traits::{End, EndOfRequest, Evictable, Limiter, Times, Until, Usage},
+    transfer::Transfer,
 };
 use core::time::Duration;
+use serde::{Deserialize, Serialize};
 
 /// At most `limit` in flight.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
     /// Cost that may be in flight.
     pub limit: u64,
@@ -90,6 +92,21 @@ impl Limiter for Concurrency {
 impl Evictable for Concurrency {
     fn is_held(&self, in_flight: &State, _now: Instant) -> bool {
         in_flight.cost > 0
+    }
+}
+
+impl Transfer for Concurrency {
+    fn export(&self, in_flight: &State) -> Vec<u64> {
+        vec![in_flight.cost]
+    }
+
+    fn import(&self, numbers: &[u64]) -> Option<State> {
+        let &[cost] = numbers else { return None };
+        Some(State::stored(cost))
+    }
+
+    fn abandon(&self, in_flight: &mut State, cost: u64) {
+        in_flight.cost = in_flight.cost.saturating_sub(cost);
     }
 }
 

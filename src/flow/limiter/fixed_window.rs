@@ -39,14 +39,16 @@ use crate::flow::{
     rate::Rate,
     time::Instant,
     traits::{Evictable, Lends, Limiter, Times, Usage},
+    transfer::Transfer,
 };
 use core::time::Duration;
+use serde::{Deserialize, Serialize};
 
 /// The distance of a window's last instant from its end.
 const TICK: Duration = Duration::from_nanos(1);
 
 /// `rate.count()` per window.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
     /// The count and the window; for a calendar its longest one.
     pub rate: Rate,
@@ -55,7 +57,7 @@ pub struct Config {
 }
 
 /// Where windows begin.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Align {
     /// At multiples of the window since the epoch.
     #[default]
@@ -358,6 +360,17 @@ impl Lends<State> for FixedWindow {
         // Only the next window lends.
         let next = self.over(state, now);
         self.fits(state, next, cost).then(|| next.since(now))
+    }
+}
+
+impl Transfer for FixedWindow {
+    fn export(&self, state: &State) -> Vec<u64> {
+        [state.end.as_nanos(), state.used].into_iter().chain(state.loans.numbers()).collect()
+    }
+
+    fn import(&self, numbers: &[u64]) -> Option<State> {
+        let &[end, used, ref loans @ ..] = numbers else { return None };
+        Some(State { end: Instant::from_nanos(end), used, loans: Loans::of_numbers(loans)? })
     }
 }
 

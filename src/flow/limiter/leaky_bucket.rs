@@ -18,9 +18,10 @@
 
 use super::token_bucket::{self, TokenBucket};
 use crate::flow::rate::Rate;
+use serde::{Deserialize, Serialize};
 
 /// Up to `capacity` at once, leaking at `rate`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
     /// How fast the bucket leaks.
     pub rate: Rate,

@@ -55,6 +55,21 @@ impl Loans {
         }
     }
 
+    /// Returns each loan's start and count, for [`Self::of_numbers`].
+    pub(in crate::flow) fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.as_slice().iter().flat_map(|loan| [loan.start.as_nanos(), loan.count])
+    }
+
+    /// Inverts [`Self::numbers`].
+    pub(in crate::flow) fn of_numbers(numbers: &[u64]) -> Option<Self> {
+        let (loans, []) = numbers.as_chunks::<2>() else { return None };
+        let mut read = Self::default();
+        for &[start, count] in loans {
+            read.add(Instant::from_nanos(start), count);
+        }
+        Some(read)
+    }
+
     /// Returns the loans started by `now`, and the others.
     pub(in crate::flow) fn split(&self, now: Instant) -> (&[Loan], &[Loan]) {
         let loans = self.as_slice();

@@ -27,11 +27,13 @@ use crate::flow::{
     rate::{Rate, div_ceil},
     time::Instant,
     traits::{Evictable, Limiter, Times, Usage},
+    transfer::Transfer,
 };
 use core::{num::NonZeroU64, time::Duration};
+use serde::{Deserialize, Serialize};
 
 /// `rate.count()` in this window and the visible part of the previous one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
     /// The count and the window.
     pub rate: Rate,
@@ -203,6 +205,17 @@ impl Evictable for SlidingCounter {
         let [curr, prev] = usage.counts(index);
         let known = self.at(*state, now);
         *state = State { index, prev: prev.max(known.prev), curr: curr.max(known.curr) };
+    }
+}
+
+impl Transfer for SlidingCounter {
+    fn export(&self, state: &State) -> Vec<u64> {
+        state.numbers().into()
+    }
+
+    fn import(&self, numbers: &[u64]) -> Option<State> {
+        let &[index, prev, curr] = numbers else { return None };
+        Some(State::stored(index, prev, curr))
     }
 }
 

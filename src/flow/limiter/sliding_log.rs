@@ -18,12 +18,14 @@ use crate::flow::{
     rate::Rate,
     time::{Instant, nanos},
     traits::{Evictable, Limiter, Times, Usage},
+    transfer::Transfer,
 };
 use core::time::Duration;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// `rate.count()` in any window.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
     /// The count and the window.
     pub rate: Rate,
@@ -207,6 +209,28 @@ impl Evictable for SlidingLog {
         {
             self.charge(state, Times { now: at, own: at, start: at }, cost);
         }
+    }
+}
+
+impl Transfer for SlidingLog {
+    /// Each stamp's instant and cost.
+    fn export(&self, state: &State) -> Vec<u64> {
+        let cost = |at: usize| state.total_before(at + 1).wrapping_sub(state.total_before(at));
+        let stamps = state.stamps.iter().enumerate();
+        stamps.flat_map(|(at, stamp)| [stamp.at.as_nanos(), cost(at)]).collect()
+    }
+
+    fn import(&self, numbers: &[u64]) -> Option<State> {
+        let (stamps, []) = numbers.as_chunks::<2>() else { return None };
+        if !stamps.is_sorted_by_key(|[at, _]| at) {
+            return None;
+        }
+        let mut total: u64 = 0;
+        let stamps = stamps.iter().map(|[at, cost]| {
+            total = total.wrapping_add(*cost);
+            Stamp { at: Instant::from_nanos(*at), total }
+        });
+        Some(State { stamps: stamps.collect(), before: 0 })
     }
 }
 

@@ -27,13 +27,15 @@ use crate::flow::{
     shared::Numbers,
     time::Instant,
     traits::{Evictable, Lends, Limiter, Times, Usage},
+    transfer::Transfer,
     window::{Grid, Ring},
 };
 use core::{num::NonZeroU32, time::Duration};
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 /// `rate.count()` in the latest buckets.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
     /// The count and the window.
     pub rate: Rate,
@@ -373,6 +375,22 @@ impl Evictable for SlidingWindow {
                 self.add(state, at, count);
             }
         }
+    }
+}
+
+impl Transfer for SlidingWindow {
+    fn export(&self, state: &State) -> Vec<u64> {
+        let mut numbers = self.numbers(state).into_vec();
+        numbers.extend(state.loans.numbers());
+        numbers
+    }
+
+    fn import(&self, numbers: &[u64]) -> Option<State> {
+        let (&head, rest) = numbers.split_first()?;
+        let (counts, loans) = rest.split_at_checked(self.span as usize)?;
+        self.start(head)?;
+        let loans = Loans::of_numbers(loans)?;
+        Some(State { loans, ..self.stored(head, counts) })
     }
 }
 

@@ -26,10 +26,12 @@ use crate::flow::{
     rate::{Interval, Rate},
     time::Instant,
     traits::{Evictable, Limiter, Times, Usage},
+    transfer::{Transfer, halves, whole},
 };
+use serde::{Deserialize, Serialize};
 
 /// `rate` in the long run, up to `burst` at once.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
     /// How fast the bucket fills.
     pub rate: Rate,
@@ -132,6 +134,16 @@ impl Evictable for TokenBucket {
 
     fn absorb(&self, tat: &mut State, usage: PastUsage, _now: Instant) {
         *tat = (*tat).max(self.interval.at(usage.over()));
+    }
+}
+
+impl Transfer for TokenBucket {
+    fn export(&self, tat: &State) -> Vec<u64> {
+        halves(*tat).into()
+    }
+
+    fn import(&self, numbers: &[u64]) -> Option<State> {
+        whole(numbers.try_into().ok()?)
     }
 }
 

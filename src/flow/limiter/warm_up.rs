@@ -33,11 +33,13 @@ use crate::flow::{
     rate::{Interval, Rate},
     time::Instant,
     traits::{Evictable, Limiter, Times, Usage},
+    transfer::{Transfer, whole},
     warmth::{Budget, Step, Warmth},
 };
+use serde::{Deserialize, Serialize};
 
 /// `rate` in the long run when warm, up to `burst` at once.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
     /// How fast the bucket fills when the service is warm.
     pub rate: Rate,
@@ -172,6 +174,18 @@ impl Evictable for WarmBucket {
     fn absorb(&self, state: &mut State, usage: PastUsage, _now: Instant) {
         let tat = state.tat.units().max(self.interval.at(usage.over()));
         *state = State { tat: Tat::of(tat), ..self.fresh() };
+    }
+}
+
+impl Transfer for WarmBucket {
+    fn export(&self, State { tat, warmth }: &State) -> Vec<u64> {
+        [tat.high, tat.low].into_iter().chain(warmth.numbers()).collect()
+    }
+
+    fn import(&self, numbers: &[u64]) -> Option<State> {
+        let &[high, low, cold, last, due] = numbers else { return None };
+        let tat = Tat::of(whole([high, low])?);
+        Some(State { tat, warmth: Warmth::of_numbers(&self.ramp, [cold, last, due]) })
     }
 }
 

@@ -33,6 +33,16 @@ impl StoreClock {
         Self { offset: 0, least: Instant::EPOCH }
     }
 
+    /// Returns the offset in nanoseconds and the least time, for [`Self::of_numbers`].
+    pub(in crate::flow) const fn numbers(self) -> (i64, Instant) {
+        (self.offset, self.least)
+    }
+
+    /// Inverts [`Self::numbers`].
+    pub(in crate::flow) const fn of_numbers(offset: i64, least: Instant) -> Self {
+        Self { offset, least }
+    }
+
     /// Returns the store's time at `now`, never less than before.
     pub(super) fn time(self, now: Instant) -> Instant {
         self.past(now).max(self.least)

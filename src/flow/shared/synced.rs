@@ -33,6 +33,7 @@ use crate::flow::{
     slot::{LimiterSlot, Slot},
     time::Instant,
     traits::{Evictable, Limiter, Syncs, Times, Usage},
+    transfer::Transfer,
 };
 pub(super) use merge::Merge;
 
@@ -170,6 +171,23 @@ impl<F: Merge> Evictable for Synced<F> {
 
     fn absorb(&self, synced: &mut Self::State, usage: PastUsage, now: Instant) {
         self.here.absorb(&mut synced.state, usage, self.clock.time(now));
+    }
+}
+
+/// The store has what was charged, but for what the other process sends it still.
+impl<F: Merge> Transfer for Synced<F> {
+    fn export(&self, synced: &Self::State) -> Vec<u64> {
+        self.here.export(&synced.state)
+    }
+
+    fn import(&self, numbers: &[u64]) -> Option<Self::State> {
+        Some(SyncedState { state: self.here.import(numbers)?, ..self.fresh() })
+    }
+
+    fn charge_elsewhere(&self, synced: &mut Self::State, times: Times, cost: u64) {
+        let [now, own, start] =
+            [times.now, times.own, times.start].map(|time| self.clock.time(time));
+        self.here.charge(&mut synced.state, Times { now, own, start }, cost);
     }
 }
 

@@ -12,6 +12,7 @@ use crate::flow::{
     pending::Pendings,
     time::Instant,
     traits::{End, Evictable, Times, Usage},
+    transfer::Exporting,
 };
 use core::time::Duration;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub(in crate::flow) struct LimiterSlot<F: Evictable> {
     /// The limiter before the latest edit, of which some clients' states still are.
     pub(super) previous: Option<Previous<F>>,
     pub(super) states: States<F::State>,
+    /// What another process has of it.
+    pub(super) exporting: Exporting,
 }
 
 /// A limiter that an edit has replaced.
@@ -48,7 +51,7 @@ impl<F: Evictable> LimiterSlot<F> {
                 States::Keyed { by: Arc::clone(by), table: Table::new(fresh, *max_keys) }
             }
         };
-        Box::new(Self { limiter, previous: None, states })
+        Box::new(Self { limiter, previous: None, states, exporting: Exporting::Nothing })
     }
 
     /// Runs `work` on a keyed rule's table with its policy at `now` and the conversion that the
@@ -62,7 +65,7 @@ impl<F: Evictable> LimiterSlot<F> {
             Option<&Conversion<'_, F::State>>,
         ) -> T,
     ) -> Option<T> {
-        let Self { limiter, previous, states } = self;
+        let Self { limiter, previous, states, .. } = self;
         let States::Keyed { table, .. } = states else { return None };
         let policy = PolicyAt { limiter, now };
         let limiter = &*limiter;
@@ -247,7 +250,7 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
             key_slot,
             token: end.token(state),
         });
-        Charge { hold, usage }
+        Charge { key_slot, hold, usage }
     }
 
     fn on_reject(&mut self, lookup: Lookup) {

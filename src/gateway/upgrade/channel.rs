@@ -21,8 +21,15 @@ use std::{
     time::Duration,
 };
 
-/// The largest message in bytes. The kernel's default buffers hold three.
-pub(super) const MAX_MESSAGE: usize = 64 * 1024;
+/// The largest packet in bytes. The kernel's default buffers hold three.
+const MAX_PACKET: usize = 64 * 1024;
+
+/// The largest message in bytes: the log of a million requests.
+const MAX_MESSAGE: usize = 64 * 1024 * 1024;
+
+/// The first byte of a packet: whether the message goes on in the next.
+const MORE: u8 = 1;
+const LAST: u8 = 0;
 
 /// Descriptors in a message; the kernel takes 253.
 pub(super) const MAX_DESCRIPTORS: usize = 128;
@@ -93,9 +100,22 @@ impl Channel {
         if !descriptors.is_empty() && !control.push(rights) {
             return Err(ChannelError::TooLarge);
         }
+        let mut packets = bytes.chunks(MAX_PACKET - 1).peekable();
+        while let Some(packet) = packets.next() {
+            let first = [if packets.peek().is_some() { MORE } else { LAST }];
+            self.send_packet(&[IoSlice::new(&first), IoSlice::new(packet)], &mut control)?;
+            control.clear();
+        }
+        Ok(())
+    }
+
+    fn send_packet(
+        &self,
+        packet: &[IoSlice<'_>],
+        control: &mut SendAncillaryBuffer<'_, '_, '_>,
+    ) -> Result<(), ChannelError> {
         loop {
-            let slice = [IoSlice::new(&bytes)];
-            match sendmsg(&self.socket, &slice, &mut control, SendFlags::NOSIGNAL) {
+            match sendmsg(&self.socket, packet, control, SendFlags::NOSIGNAL) {
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -111,33 +131,52 @@ impl Channel {
     pub(super) fn receive_with<T: DeserializeOwned>(
         &self,
     ) -> Result<(T, Vec<OwnedFd>), ChannelError> {
-        let mut bytes = vec![0; MAX_MESSAGE];
+        let mut packet = vec![0; MAX_PACKET];
+        let mut message = Vec::new();
+        let mut descriptors = Vec::new();
+        loop {
+            let length = self.receive_packet(&mut packet, &mut descriptors)?;
+            let (first, rest) = packet[..length].split_first().ok_or(ChannelError::Closed)?;
+            if message.is_empty() && *first == LAST {
+                let message = serde_json::from_slice(rest).map_err(ChannelError::Unknown)?;
+                return Ok((message, descriptors));
+            }
+            message.extend_from_slice(rest);
+            if message.len() > MAX_MESSAGE {
+                return Err(ChannelError::TooLarge);
+            }
+            if *first == LAST {
+                let message = serde_json::from_slice(&message).map_err(ChannelError::Unknown)?;
+                return Ok((message, descriptors));
+            }
+        }
+    }
+
+    /// Receives a packet, and adds its descriptors. Returns its length, which is zero at the end.
+    fn receive_packet(
+        &self,
+        packet: &mut [u8],
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> Result<usize, ChannelError> {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let received = loop {
-            let slice = &mut [IoSliceMut::new(&mut bytes)];
+            let slice = &mut [IoSliceMut::new(packet)];
             match recvmsg(&self.socket, slice, &mut control, RecvFlags::CMSG_CLOEXEC) {
                 Ok(received) => break received,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         };
-        let descriptors = control
-            .drain()
-            .filter_map(|message| match message {
-                RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
-                RecvAncillaryMessage::ScmCredentials(_) | _ => None,
-            })
-            .flatten()
-            .collect();
-        if received.bytes == 0 {
-            return Err(ChannelError::Closed);
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                descriptors.extend(rights);
+            }
         }
         if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
             return Err(ChannelError::TooLarge);
         }
-        let message = serde_json::from_slice(&bytes[..received.bytes]);
-        Ok((message.map_err(ChannelError::Unknown)?, descriptors))
+        Ok(received.bytes)
     }
 }
 
@@ -188,11 +227,23 @@ mod tests {
         assert!(matches!(ours.receive::<u32>(), Err(ChannelError::Late)));
         theirs.send(&"no number").unwrap();
         assert!(matches!(ours.receive::<u32>(), Err(ChannelError::Unknown(_))));
-        let large = "x".repeat(MAX_MESSAGE);
-        assert!(matches!(theirs.send(&large), Err(ChannelError::TooLarge)));
         drop(theirs);
         assert!(matches!(ours.receive::<u32>(), Err(ChannelError::Closed)));
         assert!(matches!(ours.send(&1), Err(ChannelError::Closed)));
+    }
+
+    #[test]
+    fn a_large_message_is_sent_in_packets() {
+        let (ours, theirs) = pair();
+        for length in [0, MAX_PACKET - 4, MAX_PACKET - 3, MAX_PACKET - 2, 5 * MAX_PACKET] {
+            let large = "x".repeat(length);
+            std::thread::scope(|scope| {
+                let sender = scope.spawn(|| ours.send(&large));
+                assert_eq!(theirs.receive::<String>().unwrap(), large);
+                sender.join().unwrap().unwrap();
+            });
+        }
+        assert!(matches!(ours.send(&"x".repeat(MAX_MESSAGE)), Err(ChannelError::TooLarge)));
     }
 
     #[test]

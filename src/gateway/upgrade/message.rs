@@ -1,12 +1,15 @@
 //! What the two processes say to each other.
 //!
-//! The order is: `Hello`, `Sockets` (from the old one); `Ready`; the state, `Copied`; `Imported`;
-//! `Stopped`; `Serving`; `Released`. Then the old one drains, and tells of late requests until it
-//! ends. Each may end the conversation earlier, after which the old process serves on.
+//! The order is: `Hello`, `Sockets` (from the old one); `Ready`; `Gate` and `Parts`, `Copied`;
+//! `Imported`; `Stopped`; `Serving`; `Released`; at the end `Finished`. `Late` may come from the first
+//! `Gate` on. Each may end the conversation before `Serving`, after which the old process serves on.
 
 use crate::{
     clock::{Clock, SharedReading},
-    flow::{Instant, WallOffset},
+    flow::{
+        Instant, WallOffset,
+        transfer::{Late, Part},
+    },
 };
 use core::net::SocketAddr;
 use serde::{Deserialize, Serialize};
@@ -18,6 +21,8 @@ pub(crate) const PROTOCOL: u32 = 1;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub(crate) protocol: u32,
+    /// Of its states.
+    pub(crate) form: u32,
     /// Of the program, for the log.
     pub(crate) version: String,
     pub(crate) pid: u32,
@@ -74,8 +79,8 @@ pub(crate) struct SocketName {
 /// Answers of the new process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
-    /// Its configuration is accepted, its listeners are open, its workers run.
-    Ready,
+    /// Its configuration is accepted and its listeners are open. It reads states of this form.
+    Ready { form: u32 },
     /// It cannot take over.
     Failed { why: String },
     /// It has the state, and takes these listeners' sockets.
@@ -87,8 +92,18 @@ pub(super) enum Answer {
 /// The old process's words after [`Sockets`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Handover {
+    /// The rules of the next gate. The new process may not know the algorithm of a rule.
+    Gate { route: String, rules: Vec<(u32, serde_json::Value)>, has_lent: bool },
+    /// Parts of the state of the slot with this number in a gate.
+    Parts { gate: u32, slot: u32, parts: Vec<Part> },
+    /// Changes to states that were sent already.
+    Late(Vec<Late>),
+    /// All states were sent.
+    Copied,
     /// It accepts no connections any more.
     Stopped,
     /// The new process is the service's main process.
     Released,
+    /// The last request of the old process has ended.
+    Finished,
 }

@@ -2,12 +2,25 @@
 
 use super::{
     channel::{Channel, ChannelError},
+    incoming_state::IncomingState,
     inherited::Inherited,
     message::{Answer, Handover, Hello, PROTOCOL, Sockets},
 };
-use crate::{clock::Clock, route::Seed};
+use crate::{
+    clock::Clock,
+    flow::{calendar::Calendar, transfer::FORM},
+    route::Seed,
+};
 use rustix::stdio::dup2_stdin;
-use std::{env, fs::File, io, os::fd::AsFd, time::Duration};
+use std::{
+    env,
+    fs::File,
+    io,
+    os::fd::AsFd,
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
 
 /// The variable that says that the standard input is a [`Channel`] to the old process.
 pub(super) const VARIABLE: &str = "FLOWGATE_UPGRADE";
@@ -93,26 +106,82 @@ impl Predecessor {
         }
     }
 
-    /// Tells it that this process could serve.
-    pub(crate) fn ready(&self) -> Result<(), TakeoverError> {
-        Ok(self.channel.send(&Answer::Ready)?)
-    }
-
-    /// Waits until the old process accepts no connections any more, of these listeners.
-    pub(crate) fn stop(&self, listeners: Vec<Option<String>>) -> Result<(), TakeoverError> {
-        self.channel.send(&Answer::Imported { listeners })?;
-        match self.channel.receive()? {
-            Handover::Stopped => Ok(()),
-            Handover::Released => Err(ChannelError::Closed.into()),
+    /// Takes the state over. `find` knows calendars by name.
+    pub(crate) fn take_state(
+        &self,
+        clock: &Clock,
+        find: impl Fn(&str) -> Option<Calendar>,
+    ) -> Result<IncomingState, TakeoverError> {
+        self.channel.send(&Answer::Ready { form: FORM })?;
+        let mut state = IncomingState::new(clock.now(), clock.wall_offset());
+        if self.hello.form != FORM {
+            tracing::warn!(
+                theirs = self.hello.form,
+                ours = FORM,
+                "the old process keeps its state in another form: all rules begin afresh"
+            );
+        }
+        loop {
+            match self.channel.receive()? {
+                Handover::Gate { route, rules, has_lent } => {
+                    state.add(&route, rules, has_lent, &find);
+                }
+                Handover::Parts { gate, slot, parts } => state.import(gate, slot, parts),
+                Handover::Late(changes) => state.apply(changes),
+                Handover::Copied => return Ok(state),
+                Handover::Stopped | Handover::Released | Handover::Finished => {
+                    return Err(ChannelError::Closed.into());
+                }
+            }
         }
     }
 
+    /// Waits until the old process accepts no connections any more, of these listeners.
+    pub(crate) fn stop(
+        &self,
+        listeners: Vec<Option<String>>,
+        state: &mut IncomingState,
+    ) -> Result<(), TakeoverError> {
+        self.channel.send(&Answer::Imported { listeners })?;
+        self.wait_for(&Handover::Stopped, state)
+    }
+
     /// Tells it that this process serves, and waits until it is released.
-    pub(crate) fn release(&self) -> Result<(), TakeoverError> {
+    pub(crate) fn release(&self, state: &mut IncomingState) -> Result<(), TakeoverError> {
         self.channel.send(&Answer::Serving)?;
-        match self.channel.receive()? {
-            Handover::Released => Ok(()),
-            Handover::Stopped => Err(ChannelError::Closed.into()),
+        self.wait_for(&Handover::Released, state)
+    }
+
+    /// Applies what the last requests of the old process change, on a thread of its own, until
+    /// that has ended.
+    pub(crate) fn follow(self: &Arc<Self>, mut state: IncomingState) -> io::Result<JoinHandle<()>> {
+        let old = Arc::clone(self);
+        thread::Builder::new().name("late".to_owned()).spawn(move || {
+            let finished = old.channel.limit(None).map_err(TakeoverError::from);
+            let finished =
+                finished.and_then(|()| old.wait_for(&Handover::Finished, &mut state));
+            if let Err(error) = finished {
+                tracing::warn!(%error, "the old process has ended without a word: its requests count no longer");
+                state.abandon();
+            }
+        })
+    }
+
+    /// Applies changes until the old process says `word`.
+    fn wait_for(&self, word: &Handover, state: &mut IncomingState) -> Result<(), TakeoverError> {
+        loop {
+            match self.channel.receive()? {
+                Handover::Late(changes) => state.apply(changes),
+                said if core::mem::discriminant(&said) == core::mem::discriminant(word) => {
+                    return Ok(());
+                }
+                Handover::Gate { .. }
+                | Handover::Parts { .. }
+                | Handover::Copied
+                | Handover::Stopped
+                | Handover::Released
+                | Handover::Finished => return Err(ChannelError::Closed.into()),
+            }
         }
     }
 }

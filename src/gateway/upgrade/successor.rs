@@ -6,15 +6,20 @@
 use super::{
     channel::{Channel, ChannelError, MAX_DESCRIPTORS},
     message::{Answer, Handover, Hello, SocketName, Sockets},
+    outgoing_state::{Gates, OutgoingState, end},
     predecessor::VARIABLE,
     program::Program,
 };
+use crate::flow::transfer::FORM;
 use std::{
     io,
     net::TcpListener,
     os::fd::{AsFd, BorrowedFd},
     process::{Child, ExitStatus},
-    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    },
     thread,
     time::Duration,
 };
@@ -23,6 +28,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 /// How long the new process may take to read its configuration, or for another answer. A hundred
 /// thousand routes take seconds; a store that does not answer delays the start too.
 const PATIENCE: Duration = Duration::from_mins(1);
+
+/// How long the new process may take to hear the last changes.
+const FINISH_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long the workers may take to stop accepting.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
@@ -33,6 +41,9 @@ pub(crate) struct Successor {
     jobs: Sender<Job>,
     events: UnboundedReceiver<Event>,
     is_busy: bool,
+    /// Disconnected when the thread has told everything.
+    told: Receiver<()>,
+    gates: Gates,
 }
 
 /// What to hand over.
@@ -41,6 +52,9 @@ pub(crate) struct Job {
     pub(crate) program: Program,
     pub(crate) hello: Hello,
     pub(crate) sockets: Vec<(SocketName, TcpListener)>,
+    pub(crate) gates: Gates,
+    /// The thread that follows the process before this one, which must have ended.
+    pub(crate) before: Option<thread::JoinHandle<()>>,
 }
 
 /// What happened, for the control thread.
@@ -64,6 +78,8 @@ enum HandoverError {
     Ended(ExitStatus),
     #[error("{0}")]
     Channel(#[from] ChannelError),
+    #[error("more requests came meanwhile than the new process could be told of")]
+    TooBusy,
     #[error("the new process answered out of turn")]
     OutOfTurn,
     #[error("this process ends, or its workers hang")]
@@ -75,8 +91,12 @@ impl Successor {
     pub(crate) fn start() -> io::Result<Self> {
         let (jobs, inbox) = channel();
         let (outbox, events) = unbounded_channel();
-        thread::Builder::new().name("upgrade".to_owned()).spawn(move || run(&inbox, &outbox))?;
-        Ok(Self { jobs, events, is_busy: false })
+        let (telling, told) = channel();
+        thread::Builder::new().name("upgrade".to_owned()).spawn(move || {
+            run(inbox, &outbox);
+            drop(telling);
+        })?;
+        Ok(Self { jobs, events, is_busy: false, told, gates: Gates::default() })
     }
 
     /// Returns whether a new process is being started.
@@ -86,7 +106,16 @@ impl Successor {
 
     /// Begins to hand over.
     pub(crate) fn begin(&mut self, job: Job) {
+        self.gates = Arc::clone(&job.gates);
         self.is_busy = self.jobs.send(job).is_ok();
+    }
+
+    /// Tells the rest to the new process, after the last request has ended.
+    pub(crate) fn finish(&self) {
+        end(&self.gates);
+        if self.told.recv_timeout(FINISH_PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("the new process does not listen to what the last requests changed");
+        }
     }
 
     /// Waits for the next event. Cancel-safe.
@@ -99,11 +128,17 @@ impl Successor {
     }
 }
 
-fn run(jobs: &Receiver<Job>, events: &UnboundedSender<Event>) {
-    for job in jobs {
-        if let Err(error) = start(&job, events) {
+fn run(jobs: Receiver<Job>, events: &UnboundedSender<Event>) {
+    for mut job in jobs {
+        if let Some(before) = job.before.take() {
+            // A panic there changes nothing here.
+            drop(before.join());
+        }
+        match start(&job, events) {
+            // A process hands over once.
+            Ok(()) => return,
             // The process may be ending.
-            drop(events.send(Event::Failed(error.to_string())));
+            Err(error) => drop(events.send(Event::Failed(error.to_string()))),
         }
     }
 }
@@ -142,15 +177,30 @@ fn hand_over(
 ) -> Result<(), HandoverError> {
     channel.send(&job.hello)?;
     send_sockets(channel, &job.sockets)?;
-    let Answer::Ready = answer(channel)? else { return Err(HandoverError::OutOfTurn) };
+    let Answer::Ready { form } = answer(channel)? else { return Err(HandoverError::OutOfTurn) };
+    // It cannot read states of another form.
+    let gates = if form == FORM { Arc::clone(&job.gates) } else { Gates::default() };
+    let mut state = OutgoingState::send(&gates, channel)?;
     let Answer::Imported { listeners } = answer(channel)? else {
         return Err(HandoverError::OutOfTurn);
     };
     tell(events, |done| Event::Stop(listeners, done))?;
+    state.send_changes(channel)?;
+    if state.is_lost() {
+        return Err(HandoverError::TooBusy);
+    }
     channel.send(&Handover::Stopped)?;
     let Answer::Serving = answer(channel)? else { return Err(HandoverError::OutOfTurn) };
     tell(events, |done| Event::Serves(pid, done))?;
-    Ok(channel.send(&Handover::Released)?)
+    let followed = channel.send(&Handover::Released).and_then(|()| {
+        channel.limit(None)?;
+        state.follow(channel)
+    });
+    // It serves, so nothing can be taken back.
+    if let Err(error) = followed {
+        tracing::warn!(%error, "the new process does not know what the last requests changed");
+    }
+    Ok(())
 }
 
 fn send_sockets(
@@ -186,6 +236,6 @@ fn tell(
 fn answer(channel: &Channel) -> Result<Answer, HandoverError> {
     match channel.receive()? {
         Answer::Failed { why } => Err(HandoverError::Rejected(why)),
-        answer @ (Answer::Ready | Answer::Imported { .. } | Answer::Serving) => Ok(answer),
+        answer @ (Answer::Ready { .. } | Answer::Imported { .. } | Answer::Serving) => Ok(answer),
     }
 }

@@ -1,0 +1,55 @@
+//! A chain's state for another process.
+
+use super::{Chain, slots::Wanted};
+use crate::flow::{
+    claim::SlotId,
+    time::Instant,
+    transfer::{ExportedRule, GateExport, Journal, LateChange, Part, Place},
+};
+
+impl Chain {
+    /// Begins to tell `journal` of changes. Returns the rules.
+    pub(in crate::flow) fn begin_export(&mut self, journal: Journal) -> GateExport {
+        self.end_export();
+        self.journal = Some(journal);
+        let rules = self.slots.iter().map(|entry| {
+            let rule = match &entry.wanted {
+                Wanted::Flow(rule) => ExportedRule::Flow(rule.clone()),
+                Wanted::Breaker(config) => ExportedRule::Breaker(config.clone()),
+                Wanted::Pacing(config) => ExportedRule::Pacing(config.clone()),
+            };
+            (entry.id.0, rule)
+        });
+        GateExport { rules: rules.collect(), has_lent: self.has_lent }
+    }
+
+    /// Exports parts of a slot. Returns whether there are more.
+    pub(in crate::flow) fn export(&mut self, slot: SlotId, into: &mut Vec<Part>) -> bool {
+        let now = self.latest;
+        self.slot_mut(slot).is_some_and(|slot| slot.export(now, into))
+    }
+
+    /// Stops telling of changes.
+    pub(in crate::flow) fn end_export(&mut self) {
+        self.journal = None;
+        self.slots.iter_mut().for_each(|entry| entry.slot.end_export());
+    }
+
+    /// Takes a part of the slot's state. Returns whether it is one.
+    pub(in crate::flow) fn import(&mut self, slot: SlotId, now: Instant, part: Part) -> bool {
+        let now = self.clamp(now);
+        self.slot_mut(slot).is_some_and(|slot| slot.import(now, part))
+    }
+
+    pub(in crate::flow) fn set_lent(&mut self, has_lent: bool) {
+        self.has_lent |= has_lent;
+    }
+
+    /// Applies what another process tells of.
+    pub(in crate::flow) fn apply(&mut self, slot: SlotId, place: Place, change: LateChange) {
+        let now = self.clamp(change.now());
+        if let Some(slot) = self.slot_mut(slot) {
+            slot.apply(now, place, change);
+        }
+    }
+}

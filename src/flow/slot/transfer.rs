@@ -1,0 +1,171 @@
+//! How a slot's state moves to another process.
+
+use super::{
+    Retune as _, Transfers,
+    limiter_slot::{LimiterSlot, States},
+    policy::PolicyAt,
+};
+use crate::flow::{
+    claim::Key,
+    keyed::{KeySlot, Lookup},
+    shared::StoreClock,
+    time::Instant,
+    traits::{Evictable, Times},
+    transfer::{Exporting, LateChange, Part, Place},
+};
+
+/// States to export under one lock: some ten microseconds.
+const STEP: u32 = 128;
+
+impl<F: Evictable> Transfers for LimiterSlot<F> {
+    fn export(&mut self, now: Instant, into: &mut Vec<Part>) -> bool {
+        match self.exporting {
+            Exporting::Nothing => {
+                while self.catch_up(now) {}
+                self.exporting = Exporting::Clients(0);
+            }
+            Exporting::Clients(next) => self.exporting = self.export_clients(next, into),
+            Exporting::Summary(next) => {
+                let policy = PolicyAt { limiter: &self.limiter, now };
+                let States::Keyed { table, .. } = &self.states else {
+                    self.exporting = Exporting::Done;
+                    return false;
+                };
+                let (used, more, cells) = table.summary(next, &policy);
+                if !used.is_empty() {
+                    into.push(Part::Summary { cells, used });
+                }
+                self.exporting = more.map_or(Exporting::Done, Exporting::Summary);
+            }
+            Exporting::Done => {}
+        }
+        self.exporting != Exporting::Done
+    }
+
+    fn end_export(&mut self) {
+        self.exporting = Exporting::Nothing;
+    }
+
+    fn exported(&self, key_slot: KeySlot) -> Option<Place> {
+        if !self.exporting.has(key_slot) {
+            return None;
+        }
+        Some(match (key_slot, &self.states) {
+            (KeySlot::Own(at), States::Keyed { table, .. }) => Place::of_key(table.key_of(at)),
+            (KeySlot::Overflow(at), _) => Place::Overflow(at),
+            (KeySlot::Shared | KeySlot::Own(_), _) => Place::All,
+        })
+    }
+
+    fn import(&mut self, now: Instant, part: Part) -> bool {
+        match part {
+            Part::State(place, numbers) => {
+                let Some(state) = self.limiter.import(&numbers) else { return false };
+                match (&mut self.states, place) {
+                    (States::One(one), Place::All) => *one = state,
+                    (States::Keyed { table, .. }, Place::All) => {
+                        *table.get_mut(KeySlot::Shared) = state;
+                    }
+                    (States::Keyed { table, .. }, Place::Key(high, low)) => {
+                        let key = u128::from(high) << 64 | u128::from(low);
+                        return table.import_client(key, state);
+                    }
+                    (States::Keyed { table, .. }, Place::Overflow(at)) => {
+                        let Some(place) = Place::overflow(at) else { return false };
+                        *table.get_mut(place) = state;
+                    }
+                    (States::One(_), Place::Key(..) | Place::Overflow(_)) => return false,
+                }
+                true
+            }
+            Part::Summary { cells, used } => {
+                let work = self
+                    .on_table(now, |table, policy, _| table.import_summary(cells, &used, policy));
+                work.unwrap_or(false)
+            }
+            Part::Hand(hand) => self.on_table(now, |table, _, _| table.set_hand(hand)).is_some(),
+            Part::StoreClock(offset, least) => match self.limiter.syncs_mut() {
+                Some(limiter) => {
+                    limiter.set_clock(StoreClock::of_numbers(offset, least));
+                    true
+                }
+                None => false,
+            },
+        }
+    }
+
+    fn apply(&mut self, now: Instant, place: Place, change: LateChange) {
+        let Some(key_slot) = self.place(now, place, change) else { return };
+        self.refresh(key_slot);
+        let state = self.states.get_mut(key_slot);
+        match change {
+            LateChange::Charge { own, start, cost, .. } => {
+                let times = Times { now, own: own.max(now), start: start.max(now) };
+                self.limiter.charge_elsewhere(state, times, cost);
+            }
+            LateChange::Release { start, outcome, token, cost, .. } => {
+                let end = LateChange::end(now, start, outcome, token);
+                if let Some(limiter) = self.limiter.end_of_request() {
+                    limiter.release(state, &end, cost);
+                }
+            }
+            LateChange::Leave { start, .. } => {
+                if let Some(limiter) = self.limiter.spaces() {
+                    limiter.abandon(state, start, now);
+                }
+            }
+            LateChange::Abandon { cost } => self.limiter.abandon(state, cost),
+        }
+    }
+}
+
+impl<F: Evictable> LimiterSlot<F> {
+    fn export_clients(&self, next: u32, into: &mut Vec<Part>) -> Exporting {
+        let export = |state: &F::State| self.limiter.export(state);
+        let States::Keyed { table, .. } = &self.states else {
+            into.push(Part::State(Place::All, export(self.states.shared())));
+            self.export_clock(into);
+            return Exporting::Done;
+        };
+        let to = table.len().min(next.saturating_add(STEP));
+        for at in next..to {
+            let (key, state) = table.client(at);
+            into.push(Part::State(Place::of_key(key), export(state)));
+        }
+        if to < table.len() {
+            return Exporting::Clients(to);
+        }
+        into.push(Part::State(Place::All, export(self.states.shared())));
+        for (at, state) in (0..).zip(table.overflows()) {
+            into.push(Part::State(Place::Overflow(at), export(state)));
+        }
+        into.push(Part::Hand(table.hand()));
+        self.export_clock(into);
+        Exporting::Summary(0)
+    }
+
+    fn export_clock(&self, into: &mut Vec<Part>) {
+        if let Some(limiter) = self.limiter.syncs() {
+            let (offset, least) = limiter.clock().numbers();
+            into.push(Part::StoreClock(offset, least));
+        }
+    }
+
+    /// Returns where a change belongs. A charge gives its client a place; a release does not.
+    fn place(&mut self, now: Instant, place: Place, change: LateChange) -> Option<KeySlot> {
+        match (&self.states, place) {
+            (States::One(_), _) | (_, Place::All) => Some(KeySlot::Shared),
+            (States::Keyed { .. }, Place::Overflow(at)) => Place::overflow(at),
+            (States::Keyed { .. }, Place::Key(high, low)) => {
+                let key = Key::Of(u128::from(high) << 64 | u128::from(low));
+                self.prepare(now, key);
+                let lookup = self.find(now, key);
+                match (lookup, change) {
+                    (_, LateChange::Charge { .. }) => Some(self.occupy(now, lookup)),
+                    (Lookup::At(key_slot), _) => Some(key_slot),
+                    (Lookup::New { .. }, _) => None,
+                }
+            }
+        }
+    }
+}

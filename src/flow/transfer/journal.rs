@@ -1,0 +1,174 @@
+//! What changes in states that another process has already.
+
+use super::Place;
+use crate::flow::{
+    claim::SlotId,
+    decision::Outcome,
+    time::Instant,
+    traits::{End, Times, Token},
+};
+use serde::{Deserialize, Serialize};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    mpsc::{Receiver, RecvError, Sender, TryRecvError, channel},
+};
+
+/// Changes that may wait to be told: some 100 MB. Of more none is told, and [`Journal::is_lost`].
+const MAX_WAITING: usize = 1 << 20;
+
+/// A change of an exported state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Late {
+    /// The gate's number.
+    pub gate: u32,
+    /// The slot's number in the old process.
+    pub slot: u32,
+    /// The state.
+    pub place: Place,
+    /// The change.
+    pub change: LateChange,
+}
+
+/// What changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LateChange {
+    /// A request was admitted.
+    Charge {
+        /// When it arrived.
+        now: Instant,
+        /// When this rule let it start.
+        own: Instant,
+        /// When it may start.
+        start: Instant,
+        /// What it cost.
+        cost: u64,
+    },
+    /// A request was answered, or ended.
+    Release {
+        /// When.
+        now: Instant,
+        /// When it was allowed to start.
+        start: Instant,
+        /// How it ended.
+        outcome: Outcome,
+        /// What the rule stored with it.
+        token: u32,
+        /// What it cost.
+        cost: u64,
+    },
+    /// A request left while it waited in a pacing's queue.
+    Leave {
+        /// When.
+        now: Instant,
+        /// The start that it waited for.
+        start: Instant,
+    },
+    /// The other process is gone, and with it requests of this cost.
+    Abandon {
+        /// Their cost.
+        cost: u64,
+    },
+}
+
+/// Tells of the changes of one gate. Nothing waits for the reader.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    gate: u32,
+    changes: Sender<Late>,
+    backlog: Arc<Backlog>,
+}
+
+/// Reads the changes of all gates, in order.
+#[derive(Debug)]
+pub struct Changes {
+    changes: Receiver<Late>,
+    backlog: Arc<Backlog>,
+}
+
+#[derive(Debug, Default)]
+struct Backlog {
+    waiting: AtomicUsize,
+    is_lost: AtomicBool,
+}
+
+impl Journal {
+    /// Returns a journal and its reader.
+    pub fn new() -> (Self, Changes) {
+        let (changes, reader) = channel();
+        let backlog = Arc::<Backlog>::default();
+        let read = Changes { changes: reader, backlog: Arc::clone(&backlog) };
+        (Self { gate: 0, changes, backlog }, read)
+    }
+
+    /// Returns the journal of the gate of this number.
+    #[must_use]
+    pub fn of(&self, gate: u32) -> Self {
+        Self { gate, ..self.clone() }
+    }
+
+    pub(in crate::flow) fn charged(&self, slot: SlotId, place: Place, times: Times, cost: u64) {
+        let Times { now, own, start } = times;
+        self.tell(slot, place, LateChange::Charge { now, own, start, cost });
+    }
+
+    pub(in crate::flow) fn released(&self, slot: SlotId, place: Place, end: &End, cost: u64) {
+        let End { now, start, outcome, token } = *end;
+        self.tell(slot, place, LateChange::Release { now, start, outcome, token, cost });
+    }
+
+    pub(in crate::flow) fn left(&self, slot: SlotId, place: Place, now: Instant, start: Instant) {
+        self.tell(slot, place, LateChange::Leave { now, start });
+    }
+
+    fn tell(&self, SlotId(slot): SlotId, place: Place, change: LateChange) {
+        if self.backlog.waiting.fetch_add(1, Relaxed) >= MAX_WAITING {
+            self.backlog.is_lost.store(true, Relaxed);
+            return;
+        }
+        // Without a reader nobody needs to know.
+        _ = self.changes.send(Late { gate: self.gate, slot, place, change });
+    }
+}
+
+impl Changes {
+    /// Waits for a change; `None` when no journal is left.
+    pub fn wait(&self) -> Option<Late> {
+        self.changes.recv().map_err(|RecvError| ()).ok().inspect(|_| self.took())
+    }
+
+    /// Returns the next change, if there is one now.
+    pub fn next(&self) -> Option<Late> {
+        let next = self.changes.try_recv();
+        next.map_err(|_: TryRecvError| ()).ok().inspect(|_| self.took())
+    }
+
+    /// Returns whether so many waited that some were lost.
+    pub fn is_lost(&self) -> bool {
+        self.backlog.is_lost.load(Relaxed)
+    }
+
+    fn took(&self) {
+        self.backlog.waiting.fetch_sub(1, Relaxed);
+    }
+}
+
+impl LateChange {
+    /// Returns when it was.
+    pub(in crate::flow) const fn now(&self) -> Instant {
+        match self {
+            Self::Charge { now, .. } | Self::Release { now, .. } | Self::Leave { now, .. } => *now,
+            Self::Abandon { .. } => Instant::EPOCH,
+        }
+    }
+
+    /// Returns the end of a request that was released, at `now`.
+    pub(in crate::flow) const fn end(
+        now: Instant,
+        start: Instant,
+        outcome: Outcome,
+        token: Token,
+    ) -> End {
+        End { now, start, outcome, token }
+    }
+}

@@ -1,0 +1,77 @@
+//! The parts of a rule's state.
+
+use crate::flow::{
+    keyed::{KeySlot, OVERFLOWS},
+    time::Instant,
+};
+use serde::{Deserialize, Serialize};
+
+/// A part of a rule's state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Part {
+    /// A state's numbers.
+    State(Place, Vec<u64>),
+    /// Used cells of the summary of evicted clients, with their numbers; and the number of all.
+    Summary {
+        /// All cells, used or not.
+        cells: u64,
+        /// Position and usage.
+        used: Vec<(u64, u64)>,
+    },
+    /// Where the search of a full table continues.
+    Hand(u32),
+    /// The clock of the store that syncs the rule: its offset, and the least time.
+    StoreClock(i64, Instant),
+}
+
+/// Whose state it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Place {
+    /// Of all, or of all without a key.
+    All,
+    /// Of the client with this fingerprint, in halves: the high one first.
+    Key(u64, u64),
+    /// Of the clients that share this overflow state.
+    Overflow(u32),
+}
+
+/// How far the export of a slot is. Clients come first, then the shared states, at last the
+/// summary: a client that is evicted meanwhile is exported as a client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::flow) enum Exporting {
+    /// It has not begun.
+    #[default]
+    Nothing,
+    /// Clients before this one are exported.
+    Clients(u32),
+    /// All states are, and the summary's cells before this one.
+    Summary(usize),
+    /// Everything is.
+    Done,
+}
+
+impl Exporting {
+    /// Returns whether the state at this place is exported.
+    pub(in crate::flow) const fn has(self, key_slot: KeySlot) -> bool {
+        match (self, key_slot) {
+            (Self::Nothing, _) | (Self::Clients(_), KeySlot::Shared | KeySlot::Overflow(_)) => {
+                false
+            }
+            (Self::Clients(next), KeySlot::Own(at)) => at < next,
+            (Self::Summary(_) | Self::Done, _) => true,
+        }
+    }
+}
+
+impl Place {
+    /// Returns the place of the client with this fingerprint.
+    pub(in crate::flow) const fn of_key(key: u128) -> Self {
+        let [high, low] = super::halves(key);
+        Self::Key(high, low)
+    }
+
+    /// Returns the place of an overflow state, if there are so many.
+    pub(in crate::flow) fn overflow(at: u32) -> Option<KeySlot> {
+        (at < OVERFLOWS).then_some(KeySlot::Overflow(at))
+    }
+}

@@ -56,6 +56,12 @@ impl Clock {
         WallOffset::from_nanos(self.stepped.load(Relaxed))
     }
 
+    /// Starts a clock at this time, so that each run of a test is the same.
+    #[cfg(test)]
+    pub(crate) fn start_at(time: Instant) -> Self {
+        Self { offset: time.as_nanos(), ..Self::start() }
+    }
+
     /// Returns the wall clock's time at `instant`, by its known steps.
     pub fn wall(&self, instant: Instant) -> Instant {
         WallOffset::from_nanos(self.stepped.load(Relaxed)).at(instant)

@@ -8,6 +8,7 @@ mod http2_uploads;
 mod idle_servers;
 mod quiet;
 mod refusals;
+mod simulation;
 mod streams;
 mod uploads;
 mod woken;
@@ -31,7 +32,10 @@ use crate::{
 };
 use core::{net::IpAddr, num::NonZeroUsize, time::Duration};
 use http::{HeaderMap, Method};
-use std::sync::{Arc, Weak};
+use std::{
+    path::Path,
+    sync::{Arc, Weak},
+};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex},
     sync::mpsc,
@@ -41,13 +45,17 @@ use tokio_util::task::TaskTracker;
 
 /// Puts a configuration in force.
 pub(super) fn live(text: &str) -> (Clock, Arc<Live>) {
+    let clock = Clock::start();
+    let live = live_at(&clock, text);
+    (clock, live)
+}
+
+fn live_at(clock: &Clock, text: &str) -> Arc<Live> {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("gateway.yaml");
     std::fs::write(&path, text).expect("written");
     let plan = config::read(&path).unwrap_or_else(|problems| panic!("{problems}"));
-    let clock = Clock::start();
-    let live = Arc::new(Live::start(plan, clock.now()));
-    (clock, live)
+    Arc::new(Live::start(plan, clock.now()))
 }
 
 /// A worker whose clients and upstream are in this process.
@@ -70,18 +78,25 @@ impl House {
              upstreams: [{{ name: up, servers: [{{ url: \"http://127.0.0.1:9\" }}] }}]\n\
              routes: [{{ name: all, match: {{ path_prefix: / }}, upstream: up{route} }}]\n"
         );
-        let (clock, live) = live(&text);
         let (accept, upstream) = mpsc::unbounded_channel();
+        Self { upstream, ..Self::of(Clock::start(), &text, Connector::Memory(accept), None) }
+    }
+
+    /// Puts a whole configuration in force. Its requests go where `connector` leads, and their lines
+    /// into the file at `log`.
+    fn of(clock: Clock, text: &str, connector: Connector, log: Option<&Path>) -> Self {
+        let live = live_at(&clock, text);
         let counters = Arc::<Counters>::default();
-        let off = access_log::Output::open(&config::AccessLog::Off).expect("nothing to open");
-        let log = access_log::Sink::start(off, NonZeroUsize::MIN, Arc::clone(&counters));
+        let log = log.map_or(config::AccessLog::Off, |path| config::AccessLog::File(path.into()));
+        let log = access_log::Output::open(&log).expect("it can be opened");
+        let log = access_log::Sink::start(log, NonZeroUsize::MIN, Arc::clone(&counters));
         let log = log.expect("a thread");
         let worker = Arc::new(Worker {
             store: None,
             live,
             clock,
             pools: Pools::default(),
-            connector: Connector::Memory(accept),
+            connector,
             tasks: TaskTracker::new(),
             counters,
             access_log: log.handle(0),
@@ -92,9 +107,9 @@ impl House {
             connections: Connections::default(),
             timeout_log: TimeoutLog::default(),
             request_ids: RequestIdMaker::default(),
-            seed: Seed::random(),
+            seed: Seed::new([1, 2]),
         });
-        Self { worker, upstream, _log: log }
+        Self { worker, upstream: mpsc::unbounded_channel().1, _log: log }
     }
 
     pub(super) fn now(&self) -> Instant {

@@ -19,6 +19,30 @@ pub enum Connector {
     /// To one that never answers.
     #[cfg(test)]
     Stuck,
+    /// To a server in this process, by its port.
+    #[cfg(test)]
+    Simulated(Dialer),
+}
+
+/// Connects to servers in this process.
+#[cfg(test)]
+pub struct Dialer(Box<dyn Fn(u16) -> Dialed + Send + Sync>);
+
+#[cfg(test)]
+type Dialed = core::pin::Pin<Box<dyn Future<Output = io::Result<tokio::io::DuplexStream>> + Send>>;
+
+#[cfg(test)]
+impl Dialer {
+    pub(in crate::proxy) fn new(dial: impl Fn(u16) -> Dialed + Send + Sync + 'static) -> Self {
+        Self(Box::new(dial))
+    }
+}
+
+#[cfg(test)]
+impl core::fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Dialer").finish_non_exhaustive()
+    }
 }
 
 /// A new connection.
@@ -81,6 +105,10 @@ impl Connector {
             }
             #[cfg(test)]
             Self::Stuck => core::future::pending().await,
+            #[cfg(test)]
+            Self::Simulated(Dialer(dial)) => {
+                begin(Box::new(dial(server.port).await?), terms, streams).await
+            }
         }
     }
 }

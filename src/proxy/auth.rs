@@ -1,6 +1,6 @@
 //! Whether clients are who they say they are.
 
-use super::reply::{Challenge, Refusal};
+use super::refusal::{Challenge, Refusal};
 use crate::{
     auth::{Attempts, Credentials, PasswordCheck, TokenSource},
     clock::Clock,

@@ -2,10 +2,11 @@
 //! looks at how many requests fail.
 
 use super::{
-    body::RequestBody,
     health::{log, observe},
+    request_body::RequestBody,
     upstream::{
-        connect::{Connector, Offer, Opened, cause},
+        cause::cause,
+        connect::{Connector, Offer, Opened},
         http2_client::Stream,
     },
 };

@@ -1,8 +1,11 @@
 //! What the log says now and then: a flood of requests must not become one of lines.
 
-use super::service::Worker;
-use crate::{config::Server, flow::Instant, meter};
-use core::{net::IpAddr, time::Duration};
+use crate::{
+    config::Server,
+    flow::Instant,
+    meter::{self, Counters},
+};
+use core::time::Duration;
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
@@ -57,39 +60,16 @@ pub struct RequestLog {
 }
 
 impl RequestLog {
-    /// Counts and logs a request of `client` that was rejected before any rule was asked.
-    pub(super) fn rejected(
-        &self,
-        worker: &Worker,
-        client: IpAddr,
-        reason: meter::Refusal,
-        why: &str,
-    ) {
-        if let Some(count) = self.count(worker, reason) {
-            let reason = reason.label();
-            tracing::info!(%client, reason, count, "request rejected: {why}");
-        }
-    }
-
-    /// Counts and logs a connection of `client` that is closed before its first request.
-    pub(super) fn closed(
-        &self,
-        worker: &Worker,
-        client: IpAddr,
-        reason: meter::Refusal,
-        why: &str,
-    ) {
-        if let Some(count) = self.count(worker, reason) {
-            let reason = reason.label();
-            tracing::info!(%client, reason, count, "connection closed: {why}");
-        }
-    }
-
     /// Counts a rejection. Returns how many to log, if it is time.
-    fn count(&self, worker: &Worker, reason: meter::Refusal) -> Option<u64> {
-        worker.counters.refuse(reason);
+    pub(super) fn count(
+        &self,
+        counters: &Counters,
+        now: Instant,
+        reason: meter::Refusal,
+    ) -> Option<u64> {
+        counters.refuse(reason);
         let mut by_reason = self.by_reason.lock().unwrap_or_else(PoisonError::into_inner);
-        by_reason[reason as usize].due(worker.clock.now())
+        by_reason[reason as usize].due(now)
     }
 
     /// Logs an attempt at a request that a server failed: of each server once a second at most.

@@ -9,17 +9,14 @@ use super::{
     extended_connect::translate,
     http2_stream::Http2Stream,
     io::Watched,
+    options::{Manners, Protocol},
     peer::Peer,
     service::handle,
-    streams::Spawner,
     timer::ConnectionTimer,
     unread::Unread,
     upload_buffer::UploadBuffer,
 };
-use crate::{
-    config::{ClientTimeouts, HeaderCase, Limits, Settings},
-    flow::Instant,
-};
+use crate::{config::ClientTimeouts, flow::Instant};
 use bytes::Bytes;
 use core::{
     convert::Infallible,
@@ -50,29 +47,6 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// By how much a request's header in HTTP/2 may be larger than the limit to be refused with an
 /// explanation. h2 refuses a larger one with a status alone.
 const EXPLAINED_BYTES: usize = 16 * 1024;
-
-/// The version of HTTP that a connection speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Protocol {
-    Http1,
-    Http2,
-}
-
-/// The limits of a connection, those of the configuration that it began under. A
-/// copy: an idle connection must not keep a whole configuration.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Manners {
-    pub(super) timeouts: ClientTimeouts,
-    pub(super) limits: Limits,
-    pub(super) header_case: HeaderCase,
-}
-
-impl Manners {
-    pub(super) fn of(settings: &Settings) -> Self {
-        let &Settings { timeouts, limits, header_case, .. } = settings;
-        Self { timeouts, limits, header_case }
-    }
-}
 
 /// What has come of a connection by the time that its protocol is known.
 #[derive(Debug, Default)]
@@ -160,6 +134,17 @@ where
     .await;
     if let Some(unread) = unread {
         unread.note(&peer);
+    }
+}
+
+/// Runs streams as tasks that their connection knows.
+#[derive(Clone, Debug)]
+struct Spawner(Arc<Activity>);
+
+impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Spawner {
+    fn execute(&self, stream: F) {
+        let task = tokio::spawn(stream);
+        self.0.on_stream(task.abort_handle());
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the access log will say of a request, gathered on its way.
 
-use super::body::Upload;
+use super::upload::Upload;
 use crate::{
     access_log::{AccessRecord, DecisionRecord, Ending, LoggedKey},
     config::{Claims, Route, Server, Snapshot},

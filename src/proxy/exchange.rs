@@ -3,22 +3,25 @@
 
 use super::{
     balance::{Picked, Tried, pick},
-    body::{RequestBody, Upload, upload},
     complaints::FailedAttempt,
-    connection::Protocol,
     entry::Entry,
+    failure::Failure,
     fields::Fields,
     headers::{self, Forward},
     health,
+    hop_by_hop::strip_hop_by_hop,
+    options::Protocol,
     peer::Peer,
     placeholders::{self, Values},
+    request_body::RequestBody,
     retry::{Failed, Next, Retries},
     timeout::Timeout,
+    upload::{self, Upload},
     upstream::{
-        connect::cause,
+        cause::cause,
         copied::Copied,
         error::{Unanswered, Why},
-        pool::{Lease, Wanted},
+        lease::{Lease, Wanted},
         wire::Wire,
     },
 };
@@ -38,35 +41,6 @@ use std::{io, sync::Arc};
 
 /// How many parts of an answer are read that is given up.
 const DROPPED_PARTS: u32 = 8;
-
-/// Why there is no answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Failure {
-    /// No server could be reached.
-    Unreachable,
-    /// The server did not answer in time.
-    Timeout,
-    /// The server's answer was not HTTP, or the connection broke.
-    Broken,
-    /// The header of the server's answer is larger than the upstream's limits allow.
-    HeadTooLarge,
-    /// The request's body is longer than the route allows.
-    TooLong,
-    /// The client stopped sending its body, or sent no valid one.
-    ClientStalled,
-    /// The client's body broke off or was malformed.
-    ClientBroken,
-}
-
-impl Failure {
-    /// Returns whether it was the client's doing, and says nothing of the server.
-    pub(super) const fn is_of_client(self) -> bool {
-        match self {
-            Self::TooLong | Self::ClientStalled | Self::ClientBroken => true,
-            Self::Unreachable | Self::Timeout | Self::Broken | Self::HeadTooLarge => false,
-        }
-    }
-}
 
 /// The answer's head, with the connection that its body comes over.
 pub(super) type Answer = (Response<()>, Lease);
@@ -286,7 +260,7 @@ impl Exchange<'_> {
         let edits = &self.route.options.response_headers;
         for mut response in early {
             let headers = response.headers_mut();
-            headers::strip_hop_by_hop(headers, Fields::of(headers));
+            strip_hop_by_hop(headers, Fields::of(headers));
             placeholders::edit(headers, edits, self.values);
             self.peer.interim.push(response);
         }

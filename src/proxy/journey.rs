@@ -1,23 +1,29 @@
 //! The part of a request's journey that takes time: held, sent on, answered.
 
 use super::{
-    body::{Patience, RequestBody, ResponseBody},
-    connection::Protocol,
-    exchange::{Answer, Exchange, Failure},
+    discard::discard,
+    exchange::{Answer, Exchange},
     extended_connect::{Counted, ExtendedConnect},
+    failure::Failure,
     fields::{Field, Fields},
     grpc::{self, is_grpc},
     headers::{self, Forward},
-    lingering::discard,
-    own_answer, placeholders,
+    hop_by_hop::strip_hop_by_hop,
+    options::Protocol,
+    own_answer,
+    patience::Patience,
+    placeholders,
     quota::Told,
-    reply::{Refusal, refuse},
+    refusal::Refusal,
+    reply::refuse,
     request::Invalid,
+    request_body::RequestBody,
+    response_body::ResponseBody,
     retry::Retries,
     tail::Tail,
     timeout::Timeout,
     upgrade::{Joined, tunnel},
-    upstream::{keep_alive, pool::Lease},
+    upstream::{keep_alive, lease::Lease},
 };
 use crate::{config::Route, flow::Instant, meter};
 use bytes::Bytes;
@@ -169,7 +175,7 @@ impl Journey {
         if fields.has(Field::OtherHop) {
             lease.keep_for(keep_alive::announced(headers));
         }
-        headers::strip_hop_by_hop(headers, fields);
+        strip_hop_by_hop(headers, fields);
         if let Some(protocols) = required {
             headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
             headers.insert(header::UPGRADE, protocols);
@@ -213,7 +219,7 @@ impl Journey {
         };
         self.tail.lease = Some(lease);
         let headers = response.headers_mut();
-        headers::strip_hop_by_hop(headers, Fields::of(headers));
+        strip_hop_by_hop(headers, Fields::of(headers));
         if let Some(told) = self.told.take() {
             told.write(headers, &self.route);
         }

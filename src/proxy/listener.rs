@@ -3,14 +3,15 @@
 use super::{
     client_connections::ClientConnection,
     complaints::Complaints,
-    connection::{Begun, Manners, serve},
+    connection::{Begun, serve},
     handle::ConnectionHandle,
+    options::Manners,
     peer::Peer,
     proxy_protocol::{self, Invalid},
-    service::Worker,
     sniff::{Beginning, Unclear, sniff},
     tls::Acceptor,
     unread::Unread,
+    worker::Worker,
 };
 use crate::meter;
 use core::{net::SocketAddr, sync::atomic::Ordering::Relaxed, time::Duration};
@@ -321,7 +322,7 @@ async fn admit_client(
     let counted = worker.clients.open(client, limit);
     if counted.is_none() {
         let why = "the client has as many connections as `limits.connections_per_client` allows";
-        worker.request_log.closed(worker, client, meter::Refusal::ConnectionsPerClient, why);
+        worker.closed(client, meter::Refusal::ConnectionsPerClient, why);
     }
     Some(Client { address, is_unknown, counted: Some(counted?) })
 }
@@ -338,7 +339,7 @@ async fn proxied_client(
     let peer = address.ip().to_canonical();
     let snapshot = worker.live.load_full();
     let close = |why| {
-        worker.request_log.closed(worker, peer, meter::Refusal::ProxyProtocol, why);
+        worker.closed(peer, meter::Refusal::ProxyProtocol, why);
         None
     };
     let mut trusted = snapshot.trusted_proxies(Some(listener)).iter();

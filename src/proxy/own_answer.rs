@@ -1,11 +1,12 @@
 //! Answers that a route gives in place of an upstream.
 
 use super::{
-    body::ResponseBody,
     placeholders,
     quota::Told,
-    reply::{Refusal, finish, refuse},
+    refusal::Refusal,
+    reply::{finish, refuse},
     request::NO_HOST,
+    response_body::ResponseBody,
     tail::Tail,
 };
 use crate::config::{Action, Redirect, Respond, Route};

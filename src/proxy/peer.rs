@@ -7,9 +7,9 @@ use super::{
     header_maps::HeaderMaps,
     interim::Interim,
     request::{Invalid, canonical},
-    service::Worker,
     timer::RequestTimer,
     upload_buffer::UploadBuffer,
+    worker::Worker,
 };
 use crate::{
     config::{Certificates, Snapshot},

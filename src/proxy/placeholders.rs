@@ -1,6 +1,6 @@
 //! What placeholders stand for, and how they are written into headers, redirects and bodies.
 
-use super::{peer::Peer, tail::Tail};
+use super::peer::Peer;
 use crate::config::{
     Body, HeaderEdits, HeaderText, Piece, Placeholder, Redirect, Route, Syntax, Template,
     TemplateText as Text,
@@ -49,7 +49,7 @@ impl Values {
     pub(super) fn of<B>(
         route: &Route,
         request: &Request<B>,
-        tail: &Tail,
+        (peer, id): (&Peer, Option<&HeaderValue>),
         is_trusted: bool,
         (host, client): (&Arc<str>, IpAddr),
     ) -> Option<Box<Self>> {
@@ -58,11 +58,11 @@ impl Values {
             Box::new(Self {
                 client,
                 host: Arc::clone(host),
-                scheme: scheme(request.headers(), &tail.peer, is_trusted),
+                scheme: scheme(request.headers(), peer, is_trusted),
                 method: request.method().clone(),
                 path: if uri.path().starts_with('/') { uri.path() } else { "/" }.into(),
                 query: uri.query().map(Box::from),
-                id: tail.request_id.clone(),
+                id: id.cloned(),
             })
         })
     }

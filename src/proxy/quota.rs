@@ -2,7 +2,7 @@
 //!
 //! `RateLimit` and `RateLimit-Policy` follow draft-ietf-httpapi-ratelimit-headers-10.
 
-use super::reply::whole_seconds;
+use super::refusal::whole_seconds;
 use crate::{
     config::{RateLimitHeaders, Route, RouteRule},
     flow::{Quota, ReasonKind, Rejection, Report},

@@ -2,39 +2,34 @@
 //! time: found, decided, and either answered or sent on.
 
 use super::{
-    Connections, RequestLog,
-    auth::{Attempt, Checked, Passwords},
-    body::{RequestBody, ResponseBody},
+    auth::{Attempt, Checked},
     client_body::ClientBody,
-    client_connections::ClientConnections,
-    connection::Protocol,
-    descriptors::Descriptors,
+    discard::discard,
+    drain_body::drain,
     entry::Entry,
     fields::{Field, Fields},
     grpc::is_grpc,
     headers::Forward,
     journey::Journey,
-    lingering::{discard, drain},
+    options::Protocol,
     peer::Peer,
     placeholders::Values,
     quota::Told,
-    reply::{DENIED, Manner, Refusal, refuse, reject},
+    refusal::{DENIED, Refusal},
+    reply::{Manner, refuse, reject},
     request::{Invalid, inspect},
-    request_id::{RequestIdMaker, X_REQUEST_ID},
+    request_body::RequestBody,
+    request_id::X_REQUEST_ID,
+    response_body::ResponseBody,
     shared::{self, Asking, First, Question},
     tail::Tail,
-    timeout::TimeoutLog,
     trailers::RequestTrailers,
     upload_buffer::BodyBuffer,
-    upstream::{connect::Connector, pool::Pools},
 };
 use crate::{
-    access_log,
-    clock::Clock,
-    cluster::Client,
-    config::{Claims, KeySource, Live, RequestContext, Route, RouteRule, Snapshot, Unrouted},
+    config::{Claims, KeySource, RequestContext, Route, RouteRule, Snapshot, Unrouted},
     flow::{Admission, Instant, Permit, Rejection, Report},
-    meter::{self, Counters},
+    meter,
     route::{Identity, Seed, Target, client_ip, low_bits, normal_path, without_dot_segments},
 };
 use core::net::IpAddr;
@@ -44,44 +39,6 @@ use http::{
 };
 use http_body::Body as _;
 use std::{borrow::Cow, sync::Arc};
-use tokio_util::task::TaskTracker;
-
-/// What the requests of one worker share.
-#[derive(Debug)]
-pub struct Worker {
-    /// With an alarm that rings on this worker.
-    pub clock: Clock,
-    /// The rules in force.
-    pub live: Arc<Live>,
-    /// Idle connections to upstream servers.
-    pub pools: Pools,
-    /// How new ones are made.
-    pub connector: Connector,
-    /// What the worker must wait for before it ends.
-    pub tasks: TaskTracker,
-    /// The process's counters.
-    pub counters: Arc<Counters>,
-    /// Logs requests that cannot be served.
-    pub request_log: RequestLog,
-    /// Where requests are logged.
-    pub access_log: access_log::Handle,
-    /// How many descriptors the process may have.
-    pub descriptors: Descriptors,
-    /// Its open client connections.
-    pub connections: Connections,
-    /// Says in the log which settings end requests.
-    pub timeout_log: TimeoutLog,
-    /// Makes the ids of requests.
-    pub request_ids: RequestIdMaker,
-    /// The key of clients' fingerprints: the same for all workers.
-    pub seed: Seed,
-    /// The way to the store, if there is one.
-    pub store: Option<Client>,
-    /// The passwords that the process checks: the same for all workers.
-    pub passwords: Arc<Passwords>,
-    /// How many connections each client has: the same for all workers.
-    pub clients: Arc<ClientConnections>,
-}
 
 /// What becomes of a request after the decision.
 ///
@@ -214,7 +171,8 @@ fn journey(
     // Calls of gRPC may be silent for long.
     let is_grpc = request.headers().get(CONTENT_TYPE).is_some_and(is_grpc);
     let pace = route.options.min_body_rate.filter(|_| !is_grpc);
-    let body = |body| RequestBody::new(body, &route, pace, &tail.peer, trailers);
+    let held = (&tail.peer.worker.clock, tail.peer.upload_buffer());
+    let body = |body| RequestBody::new(body, &route, pace, held, trailers);
     let extended = request.extensions().get().cloned();
     let request = Some(request.map(body));
     // Made where it stays: it is large.
@@ -260,7 +218,7 @@ async fn verify(unverified: Unverified) -> Response<ResponseBody> {
 /// Counts and logs that a client is not let in.
 fn reject_client(tail: &mut Tail, client: IpAddr, refusal: Refusal) {
     let worker = &tail.peer.worker;
-    worker.request_log.rejected(worker, client, meter::Refusal::Auth, &refusal.detail());
+    worker.rejected(client, meter::Refusal::Auth, &refusal.detail());
 }
 
 /// Has the store decide, and goes on from there.
@@ -465,7 +423,7 @@ fn find<'a>(
     let (uri, peer) = (request.uri(), &tail.peer);
     let worker = &peer.worker;
     let refused = |invalid: Invalid| {
-        worker.request_log.rejected(worker, peer.address, invalid.kind, &invalid.detail());
+        worker.rejected(peer.address, invalid.kind, &invalid.detail());
         Refusal::Invalid(invalid)
     };
     let limits = &snapshot.settings.limits;
@@ -497,9 +455,10 @@ fn find<'a>(
     let route = Arc::clone(route);
     tail.route = Some(Arc::clone(&route));
     let trusted = peer.is_trusted(snapshot);
-    tail.values = Values::of(&route, request, tail, trusted, (&host, client));
+    tail.values =
+        Values::of(&route, request, (peer, tail.request_id.as_ref()), trusted, (&host, client));
     if route.options.access.as_ref().is_some_and(|access| !access.allows(client)) {
-        worker.request_log.rejected(worker, client, meter::Refusal::Access, DENIED);
+        worker.rejected(client, meter::Refusal::Access, DENIED);
         return Err(Refusal::Denied);
     }
     // Before it has cost anybody anything.

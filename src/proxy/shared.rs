@@ -1,7 +1,7 @@
 //! Rules that gateways share: asked of the store after the rules of this process, which must
 //! have let the request pass, and before any of them is charged.
 
-use super::service::Worker;
+use super::worker::Worker;
 use crate::{
     cluster::{Ask, Client, DecisionPermit, Held, StoreConnection, Verdicts},
     config::{Claims, OnStoreError, Route, RuleSync, Shared},

@@ -1,6 +1,6 @@
 //! HTTP/2 by prior knowledge, distinguished from HTTP/1.1 by the first bytes of the client.
 
-use super::{connection::Protocol, io::PREFACE};
+use super::{io::PREFACE, options::Protocol};
 use crate::{clock::Clock, flow::Instant};
 use bytes::Bytes;
 use core::time::Duration;

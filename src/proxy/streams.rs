@@ -10,7 +10,7 @@
 //! Worst case: what HTTP/2 has buffered when the task ends, one part of an answer, is
 //! watched no more. It stays as long as the connection.
 
-use super::{activity::Activity, stamp::Stamp, timeout::Timeout};
+use super::{stamp::Stamp, timeout::Timeout};
 use crate::{clock::Clock, flow::Instant};
 use bytes::{Buf, Bytes};
 use core::{
@@ -130,17 +130,6 @@ impl Stream {
         }
         let is_still = self.moved_by.get().is_some_and(|since| since + limit <= now);
         is_still.then_some(Timeout::Write)
-    }
-}
-
-/// Runs streams as tasks that their connection knows.
-#[derive(Clone, Debug)]
-pub(super) struct Spawner(pub(super) Arc<Activity>);
-
-impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Spawner {
-    fn execute(&self, stream: F) {
-        let task = tokio::spawn(stream);
-        self.0.on_stream(task.abort_handle());
     }
 }
 

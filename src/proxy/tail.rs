@@ -2,16 +2,16 @@
 //! answer was delivered, broke off or was never begun.
 
 use super::{
-    body::upload,
     complaints::FailedAttempt,
+    early_end::EarlyEnd,
     entry::{End, Entry},
-    lingering::EarlyEnd,
     peer::Peer,
     placeholders::Values,
     request_id::{self, X_REQUEST_ID},
     streams::Stream,
     timeout::Timeout,
-    upstream::{connect::cause, error::UpstreamError, pool::Lease, wire::Wire},
+    upload,
+    upstream::{cause::cause, error::UpstreamError, lease::Lease, wire::Wire},
 };
 use crate::{
     access_log,

@@ -17,9 +17,10 @@ pub(super) use woken::Woken;
 
 use super::{
     Connections, Connector, Descriptors, Pools, RequestIdMaker, RequestLog, TimeoutLog, Worker,
-    connection::{Begun, Manners, Protocol, serve},
+    connection::{Begun, serve},
     handle::ConnectionHandle,
     listener::greet_cleartext,
+    options::{Manners, Protocol},
     peer::Peer,
 };
 use crate::{

@@ -1,6 +1,6 @@
 //! TLS towards clients.
 
-use super::{connection::Protocol, peer::ServerName};
+use super::{options::Protocol, peer::ServerName};
 use crate::config::{Certificates, Live, Snapshot};
 use core::fmt;
 use std::{

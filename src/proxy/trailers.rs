@@ -4,7 +4,7 @@
 //! in them that the decision was made by, or that changes how the request is handled (RFC 9110,
 //! 6.5.1).
 
-use super::{grpc::is_grpc, headers::strip_trailers};
+use super::{grpc::is_grpc, hop_by_hop::strip_trailers};
 use crate::{
     config::{Route, Snapshot},
     route::folded_name,

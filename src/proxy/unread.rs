@@ -1,14 +1,15 @@
 //! Requests that are rejected before anything is decided about them: they could not be read, or were
 //! late.
 
-use super::{downstream::http1::write_own, peer::Peer, reply::explained};
+use super::{peer::Peer, reply::explained};
 use crate::{
     access_log::{AccessRecord, Ending},
     http1::{FramingError, HeadError},
     meter::Refusal,
 };
+use bytes::Bytes;
 use core::time::Duration;
-use http::{HeaderValue, StatusCode};
+use http::{Response, StatusCode};
 
 /// Why a request could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,18 +91,16 @@ impl Unread {
         Self { reason, status: Some(status), why }
     }
 
-    /// Writes what an HTTP/1.1 client is answered.
-    pub(super) fn write(self, out: &mut Vec<u8>, date: &HeaderValue) {
-        let status = self.status.unwrap_or(StatusCode::BAD_REQUEST);
-        let (response, body) = explained(status, self.why);
-        write_own(out, status, response.headers(), &body, date);
+    /// Returns what an HTTP/1.1 client is answered; `None`: nothing.
+    pub(super) fn answer(self) -> Option<(Response<()>, Bytes)> {
+        self.status.map(|status| explained(status, self.why))
     }
 
     /// Counts it, logs it, also in the access log if it was answered: without
     /// method, host and path, which are not known.
     pub(super) fn note(self, peer: &Peer) {
         let worker = &peer.worker;
-        worker.request_log.rejected(worker, peer.address, self.reason, self.why);
+        worker.rejected(peer.address, self.reason, self.why);
         let Some(status) = self.status.filter(|_| worker.access_log.is_on()) else { return };
         worker.access_log.log(&AccessRecord {
             ts: worker.clock.now(),

@@ -8,7 +8,7 @@
 //! Worst case: the limit, and [`ALWAYS_HELD`] and one read for each connection. A client of
 //! HTTP/2 may always send 64 KiB before it hears anything (RFC 9113, 6.9.2).
 
-use super::body::Upload;
+use super::upload::Upload;
 use crate::{clock::Clock, meter::Counters};
 use bytes::{Buf, Bytes};
 use core::{

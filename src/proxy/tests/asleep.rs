@@ -3,7 +3,7 @@
 use super::{Client, House, read_head, secs};
 use crate::{
     flow::Instant,
-    proxy::{connection::Protocol, peer::Peer},
+    proxy::{options::Protocol, peer::Peer},
 };
 use core::{sync::atomic::Ordering::Relaxed, time::Duration};
 use std::sync::{Arc, Weak};

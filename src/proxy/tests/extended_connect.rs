@@ -1,7 +1,7 @@
 //! `WebSocket` over HTTP/2, and trailers that it does not allow.
 
 use super::{House, read_head, secs};
-use crate::{meter::Refusal, proxy::connection::Protocol};
+use crate::{meter::Refusal, proxy::options::Protocol};
 use bytes::Bytes;
 use core::sync::atomic::Ordering::Relaxed;
 use http::{Method, Request, Response, StatusCode, Version};

@@ -2,7 +2,7 @@
 //! are answered early.
 
 use super::{House, read_head, secs};
-use crate::{clock::Clock, proxy::connection::Protocol};
+use crate::{clock::Clock, proxy::options::Protocol};
 use bytes::Bytes;
 use core::{sync::atomic::Ordering::Relaxed, time::Duration};
 use http::Request;

@@ -1,7 +1,7 @@
 //! Streams of HTTP/2 whose client takes its time, frame by frame.
 
 use super::{Client, House, read_head, secs};
-use crate::{clock::Clock, flow::Instant, proxy::connection::Protocol};
+use crate::{clock::Clock, flow::Instant, proxy::options::Protocol};
 use core::time::Duration;
 use std::sync::Arc;
 use tokio::{

@@ -2,10 +2,9 @@
 
 use super::{http1, http2_client, io::BoxedIo, terms::Terms};
 use crate::config::{Server, Upstream, UpstreamProtocol, UpstreamTls};
-use core::error::Error;
 use std::{io, sync::Arc};
 use tokio::net::{TcpStream, UnixStream};
-use tokio_rustls::{TlsConnector, rustls};
+use tokio_rustls::TlsConnector;
 
 /// How new connections are made.
 #[derive(Debug, Default)]
@@ -149,47 +148,4 @@ async fn begin_secured(
         return Err(io::Error::other("TLS: the server does not speak HTTP/2"));
     }
     begin(Box::new(stream), terms, streams.filter(|_| is_http2)).await
-}
-
-/// Returns the first cause of an error, in words.
-pub(in crate::proxy) fn cause(error: &(dyn Error + 'static)) -> String {
-    let mut innermost = error;
-    loop {
-        // What an error of IO wraps is not its source.
-        let inner = innermost.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        let inner = inner.map(|inner| inner as &(dyn Error + 'static));
-        match inner.or_else(|| innermost.source()) {
-            Some(inner) => innermost = inner,
-            None => break,
-        }
-    }
-    match innermost.downcast_ref::<rustls::Error>() {
-        Some(rustls::Error::InvalidMessage(_)) => "TLS: the server does not speak it".to_owned(),
-        Some(tls) => format!("TLS: {tls}"),
-        None => innermost.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rustls::{CertificateError, InvalidMessage};
-
-    #[test]
-    fn a_failed_connection_is_explained_in_words() {
-        let tls = |error: rustls::Error| io::Error::new(io::ErrorKind::InvalidData, error);
-        for (error, words) in [
-            (io::ErrorKind::ConnectionReset.into(), "connection reset"),
-            (
-                tls(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)),
-                "TLS: the server does not speak it",
-            ),
-            (
-                tls(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)),
-                "TLS: invalid peer certificate: UnknownIssuer",
-            ),
-        ] {
-            assert_eq!(cause(&error), words);
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! The head of a request, to be sent again if need be.
 
-use crate::proxy::body::RequestBody;
+use crate::proxy::request_body::RequestBody;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, Version};
 
 /// A copy of a request's head. A list is copied in half the time of a map, and hardly ever needed.

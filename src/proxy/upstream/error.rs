@@ -1,9 +1,9 @@
 //! Why a server gave no answer, or none that is whole.
 
-use super::connect::cause;
+use super::cause::cause;
 use crate::{
     http1::{BodyError, HeadError},
-    proxy::body::{Cut, RequestBody},
+    proxy::request_body::{Cut, RequestBody},
 };
 use core::{error::Error as _, fmt};
 use http::Request;

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     config::{AnswerLimits, Server},
     flow::Instant,
-    proxy::body::RequestBody,
+    proxy::request_body::RequestBody,
 };
 use bytes::Bytes;
 use core::{
@@ -222,7 +222,7 @@ impl Stream {
         for name in [HOST, CONNECTION, TRANSFER_ENCODING] {
             head.headers.remove(name);
         }
-        let (body, upload) = SharedBody::new(body, &self.place);
+        let (body, upload) = SharedBody::new(body, Arc::<Place>::clone(&self.place));
         self.upload.clone_from(&upload);
         let sent = connection.sender.clone().try_send_request(Request::from_parts(head, body));
         match sent.await {

@@ -1,5 +1,6 @@
 //! Servers, and the connections to them: one exchange at a time over HTTP/1.1, many over HTTP/2.
 
+pub(in crate::proxy) mod cause;
 pub(in crate::proxy) mod connect;
 pub(in crate::proxy) mod copied;
 pub(in crate::proxy) mod error;
@@ -8,6 +9,7 @@ pub(in crate::proxy) mod http2_client;
 mod http2_pool;
 mod io;
 pub(in crate::proxy) mod keep_alive;
+pub(in crate::proxy) mod lease;
 pub(in crate::proxy) mod pool;
 mod shared_body;
 mod terms;

@@ -1,25 +1,13 @@
 //! One worker's idle connections to upstream servers.
 
-use super::{
-    connect::{Offer, Opened},
-    http1::Connection,
-    http2_client::STREAMS_MAX,
-    http2_pool::{Http2Pool, Opener, Shared},
-    wire::Wire,
-};
+use super::{http1::Connection, http2_pool::Http2Pool};
 use crate::{
-    config::{Server, Upstream, UpstreamProtocol},
+    config::{Server, Upstream},
     flow::Instant,
-    proxy::{
-        body::{Upload, upload},
-        health::{self, Connecting},
-        service::Worker,
-    },
 };
-use core::{fmt, ops::Range, sync::atomic::Ordering::Relaxed, time::Duration};
+use core::{fmt, time::Duration};
 use std::{
     collections::BTreeMap,
-    io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -37,11 +25,11 @@ struct OfServer {
     http2: Option<Box<Http2Pool>>,
 }
 
-struct Idle {
-    connection: Box<Connection>,
-    since: Instant,
+pub(super) struct Idle {
+    pub(super) connection: Box<Connection>,
+    pub(super) since: Instant,
     /// How long its server keeps it, as it announced.
-    announced: Option<Duration>,
+    pub(super) announced: Option<Duration>,
 }
 
 impl Idle {
@@ -54,7 +42,12 @@ impl Idle {
 
 impl Pools {
     /// Takes the most recently used idle connection to `server`.
-    fn take(&self, server: &Server, upstream: &Upstream, now: Instant) -> Option<Box<Connection>> {
+    pub(super) fn take(
+        &self,
+        server: &Server,
+        upstream: &Upstream,
+        now: Instant,
+    ) -> Option<Box<Connection>> {
         let mut servers = self.lock();
         let idle = &mut servers.get_mut(&server.id)?.idle;
         while let Some(mut idle) = idle.pop() {
@@ -67,7 +60,8 @@ impl Pools {
         None
     }
 
-    fn put(&self, server: &Server, most: usize, idle: Idle) {
+    /// Keeps a connection for the next request, unless there are `most` already.
+    pub(super) fn put(&self, server: &Server, most: usize, idle: Idle) {
         let mut servers = self.lock();
         let of_server = servers.entry(server.id).or_default();
         if of_server.idle.len() < most {
@@ -116,283 +110,5 @@ impl fmt::Debug for Pools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let idle: usize = self.lock().values().map(|of_server| of_server.idle.len()).sum();
         f.debug_struct("Pools").field("idle", &idle).finish()
-    }
-}
-
-/// A connection to a server, held by one request. Dropped, it is cut off, unless
-/// it was given back or detached before.
-pub(in crate::proxy) struct Lease {
-    worker: Arc<Worker>,
-    upstream: Arc<Upstream>,
-    server: Arc<Server>,
-    wire: Option<Wire>,
-    /// Whether an earlier request was served on it, so that the server may have
-    /// closed it in the meantime.
-    pub(in crate::proxy) reused: bool,
-    /// Since when it is held.
-    pub(in crate::proxy) since: Instant,
-    /// The request's body.
-    pub(in crate::proxy) upload: Option<Arc<Upload>>,
-    /// Whether the answer came before the kernel had taken all of the request. The server
-    /// may mean to read no more of it, and would then find the next request behind the rest.
-    is_early: bool,
-    /// How long the server keeps the connection, as it announced.
-    announced: Option<Duration>,
-}
-
-/// What a request needs of a connection.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::proxy) struct Wanted {
-    /// That it is a new one, in HTTP/1.1.
-    pub(in crate::proxy) fresh: bool,
-    /// That it speaks HTTP/1.1.
-    pub(in crate::proxy) http1: bool,
-    /// That the server has not closed it: the request cannot be sent again.
-    pub(in crate::proxy) once: bool,
-}
-
-impl Wanted {
-    /// Whether a connection of HTTP/2 would do.
-    fn may_share(self, upstream: &Upstream, server: &Server) -> bool {
-        !self.http1
-            && match upstream.options.protocol {
-                UpstreamProtocol::H1 => false,
-                UpstreamProtocol::H2 => true,
-                UpstreamProtocol::Auto => server.is_tls,
-            }
-    }
-}
-
-impl Lease {
-    /// Returns a connection to `server`, or a place on one, in the time that there is, beginning
-    /// now: an idle one, one of HTTP/2 with room, or else a new one.
-    ///
-    /// # Errors
-    ///
-    /// The server cannot be reached within the upstream's connect timeout, or in
-    /// `time`.
-    pub(in crate::proxy) async fn take(
-        worker: &Arc<Worker>,
-        upstream: &Arc<Upstream>,
-        server: &Arc<Server>,
-        wanted: Wanted,
-        time: Range<Instant>,
-    ) -> io::Result<Self> {
-        server.in_flight.fetch_add(1, Relaxed);
-        let mut lease = Self {
-            worker: Arc::clone(worker),
-            upstream: Arc::clone(upstream),
-            server: Arc::clone(server),
-            wire: None,
-            reused: true,
-            since: time.start,
-            upload: None,
-            is_early: false,
-            announced: None,
-        };
-        let limit = upstream.options.connect_timeout.min(time.end.since(time.start));
-        // In boxes because they are rare, and would make every request's future larger.
-        if wanted.may_share(upstream, server) {
-            Box::pin(lease.share(wanted, limit)).await?;
-        } else if !lease.reuse(wanted) {
-            Box::pin(lease.open(limit)).await?;
-        }
-        Ok(lease)
-    }
-
-    /// Takes an idle connection of HTTP/1.1, and returns whether there is one.
-    fn reuse(&mut self, wanted: Wanted) -> bool {
-        if wanted.fresh {
-            return false;
-        }
-        let Self { worker, upstream, server, .. } = &*self;
-        while let Some(connection) = worker.pools.take(server, upstream, self.since) {
-            if !wanted.once || connection.is_silent() {
-                self.wire = Some(Wire::Http1(connection));
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Opens a connection of HTTP/1.1.
-    async fn open(&mut self, limit: Duration) -> io::Result<()> {
-        match self.connect(Offer::Http1, limit).await? {
-            Opened::Http1(connection) => self.wire = Some(Wire::Http1(connection)),
-            // Nothing else was offered.
-            Opened::Http2(_) => {}
-        }
-        Ok(())
-    }
-
-    async fn connect(&mut self, offer: Offer, limit: Duration) -> io::Result<Opened> {
-        let Self { worker, upstream, server, .. } = self;
-        server.meter.connects.fetch_add(1, Relaxed);
-        let slow = (upstream.members().servers.len() > 1)
-            .then(|| Connecting::begin(&server.health, self.since));
-        let connecting = worker.connector.connect(server, upstream, offer);
-        let opened = worker.clock.timeout(limit, connecting).await;
-        drop(slow);
-        let opened = opened.unwrap_or_else(|elapsed| Err(late(elapsed)));
-        if opened.is_err() {
-            server.meter.connect_failures.fetch_add(1, Relaxed);
-        }
-        let now = worker.clock.now();
-        self.reused = false;
-        self.since = now;
-        opened
-    }
-
-    /// Takes a place on a connection of HTTP/2, or a connection of its own if the server does not
-    /// speak it.
-    async fn share(&mut self, wanted: Wanted, limit: Duration) -> io::Result<()> {
-        let worker = Arc::clone(&self.worker);
-        let deadline = self.since + limit;
-        loop {
-            let (upstream, server) = (&self.upstream, &self.server);
-            let offered = worker.pools.with_http2(server, |pool| pool.offer(server, upstream));
-            let left = deadline.since(worker.clock.now());
-            match offered {
-                Shared::Stream(stream) => {
-                    self.wire = Some(Wire::Http2(stream));
-                    return Ok(());
-                }
-                Shared::Http1 => {
-                    if self.reuse(wanted) {
-                        return Ok(());
-                    }
-                    return self.begin(None, left).await;
-                }
-                Shared::Open(opener) => return self.begin(Some(opener), left).await,
-                Shared::Wait(wait) => {
-                    worker
-                        .clock
-                        .timeout(left, wait.over())
-                        .await
-                        .unwrap_or_else(|it| Err(late(it)))?;
-                }
-            }
-            self.since = worker.clock.now();
-        }
-    }
-
-    /// Opens a connection of what the server speaks.
-    async fn begin(&mut self, opener: Option<Opener>, limit: Duration) -> io::Result<()> {
-        let streams = opener.as_ref().map_or(STREAMS_MAX, Opener::streams);
-        let result = self.connect(Offer::Any { streams }, limit).await;
-        let pools = &self.worker.pools;
-        let stream =
-            pools.with_http2(&self.server, |pool| pool.note(&self.server, &result, opener));
-        match result? {
-            Opened::Http1(connection) => self.wire = Some(Wire::Http1(connection)),
-            Opened::Http2(_) => self.wire = stream.map(Wire::Http2),
-        }
-        Ok(())
-    }
-
-    /// Whether its connection carries the requests of others too.
-    pub(in crate::proxy) fn is_shared(&self) -> bool {
-        matches!(self.wire, Some(Wire::Http2(_)))
-    }
-
-    /// Notes that the server gave no answer in time. Others are better sent over another connection:
-    /// this one may lead nowhere.
-    pub(in crate::proxy) fn on_timeout(&self) {
-        if let Some(Wire::Http2(stream)) = &self.wire {
-            stream.retire();
-        }
-    }
-
-    /// Returns the connection.
-    pub(in crate::proxy) fn wire(&self) -> Option<&Wire> {
-        self.wire.as_ref()
-    }
-
-    /// Returns the connection, to send over it.
-    pub(in crate::proxy) fn wire_mut(&mut self) -> Option<&mut Wire> {
-        self.wire.as_mut()
-    }
-
-    pub(in crate::proxy) fn server(&self) -> &Arc<Server> {
-        &self.server
-    }
-
-    /// Whether the client's upload was cut off for the client's doing.
-    pub(in crate::proxy) fn is_cut(&self) -> bool {
-        self.upload.as_deref().is_some_and(Upload::is_cut)
-    }
-
-    /// Returns how far the client's upload is, if there is one.
-    pub(in crate::proxy) fn upload_state(&self) -> Option<u8> {
-        self.upload.as_deref().map(Upload::state)
-    }
-
-    /// Counts that its server gave no whole answer, unless the client broke off. A tunnel is
-    /// none.
-    pub(in crate::proxy) fn on_failure(&self) {
-        if self.wire.is_some() && !self.is_cut() {
-            self.server.meter.failures.fetch_add(1, Relaxed);
-        }
-    }
-
-    /// Notes that the answer's head is there.
-    pub(in crate::proxy) fn on_answer(&mut self) {
-        let taken = self.upload.as_ref().is_none_or(|sent| sent.state() == upload::DONE);
-        let has_left = match &self.wire {
-            Some(Wire::Http1(connection)) => connection.has_left(),
-            Some(Wire::Http2(_)) | None => true,
-        };
-        self.is_early = !taken || !has_left;
-        health::succeeded(&self.upstream, &self.server, || self.worker.clock.now());
-    }
-
-    /// Notes how long the server keeps the connection once it is idle, if it says so.
-    pub(in crate::proxy) fn keep_for(&mut self, announced: Option<Duration>) {
-        self.announced = announced;
-    }
-
-    /// Returns the request's body if the answer came before its end.
-    pub(in crate::proxy) fn early_upload(mut self) -> Option<Arc<Upload>> {
-        self.upload.take().filter(|sent| sent.state() != upload::DONE)
-    }
-
-    /// Gives the connection back at `since`, if its request had been sent whole before the
-    /// answer came.
-    pub(in crate::proxy) fn give_back(&mut self, since: Instant) {
-        if !self.is_early
-            && let Some(Wire::Http1(connection)) = self.wire.take_if(Wire::rest)
-        {
-            let idle = Idle { connection, since, announced: self.announced };
-            self.worker.pools.put(&self.server, self.upstream.options.max_idle, idle);
-        }
-    }
-
-    /// Returns the connection for the tunnel that it has become, which its server works on for as
-    /// long as the lease lives. There is none while the request's body has not left: the server would
-    /// take what comes through the tunnel for the rest of it.
-    pub(in crate::proxy) fn detach(&mut self) -> Option<Box<Connection>> {
-        match self.wire.take()? {
-            Wire::Http1(connection) => Some(connection).filter(|connection| connection.has_left()),
-            Wire::Http2(_) => None,
-        }
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.server.in_flight.fetch_sub(1, Relaxed);
-    }
-}
-
-fn late(elapsed: impl Into<Box<dyn core::error::Error + Send + Sync>>) -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, elapsed)
-}
-
-impl fmt::Debug for Lease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lease")
-            .field("server", &self.server.host)
-            .field("reused", &self.reused)
-            .finish_non_exhaustive()
     }
 }

@@ -4,12 +4,12 @@
 //! body is shared with the request's task, and what was sent of it is kept, up to [`KEPT_MAX`],
 //! until the answer begins.
 
-use super::http2_client::Place;
 use crate::proxy::{
-    body::{Again, Cut, RequestBody},
+    request_body::{Again, Cut, RequestBody},
     upload_buffer::UploadPart,
 };
 use core::{
+    any::Any,
     pin::Pin,
     task::{Context, Poll, Waker},
 };
@@ -29,7 +29,7 @@ pub(in crate::proxy) struct SharedBody(Option<Arc<Upload>>);
 pub(in crate::proxy) struct Upload {
     state: Mutex<State>,
     /// The stream is not over before its body is.
-    _place: Arc<Place>,
+    _place: Arc<dyn Any + Send + Sync>,
 }
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl SharedBody {
     /// Shares `body`, unless it is empty.
     pub(in crate::proxy) fn new(
         body: RequestBody,
-        place: &Arc<Place>,
+        place: Arc<dyn Any + Send + Sync>,
     ) -> (Self, Option<Arc<Upload>>) {
         if matches!(body, RequestBody::Empty) {
             return (Self(None), None);
@@ -60,7 +60,7 @@ impl SharedBody {
             is_given_up: false,
             sender: None,
         };
-        let upload = Arc::new(Upload { state: Mutex::new(state), _place: Arc::clone(place) });
+        let upload = Arc::new(Upload { state: Mutex::new(state), _place: place });
         (Self(Some(Arc::clone(&upload))), Some(upload))
     }
 }

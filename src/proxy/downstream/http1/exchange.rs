@@ -1,23 +1,11 @@
 //! A request that is being served: what is left of its body, and whether its client stays.
 
-use super::{Session, response};
 use crate::{
     http1::{BodyDecoder, BodyError, Framing, HeadLimits, RequestKind, Trailers},
-    proxy::{body::ResponseBody, client_body::BodySender, input::Input},
+    proxy::{client_body::BodySender, input::Input},
 };
 use bytes::Buf;
-use core::{
-    pin::Pin,
-    task::{Context, Poll},
-};
-use http::{HeaderMap, HeaderName, HeaderValue, Response, Version, header::TE};
-use tokio::io::{AsyncRead, AsyncWrite};
-
-/// How much is read ahead of a client whose bytes nobody wants yet: it shows that the client has
-/// left, unless it has sent more.
-const READ_AHEAD: usize = 16 * 1024;
-
-const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+use http::{HeaderMap, HeaderName, HeaderValue, Version, header::TE};
 
 /// See the module.
 #[derive(Debug)]
@@ -43,17 +31,6 @@ enum Expectation {
     Open,
     /// The response has come first, which no 100 can follow.
     Unmet,
-}
-
-/// What became of a look at the client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Client {
-    /// Whoever reads the body has something to read.
-    Sent,
-    /// Nothing has changed.
-    Waits,
-    /// It has left.
-    Left,
 }
 
 impl Exchange {
@@ -105,6 +82,20 @@ impl Exchange {
         self.expectation != Expectation::None
     }
 
+    /// Whether whoever reads the body waits for it.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.sender.as_ref().is_some_and(BodySender::is_wanted)
+    }
+
+    /// Whether the client is to be told now to send its body. It is told once.
+    pub(super) fn meets_expectation(&mut self) -> bool {
+        let is_open = self.expectation == Expectation::Open;
+        if is_open {
+            self.expectation = Expectation::None;
+        }
+        is_open
+    }
+
     /// Notes that the response has begun.
     pub(super) fn answer(&mut self) {
         if self.expectation == Expectation::Open {
@@ -118,7 +109,7 @@ impl Exchange {
     }
 
     /// Hands over what there is of the body. Returns whether that was anything.
-    fn decode(&mut self, input: &mut Input) -> bool {
+    pub(super) fn decode(&mut self, input: &mut Input) -> bool {
         let Some(sender) = &self.sender else { return false };
         if input.bytes.is_empty() || self.decoder.is_end() {
             return false;
@@ -159,7 +150,8 @@ impl Exchange {
         Ok(decoded.consumed)
     }
 
-    fn fail(&mut self, error: BodyError) {
+    /// Notes that the body cannot be read to its end.
+    pub(super) fn fail(&mut self, error: BodyError) {
         // It is not known where the next request begins.
         self.keeps_alive = false;
         if let Some(sender) = self.sender.take() {
@@ -179,89 +171,4 @@ fn trailers(read: &Trailers) -> HeaderMap {
         }
     }
     trailers
-}
-
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
-    /// Polls for the response to the request under way; `None` if its client has left.
-    pub(super) fn poll_response<F>(
-        &mut self,
-        mut handled: Pin<&mut F>,
-        exchange: &mut Exchange,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Response<ResponseBody>>>
-    where
-        F: Future<Output = Response<ResponseBody>>,
-    {
-        loop {
-            self.peer.timer.begin();
-            let polled = handled.as_mut().poll(context);
-            for interim in self.peer.interim.take() {
-                // A client of HTTP/1.0 does not know them.
-                if exchange.version == Version::HTTP_11 {
-                    response::write_interim(self.outgoing.head(), &interim, exchange.is_titled);
-                }
-            }
-            if let Poll::Ready(response) = polled {
-                return Poll::Ready(Some(response));
-            }
-            match self.look_at_client(exchange, context) {
-                Client::Sent => continue,
-                Client::Waits => {}
-                Client::Left => return Poll::Ready(None),
-            }
-            loop {
-                match self.poll_write(context) {
-                    Poll::Ready(Ok(false)) => {}
-                    Poll::Ready(Ok(true)) | Poll::Pending => break,
-                    Poll::Ready(Err(_)) => return Poll::Ready(None),
-                }
-            }
-            if self.poll_deadlines(context).is_pending() {
-                return Poll::Pending;
-            }
-        }
-    }
-
-    /// Reads what the client sends: the body if it is wanted, else what shows that it stays.
-    pub(super) fn look_at_client(
-        &mut self,
-        exchange: &mut Exchange,
-        context: &mut Context<'_>,
-    ) -> Client {
-        let is_wanted = exchange.sender.as_ref().is_some_and(BodySender::is_wanted);
-        if is_wanted {
-            if exchange.decode(&mut self.input) {
-                return Client::Sent;
-            }
-            if exchange.expectation == Expectation::Open {
-                exchange.expectation = Expectation::None;
-                self.outgoing.head().extend_from_slice(CONTINUE);
-            }
-        } else if self.input.bytes.len() >= READ_AHEAD {
-            return Client::Waits;
-        }
-        while !self.has_ended {
-            match self.input.poll_read(self.io, context) {
-                Poll::Pending => return Client::Waits,
-                Poll::Ready(Ok(true)) if is_wanted => {
-                    if exchange.decode(&mut self.input) {
-                        return Client::Sent;
-                    }
-                }
-                Poll::Ready(Ok(true)) => {
-                    if self.input.bytes.len() >= READ_AHEAD {
-                        return Client::Waits;
-                    }
-                }
-                // It may still listen, and learns then that its body is not whole.
-                Poll::Ready(_) if is_wanted => {
-                    self.has_ended = true;
-                    exchange.fail(BodyError::Incomplete);
-                    return Client::Sent;
-                }
-                Poll::Ready(_) => return Client::Left,
-            }
-        }
-        Client::Waits
-    }
 }

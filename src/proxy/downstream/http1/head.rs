@@ -1,12 +1,18 @@
 //! The wait for a request's head.
 
-use super::{REST, REST_OF_BUSY, Session};
+use super::session::Session;
 use crate::{flow::Instant, http1::HeadLimits, proxy::unread::Unread};
 use core::{
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
+
+/// How long a connection is idle before it gives up what it only needs while it serves.
+const REST: Duration = Duration::from_millis(100);
+/// The same for one that has had several requests, and been busy for longer than [`REST`].
+const REST_OF_BUSY: Duration = Duration::from_secs(1);
 
 /// What the wait has come to.
 pub(super) enum Head {

@@ -1,7 +1,15 @@
 //! What a client still sends after its response.
 
-use super::{Exchange, Session};
-use crate::{clock::Clock, flow::Instant, proxy::timer::ConnectionTimer};
+use super::{exchange::Exchange, session::Session};
+use crate::{
+    clock::Clock,
+    flow::Instant,
+    proxy::{
+        connections::GRACE,
+        drain_body::{DISCARD_BYTES, LINGER, LINGER_BYTES, LINGER_SILENCE},
+        timer::ConnectionTimer,
+    },
+};
 use core::{
     future::poll_fn,
     mem::MaybeUninit,
@@ -14,20 +22,7 @@ use tokio::{
     task::yield_now,
 };
 
-/// How long a client may go on sending: enough for one that first sends all and then reads.
-pub(in crate::proxy) const LINGER: Duration = Duration::from_secs(30);
-
-/// How long it may be silent meanwhile.
-pub(in crate::proxy) const LINGER_SILENCE: Duration = Duration::from_secs(5);
-
-/// How much it may send: what `limits.body` would let pass by default.
-pub(in crate::proxy) const LINGER_BYTES: usize = 1024 * 1024 * 1024;
-
-/// The rest of a request's body that is read to save its connection: what a client sends in less
-/// time than a new connection takes it, or a TLS handshake the gateway.
-pub(in crate::proxy) const DISCARD_BYTES: usize = 64 * 1024;
-
-/// How long that may take.
+/// How long the rest of a body is read to save its connection.
 const DISCARD: Duration = Duration::from_secs(10);
 
 /// Bytes that are read in one go, and how many before other tasks have their turn.
@@ -94,6 +89,34 @@ impl Lingering {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
+    /// Closes the connection in good order: what there is is written, then the gateway's side is
+    /// closed, and if it `lingers` the client's is waited for.
+    pub(super) async fn close(&mut self, lingers: bool) {
+        let mut lingering = Lingering::default();
+        poll_fn(|context| {
+            if !lingering.is_shut() {
+                if ready!(self.poll_flush(context)).is_err() {
+                    return Poll::Ready(());
+                }
+                match Pin::new(&mut *self.io).poll_shutdown(context) {
+                    Poll::Ready(Ok(())) => lingering.begin(self.peer.worker.clock.now()),
+                    Poll::Ready(Err(_)) => return Poll::Ready(()),
+                    Poll::Pending => {
+                        let now = || self.peer.worker.clock.now();
+                        let since = *self.blocked_since.get_or_insert_with(now);
+                        return self.timer.poll(since + GRACE, context).map(drop);
+                    }
+                }
+            }
+            if !lingers || self.has_ended {
+                return Poll::Ready(());
+            }
+            let clock = &self.peer.worker.clock;
+            lingering.poll(self.io, self.timer, clock, context)
+        })
+        .await;
+    }
+
     /// Reads the rest of a body that nobody wants, if it is small. Returns whether its connection
     /// can serve another request. A client that waits for 100 need not send the body.
     pub(super) async fn discard(&mut self, exchange: &mut Exchange) -> bool {

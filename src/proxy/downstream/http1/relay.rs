@@ -1,14 +1,15 @@
 //! The response on its way to the client, and meanwhile the rest of the request's body.
 
 use super::{
-    Session,
-    exchange::{Client, Exchange},
+    exchange::Exchange,
+    look::Client,
     response::{self, Coding},
+    session::Session,
 };
 use crate::{
     flow::Instant,
     http1::{Fields, chunked::LAST_CHUNK, write_trailers},
-    proxy::{body::ResponseBody, timeout::Timeout},
+    proxy::{response_body::ResponseBody, timeout::Timeout},
 };
 use core::{
     pin::Pin,

@@ -1,6 +1,6 @@
 //! From a head's bytes to a request.
 
-use super::{Session, exchange::Exchange, target};
+use super::{exchange::Exchange, session::Session, target};
 use crate::{
     config::HeaderCase,
     http1::{BodyLength, HeadLimits, RequestKind},

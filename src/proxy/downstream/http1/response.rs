@@ -6,11 +6,11 @@ use crate::{
         BodyLength, Framing, HeadWriter, LengthField,
         framing::{self, has_body},
     },
-    proxy::body::ResponseBody,
+    proxy::response_body::ResponseBody,
 };
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version,
-    header::{CONNECTION, CONTENT_LENGTH, DATE, TRAILER, TRANSFER_ENCODING},
+    HeaderMap, HeaderName, HeaderValue, Response, Version,
+    header::{CONTENT_LENGTH, DATE, TRAILER, TRANSFER_ENCODING},
     response::Parts,
 };
 use http_body::Body;
@@ -122,15 +122,14 @@ fn announced(headers: &HeaderMap) -> Vec<HeaderName> {
 }
 
 /// Writes an answer to a request that could not be read, after which the connection ends.
-pub(in crate::proxy) fn write_own(
+pub(super) fn write_own(
     out: &mut Vec<u8>,
-    status: StatusCode,
-    headers: &HeaderMap,
+    response: &Response<()>,
     body: &[u8],
     date: &HeaderValue,
 ) {
-    let mut writer = HeadWriter::response(out, status, None);
-    fields(&mut writer, headers, |name| *name != CONNECTION);
+    let mut writer = HeadWriter::response(out, response.status(), None);
+    fields(&mut writer, response.headers(), |_| true);
     writer.length(LengthField::ContentLength(body.len() as u64));
     writer.field(&DATE, date);
     writer.close();

@@ -11,7 +11,7 @@ use self::output::Output;
 use super::{error::UpstreamError, io::BoxedIo, terms::Terms};
 use crate::{
     http1::{BodyDecoder, BodyLength, HeadLimits, RequestKind, ResponseHead},
-    proxy::{body::RequestBody, input::Input},
+    proxy::{input::Input, request_body::RequestBody},
 };
 use bytes::{Buf, Bytes};
 use core::{

@@ -5,8 +5,8 @@ use crate::{
         BodyLength, Fields, HeadWriter, chunked::LAST_CHUNK, framing::for_request, write_trailers,
     },
     proxy::{
-        body::{Cut, RequestBody},
         outgoing::{Outgoing, PARTS_MAX},
+        request_body::{Cut, RequestBody},
         upload_buffer::UploadPart,
         upstream::io::BoxedIo,
     },

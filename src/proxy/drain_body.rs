@@ -1,29 +1,29 @@
-//! What a client of HTTP/2 still sends after its answer.
+//! What a client still sends after its response.
 
-use super::{
-    body::Upload,
-    client_body::ClientBody,
-    downstream::http1::{DISCARD_BYTES, LINGER, LINGER_BYTES, LINGER_SILENCE},
-    fields::{Field, Fields},
-    tail::Tail,
-    upload_buffer::BodyBuffer,
-};
+use super::{client_body::ClientBody, upload_buffer::BodyBuffer};
 use crate::{clock::Clock, flow::Instant};
 use bytes::Buf;
 use core::{
-    fmt,
     future::poll_fn,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
 };
-use http::Version;
 use http_body::Body;
-use std::sync::Arc;
 use tokio::{runtime::Handle, time::Sleep};
 
-/// How long an early answer's end waits for the client of HTTP/2 to stop sending.
-const EARLY_END: Duration = Duration::from_secs(1);
+/// How long a client may go on sending: enough for one that first sends all and then reads.
+pub(super) const LINGER: Duration = Duration::from_secs(30);
+
+/// How long it may be silent meanwhile.
+pub(super) const LINGER_SILENCE: Duration = Duration::from_secs(5);
+
+/// How much it may send: what `limits.body` would let pass by default.
+pub(super) const LINGER_BYTES: usize = 1024 * 1024 * 1024;
+
+/// The rest of a request's body that is read to save its connection: what a client sends in less
+/// time than a new connection takes it, or a TLS handshake the gateway.
+pub(super) const DISCARD_BYTES: usize = 64 * 1024;
 
 /// What a client may still send after its answer.
 #[derive(Debug)]
@@ -56,19 +56,6 @@ impl Patience {
     }
 }
 
-/// Decides about the body of a request that is answered without it. `fields` is what the request
-/// has, and `tail` its answer's, which is told if the connection ends: it stays only if the rest of
-/// the body is small. Who waits for 100 need not send the body.
-///
-/// In HTTP/2 the stream ends, and nothing else with it: see [`drain`].
-pub(super) fn discard<B: Body>(body: &B, fields: Fields, tail: &mut Tail) {
-    if body.is_end_stream() || tail.version == Version::HTTP_2 {
-        return;
-    }
-    let is_small = body.size_hint().lower() <= DISCARD_BYTES as u64;
-    tail.closes |= !is_small || fields.has(Field::Expect);
-}
-
 /// Takes what the client of HTTP/2 still sends of a body that is not needed, and then lets go of
 /// it, upon which the stream is reset if the body has not ended.
 ///
@@ -94,30 +81,4 @@ pub(super) fn drain(mut body: ClientBody, buffer: BodyBuffer, clock: &Clock) {
         })
         .await;
     });
-}
-
-/// A wait at the end of an answer, until its client has stopped sending.
-pub(super) struct EarlyEnd(Pin<Box<dyn Future<Output = ()> + Send>>);
-
-impl EarlyEnd {
-    /// Begins to wait for the end of `upload`, though not for long.
-    ///
-    /// curl 7.88 notices the end of an answer without a length only if its own side has ended
-    /// before. An upload of a declared length that ends early is an error in HTTP/2: its stream
-    /// is reset, which curl notices.
-    pub(super) fn of(upload: Arc<Upload>, clock: Clock) -> Self {
-        Self(Box::pin(async move {
-            let _in_time = clock.timeout(EARLY_END, upload.gone.notified()).await;
-        }))
-    }
-
-    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.0.as_mut().poll(context)
-    }
-}
-
-impl fmt::Debug for EarlyEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EarlyEnd").finish_non_exhaustive()
-    }
 }

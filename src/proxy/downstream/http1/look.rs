@@ -1,0 +1,111 @@
+//! Looks at the client while its request is served: its body is read, and its leave is noticed.
+
+use super::{exchange::Exchange, response, session::Session};
+use crate::{http1::BodyError, proxy::response_body::ResponseBody};
+use core::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+use http::{Response, Version};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// How much is read ahead of a client whose bytes nobody wants yet: it shows that the client has
+/// left, unless it has sent more.
+const READ_AHEAD: usize = 16 * 1024;
+
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// What became of a look at the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Client {
+    /// Whoever reads the body has something to read.
+    Sent,
+    /// Nothing has changed.
+    Waits,
+    /// It has left.
+    Left,
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
+    /// Polls for the response to the request under way; `None` if its client has left.
+    pub(super) fn poll_response<F>(
+        &mut self,
+        mut handled: Pin<&mut F>,
+        exchange: &mut Exchange,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Response<ResponseBody>>>
+    where
+        F: Future<Output = Response<ResponseBody>>,
+    {
+        loop {
+            self.peer.timer.begin();
+            let polled = handled.as_mut().poll(context);
+            for interim in self.peer.interim.take() {
+                // A client of HTTP/1.0 does not know them.
+                if exchange.version == Version::HTTP_11 {
+                    response::write_interim(self.outgoing.head(), &interim, exchange.is_titled);
+                }
+            }
+            if let Poll::Ready(response) = polled {
+                return Poll::Ready(Some(response));
+            }
+            match self.look_at_client(exchange, context) {
+                Client::Sent => continue,
+                Client::Waits => {}
+                Client::Left => return Poll::Ready(None),
+            }
+            loop {
+                match self.poll_write(context) {
+                    Poll::Ready(Ok(false)) => {}
+                    Poll::Ready(Ok(true)) | Poll::Pending => break,
+                    Poll::Ready(Err(_)) => return Poll::Ready(None),
+                }
+            }
+            if self.poll_deadlines(context).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Reads what the client sends: the body if it is wanted, else what shows that it stays.
+    pub(super) fn look_at_client(
+        &mut self,
+        exchange: &mut Exchange,
+        context: &mut Context<'_>,
+    ) -> Client {
+        let is_wanted = exchange.is_wanted();
+        if is_wanted {
+            if exchange.decode(&mut self.input) {
+                return Client::Sent;
+            }
+            if exchange.meets_expectation() {
+                self.outgoing.head().extend_from_slice(CONTINUE);
+            }
+        } else if self.input.bytes.len() >= READ_AHEAD {
+            return Client::Waits;
+        }
+        while !self.has_ended {
+            match self.input.poll_read(self.io, context) {
+                Poll::Pending => return Client::Waits,
+                Poll::Ready(Ok(true)) if is_wanted => {
+                    if exchange.decode(&mut self.input) {
+                        return Client::Sent;
+                    }
+                }
+                Poll::Ready(Ok(true)) => {
+                    if self.input.bytes.len() >= READ_AHEAD {
+                        return Client::Waits;
+                    }
+                }
+                // It may still listen, and learns then that its body is not whole.
+                Poll::Ready(_) if is_wanted => {
+                    self.has_ended = true;
+                    exchange.fail(BodyError::Incomplete);
+                    return Client::Sent;
+                }
+                Poll::Ready(_) => return Client::Left,
+            }
+        }
+        Client::Waits
+    }
+}

@@ -1,0 +1,117 @@
+//! The requests of a busy connection, one after the other.
+
+use super::{
+    exchange::Exchange,
+    head::Head,
+    relay::Relayed,
+    response::{self, write_own},
+    session::Session,
+};
+use crate::{
+    flow::Instant,
+    proxy::{
+        input::Input,
+        service::handle,
+        unread::Unread,
+        upgrade::{Rewound, tunnel},
+    },
+};
+use bytes::Bytes;
+use core::{future::poll_fn, mem, pin::pin, task::Poll};
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// What follows a request.
+enum Next {
+    Request,
+    Close {
+        /// Whether the client may still be sending what nobody reads.
+        lingers: bool,
+    },
+    /// The client has left, or is cut off.
+    Gone,
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
+    /// Serves requests until the connection is idle, and returns since when; `None` if it has
+    /// ended. It begins with what has come, of which the first byte came at `since`.
+    pub(super) async fn run(mut self, began: Bytes, since: Option<Instant>) -> Option<Instant> {
+        self.input = Input::beginning_with(&began);
+        self.head_since = since;
+        drop(began);
+        loop {
+            let next = match poll_fn(|context| self.poll_head(context)).await {
+                Head::Whole(length) => self.serve(length).await,
+                Head::Idle(since) => return Some(since),
+                Head::Over => Next::Close { lingers: false },
+                Head::Gone => Next::Gone,
+                Head::Rejected(unread) => self.reject(unread),
+            };
+            match next {
+                Next::Request => {}
+                Next::Close { lingers } => {
+                    Box::pin(self.close(lingers)).await;
+                    return None;
+                }
+                Next::Gone => return None,
+            }
+        }
+    }
+
+    /// Answers a request that could not be read.
+    fn reject(&mut self, unread: Unread) -> Next {
+        unread.note(&self.peer);
+        let Some((response, body)) = unread.answer() else { return Next::Gone };
+        let date = self.date.at(self.peer.worker.clock.wall_now());
+        write_own(self.outgoing.head(), &response, &body, &date);
+        Next::Close { lingers: true }
+    }
+
+    /// Serves the request whose head has this length.
+    async fn serve(&mut self, length: usize) -> Next {
+        let begun = poll_fn(|context| Poll::Ready(self.begin(length, context))).await;
+        let (request, mut exchange) = match begun {
+            Ok(begun) => begun,
+            Err(unread) => return self.reject(unread),
+        };
+        let response = {
+            let mut handled = pin!(handle(Arc::clone(&self.peer), request));
+            poll_fn(|context| self.poll_response(handled.as_mut(), &mut exchange, context)).await
+        };
+        let Some(response) = response else { return Next::Gone };
+        exchange.answer();
+        let (head, body) = response.into_parts();
+        let body = match body.into_tunnel() {
+            Err(body) => body,
+            Ok(joined) => {
+                let date = self.date.at(self.peer.worker.clock.wall_now());
+                response::write_agreement(self.outgoing.head(), &head, exchange.is_titled, &date);
+                if poll_fn(|context| self.poll_flush(context)).await.is_ok() {
+                    let ahead = mem::take(&mut self.input.bytes).freeze();
+                    Box::pin(tunnel(Rewound::new(&mut *self.io, ahead), joined)).await;
+                }
+                return Next::Gone;
+            }
+        };
+        let mut relay = self.begin_relay(&head, body, &mut exchange);
+        self.peer.header_maps.give(head.headers);
+        match poll_fn(|context| self.poll_relay(&mut relay, &mut exchange, context)).await {
+            Relayed::Whole => self.next(relay.keeps_alive, exchange).await,
+            Relayed::CutOff => Next::Gone,
+        }
+    }
+
+    /// Decides what follows a request that has been answered.
+    async fn next(&mut self, keeps_alive: bool, mut exchange: Exchange) -> Next {
+        let is_kept = keeps_alive && exchange.keeps_alive && !self.has_ended;
+        let is_kept = is_kept && !self.peer.handle.is_draining();
+        if exchange.is_read() {
+            let lingers = !self.input.bytes.is_empty();
+            return if is_kept { Next::Request } else { Next::Close { lingers } };
+        }
+        if is_kept && Box::pin(self.discard(&mut exchange)).await {
+            return Next::Request;
+        }
+        Next::Close { lingers: true }
+    }
+}

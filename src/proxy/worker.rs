@@ -1,0 +1,78 @@
+//! What the requests of one worker share.
+
+use super::{
+    auth::Passwords,
+    client_connections::ClientConnections,
+    complaints::RequestLog,
+    connections::Connections,
+    descriptors::Descriptors,
+    request_id::RequestIdMaker,
+    timeout::TimeoutLog,
+    upstream::{connect::Connector, pool::Pools},
+};
+use crate::{
+    access_log,
+    clock::Clock,
+    cluster::Client,
+    config::Live,
+    meter::{self, Counters},
+    route::Seed,
+};
+use core::net::IpAddr;
+use std::sync::Arc;
+use tokio_util::task::TaskTracker;
+
+/// What the requests of one worker share.
+#[derive(Debug)]
+pub struct Worker {
+    /// With an alarm that rings on this worker.
+    pub clock: Clock,
+    /// The rules in force.
+    pub live: Arc<Live>,
+    /// Idle connections to upstream servers.
+    pub pools: Pools,
+    /// How new ones are made.
+    pub connector: Connector,
+    /// What the worker must wait for before it ends.
+    pub tasks: TaskTracker,
+    /// The process's counters.
+    pub counters: Arc<Counters>,
+    /// Logs requests that cannot be served.
+    pub request_log: RequestLog,
+    /// Where requests are logged.
+    pub access_log: access_log::Handle,
+    /// How many descriptors the process may have.
+    pub descriptors: Descriptors,
+    /// Its open client connections.
+    pub connections: Connections,
+    /// Says in the log which settings end requests.
+    pub timeout_log: TimeoutLog,
+    /// Makes the ids of requests.
+    pub request_ids: RequestIdMaker,
+    /// The key of clients' fingerprints: the same for all workers.
+    pub seed: Seed,
+    /// The way to the store, if there is one.
+    pub store: Option<Client>,
+    /// The passwords that the process checks: the same for all workers.
+    pub passwords: Arc<Passwords>,
+    /// How many connections each client has: the same for all workers.
+    pub clients: Arc<ClientConnections>,
+}
+
+impl Worker {
+    /// Counts and logs a request of `client` that was rejected before any rule was asked.
+    pub(super) fn rejected(&self, client: IpAddr, reason: meter::Refusal, why: &str) {
+        if let Some(count) = self.request_log.count(&self.counters, self.clock.now(), reason) {
+            let reason = reason.label();
+            tracing::info!(%client, reason, count, "request rejected: {why}");
+        }
+    }
+
+    /// Counts and logs a connection of `client` that is closed before its first request.
+    pub(super) fn closed(&self, client: IpAddr, reason: meter::Refusal, why: &str) {
+        if let Some(count) = self.request_log.count(&self.counters, self.clock.now(), reason) {
+            let reason = reason.label();
+            tracing::info!(%client, reason, count, "connection closed: {why}");
+        }
+    }
+}

@@ -11,6 +11,7 @@ use std::{
     ffi::OsString,
     net::SocketAddr,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 /// The configuration where none is named.
@@ -186,6 +187,47 @@ file cannot be read or has errors.")]
         #[arg(long, value_enum, default_value_t = Format::Text)]
         output: Format,
     },
+    /// Show what a new file would do with the requests of a running gateway.
+    ///
+    /// The gateway also decides every request by NEW, with state of its own, and rejects or delays
+    /// nobody for it. The report says what would change, by rule and by client. The preview ends
+    /// with this command, after --for, and when the file in force is edited.
+    #[command(after_help = "\
+Examples:
+  flowgate preview new.yaml
+  flowgate preview new.yaml --for 10m --output json > report.json
+  flowgate preview new.yaml --for 1h --apply
+
+Exit codes: 0 done; 1 NEW has errors, or the gateway cannot apply it; 2 called wrongly, a file
+cannot be read, or the gateway does not answer.")]
+    Preview {
+        /// The new file, or `-`, the standard input.
+        new: PathBuf,
+        /// The configuration of the gateway.
+        #[command(flatten)]
+        file: File,
+        /// How long, and what then.
+        #[command(flatten)]
+        options: PreviewOptions,
+    },
+    /// Put the file of the running preview in force.
+    ///
+    /// The gateway writes it over its configuration and switches to it. New and edited rules go on
+    /// with what the preview has counted.
+    #[command(after_help = "\
+Example:
+  flowgate apply
+
+Exit codes: 0 done; 1 no preview is running, or its file cannot be put in force; 2 called wrongly,
+or the gateway does not answer.")]
+    Apply {
+        /// The configuration of the gateway.
+        #[command(flatten)]
+        file: File,
+        /// Where the gateway is.
+        #[command(flatten)]
+        options: ApplyOptions,
+    },
     /// Print the JSON Schema of the configuration, for editors.
     #[command(after_help = "\
 Example:
@@ -244,6 +286,34 @@ pub struct CheckOptions {
     /// Fail on warnings too. Notes, as that a line `end: true` is missing, are no warnings.
     #[arg(long)]
     pub deny_warnings: bool,
+}
+
+/// How a preview runs.
+#[derive(Clone, Debug, Args)]
+pub struct PreviewOptions {
+    /// End after this time, as in `10m`.
+    #[arg(long = "for", value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub time: Option<Duration>,
+    /// Put NEW in force when the time is over.
+    #[arg(long, requires = "time")]
+    pub apply: bool,
+    /// Begin without asking.
+    #[arg(long)]
+    pub yes: bool,
+    /// Where the gateway's admin listener is, if not where its configuration says.
+    #[arg(long, value_name = "ADDRESS")]
+    pub admin: Option<SocketAddr>,
+    /// How to print the report.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub output: Format,
+}
+
+/// Where the gateway of a preview is.
+#[derive(Clone, Debug, Args)]
+pub struct ApplyOptions {
+    /// Where the gateway's admin listener is, if not where its configuration says.
+    #[arg(long, value_name = "ADDRESS")]
+    pub admin: Option<SocketAddr>,
 }
 
 /// How the gateway writes its own log.

@@ -35,6 +35,8 @@ pub mod health;
 pub mod http1;
 mod lines;
 pub mod meter;
+pub mod preview;
+pub mod preview_command;
 pub mod proxy;
 pub mod replay;
 pub mod route;

@@ -6,7 +6,7 @@ use flowgate::{
     cli::{self, Cli, Command, Format, Log, Named, manual},
     clock, config, demo, gateway,
     meter::Counters,
-    replay, scenario, shutdown, suggest,
+    preview_command, replay, scenario, shutdown, suggest,
 };
 use std::{
     io::{self, IsTerminal, Write},
@@ -81,6 +81,20 @@ impl From<gateway::StartError> for Failure {
             gateway::StartError::System { .. } | gateway::StartError::Upgrade(_) => {
                 Self::Error(Box::new(error))
             }
+        }
+    }
+}
+
+impl From<preview_command::PreviewError> for Failure {
+    fn from(error: preview_command::PreviewError) -> Self {
+        use preview_command::PreviewError as Error;
+        match error {
+            Error::Rejected(why) => Self::Problems(why),
+            Error::Declined => Self::Problems(error.to_string()),
+            Error::NoListener(_)
+            | Error::Unreadable { .. }
+            | Error::Unreachable { .. }
+            | Error::Io(_) => Self::Error(Box::new(error)),
         }
     }
 }
@@ -168,6 +182,12 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Suggest { file, options } => suggest(&options, file.config.as_deref()),
         Command::Test { file, options } => test(&options, file.config.as_deref()),
         Command::Diff { old, new, output } => diff(&old, &new, output),
+        Command::Preview { new, file, options } => {
+            Ok(preview_command::preview(&new, &file.path(), &options, &mut io::stdout())?)
+        }
+        Command::Apply { file, options } => {
+            Ok(preview_command::apply(&file.path(), &options, &mut io::stdout())?)
+        }
         Command::Schema => Ok(print(config::schema())?),
         Command::Reference => Ok(print(&config::reference())?),
         Command::Completions { shell } => Ok(print(&manual::completions(shell))?),

@@ -157,6 +157,8 @@ impl Served {
         let readiness = Arc::<Readiness>::default();
         let (reload, asked) = mpsc::channel(1);
         let state = admin::State {
+            previews: Arc::default(),
+            preview: mpsc::channel(1).0,
             store: None,
             live: Arc::new(live),
             counters: Arc::default(),

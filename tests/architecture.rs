@@ -53,6 +53,7 @@ const LAYERS: &[Layer] = &[
     io("small_http", &["flow", "clock"]),
     io("demo", &["flow", "clock", "small_http"]),
     io("access_log", &["flow", "route", "meter", "config", "clock", "lines"]),
+    io("preview", &["flow", "route", "config", "access_log"]),
     io(
         "proxy",
         &[
@@ -66,16 +67,28 @@ const LAYERS: &[Layer] = &[
             "clock",
             "cluster",
             "access_log",
+            "preview",
         ],
     ),
     io(
         "admin",
-        &["flow", "route", "meter", "config", "clock", "cluster", "access_log", "small_http"],
+        &[
+            "flow",
+            "route",
+            "meter",
+            "config",
+            "clock",
+            "cluster",
+            "access_log",
+            "preview",
+            "small_http",
+        ],
     ),
     io("replay", &["flow", "route", "config", "access_log"]),
     io("scenario", &["flow", "config", "replay"]),
     io("suggest", &["flow", "route", "config", "replay"]),
     io("cli", &["replay", "scenario", "suggest"]),
+    io("preview_command", &["flow", "config", "clock", "shutdown", "preview", "cli"]),
     io("check", &["config", "certs", "clock", "access_log", "cli"]),
     io("workers", &["flow", "meter", "config", "clock", "access_log", "proxy"]),
     io("gateway", EVERY_LAYER),
@@ -112,6 +125,7 @@ const EVERY_LAYER: &[&str] = &[
     "certs",
     "lines",
     "access_log",
+    "preview",
     "proxy",
     "admin",
     "workers",
@@ -134,7 +148,7 @@ const GRANTS: &[(&str, &[&str])] = &[
 /// What only one layer names, whatever else a layer may.
 const ONLY_IN: &[(&str, &str, &str)] = &[
     ("notify", "config", "take what config::watch tells"),
-    ("arc_swap", "config", "load the snapshot through config::Live"),
+    ("arc_swap", "config preview", "load the snapshot through config::Live"),
     ("serde_yaml", "config", "take a compiled Snapshot: only config reads YAML"),
     ("annotate_snippets", "config", "print config::Diagnostics"),
     ("redis", "cluster", "ask the store through cluster"),
@@ -394,7 +408,7 @@ fn only_in(module: &[&str], path: &[&str]) -> Option<String> {
     let written = path.join("::");
     ONLY_IN
         .iter()
-        .filter(|(_, layer, _)| *layer != here)
+        .filter(|(_, layers, _)| !layers.split(' ').any(|layer| layer == here))
         .find(|(what, _, _)| format!("::{written}::").contains(&format!("::{what}::")))
         .map(|(what, _, fix)| format!("{what}: {fix}"))
 }

@@ -13,7 +13,7 @@ mod writer;
 
 pub use decision::{Decision, DecisionRecord};
 pub use output::Output;
-pub use record::{AccessRecord, Ending, FlowRecord, LoggedKey};
+pub use record::{AccessRecord, Ending, FlowRecord, LoggedKey, PreviewRecord};
 
 use self::{
     buffers::{Buffer, Command, Shared, lock},

@@ -74,6 +74,23 @@ pub struct AccessRecord<'a> {
     /// The decision of flow control; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<FlowRecord<'a>>,
+    /// What a new file would have done with the request, while `flowgate preview` runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preview: Option<PreviewRecord<'a>>,
+}
+
+/// What a new file would have done with a request.
+#[derive(Debug, Serialize)]
+pub struct PreviewRecord<'a> {
+    /// The route of the new file, if one matches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<&'a str>,
+    /// The status of its answer, if no rule was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// The decision of its rules, with the fields of `flow`.
+    #[serde(flatten)]
+    pub flow: Option<FlowRecord<'a>>,
 }
 
 /// How an answer ended.
@@ -214,6 +231,7 @@ pub(super) fn sample(path: &str) -> AccessRecord<'_> {
             keys: &[],
             priority: &[],
         }),
+        preview: None,
     }
 }
 
@@ -251,11 +269,13 @@ mod tests {
         record.timeout = Some("timeouts.idle");
         let flow = record.flow.as_mut().unwrap();
         (flow.keys, flow.priority) = (&keys, &keys);
+        record.preview = Some(PreviewRecord { route: Some("r"), status: Some(404), flow: None });
         let line = serde_json::to_value(record).unwrap();
         let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         let mut logged = names(&line);
-        logged.retain(|name| name != "flow");
+        logged.retain(|name| name != "flow" && name != "preview");
         logged.extend(names(&line["flow"]).iter().map(|name| format!("flow.{name}")));
+        logged.extend(names(&line["preview"]).iter().map(|name| format!("preview.{name}")));
         logged.sort();
         let page = include_str!("../../docs/access-log.md");
         let (_, section) = page.split_once("\n## Fields\n").unwrap();

@@ -7,6 +7,7 @@ mod encode;
 mod exemplars;
 mod exposition;
 mod metrics;
+mod preview;
 mod process;
 mod readiness;
 mod routes;
@@ -19,12 +20,13 @@ use crate::{
     config::Live,
     flow::Instant,
     meter::Counters,
+    preview::{Command, Previews},
     small_http::{self, Limits},
 };
 use bytes::Bytes;
 use exposition::Format;
 use http::{HeaderValue, Request, Response, StatusCode, header, request::Parts};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use std::{
     fmt::Write,
@@ -61,6 +63,10 @@ pub struct State {
     pub store: Option<Arc<Store>>,
     /// Receives a message when a client requests a reload.
     pub reload: mpsc::Sender<()>,
+    /// The preview, if there is one.
+    pub previews: Arc<Previews>,
+    /// Receives what clients want of previews.
+    pub preview: mpsc::Sender<Command>,
     /// The clock of the process.
     pub clock: Clock,
 }
@@ -76,10 +82,13 @@ pub async fn serve(
     let admin = Arc::new(Admin::new(state));
     let handler = move |request: Request<Incoming>| {
         let admin = Arc::clone(&admin);
-        async move { admin.answer(&request.into_parts().0) }
+        async move { admin.serve(request).await }
     };
     small_http::serve(listener, LIMITS, handler, handed_over, shutdown).await;
 }
+
+/// How long a client may take to send its body.
+const BODY_TIME: Duration = Duration::from_secs(10);
 
 struct Endpoint {
     path: &'static str,
@@ -135,6 +144,31 @@ impl Admin {
     fn new(state: State) -> Self {
         let started = state.clock.now();
         Self { state, started, pages: Arc::new(Semaphore::new(PAGES)) }
+    }
+
+    async fn serve(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let (head, body) = request.into_parts();
+        let path = head.uri.path();
+        if path != preview::PATH && path != preview::APPLY {
+            return self.answer(&head);
+        }
+        // Browsers send `Origin` for scripts; operators' tools do not.
+        if head.headers.contains_key(header::ORIGIN) {
+            return plain(StatusCode::FORBIDDEN, "not from a web page\n");
+        }
+        let read = Limited::new(body, preview::MOST_BODY).collect();
+        let Ok(Ok(body)) = self.state.clock.timeout(BODY_TIME, read).await else {
+            return plain(StatusCode::BAD_REQUEST, "the body is too long, or comes too slowly\n");
+        };
+        let State { previews, preview: sender, clock, .. } = &self.state;
+        let control = preview::Control { previews, sender, now: clock.now() };
+        let answer = if path == preview::PATH {
+            let query = head.uri.query().unwrap_or_default();
+            preview::answer(control, &head.method, query, &body.to_bytes()).await
+        } else {
+            preview::apply(control, &head.method).await
+        };
+        page(answer.status, answer.content_type, answer.text.into())
     }
 
     fn answer(&self, head: &Parts) -> Response<Full<Bytes>> {

@@ -29,6 +29,15 @@ impl Text {
         Self(Source::new(name, text))
     }
 
+    /// Takes `bytes` for the file at `path`, which need not exist. Relative names of other files
+    /// are meant from its folder.
+    ///
+    /// # Errors
+    /// They are no text, or too many.
+    pub fn given(path: &Path, bytes: &[u8]) -> Result<Self, Diagnostics> {
+        source::given(path, bytes).map(|source| Self(include::gather(source)))
+    }
+
     /// Compiles it with the certificates that it names.
     ///
     /// # Errors

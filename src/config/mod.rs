@@ -53,7 +53,7 @@ pub use plan::{
 pub use read::source::{STDIN, fingerprint};
 pub use report::{
     ChangeKind, Changes, Difference, Named, RouteChange, RoutePromises, RuleChange, RulePromise,
-    describe, diff, promises,
+    describe, diff, most_bytes, promises,
 };
 pub use scenario::{
     Arrivals, Bound, Count, Expect, Measure, Numbered, Scenario, Spread, Step, Test, What, When,

@@ -3,6 +3,7 @@
 mod evaluation;
 mod reservation;
 mod slots;
+mod take_over;
 mod transfer;
 
 use super::{

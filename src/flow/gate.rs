@@ -67,6 +67,20 @@ impl Gate {
         installed
     }
 
+    /// Takes the place of `old`, which decided the same requests until now. The statistics go on
+    /// from there, and so do rate rules that are the same in both. All other rules go on with what
+    /// they have counted here.
+    ///
+    /// Requests that `old` admitted end there.
+    pub fn take_over(&self, old: &Self, now: Instant) {
+        if core::ptr::eq(self, old) {
+            return;
+        }
+        // No state may be two edits old.
+        while old.catch_up() {}
+        self.lock().take_over(&mut old.lock(), now);
+    }
+
     /// Applies a step of the wall clock: from `now` on it differs from instants by `wall`. Only
     /// rules that count by the clock or a calendar are affected. States are converted as after
     /// [`install`](Self::install).

@@ -16,7 +16,7 @@ use super::{
     time::{Instant, nanos},
     window::{Grid, Ring},
 };
-use core::{cmp::Reverse, num::NonZeroU64, ops::AddAssign, time::Duration};
+use core::{cmp::Reverse, mem::swap, num::NonZeroU64, ops::AddAssign, time::Duration};
 use std::{collections::BinaryHeap, sync::Arc};
 
 /// Counts over some time.
@@ -247,6 +247,21 @@ impl Statistic {
             }
             Outcome::Cancelled => cell.cancelled += 1,
         });
+    }
+
+    /// Takes the place of `old`: all but who is in flight here is what was counted there.
+    pub(super) fn take_history(&mut self, old: &mut Self, now: Instant) {
+        self.totals = old.totals;
+        self.waits = old.waits;
+        self.in_flight_max = old.in_flight_max.max(self.in_flight);
+        let Some(before) = old.recent.as_deref_mut() else {
+            self.recent = None;
+            return;
+        };
+        let recent = self.recent();
+        swap(&mut recent.second, &mut before.second);
+        swap(&mut recent.minute, &mut before.minute);
+        recent.starts.retain(|Reverse(start)| *start > now);
     }
 
     /// Returns the statistics without the rules.

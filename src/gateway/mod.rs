@@ -10,9 +10,12 @@ mod listeners;
 mod log;
 mod pid_file;
 mod prepare;
+mod preview;
+mod preview_commands;
 mod reading;
 mod readings;
 mod reload;
+mod replace_file;
 mod resumed;
 mod start_workers;
 mod sync_thread;
@@ -162,6 +165,7 @@ struct Gateway {
     log_has_fields: bool,
     signals: Signals,
     admin: AdminListener,
+    preview: preview::Control,
     /// Its own program, to be started anew.
     program: Program,
     successor: Successor,
@@ -196,12 +200,9 @@ impl Gateway {
         let signals = Signals::listen().map_err(cannot("listen to signals"))?;
         let program = Program::own().map_err(cannot("find the own program"))?;
         let successor = Successor::start().map_err(cannot("start a thread"))?;
-        let count = plan.settings.workers.get();
-        let opened = open(&plan, count, &mut inherited)?;
+        let opened = open(&plan, plan.settings.workers.get(), &mut inherited)?;
         let inherited = inherited.finish();
-        let log = open_log(&plan)?;
-        let access_log = access_log::Sink::start(log, plan.settings.workers, Arc::clone(&counters))
-            .map_err(cannot("start the access log"))?;
+        let access_log = start_log(&plan, &counters)?;
         warn(&plan, clock.now());
         warn_of_descriptors(descriptors, plan.settings.limits.connections);
         let path = plan.path.clone();
@@ -214,8 +215,14 @@ impl Gateway {
         }
         let sync_thread =
             store.as_ref().map(|store| SyncThread::start(store, &live, &clock)).transpose()?;
-        let shared =
-            Shared { clock: &clock, live: &live, counters: &counters, descriptors, seed: secret };
+        let preview = preview::Control::new(secret);
+        let shared = Shared {
+            clock: &clock,
+            live: &live,
+            counters: &counters,
+            descriptors,
+            preview: &preview,
+        };
         let workers = start_workers(shared, &access_log, store.as_ref())?;
         let gateway = Self {
             path,
@@ -233,6 +240,7 @@ impl Gateway {
             log_has_fields: false,
             signals,
             admin: AdminListener::default(),
+            preview,
             program,
             successor,
             late: None,
@@ -305,6 +313,8 @@ impl Gateway {
         let readiness = Arc::clone(&self.readiness);
         let store = self.store.clone();
         let clock = self.clock.clone();
+        let previews = Arc::clone(&self.preview.previews);
+        let preview = self.preview.sender.clone();
         move |reload| admin::State {
             live: Arc::clone(&live),
             counters: Arc::clone(&counters),
@@ -312,6 +322,8 @@ impl Gateway {
             store: store.clone(),
             clock: clock.clone(),
             reload,
+            previews: Arc::clone(&previews),
+            preview: preview.clone(),
         }
     }
 
@@ -369,6 +381,7 @@ impl Gateway {
                     self.follow(guard.as_mut());
                 }
                 Some(()) = self.admin.requests.recv() => cause = Some(Cause::Requested),
+                event = self.preview.event() => self.on_preview(event),
                 Some(()) = changes.recv() => {
                     // Signals do not wait for the end of an edit.
                     pending = self.settle(&mut changes).await;
@@ -416,7 +429,10 @@ impl Gateway {
         let watch = WallWatch::new(move || clock.read()).knowing(self.clock.wall_offset());
         let live = Arc::clone(&self.live);
         let counters = Arc::clone(&self.counters);
-        tokio::spawn(wall::follow(watch, self.clock.clone(), live, counters));
+        let previews = Arc::clone(&self.preview.previews);
+        tokio::spawn(wall::follow(watch, self.clock.clone(), live, previews, counters));
+        let previews = Arc::clone(&self.preview.previews);
+        tokio::spawn(preview::watch(previews, self.clock.clone()));
         let watch =
             HealthWatch::new(self.clock.clone(), Arc::clone(&self.live), Connector::default());
         tokio::spawn(watch.run());
@@ -446,6 +462,12 @@ impl Gateway {
             }
         }
     }
+}
+
+fn start_log(plan: &Plan, counters: &Arc<Counters>) -> Result<access_log::Sink, StartError> {
+    let log = open_log(plan)?;
+    access_log::Sink::start(log, plan.settings.workers, Arc::clone(counters))
+        .map_err(cannot("start the access log"))
 }
 
 /// Starts watching for file events. Without them only the timer finds changes.

@@ -9,10 +9,12 @@ use super::{
     error::chain,
     files::FileStates,
     prepare::{open_log, warn, warn_of_descriptors},
+    preview::{self, Adoption},
     reading::{Cause, Contents, FileCheck, Reading, RejectedEdit, read},
 };
 use crate::{
     config::{Plan, Summary, watch},
+    preview::EndCause,
     shutdown::SignalEvent,
 };
 use core::sync::atomic::Ordering::Relaxed;
@@ -135,8 +137,8 @@ impl Gateway {
             Some(doubt) => Err(RejectedEdit::from(doubt)),
             None => Ok(plan),
         });
-        match plan.and_then(|plan| self.apply(plan)) {
-            Ok(()) => self.rejected = None,
+        match plan.and_then(|plan| self.apply(plan, None)) {
+            Ok(_) => self.rejected = None,
             Err(rejected) => {
                 let is_new =
                     self.rejected.as_ref().is_none_or(|last| last.drawing != rejected.drawing);
@@ -148,19 +150,33 @@ impl Gateway {
         }
     }
 
-    /// Applies `plan` with its listeners, or changes nothing.
-    fn apply(&mut self, plan: Plan) -> Result<(), RejectedEdit> {
+    /// Applies `plan` with its listeners, or changes nothing. Returns what that did, in words. If it
+    /// is an `adoption`, the file is replaced by that of the preview.
+    pub(super) fn apply(
+        &mut self,
+        plan: Plan,
+        adoption: Option<&Adoption>,
+    ) -> Result<String, RejectedEdit> {
         let opened =
             self.listeners.open_new(&plan, self.workers.len()).map_err(RejectedEdit::outside)?;
         let elsewhere = plan.settings.access_log != self.live.load().settings.access_log;
         let moved_log =
             elsewhere.then(|| open_log(&plan)).transpose().map_err(RejectedEdit::outside)?;
+        adoption.map_or(Ok(()), Adoption::write)?;
         warn(&plan, self.clock.wall_now());
         let connections = plan.settings.limits.connections;
         if connections != self.live.load().settings.limits.connections {
             warn_of_descriptors(self.descriptors, connections);
         }
-        let summary = self.live.apply(plan, self.clock.now(), &mut self.retired);
+        let now = self.clock.now();
+        let summary = match adoption {
+            None => self.live.apply(plan, now, &mut self.retired),
+            Some(adoption) => {
+                self.live.apply_previewed(plan, adoption.snapshot(), now, &mut self.retired)
+            }
+        };
+        let cause = if adoption.is_some() { EndCause::Applied } else { EndCause::Reload };
+        preview::end(&self.preview.previews, cause, &self.clock);
         tokio::spawn(catch_up(self.live.load_full()));
         for listener in opened {
             if let Err(error) = self.listeners.listen(listener, &self.live, &self.workers) {
@@ -179,7 +195,7 @@ impl Gateway {
             .store(self.clock.wall_now().as_nanos() / 1_000_000_000, Relaxed);
         self.readiness.reloaded(self.clock.wall_now(), &summary.to_string());
         self.log(&summary);
-        Ok(())
+        Ok(summary.to_string())
     }
 
     /// Logs what a reload did, with fields if the log is JSON.

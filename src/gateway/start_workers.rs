@@ -1,6 +1,9 @@
 //! The start of the workers.
 
-use super::error::{StartError, cannot};
+use super::{
+    error::{StartError, cannot},
+    preview::Control,
+};
 use crate::{
     access_log,
     clock::Clock,
@@ -11,7 +14,6 @@ use crate::{
         ClientConnections, Connections, Connector, Descriptors, Passwords, Pools, RequestIdMaker,
         RequestLog, TimeoutLog, Worker,
     },
-    route::Seed,
     workers::Handle,
 };
 use std::{io, sync::Arc};
@@ -23,15 +25,16 @@ pub(super) struct Shared<'a> {
     pub(super) live: &'a Arc<Live>,
     pub(super) counters: &'a Arc<Counters>,
     pub(super) descriptors: Descriptors,
-    pub(super) seed: Seed,
+    pub(super) preview: &'a Control,
 }
 
 /// Starts the workers without listeners.
 pub(super) fn start_workers(
-    Shared { clock, live, counters, descriptors, seed }: Shared<'_>,
+    Shared { clock, live, counters, descriptors, preview }: Shared<'_>,
     log: &access_log::Sink,
     store: Option<&Arc<Store>>,
 ) -> Result<Vec<Handle>, StartError> {
+    let seed = preview.seed;
     let count = live.load().settings.workers;
     let passwords = Arc::new(Passwords::new(count));
     let clients = Arc::<ClientConnections>::default();
@@ -43,6 +46,7 @@ pub(super) fn start_workers(
             let store = store.cloned();
             let passwords = Arc::clone(&passwords);
             let clients = Arc::clone(&clients);
+            let preview = preview.previews.handle(index);
             Handle::start(index, clock.clone(), move |clock| Worker {
                 live,
                 pools: Pools::default(),
@@ -60,6 +64,7 @@ pub(super) fn start_workers(
                 seed,
                 passwords,
                 clients,
+                preview,
             })
         })
         .collect::<io::Result<_>>()

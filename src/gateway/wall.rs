@@ -5,6 +5,7 @@ use crate::{
     clock::{Clock, Reading, WallWatch},
     config::Live,
     meter::Counters,
+    preview::Previews,
 };
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -14,12 +15,14 @@ pub(super) async fn follow<R: FnMut() -> Reading>(
     mut watch: WallWatch<R>,
     clock: Clock,
     live: Arc<Live>,
+    previews: Arc<Previews>,
     counters: Arc<Counters>,
 ) {
     loop {
         let step = watch.stepped().await;
         clock.set_wall(step.wall);
         live.set_wall(step.wall, clock.now());
+        previews.set_wall(step.wall, clock.now());
         counters.clock_steps.fetch_add(1, Relaxed);
         tracing::warn!(
             by = %step.words(),
@@ -87,7 +90,13 @@ mod tests {
             let wall = WallOffset::from_nanos(shown.load(Relaxed)).at(now);
             Reading { before: now, wall, after: now }
         });
-        let task = tokio::spawn(follow(watch, clock.clone(), live.clone(), counters.clone()));
+        let task = tokio::spawn(follow(
+            watch,
+            clock.clone(),
+            live.clone(),
+            Arc::default(),
+            counters.clone(),
+        ));
         let steps = || counters.clock_steps.load(Relaxed);
         // Whatever the time is, it is noon of a day in 2026 then.
         let noon = i64::try_from(clock.now().as_nanos()).unwrap() - 1_795_262_400_000_000_000;

@@ -6,6 +6,7 @@ use crate::{
     clock::Clock,
     config::Auth,
     flow::Instant,
+    preview::Identified,
     route::{self, Identity, Seed},
 };
 use ahash::AHashMap;
@@ -89,6 +90,34 @@ impl Passwords {
             }
         };
         Checked::Rejected(Refusal::Unauthenticated(Challenge::of(auth, why, token.is_some())))
+    }
+
+    /// Reports for a preview who has sent a request, as far as that is known without checking a
+    /// password.
+    pub(super) fn known(
+        &self,
+        auth: &Auth,
+        headers: &HeaderMap,
+        (now, wall): (Instant, Instant),
+    ) -> Identified {
+        let mut fields = headers.get_all(AUTHORIZATION).iter();
+        let field = fields.next().filter(|_| fields.next().is_none());
+        let field = field.map(HeaderValue::as_bytes);
+        if let Some(users) = &auth.basic
+            && let Some(credentials) = field.and_then(Credentials::read)
+        {
+            let check = users.check(credentials, &self.seed);
+            if !self.memory().attempts.is_verified(check.print, now) {
+                return Identified::Unchecked;
+            }
+            return Identified::As(Some(Identity::of_user(check.user)));
+        }
+        let jwt = auth.jwt.as_ref();
+        let token = jwt.and_then(|jwt| token(&jwt.rules.source, headers, field));
+        let verified = jwt.zip(token).and_then(|(jwt, token)| {
+            jwt.keys.verify(token, &jwt.rules, wall.since(Instant::EPOCH)).ok()
+        });
+        verified.map_or(Identified::Rejected, |identity| Identified::As(Some(identity)))
     }
 
     fn begin(

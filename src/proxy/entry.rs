@@ -5,6 +5,7 @@ use crate::{
     access_log::{AccessRecord, DecisionRecord, Ending, LoggedKey},
     config::{Claims, Route, Server, Snapshot},
     flow::{Instant, Rejection, Report},
+    preview::TrialRecord,
 };
 use core::{net::IpAddr, time::Duration};
 use http::{Request, StatusCode};
@@ -29,6 +30,8 @@ pub(super) struct Entry {
     pub(super) upload: Option<Arc<Upload>>,
     flow: Option<DecisionRecord>,
     keys: Vec<LoggedKey>,
+    /// The decision of a new file, while there is a preview.
+    pub(super) preview: Option<Box<TrialRecord>>,
     /// Why the last failed attempt failed.
     pub(super) upstream_error: Option<String>,
     /// Why the gateway answered in place of the upstream, if no rule did.
@@ -70,6 +73,7 @@ impl Entry {
             upload: None,
             flow: None,
             keys: Vec::new(),
+            preview: None,
             upstream_error: None,
             error: None,
         }
@@ -147,6 +151,7 @@ impl Entry {
             trace_id: self.trace_id.as_deref(),
             config_hash: &self.snapshot.hash,
             flow: self.flow.map(|flow| flow.record(end.route, &self.keys)),
+            preview: self.preview.as_ref().map(|preview| preview.record()),
         });
     }
 }

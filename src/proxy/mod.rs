@@ -42,6 +42,7 @@ mod pace;
 mod patience;
 mod peer;
 mod placeholders;
+mod preview;
 mod proxy_protocol;
 mod quota;
 mod refusal;

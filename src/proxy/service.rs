@@ -14,6 +14,7 @@ use super::{
     options::Protocol,
     peer::Peer,
     placeholders::Values,
+    preview::{self, Client as PreviewClient},
     quota::Told,
     refusal::{DENIED, Refusal},
     reply::{Manner, refuse, reject},
@@ -112,7 +113,10 @@ fn decide(
 ) -> Result<Step, Box<Unverified>> {
     let mut found = match find(snapshot, &request, &mut tail) {
         Ok(found) => found,
-        Err(refusal) => return Ok(turn_away(refusal, request, tail)),
+        Err(refusal) => {
+            preview::refused(snapshot, &request, refusal, &mut tail, now);
+            return Ok(turn_away(refusal, request, tail));
+        }
     };
     found.identity = identity;
     if found.route.options.auth.is_some() {
@@ -122,8 +126,15 @@ fn decide(
                 let snapshot = Arc::clone(snapshot);
                 return Err(Box::new(Unverified { attempt, snapshot, request, tail }));
             }
-            Some(Checked::Rejected(refusal)) => return Ok(turn_away(refusal, request, tail)),
+            Some(Checked::Rejected(refusal)) => {
+                preview::refused(snapshot, &request, refusal, &mut tail, now);
+                return Ok(turn_away(refusal, request, tail));
+            }
         }
+    }
+    if tail.peer.worker.preview.is_on() {
+        let client = PreviewClient::Known(found.identity.as_ref());
+        preview::decide(snapshot, &request, (&found.host, &found.path, client), &mut tail, now);
     }
     let mut claims = Claims::new();
     found.claim(&tail.peer, &request, &mut claims);
@@ -202,6 +213,7 @@ async fn verify(unverified: Unverified) -> Response<ResponseBody> {
         Ok(identity) => decide(&snapshot, request, tail, Some(identity), worker.clock.now()),
         Err(refusal) => {
             reject_client(&mut tail, client, refusal);
+            preview::refused(&snapshot, &request, refusal, &mut tail, worker.clock.now());
             Ok(turn_away(refusal, request, tail))
         }
     };
@@ -288,6 +300,7 @@ impl Arrival {
         if let Some(entry) = &mut tail.entry {
             entry.admitted(report);
         }
+        preview::admitted(report, journey.request.as_ref(), tail);
         tail.permit = Some(permit);
         tail.log(report.transition);
         journey.told = Told::admitted(&journey.route, report, manner.headers);
@@ -300,6 +313,7 @@ impl Arrival {
         if let Some(entry) = &mut tail.entry {
             entry.rejected(rejection);
         }
+        preview::rejected(rejection, request.as_ref(), &mut tail);
         let headers = request.map_or_else(HeaderMap::new, |request| {
             let (head, body) = request.into_parts();
             discard(&body, forward.fields, &mut tail);

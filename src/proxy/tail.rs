@@ -22,6 +22,7 @@ use crate::{
         breaker::{Phase, Transition},
     },
     meter::{Ended, ExemplarId},
+    preview::Trial,
 };
 use bytes::Bytes;
 use core::{
@@ -43,6 +44,8 @@ pub(super) struct Tail {
     pub(super) peer: Arc<Peer>,
     pub(super) route: Option<Arc<Route>>,
     pub(super) permit: Option<Permit>,
+    /// The decision of a new file, while there is a preview.
+    pub(super) trial: Option<Box<Trial>>,
     /// The connection that the upstream's answer comes over.
     pub(super) lease: Option<Lease>,
     /// What the request holds of rules that gateways share.
@@ -96,6 +99,7 @@ impl Tail {
             version,
             route: None,
             permit: None,
+            trial: None,
             lease: None,
             held: None,
             method,
@@ -149,6 +153,9 @@ impl Tail {
         }
         let now = self.peer.worker.clock.now();
         self.answered_at = Some(now);
+        if let Some(trial) = &mut self.trial {
+            trial.answered(outcome(status, now));
+        }
         let permit = self.permit.as_mut().filter(|permit| permit.awaits_answer());
         if let Some(permit) = permit {
             let turn = permit.answered(outcome(status, now));
@@ -165,6 +172,9 @@ impl Tail {
         if let Some(permit) = &mut self.permit {
             let turn = permit.answered(Outcome::Cancelled);
             self.log(turn);
+        }
+        if let Some(trial) = &mut self.trial {
+            trial.answered(Outcome::Cancelled);
         }
     }
 
@@ -281,6 +291,16 @@ impl Tail {
     }
 }
 
+/// Ends a request in the preview, if it is in one.
+fn end_trial(trial: Option<Box<Trial>>, ending: Ending, status: StatusCode, at: Instant) {
+    let Some(trial) = trial else { return };
+    match ending {
+        Ending::Cancelled => trial.leave(at),
+        Ending::Complete { .. } => trial.finish(outcome(status, at)),
+        Ending::Failed => trial.finish(Outcome::Failure { at }),
+    }
+}
+
 impl Drop for Tail {
     fn drop(&mut self) {
         let at = match self.ending {
@@ -300,6 +320,7 @@ impl Drop for Tail {
         }
         let gone = StatusCode::from_u16(CLIENT_GONE).unwrap_or(StatusCode::BAD_REQUEST);
         let status = self.status.unwrap_or(gone);
+        end_trial(self.trial.take(), self.ending, status, at);
         if let Some(permit) = self.permit.take() {
             let ended = match self.ending {
                 // Its place in a queue is another's.

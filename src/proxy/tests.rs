@@ -109,6 +109,7 @@ impl House {
             timeout_log: TimeoutLog::default(),
             request_ids: RequestIdMaker::default(),
             seed: Seed::new([1, 2]),
+            preview: Arc::<crate::preview::Previews>::default().handle(0),
         });
         Self { worker, upstream: mpsc::unbounded_channel().1, _log: log }
     }

@@ -126,6 +126,7 @@ impl Unread {
             trace_id: None,
             config_hash: &worker.live.load().hash,
             flow: None,
+            preview: None,
         });
     }
 }

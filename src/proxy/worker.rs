@@ -16,6 +16,7 @@ use crate::{
     cluster::Client,
     config::Live,
     meter::{self, Counters},
+    preview::Handle,
     route::Seed,
 };
 use core::net::IpAddr;
@@ -57,6 +58,8 @@ pub struct Worker {
     pub passwords: Arc<Passwords>,
     /// How many connections each client has: the same for all workers.
     pub clients: Arc<ClientConnections>,
+    /// The new file that decides about all requests without effect, if there is one.
+    pub preview: Handle,
 }
 
 impl Worker {

@@ -33,6 +33,7 @@ mod periodic;
 #[path = "../port/mod.rs"]
 mod port;
 mod ports;
+mod preview;
 mod proxied;
 mod proxy;
 mod reload;

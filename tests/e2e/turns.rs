@@ -48,6 +48,7 @@ where
     let worker = Handle::start(0, clock, move |clock| {
         tokio::spawn(watcher(Arc::clone(&counters)));
         Worker {
+            preview: Arc::<flowgate::preview::Previews>::default().handle(0),
             clock,
             live,
             pools: Pools::default(),

@@ -376,6 +376,8 @@ impl Fixture {
         let plan = config::read(&path).unwrap_or_else(|problems| panic!("{problems}"));
         let (reload, requested) = mpsc::channel(1);
         let state = State {
+            previews: Arc::default(),
+            preview: mpsc::channel(1).0,
             live: Arc::new(Live::start(plan, clock.now())),
             counters: Arc::default(),
             readiness: Arc::default(),

@@ -28,6 +28,8 @@ use std::{
 /// Makes a snapshot of a plan and of what the one before has to pass on.
 pub(super) struct Builder<'o> {
     old: Option<&'o Snapshot>,
+    /// The routes of a snapshot that has decided about the same requests by the plan, by name.
+    previewed: AHashMap<&'o str, &'o Arc<Route>>,
     local_share: LocalShare,
     wall: WallOffset,
     now: Instant,
@@ -46,6 +48,7 @@ impl<'o> Builder<'o> {
     ) -> Self {
         Self {
             old,
+            previewed: AHashMap::new(),
             local_share,
             wall,
             now,
@@ -58,6 +61,12 @@ impl<'o> Builder<'o> {
     /// Uses the gates of another process for the routes of these names.
     pub(super) fn with_gates(self, gates: HashMap<Arc<str>, Arc<Gate>>) -> Self {
         Self { gates, ..self }
+    }
+
+    /// Has routes with edited rules go on with the gates of `previewed`.
+    pub(super) fn with_gates_of(self, previewed: &'o Snapshot) -> Self {
+        let previewed = previewed.routes.iter().map(|route| (&*route.name, route)).collect();
+        Self { previewed, ..self }
     }
 
     pub(super) fn snapshot(mut self, plan: Plan) -> (Snapshot, Summary) {
@@ -161,9 +170,11 @@ impl<'o> Builder<'o> {
         upstreams: &[Arc<Upstream>],
         known: Option<&Arc<Route>>,
     ) -> Route {
-        let gate = match known {
-            Some(old) => old.gate.clone(),
-            None => self.gates.remove(&*plan.name).unwrap_or_else(|| self.gate()),
+        let previewed = self.previewed_gate(&plan, known);
+        let gate = match (previewed, known) {
+            (Some(gate), _) => gate,
+            (None, Some(old)) => old.gate.clone(),
+            (None, None) => self.gates.remove(&*plan.name).unwrap_or_else(|| self.gate()),
         };
         let shared_ones = plan.rules.iter().map(|rule| rule.shared.is_some().then_some(false));
         let here = divided(&plan.flow, shared_ones, plan.paced.is_some(), self.local_share);
@@ -204,6 +215,20 @@ impl<'o> Builder<'o> {
         };
         self.note(&route, known, &installed.changes);
         route
+    }
+
+    /// Returns the gate that a preview has for a route with new or edited rules. What gateways
+    /// share was not asked of the store in the preview: such a route goes on as at a reload.
+    fn previewed_gate(&self, plan: &RoutePlan, known: Option<&Arc<Route>>) -> Option<Arc<Gate>> {
+        let route = self.previewed.get(&*plan.name).filter(|route| route.flow == plan.flow)?;
+        let is_shared = route.is_shared || known.is_some_and(|known| known.is_shared);
+        if is_shared || known.is_some_and(|known| known.flow == plan.flow) {
+            return None;
+        }
+        if let Some(known) = known {
+            route.gate.take_over(&known.gate, self.now);
+        }
+        Some(Arc::clone(&route.gate))
     }
 
     /// Counts what became of a route's rules.

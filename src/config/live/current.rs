@@ -91,7 +91,14 @@ impl Live {
     /// All that is wrong with it. Also a file cut short: the one in force ends with `end: true`,
     /// and this one does not.
     pub fn read(&self, path: &Path) -> Result<Plan, Diagnostics> {
-        let plan = load::read(path)?;
+        self.sealed(load::read(path)?)
+    }
+
+    /// Returns `plan` unless its file was cut short.
+    ///
+    /// # Errors
+    /// The file in force ends with `end: true`, and this one does not.
+    pub fn sealed(&self, plan: Plan) -> Result<Plan, Diagnostics> {
         let unsealed = cut::unsealed(&self.load(), &plan);
         unsealed.map_or(Ok(plan), Err)
     }
@@ -111,11 +118,45 @@ impl Live {
     /// after the first gate has its new rules. Those that were reset decide about them too; those
     /// that were added do not, as the old snapshot cannot know them.
     pub fn apply(&self, plan: Plan, now: Instant, retired: &mut Retired) -> Summary {
+        self.replace(plan, None, now, retired)
+    }
+
+    /// Puts `plan` in force as [`Self::apply`] does, with the state of its preview: new and edited
+    /// rules go on with what they have counted in `previewed`, all others with what is in force.
+    pub fn apply_previewed(
+        &self,
+        plan: Plan,
+        previewed: &Snapshot,
+        now: Instant,
+        retired: &mut Retired,
+    ) -> Summary {
+        self.replace(plan, Some(previewed), now, retired)
+    }
+
+    /// Makes a snapshot of `plan` that is not in force: nothing of it is shared with what is. Rules
+    /// that gateways share count here alone, by this gateway's part of the limit.
+    pub fn preview(&self, plan: Plan, now: Instant) -> Snapshot {
+        let local_share = LocalShare { is_cut_off: true, ..*self.local_share() };
+        let mut servers = ServerIds::default();
+        let builder = Builder::new(None, (local_share, *self.wall()), now, &mut servers);
+        builder.snapshot(plan).0
+    }
+
+    fn replace(
+        &self,
+        plan: Plan,
+        previewed: Option<&Snapshot>,
+        now: Instant,
+        retired: &mut Retired,
+    ) -> Summary {
         let old = self.current.load_full();
         let local_share = *self.local_share();
         let wall = *self.wall();
         let mut servers = self.servers();
-        let builder = Builder::new(Some(&old), (local_share, wall), now, &mut servers);
+        let mut builder = Builder::new(Some(&old), (local_share, wall), now, &mut servers);
+        if let Some(previewed) = previewed {
+            builder = builder.with_gates_of(previewed);
+        }
         let (snapshot, summary) = builder.snapshot(plan);
         self.current.store(Arc::new(snapshot));
         drop(servers);

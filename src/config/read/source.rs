@@ -51,6 +51,14 @@ pub(in crate::config) fn read(path: &Path) -> Result<Source, Diagnostics> {
     text(path, read_bounded(path, MAX_FILE))
 }
 
+/// Takes `bytes` for the file at `path`.
+///
+/// # Errors
+/// Those of [`read`].
+pub(in crate::config) fn given(path: &Path, bytes: &[u8]) -> Result<Source, Diagnostics> {
+    text(path, bounded(bytes, MAX_FILE))
+}
+
 fn text(path: &Path, bytes: io::Result<Vec<u8>>) -> Result<Source, Diagnostics> {
     let unreadable =
         |message: String, help: &str| Err(Diagnostics::unreadable(path, message, help));

@@ -3,9 +3,11 @@
 pub(super) mod changes;
 mod describe;
 mod diff;
+mod memory;
 mod promise;
 mod remarks;
 
 pub use changes::{ChangeKind, Changes, Named};
 pub use describe::{RoutePromises, RulePromise, describe, promises};
 pub use diff::{Difference, RouteChange, RuleChange, diff};
+pub use memory::most_bytes;

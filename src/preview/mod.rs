@@ -1,0 +1,32 @@
+//! What a new file would do with live requests.
+//!
+//! While a preview runs, each request is also decided by the new file, with state of its own, and
+//! nobody is rejected or delayed for it. The decisions are compared with those of the file in
+//! force. At most one preview runs. It ends when its time is over, when nobody reads its report any
+//! more, and when the file in force is replaced.
+//!
+//! Workers count by themselves; who reads the report takes what each has counted, in an instant.
+
+mod command;
+mod end_cause;
+mod previews;
+mod report;
+mod running;
+mod tally;
+mod text;
+mod top;
+mod treatment;
+mod trial;
+
+pub use command::{Command, CommandError, Cost};
+pub use end_cause::EndCause;
+pub use previews::{Handle, Previews, UNREAD};
+pub use report::{
+    ChangeReport, ClientReport, Example, Report, RequestCounts, RouteReport, RuleReport, State,
+};
+pub use running::{Preview, Start};
+pub use treatment::{Change, Refused, Treatment};
+pub use trial::{Arrival, Here, Identified, Trial, TrialRecord};
+
+#[cfg(test)]
+mod tests;

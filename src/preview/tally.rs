@@ -1,0 +1,193 @@
+//! What a worker has counted of a preview.
+
+use super::{
+    top::Top,
+    treatment::{Change, Treatment},
+};
+use crate::flow::{Instant, SlotId};
+use ahash::AHashMap;
+use core::{net::IpAddr, time::Duration};
+use http::Method;
+
+/// The most kinds of change that are told apart.
+const MOST_KINDS: usize = 65_536;
+
+/// Examples of each kind of change.
+const MOST_EXAMPLES: usize = 3;
+
+/// The most bytes of a path that an example shows.
+const MOST_PATH: usize = 80;
+
+/// Clients of a worker between two readings, and of all workers in all.
+const MOST_CLIENTS: usize = 256;
+
+/// Counts of requests.
+#[derive(Debug)]
+pub(super) struct Tally {
+    /// By [`Change`], `Same` last.
+    pub(super) changes: Changes,
+    /// Requests that the new file did not decide about, as a password would have to be checked.
+    pub(super) unchecked: u64,
+    /// Requests whose kind had no room.
+    pub(super) other_kinds: u64,
+    pub(super) kinds: AHashMap<Kind, KindCount>,
+    pub(super) clients: Top<Client, ClientCount>,
+}
+
+/// Counts by [`Change`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Changes([u64; Change::ALL.len() + 1]);
+
+/// What becomes of requests by both files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Kind {
+    pub(super) here: Side,
+    pub(super) there: Side,
+    pub(super) change: Change,
+}
+
+/// What becomes of requests by one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Side {
+    /// The route's index in its snapshot.
+    pub(super) route: Option<u32>,
+    pub(super) treatment: Treatment,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct KindCount {
+    pub(super) count: u64,
+    /// Of requests that the new file delays.
+    pub(super) wait_sum: Duration,
+    pub(super) wait_max: Duration,
+    pub(super) examples: Vec<Example>,
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub(super) struct Example {
+    pub(super) at: Instant,
+    pub(super) method: Method,
+    pub(super) path: Box<str>,
+    pub(super) client: IpAddr,
+}
+
+/// Whom a rule counts by itself, or a client's address where no rule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Client {
+    /// The route of the new file.
+    pub(super) route: Option<u32>,
+    /// The rule of that route.
+    pub(super) rule: Option<SlotId>,
+    /// The fingerprint of its key, or the bits of the address.
+    pub(super) key: u128,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct ClientCount {
+    pub(super) changes: Changes,
+    /// Of its last request.
+    pub(super) address: Option<IpAddr>,
+    /// Its key in words, if keys may be shown.
+    pub(super) name: Option<Box<str>>,
+}
+
+/// One request.
+pub(super) struct Compared<'a> {
+    pub(super) kind: Kind,
+    pub(super) wait: Duration,
+    pub(super) client: Client,
+    pub(super) address: IpAddr,
+    pub(super) name: Option<Box<str>>,
+    pub(super) at: Instant,
+    pub(super) method: &'a Method,
+    pub(super) path: &'a str,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self {
+            changes: Changes::default(),
+            unchecked: 0,
+            other_kinds: 0,
+            kinds: AHashMap::new(),
+            clients: Top::new(MOST_CLIENTS),
+        }
+    }
+}
+
+impl Changes {
+    pub(super) const fn of(&self, change: Change) -> u64 {
+        self.0[change as usize]
+    }
+
+    pub(super) const fn add(&mut self, change: Change, count: u64) {
+        self.0[change as usize] += count;
+    }
+
+    pub(super) fn join(&mut self, other: Self) {
+        for (mine, others) in self.0.iter_mut().zip(other.0) {
+            *mine += others;
+        }
+    }
+
+    pub(super) fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+}
+
+impl Tally {
+    pub(super) fn note(&mut self, compared: Compared<'_>) {
+        let Compared { kind, wait, client, address, name, at, method, path } = compared;
+        let change = kind.change;
+        self.changes.add(change, 1);
+        let has_room = self.kinds.len() < MOST_KINDS || self.kinds.contains_key(&kind);
+        if has_room {
+            let count = self.kinds.entry(kind).or_default();
+            count.count += 1;
+            count.wait_sum += wait;
+            count.wait_max = count.wait_max.max(wait);
+            if change != Change::Same && count.examples.len() < MOST_EXAMPLES {
+                let path = shortened(path).into();
+                count.examples.push(Example { at, method: method.clone(), path, client: address });
+            }
+        } else {
+            self.other_kinds += 1;
+        }
+        if change != Change::Same {
+            let count = self.clients.add(client, 1, ClientCount::default);
+            count.changes.add(change, 1);
+            count.address = Some(address);
+            count.name = name.or_else(|| count.name.take());
+        }
+    }
+
+    /// Adds what another one has counted since.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.changes.join(other.changes);
+        self.unchecked += other.unchecked;
+        self.other_kinds += other.other_kinds;
+        for (kind, count) in other.kinds {
+            if self.kinds.len() >= MOST_KINDS && !self.kinds.contains_key(&kind) {
+                self.other_kinds += count.count;
+                continue;
+            }
+            let mine = self.kinds.entry(kind).or_default();
+            mine.count += count.count;
+            mine.wait_sum += count.wait_sum;
+            mine.wait_max = mine.wait_max.max(count.wait_max);
+            let room = MOST_EXAMPLES - mine.examples.len();
+            mine.examples.extend(count.examples.into_iter().take(room));
+        }
+        self.clients.merge(other.clients, |mine, theirs| {
+            mine.changes.join(theirs.changes);
+            mine.address = theirs.address;
+            mine.name = theirs.name.or_else(|| mine.name.take());
+        });
+    }
+}
+
+/// Returns the beginning of a path.
+fn shortened(path: &str) -> &str {
+    path.get(..path.floor_char_boundary(MOST_PATH)).unwrap_or(path)
+}

@@ -1,0 +1,529 @@
+//! Previews beside gateways of their own, in virtual time.
+
+use super::{
+    Arrival, Change, EndCause, Here, Identified, Preview, Previews, Refused, Report, Start, State,
+    Treatment, Trial, UNREAD,
+};
+use crate::{
+    access_log::DecisionRecord,
+    config::{self, Claims, KeySource, Live, Plan, RequestContext, Retired, Snapshot},
+    flow::{self, Instant, Outcome, Permit},
+    route::{Identity, Seed, Target},
+};
+use core::{net::IpAddr, time::Duration};
+use http::{HeaderMap, HeaderValue, Method};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+const SEED: Seed = Seed::new([1, 2]);
+
+/// A day, so that the clock has begun.
+const START: Instant = Instant::from_nanos(86_400_000_000_000);
+
+fn after(millis: u64) -> Instant {
+    START + Duration::from_millis(millis)
+}
+
+fn plan(routes: &str) -> Plan {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gateway.yaml");
+    let text = format!(
+        "listeners: [{{ name: web, listen: 127.0.0.1:0 }}]
+upstreams: [{{ name: app, servers: [{{ url: http://127.0.0.1:9000 }}] }}]
+routes:\n{routes}"
+    );
+    std::fs::write(&path, text).unwrap();
+    config::read(&path).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+/// Returns a route for all requests with these rules.
+fn all(rules: &str) -> String {
+    format!("  - {{ name: all, match: {{ path_prefix: / }}, upstream: app{rules} }}\n")
+}
+
+/// A request, as a client sends it.
+#[derive(Clone, Debug)]
+struct Sent {
+    path: &'static str,
+    method: Method,
+    client: IpAddr,
+    headers: HeaderMap,
+}
+
+fn sent(path: &'static str, client: u8, tenant: u8) -> Sent {
+    let mut headers = HeaderMap::new();
+    headers.insert("x-tenant", HeaderValue::from(u16::from(tenant)));
+    Sent { path, method: Method::GET, client: [192, 0, 2, client].into(), headers }
+}
+
+impl Sent {
+    fn target(&self) -> Target<'_> {
+        let Self { path, method, headers, .. } = self;
+        let (listener, host) = (Some("web"), "shop.example.com");
+        Target { listener, host, path, query: None, method, headers, identity: None }
+    }
+}
+
+/// A gateway without sockets.
+struct House {
+    live: Live,
+    previews: Arc<Previews>,
+}
+
+/// A request that a gateway has decided about.
+struct Decided {
+    result: Result<DecisionRecord, Refused>,
+    permit: Option<Permit>,
+    trial: Option<Trial>,
+}
+
+impl House {
+    fn new(routes: &str) -> Self {
+        Self { live: Live::start(plan(routes), START), previews: Arc::default() }
+    }
+
+    /// Begins a preview.
+    fn preview(&self, routes: &str, now: Instant) {
+        let plan = plan(routes);
+        let memory = config::most_bytes(&plan);
+        let start = Start {
+            base: self.live.load_full(),
+            snapshot: self.live.preview(plan, now),
+            text: Vec::new(),
+            on_disk: 0,
+            memory,
+            seed: SEED,
+            shows_keys: true,
+            most: Some(Duration::from_mins(10)),
+            workers: 2,
+        };
+        self.previews.begin(start, now);
+    }
+
+    fn report(&self, now: Instant) -> Report {
+        self.previews.report(now).expect("a preview")
+    }
+
+    /// Decides about a request as the proxy does.
+    fn decide(&self, sent: &Sent, now: Instant) -> Decided {
+        self.decide_as(sent, now, |_| Identified::Unchecked)
+    }
+
+    fn decide_as(
+        &self,
+        sent: &Sent,
+        now: Instant,
+        identify: impl Fn(bool) -> Identified,
+    ) -> Decided {
+        let snapshot = self.live.load_full();
+        let target = sent.target();
+        let route = snapshot.find(&target, sent.path).ok();
+        let request = RequestContext { seed: &SEED, target: &target, client: sent.client };
+        let worker = self.previews.handle(usize::from(sent.client.is_ipv4()));
+        let arrival = Arrival {
+            request,
+            path: sent.path,
+            here: route,
+            length: Some(0),
+            is_logged: true,
+            worker: worker.worker(),
+        };
+        let ask = |preview: &Preview| {
+            preview.decide(&arrival, |_, same| identify(same), |_, _| KeySource::Request, now)
+        };
+        let mut trial = worker.with(&snapshot, ask).flatten();
+        let (result, treatment, permit) = decide(&snapshot, request, sent.path, now);
+        if let Some(trial) = &mut trial {
+            let here = Here { route, treatment, method: &sent.method, path: sent.path };
+            worker.compare(trial, &here, now);
+        }
+        Decided { result, permit, trial }
+    }
+}
+
+/// Decides by a snapshot.
+fn decide(
+    snapshot: &Snapshot,
+    request: RequestContext<'_>,
+    path: &str,
+    now: Instant,
+) -> (Result<DecisionRecord, Refused>, Treatment, Option<Permit>) {
+    let Ok(route) = snapshot.find(request.target, path) else {
+        return (Err(Refused::NoRoute), Treatment::Refused(Refused::NoRoute), None);
+    };
+    let mut claims = Claims::new();
+    route.claim(request, |_, _| KeySource::Request, &mut claims);
+    match route.gate.enter(now, &claims) {
+        Ok(flow::Admission { permit, report }) => {
+            (Ok(DecisionRecord::admitted(&report)), Treatment::admitted(&report), Some(permit))
+        }
+        Err(rejection) => {
+            let treatment = Treatment::Rejected(rejection.slot, rejection.reason.kind());
+            (Ok(DecisionRecord::rejected(&rejection)), treatment, None)
+        }
+    }
+}
+
+/// Rules of each algorithm, keyed and not, with overrides, priorities and dry runs.
+const NEW: &str = "
+  - name: login
+    match: { path: /login }
+    upstream: app
+    flow:
+      - { name: bucket, limit: 3/1s, burst: 4, key: client_ip }
+      - { name: log, algorithm: sliding_log, limit: 7/2s, key: \"header:x-tenant\" }
+      - { name: dry, limit: 1/1s, dry_run: true }
+    pacing: { rate: 20/1s, max_wait: 200ms, max_queue: 3 }
+  - name: search
+    match: { path: /search }
+    upstream: app
+    flow:
+      - { name: window, algorithm: sliding_window, limit: 5/1s, key: client_ip, max_keys: 2 }
+      - { name: fixed, algorithm: fixed_window, limit: 4/1s, key: \"header:x-tenant\" }
+      - { name: counter, algorithm: sliding_counter, limit: 9/1s }
+  - name: rest
+    match: { path_prefix: / }
+    upstream: app
+    flow:
+      - { name: leaky, algorithm: leaky_bucket, limit: 6/1s, burst: 3 }
+      - { name: at-once, concurrency: 3, key: client_ip }
+    breaker: { error_ratio: 0.5, min_requests: 4, window: 2s, open_for: 1s }
+";
+
+/// The same without what depends on how requests end.
+fn rates_only() -> String {
+    let cut = NEW.find("      - { name: at-once").unwrap();
+    NEW[..cut].to_owned()
+}
+
+#[derive(Clone, Debug)]
+struct Step {
+    gap: u64,
+    sent: Sent,
+    lasts: u64,
+    fails: bool,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let path = prop::sample::select(vec!["/login", "/search", "/other"]);
+    let gap = prop_oneof![Just(0), 0..30_u64, 100..900_u64];
+    let step = (gap, path, 1..4_u8, 0..3_u8, 0..400_u64, any::<bool>());
+    let step = step.prop_map(|(gap, path, client, tenant, lasts, fails)| {
+        let sent = sent(path, client, tenant);
+        Step { gap, sent, lasts, fails }
+    });
+    prop::collection::vec(step, 1..120)
+}
+
+/// Ends the requests that end until `now`, in their order.
+fn end_until(ends: &mut Vec<(u64, bool, Vec<Decided>)>, now: u64) {
+    ends.sort_by_key(|(at, ..)| *at);
+    let due = ends.partition_point(|(at, ..)| *at <= now);
+    for (at, fails, decided) in ends.drain(..due) {
+        let at = after(at);
+        let outcome = if fails { Outcome::Failure { at } } else { Outcome::Success { at } };
+        for Decided { permit, trial, .. } in decided {
+            if let Some(trial) = trial {
+                trial.finish(outcome);
+            }
+            if let Some(permit) = permit {
+                let _transition = permit.finish(outcome);
+            }
+        }
+    }
+}
+
+/// Sends the same requests to a gateway of the file `old` with a preview of `new`, to one of `old`
+/// and to one of `new`.
+fn check(old: &str, new: &str, steps: Vec<Step>) -> Result<(), TestCaseError> {
+    let (previewing, plain, second) = (House::new(old), House::new(old), House::new(new));
+    previewing.preview(new, START);
+    let (mut now, mut ends) = (0, Vec::new());
+    let (mut rejected, mut arrivals) = (0, 0);
+    for Step { gap, sent, lasts, fails } in steps {
+        now += gap;
+        end_until(&mut ends, now);
+        let one = previewing.decide(&sent, after(now));
+        let off = plain.decide(&sent, after(now));
+        let other = second.decide(&sent, after(now));
+        prop_assert_eq!(one.result, off.result, "a preview changes nothing");
+        let record = one.trial.as_ref().and_then(Trial::record).map(super::TrialRecord::decided);
+        prop_assert_eq!(record, Some(other.result), "{:?} at {}", sent, now);
+        arrivals += 1;
+        let is_rejected = |decided: &Decided| decided.permit.is_none();
+        rejected += u64::from(is_rejected(&other) && !is_rejected(&one));
+        ends.push((now + lasts, fails, vec![one, off, other]));
+    }
+    end_until(&mut ends, u64::MAX / 2_000_000);
+    let report = previewing.report(after(now));
+    prop_assert_eq!(report.requests.compared, arrivals);
+    prop_assert_eq!(report.requests.would_be_rejected, rejected);
+    Ok(())
+}
+
+proptest! {
+    // Three gateways are made for each case.
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn a_preview_decides_as_a_second_gateway_does(steps in steps()) {
+        check(&all(""), NEW, steps)?;
+    }
+
+    #[test]
+    fn it_does_so_too_if_requests_are_really_rejected(steps in steps()) {
+        let old = all(", flow: [{ name: few, limit: 4/1s, key: client_ip }]");
+        check(&old, &rates_only(), steps)?;
+    }
+}
+
+#[test]
+fn a_report_tells_whom_which_rule_would_reject() {
+    let house = House::new(&all(""));
+    house.preview(
+        &all(", flow: [{ name: per-tenant, limit: 2/1m, key: \"header:x-tenant\" }]"),
+        START,
+    );
+    for at in 0..5 {
+        house.decide(&sent("/a", 1, 7), after(at));
+    }
+    house.decide(&sent("/a", 1, 8), after(5));
+    let report = house.report(after(1000));
+    assert_eq!(report.requests.in_words(), "6 requests: 3 the same, 3 would be rejected");
+    let [change] = &report.changes[..] else { panic!("{report:?}") };
+    assert_eq!(
+        (&*change.here, &*change.there),
+        ("all: passed", "all: rejected by per-tenant (rate)")
+    );
+    assert_eq!((&*change.change, change.count, change.examples.len()), ("would_be_rejected", 3, 3));
+    assert_eq!((&*change.examples[0].path, &*change.examples[0].client), ("/a", "192.0.2.1"));
+    let [client] = &report.clients[..] else { panic!("{report:?}") };
+    let by = (client.route.as_deref(), client.rule.as_deref(), &*client.client);
+    assert_eq!(by, (Some("all"), Some("per-tenant"), "7"));
+    assert_eq!((client.count, client.error, client.requests.would_be_rejected), (3, 0, 3));
+    let [route] = &report.routes[..] else { panic!("{report:?}") };
+    let rule = &route.rules[0];
+    assert_eq!((rule.passed, rule.rejected.get("rate"), rule.keys), (3, Some(&3), Some(2)));
+    assert_eq!(report.state, State::Running);
+    assert_eq!(report.remaining_s, Some(599.0));
+}
+
+#[test]
+fn a_report_tells_what_else_would_be_otherwise() {
+    let old = "
+  - { name: a, match: { path: /a }, upstream: app, flow: [{ name: one, limit: 1/1m }] }
+  - { name: b, match: { path: /b }, upstream: app }
+  - { name: c, match: { path: /c }, upstream: app }
+  - { name: d, match: { path: /d }, upstream: app }
+  - { name: e, match: { path: /e }, upstream: app }
+";
+    let new = "
+  - { name: a, match: { path: /a }, upstream: app }
+  - { name: b, match: { path: /b }, redirect: { to: https://other.example.com/ } }
+  - { name: c, match: { path: /c }, upstream: app, access: { deny: [192.0.2.0/24] } }
+  - { name: e, match: { path: /e }, upstream: app, pacing: { rate: 1/1s, max_wait: 5s, max_queue: 9 } }
+  - { name: f, match: { path: /f }, upstream: app }
+";
+    let house = House::new(old);
+    house.preview(new, START);
+    for path in ["/a", "/a", "/b", "/c", "/d", "/e", "/e", "/f"] {
+        house.decide(&sent(path, 1, 0), START);
+    }
+    let report = house.report(START);
+    let mut kinds: Vec<_> = report
+        .changes
+        .iter()
+        .map(|change| format!("{}: {} → {}", change.change, change.here, change.there))
+        .collect();
+    kinds.sort_unstable();
+    assert_eq!(
+        kinds,
+        [
+            "other_answer: b: passed → b: passed, redirect 302 https://other.example.com/",
+            "would_be_delayed: e: passed → e: delayed by pacing",
+            "would_be_rejected: c: passed → c: the address is not allowed (403)",
+            "would_be_rejected: d: passed → no route matches",
+            "would_pass: a: rejected by one (rate) → a: passed",
+            "would_pass: no route matches → f: passed",
+        ]
+    );
+    let delayed = report.changes.iter().find(|change| change.change == "would_be_delayed");
+    assert_eq!(delayed.unwrap().wait_ms, Some([1000.0, 1000.0]));
+}
+
+#[test]
+fn a_dry_run_of_the_new_file_rejects_nobody_in_the_preview_either() {
+    let house = House::new(&all(""));
+    house.preview(&all(", flow: [{ name: dry, limit: 1/1m, dry_run: true }]"), START);
+    for _ in 0..3 {
+        house.decide(&sent("/", 1, 0), START);
+    }
+    let report = house.report(START);
+    assert_eq!(report.requests.same, 3);
+    let rule = &report.routes[0].rules[0];
+    assert!(rule.dry_run);
+    assert_eq!((rule.passed, rule.dry_run_rejected), (1, 2));
+}
+
+#[test]
+fn who_must_authenticate_by_the_new_file_is_asked_for_what_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let users = folder.path().join("users");
+    std::fs::write(&users, format!("alice:{}\n", bcrypt::hash("x", 4).unwrap())).unwrap();
+    let auth = format!(", auth: {{ basic: {} }}", users.display());
+    let house = House::new(&all(""));
+    house.preview(&all(&auth), START);
+    let request = sent("/", 1, 0);
+    house.decide_as(&request, START, |same| {
+        assert!(!same);
+        Identified::Rejected
+    });
+    house.decide_as(&request, START, |_| {
+        Identified::As(Some(Identity::of_user(Some("alice".into()))))
+    });
+    house.decide_as(&request, START, |_| Identified::Unchecked);
+    let report = house.report(START);
+    let requests = report.requests;
+    assert_eq!((requests.compared, requests.same, requests.would_be_rejected), (2, 1, 1));
+    assert!(report.notes[0].starts_with("1 requests are not compared"), "{:?}", report.notes);
+    // The same demand in both files.
+    let house = House::new(&all(&auth));
+    house.preview(
+        &all(&format!("{auth}, flow: [{{ name: per-user, limit: 1/1m, key: user }}]")),
+        START,
+    );
+    house.decide_as(&request, START, |same| {
+        assert!(same);
+        Identified::As(Some(Identity::of_user(Some("alice".into()))))
+    });
+    assert_eq!(house.report(START).requests.same, 1);
+}
+
+#[test]
+fn the_file_that_is_applied_goes_on_with_what_its_preview_has_counted() {
+    let month = "{ name: month, algorithm: fixed_window, limit: 4/month, tz: UTC, key: client_ip }";
+    let old = all(&format!(", flow: [{month}, {{ name: rate, limit: 100/1m, key: client_ip }}]"));
+    let new = all(&format!(
+        ", flow: [{month}, {{ name: rate, limit: 2/1m, key: client_ip }}, {{ name: few, concurrency: 1, key: \"header:x-tenant\" }}]"
+    ));
+    let house = House::new(&old);
+    // Before the preview.
+    for _ in 0..2 {
+        end(house.decide(&sent("/", 1, 0), START));
+    }
+    house.preview(&new, START);
+    end(house.decide(&sent("/", 1, 0), START));
+    for _ in 0..3 {
+        end(house.decide(&sent("/", 2, 0), START));
+    }
+    // Under way when the file is applied.
+    let long = house.decide(&sent("/", 3, 9), START);
+    assert_eq!(house.report(START).requests.would_be_rejected, 1);
+    let preview = house.previews.running().unwrap();
+    let mut retired = Retired::default();
+    let summary = house.live.apply_previewed(plan(&new), preview.snapshot(), START, &mut retired);
+    assert!(summary.to_string().contains("rate 100/1m → 2/1m"), "{summary}");
+    house.previews.end(EndCause::Applied, START);
+    let counts = |name: &str| {
+        let seen = house.live.load().routes[0].gate.observe(START);
+        let rule = seen.rules.into_iter().find(|rule| *rule.name == *name).unwrap();
+        (rule.counts.passed, rule.counts.rejected.total())
+    };
+    // What the preview would have rejected was not rejected.
+    assert_eq!((counts("rate"), counts("few")), ((7, 0), (0, 0)));
+    let rejected_by = |sent: &Sent| {
+        let Decided { result, permit, .. } = house.decide(sent, START);
+        let slot = result.unwrap().quota.unwrap().slot;
+        permit.is_none().then(|| house.live.load().routes[0].rule_name(slot).to_owned())
+    };
+    // Twice before the preview and once in it, of four in a month; once in it, of two in a minute.
+    assert_eq!(rejected_by(&sent("/", 1, 0)), None);
+    assert_eq!(rejected_by(&sent("/", 1, 0)).as_deref(), Some("month"));
+    // Twice in the preview.
+    assert_eq!(rejected_by(&sent("/", 2, 0)).as_deref(), Some("rate"));
+    // The one under way has its place, and gives it back at its end.
+    assert_eq!(rejected_by(&sent("/", 4, 9)).as_deref(), Some("few"));
+    end(long);
+    assert_eq!(rejected_by(&sent("/", 4, 9)), None);
+    assert_eq!(house.live.load().routes[0].gate.observe(START).in_flight, 0);
+}
+
+fn end(decided: Decided) {
+    let outcome = Outcome::Success { at: START };
+    if let Some(trial) = decided.trial {
+        trial.finish(outcome);
+    }
+    if let Some(permit) = decided.permit {
+        let _transition = permit.finish(outcome);
+    }
+}
+
+#[test]
+fn a_route_that_is_not_edited_keeps_all_its_state_when_a_preview_is_applied() {
+    let few = "{ name: few, limit: 2/1m }";
+    let old = all(&format!(", flow: [{few}]"));
+    let more = "  - { name: more, match: { path: /more }, upstream: app, flow: [{ name: one, limit: 1/1m }] }\n";
+    let house = House::new(&old);
+    end(house.decide(&sent("/", 1, 0), START));
+    let before = Arc::clone(&house.live.load().routes[0].gate);
+    house.preview(&format!("{old}{more}"), START);
+    end(house.decide(&sent("/more", 1, 0), START));
+    let preview = house.previews.running().unwrap();
+    let new = plan(&format!("{old}{more}"));
+    house.live.apply_previewed(new, preview.snapshot(), START, &mut Retired::default());
+    assert!(Arc::ptr_eq(&before, &house.live.load().routes[0].gate));
+    let passes = |path| house.decide(&sent(path, 1, 0), START).permit.is_some();
+    assert!(!passes("/more"), "the preview has let one pass");
+    assert!(!passes("/"), "two have passed");
+}
+
+#[test]
+fn a_preview_ends_by_itself() {
+    let house = House::new(&all(""));
+    assert_eq!(house.previews.is_over(START), None);
+    assert!(house.previews.report(START).is_none());
+    house.preview(&all(""), START);
+    let last = START + UNREAD - Duration::from_nanos(1);
+    assert_eq!(house.previews.is_over(last), None);
+    assert_eq!(house.previews.is_over(START + UNREAD), Some(EndCause::Unread));
+    // Who reads it keeps it going, but not beyond its time.
+    let mut now = START;
+    while now < START + Duration::from_secs(599) {
+        assert_eq!(house.previews.is_over(now), None);
+        house.report(now);
+        now = now + Duration::from_secs(20);
+    }
+    assert_eq!(house.previews.is_over(now), Some(EndCause::Time));
+    house.previews.end(EndCause::Time, now);
+    let report = house.report(now);
+    assert_eq!(
+        (report.state, report.ended_because.as_deref()),
+        (State::Ended, Some("its time is over"))
+    );
+    let decided = house.decide(&sent("/", 1, 0), now);
+    assert!(decided.trial.is_none());
+}
+
+#[test]
+fn requests_under_another_file_than_the_one_compared_with_are_left_alone() {
+    let house = House::new(&all(""));
+    house.preview(&all(""), START);
+    house.live.apply(
+        plan(&all(", flow: [{ name: r, limit: 1/1s }]")),
+        START,
+        &mut Retired::default(),
+    );
+    assert!(house.decide(&sent("/", 1, 0), START).trial.is_none());
+}
+
+#[test]
+fn another_preview_takes_the_place_of_the_first() {
+    let house = House::new(&all(""));
+    house.preview(&all(""), START);
+    let mut old = house.decide(&sent("/", 1, 0), START).trial.unwrap();
+    house.preview(&all(", flow: [{ name: r, limit: 1/1s }]"), START);
+    let here = Here { route: None, treatment: Treatment::Passed, method: &Method::GET, path: "/" };
+    house.previews.handle(0).compare(&mut old, &here, START);
+    assert_eq!(house.report(START).requests.compared, 0, "it is of the first");
+    assert_eq!(Change::ALL.len(), 5);
+}

@@ -1,0 +1,165 @@
+//! What becomes of a request by a file, and how that differs from another file.
+
+use crate::{
+    config::Route,
+    flow::{ReasonKind, Report, SlotId, Verdict},
+};
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Treatment {
+    /// It starts at once.
+    Passed,
+    /// It starts after a wait, for this rule.
+    Delayed(SlotId),
+    /// This rule rejects it.
+    Rejected(SlotId, ReasonKind),
+    /// It is answered before any rule is asked.
+    Refused(Refused),
+}
+
+/// Why no rule is asked about a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refused {
+    /// No route matches.
+    NoRoute,
+    /// Servers may read its path differently.
+    Path,
+    /// The route does not allow the client's address.
+    Denied,
+    /// The client has not proved who it is.
+    Unauthenticated,
+    /// Its body is longer than the route takes.
+    TooLong,
+}
+
+/// How a request fares by the new file, beside the file in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Change {
+    /// It passes, and would be rejected.
+    WouldBeRejected,
+    /// It is rejected, and would pass.
+    WouldPass,
+    /// It starts at once, and would have to wait.
+    WouldBeDelayed,
+    /// It has to wait, and would start at once.
+    NoLongerDelayed,
+    /// It passes, or is rejected, by both, but another route answers it, or the route answers
+    /// otherwise.
+    OtherAnswer,
+    /// As now.
+    Same,
+}
+
+impl Treatment {
+    /// Returns what a decision that admits a request says.
+    pub fn admitted(report: &Report) -> Self {
+        let delayed = report.quotas.iter().filter(|quota| quota.verdict == Verdict::Delayed);
+        let longest = delayed.max_by_key(|quota| quota.wait);
+        let longest = longest.filter(|quota| !quota.wait.is_zero());
+        longest.map_or(Self::Passed, |quota| Self::Delayed(quota.slot))
+    }
+
+    /// Returns the rule that decided, if one did.
+    pub const fn rule(self) -> Option<SlotId> {
+        match self {
+            Self::Delayed(slot) | Self::Rejected(slot, _) => Some(slot),
+            Self::Passed | Self::Refused(_) => None,
+        }
+    }
+
+    const fn is_let_through(self) -> bool {
+        matches!(self, Self::Passed | Self::Delayed(_))
+    }
+
+    /// Returns how a request fares that is treated like this, and like `there` by the new file.
+    /// `is_same_route`: the routes have the same name and answer alike.
+    pub fn change(self, there: Self, is_same_route: bool) -> Change {
+        match (self, there) {
+            _ if self.is_let_through() && !there.is_let_through() => Change::WouldBeRejected,
+            _ if !self.is_let_through() && there.is_let_through() => Change::WouldPass,
+            (Self::Passed, Self::Delayed(_)) => Change::WouldBeDelayed,
+            (Self::Delayed(_), Self::Passed) => Change::NoLongerDelayed,
+            (Self::Refused(here), Self::Refused(there)) if here == there => Change::Same,
+            (Self::Refused(_), _) | (_, Self::Refused(_)) => Change::OtherAnswer,
+            _ if is_same_route => Change::Same,
+            _ => Change::OtherAnswer,
+        }
+    }
+
+    /// Says it in words: `checkout: rejected by per-client (rate)`.
+    pub(super) fn in_words(self, route: Option<&Route>) -> String {
+        let name = route.map_or("no route", |route| &*route.name);
+        let by = |slot| route.map_or("a rule", |route| route.rule_name(slot));
+        match self {
+            Self::Refused(Refused::NoRoute) => "no route matches".to_owned(),
+            Self::Refused(refused) => format!("{name}: {}", refused.words()),
+            Self::Delayed(slot) => format!("{name}: delayed by {}", by(slot)),
+            Self::Rejected(slot, kind) => {
+                format!("{name}: rejected by {} ({})", by(slot), kind.word())
+            }
+            Self::Passed => match route.and_then(|route| route.action.own_words()) {
+                Some(answer) => format!("{name}: passed, {answer}"),
+                None => format!("{name}: passed"),
+            },
+        }
+    }
+}
+
+impl Refused {
+    /// Returns the status of the answer.
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::NoRoute => 404,
+            Self::Path => 400,
+            Self::Denied => 403,
+            Self::Unauthenticated => 401,
+            Self::TooLong => 413,
+        }
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::NoRoute => "no route matches (404)",
+            Self::Path => "the path is ambiguous (400)",
+            Self::Denied => "the address is not allowed (403)",
+            Self::Unauthenticated => "the client is not authenticated (401)",
+            Self::TooLong => "the body is too long (413)",
+        }
+    }
+}
+
+impl Change {
+    /// Every change but none, the most important first.
+    pub const ALL: [Self; 5] = [
+        Self::WouldBeRejected,
+        Self::WouldPass,
+        Self::WouldBeDelayed,
+        Self::NoLongerDelayed,
+        Self::OtherAnswer,
+    ];
+
+    /// Returns its word in reports.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::WouldBeRejected => "would_be_rejected",
+            Self::WouldPass => "would_pass",
+            Self::WouldBeDelayed => "would_be_delayed",
+            Self::NoLongerDelayed => "no_longer_delayed",
+            Self::OtherAnswer => "other_answer",
+            Self::Same => "same",
+        }
+    }
+
+    /// Says it in words, after a number of requests.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::WouldBeRejected => "would be rejected",
+            Self::WouldPass => "would pass",
+            Self::WouldBeDelayed => "would be delayed",
+            Self::NoLongerDelayed => "would no longer be delayed",
+            Self::OtherAnswer => "would be answered otherwise",
+            Self::Same => "the same",
+        }
+    }
+}

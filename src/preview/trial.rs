@@ -1,0 +1,322 @@
+//! What the new file decides about one request.
+
+use super::{
+    running::Preview,
+    tally::{Client, Compared, Kind, Side},
+    treatment::{Change, Refused, Treatment},
+};
+use crate::{
+    access_log::{DecisionRecord, PreviewRecord},
+    config::{Claims, KeySource, RequestContext, Route, RouteRule, Unrouted},
+    flow::{Claim, Instant, Key, Outcome, Permit, Report, SlotId},
+    route::{Identity, Part, Target},
+};
+use core::{net::IpAddr, time::Duration};
+use http::Method;
+use std::sync::Arc;
+
+/// A request that arrives.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// What it is. Nobody is authenticated yet. The client is as the new file sees it.
+    pub request: RequestContext<'a>,
+    /// Its path as it was received.
+    pub path: &'a str,
+    /// Its route by the file in force.
+    pub here: Option<&'a Arc<Route>>,
+    /// The length of its body, if that is known.
+    pub length: Option<u64>,
+    /// Whether the decision is logged.
+    pub is_logged: bool,
+    /// The number of the worker that serves it.
+    pub worker: usize,
+}
+
+/// Whether a client is who it says it is, by a route of the new file.
+#[derive(Debug)]
+pub enum Identified {
+    /// It is, or need not be.
+    As(Option<Identity>),
+    /// It is not.
+    Rejected,
+    /// A password would have to be checked, which takes too long for a preview.
+    Unchecked,
+}
+
+/// A request that the new file has decided about. It holds what it would hold of the new file's
+/// rules until it ends.
+#[derive(Debug)]
+pub struct Trial {
+    /// The preview that it belongs to.
+    preview: u64,
+    route: Option<u32>,
+    treatment: Treatment,
+    wait: Duration,
+    claims: Claims,
+    client: IpAddr,
+    /// Keys in words, if they may be shown.
+    names: Vec<(SlotId, String)>,
+    permit: Option<Permit>,
+    record: Option<Box<TrialRecord>>,
+}
+
+/// The decision of the new file, for the access log.
+#[derive(Debug)]
+pub struct TrialRecord {
+    route: Option<Arc<Route>>,
+    decided: Result<DecisionRecord, Refused>,
+}
+
+/// What became of a request by the file in force.
+#[derive(Clone, Copy, Debug)]
+pub struct Here<'a> {
+    /// Its route.
+    pub route: Option<&'a Arc<Route>>,
+    /// What the route's rules said.
+    pub treatment: Treatment,
+    /// Its method.
+    pub method: &'a Method,
+    /// Its path as it was received.
+    pub path: &'a str,
+}
+
+impl Preview {
+    /// Decides about a request that arrives at `now`, and charges the new file's rules. `identify`
+    /// says who its client is by a route of the new file, which may ask for the same as the route
+    /// in force, and `known` where its key comes from.
+    /// `None` if that would take long, which is counted.
+    pub fn decide(
+        &self,
+        arrival: &Arrival<'_>,
+        identify: impl FnOnce(&Route, bool) -> Identified,
+        known: impl Fn(&RouteRule, &str) -> KeySource,
+        now: Instant,
+    ) -> Option<Trial> {
+        let RequestContext { seed, target, client } = arrival.request;
+        let index = match self.snapshot.find_index(target, arrival.path) {
+            Ok(index) => index,
+            Err(Unrouted::NoRoute) => return Some(self.refused(arrival, None, Refused::NoRoute)),
+            Err(Unrouted::Path(_)) => return Some(self.refused(arrival, None, Refused::Path)),
+        };
+        let refused = |why| Some(self.refused(arrival, Some(index), why));
+        let route = &self.snapshot.routes[index];
+        let options = &route.options;
+        if options.access.as_ref().is_some_and(|access| !access.allows(client)) {
+            return refused(Refused::Denied);
+        }
+        if arrival.length.is_some_and(|length| length > options.body_limit) {
+            return refused(Refused::TooLong);
+        }
+        let is_same_auth = || arrival.here.is_some_and(|here| self.has_same_auth(here, index));
+        let proven = match options.auth.as_ref().map(|_| identify(route, is_same_auth())) {
+            None => None,
+            Some(Identified::As(proven)) => proven,
+            Some(Identified::Rejected) => return refused(Refused::Unauthenticated),
+            Some(Identified::Unchecked) => {
+                self.tally(arrival.worker).unchecked += 1;
+                return None;
+            }
+        };
+        let target = &Target { identity: proven.as_ref(), ..*target };
+        let mut trial = self.trial(arrival, Some(index), Treatment::Passed);
+        let request = RequestContext { seed, target, client };
+        route.claim(request, known, &mut trial.claims);
+        if self.shows_keys {
+            trial.names = names(route, &trial.claims, target, client);
+        }
+        trial.ask(route, arrival.is_logged, now);
+        Some(trial)
+    }
+
+    fn refused(&self, arrival: &Arrival<'_>, route: Option<usize>, why: Refused) -> Trial {
+        let mut trial = self.trial(arrival, route, Treatment::Refused(why));
+        if arrival.is_logged {
+            let route = route.map(|index| Arc::clone(&self.snapshot.routes[index]));
+            trial.record = Some(Box::new(TrialRecord { route, decided: Err(why) }));
+        }
+        trial
+    }
+
+    fn trial(&self, arrival: &Arrival<'_>, route: Option<usize>, treatment: Treatment) -> Trial {
+        Trial {
+            preview: self.id,
+            route: route.and_then(|index| u32::try_from(index).ok()),
+            treatment,
+            wait: Duration::ZERO,
+            claims: Claims::new(),
+            client: arrival.request.client,
+            names: Vec::new(),
+            permit: None,
+            record: None,
+        }
+    }
+
+    /// Compares what the new file decided about a request with what became of it at `at`, by the
+    /// wall's clock. A request that was really rejected ends here: how it would have ended is not
+    /// known.
+    pub(super) fn compare(&self, trial: &mut Trial, here: &Here<'_>, at: Instant, worker: usize) {
+        if trial.preview != self.id {
+            return;
+        }
+        let there = trial.treatment;
+        let route = here.route.and_then(|route| self.index_of(route));
+        let change = here.treatment.change(there, self.is_same(route, trial.route));
+        let kind = Kind {
+            here: Side { route, treatment: here.treatment },
+            there: Side { route: trial.route, treatment: there },
+            change,
+        };
+        let (client, name) = if change == Change::Same {
+            (trial.by_address(), None)
+        } else {
+            self.client(trial, here)
+        };
+        let compared = Compared {
+            kind,
+            wait: trial.wait,
+            client,
+            address: trial.client,
+            name,
+            at,
+            method: here.method,
+            path: here.path,
+        };
+        self.tally(worker).note(compared);
+        if matches!(here.treatment, Treatment::Rejected(..) | Treatment::Refused(_)) {
+            trial.permit = None;
+        }
+    }
+
+    /// Returns for whom a request counts: by the rule of the new file that treats it otherwise, or
+    /// the one of the same name as the rule in force that did.
+    fn client(&self, trial: &mut Trial, here: &Here<'_>) -> (Client, Option<Box<str>>) {
+        let route = trial.route.and_then(|index| self.snapshot.routes.get(index as usize));
+        let of_same_name = || {
+            let name = here.route?.rule_name(here.treatment.rule()?);
+            let rules = &route?.rules;
+            let claimed = |rule: &&RouteRule| trial.claim_on(rule.slot).is_some();
+            rules.iter().filter(claimed).find(|rule| *rule.name == *name).map(|rule| rule.slot)
+        };
+        let Some(rule) = trial.treatment.rule().or_else(of_same_name) else {
+            return (trial.by_address(), None);
+        };
+        match trial.claim_on(rule).map(|claim| claim.key) {
+            Some(Key::Of(key)) => {
+                let place = trial.names.iter().position(|(slot, _)| *slot == rule);
+                let name = place.map(|place| trial.names.swap_remove(place).1.into());
+                (Client { route: trial.route, rule: Some(rule), key }, name)
+            }
+            _ => (Client { rule: Some(rule), ..trial.by_address() }, None),
+        }
+    }
+}
+
+/// Returns the keys that a request claims, in words.
+fn names(
+    route: &Route,
+    claims: &Claims,
+    target: &Target<'_>,
+    client: IpAddr,
+) -> Vec<(SlotId, String)> {
+    let claimed = |rule: &&RouteRule| claims.iter().any(|claim| claim.slot == rule.slot);
+    let keyed = route.rules.iter().filter(|rule| !rule.key.is_shared()).filter(claimed);
+    // An address by itself is known without.
+    let keyed = keyed.filter(|rule| !matches!(rule.key.parts(), [Part::ClientIp { .. }]));
+    keyed.filter_map(|rule| Some((rule.slot, rule.key.show(target, client)?))).collect()
+}
+
+impl Trial {
+    /// Asks the rules of `route`.
+    fn ask(&mut self, route: &Arc<Route>, is_logged: bool, now: Instant) {
+        let mut report = Report::default();
+        let decided = match route.gate.decide(now, &self.claims, &mut report) {
+            Ok(permit) => {
+                self.treatment = Treatment::admitted(&report);
+                self.wait = report.wait();
+                self.permit = Some(permit);
+                is_logged.then(|| DecisionRecord::admitted(&report))
+            }
+            Err(rejected) => {
+                let rejection = rejected.with(report);
+                self.treatment = Treatment::Rejected(rejection.slot, rejection.reason.kind());
+                is_logged.then(|| DecisionRecord::rejected(&rejection))
+            }
+        };
+        self.record = decided.map(|decided| {
+            Box::new(TrialRecord { route: Some(Arc::clone(route)), decided: Ok(decided) })
+        });
+    }
+
+    /// Returns the decision, if it is logged.
+    pub fn record(&self) -> Option<&TrialRecord> {
+        self.record.as_deref()
+    }
+
+    /// Takes the decision for the access log.
+    pub fn take_record(&mut self) -> Option<Box<TrialRecord>> {
+        self.record.take()
+    }
+
+    /// Says how the request is answered, when that is known.
+    pub fn answered(&mut self, outcome: Outcome) {
+        if let Some(permit) = &mut self.permit {
+            // Nobody is told of a breaker that is not in force.
+            let _transition = permit.answered(outcome);
+        }
+    }
+
+    /// Returns whether a rule waits for [`Self::answered`].
+    pub fn awaits_answer(&self) -> bool {
+        self.permit.as_ref().is_some_and(Permit::awaits_answer)
+    }
+
+    /// Ends the request.
+    pub fn finish(self, outcome: Outcome) {
+        if let Some(permit) = self.permit {
+            let _transition = permit.finish(outcome);
+        }
+    }
+
+    /// Ends the request, as its client has left at `at`.
+    pub fn leave(self, at: Instant) {
+        match self.permit {
+            // Its place in a queue is another's.
+            Some(permit) if at < permit.start() => permit.leave(at),
+            Some(permit) => drop(permit.finish(Outcome::Cancelled)),
+            None => {}
+        }
+    }
+
+    fn claim_on(&self, slot: SlotId) -> Option<&Claim> {
+        self.claims.iter().find(|claim| claim.slot == slot)
+    }
+
+    fn by_address(&self) -> Client {
+        let key = match self.client {
+            IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+            IpAddr::V6(address) => address.to_bits(),
+        };
+        Client { route: self.route, rule: None, key }
+    }
+}
+
+impl TrialRecord {
+    /// Returns what the rules said.
+    ///
+    /// # Errors
+    ///
+    /// Why none was asked.
+    pub const fn decided(&self) -> Result<DecisionRecord, Refused> {
+        self.decided
+    }
+
+    /// Returns what the access log shows.
+    pub fn record(&self) -> PreviewRecord<'_> {
+        let route = self.route.as_deref();
+        PreviewRecord {
+            route: route.map(|route| &*route.name),
+            status: self.decided.err().map(Refused::status),
+            flow: self.decided.ok().map(|decided| decided.record(route, &[])),
+        }
+    }
+}

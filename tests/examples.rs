@@ -39,10 +39,11 @@ fn examples() -> Vec<Example> {
         let stem = config.file_stem().and_then(|stem| stem.to_str()).expect("a name").to_owned();
         Example { config, scenario: scenario(&stem) }
     });
-    let cluster =
-        Example { config: folder.join("cluster/gateway.yaml"), scenario: scenario("cluster") };
-    let files = Example { config: folder.join("files/gateway.yaml"), scenario: scenario("files") };
-    named.chain([cluster, files]).collect()
+    let folders = ["cluster", "files", "kubernetes"].map(|name| Example {
+        config: folder.join(name).join("gateway.yaml"),
+        scenario: scenario(name),
+    });
+    named.chain(folders).collect()
 }
 
 fn read(path: &Path) -> String {

@@ -14,7 +14,7 @@ use std::sync::{
     mpsc::{Receiver, RecvError, Sender, TryRecvError, channel},
 };
 
-/// Changes that may wait to be told: some 100 MB. Of more none is told, and [`Journal::is_lost`].
+/// The most changes that may wait to be sent, some 100 MB. Beyond it they are lost: see [`Changes::is_lost`].
 const MAX_WAITING: usize = 1 << 20;
 
 /// A change of an exported state.

@@ -2,7 +2,7 @@
 //!
 //! One task drives a connection and all that is done for its requests, and sees in every state
 //! whether the client has left. A connection that is idle holds nothing but its socket: see
-//! [`serve`]. While it is busy a [`session`] reads a head, has the request served, and moves the
+//! [`serve()`]. While it is busy a [`session`] reads a head, has the request served, and moves the
 //! bodies both ways.
 
 mod exchange;

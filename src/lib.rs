@@ -44,4 +44,5 @@ pub mod scenario;
 pub mod shutdown;
 pub mod small_http;
 pub mod suggest;
+pub mod traces;
 pub mod workers;

@@ -247,6 +247,14 @@ pub struct Counters {
     pub log_dropped: AtomicU64,
     /// Requests cut off when the gateway ended, for its log.
     pub cut_off: AtomicU64,
+    /// Spans that the collector of traces has taken.
+    pub spans_exported: AtomicU64,
+    /// Spans dropped because too many waited for their export.
+    pub spans_dropped: AtomicU64,
+    /// Spans that could not be exported.
+    pub spans_failed: AtomicU64,
+    /// Spans that the collector rejected when it took others.
+    pub spans_rejected: AtomicU64,
     /// Steps of the wall clock.
     pub clock_steps: AtomicU64,
     /// Panics caught while serving.

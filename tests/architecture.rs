@@ -54,6 +54,7 @@ const LAYERS: &[Layer] = &[
     io("demo", &["flow", "clock", "small_http"]),
     io("access_log", &["flow", "route", "meter", "config", "clock", "lines"]),
     io("preview", &["flow", "route", "config", "access_log"]),
+    io("traces", &["flow", "meter", "config", "clock", "access_log"]),
     io(
         "proxy",
         &[
@@ -68,6 +69,7 @@ const LAYERS: &[Layer] = &[
             "cluster",
             "access_log",
             "preview",
+            "traces",
         ],
     ),
     io(
@@ -126,6 +128,7 @@ const EVERY_LAYER: &[&str] = &[
     "lines",
     "access_log",
     "preview",
+    "traces",
     "proxy",
     "admin",
     "workers",

@@ -369,6 +369,15 @@ impl Metrics {
         counter(encoder, ("flowgate_access_log_dropped", help), &dropped)?;
         let dropped = get(&counted.log_dropped);
         counter(encoder, ("flowgate_log_dropped", help), &dropped)?;
+        let rejected = get(&counted.spans_rejected);
+        let spans = [
+            ("exported", get(&counted.spans_exported).saturating_sub(rejected)),
+            ("dropped", get(&counted.spans_dropped)),
+            ("failed", get(&counted.spans_failed)),
+            ("rejected", rejected),
+        ];
+        let spans = spans.map(|(result, count)| ([("result", result)], count));
+        counters(encoder, ("flowgate_trace_spans", "Spans of sampled requests"), spans)?;
         let steps = get(&counted.clock_steps);
         let help = "Steps of the wall clock, which windows of the clock and the calendar follow";
         counter(encoder, ("flowgate_clock_steps", help), &steps)?;

@@ -44,11 +44,11 @@ pub use diagnostics::{Diagnostics, Entry, Lint, Problem, Severity};
 pub use live::{Live, LocalShare, Retired, Summary, watch};
 pub use load::{Text, read, read_rules, reference, schema};
 pub use plan::{
-    Access, Action, AnswerLimits, Auth, Body, Certificate, Certificates, ClientTimeouts, Cost,
-    Except, HeaderEdits, HeaderText, Jwt, Limit, Limits, Listener, Piece, Placeholder, Plan,
+    Access, Action, AnswerLimits, Auth, Body, Certificate, Certificates, ClientTimeouts, Collector,
+    Cost, Except, HeaderEdits, HeaderText, Jwt, Limit, Limits, Listener, Piece, Placeholder, Plan,
     Redirect, Reject, Respond, RetryPolicy, RouteOptions, RouteTimeouts, RuleOptions, Settings,
-    Store, StoreKind, Syntax, Template, Text as TemplateText, UpstreamOptions, UpstreamPlan,
-    UpstreamTls,
+    Store, StoreKind, Syntax, Template, Text as TemplateText, Tracing, UpstreamOptions,
+    UpstreamPlan, UpstreamTls,
 };
 pub use read::source::{STDIN, fingerprint};
 pub use report::{
@@ -64,8 +64,8 @@ pub use snapshot::{
     Snapshot, Unrouted, Upstream, is_served, outcome,
 };
 pub use spec::{
-    AccessLog, Balance, HeaderCase, OnMissing, OnStoreError, RateLimitHeaders, RequestIds, Secret,
-    UpstreamProtocol,
+    AccessLog, Balance, CollectorEndpoint, HeaderCase, OnMissing, OnStoreError, ParentTraces,
+    RateLimitHeaders, RequestIds, SampleRatio, Secret, UpstreamProtocol,
 };
 pub use watched::{NamePattern, Watched};
 

@@ -8,6 +8,9 @@ use std::sync::atomic::Ordering::Relaxed;
 /// How long workers may take to cut off and log their requests. A slower one hangs.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long the last traces may take to be sent.
+const EXPORT_PATIENCE: Duration = Duration::from_secs(2);
+
 impl Gateway {
     /// Stops listening and waits for all requests, at most `drain_timeout`.
     pub(super) async fn drain(&mut self, end: End) {
@@ -57,8 +60,19 @@ impl Gateway {
         if matches!(end, End::HandedOver(_)) {
             self.successor.finish();
         }
+        self.end_exports().await;
         self.admin.close();
         self.pid_file.remove();
+    }
+
+    /// Waits until the last traces are sent.
+    async fn end_exports(&mut self) {
+        if self.live.load().settings.tracing.is_none() {
+            return;
+        }
+        if self.clock.timeout(EXPORT_PATIENCE, &mut self.exporter).await.is_err() {
+            tracing::warn!("the last traces could not be exported in time");
+        }
     }
 
     /// Cuts off requests in flight, and waits until they are logged.

@@ -35,6 +35,7 @@ use crate::{
     proxy::{Connector, Descriptors, HealthWatch, NameWatch, Resolver},
     route::Seed,
     shutdown::{SignalEvent, Signals},
+    traces::{self, Exporter},
     workers::Handle,
 };
 use admin_listener::AdminListener;
@@ -58,7 +59,7 @@ use sync_thread::SyncThread;
 pub use system::take_small_pages;
 use system::{give_way, raise_file_limit};
 use systemd::Notify;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, task};
 use upgrade::{IncomingState, Inherited, Predecessor, Program, Successor};
 
 /// Runs the gateway with the file at `path` until a signal ends it, or another process has taken
@@ -161,6 +162,8 @@ struct Gateway {
     workers: Vec<Handle>,
     listeners: Listeners,
     access_log: access_log::Sink,
+    /// Sends traces until all workers have ended.
+    exporter: task::JoinHandle<()>,
     /// Whether the gateway's log is JSON.
     log_has_fields: bool,
     signals: Signals,
@@ -210,18 +213,16 @@ impl Gateway {
         let store = store.map(|settings| Arc::new(Store::new(settings, plan.settings.workers)));
         let state = predecessor.as_deref().map(|old| take_state(old, &clock, &plan)).transpose()?;
         let live = Arc::new(resume(plan, &clock, state.as_ref()));
-        if let Some(store) = &store {
-            live.divide(store.local_share(), clock.now());
-        }
-        let sync_thread =
-            store.as_ref().map(|store| SyncThread::start(store, &live, &clock)).transpose()?;
+        let sync_thread = share(store.as_ref(), &live, &clock)?;
         let preview = preview::Control::new(secret);
+        let (spans, exporter) = start_exporter(&live, &clock, &counters);
         let shared = Shared {
             clock: &clock,
             live: &live,
             counters: &counters,
             descriptors,
             preview: &preview,
+            spans,
         };
         let workers = start_workers(shared, &access_log, store.as_ref())?;
         let gateway = Self {
@@ -237,6 +238,7 @@ impl Gateway {
             workers,
             listeners: Listeners::default(),
             access_log,
+            exporter,
             log_has_fields: false,
             signals,
             admin: AdminListener::default(),
@@ -462,6 +464,28 @@ impl Gateway {
             }
         }
     }
+}
+
+/// Begins to share rules by the store, if there is one.
+fn share(
+    store: Option<&Arc<Store>>,
+    live: &Arc<Live>,
+    clock: &Clock,
+) -> Result<Option<SyncThread>, StartError> {
+    let Some(store) = store else { return Ok(None) };
+    live.divide(store.local_share(), clock.now());
+    SyncThread::start(store, live, clock).map(Some)
+}
+
+/// Starts what sends traces, and returns where recorders put them.
+fn start_exporter(
+    live: &Arc<Live>,
+    clock: &Clock,
+    counters: &Arc<Counters>,
+) -> (traces::SpanQueue, task::JoinHandle<()>) {
+    let (spans, queued) = traces::queue(Arc::clone(counters));
+    let exporter = Exporter::new(queued, Arc::clone(live), clock.clone(), Arc::clone(counters));
+    (spans, tokio::spawn(exporter.run()))
 }
 
 fn start_log(plan: &Plan, counters: &Arc<Counters>) -> Result<access_log::Sink, StartError> {

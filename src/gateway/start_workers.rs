@@ -14,6 +14,7 @@ use crate::{
         ClientConnections, Connections, Connector, Descriptors, Passwords, Pools, RequestIdMaker,
         RequestLog, TimeoutLog, Worker,
     },
+    traces::{Recorder, SpanQueue},
     workers::Handle,
 };
 use std::{io, sync::Arc};
@@ -26,11 +27,13 @@ pub(super) struct Shared<'a> {
     pub(super) counters: &'a Arc<Counters>,
     pub(super) descriptors: Descriptors,
     pub(super) preview: &'a Control,
+    /// Where the spans of sampled requests go.
+    pub(super) spans: SpanQueue,
 }
 
 /// Starts the workers without listeners.
 pub(super) fn start_workers(
-    Shared { clock, live, counters, descriptors, preview }: Shared<'_>,
+    Shared { clock, live, counters, descriptors, preview, spans }: Shared<'_>,
     log: &access_log::Sink,
     store: Option<&Arc<Store>>,
 ) -> Result<Vec<Handle>, StartError> {
@@ -47,6 +50,7 @@ pub(super) fn start_workers(
             let passwords = Arc::clone(&passwords);
             let clients = Arc::clone(&clients);
             let preview = preview.previews.handle(index);
+            let spans = spans.clone();
             Handle::start(index, clock.clone(), move |clock| Worker {
                 live,
                 pools: Pools::default(),
@@ -61,6 +65,7 @@ pub(super) fn start_workers(
                 connections: Connections::default(),
                 timeout_log: TimeoutLog::default(),
                 request_ids: RequestIdMaker::default(),
+                traces: Recorder::new(spans),
                 seed,
                 passwords,
                 clients,

@@ -1,24 +1,27 @@
 //! What the access log will say of a request, gathered on its way.
 
-use super::upload::Upload;
+use super::{upload::Upload, worker::Worker};
 use crate::{
     access_log::{AccessRecord, DecisionRecord, Ending, LoggedKey},
     config::{Claims, Route, Server, Snapshot},
     flow::{Instant, Rejection, Report},
     preview::TrialRecord,
+    traces::{Recording, TraceContext, TraceParent},
 };
 use core::{net::IpAddr, time::Duration};
 use http::{Request, StatusCode};
 use std::{borrow::Cow, sync::Arc};
 
-/// Made only if there is an access log.
+/// Made only if there is an access log, or if the request's trace is recorded.
 #[derive(Debug)]
 pub(super) struct Entry {
     snapshot: Arc<Snapshot>,
     /// As it came, until routing has read it.
     pub(super) host: Arc<str>,
     path: String,
-    trace_id: Option<String>,
+    trace_id: Option<u128>,
+    /// What its spans say, if its trace is recorded.
+    pub(super) recording: Option<Box<Recording>>,
     pub(super) client: IpAddr,
     /// The authenticated user.
     pub(super) user: Option<Arc<str>>,
@@ -33,7 +36,7 @@ pub(super) struct Entry {
     /// The decision of a new file, while there is a preview.
     pub(super) preview: Option<Box<TrialRecord>>,
     /// Why the last failed attempt failed.
-    pub(super) upstream_error: Option<String>,
+    upstream_error: Option<String>,
     /// Why the gateway answered in place of the upstream, if no rule did.
     pub(super) error: Option<Cow<'static, str>>,
 }
@@ -42,6 +45,7 @@ pub(super) struct Entry {
 pub(super) struct End<'a> {
     pub(super) route: Option<&'a Route>,
     pub(super) method: &'a str,
+    pub(super) arrival: Instant,
     pub(super) request_id: Option<&'a str>,
     /// The time of the wall's clock then.
     pub(super) ts: Instant,
@@ -63,7 +67,8 @@ impl Entry {
             snapshot: Arc::clone(snapshot),
             host: Arc::from(host.unwrap_or_default()),
             path: request.uri().path().to_owned(),
-            trace_id: trace_id(request),
+            trace_id: TraceParent::of(request.headers()).map(|parent| parent.trace_id),
+            recording: None,
             client,
             user: None,
             upstream: None,
@@ -77,6 +82,12 @@ impl Entry {
             upstream_error: None,
             error: None,
         }
+    }
+
+    /// Notes the trace that the request belongs to, and what records it.
+    pub(super) fn trace(&mut self, trace: &TraceContext, recording: Option<Box<Recording>>) {
+        self.trace_id = Some(trace.trace_id());
+        self.recording = recording;
     }
 
     /// Notes what the rules count the request by, where the log has nothing else of it.
@@ -109,9 +120,20 @@ impl Entry {
         self.attempts = attempts;
     }
 
-    /// Notes that the upstream's answer is there, or that there will be none.
-    pub(super) fn returned(&mut self, now: Instant) {
+    /// Notes that the upstream's answer is there, with its status, or that there will be none.
+    pub(super) fn returned(&mut self, status: Option<StatusCode>, now: Instant) {
         self.returned_at = Some(now);
+        if let (Some(recording), Some(status)) = (&mut self.recording, status) {
+            recording.answered(status.as_u16());
+        }
+    }
+
+    /// Notes why the latest attempt failed.
+    pub(super) fn attempt_failed(&mut self, cause: &str, now: Instant) {
+        self.upstream_error = Some(cause.to_owned());
+        if let Some(recording) = &mut self.recording {
+            recording.failed(cause, now);
+        }
     }
 
     /// Notes that the answer says nothing of the upstream: `replay` sees by it which ones
@@ -121,10 +143,11 @@ impl Entry {
         self.returned_at = None;
     }
 
-    /// Hands the finished record to `write`.
-    pub(super) fn finish(&self, end: &End<'_>, write: impl FnOnce(&AccessRecord<'_>)) {
+    /// Hands the finished record to the access log, and to what records the trace.
+    pub(super) fn finish(&self, end: &End<'_>, worker: &Worker) {
         let upstream = self.upstream.as_ref().map(|server| server.address());
-        write(&AccessRecord {
+        let trace_id = self.trace_id.map(|id| format!("{id:032x}"));
+        let record = AccessRecord {
             ts: end.ts,
             method: end.method,
             host: &self.host,
@@ -148,17 +171,14 @@ impl Entry {
             bytes_out: end.bytes_out,
             error: self.error.as_deref(),
             request_id: end.request_id,
-            trace_id: self.trace_id.as_deref(),
+            trace_id: trace_id.as_deref(),
             config_hash: &self.snapshot.hash,
             flow: self.flow.map(|flow| flow.record(end.route, &self.keys)),
             preview: self.preview.as_ref().map(|preview| preview.record()),
-        });
+        };
+        worker.access_log.log(&record);
+        if let Some(recording) = &self.recording {
+            worker.traces.finish(recording, &record, end.arrival);
+        }
     }
-}
-
-/// The second part of `traceparent` (W3C Trace Context, 3.2).
-fn trace_id<B>(request: &Request<B>) -> Option<String> {
-    let parent = request.headers().get("traceparent")?.to_str().ok()?;
-    let id = parent.split('-').nth(1)?;
-    (id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| id.to_owned())
 }

@@ -28,6 +28,7 @@ use super::{
 use crate::{
     config::{Route, Server, Upstream},
     flow::Instant,
+    traces::Recording,
 };
 use core::{
     future::poll_fn,
@@ -100,7 +101,7 @@ impl Exchange<'_> {
                 })
                 .ok_or(Failure::Unreachable)?;
             let server = &server;
-            self.turn_to(server);
+            self.turn_to(server, request);
             let lease = Lease::take(worker, upstream, server, wanted, now..self.deadline).await;
             let next = match lease {
                 Err(error) => {
@@ -175,6 +176,9 @@ impl Exchange<'_> {
     /// Decides where the request goes after `server` failed it, and counts it there.
     fn next(&mut self, failed: Failed, server: &Server, is_other_left: bool) -> Option<Next> {
         let now = self.peer.worker.clock.now();
+        if let Some(recording) = self.recording() {
+            recording.failed_by(failed.counted().label());
+        }
         if now >= self.deadline {
             return None;
         }
@@ -197,6 +201,9 @@ impl Exchange<'_> {
             return None;
         }
         let says_when = response.headers().contains_key(header::RETRY_AFTER);
+        if let Some(recording) = self.recording() {
+            recording.answered(status);
+        }
         let server = lease.server();
         let next = self.next(Failed::Status { status, says_when }, server, is_other_left)?;
         self.note_failure(server, None, &format!("status {status}"));
@@ -267,12 +274,21 @@ impl Exchange<'_> {
     }
 
     /// Notes who is asked before it is, as the client may leave at any time.
-    fn turn_to(&mut self, server: &Arc<Server>) {
+    fn turn_to(&mut self, server: &Arc<Server>, request: &mut Option<Request<RequestBody>>) {
         self.attempts += 1;
         self.timeout = None;
-        if let Some(entry) = &mut self.entry {
-            entry.asked(server, self.attempts);
+        let Some(entry) = &mut self.entry else { return };
+        entry.asked(server, self.attempts);
+        if let (Some(recording), Some(request)) = (&mut entry.recording, request) {
+            let now = self.peer.worker.clock.now();
+            let path = request.uri().path().to_owned();
+            recording.attempt(server, path, request.headers_mut(), now);
         }
+    }
+
+    /// Returns what records the request's trace, if that is recorded.
+    fn recording(&mut self) -> Option<&mut Recording> {
+        self.entry.as_mut()?.recording.as_deref_mut()
     }
 
     /// Makes the client's request the upstream's. Returns whether it does no harm to send it again.
@@ -340,7 +356,7 @@ impl Exchange<'_> {
         let failed = FailedAttempt { route: &route.name, server, number: self.attempts, cause };
         worker.request_log.attempt_failed(now, &failed);
         if let Some(entry) = &mut self.entry {
-            entry.upstream_error = Some(cause.to_owned());
+            entry.attempt_failed(cause, now);
         }
         if let Some(failure) = failure {
             health::failed(self.upstream, server, now, failure, cause);

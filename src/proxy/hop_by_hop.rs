@@ -4,7 +4,10 @@ use super::{
     fields::{Fields, HOP_BY_HOP},
     request_id::X_REQUEST_ID,
 };
-use crate::config::HeaderEdits;
+use crate::{
+    config::HeaderEdits,
+    traces::{TRACEPARENT, TRACESTATE},
+};
 use http::{
     HeaderMap, HeaderName,
     header::{CONNECTION, CONTENT_LENGTH, COOKIE, FORWARDED, HOST},
@@ -16,7 +19,7 @@ pub(super) const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwa
 
 /// Fields that `Connection` may not name: a client could take them away from the
 /// upstream, which relies on them (RFC 9110, 7.6.1: "intended for all recipients").
-const PROTECTED: [HeaderName; 8] = [
+const PROTECTED: [HeaderName; 10] = [
     HOST,
     CONTENT_LENGTH,
     COOKIE,
@@ -25,6 +28,8 @@ const PROTECTED: [HeaderName; 8] = [
     X_FORWARDED_PROTO,
     FORWARDED,
     X_REQUEST_ID,
+    TRACEPARENT,
+    TRACESTATE,
 ];
 
 /// Removes what was meant for this gateway only. `fields` is what `headers` has.

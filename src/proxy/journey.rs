@@ -94,7 +94,8 @@ impl Journey {
         self.tail.timeout = exchange.timeout;
         self.tail.attempts = exchange.attempts;
         if let Some(entry) = &mut self.tail.entry {
-            entry.returned(self.tail.peer.worker.clock.now());
+            let status = sent.as_ref().ok().map(|(response, _)| response.status());
+            entry.returned(status, self.tail.peer.worker.clock.now());
         }
         match sent {
             Ok(answer) => {

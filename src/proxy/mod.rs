@@ -62,6 +62,7 @@ mod tail;
 mod timeout;
 mod timer;
 mod tls;
+mod trace;
 mod trailers;
 mod unread;
 mod upgrade;

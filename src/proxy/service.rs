@@ -24,6 +24,7 @@ use super::{
     response_body::ResponseBody,
     shared::{self, Asking, First, Question},
     tail::Tail,
+    trace,
     trailers::RequestTrailers,
     upload_buffer::BodyBuffer,
 };
@@ -94,9 +95,18 @@ fn begin(peer: Arc<Peer>, request: Request<ClientBody>) -> Result<Step, Box<Unve
     }
     let now = worker.clock.now();
     let snapshot = worker.live.load();
-    let entry =
-        worker.access_log.is_on().then(|| Box::new(Entry::new(&request, &snapshot, peer.address)));
+    let tracing = snapshot.settings.tracing.as_deref();
+    let trace = tracing.map(|tracing| trace::begin(&peer, tracing, &request, &snapshot));
+    let is_recorded = trace.as_ref().is_some_and(|trace| trace.recording.is_some());
+    let mut entry = (is_recorded || worker.access_log.is_on())
+        .then(|| Box::new(Entry::new(&request, &snapshot, peer.address)));
     let mut tail = Tail::new(peer, request.method().clone(), request.version(), now);
+    if let Some(trace) = trace {
+        if let Some(entry) = &mut entry {
+            entry.trace(&trace.context, trace.recording);
+        }
+        tail.trace = Some(trace.context);
+    }
     tail.entry = entry;
     tail.identify(request.headers(), &snapshot);
     decide(&snapshot, request, tail, None, now)
@@ -161,6 +171,9 @@ fn decide(
     };
     if let Some(id) = &tail.request_id {
         request.headers_mut().insert(X_REQUEST_ID, id.clone());
+    }
+    if let Some(trace) = &tail.trace {
+        trace.write(request.headers_mut());
     }
     let manner = Manner { headers: settings.rate_limit_headers, explain: settings.explain_headers };
     let journey = journey(request, route, forward, trailers, (tail, now));

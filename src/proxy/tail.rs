@@ -23,6 +23,7 @@ use crate::{
     },
     meter::{Ended, ExemplarId},
     preview::Trial,
+    traces::TraceContext,
 };
 use bytes::Bytes;
 use core::{
@@ -55,6 +56,8 @@ pub(super) struct Tail {
     pub(super) started: Instant,
     /// By which logs name it, unless that is off.
     pub(super) request_id: Option<HeaderValue>,
+    /// The trace that it belongs to, unless tracing is off.
+    pub(super) trace: Option<TraceContext>,
     /// How many servers have been asked.
     pub(super) attempts: u32,
     /// What the route's placeholders stand for, if it has any.
@@ -105,6 +108,7 @@ impl Tail {
             method,
             started,
             request_id: None,
+            trace: None,
             attempts: 0,
             values: None,
             told: &[],
@@ -246,7 +250,7 @@ impl Tail {
             let failed = FailedAttempt { route: &route.name, server, number, cause: &cause };
             worker.request_log.attempt_failed(worker.clock.now(), &failed);
             if let Some(entry) = &mut self.entry {
-                entry.upstream_error = Some(cause);
+                entry.attempt_failed(&cause, worker.clock.now());
             }
         }
     }
@@ -284,6 +288,15 @@ impl Tail {
             self.peer.worker.timeout_log.log(timeout, &route.name, at);
         }
         Some(timeout)
+    }
+
+    /// Returns what the request is found by: its trace if that is recorded, or its id.
+    fn exemplar_id(&self) -> Option<ExemplarId> {
+        let recorded = self.entry.as_ref().and_then(|entry| entry.recording.as_ref());
+        if let Some(recorded) = recorded {
+            return Some(ExemplarId::Trace(recorded.trace_id()));
+        }
+        self.request_id.as_ref().and_then(request_id::number).map(ExemplarId::Request)
     }
 
     pub(super) fn add_bytes(&mut self, bytes: usize) {
@@ -340,13 +353,13 @@ impl Drop for Tail {
         if let Some(route) = &self.route {
             let at = worker.clock.wall(at).since(Instant::EPOCH);
             let ended = Ended { method: &self.method, status, first_byte, duration, at };
-            let id = || self.request_id.as_ref().and_then(request_id::number);
-            route.meter.record(&ended, || id().map(ExemplarId::Request));
+            route.meter.record(&ended, || self.exemplar_id());
         }
         if let Some(entry) = &self.entry {
             let end = End {
                 route: self.route.as_deref(),
                 method: self.method.as_str(),
+                arrival: self.started,
                 request_id: self.request_id.as_ref().and_then(|id| id.to_str().ok()),
                 ts: worker.clock.wall(self.started),
                 status,
@@ -361,7 +374,7 @@ impl Drop for Tail {
                 bytes_out: self.bytes_out,
                 timeout: timeout.map(Timeout::setting),
             };
-            entry.finish(&end, |record| self.peer.worker.access_log.log(record));
+            entry.finish(&end, worker);
         }
     }
 }

@@ -30,6 +30,7 @@ use crate::{
     flow::Instant,
     meter::{Counters, Refusal},
     route::{KeySpec, Part, Seed, Target},
+    traces,
 };
 use core::{net::IpAddr, num::NonZeroUsize, time::Duration};
 use http::{HeaderMap, Method};
@@ -99,6 +100,7 @@ impl House {
             pools: Pools::default(),
             connector,
             tasks: TaskTracker::new(),
+            traces: traces::Recorder::new(traces::queue(Arc::clone(&counters)).0),
             counters,
             access_log: log.handle(0),
             descriptors: Descriptors::new(None),

@@ -18,6 +18,7 @@ use crate::{
     meter::{self, Counters},
     preview::Handle,
     route::Seed,
+    traces,
 };
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -50,6 +51,8 @@ pub struct Worker {
     pub timeout_log: TimeoutLog,
     /// Makes the ids of requests.
     pub request_ids: RequestIdMaker,
+    /// Says to which traces its requests belong.
+    pub traces: traces::Recorder,
     /// The key of clients' fingerprints: the same for all workers.
     pub seed: Seed,
     /// The way to the store, if there is one.

@@ -47,6 +47,7 @@ mod stores;
 mod throttling;
 mod tls;
 mod tokens;
+mod tracing;
 mod trailers;
 mod turns;
 mod unreadable;

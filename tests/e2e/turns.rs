@@ -20,6 +20,7 @@ use flowgate::{
         RequestIdMaker, RequestLog, TimeoutLog, Worker, bind,
     },
     route::Seed,
+    traces::{self, Recorder},
     workers::Handle,
 };
 use std::{
@@ -54,6 +55,7 @@ where
             pools: Pools::default(),
             connector: Connector::default(),
             tasks: TaskTracker::new(),
+            traces: Recorder::new(traces::queue(Arc::clone(&counters)).0),
             counters,
             access_log,
             descriptors: Descriptors::new(None),

@@ -16,6 +16,7 @@ mod routes;
 mod rules;
 mod store;
 mod templates;
+mod tracing;
 mod upstreams;
 mod waits;
 
@@ -44,7 +45,8 @@ pub(super) fn compile(
     let mut compiler =
         Compiler { text: Arc::clone(&source.text), substitutions, ..Compiler::default() };
     let store = compiler.store(spec.store.value(), files);
-    let settings = Settings { store, ..settings(&spec, cores) };
+    let tracing = compiler.tracing(spec.tracing.value(), files);
+    let settings = Settings { tracing, store, ..settings(&spec, cores) };
     let admin = spec.admin.value().and_then(|admin| admin.listen.address());
     let listeners = compiler.listeners(&spec, admin, files, source.folder());
     let upstreams = compiler.upstreams(spec.upstreams.items(), files);
@@ -93,6 +95,7 @@ fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
         via: spec.via.value().and_then(|via| via.0.clone()),
         request_ids: spec.request_id.value().copied().unwrap_or_default(),
         header_case: spec.h1_header_case.value().copied().unwrap_or_default(),
+        tracing: None,
         store: None,
     }
 }

@@ -9,9 +9,11 @@ mod route;
 mod settings;
 mod store;
 mod template;
+mod tracing;
 mod upstream;
 mod upstream_tls;
 
+pub use self::tracing::{Collector, Tracing};
 pub use access::{Access, Auth, Jwt};
 pub use action::{Action, Body, HeaderText, Redirect, Respond, Syntax};
 pub use certificate::{Certificate, Certificates};

@@ -1,6 +1,6 @@
 //! What holds for the gateway as a whole.
 
-use super::Store;
+use super::{Store, Tracing};
 use crate::config::spec::{AccessLog, HeaderCase, RateLimitHeaders, RequestIds};
 use http::HeaderValue;
 use ipnet::IpNet;
@@ -38,6 +38,8 @@ pub struct Settings {
     pub request_ids: RequestIds,
     /// How header names are written to clients of HTTP/1.1.
     pub header_case: HeaderCase,
+    /// Which requests are recorded as traces; `None`: none is, and `traceparent` is left alone.
+    pub tracing: Option<Arc<Tracing>>,
     /// What gateways share, if they do; read at start only.
     pub store: Option<Arc<Store>>,
 }

@@ -4,7 +4,7 @@ use super::promise::{breaker_promise, byte_rate, count, pacing_promise, promise,
 use crate::{
     config::HeaderCase,
     config::{
-        plan::{Cost, Plan, RoutePlan, RulePlan, Store, StoreKind, UpstreamPlan},
+        plan::{Cost, Plan, RoutePlan, RulePlan, Store, StoreKind, Tracing, UpstreamPlan},
         spec::{OnMissing, OnStoreError, word},
     },
     flow::{Algorithm, Keyed, Rule, breaker},
@@ -328,6 +328,15 @@ fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
     )?;
     if settings.header_case != HeaderCase::default() {
         writeln!(out, "  h1_header_case {}", word(&settings.header_case))?;
+    }
+    if let Some(tracing) = &settings.tracing {
+        let Tracing { collector, sample, parents, service_name, .. } = &**tracing;
+        writeln!(
+            out,
+            "  tracing  {} as {service_name}, sample {sample}, parent {}",
+            collector.endpoint,
+            word(parents)
+        )?;
     }
     if let Some(store) = &settings.store {
         write_store(out, store)?;

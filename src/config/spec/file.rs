@@ -2,7 +2,7 @@
 
 use super::{
     AccessLog, AdminSpec, AuthSpec, CertificateFiles, HeaderCase, ListenerSpec, RateLimitHeaders,
-    RequestIds, RouteSpec, StoreSpec, UpstreamSpec, UpstreamTlsSpec,
+    RequestIds, RouteSpec, StoreSpec, TracingSpec, UpstreamSpec, UpstreamTlsSpec,
     keys::keys,
     leaf::{
         ByteRate, FileName, HOUR, Integer, LEAST_HEADER, LogTarget, Network, Period, Size, Timeout,
@@ -56,6 +56,8 @@ keys! {
         h1_header_case: HeaderCase = "lower";
         /// One JSON line a request, to `stdout` or to a file; USR1 reopens it.
         access_log: LogTarget = "off";
+        /// Which requests are recorded as traces, and where those are sent.
+        tracing: TracingSpec, else "–";
         /// Threads that serve requests. Read at start only.
         workers: Integer<1, 1024>, else "one a core";
         /// How long a stopping gateway waits for requests in flight.
@@ -114,10 +116,11 @@ impl FileSpec {
         self.listeners.items().iter().flat_map(|at| at.value.certificates())
     }
 
-    /// Returns the files of the upstreams' TLS.
+    /// Returns the files of the TLS to upstreams and to the collector of traces.
     pub(in crate::config) fn upstream_files(&self) -> Vec<PathBuf> {
         let tls = self.upstreams.items().iter().filter_map(|at| at.value.tls.value());
-        tls.flat_map(UpstreamTlsSpec::files).collect()
+        let tracing = self.tracing.value().map(TracingSpec::files).unwrap_or_default();
+        tls.flat_map(UpstreamTlsSpec::files).chain(tracing).collect()
     }
 
     /// Returns the files by which routes know clients.
@@ -152,6 +155,9 @@ impl FileSpec {
         if let Some(store) = &mut self.store.at {
             store.value.ca.resolve(source);
         }
+        if let Some(tracing) = &mut self.tracing.at {
+            tracing.value.resolve(source);
+        }
         if let Some(At { value: LogTarget(AccessLog::File(file)), .. }) = &mut self.access_log.at {
             *file = source.folder().join(&file);
         }
@@ -172,6 +178,7 @@ impl FileSpec {
         if let Some(store) = &mut self.store.at {
             store.value.ca = Key::default();
         }
+        self.tracing = Key::default();
         self
     }
 }

@@ -2,7 +2,7 @@
 //! looks, and its JSON Schema.
 
 use super::{
-    AccessLog, RedisUrl, Secret,
+    AccessLog, CollectorEndpoint, RedisUrl, SampleRatio, Secret,
     values::{self, Endpoint, Invalid, Limit, RetryOn, invalid},
 };
 use crate::{
@@ -152,6 +152,12 @@ leaves! {
     /// A whole number of percent.
     Percent(u32), "a percentage", "20%", values::percent,
         { "type": "string", "pattern": "^[0-9]+%$" };
+    /// Percent with up to four decimals.
+    Share(SampleRatio), "a percentage", "1%", SampleRatio::parse,
+        { "type": "string", "pattern": "^[0-9]+(\\.[0-9]{1,4})?%$" };
+    /// The URL of a collector of traces.
+    CollectorUrl(CollectorEndpoint), "a URL", "http://127.0.0.1:4318", CollectorEndpoint::parse,
+        { "type": "string", "pattern": "^https?://" };
     /// A part of a whole.
     Part(Ratio), "a number from 0 to 1", "0.5", values::ratio,
         { "type": "number", "minimum": 0, "maximum": 1 }, number;

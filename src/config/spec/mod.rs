@@ -6,6 +6,7 @@ mod access;
 mod action;
 mod breaker;
 pub(super) mod calendar;
+mod collector;
 mod file;
 pub(super) mod keys;
 pub(super) mod leaf;
@@ -14,14 +15,18 @@ mod matches;
 mod redis_url;
 mod route;
 mod rule;
+mod sample_ratio;
 mod store;
+mod tracing;
 mod upstream;
 pub(super) mod values;
 mod words;
 
+pub(super) use self::tracing::{OtlpSpec, TracingSpec};
 pub(super) use access::{AccessSpec, AuthSpec, JwtSpec};
 pub(super) use action::{RedirectSpec, RespondSpec, RewriteSpec};
 pub(super) use breaker::BreakerSpec;
+pub use collector::CollectorEndpoint;
 pub(super) use file::{ClientTimeoutsSpec, FileSpec, LimitsSpec};
 pub(super) use listener::{AdminSpec, CertificateFiles, ListenerSpec};
 pub(super) use matches::{FieldConditions, FieldSpec, MatchSpec};
@@ -31,10 +36,11 @@ pub(super) use route::{HeaderEditsSpec, RejectSpec, RetrySpec, RouteSpec};
 pub(super) use rule::{
     CostSpec, ExceptSpec, LimitSpec, OverrideSpec, PacingSpec, PrioritySpec, RuleSpec, WarmUpSpec,
 };
+pub use sample_ratio::SampleRatio;
 pub(super) use store::StoreSpec;
 pub(super) use upstream::{EjectionSpec, HealthSpec, TlsOptions, UpstreamSpec, UpstreamTlsSpec};
 pub use words::{
-    AccessLog, Balance, HeaderCase, OnMissing, OnStoreError, RateLimitHeaders, RequestIds,
-    UpstreamProtocol,
+    AccessLog, Balance, HeaderCase, OnMissing, OnStoreError, ParentTraces, RateLimitHeaders,
+    RequestIds, UpstreamProtocol,
 };
 pub(super) use words::{AlgorithmWord, Align, OnDuplicate, Scope, word};

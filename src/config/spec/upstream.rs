@@ -139,9 +139,7 @@ impl UpstreamSpec {
     /// Has relative names of files meant from the folder of the file that they stand in.
     pub(super) fn resolve(&mut self, source: &Source) {
         if let Some(tls) = &mut self.tls.at {
-            tls.value.ca.resolve(source);
-            tls.value.cert.resolve(source);
-            tls.value.key.resolve(source);
+            tls.value.resolve(source);
         }
     }
 
@@ -173,6 +171,13 @@ impl UpstreamTlsSpec {
             (Some(place), None) => Some((place, "cert", "key")),
             (None, Some(place)) => Some((place, "key", "cert")),
             (None, None) | (Some(_), Some(_)) => None,
+        }
+    }
+
+    /// Has relative names of files meant from the folder of the file that they stand in.
+    pub(super) fn resolve(&mut self, source: &Source) {
+        for file in [&mut self.ca, &mut self.cert, &mut self.key] {
+            file.resolve(source);
         }
     }
 

@@ -149,6 +149,19 @@ pub enum HeaderCase {
     Title,
 }
 
+/// Whose `traceparent` is continued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline))]
+#[serde(rename_all = "lowercase")]
+pub enum ParentTraces {
+    /// That of every client.
+    On,
+    /// That of `trusted_proxies`.
+    Trusted,
+    /// None.
+    Off,
+}
+
 impl fmt::Display for AccessLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -147,6 +147,7 @@ pub(in crate::config) fn settings(old: &Settings, new: &Settings) -> Vec<String>
     });
     words.value("request_id", old.request_ids, new.request_ids, word);
     words.value("h1_header_case", old.header_case, new.header_case, word);
+    words.named("tracing", old.tracing == new.tracing);
     if words.0.is_empty() && old != new {
         words.add("another setting".to_owned());
     }

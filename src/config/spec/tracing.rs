@@ -1,0 +1,57 @@
+//! Traces: which requests are recorded, and where that goes.
+
+use super::{
+    ParentTraces, UpstreamTlsSpec,
+    keys::keys,
+    leaf::{CollectorUrl, EditableName, FieldValue, Share, Text, Timeout},
+};
+use crate::config::{decode::Entries, diagnostics::Source};
+use std::path::PathBuf;
+
+keys! {
+    /// Traces, sent by OTLP over HTTP. Each sampled request is a span, and each attempt to send it
+    /// to a server another one below it. `docs/tracing.md` lists what they say.
+    struct TracingSpec: "the tracing" {
+        /// The collector that receives the spans.
+        otlp: OtlpSpec;
+        /// How many of the requests are sampled that begin a trace here, in percent. A request that
+        /// continues a trace is sampled if its caller samples it.
+        sample: Share = "1%";
+        /// Whose `traceparent` is continued: that of every client (on), of `trusted_proxies` only
+        /// (trusted), or of nobody (off). Other requests begin a trace, which links to theirs.
+        parent: ParentTraces = "on";
+        /// The name of this gateway in traces, `service.name`.
+        service_name: Text = "flowgate";
+        /// Further attributes of this gateway, such as `deployment.environment.name`.
+        resource: Entries<Text, Text>, else "–";
+    }
+
+    /// A collector that speaks OTLP over HTTP, with JSON bodies: an OpenTelemetry Collector, Jaeger,
+    /// Tempo and others.
+    struct OtlpSpec: "the collector of traces" {
+        /// `http://HOST:PORT` or `https://HOST:PORT`. Without a path, spans go to `/v1/traces`.
+        endpoint: CollectorUrl;
+        /// Fields of each export, such as `authorization`.
+        headers: Entries<EditableName, FieldValue>, else "–";
+        /// How long an export may take, the connection included.
+        timeout: Timeout = "10s";
+        /// TLS to an endpoint with `https://`.
+        tls: UpstreamTlsSpec, else "–";
+    }
+}
+
+impl TracingSpec {
+    /// Has relative names of files meant from the folder of the file that they stand in.
+    pub(super) fn resolve(&mut self, source: &Source) {
+        let otlp = self.otlp.at.as_mut();
+        if let Some(tls) = otlp.and_then(|otlp| otlp.value.tls.at.as_mut()) {
+            tls.value.resolve(source);
+        }
+    }
+
+    /// Returns the files that it names.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        let tls = self.otlp.value().and_then(|otlp| otlp.tls.value());
+        tls.map(|tls| tls.files().collect()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,158 @@
+//! Says to which trace a request belongs, and whether it is recorded.
+
+use super::{
+    context::{TRACEPARENT, TRACESTATE, TraceParent, trace_state},
+    recording::{Client, Recording},
+};
+use crate::{
+    access_log::AccessRecord,
+    config::{ParentTraces, Tracing},
+    flow::Instant,
+    meter::Counters,
+};
+use bytes::{Bytes, BytesMut};
+use fastrand::Rng;
+use http::{HeaderMap, HeaderValue};
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed},
+};
+use tokio::sync::mpsc;
+
+/// Headers that are written into one piece of memory: a request that lasts keeps all of it.
+const BATCH: usize = 16 * 55;
+
+/// Spans of one request, as JSON with commas between them.
+#[derive(Debug)]
+pub(super) struct Spans {
+    pub json: Vec<u8>,
+    pub count: u64,
+}
+
+/// Where recorders put spans, for the exporter.
+#[derive(Clone, Debug)]
+pub struct SpanQueue {
+    pub(super) sender: mpsc::Sender<Spans>,
+    pub(super) counters: Arc<Counters>,
+}
+
+/// Traces the requests of one worker.
+#[derive(Debug)]
+pub struct Recorder {
+    made: Mutex<Made>,
+    queue: SpanQueue,
+}
+
+#[derive(Debug)]
+struct Made {
+    /// Of 64 bits each.
+    halves: [Rng; 2],
+    memory: BytesMut,
+}
+
+/// A request that has arrived.
+#[derive(Debug)]
+pub struct Trace {
+    /// Its trace.
+    pub context: TraceContext,
+    /// What records it, if it is sampled.
+    pub recording: Option<Box<Recording>>,
+}
+
+/// The trace of a request, as the upstream is told of it.
+#[derive(Debug)]
+pub struct TraceContext {
+    trace_id: u128,
+    header: HeaderValue,
+    /// Whether the trace is the caller's: only then its `tracestate` means something.
+    is_continued: bool,
+}
+
+impl Recorder {
+    /// Returns the recorder of a worker.
+    pub fn new(queue: SpanQueue) -> Self {
+        // The standard library keys its maps with random numbers of the system.
+        let halves = [(); 2].map(|()| Rng::with_seed(RandomState::new().hash_one(())));
+        Self { made: Mutex::new(Made { halves, memory: BytesMut::new() }), queue }
+    }
+
+    /// Returns the trace of a request that has arrived, and its recording if it is sampled.
+    /// `is_trusted` says whether its client is one of `trusted_proxies`.
+    pub fn begin(
+        &self,
+        tracing: &Tracing,
+        headers: &HeaderMap,
+        client: Client,
+        is_trusted: impl FnOnce() -> bool,
+    ) -> Trace {
+        let caller = TraceParent::of(headers);
+        let is_continued = caller.is_some()
+            && match tracing.parents {
+                ParentTraces::On => true,
+                ParentTraces::Trusted => is_trusted(),
+                ParentTraces::Off => false,
+            };
+        let own = self.own(tracing, caller.filter(|_| is_continued));
+        let recording = own.is_sampled.then(|| {
+            let state = if is_continued { trace_state(headers) } else { None };
+            let state = state.unwrap_or_default();
+            Box::new(Recording::new(own, (caller, is_continued), state, headers, client))
+        });
+        let header = self.header(own);
+        let context = TraceContext { trace_id: own.trace_id, header, is_continued };
+        Trace { context, recording }
+    }
+
+    /// Returns the trace and the span of a request that `parent` called, or that begins a trace.
+    fn own(&self, tracing: &Tracing, parent: Option<TraceParent>) -> TraceParent {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let [high, low] = &mut made.halves;
+        let span_id = high.u64(1..);
+        if let Some(parent) = parent {
+            return TraceParent { span_id, ..parent };
+        }
+        let trace_id = u128::from(high.u64(..)) << 64 | u128::from(low.u64(1..));
+        TraceParent { trace_id, span_id, is_sampled: tracing.sample.includes(trace_id) }
+    }
+
+    fn header(&self, own: TraceParent) -> HeaderValue {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = own.text();
+        if made.memory.capacity() < text.len() {
+            made.memory = BytesMut::with_capacity(BATCH);
+        }
+        made.memory.extend_from_slice(&text);
+        let text: Bytes = made.memory.split().freeze();
+        HeaderValue::from_maybe_shared(text).unwrap_or_else(|_| HeaderValue::from_static(""))
+    }
+
+    /// Puts the spans of a request that has ended into the queue, or drops and counts them if it is
+    /// full. The request arrived at `arrival`.
+    pub fn finish(&self, recording: &Recording, record: &AccessRecord<'_>, arrival: Instant) {
+        let mut json = Vec::with_capacity(2048);
+        let count = recording.write(record, arrival, &mut json);
+        if self.queue.sender.try_send(Spans { json, count }).is_err() {
+            self.queue.counters.spans_dropped.fetch_add(count, Relaxed);
+        }
+    }
+}
+
+impl TraceContext {
+    /// Returns the trace.
+    pub const fn trace_id(&self) -> u128 {
+        self.trace_id
+    }
+
+    /// Writes the trace into the head of a request to a server.
+    pub fn write(&self, headers: &mut HeaderMap) {
+        headers.insert(TRACEPARENT, self.header.clone());
+        if !headers.contains_key(TRACESTATE) {
+            return;
+        }
+        let state = if self.is_continued { trace_state(headers) } else { None };
+        match state.and_then(|state| HeaderValue::try_from(state).ok()) {
+            Some(state) => drop(headers.insert(TRACESTATE, state)),
+            None => drop(headers.remove(TRACESTATE)),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Spans in OTLP's JSON: the names of the fields are those of `opentelemetry/proto/trace/v1`, ids are
+//! hexadecimal, numbers of 64 bits are texts, enums are numbers.
+
+use serde::{Serialize, Serializer};
+use std::borrow::Cow;
+
+/// One span.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "OTLP's name")]
+pub(super) struct Span<'a> {
+    pub trace_id: TraceId,
+    pub span_id: SpanId,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub trace_state: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_span_id: Option<SpanId>,
+    /// The trace's flags, and from where its parent is.
+    pub flags: u32,
+    pub name: Cow<'a, str>,
+    pub kind: Kind,
+    pub start_time_unix_nano: Decimal,
+    pub end_time_unix_nano: Decimal,
+    pub attributes: Vec<Attribute<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<Event<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<Link>,
+    pub status: Status<'a>,
+}
+
+/// Something that happened while a span lasted.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Event<'a> {
+    pub time_unix_nano: Decimal,
+    pub name: &'static str,
+    pub attributes: Vec<Attribute<'a>>,
+}
+
+/// A span of another trace.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Link {
+    pub trace_id: TraceId,
+    pub span_id: SpanId,
+    pub flags: u32,
+}
+
+/// How a span ended.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Status<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<&'a str>,
+    #[serde(skip_serializing_if = "StatusCode::is_unset")]
+    pub code: StatusCode,
+}
+
+/// The numbers of `StatusCode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum StatusCode {
+    #[default]
+    Unset = 0,
+    Error = 2,
+}
+
+/// The numbers of `SpanKind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Server = 2,
+    Client = 3,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Attribute<'a> {
+    key: Cow<'a, str>,
+    value: Value<'a>,
+}
+
+#[derive(Debug, Serialize)]
+enum Value<'a> {
+    #[serde(rename = "stringValue")]
+    Text(Cow<'a, str>),
+    #[serde(rename = "intValue")]
+    Whole(Decimal),
+    #[serde(rename = "doubleValue")]
+    Float(f64),
+}
+
+/// A number of 64 bits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Decimal(pub u64);
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TraceId(pub u128);
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SpanId(pub u64);
+
+impl<'a> Attribute<'a> {
+    pub(super) fn text(key: impl Into<Cow<'a, str>>, value: impl Into<Cow<'a, str>>) -> Self {
+        Self { key: key.into(), value: Value::Text(value.into()) }
+    }
+
+    pub(super) fn number(key: &'static str, value: impl Into<u64>) -> Self {
+        Self { key: key.into(), value: Value::Whole(Decimal(value.into())) }
+    }
+
+    pub(super) fn millis(key: &'static str, value: core::time::Duration) -> Self {
+        Self { key: key.into(), value: Value::Float(value.as_secs_f64() * 1e3) }
+    }
+}
+
+impl StatusCode {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+    fn is_unset(&self) -> bool {
+        *self == Self::Unset
+    }
+}
+
+impl Serialize for StatusCode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u8(*self as u8)
+    }
+}
+
+impl Serialize for Kind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u8(*self as u8)
+    }
+}
+
+impl Serialize for Decimal {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+impl Serialize for TraceId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:032x}", self.0))
+    }
+}
+
+impl Serialize for SpanId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:016x}", self.0))
+    }
+}

@@ -6,7 +6,7 @@
 # development certificate made where nothing can be written. For TLS, mount certificates that user 65532 may read.
 #
 # Mount the folder of gateway.yaml, not the file: editors and ConfigMaps replace a file, and a mounted file stays the old
-# one. A container's loopback is its own: give `admin: { listen: 0.0.0.0:9901 }` if something outside asks for health or
+# one. A container's loopback is its own: give `admin: { listen: 0.0.0.0:9901, token_file: FILE }` if something outside asks for health or
 # metrics, and publish that port only inside.
 
 FROM rust:1.95-bookworm AS build

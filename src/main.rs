@@ -311,7 +311,7 @@ fn instructions(copy: &demo::Copy, plan: Option<&config::Plan>) -> String {
         listener.map_or_else(|| usual.to_owned(), |address| address.to_string())
     };
     let web = plan.and_then(|plan| plan.listeners.iter().find(|listener| listener.tls.is_none()));
-    let admin = plan.and_then(|plan| plan.settings.admin);
+    let admin = plan.and_then(|plan| Some(plan.settings.admin.as_ref()?.listen));
     INSTRUCTIONS
         .replace("FILE", &copy.path.display().to_string())
         .replace("COPY", if copy.is_new { "new" } else { "left from an earlier demo" })

@@ -10,7 +10,7 @@ use crate::{
 use bytes::Bytes;
 use bytesize::ByteSize;
 use core::time::Duration;
-use http::{Method, Request, StatusCode, header};
+use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -78,7 +78,7 @@ pub fn preview(
     out: &mut impl Write,
 ) -> Result<(), PreviewError> {
     let text = read(new)?;
-    let client = Client { address: address(config, options.admin)? };
+    let client = Client::find(config, options.admin)?;
     run(async {
         let cost: Cost = client.ask(Method::POST, "/preview?check", &text).await?;
         say_cost(new, &cost);
@@ -116,7 +116,7 @@ pub fn apply(
     options: &ApplyOptions,
     out: &mut impl Write,
 ) -> Result<(), PreviewError> {
-    let client = Client { address: address(config, options.admin)? };
+    let client = Client::find(config, options.admin)?;
     run(async {
         let summary = client.apply().await?;
         writeln!(out, "{summary}")?;
@@ -196,21 +196,6 @@ fn read(path: &Path) -> Result<Vec<u8>, PreviewError> {
     read.map_err(|source| PreviewError::Unreadable { path, source })
 }
 
-/// Returns where the admin listener is: `given`, or what the configuration says.
-fn address(config: &Path, given: Option<SocketAddr>) -> Result<SocketAddr, PreviewError> {
-    if let Some(address) = given {
-        return Ok(address);
-    }
-    let plan = config::read_rules(config);
-    let plan = plan.map_err(|problems| PreviewError::NoListener(problems.to_string()))?;
-    plan.settings.admin.ok_or_else(|| {
-        PreviewError::NoListener(format!(
-            "{} has no admin listener: write `admin: {{ listen: 127.0.0.1:9901 }}` and restart the gateway",
-            config.display()
-        ))
-    })
-}
-
 fn run<T>(work: impl Future<Output = Result<T, PreviewError>>) -> Result<T, PreviewError> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
@@ -218,9 +203,40 @@ fn run<T>(work: impl Future<Output = Result<T, PreviewError>>) -> Result<T, Prev
 /// A client of the admin listener.
 struct Client {
     address: SocketAddr,
+    token: Option<config::Secret>,
 }
 
 impl Client {
+    /// Returns a client of the listener at `given`, or of the one that the configuration names, with
+    /// its token. Another address gets no token: it may be somebody else's.
+    fn find(config: &Path, given: Option<SocketAddr>) -> Result<Self, PreviewError> {
+        if let Some(address) = given {
+            return Ok(Self { address, token: None });
+        }
+        let none = PreviewError::NoListener;
+        let admin = config::read_admin(config).map_err(|problems| none(problems.to_string()))?;
+        let Some(config::AdminAddress { listen: address, token, token_file, certificate }) = admin
+        else {
+            let file = config.display();
+            return Err(none(format!(
+                "{file} has no admin listener: write `admin: {{ listen: 127.0.0.1:9901 }}` and restart the gateway"
+            )));
+        };
+        if certificate.is_some() {
+            let file = config.display();
+            return Err(none(format!(
+                "the admin listener of {file} has TLS, which this command does not speak: ask it with \
+                 `curl https://{address}/preview`"
+            )));
+        }
+        let Some(path) = token_file else { return Ok(Self { address, token }) };
+        let text = fs::read_to_string(&path);
+        let path = path.display().to_string();
+        let text = text.map_err(|source| PreviewError::Unreadable { path, source })?;
+        let token = Some(config::Secret::new(text.trim().to_owned()));
+        Ok(Self { address, token })
+    }
+
     async fn apply(&self) -> Result<String, PreviewError> {
         let applied: serde_json::Value = self.ask(Method::POST, "/preview/apply", &[]).await?;
         Ok(applied["summary"].as_str().unwrap_or_default().to_owned())
@@ -254,11 +270,16 @@ impl Client {
         let stream = TcpStream::connect(self.address).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let connection = tokio::spawn(connection);
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header(header::HOST, self.address.to_string())
             .body(Full::new(Bytes::copy_from_slice(body)))?;
+        if let Some(token) = &self.token {
+            let mut value = HeaderValue::try_from(format!("Bearer {}", token.reveal()))?;
+            value.set_sensitive(true);
+            request.headers_mut().insert(header::AUTHORIZATION, value);
+        }
         let response = sender.send_request(request).await?;
         let status = response.status();
         let text = response.into_body().collect().await?.to_bytes();

@@ -12,12 +12,24 @@ use http_body::Body;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::SockRef;
-use std::{convert::Infallible, error::Error, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    error::Error,
+    net::SocketAddr,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
+use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// How long the requests in flight may take to end once the server stops.
@@ -41,20 +53,45 @@ pub struct Limits {
     pub idle: Duration,
     /// How long a client may leave bytes of its answer unacknowledged; the kernel enforces it.
     pub stall: Duration,
-    /// How long a connection may live. It then closes after its current answer.
+    /// How long a connection may live. It then closes after its current answer, unless that is
+    /// [`Endless`].
     pub age: Duration,
 }
 
-/// Answers every request on `listener` with `handler` until `shutdown` is ready. Requests then in
-/// flight have two seconds to end. When `handed_over` is ready, another process accepts connections:
-/// each connection's next answer is its last, and idle ones close after a few seconds.
-pub async fn serve<H, F, B>(
-    listener: TcpListener,
+/// Where a server accepts connections.
+#[derive(Debug)]
+pub struct Socket<T> {
+    /// The listener.
+    pub listener: TcpListener,
+    /// Returns the TLS of each new connection; `None`: cleartext.
+    pub tls: T,
+}
+
+/// The client of a request, among the request's extensions.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    /// Where it connects from.
+    pub address: SocketAddr,
+    /// Whether it has shown a certificate that the listener trusts.
+    pub is_certified: bool,
+}
+
+/// Marks an answer, as one of its extensions, that may outlive its connection's age: a stream of
+/// events.
+#[derive(Clone, Copy, Debug)]
+pub struct Endless;
+
+/// Answers every request on a listener with `handler` until `shutdown` is ready. Requests then in
+/// flight have two seconds to end. When `handed_over` is ready, another process accepts connections: each connection's next answer
+/// is its last, and idle ones close after a few seconds.
+pub async fn serve<T, H, F, B>(
+    Socket { listener, tls }: Socket<T>,
     limits: Limits,
     handler: H,
     handed_over: impl Future<Output = ()>,
     shutdown: impl Future<Output = ()>,
 ) where
+    T: Fn() -> Option<Arc<ServerConfig>>,
     H: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
     B: Body + Send + 'static,
@@ -83,14 +120,15 @@ pub async fn serve<H, F, B>(
             }
             accepted = accept(&listener, &free) => accepted,
         };
-        let Some((stream, permit)) = accepted else {
+        let Some((stream, address, permit)) = accepted else {
             if timeout(ACCEPT_PAUSE, &mut shutdown).await.is_ok() {
                 break;
             }
             continue;
         };
         let ends = Ends { stop: stop.clone(), retired: retired.clone() };
-        let served = connection(stream, limits, handler.clone(), ends);
+        let opened = Opened { stream, address, tls: tls(), ends };
+        let served = connection(opened, limits, handler.clone());
         tasks.spawn(async move {
             served.await;
             drop(permit);
@@ -101,14 +139,22 @@ pub async fn serve<H, F, B>(
     tasks.wait().await;
 }
 
+/// A connection that was accepted.
+struct Opened {
+    stream: TcpStream,
+    address: SocketAddr,
+    tls: Option<Arc<ServerConfig>>,
+    ends: Ends,
+}
+
 /// Waits until a connection may be open, then for a client; `None` if either fails.
 async fn accept(
     listener: &TcpListener,
     free: &Arc<Semaphore>,
-) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
     let permit = Arc::clone(free).acquire_owned().await.ok()?;
     match listener.accept().await {
-        Ok((stream, _)) => Some((stream, permit)),
+        Ok((stream, address)) => Some((stream, address, permit)),
         Err(error) => {
             tracing::warn!(%error, "cannot accept a connection");
             None
@@ -124,34 +170,64 @@ struct Ends {
     retired: CancellationToken,
 }
 
-/// Serves one connection until it ends, reaches its age or is to end.
-async fn connection<H, F, B>(
-    stream: TcpStream,
-    limits: Limits,
-    handler: H,
-    Ends { stop, retired }: Ends,
-) where
+/// Sets up one connection, and serves it.
+async fn connection<H, F, B>(opened: Opened, limits: Limits, handler: H)
+where
     H: Fn(Request<Incoming>) -> F,
     F: Future<Output = Response<B>>,
     B: Body + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
+    let Opened { stream, address, tls, ends } = opened;
     let stalled = || SockRef::from(&stream).set_tcp_user_timeout(Some(limits.stall));
     if let Err(error) = stream.set_nodelay(true).and_then(|()| stalled()) {
         tracing::debug!(%error, "cannot set up a connection");
     }
-    let first = timeout(FIRST_BYTE, stop.run_until_cancelled(stream.peek(&mut [0]))).await;
+    let first = timeout(FIRST_BYTE, ends.stop.run_until_cancelled(stream.peek(&mut [0]))).await;
     if !matches!(first, Ok(Some(Ok(1..)))) {
         return;
     }
-    let service = service_fn(move |request| {
+    let Some(tls) = tls else {
+        let client = Client { address, is_certified: false };
+        return exchange(stream, client, limits, handler, ends).await;
+    };
+    let accepted = TlsAcceptor::from(tls).accept(stream);
+    if let Ok(Some(Ok(stream))) =
+        timeout(limits.idle, ends.stop.run_until_cancelled(accepted)).await
+    {
+        let is_certified = stream.get_ref().1.peer_certificates().is_some();
+        let client = Client { address, is_certified };
+        exchange(stream, client, limits, handler, ends).await;
+    }
+}
+
+/// Serves one connection until it ends, reaches its age or is to end.
+async fn exchange<S, H, F, B>(
+    stream: S,
+    client: Client,
+    limits: Limits,
+    handler: H,
+    Ends { stop, retired }: Ends,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    H: Fn(Request<Incoming>) -> F,
+    F: Future<Output = Response<B>>,
+    B: Body + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let is_endless = Arc::new(AtomicBool::new(false));
+    let endless = Arc::clone(&is_endless);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(client);
         let is_last = retired.is_cancelled();
         let answer = handler(request);
+        let endless = Arc::clone(&endless);
         async move {
             let mut answer = answer.await;
             if is_last {
                 answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
+            endless.store(answer.extensions().get::<Endless>().is_some(), Relaxed);
             Ok::<_, Infallible>(answer)
         }
     });
@@ -166,6 +242,9 @@ async fn connection<H, F, B>(
         return;
     }
     connection.as_mut().graceful_shutdown();
+    if is_endless.load(Relaxed) && stop.run_until_cancelled(connection.as_mut()).await.is_some() {
+        return;
+    }
     drop(timeout(GRACE, connection).await);
 }
 

@@ -143,6 +143,7 @@ const GRANTS: &[(&str, &[&str])] = &[
     ("config::spec::calendar", &["jiff"]),
     ("config::plan::certificate", &["aws_lc_rs", "rustls", "webpki"]),
     ("config::plan::upstream_tls", &["aws_lc_rs", "rustls", "rustls_native_certs", "webpki"]),
+    ("config::plan::admin_tls", &["aws_lc_rs", "rustls"]),
     ("auth::jwt", &["rcgen"]),
     ("config::tests::certificates", &["rcgen"]),
     ("config::tests::examples", &["rcgen"]),

@@ -2,11 +2,11 @@
 
 use super::{
     compile,
-    decode::{self, Decoded},
+    decode::{self, Decoded, Key},
     diagnostics::{Diagnostics, Problem, Problems, Source},
-    plan::Plan,
+    plan::{AdminAddress, Plan},
     read::{Content, Node, comments, include, open_quote, source, yaml::Tree},
-    spec::FileSpec,
+    spec::{FileSpec, leaf::FileName},
     vocabulary::{self, Document, Vocabulary},
 };
 use std::{num::NonZeroUsize, path::Path, sync::Arc, thread::available_parallelism};
@@ -73,6 +73,31 @@ pub fn read_rules(path: &Path) -> Result<Plan, Diagnostics> {
     Text(include::gather(source::read(path)?)).rules()
 }
 
+/// Reads how the admin listener of the file at `path` is reached. No other file is read, and
+/// problems elsewhere in the file do not matter.
+///
+/// # Errors
+/// The file cannot be read, or what it says of the admin listener cannot.
+pub fn read_admin(path: &Path) -> Result<Option<AdminAddress>, Diagnostics> {
+    let (source, spec, problems) = spec(&include::gather(source::read(path)?))?;
+    let Some(spec) = spec else { return Err(Diagnostics::new(&source, problems)) };
+    let Some(admin) = spec.admin.value() else {
+        // A faulty one is not a missing one.
+        let is_faulty = spec.admin.is_written();
+        return if is_faulty { Err(Diagnostics::new(&source, problems)) } else { Ok(None) };
+    };
+    let path = |file: &Key<FileName>| file.path().map(|at| at.value);
+    match admin.listen.address() {
+        Some(at) => Ok(Some(AdminAddress {
+            listen: at.value,
+            token: admin.token.value().map(|token| token.0.clone()),
+            token_file: path(&admin.token_file),
+            certificate: admin.tls.value().and_then(|tls| path(&tls.cert)),
+        })),
+        None => Err(Diagnostics::new(&source, problems)),
+    }
+}
+
 /// Returns the reference of all keys, as Markdown: `docs/configuration.md`.
 pub fn reference() -> String {
     vocabulary::reference(&Vocabulary::of::<FileSpec>())
@@ -99,7 +124,7 @@ pub(super) fn plan(
     let certificates: Vec<_> = spec.certificates().collect();
     let named = certificates.iter().flat_map(|files| [&files.cert.value, &files.key.value]);
     let ca = spec.store.value().and_then(|store| store.ca.path()).map(|at| at.value);
-    let others: Vec<_> = [spec.upstream_files(), spec.auth_files()].concat();
+    let others: Vec<_> = [spec.upstream_files(), spec.auth_files(), spec.admin_files()].concat();
     let files = source::read_all(named.chain(&ca).chain(&others));
     let cores = available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let (plan, more) = compile::compile(spec, &files, source, cores);

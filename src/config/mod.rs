@@ -42,13 +42,13 @@ mod watched;
 pub use compile::overlap;
 pub use diagnostics::{Diagnostics, Entry, Lint, Problem, Severity};
 pub use live::{Live, LocalShare, Retired, Summary, watch};
-pub use load::{Text, read, read_rules, reference, schema};
+pub use load::{Text, read, read_admin, read_rules, reference, schema};
 pub use plan::{
-    Access, Action, AnswerLimits, Auth, Body, Certificate, Certificates, ClientTimeouts, Collector,
-    Cost, Except, HeaderEdits, HeaderText, Jwt, Limit, Limits, Listener, Piece, Placeholder, Plan,
-    Redirect, Reject, Respond, RetryPolicy, RouteOptions, RouteTimeouts, RuleOptions, Settings,
-    Store, StoreKind, Syntax, Template, Text as TemplateText, Tracing, UpstreamOptions,
-    UpstreamPlan, UpstreamTls,
+    Access, Action, Admin, AdminAddress, AdminTls, AnswerLimits, Auth, Body, Certificate,
+    Certificates, ClientTimeouts, Collector, Cost, Except, HeaderEdits, HeaderText, Jwt, Limit, Limits,
+    Listener, Piece, Placeholder, Plan, Redirect, Reject, Respond, RetryPolicy, RouteOptions,
+    RouteTimeouts, RuleOptions, Settings, Store, StoreKind, Syntax, Template, Text as TemplateText,
+    Tracing, UpstreamOptions, UpstreamPlan, UpstreamTls,
 };
 pub use read::source::{STDIN, fingerprint};
 pub use report::{

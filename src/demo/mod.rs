@@ -21,7 +21,7 @@ pub use folder::{Copy, FOLDER, prepare};
 
 use crate::{
     clock::Clock,
-    small_http::{self, Limits},
+    small_http::{self, Limits, Socket},
 };
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode, header};
@@ -137,7 +137,9 @@ pub async fn serve(listener: TcpListener, clock: Clock, shutdown: impl Future<Ou
             }
         }
     };
-    small_http::serve(listener, LIMITS, handler, core::future::pending(), shutdown).await;
+    let handed_over = core::future::pending();
+    let socket = Socket { listener, tls: || None };
+    small_http::serve(socket, LIMITS, handler, handed_over, shutdown).await;
     websockets.close().await;
 }
 

@@ -100,12 +100,14 @@ impl Load {
                 while !stop.load(Relaxed) {
                     let was_kept = kept.is_some();
                     let mut client = kept.take().unwrap_or_else(|| Client::new(address));
-                    client.send(http::head("GET", path, &[]));
+                    client.send(http::head("GET", path, &[("host", "localhost")]));
                     let answer = client.try_read("GET");
                     let answer = answer.unwrap_or_else(|| {
                         panic!("no answer to client {number}, kept: {was_kept}, {path}")
                     });
-                    assert!(answer.complete && answer.status == 200, "{answer:?}");
+                    // The admin listener rejects clients that ask too often.
+                    let is_fine = answer.status == 200 || path == "/readyz" && answer.status == 429;
+                    assert!(answer.complete && is_fine, "{answer:?}");
                     answered.fetch_add(1, Relaxed);
                     let closes = answer.header("connection") == Some("close");
                     // Half of the clients connect anew each time.
@@ -336,7 +338,7 @@ fn sockets_of_systemd_are_taken_by_name_and_by_address() {
         .spawn()
         .expect("it starts");
     assert_eq!(http::get(web, "/").status, 200);
-    assert_eq!(http::get(admin, "/healthz").status, 200);
+    assert_eq!(http::ask(admin, "/healthz").status, 200);
     child.kill().expect("killed");
     child.wait().expect("ended");
 }

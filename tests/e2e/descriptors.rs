@@ -21,7 +21,7 @@ fn clients_leave_descriptors_for_upstreams_and_the_admin_listener() {
     assert!(warning.contains("WARN") && warning.contains("open files is 100"), "{warning}");
     let mut clients: Vec<_> = (0..120).map(|_| Client::new(gateway.web())).collect();
     gateway.wait_log("too few file descriptors");
-    assert_eq!(http::get(gateway.address("admin"), "/healthz").status, 200);
+    assert_eq!(http::ask(gateway.address("admin"), "/healthz").status, 200);
     assert_eq!(clients[0].get("/").status, 200, "one that was accepted is served");
     let refused = metrics(&gateway, "flowgate_http_rejected_total");
     assert!(refused[r#"flowgate_http_rejected_total{reason="connections"}"#] > 0.0);

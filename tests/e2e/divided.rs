@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 pub(crate) fn divided(gateways: &[Gateway], part: u64) {
     for gateway in gateways {
         eventually("the rules are divided", || {
-            let routes = http::get(gateway.address("admin"), "/routes").text();
+            let routes = http::ask(gateway.address("admin"), "/routes").text();
             routes.contains(&format!("\"most\": {part},")).then_some(())
         });
     }

@@ -36,7 +36,7 @@ fn values_come_from_the_environment_and_are_shown_nowhere() {
     gateway.wait_log_after(seen, "the value of `${FG_SECRET}` is not a whole number");
     gateway.wait_log_after(seen, "set it to a whole number");
     let pages = ["/routes", "/readyz?verbose", "/metrics"]
-        .map(|page| http::get(gateway.address("admin"), page).text());
+        .map(|page| http::ask(gateway.address("admin"), page).text());
     assert!(pages[0].contains("/${FG_PATH}"), "{}", pages[0]);
     let other = gateway.dir.path().join("other.yaml");
     fs::write(&other, text.replace("FG_LIMIT", "FG_MORE:-4")).expect("written");

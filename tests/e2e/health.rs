@@ -30,13 +30,13 @@ fn config(servers: &[SocketAddr], more: &str) -> String {
 }
 
 fn health(gateway: &Gateway) -> Vec<String> {
-    let page = http::get(gateway.address("admin"), "/routes").json();
+    let page = http::ask(gateway.address("admin"), "/routes").json();
     let servers = page["upstreams"][0]["servers"].as_array().expect("servers").iter();
     servers.map(|server| server["health"].as_str().expect("a word").to_owned()).collect()
 }
 
 fn metric(gateway: &Gateway, name: &str, server: SocketAddr) -> Option<f64> {
-    let page = http::get(gateway.address("admin"), "/metrics").text();
+    let page = http::ask(gateway.address("admin"), "/metrics").text();
     let server = format!("server=\"{server}\"");
     let mut lines = page.lines().filter(|line| line.starts_with(name) && line.contains(&server));
     lines.next()?.rsplit_once(' ')?.1.parse().ok()
@@ -125,7 +125,7 @@ fn what_a_client_breaks_off_ejects_no_server() {
         drop(client);
     }
     eventually("all have ended", || {
-        let page = http::get(gateway.address("admin"), "/routes").json();
+        let page = http::ask(gateway.address("admin"), "/routes").json();
         let total = &page["routes"][0]["total"];
         let ended = ["completed", "failed", "cancelled"].map(|how| total[how].as_u64());
         (ended.into_iter().flatten().sum::<u64>() == 10).then_some(())

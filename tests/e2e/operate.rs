@@ -69,10 +69,10 @@ fn the_admin_listener_tells_health_routes_and_metrics() {
     for _ in 0..5 {
         http::get(gateway.web(), "/");
     }
-    assert_eq!(http::get(admin, "/healthz").status, 200);
-    assert_eq!(http::get(admin, "/readyz").status, 200);
-    assert_eq!(http::get(admin, "/nonsense").status, 404);
-    let routes = http::get(admin, "/routes").text();
+    assert_eq!(http::ask(admin, "/healthz").status, 200);
+    assert_eq!(http::ask(admin, "/readyz").status, 200);
+    assert_eq!(http::ask(admin, "/nonsense").status, 404);
+    let routes = http::ask(admin, "/routes").text();
     assert!(routes.contains("\"all\"") && routes.contains("\"r\""), "{routes}");
     let decisions = metrics(&gateway, "flowgate_flow_decisions_total");
     let of = |decision: &str| {
@@ -100,7 +100,7 @@ fn a_client_key_is_never_a_metric_label() {
     let keyed = ALL.replace("burst: 3", "burst: 3, key: \"header:x-secret\"");
     let gateway = Gateway::start(&yaml(upstream.address, &keyed));
     Client::new(gateway.web()).request("GET", "/", &[("X-Secret", "hunter2")]);
-    let page = http::get(gateway.address("admin"), "/metrics").text();
+    let page = http::ask(gateway.address("admin"), "/metrics").text();
     assert!(!page.contains("hunter2"));
 }
 

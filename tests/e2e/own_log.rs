@@ -1,6 +1,10 @@
 //! The gateway's own log, when nobody reads it.
 
-use crate::common::{eventually, field, http::get, replace, upstream, yaml};
+use crate::common::{
+    eventually, field,
+    http::{ask, get},
+    replace, upstream, yaml,
+};
 use std::{
     fs::{self, File, OpenOptions},
     io::{BufRead, BufReader, PipeReader, Write, pipe},
@@ -52,13 +56,13 @@ fn a_log_that_nobody_reads_holds_nothing_up_and_says_how_much_is_lost() {
         let words: Vec<_> = (0..3_000).map(|at| format!("word-{edit}-{at}: 1\n")).collect();
         replace(&config, &words.concat());
         eventually("the edit is refused", || {
-            let page = get(admin, "/metrics").text();
+            let page = ask(admin, "/metrics").text();
             page.contains(&format!("reloads_total{{result=\"failed\"}} {edit}")).then_some(())
         });
     }
     assert_eq!(get(web, "/").status, 200);
-    assert_eq!(get(admin, "/readyz?verbose").status, 200);
-    let page = get(admin, "/metrics").text();
+    assert_eq!(ask(admin, "/readyz?verbose").status, 200);
+    let page = ask(admin, "/metrics").text();
     let lost = page.lines().find_map(|line| line.strip_prefix("flowgate_log_dropped_total "));
     let lost = lost.expect("a counter");
     assert!(lost != "0");

@@ -24,7 +24,7 @@ pub(crate) fn settled(gateways: &[Gateway], limit: u64) {
     for gateway in gateways {
         eventually("it exchanges", || {
             let is_up = metrics(gateway, "flowgate_store_sync_up");
-            let routes = http::get(gateway.address("admin"), "/routes").text();
+            let routes = http::ask(gateway.address("admin"), "/routes").text();
             let is_whole = routes.contains(&format!("\"most\": {limit},"));
             (is_up["flowgate_store_sync_up"] == 1.0 && is_whole).then_some(())
         });
@@ -389,7 +389,7 @@ fn a_rule_that_the_store_refuses_does_as_it_says_alone_and_is_told_when_it_can_b
     redis::cmd("SET").arg(&[list, "1"]).exec(&mut connection).expect("set");
     gateways[0].wait_log("the store rejected a call");
     let most = || {
-        let routes = http::get(gateways[0].address("admin"), "/routes").text();
+        let routes = http::ask(gateways[0].address("admin"), "/routes").text();
         let of = |most: u64| routes.matches(&format!("\"most\": {most},")).count();
         (of(30), of(10))
     };

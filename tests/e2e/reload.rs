@@ -212,8 +212,8 @@ fn a_broken_file_is_reported_whole_and_the_old_rules_stay() {
     }
     let metrics = crate::common::metrics(&gateway, "flowgate_config_reloads_total");
     assert!(metrics.iter().any(|(key, &n)| !key.contains("ok") && n >= 1.0), "{metrics:?}");
-    assert_eq!(http::get(gateway.address("admin"), "/readyz").status, 200);
-    assert!(http::get(gateway.address("admin"), "/readyz?verbose").text().contains("limt"));
+    assert_eq!(http::ask(gateway.address("admin"), "/readyz").status, 200);
+    assert!(http::ask(gateway.address("admin"), "/readyz?verbose").text().contains("limt"));
     gateway.edit(&yaml(upstream.address, &version("better", 100_000)));
     wait_version(&gateway, "better");
 }
@@ -227,7 +227,13 @@ fn the_beginning_of_the_file_in_force_is_refused_until_it_is_confirmed() {
     let whole = format!("{part}{login}");
     let confirm: [&dyn Fn(&Gateway); 3] = [
         &|gateway| gateway.signal("HUP"),
-        &|gateway| drop(Client::new(gateway.address("admin")).request("POST", "/reload", &[])),
+        &|gateway| {
+            drop(Client::new(gateway.address("admin")).request(
+                "POST",
+                "/reload",
+                &[("host", "localhost")],
+            ));
+        },
         &|gateway| fs::write(&gateway.config, format!("{part}end: true\n")).expect("written"),
     ];
     for confirm in confirm {
@@ -393,11 +399,11 @@ fn probes_and_signals_are_heard_while_a_large_file_is_read() {
     let upstream = upstream::echo();
     let mut gateway = Gateway::start(&yaml(upstream.address, &version("one", 1_000)));
     replace(&gateway.config, &yaml(upstream.address, &large()));
-    assert_eq!(http::get(gateway.address("admin"), "/healthz").status, 200);
+    assert_eq!(http::ask(gateway.address("admin"), "/healthz").status, 200);
     gateway.signal("HUP");
     for _ in 0..10 {
         pause();
-        assert_eq!(http::get(gateway.address("admin"), "/healthz").status, 200);
+        assert_eq!(http::ask(gateway.address("admin"), "/healthz").status, 200);
     }
     gateway.signal("TERM");
     assert_eq!(gateway.wait().code(), Some(0));
@@ -412,7 +418,7 @@ fn an_edit_does_not_wait_for_a_large_file_that_is_read() {
     gateway.signal("HUP");
     for _ in 0..10 {
         pause();
-        assert_eq!(http::get(gateway.address("admin"), "/healthz").status, 200);
+        assert_eq!(http::ask(gateway.address("admin"), "/healthz").status, 200);
     }
     replace(&gateway.config, &yaml(upstream.address, &version("two", 1_000)));
     wait_version(&gateway, "two");

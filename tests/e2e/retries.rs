@@ -164,7 +164,7 @@ fn retries_stay_within_the_budget() {
     let exhausted =
         || metrics(&gateway, "flowgate_upstream_retries_exhausted_total").values().sum::<f64>();
     assert!(exhausted() > 0.0 && retried + exhausted() >= 300.0, "{retried} and {}", exhausted());
-    let page = http::get(gateway.address("admin"), "/routes").json();
+    let page = http::ask(gateway.address("admin"), "/routes").json();
     assert_eq!(page["upstreams"][0]["retries_exhausted"].as_f64(), Some(exhausted()));
     let shown: f64 = page["upstreams"][0]["servers"]
         .as_array()

@@ -30,7 +30,7 @@ fn a_route_of_one_listener_takes_all_that_comes_by_it() {
     }
     let answer = over_http2(gateway.address("other"), "/api", &[]);
     assert!(answer.starts_with("HTTP/2 200") && answer.contains("x-route: own\r\n"), "{answer}");
-    let routes = http::get(gateway.address("admin"), "/routes").json();
+    let routes = http::ask(gateway.address("admin"), "/routes").json();
     let shown: Vec<_> =
         routes["routes"].as_array().expect("a list").iter().map(|route| &route["match"]).collect();
     assert_eq!(shown, ["/b listener web|other", "/* listener other", "/api", "/*"]);
@@ -150,7 +150,7 @@ fn a_response_is_what_the_file_says_and_the_rules_of_its_route_apply() {
         (&line["flow"]["decision"], &line["upstream"]),
         (&"passed".into(), &serde_json::Value::Null)
     );
-    let routes = http::get(gateway.address("admin"), "/routes").json();
+    let routes = http::ask(gateway.address("admin"), "/routes").json();
     let shown =
         routes["routes"].as_array().expect("a list").iter().find(|route| route["name"] == "gone");
     assert_eq!(shown.expect("it is there")["answer"], "respond 410");
@@ -208,7 +208,7 @@ fn the_upstream_receives_what_a_rewrite_makes_of_a_request() {
         client = Client::new(gateway.web());
     }
     assert_eq!(upstream.connections(), seen);
-    let routes = http::get(gateway.address("admin"), "/routes").json();
+    let routes = http::ask(gateway.address("admin"), "/routes").json();
     assert_eq!(routes["routes"][0]["rewrite"], "strip /api, add /v1, host app.internal:81");
 }
 

@@ -50,7 +50,7 @@ fn a_drain_finishes_what_is_in_flight_and_takes_nothing_new() {
         assert_eq!(idle.get("/").status, 200);
         let mut busy = Client::new(web);
         busy.send(head("GET", "/slow", &[]));
-        assert_eq!(http::get(admin, "/readyz").status, 200);
+        assert_eq!(http::ask(admin, "/readyz").status, 200);
         // The request must have arrived before the listeners close.
         eventually("it is in flight", || {
             let in_flight = crate::common::metrics(&gateway, "flowgate_flow_in_flight");
@@ -58,8 +58,8 @@ fn a_drain_finishes_what_is_in_flight_and_takes_nothing_new() {
         });
         gateway.signal(signal);
         eventually("the listener is closed", || TcpStream::connect(web).is_err().then_some(()));
-        assert_eq!(http::get(admin, "/readyz").status, 503);
-        assert_eq!(http::get(admin, "/healthz").status, 200);
+        assert_eq!(http::ask(admin, "/readyz").status, 503);
+        assert_eq!(http::ask(admin, "/healthz").status, 200);
         assert!(idle.is_closed(), "an idle connection ends");
         go.send(()).expect("the upstream waits");
         let answer = busy.read("GET");
@@ -195,9 +195,9 @@ fn a_gateway_that_waits_for_its_store_answers_probes_and_hears_a_signal() {
         let asked = store.accept().expect("a connection");
         assert!(gateway.is_running());
         let admin = gateway.address("admin");
-        assert_eq!(http::get(admin, "/healthz").status, 200);
-        assert_eq!(http::get(admin, "/readyz").status, 503);
-        assert_eq!(http::get(admin, "/routes").status, 200);
+        assert_eq!(http::ask(admin, "/healthz").status, 200);
+        assert_eq!(http::ask(admin, "/readyz").status, 503);
+        assert_eq!(http::ask(admin, "/routes").status, 200);
         gateway.signal("TERM");
         assert_eq!(gateway.wait().code(), Some(0));
         gateway.wait_log("drained");

@@ -72,7 +72,7 @@ fn an_override_gives_its_requests_numbers_of_their_own() {
             assert_eq!(answer.header("ratelimit-policy"), Some(&*policy), "{tenant} {at}");
         }
     }
-    let routes = http::get(gateway.address("admin"), "/routes").json();
+    let routes = http::ask(gateway.address("admin"), "/routes").json();
     let rules = routes["routes"][0]["rules"].as_array().expect("a list");
     let seen = |key: &str| rules.iter().map(|rule| rule[key].to_string()).collect::<Vec<_>>();
     assert_eq!(seen("name"), [r#""r""#, r#""r""#]);

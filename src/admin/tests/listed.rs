@@ -1,7 +1,10 @@
 //! `docs/metrics.md` against the page.
 
-use super::{Fixture, Format, metrics, openmetrics};
-use crate::cluster::{ROUND_TRIP_BOUNDS, Reading};
+use super::{Fixture, metrics, openmetrics};
+use crate::{
+    admin::exposition::Format,
+    cluster::{ROUND_TRIP_BOUNDS, Reading},
+};
 use core::time::Duration;
 use std::collections::BTreeMap;
 
@@ -36,7 +39,7 @@ fn listed() -> Families {
 
 /// What the page has, with a store.
 fn served(fixture: &Fixture) -> Families {
-    let state = &fixture.admin.state;
+    let state = &fixture.router.admin.state;
     let store = Reading {
         is_up: true,
         gateways: 1,

@@ -2,18 +2,23 @@
 
 mod listed;
 mod openmetrics;
+mod replies;
 
-use super::*;
+use super::{context::PAGES, reply::Reply, router::all, *};
 use crate::{
-    config::{self, Snapshot},
-    flow::{Claim, Key, Outcome},
+    clock::Clock,
+    config::{self, Live, Snapshot},
+    flow::{Claim, Instant, Key, Outcome},
     meter::{Ended, ExemplarId, Refusal, RouteMeter},
 };
-use http::Method;
-use http_body_util::BodyExt;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::{Method, StatusCode, header};
+use http_body_util::{BodyExt, Full};
 use serde_json::Value;
 use std::{fs, path::PathBuf, sync::atomic::Ordering::Relaxed};
 use tempfile::TempDir;
+use tokio::sync::mpsc;
 
 const CONFIG: &str = "
 listeners: [{ name: web, listen: 127.0.0.1:0 }]
@@ -38,7 +43,7 @@ routes:
 ";
 
 struct Fixture {
-    admin: Admin,
+    router: Router,
     /// The other end of `/reload`.
     requested: mpsc::Receiver<()>,
     directory: TempDir,
@@ -204,13 +209,13 @@ async fn a_rule_that_is_reset_is_shown_without_the_old_words_during_a_swap() {
     let fixture = Fixture::new();
     fixture.serve_a_little().await;
     let before = fixture.snapshot();
-    let now = fixture.admin.state.clock.now();
+    let now = fixture.router.admin.state.clock.now();
     let text = CONFIG.replace(
         "algorithm: fixed_window, limit: 3/1h",
         "algorithm: sliding_window, limit: 5/1h, key: client_ip",
     );
     let plan = fixture.read(&text).unwrap();
-    let summary = fixture.admin.state.live.apply(plan, now, &mut config::Retired::default());
+    let summary = fixture.router.admin.state.live.apply(plan, now, &mut config::Retired::default());
     assert_eq!(summary.reset, ["api/total"]);
     let total = |snapshot: &Snapshot| -> Value {
         let page: Value = serde_json::from_slice(&routes::write(snapshot, now).unwrap()).unwrap();
@@ -232,7 +237,7 @@ async fn a_rule_that_is_reset_is_shown_without_the_old_words_during_a_swap() {
 #[test]
 fn readiness_is_as_it_was_set() {
     let fixture = Fixture::new();
-    let readiness = &fixture.admin.state.readiness;
+    let readiness = &fixture.router.admin.state.readiness;
     assert_eq!(fixture.get("/readyz").0, StatusCode::SERVICE_UNAVAILABLE);
     readiness.set_ready(true);
     assert_eq!(fixture.get("/readyz"), (StatusCode::OK, "ready\n".to_owned()));
@@ -244,7 +249,7 @@ fn readiness_is_as_it_was_set() {
 #[test]
 fn a_rejected_edit_is_reported_completely_and_does_not_make_unready() {
     let fixture = Fixture::new();
-    let readiness = &fixture.admin.state.readiness;
+    let readiness = &fixture.router.admin.state.readiness;
     readiness.set_ready(true);
     assert!(fixture.get("/readyz?verbose").1.contains("no reload since the start"));
     let at = Instant::from_nanos(1_795_237_200_000_000_000);
@@ -260,7 +265,7 @@ fn a_rejected_edit_is_reported_completely_and_does_not_make_unready() {
         assert!(page.contains(part), "{part} is not in {page}");
     }
     let plan = fixture.read(&CONFIG.replace("3/1h", "4/1h")).unwrap();
-    let summary = fixture.admin.state.live.apply(plan, at, &mut config::Retired::default());
+    let summary = fixture.router.admin.state.live.apply(plan, at, &mut config::Retired::default());
     readiness.reloaded(at, &summary.to_string());
     let page = fixture.get("/readyz?verbose").1;
     for part in ["configuration v2", "taken at 2026-11-21T05:00:00Z", " 3/1h → 4/1h)"] {
@@ -308,8 +313,8 @@ fn a_rule_and_its_overrides_are_one_series_and_several_on_the_page_of_routes() {
 upstreams: [{{ name: app, servers: [{{ url: http://127.0.0.1:9000 }}] }}]
 routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rule}] }}]\n"
     );
-    let now = fixture.admin.state.clock.now();
-    let live = &fixture.admin.state.live;
+    let now = fixture.router.admin.state.clock.now();
+    let live = &fixture.router.admin.state.live;
     live.apply(fixture.read(&text).unwrap(), now, &mut config::Retired::default());
     let snapshot = fixture.snapshot();
     for rule in &snapshot.routes[0].rules {
@@ -347,7 +352,7 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rule}] 
 fn the_index_lists_every_page() {
     let (status, page) = Fixture::new().get("/");
     assert_eq!(status, StatusCode::OK);
-    assert!(ENDPOINTS.iter().all(|endpoint| page.contains(endpoint.path)), "{page}");
+    assert!(all().all(|endpoint| page.contains(endpoint.path)), "{page}");
 }
 
 #[test]
@@ -385,7 +390,8 @@ impl Fixture {
             reload,
             clock,
         };
-        Self { admin: Admin::new(state), requested, directory }
+        let address = "127.0.0.1:9901".parse().unwrap();
+        Self { router: Router::new(Admin::new(state, address)), requested, directory }
     }
 
     fn read(&self, text: &str) -> Result<config::Plan, config::Diagnostics> {
@@ -395,7 +401,7 @@ impl Fixture {
     }
 
     fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::clone(&self.admin.state.live.load())
+        Arc::clone(&self.router.admin.state.live.load())
     }
 
     /// Five arrivals at the route `api`, of which three pass: one ends, two do not,
@@ -405,7 +411,7 @@ impl Fixture {
         let snapshot = self.snapshot();
         let api = &snapshot.routes[1];
         let claim = |slot, key| Claim { slot, key, cost: 1, patience: Duration::ZERO };
-        let clock = &self.admin.state.clock;
+        let clock = &self.router.admin.state.clock;
         let arrival = clock.now();
         for client in 0..5 {
             let claims = [
@@ -433,7 +439,7 @@ impl Fixture {
         let servers = snapshot.upstreams[0].servers();
         servers[0].meter.requests.store(7, Relaxed);
         servers[1].in_flight.store(4, Relaxed);
-        let counters = &self.admin.state.counters;
+        let counters = &self.router.admin.state.counters;
         counters.refuse(Refusal::NoRoute);
         counters.reloads_failed.store(5, Relaxed);
         counters.upload_buffers.store(7, Relaxed);
@@ -442,11 +448,12 @@ impl Fixture {
         clock.sleep_until(arrival + Duration::from_millis(110)).await;
     }
 
-    fn ask(&self, method: &str, target: &str, fields: &[(&str, &str)]) -> Response<Full<Bytes>> {
+    fn ask(&self, method: &str, target: &str, fields: &[(&str, &str)]) -> Reply {
         let request = Request::builder().method(method).uri(target);
         let request =
             fields.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-        self.admin.answer(&request.body(()).unwrap().into_parts().0)
+        let request = request.body(Full::new(Bytes::new())).unwrap();
+        self.router.answer(request).now_or_never().unwrap()
     }
 
     fn get(&self, target: &str) -> (StatusCode, String) {
@@ -458,9 +465,9 @@ impl Fixture {
     }
 }
 
-fn read(response: Response<Full<Bytes>>) -> (StatusCode, String) {
+fn read(response: Reply) -> (StatusCode, String) {
     let status = response.status();
-    let body = futures_util::FutureExt::now_or_never(response.into_body().collect());
+    let body = response.into_body().collect().now_or_never();
     let bytes = body.unwrap().unwrap().to_bytes();
     (status, String::from_utf8(bytes.to_vec()).unwrap())
 }

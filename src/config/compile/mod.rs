@@ -2,6 +2,7 @@
 
 mod access;
 mod actions;
+mod admin;
 mod algorithm;
 mod clients;
 mod compiler;
@@ -46,7 +47,8 @@ pub(super) fn compile(
         Compiler { text: Arc::clone(&source.text), substitutions, ..Compiler::default() };
     let store = compiler.store(spec.store.value(), files);
     let tracing = compiler.tracing(spec.tracing.value(), files);
-    let settings = Settings { tracing, store, ..settings(&spec, cores) };
+    let admin = compiler.admin(&spec.admin, files);
+    let settings = Settings { tracing, store, admin, ..settings(&spec, cores) };
     let admin = spec.admin.value().and_then(|admin| admin.listen.address());
     let listeners = compiler.listeners(&spec, admin, files, source.folder());
     let upstreams = compiler.upstreams(spec.upstreams.items(), files);
@@ -89,7 +91,7 @@ fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
         timeouts: spec.timeouts.value().map(client_timeouts).unwrap_or_default(),
         limits: spec.limits.value().map(limits).unwrap_or_default(),
         access_log: spec.access_log.value().map_or(AccessLog::Off, |target| target.0.clone()),
-        admin: spec.admin.value().and_then(|admin| Some(admin.listen.address()?.value)),
+        admin: None,
         rate_limit_headers: spec.headers.value().copied().unwrap_or(RateLimitHeaders::Off),
         explain_headers: spec.explain_headers.is_true(),
         via: spec.via.value().and_then(|via| via.0.clone()),
@@ -132,6 +134,7 @@ fn limits(spec: &LimitsSpec) -> Limits {
 fn watched(source: &Source, spec: &FileSpec) -> Vec<Watched> {
     let named = spec.certificates().flat_map(|files| [files.cert.value, files.key.value]);
     let named = named.chain(spec.upstream_files()).chain(spec.auth_files());
+    let named = named.chain(spec.admin_files());
     let named = Watched::files(named);
     let mut seen = HashSet::new();
     let all = source.watched.iter().cloned().chain(named);

@@ -32,8 +32,8 @@ fn secrets(text: &str) -> Vec<Range<usize>> {
         let begins = text.match_indices(scheme).map(move |(at, _)| at + scheme.len());
         begins.filter_map(|at| Some(at..at + rest(at).rfind('@')?))
     });
-    let key = "sentinel_password";
-    let values = text.match_indices(key).map(|(at, _)| at + key.len());
+    let ends = |key: &'static str| text.match_indices(key).map(move |(at, _)| at + key.len());
+    let values = ends("sentinel_password").chain(ends("token").filter(|end| is_token(text, *end)));
     let values = values.map(|at| at..at + rest(at).trim_end().len());
     // After the colon.
     let values =
@@ -41,6 +41,14 @@ fn secrets(text: &str) -> Vec<Range<usize>> {
     let mut ranges: Vec<_> = logins.chain(values).collect();
     ranges.sort_by_key(|range| range.start);
     ranges
+}
+
+/// Reports whether the word `token` that ends at `end` is a whole key, as that of `admin` is, and no
+/// part of another word.
+fn is_token(text: &str, end: usize) -> bool {
+    let before = text[..end - "token".len()].chars().next_back();
+    let after = text[end..].trim_start_matches(['"', '\'']).trim_start_matches([' ', '\t']);
+    before.is_none_or(|c| c.is_whitespace() || "{,\"'".contains(c)) && after.starts_with(':')
 }
 
 #[cfg(test)]
@@ -58,6 +66,12 @@ mod tests {
             ("{ \"sentinel_password\":\"p\", b: 1 }", "{ \"sentinel_password\":***********"),
             ("sentinel_password\n", "sentinel_password\n"),
             ("sentinel_password: redis://a@b", "sentinel_password:************"),
+            ("admin: { token: abc }\nb: c", "admin: { token:******\nb: c"),
+            ("\"token\" : abc\n  token: d", "\"token\" :****\n  token:**"),
+            (
+                "algorithm: token_bucket, x-token: a, tokens: b",
+                "algorithm: token_bucket, x-token: a, tokens: b",
+            ),
         ] {
             assert_eq!(hidden(text), expected);
             assert_eq!(hidden(text).len(), text.len());

@@ -108,7 +108,9 @@ impl Plan {
         let shown = certificates.filter_map(|certificate| certificate.out_of_date(now, "clients"));
         let tls = self.upstreams.iter().filter_map(|upstream| upstream.options.tls.as_ref());
         let own = tls.filter_map(|tls| tls.identity()?.out_of_date(now, "servers"));
-        self.warnings.and(shown.chain(own))
+        let admin = self.settings.admin.as_ref().and_then(|admin| admin.tls.as_ref());
+        let of_admin = admin.and_then(|tls| tls.certificate().out_of_date(now, "clients"));
+        self.warnings.and(shown.chain(own).chain(of_admin))
     }
 }
 

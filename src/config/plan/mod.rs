@@ -2,6 +2,8 @@
 
 mod access;
 mod action;
+mod admin;
+mod admin_tls;
 pub(super) mod certificate;
 mod file;
 mod requests;
@@ -16,6 +18,8 @@ mod upstream_tls;
 pub use self::tracing::{Collector, Tracing};
 pub use access::{Access, Auth, Jwt};
 pub use action::{Action, Body, HeaderText, Redirect, Respond, Syntax};
+pub use admin::{Admin, AdminAddress};
+pub use admin_tls::AdminTls;
 pub use certificate::{Certificate, Certificates};
 pub(super) use file::certificates;
 pub use file::{Listener, Plan};

@@ -1,11 +1,10 @@
 //! What holds for the gateway as a whole.
 
-use super::{Store, Tracing};
+use super::{Admin, Store, Tracing};
 use crate::config::spec::{AccessLog, HeaderCase, RateLimitHeaders, RequestIds};
 use http::HeaderValue;
 use ipnet::IpNet;
 use std::{
-    net::SocketAddr,
     num::{NonZeroU64, NonZeroUsize},
     sync::Arc,
     time::Duration,
@@ -26,8 +25,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Where the access log goes.
     pub access_log: AccessLog,
-    /// Where the admin listener is, if there is one; read at start only.
-    pub admin: Option<SocketAddr>,
+    /// The admin listener, if there is one; its address is read at start only.
+    pub admin: Option<Admin>,
     /// Which headers have a client's quota.
     pub rate_limit_headers: RateLimitHeaders,
     /// Whether rejections name the rule that decided, and why.

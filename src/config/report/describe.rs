@@ -103,7 +103,7 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
             writeln!(out, "    trusted_proxies  {}", networks(proxies))?;
         }
     }
-    if let Some(admin) = plan.settings.admin {
+    if let Some(admin) = &plan.settings.admin {
         writeln!(out, "  admin  {admin}")?;
     }
     if !plan.upstreams.is_empty() {

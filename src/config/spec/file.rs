@@ -30,7 +30,7 @@ keys! {
         /// Files with more `listeners`, `upstreams` and `routes`: files, folders (every `*.yaml` in
         /// them), or patterns, as in `conf.d/*.yaml`.
         include: Several<FileName>, else "none";
-        /// Health, readiness, metrics and routes on a listener of their own.
+        /// Health, metrics and what the gateway knows, on a listener of its own.
         admin: AdminSpec, else "–";
         /// Whose `X-Forwarded-For` is believed: the proxies in front of this one.
         trusted_proxies: Several<Network>, else "none";
@@ -133,6 +133,11 @@ impl FileSpec {
         routes.flat_map(|auth| files(auth)).collect()
     }
 
+    /// Returns the files of the admin listener.
+    pub(in crate::config) fn admin_files(&self) -> Vec<PathBuf> {
+        self.admin.value().into_iter().flat_map(AdminSpec::files).collect()
+    }
+
     /// Returns the file with relative names meant from the folders of the files that they stand in.
     pub(in crate::config) fn resolved(mut self, source: &Source) -> Self {
         let listeners = self.listeners.at.iter_mut().flat_map(|at| &mut at.value.0);
@@ -158,13 +163,17 @@ impl FileSpec {
         if let Some(tracing) = &mut self.tracing.at {
             tracing.value.resolve(source);
         }
+        if let Some(admin) = &mut self.admin.at {
+            admin.value.resolve(source);
+        }
         if let Some(At { value: LogTarget(AccessLog::File(file)), .. }) = &mut self.access_log.at {
             *file = source.folder().join(&file);
         }
         self
     }
 
-    /// Returns the file without what names other files. That routes have `auth` stays known.
+    /// Returns the file without what names other files. That routes have `auth`, and that the admin
+    /// listener asks for a credential, stays known.
     pub(in crate::config) fn without_files(mut self) -> Self {
         for listener in self.listeners.at.iter_mut().flat_map(|at| &mut at.value.0) {
             listener.value.tls = Key::default();
@@ -179,6 +188,10 @@ impl FileSpec {
             store.value.ca = Key::default();
         }
         self.tracing = Key::default();
+        if let Some(admin) = &mut self.admin.at {
+            admin.value.token_file.at = None;
+            admin.value.tls.at = None;
+        }
         self
     }
 }

@@ -188,6 +188,9 @@ leaves! {
     /// A password, which is never shown.
     Password(Secret), "a text", "some text", |text| word("the password", text).map(Secret::new),
         { "type": ["string", "number", "boolean"] };
+    /// What clients of the admin listener send, which is never shown.
+    AdminToken(Secret), "a token", "${ADMIN_TOKEN}", token,
+        { "type": ["string", "number", "boolean"] };
     /// What every key in a store begins with.
     Prefix(String), "a text", "some text", prefix,
         { "type": ["string", "number", "boolean"] };
@@ -249,6 +252,19 @@ fn word(what: &str, text: &str) -> Result<String, Invalid> {
         return invalid(format!("{what} is empty"), "write it, or remove the key");
     }
     Ok(text.to_owned())
+}
+
+/// Reads what clients of the admin listener must send. The message does not show it.
+pub(in crate::config) fn token(text: &str) -> Result<Secret, Invalid> {
+    const HELP: &str =
+        "write 16 to 1024 visible ASCII characters, as `openssl rand -hex 32` prints them";
+    if text.bytes().any(|byte| !byte.is_ascii_graphic()) {
+        return invalid("the token has a character that cannot stand in a header", HELP);
+    }
+    if !(16..=1024).contains(&text.len()) {
+        return invalid(format!("the token has {} characters", text.len()), HELP);
+    }
+    Ok(Secret::new(text.to_owned()))
 }
 
 fn prefix(text: &str) -> Result<String, Invalid> {

@@ -2,9 +2,12 @@
 
 use super::{
     keys::keys,
-    leaf::{Address, FileName, Name, Network},
+    leaf::{Address, AdminToken, FileName, Name, Network},
 };
-use crate::config::decode::{At, List, Several};
+use crate::config::{
+    decode::{At, List, Several},
+    diagnostics::Source,
+};
 use std::path::PathBuf;
 
 keys! {
@@ -41,12 +44,48 @@ keys! {
         key: FileName;
     }
 
-    /// Serves `/healthz`, `/readyz`, `/metrics`, `/routes`, and `POST /reload`, which reads the
-    /// configuration again. Whoever reaches it can do so, and read the rules: keep it on loopback
-    /// or inside the network. Read at start only.
+    /// Health, metrics, and pages that show and change what the gateway does: `docs/admin.md` lists
+    /// them. On another address than loopback, every page but `/healthz` and `/readyz` asks for a
+    /// token or a client certificate.
     struct AdminSpec: "the admin listener" {
-        /// IP address and port, or a port alone for every address.
+        /// IP address and port, or a port alone for every address. Read at start only.
         listen: Address = "127.0.0.1:9901";
+        /// What clients send as `Authorization: Bearer TOKEN`, 16 to 1024 characters. `${NAME}` takes
+        /// it from the environment.
+        token: AdminToken, else "–";
+        /// A file that holds the token and nothing else. It is watched and reloaded like this file.
+        token_file: FileName, else "–";
+        /// The listener's certificate; without it the listener speaks cleartext.
+        tls: AdminTlsSpec, else "–";
+    }
+
+    /// PEM files, watched and reloaded like this file.
+    struct AdminTlsSpec: "the TLS of the admin listener" {
+        /// The certificate, followed by its intermediates.
+        cert: FileName;
+        /// Its private key.
+        key: FileName;
+        /// Authorities whose clients need no token: they show a certificate instead.
+        client_ca: FileName, else "–";
+    }
+}
+
+impl AdminSpec {
+    /// Returns the files that it names.
+    pub(super) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let tls = self.tls.value();
+        let of_tls = tls.into_iter().flat_map(|tls| [&tls.cert, &tls.key, &tls.client_ca]);
+        of_tls.chain([&self.token_file]).filter_map(|file| Some(file.path()?.value))
+    }
+
+    /// Has relative names of files meant from the folder of the file that they stand in.
+    pub(super) fn resolve(&mut self, source: &Source) {
+        self.token_file.resolve(source);
+        if let Some(tls) = &mut self.tls.at {
+            tls.value.cert.resolve(source);
+            tls.value.key.resolve(source);
+            tls.value.client_ca.resolve(source);
+        }
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) use action::{RedirectSpec, RespondSpec, RewriteSpec};
 pub(super) use breaker::BreakerSpec;
 pub use collector::CollectorEndpoint;
 pub(super) use file::{ClientTimeoutsSpec, FileSpec, LimitsSpec};
-pub(super) use listener::{AdminSpec, CertificateFiles, ListenerSpec};
+pub(super) use listener::{AdminSpec, AdminTlsSpec, CertificateFiles, ListenerSpec};
 pub(super) use matches::{FieldConditions, FieldSpec, MatchSpec};
 pub(super) use redis_url::RedisUrl;
 pub use redis_url::Secret;

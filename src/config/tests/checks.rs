@@ -1,6 +1,7 @@
 //! Listeners, upstreams and routes that cannot work, each refused in a sentence.
 
 use super::{FRAME, messages, parsed, plan, refused};
+use crate::config;
 
 #[test]
 fn upstreams_and_listeners_are_checked() {
@@ -69,6 +70,57 @@ error: listeners on `0.0.0.0:80` and on `127.0.0.1:80` collide
     for (one, other) in [("0.0.0.0:80", "[::1]:80"), ("192.0.2.1:80", "192.0.2.2:80")] {
         plan(&file(one, other, "[::1]:81"));
     }
+}
+
+#[test]
+fn the_admin_listener_asks_for_proof_unless_it_is_on_loopback() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gateway.yaml");
+    let read = |admin: &str| {
+        let text = format!(
+            "listeners: [{{ name: a, listen: ':80' }}]\nadmin: {admin}\n\
+             upstreams: [{{ name: up, servers: [{{ url: http://h:1 }}] }}]\n\
+             routes: [{{ name: all, match: {{ path_prefix: / }}, upstream: up }}]\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        config::read(&path).map_err(|problems| problems.to_string())
+    };
+    let secret = "0123456789abcdef-secret";
+    std::fs::write(folder.path().join("good"), format!("{secret}\n")).unwrap();
+    std::fs::write(folder.path().join("short"), "secret").unwrap();
+    for (admin, expected) in [
+        ("{ listen: 0.0.0.0:9901 }", "asks nobody for proof"),
+        ("{ listen: ':9901' }", "asks nobody for proof"),
+        ("{ token: short-secret }", "the token has 12 characters"),
+        ("{ token: 'a secret with a blank' }", "a character that cannot stand in a header"),
+        ("{ token_file: none }", "cannot read the token file `"),
+        ("{ token_file: short }", "cannot be used: the token has 6 characters"),
+        (&format!("{{ token: {secret}, token_file: good }}"), "two tokens"),
+        ("{ listen: ':9901', tls: { cert: none, key: none } }", "asks nobody for proof"),
+        ("{ tls: { cert: none, key: none, client_ca: none } }", "cannot read the certificate `"),
+    ] {
+        let problems = read(admin).unwrap_err();
+        assert!(problems.contains(expected), "{admin}: {problems}");
+        assert!(!problems.contains("secret"), "{problems}");
+    }
+    for admin in [
+        format!("{{ listen: 0.0.0.0:9901, token: {secret} }}"),
+        "{ listen: ':9901', token_file: good }".to_owned(),
+    ] {
+        let plan = read(&admin).unwrap();
+        let found = plan.settings.admin.as_ref().unwrap().token.as_ref().unwrap();
+        assert_eq!(found.reveal(), secret);
+        let watched: Vec<_> = plan.files.iter().map(|file| format!("{file:?}")).collect();
+        assert_eq!(watched.iter().any(|file| file.contains("good")), admin.contains("good"));
+        let shown = format!("{:?}{}", plan.settings, config::describe(&plan));
+        assert!(!shown.contains(secret), "{shown}");
+    }
+    // Without its other files it is known that it asks for proof, and how it is reached.
+    read("{ listen: ':9901', token_file: none }").unwrap_err();
+    assert!(config::read_rules(&path).is_ok());
+    let address = config::read_admin(&path).unwrap().unwrap();
+    assert_eq!(address.token_file, Some(folder.path().join("none")));
+    assert_eq!((address.listen.port(), address.certificate), (9901, None));
 }
 
 #[test]

@@ -81,7 +81,7 @@ headers: legacy
     let json = Text::Plain("application/json".parse().unwrap());
     assert_eq!((&body.content_type, body.syntax), (&json, Syntax::Json));
     assert_eq!(plan.settings.access_log, AccessLog::File(Path::new("logs/access.json").into()));
-    assert_eq!(plan.settings.admin, Some("127.0.0.1:9901".parse().unwrap()));
+    assert_eq!(plan.settings.admin.unwrap().listen, "127.0.0.1:9901".parse().unwrap());
     assert_eq!(plan.settings.workers.get(), 3);
     assert_eq!(plan.settings.trusted_proxies.len(), 2);
 }

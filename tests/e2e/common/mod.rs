@@ -287,7 +287,7 @@ pub(crate) fn yaml_at(port: u16, upstream: SocketAddr, routes: &str) -> String {
 
 /// The values of a metric, by its labels as they are printed.
 pub(crate) fn metrics(gateway: &Gateway, name: &str) -> HashMap<String, f64> {
-    let page = http::get(gateway.address("admin"), "/metrics").text();
+    let page = http::ask(gateway.address("admin"), "/metrics").text();
     page.lines()
         .filter(|line| !line.starts_with('#'))
         .filter_map(|line| line.rsplit_once(' '))

@@ -3,7 +3,7 @@
 use super::words::Words;
 use crate::config::{
     plan::{
-        Certificate, Listener, Plan, ServerPlan, Settings, UpstreamOptions, UpstreamPlan,
+        Admin, Certificate, Listener, Plan, ServerPlan, Settings, UpstreamOptions, UpstreamPlan,
         certificates,
     },
     report::promise::{byte_rate, short},
@@ -14,7 +14,6 @@ use crate::route::KeySpec;
 use bytesize::ByteSize;
 use std::{
     collections::{BTreeSet, HashMap},
-    net::SocketAddr,
     path::Path,
     time::Duration,
 };
@@ -110,10 +109,7 @@ pub(in crate::config) fn listener(old: &Listener, new: &Listener) -> Option<Vec<
 
 pub(in crate::config) fn settings(old: &Settings, new: &Settings) -> Vec<String> {
     let mut words = Words::default();
-    let address = |address: &Option<SocketAddr>| {
-        address.map_or_else(|| "off".to_owned(), |address| address.to_string())
-    };
-    words.value("admin", old.admin, new.admin, address);
+    admin(old.admin.as_ref(), new.admin.as_ref(), &mut words);
     words.named("store", old.store == new.store);
     words.value("workers", old.workers, new.workers, ToString::to_string);
     words.value("drain_timeout", old.drain_timeout, new.drain_timeout, time);
@@ -154,14 +150,26 @@ pub(in crate::config) fn settings(old: &Settings, new: &Settings) -> Vec<String>
     words.0
 }
 
+fn admin(old: Option<&Admin>, new: Option<&Admin>, words: &mut Words) {
+    let address = |admin: Option<&Admin>| {
+        admin.map_or_else(|| "off".to_owned(), |admin| admin.listen.to_string())
+    };
+    words.value("admin", address(old), address(new), String::clone);
+    if let (Some(Admin { listen: _, token, tls }), Some(new)) = (old, new) {
+        words.named("admin.token", *token == new.token);
+        words.named("admin.tls", *tls == new.tls);
+    }
+}
+
 fn time(time: &Duration) -> String {
     short(*time)
 }
 
 /// Returns the keys that differ and that only a restart puts in force.
 pub(in crate::config) fn at_start_only(old: &Settings, new: &Settings) -> Vec<&'static str> {
+    let listen = |settings: &Settings| settings.admin.as_ref().map(|admin| admin.listen);
     let pairs = [
-        ("admin", old.admin == new.admin),
+        ("admin", listen(old) == listen(new)),
         ("store", old.store == new.store),
         ("workers", old.workers == new.workers),
     ];

@@ -1,0 +1,71 @@
+//! What every page of the admin listener may read.
+
+use super::readiness::Readiness;
+use crate::{
+    clock::Clock,
+    cluster::Store,
+    config::{self, Live},
+    flow::Instant,
+    meter::Counters,
+    preview::{Command, Previews},
+};
+use std::{net::SocketAddr, sync::Arc};
+use tokio::sync::{Semaphore, mpsc};
+
+/// Large pages in flight: one of ten thousand busy routes takes 70 MB, which a slow reader holds.
+pub(super) const PAGES: usize = 4;
+
+/// Streams of events that are open.
+const STREAMS: usize = 16;
+
+/// What the pages show, and the sender for reloads.
+#[derive(Debug)]
+pub struct State {
+    /// The configuration in force.
+    pub live: Arc<Live>,
+    /// The process's counters.
+    pub counters: Arc<Counters>,
+    /// The state for `/readyz`.
+    pub readiness: Arc<Readiness>,
+    /// The shared store, if any.
+    pub store: Option<Arc<Store>>,
+    /// Receives a message when a client requests a reload.
+    pub reload: mpsc::Sender<()>,
+    /// The preview, if there is one.
+    pub previews: Arc<Previews>,
+    /// Receives what clients want of previews.
+    pub preview: mpsc::Sender<Command>,
+    /// The clock of the process.
+    pub clock: Clock,
+}
+
+/// The admin listener's state.
+#[derive(Debug)]
+pub(super) struct Admin {
+    pub state: State,
+    /// Where the listener is, with its actual port.
+    pub address: SocketAddr,
+    /// When the process started.
+    pub started: Instant,
+    /// Room for large pages.
+    pub pages: Arc<Semaphore>,
+    /// Room for streams of events.
+    pub streams: Arc<Semaphore>,
+    /// The file's `admin` at the start, which holds when an edit removes the key.
+    at_start: Option<config::Admin>,
+}
+
+impl Admin {
+    pub(super) fn new(state: State, address: SocketAddr) -> Self {
+        let started = state.clock.now();
+        let at_start = state.live.load().settings.admin.clone();
+        let pages = Arc::new(Semaphore::new(PAGES));
+        let streams = Arc::new(Semaphore::new(STREAMS));
+        Self { state, address, started, pages, streams, at_start }
+    }
+
+    /// Returns the listener's settings in force.
+    pub(super) fn settings(&self) -> Option<config::Admin> {
+        self.state.live.load().settings.admin.clone().or_else(|| self.at_start.clone())
+    }
+}

@@ -1,0 +1,95 @@
+//! Answers that pages of several kinds are made of.
+
+use super::*;
+use crate::{
+    admin::{
+        endpoint::{Access, Answer, Ask, Endpoint},
+        reply::{events, json},
+    },
+    small_http::{Client, Endless},
+};
+
+#[tokio::test]
+async fn a_stream_of_events_sends_what_comes_and_ends_with_its_senders() {
+    let fixture = Fixture::new();
+    let (sender, pieces) = mpsc::channel(4);
+    let reply = events(&fixture.router.admin, pieces);
+    assert_eq!(reply.headers()[header::CONTENT_TYPE], "text/event-stream");
+    assert!(reply.extensions().get::<Endless>().is_some());
+    for piece in ["data: 1\n\n", "data: 2\n\n"] {
+        sender.send(Bytes::from_static(piece.as_bytes())).await.unwrap();
+    }
+    drop(sender);
+    assert_eq!(read(reply).1, "data: 1\n\ndata: 2\n\n");
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_a_stream_makes_room_for_another() {
+    let fixture = Fixture::new();
+    let admin = &fixture.router.admin;
+    let open = || {
+        let (sender, pieces) = mpsc::channel(1);
+        (sender, events(admin, pieces))
+    };
+    let mut all: Vec<_> = (0..16).map(|_| open()).collect();
+    assert_eq!(open().1.status(), StatusCode::SERVICE_UNAVAILABLE);
+    let (sender, reply) = all.pop().unwrap();
+    drop(reply);
+    assert!(sender.is_closed());
+    assert_eq!(open().1.status(), StatusCode::OK);
+}
+
+#[test]
+fn json_is_indented_and_ends_with_a_line() {
+    let (status, text) = read(json(StatusCode::OK, &["a"]));
+    assert_eq!((status, text.as_str()), (StatusCode::OK, "[\n  \"a\"\n]\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_is_read_up_to_its_bound_and_in_time() {
+    let echo = Endpoint {
+        path: "/echo",
+        methods: "POST",
+        about: "",
+        access: Access::Operators,
+        most_body: 4,
+        answer: Answer::Later(|_, Ask { body, .. }| {
+            Box::pin(async { reply::page(StatusCode::OK, "text/plain", body) })
+        }),
+    };
+    let router = Fixture::new().router;
+    let ask = async |body: &'static str| {
+        let request = Request::post("/echo").body(()).unwrap();
+        let reply = router.run(&echo, request.into_parts().0, Full::new(Bytes::from(body))).await;
+        read(reply)
+    };
+    assert_eq!(ask("1234").await, (StatusCode::OK, "1234".to_owned()));
+    assert_eq!(ask("12345").await.0, StatusCode::PAYLOAD_TOO_LARGE);
+    let stalled = http_body_util::StreamBody::new(futures_util::stream::pending::<
+        Result<http_body::Frame<Bytes>, std::convert::Infallible>,
+    >());
+    let head = Request::post("/echo").body(()).unwrap().into_parts().0;
+    let reply = router.run(&echo, head, stalled).await;
+    assert_eq!(reply.status(), StatusCode::REQUEST_TIMEOUT);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_too_often_is_told_when_to_come_again() {
+    let fixture = Fixture::new();
+    let ask = |path: &str| {
+        let mut request = Request::get(path).body(Full::new(Bytes::new())).unwrap();
+        let address = "127.0.0.1:1".parse().unwrap();
+        request.extensions_mut().insert(Client { address, is_certified: false });
+        fixture.router.answer(request).now_or_never().unwrap()
+    };
+    for _ in 0..1000 {
+        assert_eq!(ask("/nothing").status(), StatusCode::NOT_FOUND);
+    }
+    let rejected = ask("/routes");
+    assert_eq!(rejected.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(rejected.headers()[header::RETRY_AFTER], "1");
+    assert_eq!(ask("/healthz").status(), StatusCode::OK, "probes are counted apart");
+    let clock = &fixture.router.admin.state.clock;
+    clock.sleep_until(clock.now() + Duration::from_secs(1)).await;
+    assert_eq!(ask("/routes").status(), StatusCode::OK);
+}

@@ -1,0 +1,83 @@
+//! The admin listener: nobody may ask it unknown, unless it is on loopback.
+
+use super::compiler::Compiler;
+use crate::config::{
+    decode::Key,
+    diagnostics::{Problem, quoted},
+    plan::{Admin, AdminTls},
+    read::source::Files,
+    spec::{AdminSpec, AdminTlsSpec, CertificateFiles, Secret, leaf},
+};
+
+impl Compiler {
+    pub(super) fn admin(&mut self, key: &Key<AdminSpec>, files: &Files) -> Option<Admin> {
+        let spec = key.value()?;
+        let tls = spec.tls.value().and_then(|tls| self.admin_tls(tls, files));
+        let token = self.admin_token(spec, files);
+        let at = spec.listen.address()?;
+        // What `tls` says is not known where other files are not read.
+        let client_ca = match spec.tls.value() {
+            Some(tls) => tls.client_ca.is_written(),
+            None => spec.tls.is_written(),
+        };
+        let asks = spec.token.is_written() || spec.token_file.is_written() || client_ca;
+        if !asks && !at.value.ip().is_loopback() {
+            let message = format!("the admin listener on `{}` asks nobody for proof", at.value);
+            let help = format!(
+                "write `token_file: FILE`, or `tls: {{ cert: FILE, key: FILE, client_ca: FILE }}`, \
+                 or listen on this machine only: `127.0.0.1:{}`",
+                at.value.port()
+            );
+            self.error(Problem::error(at.place, message).help(help));
+        }
+        Some(Admin { listen: at.value, token, tls })
+    }
+
+    fn admin_token(&mut self, spec: &AdminSpec, files: &Files) -> Option<Secret> {
+        if let (Some(token), Some(file)) = (spec.token.place, spec.token_file.place) {
+            self.error(
+                Problem::error(file, "the admin listener has two tokens")
+                    .label("here")
+                    .also(token, "and here")
+                    .help("write one of `token` and `token_file`"),
+            );
+            return None;
+        }
+        if let Some(token) = spec.token.value() {
+            return Some(token.0.clone());
+        }
+        let file = spec.token_file.path()?;
+        let shown = quoted(&file.value.to_string_lossy());
+        let text = match files.get(&file.value)? {
+            Ok(bytes) => String::from_utf8_lossy(bytes),
+            Err(why) => {
+                let message = format!("cannot read the token file {shown}: {why}");
+                let help = "write the name of a file that the gateway's user may read; relative \
+                            names are meant from this file's folder";
+                self.error(Problem::error(file.place, message).help(help));
+                return None;
+            }
+        };
+        match leaf::token(text.trim()) {
+            Ok(token) => Some(token),
+            Err(wrong) => {
+                let message = format!("the token file {shown} cannot be used: {}", wrong.message);
+                self.error(Problem::error(file.place, message).help(wrong.help));
+                None
+            }
+        }
+    }
+
+    fn admin_tls(&mut self, spec: &AdminTlsSpec, files: &Files) -> Option<AdminTls> {
+        let named = CertificateFiles { cert: spec.cert.path()?, key: spec.key.path()? };
+        match AdminTls::load(&named, spec.client_ca.path(), files) {
+            Ok(tls) => Some(tls),
+            Err(problems) => {
+                for problem in problems {
+                    self.error(problem);
+                }
+                None
+            }
+        }
+    }
+}

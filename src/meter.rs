@@ -44,6 +44,8 @@ pub struct RouteMeter {
 struct Cells {
     pairs: Pairs<PAIRS>,
     durations: Histogram,
+    /// Those of `durations` whose requests were not admitted.
+    rejected: Histogram,
     first_bytes: Histogram,
     /// By bucket of the durations.
     exemplars: [ExemplarCell; BUCKETS],
@@ -75,6 +77,8 @@ pub struct Ended<'a> {
     pub duration: Duration,
     /// When it ended, since the Unix epoch.
     pub at: Duration,
+    /// Whether its route's rules let it pass.
+    pub is_admitted: bool,
 }
 
 /// Answers of one method and status.
@@ -98,7 +102,16 @@ impl RouteMeter {
         }
         let nanos = nanos(ended.duration);
         let bucket = cells.durations.record(nanos);
+        if !ended.is_admitted {
+            cells.rejected.record(nanos);
+        }
         cells.exemplars[bucket].offer(nanos, ended.at, id);
+    }
+
+    /// Reads how long requests took: all, and those that were not admitted.
+    pub fn durations(&self) -> (Durations, Durations) {
+        let Some(cells) = self.cells.get() else { return Default::default() };
+        (cells.durations.read(), cells.rejected.read())
     }
 
     /// Reads all numbers.
@@ -130,6 +143,7 @@ impl Default for Cells {
         Self {
             pairs: Pairs::default(),
             durations: Histogram::default(),
+            rejected: Histogram::default(),
             first_bytes: Histogram::default(),
             exemplars: array::from_fn(|_| ExemplarCell::default()),
         }
@@ -367,7 +381,8 @@ mod tests {
 
     fn record(meter: &RouteMeter, method: &Method, status: StatusCode, duration: Duration) {
         let at = Duration::from_secs(5);
-        let ended = Ended { method, status, first_byte: Some(duration), duration, at };
+        let ended =
+            Ended { method, status, first_byte: Some(duration), duration, at, is_admitted: true };
         meter.record(&ended, || None);
     }
 
@@ -395,7 +410,10 @@ mod tests {
         let meter = RouteMeter::default();
         let (method, status) = (&Method::GET, StatusCode::OK);
         let (duration, at) = (Duration::from_secs(1), Duration::ZERO);
-        meter.record(&Ended { method, status, first_byte: None, duration, at }, || None);
+        meter.record(
+            &Ended { method, status, first_byte: None, duration, at, is_admitted: true },
+            || None,
+        );
         let reading = meter.read();
         assert_eq!((reading.durations.count(), reading.first_bytes.count()), (1, 0));
     }
@@ -410,6 +428,7 @@ mod tests {
                 first_byte: None,
                 duration: Duration::from_micros(300),
                 at: Duration::from_millis(millis),
+                is_admitted: true,
             };
             let mut is_asked = false;
             meter.record(&ended, || {
@@ -432,6 +451,21 @@ mod tests {
         assert!(ended(5, Some(first)), "the clock was set back");
         let kept = meter.exemplars()[2].unwrap();
         assert_eq!(kept, Exemplar { id: first, nanos: 300_000, at: Duration::from_millis(5) });
+    }
+
+    #[test]
+    fn rejected_requests_are_told_apart_from_admitted_ones() {
+        let meter = RouteMeter::default();
+        for (millis, is_admitted) in [(1, false), (20, true), (1, false)] {
+            let duration = Duration::from_millis(millis);
+            let at = Duration::ZERO;
+            let (method, status) = (&Method::GET, StatusCode::OK);
+            let ended = Ended { method, status, first_byte: None, duration, at, is_admitted };
+            meter.record(&ended, || None);
+        }
+        let (all, rejected) = meter.durations();
+        assert_eq!((all.count(), rejected.count()), (3, 2));
+        assert_eq!(all.since(&rejected).sum, Duration::from_millis(20));
     }
 
     #[test]

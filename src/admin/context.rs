@@ -1,6 +1,6 @@
 //! What every page of the admin listener may read.
 
-use super::readiness::Readiness;
+use super::{live::Sampler, readiness::Readiness};
 use crate::{
     clock::Clock,
     cluster::Store,
@@ -43,6 +43,8 @@ pub struct State {
 #[derive(Debug)]
 pub(super) struct Admin {
     pub state: State,
+    /// Samples what the dashboard shows.
+    pub sampler: Arc<Sampler>,
     /// Where the listener is, with its actual port.
     pub address: SocketAddr,
     /// When the process started.
@@ -61,7 +63,8 @@ impl Admin {
         let at_start = state.live.load().settings.admin.clone();
         let pages = Arc::new(Semaphore::new(PAGES));
         let streams = Arc::new(Semaphore::new(STREAMS));
-        Self { state, address, started, pages, streams, at_start }
+        let sampler = Arc::default();
+        Self { state, sampler, address, started, pages, streams, at_start }
     }
 
     /// Returns the listener's settings in force.

@@ -9,6 +9,7 @@ mod endpoint;
 mod exemplars;
 mod exposition;
 mod guard;
+mod live;
 mod metrics;
 mod pages;
 mod preview;
@@ -19,7 +20,7 @@ mod router;
 mod routes;
 
 pub use context::State;
-pub use readiness::{Readiness, Reload};
+pub use readiness::{Edits, Readiness, RejectedReload, Reload};
 
 use crate::small_http::{self, Limits, Socket};
 use context::Admin;
@@ -54,7 +55,12 @@ pub async fn serve(
         let router = Arc::clone(&router);
         async move { router.answer(request).await }
     };
-    small_http::serve(Socket { listener, tls }, LIMITS, handler, handed_over, shutdown).await;
+    let sampling = admin.sampler.run(&admin.state.live, &admin.state.clock);
+    let socket = Socket { listener, tls };
+    tokio::select! {
+        () = small_http::serve(socket, LIMITS, handler, handed_over, shutdown) => {}
+        () = sampling => {}
+    }
 }
 
 #[cfg(test)]

@@ -64,7 +64,6 @@ pub(super) fn large(
 /// Returns an answer that sends what `pieces` receives until its senders are gone, as
 /// `text/event-stream`, unless too many are open. The senders notice that the client has left by
 /// `Sender::closed`.
-#[cfg_attr(not(test), expect(dead_code, reason = "for pages of events"))]
 pub(super) fn events(admin: &Admin, pieces: mpsc::Receiver<Bytes>) -> Reply {
     let Ok(permit) = Arc::clone(&admin.streams).try_acquire_owned() else {
         return plain(StatusCode::SERVICE_UNAVAILABLE, "too many streams are open\n");

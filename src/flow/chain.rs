@@ -15,7 +15,7 @@ use super::{
     rules::{Change, Installed, Rules, rule_of},
     shared::{Delta, RemoteState, RoundTrip},
     slot::{Charge, Hold, Slot},
-    statistic::{Counts, Observation, Statistic},
+    statistic::{Counts, Observation, Statistic, Totals},
     time::{Instant, WallOffset},
     traits::{End, Times, Until},
     transfer::Journal,
@@ -272,6 +272,10 @@ impl Chain {
             rules: self.slots.iter().map(|entry| entry.observe(now)).collect(),
             ..self.statistic.observe(now)
         }
+    }
+
+    pub(super) fn totals(&self, now: Instant) -> Totals {
+        self.statistic.totals(now.max(self.latest))
     }
 
     /// Collects unsynced charges of a slot: see

@@ -13,7 +13,7 @@ use super::{
     claim::{Claim, SlotId},
     decision::{Outcome, RejectedBy, Rejection, Report},
     rules::{Installed, Rules},
-    statistic::Observation,
+    statistic::{Observation, Totals},
     time::{Instant, WallOffset},
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -135,6 +135,11 @@ impl Gate {
     /// Returns the statistics at `now`.
     pub fn observe(&self, now: Instant) -> Observation {
         self.lock().observe(now)
+    }
+
+    /// Returns the totals without the rules, which takes no longer than a decision.
+    pub fn totals(&self, now: Instant) -> Totals {
+        self.lock().totals(now)
     }
 
     // Private: no guard outlives a call, so that calls cannot deadlock.

@@ -56,5 +56,5 @@ pub use ramp::WarmUp;
 pub use rate::Rate;
 pub use rules::{Change, Installed, Rule, Rules, rule_of};
 pub use shared::{Delta, Judgement, RemoteState, RoundTrip, StateName, Stored, Terms, Unstorable};
-pub use statistic::{ByReason, Counts, Observation, RuleObservation, Sums, WAIT_BOUNDS};
+pub use statistic::{ByReason, Counts, Observation, RuleObservation, Sums, Totals, WAIT_BOUNDS};
 pub use time::{Instant, WallOffset};

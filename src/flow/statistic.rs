@@ -79,6 +79,21 @@ pub struct Observation {
     pub rules: Vec<RuleObservation>,
 }
 
+/// A route's totals at an instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Requests that started at once.
+    pub passed: u64,
+    /// Requests that had to wait for their start.
+    pub delayed: u64,
+    /// Requests rejected.
+    pub rejected: u64,
+    /// Requests admitted and not ended, waiting ones included.
+    pub in_flight: u64,
+    /// Requests in flight whose start is in the future.
+    pub waiting: u64,
+}
+
 /// A rule's decisions at an instant.
 #[derive(Clone, Debug)]
 pub struct RuleObservation {
@@ -277,6 +292,13 @@ impl Statistic {
             waiting: recent.map_or(0, |recent| recent.waiting(now)),
             ..Observation::default()
         }
+    }
+
+    /// Returns the totals.
+    pub(super) fn totals(&self, now: Instant) -> Totals {
+        let Cell { passed, delayed, rejected, .. } = self.totals;
+        let waiting = self.recent.as_deref().map_or(0, |recent| recent.waiting(now));
+        Totals { passed, delayed, rejected, in_flight: self.in_flight, waiting }
     }
 
     fn recent(&mut self) -> &mut Recent {

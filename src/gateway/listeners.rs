@@ -73,7 +73,7 @@ pub(super) fn open(
                 .map_err(|error| StartError::Open(plan.cannot_listen(listener, &error)))?
         });
     }
-    let mut open_admin = |configured| -> Result<OpenedAdmin, StartError> {
+    let open_admin = |configured| -> Result<OpenedAdmin, StartError> {
         let taken = inherited.take(None, configured);
         let shared = inherited.any(|other| overlap(other, configured));
         let opened = taken.map_or_else(|| bind(configured, 1, shared), Ok);
@@ -81,7 +81,7 @@ pub(super) fn open(
             opened.map_err(|error| StartError::Open(plan.cannot_administer(configured, &error)))?;
         Ok(OpenedAdmin { configured, address, sockets })
     };
-    let admin = plan.settings.admin.as_ref().map(|admin| open_admin(admin.listen));
+    let admin = plan.settings.admin.as_ref().map(|admin| admin.listen).map(open_admin);
     Ok(Sockets { listeners: opened, admin: admin.transpose()?, ..Sockets::default() })
 }
 

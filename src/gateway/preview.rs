@@ -3,7 +3,7 @@
 use super::{reading::RejectedEdit, replace_file::replace_file};
 use crate::{
     clock::Clock,
-    config::{self, Diagnostics, Live, Plan, Snapshot, Text, Watched},
+    config::{self, Diagnostics, Entry, Live, Plan, Snapshot, Text, Watched},
     preview::{Command, CommandError, Cost, EndCause, Preview, Previews, Start},
     route::Seed,
 };
@@ -82,7 +82,8 @@ impl Adoption {
     pub(super) fn write(&self) -> Result<(), RejectedEdit> {
         replace_file(&self.path, self.preview.text()).map_err(|error| {
             let line = format!("cannot replace the file {}: {error}", self.path.display());
-            RejectedEdit { drawing: format!("error: {line}"), line, is_outside: true }
+            let problems = vec![Entry::about(line.clone())];
+            RejectedEdit { drawing: format!("error: {line}"), line, problems, is_outside: true }
         })
     }
 

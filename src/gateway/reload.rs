@@ -229,9 +229,9 @@ impl Gateway {
     }
 
     /// Reports a rejected configuration.
-    fn reject(&self, RejectedEdit { line, drawing, .. }: &RejectedEdit) {
+    fn reject(&self, RejectedEdit { line, drawing, problems, .. }: &RejectedEdit) {
         self.counters.reloads_failed.fetch_add(1, Relaxed);
-        self.readiness.rejected(self.clock.wall_now(), drawing);
+        self.readiness.rejected(self.clock.wall_now(), drawing, problems);
         tracing::error!(
             "configuration rejected, the last good one stays in force: {line}\n{drawing}"
         );

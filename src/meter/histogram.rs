@@ -86,6 +86,14 @@ impl Durations {
         }
     }
 
+    /// Adds those of another reading.
+    pub fn add(&mut self, other: &Self) {
+        for (mine, others) in self.buckets.iter_mut().zip(other.buckets) {
+            *mine += others;
+        }
+        self.sum += other.sum;
+    }
+
     /// Returns the duration that a share of the requests, as 0.99, did not exceed; `None` if none
     /// was counted.
     ///

@@ -299,6 +299,21 @@ impl Tail {
         self.request_id.as_ref().and_then(request_id::number).map(ExemplarId::Request)
     }
 
+    /// Ends an admitted request for its rules.
+    fn end(&self, permit: Permit, status: StatusCode, at: Instant) {
+        let ended = match self.ending {
+            // Its place in a queue is another's.
+            Ending::Cancelled if at < permit.start() => {
+                permit.leave(at);
+                None
+            }
+            Ending::Cancelled => permit.finish(Outcome::Cancelled),
+            Ending::Complete { .. } => permit.finish(outcome(status, at)),
+            Ending::Failed => permit.finish(Outcome::Failure { at }),
+        };
+        self.log(ended);
+    }
+
     pub(super) fn add_bytes(&mut self, bytes: usize) {
         self.bytes_out += bytes as u64;
     }
@@ -334,25 +349,17 @@ impl Drop for Tail {
         let gone = StatusCode::from_u16(CLIENT_GONE).unwrap_or(StatusCode::BAD_REQUEST);
         let status = self.status.unwrap_or(gone);
         end_trial(self.trial.take(), self.ending, status, at);
+        let is_admitted = self.permit.is_some();
         if let Some(permit) = self.permit.take() {
-            let ended = match self.ending {
-                // Its place in a queue is another's.
-                Ending::Cancelled if at < permit.start() => {
-                    permit.leave(at);
-                    None
-                }
-                Ending::Cancelled => permit.finish(Outcome::Cancelled),
-                Ending::Complete { .. } => permit.finish(outcome(status, at)),
-                Ending::Failed => permit.finish(Outcome::Failure { at }),
-            };
-            self.log(ended);
+            self.end(permit, status, at);
         }
         let duration = at.since(self.started);
         let first_byte = self.answered_at.map(|answered| answered.since(self.started));
         let timeout = self.timed_out(at);
         if let Some(route) = &self.route {
             let at = worker.clock.wall(at).since(Instant::EPOCH);
-            let ended = Ended { method: &self.method, status, first_byte, duration, at };
+            let ended =
+                Ended { method: &self.method, status, first_byte, duration, at, is_admitted };
             route.meter.record(&ended, || self.exemplar_id());
         }
         if let Some(entry) = &self.entry {

@@ -11,6 +11,7 @@ mod access;
 mod balance;
 mod binary_upgrade;
 mod cluster;
+mod dashboard;
 mod descriptors;
 mod divided;
 mod duplicates;

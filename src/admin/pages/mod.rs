@@ -1,6 +1,8 @@
 //! The pages of the admin listener, a file each: its endpoints are a line of [`ALL`].
 
+mod dashboard;
 mod health;
+mod live;
 mod metrics;
 mod preview;
 mod reload;
@@ -10,6 +12,8 @@ use super::endpoint::Endpoint;
 
 /// Every page but the index, in the index's order. A page with an empty `about` is not listed.
 pub(super) const ALL: &[&[Endpoint]] = &[
+    dashboard::ENDPOINTS,
+    &live::ENDPOINTS,
     &health::ENDPOINTS,
     &metrics::ENDPOINTS,
     &routes::ENDPOINTS,

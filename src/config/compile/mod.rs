@@ -48,7 +48,7 @@ pub(super) fn compile(
     let store = compiler.store(spec.store.value(), files);
     let tracing = compiler.tracing(spec.tracing.value(), files);
     let admin = compiler.admin(&spec.admin, files);
-    let settings = Settings { tracing, store, admin, ..settings(&spec, cores) };
+    let settings = Settings { admin, tracing, store, ..settings(&spec, cores) };
     let admin = spec.admin.value().and_then(|admin| admin.listen.address());
     let listeners = compiler.listeners(&spec, admin, files, source.folder());
     let upstreams = compiler.upstreams(spec.upstreams.items(), files);

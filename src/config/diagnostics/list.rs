@@ -63,6 +63,23 @@ pub struct Entry {
     pub help: String,
 }
 
+impl Entry {
+    /// Returns an error that is not about a place of a file.
+    pub fn about(message: String) -> Self {
+        Self {
+            severity: Severity::Error,
+            name: None,
+            file: PathBuf::new(),
+            line: 0,
+            column: 0,
+            end_line: 0,
+            end_column: 0,
+            message,
+            help: String::new(),
+        }
+    }
+}
+
 impl Diagnostics {
     /// Puts problems in the order of the file that they speak of. No value of a variable is shown.
     pub(in crate::config) fn new(source: &Source, problems: impl Into<Problems>) -> Self {

@@ -1,6 +1,7 @@
 //! A gateway process under test, upstreams that do as they are told, and clients
 //! that see every byte.
 
+pub(crate) mod browser;
 pub(crate) mod http;
 pub(crate) mod http2;
 pub(crate) mod http2_server;

@@ -1,0 +1,194 @@
+//! What is remembered of one route between two samples.
+
+use super::history::{History, Sample};
+use crate::{
+    config::Route,
+    flow::{Counts, Instant, ReasonKind, RuleObservation, Totals},
+    meter::Durations,
+};
+use std::sync::Arc;
+
+/// Over how many seconds the rates of rules are taken, so that a rejection now and then can be read.
+const SECONDS: usize = 10;
+
+/// A route since the sampler knows it.
+#[derive(Debug, Default)]
+pub(super) struct RouteTrack {
+    totals: Totals,
+    durations: Durations,
+    rejected: Durations,
+    pub latest: Sample,
+    /// While it has had traffic in the last five minutes, if there is room.
+    pub history: Option<History>,
+    /// From its first traffic on.
+    pub rules: Vec<RuleTrack>,
+}
+
+/// The rates of one rule.
+#[derive(Debug)]
+pub(super) struct RuleTrack {
+    pub name: Arc<str>,
+    counts: Counts,
+    pub passed: Window,
+    pub delayed: Window,
+    pub would_reject: Window,
+    /// Those that it has rejected for.
+    pub reasons: Vec<(ReasonKind, Window)>,
+}
+
+/// The counts of the last seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Window {
+    counts: [u32; SECONDS],
+    at: usize,
+}
+
+impl Window {
+    fn push(&mut self, count: u64) {
+        self.counts[self.at] = narrow(count);
+        self.at = (self.at + 1) % SECONDS;
+    }
+
+    /// Returns the count of the latest second.
+    pub(super) fn latest(&self) -> u32 {
+        self.counts[(self.at + SECONDS - 1) % SECONDS]
+    }
+
+    /// Returns the rate per second.
+    pub(super) fn rate(&self) -> f64 {
+        let sum: u32 = self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count));
+        f64::from(sum) / 10.0
+    }
+}
+
+/// Returns a count as a sample has it.
+pub(super) fn narrow(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+impl RouteTrack {
+    /// Returns a track of a route that has been counted for a while: only what comes is sampled.
+    pub(super) fn new(route: &Route, now: Instant) -> Self {
+        let (durations, rejected) = route.meter.durations();
+        Self { totals: route.gate.totals(now), durations, rejected, ..Self::default() }
+    }
+
+    /// Takes the sample of a second. Returns the durations of the admitted requests in it.
+    pub(super) fn sample(&mut self, route: &Route, now: Instant, has_room: bool) -> Durations {
+        let totals = route.gate.totals(now);
+        let (durations, rejected) = route.meter.durations();
+        let admitted = durations.since(&self.durations).since(&rejected.since(&self.rejected));
+        self.latest = Sample {
+            passed: narrow(totals.passed.saturating_sub(self.totals.passed)),
+            delayed: narrow(totals.delayed.saturating_sub(self.totals.delayed)),
+            rejected: narrow(totals.rejected.saturating_sub(self.totals.rejected)),
+            p50: micros(&admitted, 0.5),
+            p99: micros(&admitted, 0.99),
+            in_flight: narrow(totals.in_flight),
+            waiting: narrow(totals.waiting),
+        };
+        self.totals = totals;
+        self.durations = durations;
+        self.rejected = rejected;
+        self.remember(has_room);
+        if self.latest.requests() > 0 {
+            self.follow(&route.gate.observe(now).rules);
+        } else {
+            self.rules.iter_mut().for_each(RuleTrack::rest);
+        }
+        admitted
+    }
+
+    /// Adds the latest sample to the history, which ends after five minutes without traffic.
+    fn remember(&mut self, has_room: bool) {
+        let is_idle = self.latest.is_idle();
+        if self.history.is_none() && !is_idle && has_room {
+            self.history = Some(History::default());
+        }
+        if let Some(history) = &mut self.history {
+            history.push(self.latest);
+            if is_idle && history.is_idle() {
+                self.history = None;
+            }
+        }
+    }
+
+    fn follow(&mut self, seen: &[RuleObservation]) {
+        let mut known = core::mem::take(&mut self.rules);
+        for rule in seen {
+            let found = known.iter().position(|track| track.name == rule.name);
+            let mut track = match found {
+                Some(index) => known.swap_remove(index),
+                None => RuleTrack::new(rule),
+            };
+            track.follow(rule);
+            self.rules.push(track);
+        }
+    }
+
+    pub(super) fn rule(&self, name: &str) -> Option<&RuleTrack> {
+        self.rules.iter().find(|track| *track.name == *name)
+    }
+
+    /// Returns how many requests were rejected, and how many came, in the last minute.
+    pub(super) fn last_minute(&self) -> (u64, u64) {
+        let Some(history) = &self.history else {
+            return (u64::from(self.latest.rejected), self.latest.requests());
+        };
+        history.latest(60).fold((0, 0), |(rejected, all), sample| {
+            (rejected + u64::from(sample.rejected), all + sample.requests())
+        })
+    }
+}
+
+/// Returns a percentile in microseconds; 0 if nothing was counted.
+pub(super) fn micros(durations: &Durations, share: f64) -> u32 {
+    let found = durations.quantile(share);
+    found.map_or(0, |found| u32::try_from(found.as_micros()).unwrap_or(u32::MAX).max(1))
+}
+
+impl RuleTrack {
+    fn new(seen: &RuleObservation) -> Self {
+        Self {
+            name: Arc::clone(&seen.name),
+            counts: Counts::default(),
+            passed: Window::default(),
+            delayed: Window::default(),
+            would_reject: Window::default(),
+            reasons: Vec::new(),
+        }
+    }
+
+    fn follow(&mut self, seen: &RuleObservation) {
+        let before = core::mem::replace(&mut self.counts, seen.counts);
+        let now = &seen.counts;
+        self.passed.push(now.passed.saturating_sub(before.passed));
+        self.delayed.push(now.delayed.saturating_sub(before.delayed));
+        let would = |counts: &Counts| counts.dry_run_rejected.total();
+        self.would_reject.push(would(now).saturating_sub(would(&before)));
+        for kind in ReasonKind::ALL {
+            let count = now.rejected.of(kind).saturating_sub(before.rejected.of(kind));
+            match self.reasons.iter_mut().find(|(known, _)| *known == kind) {
+                Some((_, window)) => window.push(count),
+                None if count > 0 => {
+                    let mut window = Window::default();
+                    window.push(count);
+                    self.reasons.push((kind, window));
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Adds a second without requests.
+    fn rest(&mut self) {
+        let reasons = self.reasons.iter_mut().map(|(_, window)| window);
+        let windows = [&mut self.passed, &mut self.delayed, &mut self.would_reject];
+        windows.into_iter().chain(reasons).for_each(|window| window.push(0));
+    }
+
+    /// Returns the rate of rejections.
+    pub(super) fn rejected(&self) -> f64 {
+        self.reasons.iter().fold(0.0, |sum, (_, window)| sum + window.rate())
+    }
+}

@@ -1,0 +1,108 @@
+//! Server-sent events: a sample a second, as one client asked for it.
+//!
+//! A sample is written when the client has taken the one before. So a slow client gets fewer of
+//! them, and no more than one waits for it. One that takes none for 15 seconds is dropped.
+
+use super::{
+    query::Query,
+    view::{Around, ConfigView, HistoryView, Page, SampleView},
+};
+use crate::admin::context::Admin;
+use bytes::Bytes;
+use core::time::Duration;
+use std::{collections::HashSet, fmt::Write, sync::Arc};
+use tokio::sync::mpsc;
+
+/// How long a client may take no sample.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// How many samples the order of the routes holds for, so that rows do not dance.
+const STEADY: u64 = 5;
+
+/// What one client has been sent.
+#[derive(Debug)]
+struct Client {
+    admin: Arc<Admin>,
+    query: Query,
+    page: Page,
+    /// Under which version of the configuration the page was made.
+    version: u64,
+    /// The routes whose history it has.
+    sent: HashSet<Arc<str>>,
+    edits: Option<u64>,
+    events: u64,
+}
+
+/// Sends a sample a second, and what belongs to it, until the client leaves or is too slow.
+pub(crate) async fn send(admin: Arc<Admin>, query: Query, events: mpsc::Sender<Bytes>) {
+    let clock = admin.state.clock.clone();
+    let mut taken = admin.sampler.taken();
+    let mut client = Client {
+        admin,
+        query,
+        page: Page::default(),
+        version: 0,
+        sent: HashSet::new(),
+        edits: None,
+        events: 0,
+    };
+    loop {
+        let Ok(Ok(room)) = clock.timeout(PATIENCE, events.reserve()).await else { return };
+        room.send(Bytes::from(client.next()));
+        tokio::select! {
+            () = events.closed() => return,
+            changed = taken.changed() => if changed.is_err() {
+                return;
+            },
+        }
+    }
+}
+
+impl Client {
+    /// Returns the next events.
+    fn next(&mut self) -> String {
+        let mut text = if self.events == 0 { "retry: 2000\n\n" } else { "" }.to_owned();
+        let admin = Arc::clone(&self.admin);
+        let state = &admin.state;
+        let board = admin.sampler.board();
+        let Some((snapshot, tracks)) = board.routes() else { return text + ": no sample yet\n\n" };
+        if self.events.is_multiple_of(STEADY) || snapshot.version != self.version {
+            self.page = Page::of(&board, &self.query);
+            self.version = snapshot.version;
+        }
+        let around = Around {
+            readiness: &state.readiness,
+            store: state.store.as_deref(),
+            started: admin.started,
+            now: state.clock.now(),
+        };
+        let sample = SampleView::of(&board, snapshot, &self.page, &self.query, around);
+        if self.edits.replace(sample.edits) != Some(sample.edits) {
+            let started = state.clock.wall(admin.started);
+            event(&mut text, "config", &ConfigView::of(snapshot, around, started));
+        }
+        if !self.query.is_brief {
+            let has_history = |index: &&usize| tracks[**index].history.is_some();
+            let name = |index: &usize| Arc::clone(&snapshot.routes[*index].name);
+            let shown: Vec<usize> = self.page.indexes.iter().filter(has_history).copied().collect();
+            let is_new = |index: &usize| !self.sent.contains(&name(index));
+            let fresh: Vec<usize> = shown.iter().copied().filter(is_new).collect();
+            if self.events == 0 || !fresh.is_empty() {
+                event(&mut text, "history", &HistoryView::of(&board, &fresh));
+            }
+            // A route that comes back is sent again: its client has dropped it.
+            self.sent = shown.iter().map(name).collect();
+        }
+        event(&mut text, "sample", &sample);
+        self.events += 1;
+        text
+    }
+}
+
+/// Adds an event. What cannot be written as JSON is left out.
+fn event(text: &mut String, name: &str, data: &impl serde::Serialize) {
+    if let Ok(json) = serde_json::to_string(data) {
+        // Writing to a String cannot fail.
+        _ = write!(text, "event: {name}\ndata: {json}\n\n");
+    }
+}

@@ -1,0 +1,93 @@
+//! `/dashboard`: a page of the gateway's own files, which loads nothing from elsewhere.
+
+use crate::admin::{
+    context::Admin,
+    endpoint::{Ask, Endpoint},
+    reply::{Reply, page},
+};
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode, header};
+
+/// Only these files: no script in the page, none made of text, and no other site.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+    img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const JS: &str = "text/javascript; charset=utf-8";
+
+/// A file of the page.
+struct File {
+    path: &'static str,
+    content_type: &'static str,
+    text: &'static str,
+}
+
+/// Writes the files and their endpoints.
+macro_rules! files {
+    ($($path:literal, $about:literal, $content_type:ident, $file:literal;)*) => {
+        const FILES: &[File] = &[$(File {
+            path: $path,
+            content_type: $content_type,
+            text: include_str!(concat!("../dashboard/", $file)),
+        }),*];
+
+        pub(super) const ENDPOINTS: &[Endpoint] = &[$(Endpoint::get($path, $about, file)),*];
+    };
+}
+
+files! {
+    "/dashboard", "what happens now and what happened in the last 5 minutes, for browsers", HTML, "index.html";
+    "/dashboard/style.css", "", CSS, "style.css";
+    "/dashboard/app.js", "", JS, "app.js";
+    "/dashboard/charts.js", "", JS, "charts.js";
+    "/dashboard/uplot.js", "", JS, "uplot/uPlot.iife.min.js";
+    "/dashboard/uplot.css", "", CSS, "uplot/uPlot.min.css";
+}
+
+fn file(_: &Admin, ask: &Ask) -> Reply {
+    let Some(file) = FILES.iter().find(|file| file.path == ask.head.uri.path()) else {
+        return page(StatusCode::NOT_FOUND, HTML, Bytes::new());
+    };
+    let mut reply =
+        page(StatusCode::OK, file.content_type, Bytes::from_static(file.text.as_bytes()));
+    let policy = HeaderValue::from_static(POLICY);
+    reply.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    reply
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_small_and_loads_nothing_from_elsewhere() {
+        let size: usize = FILES.iter().map(|file| file.text.len()).sum();
+        assert!(size <= 150 * 1024, "the dashboard takes {size} bytes");
+        for file in FILES {
+            // uPlot names its home in a comment.
+            let text = file.text.replace("https://github.com/leeoniya/uPlot", "");
+            for outside in [
+                "http://",
+                "https://",
+                "url(",
+                "@import",
+                "eval(",
+                "new Function",
+                "style=\"",
+                " onclick=",
+            ] {
+                assert!(!text.contains(outside), "{} has {outside}", file.path);
+            }
+        }
+    }
+
+    #[test]
+    fn every_file_that_the_page_names_is_served() {
+        let page = FILES[0].text;
+        let named = page.split(['"']).filter(|word| word.starts_with("dashboard/"));
+        let named: Vec<String> = named.map(|path| format!("/{path}")).collect();
+        assert_eq!(named.len(), FILES.len() - 1);
+        assert!(named.iter().all(|path| FILES.iter().any(|file| file.path == path)), "{named:?}");
+    }
+}

@@ -1,0 +1,125 @@
+//! The stream that the dashboard follows.
+
+use super::*;
+use crate::admin::live::{self, Query};
+
+/// Returns the events of a stream's next piece by their names.
+async fn next(pieces: &mut mpsc::Receiver<Bytes>) -> Vec<(String, Value)> {
+    let piece = pieces.recv().await.unwrap();
+    let text = String::from_utf8(piece.to_vec()).unwrap();
+    let events = text.split("\n\n").filter_map(|event| event.strip_prefix("event: "));
+    events
+        .map(|event| {
+            let (name, data) = event.split_once("\ndata: ").unwrap();
+            (name.to_owned(), serde_json::from_str(data).unwrap())
+        })
+        .collect()
+}
+
+impl Fixture {
+    async fn sample(&self) {
+        let admin = &self.router.admin;
+        admin.sampler.sample(&admin.state.live, &admin.state.clock).await;
+    }
+
+    fn follow(&self, query: &str) -> mpsc::Receiver<Bytes> {
+        let (sender, pieces) = mpsc::channel(1);
+        let admin = Arc::clone(&self.router.admin);
+        let fields: Vec<_> = query.split('&').filter_map(|field| field.split_once('=')).collect();
+        let query = Query::read(|name| {
+            let found = fields.iter().find(|(field, _)| *field == name);
+            found.map(|(_, value)| (*value).to_owned())
+        });
+        tokio::spawn(live::send(admin, query, sender));
+        pieces
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sample_has_what_happened_since_the_one_before() {
+    let fixture = Fixture::new();
+    fixture.sample().await;
+    let mut pieces = fixture.follow("sort=name");
+    let first = next(&mut pieces).await;
+    let names: Vec<&str> = first.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["config", "history", "sample"]);
+    assert_eq!(first[0].1["version"], 1);
+    assert_eq!(first[2].1["all"]["passed"], 0);
+    fixture.serve_a_little().await;
+    fixture.sample().await;
+    let second = next(&mut pieces).await;
+    let (name, sample) = second.last().unwrap();
+    assert_eq!(name, "sample");
+    let api = &sample["routes"]["rows"][0];
+    assert_eq!((&api["name"], &api["now"]["rejected"]), (&"api".into(), &2.into()));
+    assert_eq!(sample["all"]["rejected"], 3);
+    assert_eq!(sample["reasons"], serde_json::json!({ "rate": 2, "breaker": 1 }));
+    let rejecting = sample["rejecting"].as_array().unwrap();
+    let of = |rule: &Value| (rule["route"].clone(), rule["rule"].clone(), rule["dry_run"].clone());
+    assert_eq!(of(&rejecting[0]), ("api".into(), "total".into(), false.into()));
+    assert_eq!(rejecting[0]["per_second"], 0.2);
+    assert_eq!(api["rules"][0]["used"], 3);
+    // The next second is quiet.
+    fixture.sample().await;
+    let third = next(&mut pieces).await;
+    assert_eq!(third.last().unwrap().1["all"]["rejected"], 0);
+    assert_eq!(third.last().unwrap().1["routes"]["rows"][0]["rules"][0]["rejected"], 0.2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rejected_edit_is_shown_with_its_problems_until_another_is_applied() {
+    let fixture = Fixture::new();
+    fixture.sample().await;
+    let mut pieces = fixture.follow("brief=true");
+    next(&mut pieces).await;
+    let problems = fixture.read("listeners: []\nroute: 1\n").unwrap_err();
+    let entries: Vec<_> = problems.entries().collect();
+    let state = &fixture.router.admin.state;
+    state.readiness.rejected(state.clock.wall_now(), &problems.to_string(), &entries);
+    fixture.sample().await;
+    let (name, config) = next(&mut pieces).await.swap_remove(0);
+    assert_eq!((name.as_str(), &config["is_behind"]), ("config", &true.into()));
+    let problem = &config["rejected"]["problems"][0];
+    assert_eq!(problem["line"], entries[0].line);
+    assert_eq!(problem["message"], entries[0].message);
+    state.readiness.reloaded(state.clock.wall_now(), "reloaded v2");
+    let plan = fixture.read(&CONFIG.replace("3/1h", "4/1h")).unwrap();
+    state.live.apply(plan, state.clock.now(), &mut config::Retired::default());
+    fixture.sample().await;
+    let (_, config) = next(&mut pieces).await.swap_remove(0);
+    assert_eq!((&config["is_behind"], &config["version"]), (&false.into(), &2.into()));
+    assert_eq!(config["rejected"]["problems"][0]["line"], entries[0].line);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_takes_no_sample_is_dropped() {
+    let fixture = Fixture::new();
+    fixture.sample().await;
+    let pieces = fixture.follow("");
+    fixture.sample().await;
+    let clock = &fixture.router.admin.state.clock;
+    for _ in 0..20 {
+        clock.sleep_until(clock.now() + Duration::from_secs(1)).await;
+        fixture.sample().await;
+    }
+    assert!(pieces.is_closed(), "its sender is gone");
+    assert_eq!(pieces.len(), 1, "no more than one sample waits");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_search_finds_routes_and_pages_them() {
+    let fixture = Fixture::new();
+    fixture.sample().await;
+    let shown = async |query: &str| {
+        let first = next(&mut fixture.follow(query)).await;
+        let routes = first.last().unwrap().1["routes"].clone();
+        let rows = routes["rows"].as_array().unwrap().clone();
+        let names: Vec<String> =
+            rows.iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect();
+        (names.join(" "), routes["found"].clone(), routes["pages"].clone())
+    };
+    assert_eq!(shown("q=PER-client").await, ("api".to_owned(), 1.into(), 1.into()));
+    assert_eq!(shown("sort=name&size=1&page=1").await, ("rest".to_owned(), 2.into(), 2.into()));
+    assert_eq!(shown("sort=name&size=1&page=9").await, ("rest".to_owned(), 2.into(), 2.into()));
+    assert_eq!(shown("q=none").await, (String::new(), 0.into(), 1.into()));
+}

@@ -4,7 +4,7 @@
 
 pub mod manual;
 
-use crate::{replay, scenario, suggest};
+use crate::{admin_client::AdminOptions, replay, scenario, suggest};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use std::{
     env,
@@ -226,7 +226,7 @@ or the gateway does not answer.")]
         file: File,
         /// Where the gateway is.
         #[command(flatten)]
-        options: ApplyOptions,
+        admin: AdminOptions,
     },
     /// Print the JSON Schema of the configuration, for editors.
     #[command(after_help = "\
@@ -300,20 +300,12 @@ pub struct PreviewOptions {
     /// Begin without asking.
     #[arg(long)]
     pub yes: bool,
-    /// Where the gateway's admin listener is, if not where its configuration says.
-    #[arg(long, value_name = "ADDRESS")]
-    pub admin: Option<SocketAddr>,
+    /// Where the gateway is.
+    #[command(flatten)]
+    pub admin: AdminOptions,
     /// How to print the report.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub output: Format,
-}
-
-/// Where the gateway of a preview is.
-#[derive(Clone, Debug, Args)]
-pub struct ApplyOptions {
-    /// Where the gateway's admin listener is, if not where its configuration says.
-    #[arg(long, value_name = "ADDRESS")]
-    pub admin: Option<SocketAddr>,
 }
 
 /// How the gateway writes its own log.

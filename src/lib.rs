@@ -21,6 +21,7 @@
 
 pub mod access_log;
 pub mod admin;
+pub mod admin_client;
 pub mod auth;
 pub mod certs;
 pub mod check;

@@ -2,6 +2,7 @@
 
 use clap::error::ErrorKind;
 use flowgate::{
+    admin_client::ClientError,
     check,
     cli::{self, Cli, Command, Format, Log, Named, manual},
     clock, config, demo, gateway,
@@ -85,16 +86,22 @@ impl From<gateway::StartError> for Failure {
     }
 }
 
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        if let ClientError::Rejected { text, .. } = error {
+            return Self::Problems(text);
+        }
+        Self::Error(Box::new(error))
+    }
+}
+
 impl From<preview_command::PreviewError> for Failure {
     fn from(error: preview_command::PreviewError) -> Self {
         use preview_command::PreviewError as Error;
         match error {
-            Error::Rejected(why) => Self::Problems(why),
+            Error::Client(error) => error.into(),
             Error::Declined => Self::Problems(error.to_string()),
-            Error::NoListener(_)
-            | Error::Unreadable { .. }
-            | Error::Unreachable { .. }
-            | Error::Io(_) => Self::Error(Box::new(error)),
+            Error::Unreadable { .. } | Error::Io(_) => Self::Error(Box::new(error)),
         }
     }
 }
@@ -185,8 +192,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Preview { new, file, options } => {
             Ok(preview_command::preview(&new, &file.path(), &options, &mut io::stdout())?)
         }
-        Command::Apply { file, options } => {
-            Ok(preview_command::apply(&file.path(), &options, &mut io::stdout())?)
+        Command::Apply { file, admin } => {
+            Ok(preview_command::apply(&file.path(), &admin, &mut io::stdout())?)
         }
         Command::Schema => Ok(print(config::schema())?),
         Command::Reference => Ok(print(&config::reference())?),

@@ -1,6 +1,9 @@
 //! The admin listener over real sockets.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
 
+#[path = "admin/client.rs"]
+mod client;
+
 use flowgate::{
     admin::{self, Readiness},
     clock::Clock,

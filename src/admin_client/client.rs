@@ -1,0 +1,230 @@
+//! Requests to the admin listener: each on a connection of its own.
+
+use super::{
+    error::{ClientError, TOKEN_VARIABLE},
+    events::{Events, Received},
+    options::AdminOptions,
+    target::Target,
+    tls,
+};
+use crate::config::{self, AdminAddress, Secret};
+use bytes::Bytes;
+use core::time::Duration;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{body::Incoming, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use std::{env, fs, io, path::Path, sync::Arc};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_rustls::{
+    TlsConnector,
+    rustls::{ClientConfig, pki_types::ServerName},
+};
+
+/// How long a connection may take, TLS included.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// How long an answer may take. Reading a file of ten thousand routes takes a second or two.
+const ANSWER: Duration = Duration::from_mins(1);
+
+/// The longest answer, in bytes. `/routes` of ten thousand busy routes is 70 MB.
+const MOST: usize = 256 << 20;
+
+/// A client of one admin listener.
+#[derive(Debug)]
+pub struct Client {
+    target: Target,
+    token: Option<Secret>,
+    tls: Option<Arc<ClientConfig>>,
+}
+
+impl Client {
+    /// Returns a client of the listener that the options name, or of the one of the configuration,
+    /// with its token. Another listener gets no token of the configuration: it may be somebody
+    /// else's.
+    ///
+    /// # Errors
+    /// The configuration has no admin listener or cannot be read, or a named file cannot be used.
+    pub fn find(config: &Path, options: &AdminOptions) -> Result<Self, ClientError> {
+        let given = given_token(options)?;
+        if let Some(target) = &options.admin {
+            return Self::new(target.clone(), given, options.ca.as_deref());
+        }
+        let admin = config::read_admin(config).map_err(ClientError::Config)?;
+        let admin = admin.ok_or_else(|| ClientError::NoListener(config.into()))?;
+        let AdminAddress { listen, token, token_file, certificate } = admin;
+        let token = match (given, token_file) {
+            (Some(given), _) => Some(given),
+            (None, Some(file)) => Some(read_token(&file)?),
+            (None, None) => token,
+        };
+        let target = Target::of_listener(listen, certificate.is_some());
+        Self::new(target, token, options.ca.as_deref().or(certificate.as_deref()))
+    }
+
+    fn new(target: Target, token: Option<Secret>, ca: Option<&Path>) -> Result<Self, ClientError> {
+        let tls = if target.has_tls { Some(tls::config(ca)?) } else { None };
+        Ok(Self { target, token, tls })
+    }
+
+    /// Sends `body` and reads the JSON of the answer. `path` begins with `/` and may have a query.
+    ///
+    /// # Errors
+    /// Every [`ClientError`]; [`ClientError::Rejected`] for a status that is no success.
+    pub async fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: impl Into<Bytes>,
+    ) -> Result<T, ClientError> {
+        let text = self.text(method, path, body).await?;
+        serde_json::from_slice(&text).map_err(|error| self.unreadable(&error))
+    }
+
+    /// Sends `body` and returns the answer as it is.
+    ///
+    /// # Errors
+    /// As for [`ask`](Self::ask).
+    pub async fn text(
+        &self,
+        method: Method,
+        path: &str,
+        body: impl Into<Bytes>,
+    ) -> Result<Bytes, ClientError> {
+        let request = self.request(method, path, body.into())?;
+        let answered = async { self.whole(self.begin(request).await?).await };
+        let (status, text) = timeout(ANSWER, answered).await.map_err(|_| self.late(ANSWER))??;
+        self.checked(status, path, text)
+    }
+
+    /// Follows a page of server-sent events.
+    ///
+    /// # Errors
+    /// As for [`ask`](Self::ask).
+    pub async fn follow(&self, path: &str) -> Result<Events, ClientError> {
+        let request = self.request(Method::GET, path, Bytes::new())?;
+        let begun = timeout(ANSWER, self.begin(request)).await;
+        let response = begun.map_err(|_| self.late(ANSWER))??;
+        if !response.status().is_success() {
+            let whole = timeout(ANSWER, self.whole(response)).await;
+            let (status, text) = whole.map_err(|_| self.late(ANSWER))??;
+            self.checked(status, path, text)?;
+            return Err(self.unreadable(&"no events"));
+        }
+        let target = self.target.clone();
+        Ok(Events { target, body: response.into_body(), received: Received::default() })
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Request<Full<Bytes>>, ClientError> {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header(header::HOST, self.target.authority()).body(Full::new(body));
+        let mut request = request.map_err(|error| self.unreadable(&error))?;
+        if let Some(token) = &self.token {
+            let value = HeaderValue::try_from(format!("Bearer {}", token.reveal()));
+            let mut value = value.map_err(|_| ClientError::BadToken)?;
+            value.set_sensitive(true);
+            request.headers_mut().insert(header::AUTHORIZATION, value);
+        }
+        Ok(request)
+    }
+
+    /// Connects, and waits for the head of the answer.
+    async fn begin(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, ClientError> {
+        let connected = timeout(CONNECT, self.connect()).await;
+        let stream = connected.map_err(|_| self.late(CONNECT))??;
+        let opened = http1::handshake(TokioIo::new(stream)).await;
+        let (mut sender, connection) = opened.map_err(|error| self.unreadable(&error))?;
+        // It ends when the answer's body is read or dropped.
+        tokio::spawn(connection);
+        sender.send_request(request).await.map_err(|error| self.unreadable(&error))
+    }
+
+    async fn connect(&self) -> Result<Box<dyn Stream>, ClientError> {
+        let Target { host, port, .. } = &self.target;
+        let connected = TcpStream::connect((host.as_str(), *port)).await;
+        let stream = connected.map_err(|source| {
+            let target = self.target.clone();
+            ClientError::Unreachable { target, source }
+        })?;
+        let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
+        let failed = |source| ClientError::Tls { target: self.target.clone(), source };
+        let name = ServerName::try_from(host.clone()).map_err(io::Error::other).map_err(failed)?;
+        let connector = TlsConnector::from(Arc::clone(tls));
+        let stream = connector.connect(name, stream).await.map_err(failed)?;
+        Ok(Box::new(stream))
+    }
+
+    async fn whole(
+        &self,
+        response: Response<Incoming>,
+    ) -> Result<(StatusCode, Bytes), ClientError> {
+        let status = response.status();
+        let body = Limited::new(response.into_body(), MOST).collect().await;
+        Ok((status, body.map_err(|error| self.unreadable(&error))?.to_bytes()))
+    }
+
+    /// Returns the text of a success.
+    fn checked(&self, status: StatusCode, path: &str, text: Bytes) -> Result<Bytes, ClientError> {
+        if status.is_success() {
+            return Ok(text);
+        }
+        let target = self.target.clone();
+        let text = String::from_utf8_lossy(&text).trim_end().to_owned();
+        Err(match status {
+            StatusCode::UNAUTHORIZED if self.token.is_none() => ClientError::NoToken(target),
+            StatusCode::UNAUTHORIZED => ClientError::WrongToken(target),
+            // Pages may answer 404 too, for a rule that is not there.
+            StatusCode::NOT_FOUND if text.is_empty() || text.starts_with("no such page") => {
+                let path = path.split('?').next().unwrap_or_default().to_owned();
+                ClientError::NoPage { target, path }
+            }
+            _ if text.is_empty() => self.unreadable(&format_args!("status {status}")),
+            _ => ClientError::Rejected { status, text },
+        })
+    }
+
+    fn late(&self, time: Duration) -> ClientError {
+        ClientError::TooLate { target: self.target.clone(), seconds: time.as_secs() }
+    }
+
+    fn unreadable(&self, cause: &impl ToString) -> ClientError {
+        ClientError::Unreadable { target: self.target.clone(), cause: cause.to_string() }
+    }
+}
+
+/// What a connection reads and writes.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+/// Returns the token of the options, or of the environment.
+fn given_token(options: &AdminOptions) -> Result<Option<Secret>, ClientError> {
+    if let Some(file) = &options.token_file {
+        return read_token(file).map(Some);
+    }
+    let given = env::var(TOKEN_VARIABLE).ok().filter(|token| !token.is_empty());
+    Ok(given.map(Secret::new))
+}
+
+fn read_token(file: &Path) -> Result<Secret, ClientError> {
+    let unusable = |cause: String| ClientError::File { path: file.into(), cause };
+    let text = fs::read_to_string(file).map_err(|error| unusable(error.to_string()))?;
+    let token = text.trim();
+    if token.is_empty() {
+        return Err(unusable("it is empty".to_owned()));
+    }
+    Ok(Secret::new(token.to_owned()))
+}

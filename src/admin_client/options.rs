@@ -1,0 +1,22 @@
+//! Where the admin listener is, and how a command proves that it may ask.
+
+use super::target::Target;
+use clap::Args;
+use std::path::PathBuf;
+
+/// The options of each command that asks a running gateway.
+#[derive(Clone, Debug, Default, Args)]
+pub struct AdminOptions {
+    /// The gateway's admin listener, if not where its configuration says: `127.0.0.1:9901` or
+    /// `https://gateway.internal:9901`.
+    #[arg(long, value_name = "ADDRESS|URL")]
+    pub admin: Option<Target>,
+    /// The file with the token of the admin listener. Without it the token is that of
+    /// `FLOWGATE_ADMIN_TOKEN`; without `--admin` it may also be that of the configuration.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// The authorities that sign the listener's certificate, or that certificate itself, as PEM.
+    /// Without it those are trusted that the system trusts.
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+}

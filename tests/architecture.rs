@@ -309,11 +309,11 @@ fn each_broken_rule_is_found_with_its_fix() {
         ("src/admin/mod.rs", "fn f() { std::time::SystemTime::now(); }", "wall time"),
         ("src/demo/mod.rs", "async fn f() { tokio::time::sleep(d).await }", "Clock::sleep_until"),
         ("src/clock/mod.rs", "fn f() { std::thread::sleep(d) }", "a whole worker"),
-        ("src/proxy/io.rs", "fn f() { unsafe { g() } }", "unsafe"),
-        ("src/proxy/io.rs", "static mut N: u32 = 0;", "nothing is global"),
-        ("src/proxy/io.rs", "static N: AtomicU32 = AtomicU32::new(0);", "nothing is global"),
-        ("src/proxy/io.rs", "thread_local! { }", "nothing is global"),
-        ("src/proxy/io.rs", "use crate::Gateway;", "nothing calls back up"),
+        ("src/proxy/worker.rs", "fn f() { unsafe { g() } }", "unsafe"),
+        ("src/proxy/worker.rs", "static mut N: u32 = 0;", "nothing is global"),
+        ("src/proxy/worker.rs", "static N: AtomicU32 = AtomicU32::new(0);", "nothing is global"),
+        ("src/proxy/worker.rs", "thread_local! { }", "nothing is global"),
+        ("src/proxy/worker.rs", "use crate::Gateway;", "nothing calls back up"),
         ("src/cache.rs", "fn f() {}", "give it a row there"),
     ];
     for (file, source, expected) in cases {

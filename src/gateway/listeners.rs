@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     config::{Listener, Live, Plan, Snapshot, overlap},
-    proxy::{Acceptor, Bound, Face, bind, certificates},
+    proxy::{Acceptor, Bound, ListenerConfig, bind, certificates},
     workers::Handle,
 };
 use core::net::SocketAddr;
@@ -29,9 +29,9 @@ pub(super) struct Opened {
 enum SocketSource {
     /// New sockets, one for each worker, or inherited ones of any number.
     New(Vec<TcpListener>),
-    /// Those of a running listener, whose face it replaces: the kernel resets connections that
+    /// Those of a running listener, whose configuration it replaces: the kernel resets connections that
     /// arrive while a socket closes.
-    TakenOver(watch::Sender<Face>, Vec<TcpListener>),
+    TakenOver(watch::Sender<ListenerConfig>, Vec<TcpListener>),
 }
 
 /// The listeners for clients, and the admin listener.
@@ -103,7 +103,7 @@ struct Running {
     address: SocketAddr,
     tls: bool,
     /// Changes the listener; dropping it closes the workers' sockets.
-    face: watch::Sender<Face>,
+    listener_config: watch::Sender<ListenerConfig>,
     /// The workers have copies: these can be handed over to another process.
     sockets: Vec<TcpListener>,
 }
@@ -134,20 +134,25 @@ impl Listeners {
             .transpose()
             .map_err(cannot("set up TLS"))?;
         tracing::info!(listener = %name, %address, tls, "listening");
-        let face =
-            Face { name: Arc::clone(&name), tls: acceptor, proxy_protocol, is_handed_over: false };
-        let (face, sockets) = match sockets {
+        let listener_config = ListenerConfig {
+            name: Arc::clone(&name),
+            tls: acceptor,
+            proxy_protocol,
+            is_handed_over: false,
+        };
+        let (listener_config, sockets) = match sockets {
             SocketSource::New(sockets) => {
-                let (sender, face) = watch::channel(face);
-                accept(&sockets, &face, workers).map_err(cannot("accept on a listener"))?;
+                let (sender, listener_config) = watch::channel(listener_config);
+                accept(&sockets, &listener_config, workers)
+                    .map_err(cannot("accept on a listener"))?;
                 (sender, sockets)
             }
             SocketSource::TakenOver(sender, sockets) => {
-                sender.send_replace(face);
+                sender.send_replace(listener_config);
                 (sender, sockets)
             }
         };
-        self.0.insert(name, Running { configured, address, tls, face, sockets });
+        self.0.insert(name, Running { configured, address, tls, listener_config, sockets });
         Ok(())
     }
 
@@ -171,21 +176,27 @@ impl Listeners {
         let running: Vec<&Running> =
             self.0.iter().filter(|(name, _)| is_named(name)).map(|(_, running)| running).collect();
         for running in &running {
-            running.face.send_modify(|face| face.is_handed_over = true);
+            running
+                .listener_config
+                .send_modify(|listener_config| listener_config.is_handed_over = true);
         }
         for running in running {
-            running.face.closed().await;
+            running.listener_config.closed().await;
         }
     }
 
     /// Accepts again on the listeners that were handed over.
     pub(super) fn resume(&self, workers: &[Handle]) {
         for (name, running) in &self.0 {
-            if !running.face.borrow().is_handed_over {
+            if !running.listener_config.borrow().is_handed_over {
                 continue;
             }
-            running.face.send_modify(|face| face.is_handed_over = false);
-            if let Err(error) = accept(&running.sockets, &running.face.subscribe(), workers) {
+            running
+                .listener_config
+                .send_modify(|listener_config| listener_config.is_handed_over = false);
+            if let Err(error) =
+                accept(&running.sockets, &running.listener_config.subscribe(), workers)
+            {
                 tracing::error!(listener = %name, %error, "cannot accept again");
             }
         }
@@ -227,7 +238,7 @@ impl Listeners {
                     let sockets = sockets.collect::<io::Result<_>>();
                     let sockets = sockets
                         .map_err(|error| StartError::Open(plan.cannot_listen(listener, &error)))?;
-                    let sockets = SocketSource::TakenOver(running.face.clone(), sockets);
+                    let sockets = SocketSource::TakenOver(running.listener_config.clone(), sockets);
                     Opened { name: Arc::clone(name), configured, address, sockets }
                 }
                 None => open_at(name, configured, address, ours, workers)
@@ -257,13 +268,16 @@ impl Listeners {
 /// at least one: another process may have had more workers or fewer.
 fn accept(
     sockets: &[TcpListener],
-    face: &watch::Receiver<Face>,
+    listener_config: &watch::Receiver<ListenerConfig>,
     workers: &[Handle],
 ) -> io::Result<()> {
     let turns = workers.len().max(sockets.len());
     let workers = workers.iter().cycle();
     for (socket, worker) in sockets.iter().cycle().zip(workers).take(turns) {
-        worker.listen(Bound { socket: socket.try_clone()?, face: face.clone() });
+        worker.listen(Bound {
+            socket: socket.try_clone()?,
+            listener_config: listener_config.clone(),
+        });
     }
     Ok(())
 }

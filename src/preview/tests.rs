@@ -65,7 +65,7 @@ impl Sent {
 }
 
 /// A gateway without sockets.
-struct House {
+struct TestProxy {
     live: Live,
     previews: Arc<Previews>,
 }
@@ -77,7 +77,7 @@ struct Decided {
     trial: Option<Trial>,
 }
 
-impl House {
+impl TestProxy {
     fn new(routes: &str) -> Self {
         Self { live: Live::start(plan(routes), START), previews: Arc::default() }
     }
@@ -236,7 +236,8 @@ fn end_until(ends: &mut Vec<(u64, bool, Vec<Decided>)>, now: u64) {
 /// Sends the same requests to a gateway of the file `old` with a preview of `new`, to one of `old`
 /// and to one of `new`.
 fn check(old: &str, new: &str, steps: Vec<Step>) -> Result<(), TestCaseError> {
-    let (previewing, plain, second) = (House::new(old), House::new(old), House::new(new));
+    let (previewing, plain, second) =
+        (TestProxy::new(old), TestProxy::new(old), TestProxy::new(new));
     previewing.preview(new, START);
     let (mut now, mut ends) = (0, Vec::new());
     let (mut rejected, mut arrivals) = (0, 0);
@@ -279,16 +280,16 @@ proptest! {
 
 #[test]
 fn a_report_tells_whom_which_rule_would_reject() {
-    let house = House::new(&all(""));
-    house.preview(
+    let proxy = TestProxy::new(&all(""));
+    proxy.preview(
         &all(", flow: [{ name: per-tenant, limit: 2/1m, key: \"header:x-tenant\" }]"),
         START,
     );
     for at in 0..5 {
-        house.decide(&sent("/a", 1, 7), after(at));
+        proxy.decide(&sent("/a", 1, 7), after(at));
     }
-    house.decide(&sent("/a", 1, 8), after(5));
-    let report = house.report(after(1000));
+    proxy.decide(&sent("/a", 1, 8), after(5));
+    let report = proxy.report(after(1000));
     assert_eq!(report.requests.in_words(), "6 requests: 3 the same, 3 would be rejected");
     let [change] = &report.changes[..] else { panic!("{report:?}") };
     assert_eq!(
@@ -324,12 +325,12 @@ fn a_report_tells_what_else_would_be_otherwise() {
   - { name: e, match: { path: /e }, upstream: app, pacing: { rate: 1/1s, max_wait: 5s, max_queue: 9 } }
   - { name: f, match: { path: /f }, upstream: app }
 ";
-    let house = House::new(old);
-    house.preview(new, START);
+    let proxy = TestProxy::new(old);
+    proxy.preview(new, START);
     for path in ["/a", "/a", "/b", "/c", "/d", "/e", "/e", "/f"] {
-        house.decide(&sent(path, 1, 0), START);
+        proxy.decide(&sent(path, 1, 0), START);
     }
-    let report = house.report(START);
+    let report = proxy.report(START);
     let mut kinds: Vec<_> = report
         .changes
         .iter()
@@ -353,12 +354,12 @@ fn a_report_tells_what_else_would_be_otherwise() {
 
 #[test]
 fn a_dry_run_of_the_new_file_rejects_nobody_in_the_preview_either() {
-    let house = House::new(&all(""));
-    house.preview(&all(", flow: [{ name: dry, limit: 1/1m, dry_run: true }]"), START);
+    let proxy = TestProxy::new(&all(""));
+    proxy.preview(&all(", flow: [{ name: dry, limit: 1/1m, dry_run: true }]"), START);
     for _ in 0..3 {
-        house.decide(&sent("/", 1, 0), START);
+        proxy.decide(&sent("/", 1, 0), START);
     }
-    let report = house.report(START);
+    let report = proxy.report(START);
     assert_eq!(report.requests.same, 3);
     let rule = &report.routes[0].rules[0];
     assert!(rule.dry_run);
@@ -371,32 +372,32 @@ fn who_must_authenticate_by_the_new_file_is_asked_for_what_is_known() {
     let users = folder.path().join("users");
     std::fs::write(&users, format!("alice:{}\n", bcrypt::hash("x", 4).unwrap())).unwrap();
     let auth = format!(", auth: {{ basic: {} }}", users.display());
-    let house = House::new(&all(""));
-    house.preview(&all(&auth), START);
+    let proxy = TestProxy::new(&all(""));
+    proxy.preview(&all(&auth), START);
     let request = sent("/", 1, 0);
-    house.decide_as(&request, START, |same| {
+    proxy.decide_as(&request, START, |same| {
         assert!(!same);
         Identified::Rejected
     });
-    house.decide_as(&request, START, |_| {
+    proxy.decide_as(&request, START, |_| {
         Identified::As(Some(Identity::of_user(Some("alice".into()))))
     });
-    house.decide_as(&request, START, |_| Identified::Unchecked);
-    let report = house.report(START);
+    proxy.decide_as(&request, START, |_| Identified::Unchecked);
+    let report = proxy.report(START);
     let requests = report.requests;
     assert_eq!((requests.compared, requests.same, requests.would_be_rejected), (2, 1, 1));
     assert!(report.notes[0].starts_with("1 requests are not compared"), "{:?}", report.notes);
     // The same demand in both files.
-    let house = House::new(&all(&auth));
-    house.preview(
+    let proxy = TestProxy::new(&all(&auth));
+    proxy.preview(
         &all(&format!("{auth}, flow: [{{ name: per-user, limit: 1/1m, key: user }}]")),
         START,
     );
-    house.decide_as(&request, START, |same| {
+    proxy.decide_as(&request, START, |same| {
         assert!(same);
         Identified::As(Some(Identity::of_user(Some("alice".into()))))
     });
-    assert_eq!(house.report(START).requests.same, 1);
+    assert_eq!(proxy.report(START).requests.same, 1);
 }
 
 #[test]
@@ -406,35 +407,35 @@ fn the_file_that_is_applied_goes_on_with_what_its_preview_has_counted() {
     let new = all(&format!(
         ", flow: [{month}, {{ name: rate, limit: 2/1m, key: client_ip }}, {{ name: few, concurrency: 1, key: \"header:x-tenant\" }}]"
     ));
-    let house = House::new(&old);
+    let proxy = TestProxy::new(&old);
     // Before the preview.
     for _ in 0..2 {
-        end(house.decide(&sent("/", 1, 0), START));
+        end(proxy.decide(&sent("/", 1, 0), START));
     }
-    house.preview(&new, START);
-    end(house.decide(&sent("/", 1, 0), START));
+    proxy.preview(&new, START);
+    end(proxy.decide(&sent("/", 1, 0), START));
     for _ in 0..3 {
-        end(house.decide(&sent("/", 2, 0), START));
+        end(proxy.decide(&sent("/", 2, 0), START));
     }
     // Under way when the file is applied.
-    let long = house.decide(&sent("/", 3, 9), START);
-    assert_eq!(house.report(START).requests.would_be_rejected, 1);
-    let preview = house.previews.running().unwrap();
+    let long = proxy.decide(&sent("/", 3, 9), START);
+    assert_eq!(proxy.report(START).requests.would_be_rejected, 1);
+    let preview = proxy.previews.running().unwrap();
     let mut retired = Retired::default();
-    let summary = house.live.apply_previewed(plan(&new), preview.snapshot(), START, &mut retired);
+    let summary = proxy.live.apply_previewed(plan(&new), preview.snapshot(), START, &mut retired);
     assert!(summary.to_string().contains("rate 100/1m → 2/1m"), "{summary}");
-    house.previews.end(EndCause::Applied, START);
+    proxy.previews.end(EndCause::Applied, START);
     let counts = |name: &str| {
-        let seen = house.live.load().routes[0].gate.observe(START);
+        let seen = proxy.live.load().routes[0].gate.observe(START);
         let rule = seen.rules.into_iter().find(|rule| *rule.name == *name).unwrap();
         (rule.counts.passed, rule.counts.rejected.total())
     };
     // What the preview would have rejected was not rejected.
     assert_eq!((counts("rate"), counts("few")), ((7, 0), (0, 0)));
     let rejected_by = |sent: &Sent| {
-        let Decided { result, permit, .. } = house.decide(sent, START);
+        let Decided { result, permit, .. } = proxy.decide(sent, START);
         let slot = result.unwrap().quota.unwrap().slot;
-        permit.is_none().then(|| house.live.load().routes[0].rule_name(slot).to_owned())
+        permit.is_none().then(|| proxy.live.load().routes[0].rule_name(slot).to_owned())
     };
     // Twice before the preview and once in it, of four in a month; once in it, of two in a minute.
     assert_eq!(rejected_by(&sent("/", 1, 0)), None);
@@ -445,7 +446,7 @@ fn the_file_that_is_applied_goes_on_with_what_its_preview_has_counted() {
     assert_eq!(rejected_by(&sent("/", 4, 9)).as_deref(), Some("few"));
     end(long);
     assert_eq!(rejected_by(&sent("/", 4, 9)), None);
-    assert_eq!(house.live.load().routes[0].gate.observe(START).in_flight, 0);
+    assert_eq!(proxy.live.load().routes[0].gate.observe(START).in_flight, 0);
 }
 
 fn end(decided: Decided) {
@@ -463,67 +464,67 @@ fn a_route_that_is_not_edited_keeps_all_its_state_when_a_preview_is_applied() {
     let few = "{ name: few, limit: 2/1m }";
     let old = all(&format!(", flow: [{few}]"));
     let more = "  - { name: more, match: { path: /more }, upstream: app, flow: [{ name: one, limit: 1/1m }] }\n";
-    let house = House::new(&old);
-    end(house.decide(&sent("/", 1, 0), START));
-    let before = Arc::clone(&house.live.load().routes[0].gate);
-    house.preview(&format!("{old}{more}"), START);
-    end(house.decide(&sent("/more", 1, 0), START));
-    let preview = house.previews.running().unwrap();
+    let proxy = TestProxy::new(&old);
+    end(proxy.decide(&sent("/", 1, 0), START));
+    let before = Arc::clone(&proxy.live.load().routes[0].gate);
+    proxy.preview(&format!("{old}{more}"), START);
+    end(proxy.decide(&sent("/more", 1, 0), START));
+    let preview = proxy.previews.running().unwrap();
     let new = plan(&format!("{old}{more}"));
-    house.live.apply_previewed(new, preview.snapshot(), START, &mut Retired::default());
-    assert!(Arc::ptr_eq(&before, &house.live.load().routes[0].gate));
-    let passes = |path| house.decide(&sent(path, 1, 0), START).permit.is_some();
+    proxy.live.apply_previewed(new, preview.snapshot(), START, &mut Retired::default());
+    assert!(Arc::ptr_eq(&before, &proxy.live.load().routes[0].gate));
+    let passes = |path| proxy.decide(&sent(path, 1, 0), START).permit.is_some();
     assert!(!passes("/more"), "the preview has let one pass");
     assert!(!passes("/"), "two have passed");
 }
 
 #[test]
 fn a_preview_ends_by_itself() {
-    let house = House::new(&all(""));
-    assert_eq!(house.previews.is_over(START), None);
-    assert!(house.previews.report(START).is_none());
-    house.preview(&all(""), START);
+    let proxy = TestProxy::new(&all(""));
+    assert_eq!(proxy.previews.is_over(START), None);
+    assert!(proxy.previews.report(START).is_none());
+    proxy.preview(&all(""), START);
     let last = START + UNREAD - Duration::from_nanos(1);
-    assert_eq!(house.previews.is_over(last), None);
-    assert_eq!(house.previews.is_over(START + UNREAD), Some(EndCause::Unread));
+    assert_eq!(proxy.previews.is_over(last), None);
+    assert_eq!(proxy.previews.is_over(START + UNREAD), Some(EndCause::Unread));
     // Who reads it keeps it going, but not beyond its time.
     let mut now = START;
     while now < START + Duration::from_secs(599) {
-        assert_eq!(house.previews.is_over(now), None);
-        house.report(now);
+        assert_eq!(proxy.previews.is_over(now), None);
+        proxy.report(now);
         now = now + Duration::from_secs(20);
     }
-    assert_eq!(house.previews.is_over(now), Some(EndCause::Time));
-    house.previews.end(EndCause::Time, now);
-    let report = house.report(now);
+    assert_eq!(proxy.previews.is_over(now), Some(EndCause::Time));
+    proxy.previews.end(EndCause::Time, now);
+    let report = proxy.report(now);
     assert_eq!(
         (report.state, report.ended_because.as_deref()),
         (State::Ended, Some("its time is over"))
     );
-    let decided = house.decide(&sent("/", 1, 0), now);
+    let decided = proxy.decide(&sent("/", 1, 0), now);
     assert!(decided.trial.is_none());
 }
 
 #[test]
 fn requests_under_another_file_than_the_one_compared_with_are_left_alone() {
-    let house = House::new(&all(""));
-    house.preview(&all(""), START);
-    house.live.apply(
+    let proxy = TestProxy::new(&all(""));
+    proxy.preview(&all(""), START);
+    proxy.live.apply(
         plan(&all(", flow: [{ name: r, limit: 1/1s }]")),
         START,
         &mut Retired::default(),
     );
-    assert!(house.decide(&sent("/", 1, 0), START).trial.is_none());
+    assert!(proxy.decide(&sent("/", 1, 0), START).trial.is_none());
 }
 
 #[test]
 fn another_preview_takes_the_place_of_the_first() {
-    let house = House::new(&all(""));
-    house.preview(&all(""), START);
-    let mut old = house.decide(&sent("/", 1, 0), START).trial.unwrap();
-    house.preview(&all(", flow: [{ name: r, limit: 1/1s }]"), START);
+    let proxy = TestProxy::new(&all(""));
+    proxy.preview(&all(""), START);
+    let mut old = proxy.decide(&sent("/", 1, 0), START).trial.unwrap();
+    proxy.preview(&all(", flow: [{ name: r, limit: 1/1s }]"), START);
     let here = Here { route: None, treatment: Treatment::Passed, method: &Method::GET, path: "/" };
-    house.previews.handle(0).compare(&mut old, &here, START);
-    assert_eq!(house.report(START).requests.compared, 0, "it is of the first");
+    proxy.previews.handle(0).compare(&mut old, &here, START);
+    assert_eq!(proxy.report(START).requests.compared, 0, "it is of the first");
     assert_eq!(Change::ALL.len(), 5);
 }

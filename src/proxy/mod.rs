@@ -1,92 +1,42 @@
-//! The journey of a request over the wire: accepted, decided, forwarded, answered.
+//! Carries requests and responses: from a client's connection (`downstream`) by a decision
+//! (`request`) to a server (`upstream`) and back (`response`). Imports go in this direction.
 
-mod activity;
-mod auth;
-mod balance;
-mod checks;
-mod client_body;
-mod client_connections;
-mod complaints;
-mod connection;
+mod body;
+mod completion;
 mod connections;
-mod date;
-mod descriptors;
-mod discard;
 mod downstream;
-mod drain_body;
-mod early_end;
-mod entry;
-mod exchange;
-mod extended_connect;
-mod failure;
-mod fields;
-mod gather;
-mod grpc;
-mod handle;
-mod header_maps;
-mod headers;
-mod health;
-mod hop_by_hop;
-mod http2_stream;
-mod http2_trailers;
-mod input;
-mod interim;
 mod io;
-mod journey;
-mod listener;
-mod names;
-mod options;
-mod outgoing;
-mod own_answer;
-mod pace;
-mod patience;
+mod log_entry;
+mod message;
 mod peer;
 mod placeholders;
-mod preview;
-mod proxy_protocol;
-mod quota;
-mod refusal;
-mod rendezvous;
-mod reply;
 mod request;
-mod request_body;
-mod request_id;
-mod response_body;
-mod retry;
-mod service;
-mod shared;
-mod sniff;
-mod stamp;
-mod streams;
-mod tail;
-mod timeout;
-mod timer;
-mod tls;
-mod trace;
-mod trailers;
-mod unread;
-mod upgrade;
-mod upload;
-mod upload_buffer;
+mod request_log;
+mod response;
+mod timeouts;
 mod upstream;
 mod worker;
 
 #[cfg(test)]
 mod tests;
 
-pub use auth::Passwords;
-pub use checks::HealthWatch;
-pub use client_connections::ClientConnections;
-pub use complaints::RequestLog;
-pub use connections::Connections;
-pub(crate) use connections::GRACE;
-pub use descriptors::Descriptors;
-pub(crate) use listener::accept;
-pub use listener::{Bound, Face, bind};
-pub use names::{NameWatch, Resolver};
-pub use request_id::RequestIdMaker;
-pub use timeout::TimeoutLog;
-pub use tls::Acceptor;
-pub(crate) use tls::certificates;
-pub use upstream::{connect::Connector, pool::Pools};
+pub(crate) use connections::registry::GRACE;
+pub use connections::{
+    descriptors::Descriptors, per_client::ClientConnections, registry::Connections,
+};
+pub(crate) use downstream::{listener::accept, tls::certificates};
+pub use downstream::{
+    listener::{Bound, ListenerConfig, bind},
+    tls::Acceptor,
+};
+pub use message::request_id::RequestIdMaker;
+pub use request::auth::Passwords;
+pub use request_log::RequestLog;
+pub use timeouts::timeout::TimeoutLog;
+pub use upstream::{
+    checks::HealthWatch,
+    connect::Connector,
+    names::{NameWatch, Resolver},
+    pool::Pools,
+};
 pub use worker::Worker;

@@ -1,14 +1,14 @@
 //! The other end of a client's connection.
 
-use super::{
-    activity::Activity,
-    client_connections::ClientConnection,
-    handle::ConnectionHandle,
-    header_maps::HeaderMaps,
-    interim::Interim,
-    request::{Invalid, canonical},
-    timer::RequestTimer,
-    upload_buffer::UploadBuffer,
+use crate::proxy::{
+    body::upload_buffer::UploadBuffer,
+    connections::{activity::Activity, handle::ConnectionHandle, per_client::ClientConnection},
+    message::{
+        header_maps::HeaderMaps,
+        interim::Interim,
+        validate::{Invalid, canonical},
+    },
+    timeouts::timer::RequestTimer,
     worker::Worker,
 };
 use crate::{
@@ -45,7 +45,7 @@ pub(super) struct Peer {
     _counted: Option<ClientConnection>,
     server_name: Option<ServerName>,
     /// The authority that was asked for last: most connections ask for one only.
-    known: Mutex<Option<Known>>,
+    known: Mutex<Option<CachedHost>>,
     /// The fingerprint of `address` by the first key that was that alone: most rules have
     /// the same, and it costs four hundred instructions.
     print: OnceLock<Option<(Part, u128)>>,
@@ -54,13 +54,13 @@ pub(super) struct Peer {
 /// The name that a TLS client asked for, and what its listener chose from. They stay
 /// the connection's own, whatever an edit makes of the listener.
 #[derive(Debug)]
-pub(super) struct ServerName {
+pub(crate) struct ServerName {
     pub(super) name: String,
     pub(super) certificates: Arc<Certificates>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct CachedHost {
     /// A copy: the field itself would keep the whole buffer that it was read into.
     authority: Box<[u8]>,
     host: Arc<str>,
@@ -124,12 +124,13 @@ impl Peer {
     /// Returns the host that routes know an authority by.
     pub(super) fn host(&self, authority: &HeaderValue) -> Result<Arc<str>, Invalid> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_known = |known: &&Known| *known.authority == *authority.as_bytes();
+        let is_known = |known: &&CachedHost| *known.authority == *authority.as_bytes();
         if let Some(known) = known.as_ref().filter(is_known) {
             return Ok(Arc::clone(&known.host));
         }
         let host = canonical(authority)?;
-        *known = Some(Known { authority: authority.as_bytes().into(), host: Arc::clone(&host) });
+        *known =
+            Some(CachedHost { authority: authority.as_bytes().into(), host: Arc::clone(&host) });
         Ok(host)
     }
 

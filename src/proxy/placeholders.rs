@@ -1,10 +1,10 @@
 //! What placeholders stand for, and how they are written into headers, redirects and bodies.
 
-use super::peer::Peer;
 use crate::config::{
     Body, HeaderEdits, HeaderText, Piece, Placeholder, Redirect, Route, Syntax, Template,
     TemplateText as Text,
 };
+use crate::proxy::peer::Peer;
 use bytes::Bytes;
 use core::net::IpAddr;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};

@@ -1,26 +1,30 @@
 //! Requests in memory and in virtual time: what waits, and what happens when it
 //! has waited too long.
 
-mod asleep;
 mod early;
 mod extended_connect;
 mod http2_uploads;
+mod idle;
 mod idle_servers;
-mod quiet;
 mod refusals;
 mod simulation;
 mod streams;
+mod timeouts;
 mod uploads;
 mod woken;
 
 pub(super) use woken::Woken;
 
-use super::{
+use crate::proxy::{
     Connections, Connector, Descriptors, Pools, RequestIdMaker, RequestLog, TimeoutLog, Worker,
-    connection::{Begun, serve},
-    handle::ConnectionHandle,
-    listener::greet_cleartext,
-    options::{Manners, Protocol},
+    connections::{
+        handle::ConnectionHandle,
+        options::{ConnectionOptions, Protocol},
+    },
+    downstream::{
+        connection::{ReadAhead, serve},
+        listener::greet_cleartext,
+    },
     peer::Peer,
 };
 use crate::{
@@ -61,13 +65,13 @@ fn live_at(clock: &Clock, text: &str) -> Arc<Live> {
 }
 
 /// A worker whose clients and upstream are in this process.
-pub(super) struct House {
+pub(super) struct TestProxy {
     pub(super) worker: Arc<Worker>,
     upstream: mpsc::UnboundedReceiver<DuplexStream>,
     _log: access_log::Sink,
 }
 
-impl House {
+impl TestProxy {
     /// `route` is what follows the upstream's name in the only route.
     pub(super) fn new(route: &str) -> Self {
         Self::with_settings("", route)
@@ -134,7 +138,7 @@ impl House {
     /// Connects a client of which nothing is known, as to a cleartext listener.
     fn stranger(&self) -> Client {
         let (near, far) = duplex(64 * 1024);
-        let (served, peer) = self.welcome(|peer, manners| greet_cleartext(far, peer, manners));
+        let (served, peer) = self.welcome(|peer, options| greet_cleartext(far, peer, options));
         Client { stream: near, served, peer }
     }
 
@@ -143,12 +147,12 @@ impl House {
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        self.welcome(|peer, manners| serve(io, Begun::default(), protocol, peer, manners))
+        self.welcome(|peer, options| serve(io, ReadAhead::default(), protocol, peer, options))
     }
 
     fn welcome<F>(
         &self,
-        serve: impl FnOnce(Arc<Peer>, Manners) -> F,
+        serve: impl FnOnce(Arc<Peer>, ConnectionOptions) -> F,
     ) -> (JoinHandle<()>, Weak<Peer>)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -160,9 +164,9 @@ impl House {
         let worker = Arc::clone(&self.worker);
         let peer =
             Arc::new(Peer::new(Arc::clone(&worker), handle, address, None, ("web".into(), false)));
-        let manners = Manners::of(&worker.live.load().settings);
+        let options = ConnectionOptions::of(&worker.live.load().settings);
         let weak = Arc::downgrade(&peer);
-        let serving = serve(peer, manners);
+        let serving = serve(peer, options);
         let served = tokio::spawn(async move {
             serving.await;
             worker.connections.leave(place);
@@ -267,11 +271,11 @@ const fn secs(seconds: u64) -> Duration {
 
 #[tokio::test(start_paused = true)]
 async fn paced_requests_reach_the_upstream_one_interval_apart() {
-    let mut house = House::new(", pacing: { rate: 10/1s, max_wait: 10s, max_queue: 100 }");
-    let mut arrivals = house.answer();
+    let mut proxy = TestProxy::new(", pacing: { rate: 10/1s, max_wait: 10s, max_queue: 100 }");
+    let mut arrivals = proxy.answer();
     let clients: Vec<_> = (0..5)
         .map(|_| {
-            let mut client = house.client();
+            let mut client = proxy.client();
             tokio::spawn(async move { client.get().await })
         })
         .collect();
@@ -288,27 +292,27 @@ async fn paced_requests_reach_the_upstream_one_interval_apart() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_leaves_the_queue_frees_its_permit() {
-    let mut house = House::new(
+    let mut proxy = TestProxy::new(
         ", pacing: { rate: 1/30m, max_wait: 31m }, flow: [{ name: two, concurrency: 2 }]",
     );
-    let _arrivals = house.answer();
-    assert_eq!(house.client().get().await, 200);
-    let mut waiting = house.client();
+    let _arrivals = proxy.answer();
+    assert_eq!(proxy.client().get().await, 200);
+    let mut waiting = proxy.client();
     waiting.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    house.worker.clock.sleep_until(house.now() + secs(1)).await;
-    assert_eq!(house.in_flight(), 1);
+    proxy.worker.clock.sleep_until(proxy.now() + secs(1)).await;
+    assert_eq!(proxy.in_flight(), 1);
     drop(waiting.stream);
     waiting.served.await.expect("no panic");
-    assert_eq!(house.in_flight(), 0);
+    assert_eq!(proxy.in_flight(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_is_refused_for_what_is_in_flight_is_told_to_come_back_in_a_second() {
-    let mut house = House::new(", flow: [{ name: one, concurrency: 1 }]");
-    let mut first = house.client();
+    let mut proxy = TestProxy::new(", flow: [{ name: one, concurrency: 1 }]");
+    let mut first = proxy.client();
     first.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    let _in_flight = house.upstream.recv().await.expect("a connection");
-    let mut second = house.client();
+    let _in_flight = proxy.upstream.recv().await.expect("a connection");
+    let mut second = proxy.client();
     second.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
     let head = read_head(&mut second.stream).await.expect("an answer");
     assert!(head.starts_with("HTTP/1.1 503 ") && head.contains("retry-after: 1\r\n"), "{head}");
@@ -316,28 +320,28 @@ async fn who_is_refused_for_what_is_in_flight_is_told_to_come_back_in_a_second()
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_upstream_is_a_504_after_the_first_byte_timeout_and_not_before() {
-    let mut house =
-        House::new(", timeouts: { first_byte: 60s }, flow: [{ name: one, concurrency: 1 }]");
-    let begun = house.now();
-    let mut client = house.client();
+    let mut proxy =
+        TestProxy::new(", timeouts: { first_byte: 60s }, flow: [{ name: one, concurrency: 1 }]");
+    let begun = proxy.now();
+    let mut client = proxy.client();
     client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    let mut upstream = house.upstream.recv().await.expect("a connection");
+    let mut upstream = proxy.upstream.recv().await.expect("a connection");
     assert!(
         read_head(&mut upstream).await.is_some_and(|head| head.starts_with("GET / HTTP/1.1\r\n"))
     );
     assert_eq!(client.status().await, Some(504));
-    let took = house.now().since(begun);
+    let took = proxy.now().since(begun);
     assert!((secs(60)..secs(61)).contains(&took), "{took:?}");
-    assert_eq!(house.in_flight(), 0);
+    assert_eq!(proxy.in_flight(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_remembered_fingerprint_is_that_of_the_same_key_and_client() {
-    let house = House::new("");
-    let open = house.worker.counters.connection(u64::MAX).expect("no limit");
-    let handle = ConnectionHandle::new(&house.worker.clock, open);
+    let proxy = TestProxy::new("");
+    let open = proxy.worker.counters.connection(u64::MAX).expect("no limit");
+    let handle = ConnectionHandle::new(&proxy.worker.clock, open);
     let address = "192.0.2.1:4000".parse().expect("an address");
-    let peer = Peer::new(Arc::clone(&house.worker), handle, address, None, ("web".into(), false));
+    let peer = Peer::new(Arc::clone(&proxy.worker), handle, address, None, ("web".into(), false));
     let (method, headers) = (Method::GET, HeaderMap::new());
     let target = Target {
         listener: None,
@@ -352,7 +356,7 @@ async fn a_remembered_fingerprint_is_that_of_the_same_key_and_client() {
     let known = |parts, client: [u8; 4]| {
         let (key, client) = (KeySpec::new(parts).expect("a key"), IpAddr::from(client));
         let known = peer.fingerprint(&key, &target, client);
-        known.map(|print| Ok(print) == key.fingerprint(&house.worker.seed, &target, client))
+        known.map(|print| Ok(print) == key.fingerprint(&proxy.worker.seed, &target, client))
     };
     for (parts, client, expected) in [
         (vec![Part::Host], [192, 0, 2, 1], None),
@@ -369,27 +373,27 @@ async fn a_remembered_fingerprint_is_that_of_the_same_key_and_client() {
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_client_is_disconnected_after_keep_alive() {
-    let mut house = House::new("");
-    let _arrivals = house.answer();
-    let mut client = house.client();
+    let mut proxy = TestProxy::new("");
+    let _arrivals = proxy.answer();
+    let mut client = proxy.client();
     assert_eq!(client.get().await, 200);
-    let idle = house.now();
+    let idle = proxy.now();
     client.served.await.expect("no panic");
-    let took = house.now().since(idle);
+    let took = proxy.now().since(idle);
     assert!((secs(75)..secs(76)).contains(&took), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_head_is_cut_off_in_time() {
-    let house = House::new("");
-    let mut client = house.client();
-    house.worker.clock.sleep_until(house.now() + secs(5)).await;
-    let begun = house.now();
+    let proxy = TestProxy::new("");
+    let mut client = proxy.client();
+    proxy.worker.clock.sleep_until(proxy.now() + secs(5)).await;
+    let begun = proxy.now();
     client.send("GET / HT").await;
     client.served.await.expect("no panic");
-    let took = house.now().since(begun);
+    let took = proxy.now().since(begun);
     assert!((secs(10)..secs(11)).contains(&took), "{took:?}");
-    assert_eq!(house.refused(), [(Refusal::HeaderTimeout, 1)]);
+    assert_eq!(proxy.refused(), [(Refusal::HeaderTimeout, 1)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -399,96 +403,96 @@ async fn what_is_refused_unread_is_counted_by_its_reason() {
         (format!("x: {}", "y".repeat(70_000)), 431, Refusal::TooLarge),
         ("x: y\r\n".repeat(101), 431, Refusal::TooLarge),
     ] {
-        let mut house = House::new("");
-        let _arrivals = house.answer();
-        let mut client = house.client();
+        let mut proxy = TestProxy::new("");
+        let _arrivals = proxy.answer();
+        let mut client = proxy.client();
         assert_eq!(client.get().await, 200);
         let request = format!("GET / HTTP/1.1\r\nhost: a\r\n{header}\r\n\r\n");
         // The gateway may close before all is sent.
         let _sent = client.stream.write_all(request.as_bytes()).await;
         assert_eq!(client.status().await, Some(status));
         client.served.await.expect("no panic");
-        assert_eq!(house.refused(), [(reason, 1)]);
+        assert_eq!(proxy.refused(), [(reason, 1)]);
     }
-    let house = House::new("");
-    let mut leaving = house.client();
+    let proxy = TestProxy::new("");
+    let mut leaving = proxy.client();
     leaving.send("GET / HT").await;
     drop(leaving.stream);
     leaving.served.await.expect("no panic");
-    assert_eq!(house.refused(), [], "who leaves is not refused");
+    assert_eq!(proxy.refused(), [], "who leaves is not refused");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_stops_reading_is_cut_off() {
-    let mut house = House::new(
+    let mut proxy = TestProxy::new(
         ", timeouts: { idle: 10h, request: 10h }, flow: [{ name: one, concurrency: 1 }]",
     );
-    let mut client = house.client();
+    let mut client = proxy.client();
     client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    let begun = house.now();
-    let flood = house.flood().await;
+    let begun = proxy.now();
+    let flood = proxy.flood().await;
     client.served.await.expect("no panic");
-    let took = house.now().since(begun);
+    let took = proxy.now().since(begun);
     assert!((secs(60)..secs(130)).contains(&took), "{took:?}");
-    assert_eq!(house.in_flight(), 0);
+    assert_eq!(proxy.in_flight(), 0);
     flood.await.expect("the upstream's connection is closed as well");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_stops_reading_is_cut_off_in_time_on_a_connection_used_before() {
-    let mut house = House::new(", timeouts: { first_byte: 10h, idle: 10h, request: 10h }");
-    let mut client = house.client();
+    let mut proxy = TestProxy::new(", timeouts: { first_byte: 10h, idle: 10h, request: 10h }");
+    let mut client = proxy.client();
     // The timer rings when a head would have been due, and is armed for keep_alive.
-    house.pass(secs(12)).await;
+    proxy.pass(secs(12)).await;
     client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    let begun = house.now();
-    let flood = house.flood().await;
+    let begun = proxy.now();
+    let flood = proxy.flood().await;
     client.served.await.expect("no panic");
-    let took = house.now().since(begun);
+    let took = proxy.now().since(begun);
     assert!((secs(60)..secs(61)).contains(&took), "{took:?}");
     flood.await.expect("the upstream's connection is closed as well");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_draining_connection_ends_after_the_answer_under_way() {
-    let mut house = House::new("");
-    let idle = house.client();
-    let mut client = house.client();
+    let mut proxy = TestProxy::new("");
+    let idle = proxy.client();
+    let mut client = proxy.client();
     client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    let mut upstream = house.upstream.recv().await.expect("a connection");
+    let mut upstream = proxy.upstream.recv().await.expect("a connection");
     read_head(&mut upstream).await.expect("a head");
-    house.worker.connections.drain();
+    proxy.worker.connections.drain();
     idle.served.await.expect("an idle connection ends at once");
     assert!(!client.served.is_finished());
-    assert_eq!(house.in_flight(), 1);
+    assert_eq!(proxy.in_flight(), 1);
     upstream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.expect("sent");
     assert_eq!(client.status().await, Some(200));
     client.served.await.expect("the other after its answer");
-    house.client().served.await.expect("and one that comes later too");
+    proxy.client().served.await.expect("and one that comes later too");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_new_connection_may_ask_for_something_while_those_that_were_used_end() {
-    let mut house = House::new("");
-    let _arrivals = house.answer();
-    let (mut used, mut new) = (house.client(), house.client());
+    let mut proxy = TestProxy::new("");
+    let _arrivals = proxy.answer();
+    let (mut used, mut new) = (proxy.client(), proxy.client());
     assert_eq!(used.get().await, 200);
-    house.worker.connections.drain_used();
+    proxy.worker.connections.drain_used();
     used.served.await.expect("it ends at once");
     assert_eq!(new.get().await, 200);
-    house.worker.connections.drain();
+    proxy.worker.connections.drain();
     new.served.await.expect("no longer than the grace");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_reads_slowly_for_ever_is_cut_off_at_the_requests_deadline() {
-    let mut house =
-        House::new(", timeouts: { request: 90s }, flow: [{ name: one, concurrency: 1 }]");
-    let mut client = house.client();
+    let mut proxy =
+        TestProxy::new(", timeouts: { request: 90s }, flow: [{ name: one, concurrency: 1 }]");
+    let mut client = proxy.client();
     client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    let begun = house.now();
-    let flood = house.flood().await;
-    let clock = house.worker.clock.clone();
+    let begun = proxy.now();
+    let flood = proxy.flood().await;
+    let clock = proxy.worker.clock.clone();
     let mut stream = client.stream;
     let reader = tokio::spawn(async move {
         let mut block = [0; 512];
@@ -497,19 +501,19 @@ async fn a_client_that_reads_slowly_for_ever_is_cut_off_at_the_requests_deadline
         }
     });
     client.served.await.expect("no panic");
-    let took = house.now().since(begun);
+    let took = proxy.now().since(begun);
     assert!((secs(90)..secs(92)).contains(&took), "{took:?}");
-    assert_eq!(house.in_flight(), 0);
+    assert_eq!(proxy.in_flight(), 0);
     flood.await.expect("the upstream's connection is closed as well");
     reader.abort();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_does_not_read_is_let_go_when_it_has_answered() {
-    let mut house = House::new("");
-    let mut client = house.client();
+    let mut proxy = TestProxy::new("");
+    let mut client = proxy.client();
     client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000\r\n\r\n").await;
-    let mut upstream = house.upstream.recv().await.expect("a connection");
+    let mut upstream = proxy.upstream.recv().await.expect("a connection");
     read_head(&mut upstream).await.expect("a head");
     let mut stream = client.stream;
     let flood = tokio::spawn(async move {
@@ -518,7 +522,7 @@ async fn a_server_that_does_not_read_is_let_go_when_it_has_answered() {
     });
     upstream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.expect("sent");
     // Nothing reads the upload; the gateway's side must close all the same.
-    house.worker.clock.sleep_until(house.now() + secs(1)).await;
+    proxy.worker.clock.sleep_until(proxy.now() + secs(1)).await;
     assert!(upstream.write_all(b"x").await.is_err(), "the connection is cut off");
     flood.abort();
     client.served.abort();

@@ -1,13 +1,11 @@
 //! What the requests of one worker share.
 
-use super::{
-    auth::Passwords,
-    client_connections::ClientConnections,
-    complaints::RequestLog,
-    connections::Connections,
-    descriptors::Descriptors,
-    request_id::RequestIdMaker,
-    timeout::TimeoutLog,
+use crate::proxy::{
+    connections::{descriptors::Descriptors, per_client::ClientConnections, registry::Connections},
+    message::request_id::RequestIdMaker,
+    request::auth::Passwords,
+    request_log::RequestLog,
+    timeouts::timeout::TimeoutLog,
     upstream::{connect::Connector, pool::Pools},
 };
 use crate::{

@@ -16,7 +16,7 @@ use flowgate::{
     config::{self, AccessLog, Live},
     meter::Counters,
     proxy::{
-        Acceptor, Bound, Connections, Connector, Descriptors, Face, Passwords, Pools,
+        Acceptor, Bound, Connections, Connector, Descriptors, ListenerConfig, Passwords, Pools,
         RequestIdMaker, RequestLog, TimeoutLog, Worker, bind,
     },
     route::Seed,
@@ -116,13 +116,13 @@ fn of_many_clients_that_come_at_once_eight_are_accepted_before_all_else_has_its_
     let _clients: Vec<_> =
         (0..CLIENTS).map(|_| TcpStream::connect(address).expect("connected")).collect();
     let socket = sockets.pop().expect("one");
-    let (_face, shown) = watch::channel(Face {
+    let (_face, shown) = watch::channel(ListenerConfig {
         name: "web".into(),
         tls: None,
         proxy_protocol: false,
         is_handed_over: false,
     });
-    worker.listen(Bound { socket, face: shown });
+    worker.listen(Bound { socket, listener_config: shown });
     assert_eq!(most.recv_timeout(PATIENCE).expect("all are accepted"), 8);
     worker.stop();
 }
@@ -131,9 +131,9 @@ fn of_many_clients_that_come_at_once_eight_are_accepted_before_all_else_has_its_
 /// `edit` is given what changes the listener, and returns what it keeps. Returns how many were,
 /// and where answers begin with a status line.
 fn edited<T: Send + 'static>(
-    edit: impl FnOnce(watch::Sender<Face>) -> T + Send + 'static,
+    edit: impl FnOnce(watch::Sender<ListenerConfig>) -> T + Send + 'static,
 ) -> (usize, Vec<bool>, SocketAddr) {
-    let (face, shown) = watch::channel(Face {
+    let (listener_config, shown) = watch::channel(ListenerConfig {
         name: "web".into(),
         tls: None,
         proxy_protocol: false,
@@ -146,7 +146,7 @@ fn edited<T: Send + 'static>(
             turn().await;
         }
         let before = accepted();
-        let _kept = edit(face);
+        let _kept = edit(listener_config);
         while accepted() < 60 {
             turn().await;
         }
@@ -159,7 +159,7 @@ fn edited<T: Send + 'static>(
     for client in &mut clients {
         client.send(head("GET", "/", &[("Connection", "close")]));
     }
-    worker.listen(Bound { socket: sockets.pop().expect("one"), face: shown });
+    worker.listen(Bound { socket: sockets.pop().expect("one"), listener_config: shown });
     let before = before.recv_timeout(PATIENCE).expect("all are accepted");
     let is_answered = |client: &mut Client| {
         let mut answer = Vec::new();
@@ -176,14 +176,14 @@ fn edited<T: Send + 'static>(
 fn who_waits_in_the_queue_of_a_listener_that_is_given_tls_is_spoken_to_in_tls() {
     let clock = Clock::start();
     let tls = Acceptor::new(live(&clock), "front".into()).expect("randomness");
-    let (before, answered, _) = edited(|face| {
-        face.send_replace(Face {
+    let (before, answered, _) = edited(|listener_config| {
+        listener_config.send_replace(ListenerConfig {
             name: "front".into(),
             tls: Some(tls),
             proxy_protocol: false,
             is_handed_over: false,
         });
-        face
+        listener_config
     });
     assert_eq!(before, 8);
     let cleartext = answered.iter().take_while(|is_answered| **is_answered).count();

@@ -1,3 +1,10 @@
-//! Connections of clients.
+//! Clients' connections: accepted, read, and answered.
 
-pub(super) mod http1;
+pub(crate) mod connection;
+mod http1;
+mod http2;
+pub(crate) mod listener;
+mod protocol;
+mod proxy_protocol;
+pub(crate) mod tls;
+mod unreadable;

@@ -1,7 +1,8 @@
 //! `WebSocket` over HTTP/2, and trailers that it does not allow.
 
-use super::{House, read_head, secs};
-use crate::{meter::Refusal, proxy::options::Protocol};
+use super::{TestProxy, read_head, secs};
+use crate::meter::Refusal;
+use crate::proxy::connections::options::Protocol;
 use bytes::Bytes;
 use core::sync::atomic::Ordering::Relaxed;
 use http::{Method, Request, Response, StatusCode, Version};
@@ -16,16 +17,16 @@ const AGREED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\
 /// Asks for a WebSocket, which the upstream answers with `answer`. Returns the head that the upstream
 /// got, and the gateway's answer.
 async fn ask(
-    house: &mut House,
+    proxy: &mut TestProxy,
     answer: &str,
 ) -> (Option<(String, tokio::io::DuplexStream)>, Response<Incoming>) {
     let (near, far) = duplex(64 * 1024);
-    house.serve(far, Protocol::Http2);
+    proxy.serve(far, Protocol::Http2);
     let (mut sender, connection) =
         handshake(TokioExecutor::new(), TokioIo::new(near)).await.expect("h2");
     tokio::spawn(async move { drop(connection.await) });
     // The gateway's settings allow it.
-    house.pass(secs(1)).await;
+    proxy.pass(secs(1)).await;
     let request = Request::builder()
         .method(Method::CONNECT)
         .version(Version::HTTP_2)
@@ -43,8 +44,8 @@ async fn ask(
         });
         answer
     });
-    house.pass(secs(1)).await;
-    let upstream = match house.upstream.try_recv() {
+    proxy.pass(secs(1)).await;
+    let upstream = match proxy.upstream.try_recv() {
         Err(_) => None,
         Ok(mut upstream) => {
             let head = read_head(&mut upstream).await.expect("a head");
@@ -57,8 +58,8 @@ async fn ask(
 
 #[tokio::test(start_paused = true)]
 async fn a_websocket_over_http_2_is_one_of_http_1_to_its_server() {
-    let mut house = House::new(", flow: [{ name: one, concurrency: 1 }]");
-    let (upstream, answer) = ask(&mut house, AGREED).await;
+    let mut proxy = TestProxy::new(", flow: [{ name: one, concurrency: 1 }]");
+    let (upstream, answer) = ask(&mut proxy, AGREED).await;
     let (head, mut upstream) = upstream.expect("it is asked");
     assert!(head.starts_with("GET /chat?x=1 HTTP/1.1\r\n"), "{head}");
     for line in ["host: a\r\n", "upgrade: websocket\r\n", "sec-websocket-version: 13\r\n"] {
@@ -85,14 +86,14 @@ async fn a_websocket_over_http_2_is_one_of_http_1_to_its_server() {
     let (read_back, write) = tokio::join!(read.read_exact(&mut back), writing);
     read_back.expect("all of it");
     assert!(back == sent);
-    house.pass(secs(600)).await;
-    assert_eq!(house.in_flight(), 1, "a tunnel is in flight");
-    assert_eq!(house.worker.counters.upload_buffers.load(Relaxed), 0, "nothing is held");
+    proxy.pass(secs(600)).await;
+    assert_eq!(proxy.in_flight(), 1, "a tunnel is in flight");
+    assert_eq!(proxy.worker.counters.upload_buffers.load(Relaxed), 0, "nothing is held");
     client = read.unsplit(write);
     drop(client);
     echo.await.expect("the tunnel ends with its client");
-    house.pass(secs(1)).await;
-    assert_eq!(house.in_flight(), 0);
+    proxy.pass(secs(1)).await;
+    assert_eq!(proxy.in_flight(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -102,18 +103,18 @@ async fn a_websocket_over_http_2_needs_a_route_that_allows_it_and_a_server_that_
         ("", "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", 502),
         ("", "HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n", 403),
     ] {
-        let mut house = House::new(route);
-        let (_, response) = ask(&mut house, answer).await;
+        let mut proxy = TestProxy::new(route);
+        let (_, response) = ask(&mut proxy, answer).await;
         assert_eq!(response.status().as_u16(), status, "{route} {answer}");
-        house.pass(secs(1)).await;
-        assert_eq!(house.in_flight(), 0);
+        proxy.pass(secs(1)).await;
+        assert_eq!(proxy.in_flight(), 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pseudo_header_field_in_trailers_ends_the_connection_and_the_request() {
-    let mut house = House::new("");
-    let mut client = house.client_of(Protocol::Http2);
+    let mut proxy = TestProxy::new("");
+    let mut client = proxy.client_of(Protocol::Http2);
     client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
     let post = [0x83, 0x86, 0x84, 0x41, 1, b'a'];
     let frames: [&[u8]; 4] = [
@@ -124,11 +125,11 @@ async fn a_pseudo_header_field_in_trailers_ends_the_connection_and_the_request()
     ];
     for frame in frames {
         client.stream.write_all(frame).await.expect("sent");
-        house.pass(secs(1)).await;
+        proxy.pass(secs(1)).await;
     }
     client.served.await.expect("no panic");
-    assert_eq!((house.in_flight(), house.refused()), (0, vec![(Refusal::Malformed, 1)]));
-    let mut upstream = house.upstream.recv().await.expect("a connection");
+    assert_eq!((proxy.in_flight(), proxy.refused()), (0, vec![(Refusal::Malformed, 1)]));
+    let mut upstream = proxy.upstream.recv().await.expect("a connection");
     let mut got = String::new();
     upstream.read_to_string(&mut got).await.expect("text");
     assert!(!got.contains("0\r\n\r\n"), "the request has no end: {got}");

@@ -1,8 +1,9 @@
 //! Uploads over HTTP/2: how fast over a long line, how much is held, and how those end that
 //! are answered early.
 
-use super::{House, read_head, secs};
-use crate::{clock::Clock, proxy::options::Protocol};
+use super::{TestProxy, read_head, secs};
+use crate::clock::Clock;
+use crate::proxy::connections::options::Protocol;
 use bytes::Bytes;
 use core::{sync::atomic::Ordering::Relaxed, time::Duration};
 use http::Request;
@@ -44,14 +45,14 @@ fn delay_bytes(
 }
 
 /// Connects a client over a line whose round trip takes `round_trip`.
-async fn connect(house: &House, round_trip: Duration) -> SendRequest<Full<Bytes>> {
+async fn connect(proxy: &TestProxy, round_trip: Duration) -> SendRequest<Full<Bytes>> {
     let (near, line_near) = duplex(MIB);
     let (line_far, far) = duplex(MIB);
     let (near_read, near_write) = split(line_near);
     let (far_read, far_write) = split(line_far);
-    delay_bytes(&house.worker.clock, near_read, far_write, round_trip / 2);
-    delay_bytes(&house.worker.clock, far_read, near_write, round_trip / 2);
-    house.serve(far, Protocol::Http2);
+    delay_bytes(&proxy.worker.clock, near_read, far_write, round_trip / 2);
+    delay_bytes(&proxy.worker.clock, far_read, near_write, round_trip / 2);
+    proxy.serve(far, Protocol::Http2);
     let (sender, connection) =
         handshake(TokioExecutor::new(), TokioIo::new(near)).await.expect("h2");
     tokio::spawn(async move { drop(connection.await) });
@@ -82,16 +83,16 @@ async fn take(server: &mut DuplexStream, size: usize) {
 
 #[tokio::test(start_paused = true)]
 async fn an_upload_over_a_long_line_moves_two_megabytes_in_a_round_trip() {
-    let mut house = House::new("");
-    let sender = connect(&house, Duration::from_millis(50)).await;
-    let begun = house.now();
+    let mut proxy = TestProxy::new("");
+    let sender = connect(&proxy, Duration::from_millis(50)).await;
+    let begun = proxy.now();
     let uploading = upload(&sender, 20 * MIB);
-    let mut server = house.upstream.recv().await.expect("a connection");
+    let mut server = proxy.upstream.recv().await.expect("a connection");
     read_head(&mut server).await.expect("a head");
     take(&mut server, 20 * MIB).await;
     assert_eq!(uploading.await.expect("no panic"), 204);
     // 10 windows, and the way there and back.
-    let took = house.now().since(begun);
+    let took = proxy.now().since(begun);
     assert!(took <= Duration::from_millis(50 * 12), "{took:?}");
 }
 
@@ -105,21 +106,21 @@ async fn uploads_that_nobody_takes_hold_no_more_than_they_may() {
         ("limits: { upload_buffers: 0 }\n", 0),
     ];
     for (settings, limit) in sizes {
-        let mut house = House::with_settings(settings, "");
-        let held = |house: &House| house.worker.counters.upload_buffers.load(Relaxed);
+        let mut proxy = TestProxy::with_settings(settings, "");
+        let held = |proxy: &TestProxy| proxy.worker.counters.upload_buffers.load(Relaxed);
         let (mut senders, mut uploads, mut servers) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..4 {
-            let sender = connect(&house, Duration::from_millis(1)).await;
+            let sender = connect(&proxy, Duration::from_millis(1)).await;
             for _ in 0..2 {
                 uploads.push(upload(&sender, 3 * MIB));
-                let mut server = house.upstream.recv().await.expect("a connection");
+                let mut server = proxy.upstream.recv().await.expect("a connection");
                 read_head(&mut server).await.expect("a head");
                 servers.push(server);
             }
             senders.push(sender);
         }
-        house.pass(secs(10)).await;
-        let bytes = held(&house);
+        proxy.pass(secs(10)).await;
+        let bytes = held(&proxy);
         if settings.is_empty() {
             assert!(bytes >= 15 * MIB as u64, "each of 8 streams has a window of 2 MiB: {bytes}");
         } else {
@@ -135,25 +136,25 @@ async fn uploads_that_nobody_takes_hold_no_more_than_they_may() {
         for upload in uploads {
             assert_eq!(upload.await.expect("no panic"), 204, "{settings}");
         }
-        house.pass(secs(1)).await;
-        assert_eq!(held(&house), 0, "{settings}");
+        proxy.pass(secs(1)).await;
+        assert_eq!(held(&proxy), 0, "{settings}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_small_upload_passes_beside_those_that_nobody_takes() {
-    let mut house = House::new("");
-    let sender = connect(&house, Duration::from_millis(1)).await;
+    let mut proxy = TestProxy::new("");
+    let sender = connect(&proxy, Duration::from_millis(1)).await;
     let mut stuck = Vec::new();
     for _ in 0..5 {
         let uploading = upload(&sender, 3 * MIB);
-        let mut server = house.upstream.recv().await.expect("a connection");
+        let mut server = proxy.upstream.recv().await.expect("a connection");
         read_head(&mut server).await.expect("a head");
         stuck.push((uploading, server));
     }
-    house.pass(secs(5)).await;
+    proxy.pass(secs(5)).await;
     let small = upload(&sender, 1000);
-    let mut server = house.upstream.recv().await.expect("a connection");
+    let mut server = proxy.upstream.recv().await.expect("a connection");
     read_head(&mut server).await.expect("a head");
     take(&mut server, 1000).await;
     assert_eq!(small.await.expect("no panic"), 204);

@@ -1,26 +1,26 @@
 //! Connections to servers that close them when they are idle.
 
-use super::{House, read_head, secs};
+use super::{TestProxy, read_head, secs};
 use core::time::Duration;
 use tokio::io::AsyncWriteExt;
 
 /// Has a request answered with `headers`, and another one `pause` later. Returns whether the
 /// second one came over the connection of the first.
 async fn is_used_again(headers: &str, pause: Duration) -> bool {
-    let mut house = House::new("");
-    let mut client = house.client();
+    let mut proxy = TestProxy::new("");
+    let mut client = proxy.client();
     client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n").await;
-    let mut server = house.upstream.recv().await.expect("a connection");
+    let mut server = proxy.upstream.recv().await.expect("a connection");
     read_head(&mut server).await.expect("a head");
     let answer = format!("HTTP/1.1 200 OK\r\n{headers}content-length: 2\r\n\r\nok");
     server.write_all(answer.as_bytes()).await.expect("sent");
     let head = read_head(&mut client.stream).await.expect("an answer");
     assert!(!head.contains("keep-alive"), "it is the server's word to the gateway: {head}");
-    house.pass(pause).await;
-    let mut other = house.client();
+    proxy.pass(pause).await;
+    let mut other = proxy.client();
     other.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n").await;
-    house.pass(Duration::from_millis(1)).await;
-    house.upstream.try_recv().is_err()
+    proxy.pass(Duration::from_millis(1)).await;
+    proxy.upstream.try_recv().is_err()
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! Requests that are refused: when, and what becomes of their connection.
 
-use super::{House, read_head, secs};
+use super::{TestProxy, read_head, secs};
 use crate::meter::Refusal;
 use core::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,9 +14,9 @@ async fn what_follows_a_request_that_could_be_read_in_two_ways_is_not_served() {
         ("/../x", "content-length: 0"),
     ] {
         for kind in ["text/plain", "application/grpc"] {
-            let mut house = House::new("");
-            let mut arrivals = house.answer();
-            let mut client = house.client();
+            let mut proxy = TestProxy::new("");
+            let mut arrivals = proxy.answer();
+            let mut client = proxy.client();
             let head = format!(
                 "POST {target} HTTP/1.1\r\nhost: a\r\ncontent-type: {kind}\r\n{bad}\r\n\r\n"
             );
@@ -33,40 +33,40 @@ async fn what_follows_a_request_that_could_be_read_in_two_ways_is_not_served() {
 async fn a_head_is_due_in_one_time_from_the_first_byte_of_a_connection() {
     // What comes at once and 9 s later; in between the first may still be of HTTP/2.
     for (first, later) in [("P", "OST / HT"), ("PRI * ", "HTTP"), ("P", ""), ("G", "ET / HT")] {
-        let house = House::new("");
-        let mut client = house.stranger();
-        house.pass(secs(9)).await;
-        let begun = house.now();
+        let proxy = TestProxy::new("");
+        let mut client = proxy.stranger();
+        proxy.pass(secs(9)).await;
+        let begun = proxy.now();
         client.send(first).await;
-        house.pass(secs(9)).await;
+        proxy.pass(secs(9)).await;
         client.send(later).await;
         client.served.await.expect("no panic");
-        assert_eq!(house.now().since(begun).as_secs(), 10, "{first}, {later}");
-        assert_eq!(house.refused(), [(Refusal::HeaderTimeout, 1)], "{first}, {later}");
+        assert_eq!(proxy.now().since(begun).as_secs(), 10, "{first}, {later}");
+        assert_eq!(proxy.refused(), [(Refusal::HeaderTimeout, 1)], "{first}, {later}");
     }
-    let house = House::new("");
-    let (silent, connected) = (house.stranger(), house.now());
+    let proxy = TestProxy::new("");
+    let (silent, connected) = (proxy.stranger(), proxy.now());
     silent.served.await.expect("no panic");
-    assert_eq!(house.now().since(connected).as_secs(), 10);
-    assert_eq!(house.refused(), [], "who says nothing has asked for nothing");
+    assert_eq!(proxy.now().since(connected).as_secs(), 10);
+    assert_eq!(proxy.refused(), [], "who says nothing has asked for nothing");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_would_wait_past_the_requests_deadline_is_refused_at_once() {
-    let mut house =
-        House::new(", pacing: { rate: 1/2s, max_wait: 10s }, timeouts: { request: 500ms }");
-    let _arrivals = house.answer();
-    let mut client = house.client();
+    let mut proxy =
+        TestProxy::new(", pacing: { rate: 1/2s, max_wait: 10s }, timeouts: { request: 500ms }");
+    let _arrivals = proxy.answer();
+    let mut client = proxy.client();
     assert_eq!(client.get().await, 200);
-    let refused = house.now();
+    let refused = proxy.now();
     assert_eq!(client.get().await, 503);
-    assert!(house.now().since(refused) < Duration::from_millis(10));
+    assert!(proxy.now().since(refused) < Duration::from_millis(10));
     // The place is at 2 s. To wait for it for more than half of the deadline is too long.
-    house.pass(Duration::from_millis(1_600)).await;
+    proxy.pass(Duration::from_millis(1_600)).await;
     assert_eq!(client.get().await, 503);
-    house.pass(Duration::from_millis(150)).await;
+    proxy.pass(Duration::from_millis(150)).await;
     assert_eq!(client.get().await, 200, "no request has taken the next place");
-    assert!(house.now().since(refused) < secs(3));
+    assert!(proxy.now().since(refused) < secs(3));
 }
 
 /// More than the pipe to the gateway holds.
@@ -79,13 +79,13 @@ async fn who_is_refused_in_the_middle_of_an_upload_may_send_it_to_its_end() {
         (", body_limit: 10B", "transfer-encoding: chunked\r\n\r\nf4240"),
         (NEVER, "content-length: 1000000"),
     ] {
-        let house = House::new(route);
-        let mut client = house.client();
+        let proxy = TestProxy::new(route);
+        let mut client = proxy.client();
         client.send(&format!("POST / HTTP/1.1\r\nhost: a\r\n{framing}\r\n\r\n")).await;
-        house.pass(secs(1)).await;
+        proxy.pass(secs(1)).await;
         let request = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
         client.send(&request.repeat(UPLOAD / request.len())).await;
-        let ended = house.now();
+        let ended = proxy.now();
         let head = read_head(&mut client.stream).await.expect("an answer");
         let refused = head.starts_with("HTTP/1.1 413") || head.starts_with("HTTP/1.1 400");
         assert!(refused && head.contains("connection: close\r\n"), "{framing}: {head}");
@@ -94,33 +94,33 @@ async fn who_is_refused_in_the_middle_of_an_upload_may_send_it_to_its_end() {
         assert!(!rest.contains("HTTP/"), "what was sent for a body is no request: {rest}");
         drop(client.stream);
         client.served.await.expect("no panic");
-        assert!(house.now().since(ended) < secs(1), "{framing}");
-        assert_eq!(house.refused(), [], "{framing}");
+        assert!(proxy.now().since(ended) < secs(1), "{framing}");
+        assert_eq!(proxy.refused(), [], "{framing}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_head_that_is_too_large_may_be_sent_to_its_end() {
-    let house = House::new("");
-    let mut client = house.client();
+    let proxy = TestProxy::new("");
+    let mut client = proxy.client();
     client.send(&format!("GET / HTTP/1.1\r\nhost: a\r\nx: {}", "x".repeat(UPLOAD))).await;
     assert_eq!(client.status().await, Some(431));
     drop(client.stream);
     client.served.await.expect("no panic");
-    assert_eq!(house.refused(), [(Refusal::TooLarge, 1)]);
+    assert_eq!(proxy.refused(), [(Refusal::TooLarge, 1)]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_goes_on_sending_what_nobody_wants_is_cut_off() {
-    let house = House::new(", body_limit: 10B");
-    let mut client = house.client();
+    let proxy = TestProxy::new(", body_limit: 10B");
+    let mut client = proxy.client();
     client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000\r\n\r\n").await;
     assert_eq!(client.status().await, Some(413));
-    let refused = house.now();
+    let refused = proxy.now();
     while client.stream.write_all(b"xxxxxxxxxx").await.is_ok() {
-        house.pass(secs(1)).await;
+        proxy.pass(secs(1)).await;
     }
-    assert!((30..=31).contains(&house.now().since(refused).as_secs()));
+    assert!((30..=31).contains(&proxy.now().since(refused).as_secs()));
     client.served.await.expect("no panic");
 }
 
@@ -134,16 +134,16 @@ async fn a_connection_outlives_a_refused_request_whose_small_body_comes_late() {
         ("transfer-encoding: chunked", "1\r\nx\r\n0\r\n\r\n".to_owned()),
     ] {
         for (route, status) in [(NEVER, 400), ("", 502)] {
-            let mut house = House::new(route);
-            house.upstream.close();
-            let mut client = house.client();
+            let mut proxy = TestProxy::new(route);
+            proxy.upstream.close();
+            let mut client = proxy.client();
             client.send(&format!("POST / HTTP/1.1\r\nhost: a\r\n{framing}\r\n\r\n")).await;
             assert_eq!(client.status().await, Some(status), "before the body is there");
-            house.pass(secs(5)).await;
+            proxy.pass(secs(5)).await;
             client.send(&body).await;
-            house.pass(secs(20)).await;
+            proxy.pass(secs(20)).await;
             assert_eq!(client.get().await, status, "{framing}");
-            assert_eq!(house.refused(), [], "what came was no head that is late");
+            assert_eq!(proxy.refused(), [], "what came was no head that is late");
         }
     }
 }
@@ -151,35 +151,35 @@ async fn a_connection_outlives_a_refused_request_whose_small_body_comes_late() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_body_that_does_not_come_is_waited_for_in_vain_for_15_s() {
     for expect in ["", "expect: 100-continue\r\n"] {
-        let house = House::new(NEVER);
-        let mut client = house.client();
+        let proxy = TestProxy::new(NEVER);
+        let mut client = proxy.client();
         let head = format!("POST / HTTP/1.1\r\nhost: a\r\n{expect}content-length: 9\r\n\r\n");
         client.send(&head).await;
-        let begun = house.now();
+        let begun = proxy.now();
         assert_eq!(client.status().await, Some(400), "and no 100");
         assert_eq!(client.status().await, None);
         client.served.await.expect("no panic");
         // Ten to save the connection, which it is not where 100 is waited for, and five to end it.
         let seconds = if expect.is_empty() { 15 } else { 5 };
-        assert_eq!(house.now().since(begun).as_secs(), seconds, "{expect}");
+        assert_eq!(proxy.now().since(begun).as_secs(), seconds, "{expect}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_head_after_a_body_that_nobody_read_is_due_like_any_other() {
-    let mut house = House::new("");
-    let mut client = house.client();
+    let mut proxy = TestProxy::new("");
+    let mut client = proxy.client();
     client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n").await;
-    let mut upstream = house.upstream.recv().await.expect("a connection");
+    let mut upstream = proxy.upstream.recv().await.expect("a connection");
     read_head(&mut upstream).await.expect("a head");
     // The answer's end gives the body up, and hyper finds the rest of it there.
     upstream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.expect("sent");
     client.send("xx").await;
     assert_eq!(client.status().await, Some(204));
-    house.pass(secs(20)).await;
-    let begun = house.now();
+    proxy.pass(secs(20)).await;
+    let begun = proxy.now();
     client.send("GET / HT").await;
     client.served.await.expect("no panic");
-    assert_eq!(house.now().since(begun).as_secs(), 10);
-    assert_eq!(house.refused(), [(Refusal::HeaderTimeout, 1)]);
+    assert_eq!(proxy.now().since(begun).as_secs(), 10);
+    assert_eq!(proxy.refused(), [(Refusal::HeaderTimeout, 1)]);
 }

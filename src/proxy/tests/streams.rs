@@ -1,7 +1,8 @@
 //! Streams of HTTP/2 whose client takes its time, frame by frame.
 
-use super::{Client, House, read_head, secs};
-use crate::{clock::Clock, flow::Instant, proxy::options::Protocol};
+use super::{Client, TestProxy, read_head, secs};
+use crate::proxy::connections::options::Protocol;
+use crate::{clock::Clock, flow::Instant};
 use core::time::Duration;
 use std::sync::Arc;
 use tokio::{
@@ -43,18 +44,18 @@ struct Http2 {
 
 impl Http2 {
     /// Connects with streams that may send nothing.
-    async fn connect(house: &House) -> Self {
-        Self::connect_with(house, 0, secs(0)).await
+    async fn connect(proxy: &TestProxy) -> Self {
+        Self::connect_with(proxy, 0, secs(0)).await
     }
 
     /// Connects with streams that may send `window` bytes, and pauses after each frame
     /// of data.
-    async fn connect_with(house: &House, window: u32, pause: Duration) -> Self {
-        let Client { stream, .. } = house.client_of(Protocol::Http2);
+    async fn connect_with(proxy: &TestProxy, window: u32, pause: Duration) -> Self {
+        let Client { stream, .. } = proxy.client_of(Protocol::Http2);
         let (read, write) = tokio::io::split(stream);
         let write = Arc::new(Mutex::new(write));
         let (note, sent) = mpsc::unbounded_channel();
-        let clock = house.worker.clock.clone();
+        let clock = proxy.worker.clock.clone();
         tokio::spawn(listen(read, Arc::clone(&write), note, clock, pause));
         let this = Self { write, sent };
         this.write.lock().await.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.expect("sent");
@@ -76,10 +77,10 @@ impl Http2 {
     }
 
     /// Grants a byte on `stream` every 20 s, `times` times, and returns what was sent.
-    async fn trickle(&mut self, house: &House, stream: u32, times: usize) -> Vec<Sent> {
+    async fn trickle(&mut self, proxy: &TestProxy, stream: u32, times: usize) -> Vec<Sent> {
         for _ in 0..times {
             self.grant(stream, 1).await;
-            house.worker.clock.sleep_until(house.now() + secs(20)).await;
+            proxy.worker.clock.sleep_until(proxy.now() + secs(20)).await;
         }
         core::iter::from_fn(|| self.sent.try_recv().ok()).collect()
     }
@@ -159,63 +160,63 @@ fn assert_reset(reset: Option<Instant>, begun: Instant, after: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_stands_still_is_reset_while_others_go_on() {
-    let mut house = House::new(
+    let mut proxy = TestProxy::new(
         ", timeouts: { idle: 10h, request: 10h }, flow: [{ name: two, concurrency: 2 }]",
     );
-    let mut client = Http2::connect(&house).await;
-    let begun = house.now();
+    let mut client = Http2::connect(&proxy).await;
+    let begun = proxy.now();
     client.get(1).await;
-    let still = house.flood().await;
+    let still = proxy.flood().await;
     client.get(3).await;
-    let _moving = house.flood().await;
-    let sent = client.trickle(&house, 3, 20).await;
+    let _moving = proxy.flood().await;
+    let sent = client.trickle(&proxy, 3, 20).await;
     let (reset, bytes) = fate(&sent, 1);
     assert_reset(reset, begun, 60);
     assert_eq!(bytes, 0);
     assert_eq!(fate(&sent, 3), (None, 20), "a byte now and then is enough");
-    assert_eq!(house.in_flight(), 1);
+    assert_eq!(proxy.in_flight(), 1);
     still.await.expect("the upstream's connection is closed as well");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_nobody_takes_ends_however_small_it_is() {
-    let mut house = House::new(", flow: [{ name: two, concurrency: 2 }]");
-    let _arrivals = house.answer();
-    let mut client = Http2::connect(&house).await;
-    let begun = house.now();
+    let mut proxy = TestProxy::new(", flow: [{ name: two, concurrency: 2 }]");
+    let _arrivals = proxy.answer();
+    let mut client = Http2::connect(&proxy).await;
+    let begun = proxy.now();
     client.get(1).await;
     client.get(3).await;
-    let sent = client.trickle(&house, 3, 5).await;
+    let sent = client.trickle(&proxy, 3, 5).await;
     assert_reset(fate(&sent, 1).0, begun, 60);
     assert_eq!(fate(&sent, 3), (None, 2));
-    assert_eq!(house.in_flight(), 0);
+    assert_eq!(proxy.in_flight(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_trickles_for_ever_ends_at_the_requests_deadline() {
-    let mut house = House::new(", timeouts: { idle: 10h, request: 200s }");
-    let mut client = Http2::connect(&house).await;
-    let begun = house.now();
+    let mut proxy = TestProxy::new(", timeouts: { idle: 10h, request: 200s }");
+    let mut client = Http2::connect(&proxy).await;
+    let begun = proxy.now();
     client.get(1).await;
-    let flood = house.flood().await;
-    let sent = client.trickle(&house, 1, 12).await;
+    let flood = proxy.flood().await;
+    let sent = client.trickle(&proxy, 1, 12).await;
     assert_reset(fate(&sent, 1).0, begun, 200);
     flood.await.expect("the upstream's connection is closed as well");
 }
 
 #[tokio::test(start_paused = true)]
 async fn streams_that_share_a_slow_line_are_not_at_fault() {
-    let mut house = House::new(", timeouts: { idle: 10h, request: 10h }");
+    let mut proxy = TestProxy::new(", timeouts: { idle: 10h, request: 10h }");
     let most = 0x7fff_ffff;
     // Forty take turns of 2 s each, so that one moves every 80 s.
-    let mut client = Http2::connect_with(&house, most, secs(2)).await;
+    let mut client = Http2::connect_with(&proxy, most, secs(2)).await;
     client.grant(0, most - 0xffff).await;
     let mut floods = Vec::new();
     for stream in (1..80).step_by(2) {
         client.get(stream).await;
-        floods.push(house.flood().await);
+        floods.push(proxy.flood().await);
     }
-    house.worker.clock.sleep_until(house.now() + secs(600)).await;
+    proxy.worker.clock.sleep_until(proxy.now() + secs(600)).await;
     let sent: Vec<_> = core::iter::from_fn(|| client.sent.try_recv().ok()).collect();
     assert!(sent.len() > 100, "{} frames", sent.len());
     assert!((1..80).step_by(2).all(|stream| fate(&sent, stream).0.is_none()), "{sent:?}");
@@ -223,27 +224,27 @@ async fn streams_that_share_a_slow_line_are_not_at_fault() {
 
 #[tokio::test(start_paused = true)]
 async fn the_first_look_at_a_stream_comes_in_time_however_late_the_timer_was_to_ring() {
-    let mut house = House::new(", flow: [{ name: two, concurrency: 2 }]");
-    let _arrivals = house.answer();
-    let mut client = Http2::connect(&house).await;
+    let mut proxy = TestProxy::new(", flow: [{ name: two, concurrency: 2 }]");
+    let _arrivals = proxy.answer();
+    let mut client = Http2::connect(&proxy).await;
     // The timer rings when the first head would have been due, and is armed for keep_alive.
-    house.pass(secs(12)).await;
-    let begun = house.now();
+    proxy.pass(secs(12)).await;
+    let begun = proxy.now();
     client.get(1).await;
     client.get(3).await;
-    let sent = client.trickle(&house, 3, 5).await;
+    let sent = client.trickle(&proxy, 3, 5).await;
     assert_reset(fate(&sent, 1).0, begun, 60);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_client_that_confirms_no_farewell_is_closed_after_keep_alive() {
-    let house = House::new("");
-    let begun = house.now();
-    let mut client = house.client_of(Protocol::Http2);
+    let proxy = TestProxy::new("");
+    let begun = proxy.now();
+    let mut client = proxy.client_of(Protocol::Http2);
     client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
     send_frame(&mut client.stream, SETTINGS, 0, 0, &[]).await;
     send_frame(&mut client.stream, SETTINGS, ACK, 0, &[]).await;
-    let clock = house.worker.clock.clone();
+    let clock = proxy.worker.clock.clone();
     let (mut read, mut write) = tokio::io::split(client.stream);
     // It answers the pings that ask whether it lives, which are of the first 70 s.
     let listening = tokio::spawn(async move {
@@ -258,7 +259,7 @@ async fn a_silent_client_that_confirms_no_farewell_is_closed_after_keep_alive() 
         }
     });
     client.served.await.expect("no panic");
-    let took = house.now().since(begun);
+    let took = proxy.now().since(begun);
     assert!((secs(75)..secs(78)).contains(&took), "{took:?}");
     listening.await.expect("no panic");
 }
@@ -266,20 +267,20 @@ async fn a_silent_client_that_confirms_no_farewell_is_closed_after_keep_alive() 
 #[tokio::test(start_paused = true)]
 async fn an_upload_has_ended_with_its_last_byte_though_its_client_says_so_later() {
     for (head, body) in [(POST, b"abcd".as_slice()), (POST_NOTHING, b"")] {
-        let mut house = House::new(", timeouts: { first_byte: 60s, idle: 10s }");
-        let mut client = Http2::connect_with(&house, 100, secs(0)).await;
+        let mut proxy = TestProxy::new(", timeouts: { first_byte: 60s, idle: 10s }");
+        let mut client = Http2::connect_with(&proxy, 100, secs(0)).await;
         client.send(HEADERS, END_HEADERS, 1, head).await;
         if !body.is_empty() {
             client.send(DATA, 0, 1, body).await;
         }
-        let mut upstream = house.upstream.recv().await.expect("a connection");
+        let mut upstream = proxy.upstream.recv().await.expect("a connection");
         read_head(&mut upstream).await.expect("a head");
         upstream.read_exact(&mut vec![0; body.len()]).await.expect("the whole body");
         client.send(DATA, END_STREAM, 1, &[]).await;
-        house.pass(secs(50)).await;
+        proxy.pass(secs(50)).await;
         let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\nin time";
         upstream.write_all(answer).await.expect("sent");
-        house.pass(secs(1)).await;
+        proxy.pass(secs(1)).await;
         let sent: Vec<_> = core::iter::from_fn(|| client.sent.try_recv().ok()).collect();
         assert_eq!(fate(&sent, 1), (None, 7), "{} bytes: {sent:?}", body.len());
     }
@@ -287,17 +288,17 @@ async fn an_upload_has_ended_with_its_last_byte_though_its_client_says_so_later(
 
 /// When the stream of a request that is answered before its body came is reset. Who
 /// `finishes` sends the body after all.
-async fn reset_after_an_early_answer(house: &mut House, finishes: bool) -> Option<Duration> {
-    let mut client = Http2::connect_with(house, 10_000, secs(0)).await;
+async fn reset_after_an_early_answer(proxy: &mut TestProxy, finishes: bool) -> Option<Duration> {
+    let mut client = Http2::connect_with(proxy, 10_000, secs(0)).await;
     client.send(HEADERS, END_HEADERS, 1, POST).await;
-    house.pass(secs(1)).await;
-    if let Ok(mut upstream) = house.upstream.try_recv() {
+    proxy.pass(secs(1)).await;
+    if let Ok(mut upstream) = proxy.upstream.try_recv() {
         read_head(&mut upstream).await.expect("a head");
         let answer = b"HTTP/1.1 413 Too Large\r\ncontent-length: 7\r\n\r\ntoo big";
         upstream.write_all(answer).await.expect("sent");
-        house.pass(secs(1)).await;
+        proxy.pass(secs(1)).await;
     }
-    let begun = house.now();
+    let begun = proxy.now();
     let sent: Vec<_> = core::iter::from_fn(|| client.sent.try_recv().ok()).collect();
     let (reset, bytes) = fate(&sent, 1);
     assert!(bytes > 0, "the answer is there");
@@ -307,7 +308,7 @@ async fn reset_after_an_early_answer(house: &mut House, finishes: bool) -> Optio
     } else {
         client.send(DATA, 0, 1, b"ab").await;
     }
-    house.pass(secs(60)).await;
+    proxy.pass(secs(60)).await;
     let sent: Vec<_> = core::iter::from_fn(|| client.sent.try_recv().ok()).collect();
     fate(&sent, 1).0.map(|at| at.since(begun))
 }
@@ -316,9 +317,9 @@ async fn reset_after_an_early_answer(house: &mut House, finishes: bool) -> Optio
 async fn a_stream_that_is_answered_early_is_reset_only_if_its_client_does_not_end_it() {
     let by_rule = ", flow: [{ name: r, limit: 1/1s, key: \"header:x\", on_missing_key: reject }]";
     for route in [", body_limit: 3", by_rule, ""] {
-        let reset = reset_after_an_early_answer(&mut House::new(route), true).await;
+        let reset = reset_after_an_early_answer(&mut TestProxy::new(route), true).await;
         assert_eq!(reset, None, "{route}");
-        let reset = reset_after_an_early_answer(&mut House::new(route), false).await;
+        let reset = reset_after_an_early_answer(&mut TestProxy::new(route), false).await;
         let reset = reset.expect("it is reset in the end");
         assert!((secs(5)..secs(6)).contains(&reset), "{route}: {reset:?}");
     }
@@ -329,20 +330,20 @@ async fn an_early_answer_without_a_length_ends_when_its_client_has_stopped() {
     let chunked =
         b"HTTP/1.1 413 Too Large\r\ntransfer-encoding: chunked\r\n\r\n3\r\nbig\r\n0\r\n\r\n";
     for stops in [true, false] {
-        let mut house = House::new("");
-        let mut client = Http2::connect_with(&house, 10_000, secs(0)).await;
+        let mut proxy = TestProxy::new("");
+        let mut client = Http2::connect_with(&proxy, 10_000, secs(0)).await;
         client.send(HEADERS, END_HEADERS, 1, &POST[..6]).await;
-        let mut upstream = house.upstream.recv().await.expect("a connection");
+        let mut upstream = proxy.upstream.recv().await.expect("a connection");
         read_head(&mut upstream).await.expect("a head");
         upstream.write_all(chunked).await.expect("sent");
-        house.pass(Duration::from_millis(500)).await;
+        proxy.pass(Duration::from_millis(500)).await;
         let sent: Vec<_> = core::iter::from_fn(|| client.sent.try_recv().ok()).collect();
         assert_eq!(sent, [Sent::Data(1, 3)], "all but the end");
         if stops {
             client.send(DATA, END_STREAM, 1, b"abcd").await;
-            house.pass(Duration::from_millis(10)).await;
+            proxy.pass(Duration::from_millis(10)).await;
         } else {
-            house.pass(secs(1)).await;
+            proxy.pass(secs(1)).await;
         }
         assert_eq!(client.sent.try_recv(), Ok(Sent::Data(1, 0)));
         assert_eq!(client.sent.try_recv(), Ok(Sent::End(1)));

@@ -1,6 +1,6 @@
 //! Bodies of requests on their way: who may take how long, and who is blamed.
 
-use super::{House, read_head, secs};
+use super::{TestProxy, read_head, secs};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf},
     task::JoinHandle,
@@ -8,10 +8,10 @@ use tokio::{
 
 #[tokio::test(start_paused = true)]
 async fn an_upload_under_way_does_not_use_up_the_first_byte_timeout() {
-    let mut house = House::new(", timeouts: { first_byte: 60s, idle: 50s }");
-    let mut client = house.client();
+    let mut proxy = TestProxy::new(", timeouts: { first_byte: 60s, idle: 50s }");
+    let mut client = proxy.client();
     client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\n").await;
-    let mut upstream = house.upstream.recv().await.expect("a connection");
+    let mut upstream = proxy.upstream.recv().await.expect("a connection");
     let answering = tokio::spawn(async move {
         read_head(&mut upstream).await.expect("a head");
         let mut body = [0; 4];
@@ -20,7 +20,7 @@ async fn an_upload_under_way_does_not_use_up_the_first_byte_timeout() {
         upstream
     });
     for byte in ["a", "b", "c", "d"] {
-        house.worker.clock.sleep_until(house.now() + secs(40)).await;
+        proxy.worker.clock.sleep_until(proxy.now() + secs(40)).await;
         client.send(byte).await;
     }
     assert_eq!(client.status().await, Some(204));
@@ -28,8 +28,8 @@ async fn an_upload_under_way_does_not_use_up_the_first_byte_timeout() {
 }
 
 /// Reads a request with a body of four bytes, and answers `pause` seconds after it.
-fn answer_later(house: &House, mut upstream: DuplexStream, pause: u64) -> JoinHandle<()> {
-    let clock = house.worker.clock.clone();
+fn answer_later(proxy: &TestProxy, mut upstream: DuplexStream, pause: u64) -> JoinHandle<()> {
+    let clock = proxy.worker.clock.clone();
     tokio::spawn(async move {
         read_head(&mut upstream).await.expect("a head");
         let mut body = [0; 4];
@@ -45,16 +45,16 @@ async fn the_first_byte_timeout_begins_at_the_end_of_the_upload() {
     for (upload, pause, status, total) in
         [(59, 50, 204, 109), (59, 70, 504, 119), (61, 70, 504, 121), (0, 70, 504, 60)]
     {
-        let mut house = House::new(", timeouts: { first_byte: 60s, idle: 2m }");
-        let begun = house.now();
-        let mut client = house.client();
+        let mut proxy = TestProxy::new(", timeouts: { first_byte: 60s, idle: 2m }");
+        let begun = proxy.now();
+        let mut client = proxy.client();
         client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nab").await;
-        let upstream = house.upstream.recv().await.expect("a connection");
-        let answering = answer_later(&house, upstream, pause);
-        house.pass(secs(upload)).await;
+        let upstream = proxy.upstream.recv().await.expect("a connection");
+        let answering = answer_later(&proxy, upstream, pause);
+        proxy.pass(secs(upload)).await;
         client.send("cd").await;
         assert_eq!(client.status().await, Some(status), "{upload} s, then {pause} s");
-        let took = house.now().since(begun);
+        let took = proxy.now().since(begun);
         assert!((secs(total)..secs(total + 1)).contains(&took), "{upload}, {pause}: {took:?}");
         answering.await.expect("no panic");
     }
@@ -62,16 +62,16 @@ async fn the_first_byte_timeout_begins_at_the_end_of_the_upload() {
 
 #[tokio::test(start_paused = true)]
 async fn an_upload_ends_with_its_trailers() {
-    let mut house = House::new(", timeouts: { first_byte: 20s, idle: 2m }");
-    let begun = house.now();
-    let mut client = house.client();
+    let mut proxy = TestProxy::new(", timeouts: { first_byte: 20s, idle: 2m }");
+    let begun = proxy.now();
+    let mut client = proxy.client();
     client.send("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n").await;
     client.send("trailer: x-sum\r\n\r\n2\r\nab\r\n0\r\nx-sum: 1\r\n\r\n").await;
-    let mut upstream = house.upstream.recv().await.expect("a connection");
+    let mut upstream = proxy.upstream.recv().await.expect("a connection");
     read_head(&mut upstream).await.expect("a head");
     read_head(&mut upstream).await.expect("the body and its trailers");
     assert_eq!(client.status().await, Some(504), "the server never answers");
-    let took = house.now().since(begun);
+    let took = proxy.now().since(begun);
     assert!((secs(20)..secs(21)).contains(&took), "{took:?}");
 }
 
@@ -81,9 +81,10 @@ async fn a_body_below_the_least_rate_is_cut_off_with_408() {
     for (pause, bytes, cut_after) in
         [(6, 1, Some(5)), (1, 1, Some(5)), (1, 9, Some(41)), (2, 20, None)]
     {
-        let mut house = House::new(", min_body_rate: 10/s, timeouts: { idle: 1h, first_byte: 1h }");
-        let begun = house.now();
-        let mut client = house.client();
+        let mut proxy =
+            TestProxy::new(", min_body_rate: 10/s, timeouts: { idle: 1h, first_byte: 1h }");
+        let begun = proxy.now();
+        let mut client = proxy.client();
         client
             .send(
                 "POST / HTTP/1.1
@@ -93,7 +94,7 @@ content-length: 2000
 ",
             )
             .await;
-        let mut upstream = house.upstream.recv().await.expect("a connection");
+        let mut upstream = proxy.upstream.recv().await.expect("a connection");
         let answering = tokio::spawn(async move {
             read_head(&mut upstream).await.expect("a head");
             if upstream.read_exact(&mut [0; 2000]).await.is_ok() {
@@ -108,8 +109,8 @@ content-length: 2000
             }
         });
         for _ in 0..60 {
-            house.pass(secs(pause)).await;
-            if cut_after.is_some_and(|after| house.now().since(begun) > secs(after)) {
+            proxy.pass(secs(pause)).await;
+            if cut_after.is_some_and(|after| proxy.now().since(begun) > secs(after)) {
                 break;
             }
             client.send(&"x".repeat(bytes)).await;
@@ -128,11 +129,12 @@ content-length: 2000
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_server_does_not_make_a_slow_client() {
-    let mut house = House::new(", min_body_rate: 1MB/s, timeouts: { idle: 1h, first_byte: 1h }");
-    let mut client = house.client();
+    let mut proxy =
+        TestProxy::new(", min_body_rate: 1MB/s, timeouts: { idle: 1h, first_byte: 1h }");
+    let mut client = proxy.client();
     client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3000000\r\n\r\n").await;
-    let mut upstream = house.upstream.recv().await.expect("a connection");
-    let clock = house.worker.clock.clone();
+    let mut upstream = proxy.upstream.recv().await.expect("a connection");
+    let clock = proxy.worker.clock.clone();
     let reading = tokio::spawn(async move {
         read_head(&mut upstream).await.expect("a head");
         let mut part = vec![0; 300_000];
@@ -166,12 +168,12 @@ struct Flood {
 }
 
 impl Flood {
-    async fn begin(house: &mut House) -> Self {
-        let mut client = house.client();
+    async fn begin(proxy: &mut TestProxy) -> Self {
+        let mut client = proxy.client();
         client.send(LONG).await;
         let (reader, writer) = tokio::io::split(client.stream);
         let sending = flood(writer);
-        let mut upstream = house.upstream.recv().await.expect("a connection");
+        let mut upstream = proxy.upstream.recv().await.expect("a connection");
         read_head(&mut upstream).await.expect("a head");
         Self { reader, sending, served: client.served, upstream }
     }
@@ -182,32 +184,32 @@ const LONG: &str = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000000\r\n
 #[tokio::test(start_paused = true)]
 async fn a_server_that_stops_reading_an_upload_is_let_go_after_the_idle_timeout() {
     for (first_byte, idle) in [(60, 50), (20, 50)] {
-        let mut house = House::new(&format!(
+        let mut proxy = TestProxy::new(&format!(
             ", timeouts: {{ first_byte: {first_byte}s, idle: {idle}s }}, \
              flow: [{{ name: one, concurrency: 1 }}]"
         ));
-        let begun = house.now();
-        let Flood { mut reader, sending, served, mut upstream } = Flood::begin(&mut house).await;
+        let begun = proxy.now();
+        let Flood { mut reader, sending, served, mut upstream } = Flood::begin(&mut proxy).await;
         let head = read_head(&mut reader).await.expect("an answer");
         assert!(head.starts_with("HTTP/1.1 504 "), "{head}");
-        let took = house.now().since(begun);
+        let took = proxy.now().since(begun);
         assert!((secs(idle)..secs(idle + 1)).contains(&took), "{took:?}");
         drop(reader);
         served.abort();
         sending.await.expect("the client's connection is closed");
-        house.pass(secs(1)).await;
+        proxy.pass(secs(1)).await;
         assert!(upstream.write_all(b"x").await.is_err(), "the server's connection is cut off");
-        assert_eq!(house.in_flight(), 0);
+        assert_eq!(proxy.in_flight(), 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_reads_an_upload_slowly_is_let_be() {
-    let mut house = House::new(", timeouts: { first_byte: 20s, idle: 50s }");
-    let Flood { mut reader, sending, served, mut upstream } = Flood::begin(&mut house).await;
+    let mut proxy = TestProxy::new(", timeouts: { first_byte: 20s, idle: 50s }");
+    let Flood { mut reader, sending, served, mut upstream } = Flood::begin(&mut proxy).await;
     let mut block = vec![0; 128 * 1024];
     for _ in 0..10 {
-        house.pass(secs(40)).await;
+        proxy.pass(secs(40)).await;
         upstream.read_exact(&mut block).await.expect("more of the body");
     }
     upstream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.expect("sent");
@@ -222,18 +224,18 @@ async fn a_body_that_is_malformed_before_the_answer_is_a_400() {
     let chunked = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n";
     for bad in ["ZZ\r\n", "2\r\nabXX", "2\r\nab\r\nZZ\r\n", "0\r\nno trailer\r\n\r\n", "-1\r\n"] {
         for at_once in [true, false] {
-            let house = House::new(", flow: [{ name: one, concurrency: 1 }]");
-            let mut client = house.client();
+            let proxy = TestProxy::new(", flow: [{ name: one, concurrency: 1 }]");
+            let mut client = proxy.client();
             if at_once {
                 client.send(&format!("{chunked}{bad}")).await;
             } else {
                 client.send(chunked).await;
-                house.pass(secs(1)).await;
+                proxy.pass(secs(1)).await;
                 client.send(bad).await;
             }
             assert_eq!(client.status().await, Some(400), "{bad:?}, {at_once}");
             client.served.await.expect("the connection is closed");
-            assert_eq!(house.in_flight(), 0);
+            assert_eq!(proxy.in_flight(), 0);
         }
     }
 }
@@ -243,29 +245,29 @@ async fn a_connection_whose_answer_came_before_the_upload_had_left_serves_nobody
     // How much of the body comes before the answer begins, how much before it ends, and
     // whether the connection is used again.
     for (before, after, again) in [(4, 0, true), (0, 4, false), (200_000, 0, false)] {
-        let mut house = House::new("");
-        let mut client = house.client();
+        let mut proxy = TestProxy::new("");
+        let mut client = proxy.client();
         let length = before + after;
         client
             .send(&format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n"))
             .await;
-        let mut upstream = house.upstream.recv().await.expect("a connection");
+        let mut upstream = proxy.upstream.recv().await.expect("a connection");
         read_head(&mut upstream).await.expect("a head");
         client.send(&"x".repeat(before)).await;
-        house.pass(secs(1)).await;
+        proxy.pass(secs(1)).await;
         upstream
             .write_all(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 3\r\n\r\n")
             .await
             .expect("sent");
         read_head(&mut client.stream).await.expect("an answer");
         client.send(&"x".repeat(after)).await;
-        house.pass(secs(1)).await;
+        proxy.pass(secs(1)).await;
         upstream.write_all(b"no!").await.expect("sent");
         client.stream.read_exact(&mut [0; 3]).await.expect("its body");
-        let mut other = house.client();
+        let mut other = proxy.client();
         other.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
-        house.pass(secs(1)).await;
-        let is_used_again = house.upstream.try_recv().is_err();
+        proxy.pass(secs(1)).await;
+        let is_used_again = proxy.upstream.try_recv().is_err();
         assert_eq!(is_used_again, again, "{before} bytes before the answer, {after} after");
     }
 }

@@ -4,10 +4,10 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::{sync::Arc, task::Wake};
 
 #[derive(Default)]
-pub(in crate::proxy) struct Woken(AtomicU32);
+pub(crate) struct Woken(AtomicU32);
 
 impl Woken {
-    pub(in crate::proxy) fn times(&self) -> u32 {
+    pub(crate) fn times(&self) -> u32 {
         self.0.load(Relaxed)
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use tokio_rustls::rustls;
 
 /// Returns the first cause of an error, in words.
-pub(in crate::proxy) fn cause(error: &(dyn Error + 'static)) -> String {
+pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {
     let mut innermost = error;
     loop {
         // What an error of IO wraps is not its source.

@@ -1,6 +1,6 @@
 //! Opening connections to upstream servers: over TCP, with TLS or without, or to a Unix socket.
 
-use super::{http1, http2_client, io::BoxedIo, terms::Terms};
+use super::{connection_settings::ConnectionSettings, http1, http2_client, io::BoxedIo};
 use crate::config::{Server, Upstream, UpstreamProtocol, UpstreamTls};
 use std::{io, sync::Arc};
 use tokio::net::{TcpStream, UnixStream};
@@ -32,7 +32,7 @@ type Dialed = core::pin::Pin<Box<dyn Future<Output = io::Result<tokio::io::Duple
 
 #[cfg(test)]
 impl Dialer {
-    pub(in crate::proxy) fn new(dial: impl Fn(u16) -> Dialed + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(dial: impl Fn(u16) -> Dialed + Send + Sync + 'static) -> Self {
         Self(Box::new(dial))
     }
 }
@@ -45,14 +45,14 @@ impl core::fmt::Debug for Dialer {
 }
 
 /// A new connection.
-pub(in crate::proxy) enum Opened {
+pub(crate) enum Opened {
     Http1(Box<http1::Connection>),
     Http2(Arc<http2_client::Connection>),
 }
 
 /// What is offered to a server.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::proxy) enum Offer {
+pub(crate) enum Offer {
     /// HTTP/1.1 alone, for a request that changes its protocol.
     Http1,
     /// What the upstream is set to. HTTP/2 begins with so many requests at once.
@@ -65,14 +65,14 @@ impl Connector {
     /// # Errors
     ///
     /// The server is not there, cannot be trusted, or does not speak what it must.
-    pub(in crate::proxy) async fn connect(
+    pub(crate) async fn connect(
         &self,
         server: &Server,
         upstream: &Upstream,
         offer: Offer,
     ) -> io::Result<Opened> {
         let protocol = upstream.options.protocol;
-        let terms = Terms::of(server, upstream);
+        let connection_settings = ConnectionSettings::of(server, upstream);
         let streams = match (protocol, offer) {
             (UpstreamProtocol::H2, Offer::Http1) => {
                 return Err(io::Error::other("an upgrade needs HTTP/1.1, and `protocol` is h2"));
@@ -84,7 +84,7 @@ impl Connector {
             Self::Network => {
                 if let Some(path) = server.socket() {
                     let stream = UnixStream::connect(path).await?;
-                    return begin(Box::new(stream), terms, streams).await;
+                    return begin(Box::new(stream), connection_settings, streams).await;
                 }
                 let stream = match server.ip {
                     Some(ip) => TcpStream::connect((ip, server.port)).await?,
@@ -92,33 +92,39 @@ impl Connector {
                 };
                 stream.set_nodelay(true)?;
                 match upstream.tls_of(server) {
-                    None => begin(Box::new(stream), terms, streams).await,
-                    Some(tls) => begin_secured(stream, tls, server, terms, offer).await,
+                    None => begin(Box::new(stream), connection_settings, streams).await,
+                    Some(tls) => {
+                        begin_secured(stream, tls, server, connection_settings, offer).await
+                    }
                 }
             }
             #[cfg(test)]
             Self::Memory(accept) => {
                 let (near, far) = tokio::io::duplex(64 * 1024);
                 accept.send(far).map_err(|_| io::ErrorKind::ConnectionRefused)?;
-                begin(Box::new(near), terms, streams).await
+                begin(Box::new(near), connection_settings, streams).await
             }
             #[cfg(test)]
             Self::Stuck => core::future::pending().await,
             #[cfg(test)]
             Self::Simulated(Dialer(dial)) => {
-                begin(Box::new(dial(server.port).await?), terms, streams).await
+                begin(Box::new(dial(server.port).await?), connection_settings, streams).await
             }
         }
     }
 }
 
 /// Begins to speak: HTTP/2 with so many requests at once, or HTTP/1.1.
-async fn begin(stream: BoxedIo, terms: Terms, streams: Option<usize>) -> io::Result<Opened> {
+async fn begin(
+    stream: BoxedIo,
+    connection_settings: ConnectionSettings,
+    streams: Option<usize>,
+) -> io::Result<Opened> {
     Ok(match streams {
-        Some(streams) => {
-            Opened::Http2(http2_client::Connection::open(stream, terms, streams).await?)
-        }
-        None => Opened::Http1(http1::Connection::new(stream, terms)),
+        Some(streams) => Opened::Http2(
+            http2_client::Connection::open(stream, connection_settings, streams).await?,
+        ),
+        None => Opened::Http1(http1::Connection::new(stream, connection_settings)),
     })
 }
 
@@ -127,7 +133,7 @@ async fn begin_secured(
     stream: TcpStream,
     tls: &UpstreamTls,
     server: &Server,
-    terms: Terms,
+    connection_settings: ConnectionSettings,
     offer: Offer,
 ) -> io::Result<Opened> {
     let name = tls
@@ -144,8 +150,8 @@ async fn begin_secured(
     });
     let stream = stream?;
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    if terms.protocol == UpstreamProtocol::H2 && !is_http2 {
+    if connection_settings.protocol == UpstreamProtocol::H2 && !is_http2 {
         return Err(io::Error::other("TLS: the server does not speak HTTP/2"));
     }
-    begin(Box::new(stream), terms, streams.filter(|_| is_http2)).await
+    begin(Box::new(stream), connection_settings, streams.filter(|_| is_http2)).await
 }

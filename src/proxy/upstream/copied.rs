@@ -1,10 +1,10 @@
 //! The head of a request, to be sent again if need be.
 
-use crate::proxy::request_body::RequestBody;
+use crate::proxy::body::request_body::RequestBody;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, Version};
 
 /// A copy of a request's head. A list is copied in half the time of a map, and hardly ever needed.
-pub(in crate::proxy) struct Copied {
+pub(crate) struct Copied {
     method: Method,
     uri: Uri,
     version: Version,
@@ -12,7 +12,7 @@ pub(in crate::proxy) struct Copied {
 }
 
 impl Copied {
-    pub(in crate::proxy) fn of(request: &Request<RequestBody>) -> Self {
+    pub(crate) fn of(request: &Request<RequestBody>) -> Self {
         let mut headers = Vec::with_capacity(request.headers().len());
         for (name, value) in request.headers() {
             headers.push((name.clone(), value.clone()));
@@ -22,7 +22,7 @@ impl Copied {
     }
 
     /// Returns the request with `body`.
-    pub(in crate::proxy) fn restore(&self, body: RequestBody) -> Request<RequestBody> {
+    pub(crate) fn restore(&self, body: RequestBody) -> Request<RequestBody> {
         let mut request = Request::new(body);
         request.method_mut().clone_from(&self.method);
         request.uri_mut().clone_from(&self.uri);

@@ -1,17 +1,15 @@
 //! Why a server gave no answer, or none that is whole.
 
 use super::cause::cause;
-use crate::{
-    http1::{BodyError, HeadError},
-    proxy::request_body::{Cut, RequestBody},
-};
+use crate::http1::{BodyError, HeadError};
+use crate::proxy::body::request_body::{Cut, RequestBody};
 use core::{error::Error as _, fmt};
 use http::Request;
 use std::io;
 
-/// Why an exchange with a server failed.
+/// Why a request to a server failed.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::proxy) enum UpstreamError {
+pub(crate) enum UpstreamError {
     /// It ended the connection before the header of its answer was whole.
     #[error("the server closed the connection without an answer")]
     Closed,
@@ -34,7 +32,7 @@ pub(in crate::proxy) enum UpstreamError {
 
 impl UpstreamError {
     /// Whether the server closed the connection before the header of its answer was whole.
-    pub(in crate::proxy) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         match self {
             Self::Closed => true,
             Self::Io(error) => is_end(error),
@@ -57,14 +55,14 @@ fn is_end(error: &io::Error) -> bool {
 }
 
 /// A request without an answer.
-pub(in crate::proxy) struct Unanswered {
-    pub(in crate::proxy) why: Why,
+pub(crate) struct Unanswered {
+    pub(crate) why: Why,
     /// The request, if the server has not processed it.
-    pub(in crate::proxy) request: Option<Request<RequestBody>>,
+    pub(crate) request: Option<Request<RequestBody>>,
 }
 
 /// Why there is no answer.
-pub(in crate::proxy) enum Why {
+pub(crate) enum Why {
     Broken(UpstreamError),
     /// The header of the answer is larger than the upstream's limits allow.
     TooLarge,

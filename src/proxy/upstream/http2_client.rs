@@ -1,16 +1,16 @@
 //! HTTP/2 to upstream servers: one connection carries the requests of many clients.
 
 use super::{
+    connection_settings::ConnectionSettings,
     copied::Copied,
     error::{Unanswered, UpstreamError, Why},
     io::BoxedIo,
     shared_body::{SharedBody, Upload},
-    terms::Terms,
 };
+use crate::proxy::body::request_body::RequestBody;
 use crate::{
     config::{AnswerLimits, Server},
     flow::Instant,
-    proxy::request_body::RequestBody,
 };
 use bytes::Bytes;
 use core::{
@@ -41,7 +41,7 @@ use std::{
 use tokio::sync::Notify;
 
 /// Requests on one connection at once, if the server allows as many.
-pub(in crate::proxy) const STREAMS_MAX: usize = 100;
+pub(crate) const STREAMS_MAX: usize = 100;
 
 /// What a server may send of one answer before its client takes it, in bytes.
 const STREAM_WINDOW: u32 = 1024 * 1024;
@@ -59,9 +59,9 @@ const EXPLAINED_BYTES: usize = 16 * 1024;
 type Driver = http2::Connection<TokioIo<BoxedIo>, SharedBody, TokioExecutor>;
 
 /// A connection that several requests share.
-pub(in crate::proxy) struct Connection {
+pub(crate) struct Connection {
     sender: SendRequest<SharedBody>,
-    terms: Terms,
+    settings: ConnectionSettings,
     /// What moves its bytes; `None` once it has ended, with the requests that were not sent yet.
     driver: Arc<Mutex<Option<Driver>>>,
     streams: AtomicUsize,
@@ -77,10 +77,10 @@ impl Connection {
     /// says anew how many.
     pub(super) async fn open(
         stream: BoxedIo,
-        terms: Terms,
+        settings: ConnectionSettings,
         streams: usize,
     ) -> io::Result<Arc<Self>> {
-        let list = terms.limits.header_bytes + EXPLAINED_BYTES;
+        let list = settings.limits.header_bytes + EXPLAINED_BYTES;
         let (sender, driver) = http2::Builder::new(TokioExecutor::new())
             .initial_max_send_streams(streams)
             .initial_stream_window_size(STREAM_WINDOW)
@@ -108,7 +108,7 @@ impl Connection {
         });
         Ok(Arc::new(Self {
             sender,
-            terms,
+            settings,
             driver,
             streams: AtomicUsize::new(0),
             is_retired: AtomicBool::new(false),
@@ -118,33 +118,33 @@ impl Connection {
     }
 
     /// Returns what it was opened for.
-    pub(in crate::proxy) fn terms(&self) -> &Terms {
-        &self.terms
+    pub(crate) fn settings(&self) -> &ConnectionSettings {
+        &self.settings
     }
 
     /// Returns how many requests the server allows at once.
-    pub(in crate::proxy) fn streams_max(&self) -> usize {
+    pub(crate) fn streams_max(&self) -> usize {
         let driver = lock(&self.driver);
         driver.as_ref().map_or(0, Driver::current_max_send_streams).min(STREAMS_MAX)
     }
 
     /// Whether another request can begin now.
-    pub(in crate::proxy) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.streams.load(Relaxed) < self.streams_max()
     }
 
     /// Whether it takes no more requests; those that it carries may go on.
-    pub(in crate::proxy) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.is_retired.load(Relaxed) || self.sender.is_closed()
     }
 
     /// Gives it no more requests.
-    pub(in crate::proxy) fn retire(&self) {
+    pub(crate) fn retire(&self) {
         self.is_retired.store(true, Relaxed);
     }
 
     /// Whether it has carried no request for `limit`. To be asked now and then.
-    pub(in crate::proxy) fn is_idle(&self, now: Instant, limit: Duration) -> bool {
+    pub(crate) fn is_idle(&self, now: Instant, limit: Duration) -> bool {
         if self.streams.load(Relaxed) > 0 || self.is_used.swap(false, Relaxed) {
             self.idle_since.store(now.as_nanos(), Relaxed);
             return false;
@@ -165,7 +165,7 @@ impl fmt::Debug for Connection {
 
 /// A request's place on a connection.
 #[derive(Debug)]
-pub(in crate::proxy) struct Place {
+pub(crate) struct Place {
     connection: Arc<Connection>,
     /// Notified when a place is free.
     room: Arc<Notify>,
@@ -180,7 +180,7 @@ impl Drop for Place {
 
 /// One request over a connection.
 #[derive(Debug)]
-pub(in crate::proxy) struct Stream {
+pub(crate) struct Stream {
     place: Arc<Place>,
     server: Arc<Server>,
     upload: Option<Arc<Upload>>,
@@ -190,7 +190,7 @@ pub(in crate::proxy) struct Stream {
 
 impl Stream {
     /// Takes a place on `connection`; `room` is notified when it is free again.
-    pub(in crate::proxy) fn on(
+    pub(crate) fn on(
         connection: &Arc<Connection>,
         room: &Arc<Notify>,
         server: &Arc<Server>,
@@ -207,7 +207,7 @@ impl Stream {
     /// # Errors
     ///
     /// There is none. The request is returned if the server has not processed it.
-    pub(in crate::proxy) async fn send(
+    pub(crate) async fn send(
         &mut self,
         request: Request<RequestBody>,
     ) -> Result<Response<()>, Unanswered> {
@@ -230,7 +230,7 @@ impl Stream {
                 if let Some(upload) = upload {
                     upload.settle();
                 }
-                let is_fit = fits(response.headers(), connection.terms.limits);
+                let is_fit = fits(response.headers(), connection.settings.limits);
                 let response = response.map(|body| self.answer = Some(body));
                 is_fit.then_some(response).ok_or(Unanswered { why: Why::TooLarge, request: None })
             }
@@ -251,7 +251,7 @@ impl Stream {
     }
 
     /// Polls for the next part of the answer's body.
-    pub(in crate::proxy) fn poll_frame(
+    pub(crate) fn poll_frame(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UpstreamError>>> {
@@ -261,17 +261,17 @@ impl Stream {
     }
 
     /// Whether all of the answer has been read.
-    pub(in crate::proxy) fn is_end(&self) -> bool {
+    pub(crate) fn is_end(&self) -> bool {
         self.answer.as_ref().is_none_or(Incoming::is_end_stream)
     }
 
     /// Returns how much of the answer's body is left, as far as that is known.
-    pub(in crate::proxy) fn size_hint(&self) -> SizeHint {
+    pub(crate) fn size_hint(&self) -> SizeHint {
         self.answer.as_ref().map_or_else(|| SizeHint::with_exact(0), Incoming::size_hint)
     }
 
     /// Gives its connection no more requests.
-    pub(in crate::proxy) fn retire(&self) {
+    pub(crate) fn retire(&self) {
         self.place.connection.retire();
     }
 }

@@ -18,7 +18,7 @@ const CONNECTIONS_MAX: usize = 100;
 
 /// The connections to a server.
 #[derive(Debug, Default)]
-pub(in crate::proxy) struct Http2Pool {
+pub(crate) struct Http2Pool {
     connections: Vec<Arc<Connection>>,
     /// The one that is being opened; requests that find no room wait for it.
     opening: Option<watch::Receiver<Opening>>,
@@ -32,14 +32,14 @@ pub(in crate::proxy) struct Http2Pool {
 
 /// What becomes of a connection that is being opened.
 #[derive(Clone, Debug)]
-pub(in crate::proxy) enum Opening {
+pub(crate) enum Opening {
     Pending,
     Done,
     Failed(io::ErrorKind, Arc<str>),
 }
 
 /// What a request gets.
-pub(in crate::proxy) enum Shared {
+pub(crate) enum Shared {
     /// A place on a connection.
     Stream(Stream),
     /// The server speaks HTTP/1.1.
@@ -51,21 +51,21 @@ pub(in crate::proxy) enum Shared {
 }
 
 /// What a request waits for.
-pub(in crate::proxy) enum Wait {
+pub(crate) enum Wait {
     Opening(watch::Receiver<Opening>),
     Room(Arc<Notify>),
 }
 
 /// The duty to open a connection. If it is dropped, another request takes it over.
 #[derive(Debug)]
-pub(in crate::proxy) struct Opener {
+pub(crate) struct Opener {
     opening: watch::Sender<Opening>,
     streams: usize,
 }
 
 impl Opener {
     /// Returns how many requests at once the server is expected to allow.
-    pub(in crate::proxy) fn streams(&self) -> usize {
+    pub(crate) fn streams(&self) -> usize {
         self.streams
     }
 }
@@ -76,7 +76,7 @@ impl Wait {
     /// # Errors
     ///
     /// The connection that was waited for could not be opened.
-    pub(in crate::proxy) async fn over(self) -> io::Result<()> {
+    pub(crate) async fn over(self) -> io::Result<()> {
         match self {
             Self::Room(room) => room.notified().await,
             Self::Opening(mut opening) => {
@@ -94,10 +94,12 @@ impl Wait {
 
 impl Http2Pool {
     /// Returns what a request to `server` gets.
-    pub(in crate::proxy) fn offer(&mut self, server: &Arc<Server>, upstream: &Upstream) -> Shared {
+    pub(crate) fn offer(&mut self, server: &Arc<Server>, upstream: &Upstream) -> Shared {
         self.connections.retain(|connection| !connection.is_over());
-        let mut fitting =
-            self.connections.iter().filter(|connection| connection.terms().fit(server, upstream));
+        let mut fitting = self
+            .connections
+            .iter()
+            .filter(|connection| connection.settings().fit(server, upstream));
         if let Some(connection) = fitting.clone().find(|connection| connection.has_room()) {
             return Shared::Stream(Stream::on(connection, &self.room, server));
         }
@@ -121,7 +123,7 @@ impl Http2Pool {
 
     /// Notes what was opened, and returns a place on it if it is of HTTP/2. `opener` is of the
     /// request that opened it for others too.
-    pub(in crate::proxy) fn note(
+    pub(crate) fn note(
         &mut self,
         server: &Arc<Server>,
         result: &io::Result<Opened>,
@@ -151,7 +153,7 @@ impl Http2Pool {
 
     /// Lets go of connections that are over, have been idle for `limit`, or that none of the `users`
     /// would open so today.
-    pub(in crate::proxy) fn sweep<'u>(
+    pub(crate) fn sweep<'u>(
         &mut self,
         users: &(impl Iterator<Item = (&'u Upstream, &'u Server)> + Clone),
         now: Instant,
@@ -159,7 +161,7 @@ impl Http2Pool {
     ) {
         self.connections.retain(|connection| {
             let is_wanted =
-                users.clone().any(|(upstream, server)| connection.terms().fit(server, upstream));
+                users.clone().any(|(upstream, server)| connection.settings().fit(server, upstream));
             is_wanted && !connection.is_over() && !connection.is_idle(now, limit)
         });
         self.room.notify_waiters();

@@ -11,7 +11,7 @@ const MARGIN: Duration = Duration::from_secs(1);
 
 /// Returns how long a connection may be kept after an answer with these `headers`, if they
 /// say `Keep-Alive: timeout=SECONDS`. Of several, the shortest counts.
-pub(in crate::proxy) fn announced(headers: &HeaderMap) -> Option<Duration> {
+pub(crate) fn announced(headers: &HeaderMap) -> Option<Duration> {
     let lines = headers.get_all(KEEP_ALIVE).iter().filter_map(|line| line.to_str().ok());
     let parameters = lines.flat_map(|line| line.split(',')).filter_map(|item| item.split_once('='));
     let seconds = parameters

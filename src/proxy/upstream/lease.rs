@@ -1,39 +1,39 @@
 //! A connection to a server on loan to one request.
 
+use super::health::{self, Connecting};
 use super::{
     Http1Connection as Connection,
     connect::{Offer, Opened},
+    connection::UpstreamConnection,
     http2_client::STREAMS_MAX,
     http2_pool::{Opener, Shared},
     pool::Idle,
-    wire::Wire,
+};
+use crate::proxy::{
+    body::upload::{self, Upload},
+    worker::Worker,
 };
 use crate::{
     config::{Server, Upstream, UpstreamProtocol},
     flow::Instant,
-    proxy::{
-        health::{self, Connecting},
-        upload::{self, Upload},
-        worker::Worker,
-    },
 };
 use core::{fmt, ops::Range, sync::atomic::Ordering::Relaxed, time::Duration};
 use std::{io, sync::Arc};
 
 /// A connection to a server, held by one request. Dropped, it is cut off, unless
 /// it was given back or detached before.
-pub(in crate::proxy) struct Lease {
+pub(crate) struct Lease {
     worker: Arc<Worker>,
     upstream: Arc<Upstream>,
     server: Arc<Server>,
-    wire: Option<Wire>,
+    connection: Option<UpstreamConnection>,
     /// Whether an earlier request was served on it, so that the server may have
     /// closed it in the meantime.
-    pub(in crate::proxy) reused: bool,
+    pub(crate) reused: bool,
     /// Since when it is held.
-    pub(in crate::proxy) since: Instant,
+    pub(crate) since: Instant,
     /// The request's body.
-    pub(in crate::proxy) upload: Option<Arc<Upload>>,
+    pub(crate) upload: Option<Arc<Upload>>,
     /// Whether the answer came before the kernel had taken all of the request. The server
     /// may mean to read no more of it, and would then find the next request behind the rest.
     is_early: bool,
@@ -43,13 +43,13 @@ pub(in crate::proxy) struct Lease {
 
 /// What a request needs of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::proxy) struct Wanted {
+pub(crate) struct Wanted {
     /// That it is a new one, in HTTP/1.1.
-    pub(in crate::proxy) fresh: bool,
+    pub(crate) fresh: bool,
     /// That it speaks HTTP/1.1.
-    pub(in crate::proxy) http1: bool,
+    pub(crate) http1: bool,
     /// That the server has not closed it: the request cannot be sent again.
-    pub(in crate::proxy) once: bool,
+    pub(crate) once: bool,
 }
 
 impl Wanted {
@@ -72,7 +72,7 @@ impl Lease {
     ///
     /// The server cannot be reached within the upstream's connect timeout, or in
     /// `time`.
-    pub(in crate::proxy) async fn take(
+    pub(crate) async fn take(
         worker: &Arc<Worker>,
         upstream: &Arc<Upstream>,
         server: &Arc<Server>,
@@ -84,7 +84,7 @@ impl Lease {
             worker: Arc::clone(worker),
             upstream: Arc::clone(upstream),
             server: Arc::clone(server),
-            wire: None,
+            connection: None,
             reused: true,
             since: time.start,
             upload: None,
@@ -109,7 +109,7 @@ impl Lease {
         let Self { worker, upstream, server, .. } = &*self;
         while let Some(connection) = worker.pools.take(server, upstream, self.since) {
             if !wanted.once || connection.is_silent() {
-                self.wire = Some(Wire::Http1(connection));
+                self.connection = Some(UpstreamConnection::Http1(connection));
                 return true;
             }
         }
@@ -119,7 +119,9 @@ impl Lease {
     /// Opens a connection of HTTP/1.1.
     async fn open(&mut self, limit: Duration) -> io::Result<()> {
         match self.connect(Offer::Http1, limit).await? {
-            Opened::Http1(connection) => self.wire = Some(Wire::Http1(connection)),
+            Opened::Http1(connection) => {
+                self.connection = Some(UpstreamConnection::Http1(connection));
+            }
             // Nothing else was offered.
             Opened::Http2(_) => {}
         }
@@ -155,7 +157,7 @@ impl Lease {
             let left = deadline.since(worker.clock.now());
             match offered {
                 Shared::Stream(stream) => {
-                    self.wire = Some(Wire::Http2(stream));
+                    self.connection = Some(UpstreamConnection::Http2(stream));
                     return Ok(());
                 }
                 Shared::Http1 => {
@@ -185,83 +187,86 @@ impl Lease {
         let stream =
             pools.with_http2(&self.server, |pool| pool.note(&self.server, &result, opener));
         match result? {
-            Opened::Http1(connection) => self.wire = Some(Wire::Http1(connection)),
-            Opened::Http2(_) => self.wire = stream.map(Wire::Http2),
+            Opened::Http1(connection) => {
+                self.connection = Some(UpstreamConnection::Http1(connection));
+            }
+            Opened::Http2(_) => self.connection = stream.map(UpstreamConnection::Http2),
         }
         Ok(())
     }
 
     /// Whether its connection carries the requests of others too.
-    pub(in crate::proxy) fn is_shared(&self) -> bool {
-        matches!(self.wire, Some(Wire::Http2(_)))
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self.connection, Some(UpstreamConnection::Http2(_)))
     }
 
     /// Notes that the server gave no answer in time. Others are better sent over another connection:
     /// this one may lead nowhere.
-    pub(in crate::proxy) fn on_timeout(&self) {
-        if let Some(Wire::Http2(stream)) = &self.wire {
+    pub(crate) fn on_timeout(&self) {
+        if let Some(UpstreamConnection::Http2(stream)) = &self.connection {
             stream.retire();
         }
     }
 
     /// Returns the connection.
-    pub(in crate::proxy) fn wire(&self) -> Option<&Wire> {
-        self.wire.as_ref()
+    pub(crate) fn connection(&self) -> Option<&UpstreamConnection> {
+        self.connection.as_ref()
     }
 
     /// Returns the connection, to send over it.
-    pub(in crate::proxy) fn wire_mut(&mut self) -> Option<&mut Wire> {
-        self.wire.as_mut()
+    pub(crate) fn connection_mut(&mut self) -> Option<&mut UpstreamConnection> {
+        self.connection.as_mut()
     }
 
-    pub(in crate::proxy) fn server(&self) -> &Arc<Server> {
+    pub(crate) fn server(&self) -> &Arc<Server> {
         &self.server
     }
 
     /// Whether the client's upload was cut off for the client's doing.
-    pub(in crate::proxy) fn is_cut(&self) -> bool {
+    pub(crate) fn is_cut(&self) -> bool {
         self.upload.as_deref().is_some_and(Upload::is_cut)
     }
 
     /// Returns how far the client's upload is, if there is one.
-    pub(in crate::proxy) fn upload_state(&self) -> Option<u8> {
+    pub(crate) fn upload_state(&self) -> Option<u8> {
         self.upload.as_deref().map(Upload::state)
     }
 
     /// Counts that its server gave no whole answer, unless the client broke off. A tunnel is
     /// none.
-    pub(in crate::proxy) fn on_failure(&self) {
-        if self.wire.is_some() && !self.is_cut() {
+    pub(crate) fn on_failure(&self) {
+        if self.connection.is_some() && !self.is_cut() {
             self.server.meter.failures.fetch_add(1, Relaxed);
         }
     }
 
     /// Notes that the answer's head is there.
-    pub(in crate::proxy) fn on_answer(&mut self) {
+    pub(crate) fn on_answer(&mut self) {
         let taken = self.upload.as_ref().is_none_or(|sent| sent.state() == upload::DONE);
-        let has_left = match &self.wire {
-            Some(Wire::Http1(connection)) => connection.has_left(),
-            Some(Wire::Http2(_)) | None => true,
+        let has_left = match &self.connection {
+            Some(UpstreamConnection::Http1(connection)) => connection.has_left(),
+            Some(UpstreamConnection::Http2(_)) | None => true,
         };
         self.is_early = !taken || !has_left;
         health::succeeded(&self.upstream, &self.server, || self.worker.clock.now());
     }
 
     /// Notes how long the server keeps the connection once it is idle, if it says so.
-    pub(in crate::proxy) fn keep_for(&mut self, announced: Option<Duration>) {
+    pub(crate) fn keep_for(&mut self, announced: Option<Duration>) {
         self.announced = announced;
     }
 
     /// Returns the request's body if the answer came before its end.
-    pub(in crate::proxy) fn early_upload(mut self) -> Option<Arc<Upload>> {
+    pub(crate) fn early_upload(mut self) -> Option<Arc<Upload>> {
         self.upload.take().filter(|sent| sent.state() != upload::DONE)
     }
 
     /// Gives the connection back at `since`, if its request had been sent whole before the
     /// answer came.
-    pub(in crate::proxy) fn give_back(&mut self, since: Instant) {
+    pub(crate) fn give_back(&mut self, since: Instant) {
         if !self.is_early
-            && let Some(Wire::Http1(connection)) = self.wire.take_if(Wire::rest)
+            && let Some(UpstreamConnection::Http1(connection)) =
+                self.connection.take_if(UpstreamConnection::rest)
         {
             let idle = Idle { connection, since, announced: self.announced };
             self.worker.pools.put(&self.server, self.upstream.options.max_idle, idle);
@@ -271,10 +276,12 @@ impl Lease {
     /// Returns the connection for the tunnel that it has become, which its server works on for as
     /// long as the lease lives. There is none while the request's body has not left: the server would
     /// take what comes through the tunnel for the rest of it.
-    pub(in crate::proxy) fn detach(&mut self) -> Option<Box<Connection>> {
-        match self.wire.take()? {
-            Wire::Http1(connection) => Some(connection).filter(|connection| connection.has_left()),
-            Wire::Http2(_) => None,
+    pub(crate) fn detach(&mut self) -> Option<Box<Connection>> {
+        match self.connection.take()? {
+            UpstreamConnection::Http1(connection) => {
+                Some(connection).filter(|connection| connection.has_left())
+            }
+            UpstreamConnection::Http2(_) => None,
         }
     }
 }

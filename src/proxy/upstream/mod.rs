@@ -1,18 +1,24 @@
-//! Servers, and the connections to them: one exchange at a time over HTTP/1.1, many over HTTP/2.
+//! Servers, and the connections to them: one request at a time over HTTP/1.1, many over HTTP/2.
 
-pub(in crate::proxy) mod cause;
-pub(in crate::proxy) mod connect;
-pub(in crate::proxy) mod copied;
-pub(in crate::proxy) mod error;
+pub(crate) mod balance;
+pub(crate) mod cause;
+pub(crate) mod checks;
+pub(crate) mod connect;
+pub(crate) mod connection;
+mod connection_settings;
+pub(crate) mod copied;
+pub(crate) mod error;
+pub(crate) mod health;
 mod http1;
-pub(in crate::proxy) mod http2_client;
+pub(crate) mod http2_client;
 mod http2_pool;
 mod io;
-pub(in crate::proxy) mod keep_alive;
-pub(in crate::proxy) mod lease;
-pub(in crate::proxy) mod pool;
+pub(crate) mod keep_alive;
+pub(crate) mod lease;
+pub(crate) mod names;
+pub(crate) mod pool;
+mod rendezvous;
+pub(crate) mod retry;
 mod shared_body;
-mod terms;
-pub(in crate::proxy) mod wire;
 
-pub(in crate::proxy) use http1::Connection as Http1Connection;
+pub(crate) use http1::Connection as Http1Connection;

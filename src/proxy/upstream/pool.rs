@@ -52,7 +52,7 @@ impl Pools {
         let idle = &mut servers.get_mut(&server.id)?.idle;
         while let Some(mut idle) = idle.pop() {
             if idle.is_usable(now, upstream.options.idle_timeout)
-                && idle.connection.terms().fit(server, upstream)
+                && idle.connection.settings().fit(server, upstream)
             {
                 return Some(idle.connection);
             }
@@ -70,7 +70,7 @@ impl Pools {
     }
 
     /// Works on the connections of HTTP/2 to `server`.
-    pub(in crate::proxy) fn with_http2<T>(
+    pub(crate) fn with_http2<T>(
         &self,
         server: &Server,
         work: impl FnOnce(&mut Http2Pool) -> T,
@@ -80,7 +80,7 @@ impl Pools {
     }
 
     /// Closes what has been closed or idle for too long; `upstreams` says how long
-    /// that is for whom, and who is still configured.
+    /// that is for each server, and which servers are still configured.
     pub(crate) fn sweep(&self, upstreams: &[Arc<Upstream>], now: Instant) {
         let all = upstreams.iter().flat_map(|upstream| {
             upstream.servers().into_iter().map(move |server| (&**upstream, server))

@@ -4,7 +4,7 @@
 //! body is shared with the request's task, and what was sent of it is kept, up to [`KEPT_MAX`],
 //! until the answer begins.
 
-use crate::proxy::{
+use crate::proxy::body::{
     request_body::{Again, Cut, RequestBody},
     upload_buffer::UploadPart,
 };
@@ -22,11 +22,11 @@ const KEPT_MAX: usize = 64 * 1024;
 
 /// A body that hyper sends.
 #[derive(Debug)]
-pub(in crate::proxy) struct SharedBody(Option<Arc<Upload>>);
+pub(crate) struct SharedBody(Option<Arc<Upload>>);
 
 /// A body that is being sent, for the request's task.
 #[derive(Debug)]
-pub(in crate::proxy) struct Upload {
+pub(crate) struct Upload {
     state: Mutex<State>,
     /// The stream is not over before its body is.
     _place: Arc<dyn Any + Send + Sync>,
@@ -46,7 +46,7 @@ struct State {
 
 impl SharedBody {
     /// Shares `body`, unless it is empty.
-    pub(in crate::proxy) fn new(
+    pub(crate) fn new(
         body: RequestBody,
         place: Arc<dyn Any + Send + Sync>,
     ) -> (Self, Option<Arc<Upload>>) {
@@ -67,7 +67,7 @@ impl SharedBody {
 
 impl Upload {
     /// Takes the body back as it was before any of it was sent, if that can be.
-    pub(in crate::proxy) fn take_back(&self) -> Option<RequestBody> {
+    pub(crate) fn take_back(&self) -> Option<RequestBody> {
         let mut state = self.lock();
         let kept = state.kept.take()?;
         let mut body = state.body.take()?;
@@ -76,12 +76,12 @@ impl Upload {
     }
 
     /// Notes that the answer has begun, so that the body will not be sent again.
-    pub(in crate::proxy) fn settle(&self) {
+    pub(crate) fn settle(&self) {
         self.lock().kept = None;
     }
 
     /// Ends the sending: the stream is reset, unless all was sent.
-    pub(in crate::proxy) fn give_up(&self) {
+    pub(crate) fn give_up(&self) {
         let mut state = self.lock();
         state.is_given_up = true;
         let unsent = state.body.take();

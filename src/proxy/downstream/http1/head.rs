@@ -1,7 +1,8 @@
 //! The wait for a request's head.
 
 use super::session::Session;
-use crate::{flow::Instant, http1::HeadLimits, proxy::unread::Unread};
+use crate::proxy::downstream::unreadable::UnreadableRequest;
+use crate::{flow::Instant, http1::HeadLimits};
 use core::{
     pin::Pin,
     task::{Context, Poll, ready},
@@ -25,13 +26,13 @@ pub(super) enum Head {
     /// The client has left.
     Gone,
     /// What has come is no head, or it is late.
-    Rejected(Unread),
+    Rejected(UnreadableRequest),
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
     pub(super) fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Head> {
         self.input.make_room();
-        let limits = &self.manners.limits;
+        let limits = &self.options.limits;
         let limits = HeadLimits { bytes: limits.header_bytes, fields: limits.headers };
         loop {
             // A client that ends a body with a line more than it declared is common.
@@ -42,7 +43,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
                 match self.head.parse(&self.input.bytes, limits) {
                     Ok(Some(length)) => return Poll::Ready(Head::Whole(length)),
                     Ok(None) => {}
-                    Err(error) => return Poll::Ready(Head::Rejected(Unread::of_head(error))),
+                    Err(error) => {
+                        return Poll::Ready(Head::Rejected(UnreadableRequest::of_head(error)));
+                    }
                 }
             }
             match self.input.poll_read(self.io, context) {
@@ -51,7 +54,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
                 Poll::Pending => break,
             }
         }
-        self.peer.handle.attend(context);
+        self.peer.handle.wake_on_drain(context);
         // TLS may have something of its own to say.
         if let Poll::Ready(Err(_)) = Pin::new(&mut *self.io).poll_flush(context) {
             return Poll::Ready(Head::Gone);
@@ -59,14 +62,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
         let now = || self.peer.worker.clock.now();
         if !self.input.bytes.is_empty() {
             let since = *self.head_since.get_or_insert_with(now);
-            let due = since + self.manners.timeouts.header_read;
-            return self.timer.poll(due, context).map(|_| Head::Rejected(Unread::LATE));
+            let due = since + self.options.timeouts.header_read;
+            return self.timer.poll(due, context).map(|_| Head::Rejected(UnreadableRequest::LATE));
         }
         if self.peer.handle.is_draining() {
             return Poll::Ready(Head::Over);
         }
         let since = *self.idle_since.get_or_insert_with(now);
-        let close_at = since + self.manners.timeouts.keep_alive;
+        let close_at = since + self.options.timeouts.keep_alive;
         let is_busy = self.requests > 1 && since.since(self.since) > REST;
         let rest = if is_busy { REST_OF_BUSY } else { REST };
         let now = ready!(self.timer.poll(close_at.min(since + rest), context));

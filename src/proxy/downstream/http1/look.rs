@@ -1,7 +1,8 @@
 //! Looks at the client while its request is served: its body is read, and its leave is noticed.
 
-use super::{exchange::Exchange, response, session::Session};
-use crate::{http1::BodyError, proxy::response_body::ResponseBody};
+use super::{current_request::CurrentRequest, response, session::Session};
+use crate::http1::BodyError;
+use crate::proxy::response::response_body::ResponseBody;
 use core::{
     pin::Pin,
     task::{Context, Poll},
@@ -9,7 +10,7 @@ use core::{
 use http::{Response, Version};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// How much is read ahead of a client whose bytes nobody wants yet: it shows that the client has
+/// How much is read ahead of a client whose bytes are not wanted yet: it shows that the client has
 /// left, unless it has sent more.
 const READ_AHEAD: usize = 16 * 1024;
 
@@ -31,7 +32,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
     pub(super) fn poll_response<F>(
         &mut self,
         mut handled: Pin<&mut F>,
-        exchange: &mut Exchange,
+        current: &mut CurrentRequest,
         context: &mut Context<'_>,
     ) -> Poll<Option<Response<ResponseBody>>>
     where
@@ -42,14 +43,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
             let polled = handled.as_mut().poll(context);
             for interim in self.peer.interim.take() {
                 // A client of HTTP/1.0 does not know them.
-                if exchange.version == Version::HTTP_11 {
-                    response::write_interim(self.outgoing.head(), &interim, exchange.is_titled);
+                if current.version == Version::HTTP_11 {
+                    response::write_interim(self.outgoing.head(), &interim, current.is_titled);
                 }
             }
             if let Poll::Ready(response) = polled {
                 return Poll::Ready(Some(response));
             }
-            match self.look_at_client(exchange, context) {
+            match self.look_at_client(current, context) {
                 Client::Sent => continue,
                 Client::Waits => {}
                 Client::Left => return Poll::Ready(None),
@@ -70,15 +71,15 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
     /// Reads what the client sends: the body if it is wanted, else what shows that it stays.
     pub(super) fn look_at_client(
         &mut self,
-        exchange: &mut Exchange,
+        current: &mut CurrentRequest,
         context: &mut Context<'_>,
     ) -> Client {
-        let is_wanted = exchange.is_wanted();
+        let is_wanted = current.is_wanted();
         if is_wanted {
-            if exchange.decode(&mut self.input) {
+            if current.decode(&mut self.input) {
                 return Client::Sent;
             }
-            if exchange.meets_expectation() {
+            if current.meets_expectation() {
                 self.outgoing.head().extend_from_slice(CONTINUE);
             }
         } else if self.input.bytes.len() >= READ_AHEAD {
@@ -88,7 +89,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
             match self.input.poll_read(self.io, context) {
                 Poll::Pending => return Client::Waits,
                 Poll::Ready(Ok(true)) if is_wanted => {
-                    if exchange.decode(&mut self.input) {
+                    if current.decode(&mut self.input) {
                         return Client::Sent;
                     }
                 }
@@ -100,7 +101,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
                 // It may still listen, and learns then that its body is not whole.
                 Poll::Ready(_) if is_wanted => {
                     self.has_ended = true;
-                    exchange.fail(BodyError::Incomplete);
+                    current.fail(BodyError::Incomplete);
                     return Client::Sent;
                 }
                 Poll::Ready(_) => return Client::Left,

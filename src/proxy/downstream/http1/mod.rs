@@ -5,9 +5,9 @@
 //! [`serve()`]. While it is busy a [`session`] reads a head, has the request served, and moves the
 //! bodies both ways.
 
-mod exchange;
+mod current_request;
+mod drain_input;
 mod head;
-mod linger;
 mod look;
 mod relay;
 mod request;
@@ -16,9 +16,12 @@ mod serve;
 mod session;
 mod target;
 
-use self::session::Session;
-use super::super::{connections::GRACE, options::Manners, peer::Peer, timer::ConnectionTimer};
 use crate::flow::Instant;
+use crate::proxy::{
+    connections::{options::ConnectionOptions, registry::GRACE},
+    peer::Peer,
+    timeouts::timer::ConnectionTimer,
+};
 use bytes::Bytes;
 use core::{
     future::poll_fn,
@@ -26,6 +29,7 @@ use core::{
     pin::{Pin, pin},
     task::{Context, Poll},
 };
+use session::Session;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -35,18 +39,18 @@ const FIRST_READ: usize = 2048;
 /// Serves a connection until it ends, is idle for too long or is drained.
 ///
 /// The first byte of what has come already, `ahead`, came at `since`.
-pub(in crate::proxy) async fn serve<T>(
+pub(crate) async fn serve<T>(
     mut io: T,
     ahead: Bytes,
     since: Option<Instant>,
     peer: Arc<Peer>,
-    manners: Manners,
+    options: ConnectionOptions,
 ) where
     T: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let clock = &peer.worker.clock;
     let now = clock.now();
-    let armed = now + manners.timeouts.header_read;
+    let armed = now + options.timeouts.header_read;
     let sleep = pin!(clock.timer(armed));
     let mut timer = ConnectionTimer::new(clock, sleep, armed);
     let mut idle_since = now;
@@ -54,7 +58,7 @@ pub(in crate::proxy) async fn serve<T>(
     let mut ahead = ahead;
     loop {
         if ahead.is_empty() {
-            let close_at = idle_since + manners.timeouts.keep_alive;
+            let close_at = idle_since + options.timeouts.keep_alive;
             match poll_fn(|context| poll_idle(&mut io, &peer, &mut timer, close_at, context)).await
             {
                 Idle::Spoke(bytes) => ahead = bytes,
@@ -63,7 +67,7 @@ pub(in crate::proxy) async fn serve<T>(
             }
         }
         let began = mem::take(&mut ahead);
-        let session = Session::new(&mut io, &mut timer, Arc::clone(&peer), manners);
+        let session = Session::new(&mut io, &mut timer, Arc::clone(&peer), options);
         // In a box, so that an idle connection does not hold it.
         match Box::pin(session.run(began, head_since.take())).await {
             Some(since) => idle_since = since,
@@ -96,7 +100,7 @@ fn poll_idle<T: AsyncRead + AsyncWrite + Unpin>(
     close_at: Instant,
     context: &mut Context<'_>,
 ) -> Poll<Idle> {
-    peer.handle.attend(context);
+    peer.handle.wake_on_drain(context);
     // Not a part of any future, which would be larger by as much.
     let mut space = [MaybeUninit::uninit(); FIRST_READ];
     let mut read = ReadBuf::uninit(&mut space);

@@ -1,15 +1,15 @@
 //! The response on its way to the client, and meanwhile the rest of the request's body.
 
 use super::{
-    exchange::Exchange,
+    current_request::CurrentRequest,
     look::Client,
     response::{self, Coding},
     session::Session,
 };
+use crate::proxy::{response::response_body::ResponseBody, timeouts::timeout::Timeout};
 use crate::{
     flow::Instant,
     http1::{Fields, chunked::LAST_CHUNK, write_trailers},
-    proxy::{response_body::ResponseBody, timeout::Timeout},
 };
 use core::{
     pin::Pin,
@@ -51,15 +51,15 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
         &mut self,
         head: &Parts,
         body: ResponseBody,
-        exchange: &mut Exchange,
+        current: &mut CurrentRequest,
     ) -> Relay {
-        exchange.keeps_alive = exchange.keeps_alive
+        current.keeps_alive = current.keeps_alive
             && !body.closes()
             && !self.has_ended
             && !self.peer.handle.is_draining();
         let clock = &self.peer.worker.clock;
         let date = || self.date.at(clock.wall_now());
-        let written = response::write(self.outgoing.head(), head, &body, exchange, date);
+        let written = response::write(self.outgoing.head(), head, &body, current, date);
         let deadline = body.deadline();
         let body = Some(body).filter(|body| !body.is_end_stream());
         Relay {
@@ -67,7 +67,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
             coding: written.coding,
             announced: written.announced,
             is_cut: false,
-            keeps_alive: exchange.keeps_alive && written.coding != Coding::UntilClose,
+            keeps_alive: current.keeps_alive && written.coding != Coding::UntilClose,
             deadline,
         }
     }
@@ -76,7 +76,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
     pub(super) fn poll_relay(
         &mut self,
         relay: &mut Relay,
-        exchange: &mut Exchange,
+        current: &mut CurrentRequest,
         context: &mut Context<'_>,
     ) -> Poll<Relayed> {
         loop {
@@ -100,7 +100,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
                 if !is_blocked && !is_awaited {
                     continue;
                 }
-                match self.look_at_client(exchange, context) {
+                match self.look_at_client(current, context) {
                     Client::Sent => continue,
                     Client::Left => return Poll::Ready(Relayed::CutOff),
                     Client::Waits => {}

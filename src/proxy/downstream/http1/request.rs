@@ -1,21 +1,22 @@
 //! From a head's bytes to a request.
 
-use super::{exchange::Exchange, session::Session, target};
+use super::{current_request::CurrentRequest, session::Session, target};
+use crate::proxy::{
+    body::client_body::{ClientBody, channel},
+    downstream::unreadable::UnreadableRequest,
+};
 use crate::{
     config::HeaderCase,
     http1::{BodyLength, HeadLimits, RequestKind},
-    proxy::{
-        client_body::{ClientBody, channel},
-        unread::Unread,
-    },
 };
 use bytes::Bytes;
 use core::task::Context;
 use http::{Method, Request, Uri, header};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-const NO_URI: Unread =
-    Unread::malformed("the target has a character that must be percent-encoded, or is no URI");
+const NO_URI: UnreadableRequest = UnreadableRequest::malformed(
+    "the target has a character that must be percent-encoded, or is no URI",
+);
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
     /// Takes a head of this length, and begins to serve its request.
@@ -27,7 +28,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
         &mut self,
         length: usize,
         context: &Context<'_>,
-    ) -> Result<(Request<ClientBody>, Exchange), Unread> {
+    ) -> Result<(Request<ClientBody>, CurrentRequest), UnreadableRequest> {
         self.requests = self.requests.saturating_add(1);
         self.head_since = None;
         self.idle_since = None;
@@ -40,27 +41,27 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
         *request.headers_mut() = self.peer.header_maps.take();
         self.head.append_to_map(&bytes, request.headers_mut());
         let framing = *self.head.framing();
-        let limits = &self.manners.limits;
+        let limits = &self.options.limits;
         let limits = HeadLimits { bytes: limits.header_bytes, fields: limits.headers };
-        let mut exchange = Exchange::new(
+        let mut current = CurrentRequest::new(
             RequestKind::of(request.method().as_str().as_bytes()),
             request.version(),
             &framing,
             limits,
         );
-        exchange.accepts_trailers(request.headers());
-        exchange.is_titled = self.manners.header_case == HeaderCase::Title;
+        current.accepts_trailers(request.headers());
+        current.is_titled = self.options.header_case == HeaderCase::Title;
         if framing.body != BodyLength::None {
             let left = match framing.body {
                 BodyLength::Exactly(length) => Some(length),
                 BodyLength::None | BodyLength::Chunked | BodyLength::UntilClose => None,
             };
             let (sender, body) = channel(left, context);
-            exchange.expects(request.headers().contains_key(header::EXPECT));
-            exchange.send_body(sender, &mut self.input);
+            current.expects(request.headers().contains_key(header::EXPECT));
+            current.send_body(sender, &mut self.input);
             *request.body_mut() = ClientBody::Http1(body);
         }
-        Ok((request, exchange))
+        Ok((request, current))
     }
 }
 

@@ -1,13 +1,11 @@
 //! The heads of responses as they are written to clients of HTTP/1.1.
 
-use super::exchange::Exchange;
-use crate::{
-    http1::{
-        BodyLength, Framing, HeadWriter, LengthField,
-        framing::{self, has_body},
-    },
-    proxy::response_body::ResponseBody,
+use super::current_request::CurrentRequest;
+use crate::http1::{
+    BodyLength, Framing, HeadWriter, LengthField,
+    framing::{self, has_body},
 };
+use crate::proxy::response::response_body::ResponseBody;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Response, Version,
     header::{CONTENT_LENGTH, DATE, TRAILER, TRANSFER_ENCODING},
@@ -39,7 +37,7 @@ pub(super) fn write(
     out: &mut Vec<u8>,
     head: &Parts,
     body: &ResponseBody,
-    exchange: &Exchange,
+    current: &CurrentRequest,
     date: impl FnOnce() -> HeaderValue,
 ) -> Written {
     let length = match (body.is_end_stream(), body.size_hint().exact()) {
@@ -49,14 +47,14 @@ pub(super) fn write(
     };
     let declared = declared(&head.headers);
     let framing = Framing { body: length, declared, ..Framing::NONE };
-    let field = framing::for_response(head.status, exchange.request, exchange.version, &framing);
-    let coding = match (has_body(head.status, exchange.request), length, field) {
+    let field = framing::for_response(head.status, current.request, current.version, &framing);
+    let coding = match (has_body(head.status, current.request), length, field) {
         (false, _, _) | (true, BodyLength::None, _) => Coding::None,
         (true, _, LengthField::ContentLength(length)) => Coding::Sized(length),
         (true, _, LengthField::Chunked) => Coding::Chunked,
         (true, _, LengthField::None) => Coding::UntilClose,
     };
-    let mut writer = begin(out, head).titled(exchange.is_titled);
+    let mut writer = begin(out, head).titled(current.is_titled);
     fields(&mut writer, &head.headers, |name| {
         *name != CONTENT_LENGTH && *name != TRANSFER_ENCODING
     });
@@ -64,13 +62,13 @@ pub(super) fn write(
     if !head.headers.contains_key(DATE) {
         writer.field(&DATE, &date());
     }
-    if !exchange.keeps_alive || coding == Coding::UntilClose {
+    if !current.keeps_alive || coding == Coding::UntilClose {
         writer.close();
-    } else if exchange.version == Version::HTTP_10 {
+    } else if current.version == Version::HTTP_10 {
         writer.keep_alive();
     }
     writer.end();
-    let has_trailers = coding == Coding::Chunked && exchange.takes_trailers;
+    let has_trailers = coding == Coding::Chunked && current.takes_trailers;
     let announced = if has_trailers { announced(&head.headers) } else { Vec::new() };
     Written { coding, announced }
 }

@@ -1,20 +1,18 @@
 //! The requests of a busy connection, one after the other.
 
 use super::{
-    exchange::Exchange,
+    current_request::CurrentRequest,
     head::Head,
     relay::Relayed,
     response::{self, write_own},
     session::Session,
 };
-use crate::{
-    flow::Instant,
-    proxy::{
-        input::Input,
-        service::handle,
-        unread::Unread,
-        upgrade::{Rewound, tunnel},
-    },
+use crate::flow::Instant;
+use crate::proxy::{
+    downstream::unreadable::UnreadableRequest,
+    io::input::Input,
+    request::decide::handle,
+    response::tunnel::{Prefixed, tunnel},
 };
 use bytes::Bytes;
 use core::{future::poll_fn, mem, pin::pin, task::Poll};
@@ -25,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 enum Next {
     Request,
     Close {
-        /// Whether the client may still be sending what nobody reads.
+        /// Whether the client may still be sending what is not read.
         lingers: bool,
     },
     /// The client has left, or is cut off.
@@ -59,7 +57,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
     }
 
     /// Answers a request that could not be read.
-    fn reject(&mut self, unread: Unread) -> Next {
+    fn reject(&mut self, unread: UnreadableRequest) -> Next {
         unread.note(&self.peer);
         let Some((response, body)) = unread.answer() else { return Next::Gone };
         let date = self.date.at(self.peer.worker.clock.wall_now());
@@ -70,46 +68,46 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
     /// Serves the request whose head has this length.
     async fn serve(&mut self, length: usize) -> Next {
         let begun = poll_fn(|context| Poll::Ready(self.begin(length, context))).await;
-        let (request, mut exchange) = match begun {
+        let (request, mut current) = match begun {
             Ok(begun) => begun,
             Err(unread) => return self.reject(unread),
         };
         let response = {
             let mut handled = pin!(handle(Arc::clone(&self.peer), request));
-            poll_fn(|context| self.poll_response(handled.as_mut(), &mut exchange, context)).await
+            poll_fn(|context| self.poll_response(handled.as_mut(), &mut current, context)).await
         };
         let Some(response) = response else { return Next::Gone };
-        exchange.answer();
+        current.answer();
         let (head, body) = response.into_parts();
         let body = match body.into_tunnel() {
             Err(body) => body,
             Ok(joined) => {
                 let date = self.date.at(self.peer.worker.clock.wall_now());
-                response::write_agreement(self.outgoing.head(), &head, exchange.is_titled, &date);
+                response::write_agreement(self.outgoing.head(), &head, current.is_titled, &date);
                 if poll_fn(|context| self.poll_flush(context)).await.is_ok() {
                     let ahead = mem::take(&mut self.input.bytes).freeze();
-                    Box::pin(tunnel(Rewound::new(&mut *self.io, ahead), joined)).await;
+                    Box::pin(tunnel(Prefixed::new(&mut *self.io, ahead), joined)).await;
                 }
                 return Next::Gone;
             }
         };
-        let mut relay = self.begin_relay(&head, body, &mut exchange);
+        let mut relay = self.begin_relay(&head, body, &mut current);
         self.peer.header_maps.give(head.headers);
-        match poll_fn(|context| self.poll_relay(&mut relay, &mut exchange, context)).await {
-            Relayed::Whole => self.next(relay.keeps_alive, exchange).await,
+        match poll_fn(|context| self.poll_relay(&mut relay, &mut current, context)).await {
+            Relayed::Whole => self.next(relay.keeps_alive, current).await,
             Relayed::CutOff => Next::Gone,
         }
     }
 
     /// Decides what follows a request that has been answered.
-    async fn next(&mut self, keeps_alive: bool, mut exchange: Exchange) -> Next {
-        let is_kept = keeps_alive && exchange.keeps_alive && !self.has_ended;
+    async fn next(&mut self, keeps_alive: bool, mut current: CurrentRequest) -> Next {
+        let is_kept = keeps_alive && current.keeps_alive && !self.has_ended;
         let is_kept = is_kept && !self.peer.handle.is_draining();
-        if exchange.is_read() {
+        if current.is_read() {
             let lingers = !self.input.bytes.is_empty();
             return if is_kept { Next::Request } else { Next::Close { lingers } };
         }
-        if is_kept && Box::pin(self.discard(&mut exchange)).await {
+        if is_kept && Box::pin(self.discard(&mut current)).await {
             return Next::Request;
         }
         Next::Close { lingers: true }

@@ -1,13 +1,13 @@
 //! A connection while it is busy.
 
-use crate::{
-    flow::Instant,
-    http1::RequestHead,
-    proxy::{
-        date::DateCache, input::Input, options::Manners, outgoing::Outgoing, peer::Peer,
-        timer::ConnectionTimer,
-    },
+use crate::proxy::{
+    connections::options::ConnectionOptions,
+    io::{input::Input, outgoing::Outgoing},
+    message::date::DateCache,
+    peer::Peer,
+    timeouts::timer::ConnectionTimer,
 };
+use crate::{flow::Instant, http1::RequestHead};
 use bytes::Bytes;
 use core::task::{Context, Poll, ready};
 use std::{io, sync::Arc};
@@ -18,7 +18,7 @@ pub(super) struct Session<'a, 't, T> {
     pub(super) io: &'a mut T,
     pub(super) timer: &'a mut ConnectionTimer<'t>,
     pub(super) peer: Arc<Peer>,
-    pub(super) manners: Manners,
+    pub(super) options: ConnectionOptions,
     pub(super) input: Input,
     pub(super) outgoing: Outgoing<Bytes>,
     pub(super) head: RequestHead,
@@ -41,14 +41,14 @@ impl<'a, 't, T: AsyncRead + AsyncWrite + Unpin + Send> Session<'a, 't, T> {
         io: &'a mut T,
         timer: &'a mut ConnectionTimer<'t>,
         peer: Arc<Peer>,
-        manners: Manners,
+        options: ConnectionOptions,
     ) -> Self {
         let since = peer.worker.clock.now();
         Self {
             io,
             timer,
             peer,
-            manners,
+            options,
             input: Input::new(),
             outgoing: Outgoing::default(),
             head: RequestHead::default(),
@@ -90,7 +90,7 @@ impl<'a, 't, T: AsyncRead + AsyncWrite + Unpin + Send> Session<'a, 't, T> {
     pub(super) fn poll_blocked(&mut self, context: &mut Context<'_>) -> Poll<Instant> {
         let now = || self.peer.worker.clock.now();
         let since = *self.blocked_since.get_or_insert_with(now);
-        self.timer.poll(since + self.manners.timeouts.write, context)
+        self.timer.poll(since + self.options.timeouts.write, context)
     }
 
     /// Waits for the earliest deadline of the request under way, and has it looked at.

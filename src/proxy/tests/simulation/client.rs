@@ -5,7 +5,8 @@ use super::{
     message::{Content, Head, body, is_of},
     plan::{Body, Connection, Leave, Request},
 };
-use crate::{clock::Clock, proxy::tests::House};
+use crate::clock::Clock;
+use crate::proxy::tests::TestProxy;
 use core::time::Duration;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::{
@@ -58,11 +59,11 @@ struct Progress {
 
 /// Starts a client. Returns what it will have seen, and the gateway's task that serves it.
 pub(super) fn start(
-    house: &House,
+    proxy: &TestProxy,
     plan: &Connection,
 ) -> (JoinHandle<Vec<Exchange>>, JoinHandle<()>) {
-    let (stream, served) = connect(house, plan);
-    let clock = house.worker.clock.clone();
+    let (stream, served) = connect(proxy, plan);
+    let clock = proxy.worker.clock.clone();
     let plan = plan.clone();
     (tokio::spawn(async move { talk(stream, &clock, &plan).await }), served)
 }

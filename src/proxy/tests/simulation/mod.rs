@@ -12,12 +12,12 @@ mod plan;
 mod server;
 mod verify;
 
-use super::{House, Protocol, secs};
+use super::{Protocol, TestProxy, secs};
+use crate::proxy::Connector;
 use crate::{
     clock::Clock,
     config::{self, Live, Retired},
     flow::Instant,
-    proxy::Connector,
 };
 use client::Exchange;
 use core::time::Duration;
@@ -91,26 +91,26 @@ async fn run(plan: Plan) -> Outcome {
     let log = folder.path().join("access.log");
     let connector = Connector::Simulated(servers.dialer());
     let clock = Clock::start_at(Instant::from_nanos(START));
-    let house = House::of(clock, &plan.configurations[0], connector, Some(&log));
-    servers.keep_time(&house.worker.clock);
-    let edits = tokio::spawn(edit(Arc::clone(&house.worker.live), folder, &house, &plan));
+    let proxy = TestProxy::of(clock, &plan.configurations[0], connector, Some(&log));
+    servers.keep_time(&proxy.worker.clock);
+    let edits = tokio::spawn(edit(Arc::clone(&proxy.worker.live), folder, &proxy, &plan));
     let mut clients = Vec::new();
     for connection in &plan.connections {
-        clients.push(client::start(&house, connection));
+        clients.push(client::start(&proxy, connection));
     }
     if let Some(at) = plan.drain_at {
-        drain(&house, at).await;
+        drain(&proxy, at).await;
     }
     let mut exchanges = Vec::new();
     let mut violations = Vec::new();
     for client in clients {
         let (done, served) = client;
-        match house.worker.clock.timeout(LONGEST, done).await {
+        match proxy.worker.clock.timeout(LONGEST, done).await {
             Ok(Ok(done)) => exchanges.extend(done),
             Ok(Err(error)) => violations.push(format!("a client panicked: {error}")),
             Err(_) => violations.push("a client waits for ever".to_owned()),
         }
-        match house.worker.clock.timeout(LONGEST, served).await {
+        match proxy.worker.clock.timeout(LONGEST, served).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => violations.push(format!("a connection's task panicked: {error}")),
             Err(_) => violations.push("a connection is served for ever".to_owned()),
@@ -118,8 +118,8 @@ async fn run(plan: Plan) -> Outcome {
     }
     let folder = edits.await.expect("edits end");
     exchanges.sort_by_key(|exchange| exchange.id);
-    verify::verify(&house, &servers, &plan, &exchanges, &mut violations).await;
-    drop(house);
+    verify::verify(&proxy, &servers, &plan, &exchanges, &mut violations).await;
+    drop(proxy);
     verify::verify_log(&log, &exchanges, &mut violations);
     drop(folder);
     let answers = exchanges.iter().filter(|exchange| exchange.is_whole()).count() as u64;
@@ -130,10 +130,10 @@ async fn run(plan: Plan) -> Outcome {
 fn edit(
     live: Arc<Live>,
     folder: TempDir,
-    house: &House,
+    proxy: &TestProxy,
     plan: &Plan,
 ) -> impl Future<Output = TempDir> + use<> {
-    let clock = house.worker.clock.clone();
+    let clock = proxy.worker.clock.clone();
     let start = clock.now();
     let edits: Vec<_> =
         plan.edits.iter().map(|edit| (edit.at, plan.configurations[edit.to].clone())).collect();
@@ -151,19 +151,19 @@ fn edit(
 }
 
 /// Ends the connections as a stopping gateway does.
-async fn drain(house: &House, at: Duration) {
-    house.pass(at).await;
-    house.worker.connections.drain_used();
-    house.pass(secs(1)).await;
-    house.worker.connections.drain();
+async fn drain(proxy: &TestProxy, at: Duration) {
+    proxy.pass(at).await;
+    proxy.worker.connections.drain_used();
+    proxy.pass(secs(1)).await;
+    proxy.worker.connections.drain();
 }
 
 /// Connects a client over a stream as unsteady as the plan says.
 fn connect(
-    house: &House,
+    proxy: &TestProxy,
     plan: &plan::Connection,
 ) -> (tokio::io::DuplexStream, tokio::task::JoinHandle<()>) {
     let (near, far) = duplex(plan.buffer);
-    let (served, _) = house.serve(Unsteady::new(far, plan), Protocol::Http1);
+    let (served, _) = proxy.serve(Unsteady::new(far, plan), Protocol::Http1);
     (near, served)
 }

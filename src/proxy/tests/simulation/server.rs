@@ -4,7 +4,8 @@ use super::{
     message::{Content, Head, body, is_of},
     plan::{Outage, Plan, millis, one_of},
 };
-use crate::{clock::Clock, flow::Instant, proxy::upstream::connect::Dialer};
+use crate::proxy::upstream::connect::Dialer;
+use crate::{clock::Clock, flow::Instant};
 use core::time::Duration;
 use fastrand::Rng;
 use std::{
@@ -78,7 +79,7 @@ pub(super) enum Behaviour {
 
 /// How the answer comes.
 #[derive(Clone, Copy, Debug)]
-struct Manner {
+struct ServerBehavior {
     behaviour: Behaviour,
     delay: Duration,
     status: u16,
@@ -181,45 +182,45 @@ impl Servers {
         let mut words = head.first.split(' ');
         let method = words.next()?.to_owned();
         let id: u64 = words.next()?.strip_prefix("/r/")?.parse().expect("a number");
-        let (manner, index) = self.arrive(id, &method);
-        if manner.behaviour == Behaviour::Close {
+        let (behavior, index) = self.arrive(id, &method);
+        if behavior.behaviour == Behaviour::Close {
             return None;
         }
-        let is_early = matches!(manner.behaviour, Behaviour::AnswerEarly { .. });
+        let is_early = matches!(behavior.behaviour, Behaviour::AnswerEarly { .. });
         if head.has("expect", "100-continue") && !is_early {
             stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.ok()?;
         }
         if !is_early {
             self.read_body(stream, head, (id, index)).await?;
         }
-        clock.sleep_until(clock.now() + manner.delay).await;
-        if manner.behaviour == Behaviour::Hang {
+        clock.sleep_until(clock.now() + behavior.delay).await;
+        if behavior.behaviour == Behaviour::Hang {
             // Until the gateway closes the connection.
             while Head::read(stream).await.is_some() {}
             return None;
         }
-        if manner.behaviour == Behaviour::Garbage {
+        if behavior.behaviour == Behaviour::Garbage {
             stream.write_all(b"this is not HTTP\r\n\r\n").await.ok()?;
             return None;
         }
-        write_answer(stream, &manner, (id, &method)).await?;
-        if let Behaviour::AnswerEarly { reads } = manner.behaviour {
+        write_answer(stream, &behavior, (id, &method)).await?;
+        if let Behaviour::AnswerEarly { reads } = behavior.behaviour {
             if !reads && has_body(head) {
                 return None;
             }
             self.read_body(stream, head, (id, index)).await?;
         }
-        (!manner.closes).then_some(())
+        (!behavior.closes).then_some(())
     }
 
-    fn arrive(&self, id: u64, method: &str) -> (Manner, usize) {
+    fn arrive(&self, id: u64, method: &str) -> (ServerBehavior, usize) {
         let mut state = self.lock();
         let attempt = state.attempts.entry(id).or_default();
         *attempt += 1;
-        let manner = Manner::draw(self.shared.seed, id, *attempt, self.shared.are_well);
+        let behavior = ServerBehavior::draw(self.shared.seed, id, *attempt, self.shared.are_well);
         let index = state.arrivals.len();
         state.arrivals.push(Arrival { id, method: method.to_owned(), body: None });
-        (manner, index)
+        (behavior, index)
     }
 
     async fn read_body(
@@ -239,7 +240,7 @@ impl Servers {
     }
 }
 
-impl Manner {
+impl ServerBehavior {
     fn draw(seed: u64, id: u64, attempt: u32, is_well: bool) -> Self {
         let rng = &mut Rng::with_seed(seed ^ (id << 32) ^ (u64::from(attempt) << 56));
         let bad = if is_well { 99 } else { rng.u8(..32) };
@@ -290,21 +291,21 @@ fn has_body(head: &Head) -> bool {
 
 async fn write_answer(
     stream: &mut DuplexStream,
-    manner: &Manner,
+    behavior: &ServerBehavior,
     (id, method): (u64, &str),
 ) -> Option<()> {
-    for _ in 0..manner.interim {
+    for _ in 0..behavior.interim {
         stream.write_all(b"HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n").await.ok()?;
     }
-    let status = manner.status;
+    let status = behavior.status;
     let has_none = method == "HEAD" || status == 204 || status == 304;
-    let length = if has_none { 0 } else { manner.length };
+    let length = if has_none { 0 } else { behavior.length };
     let mut head = format!("HTTP/1.1 {status} X\r\nx-id: {id}\r\n");
-    if manner.closes {
+    if behavior.closes {
         head.push_str("connection: close\r\n");
     }
     if !has_none {
-        let framing = match &manner.framing {
+        let framing = match &behavior.framing {
             Framing::Length => format!("content-length: {length}\r\n"),
             Framing::Chunks => "transfer-encoding: chunked\r\n".to_owned(),
             Framing::Close => String::new(),
@@ -317,23 +318,23 @@ async fn write_answer(
         return Some(());
     }
     let body = body(id, length);
-    for (number, piece) in body.chunks(manner.piece).enumerate() {
-        if manner.behaviour == Behaviour::CloseInAnswer && number > 0 {
+    for (number, piece) in body.chunks(behavior.piece).enumerate() {
+        if behavior.behaviour == Behaviour::CloseInAnswer && number > 0 {
             return None;
         }
-        if manner.framing == Framing::Chunks {
+        if behavior.framing == Framing::Chunks {
             let size = format!("{:x}\r\n", piece.len());
             stream.write_all(size.as_bytes()).await.ok()?;
         }
         stream.write_all(piece).await.ok()?;
-        if manner.framing == Framing::Chunks {
+        if behavior.framing == Framing::Chunks {
             stream.write_all(b"\r\n").await.ok()?;
         }
     }
-    if manner.behaviour == Behaviour::CloseInAnswer {
+    if behavior.behaviour == Behaviour::CloseInAnswer {
         return None;
     }
-    if manner.framing == Framing::Chunks {
+    if behavior.framing == Framing::Chunks {
         stream.write_all(b"0\r\n\r\n").await.ok()?;
     }
     Some(())

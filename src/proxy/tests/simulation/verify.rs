@@ -5,7 +5,7 @@ use super::{
     plan::{Leave, Plan, Request},
     server::Servers,
 };
-use crate::proxy::tests::{House, secs};
+use crate::proxy::tests::{TestProxy, secs};
 use std::{collections::HashMap, fs, path::Path, sync::atomic::Ordering::Relaxed};
 
 /// Statuses of the gateway's own answers to requests that are in order.
@@ -13,7 +13,7 @@ const OWN: [u16; 6] = [408, 413, 429, 502, 503, 504];
 
 /// Adds what is wrong with the gateway's state and the answers.
 pub(super) async fn verify(
-    house: &House,
+    proxy: &TestProxy,
     servers: &Servers,
     plan: &Plan,
     exchanges: &[Exchange],
@@ -27,10 +27,10 @@ pub(super) async fn verify(
     verify_first(plan, exchanges, violations);
     verify_arrivals(servers, plan, violations);
     // Idle connections to servers are closed by the sweep, once they are old enough.
-    house.pass(secs(600)).await;
-    house.worker.pools.sweep(&house.worker.live.load().upstreams, house.now());
-    house.pass(secs(1)).await;
-    verify_rest(house, servers, violations);
+    proxy.pass(secs(600)).await;
+    proxy.worker.pools.sweep(&proxy.worker.live.load().upstreams, proxy.now());
+    proxy.pass(secs(1)).await;
+    verify_rest(proxy, servers, violations);
 }
 
 fn verify_answer(plan: &Plan, exchange: &Exchange, answer: &Answer, violations: &mut Vec<String>) {
@@ -98,10 +98,10 @@ fn verify_arrivals(servers: &Servers, plan: &Plan, violations: &mut Vec<String>)
 }
 
 /// Nothing is left.
-fn verify_rest(house: &House, servers: &Servers, violations: &mut Vec<String>) {
-    let snapshot = house.worker.live.load();
+fn verify_rest(proxy: &TestProxy, servers: &Servers, violations: &mut Vec<String>) {
+    let snapshot = proxy.worker.live.load();
     for route in &snapshot.routes {
-        let seen = route.gate.observe(house.now());
+        let seen = route.gate.observe(proxy.now());
         if seen.in_flight != 0 || seen.waiting != 0 {
             let (in_flight, waiting) = (seen.in_flight, seen.waiting);
             violations.push(format!("{in_flight} in flight, {waiting} waiting"));
@@ -118,7 +118,7 @@ fn verify_rest(house: &House, servers: &Servers, violations: &mut Vec<String>) {
             }
         }
     }
-    let open = house.worker.counters.connections_active.load(Relaxed);
+    let open = proxy.worker.counters.connections_active.load(Relaxed);
     if open != 0 {
         violations.push(format!("{open} connections of clients are open"));
     }

@@ -7,12 +7,9 @@ mod output;
 #[cfg(test)]
 mod tests;
 
-use self::output::Output;
-use super::{error::UpstreamError, io::BoxedIo, terms::Terms};
-use crate::{
-    http1::{BodyDecoder, BodyLength, HeadLimits, RequestKind, ResponseHead},
-    proxy::{input::Input, request_body::RequestBody},
-};
+use super::{connection_settings::ConnectionSettings, error::UpstreamError, io::BoxedIo};
+use crate::http1::{BodyDecoder, BodyLength, HeadLimits, RequestKind, ResponseHead};
+use crate::proxy::{body::request_body::RequestBody, io::input::Input};
 use bytes::{Buf, Bytes};
 use core::{
     fmt,
@@ -24,6 +21,7 @@ use core::{
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use hyper::ext::ReasonPhrase;
+use output::Output;
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -31,9 +29,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub(super) const INTERIM_MAX: (usize, usize) = (100, 64 * 1024);
 
 /// See the module.
-pub(in crate::proxy) struct Connection {
+pub(crate) struct Connection {
     io: BoxedIo,
-    terms: Terms,
+    settings: ConnectionSettings,
     input: Input,
     output: Output,
     /// Of the request under way.
@@ -53,11 +51,11 @@ pub(in crate::proxy) struct Connection {
 
 impl Connection {
     /// Begins to speak over `io`.
-    pub(super) fn new(io: BoxedIo, terms: Terms) -> Box<Self> {
-        let limits = limits(&terms);
+    pub(super) fn new(io: BoxedIo, settings: ConnectionSettings) -> Box<Self> {
+        let limits = limits(&settings);
         Box::new(Self {
             io,
-            terms,
+            settings,
             input: Input::new(),
             output: Output::default(),
             request: RequestKind::Other,
@@ -72,13 +70,13 @@ impl Connection {
     }
 
     /// Returns what it was opened for.
-    pub(super) fn terms(&self) -> &Terms {
-        &self.terms
+    pub(super) fn settings(&self) -> &ConnectionSettings {
+        &self.settings
     }
 
     /// Begins a request with `body`. [`Self::poll_answer`] sends it. The answer's header uses the
     /// memory of `headers`, which is empty.
-    pub(in crate::proxy) fn begin(
+    pub(crate) fn begin(
         &mut self,
         request: &Request<RequestBody>,
         body: RequestBody,
@@ -98,7 +96,7 @@ impl Connection {
     /// # Errors
     ///
     /// See [`Self::poll_answer`].
-    pub(in crate::proxy) async fn send(
+    pub(crate) async fn send(
         &mut self,
         mut request: Request<RequestBody>,
     ) -> Result<Response<()>, UpstreamError> {
@@ -114,7 +112,7 @@ impl Connection {
     ///
     /// There is none: the connection ended, what came is no answer, or the client's body cannot be
     /// sent.
-    pub(in crate::proxy) fn poll_answer(
+    pub(crate) fn poll_answer(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<Response<()>, UpstreamError>> {
@@ -140,7 +138,7 @@ impl Connection {
     /// Returns the length of the answer's head once it is there, behind any interim answers, which
     /// are left out.
     fn parse_head(&mut self) -> Result<Option<usize>, UpstreamError> {
-        let limits = limits(&self.terms);
+        let limits = limits(&self.settings);
         while !self.input.bytes.is_empty() {
             let parsed = self.head.parse(&self.input.bytes, limits, self.request);
             let Some(length) = parsed.map_err(UpstreamError::Head)? else { break };
@@ -170,14 +168,14 @@ impl Connection {
     }
 
     /// Takes the interim answers that have come since the last call, but for 100.
-    pub(in crate::proxy) fn take_early(&mut self) -> Vec<Response<()>> {
+    pub(crate) fn take_early(&mut self) -> Vec<Response<()>> {
         mem::take(&mut self.early)
     }
 
     /// Returns the answer whose head has `length` bytes.
     fn answer(&mut self, length: usize) -> Response<()> {
         let bytes = self.input.take(length);
-        self.body = BodyDecoder::new(self.head.framing().body, limits(&self.terms));
+        self.body = BodyDecoder::new(self.head.framing().body, limits(&self.settings));
         self.has_trailers = false;
         let mut response = Response::new(());
         *response.status_mut() = self.head.status();
@@ -199,7 +197,7 @@ impl Connection {
     /// # Errors
     ///
     /// The body breaks off or is malformed, or the client's body cannot be sent.
-    pub(in crate::proxy) fn poll_frame(
+    pub(crate) fn poll_frame(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UpstreamError>>> {
@@ -249,23 +247,23 @@ impl Connection {
     ///
     /// The end of one in chunks must be read by itself if it is early: what follows may be delayed
     /// then until the client stops sending.
-    pub(in crate::proxy) fn is_end(&self) -> bool {
+    pub(crate) fn is_end(&self) -> bool {
         let is_early = self.head.framing().body == BodyLength::Chunked && !self.has_left();
         self.body.is_end() && !self.has_trailers && !is_early
     }
 
     /// Returns how much of the answer's body is left, as far as that is known.
-    pub(in crate::proxy) fn size_hint(&self) -> SizeHint {
+    pub(crate) fn size_hint(&self) -> SizeHint {
         self.body.left().map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 
     /// Whether all of the request has left for the server, as far as the system knows.
-    pub(in crate::proxy) fn has_left(&self) -> bool {
+    pub(crate) fn has_left(&self) -> bool {
         self.output.has_left()
     }
 
     /// Makes it idle. Returns whether another request may follow the one that was answered.
-    pub(in crate::proxy) fn rest(&mut self) -> bool {
+    pub(crate) fn rest(&mut self) -> bool {
         let is_reusable = self.is_end()
             && self.has_left()
             && self.input.bytes.is_empty()
@@ -309,8 +307,8 @@ impl Drop for Connection {
     }
 }
 
-fn limits(terms: &Terms) -> HeadLimits {
-    HeadLimits { bytes: terms.limits.header_bytes, fields: terms.limits.headers }
+fn limits(settings: &ConnectionSettings) -> HeadLimits {
+    HeadLimits { bytes: settings.limits.header_bytes, fields: settings.limits.headers }
 }
 
 /// As the tunnel that it becomes with a 101.

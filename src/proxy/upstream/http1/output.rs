@@ -1,15 +1,15 @@
 //! A request on its way to its server.
 
-use crate::{
-    http1::{
-        BodyLength, Fields, HeadWriter, chunked::LAST_CHUNK, framing::for_request, write_trailers,
-    },
-    proxy::{
-        outgoing::{Outgoing, PARTS_MAX},
+use crate::http1::{
+    BodyLength, Fields, HeadWriter, chunked::LAST_CHUNK, framing::for_request, write_trailers,
+};
+use crate::proxy::{
+    body::{
         request_body::{Cut, RequestBody},
         upload_buffer::UploadPart,
-        upstream::io::BoxedIo,
     },
+    io::outgoing::{Outgoing, PARTS_MAX},
+    upstream::io::BoxedIo,
 };
 use bytes::Buf as _;
 use core::{

@@ -1,10 +1,8 @@
 //! Answers as servers send them: in pieces, too much, too little, and nothing at all.
 
-use super::{
-    super::error::{Unanswered, Why},
-    *,
-};
+use super::*;
 use crate::config::{AnswerLimits, UpstreamProtocol};
+use crate::proxy::upstream::error::{Unanswered, Why};
 use core::fmt::Write as _;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use http::Method;
@@ -13,8 +11,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 fn over(io: impl super::super::io::Io + 'static) -> Box<Connection> {
     let limits = AnswerLimits { header_bytes: 4096, headers: 20 };
-    let terms = Terms { limits, protocol: UpstreamProtocol::H1, tls: None };
-    Connection::new(Box::new(io), terms)
+    let connection_settings =
+        ConnectionSettings { limits, protocol: UpstreamProtocol::H1, tls: None };
+    Connection::new(Box::new(io), connection_settings)
 }
 
 fn connected() -> (Box<Connection>, DuplexStream) {

@@ -1,0 +1,220 @@
+//! The body of a client's request, on its way from the client's connection to whoever reads it.
+//!
+//! Over HTTP/2 that is hyper's. Over HTTP/1.1 the task of the connection reads it, one part at a
+//! time and only when it is asked for, as that task alone sees whether the client has left.
+
+use crate::http1::BodyError;
+use bytes::Bytes;
+use core::{
+    pin::Pin,
+    task::{Context, Poll, Waker},
+};
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A request's body.
+#[derive(Debug)]
+pub(crate) enum ClientBody {
+    /// There is none.
+    Empty,
+    Http1(Http1Body),
+    Http2(Incoming),
+}
+
+/// Why a body cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClientBodyError {
+    /// It is malformed, or the client left before its end.
+    #[error(transparent)]
+    Http1(#[from] BodyError),
+    #[error(transparent)]
+    Http2(#[from] hyper::Error),
+}
+
+/// A body of HTTP/1.1, for whoever reads it.
+#[derive(Debug)]
+pub(crate) struct Http1Body(Arc<Mutex<State>>);
+
+/// The same, for the connection's task.
+#[derive(Debug)]
+pub(crate) struct BodySender(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    part: Option<Bytes>,
+    trailers: Option<HeaderMap>,
+    end: Option<Result<(), BodyError>>,
+    /// What has not been read yet of a body whose length was declared.
+    left: Option<u64>,
+    /// Whether the reader waits.
+    is_wanted: bool,
+    reader: Option<Waker>,
+    connection: Waker,
+}
+
+/// Returns both sides of a body, of which the length is known if it was declared.
+pub(crate) fn channel(left: Option<u64>, context: &Context<'_>) -> (BodySender, Http1Body) {
+    let state = State {
+        part: None,
+        trailers: None,
+        end: None,
+        left,
+        is_wanted: false,
+        reader: None,
+        connection: context.waker().clone(),
+    };
+    let state = Arc::new(Mutex::new(state));
+    (BodySender(Arc::clone(&state)), Http1Body(state))
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State {
+    fn is_end(&self) -> bool {
+        let is_read = self.part.is_none() && self.trailers.is_none();
+        is_read && (self.left == Some(0) || matches!(self.end, Some(Ok(()))))
+    }
+
+    fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ClientBodyError>>> {
+        if let Some(part) = self.part.take() {
+            self.left = self.left.map(|left| left.saturating_sub(part.len() as u64));
+            return Poll::Ready(Some(Ok(Frame::data(part))));
+        }
+        if let Some(trailers) = self.trailers.take() {
+            return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+        }
+        match self.end {
+            Some(Ok(())) => return Poll::Ready(None),
+            Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
+            None => {}
+        }
+        self.is_wanted = true;
+        let waker = context.waker();
+        if !self.reader.as_ref().is_some_and(|reader| reader.will_wake(waker)) {
+            self.reader = Some(waker.clone());
+        }
+        // The connection's task looks when it has polled the request.
+        if !self.connection.will_wake(waker) {
+            self.connection.wake_by_ref();
+        }
+        Poll::Pending
+    }
+}
+
+impl BodySender {
+    /// Whether the reader waits for a part.
+    pub(crate) fn is_wanted(&self) -> bool {
+        lock(&self.0).is_wanted
+    }
+
+    /// Hands over a part, which is not empty.
+    pub(crate) fn send(&self, part: Bytes) {
+        self.give(|state| state.part = Some(part));
+    }
+
+    /// Notes that it has ended.
+    pub(crate) fn end(&self, trailers: Option<HeaderMap>) {
+        self.give(|state| {
+            state.trailers = trailers;
+            state.end = Some(Ok(()));
+        });
+    }
+
+    /// Notes that it cannot be read to its end.
+    pub(crate) fn fail(&self, error: BodyError) {
+        self.give(|state| state.end = Some(Err(error)));
+    }
+
+    fn give(&self, change: impl FnOnce(&mut State)) {
+        let mut state = lock(&self.0);
+        change(&mut state);
+        state.is_wanted = false;
+        let connection = &state.connection;
+        let other = state.reader.as_ref().filter(|reader| !reader.will_wake(connection)).cloned();
+        drop(state);
+        other.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Drop for Http1Body {
+    fn drop(&mut self) {
+        let mut state = lock(&self.0);
+        state.is_wanted = false;
+        state.part = None;
+        // It looks for its client's leave from now on.
+        let connection =
+            state.reader.as_ref().filter(|reader| !reader.will_wake(&state.connection));
+        let connection = connection.is_some().then(|| state.connection.clone());
+        drop(state);
+        connection.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Body for ClientBody {
+    type Data = Bytes;
+    type Error = ClientBodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ClientBodyError>>> {
+        match self.get_mut() {
+            Self::Empty => Poll::Ready(None),
+            Self::Http1(body) => lock(&body.0).poll_frame(context),
+            Self::Http2(body) => {
+                let polled = Pin::new(body).poll_frame(context);
+                polled.map(|frame| frame.map(|frame| frame.map_err(ClientBodyError::from)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Http1(body) => lock(&body.0).is_end(),
+            Self::Http2(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Http1(body) => {
+                let left = lock(&body.0).left;
+                left.map_or_else(SizeHint::default, SizeHint::with_exact)
+            }
+            Self::Http2(body) => body.size_hint(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::tests::Woken;
+
+    #[test]
+    fn a_reader_in_another_task_and_the_connection_wake_each_other() {
+        let tasks = [(); 2].map(|()| Arc::<Woken>::default());
+        let [connection, reader] = tasks.clone().map(Waker::from);
+        let (sender, body) = channel(None, &Context::from_waker(&connection));
+        let mut body = ClientBody::Http1(body);
+        let mut poll = || Pin::new(&mut body).poll_frame(&mut Context::from_waker(&reader));
+        assert!(!sender.is_wanted() && poll().is_pending());
+        assert!(sender.is_wanted());
+        assert_eq!(tasks.each_ref().map(|task| task.times()), [1, 0]);
+        sender.send(Bytes::from_static(b"abc"));
+        assert_eq!(tasks.each_ref().map(|task| task.times()), [1, 1]);
+        assert!(!sender.is_wanted() && poll().is_ready());
+        drop(body);
+        assert!(!sender.is_wanted());
+        assert_eq!(tasks.each_ref().map(|task| task.times()), [2, 1]);
+    }
+}

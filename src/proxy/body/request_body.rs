@@ -1,0 +1,252 @@
+//! A request's body on its way to the upstream: nothing is gathered, everything is bounded.
+
+use super::{
+    client_body::{ClientBody, ClientBodyError},
+    drain_body::drain,
+    trailers::RequestTrailers,
+    upload::{self, Upload},
+    upload_buffer::{BodyBuffer, UploadBuffer, UploadPart},
+};
+use crate::proxy::timeouts::{body_timeout::Patience, minimum_rate::Pace, timeout::Timeout};
+use crate::{clock::Clock, config::Route, flow::Instant};
+use bytes::Bytes;
+use core::{
+    num::NonZeroU64,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use std::{collections::VecDeque, sync::Arc};
+
+/// Why a request's body was cut off.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Cut {
+    /// The client sent more than the route takes.
+    #[error("the request body is longer than the route allows")]
+    TooLong,
+    /// The client stopped sending.
+    #[error("the client stopped in the middle of its request body")]
+    ClientStalled,
+    /// The client sent less than the route wants.
+    #[error("the client sent its request body too slowly")]
+    ClientSlow,
+    /// The request that it belongs to has ended.
+    #[error("the request was given up")]
+    GivenUp(#[source] h2::Error),
+    /// The client's connection failed, or its body is malformed.
+    #[error("the body could not be read")]
+    Broken(#[source] ClientBodyError),
+}
+
+/// A request's body on its way to the upstream.
+#[derive(Debug)]
+pub(crate) enum RequestBody {
+    /// There is none.
+    Empty,
+    /// What the client sends, up to a limit.
+    Streaming(Box<Streaming>),
+}
+
+/// See [`RequestBody::Streaming`].
+#[derive(Debug)]
+pub(crate) struct Streaming {
+    /// There until this is dropped.
+    incoming: Option<ClientBody>,
+    /// In HTTP/2 only.
+    buffer: Option<BodyBuffer>,
+    /// Bytes that may still come.
+    left: u64,
+    /// `None`: the upstream receives none.
+    trailers: Option<RequestTrailers>,
+    upload: Arc<Upload>,
+    clock: Clock,
+    patience: Patience,
+    pace: Option<Pace>,
+    /// What was sent in vain, and is sent again first.
+    again: VecDeque<Again>,
+}
+
+/// A part of a body that is sent again.
+#[derive(Debug)]
+pub(crate) enum Again {
+    Data(Bytes),
+    Trailers(HeaderMap),
+}
+
+impl Again {
+    fn len(&self) -> usize {
+        match self {
+            Self::Data(bytes) => bytes.len(),
+            Self::Trailers(_) => 0,
+        }
+    }
+}
+
+impl RequestBody {
+    /// Wraps what the client sends: as much, and with no longer pauses, than the
+    /// route allows, and at least `pace` bytes a second.
+    pub(crate) fn new(
+        incoming: ClientBody,
+        route: &Route,
+        pace: Option<NonZeroU64>,
+        (clock, buffer): (&Clock, Option<&Arc<UploadBuffer>>),
+        trailers: Option<RequestTrailers>,
+    ) -> Self {
+        if matches!(incoming, ClientBody::Empty) {
+            return Self::Empty;
+        }
+        let is_declared = incoming.size_hint().exact().is_some();
+        let upload = Arc::new(Upload::new(is_declared));
+        let buffer = buffer.map(|buffer| BodyBuffer::new(buffer, &upload));
+        // HTTP/2 may say only later that a body of length 0 ends, and nothing would ask for more.
+        if incoming.is_end_stream() || incoming.size_hint().exact() == Some(0) {
+            if let Some(buffer) = buffer {
+                drain(incoming, buffer, clock);
+            }
+            return Self::Empty;
+        }
+        Self::Streaming(Box::new(Streaming {
+            incoming: Some(incoming),
+            buffer,
+            left: route.options.body_limit,
+            trailers,
+            upload,
+            clock: clock.clone(),
+            patience: Patience::new(
+                Timeout::Idle,
+                route.options.timeouts.idle,
+                Instant::FAR_FUTURE,
+            ),
+            pace: pace.map(Pace::new),
+            again: VecDeque::new(),
+        }))
+    }
+
+    /// Returns where its progress can be followed, or `None` if it is empty.
+    pub(crate) fn upload(&self) -> Option<Arc<Upload>> {
+        match self {
+            Self::Empty => None,
+            Self::Streaming(body) => Some(Arc::clone(&body.upload)),
+        }
+    }
+
+    /// Has `sent`, which was sent in vain, sent again before the rest.
+    pub(crate) fn begin_again(&mut self, sent: Vec<Again>) {
+        if let Self::Streaming(body) = self {
+            let unsent = core::mem::take(&mut body.again);
+            body.again = sent.into_iter().chain(unsent).collect();
+        }
+    }
+}
+
+impl Streaming {
+    fn cut(&self, state: u8, why: Cut) -> Poll<Option<Result<Frame<UploadPart>, Cut>>> {
+        self.upload.set(state);
+        Poll::Ready(Some(Err(why)))
+    }
+}
+
+impl Drop for Streaming {
+    fn drop(&mut self) {
+        if let (Some(incoming), Some(buffer)) = (self.incoming.take(), self.buffer.take()) {
+            drain(incoming, buffer, &self.clock);
+        }
+    }
+}
+
+impl Body for RequestBody {
+    type Data = UploadPart;
+    type Error = Cut;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<UploadPart>, Cut>>> {
+        let Self::Streaming(body) = self.get_mut() else { return Poll::Ready(None) };
+        if let Some(part) = body.again.pop_front() {
+            return Poll::Ready(Some(Ok(match part {
+                Again::Data(bytes) => Frame::data(UploadPart::from(bytes)),
+                Again::Trailers(trailers) => Frame::trailers(trailers),
+            })));
+        }
+        let Some(incoming) = &mut body.incoming else { return Poll::Ready(None) };
+        let polled = match Pin::new(&mut *incoming).poll_frame(context) {
+            Poll::Ready(frame) => {
+                body.patience.renew();
+                let now = body.clock.now();
+                body.upload.take_at(now);
+                if let (Some(pace), Some(Ok(frame))) = (&mut body.pace, &frame) {
+                    pace.receive(frame.data_ref().map_or(0, |data| data.len() as u64), now);
+                }
+                frame
+            }
+            Poll::Pending => {
+                body.upload.set(upload::AWAITED);
+                let pace = body.pace.as_mut();
+                if pace.is_some_and(|pace| pace.poll(context, &body.clock).is_ready()) {
+                    return body.cut(upload::SLOW, Cut::ClientSlow);
+                }
+                ready!(body.patience.poll(context, &body.clock, None));
+                return body.cut(upload::STALLED, Cut::ClientStalled);
+            }
+        };
+        match polled {
+            None => {
+                body.upload.set(upload::DONE);
+                Poll::Ready(None)
+            }
+            Some(Err(error)) => body.cut(upload::BROKEN, Cut::Broken(error)),
+            Some(Ok(mut frame)) => {
+                let mut ended = frame.is_trailers();
+                if let Some(trailers) = frame.trailers_mut() {
+                    match &body.trailers {
+                        Some(allowed) => allowed.filter(trailers),
+                        None => trailers.clear(),
+                    }
+                }
+                let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+                let Some(left) = body.left.checked_sub(length) else {
+                    return body.cut(upload::TOO_LONG, Cut::TooLong);
+                };
+                body.left = left;
+                body.upload.add(length);
+                // Once all that was declared is here nothing asks for more, although HTTP/2
+                // may say only later that it ends.
+                ended |= incoming.is_end_stream();
+                ended |= incoming.size_hint().exact() == Some(0);
+                let state = if ended { upload::DONE } else { upload::UNDER_WAY };
+                body.upload.set(state);
+                let frame = frame.map_data(|bytes| match &body.buffer {
+                    Some(buffer) => buffer.hold(bytes),
+                    None => UploadPart::from(bytes),
+                });
+                Poll::Ready(Some(Ok(frame)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Streaming(body) => {
+                body.again.is_empty() && body.incoming.as_ref().is_none_or(Body::is_end_stream)
+            }
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Streaming(body) => {
+                let rest =
+                    body.incoming.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
+                let again: usize = body.again.iter().map(Again::len).sum();
+                match rest.exact() {
+                    Some(rest) => SizeHint::with_exact(rest + again as u64),
+                    None => rest,
+                }
+            }
+        }
+    }
+}

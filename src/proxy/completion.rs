@@ -1,0 +1,385 @@
+//! The end of a request: everything that must happen exactly once, whether the
+//! answer was delivered, broke off or was never begun.
+
+use crate::proxy::{
+    body::{early_end::EarlyEnd, upload},
+    log_entry::{End, LogEntry},
+    message::request_id::{self, X_REQUEST_ID},
+    peer::Peer,
+    placeholders::Values,
+    request_log::FailedAttempt,
+    timeouts::{streams::Stream, timeout::Timeout},
+    upstream::{cause::cause, connection::UpstreamConnection, error::UpstreamError, lease::Lease},
+};
+use crate::{
+    access_log,
+    cluster::Held,
+    config::{Route, Snapshot, outcome},
+    flow::{
+        Instant, Outcome, Permit,
+        breaker::{Phase, Transition},
+    },
+    meter::{Ended, ExemplarId},
+    preview::Trial,
+    traces::TraceContext,
+};
+use bytes::Bytes;
+use core::{
+    sync::atomic::Ordering::Relaxed,
+    task::{Context, Poll},
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
+use http_body::{Frame, SizeHint};
+use std::sync::Arc;
+
+/// The status that is recorded if there was no answer, as the client left or the gateway
+/// ended; nginx's word for the former, never sent.
+const CLIENT_GONE: u16 = 499;
+
+/// Rides on a request from its head to the last byte of its answer. Its drop
+/// ends the request.
+#[derive(Debug)]
+pub(crate) struct Completion {
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) route: Option<Arc<Route>>,
+    pub(crate) permit: Option<Permit>,
+    /// The decision of a new file, while there is a preview.
+    pub(crate) trial: Option<Box<Trial>>,
+    /// The connection that the upstream's answer comes over.
+    pub(crate) lease: Option<Lease>,
+    /// What the request holds of rules that gateways share.
+    pub(crate) held: Option<Held>,
+    pub(crate) method: Method,
+    pub(crate) version: Version,
+    pub(crate) started: Instant,
+    /// By which logs name it, unless that is off.
+    pub(crate) request_id: Option<HeaderValue>,
+    /// The trace that it belongs to, unless tracing is off.
+    pub(crate) trace: Option<TraceContext>,
+    /// How many servers have been asked.
+    pub(crate) attempts: u32,
+    /// What the route's placeholders stand for, if it has any.
+    pub(crate) values: Option<Box<Values>>,
+    /// The fields of its head that describe quotas, in the gateway's own words.
+    pub(crate) rate_limit_names: &'static [HeaderName],
+    /// Of the answer that was begun.
+    status: Option<StatusCode>,
+    /// When the answer was begun.
+    answered_at: Option<Instant>,
+    ending: Ending,
+    bytes_out: u64,
+    /// What the access log wants to know; only if there is one.
+    pub(crate) entry: Option<Box<LogEntry>>,
+    /// Whether the connection of an answer of the gateway's own ends with it, in HTTP/1.
+    pub(crate) closes: bool,
+    /// Which limit ended it, as far as the request knows.
+    pub(crate) timeout: Option<Timeout>,
+    /// Whether another completion records the request, as a tunnel's does in HTTP/2.
+    silent: bool,
+    /// Its stream, in HTTP/2, from the answer's first part on.
+    pub(crate) stream: Option<Arc<Stream>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Cancelled,
+    Complete { at: Instant },
+    Failed,
+}
+
+impl Completion {
+    /// In a box, as it passes through many hands.
+    pub(crate) fn new(
+        peer: Arc<Peer>,
+        method: Method,
+        version: Version,
+        started: Instant,
+    ) -> Box<Self> {
+        Box::new(Self {
+            peer,
+            version,
+            route: None,
+            permit: None,
+            trial: None,
+            lease: None,
+            held: None,
+            method,
+            started,
+            request_id: None,
+            trace: None,
+            attempts: 0,
+            values: None,
+            rate_limit_names: &[],
+            status: None,
+            answered_at: None,
+            ending: Ending::Cancelled,
+            bytes_out: 0,
+            entry: None,
+            closes: false,
+            timeout: None,
+            silent: false,
+            stream: None,
+        })
+    }
+
+    /// Ends an answer of HTTP/2 whose request goes on as a tunnel.
+    pub(crate) fn of_head_only(&self) -> Box<Self> {
+        let peer = Arc::clone(&self.peer);
+        // Each completion ends a request.
+        peer.on_request();
+        let mut completion = Self::new(peer, self.method.clone(), self.version, self.started);
+        completion.silent = true;
+        completion
+    }
+
+    /// Gives the request an id, if the configuration says so.
+    pub(crate) fn identify(&mut self, headers: &HeaderMap, snapshot: &Snapshot) {
+        let peer = &self.peer;
+        let setting = snapshot.settings.request_ids;
+        let is_trusted = || peer.is_trusted(snapshot);
+        self.request_id = peer.worker.request_ids.identify(headers, setting, is_trusted);
+    }
+
+    /// Writes the request's id into the head of its answer.
+    pub(crate) fn write_id(&self, headers: &mut HeaderMap) {
+        if let Some(id) = &self.request_id {
+            headers.insert(X_REQUEST_ID, id.clone());
+        }
+    }
+
+    /// Notes the answer's status.
+    pub(crate) fn answered(&mut self, status: StatusCode) {
+        self.status = Some(status);
+        if self.route.is_none() && self.entry.is_none() {
+            return;
+        }
+        let now = self.peer.worker.clock.now();
+        self.answered_at = Some(now);
+        if let Some(trial) = &mut self.trial {
+            trial.answered(outcome(status, now));
+        }
+        let permit = self.permit.as_mut().filter(|permit| permit.awaits_answer());
+        if let Some(permit) = permit {
+            let turn = permit.answered(outcome(status, now));
+            self.log(turn);
+        }
+    }
+
+    /// Notes that the request failed by its client's doing, which says nothing about
+    /// the service.
+    pub(crate) fn blame_client(&mut self) {
+        if let Some(entry) = &mut self.entry {
+            entry.clear_upstream();
+        }
+        if let Some(permit) = &mut self.permit {
+            let turn = permit.answered(Outcome::Cancelled);
+            self.log(turn);
+        }
+        if let Some(trial) = &mut self.trial {
+            trial.answered(Outcome::Cancelled);
+        }
+    }
+
+    /// Logs what the breaker turned to, if it did. No lock is held by then.
+    pub(crate) fn log(&self, transition: Option<Transition>) {
+        if let (Some(transition), Some(route)) = (transition, &self.route) {
+            match transition.to {
+                Phase::Open => tracing::warn!(route = %route.name, "breaker {transition}"),
+                Phase::HalfOpen | Phase::Closed => {
+                    tracing::info!(route = %route.name, "breaker {transition}");
+                }
+            }
+        }
+    }
+
+    /// Polls for the next part of the upstream's answer.
+    pub(crate) fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, UpstreamError>>> {
+        match self.lease.as_mut().and_then(Lease::connection_mut) {
+            Some(connection) => connection.poll_frame(context),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn connection(&self) -> Option<&UpstreamConnection> {
+        self.lease.as_ref().and_then(Lease::connection)
+    }
+
+    /// Whether all of the upstream's answer has been read.
+    pub(crate) fn is_read(&self) -> bool {
+        self.connection().is_none_or(UpstreamConnection::is_end)
+    }
+
+    /// Returns how much is left of its body, as far as that is known.
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        self.connection().map_or_else(|| SizeHint::with_exact(0), UpstreamConnection::size_hint)
+    }
+
+    /// Notes that the answer's last byte was handed over, and gives its connection back.
+    pub(crate) fn complete(&mut self) {
+        let now = self.peer.worker.clock.now();
+        if self.ending == Ending::Cancelled {
+            self.ending = Ending::Complete { at: now };
+        }
+        if let Some(lease) = &mut self.lease {
+            lease.give_back(now);
+        }
+    }
+
+    /// Returns what the end of an answer must wait for: its client, if that is still sending what
+    /// the upstream does not want. The upstream is let go.
+    pub(crate) fn early_end(&mut self) -> Option<EarlyEnd> {
+        let is_error = self.status.is_some_and(|it| it.is_client_error() || it.is_server_error());
+        if self.version != Version::HTTP_2 || !is_error {
+            return None;
+        }
+        let upload = self.lease.take()?.early_upload().filter(|upload| !upload.is_declared)?;
+        Some(EarlyEnd::of(upload, self.peer.worker.clock.clone()))
+    }
+
+    /// Logs that the upstream's answer broke off.
+    pub(crate) fn note_broken_off(&mut self, why: &UpstreamError) {
+        if let (Some(lease), Some(route)) = (&self.lease, &self.route) {
+            let cause = format!("its answer broke off: {}", cause(why));
+            let worker = &self.peer.worker;
+            let (server, number) = (lease.server(), self.attempts);
+            let failed = FailedAttempt { route: &route.name, server, number, cause: &cause };
+            worker.request_log.attempt_failed(worker.clock.now(), &failed);
+            if let Some(entry) = &mut self.entry {
+                entry.attempt_failed(&cause, worker.clock.now());
+            }
+        }
+    }
+
+    /// Notes that the answer broke off. If that is because the client broke its upload off,
+    /// it counts as left.
+    pub(crate) fn fail(&mut self) {
+        if self.ending == Ending::Failed || self.lease.as_ref().is_some_and(Lease::is_cut) {
+            return;
+        }
+        self.ending = Ending::Failed;
+        if let Some(lease) = &self.lease {
+            lease.on_failure();
+        }
+    }
+
+    /// Notes that the answer broke off, and gives up its connection: its client gets an end that
+    /// the upstream did not send.
+    pub(crate) fn cut_off(&mut self) {
+        self.fail();
+        self.lease = None;
+    }
+
+    /// Returns which limit ended the request, if one did, and logs it.
+    fn timed_out(&self, at: Instant) -> Option<Timeout> {
+        let upload = self.lease.as_ref().and_then(Lease::upload_state);
+        let timeout = match self.timeout.or_else(|| upload.and_then(upload::timeout)) {
+            None if self.ending == Ending::Cancelled => {
+                let reset = self.stream.as_ref().and_then(|stream| stream.timeout());
+                reset.or_else(|| self.peer.http2.get()?.timeout())?
+            }
+            timeout => timeout?,
+        };
+        if let Some(route) = &self.route {
+            self.peer.worker.timeout_log.log(timeout, &route.name, at);
+        }
+        Some(timeout)
+    }
+
+    /// Returns what the request is found by: its trace if that is recorded, or its id.
+    fn exemplar_id(&self) -> Option<ExemplarId> {
+        let recorded = self.entry.as_ref().and_then(|entry| entry.recording.as_ref());
+        if let Some(recorded) = recorded {
+            return Some(ExemplarId::Trace(recorded.trace_id()));
+        }
+        self.request_id.as_ref().and_then(request_id::number).map(ExemplarId::Request)
+    }
+
+    /// Ends an admitted request for its rules.
+    fn end(&self, permit: Permit, status: StatusCode, at: Instant) {
+        let ended = match self.ending {
+            // Its place in a queue is another's.
+            Ending::Cancelled if at < permit.start() => {
+                permit.leave(at);
+                None
+            }
+            Ending::Cancelled => permit.finish(Outcome::Cancelled),
+            Ending::Complete { .. } => permit.finish(outcome(status, at)),
+            Ending::Failed => permit.finish(Outcome::Failure { at }),
+        };
+        self.log(ended);
+    }
+
+    pub(crate) fn add_bytes(&mut self, bytes: usize) {
+        self.bytes_out += bytes as u64;
+    }
+}
+
+/// Ends a request in the preview, if it is in one.
+fn end_trial(trial: Option<Box<Trial>>, ending: Ending, status: StatusCode, at: Instant) {
+    let Some(trial) = trial else { return };
+    match ending {
+        Ending::Cancelled => trial.leave(at),
+        Ending::Complete { .. } => trial.finish(outcome(status, at)),
+        Ending::Failed => trial.finish(Outcome::Failure { at }),
+    }
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        let at = match self.ending {
+            Ending::Complete { at } => at,
+            Ending::Cancelled | Ending::Failed => self.peer.worker.clock.now(),
+        };
+        if let Some(activity) = self.peer.http2.get() {
+            activity.on_answered(at);
+        }
+        if self.silent {
+            return;
+        }
+        let worker = &self.peer.worker;
+        let is_cut_off = self.ending == Ending::Cancelled && worker.connections.are_cut_off();
+        if is_cut_off {
+            worker.counters.cut_off.fetch_add(1, Relaxed);
+        }
+        let gone = StatusCode::from_u16(CLIENT_GONE).unwrap_or(StatusCode::BAD_REQUEST);
+        let status = self.status.unwrap_or(gone);
+        end_trial(self.trial.take(), self.ending, status, at);
+        let is_admitted = self.permit.is_some();
+        if let Some(permit) = self.permit.take() {
+            self.end(permit, status, at);
+        }
+        let duration = at.since(self.started);
+        let first_byte = self.answered_at.map(|answered| answered.since(self.started));
+        let timeout = self.timed_out(at);
+        if let Some(route) = &self.route {
+            let at = worker.clock.wall(at).since(Instant::EPOCH);
+            let ended =
+                Ended { method: &self.method, status, first_byte, duration, at, is_admitted };
+            route.meter.record(&ended, || self.exemplar_id());
+        }
+        if let Some(entry) = &self.entry {
+            let end = End {
+                route: self.route.as_deref(),
+                method: self.method.as_str(),
+                arrival: self.started,
+                request_id: self.request_id.as_ref().and_then(|id| id.to_str().ok()),
+                ts: worker.clock.wall(self.started),
+                status,
+                answered: first_byte,
+                duration,
+                ending: match self.ending {
+                    Ending::Cancelled if is_cut_off => access_log::Ending::Cut,
+                    Ending::Cancelled => access_log::Ending::Cancelled,
+                    Ending::Complete { .. } => access_log::Ending::Completed,
+                    Ending::Failed => access_log::Ending::Failed,
+                },
+                bytes_out: self.bytes_out,
+                timeout: timeout.map(Timeout::setting),
+            };
+            entry.finish(&end, worker);
+        }
+    }
+}

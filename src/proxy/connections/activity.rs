@@ -1,0 +1,267 @@
+//! What a client's connection of HTTP/2 is doing, so that one timer can watch it.
+//!
+//! hyper has no limit on an idle connection, or for a client that does not read. Each part notes when
+//! it began to wait, and the connection's task looks now and then.
+
+use super::{handle::ConnectionHandle, registry::GRACE};
+use crate::proxy::{
+    body::upload_buffer::UploadBuffer,
+    timeouts::{
+        atomic_instant::AtomicInstant,
+        streams::{Stream, Streams},
+        timeout::Timeout,
+    },
+};
+use crate::{clock::Clock, config::ClientTimeouts, flow::Instant};
+use core::{
+    sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+    time::Duration,
+};
+use std::sync::{Arc, OnceLock};
+use tokio::task::AbortHandle;
+
+/// Notes of one connection, shared by its socket, its requests and their bodies.
+#[derive(Debug)]
+pub(crate) struct Activity {
+    handle: Arc<ConnectionHandle>,
+    clock: Clock,
+    /// Requests whose answer has not ended.
+    requests: AtomicU32,
+    /// Since when no request is under way.
+    idle_since: AtomicInstant,
+    /// Since when the preface is incomplete.
+    preface_since: AtomicInstant,
+    /// Since when the client does not take what is sent.
+    write_since: AtomicInstant,
+    /// Whether it did not take all at once since the connection was last judged.
+    congested: AtomicBool,
+    streams: Streams,
+    /// What the connection holds of uploads.
+    upload_buffer: Arc<UploadBuffer>,
+    /// Which limit the connection was cut off for.
+    timeout: OnceLock<Timeout>,
+}
+
+/// What the connection's task is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Look again at this instant at the latest.
+    LookAgain(Instant),
+    /// No request is served: close in good order.
+    Close,
+    /// The client has stopped in the middle of something: cut it off.
+    Abort,
+    /// The client has not sent the whole of the preface in time: cut it off.
+    PrefaceLate,
+}
+
+impl Activity {
+    /// Notes a connection that has just been accepted. Its preface has yet to come.
+    pub(crate) fn new(
+        clock: &Clock,
+        handle: &Arc<ConnectionHandle>,
+        upload_buffer: Arc<UploadBuffer>,
+    ) -> Arc<Self> {
+        let now = clock.now();
+        let (idle_since, preface_since) = (AtomicInstant::default(), AtomicInstant::default());
+        idle_since.set(now);
+        preface_since.set(now);
+        Arc::new(Self {
+            handle: Arc::clone(handle),
+            clock: clock.clone(),
+            requests: AtomicU32::new(0),
+            idle_since,
+            preface_since,
+            write_since: AtomicInstant::default(),
+            congested: AtomicBool::new(false),
+            streams: Streams::default(),
+            upload_buffer,
+            timeout: OnceLock::new(),
+        })
+    }
+
+    /// Notes that HTTP/2's preface is complete.
+    pub(crate) fn on_preface(&self) {
+        self.preface_since.clear();
+    }
+
+    /// Notes that a request has come.
+    pub(crate) fn on_request(&self) {
+        self.requests.fetch_add(1, Relaxed);
+    }
+
+    /// Notes that an answer has ended at `now`.
+    pub(crate) fn on_answered(&self, now: Instant) {
+        self.streams.leave();
+        if self.requests.fetch_sub(1, Relaxed) == 1 {
+            self.idle_since.set(now);
+        }
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Returns which limit the connection was cut off for, if it was.
+    pub(crate) fn timeout(&self) -> Option<Timeout> {
+        self.timeout.get().copied()
+    }
+
+    /// Notes whether the client refuses to take more.
+    pub(crate) fn on_write(&self, blocked: bool) {
+        if blocked {
+            self.congested.store(true, Relaxed);
+        }
+        self.write_since.note(blocked, &self.clock);
+    }
+
+    /// Whether the client refuses to take more.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.write_since.is_set()
+    }
+
+    /// Returns what the connection holds of uploads.
+    pub(crate) fn upload_buffer(&self) -> &Arc<UploadBuffer> {
+        &self.upload_buffer
+    }
+
+    /// Notes a stream by its task.
+    pub(crate) fn on_stream(&self, task: AbortHandle) {
+        self.streams.enter(task, &self.clock);
+    }
+
+    /// Returns the stream whose task is running.
+    pub(crate) fn stream(&self) -> Option<Arc<Stream>> {
+        self.streams.current()
+    }
+
+    /// Returns the deadline that may come before the one already watched for: of the preface, of the
+    /// end in a drain, or of a client that takes nothing. To be asked whenever the connection has
+    /// been polled.
+    pub(crate) fn urgent(&self, limits: &ClientTimeouts) -> Option<Instant> {
+        let preface = self.preface_since.get().map(|since| since + limits.header_read);
+        let is_last = self.handle.is_draining() && self.requests.load(Relaxed) == 0;
+        let last = self.idle_until(limits).filter(|_| is_last);
+        let taken = self.write_since.get().map(|since| since + limits.write);
+        let look = self.streams.look_by(limits.write);
+        [preface, last, taken, look].into_iter().flatten().min()
+    }
+
+    /// Returns until when nothing may be under way: in a drain no longer than a client takes to
+    /// confirm that it has heard of it.
+    fn idle_until(&self, limits: &ClientTimeouts) -> Option<Instant> {
+        let idle = self.idle_since.get()?;
+        let kept = idle + limits.keep_alive;
+        let draining = self.handle.draining_since();
+        Some(draining.map_or(kept, |since| kept.min(idle.max(since) + GRACE)))
+    }
+
+    /// Judges the connection by its notes as of `now`.
+    pub(crate) fn judge(&self, now: Instant, limits: &ClientTimeouts) -> Verdict {
+        self.streams.seen();
+        let mut next = Instant::FAR_FUTURE;
+        let mut expired = |stamp: &AtomicInstant, limit: Duration| {
+            let deadline = stamp.get().map_or(Instant::FAR_FUTURE, |since| since + limit);
+            next = next.min(deadline);
+            deadline <= now
+        };
+        if expired(&self.write_since, limits.write) {
+            self.timeout.get_or_init(|| Timeout::Write);
+            return Verdict::Abort;
+        }
+        if self.requests.load(Relaxed) > 0 {
+            // A write may begin to block without this being asked.
+            next = next.min(now + limits.write);
+            let congested = self.congested.swap(self.write_since.is_set(), Relaxed);
+            next = next.min(self.streams.judge(now, limits.write, congested));
+        } else if self.preface_since.is_set() {
+            if expired(&self.preface_since, limits.header_read) {
+                return Verdict::PrefaceLate;
+            }
+        } else if let Some(deadline) = self.idle_until(limits) {
+            if deadline <= now {
+                return Verdict::Close;
+            }
+            next = next.min(deadline);
+        }
+        Verdict::LookAgain(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meter::Counters;
+
+    const LIMITS: ClientTimeouts = ClientTimeouts {
+        header_read: Duration::from_secs(10),
+        keep_alive: Duration::from_secs(75),
+        tls_handshake: Duration::from_secs(10),
+        write: Duration::from_mins(1),
+    };
+
+    async fn after(activity: &Activity, seconds: u64) -> Verdict {
+        let clock = &activity.clock;
+        clock.sleep_until(clock.now() + Duration::from_secs(seconds)).await;
+        activity.judge(clock.now(), &LIMITS)
+    }
+
+    fn begun() -> Arc<Activity> {
+        let counters = Arc::<Counters>::default();
+        let clock = Clock::start();
+        let handle = ConnectionHandle::new(&clock, counters.connection(1).expect("the first"));
+        Activity::new(&clock, &handle, UploadBuffer::new(&counters, 0))
+    }
+
+    fn idle() -> Arc<Activity> {
+        let activity = begun();
+        activity.on_preface();
+        activity
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_preface_that_does_not_end_is_late() {
+        let activity = begun();
+        assert!(matches!(after(&activity, 9).await, Verdict::LookAgain(_)));
+        assert_eq!(after(&activity, 1).await, Verdict::PrefaceLate);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_connection_is_closed_after_keep_alive() {
+        let activity = idle();
+        assert!(matches!(after(&activity, 74).await, Verdict::LookAgain(_)));
+        assert_eq!(after(&activity, 1).await, Verdict::Close);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_connection_that_does_not_end_in_a_drain_is_closed_soon() {
+        let activity = idle();
+        assert!(matches!(after(&activity, 60).await, Verdict::LookAgain(_)));
+        activity.handle.drain();
+        let now = activity.clock.now();
+        assert_eq!(activity.urgent(&LIMITS), Some(now + GRACE));
+        assert!(matches!(after(&activity, 0).await, Verdict::LookAgain(at) if at == now + GRACE));
+        assert_eq!(after(&activity, 1).await, Verdict::Close);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_may_take_longer_than_keep_alive() {
+        let activity = idle();
+        activity.on_request();
+        for _ in 0..5 {
+            assert!(matches!(after(&activity, 100).await, Verdict::LookAgain(_)));
+        }
+        activity.on_answered(activity.clock.now());
+        assert!(matches!(after(&activity, 74).await, Verdict::LookAgain(_)));
+        assert_eq!(after(&activity, 1).await, Verdict::Close);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_read_is_cut_off() {
+        let activity = idle();
+        activity.on_request();
+        activity.on_write(true);
+        assert!(matches!(after(&activity, 59).await, Verdict::LookAgain(_)));
+        assert_eq!(after(&activity, 1).await, Verdict::Abort);
+    }
+}

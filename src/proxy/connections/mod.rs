@@ -1,0 +1,8 @@
+//! Clients' connections: how many there are, what they do, and how they are asked to end.
+
+pub(crate) mod activity;
+pub(crate) mod descriptors;
+pub(crate) mod handle;
+pub(crate) mod options;
+pub(crate) mod per_client;
+pub(crate) mod registry;

@@ -1,0 +1,150 @@
+//! What a client still sends after its response.
+
+use super::{current_request::CurrentRequest, session::Session};
+use crate::proxy::{
+    body::drain_body::{DISCARD_BYTES, LINGER, LINGER_BYTES, LINGER_SILENCE},
+    connections::registry::GRACE,
+    timeouts::timer::ConnectionTimer,
+};
+use crate::{clock::Clock, flow::Instant};
+use core::{
+    future::poll_fn,
+    mem::MaybeUninit,
+    pin::{Pin, pin},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    task::yield_now,
+};
+
+/// How long the rest of a body is read to save its connection.
+const DISCARD: Duration = Duration::from_secs(10);
+
+/// Bytes that are read in one go, and how many before other tasks have their turn.
+const READ: usize = 8 * 1024;
+const TURN_MAX: usize = 256 * 1024;
+
+/// Takes what the client still sends until it has closed its side too.
+///
+/// To what comes for a socket that is closed the kernel answers with a reset, which may reach
+/// the client before it has read why its request was rejected, or stops it in the middle of a
+/// write. So a server closes in stages (RFC 9112, 9.6).
+#[derive(Debug, Default)]
+pub(super) struct InputDrain {
+    since: Option<Instant>,
+    silent_since: Option<Instant>,
+    bytes: usize,
+}
+
+impl InputDrain {
+    /// Begins when the gateway's own side has been closed.
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.since = Some(now);
+        self.silent_since = Some(now);
+    }
+
+    /// Whether the gateway's own side has been closed.
+    pub(super) fn is_shut(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// Reads from `io` until it ends, has taken too long, or has brought too much.
+    pub(super) fn poll<T: AsyncRead + Unpin>(
+        &mut self,
+        io: &mut T,
+        timer: &mut ConnectionTimer<'_>,
+        clock: &Clock,
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
+        let mut turn = 0;
+        loop {
+            let mut space = [MaybeUninit::uninit(); READ];
+            let mut unwanted = ReadBuf::uninit(&mut space);
+            let Poll::Ready(read) = Pin::new(&mut *io).poll_read(context, &mut unwanted) else {
+                break;
+            };
+            let count = unwanted.filled().len();
+            self.bytes += count;
+            turn += count;
+            if read.is_err() || count == 0 || self.bytes > LINGER_BYTES {
+                return Poll::Ready(());
+            }
+            if turn >= TURN_MAX {
+                let _pending = pin!(yield_now()).poll(context);
+                break;
+            }
+        }
+        if turn > 0 {
+            self.silent_since = Some(clock.now());
+        }
+        let end = |since: Option<Instant>, limit| since.map_or(Instant::EPOCH, |it| it + limit);
+        let until = end(self.since, LINGER).min(end(self.silent_since, LINGER_SILENCE));
+        timer.poll(until, context).map(drop)
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
+    /// Closes the connection in good order: what there is is written, then the gateway's side is
+    /// closed, and if it `lingers` the client's is waited for.
+    pub(super) async fn close(&mut self, lingers: bool) {
+        let mut drain = InputDrain::default();
+        poll_fn(|context| {
+            if !drain.is_shut() {
+                if ready!(self.poll_flush(context)).is_err() {
+                    return Poll::Ready(());
+                }
+                match Pin::new(&mut *self.io).poll_shutdown(context) {
+                    Poll::Ready(Ok(())) => drain.begin(self.peer.worker.clock.now()),
+                    Poll::Ready(Err(_)) => return Poll::Ready(()),
+                    Poll::Pending => {
+                        let now = || self.peer.worker.clock.now();
+                        let since = *self.blocked_since.get_or_insert_with(now);
+                        return self.timer.poll(since + GRACE, context).map(drop);
+                    }
+                }
+            }
+            if !lingers || self.has_ended {
+                return Poll::Ready(());
+            }
+            let clock = &self.peer.worker.clock;
+            drain.poll(self.io, self.timer, clock, context)
+        })
+        .await;
+    }
+
+    /// Reads the rest of a body that will not be used, if it is small. Returns whether its connection
+    /// can serve another request. A client that waits for 100 need not send the body.
+    pub(super) async fn discard(&mut self, current: &mut CurrentRequest) -> bool {
+        let is_small = current.left().is_none_or(|left| left <= DISCARD_BYTES as u64);
+        if current.is_held_back() || !is_small {
+            return false;
+        }
+        let until = self.peer.worker.clock.now() + DISCARD;
+        let mut passed = 0;
+        poll_fn(|context| {
+            loop {
+                match current.pass_over(&mut self.input) {
+                    Ok(count) => passed += count,
+                    Err(_) => return Poll::Ready(false),
+                }
+                if current.is_read() || passed > 2 * DISCARD_BYTES {
+                    return Poll::Ready(current.is_read());
+                }
+                match self.input.poll_read(self.io, context) {
+                    Poll::Ready(Ok(true)) => {}
+                    Poll::Ready(_) => {
+                        self.has_ended = true;
+                        return Poll::Ready(false);
+                    }
+                    Poll::Pending => {
+                        ready!(self.timer.poll(until, context));
+                        return Poll::Ready(false);
+                    }
+                }
+            }
+        })
+        .await
+    }
+}

@@ -1,0 +1,364 @@
+//! A client's stream of HTTP/2, between its socket and hyper: what is refused in frames.
+//!
+//! The h2 crate refuses a request that it cannot read by itself: it resets its stream with
+//! `PROTOCOL_ERROR`, or answers 431 without a body, and reports nothing. Some clients take such a
+//! reset for a fault of the connection: Go's client opens another one and retries, some thousand
+//! times. So this reads the frames on their way to the client. It counts what h2 refuses, and
+//! replaces the reset of a request that has no answer yet by a 400. A reset after the answer, as of
+//! an upload that its client breaks off, passes as it is and is not counted.
+
+use super::trailers::TrailerCheck;
+use crate::proxy::{downstream::unreadable::UnreadableRequest, peer::Peer};
+use bytes::Bytes;
+use core::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+use http::StatusCode;
+use std::{
+    io::{self, IoSlice},
+    sync::Arc,
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// The size of a frame's head (RFC 9113, 4.1).
+const HEAD: usize = 9;
+/// The size of an `RST_STREAM` frame.
+const RESET: usize = HEAD + 4;
+
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const GOAWAY: u8 = 7;
+
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+const NO_ERROR: u32 = 0;
+const PROTOCOL_ERROR: u32 = 1;
+
+/// `:status: 400` by its index, 12, in HPACK's static table (RFC 7541, appendix A).
+const STATUS_400: u8 = 0x8c;
+
+const MALFORMED: UnreadableRequest = UnreadableRequest::malformed(
+    "HTTP/2: a field, the path or the framing of a request is not valid; a path or query may have a \
+     character that must be percent-encoded",
+);
+
+const TOO_LARGE: UnreadableRequest = UnreadableRequest::too_large(
+    StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+    "HTTP/2: the header is larger than `limits.header_bytes` allows",
+);
+
+const TRAILERS: UnreadableRequest =
+    UnreadableRequest::ended("HTTP/2: trailers have a pseudo-header field");
+
+const CONNECTION_ENDED: UnreadableRequest =
+    UnreadableRequest::ended("HTTP/2: the connection ended with GOAWAY for what its client sent");
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Http2Stream<T> {
+    inner: T,
+    peer: Arc<Peer>,
+    frames: Frames,
+    trailers: TrailerCheck,
+    /// What is written in place of a frame, before anything else.
+    instead: Bytes,
+}
+
+impl<T> Http2Stream<T> {
+    pub(crate) fn new(inner: T, peer: Arc<Peer>) -> Self {
+        let frames = Frames::default();
+        let trailers = TrailerCheck::default();
+        Self { inner, peer, frames, trailers, instead: Bytes::new() }
+    }
+}
+
+impl<T: AsyncWrite + Unpin> Http2Stream<T> {
+    fn poll_instead(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.instead.is_empty() {
+            let written = ready!(Pin::new(&mut self.inner).poll_write(context, &self.instead))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            drop(self.instead.split_to(written));
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Notes that so many of `bytes` were written.
+    fn wrote(&mut self, bytes: &[u8], written: usize) {
+        self.frames.advance(bytes, written, |refused| refused.note(&self.peer));
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Http2Stream<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
+        if self.trailers.is_malformed(&buffer.filled()[before..]) {
+            TRAILERS.note(&self.peer);
+            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Http2Stream<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_instead(context))?;
+        match self.frames.reset(bytes) {
+            Some(0) => {
+                let answer = self.frames.answer(bytes);
+                MALFORMED.note(&self.peer);
+                self.instead = answer.into();
+                Poll::Ready(Ok(RESET))
+            }
+            until => {
+                let bytes = &bytes[..until.unwrap_or(bytes.len())];
+                let written = ready!(Pin::new(&mut self.inner).poll_write(context, bytes))?;
+                self.wrote(bytes, written);
+                Poll::Ready(Ok(written))
+            }
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        // Frames that are looked for are whole in the first slice; what else there is is data.
+        let first = slices.iter().find(|slice| !slice.is_empty()).map_or(&[][..], |slice| slice);
+        if self.frames.reset(first).is_some() || !self.instead.is_empty() {
+            return self.poll_write(context, first);
+        }
+        let written = ready!(Pin::new(&mut self.inner).poll_write_vectored(context, slices))?;
+        let mut left = written;
+        for slice in slices {
+            let count = left.min(slice.len());
+            left -= count;
+            self.wrote(slice, count);
+        }
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_instead(context))?;
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_instead(context))?;
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+}
+
+/// Where frames begin in what is written, and the highest stream that was answered.
+#[derive(Debug, Default)]
+struct Frames {
+    /// Bytes of a frame that have yet to be written. The most that there are: nothing is known any
+    /// more.
+    left: usize,
+    answered: u32,
+}
+
+/// The head of a frame.
+struct Head {
+    length: usize,
+    kind: u8,
+    flags: u8,
+    stream: u32,
+}
+
+impl Head {
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let [one, two, three, kind, flags, stream @ ..] = bytes.first_chunk::<HEAD>()?;
+        Some(Self {
+            length: u32::from_be_bytes([0, *one, *two, *three]) as usize,
+            kind: *kind,
+            flags: *flags,
+            stream: u32::from_be_bytes(*stream) & !(1 << 31),
+        })
+    }
+}
+
+impl Frames {
+    /// Returns where in `bytes`, which are to be written next, the first reset is that a request
+    /// gets in place of an answer.
+    fn reset(&self, bytes: &[u8]) -> Option<usize> {
+        let (mut at, mut answered) = (self.left, self.answered);
+        loop {
+            let rest = bytes.get(at..)?;
+            let head = Head::read(rest)?;
+            if head.kind == RST_STREAM
+                && head.stream > answered
+                && code(rest.get(HEAD..)?) == Some(PROTOCOL_ERROR)
+            {
+                return Some(at);
+            }
+            if head.kind == HEADERS {
+                answered = answered.max(head.stream);
+            }
+            at += HEAD + head.length;
+        }
+    }
+
+    /// Returns what is written in place of the reset at the start of `bytes`: that the request is
+    /// refused, and that the rest of it is not wanted (RFC 9113, 8.1).
+    fn answer(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let stream = Head::read(bytes).map_or(0, |head| head.stream);
+        self.answered = self.answered.max(stream);
+        let mut answer = vec![0, 0, 1, HEADERS, END_STREAM | END_HEADERS];
+        answer.extend_from_slice(&stream.to_be_bytes());
+        answer.push(STATUS_400);
+        answer.extend_from_slice(&[0, 0, 4, RST_STREAM, 0]);
+        answer.extend_from_slice(&stream.to_be_bytes());
+        answer.extend_from_slice(&NO_ERROR.to_be_bytes());
+        answer
+    }
+
+    /// Notes that so many of `bytes` were `written`, and what was refused in them.
+    fn advance(
+        &mut self,
+        bytes: &[u8],
+        written: usize,
+        mut refused: impl FnMut(UnreadableRequest),
+    ) {
+        let mut at = self.left;
+        while at < written {
+            let rest = bytes.get(at..).unwrap_or_default();
+            // h2 has the head of a frame whole in its buffer, however much of it the kernel takes.
+            let Some(head) = Head::read(rest) else {
+                at = usize::MAX;
+                break;
+            };
+            let payload = rest.get(HEAD..).unwrap_or_default();
+            let payload = &payload[..payload.len().min(head.length)];
+            self.note(&head, payload, &mut refused);
+            at += HEAD + head.length;
+        }
+        self.left = at - written;
+    }
+
+    fn note(&mut self, head: &Head, payload: &[u8], refused: &mut impl FnMut(UnreadableRequest)) {
+        match head.kind {
+            HEADERS if head.stream > self.answered => {
+                self.answered = head.stream;
+                // The gateway's own have a date at least.
+                let is_last = head.flags & END_STREAM != 0 && head.flags & END_HEADERS != 0;
+                if is_last && is_one_field(payload) {
+                    refused(TOO_LARGE);
+                }
+            }
+            // The body of an answered request is no request: its client may have broken it off.
+            RST_STREAM if head.stream > self.answered && code(payload) == Some(PROTOCOL_ERROR) => {
+                refused(MALFORMED);
+            }
+            // Behind the last stream that was served.
+            GOAWAY if payload.get(4..).and_then(code).is_some_and(|code| code != NO_ERROR) => {
+                refused(CONNECTION_ENDED);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn code(payload: &[u8]) -> Option<u32> {
+    payload.first_chunk::<4>().map(|code| u32::from_be_bytes(*code))
+}
+
+/// Reports whether HPACK encodes one field so, as h2 does a status and nothing else: by its index,
+/// or by that of its name and its value.
+fn is_one_field(block: &[u8]) -> bool {
+    match block {
+        [index] => *index > 0x80,
+        [name, length, value @ ..] => {
+            *name & 0xc0 == 0x40 && *name & 0x3f != 0 && usize::from(*length & 0x7f) == value.len()
+        }
+        [] => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+        let length = u8::try_from(payload.len()).expect("short");
+        [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
+    }
+
+    fn refused(frames: &mut Frames, bytes: &[u8]) -> Vec<UnreadableRequest> {
+        let mut found = Vec::new();
+        frames.advance(bytes, bytes.len(), |unread| found.push(unread));
+        found
+    }
+
+    #[test]
+    fn a_reset_of_a_request_that_was_not_answered_is_found_and_replaced() {
+        let settings = frame(4, 0, 0, &[0; 6]);
+        let answer = frame(HEADERS, END_HEADERS, 1, &[0x88, 0x61]);
+        let reset = frame(RST_STREAM, 0, 3, &PROTOCOL_ERROR.to_be_bytes());
+        let all = [&*settings, &answer, &reset].concat();
+        let mut frames = Frames::default();
+        let at = settings.len() + answer.len();
+        assert_eq!(frames.reset(&all), Some(at));
+        frames.advance(&all, 7, |_| panic!("nothing is refused"));
+        assert_eq!(frames.left, settings.len() - 7);
+        assert_eq!(frames.reset(&all[7..]), Some(at - 7));
+        assert_eq!(refused(&mut frames, &all[7..at]), []);
+        assert_eq!(frames.reset(&all[at..]), Some(0));
+        let expected = [
+            frame(HEADERS, END_STREAM | END_HEADERS, 3, &[STATUS_400]),
+            frame(RST_STREAM, 0, 3, &NO_ERROR.to_be_bytes()),
+        ]
+        .concat();
+        assert_eq!(frames.answer(&all[at..]), expected);
+        assert_eq!(frames.reset(&reset), None, "once");
+    }
+
+    #[test]
+    fn a_reset_behind_an_answer_or_for_another_reason_stays() {
+        let answer = frame(HEADERS, END_HEADERS, 5, &[0x88, 0x61]);
+        let late = frame(RST_STREAM, 0, 5, &PROTOCOL_ERROR.to_be_bytes());
+        let cancel = frame(RST_STREAM, 0, 7, &8_u32.to_be_bytes());
+        let all = [&*answer, &late, &cancel].concat();
+        let mut frames = Frames::default();
+        assert_eq!(frames.reset(&all), None);
+        assert_eq!(refused(&mut frames, &all), [], "the request has its answer");
+    }
+
+    #[test]
+    fn what_h2_refuses_by_itself_is_counted() {
+        // As its encoder writes the first one and the next ones.
+        for block in [&[0x48, 0x82, 0x68, 0x43][..], &[0xbe]] {
+            let head = frame(HEADERS, END_STREAM | END_HEADERS, 1, block);
+            assert_eq!(refused(&mut Frames::default(), &head), [TOO_LARGE]);
+        }
+        for block in [&[0x88, 0xbe][..], &[0x48, 0x82, 0x68, 0x43, 0xbe]] {
+            let head = frame(HEADERS, END_STREAM | END_HEADERS, 1, block);
+            assert_eq!(refused(&mut Frames::default(), &head), []);
+        }
+        let mut frames = Frames::default();
+        let answer = frame(HEADERS, END_HEADERS, 1, &[0x88]);
+        let trailers = frame(HEADERS, END_STREAM | END_HEADERS, 1, &[0xbe]);
+        assert_eq!(refused(&mut frames, &[answer, trailers].concat()), []);
+        let ended = frame(GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 11]);
+        let drained = frame(GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0]);
+        assert_eq!(refused(&mut frames, &drained), []);
+        assert_eq!(refused(&mut frames, &ended), [CONNECTION_ENDED]);
+    }
+}

@@ -1,0 +1,135 @@
+//! TLS towards clients.
+
+use crate::config::{Certificates, Live, Snapshot};
+use crate::proxy::{connections::options::Protocol, peer::ServerName};
+use core::fmt;
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError},
+};
+use tokio::net::TcpStream;
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        ServerConfig,
+        crypto::aws_lc_rs,
+        server::{ClientHello, ResolvesServerCert},
+        sign::CertifiedKey,
+    },
+    server::TlsStream,
+};
+
+const HTTP2: &[u8] = b"h2";
+const HTTP1: &[u8] = b"http/1.1";
+
+/// One listener's side of TLS, shared by all workers, so that a session begun with
+/// one is resumed with another.
+#[derive(Clone)]
+pub struct Acceptor {
+    inner: TlsAcceptor,
+    resolver: Arc<Resolver>,
+}
+
+impl Acceptor {
+    /// Accepts with the certificates that `live` has for `listener` at the time of
+    /// each handshake.
+    ///
+    /// # Errors
+    ///
+    /// The provider has no randomness for the ticket keys.
+    pub fn new(live: Arc<Live>, listener: Arc<str>) -> io::Result<Self> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let resolver = Arc::new(Resolver { live, listener, last: Mutex::default() });
+        // Known from the start, for a listener that is closed before its first client.
+        drop(resolver.certificates());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::clone(&resolver) as Arc<_>);
+        config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
+        config.ticketer = aws_lc_rs::Ticketer::new().map_err(io::Error::other)?;
+        config.send_tls13_tickets = 1;
+        Ok(Self { inner: TlsAcceptor::from(Arc::new(config)), resolver })
+    }
+
+    /// Shakes hands. The caller bounds the time.
+    ///
+    /// # Errors
+    ///
+    /// The client does not speak TLS, or nothing that both speak.
+    pub(crate) async fn accept(
+        &self,
+        stream: TcpStream,
+    ) -> io::Result<(Box<TlsStream<TcpStream>>, Protocol, Option<ServerName>)> {
+        let stream = Box::new(self.inner.accept(stream).await?);
+        let session = stream.get_ref().1;
+        let protocol = match session.alpn_protocol() {
+            Some(HTTP2) => Protocol::Http2,
+            _ => Protocol::Http1,
+        };
+        let name = session.server_name();
+        // One certificate answers for every name, so nothing is to be compared then.
+        let several = self.resolver.certificates().filter(|all| all.iter().nth(1).is_some());
+        let server_name = name
+            .zip(several)
+            .map(|(name, certificates)| ServerName { name: name.to_owned(), certificates });
+        Ok((stream, protocol, server_name))
+    }
+}
+
+impl fmt::Debug for Acceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acceptor")
+            .field("listener", &self.resolver.listener)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns the certificates that `snapshot` has for a listener, if it speaks TLS.
+pub(crate) fn certificates<'a>(snapshot: &'a Snapshot, listener: &str) -> Option<&'a Certificates> {
+    shared_certificates(snapshot, listener).map(|certificates| &**certificates)
+}
+
+fn shared_certificates<'a>(
+    snapshot: &'a Snapshot,
+    listener: &str,
+) -> Option<&'a Arc<Certificates>> {
+    snapshot.listeners.iter().find(|known| &*known.name == listener)?.tls.as_ref()
+}
+
+/// Picks a certificate from the rules in force, so that a reload changes it
+/// without touching the socket.
+struct Resolver {
+    live: Arc<Live>,
+    listener: Arc<str>,
+    /// What the rules had last, for clients that a listener still has after an edit
+    /// took it away, renamed it or switched TLS off.
+    last: Mutex<Option<Arc<Certificates>>>,
+}
+
+impl Resolver {
+    fn certificates(&self) -> Option<Arc<Certificates>> {
+        let snapshot = self.live.load();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(now) = shared_certificates(&snapshot, &self.listener)
+            && last.as_ref().is_none_or(|last| !Arc::ptr_eq(last, now))
+        {
+            *last = Some(Arc::clone(now));
+        }
+        last.clone()
+    }
+}
+
+impl ResolvesServerCert for Resolver {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let certificates = self.certificates()?;
+        Some(Arc::clone(&certificates.find(hello.server_name()).key))
+    }
+}
+
+impl fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resolver").field("listener", &self.listener).finish_non_exhaustive()
+    }
+}

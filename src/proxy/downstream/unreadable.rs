@@ -1,0 +1,132 @@
+//! Requests that are rejected before anything is decided about them: they could not be read, or were
+//! late.
+
+use crate::proxy::{peer::Peer, response::reply::explained};
+use crate::{
+    access_log::{AccessRecord, Ending},
+    http1::{FramingError, HeadError},
+    meter::Refusal,
+};
+use bytes::Bytes;
+use core::time::Duration;
+use http::{Response, StatusCode};
+
+/// Why a request could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UnreadableRequest {
+    reason: Refusal,
+    /// What was answered, if anything was.
+    pub(crate) status: Option<StatusCode>,
+    /// What was refused, and which setting changes it.
+    pub(crate) why: &'static str,
+}
+
+impl UnreadableRequest {
+    /// Its header was not whole in time.
+    pub(crate) const LATE: Self = Self {
+        reason: Refusal::HeaderTimeout,
+        status: None,
+        why: "the header did not arrive within `timeouts.header_read`",
+    };
+
+    /// Something in it is not HTTP.
+    pub(crate) const fn malformed(why: &'static str) -> Self {
+        Self { reason: Refusal::Malformed, status: Some(StatusCode::BAD_REQUEST), why }
+    }
+
+    /// Its connection ended for it.
+    pub(crate) const fn ended(why: &'static str) -> Self {
+        Self { reason: Refusal::Malformed, status: None, why }
+    }
+
+    /// Its header is too large, in all or in a part.
+    pub(crate) const fn too_large(status: StatusCode, why: &'static str) -> Self {
+        Self { reason: Refusal::TooLarge, status: Some(status), why }
+    }
+
+    /// Of a head that is none.
+    pub(crate) fn of_head(error: HeadError) -> Self {
+        use FramingError::{
+            ContentLength, ContentLengthWithTransferEncoding, ContentLengthsDiffer,
+            TooManyConnectionOptions, TransferEncoding, TransferEncodingInHttp10,
+            UnknownTransferCoding,
+        };
+        let why = match error {
+            HeadError::TooLarge | HeadError::TooManyFields => {
+                "the header is larger than `limits.header_bytes` or has more lines than `limits.headers` allows"
+            }
+            HeadError::TargetTooLong => {
+                "the target is longer than 65534 bytes, or than `limits.header_bytes` allows"
+            }
+            HeadError::Method => "the method has a character that no method has",
+            HeadError::Target => {
+                "the target has a character that must be percent-encoded, or is no URI"
+            }
+            HeadError::Version | HeadError::UnknownVersion => "the version is not one of HTTP/1",
+            HeadError::EmptyLines => "too many empty lines come before the header",
+            HeadError::Framing(framing) => match framing {
+                ContentLength | ContentLengthsDiffer => {
+                    "Content-Length is not a number, or is given twice and differs"
+                }
+                ContentLengthWithTransferEncoding => {
+                    "Content-Length and Transfer-Encoding are both given"
+                }
+                TransferEncodingInHttp10 => "HTTP/1.0 has no Transfer-Encoding",
+                TransferEncoding | UnknownTransferCoding => {
+                    "the only transfer coding served is chunked, once"
+                }
+                TooManyConnectionOptions => "Connection has too many options",
+            },
+            HeadError::Status
+            | HeadError::FieldName
+            | HeadError::FieldValue
+            | HeadError::LineEnd => "a header line is malformed: its name, its value or its end",
+        };
+        let status = error.status();
+        let is_large = matches!(
+            status,
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE | StatusCode::URI_TOO_LONG
+        );
+        let reason = if is_large { Refusal::TooLarge } else { Refusal::Malformed };
+        Self { reason, status: Some(status), why }
+    }
+
+    /// Returns what an HTTP/1.1 client is answered; `None`: nothing.
+    pub(crate) fn answer(self) -> Option<(Response<()>, Bytes)> {
+        self.status.map(|status| explained(status, self.why))
+    }
+
+    /// Counts it, logs it, also in the access log if it was answered: without
+    /// method, host and path, which are not known.
+    pub(crate) fn note(self, peer: &Peer) {
+        let worker = &peer.worker;
+        worker.rejected(peer.address, self.reason, self.why);
+        let Some(status) = self.status.filter(|_| worker.access_log.is_on()) else { return };
+        worker.access_log.log(&AccessRecord {
+            ts: worker.clock.now(),
+            method: "",
+            host: "",
+            path: "",
+            route: None,
+            status: status.as_u16(),
+            answered: Some(Duration::ZERO),
+            duration: Duration::ZERO,
+            outcome: Ending::Completed,
+            timeout: None,
+            client_ip: peer.address,
+            user: None,
+            upstream: None,
+            upstream_duration: None,
+            attempts: 0,
+            upstream_error: None,
+            bytes_in: 0,
+            bytes_out: 0,
+            error: Some(self.why),
+            request_id: None,
+            trace_id: None,
+            config_hash: &worker.live.load().hash,
+            flow: None,
+            preview: None,
+        });
+    }
+}

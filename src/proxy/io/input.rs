@@ -1,0 +1,96 @@
+//! What has come over a connection of HTTP/1.1, and is yet to be read.
+
+use bytes::{Bytes, BytesMut};
+use core::{
+    pin::pin,
+    task::{Context, Poll, ready},
+};
+use std::io;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    task::yield_now,
+};
+
+/// How much is read at once, in bytes: the former at first, and twice as much whenever a read had
+/// no room left, up to the latter.
+const READ_MIN: usize = 8 * 1024;
+const READ_MAX: usize = 64 * 1024;
+
+/// Below so many bytes of room it is worth making more.
+const ROOM_MIN: usize = 1024;
+
+/// How many bytes are read before other tasks of the worker have their turn.
+const TURN_MAX: usize = 64 * 1024;
+
+/// Bytes in the order in which they came.
+pub(crate) struct Input {
+    pub(crate) bytes: BytesMut,
+    read_size: usize,
+    /// Read since other tasks had their turn.
+    turn: usize,
+}
+
+impl Input {
+    pub(crate) fn new() -> Self {
+        Self { bytes: BytesMut::new(), read_size: READ_MIN, turn: 0 }
+    }
+
+    /// Begins with what was read before.
+    pub(crate) fn beginning_with(bytes: &[u8]) -> Self {
+        let mut input = Self::new();
+        if !bytes.is_empty() {
+            input.bytes.reserve(input.read_size.max(bytes.len()));
+            input.bytes.extend_from_slice(bytes);
+        }
+        input
+    }
+
+    /// Reads more. Returns whether there was more.
+    pub(crate) fn poll_read<T: AsyncRead + Unpin>(
+        &mut self,
+        io: &mut T,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<bool>> {
+        if self.turn >= TURN_MAX {
+            self.turn = 0;
+            // Unlike a wake by itself, it lets the runtime look at sockets and timers first.
+            let _pending = pin!(yield_now()).poll(context);
+            return Poll::Pending;
+        }
+        let mut room = self.bytes.capacity() - self.bytes.len();
+        if room < ROOM_MIN || (self.bytes.is_empty() && room < self.read_size / 4) {
+            self.bytes.reserve(self.read_size);
+            room = self.bytes.capacity() - self.bytes.len();
+        }
+        let polled = pin!(io.read_buf(&mut self.bytes)).poll(context);
+        if polled.is_pending() {
+            self.turn = 0;
+        }
+        let count = ready!(polled)?;
+        self.turn += count;
+        if count == room {
+            self.read_size = (self.read_size * 2).min(READ_MAX);
+        }
+        Poll::Ready(Ok(count > 0))
+    }
+
+    /// Makes room for the next message while nothing uses the memory of the last one, so that none
+    /// has to be allocated later.
+    pub(crate) fn make_room(&mut self) {
+        if self.bytes.is_empty() {
+            self.bytes.reserve(self.read_size);
+        }
+    }
+
+    /// Takes the next `length` bytes.
+    pub(crate) fn take(&mut self, length: usize) -> Bytes {
+        self.bytes.split_to(length).freeze()
+    }
+
+    /// Gives up what an idle connection does not need.
+    pub(crate) fn rest(&mut self) {
+        if self.read_size > READ_MIN {
+            *self = Self::new();
+        }
+    }
+}

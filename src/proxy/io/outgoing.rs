@@ -1,0 +1,172 @@
+//! What is to be written to a connection of HTTP/1.1: few bytes are copied together, many are
+//! written from where they are.
+
+use super::vectored_write;
+use crate::http1::chunked::{self, ChunkSize};
+use bytes::{Buf, Bytes};
+use core::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+use smallvec::SmallVec;
+use std::{
+    collections::VecDeque,
+    io::{self, IoSlice},
+};
+use tokio::io::AsyncWrite;
+
+/// Parts of a body up to this size, in bytes, are copied behind what is to be written.
+const COPY_MAX: usize = 2048;
+
+/// How many parts that are not copied are written at once.
+pub(crate) const PARTS_MAX: usize = 16;
+
+/// How many bytes of memory an idle connection keeps for its next message.
+const KEPT_MAX: usize = 4 * 1024;
+
+/// `bytes` come first, then `parts`.
+#[derive(Debug)]
+pub(crate) struct Outgoing<D> {
+    bytes: Vec<u8>,
+    parts: VecDeque<Part<D>>,
+    /// How many bytes of both were written.
+    written: usize,
+    /// Whether the stream may hold something back.
+    is_unflushed: bool,
+}
+
+/// A part of a body that is not copied.
+#[derive(Debug)]
+struct Part<D> {
+    /// There if it is a chunk.
+    size: Option<ChunkSize>,
+    data: D,
+    end: &'static [u8],
+}
+
+impl<D: Buf> Part<D> {
+    fn segments(&self) -> [&[u8]; 3] {
+        [self.size.as_ref().map_or(&[], ChunkSize::as_bytes), self.data.chunk(), self.end]
+    }
+
+    fn len(&self) -> usize {
+        self.segments().iter().map(|segment| segment.len()).sum()
+    }
+}
+
+impl<D> Default for Outgoing<D> {
+    fn default() -> Self {
+        Self { bytes: Vec::new(), parts: VecDeque::new(), written: 0, is_unflushed: false }
+    }
+}
+
+impl<D: Buf + From<Bytes>> Outgoing<D> {
+    /// Returns where the head of a message is to be written. Nothing of a body may be left.
+    pub(crate) fn head(&mut self) -> &mut Vec<u8> {
+        debug_assert!(self.parts.is_empty(), "a body comes behind its head");
+        &mut self.bytes
+    }
+
+    /// Adds a part of a body, as a chunk or as it is.
+    pub(crate) fn data(&mut self, data: D, is_chunked: bool) {
+        match data.remaining() {
+            0 => {}
+            1..=COPY_MAX if self.parts.is_empty() && is_chunked => {
+                chunked::encode(data.chunk(), &mut self.bytes);
+            }
+            1..=COPY_MAX if self.parts.is_empty() => self.bytes.extend_from_slice(data.chunk()),
+            length => {
+                let size = is_chunked.then(|| ChunkSize::new(length));
+                let end: &[u8] = if is_chunked { b"\r\n" } else { b"" };
+                self.parts.push_back(Part { size, data, end });
+            }
+        }
+    }
+
+    /// Adds the end of a body, which `write` writes.
+    pub(crate) fn end(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.parts.is_empty() {
+            return write(&mut self.bytes);
+        }
+        let mut end = Vec::new();
+        write(&mut end);
+        self.parts.push_back(Part { size: None, data: D::from(Bytes::from(end)), end: b"" });
+    }
+
+    /// How many bytes there are.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len() + self.parts.iter().map(Part::len).sum::<usize>() - self.written
+    }
+
+    /// How many parts are not copied.
+    pub(crate) fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Whether there is nothing to write.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.parts.is_empty()
+    }
+
+    /// Writes what there is once. Returns whether all of it has left.
+    pub(crate) fn poll_write<T: AsyncWrite + Unpin>(
+        &mut self,
+        io: &mut T,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<bool>> {
+        if self.is_empty() {
+            if self.is_unflushed {
+                ready!(Pin::new(io).poll_flush(context))?;
+                self.is_unflushed = false;
+            }
+            return Poll::Ready(Ok(true));
+        }
+        let polled = if self.parts.is_empty() {
+            let bytes = self.bytes.get(self.written..).unwrap_or_default();
+            Pin::new(&mut *io).poll_write(context, bytes)
+        } else {
+            vectored_write::poll_write(io, context, &self.slices())
+        };
+        let count = ready!(polled)?;
+        if count == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        self.advance(count);
+        self.is_unflushed = true;
+        Poll::Ready(Ok(false))
+    }
+
+    /// Returns what is left to be written.
+    fn slices(&self) -> SmallVec<[IoSlice<'_>; 3 * PARTS_MAX + 4]> {
+        let mut written = self.written;
+        let parts = self.parts.iter().flat_map(Part::segments);
+        let left = core::iter::once(&self.bytes[..]).chain(parts).filter_map(|segment| {
+            let left = segment.get(written..).unwrap_or_default();
+            written = written.saturating_sub(segment.len());
+            (!left.is_empty()).then(|| IoSlice::new(left))
+        });
+        left.collect()
+    }
+
+    /// Notes that `count` bytes were written.
+    fn advance(&mut self, count: usize) {
+        self.written += count;
+        if self.written >= self.bytes.len() {
+            self.written -= self.bytes.len();
+            self.bytes.clear();
+        }
+        while self.bytes.is_empty()
+            && let Some(part) = self.parts.front()
+            && self.written >= part.len()
+        {
+            self.written -= part.len();
+            self.parts.pop_front();
+        }
+    }
+
+    /// Gives up what an idle connection does not need.
+    pub(crate) fn rest(&mut self) {
+        self.bytes.shrink_to(KEPT_MAX);
+        self.parts.shrink_to(0);
+    }
+}

@@ -1,0 +1,184 @@
+//! What the access log will say of a request, gathered on its way.
+
+use crate::proxy::{body::upload::Upload, worker::Worker};
+use crate::{
+    access_log::{AccessRecord, DecisionRecord, Ending, LoggedKey},
+    config::{Claims, Route, Server, Snapshot},
+    flow::{Instant, Rejection, Report},
+    preview::TrialRecord,
+    traces::{Recording, TraceContext, TraceParent},
+};
+use core::{net::IpAddr, time::Duration};
+use http::{Request, StatusCode};
+use std::{borrow::Cow, sync::Arc};
+
+/// Made only if there is an access log, or if the request's trace is recorded.
+#[derive(Debug)]
+pub(crate) struct LogEntry {
+    snapshot: Arc<Snapshot>,
+    /// As it came, until routing has read it.
+    pub(crate) host: Arc<str>,
+    path: String,
+    trace_id: Option<u128>,
+    /// What its spans say, if its trace is recorded.
+    pub(crate) recording: Option<Box<Recording>>,
+    pub(crate) client: IpAddr,
+    /// The authenticated user.
+    pub(crate) user: Option<Arc<str>>,
+    upstream: Option<Arc<Server>>,
+    attempts: u32,
+    sent_at: Option<Instant>,
+    /// When the upstream's answer began, or was given up.
+    returned_at: Option<Instant>,
+    pub(crate) upload: Option<Arc<Upload>>,
+    flow: Option<DecisionRecord>,
+    keys: Vec<LoggedKey>,
+    /// The decision of a new file, while there is a preview.
+    pub(crate) preview: Option<Box<TrialRecord>>,
+    /// Why the last failed attempt failed.
+    upstream_error: Option<String>,
+    /// Why the gateway answered in place of the upstream, if no rule did.
+    pub(crate) error: Option<Cow<'static, str>>,
+}
+
+/// How an answer ended, as the completion of a request knows it.
+pub(crate) struct End<'a> {
+    pub(crate) route: Option<&'a Route>,
+    pub(crate) method: &'a str,
+    pub(crate) arrival: Instant,
+    pub(crate) request_id: Option<&'a str>,
+    /// The time of the wall's clock then.
+    pub(crate) ts: Instant,
+    pub(crate) status: StatusCode,
+    /// From the arrival to the head of the answer.
+    pub(crate) answered: Option<Duration>,
+    pub(crate) duration: Duration,
+    pub(crate) ending: Ending,
+    pub(crate) bytes_out: u64,
+    /// The setting that ended it.
+    pub(crate) timeout: Option<&'static str>,
+}
+
+impl LogEntry {
+    pub(crate) fn new<B>(request: &Request<B>, snapshot: &Arc<Snapshot>, client: IpAddr) -> Self {
+        let host = request.headers().get("host").and_then(|host| host.to_str().ok());
+        let host = request.uri().authority().map(http::uri::Authority::as_str).or(host);
+        Self {
+            snapshot: Arc::clone(snapshot),
+            host: Arc::from(host.unwrap_or_default()),
+            path: request.uri().path().to_owned(),
+            trace_id: TraceParent::of(request.headers()).map(|parent| parent.trace_id),
+            recording: None,
+            client,
+            user: None,
+            upstream: None,
+            attempts: 0,
+            sent_at: None,
+            returned_at: None,
+            upload: None,
+            flow: None,
+            keys: Vec::new(),
+            preview: None,
+            upstream_error: None,
+            error: None,
+        }
+    }
+
+    /// Notes the trace that the request belongs to, and what records it.
+    pub(crate) fn trace(&mut self, trace: &TraceContext, recording: Option<Box<Recording>>) {
+        self.trace_id = Some(trace.trace_id());
+        self.recording = recording;
+    }
+
+    /// Notes what the rules count the request by, where the log has nothing else of it.
+    pub(crate) fn claimed(&mut self, route: &Route, claims: &Claims) {
+        let keys = route.hidden_claims(claims).map(|(rule, claim)| LoggedKey {
+            rule: Arc::clone(rule),
+            key: claim.map(|claim| claim.key),
+            priority: claim.is_some_and(|claim| !claim.patience.is_zero()),
+        });
+        self.keys = keys.collect();
+    }
+
+    /// Notes an admission: the wait, and the rule that has least left.
+    pub(crate) fn admitted(&mut self, report: &Report) {
+        self.flow = Some(DecisionRecord::admitted(report));
+    }
+
+    /// Notes a refusal and the rule that it came from.
+    pub(crate) fn rejected(&mut self, rejection: &Rejection) {
+        self.flow = Some(DecisionRecord::rejected(rejection));
+    }
+
+    pub(crate) fn sent(&mut self, now: Instant) {
+        self.sent_at = Some(now);
+    }
+
+    /// Notes that `server` is asked next.
+    pub(crate) fn asked(&mut self, server: &Arc<Server>, attempts: u32) {
+        self.upstream = Some(Arc::clone(server));
+        self.attempts = attempts;
+    }
+
+    /// Notes that the upstream's answer is there, with its status, or that there will be none.
+    pub(crate) fn returned(&mut self, status: Option<StatusCode>, now: Instant) {
+        self.returned_at = Some(now);
+        if let (Some(recording), Some(status)) = (&mut self.recording, status) {
+            recording.answered(status.as_u16());
+        }
+    }
+
+    /// Notes why the latest attempt failed.
+    pub(crate) fn attempt_failed(&mut self, cause: &str, now: Instant) {
+        self.upstream_error = Some(cause.to_owned());
+        if let Some(recording) = &mut self.recording {
+            recording.failed(cause, now);
+        }
+    }
+
+    /// Notes that the answer says nothing of the upstream: `replay` sees by it which ones
+    /// a breaker heard of.
+    pub(crate) fn clear_upstream(&mut self) {
+        self.upstream = None;
+        self.returned_at = None;
+    }
+
+    /// Hands the finished record to the access log, and to what records the trace.
+    pub(crate) fn finish(&self, end: &End<'_>, worker: &Worker) {
+        let upstream = self.upstream.as_ref().map(|server| server.address());
+        let trace_id = self.trace_id.map(|id| format!("{id:032x}"));
+        let record = AccessRecord {
+            ts: end.ts,
+            method: end.method,
+            host: &self.host,
+            path: &self.path,
+            route: end.route.map(|route| &*route.name),
+            status: end.status.as_u16(),
+            answered: end.answered,
+            duration: end.duration,
+            outcome: end.ending,
+            timeout: end.timeout,
+            client_ip: self.client,
+            user: self.user.as_deref(),
+            upstream: upstream.as_deref(),
+            upstream_duration: self
+                .returned_at
+                .zip(self.sent_at)
+                .map(|(end, start)| end.since(start)),
+            attempts: self.attempts,
+            upstream_error: self.upstream_error.as_deref(),
+            bytes_in: self.upload.as_ref().map_or(0, |upload| upload.bytes()),
+            bytes_out: end.bytes_out,
+            error: self.error.as_deref(),
+            request_id: end.request_id,
+            trace_id: trace_id.as_deref(),
+            config_hash: &self.snapshot.hash,
+            flow: self.flow.map(|flow| flow.record(end.route, &self.keys)),
+            preview: self.preview.as_ref().map(|preview| preview.record()),
+        };
+        worker.access_log.log(&record);
+        if let Some(recording) = &self.recording {
+            worker.traces.finish(recording, &record, end.arrival);
+        }
+    }
+}

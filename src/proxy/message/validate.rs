@@ -1,0 +1,346 @@
+//! What a request is for, read in one way only: the authority that decides the
+//! route is the one that decides the limit and the `Host` that is sent on.
+
+use super::fields::{Field, Fields};
+use crate::{
+    config::{Limits, is_served},
+    meter::Refusal,
+    route::canonical_host,
+};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Version,
+    header::{CONTENT_LENGTH, TRANSFER_ENCODING},
+};
+use std::{borrow::Cow, sync::Arc};
+
+/// Why a request cannot be served, whatever the routes say: it could be
+/// understood in more than one way, or asks for what a gateway does not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Invalid {
+    pub(crate) kind: Refusal,
+    pub(crate) why: &'static str,
+}
+
+const METHOD: Invalid = Invalid { kind: Refusal::Method, why: "this method is not served here" };
+
+const TARGET: Invalid =
+    Invalid { kind: Refusal::Malformed, why: "the target is not in a form that this method has" };
+
+const TOO_LARGE: Invalid = Invalid {
+    kind: Refusal::TooLarge,
+    why: "the header is larger than `limits.header_bytes` allows",
+};
+
+const SCHEME: Invalid =
+    Invalid { kind: Refusal::Malformed, why: "only http and https are served here" };
+
+const LENGTH: Invalid = Invalid { kind: Refusal::Malformed, why: "Content-Length is empty" };
+
+/// Why a redirect cannot say where to.
+pub(crate) const NO_HOST: Invalid =
+    Invalid { kind: Refusal::Host, why: "Host is missing or empty" };
+
+const NAME: Invalid = Invalid {
+    kind: Refusal::Malformed,
+    why: "a header name has a character that names cannot have",
+};
+
+const TOO_MANY_FIELDS: Invalid = Invalid {
+    kind: Refusal::TooLarge,
+    why: "the request has more header fields than `limits.headers` allows",
+};
+
+impl Invalid {
+    /// Of a path that servers read differently: for what it has.
+    pub(crate) const fn path(why: &'static str) -> Self {
+        Self { kind: Refusal::Path, why }
+    }
+
+    /// Says what was refused, and which setting changes it.
+    pub(crate) fn detail(self) -> Cow<'static, str> {
+        match self.kind {
+            Refusal::Path => {
+                let why = self.why;
+                format!("the path has {why}; `relaxed_path: true` of a route lets it pass").into()
+            }
+            Refusal::Connections
+            | Refusal::Malformed
+            | Refusal::TooLarge
+            | Refusal::HeaderTimeout
+            | Refusal::Host
+            | Refusal::Method
+            | Refusal::NoRoute
+            | Refusal::Access
+            | Refusal::Auth
+            | Refusal::ConnectionsPerClient
+            | Refusal::ProxyProtocol => self.why.into(),
+        }
+    }
+}
+
+fn invalid_host(why: &'static str) -> Invalid {
+    Invalid { kind: Refusal::Host, why }
+}
+
+/// Checks what hyper lets pass, and finds the authority as it came, with its port;
+/// empty if there is none. `fields` is what the request has, and `host` its `Host`;
+/// `limits` hold for its header, which hyper applies in HTTP/1.1 only.
+pub(crate) fn inspect<B>(
+    request: &Request<B>,
+    fields: Fields,
+    host: Option<&HeaderValue>,
+    limits: &Limits,
+) -> Result<HeaderValue, Invalid> {
+    if request.headers().len() > limits.headers {
+        return Err(TOO_MANY_FIELDS);
+    }
+    if request.version() == Version::HTTP_2 && list_size(request) > limits.header_bytes {
+        return Err(TOO_LARGE);
+    }
+    if request.version() == Version::HTTP_2 && has_quoted_name(request.headers()) {
+        return Err(NAME);
+    }
+    if !is_served(request.method()) {
+        return Err(METHOD);
+    }
+    if !has_form_of_method(request) {
+        return Err(TARGET);
+    }
+    if !has_scheme_of_web(request) {
+        return Err(SCHEME);
+    }
+    if fields.has(Field::TransferEncoding) {
+        check_coding(request.headers())?;
+    }
+    if fields.has(Field::ContentLength) && has_empty_length(request.headers()) {
+        return Err(LENGTH);
+    }
+    if fields.repeats(Field::Host) {
+        return Err(invalid_host("Host is given more than once"));
+    }
+    authority(request, host)
+}
+
+/// Reports whether a field's name has a `"`: the one character that the `http` crate takes in names
+/// of HTTP/2 and that is in no token (RFC 9110, 5.6.2). A server that rejects it closes the
+/// connection, which would look like its own failure.
+fn has_quoted_name(headers: &HeaderMap) -> bool {
+    headers.keys().any(|name| name.as_str().contains('"'))
+}
+
+/// Returns the form of an authority that routes are found by: lower-case, without
+/// port and trailing dot.
+pub(crate) fn canonical(authority: &HeaderValue) -> Result<Arc<str>, Invalid> {
+    match authority.to_str() {
+        Ok("") => Ok(Arc::from("")),
+        Ok(text) => canonical_host(text)
+            .map(|host| Arc::from(&*host))
+            .map_err(|_| invalid_host("Host is not a host name")),
+        Err(_) => Err(invalid_host("Host has characters that a host cannot have")),
+    }
+}
+
+/// Returns the size of a request's header as HTTP/2 counts it (RFC 9113, 6.5.2).
+fn list_size<B>(request: &Request<B>) -> usize {
+    const OVERHEAD: usize = 32;
+    let field =
+        |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + OVERHEAD;
+    let (uri, method) = (request.uri(), request.method().as_str());
+    let target = uri.path().len() + uri.query().map_or(0, str::len);
+    let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
+    let fields: usize = request.headers().iter().map(field).sum();
+    // The names of these four are 34 bytes together, and the scheme five or less.
+    target + authority + method.len() + 4 * OVERHEAD + 39 + fields
+}
+
+/// Reports whether a length is given as nothing, which HTTP/2's parser takes for 0.
+fn has_empty_length(headers: &HeaderMap) -> bool {
+    headers.get_all(CONTENT_LENGTH).iter().any(|length| length.as_bytes().trim_ascii().is_empty())
+}
+
+/// Checks that a message is chunked and nothing else.
+pub(crate) fn check_coding(headers: &HeaderMap) -> Result<(), Invalid> {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let coding = codings.next().map(|coding| coding.as_bytes().trim_ascii());
+    if codings.next().is_some()
+        || !coding.is_some_and(|coding| coding.eq_ignore_ascii_case(b"chunked"))
+    {
+        return Err(Invalid {
+            kind: Refusal::Malformed,
+            why: "the only transfer coding served is chunked, once",
+        });
+    }
+    Ok(())
+}
+
+/// Reports whether the target is in a form that its method may have (RFC 9112, 3.2): a
+/// host alone is for CONNECT, which is not served, and `*` for OPTIONS.
+fn has_form_of_method<B>(request: &Request<B>) -> bool {
+    let uri = request.uri();
+    let is_host =
+        request.version() < Version::HTTP_2 && uri.scheme().is_none() && uri.authority().is_some();
+    !is_host && (uri.path() != "*" || request.method() == Method::OPTIONS)
+}
+
+/// Reports whether a target that names a scheme, as every one of HTTP/2 does, names `http` or
+/// `https`: another one is a proxy's to translate.
+fn has_scheme_of_web<B>(request: &Request<B>) -> bool {
+    let is = |scheme: &str, name| scheme.eq_ignore_ascii_case(name);
+    request.uri().scheme_str().is_none_or(|scheme| is(scheme, "http") || is(scheme, "https"))
+}
+
+fn authority<B>(request: &Request<B>, host: Option<&HeaderValue>) -> Result<HeaderValue, Invalid> {
+    match (request.uri().authority(), host) {
+        (Some(target), host) => {
+            // HTTP/1.1 lets the target win over Host; HTTP/2 has them agree.
+            if request.version() == Version::HTTP_2
+                && host.is_some_and(|host| {
+                    !host.as_bytes().eq_ignore_ascii_case(target.as_str().as_bytes())
+                })
+            {
+                return Err(invalid_host(":authority and Host differ"));
+            }
+            HeaderValue::from_str(target.as_str())
+                .map_err(|_| invalid_host("Host has characters that a host cannot have"))
+        }
+        (None, Some(host)) if !host.is_empty() => Ok(host.clone()),
+        (None, _) if request.version() == Version::HTTP_10 => Ok(HeaderValue::from_static("")),
+        (None, _) => Err(NO_HOST),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        header_bytes: 1000,
+        headers: 3,
+        body: 0,
+        min_body_rate: None,
+        connections: 0,
+        connections_per_client: None,
+        upload_buffers: 0,
+    };
+
+    fn request(version: Version, uri: &str, fields: &[(&'static str, &str)]) -> Request<()> {
+        let mut request = Request::builder().version(version).uri(uri);
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        request.body(()).expect("a valid request")
+    }
+
+    fn host(request: &Request<()>) -> Result<String, Invalid> {
+        let (fields, host) = Fields::and_host(request.headers());
+        let authority = inspect(request, fields, host, &LIMITS)?;
+        canonical(&authority).map(|host| (*host).to_owned())
+    }
+
+    #[test]
+    fn one_authority_is_found_wherever_it_stands() {
+        for (request, expected) in [
+            (
+                request(Version::HTTP_11, "/", &[("host", "Shop.Example.com:8080")]),
+                "shop.example.com",
+            ),
+            (
+                request(Version::HTTP_11, "http://a.example/x", &[("host", "b.example")]),
+                "a.example",
+            ),
+            (request(Version::HTTP_2, "https://a.example./x", &[]), "a.example"),
+            (
+                request(Version::HTTP_2, "https://a.example/x", &[("host", "A.example")]),
+                "a.example",
+            ),
+            (request(Version::HTTP_2, "/x", &[("host", "a.example")]), "a.example"),
+            (request(Version::HTTP_10, "/", &[]), ""),
+            (request(Version::HTTP_10, "/", &[("host", "")]), ""),
+        ] {
+            assert_eq!(host(&request).as_deref(), Ok(expected), "{request:?}");
+        }
+    }
+
+    #[test]
+    fn what_could_be_read_in_two_ways_is_refused() {
+        for request in [
+            request(Version::HTTP_11, "/", &[]),
+            request(Version::HTTP_11, "/", &[("host", "")]),
+            request(Version::HTTP_2, "/", &[("host", "")]),
+            request(Version::HTTP_11, "/", &[("host", "a"), ("host", "a")]),
+            request(Version::HTTP_2, "https://a.example/", &[("host", "b.example")]),
+            request(
+                Version::HTTP_11,
+                "/",
+                &[("host", "a"), ("transfer-encoding", "gzip, chunked")],
+            ),
+            request(
+                Version::HTTP_11,
+                "/",
+                &[
+                    ("host", "a"),
+                    ("transfer-encoding", "chunked"),
+                    ("transfer-encoding", "chunked"),
+                ],
+            ),
+            request(Version::HTTP_11, "/", &[("host", "a b")]),
+            request(Version::HTTP_11, "/", &[("host", "user@a.example")]),
+            request(Version::HTTP_11, "x", &[("host", "a")]),
+            request(Version::HTTP_11, "*", &[("host", "a")]),
+            request(Version::HTTP_2, "/", &[("host", "a"), ("content-length", "")]),
+            request(Version::HTTP_2, "/", &[("host", "a"), ("content-length", "\t")]),
+        ] {
+            assert!(host(&request).is_err_and(|invalid| invalid != METHOD), "{request:?}");
+        }
+    }
+
+    #[test]
+    fn connect_and_trace_are_not_served() {
+        for method in [Method::CONNECT, Method::TRACE] {
+            let mut request = request(Version::HTTP_11, "/", &[("host", "a")]);
+            *request.method_mut() = method;
+            assert_eq!(host(&request).err(), Some(METHOD));
+        }
+    }
+
+    #[test]
+    fn a_star_is_the_target_of_options_alone() {
+        let mut request = request(Version::HTTP_11, "*", &[("host", "a")]);
+        assert_eq!(host(&request).err(), Some(TARGET));
+        *request.method_mut() = Method::OPTIONS;
+        assert_eq!(host(&request).as_deref(), Ok("a"));
+    }
+
+    #[test]
+    fn only_http_and_https_are_served() {
+        for version in [Version::HTTP_11, Version::HTTP_2] {
+            for uri in ["http://a/", "HTTPS://a/"] {
+                assert_eq!(host(&request(version, uri, &[("host", "a")])).as_deref(), Ok("a"));
+            }
+            for uri in ["ftp://a/", "ws://a/", "httpx://a/"] {
+                assert_eq!(host(&request(version, uri, &[("host", "a")])).err(), Some(SCHEME));
+            }
+        }
+    }
+
+    #[test]
+    fn a_header_of_http_2_is_as_large_as_all_its_fields() {
+        let long = "x".repeat(800);
+        let large = |fields: &[(&'static str, &str)]| {
+            let request = request(Version::HTTP_2, "https://a.example/", fields);
+            host(&request).err() == Some(TOO_LARGE)
+        };
+        assert!(!large(&[("x", &long[..700])]));
+        assert!(large(&[("x", &long)]) && large(&[("x", &long[..400]), ("y", &long[..400])]));
+    }
+
+    #[test]
+    fn fields_are_counted_by_line_in_either_version() {
+        for version in [Version::HTTP_11, Version::HTTP_2] {
+            let mut fields = vec![("host", "a"), ("x", "1"), ("x", "1")];
+            assert_eq!(host(&request(version, "/", &fields)).as_deref(), Ok("a"));
+            fields.push(("x", "1"));
+            assert_eq!(host(&request(version, "/", &fields)).err(), Some(TOO_MANY_FIELDS));
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Requests that were admitted: paced, sent to the upstream, and answered.
+
+use super::{
+    attempt::{Answer, UpstreamAttempt},
+    discard::discard,
+    forward::{self, Forward},
+};
+use crate::proxy::{
+    body::{
+        extended_connect::{Counted, ExtendedConnect},
+        request_body::RequestBody,
+    },
+    completion::Completion,
+    connections::options::Protocol,
+    message::{
+        fields::{Field, Fields},
+        grpc::{self, is_grpc},
+        hop_by_hop::strip_hop_by_hop,
+        validate::Invalid,
+    },
+    placeholders,
+    response::{
+        failure::Failure,
+        own_answer,
+        rate_limit_headers::RateLimitFields,
+        refusal::Refusal,
+        reply::refuse,
+        response_body::ResponseBody,
+        tunnel::{Joined, tunnel},
+    },
+    timeouts::{body_timeout::Patience, timeout::Timeout},
+    upstream::{keep_alive, lease::Lease, retry::Retries},
+};
+use crate::{config::Route, flow::Instant, meter};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
+use hyper_util::rt::TokioIo;
+use std::sync::Arc;
+
+/// An admitted request.
+pub(crate) struct AdmittedRequest {
+    /// As the client sent it, until it is prepared for the upstream.
+    pub(crate) request: Option<Request<RequestBody>>,
+    pub(crate) route: Arc<Route>,
+    pub(crate) forward: Forward,
+    /// What the client speaks.
+    pub(crate) protocol: Protocol,
+    /// The fields with the client's quotas.
+    pub(crate) quota: Option<RateLimitFields>,
+    /// When it may start.
+    pub(crate) start: Instant,
+    /// The client's side of a tunnel over HTTP/2.
+    pub(crate) extended: Option<ExtendedConnect>,
+    pub(crate) completion: Box<Completion>,
+}
+
+const NO_PROTOCOL: Invalid = Invalid {
+    kind: meter::Refusal::Method,
+    why: "this route does not allow the protocol that CONNECT asks for",
+};
+
+impl AdmittedRequest {
+    /// Waits until the request may start, sends it on and brings the answer back.
+    pub(crate) async fn travel(mut self: Box<Self>) -> Response<ResponseBody> {
+        if self.start > self.completion.started {
+            let (clock, start) = (self.completion.peer.worker.clock.clone(), self.start);
+            // In a box because it is rare, and would make every request's future larger.
+            Box::pin(async move { clock.sleep_until(start).await }).await;
+            self.start = self.completion.peer.worker.clock.now();
+        }
+        self.upgrade();
+        if self.extended.is_some() && self.forward.upgrade.is_none() {
+            return refuse(Refusal::Invalid(NO_PROTOCOL), &HeaderMap::new(), self.completion);
+        }
+        let Some(upstream) = self.route.action.upstream().map(Arc::clone) else {
+            return self.answer_itself();
+        };
+        let content_type = self.content_type();
+        let is_grpc = content_type.as_ref().is_some_and(is_grpc);
+        let deadline = self.deadline(is_grpc);
+        if let (Some(entry), Some(request)) = (&mut self.completion.entry, &self.request) {
+            entry.upload = request.body().upload();
+            entry.sent(self.start);
+        }
+        let mut attempt = UpstreamAttempt {
+            peer: &self.completion.peer,
+            route: &self.route,
+            upstream: &upstream,
+            values: self.completion.values.as_deref(),
+            forward: &self.forward,
+            start: self.start,
+            deadline,
+            protocol: self.protocol,
+            attempts: 0,
+            retries: Retries::new(self.route.options.retry.as_ref()),
+            entry: self.completion.entry.as_deref_mut(),
+            timeout: None,
+        };
+        let sent = attempt.send(&mut self.request).await;
+        self.completion.timeout = attempt.timeout;
+        self.completion.attempts = attempt.attempts;
+        if let Some(entry) = &mut self.completion.entry {
+            let status = sent.as_ref().ok().map(|(response, _)| response.status());
+            entry.returned(status, self.completion.peer.worker.clock.now());
+        }
+        match sent {
+            Ok(answer) => {
+                if let Some(request) = self.request.take() {
+                    self.completion.peer.header_maps.give(request.into_parts().0.headers);
+                }
+                self.answer(answer, (deadline, is_grpc))
+            }
+            Err(failure) => {
+                if failure.is_of_client() {
+                    self.completion.blame_client();
+                }
+                if let Some(unsent) = self.request.take() {
+                    discard(unsent.body(), self.forward.fields, &mut self.completion);
+                }
+                let hint = content_type.map(|value| (header::CONTENT_TYPE, value));
+                refuse(Refusal::Upstream(failure), &HeaderMap::from_iter(hint), self.completion)
+            }
+        }
+    }
+
+    /// Answers as the route says, without an upstream.
+    fn answer_itself(mut self: Box<Self>) -> Response<ResponseBody> {
+        if let Some(request) = self.request.take() {
+            discard(request.body(), self.forward.fields, &mut self.completion);
+        }
+        own_answer::answer(&self.route, self.quota.take(), self.completion)
+    }
+
+    /// Notes the protocol that the request asks for, if the route allows it.
+    fn upgrade(&mut self) {
+        let Some(request) = &self.request else { return };
+        let Some(token) = forward::upgrade_token(request, self.forward.fields) else { return };
+        if self.route.action.upstream().is_none() {
+            return;
+        }
+        let allowed = |name: &String| token.as_bytes().eq_ignore_ascii_case(name.as_bytes());
+        if self.route.options.upgrades.iter().any(allowed) {
+            self.forward.upgrade = Some(token);
+        }
+    }
+
+    /// Returns when the whole request must have ended. The client of gRPC may say so as well.
+    fn deadline(&self, is_grpc: bool) -> Instant {
+        let limit = self.route.options.timeouts.request;
+        let own = self.request.as_ref().filter(|_| is_grpc);
+        let own = own.and_then(|request| grpc::timeout(request.headers()));
+        self.completion.started + own.map_or(limit, |own| own.min(limit))
+    }
+
+    /// Returns what decides how the client must be answered.
+    fn content_type(&self) -> Option<HeaderValue> {
+        let request = self.request.as_ref().filter(|_| self.forward.fields.has(Field::ContentType));
+        request?.headers().get(header::CONTENT_TYPE).cloned()
+    }
+
+    /// Turns the upstream's answer into the client's.
+    fn answer(
+        mut self: Box<Self>,
+        (mut response, mut lease): Answer,
+        (deadline, is_grpc): (Instant, bool),
+    ) -> Response<ResponseBody> {
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return self.switch(response, lease);
+        }
+        if self.extended.is_some() && response.status().is_success() {
+            // The client would take it for the server's consent.
+            lease.on_failure();
+            return refuse(Refusal::Upstream(Failure::Broken), &HeaderMap::new(), self.completion);
+        }
+        let fields = Fields::of(response.headers());
+        let status = response.status();
+        let headers = response.headers_mut();
+        // It says which protocol the client must ask for (RFC 9110, 15.5.22).
+        let required = (status == StatusCode::UPGRADE_REQUIRED && self.protocol == Protocol::Http1)
+            .then(|| headers.get(header::UPGRADE).cloned())
+            .flatten();
+        if fields.has(Field::OtherHop) {
+            lease.keep_for(keep_alive::announced(headers));
+        }
+        strip_hop_by_hop(headers, fields);
+        if let Some(protocols) = required {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+            headers.insert(header::UPGRADE, protocols);
+        }
+        forward::frame_answer(status, headers, fields);
+        if let Some(quota) = self.quota.take() {
+            self.completion.rate_limit_names = quota.fields();
+            quota.write(headers, &self.route);
+        }
+        self.completion.write_id(headers);
+        let edits = &self.route.options.response_headers;
+        placeholders::edit(headers, edits, self.completion.values.as_deref());
+        *response.version_mut() = Version::HTTP_11;
+        self.completion.answered(status);
+        let timeouts = &self.route.options.timeouts;
+        let is_event_stream = fields.has(Field::ContentType) && is_event_stream(response.headers());
+        let patience = if is_event_stream {
+            Patience::new(Timeout::EventStream, timeouts.event_stream, deadline)
+        } else {
+            Patience::new(Timeout::Idle, timeouts.idle, deadline)
+        };
+        self.completion.lease = Some(lease);
+        let is_grpc = is_grpc && self.protocol == Protocol::Http2;
+        response.map(|()| ResponseBody::upstream(patience, is_grpc, self.completion))
+    }
+
+    /// Joins the client to the upstream, if both mean the same protocol.
+    fn switch(
+        mut self: Box<Self>,
+        mut response: Response<()>,
+        mut lease: Lease,
+    ) -> Response<ResponseBody> {
+        let agreed = response.headers().get(header::UPGRADE);
+        let agreement = self.forward.upgrade.take().filter(|token| {
+            agreed.is_some_and(|agreed| agreed.as_bytes().eq_ignore_ascii_case(token.as_bytes()))
+        });
+        let Some((token, server)) = agreement.and_then(|token| Some((token, lease.detach()?)))
+        else {
+            lease.on_failure();
+            return refuse(Refusal::Upstream(Failure::Broken), &HeaderMap::new(), self.completion);
+        };
+        self.completion.lease = Some(lease);
+        let headers = response.headers_mut();
+        strip_hop_by_hop(headers, Fields::of(headers));
+        if let Some(quota) = self.quota.take() {
+            quota.write(headers, &self.route);
+        }
+        self.completion.write_id(headers);
+        let edits = &self.route.options.response_headers;
+        placeholders::edit(headers, edits, self.completion.values.as_deref());
+        let idle = self.route.options.timeouts.tunnel;
+        if let Some(ExtendedConnect(client)) = self.extended {
+            headers.remove(header::SEC_WEBSOCKET_ACCEPT);
+            *response.status_mut() = StatusCode::OK;
+            self.completion.answered(StatusCode::OK);
+            let head = self.completion.of_head_only();
+            let peer = Arc::clone(&self.completion.peer);
+            let joined = Joined { server, idle, completion: self.completion };
+            head.peer.worker.tasks.spawn(async move {
+                // Who leaves before the answer is there ends it as cancelled.
+                let Ok(client) = client.await else { return };
+                let buffer = peer.upload_buffer().cloned();
+                tunnel(Counted { io: TokioIo::new(client), buffer }, joined).await;
+            });
+            return response.map(|()| ResponseBody::own(Bytes::new(), head));
+        }
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(header::UPGRADE, token);
+        self.completion.answered(StatusCode::SWITCHING_PROTOCOLS);
+        response.map(|()| ResponseBody::tunnel(server, idle, self.completion))
+    }
+}
+
+/// Whether an answer is a stream of events, which may be silent for long.
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    const EVENT_STREAM: &[u8] = b"text/event-stream";
+    let value = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let media = value.and_then(|value| value.split(|&byte| byte == b';').next());
+    media.is_some_and(|media| media.trim_ascii().eq_ignore_ascii_case(EVENT_STREAM))
+}

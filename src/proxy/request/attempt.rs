@@ -1,0 +1,519 @@
+//! One request with its upstream: which server, which connection, how long, and
+//! what may be tried again.
+
+use super::forward::{self, Forward};
+use crate::proxy::{
+    body::{
+        request_body::RequestBody,
+        upload::{self, Upload},
+    },
+    connections::options::Protocol,
+    log_entry::LogEntry,
+    message::{fields::Fields, hop_by_hop::strip_hop_by_hop},
+    peer::Peer,
+    placeholders::{self, Values},
+    request_log::FailedAttempt,
+    response::failure::Failure,
+    timeouts::timeout::Timeout,
+    upstream::{
+        balance::{Picked, Tried, pick},
+        cause::cause,
+        connection::UpstreamConnection,
+        copied::Copied,
+        error::{Unanswered, Why},
+        health,
+        lease::{Lease, Wanted},
+        retry::{Failed, Next, Retries},
+    },
+};
+use crate::{
+    config::{Route, Server, Upstream},
+    flow::Instant,
+    traces::Recording,
+};
+use core::{
+    future::poll_fn,
+    mem,
+    pin::{Pin, pin},
+    sync::atomic::Ordering::Relaxed,
+    task::{Context, Poll, Waker},
+};
+use http::{Method, Request, Response, header};
+use std::{io, sync::Arc};
+
+/// How many parts of an answer are read that is given up.
+const DROPPED_PARTS: u32 = 8;
+
+/// The answer's head, with the connection that its body comes over.
+pub(crate) type Answer = (Response<()>, Lease);
+
+/// What is known about a request before it is sent.
+pub(crate) struct UpstreamAttempt<'a> {
+    pub(crate) peer: &'a Peer,
+    pub(crate) route: &'a Route,
+    pub(crate) upstream: &'a Arc<Upstream>,
+    /// What the route's placeholders stand for.
+    pub(crate) values: Option<&'a Values>,
+    /// What it is forwarded with.
+    pub(crate) forward: &'a Forward,
+    /// When it began.
+    pub(crate) start: Instant,
+    /// When the whole request must have ended.
+    pub(crate) deadline: Instant,
+    /// What the client speaks.
+    pub(crate) protocol: Protocol,
+    /// How many servers have been asked.
+    pub(crate) attempts: u32,
+    /// Decides what is sent again.
+    pub(crate) retries: Retries<'a>,
+    /// What the access log will say of it.
+    pub(crate) entry: Option<&'a mut LogEntry>,
+    /// Which limit it failed by, if it took too long.
+    pub(crate) timeout: Option<Timeout>,
+}
+
+impl UpstreamAttempt<'_> {
+    /// Sends the client's request and waits for the head of its answer. [`Retries`] decides what is sent again after a failure.
+    ///
+    /// # Errors
+    ///
+    /// See [`Failure`].
+    pub(crate) async fn send(
+        &mut self,
+        request: &mut Option<Request<RequestBody>>,
+    ) -> Result<Answer, Failure> {
+        let sent = request.as_ref().and_then(|request| request.body().upload());
+        let is_repeatable = request.as_mut().is_some_and(|request| self.prepare(request));
+        self.retries.allow_repetition(is_repeatable);
+        let (mut tried, mut now) = (Tried::default(), self.start);
+        let http1 = self.forward.upgrade.is_some();
+        let mut wanted = Wanted { fresh: false, http1, once: !is_repeatable };
+        let (worker, upstream) = (&self.peer.worker, self.upstream);
+        if self.route.options.retry.is_some() {
+            upstream.retries.count();
+        }
+        let mut chosen = None;
+        loop {
+            let Picked { place, server, is_other_left } = chosen
+                .take()
+                .or_else(|| {
+                    let random = |below: usize| fastrand::usize(..below.max(1));
+                    pick(upstream, tried, now, self.forward.key, random)
+                })
+                .ok_or(Failure::Unreachable)?;
+            let server = &server;
+            self.turn_to(server, request);
+            let lease = Lease::take(worker, upstream, server, wanted, now..self.deadline).await;
+            let next = match lease {
+                Err(error) => {
+                    self.note_unconnected(server, &error, worker.clock.now())?;
+                    self.next(Failed::Connect, server, is_other_left).ok_or(Failure::Unreachable)?
+                }
+                Ok(mut lease) => {
+                    lease.upload.clone_from(&sent);
+                    wanted.fresh = true;
+                    let sent = sent.as_deref();
+                    match self.attempt(lease, request, sent, is_other_left).await? {
+                        Ok(answer) => return Ok(answer),
+                        Err(next) => next,
+                    }
+                }
+            };
+            now = worker.clock.now();
+            match next {
+                Next::Same => {
+                    let server = Arc::clone(server);
+                    chosen = Some(Picked { place, server, is_other_left });
+                }
+                Next::Other => tried.add(place),
+                Next::Any(wait) => {
+                    let end = self.deadline.min(now + wait);
+                    // In a box because it is rare, and would make every request's future larger.
+                    Box::pin(worker.clock.sleep_until(end)).await;
+                    tried = Tried::default();
+                    now = worker.clock.now();
+                }
+            }
+        }
+    }
+
+    /// Sends the request over what is on `lease`. Returns the answer, or where the request goes next.
+    ///
+    /// # Errors
+    ///
+    /// There is no answer, and the request goes nowhere.
+    async fn attempt(
+        &mut self,
+        mut lease: Lease,
+        request: &mut Option<Request<RequestBody>>,
+        sent: Option<&Upload>,
+        is_other_left: bool,
+    ) -> Result<Result<Answer, Next>, Failure> {
+        lease.server().meter.requests.fetch_add(1, Relaxed);
+        // Left where it arrives: it is large, and would be moved from hand to hand.
+        let mut answered = None;
+        self.ask(&mut lease, request, sent, &mut answered).await;
+        match answered {
+            Some(Ok(response)) => {
+                lease.on_answer();
+                let Some(next) = self.next_after(&response, &lease, is_other_left) else {
+                    return Ok(Ok((response, lease)));
+                };
+                self.drop_answer(lease);
+                Ok(Err(next))
+            }
+            None => {
+                self.note_late(&lease, sent);
+                self.next(Failed::Late, lease.server(), is_other_left)
+                    .map(Err)
+                    .ok_or(Failure::Timeout)
+            }
+            Some(Err(unanswered)) => {
+                self.recover(unanswered, &lease, is_other_left, request).map(Err)
+            }
+        }
+    }
+
+    /// Decides where the request goes after `server` failed it, and counts it there.
+    fn next(&mut self, failed: Failed, server: &Server, is_other_left: bool) -> Option<Next> {
+        let now = self.peer.worker.clock.now();
+        if let Some(recording) = self.recording() {
+            recording.failed_by(failed.counted().label());
+        }
+        if now >= self.deadline {
+            return None;
+        }
+        let budget = &self.upstream.retries;
+        let next = self.retries.next(failed, is_other_left, |percent| budget.take(now, percent))?;
+        server.meter.resend(failed.counted());
+        Some(next)
+    }
+
+    /// Decides where the request goes after an answer; `None`: nowhere, as the client gets it.
+    fn next_after(
+        &mut self,
+        response: &Response<()>,
+        lease: &Lease,
+        is_other_left: bool,
+    ) -> Option<Next> {
+        let policy = self.route.options.retry.as_ref()?;
+        let status = response.status().as_u16();
+        if !policy.statuses.contains(&status) {
+            return None;
+        }
+        let says_when = response.headers().contains_key(header::RETRY_AFTER);
+        if let Some(recording) = self.recording() {
+            recording.answered(status);
+        }
+        let server = lease.server();
+        let next = self.next(Failed::Status { status, says_when }, server, is_other_left)?;
+        self.note_failure(server, None, &format!("status {status}"));
+        Some(next)
+    }
+
+    /// Gives up an answer. Its connection is kept if all of it is here already.
+    fn drop_answer(&self, mut lease: Lease) {
+        let mut context = Context::from_waker(Waker::noop());
+        if let Some(connection) = lease.connection_mut() {
+            let mut parts = 0;
+            while parts < DROPPED_PARTS
+                && let Poll::Ready(Some(Ok(_))) = connection.poll_frame(&mut context)
+            {
+                parts += 1;
+            }
+            if connection.is_end() {
+                lease.give_back(self.peer.worker.clock.now());
+            }
+        }
+    }
+
+    /// Sends the request over what is on `lease`, and waits until it is `answered`, or must be given up.
+    async fn ask(
+        &self,
+        lease: &mut Lease,
+        request: &mut Option<Request<RequestBody>>,
+        sent: Option<&Upload>,
+        answered: &mut Option<Result<Response<()>, Unanswered>>,
+    ) {
+        let since = lease.since;
+        match lease.connection_mut() {
+            None => {}
+            Some(UpstreamConnection::Http1(connection)) => {
+                let Some(request) = request else { return };
+                let body = mem::replace(request.body_mut(), RequestBody::Empty);
+                connection.begin(request, body, self.peer.header_maps.take());
+                let arrival = poll_fn(|context| {
+                    let answer = connection.poll_answer(context);
+                    let early = connection.take_early();
+                    if !early.is_empty() && self.protocol == Protocol::Http1 {
+                        self.pass_on(early);
+                    }
+                    answer.map(|answer| *answered = Some(answer.map_err(Unanswered::from)))
+                });
+                self.wait(pin!(arrival), sent, since).await;
+            }
+            Some(UpstreamConnection::Http2(stream)) => {
+                // hyper takes it, and it may have to be sent again.
+                let copy = request.as_ref().filter(|_| self.retries.may_repeat()).map(Copied::of);
+                let copy = copy.map(|copy| copy.restore(RequestBody::Empty));
+                let Some(request) = mem::replace(request, copy) else { return };
+                let arrival = async { *answered = Some(stream.send(request).await) };
+                self.wait(Box::pin(arrival).as_mut(), sent, since).await;
+            }
+        }
+    }
+
+    /// Passes interim answers on, without what was for this gateway only.
+    fn pass_on(&self, early: Vec<Response<()>>) {
+        let edits = &self.route.options.response_headers;
+        for mut response in early {
+            let headers = response.headers_mut();
+            strip_hop_by_hop(headers, Fields::of(headers));
+            placeholders::edit(headers, edits, self.values);
+            self.peer.interim.push(response);
+        }
+    }
+
+    /// Notes who is asked before it is, as the client may leave at any time.
+    fn turn_to(&mut self, server: &Arc<Server>, request: &mut Option<Request<RequestBody>>) {
+        self.attempts += 1;
+        self.timeout = None;
+        let Some(entry) = &mut self.entry else { return };
+        entry.asked(server, self.attempts);
+        if let (Some(recording), Some(request)) = (&mut entry.recording, request) {
+            let now = self.peer.worker.clock.now();
+            let path = request.uri().path().to_owned();
+            recording.attempt(server, path, request.headers_mut(), now);
+        }
+    }
+
+    /// Returns what records the request's trace, if that is recorded.
+    fn recording(&mut self) -> Option<&mut Recording> {
+        self.entry.as_mut()?.recording.as_deref_mut()
+    }
+
+    /// Makes the client's request the upstream's. Returns whether it does no harm to send it again.
+    fn prepare(&self, request: &mut Request<RequestBody>) -> bool {
+        let is_repeatable = matches!(request.body(), RequestBody::Empty)
+            && self.forward.upgrade.is_none()
+            && match &self.route.options.retry {
+                None => is_harmless(request.method()),
+                Some(policy) => policy.methods.contains(request.method()),
+            };
+        forward::prepare(request, self.peer, self.forward);
+        let edits = &self.route.options.request_headers;
+        placeholders::edit(request.headers_mut(), edits, self.values);
+        is_repeatable
+    }
+
+    /// Decides where a request goes that has no answer, and puts it back if it was not processed.
+    ///
+    /// # Errors
+    ///
+    /// Nowhere, for this reason.
+    fn recover(
+        &mut self,
+        unanswered: Unanswered,
+        lease: &Lease,
+        is_other_left: bool,
+        request: &mut Option<Request<RequestBody>>,
+    ) -> Result<Next, Failure> {
+        let server = lease.server();
+        if let Some(unsent) = unanswered.request {
+            *request = Some(unsent);
+            let failed = Failed::Unprocessed { was_used: lease.reused || lease.is_shared() };
+            return self.next(failed, server, is_other_left).ok_or(Failure::Unreachable);
+        }
+        let error = match unanswered.why {
+            Why::Broken(error) => error,
+            Why::TooLarge => {
+                lease.on_failure();
+                return Err(self.head_too_large(server));
+            }
+            Why::Unsendable => return Err(Failure::Broken),
+        };
+        let failed = if lease.reused { Failed::Idle } else { Failed::Reset };
+        let next = error.is_closed().then(|| self.next(failed, server, is_other_left));
+        let next = next.flatten();
+        if failed == Failed::Idle
+            && let Some(next) = next
+        {
+            return Ok(next);
+        }
+        lease.on_failure();
+        let failure = Self::blame(lease.upload.as_deref());
+        if !failure.is_of_client() {
+            self.note_failure(server, Some(health::Failure::Response), &cause(&error));
+        }
+        let state = lease.upload.as_deref().map(Upload::state);
+        self.timeout = state.and_then(upload::timeout);
+        next.ok_or(failure)
+    }
+
+    /// Notes that an attempt failed, for `cause`. `failure` is what it says of the server's health.
+    fn note_failure(&mut self, server: &Server, failure: Option<health::Failure>, cause: &str) {
+        let (worker, route) = (&self.peer.worker, self.route);
+        let now = worker.clock.now();
+        let failed = FailedAttempt { route: &route.name, server, number: self.attempts, cause };
+        worker.request_log.attempt_failed(now, &failed);
+        if let Some(entry) = &mut self.entry {
+            entry.attempt_failed(cause, now);
+        }
+        if let Some(failure) = failure {
+            health::failed(self.upstream, server, now, failure, cause);
+        }
+    }
+
+    /// Logs an answer whose head is too large.
+    fn head_too_large(&self, server: &Server) -> Failure {
+        let (worker, limits) = (&self.peer.worker, &self.upstream.options.limits);
+        let why = format!(
+            "its header is larger than `limits` of the upstream {} allows: header_bytes {}, headers {}",
+            self.upstream.name, limits.header_bytes, limits.headers
+        );
+        let now = worker.clock.now();
+        worker.request_log.answer_rejected(now, &self.route.name, &server.address(), &why);
+        Failure::HeadTooLarge
+    }
+
+    /// Waits for the answer's head: `first_byte` long from the end of the request,
+    /// which was begun at `since`. While its body is under way, neither the client nor the
+    /// server may let it stand still for `idle`.
+    async fn wait(
+        &self,
+        answer: Pin<&mut impl Future<Output = ()>>,
+        sent: Option<&Upload>,
+        since: Instant,
+    ) {
+        match self.protocol {
+            Protocol::Http1 => self.watched(answer, sent, since).await,
+            Protocol::Http2 => Box::pin(self.timed(answer, sent, since)).await,
+        }
+    }
+
+    /// Lets the connection's own timer watch, as there is no other request on it.
+    async fn watched(
+        &self,
+        mut answer: Pin<&mut impl Future<Output = ()>>,
+        sent: Option<&Upload>,
+        since: Instant,
+    ) {
+        let mut look = None;
+        poll_fn(|context| {
+            if answer.as_mut().poll(context).is_ready() {
+                return Poll::Ready(());
+            }
+            let mut at = *look.get_or_insert_with(|| self.next_look(sent, since, since));
+            while self.peer.timer.poll(at).is_ready() {
+                let now = self.peer.worker.clock.now();
+                at = self.next_look(sent, since, now);
+                look = Some(at);
+                if at <= now {
+                    return Poll::Ready(());
+                }
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Watches with a timer of its own.
+    async fn timed(
+        &self,
+        mut answer: Pin<&mut impl Future<Output = ()>>,
+        sent: Option<&Upload>,
+        since: Instant,
+    ) {
+        let clock = &self.peer.worker.clock;
+        let mut timer = pin!(clock.timer(self.next_look(sent, since, since)));
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut answer => return,
+                () = &mut timer => {
+                    let now = clock.now();
+                    let next = self.next_look(sent, since, now);
+                    if next <= now {
+                        return;
+                    }
+                    timer.as_mut().reset(clock.to_tokio(next));
+                }
+            }
+        }
+    }
+
+    /// Returns when to look again at the request that was begun at `since`: if that is
+    /// not after `now`, the wait is over.
+    ///
+    /// While its body is under way, the server must go on taking it. The look comes early
+    /// enough for a body that ends, or of which a part is taken, just after `now`.
+    fn next_look(&self, sent: Option<&Upload>, since: Instant, now: Instant) -> Instant {
+        let timeouts = &self.route.options.timeouts;
+        let (first_byte, idle) = (timeouts.first_byte, timeouts.idle);
+        let taken = sent.and_then(Upload::taken).unwrap_or(since).max(since);
+        let look = match sent.map_or(upload::DONE, Upload::state) {
+            upload::UNDER_WAY => (taken + idle).min(now + first_byte),
+            // The client has a limit of its own.
+            upload::AWAITED => now + first_byte.min(idle),
+            _ => taken + first_byte,
+        };
+        self.deadline.min(look)
+    }
+
+    /// Notes the limit that ended the wait for the answer's head. Only a server that had the whole
+    /// request is to blame for it.
+    fn note_late(&mut self, lease: &Lease, sent: Option<&Upload>) {
+        lease.on_timeout();
+        let server = lease.server();
+        server.meter.failures.fetch_add(1, Relaxed);
+        let is_over = self.peer.worker.clock.now() >= self.deadline;
+        let timeout = match sent.map_or(upload::DONE, Upload::state) {
+            _ if is_over => Timeout::Request,
+            upload::UNDER_WAY => Timeout::Idle,
+            _ => Timeout::FirstByte,
+        };
+        self.timeout = Some(timeout);
+        let failure = (timeout == Timeout::FirstByte).then_some(health::Failure::Response);
+        self.note_failure(server, failure, &format!("no answer within {}", timeout.setting()));
+    }
+
+    /// Logs that there is no connection to `server`, and notes whether it took too long.
+    ///
+    /// # Errors
+    ///
+    /// There is no time for another server.
+    fn note_unconnected(
+        &mut self,
+        server: &Server,
+        error: &io::Error,
+        now: Instant,
+    ) -> Result<(), Failure> {
+        let is_late = error.kind() == io::ErrorKind::TimedOut;
+        let is_over = now >= self.deadline;
+        let timeout = if is_over { Timeout::Request } else { Timeout::Connect };
+        self.timeout = (is_late || is_over).then_some(timeout);
+        let is_servers = !is_over && !health::is_own_shortage(error);
+        let cause = if is_late {
+            format!("no connection within {}", timeout.setting())
+        } else {
+            format!("cannot connect: {}", cause(error))
+        };
+        self.note_failure(server, is_servers.then_some(health::Failure::Connect), &cause);
+        if is_over { Err(Failure::Timeout) } else { Ok(()) }
+    }
+
+    /// Says whether the client or the server broke an attempt.
+    fn blame(sent: Option<&Upload>) -> Failure {
+        match sent.map_or(upload::DONE, Upload::state) {
+            upload::TOO_LONG => Failure::TooLong,
+            upload::STALLED | upload::SLOW => Failure::ClientStalled,
+            upload::BROKEN => Failure::ClientBroken,
+            _ => Failure::Broken,
+        }
+    }
+}
+
+/// Methods that ask for nothing to be done (RFC 9110, 9.2.1).
+fn is_harmless(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}

@@ -1,0 +1,196 @@
+//! Header fields that are between two neighbours, and those that a proxy adds.
+
+use crate::proxy::{
+    body::extended_connect::ExtendedConnect,
+    message::{
+        fields::{Field, Fields},
+        hop_by_hop::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, strip_hop_by_hop},
+    },
+    peer::Peer,
+};
+use http::{
+    HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, Version,
+    header::{
+        CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, TE, TRAILER,
+        TRANSFER_ENCODING, UPGRADE, VIA,
+    },
+    uri::PathAndQuery,
+};
+use http_body::Body;
+
+/// What a request is forwarded with.
+pub(crate) struct Forward {
+    /// The authority that the route was found by, with its port: it becomes
+    /// `Host`, wherever it came from.
+    pub(crate) authority: HeaderValue,
+    /// Another `Host` to send.
+    pub(crate) host: Option<HeaderValue>,
+    /// What decides about its server, if the upstream assigns keys to servers.
+    pub(crate) key: Option<u64>,
+    /// The protocol that the request may change to.
+    pub(crate) upgrade: Option<HeaderValue>,
+    /// Whether the peer is one of `trusted_proxies`.
+    pub(crate) trusted: bool,
+    /// What the request has.
+    pub(crate) fields: Fields,
+    /// The target, if another one than the client's is sent.
+    pub(crate) target: Option<PathAndQuery>,
+    /// Whether trailers may be passed on.
+    pub(crate) trailers: bool,
+    /// What is added as `Via`.
+    pub(crate) via: Option<HeaderValue>,
+}
+
+/// Rewrites a request's target and fields for an HTTP/1.1 upstream.
+pub(crate) fn prepare<B: Body>(request: &mut Request<B>, peer: &Peer, forward: &Forward) {
+    let &Forward { ref authority, ref upgrade, trusted, fields, .. } = forward;
+    let (version, full) = (request.version(), request.uri().authority().is_some());
+    // Methods that seldom have a body have none for hyper unless the head says so.
+    let lacks_framing = matches!(*request.method(), Method::GET | Method::HEAD)
+        && request.body().size_hint().exact().is_none();
+    let headers = request.headers_mut();
+    let wants_trailers = fields.has(Field::Te) && upgrade.is_none() && accepts_trailers(headers);
+    strip_hop_by_hop(headers, fields);
+    if fields.has(Field::Expect) {
+        headers.remove(EXPECT);
+    }
+    if fields.repeats(Field::Cookie) && version == Version::HTTP_2 {
+        join_cookies(headers);
+    }
+    if fields.repeats(Field::ContentLength) {
+        single_content_length(headers);
+    }
+    if fields.has(Field::Trailer) && !forward.trailers {
+        headers.remove(TRAILER);
+    }
+    if fields.have_blanks() {
+        trim(headers);
+    }
+    if fields.has(Field::Forwarded) && !trusted {
+        headers.remove(FORWARDED);
+    }
+    // An authority in the target goes before a Host beside it.
+    if !fields.has(Field::Host) || full {
+        headers.insert(HOST, authority.clone());
+    }
+    forwarded(headers, peer, trusted, authority);
+    if let Some(host) = &forward.host {
+        headers.insert(HOST, host.clone());
+    }
+    if let Some(via) = &forward.via {
+        headers.append(VIA, via.clone());
+    }
+    if wants_trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+        headers.insert(CONNECTION, HeaderValue::from_static("te"));
+    }
+    if lacks_framing {
+        headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
+    if let Some(token) = upgrade {
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, token.clone());
+    }
+    if let Some(target) = forward.target.clone() {
+        *request.uri_mut() = Uri::from(target);
+    } else if full || request.uri().path().is_empty() {
+        // One that was a fragment only says that it is `/`, and is sent as nothing.
+        let target = request.uri().path_and_query().filter(|target| target.as_str() != "/");
+        let target = match target {
+            Some(query) if query.as_str().starts_with('?') => {
+                format!("/{}", query.as_str()).try_into().ok()
+            }
+            target => target.cloned(),
+        };
+        *request.uri_mut() = Uri::from(target.unwrap_or_else(|| PathAndQuery::from_static("/")));
+    }
+    *request.version_mut() = Version::HTTP_11;
+}
+
+/// Removes blanks around values.
+fn trim(headers: &mut HeaderMap) {
+    for value in headers.values_mut() {
+        let trimmed = value.as_bytes().trim_ascii();
+        if trimmed.len() < value.len()
+            && let Ok(trimmed) = HeaderValue::from_bytes(trimmed)
+        {
+            *value = trimmed;
+        }
+    }
+}
+
+fn accepts_trailers(headers: &HeaderMap) -> bool {
+    headers.get(TE).is_some_and(|value| {
+        value.to_str().is_ok_and(|list| {
+            list.split(',').any(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
+        })
+    })
+}
+
+/// HTTP/2 may send a cookie in pieces; HTTP/1.1 may not (RFC 9113, 8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    let pieces: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if let Ok(joined) = HeaderValue::from_bytes(&pieces.join(&b"; "[..])) {
+        headers.insert(COOKIE, joined);
+    }
+}
+
+/// Says the length of an answer once, and not where there can be none: a client of HTTP/2 takes
+/// either for an error (RFC 9110, 8.6). `fields` is what `headers` has.
+pub(crate) fn frame_answer(status: StatusCode, headers: &mut HeaderMap, fields: Fields) {
+    if status == StatusCode::NO_CONTENT {
+        headers.remove(CONTENT_LENGTH);
+    } else if fields.repeats(Field::ContentLength) {
+        single_content_length(headers);
+    }
+}
+
+/// hyper takes equal lengths, in lines or a list, for one; the other side gets it once.
+fn single_content_length(headers: &mut HeaderMap) {
+    let first = headers.get(CONTENT_LENGTH).and_then(|lengths| {
+        let first = lengths.as_bytes().split(|byte| *byte == b',').next()?;
+        HeaderValue::from_bytes(first.trim_ascii()).ok()
+    });
+    if let Some(length) = first {
+        headers.insert(CONTENT_LENGTH, length);
+    }
+}
+
+/// Names to the upstream the client of the request. What a peer that is not trusted
+/// says about that is replaced.
+fn forwarded(headers: &mut HeaderMap, peer: &Peer, trusted: bool, authority: &HeaderValue) {
+    if trusted {
+        headers.append(X_FORWARDED_FOR, peer.address_value.clone());
+        if !headers.contains_key(X_FORWARDED_PROTO) {
+            headers.insert(X_FORWARDED_PROTO, peer.scheme.clone());
+        }
+        if !headers.contains_key(X_FORWARDED_HOST) {
+            headers.insert(X_FORWARDED_HOST, authority.clone());
+        }
+    } else {
+        headers.insert(X_FORWARDED_FOR, peer.address_value.clone());
+        headers.insert(X_FORWARDED_PROTO, peer.scheme.clone());
+        headers.insert(X_FORWARDED_HOST, authority.clone());
+    }
+}
+
+/// Returns the protocol that a request asks to change to, if it asks in form.
+pub(crate) fn upgrade_token<B>(request: &Request<B>, fields: Fields) -> Option<HeaderValue> {
+    let in_form = fields.has(Field::Upgrade)
+        && fields.has(Field::Connection)
+        && !fields.repeats(Field::Upgrade)
+        && request.method() == Method::GET
+        && (request.version() == Version::HTTP_11
+            || request.extensions().get::<ExtendedConnect>().is_some());
+    if !in_form {
+        return None;
+    }
+    let headers = request.headers();
+    let asks = headers.get_all(CONNECTION).iter().any(|value| {
+        value.to_str().is_ok_and(|list| {
+            list.split(',').any(|option| option.trim().eq_ignore_ascii_case("upgrade"))
+        })
+    });
+    let token = headers.get(UPGRADE)?;
+    (asks && !token.as_bytes().contains(&b',')).then(|| token.clone())
+}

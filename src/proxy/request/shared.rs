@@ -1,0 +1,283 @@
+//! Rules that gateways share: asked of the store after the rules of this process, which must
+//! have let the request pass, and before any of them is charged.
+
+use crate::proxy::worker::Worker;
+use crate::{
+    cluster::{Ask, Client, DecisionPermit, Held, StoreConnection, Verdicts},
+    config::{Claims, OnStoreError, Route, RuleSync, Shared},
+    flow::{
+        Admission, Claim, Decision, Instant, Judgement, Key, Quota, Reason, Rejection, Reservation,
+        SlotId, Verdict,
+    },
+    route::Target,
+};
+use core::{net::IpAddr, sync::atomic::Ordering::Relaxed, time::Duration};
+use smallvec::SmallVec;
+
+/// The answer to a request that a failing store would have had to decide about: the client may
+/// retry once the gateway has looked for the store again.
+const UNDECIDED: Reason = Reason::Undecided { retry_after: Duration::from_secs(1) };
+
+/// What a request asks of the store.
+pub(crate) struct StoreQuery {
+    connection: StoreConnection,
+    /// The claims on shared rules, with the keys that all gateways make alike.
+    claims: SmallVec<[(Claim, Option<u128>); 2]>,
+}
+
+/// A request that the rules of this process let pass, while the store is asked about it.
+pub(crate) struct PendingDecision {
+    query: StoreQuery,
+    reservation: Reservation,
+    /// All of them, for the case that the store fails.
+    pub(crate) claims: Claims,
+}
+
+/// The first step of a decision.
+#[expect(clippy::large_enum_variant, reason = "moved once; a box would be an allocation a request")]
+pub(crate) enum LocalDecision {
+    Decided(Result<Admission, Rejection>),
+    /// The store must be asked.
+    Ask(Box<PendingDecision>),
+}
+
+impl StoreQuery {
+    /// Returns what a request with these claims asks of the store; `None` if that is down, or
+    /// there is nothing to ask.
+    pub(crate) fn of(
+        worker: &Worker,
+        route: &Route,
+        claims: &Claims,
+        target: &Target<'_>,
+        client: IpAddr,
+    ) -> Option<Self> {
+        let connection = worker.store.as_ref()?.connection()?;
+        let asked = |claim: &Claim| {
+            shared(route, claim.slot).filter(|(it, _)| it.sync.is_none())?;
+            let key = match claim.key {
+                // Rejected here, without a round trip.
+                Key::Missing | Key::Duplicate => return None,
+                Key::Shared => None,
+                Key::Of(_) => {
+                    let rule = route.rules.iter().find(|rule| rule.slot == claim.slot)?;
+                    rule.key.fingerprint(connection.seed(), target, client).ok()
+                }
+            };
+            Some((*claim, key))
+        };
+        let claims: SmallVec<_> = claims.iter().filter_map(asked).collect();
+        (!claims.is_empty()).then_some(Self { connection, claims })
+    }
+
+    fn asks(&self, slot: SlotId) -> bool {
+        self.claims.iter().any(|(claim, _)| claim.slot == slot)
+    }
+
+    /// Returns the rule that the store would reject the request by, as it has said before, why, and
+    /// what is known of the rules.
+    fn rejection(
+        &self,
+        route: &Route,
+        now: Instant,
+    ) -> Option<(SlotId, Reason, SmallVec<[Quota; 4]>)> {
+        let mut quotas = SmallVec::new();
+        let mut blamed: Option<(SlotId, Reason)> = None;
+        for ((claim, _), ask) in self.claims.iter().zip(asks(&self.claims, route)) {
+            let Some(judgement) = self.connection.rejection(&ask, now) else { continue };
+            blame(&mut blamed, claim, &ask, &judgement);
+            quotas.push(quota(claim, &ask, &judgement));
+        }
+        blamed.map(|(slot, reason)| (slot, reason, quotas))
+    }
+}
+
+/// Decides about a request of a route with shared rules, as far as can be without the store.
+pub(crate) fn begin(
+    worker: &Worker,
+    route: &Route,
+    now: Instant,
+    claims: &Claims,
+    query: Option<StoreQuery>,
+) -> LocalDecision {
+    let Some(query) = query else {
+        return LocalDecision::Decided(alone(worker, route, now, claims));
+    };
+    let here = claims.iter().filter(|it| !query.asks(it.slot)).copied();
+    let here =
+        Heard::of(route, here, |it| it.sync.as_deref().is_some_and(|it| is_cut_off(worker, it)));
+    match here.reserve(route, now) {
+        Err(rejection) => LocalDecision::Decided(Err(rejection)),
+        Ok(reservation) => match query.rejection(route, now) {
+            Some((slot, reason, quotas)) => {
+                LocalDecision::Decided(Err(reservation.reject(now, slot, reason, &quotas)))
+            }
+            None => LocalDecision::Ask(Box::new(PendingDecision {
+                query,
+                reservation,
+                claims: claims.clone(),
+            })),
+        },
+    }
+}
+
+impl PendingDecision {
+    /// Asks the store. Dropping the future leaves no trace here; what the store was asked in vain
+    /// counts there as if the request had come.
+    pub(crate) async fn ask(
+        self,
+        worker: &Worker,
+        route: &Route,
+    ) -> (Result<Admission, Rejection>, Option<Held>) {
+        let Self { query, reservation, claims } = self;
+        let asks: SmallVec<[Ask<'_>; 4]> = asks(&query.claims, route).collect();
+        let permit = query.connection.permit(&asks).await;
+        if permit.as_ref().map_or(true, DecisionPermit::has_waited) {
+            let now = worker.clock.now();
+            if let Some((slot, reason, quotas)) = query.rejection(route, now) {
+                return (Err(reservation.reject(now, slot, reason, &quotas)), None);
+            }
+        }
+        let decided = match permit {
+            Ok(permit) => query.connection.decide(&asks, permit).await,
+            Err(error) => Err(error),
+        };
+        let Ok(decided) = decided else {
+            drop(reservation);
+            return (alone(worker, route, worker.clock.now(), &claims), None);
+        };
+        let now = decided.came;
+        let quotas = quotas(&query.claims, &asks, &decided.verdicts);
+        if let Some((slot, reason)) = rejection(&query.claims, &asks, &decided.verdicts) {
+            return (Err(reservation.reject(now, slot, reason, &quotas)), None);
+        }
+        let held = Some(decided.held).filter(|held| !held.is_empty());
+        (Ok(reservation.confirm(now, &quotas)), held)
+    }
+}
+
+/// The claims that this process decides about.
+struct Heard {
+    claims: Claims,
+    /// The rule that rejects everything while the store fails, if there is one.
+    denied: Option<SlotId>,
+}
+
+impl Heard {
+    /// Sorts claims by what each rule says of the store's failure, if that `is_lost` for it.
+    fn of(
+        route: &Route,
+        claims: impl Iterator<Item = Claim>,
+        is_lost: impl Fn(&Shared) -> bool,
+    ) -> Self {
+        let mut it = Self { claims: Claims::new(), denied: None };
+        for claim in claims {
+            let lost = shared(route, claim.slot).filter(|(shared, _)| {
+                !matches!(claim.key, Key::Missing | Key::Duplicate) && is_lost(shared)
+            });
+            match lost.map(|(shared, is_dry_run)| (shared.on_error, is_dry_run)) {
+                None | Some((OnStoreError::Local, _)) => it.claims.push(claim),
+                Some((OnStoreError::Allow, _) | (OnStoreError::Deny, true)) => {}
+                Some((OnStoreError::Deny, false)) => it.denied = it.denied.or(Some(claim.slot)),
+            }
+        }
+        it
+    }
+
+    #[expect(clippy::result_large_err, reason = "as that of `Gate::enter`")]
+    fn reserve(&self, route: &Route, now: Instant) -> Result<Reservation, Rejection> {
+        let reservation = route.gate.reserve(now, &self.claims)?;
+        match self.denied {
+            None => Ok(reservation),
+            Some(slot) => Err(reservation.reject(now, slot, UNDECIDED, &[])),
+        }
+    }
+}
+
+/// Decides without the store, as each shared rule says that has lost it.
+#[expect(clippy::result_large_err, reason = "as that of `Gate::enter`")]
+fn alone(
+    worker: &Worker,
+    route: &Route,
+    now: Instant,
+    claims: &Claims,
+) -> Result<Admission, Rejection> {
+    let is_lost = |it: &Shared| it.sync.as_deref().is_none_or(|it| is_cut_off(worker, it));
+    let heard = Heard::of(route, claims.iter().copied(), is_lost);
+    let Some(denied) = heard.denied else { return route.gate.enter(now, &heard.claims) };
+    Err(route.gate.reserve(now, &heard.claims)?.reject(now, denied, UNDECIDED, &[]))
+}
+
+/// Whether the states of a rule cannot be exchanged.
+fn is_cut_off(worker: &Worker, rule: &RuleSync) -> bool {
+    rule.is_refused.load(Relaxed) || worker.store.as_ref().is_none_or(Client::is_cut_off)
+}
+
+/// Returns what gateways share of the rule behind `slot`, if they do, and whether it is a dry run.
+fn shared(route: &Route, slot: SlotId) -> Option<(&Shared, bool)> {
+    if route.pacing == Some(slot) {
+        return route.paced.as_ref().map(|shared| (shared, false));
+    }
+    let rule = route.rules.iter().find(|rule| rule.slot == slot)?;
+    rule.shared.as_ref().map(|shared| (shared, rule.dry_run))
+}
+
+/// Returns what the store is asked about each claim.
+fn asks<'a>(
+    claims: &'a [(Claim, Option<u128>)],
+    route: &'a Route,
+) -> impl Iterator<Item = Ask<'a>> {
+    claims.iter().filter_map(|(claim, key)| {
+        let (shared, is_dry_run) = shared(route, claim.slot)?;
+        let (name, rule, cost) = (&*shared.name, &shared.rule, claim.cost);
+        Some(Ask { name, rule, key: *key, cost, is_dry_run })
+    })
+}
+
+/// Returns what the store said of each rule, in the words of the gate.
+fn quotas(
+    claims: &[(Claim, Option<u128>)],
+    asks: &[Ask<'_>],
+    verdicts: &Verdicts,
+) -> SmallVec<[Quota; 4]> {
+    let each = claims.iter().zip(asks).zip(&verdicts.answers);
+    each.map(|(((claim, _), ask), judgement)| quota(claim, ask, judgement)).collect()
+}
+
+fn quota(claim: &Claim, ask: &Ask<'_>, judgement: &Judgement) -> Quota {
+    let (verdict, wait) = match judgement.decision {
+        Decision::Pass => (Verdict::Passed, Duration::ZERO),
+        Decision::Delay(wait) => (Verdict::Delayed, wait),
+        Decision::Reject(reason) if ask.is_dry_run => {
+            (Verdict::DryRunRejected(reason.kind()), Duration::ZERO)
+        }
+        Decision::Reject(reason) => (Verdict::Rejected(reason.kind()), Duration::ZERO),
+    };
+    let Judgement { limit, used, reset, .. } = *judgement;
+    Quota { slot: claim.slot, verdict, limit, used, cost: claim.cost, wait, reset }
+}
+
+/// Returns the rule that decided, and why, if any rejected the request.
+fn rejection(
+    claims: &[(Claim, Option<u128>)],
+    asks: &[Ask<'_>],
+    verdicts: &Verdicts,
+) -> Option<(SlotId, Reason)> {
+    let mut blamed: Option<(SlotId, Reason)> = None;
+    for (((claim, _), ask), judgement) in claims.iter().zip(asks).zip(&verdicts.answers) {
+        blame(&mut blamed, claim, ask, judgement);
+    }
+    blamed
+}
+
+/// Notes a rule that rejected the request, if it decides among those before.
+fn blame(
+    blamed: &mut Option<(SlotId, Reason)>,
+    claim: &Claim,
+    ask: &Ask<'_>,
+    judgement: &Judgement,
+) {
+    let Decision::Reject(reason) = judgement.decision else { return };
+    if !ask.is_dry_run && blamed.is_none_or(|(_, first)| reason.outranks(first)) {
+        *blamed = Some((claim.slot, reason));
+    }
+}

@@ -1,0 +1,109 @@
+//! What the log says now and then: a flood of requests must not become one of lines.
+
+use crate::{
+    config::Server,
+    flow::Instant,
+    meter::{self, Counters},
+};
+use core::time::Duration;
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+/// How often the log names one kind of trouble at most.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Of so many servers the failures are counted, and of more only those of the last second.
+const SERVERS_MAX: usize = 1000;
+
+/// One kind of trouble, to be logged now and then.
+#[derive(Debug, Default)]
+pub(crate) struct LogLimit {
+    unlogged: u64,
+    logged_at: Option<Instant>,
+}
+
+impl LogLimit {
+    /// Notes another one. Returns how many to log at `now`, if it is time.
+    pub(crate) fn due(&mut self, now: Instant) -> Option<u64> {
+        self.unlogged += 1;
+        if self.is_recent(now) {
+            return None;
+        }
+        self.logged_at = Some(now);
+        Some(core::mem::take(&mut self.unlogged))
+    }
+
+    fn is_recent(&self, now: Instant) -> bool {
+        self.logged_at.is_some_and(|logged_at| now.since(logged_at) < INTERVAL)
+    }
+}
+
+/// An attempt at a request that a server failed.
+pub(crate) struct FailedAttempt<'a> {
+    pub(crate) route: &'a str,
+    pub(crate) server: &'a Server,
+    /// Counted from 1 for each request.
+    pub(crate) number: u32,
+    pub(crate) cause: &'a str,
+}
+
+/// What one worker logs of requests that could not be served: of each reason once a second
+/// at most.
+#[derive(Debug, Default)]
+pub struct RequestLog {
+    by_reason: Mutex<[LogLimit; meter::Refusal::ALL.len()]>,
+    upstream: Mutex<LogLimit>,
+    /// By the server's id.
+    attempts: Mutex<HashMap<usize, LogLimit>>,
+}
+
+impl RequestLog {
+    /// Counts a rejection. Returns how many to log, if it is time.
+    pub(crate) fn count(
+        &self,
+        counters: &Counters,
+        now: Instant,
+        reason: meter::Refusal,
+    ) -> Option<u64> {
+        counters.refuse(reason);
+        let mut by_reason = self.by_reason.lock().unwrap_or_else(PoisonError::into_inner);
+        by_reason[reason as usize].due(now)
+    }
+
+    /// Logs an attempt at a request that a server failed: of each server once a second at most.
+    pub(crate) fn attempt_failed(&self, now: Instant, failed: &FailedAttempt<'_>) {
+        let FailedAttempt { route, server, number, cause } = failed;
+        let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        if attempts.len() >= SERVERS_MAX {
+            attempts.retain(|_, server| server.is_recent(now));
+        }
+        if let Some(count) = attempts.entry(server.id).or_default().due(now) {
+            let server = server.address();
+            tracing::warn!(route, server, attempt = number, count, "upstream failed: {cause}");
+        }
+    }
+
+    /// Logs an upstream's answer that could not be taken.
+    pub(crate) fn answer_rejected(&self, now: Instant, route: &str, server: &str, why: &str) {
+        let mut upstream = self.upstream.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = upstream.due(now) {
+            tracing::warn!(route, server, count, "answer rejected: {why}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trouble_is_told_of_once_a_second() {
+        let mut log_limit = LogLimit::default();
+        let logged: Vec<_> = [0, 20, 999, 1000, 1020, 5000]
+            .map(|ms| log_limit.due(Instant::from_nanos(ms * 1_000_000)))
+            .into();
+        assert_eq!(logged, [Some(1), None, None, Some(3), None, Some(2)]);
+    }
+}

@@ -1,0 +1,58 @@
+//! Answers that a route gives in place of an upstream.
+
+use super::{
+    rate_limit_headers::RateLimitFields,
+    refusal::Refusal,
+    reply::{finish, refuse},
+    response_body::ResponseBody,
+};
+use crate::config::{Action, Redirect, Respond, Route};
+use crate::proxy::{completion::Completion, message::validate::NO_HOST, placeholders};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, header};
+
+/// Answers an admitted request as `route` says, with the client's `quota` in its fields.
+pub(crate) fn answer(
+    route: &Route,
+    quota: Option<RateLimitFields>,
+    completion: Box<Completion>,
+) -> Response<ResponseBody> {
+    let made = match &route.action {
+        Action::Forward(_) => None,
+        Action::Redirect(redirect) => redirected(redirect, &completion),
+        Action::Respond(respond) => Some(responded(respond, &completion)),
+    };
+    let Some((mut response, body)) = made else {
+        return refuse(Refusal::Invalid(NO_HOST), &HeaderMap::new(), completion);
+    };
+    if let Some(quota) = quota {
+        quota.write(response.headers_mut(), route);
+    }
+    finish(response, body, completion)
+}
+
+/// Returns `None` if the redirect needs a host, and the request has none.
+fn redirected(redirect: &Redirect, completion: &Completion) -> Option<(Response<()>, Bytes)> {
+    let location: HeaderValue = completion.values.as_ref()?.location(redirect)?;
+    let mut response = Response::new(());
+    *response.status_mut() = redirect.status;
+    response.headers_mut().insert(header::LOCATION, location);
+    Some((response, Bytes::new()))
+}
+
+fn responded(respond: &Respond, completion: &Completion) -> (Response<()>, Bytes) {
+    let values = completion.values.as_deref();
+    let mut response = Response::new(());
+    *response.status_mut() = respond.status;
+    let headers = response.headers_mut();
+    for (name, text) in &respond.headers {
+        if let Some(value) = placeholders::header(text, values) {
+            headers.insert(name, value);
+        }
+    }
+    let Some(body) = &respond.body else { return (response, Bytes::new()) };
+    if let Some(value) = placeholders::header(&body.content_type, values) {
+        headers.insert(header::CONTENT_TYPE, value);
+    }
+    (response, placeholders::body(body, values, None))
+}

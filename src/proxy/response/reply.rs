@@ -1,0 +1,256 @@
+//! Answers that the gateway gives itself.
+
+use super::{
+    rate_limit_headers::{self, RateLimitFields},
+    refusal::{HINT, Refusal, whole_seconds},
+    response_body::ResponseBody,
+};
+use crate::proxy::{
+    completion::Completion,
+    message::grpc::{self, Code, is_grpc},
+    placeholders::{self, OfRejection},
+};
+use crate::{
+    config::{RateLimitHeaders, Route},
+    flow::{Reason, Rejection, Verdict},
+};
+use bytes::Bytes;
+use core::time::Duration;
+use http::{
+    HeaderMap, HeaderValue, Method, Response, StatusCode,
+    header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
+};
+use smallvec::SmallVec;
+
+const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// The problem type of a used-up quota, as the rate limit header draft registers it.
+const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+
+/// Answers with a status, a `problem+json` body (RFC 9457), or what gRPC expects.
+pub(crate) fn refuse(
+    refusal: Refusal,
+    request: &HeaderMap,
+    mut completion: Box<Completion>,
+) -> Response<ResponseBody> {
+    let status = refusal.status();
+    let code = match status {
+        StatusCode::NOT_FOUND => Code::Unimplemented,
+        StatusCode::FORBIDDEN => Code::PermissionDenied,
+        StatusCode::UNAUTHORIZED => Code::Unauthenticated,
+        StatusCode::TOO_MANY_REQUESTS => Code::ResourceExhausted,
+        StatusCode::GATEWAY_TIMEOUT => Code::DeadlineExceeded,
+        _ if status.is_server_error() => Code::Unavailable,
+        _ => Code::Internal,
+    };
+    let detail = refusal.detail();
+    let (mut response, body) = match grpc_error(request, code, &detail) {
+        Some(response) => (response, Bytes::new()),
+        None => explained(status, &detail),
+    };
+    refusal.write(response.headers_mut());
+    if let Some(entry) = &mut completion.entry {
+        entry.error = Some(detail);
+    }
+    completion.closes |= refusal.closes();
+    finish(response, body, completion)
+}
+
+/// How a rule's rejection is answered.
+pub(crate) struct ReplyOptions {
+    pub(crate) headers: RateLimitHeaders,
+    pub(crate) explain: bool,
+}
+
+/// Answers a request that a rule rejected.
+pub(crate) fn reject(
+    rejection: &Rejection,
+    route: &Route,
+    options: &ReplyOptions,
+    request: &HeaderMap,
+    completion: Box<Completion>,
+) -> Response<ResponseBody> {
+    let rule = route.rule_name(rejection.slot);
+    let (standard, code, detail) = words(rejection.reason);
+    let (mut response, body) = if let Some(response) = grpc_error(request, code, detail) {
+        (response, Bytes::new())
+    } else {
+        let violated = violated(rejection, route);
+        let custom = route.options.reject.as_ref();
+        let retry_after = retry_after(rejection.reason);
+        let own = custom.and_then(|custom| custom.body.as_ref()).map(|body| {
+            let values = completion.values.as_deref();
+            let of = OfRejection { rule, retry_after };
+            (
+                placeholders::header(&body.content_type, values),
+                placeholders::body(body, values, Some(of)),
+            )
+        });
+        let status = custom.and_then(|custom| custom.status);
+        page((standard, status), &violated, detail, rejection.reason, own)
+    };
+    let headers = response.headers_mut();
+    if let Some(seconds) = retry_after(rejection.reason) {
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if let Some(quota) = RateLimitFields::rejected(route, rejection, options.headers) {
+        quota.write(headers, route);
+    }
+    if options.explain {
+        rate_limit_headers::explain(headers, rule, rejection.reason.kind());
+    }
+    finish(response, body, completion)
+}
+
+/// Returns the rules that rejected, first the one that decided.
+fn violated<'a>(rejection: &Rejection, route: &'a Route) -> SmallVec<[&'a str; 4]> {
+    let quotas = rejection.report.quotas.iter();
+    let others = quotas
+        .filter(|quota| {
+            matches!(quota.verdict, Verdict::Rejected(_)) && quota.slot != rejection.slot
+        })
+        .map(|quota| quota.slot);
+    core::iter::once(rejection.slot).chain(others).map(|slot| route.rule_name(slot)).collect()
+}
+
+/// Status, gRPC status and words of a reason. A client's own quota is 429; what
+/// protects the service is 503; what no wait helps against, as the request is not as the rule
+/// needs it, is 400.
+fn words(reason: Reason) -> (StatusCode, Code, &'static str) {
+    let quota = (StatusCode::TOO_MANY_REQUESTS, Code::ResourceExhausted);
+    let overload = (StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable);
+    let malformed = (StatusCode::BAD_REQUEST, Code::InvalidArgument);
+    let ((status, code), detail) = match reason {
+        Reason::Rate { .. } => (quota, "the rate limit is used up"),
+        Reason::TooCostly { .. } => (quota, "this request costs more than the limit ever allows"),
+        Reason::MissingKey => (malformed, "the request lacks what the limit is counted by"),
+        Reason::DuplicateKey => {
+            (malformed, "the request has what the limit is counted by more than once")
+        }
+        Reason::Undecided { .. } => (quota, "the limit cannot be decided at the moment"),
+        Reason::Concurrency { .. } => (overload, "as many requests as may be are in flight"),
+        Reason::QueueFull { .. } => (overload, "the queue is full"),
+        Reason::QueueWait { .. } => (overload, "the wait in the queue would be too long"),
+        Reason::BreakerOpen { .. } => {
+            (overload, "the service fails or is slow; the breaker is open")
+        }
+    };
+    (status, code, detail)
+}
+
+/// Returns what `Retry-After` says, in seconds; `None` if the same request can never be admitted.
+fn retry_after(reason: Reason) -> Option<u64> {
+    match reason.retry_after() {
+        Some(wait) => Some(whole_seconds(wait)),
+        None => (!reason.is_lasting()).then_some(HINT),
+    }
+}
+
+fn page(
+    (standard, status): (StatusCode, Option<StatusCode>),
+    violated: &[&str],
+    detail: &str,
+    reason: Reason,
+    own: Option<(Option<HeaderValue>, Bytes)>,
+) -> (Response<()>, Bytes) {
+    let status = status.unwrap_or(standard);
+    let mut response = problem(status);
+    if let Some((content_type, body)) = own {
+        response.headers_mut().remove(CONTENT_TYPE);
+        response.headers_mut().extend(content_type.map(|value| (CONTENT_TYPE, value)));
+        return (response, body);
+    }
+    let quota = standard == StatusCode::TOO_MANY_REQUESTS;
+    let mut body = serde_json::json!({
+        "type": if quota { QUOTA_EXCEEDED } else { "about:blank" },
+        "title": status.canonical_reason().unwrap_or("error"),
+        "status": status.as_u16(),
+        "detail": detail,
+        "violated-policies": violated,
+        "reason": reason.kind().word(),
+    });
+    if let (Some(wait), Some(fields)) = (reason.retry_after(), body.as_object_mut()) {
+        fields.insert("retry-after-ms".into(), millis(wait).into());
+    }
+    (response, Bytes::from(body.to_string()))
+}
+
+pub(crate) fn explained(status: StatusCode, detail: &str) -> (Response<()>, Bytes) {
+    let mut response = problem(status);
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(
+            ALLOW,
+            HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
+        );
+    }
+    let title = status.canonical_reason().unwrap_or("error");
+    let body = serde_json::json!({
+        "type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail,
+    });
+    (response, Bytes::from(body.to_string()))
+}
+
+fn millis(wait: Duration) -> u64 {
+    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+fn problem(status: StatusCode) -> Response<()> {
+    let mut response = Response::new(());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, PROBLEM);
+    response
+}
+
+/// A gRPC client reads its status from a field of a 200 without a body.
+fn grpc_error(request: &HeaderMap, code: Code, message: &str) -> Option<Response<()>> {
+    let content_type = request.get(CONTENT_TYPE).filter(|value| is_grpc(value))?;
+    let mut response = Response::new(());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, content_type.clone());
+    headers.insert(grpc::STATUS, HeaderValue::from(code as u16));
+    if let Ok(message) = HeaderValue::from_str(message) {
+        headers.insert(grpc::MESSAGE, message);
+    }
+    Some(response)
+}
+
+/// Adds what the route sets in all answers, and the body, of which a HEAD gets only the length, and
+/// says whether the connection ends.
+pub(crate) fn finish(
+    mut response: Response<()>,
+    mut body: Bytes,
+    mut completion: Box<Completion>,
+) -> Response<ResponseBody> {
+    let status = response.status();
+    completion.answered(status);
+    completion.write_id(response.headers_mut());
+    if let Some(route) = &completion.route {
+        let headers = response.headers_mut();
+        let is_error = status.as_u16() >= 400 || headers.contains_key(grpc::STATUS);
+        let edits = &route.options.response_headers;
+        placeholders::add_to_own(is_error, headers, edits, completion.values.as_deref());
+    }
+    if completion.method == Method::HEAD && !body.is_empty() {
+        response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+        body.clear();
+    }
+    response.map(|()| ResponseBody::own(body, completion))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::ReasonKind;
+
+    #[test]
+    fn a_rejection_says_when_to_come_back_unless_it_is_for_ever() {
+        let wait = Duration::from_millis(1_001);
+        assert_eq!(retry_after(Reason::Rate { retry_after: wait }), Some(2));
+        assert_eq!(retry_after(Reason::BreakerOpen { retry_after: Some(wait) }), Some(2));
+        assert_eq!(retry_after(Reason::Concurrency { limit: 1 }), Some(HINT));
+        assert_eq!(retry_after(Reason::BreakerOpen { retry_after: None }), Some(HINT));
+        assert_eq!(retry_after(Reason::TooCostly { limit: 1, kind: ReasonKind::Rate }), None);
+        assert_eq!(retry_after(Reason::MissingKey), None);
+        assert_eq!(retry_after(Reason::DuplicateKey), None);
+    }
+}

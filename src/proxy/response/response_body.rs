@@ -1,0 +1,281 @@
+//! A response's body on its way to the client. Its end, however it comes, is the end of the request.
+
+use super::tunnel::Joined;
+use crate::flow::Instant;
+use crate::proxy::{
+    body::{early_end::EarlyEnd, request_body::Cut},
+    completion::Completion,
+    message::{
+        grpc::{self, Code},
+        hop_by_hop::strip_trailers,
+    },
+    timeouts::{body_timeout::Patience, streams::Part, timeout::Timeout},
+    upstream::{Http1Connection, error::UpstreamError},
+};
+use bytes::Bytes;
+use core::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use http::{HeaderMap, Version};
+use http_body::{Body, Frame, SizeHint};
+
+/// How long the trailers of a call that has taken too long may wait for its client.
+const GRPC_GRACE: Duration = Duration::from_secs(5);
+
+/// Why a response was cut off.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ResponseCut {
+    /// The upstream stopped sending.
+    #[error("the upstream stopped in the middle of its answer")]
+    UpstreamStalled,
+    /// The request took longer than the route allows.
+    #[error("the request took longer than the route allows")]
+    Deadline,
+    /// The request's body was cut off.
+    #[error(transparent)]
+    Upload(Cut),
+    /// The upstream's answer broke off, or is malformed.
+    #[error("the answer could not be read")]
+    Upstream(#[source] Box<UpstreamError>),
+}
+
+impl From<UpstreamError> for ResponseCut {
+    fn from(error: UpstreamError) -> Self {
+        if let UpstreamError::Upload(cut) = error {
+            Self::Upload(cut)
+        } else {
+            Self::Upstream(Box::new(error))
+        }
+    }
+}
+
+/// An answer's body on its way to the client. Its end, however it comes, is the
+/// end of the request.
+#[derive(Debug)]
+pub(crate) struct ResponseBody {
+    source: Source,
+    completion: Box<Completion>,
+    /// What its end waits for, if it is early.
+    end: Option<EarlyEnd>,
+    /// Why it breaks off, once what came before is on its way.
+    cut: Option<ResponseCut>,
+}
+
+#[derive(Debug)]
+enum Source {
+    Own(Option<Bytes>),
+    /// Over the connection that the completion has on loan.
+    Upstream {
+        patience: Patience,
+        /// Whether the client learns from trailers why it is cut off.
+        is_grpc: bool,
+    },
+    /// None: the connection is the server's from here on.
+    Tunnel {
+        server: Box<Http1Connection>,
+        idle: Duration,
+    },
+}
+
+impl ResponseBody {
+    /// Answers with `bytes` of our own.
+    pub(crate) fn own(bytes: Bytes, mut completion: Box<Completion>) -> Self {
+        let source = Source::Own(Some(bytes).filter(|bytes| !bytes.is_empty()));
+        if matches!(source, Source::Own(None)) {
+            completion.complete();
+        }
+        Self { source, completion, end: None, cut: None }
+    }
+
+    /// Passes on what the upstream sends, with no pause longer than `patience`. Trailers tell a
+    /// client of gRPC over HTTP/2 that its deadline has passed.
+    pub(crate) fn upstream(
+        patience: Patience,
+        is_grpc: bool,
+        mut completion: Box<Completion>,
+    ) -> Self {
+        if completion.is_read() {
+            completion.complete();
+        }
+        Self { source: Source::Upstream { patience, is_grpc }, completion, end: None, cut: None }
+    }
+
+    /// Joins the client to `server`, until both are silent for `idle`.
+    pub(crate) fn tunnel(
+        server: Box<Http1Connection>,
+        idle: Duration,
+        completion: Box<Completion>,
+    ) -> Self {
+        Self { source: Source::Tunnel { server, idle }, completion, end: None, cut: None }
+    }
+
+    /// Returns the server that the client is to be joined to.
+    ///
+    /// # Errors
+    ///
+    /// There is none: it is a body.
+    #[expect(clippy::result_large_err, reason = "moved once; a box would be an allocation")]
+    pub(crate) fn into_tunnel(self) -> Result<Joined<Box<Http1Connection>>, Self> {
+        match self.source {
+            Source::Tunnel { server, idle } => {
+                Ok(Joined { server, idle, completion: self.completion })
+            }
+            source @ (Source::Own(_) | Source::Upstream { .. }) => Err(Self { source, ..self }),
+        }
+    }
+
+    /// Whether no request may follow on a connection of HTTP/1.
+    pub(crate) fn closes(&self) -> bool {
+        self.completion.closes
+    }
+
+    /// Returns when its request must have ended, however slowly the client takes it.
+    pub(crate) fn deadline(&self) -> Instant {
+        match &self.source {
+            Source::Upstream { patience, .. } => patience.deadline,
+            Source::Own(_) | Source::Tunnel { .. } => Instant::FAR_FUTURE,
+        }
+    }
+
+    /// Notes which limit it was cut off for.
+    pub(crate) fn time_out(&mut self, timeout: Timeout) {
+        self.completion.timeout = Some(timeout);
+    }
+}
+
+/// Removes from an answer's trailers what its client may not receive.
+fn strip(trailers: &mut HeaderMap, completion: &Completion) {
+    match &completion.route {
+        Some(route) => {
+            strip_trailers(trailers, &route.options.response_headers, completion.rate_limit_names);
+        }
+        None => trailers.clear(),
+    }
+}
+
+impl ResponseBody {
+    /// Ends the answer to a call of gRPC whose deadline has passed.
+    fn end_late(&mut self) -> Frame<Bytes> {
+        self.completion.cut_off();
+        self.source = Source::Own(None);
+        let why = "the deadline has passed";
+        Frame::trailers(grpc::trailers(Code::DeadlineExceeded, why))
+    }
+
+    /// Notes that the answer breaks off.
+    fn break_off(
+        &mut self,
+        cut: Option<ResponseCut>,
+        context: &Context<'_>,
+    ) -> Poll<Option<Result<Frame<Part>, ResponseCut>>> {
+        if let Some(ResponseCut::Upstream(why)) = &cut {
+            self.completion.note_broken_off(why);
+        }
+        self.completion.fail();
+        if self.completion.version != Version::HTTP_2 {
+            return Poll::Ready(cut.map(Err));
+        }
+        // hyper drops what it has not written yet.
+        self.cut = cut;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Finds the stream at the first poll, which is in its task.
+    fn find_stream(&mut self) {
+        if self.completion.stream.is_some() || self.completion.version != Version::HTTP_2 {
+            return;
+        }
+        self.completion.stream =
+            self.completion.peer.http2.get().and_then(|activity| activity.stream());
+        let stream = &self.completion.stream;
+        if let (Some(stream), Source::Upstream { patience, is_grpc, .. }) = (stream, &self.source) {
+            // What ends it is a reset, and would overtake trailers.
+            let grace = if *is_grpc { GRPC_GRACE } else { Duration::ZERO };
+            stream.end_by(patience.deadline + grace);
+        }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Part;
+    type Error = ResponseCut;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Part>, ResponseCut>>> {
+        let this = &mut *self;
+        this.find_stream();
+        if this.cut.is_some() {
+            return Poll::Ready(this.cut.take().map(Err));
+        }
+        let frame = match &mut this.source {
+            Source::Upstream { .. } if this.end.is_some() => None,
+            Source::Own(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
+            Source::Tunnel { .. } => None,
+            Source::Upstream { patience, is_grpc } => match this.completion.poll_frame(context) {
+                Poll::Ready(mut frame) => {
+                    patience.renew();
+                    if let Some(Ok(frame)) = &mut frame
+                        && let Some(trailers) = frame.trailers_mut()
+                    {
+                        strip(trailers, &this.completion);
+                    }
+                    frame.map(|frame| frame.map_err(ResponseCut::from))
+                }
+                Poll::Pending => {
+                    let peer = &this.completion.peer;
+                    let timer = (this.completion.version != Version::HTTP_2).then_some(&peer.timer);
+                    let is_late = ready!(patience.poll(context, &peer.worker.clock, timer));
+                    let cut =
+                        if is_late { ResponseCut::Deadline } else { ResponseCut::UpstreamStalled };
+                    this.completion.timeout = Some(patience.over());
+                    let is_told = *is_grpc && matches!(cut, ResponseCut::Deadline);
+                    Some(if is_told { Ok(this.end_late()) } else { Err(cut) })
+                }
+            },
+        };
+        let ended = match &frame {
+            None => {
+                if this.end.is_none() {
+                    this.completion.complete();
+                    this.end = this.completion.early_end();
+                }
+                if let Some(end) = &mut this.end {
+                    ready!(end.poll(context));
+                }
+                true
+            }
+            Some(Err(_)) => return this.break_off(frame.and_then(Result::err), context),
+            Some(Ok(part)) => {
+                this.completion.add_bytes(part.data_ref().map_or(0, Bytes::len));
+                // Nothing asks for more after trailers.
+                part.is_trailers() || this.is_end_stream()
+            }
+        };
+        if ended {
+            this.completion.complete();
+        }
+        let part = |bytes| Part::new(bytes, this.completion.stream.as_ref());
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(part))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.source {
+            Source::Own(bytes) => bytes.is_none(),
+            Source::Upstream { .. } => self.completion.is_read(),
+            Source::Tunnel { .. } => true,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.source {
+            Source::Own(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Source::Upstream { .. } => self.completion.size_hint(),
+            Source::Tunnel { .. } => SizeHint::with_exact(0),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Connections that change their protocol: two byte streams joined.
+
+use crate::proxy::{completion::Completion, timeouts::timeout::Timeout};
+use crate::{clock::Clock, flow::Instant};
+use bytes::Bytes;
+use core::{
+    pin::Pin,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    task::{Context, Poll},
+    time::Duration,
+};
+use std::{io, sync::Arc};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
+
+/// A request whose client and server have agreed to change their protocol.
+#[derive(Debug)]
+pub(crate) struct Joined<S> {
+    pub(crate) server: S,
+    /// How long both sides may be silent.
+    pub(crate) idle: Duration,
+    pub(crate) completion: Box<Completion>,
+}
+
+/// Joins the two sides until one closes or both are silent for too long. The permit is held as long.
+pub(crate) async fn tunnel<C, S>(client: C, joined: Joined<S>)
+where
+    C: AsyncRead + AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let Joined { mut server, idle, mut completion } = joined;
+    let clock = completion.peer.worker.clock.clone();
+    let mut client = WatchedClient {
+        inner: client,
+        last: AtomicU64::new(clock.now().as_nanos()).into(),
+        completion: &mut completion,
+        broke: false,
+        clock: clock.clone(),
+    };
+    let last = Arc::clone(&client.last);
+    let silence = async {
+        loop {
+            let since = Instant::from_nanos(last.load(Relaxed));
+            if clock.now() >= since + idle {
+                return;
+            }
+            clock.timer(since + idle).await;
+        }
+    };
+    let ended = tokio::select! {
+        copied = copy_bidirectional(&mut client, &mut server) => copied.map(drop),
+        () = silence => {
+            client.completion.timeout = Some(Timeout::Tunnel);
+            Ok(())
+        }
+    };
+    let left = client.broke;
+    match ended {
+        Ok(()) => completion.complete(),
+        // It ends as cancelled: the client has left.
+        Err(_) if left => {}
+        Err(_) => completion.fail(),
+    }
+}
+
+/// A stream of which the beginning has been read already.
+#[derive(Debug)]
+pub(crate) struct Prefixed<T> {
+    io: T,
+    ahead: Bytes,
+}
+
+impl<T> Prefixed<T> {
+    pub(crate) fn new(io: T, ahead: Bytes) -> Self {
+        Self { io, ahead }
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Prefixed<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.ahead.is_empty() {
+            return Pin::new(&mut self.io).poll_read(context, buffer);
+        }
+        let count = self.ahead.len().min(buffer.remaining());
+        buffer.put_slice(&self.ahead.split_to(count));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Prefixed<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}
+
+/// The client's byte stream, which notes what becomes of it.
+struct WatchedClient<'a, T> {
+    inner: T,
+    /// When it last moved, in nanoseconds.
+    last: Arc<AtomicU64>,
+    /// Gets what the client is sent, and not only at the end: a drain may cut it off.
+    completion: &'a mut Completion,
+    /// Whether the client was the one to break it off.
+    broke: bool,
+    clock: Clock,
+}
+
+impl<T> WatchedClient<'_, T> {
+    /// Notes that it moved.
+    fn note<R>(&mut self, polled: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+        if let Poll::Ready(Ok(_)) = &polled {
+            self.last.store(self.clock.now().as_nanos(), Relaxed);
+        }
+        self.blame(polled)
+    }
+
+    /// Notes that it broke.
+    fn blame<R>(&mut self, polled: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+        self.broke |= matches!(polled, Poll::Ready(Err(_)));
+        polled
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for WatchedClient<'_, T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.inner).poll_read(context, buffer);
+        self.note(polled)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for WatchedClient<'_, T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.inner).poll_write(context, bytes);
+        if let Poll::Ready(Ok(count)) = polled {
+            self.completion.add_bytes(count);
+        }
+        self.note(polled)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.inner).poll_flush(context);
+        self.blame(polled)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.inner).poll_shutdown(context);
+        self.blame(polled)
+    }
+}

@@ -1,0 +1,68 @@
+//! Answers and tunnels that are silent for long, and are meant to be.
+
+use super::{Client, TestProxy, read_head, secs};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+/// A client and its server after the head of an answer with `headers` has passed.
+async fn begun(proxy: &mut TestProxy, request: &str, head: &str) -> (Client, DuplexStream) {
+    let mut client = proxy.client();
+    client.send(&format!("GET / HTTP/1.1\r\nhost: a\r\n{request}\r\n")).await;
+    let mut server = proxy.upstream.recv().await.expect("a connection");
+    read_head(&mut server).await.expect("a head");
+    server.write_all(format!("HTTP/1.1 {head}\r\n\r\n").as_bytes()).await.expect("sent");
+    read_head(&mut client.stream).await.expect("the answer's head");
+    (client, server)
+}
+
+/// How long the gateway lets the two be silent, in seconds.
+async fn silence(proxy: &TestProxy, client: &mut Client) -> u64 {
+    let since = proxy.now();
+    let mut rest = Vec::new();
+    client.stream.read_to_end(&mut rest).await.expect("read to the end");
+    proxy.now().since(since).as_secs()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_events_may_be_silent_for_longer_than_other_answers() {
+    let chunked = "transfer-encoding: chunked";
+    for (kind, expected) in [
+        ("text/event-stream", 300),
+        ("Text/Event-Stream; charset=utf-8", 300),
+        ("text/event-streams", 60),
+        ("text/plain", 60),
+    ] {
+        let mut proxy = TestProxy::new("");
+        let head = format!("200 OK\r\ncontent-type: {kind}\r\n{chunked}");
+        let (mut client, mut server) = begun(&mut proxy, "", &head).await;
+        if expected == 300 {
+            proxy.pass(secs(290)).await;
+        }
+        server.write_all(b"6\r\ndata\n\n\r\n").await.expect("sent");
+        client.stream.read_exact(&mut [0; 11]).await.expect("an event");
+        assert_eq!(silence(&proxy, &mut client).await, expected, "{kind}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_silence_of_event_streams_and_tunnels_can_be_set() {
+    let mut proxy = TestProxy::new(", timeouts: { idle: 5s, event_stream: 2m, tunnel: 3m }");
+    let head = "200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked";
+    let (mut client, _server) = begun(&mut proxy, "", head).await;
+    assert_eq!(silence(&proxy, &mut client).await, 120);
+    let upgrade = "connection: upgrade\r\nupgrade: websocket\r\n";
+    let head = format!("101 Switching Protocols\r\n{}", upgrade.trim_end());
+    let (mut client, _server) = begun(&mut proxy, upgrade, &head).await;
+    assert_eq!(silence(&proxy, &mut client).await, 180);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tunnel_may_be_silent_for_an_hour() {
+    let mut proxy = TestProxy::new("");
+    let upgrade = "connection: upgrade\r\nupgrade: websocket\r\n";
+    let head = format!("101 Switching Protocols\r\n{}", upgrade.trim_end());
+    let (mut client, mut server) = begun(&mut proxy, upgrade, &head).await;
+    proxy.pass(secs(3_500)).await;
+    server.write_all(b"x").await.expect("sent");
+    client.stream.read_exact(&mut [0]).await.expect("a byte");
+    assert_eq!(silence(&proxy, &mut client).await, 3_600);
+}

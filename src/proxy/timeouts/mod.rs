@@ -1,0 +1,8 @@
+//! Waits with an end: settings, timers, and bodies that move too slowly.
+
+pub(crate) mod atomic_instant;
+pub(crate) mod body_timeout;
+pub(crate) mod minimum_rate;
+pub(crate) mod streams;
+pub(crate) mod timeout;
+pub(crate) mod timer;

@@ -1,0 +1,185 @@
+//! The streams of one HTTP/2 connection, so that one whose client takes nothing is
+//! reset alone.
+//!
+//! A client may close the window of a stream and go on with others, or answer pings:
+//! the socket does not show it. So a part of an answer notes when its bytes are put into
+//! frames, and the connection's timer looks for streams on which none were. hyper
+//! waits for a window without asking the body for more; what ends that is to abort the
+//! stream's task, upon which the stream is reset.
+//!
+//! Worst case: what HTTP/2 has buffered when the task ends, one part of an answer, is
+//! watched no more. It stays as long as the connection.
+
+use super::{atomic_instant::AtomicInstant, timeout::Timeout};
+use crate::{clock::Clock, flow::Instant};
+use bytes::{Buf, Bytes};
+use core::{
+    sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+    time::Duration,
+};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use tokio::task::{AbortHandle, try_id};
+
+/// How often streams are looked at within the time that one may stand still.
+const LOOKS: u32 = 4;
+
+/// The streams that are open.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    open: Mutex<Vec<Arc<Stream>>>,
+    /// Since when there has been a stream that was opened after the last look.
+    new_since: AtomicInstant,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    task: AbortHandle,
+    /// Parts of the answer that the client was handed and has not wholly taken.
+    handed: AtomicU32,
+    /// Whether anything was handed or taken since the stream was last judged.
+    moved: AtomicBool,
+    /// When it was last found to have moved.
+    moved_by: AtomicInstant,
+    /// When the request must have ended.
+    end_by: AtomicInstant,
+    /// Which limit it was reset for.
+    timeout: OnceLock<Timeout>,
+}
+
+impl Streams {
+    /// Notes a stream by its task.
+    pub(crate) fn enter(&self, task: AbortHandle, clock: &Clock) {
+        self.new_since.note(true, clock);
+        self.lock().push(Arc::new(Stream {
+            task,
+            handed: AtomicU32::new(0),
+            moved: AtomicBool::new(false),
+            moved_by: AtomicInstant::default(),
+            end_by: AtomicInstant::default(),
+            timeout: OnceLock::new(),
+        }));
+    }
+
+    /// Returns the stream whose task is running.
+    pub(crate) fn current(&self) -> Option<Arc<Stream>> {
+        let id = try_id()?;
+        self.lock().iter().rev().find(|stream| stream.task.id() == id).cloned()
+    }
+
+    /// Forgets the stream whose task is running: its request has ended.
+    pub(crate) fn leave(&self) {
+        let id = try_id();
+        let mut open = self.lock();
+        if let Some(at) = open.iter().rposition(|stream| Some(stream.task.id()) == id) {
+            open.swap_remove(at);
+        }
+    }
+
+    /// Returns when new streams must be looked at, if there are any, of which none may
+    /// stand still for longer than `limit`.
+    pub(crate) fn look_by(&self, limit: Duration) -> Option<Instant> {
+        self.new_since.get().map(|since| since + limit / LOOKS)
+    }
+
+    /// Notes that there was a look.
+    pub(crate) fn seen(&self) {
+        self.new_since.clear();
+    }
+
+    /// Resets the streams on which the client has taken nothing for `limit`, and those
+    /// that are over their time. Returns when to look again. Where the whole connection
+    /// was `congested` a stream may have waited for the others.
+    pub(crate) fn judge(&self, now: Instant, limit: Duration, congested: bool) -> Instant {
+        let mut open = self.lock();
+        open.retain(|stream| !stream.task.is_finished());
+        for stream in open.iter() {
+            if let Some(timeout) = stream.over(now, limit, congested) {
+                stream.timeout.get_or_init(|| timeout);
+                stream.task.abort();
+            }
+        }
+        if open.is_empty() { Instant::FAR_FUTURE } else { now + limit / LOOKS }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Stream>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Stream {
+    /// Has the request end at `deadline`, however slowly the client takes the answer.
+    pub(crate) fn end_by(&self, deadline: Instant) {
+        self.end_by.set(deadline);
+    }
+
+    /// Returns which limit it was reset for, if it was.
+    pub(crate) fn timeout(&self) -> Option<Timeout> {
+        self.timeout.get().copied()
+    }
+
+    /// Returns which limit it is over.
+    fn over(&self, now: Instant, limit: Duration, congested: bool) -> Option<Timeout> {
+        if self.end_by.get().is_some_and(|deadline| deadline <= now) {
+            return Some(Timeout::Request);
+        }
+        let moved = self.moved.swap(false, Relaxed);
+        if moved || congested || self.handed.load(Relaxed) == 0 {
+            self.moved_by.set(now);
+            return None;
+        }
+        let is_still = self.moved_by.get().is_some_and(|since| since + limit <= now);
+        is_still.then_some(Timeout::Write)
+    }
+}
+
+/// A part of an answer, which notes what is taken of it.
+#[derive(Debug)]
+pub(crate) struct Part {
+    bytes: Bytes,
+    /// In HTTP/2 only: with HTTP/1.1 the socket shows it.
+    stream: Option<Arc<Stream>>,
+}
+
+impl Part {
+    /// Hands `bytes` to the client of `stream`.
+    pub(crate) fn new(bytes: Bytes, stream: Option<&Arc<Stream>>) -> Self {
+        if let Some(stream) = stream {
+            stream.handed.fetch_add(1, Relaxed);
+            stream.moved.store(true, Relaxed);
+        }
+        Self { bytes, stream: stream.cloned() }
+    }
+}
+
+impl Part {
+    /// Returns the bytes, for a client of HTTP/1.1.
+    pub(crate) fn into_bytes(mut self) -> Bytes {
+        core::mem::take(&mut self.bytes)
+    }
+}
+
+impl Buf for Part {
+    fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.bytes.chunk()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
+        if let Some(stream) = &self.stream {
+            stream.moved.store(true, Relaxed);
+        }
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if let Some(stream) = &self.stream {
+            stream.handed.fetch_sub(1, Relaxed);
+        }
+    }
+}

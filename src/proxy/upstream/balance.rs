@@ -1,0 +1,158 @@
+//! Which of an upstream's servers is asked next.
+
+use super::rendezvous::{Candidate, choose};
+use crate::{
+    config::{Balance, Members, Server, Upstream},
+    flow::Instant,
+};
+use core::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+
+/// Servers that were asked in vain for the request at hand, as bits of their
+/// places. An upstream's first 64 servers can be distinguished; further ones may be
+/// asked twice.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tried(u64);
+
+impl Tried {
+    pub(crate) fn add(&mut self, place: usize) {
+        self.0 |= bit(place);
+    }
+
+    /// Returns whether one of `servers` is left beside those and the one at `place`.
+    pub(crate) fn leave_other(mut self, place: usize, servers: usize) -> bool {
+        self.add(place);
+        (self.0.count_ones() as usize) < servers
+    }
+
+    fn has(self, place: usize) -> bool {
+        self.0 & bit(place) != 0
+    }
+}
+
+fn bit(place: usize) -> u64 {
+    u32::try_from(place).ok().and_then(|place| 1_u64.checked_shl(place)).unwrap_or(0)
+}
+
+/// How often another server is picked in place of one that gets no requests now, before the
+/// servers are gone through one by one. Another pick spreads the requests of the one that is
+/// passed over.
+const PICKS: usize = 4;
+
+/// A server for a request.
+#[derive(Debug)]
+pub(crate) struct Picked {
+    pub(crate) place: usize,
+    pub(crate) server: Arc<Server>,
+    /// Whether another one is left that was not tried.
+    pub(crate) is_other_left: bool,
+}
+
+/// Picks a server that was not tried before; `None` if there is none left. One that gets no requests at `now` is picked only if no other is
+/// left.
+///
+/// `key` decides if the upstream assigns keys to servers. `random` returns a number below its
+/// argument.
+pub(crate) fn pick(
+    upstream: &Upstream,
+    tried: Tried,
+    now: Instant,
+    key: Option<u64>,
+    random: impl FnMut(usize) -> usize,
+) -> Option<Picked> {
+    let members = upstream.members();
+    let place = place(upstream, &members, (tried, now, key), random)?;
+    let server = Arc::clone(members.servers.get(place)?);
+    let is_other_left = tried.leave_other(place, members.servers.len());
+    Some(Picked { place, server, is_other_left })
+}
+
+fn place(
+    upstream: &Upstream,
+    members: &Members,
+    (tried, now, key): (Tried, Instant, Option<u64>),
+    mut random: impl FnMut(usize) -> usize,
+) -> Option<usize> {
+    let servers = &members.servers;
+    if servers.len() == 1 && !tried.has(0) {
+        return Some(0);
+    }
+    let slow_start = upstream.options.slow_start;
+    let mut passed_over = tried;
+    let mut place = None;
+    let picks = if key.is_some() { servers.len() } else { PICKS };
+    for _ in 0..picks {
+        let picked = match key {
+            Some(key) => by_key(servers, passed_over, key),
+            None if place.is_none() => in_turn(upstream, members, &mut random),
+            None => by_chance(members, &mut random),
+        };
+        let Some(picked) = picked else { break };
+        let server = servers.get(picked)?;
+        if !tried.has(picked) && server.health.admits(now, slow_start, &mut random) {
+            return Some(picked);
+        }
+        passed_over.add(picked);
+        place = Some(picked);
+    }
+    // From there on, the first that gets requests; if none does, the first that was not tried.
+    let place = place.unwrap_or(0);
+    let untried = (0..servers.len())
+        .map(|step| (place + step) % servers.len())
+        .filter(|&place| !tried.has(place));
+    let untried = untried.filter_map(|place| Some((place, servers.get(place)?)));
+    let is_admitted =
+        |(_, server): &(usize, &Arc<Server>)| server.health.admits(now, slow_start, |_| 0);
+    untried.clone().find(is_admitted).or_else(|| untried.clone().next()).map(|(place, _)| place)
+}
+
+/// Returns the place of the server that a key belongs to, among those that were not passed over.
+fn by_key(servers: &[Arc<Server>], passed_over: Tried, key: u64) -> Option<usize> {
+    let left = servers.iter().enumerate().filter(|(place, _)| !passed_over.has(*place));
+    let candidates = left.map(|(place, server)| Candidate {
+        place,
+        id: server.hash,
+        weight: server.weight,
+        in_flight: server.in_flight.load(Relaxed),
+    });
+    choose(key, candidates)
+}
+
+/// Returns the place of the server whose turn it is.
+fn in_turn(
+    upstream: &Upstream,
+    members: &Members,
+    mut random: impl FnMut(usize) -> usize,
+) -> Option<usize> {
+    match upstream.options.balance {
+        Balance::RoundRobin => Some(next_in_turn(upstream, members)),
+        // A request without a key goes to any.
+        Balance::Random | Balance::Hash => by_chance(members, random),
+        Balance::LeastRequest => {
+            let one = by_chance(members, &mut random)?;
+            // Another one: the same twice would say nothing.
+            let schedule = &members.schedule;
+            let start = random(schedule.len());
+            let mut others = schedule.iter().cycle().skip(start).take(schedule.len());
+            let two = others.find(|two| usize::from(**two) != one).map_or(one, |two| (*two).into());
+            Some(if load(members, two) < load(members, one) { two } else { one })
+        }
+    }
+}
+
+fn by_chance(members: &Members, mut random: impl FnMut(usize) -> usize) -> Option<usize> {
+    members.schedule.get(random(members.schedule.len())).map(|place| usize::from(*place))
+}
+
+fn next_in_turn(upstream: &Upstream, members: &Members) -> usize {
+    let turn = upstream.turn.fetch_add(1, Relaxed);
+    members.schedule.get(turn % members.schedule.len().max(1)).copied().unwrap_or(0).into()
+}
+
+/// Requests in flight per unit of weight, in thousandths. The schedule already
+/// offers heavy servers more often; dividing keeps them from looking busy.
+fn load(members: &Members, place: usize) -> u64 {
+    members.servers.get(place).map_or(u64::MAX, |server| {
+        u64::from(server.in_flight.load(Relaxed)) * 1000 / u64::from(server.weight.max(1))
+    })
+}

@@ -1,0 +1,174 @@
+//! Watches the health of all servers, once for the process: asks those that are to be checked, and
+//! looks at how many requests fail.
+
+use super::{
+    cause::cause,
+    connect::{Connector, Offer, Opened},
+    health::{log, observe},
+    http2_client::Stream,
+};
+use crate::proxy::body::request_body::RequestBody;
+use crate::{
+    clock::Clock,
+    config::{Live, Server, Snapshot, Upstream},
+    flow::Instant,
+    health::Check,
+};
+use core::time::Duration;
+use http::{Method, Request, header};
+use std::{collections::HashMap, sync::Arc};
+use tokio::task::JoinSet;
+
+/// How often the configuration in force and the failures are looked at.
+const TICK: Duration = Duration::from_secs(1);
+
+/// A server of an upstream: the upstream's name and the server's id.
+type Name = (Arc<str>, usize);
+
+/// When a server is to be asked next; `None` while it is being asked.
+struct Schedule {
+    server: Arc<Server>,
+    next: Option<Instant>,
+}
+
+/// Watches the servers of the configuration in force, until it is dropped.
+#[derive(Debug)]
+pub struct HealthWatch {
+    clock: Clock,
+    live: Arc<Live>,
+    connector: Arc<Connector>,
+}
+
+impl HealthWatch {
+    /// Returns a watch that is to be [run](Self::run). It connects as workers do.
+    pub fn new(clock: Clock, live: Arc<Live>, connector: Connector) -> Self {
+        Self { clock, live, connector: Arc::new(connector) }
+    }
+
+    /// Runs for ever.
+    pub async fn run(self) {
+        let mut schedules = HashMap::new();
+        let mut under_way = JoinSet::new();
+        let mut looked = self.clock.now();
+        loop {
+            let snapshot = self.live.load_full();
+            let now = self.clock.now();
+            if now.since(looked) >= TICK {
+                looked = now;
+                observe(snapshot.upstreams.iter().map(|upstream| &**upstream), now);
+            }
+            follow(&mut schedules, &snapshot, now);
+            self.start_due(&mut schedules, &snapshot, &mut under_way, now);
+            let due = schedules.values().filter_map(|schedule| schedule.next).min();
+            let wake = due.unwrap_or(Instant::FAR_FUTURE).min(looked + TICK);
+            drop(snapshot);
+            tokio::select! {
+                () = self.clock.sleep_until(wake) => {}
+                Some(Ok((name, result))) = under_way.join_next() => {
+                    self.finish(&mut schedules, &name, result);
+                }
+            }
+        }
+    }
+
+    /// Asks every server that is due.
+    fn start_due(
+        &self,
+        schedules: &mut HashMap<Name, Schedule>,
+        snapshot: &Snapshot,
+        under_way: &mut JoinSet<(Name, Result<(), String>)>,
+        now: Instant,
+    ) {
+        for upstream in &snapshot.upstreams {
+            let Some(check) = &upstream.options.health else { continue };
+            for server in &upstream.servers() {
+                let name = (Arc::clone(&upstream.name), server.id);
+                let Some(schedule) = schedules.get_mut(&name) else { continue };
+                if schedule.next.take_if(|next| *next <= now).is_some() {
+                    let (clock, connector) = (self.clock.clone(), Arc::clone(&self.connector));
+                    let (upstream, server) = (Arc::clone(upstream), Arc::clone(server));
+                    let check = check.clone();
+                    under_way.spawn(async move {
+                        let asking = ask(&connector, &upstream, &server, &check);
+                        let result = clock.timeout(check.timeout, asking).await;
+                        let late = |_| Err("no answer within health.timeout".to_owned());
+                        (name, result.unwrap_or_else(late))
+                    });
+                }
+            }
+        }
+    }
+
+    /// Notes what a check found, and when the next one is due.
+    fn finish(
+        &self,
+        schedules: &mut HashMap<Name, Schedule>,
+        name: &Name,
+        result: Result<(), String>,
+    ) {
+        let (now, snapshot) = (self.clock.now(), self.live.load());
+        let upstream = snapshot.upstreams.iter().find(|upstream| upstream.name == name.0);
+        let check =
+            upstream.and_then(|upstream| Some((upstream, upstream.options.health.as_ref()?)));
+        let (Some((upstream, check)), Some(schedule)) = (check, schedules.get_mut(name)) else {
+            return;
+        };
+        let server = &schedule.server;
+        if let Some(change) = server.health.checked(now, result.is_ok(), check) {
+            log(upstream, server, change, result.err().as_deref().unwrap_or("checks passed"));
+        }
+        // A tenth more or less, so that gateways that began together do not ask together.
+        schedule.next = Some(now + check.interval.mul_f64(0.9 + fastrand::f64() * 0.2));
+    }
+}
+
+/// Adds servers that are to be checked as of now, and forgets those that are not.
+fn follow(schedules: &mut HashMap<Name, Schedule>, snapshot: &Snapshot, now: Instant) {
+    let checked = snapshot.upstreams.iter().filter(|upstream| upstream.options.health.is_some());
+    let mut before = core::mem::take(schedules);
+    for upstream in checked {
+        let interval = upstream.options.health.as_ref().map_or(TICK, |check| check.interval);
+        for server in &upstream.servers() {
+            let name = (Arc::clone(&upstream.name), server.id);
+            let next = match before.remove(&name) {
+                Some(schedule) => schedule.next,
+                None => Some(now + interval.min(TICK).mul_f64(fastrand::f64())),
+            };
+            schedules.insert(name, Schedule { server: Arc::clone(server), next });
+        }
+    }
+    for gone in before.into_values() {
+        gone.server.health.forget_checks();
+    }
+}
+
+/// Asks a server once.
+async fn ask(
+    connector: &Connector,
+    upstream: &Upstream,
+    server: &Arc<Server>,
+    check: &Check,
+) -> Result<(), String> {
+    let opened = connector.connect(server, upstream, Offer::Any { streams: 1 }).await;
+    let opened = opened.map_err(|error| format!("cannot connect: {}", cause(&error)))?;
+    let request = Request::builder()
+        .method(Method::GET)
+        .uri(&*check.path)
+        .header(header::HOST, server.authority())
+        .header(header::USER_AGENT, "flowgate-health-check")
+        .header(header::CONNECTION, "close")
+        .body(RequestBody::Empty)
+        .map_err(|error| error.to_string())?;
+    let status = match opened {
+        Opened::Http1(mut connection) => {
+            let response = connection.send(request).await;
+            response.map_err(|error| cause(&error))?.status().as_u16()
+        }
+        Opened::Http2(connection) => {
+            let mut stream = Stream::on(&connection, &Arc::default(), server);
+            let response = stream.send(request).await;
+            response.map_err(|unanswered| unanswered.why.to_string())?.status().as_u16()
+        }
+    };
+    if check.expects(status) { Ok(()) } else { Err(format!("status {status}")) }
+}

@@ -1,0 +1,97 @@
+//! What requests find out about servers: it changes their health, and each change is logged.
+
+pub(crate) use crate::health::Failure;
+use crate::{
+    config::{Server, Upstream},
+    flow::Instant,
+    health::{Change, ServerHealth},
+};
+use core::sync::atomic::Ordering::Relaxed;
+use rustix::io::Errno;
+use std::io;
+
+/// Notes that `server` answered.
+pub(crate) fn succeeded(upstream: &Upstream, server: &Server, now: impl FnOnce() -> Instant) {
+    if server.health.is_suspect()
+        && let Some(change) = server.health.succeeded(now())
+    {
+        log(upstream, server, change, "it answered a request");
+    }
+}
+
+/// Notes that `server` failed a request, for `cause` and not for the client's doing.
+pub(crate) fn failed(
+    upstream: &Upstream,
+    server: &Server,
+    now: Instant,
+    failure: Failure,
+    cause: &str,
+) {
+    let ejection = &upstream.options.ejection;
+    if let Some(change) = server.health.failed(now, failure, ejection, || out(upstream)) {
+        log(upstream, server, change, cause);
+    }
+}
+
+/// Looks at the share of failed requests of each server of these upstreams. To be called about once
+/// a second, by one thread of the process.
+pub(crate) fn observe<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>, now: Instant) {
+    for upstream in upstreams {
+        upstream.retries.observe(now);
+        let servers = upstream.servers();
+        if servers.len() <= 1 {
+            continue;
+        }
+        for server in &servers {
+            let [requests, failures, unconnected] =
+                [&server.meter.requests, &server.meter.failures, &server.meter.connect_failures]
+                    .map(|count| count.load(Relaxed));
+            let counts = (requests + unconnected, failures + unconnected);
+            let ejection = &upstream.options.ejection;
+            if let Some(change) = server.health.observe(now, counts, ejection, || out(upstream)) {
+                log(upstream, server, change, "too many of its requests failed");
+            }
+        }
+    }
+}
+
+/// Returns how many servers get no requests, and how many there are.
+fn out(upstream: &Upstream) -> (usize, usize) {
+    let servers = &upstream.members().servers;
+    (servers.iter().filter(|server| server.health.is_out()).count(), servers.len())
+}
+
+pub(crate) fn log(upstream: &Upstream, server: &Server, change: Change, cause: &str) {
+    let (upstream, server) = (&upstream.name, server.address());
+    if change.is_good() {
+        tracing::info!(%upstream, %server, cause, "{change}");
+    } else {
+        tracing::warn!(%upstream, %server, cause, "{change}");
+    }
+}
+
+/// Returns whether a connection failed for want of something of our own: descriptors, ports or
+/// memory.
+pub(crate) fn is_own_shortage(error: &io::Error) -> bool {
+    const OWN: [Errno; 5] =
+        [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL, Errno::NOBUFS, Errno::NOMEM];
+    let code = error.raw_os_error();
+    code.is_some_and(|code| OWN.iter().any(|errno| errno.raw_os_error() == code))
+}
+
+/// Lets other requests go elsewhere while a connection takes long to open. Dropped when it is open,
+/// or no longer awaited.
+pub(crate) struct Connecting<'h>(&'h ServerHealth);
+
+impl<'h> Connecting<'h> {
+    pub(crate) fn begin(health: &'h ServerHealth, now: Instant) -> Self {
+        health.connecting(now);
+        Self(health)
+    }
+}
+
+impl Drop for Connecting<'_> {
+    fn drop(&mut self) {
+        self.0.connected();
+    }
+}

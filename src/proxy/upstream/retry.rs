@@ -1,0 +1,276 @@
+//! Which requests are sent again after a failure, and where to. Pure.
+//!
+//! A request that no server can have acted on may be sent again, whatever it is. Another one only if
+//! it can do no harm: without a body, with a method that the route's `retry` names.
+
+use crate::{config::RetryPolicy, meter::Resent};
+use core::time::Duration;
+
+/// Attempts where the route has no `retry`: enough to pass over a dead server or two, few enough that
+/// a dead upstream is answered for soon.
+const ATTEMPTS: u32 = 4;
+
+/// How often a request is sent again because its connection was used up, beside the attempts that
+/// the route allows: servers close idle connections as they like.
+const RENEWALS: u32 = 3;
+
+/// The wait before a server is asked again for the same request. It doubles each time.
+const WAIT: Duration = Duration::from_millis(25);
+
+/// How an attempt failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failed {
+    /// No connection could be opened: nothing was sent.
+    Connect,
+    /// The server has not processed it, as it says or as nothing was sent. It was fine before, if
+    /// its connection `was_used`.
+    Unprocessed { was_used: bool },
+    /// The connection was closed before an answer began, after it had served before.
+    Idle,
+    /// A new connection was closed before an answer began.
+    Reset,
+    /// The answer did not begin in time.
+    Late,
+    /// An answer came, with this status. Its server may say when to come again.
+    Status { status: u16, says_when: bool },
+}
+
+/// Where a request is sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// To the same server over a new connection.
+    Same,
+    /// To a server that was not asked yet.
+    Other,
+    /// To any, after this long, as all were asked.
+    Any(Duration),
+}
+
+/// The attempts of one request.
+#[derive(Debug)]
+pub(crate) struct Retries<'p> {
+    policy: Option<&'p RetryPolicy>,
+    /// Whether it may be sent again after a server had it.
+    is_repeatable: bool,
+    attempts: u32,
+    renewals: u32,
+    rounds: u32,
+}
+
+impl<'p> Retries<'p> {
+    pub(crate) fn new(policy: Option<&'p RetryPolicy>) -> Self {
+        Self { policy, is_repeatable: false, attempts: 1, renewals: 0, rounds: 0 }
+    }
+
+    /// Notes that it may be sent again after a server had it.
+    pub(crate) fn allow_repetition(&mut self, is_repeatable: bool) {
+        self.is_repeatable = is_repeatable;
+    }
+
+    /// Whether it may be sent again after a server had it.
+    pub(crate) fn may_repeat(&self) -> bool {
+        self.is_repeatable
+    }
+
+    /// Decides where a request goes after an attempt; `None`: nowhere. `is_other_left` says whether
+    /// some server was not asked yet, and `budget` takes a retry out of the budget if one is left.
+    pub(crate) fn next(
+        &mut self,
+        failed: Failed,
+        is_other_left: bool,
+        budget: impl FnOnce(u32) -> bool,
+    ) -> Option<Next> {
+        if self.is_renewed(failed) {
+            self.renewals += 1;
+            return (self.renewals <= RENEWALS).then_some(Next::Same);
+        }
+        let most = self.policy.map_or(ATTEMPTS, |policy| policy.attempts);
+        if !self.is_wanted(failed, is_other_left) || self.attempts >= most {
+            return None;
+        }
+        let is_sent = !matches!(failed, Failed::Connect | Failed::Unprocessed { .. });
+        if is_sent && !self.policy.is_none_or(|policy| budget(policy.budget_percent)) {
+            return None;
+        }
+        self.attempts += 1;
+        if is_other_left {
+            return Some(Next::Other);
+        }
+        let wait = WAIT * (1 << self.rounds.min(6));
+        self.rounds += 1;
+        Some(Next::Any(wait))
+    }
+
+    /// Whether only the connection has failed, and the server is asked over another one.
+    fn is_renewed(&self, failed: Failed) -> bool {
+        match failed {
+            Failed::Unprocessed { was_used } => was_used,
+            Failed::Idle => self.is_repeatable,
+            Failed::Connect | Failed::Reset | Failed::Late | Failed::Status { .. } => false,
+        }
+    }
+
+    /// Whether the route wants such a request to be sent again.
+    fn is_wanted(&self, failed: Failed, is_other_left: bool) -> bool {
+        let Some(policy) = self.policy else {
+            return is_other_left
+                && match failed {
+                    Failed::Connect | Failed::Unprocessed { .. } => true,
+                    Failed::Reset => self.is_repeatable,
+                    Failed::Idle | Failed::Late | Failed::Status { .. } => false,
+                };
+        };
+        match failed {
+            Failed::Connect => policy.connect,
+            Failed::Unprocessed { .. } => true,
+            Failed::Idle | Failed::Reset => policy.reset && self.is_repeatable,
+            Failed::Late => policy.timeout && self.is_repeatable,
+            // One that says when to come again is not asked earlier.
+            Failed::Status { status, says_when } => {
+                self.is_repeatable
+                    && policy.statuses.contains(&status)
+                    && (is_other_left || !says_when)
+            }
+        }
+    }
+}
+
+impl Failed {
+    /// Returns what a request that is sent again after it is counted as.
+    pub(crate) const fn counted(self) -> Resent {
+        match self {
+            Self::Connect => Resent::Connect,
+            Self::Unprocessed { .. } => Resent::Unprocessed,
+            Self::Idle => Resent::Idle,
+            Self::Reset => Resent::Reset,
+            Self::Late => Resent::Timeout,
+            Self::Status { .. } => Resent::Status,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Failed::{Connect, Idle, Late, Reset, Status, Unprocessed};
+    use Next::{Any, Other, Same};
+
+    const BUSY: Failed = Status { status: 503, says_when: false };
+    const LATER: Failed = Status { status: 503, says_when: true };
+    const REFUSED: Failed = Unprocessed { was_used: true };
+    const UNSENT: Failed = Unprocessed { was_used: false };
+
+    fn policy() -> RetryPolicy {
+        RetryPolicy {
+            attempts: 3,
+            connect: true,
+            reset: true,
+            timeout: true,
+            statuses: vec![503],
+            methods: Vec::new(),
+            budget_percent: 20,
+        }
+    }
+
+    fn first(
+        policy: Option<&RetryPolicy>,
+        is_repeatable: bool,
+        failed: Failed,
+        is_other_left: bool,
+    ) -> Option<Next> {
+        let mut retries = Retries::new(policy);
+        retries.allow_repetition(is_repeatable);
+        retries.next(failed, is_other_left, |_| true)
+    }
+
+    #[test]
+    fn what_is_sent_again_and_where() {
+        let policy = policy();
+        let wait = Some(Any(WAIT));
+        let other = Some(Other);
+        let same = Some(Same);
+        // By failure: without `retry`, then with it; each with another server left and without one.
+        for (failed, is_repeatable, plain, wanted) in [
+            (Connect, false, [other, None], [other, wait]),
+            (UNSENT, false, [other, None], [other, wait]),
+            (REFUSED, false, [same, same], [same, same]),
+            (Idle, false, [None, None], [None, None]),
+            (Idle, true, [same, same], [same, same]),
+            (Reset, false, [None, None], [None, None]),
+            (Reset, true, [other, None], [other, wait]),
+            (Late, false, [None, None], [None, None]),
+            (Late, true, [None, None], [other, wait]),
+            (BUSY, false, [None, None], [None, None]),
+            (BUSY, true, [None, None], [other, wait]),
+            (LATER, true, [None, None], [other, None]),
+            (Status { status: 500, says_when: false }, true, [None, None], [None, None]),
+        ] {
+            let next =
+                |policy| [true, false].map(|left| first(policy, is_repeatable, failed, left));
+            assert_eq!(next(None), plain, "{failed:?}, repeatable {is_repeatable}");
+            assert_eq!(
+                next(Some(&policy)),
+                wanted,
+                "{failed:?}, repeatable {is_repeatable}, retry"
+            );
+        }
+    }
+
+    #[test]
+    fn a_route_may_want_less() {
+        let none = RetryPolicy {
+            connect: false,
+            reset: false,
+            timeout: false,
+            statuses: Vec::new(),
+            ..policy()
+        };
+        for failed in [Connect, Reset, Late, BUSY] {
+            assert_eq!(first(Some(&none), true, failed, true), None, "{failed:?}");
+        }
+        assert_eq!(first(Some(&none), true, Idle, true), Some(Same));
+        let once = RetryPolicy { attempts: 1, ..policy() };
+        for failed in [Connect, Reset, Late, BUSY] {
+            assert_eq!(first(Some(&once), true, failed, true), None, "{failed:?}");
+        }
+        assert_eq!(first(Some(&once), false, REFUSED, true), Some(Same));
+    }
+
+    #[test]
+    fn attempts_are_bounded_and_waits_grow() {
+        let policy = RetryPolicy { attempts: 5, ..policy() };
+        let mut retries = Retries::new(Some(&policy));
+        retries.allow_repetition(true);
+        let mut next = |failed, left| retries.next(failed, left, |_| true);
+        let wait = |factor| Some(Any(WAIT * factor));
+        assert_eq!(next(Reset, true), Some(Other));
+        assert_eq!([next(Reset, false), next(Connect, false)], [wait(1), wait(2)]);
+        assert_eq!([(); 4].map(|()| next(Idle, true)), [Some(Same), Some(Same), Some(Same), None]);
+        assert_eq!([next(BUSY, false), next(BUSY, false)], [wait(4), None]);
+    }
+
+    #[test]
+    fn only_what_a_server_had_takes_from_the_budget() {
+        let policy = policy();
+        for (failed, is_free) in [
+            (Connect, true),
+            (UNSENT, true),
+            (REFUSED, true),
+            (Idle, true),
+            (Reset, false),
+            (Late, false),
+            (BUSY, false),
+        ] {
+            let mut retries = Retries::new(Some(&policy));
+            retries.allow_repetition(true);
+            let next = retries.next(failed, true, |percent| {
+                assert_eq!(percent, 20);
+                false
+            });
+            assert_eq!(next.is_some(), is_free, "{failed:?}");
+        }
+        let mut plain = Retries::new(None);
+        plain.allow_repetition(true);
+        assert!(plain.next(Reset, true, |_| unreachable!("no budget without `retry`")).is_some());
+    }
+}

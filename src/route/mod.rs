@@ -45,6 +45,7 @@ pub use path::PathPattern;
 pub use rewrite::Rewrite;
 pub use spelling::{
     dangerous_path, has_encoded_slash, literal_path, normal_path, without_dot_segments,
+    without_parameters,
 };
 pub use table::Table;
 

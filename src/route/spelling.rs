@@ -97,6 +97,20 @@ pub fn without_dot_segments(path: &str) -> Option<String> {
     Some(kept)
 }
 
+/// Returns `path`, which is in the form of [`normal_path`] or [`literal_path`], without the
+/// parameters of its segments: what a server looks for that cuts each off at its first `;`.
+pub fn without_parameters(path: &str) -> String {
+    let mut kept = String::with_capacity(path.len());
+    for segment in path.split_inclusive('/') {
+        let name = segment.trim_end_matches('/').split(';').next().unwrap_or_default();
+        kept.push_str(name);
+        if segment.ends_with('/') && !kept.ends_with('/') {
+            kept.push('/');
+        }
+    }
+    kept
+}
+
 /// Returns why servers may read `path` differently, or `None`: a backslash, a control character, a
 /// segment `..` (also encoded, or beside an encoded slash or `;`), or `.` beside one of the latter
 /// two.
@@ -217,6 +231,25 @@ mod tests {
             assert_eq!(sent.as_deref(), expected, "{path}");
             let sent = sent.unwrap_or_else(|| path.to_owned());
             assert_eq!(normal_path(&sent), normal_path(path), "it is decided about what is sent");
+        }
+    }
+
+    #[test]
+    fn parameters_end_with_their_segment() {
+        for (path, expected) in [
+            ("/admin;x", "/admin"),
+            ("/admin;x=1;y/a;/b", "/admin/a/b"),
+            ("/;x/admin", "/admin"),
+            ("/a/;x/;y/b;", "/a/b"),
+            ("/a;x/", "/a/"),
+            ("/;", "/"),
+            ("/a;x%2Fy", "/a"),
+            ("/a%3Bb", "/a%3Bb"),
+            ("/a/b", "/a/b"),
+            ("*", "*"),
+            ("", ""),
+        ] {
+            assert_eq!(without_parameters(path), expected, "{path}");
         }
     }
 

@@ -3,14 +3,14 @@
 //!
 //! The proxy and `replay` both use it, so that one code decides live and recorded traffic.
 
-use super::{Route, RouteRule, Snapshot};
+use super::{Route, RouteRule};
 use crate::{
     config::{
         plan::{BREAKER, PACING, Priority},
         spec::OnMissing,
     },
     flow::{Claim, Instant, Key, Outcome, SlotId},
-    route::{NoKey, OnDuplicate, Seed, Target, dangerous_path, has_encoded_slash, literal_path},
+    route::{NoKey, OnDuplicate, Seed, Target},
 };
 use core::{net::IpAddr, time::Duration};
 use http::{Method, StatusCode};
@@ -20,10 +20,6 @@ use std::sync::Arc;
 /// What a request claims, in the order of the route's rules, then the breaker, pacing
 /// last.
 pub type Claims = SmallVec<[Claim; 4]>;
-
-/// Why a path with an encoded slash reaches no rule.
-const ENCODED_SLASH: &str =
-    "an encoded slash that leads to another route or rule if it is read as a slash";
 
 /// A request, as its route's rules see it.
 #[derive(Clone, Copy, Debug)]
@@ -52,83 +48,7 @@ pub enum KeySource {
     },
 }
 
-/// Why a request reaches no rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unrouted {
-    /// No route matches.
-    NoRoute,
-    /// Different servers may understand different things by the path: why.
-    Path(&'static str),
-}
-
-impl Snapshot {
-    /// Finds the route of a request whose path was received as `path`; `target` has it in its
-    /// [`normal_path`](crate::route::normal_path) form.
-    ///
-    /// # Errors
-    ///
-    /// Why it reaches none.
-    pub fn find(&self, target: &Target<'_>, path: &str) -> Result<&Arc<Route>, Unrouted> {
-        self.find_index(target, path).map(|index| &self.routes[index])
-    }
-
-    /// The same, for the route's index.
-    ///
-    /// # Errors
-    ///
-    /// Why it reaches none.
-    pub fn find_index(&self, target: &Target<'_>, path: &str) -> Result<usize, Unrouted> {
-        if path.contains('%') && has_encoded_slash(path) {
-            return self.find_encoded(target, path);
-        }
-        let index = self.table.find(target);
-        if !self.is_relaxed(index)
-            && let Some(why) = dangerous_path(path)
-        {
-            return Err(Unrouted::Path(why));
-        }
-        index.ok_or(Unrouted::NoRoute)
-    }
-
-    /// Finds the route of a request with an encoded slash. Some servers look for slashes before
-    /// they decode, others after: both must find the same route and rules. Rules count by decoded
-    /// slashes, so that a client gains nothing by encoding some.
-    fn find_encoded(&self, target: &Target<'_>, path: &str) -> Result<usize, Unrouted> {
-        let literal = literal_path(path);
-        let literal = Target { path: &literal, ..*target };
-        let index = self.table.find(&literal);
-        if self.is_relaxed(index) {
-            return index.ok_or(Unrouted::NoRoute);
-        }
-        if let Some(why) = dangerous_path(path) {
-            return Err(Unrouted::Path(why));
-        }
-        let route = index.and_then(|index| self.routes.get(index));
-        let takes_alike = route.is_none_or(|route| route.takes_alike(target, &literal));
-        if index != self.table.find(target) || !takes_alike {
-            return Err(Unrouted::Path(ENCODED_SLASH));
-        }
-        index.ok_or(Unrouted::NoRoute)
-    }
-
-    /// Reports whether the route with this index takes any path.
-    fn is_relaxed(&self, index: Option<usize>) -> bool {
-        index
-            .and_then(|index| self.routes.get(index))
-            .is_some_and(|route| route.options.relaxed_path)
-    }
-}
-
 impl Route {
-    /// Reports whether it makes no difference to the route's rules which of these a request is,
-    /// but for what they count by.
-    fn takes_alike(&self, one: &Target<'_>, other: &Target<'_>) -> bool {
-        self.rules.iter().all(|rule| {
-            rule.when.as_ref().is_none_or(|when| when.takes_alike(one, other))
-                && rule.except.as_ref().is_none_or(|except| except.takes_alike(one, other))
-        })
-    }
-
     /// Adds to `claims` what a request claims. `known` says where its key comes from for a rule and
     /// the rule's identity.
     pub fn claim(

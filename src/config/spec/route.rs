@@ -52,8 +52,8 @@ keys! {
         /// Protocols that a client may upgrade to; `[]` for none.
         upgrades: Several<Protocol> = "websocket";
         /// Passes paths as they are written that get 400 otherwise because servers read them
-        /// differently: with `%5c` or `..`, or with `%2f` where reading it as a slash leads to
-        /// another route or rule.
+        /// differently: with `%5c` or `..`, with `%2f` where reading it as a slash leads to another
+        /// route or rule, or with `;` where cutting off what follows does.
         relaxed_path: bool = false;
         /// Passes the trailers of requests to the upstream, but for fields that decide about a
         /// request or change how it is handled; those of gRPC pass in any case.

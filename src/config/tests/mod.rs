@@ -11,6 +11,7 @@ mod include;
 mod lints;
 mod mutations;
 mod overrides;
+mod paths;
 mod plans;
 mod reference;
 mod reload;

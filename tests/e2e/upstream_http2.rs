@@ -217,6 +217,38 @@ fn what_a_server_may_have_processed_is_not_sent_again_unless_it_is_harmless() {
 }
 
 #[test]
+fn a_get_is_sent_again_if_its_connection_is_closed_before_the_answer() {
+    for (method, expected, arrivals) in [("GET", 200, 3), ("POST", 502, 2)] {
+        let arrived = Arc::<AtomicUsize>::default();
+        let counter = Arc::clone(&arrived);
+        let server = scripted(&[], move |number, mut frames| {
+            while let Some((stream, _)) = frames.request() {
+                if counter.fetch_add(1, Ordering::SeqCst) == 1 {
+                    assert_eq!(number, 0);
+                    return;
+                }
+                frames.answer(stream, b"ok");
+            }
+        });
+        let gateway = prior_knowledge(server.address, "");
+        let mut client = Client::new(gateway.web());
+        assert_eq!(client.get("/").status, 200);
+        assert_eq!(client.request(method, "/", &[]).status, expected, "{method}");
+        assert_eq!(arrived.load(Ordering::SeqCst), arrivals, "{method}");
+    }
+}
+
+#[test]
+fn a_new_connection_that_is_closed_before_the_answer_is_a_reset_to_retry() {
+    for (route, expected, arrivals) in [("", 502, 1), (", retry: {}", 200, 2)] {
+        let (server, arrived) = failing_first(|_, _| {});
+        let gateway = prior_knowledge(server.address, route);
+        assert_eq!(http::get(gateway.web(), "/").status, expected, "{route}");
+        assert_eq!(arrived.load(Ordering::SeqCst), arrivals, "{route}");
+    }
+}
+
+#[test]
 fn a_body_that_is_too_large_to_be_kept_is_not_sent_again() {
     let (server, arrived) = failing_first(|frames, stream| frames.reset(stream, 7));
     let gateway = prior_knowledge(server.address, "");

@@ -37,8 +37,9 @@ impl UpstreamError {
             Self::Closed => true,
             Self::Io(error) => is_end(error),
             Self::Http2(error) => {
-                let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
-                cause.and_then(h2::Error::get_io).is_some_and(is_end)
+                // hyper takes an IO error out of h2's.
+                let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+                cause.is_some_and(is_end)
                     || error.is_incomplete_message()
                     || error.is_canceled()
                     || error.is_closed()

@@ -174,15 +174,19 @@ impl Activity {
             next = next.min(now + limits.write);
             let congested = self.congested.swap(self.write_since.is_set(), Relaxed);
             next = next.min(self.streams.judge(now, limits.write, congested));
-        } else if self.preface_since.is_set() {
-            if expired(&self.preface_since, limits.header_read) {
+        } else {
+            let awaits_preface = self.preface_since.is_set();
+            if awaits_preface && expired(&self.preface_since, limits.header_read) {
                 return Verdict::PrefaceLate;
             }
-        } else if let Some(deadline) = self.idle_until(limits) {
-            if deadline <= now {
-                return Verdict::Close;
+            // A preface has a limit of its own, but a drain does not wait for it.
+            let is_limited = !awaits_preface || self.handle.is_draining();
+            if let Some(deadline) = self.idle_until(limits).filter(|_| is_limited) {
+                if deadline <= now {
+                    return Verdict::Close;
+                }
+                next = next.min(deadline);
             }
-            next = next.min(deadline);
         }
         Verdict::LookAgain(next)
     }
@@ -241,6 +245,16 @@ mod tests {
         let now = activity.clock.now();
         assert_eq!(activity.urgent(&LIMITS), Some(now + GRACE));
         assert!(matches!(after(&activity, 0).await, Verdict::LookAgain(at) if at == now + GRACE));
+        assert_eq!(after(&activity, 1).await, Verdict::Close);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drain_does_not_wait_for_a_preface() {
+        let activity = begun();
+        activity.handle.drain();
+        let now = activity.clock.now();
+        assert_eq!(activity.urgent(&LIMITS), Some(now + GRACE));
+        assert_eq!(activity.judge(now, &LIMITS), Verdict::LookAgain(now + GRACE));
         assert_eq!(after(&activity, 1).await, Verdict::Close);
     }
 

@@ -1,7 +1,7 @@
 //! A client of the simulation, and what it saw.
 
 use super::{
-    connect,
+    connect, http2_client,
     message::{Content, Head, body, is_of},
     plan::{Body, Connection, Leave, Request},
 };
@@ -16,7 +16,7 @@ use tokio::{
 };
 
 /// How long a client reads nothing that stalls. Longer than the gateway waits for it.
-const STALL: Duration = Duration::from_mins(10);
+pub(super) const STALL: Duration = Duration::from_mins(10);
 
 /// What a client saw of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +65,13 @@ pub(super) fn start(
     let (stream, served) = connect(proxy, plan);
     let clock = proxy.worker.clock.clone();
     let plan = plan.clone();
-    (tokio::spawn(async move { talk(stream, &clock, &plan).await }), served)
+    let talking = async move {
+        match plan.http2 {
+            None => talk(stream, &clock, &plan).await,
+            Some(http2) => http2_client::talk(stream, &clock, &plan, http2).await,
+        }
+    };
+    (tokio::spawn(talking), served)
 }
 
 async fn talk(stream: DuplexStream, clock: &Clock, plan: &Connection) -> Vec<Exchange> {
@@ -102,7 +108,7 @@ async fn talk(stream: DuplexStream, clock: &Clock, plan: &Connection) -> Vec<Exc
     seen
 }
 
-fn unanswered(request: &Request) -> Exchange {
+pub(super) fn unanswered(request: &Request) -> Exchange {
     Exchange {
         id: request.id,
         method: request.method,

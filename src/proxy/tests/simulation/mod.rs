@@ -1,11 +1,12 @@
 //! The whole proxy in virtual time, with faults that a seed chooses.
 //!
-//! Each seed draws a configuration, clients, what servers do with each request, edits of the rules
+//! Each seed draws a configuration, clients of HTTP/1.1 and HTTP/2, what servers do with each request, edits of the rules
 //! and perhaps a drain. Clients and servers run in this process, over streams that split, delay and
 //! break off. Afterwards nothing may be left: no request in flight, no place in a queue, no
 //! connection. `SEED=n cargo test --lib simulation` runs one seed alone and prints what happened.
 
 mod client;
+mod http2_client;
 mod message;
 mod network;
 mod plan;
@@ -164,6 +165,7 @@ fn connect(
     plan: &plan::Connection,
 ) -> (tokio::io::DuplexStream, tokio::task::JoinHandle<()>) {
     let (near, far) = duplex(plan.buffer);
-    let (served, _) = proxy.serve(Unsteady::new(far, plan), Protocol::Http1);
+    let protocol = if plan.http2.is_some() { Protocol::Http2 } else { Protocol::Http1 };
+    let (served, _) = proxy.serve(Unsteady::new(far, plan), protocol);
     (near, served)
 }

@@ -54,9 +54,20 @@ pub(super) struct Connection {
     pub(super) portion: usize,
     /// The gateway sees the connection reset after so many bytes.
     pub(super) reset_after: Option<usize>,
-    /// Whether requests are sent before the answers to those before them.
+    /// Whether requests are sent before the answers to those before them, in HTTP/1.1.
     pub(super) is_pipelined: bool,
+    /// How the client speaks HTTP/2; `None`: it speaks HTTP/1.1.
+    pub(super) http2: Option<Http2>,
     pub(super) requests: Vec<Request>,
+}
+
+/// A client of HTTP/2.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Http2 {
+    /// What it takes of an answer at once, in bytes.
+    pub(super) window: u32,
+    /// When it closes the connection, whatever its requests are at.
+    pub(super) leaves_after: Option<Duration>,
 }
 
 /// A request.
@@ -151,15 +162,21 @@ impl Connection {
                 Request::draw(rng, *next, portion)
             })
             .collect();
-        Self {
-            seed: rng.u64(..),
-            starts_at: millis(rng, 5_000),
-            buffer: *one_of(rng, &[64, 1024, 64 * 1024]),
-            portion,
-            reset_after: (rng.u8(..10) == 0).then(|| rng.usize(..4_000)),
-            is_pipelined: rng.u8(..6) == 0,
-            requests,
-        }
+        let seed = rng.u64(..);
+        let starts_at = millis(rng, 5_000);
+        let buffer = *one_of(rng, &[64, 1024, 64 * 1024]);
+        let reset_after = (rng.u8(..10) == 0).then(|| rng.usize(..4_000));
+        let http2 = (rng.u8(..3) == 0).then(|| Http2::draw(rng));
+        let is_pipelined = rng.u8(..6) == 0 && http2.is_none();
+        Self { seed, starts_at, buffer, portion, reset_after, is_pipelined, http2, requests }
+    }
+}
+
+impl Http2 {
+    fn draw(rng: &mut Rng) -> Self {
+        let window = *one_of(rng, &[64, 1_000, 65_535]);
+        let leaves_after = (rng.u8(..8) == 0).then(|| millis(rng, 10_000));
+        Self { window, leaves_after }
     }
 }
 

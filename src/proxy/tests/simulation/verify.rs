@@ -2,7 +2,7 @@
 
 use super::{
     client::{Answer, Exchange},
-    plan::{Leave, Plan, Request},
+    plan::{Connection, Leave, Plan, Request},
     server::Servers,
 };
 use crate::proxy::tests::{TestProxy, secs};
@@ -58,10 +58,11 @@ fn verify_first(plan: &Plan, exchanges: &[Exchange], violations: &mut Vec<String
         return;
     }
     // A client that sends ahead may leave before its first answer comes.
-    let lasting = plan
-        .connections
-        .iter()
-        .filter(|connection| connection.reset_after.is_none() && !connection.is_pipelined);
+    let is_lasting = |connection: &&Connection| {
+        let leaves = connection.http2.is_some_and(|http2| http2.leaves_after.is_some());
+        connection.reset_after.is_none() && !connection.is_pipelined && !leaves
+    };
+    let lasting = plan.connections.iter().filter(is_lasting);
     let first = lasting.filter_map(|connection| connection.requests.first());
     // A connection on which nothing comes is closed.
     let stays = |request: &&Request| request.leave == Leave::Never && request.pause < secs(10);

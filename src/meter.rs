@@ -3,12 +3,14 @@
 //! Recording takes a few relaxed atomic additions, without locks, and allocates only for a route's
 //! first request. A reading is exact per number, not across numbers.
 
+mod admin_rejection;
 mod atomics;
 mod exemplar;
 mod histogram;
 mod pairs;
 mod room;
 
+pub use admin_rejection::{AdminRejection, AdminRejections};
 pub use exemplar::{Exemplar, ExemplarId};
 pub use histogram::{BUCKETS, DURATION_BOUNDS, Durations};
 
@@ -269,6 +271,8 @@ pub struct Counters {
     pub spans_failed: AtomicU64,
     /// Spans that the collector rejected when it took others.
     pub spans_rejected: AtomicU64,
+    /// Requests that the admin listener rejected.
+    pub admin_rejections: AdminRejections,
     /// Steps of the wall clock.
     pub clock_steps: AtomicU64,
     /// Panics caught while serving.

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     config::{self, Secret},
     flow::{Algorithm, Claim, Gate, Instant, Key, Keyed, Rate, Rule, Rules, SlotId, limiter},
+    meter::AdminRejection,
     route::Seed,
     small_http::Client,
 };
@@ -72,14 +73,14 @@ impl Guard {
         Self { gate, slot, seed: Seed::random() }
     }
 
-    /// Returns why a request is not answered, if it is not.
+    /// Returns why a request is not answered, if it is not, and the answer that says so.
     pub(super) fn check(
         &self,
         now: Instant,
         (settings, address): (Option<&config::Admin>, SocketAddr),
         access: Access,
         head: &Parts,
-    ) -> Option<Reply> {
+    ) -> Option<(AdminRejection, Reply)> {
         let is_for_all = match access {
             Access::Everyone => true,
             Access::EveryoneWithoutQuery => head.uri.query().is_none(),
@@ -89,7 +90,7 @@ impl Guard {
         if let Some(wait) =
             client.and_then(|client| self.must_wait(now, client.address.ip(), is_for_all))
         {
-            return Some(too_often(wait));
+            return Some((AdminRejection::Rate, too_often(wait)));
         }
         let proof = proof(settings, client, &head.headers);
         let names: &[String] = settings
@@ -98,16 +99,17 @@ impl Guard {
         if proof != Proof::Token && !is_ours(&head.uri, &head.headers, names) {
             let text = "this name is not the admin listener's: ask by address, by `localhost`, or \
                         with a bearer token\n";
-            return Some(plain(StatusCode::FORBIDDEN, text));
+            return Some((AdminRejection::Host, plain(StatusCode::FORBIDDEN, text)));
         }
         if is_of_another_site(head) {
-            return Some(plain(StatusCode::FORBIDDEN, "not from a page of another site\n"));
+            let text = "not from a page of another site\n";
+            return Some((AdminRejection::Site, plain(StatusCode::FORBIDDEN, text)));
         }
         // The address is that of the start, whatever the file says since.
         let needs_proof = settings.is_some_and(config::Admin::asks_for_proof)
             || !address.ip().to_canonical().is_loopback();
         if needs_proof && !is_for_all && proof == Proof::None {
-            return Some(unproven(settings));
+            return Some((AdminRejection::Auth, unproven(settings)));
         }
         None
     }

@@ -18,7 +18,10 @@ use crate::{
         Algorithm, ByReason, Instant, Observation, ReasonKind, RuleObservation, WAIT_BOUNDS,
         breaker::Phase, rule_of,
     },
-    meter::{Counters, DURATION_BOUNDS, Durations, Refusal, Resent, RouteReading, ServerMeter},
+    meter::{
+        AdminRejection, Counters, DURATION_BOUNDS, Durations, Refusal, Resent, RouteReading,
+        ServerMeter,
+    },
 };
 use prometheus_client::{
     collector::Collector,
@@ -378,6 +381,10 @@ impl Metrics {
         ];
         let spans = spans.map(|(result, count)| ([("result", result)], count));
         counters(encoder, ("flowgate_trace_spans", "Spans of sampled requests"), spans)?;
+        let rejected = AdminRejection::ALL
+            .map(|reason| ([("reason", reason.label())], counted.admin_rejections.of(reason)));
+        let help = "Requests that the admin listener rejected";
+        counters(encoder, ("flowgate_admin_rejected", help), rejected)?;
         let steps = get(&counted.clock_steps);
         let help = "Steps of the wall clock, which windows of the clock and the calendar follow";
         counter(encoder, ("flowgate_clock_steps", help), &steps)?;

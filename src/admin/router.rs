@@ -70,7 +70,8 @@ impl Router {
         let settings = admin.settings();
         let now = admin.state.clock.now();
         let listener = (settings.as_ref(), admin.address);
-        if let Some(reply) = self.guard.check(now, listener, access, head) {
+        if let Some((reason, reply)) = self.guard.check(now, listener, access, head) {
+            admin.state.counters.admin_rejections.count(reason);
             return Err(Box::new(reply));
         }
         let Some(endpoint) = endpoint else {

@@ -23,7 +23,7 @@ fn head(method: &str, target: &str, fields: &[(&str, &str)]) -> Parts {
 fn status(settings: Option<&config::Admin>, address: &str, access: Access, head: &Parts) -> u16 {
     let guard = Guard::new(Instant::EPOCH);
     let reply = guard.check(Instant::EPOCH, (settings, address.parse().unwrap()), access, head);
-    reply.map_or(200, |reply| reply.status().as_u16())
+    reply.map_or(200, |(_, reply)| reply.status().as_u16())
 }
 
 #[track_caller]
@@ -161,7 +161,8 @@ fn who_asks_too_often_waits_and_keeps_no_one_else_waiting() {
     for _ in 0..BURST {
         assert!(ask(one, Access::Operators, Instant::EPOCH).is_none());
     }
-    let rejected = ask(one, Access::Operators, Instant::EPOCH).unwrap();
+    let (reason, rejected) = ask(one, Access::Operators, Instant::EPOCH).unwrap();
+    assert_eq!(reason, AdminRejection::Rate);
     assert_eq!(rejected.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(rejected.headers()[header::RETRY_AFTER], "1");
     assert!(ask("::ffff:127.0.0.1", Access::Operators, Instant::EPOCH).is_some());

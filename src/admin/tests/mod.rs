@@ -10,7 +10,7 @@ use crate::{
     clock::Clock,
     config::{self, Live, Snapshot},
     flow::{Claim, Instant, Key, Outcome},
-    meter::{Ended, ExemplarId, Refusal, RouteMeter},
+    meter::{AdminRejection, Ended, ExemplarId, Refusal, RouteMeter},
 };
 use bytes::Bytes;
 use futures_util::FutureExt;

@@ -88,8 +88,39 @@ async fn who_asks_too_often_is_told_when_to_come_again() {
     let rejected = ask("/routes");
     assert_eq!(rejected.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(rejected.headers()[header::RETRY_AFTER], "1");
+    let rejections = &fixture.router.admin.state.counters.admin_rejections;
+    assert_eq!(rejections.of(AdminRejection::Rate), 1);
     assert_eq!(ask("/healthz").status(), StatusCode::OK, "probes are counted apart");
     let clock = &fixture.router.admin.state.clock;
     clock.sleep_until(clock.now() + Duration::from_secs(1)).await;
     assert_eq!(ask("/routes").status(), StatusCode::OK);
+}
+
+#[test]
+fn rejected_requests_are_counted_by_reason() {
+    let fixture = Fixture::new();
+    let counted = || {
+        let rejections = &fixture.router.admin.state.counters.admin_rejections;
+        AdminRejection::ALL.map(|reason| (reason.label(), rejections.of(reason)))
+    };
+    assert_eq!(fixture.ask("GET", "/routes", &[]).status(), StatusCode::OK);
+    assert_eq!(fixture.ask("GET", "/none", &[]).status(), StatusCode::NOT_FOUND);
+    assert_eq!(counted(), [("rate", 0), ("host", 0), ("site", 0), ("auth", 0)]);
+    let host = [("host", "evil.example")];
+    assert_eq!(fixture.ask("GET", "/routes", &host).status(), StatusCode::FORBIDDEN);
+    for field in [("origin", "http://evil.example"), ("sec-fetch-site", "cross-site")] {
+        assert_eq!(fixture.ask("POST", "/reload", &[field]).status(), StatusCode::FORBIDDEN);
+    }
+    let token = "admin: { token: 0123456789abcdef }";
+    let plan = fixture.read(&format!("{CONFIG}{token}")).unwrap();
+    let now = fixture.router.admin.state.clock.now();
+    fixture.router.admin.state.live.apply(plan, now, &mut config::Retired::default());
+    for wrong in ["Bearer 0123456789abcdeF", "Bearer", "Basic eDp5"] {
+        let reply = fixture.ask("GET", "/routes", &[("authorization", wrong)]);
+        assert_eq!(reply.status(), StatusCode::UNAUTHORIZED);
+    }
+    assert_eq!(counted(), [("rate", 0), ("host", 1), ("site", 2), ("auth", 3)]);
+    let bearer = [("authorization", "Bearer 0123456789abcdef")];
+    let page = read(fixture.ask("GET", "/metrics", &bearer)).1;
+    assert!(page.contains("flowgate_admin_rejected_total{reason=\"auth\"} 3\n"), "{page}");
 }

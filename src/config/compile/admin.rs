@@ -2,12 +2,13 @@
 
 use super::compiler::Compiler;
 use crate::config::{
-    decode::Key,
-    diagnostics::{Problem, quoted},
+    decode::{At, Key},
+    diagnostics::{Lint, Problem, quoted},
     plan::{Admin, AdminTls},
     read::source::Files,
     spec::{AdminSpec, AdminTlsSpec, CertificateFiles, Secret, leaf},
 };
+use std::net::SocketAddr;
 
 impl Compiler {
     pub(super) fn admin(&mut self, key: &Key<AdminSpec>, files: &Files) -> Option<Admin> {
@@ -20,8 +21,12 @@ impl Compiler {
             Some(tls) => tls.client_ca.is_written(),
             None => spec.tls.is_written(),
         };
-        let asks = spec.token.is_written() || spec.token_file.is_written() || client_ca;
-        if !asks && !at.value.ip().is_loopback() {
+        let has_token = spec.token.is_written() || spec.token_file.is_written();
+        let is_remote = !at.value.ip().is_loopback();
+        if has_token && is_remote && !spec.tls.is_written() {
+            self.token_in_cleartext(&at);
+        }
+        if !has_token && !client_ca && is_remote {
             let message = format!("the admin listener on `{}` asks nobody for proof", at.value);
             let help = format!(
                 "write `token_file: FILE`, or `tls: {{ cert: FILE, key: FILE, client_ca: FILE }}`, \
@@ -31,6 +36,18 @@ impl Compiler {
             self.error(Problem::error(at.place, message).help(help));
         }
         Some(Admin { listen: at.value, token, tls })
+    }
+
+    /// Warns of a token that other machines can only send in cleartext.
+    fn token_in_cleartext(&mut self, at: &At<SocketAddr>) {
+        let what = "the admin token crosses the network in cleartext";
+        let warning = Problem::warning(Lint::AdminWithoutTls, at.place, what);
+        let help = format!(
+            "write `tls: {{ cert: FILE, key: FILE }}`, or listen on this machine only: \
+             `127.0.0.1:{}`",
+            at.value.port()
+        );
+        self.warn(warning.help(help));
     }
 
     fn admin_token(&mut self, spec: &AdminSpec, files: &Files) -> Option<Secret> {

@@ -46,6 +46,8 @@ lints! {
     MissingEnd = "missing-end",
     /// A store on another machine, in cleartext.
     StoreWithoutTls = "store-without-tls",
+    /// An admin listener that gets its token in cleartext from other machines.
+    AdminWithoutTls = "admin-without-tls",
     /// A burst beside which the limit hardly matters.
     BurstOutweighsLimit = "burst-outweighs-limit",
     /// A bucket that passes twice its limit in a long window.

@@ -190,6 +190,22 @@ fn stores_on_other_machines() {
 }
 
 #[test]
+fn admin_tokens_in_cleartext() {
+    let text = |admin: &str| format!("admin: {{ {admin} }}\n") + &rules(&["name: a, limit: 9/1s"]);
+    let token = "token: 0123456789abcdef-secret";
+    let on = |address: &str| text(&format!("listen: '{address}:9901', {token}"));
+    check(Lint::AdminWithoutTls, &on("10.0.0.1"), &on("127.0.0.1"));
+    for remote in ["", "0.0.0.0", "[::]", "203.0.113.5"] {
+        let remarks = plan(&on(remote)).warnings.to_string();
+        assert!(remarks.contains("[admin-without-tls]"), "{remote}: {remarks}");
+        assert!(!remarks.contains("secret"), "{remarks}");
+    }
+    for sound in [on("[::1]"), text(token)] {
+        assert_eq!(found(&plan(&sound)), Vec::<String>::new(), "{sound}");
+    }
+}
+
+#[test]
 fn files_without_their_mark() {
     let text = rules(&["name: a, limit: 9/1s"]);
     let shown = |text: &str| plan(text).remarks_at(Instant::EPOCH).to_string();

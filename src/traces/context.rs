@@ -68,8 +68,8 @@ impl TraceParent {
     pub(super) fn text(&self) -> [u8; LENGTH] {
         let mut text = [b'-'; LENGTH];
         text[..2].copy_from_slice(b"00");
-        text[3..35].copy_from_slice(&digits::<32>(self.trace_id));
-        text[36..52].copy_from_slice(&digits::<16>(self.span_id.into()));
+        write_hex(&self.trace_id.to_be_bytes(), &mut text[3..35]);
+        write_hex(&self.span_id.to_be_bytes(), &mut text[36..52]);
         text[53..].copy_from_slice(if self.is_sampled { b"01" } else { b"00" });
         text
     }
@@ -139,13 +139,13 @@ fn hex(digits: &[u8]) -> Option<u128> {
     })
 }
 
-/// Writes a number as so many hexadecimal digits.
-fn digits<const N: usize>(number: u128) -> [u8; N] {
-    const WORDS: &[u8; 16] = b"0123456789abcdef";
-    core::array::from_fn(|at| {
-        let shift = 4 * (N - 1 - at);
-        WORDS[usize::try_from(number >> shift & 15).unwrap_or_default()]
-    })
+/// Writes bytes as hexadecimal digits, two for each.
+fn write_hex(bytes: &[u8], into: &mut [u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for (byte, digits) in bytes.iter().zip(into.chunks_exact_mut(2)) {
+        digits[0] = DIGITS[usize::from(byte >> 4)];
+        digits[1] = DIGITS[usize::from(byte & 15)];
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! room for.
 
 use super::{
-    post::{Again, Failure, Post},
+    post::{Again, Failure, Post, Taken},
     recorder::{SpanQueue, Spans},
     resource,
 };
@@ -73,15 +73,7 @@ impl Exporter {
         while let Some(first) = self.queue.recv().await {
             let mut count = first.count;
             let spans = self.gather(first, &mut count).await;
-            let tracing = self.live.load().settings.tracing.clone();
-            let is_sent = match tracing {
-                Some(tracing) => {
-                    let body = resource::body(&tracing, &self.instance, &spans);
-                    self.send(&tracing, body.into(), count).await
-                }
-                // Nobody wants them any more.
-                None => false,
-            };
+            let is_sent = self.send(&spans, count).await;
             let counter =
                 if is_sent { &self.counters.spans_exported } else { &self.counters.spans_failed };
             counter.fetch_add(count, Relaxed);
@@ -108,23 +100,20 @@ impl Exporter {
         spans
     }
 
-    /// Sends a batch, again if the collector may take it later. Returns whether it was taken.
-    async fn send(&mut self, tracing: &Tracing, body: bytes::Bytes, count: u64) -> bool {
-        let collector = &tracing.collector;
+    /// Sends a batch, again if the collector may take it later. Each time goes by the configuration
+    /// that is in force then. Returns whether the batch was taken.
+    async fn send(&mut self, spans: &[Vec<u8>], count: u64) -> bool {
         let give_up = self.clock.now() + PATIENCE;
         let mut wait = FIRST_WAIT;
         loop {
-            let posted = self.post.send(collector, body.clone());
-            let posted = self.clock.timeout(collector.timeout, posted).await;
-            let failure = match posted {
-                Ok(Ok(taken)) => return self.note_success(tracing, &taken, count),
-                Ok(Err(failure)) => failure,
-                Err(_) => {
-                    self.post.disconnect();
-                    Failure::again("no answer within tracing.otlp.timeout")
-                }
+            let tracing = self.live.load().settings.tracing.clone();
+            // Without, nobody wants them any more.
+            let Some(tracing) = tracing else { return false };
+            let failure = match self.post(&tracing, spans).await {
+                Ok(taken) => return self.note_success(&tracing, &taken, count),
+                Err(failure) => failure,
             };
-            self.note_failure(tracing, &failure);
+            self.note_failure(&tracing, &failure);
             let pause = match failure.again {
                 Again::Never => return false,
                 Again::After(pause) => pause,
@@ -140,8 +129,20 @@ impl Exporter {
         }
     }
 
+    /// Sends a batch once.
+    async fn post(&mut self, tracing: &Tracing, spans: &[Vec<u8>]) -> Result<Taken, Failure> {
+        let collector = &tracing.collector;
+        let body = resource::body(tracing, &self.instance, spans);
+        let posted = self.post.send(collector, body.into());
+        let Ok(posted) = self.clock.timeout(collector.timeout, posted).await else {
+            self.post.disconnect();
+            return Err(Failure::again("no answer within tracing.otlp.timeout"));
+        };
+        posted
+    }
+
     /// Notes that a batch was taken, perhaps without some of its spans.
-    fn note_success(&mut self, tracing: &Tracing, taken: &super::post::Taken, count: u64) -> bool {
+    fn note_success(&mut self, tracing: &Tracing, taken: &Taken, count: u64) -> bool {
         if taken.rejected > 0 {
             let rejected = taken.rejected.min(count);
             self.counters.spans_rejected.fetch_add(rejected, Relaxed);

@@ -48,6 +48,8 @@ mod stores;
 mod throttling;
 mod tls;
 mod tokens;
+mod trace_export;
+mod trace_parents;
 mod tracing;
 mod trailers;
 mod turns;

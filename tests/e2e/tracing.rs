@@ -1,7 +1,9 @@
 //! Traces: what servers and the collector learn of a request.
 
 use crate::common::{
-    Gateway, PATIENCE, eventually,
+    Gateway, PATIENCE,
+    collector::{Seen, attribute, body, collector, noting, spans},
+    eventually,
     http::Client,
     metrics,
     upstream::{self, Request, Script},
@@ -10,33 +12,14 @@ use crate::common::{
 use serde_json::{Value, json};
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex, mpsc},
-    time::{Duration, Instant},
+    sync::{Mutex, mpsc},
+    time::Duration,
 };
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const CALLER: &str = "b7ad6b7169203331";
 
 const ALL: &str = "  - { name: all, match: { path_prefix: / }, upstream: up, retry: {} }";
-
-/// The requests that a server got, and when.
-type Seen = Arc<Mutex<Vec<(Request, Instant)>>>;
-
-/// A server that notes requests, and answers with what `answer` makes of a request's number, from 0.
-fn noting(answer: impl Fn(usize) -> Vec<u8> + Send + Sync + 'static) -> (Script, Seen) {
-    let seen = Seen::default();
-    let noted = Arc::clone(&seen);
-    let script = Script::answering(move |request| {
-        let mut noted = noted.lock().expect("no panic");
-        noted.push((request.clone(), Instant::now()));
-        answer(noted.len() - 1)
-    });
-    (script, seen)
-}
-
-fn collector() -> (Script, Seen) {
-    noting(|_| upstream::ok("{}"))
-}
 
 fn unavailable(fields: &str) -> Vec<u8> {
     format!("HTTP/1.1 503 Service Unavailable\r\n{fields}Content-Length: 0\r\n\r\n").into_bytes()
@@ -55,23 +38,6 @@ fn only(seen: &Seen) -> Request {
     let export = eventually("an export", || seen.lock().expect("no panic").first().cloned());
     assert_eq!(seen.lock().expect("no panic").len(), 1);
     export.0
-}
-
-fn body(export: &Request) -> Value {
-    serde_json::from_slice(&export.body).expect("JSON")
-}
-
-/// The spans of an export.
-fn spans(body: &Value) -> Vec<Value> {
-    let spans = body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array();
-    spans.expect("spans").clone()
-}
-
-/// The value of an attribute, with its type.
-fn attribute(of: &Value, key: &str) -> Value {
-    let attributes = of["attributes"].as_array().expect("attributes");
-    let found = attributes.iter().find(|attribute| attribute["key"] == key);
-    found.map_or(Value::Null, |attribute| attribute["value"].clone())
 }
 
 /// A number of 64 bits, which OTLP's JSON has as a text.

@@ -2,6 +2,7 @@
 //! that see every byte.
 
 pub(crate) mod browser;
+pub(crate) mod collector;
 pub(crate) mod http;
 pub(crate) mod http2;
 pub(crate) mod http2_server;

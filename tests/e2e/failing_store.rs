@@ -178,6 +178,7 @@ fn a_key_that_the_store_cannot_decide_about_keeps_no_other_from_being_decided() 
     assert_eq!(up(&gateway), 1.0);
     let errors = metrics(&gateway, "flowgate_store_errors_total");
     assert_eq!(errors["flowgate_store_errors_total{kind=\"other\"}"], 6.0);
+    gateway.wait_log("the store rejected a call");
     let log = gateway.log();
     assert_eq!(log.matches("the store rejected a call").count(), 1, "{log}");
     assert!(!log.contains("the store fails"), "{log}");

@@ -88,6 +88,7 @@ fn a_slot_that_moves_to_another_node_takes_its_counts_along_and_disturbs_no_othe
     assert_eq!(passed(staying, 1), 2);
     told(&nodes[2], moving, 20);
     for (gateway, logged) in gateways.iter().zip(logged) {
+        gateway.wait_log_after(logged, "the store rejected a call");
         let log = gateway.log();
         let said: Vec<_> = log.lines().skip(logged).collect();
         assert!(said.len() == 1 && said[0].contains("the store rejected a call"), "{log}");

@@ -63,9 +63,13 @@ fn a_dead_server_costs_one_connection_and_is_asked_again_when_it_lives() {
         assert_eq!(client.get("/").status, 200);
     }
     gateway.wait_log("server ejected for 1s");
-    assert!(gateway.log().contains("cannot connect"), "{}", gateway.log());
-    assert_eq!(health(&gateway), ["ejected", "healthy"]);
-    assert_eq!(metric(&gateway, "flowgate_upstream_server_healthy", dead), Some(0.0));
+    gateway.wait_log("cannot connect");
+    // A busy machine may look when the period is over.
+    eventually("it is shown as ejected", || {
+        assert_eq!(client.get("/").status, 200);
+        let is_healthy = metric(&gateway, "flowgate_upstream_server_healthy", dead);
+        (health(&gateway) == ["ejected", "healthy"] && is_healthy == Some(0.0)).then_some(())
+    });
     let ejections = metric(&gateway, "flowgate_upstream_server_ejections", dead).expect("counted");
     let failures = metric(&gateway, "flowgate_upstream_connect_failures", dead).expect("counted");
     assert!(failures <= ejections, "{failures} connections for {ejections} ejections");
@@ -172,7 +176,7 @@ fn a_server_that_fails_its_checks_gets_no_requests_until_it_passes() {
     assert_eq!(answers(), ["checked", "other"]);
     passes.store(false, Ordering::SeqCst);
     gateway.wait_log("server fails its health checks");
-    assert!(gateway.log().contains("status 503"), "{}", gateway.log());
+    gateway.wait_log("status 503");
     assert_eq!(health(&gateway), ["unhealthy", "healthy"]);
     assert_eq!(answers(), ["other"]);
     passes.store(true, Ordering::SeqCst);

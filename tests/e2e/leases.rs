@@ -42,7 +42,7 @@ fn what_is_in_flight_is_one_number_and_a_gateway_that_is_gone_holds_none_of_it()
     let (release, working) = (Arc::default(), Arc::default());
     let (upstream, server) = (held(&release, &working), Server::start());
     let rules = "    flow: [{ name: r, concurrency: 4, scope: cluster, on_store_error: deny }]";
-    let store = format!("{PATIENT}, lease: 1s");
+    let store = format!("{PATIENT}, lease: 4s");
     let mut gateways = gateways(3, &config(upstream.address, server.port, &store, rules));
     let begin = |web: SocketAddr| {
         let mut client = Client::new(web);
@@ -55,7 +55,7 @@ fn what_is_in_flight_is_one_number_and_a_gateway_that_is_gone_holds_none_of_it()
     let refused = || http::get(gateways[2].web(), "/").status == 503;
     assert!(refused());
     // Renewed, they outlast their lease.
-    let long = Instant::now() + Duration::from_millis(2_500);
+    let long = Instant::now() + Duration::from_secs(9);
     eventually("two leases later", || {
         assert!(refused());
         (Instant::now() > long).then_some(())
@@ -296,7 +296,7 @@ fn what_a_dry_run_would_have_refused_is_not_in_flight_there() {
     let (release, working) = (Arc::default(), Arc::default());
     let (upstream, server) = (held(&release, &working), Server::start());
     let rules = "    flow: [{ name: r, concurrency: 1, scope: cluster, dry_run: true }]";
-    let store = format!("{PATIENT}, lease: 1s");
+    let store = format!("{PATIENT}, lease: 4s");
     let gateway = gateways(1, &config(upstream.address, server.port, &store, rules)).remove(0);
     let mut clients = [(); 3].map(|()| Client::new(gateway.web()));
     for client in &mut clients {
@@ -304,7 +304,7 @@ fn what_a_dry_run_would_have_refused_is_not_in_flight_there() {
     }
     eventually("three at work", || (working.load(SeqCst) == 3).then_some(()));
     let mut store = server.connection();
-    let long = Instant::now() + Duration::from_secs(2);
+    let long = Instant::now() + Duration::from_secs(9);
     eventually("two leases later", || {
         let mut used = redis::cmd("ZSCORE");
         used.arg(&["flowgate:{all}:r:leases", "used"]);

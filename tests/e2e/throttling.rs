@@ -99,10 +99,10 @@ fn a_refusal_tells_the_client_what_it_needs() {
     let upstream = upstream::echo();
     let gateway = Gateway::start(&yaml(
         upstream.address,
-        &route("    flow: [{ name: per-client, limit: 2/10s, burst: 2, key: client_ip }]"),
+        &route("    flow: [{ name: per-client, limit: 2/10m, burst: 2, key: client_ip }]"),
     ));
     let first = http::get(gateway.web(), "/");
-    assert_eq!(first.header("ratelimit-policy"), Some("\"per-client\";q=2;w=10"));
+    assert_eq!(first.header("ratelimit-policy"), Some("\"per-client\";q=2;w=600"));
     assert!(
         first.header("ratelimit").is_some_and(|value| value.starts_with("\"per-client\";r=1;t="))
     );
@@ -114,7 +114,7 @@ fn a_refusal_tells_the_client_what_it_needs() {
         refused.header("ratelimit").is_some_and(|value| value.starts_with("\"per-client\";r=0;t="))
     );
     let wait: u64 = refused.header("retry-after").expect("there").parse().expect("seconds");
-    assert!((1..=5).contains(&wait), "{wait}");
+    assert!((1..=300).contains(&wait), "{wait}");
     let problem = refused.json();
     assert_eq!(problem["status"], 429);
     assert!(problem["type"].as_str().is_some_and(|kind| kind.ends_with("quota-exceeded")));
@@ -129,8 +129,10 @@ fn whoever_waits_as_told_is_admitted() {
         upstream.address,
         &route("    flow: [{ name: one, limit: 1/1s, burst: 1 }]"),
     ));
-    assert_eq!(http::get(gateway.web(), "/").status, 200);
-    let refused = http::get(gateway.web(), "/");
+    // A busy machine may take longer than the interval for two requests.
+    let refused = eventually("a rejection", || {
+        Some(http::get(gateway.web(), "/")).filter(|answer| answer.status == 429)
+    });
     let wait: u64 = refused.header("retry-after").expect("there").parse().expect("seconds");
     let until = Instant::now() + Duration::from_secs(wait);
     eventually("the time has passed", || (Instant::now() >= until).then_some(()));
@@ -149,9 +151,23 @@ fn of_several_rules_that_reject_the_one_that_does_for_longest_tells_when_to_come
       - { name: long, algorithm: fixed_window, align: first_request, limit: 1/3s }",
         ),
     ));
-    for _ in 0..2 {
+    let wait_for = |seconds| {
+        let until = Instant::now() + Duration::from_secs(seconds);
+        eventually("the time has passed", || (Instant::now() >= until).then_some(()));
+    };
+    // On a busy machine the second request of a pair may come late: then all windows end first.
+    let pair = || {
+        let began = Instant::now();
         assert_eq!(http::get(gateway.web(), "/").status, 200);
         let rejected = http::get(gateway.web(), "/");
+        let is_quick = began.elapsed() < Duration::from_secs(1);
+        if !is_quick {
+            wait_for(3);
+        }
+        Some(rejected).filter(|_| is_quick)
+    };
+    for _ in 0..2 {
+        let rejected = eventually("a quick pair", pair);
         assert_eq!(rejected.status, 429);
         let wait: u64 = rejected.header("retry-after").expect("there").parse().expect("seconds");
         let told = format!("\"long\";r=0;t={wait}");
@@ -160,8 +176,7 @@ fn of_several_rules_that_reject_the_one_that_does_for_longest_tells_when_to_come
         let problem = rejected.json();
         assert_eq!(problem["violated-policies"], serde_json::json!(["long", "short"]));
         assert!(problem["retry-after-ms"].as_u64().is_some_and(|wait| wait > 1_000), "{problem}");
-        let until = Instant::now() + Duration::from_secs(wait);
-        eventually("the time has passed", || (Instant::now() >= until).then_some(()));
+        wait_for(wait);
     }
     assert_eq!(http::get(gateway.web(), "/").status, 200);
 }

@@ -66,42 +66,35 @@ fn requests_are_shared_out_by_weight() {
 
 #[test]
 fn least_request_avoids_the_busy_server() {
-    let stuck = Script::start(|_, mut connection| while connection.read().is_some() {});
+    let held = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&held);
+    let stuck = Script::start(move |_, mut connection| {
+        while connection.read().is_some() {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    });
     let free = Script::answering(|_| upstream::ok("free"));
     let servers = format!("{}, {}", server(stuck.address), server(free.address));
     let gateway = Gateway::start(&with_servers(&servers, ", balance: least_request"));
-    // Two requests hang on the stuck server sooner or later; from then on whoever
-    // draws both servers takes the free one.
     let mut hanging = Vec::new();
-    while hanging.len() < 2 {
+    // Whether the free server answers it.
+    let mut is_answered = || {
         let mut client = Client::new(gateway.web());
-        client
-            .stream
-            .get_ref()
-            .set_read_timeout(Some(std::time::Duration::from_millis(300)))
-            .expect("set");
+        let stream = client.stream.get_ref().try_clone().expect("a second handle");
+        stream.set_nonblocking(true).expect("set");
+        let before = held.load(Ordering::SeqCst);
         client.send(head("GET", "/", &[]));
-        if client.try_read("GET").is_none() {
-            hanging.push(client);
-        }
-    }
-    let answered = (0..40)
-        .filter(|_| {
-            let mut client = Client::new(gateway.web());
-            client
-                .stream
-                .get_ref()
-                .set_read_timeout(Some(std::time::Duration::from_millis(300)))
-                .expect("set");
-            client.send(head("GET", "/", &[]));
-            let answered = client.try_read("GET").is_some();
-            if !answered {
-                hanging.push(client);
-            }
-            answered
-        })
-        .count();
-    // Both draws fall on the stuck server for one in four at first.
+        let is_answered = eventually("it is answered or held", || {
+            let has_answer = stream.peek(&mut [0]).is_ok();
+            (has_answer || held.load(Ordering::SeqCst) > before).then_some(has_answer)
+        });
+        hanging.extend(Some(client).filter(|_| !is_answered));
+        is_answered
+    };
+    // With nothing in flight either is as good. From then on the free one has less in flight, but
+    // while the request before has yet to end.
+    eventually("one hangs", || (!is_answered()).then_some(()));
+    let answered = (0..40).filter(|_| is_answered()).count();
     assert!(answered >= 20, "only {answered} of 40 went to the free server");
 }
 

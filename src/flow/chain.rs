@@ -63,6 +63,8 @@ pub(super) struct Charged {
     pub(super) held: Held,
     /// Where it waits for its turn.
     pub(super) queue: Option<SlotId>,
+    /// Whether the route's statistics count it.
+    pub(super) is_counted: bool,
 }
 
 /// What a request holds until its end.
@@ -166,7 +168,7 @@ impl Chain {
     }
 
     /// Decides about a request at `now` and charges it if it is admitted. Adds each slot's part to
-    /// `report`.
+    /// `report`. The route's statistics count it if `is_counted`.
     ///
     /// # Errors
     ///
@@ -177,8 +179,10 @@ impl Chain {
         now: Instant,
         claims: &[Claim],
         report: &mut Report,
+        is_counted: bool,
     ) -> Result<Charged, RejectedBy> {
         let mut evaluation = Evaluation::new(self.arrive(now, claims));
+        evaluation.is_counted = is_counted;
         self.check_all(claims, &mut evaluation);
         match evaluation.rejection {
             None => Ok(self.pass(&evaluation, report)),
@@ -210,12 +214,14 @@ impl Chain {
     /// Ends an admitted request. Returns the breaker's transition.
     pub(super) fn leave(
         &mut self,
-        start: Instant,
-        held: &[HeldSlot],
+        Charged { start, held, is_counted, .. }: &Charged,
         outcome: Outcome,
     ) -> Option<breaker::Transition> {
+        let start = *start;
         let now = self.end(outcome);
-        self.statistic.on_done(now, start, outcome);
+        if *is_counted {
+            self.statistic.on_done(now, start, outcome);
+        }
         let mut turn = None;
         for hold in held {
             let released = self.release(now, start, hold, outcome);
@@ -361,8 +367,10 @@ impl Chain {
     /// Charges an admitted request to every checked slot.
     #[inline]
     fn pass(&mut self, evaluation: &Evaluation<'_>, report: &mut Report) -> Charged {
-        let &Evaluation { now, start, .. } = evaluation;
-        self.statistic.on_pass(now, start);
+        let &Evaluation { now, start, is_counted, .. } = evaluation;
+        if is_counted {
+            self.statistic.on_pass(now, start);
+        }
         let mut held = Held::new();
         let mut queue = None;
         for result in &evaluation.results {
@@ -401,7 +409,7 @@ impl Chain {
             };
             report.quotas.push(result.quota(slot.limit(), usage));
         }
-        Charged { start, held, queue }
+        Charged { start, held, queue, is_counted }
     }
 
     /// Rejects a request for the result at this index.
@@ -420,7 +428,9 @@ impl Chain {
     /// Records a rejected request in every checked slot.
     fn record_rejection(&mut self, evaluation: &Evaluation<'_>, report: &mut Report) {
         let now = evaluation.now;
-        self.statistic.on_reject(now);
+        if evaluation.is_counted {
+            self.statistic.on_reject(now);
+        }
         for result in &evaluation.results {
             let slot = &mut self.slots[result.index].slot;
             report.quotas.push(result.quota(slot.limit(), slot.usage(now, result.lookup)));

@@ -9,8 +9,8 @@ pub use transfer::ImportedSlots;
 
 use super::{
     breaker::Transition,
-    chain::{Chain, Charged, Held, HeldSlot},
-    claim::{Claim, SlotId},
+    chain::{Chain, Charged, HeldSlot},
+    claim::Claim,
     decision::{Outcome, RejectedBy, Rejection, Report},
     rules::{Installed, Rules},
     statistic::{Observation, Totals},
@@ -38,9 +38,7 @@ pub struct Admission {
 #[derive(Debug)]
 pub struct Permit {
     gate: Arc<Gate>,
-    start: Instant,
-    held: Held,
-    queue: Option<SlotId>,
+    charged: Charged,
     ended: bool,
 }
 
@@ -128,8 +126,26 @@ impl Gate {
         report: &mut Report,
     ) -> Result<Permit, RejectedBy> {
         // A statement of its own releases the lock before the rest.
-        let decided = self.lock().enter(now, claims, report);
+        let decided = self.lock().enter(now, claims, report, true);
         decided.map(|charged| Permit::new(Arc::clone(self), charged))
+    }
+
+    /// Decides like [`decide`](Self::decide), by rules that are not in force: the route's statistics
+    /// count nothing. Returns a permit only if a rule depends on the request's end.
+    ///
+    /// # Errors
+    ///
+    /// The reason of the rejection; nothing was charged.
+    #[inline]
+    pub fn decide_uncounted(
+        self: &Arc<Self>,
+        now: Instant,
+        claims: &[Claim],
+        report: &mut Report,
+    ) -> Result<Option<Permit>, RejectedBy> {
+        let charged = self.lock().enter(now, claims, report, false)?;
+        let has_end = !charged.held.is_empty() || charged.queue.is_some();
+        Ok(has_end.then(|| Permit::new(Arc::clone(self), charged)))
     }
 
     /// Returns the statistics at `now`.
@@ -149,24 +165,24 @@ impl Gate {
 }
 
 impl Permit {
-    fn new(gate: Arc<Gate>, Charged { start, held, queue }: Charged) -> Self {
-        Self { gate, start, held, queue, ended: false }
+    const fn new(gate: Arc<Gate>, charged: Charged) -> Self {
+        Self { gate, charged, ended: false }
     }
 
     /// Returns when the request may start: on arrival, unless it must wait.
     pub const fn start(&self) -> Instant {
-        self.start
+        self.charged.start
     }
 
     /// Returns whether a rule depends on the request's end. If not, dropping the permit early
     /// changes no later decision.
     pub fn holds(&self) -> bool {
-        !self.held.is_empty()
+        !self.charged.held.is_empty()
     }
 
     /// Returns whether a slot waits for [`Self::answered`].
     pub fn awaits_answer(&self) -> bool {
-        self.held.iter().any(HeldSlot::awaits_answer)
+        self.charged.held.iter().any(HeldSlot::awaits_answer)
     }
 
     /// Records the answer when its head is known, before the last byte is sent. Returns the
@@ -175,14 +191,16 @@ impl Permit {
         if !self.awaits_answer() {
             return None;
         }
-        self.gate.lock().answer(self.start, &mut self.held, outcome)
+        let Charged { start, held, .. } = &mut self.charged;
+        self.gate.lock().answer(*start, held, outcome)
     }
 
     /// Ends the request as cancelled by a client that left at `now`. If it still waited for its start,
     /// pacing gives its place to another request.
     pub fn leave(self, now: Instant) {
-        if now < self.start && self.queue.is_some() {
-            self.gate.lock().free_place(now, self.start, self.queue);
+        let Charged { start, queue, .. } = self.charged;
+        if now < start && queue.is_some() {
+            self.gate.lock().free_place(now, start, queue);
         }
     }
 
@@ -190,14 +208,14 @@ impl Permit {
     /// breaker's transition.
     pub fn finish(mut self, outcome: Outcome) -> Option<Transition> {
         self.ended = true;
-        self.gate.lock().leave(self.start, &self.held, outcome)
+        self.gate.lock().leave(&self.charged, outcome)
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         if !self.ended {
-            self.gate.lock().leave(self.start, &self.held, Outcome::Cancelled);
+            self.gate.lock().leave(&self.charged, Outcome::Cancelled);
         }
     }
 }
@@ -206,7 +224,7 @@ impl Drop for Permit {
 mod tests {
     use super::*;
     use crate::flow::{
-        Algorithm, Change, Key, Quota, Rule, Verdict,
+        Algorithm, Change, Key, Quota, Rule, SlotId, Verdict,
         limiter::{
             concurrency,
             fixed_window::{self, Align},
@@ -291,6 +309,25 @@ mod tests {
         let [dry, real] = [0, 1].map(|at| seen.rules[at].counts);
         assert_eq!((dry.passed, dry.dry_run_rejected.total(), dry.rejected.total()), (2, 2, 0));
         assert_eq!((real.passed, real.dry_run_rejected.total(), real.rejected.total()), (4, 0, 1));
+    }
+
+    #[test]
+    fn an_uncounted_request_is_charged_and_held_only_where_its_end_matters() {
+        let claim = |slot| [Claim { slot, key: Key::Shared, cost: 1, patience: Duration::ZERO }];
+        let gate = Arc::new(Gate::new(Instant::EPOCH));
+        let decide =
+            |slot| gate.decide_uncounted(Instant::EPOCH, &claim(slot), &mut Report::default()).ok();
+        let rate = gate.install(&rules([rule("rate", bucket(10, 2))]), Instant::EPOCH).flow[0];
+        let passed = [(); 3].map(|()| decide(rate).map(|permit| permit.is_some()));
+        assert_eq!(passed, [Some(false), Some(false), None]);
+        let few = gate.install(&rules([rule("few", in_flight(1))]), Instant::EPOCH).flow[0];
+        let held = decide(few).flatten().expect("its end matters");
+        assert!(decide(few).is_none());
+        drop(held);
+        assert!(decide(few).flatten().is_some());
+        let seen = gate.observe(Instant::EPOCH);
+        assert_eq!((seen.totals, seen.in_flight, seen.in_flight_max), Default::default());
+        assert_eq!((seen.rules[0].counts.passed, seen.rules[0].counts.rejected.total()), (2, 1));
     }
 
     #[test]

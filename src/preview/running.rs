@@ -51,6 +51,8 @@ pub struct Preview {
     pub(super) read_at: AtomicU64,
     /// The indexes of the routes in force, by their addresses.
     indexes: AHashMap<usize, u32>,
+    /// Whether both files find the route with the same index for each request with a plain path.
+    routes_alike: bool,
     /// For each route of the new file the route in force with the same name.
     twins: Vec<Option<Twin>>,
     pub(super) tallies: Box<[Mutex<Tally>]>,
@@ -86,6 +88,11 @@ impl Preview {
             })
         };
         let twins = snapshot.routes.iter().map(twin).collect();
+        let relaxed = |snapshot: &Snapshot| -> Vec<bool> {
+            snapshot.routes.iter().map(|route| route.options.relaxed_path).collect()
+        };
+        let routes_alike =
+            base.table.is_same(&snapshot.table) && relaxed(&base) == relaxed(&snapshot);
         Self {
             id,
             snapshot,
@@ -98,6 +105,7 @@ impl Preview {
             until: most.map(|most| now + most),
             read_at: AtomicU64::new(now.as_nanos()),
             indexes,
+            routes_alike,
             twins,
             tallies: (0..workers.max(1)).map(|_| Mutex::default()).collect(),
             total: Mutex::default(),
@@ -134,10 +142,17 @@ impl Preview {
 
     /// Returns whether a route in force asks its clients for the same as the new file's route with
     /// this index, of the same name.
-    pub(super) fn has_same_auth(&self, here: &Arc<Route>, there: usize) -> bool {
+    pub(super) fn has_same_auth(&self, here: Option<u32>, there: usize) -> bool {
         let twin = u32::try_from(there).ok().and_then(|there| self.twin(there));
-        let twin = twin.filter(|twin| twin.has_same_auth);
-        twin.is_some_and(|twin| self.index_of(here) == Some(twin.index))
+        twin.is_some_and(|twin| twin.has_same_auth && here == Some(twin.index))
+    }
+
+    /// Returns the index of the new file's route for a request whose route in force is `here`, if
+    /// that needs no search.
+    pub(super) fn index_without_search(&self, here: Option<u32>, path: &str) -> Option<usize> {
+        // Rules have a part in what becomes of encoded slashes and of parameters.
+        let is_known = self.routes_alike && !path.contains(['%', ';']);
+        usize::try_from(here.filter(|_| is_known)?).ok()
     }
 
     fn twin(&self, there: u32) -> Option<Twin> {

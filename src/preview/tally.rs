@@ -31,6 +31,8 @@ pub(super) struct Tally {
     /// Requests whose kind had no room.
     pub(super) other_kinds: u64,
     pub(super) kinds: AHashMap<Kind, KindCount>,
+    /// Requests of one kind after the other that are not in `kinds` yet: most are alike.
+    run: Option<(Kind, u64)>,
     pub(super) clients: Top<Client, ClientCount>,
 }
 
@@ -111,6 +113,7 @@ impl Default for Tally {
             unchecked: 0,
             other_kinds: 0,
             kinds: AHashMap::new(),
+            run: None,
             clients: Top::new(MOST_CLIENTS),
         }
     }
@@ -137,22 +140,32 @@ impl Changes {
 }
 
 impl Tally {
+    #[inline]
     pub(super) fn note(&mut self, compared: Compared<'_>) {
+        let kind = compared.kind;
+        self.changes.add(kind.change, 1);
+        if kind.change != Change::Same || !compared.wait.is_zero() {
+            return self.note_change(compared);
+        }
+        match &mut self.run {
+            Some((latest, count)) if *latest == kind => *count += 1,
+            _ => {
+                self.end_run();
+                self.run = Some((kind, 1));
+            }
+        }
+    }
+
+    fn note_change(&mut self, compared: Compared<'_>) {
         let Compared { kind, wait, client, address, name, at, method, path } = compared;
         let change = kind.change;
-        self.changes.add(change, 1);
-        let has_room = self.kinds.len() < MOST_KINDS || self.kinds.contains_key(&kind);
-        if has_room {
-            let count = self.kinds.entry(kind).or_default();
-            count.count += 1;
+        if let Some(count) = self.kind(kind, 1) {
             count.wait_sum += wait;
             count.wait_max = count.wait_max.max(wait);
             if change != Change::Same && count.examples.len() < MOST_EXAMPLES {
                 let path = shortened(path).into();
                 count.examples.push(Example { at, method: method.clone(), path, client: address });
             }
-        } else {
-            self.other_kinds += 1;
         }
         if change != Change::Same {
             let count = self.clients.add(client, 1, ClientCount::default);
@@ -162,18 +175,32 @@ impl Tally {
         }
     }
 
+    /// Moves requests that are alike to the others of their kind.
+    fn end_run(&mut self) {
+        if let Some((kind, count)) = self.run.take() {
+            self.kind(kind, count);
+        }
+    }
+
+    /// Counts requests, and returns the count of their kind if there is room for it.
+    fn kind(&mut self, kind: Kind, requests: u64) -> Option<&mut KindCount> {
+        if self.kinds.len() >= MOST_KINDS && !self.kinds.contains_key(&kind) {
+            self.other_kinds += requests;
+            return None;
+        }
+        let count = self.kinds.entry(kind).or_default();
+        count.count += requests;
+        Some(count)
+    }
+
     /// Adds what another one has counted since.
-    pub(super) fn merge(&mut self, other: Self) {
+    pub(super) fn merge(&mut self, mut other: Self) {
+        other.end_run();
         self.changes.join(other.changes);
         self.unchecked += other.unchecked;
         self.other_kinds += other.other_kinds;
         for (kind, count) in other.kinds {
-            if self.kinds.len() >= MOST_KINDS && !self.kinds.contains_key(&kind) {
-                self.other_kinds += count.count;
-                continue;
-            }
-            let mine = self.kinds.entry(kind).or_default();
-            mine.count += count.count;
+            let Some(mine) = self.kind(kind, count.count) else { continue };
             mine.wait_sum += count.wait_sum;
             mine.wait_max = mine.wait_max.max(count.wait_max);
             let room = MOST_EXAMPLES - mine.examples.len();

@@ -74,7 +74,7 @@ struct TestProxy {
 struct Decided {
     result: Result<DecisionRecord, Refused>,
     permit: Option<Permit>,
-    trial: Option<Trial>,
+    trial: Option<Box<Trial>>,
 }
 
 impl TestProxy {
@@ -248,7 +248,7 @@ fn check(old: &str, new: &str, steps: Vec<Step>) -> Result<(), TestCaseError> {
         let off = plain.decide(&sent, after(now));
         let other = second.decide(&sent, after(now));
         prop_assert_eq!(one.result, off.result, "a preview changes nothing");
-        let record = one.trial.as_ref().and_then(Trial::record).map(super::TrialRecord::decided);
+        let record = one.trial.as_deref().and_then(Trial::record).map(super::TrialRecord::decided);
         prop_assert_eq!(record, Some(other.result), "{:?} at {}", sent, now);
         arrivals += 1;
         let is_rejected = |decided: &Decided| decided.permit.is_none();

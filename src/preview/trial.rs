@@ -49,6 +49,9 @@ pub enum Identified {
 pub struct Trial {
     /// The preview that it belongs to.
     preview: u64,
+    /// The index of its route in force.
+    here: Option<u32>,
+    /// The index of its route in the new file.
     route: Option<u32>,
     treatment: Treatment,
     wait: Duration,
@@ -91,34 +94,29 @@ impl Preview {
         identify: impl FnOnce(&Route, bool) -> Identified,
         known: impl Fn(&RouteRule, &str) -> KeySource,
         now: Instant,
-    ) -> Option<Trial> {
+    ) -> Option<Box<Trial>> {
         let RequestContext { seed, target, client } = arrival.request;
-        let index = match self.snapshot.find_index(target, arrival.path) {
+        let here = arrival.here.and_then(|route| self.index_of(route));
+        let mut trial = self.trial(client, here);
+        let index = match self.find(arrival, here) {
             Ok(index) => index,
-            Err(Unrouted::NoRoute) => return Some(self.refused(arrival, None, Refused::NoRoute)),
-            Err(Unrouted::Path(_)) => return Some(self.refused(arrival, None, Refused::Path)),
+            Err(why) => return Some(trial.refuse(arrival, None, why)),
         };
-        let refused = |why| Some(self.refused(arrival, Some(index), why));
         let route = &self.snapshot.routes[index];
-        let options = &route.options;
-        if options.access.as_ref().is_some_and(|access| !access.allows(client)) {
-            return refused(Refused::Denied);
-        }
-        if arrival.length.is_some_and(|length| length > options.body_limit) {
-            return refused(Refused::TooLong);
-        }
-        let is_same_auth = || arrival.here.is_some_and(|here| self.has_same_auth(here, index));
-        let proven = match options.auth.as_ref().map(|_| identify(route, is_same_auth())) {
-            None => None,
-            Some(Identified::As(proven)) => proven,
-            Some(Identified::Rejected) => return refused(Refused::Unauthenticated),
-            Some(Identified::Unchecked) => {
+        trial.route = u32::try_from(index).ok();
+        let identify = || identify(route, self.has_same_auth(here, index));
+        let proven = match identified(route, arrival, identify) {
+            Ok(Identified::As(proven)) => proven,
+            Ok(Identified::Rejected) => {
+                return Some(trial.refuse(arrival, Some(route), Refused::Unauthenticated));
+            }
+            Ok(Identified::Unchecked) => {
                 self.tally(arrival.worker).unchecked += 1;
                 return None;
             }
+            Err(why) => return Some(trial.refuse(arrival, Some(route), why)),
         };
         let target = &Target { identity: proven.as_ref(), ..*target };
-        let mut trial = self.trial(arrival, Some(index), Treatment::Passed);
         let request = RequestContext { seed, target, client };
         route.claim(request, known, &mut trial.claims);
         if self.shows_keys {
@@ -128,27 +126,33 @@ impl Preview {
         Some(trial)
     }
 
-    fn refused(&self, arrival: &Arrival<'_>, route: Option<usize>, why: Refused) -> Trial {
-        let mut trial = self.trial(arrival, route, Treatment::Refused(why));
-        if arrival.is_logged {
-            let route = route.map(|index| Arc::clone(&self.snapshot.routes[index]));
-            trial.record = Some(Box::new(TrialRecord { route, decided: Err(why) }));
+    /// Returns the index of the request's route, or why there is none. `here` is that of its route
+    /// in force.
+    fn find(&self, arrival: &Arrival<'_>, here: Option<u32>) -> Result<usize, Refused> {
+        if let Some(index) = self.index_without_search(here, arrival.path) {
+            return Ok(index);
         }
-        trial
+        let found = self.snapshot.find_index(arrival.request.target, arrival.path);
+        found.map_err(|why| match why {
+            Unrouted::NoRoute => Refused::NoRoute,
+            Unrouted::Path(_) => Refused::Path,
+        })
     }
 
-    fn trial(&self, arrival: &Arrival<'_>, route: Option<usize>, treatment: Treatment) -> Trial {
-        Trial {
+    /// Returns a request that passes, unless it is found otherwise.
+    fn trial(&self, client: IpAddr, here: Option<u32>) -> Box<Trial> {
+        Box::new(Trial {
             preview: self.id,
-            route: route.and_then(|index| u32::try_from(index).ok()),
-            treatment,
+            here,
+            route: None,
+            treatment: Treatment::Passed,
             wait: Duration::ZERO,
             claims: Claims::new(),
-            client: arrival.request.client,
+            client,
             names: Vec::new(),
             permit: None,
             record: None,
-        }
+        })
     }
 
     /// Compares what the new file decided about a request with what became of it at `at`, by the
@@ -159,10 +163,9 @@ impl Preview {
             return;
         }
         let there = trial.treatment;
-        let route = here.route.and_then(|route| self.index_of(route));
-        let change = here.treatment.change(there, self.is_same(route, trial.route));
+        let change = here.treatment.change(there, self.is_same(trial.here, trial.route));
         let kind = Kind {
-            here: Side { route, treatment: here.treatment },
+            here: Side { route: trial.here, treatment: here.treatment },
             there: Side { route: trial.route, treatment: there },
             change,
         };
@@ -211,6 +214,23 @@ impl Preview {
     }
 }
 
+/// Returns who the client of a request is, or why its route is not for it, whoever it is.
+fn identified(
+    route: &Route,
+    arrival: &Arrival<'_>,
+    identify: impl FnOnce() -> Identified,
+) -> Result<Identified, Refused> {
+    let options = &route.options;
+    let client = arrival.request.client;
+    if options.access.as_ref().is_some_and(|access| !access.allows(client)) {
+        return Err(Refused::Denied);
+    }
+    if arrival.length.is_some_and(|length| length > options.body_limit) {
+        return Err(Refused::TooLong);
+    }
+    Ok(options.auth.as_ref().map_or(Identified::As(None), |_| identify()))
+}
+
 /// Returns the keys that a request claims, in words.
 fn names(
     route: &Route,
@@ -226,14 +246,27 @@ fn names(
 }
 
 impl Trial {
+    /// Answers the request before any rule is asked.
+    fn refuse(
+        mut self: Box<Self>,
+        arrival: &Arrival<'_>,
+        route: Option<&Arc<Route>>,
+        why: Refused,
+    ) -> Box<Self> {
+        self.treatment = Treatment::Refused(why);
+        let record = || Box::new(TrialRecord { route: route.cloned(), decided: Err(why) });
+        self.record = arrival.is_logged.then(record);
+        self
+    }
+
     /// Asks the rules of `route`.
     fn ask(&mut self, route: &Arc<Route>, is_logged: bool, now: Instant) {
         let mut report = Report::default();
-        let decided = match route.gate.decide(now, &self.claims, &mut report) {
+        let decided = match route.gate.decide_uncounted(now, &self.claims, &mut report) {
             Ok(permit) => {
                 self.treatment = Treatment::admitted(&report);
                 self.wait = report.wait();
-                self.permit = Some(permit);
+                self.permit = permit;
                 is_logged.then(|| DecisionRecord::admitted(&report))
             }
             Err(rejected) => {

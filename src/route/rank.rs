@@ -11,7 +11,7 @@ pub(super) struct Ranking {
     exact_paths: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Ranked {
     /// The route's index in the file.
     pub(super) index: usize,

@@ -29,6 +29,11 @@ pub struct Table {
 }
 
 impl Table {
+    /// Returns whether both have the same routes under the same indexes, and so find the same.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.ranking.routes() == other.ranking.routes()
+    }
+
     /// Builds the table; a route is its index in `matchers`.
     pub fn build(matchers: Vec<Matcher>) -> Self {
         let ranking = Ranking::new(matchers);
@@ -383,6 +388,22 @@ mod tests {
             (shown(0), shown(1), shown(2)),
             (Some("/*".into()), Some("a.example/a".into()), None)
         );
+    }
+
+    #[test]
+    fn tables_are_the_same_if_each_index_has_the_same_matcher() {
+        let one = ["* ^/ GET", "a.example =/a", "* ~/x+ @web"];
+        assert!(table(&one).is_same(&table(&one)));
+        let others: [&[&str]; 5] = [
+            &one[..2],
+            &["a.example =/a", "* ^/ GET", "* ~/x+ @web"],
+            &["* ^/ PUT", "a.example =/a", "* ~/x+ @web"],
+            &["* ^/ GET", "b.example =/a", "* ~/x+ @web"],
+            &["* ^/ GET", "a.example =/a", "* ~/x+ @inner"],
+        ];
+        for other in others {
+            assert!(!table(&one).is_same(&table(other)), "{other:?}");
+        }
     }
 
     #[track_caller]

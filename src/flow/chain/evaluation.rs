@@ -26,11 +26,13 @@ pub(super) struct Evaluation<'a> {
     pub(super) start: Instant,
     /// An index of `results`, and the reason.
     pub(super) rejection: Option<(usize, Reason)>,
+    /// Whether the route's statistics count the request.
+    pub(super) is_counted: bool,
 }
 
 impl<'a> Evaluation<'a> {
     pub(super) fn new(now: Instant) -> Self {
-        Self { results: SmallVec::new(), now, start: now, rejection: None }
+        Self { results: SmallVec::new(), now, start: now, rejection: None, is_counted: true }
     }
 
     pub(super) fn check(&mut self, at: usize, entry: &ChainSlot, claim: &'a Claim) {

@@ -60,7 +60,7 @@ pub(crate) fn decide<B: Body>(
             |route: &Route, is_same: bool| identify(route, is_same, client, request, (peer, now));
         preview.decide(&arrival, identify, known, now)
     });
-    completion.trial = trial.flatten().map(Box::new);
+    completion.trial = trial.flatten();
     if let (Some(entry), Some(trial)) = (&mut completion.entry, &mut completion.trial) {
         entry.preview = trial.take_record();
     }

@@ -128,13 +128,14 @@ pub(super) fn begin(
     let shows_keys = false;
     end(previews, EndCause::Replaced, clock);
     let hash = cost.config_hash;
-    let memory = ByteSize(cost.memory_bytes);
     let limit =
         most.map_or_else(String::new, |most| format!(" for {}", humantime::format_duration(most)));
-    tracing::info!(%hash, "a preview begins{limit}: a new file decides about all requests without effect; its rules take up to {memory}");
     let memory = cost.memory_bytes;
     let start = Start { base, snapshot, text, on_disk, memory, seed, shows_keys, most, workers };
     previews.begin(start, clock.now());
+    // After it has: what waits for this line sends requests that it must see.
+    let memory = ByteSize(memory);
+    tracing::info!(%hash, "a preview begins{limit}: a new file decides about all requests without effect; its rules take up to {memory}");
 }
 
 /// Ends the preview, if there is one, and logs what it has found.

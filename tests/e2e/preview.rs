@@ -215,7 +215,7 @@ fn the_commands_preview_and_apply() {
         command
     };
     let path = file.to_str().expect("text");
-    let preview = command(&["preview", path, "--for", "2s", "--apply"])
+    let preview = command(&["preview", path, "--for", "1h"])
         .stdin(std::process::Stdio::null())
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
@@ -224,14 +224,28 @@ fn the_commands_preview_and_apply() {
     gateway.wait_log("a preview begins");
     let mut client = Client::new(gateway.web());
     assert_eq!([client.get("/").status, client.get("/").status], [200, 200]);
-    let output = preview.wait_with_output().expect("it ends");
-    let (out, err) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    eventually("both are compared", || {
+        (report(&gateway)["requests"]["compared"] == 2).then_some(())
+    });
+    let output = command(&["apply"]).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("few"), "what changed");
+    assert_eq!(client.get("/").status, 429);
+    let output = preview.wait_with_output().expect("it ends with the preview");
+    let out = String::from_utf8_lossy(&output.stdout);
+    let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{out}{err}");
     assert!(err.contains("of memory in the gateway"), "{err}");
     assert!(out.contains("2 requests: 1 the same, 1 would be rejected"), "{out}");
     assert!(out.contains("all: passed → all: rejected by few (rate)"), "{out}");
-    assert_eq!(client.get("/").status, 429);
+    fs::write(&file, &old).expect("written");
+    let output = command(&["preview", path, "--for", "1s", "--apply"])
+        .stdin(std::process::Stdio::null())
+        .output()
+        .expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(fs::read_to_string(&gateway.config).expect("written"), old);
+    assert_eq!(client.get("/").status, 200, "the old rules are in force");
     let output = command(&["apply"]).output().expect("it runs");
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no preview is running"));

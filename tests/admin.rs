@@ -296,6 +296,7 @@ impl Served {
         let state = admin::State {
             previews: Arc::default(),
             preview: mpsc::channel(1).0,
+            saves: mpsc::channel(1).0,
             store: None,
             live: Arc::new(live),
             counters: Arc::default(),

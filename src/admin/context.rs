@@ -1,6 +1,6 @@
 //! What every page of the admin listener may read.
 
-use super::{live::Sampler, readiness::Readiness};
+use super::{edit::Save, live::Sampler, readiness::Readiness};
 use crate::{
     clock::Clock,
     cluster::Store,
@@ -35,6 +35,8 @@ pub struct State {
     pub previews: Arc<Previews>,
     /// Receives what clients want of previews.
     pub preview: mpsc::Sender<Command>,
+    /// Receives new texts for the file.
+    pub saves: mpsc::Sender<Save>,
     /// The clock of the process.
     pub clock: Clock,
 }

@@ -4,6 +4,7 @@
 //! decides who may ask. A page is a file in `pages/`.
 
 mod context;
+mod edit;
 mod encode;
 mod endpoint;
 mod exemplars;
@@ -20,6 +21,7 @@ mod router;
 mod routes;
 
 pub use context::State;
+pub use edit::{Save, SaveError};
 pub use readiness::{Edits, Readiness, RejectedReload, Reload};
 
 use crate::small_http::{self, Limits, Socket};

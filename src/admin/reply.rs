@@ -35,7 +35,6 @@ pub(super) fn page(status: StatusCode, content_type: &'static str, text: Bytes) 
 }
 
 /// Returns `value` as indented JSON.
-#[cfg_attr(not(test), expect(dead_code, reason = "for pages of JSON"))]
 pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Reply {
     match serde_json::to_vec_pretty(value) {
         Ok(mut text) => {

@@ -38,6 +38,11 @@ impl Text {
         source::given(path, bytes).map(|source| Self(include::gather(source)))
     }
 
+    /// Returns the files that it includes.
+    pub fn included(&self) -> impl Iterator<Item = &Path> {
+        self.0.files.iter().skip(1).map(|file| &*file.path)
+    }
+
     /// Compiles it with the certificates that it names.
     ///
     /// # Errors

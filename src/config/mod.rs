@@ -40,7 +40,7 @@ mod vocabulary;
 mod watched;
 
 pub use compile::overlap;
-pub use diagnostics::{Diagnostics, Entry, Lint, Problem, Severity};
+pub use diagnostics::{Diagnostics, Entry, Lint, Problem, Severity, line_of_secret};
 pub use live::{Live, LocalShare, Retired, Summary, watch};
 pub use load::{Text, read, read_admin, read_rules, reference, schema};
 pub use plan::{
@@ -50,7 +50,7 @@ pub use plan::{
     RouteOptions, RouteTimeouts, RuleOptions, Settings, Store, StoreKind, Syntax, Template,
     Text as TemplateText, Tracing, UpstreamOptions, UpstreamPlan, UpstreamTls,
 };
-pub use read::source::{STDIN, fingerprint};
+pub use read::source::{STDIN, content_hash, fingerprint, read_bytes};
 pub use report::{
     ChangeKind, Changes, Difference, Named, RouteChange, RoutePromises, RuleChange, RulePromise,
     describe, diff, most_bytes, promises,

@@ -2,8 +2,11 @@
 //! passes through it.
 
 mod admin_listener;
+mod adoption;
 mod catch_up;
 mod drain;
+mod edit;
+mod edit_commands;
 mod error;
 mod files;
 mod listeners;
@@ -122,6 +125,7 @@ fn run_from(
             Opening::Ended => End::Signal,
             Opening::Open => {
                 listening();
+                gateway.start_watches();
                 gateway.serve().await
             }
         };
@@ -169,6 +173,7 @@ struct Gateway {
     signals: Signals,
     admin: AdminListener,
     preview: preview::Control,
+    edit: edit::Control,
     /// Its own program, to be started anew.
     program: Program,
     successor: Successor,
@@ -243,6 +248,7 @@ impl Gateway {
             signals,
             admin: AdminListener::default(),
             preview,
+            edit: edit::Control::default(),
             program,
             successor,
             late: None,
@@ -317,6 +323,7 @@ impl Gateway {
         let clock = self.clock.clone();
         let previews = Arc::clone(&self.preview.previews);
         let preview = self.preview.sender.clone();
+        let saves = self.edit.sender.clone();
         move |reload| admin::State {
             live: Arc::clone(&live),
             counters: Arc::clone(&counters),
@@ -326,6 +333,7 @@ impl Gateway {
             reload,
             previews: Arc::clone(&previews),
             preview: preview.clone(),
+            saves: saves.clone(),
         }
     }
 
@@ -343,7 +351,6 @@ impl Gateway {
         let mut poll = tokio::time::interval(watch::POLL);
         poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         self.say_ready();
-        self.start_watches();
         let mut pending = None;
         let mut check = None;
         let mut cause = None;
@@ -384,6 +391,7 @@ impl Gateway {
                 }
                 Some(()) = self.admin.requests.recv() => cause = Some(Cause::Requested),
                 event = self.preview.event() => self.on_preview(event),
+                event = self.edit.event() => self.on_edit(event),
                 Some(()) = changes.recv() => {
                     // Signals do not wait for the end of an edit.
                     pending = self.settle(&mut changes).await;

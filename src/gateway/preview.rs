@@ -1,9 +1,8 @@
 //! Previews of new files: how they begin, end and are put in force.
 
-use super::{reading::RejectedEdit, replace_file::replace_file};
 use crate::{
     clock::Clock,
-    config::{self, Diagnostics, Entry, Live, Plan, Snapshot, Text, Watched},
+    config::{self, Diagnostics, Live, Plan, Snapshot, Text, Watched},
     preview::{Command, CommandError, Cost, EndCause, Preview, Previews, Start},
     route::Seed,
 };
@@ -46,12 +45,6 @@ pub(super) struct Ready {
     pub(super) reply: oneshot::Sender<Result<String, CommandError>>,
 }
 
-/// A new file to be put in force, with what its preview has counted.
-pub(super) struct Adoption {
-    pub(super) preview: Arc<Preview>,
-    pub(super) path: PathBuf,
-}
-
 /// A new file, and what else was found out beside the control thread.
 pub(super) struct Prepared {
     snapshot: Snapshot,
@@ -74,22 +67,6 @@ impl Control {
             Some(ready) = self.ready.recv() => Event::Ready(Box::new(ready)),
             else => core::future::pending().await,
         }
-    }
-}
-
-impl Adoption {
-    /// Writes the new file in the place of the one in force.
-    pub(super) fn write(&self) -> Result<(), RejectedEdit> {
-        replace_file(&self.path, self.preview.text()).map_err(|error| {
-            let line = format!("cannot replace the file {}: {error}", self.path.display());
-            let problems = vec![Entry::about(line.clone())];
-            RejectedEdit { drawing: format!("error: {line}"), line, problems, is_outside: true }
-        })
-    }
-
-    /// Returns the snapshot that has decided without effect.
-    pub(super) fn snapshot(&self) -> &Snapshot {
-        self.preview.snapshot()
     }
 }
 

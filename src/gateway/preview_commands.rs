@@ -2,8 +2,9 @@
 
 use super::{
     Gateway,
+    adoption::{Adoption, NewFile},
     files::FileStates,
-    preview::{Adoption, Event, Ready, begin, end, failed, prepare},
+    preview::{Event, Ready, begin, end, failed, prepare},
 };
 use crate::{
     config::{self, Text, Watched},
@@ -88,7 +89,8 @@ impl Gateway {
                 return Err(CommandError::Conflict(changed.to_owned()));
             }
             let files = plan.files.clone();
-            let adoption = Adoption { preview, path: self.path.clone() };
+            let new = NewFile::Previewed(preview);
+            let adoption = Adoption { path: self.path.clone(), new };
             let applied = self.apply(plan, Some(&adoption));
             let summary = applied.map_err(|rejected| CommandError::Failed(rejected.drawing))?;
             self.seen = FileStates::look(&files);

@@ -5,11 +5,12 @@
 
 use super::{
     Gateway,
+    adoption::Adoption,
     catch_up::catch_up,
     error::chain,
     files::FileStates,
     prepare::{open_log, warn, warn_of_descriptors},
-    preview::{self, Adoption},
+    preview,
     reading::{Cause, Contents, FileCheck, Reading, RejectedEdit, read},
 };
 use crate::{
@@ -150,8 +151,8 @@ impl Gateway {
         }
     }
 
-    /// Applies `plan` with its listeners, or changes nothing. Returns what that did, in words. If it
-    /// is an `adoption`, the file is replaced by that of the preview.
+    /// Applies `plan` with its listeners, or changes nothing. Returns what that did, in words. With
+    /// an `adoption` it also replaces the file.
     pub(super) fn apply(
         &mut self,
         plan: Plan,
@@ -169,13 +170,11 @@ impl Gateway {
             warn_of_descriptors(self.descriptors, connections);
         }
         let now = self.clock.now();
-        let summary = match adoption {
+        let summary = match adoption.and_then(Adoption::snapshot) {
             None => self.live.apply(plan, now, &mut self.retired),
-            Some(adoption) => {
-                self.live.apply_previewed(plan, adoption.snapshot(), now, &mut self.retired)
-            }
+            Some(previewed) => self.live.apply_previewed(plan, previewed, now, &mut self.retired),
         };
-        let cause = if adoption.is_some() { EndCause::Applied } else { EndCause::Reload };
+        let cause = adoption.map_or(EndCause::Reload, Adoption::end_cause);
         preview::end(&self.preview.previews, cause, &self.clock);
         tokio::spawn(catch_up(self.live.load_full()));
         for listener in opened {

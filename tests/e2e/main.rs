@@ -15,6 +15,7 @@ mod dashboard;
 mod descriptors;
 mod divided;
 mod duplicates;
+mod edit;
 mod failing_store;
 mod files;
 mod flood;

@@ -409,6 +409,7 @@ const showConfig = (config) => {
   ];
   $("force").replaceChildren(...facts.flatMap(([term, value, id]) => [make("dt", { text: term }), make("dd", {}, value, id ? make("small", { class: "soft", id }) : null)]));
   showProblems(config.rejected, config.is_behind);
+  Editor.allow(config.edit);
   const { rejected } = config;
   $("alert").hidden = !config.is_behind;
   if (config.is_behind && rejected) {
@@ -439,4 +440,5 @@ const showAges = (now) => {
   text($("started-ago"), ` ${ago(shown.config.started, now)}`);
 };
 
-connect();
+// When the scripts after this one have run.
+addEventListener("DOMContentLoaded", connect);

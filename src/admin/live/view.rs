@@ -185,6 +185,8 @@ pub(super) struct ConfigView {
     is_behind: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     rejected: Option<RejectedView>,
+    /// Whether the file may be edited here.
+    edit: bool,
     /// When edits were applied (true) or rejected.
     edits: Vec<(u64, bool)>,
 }
@@ -438,6 +440,7 @@ impl ConfigView {
             changes: changes.cloned().unwrap_or_default(),
             is_behind: edits.recent.back().is_some_and(|last| last.outcome.is_err()),
             rejected: edits.rejected.as_ref().map(RejectedView::of),
+            edit: snapshot.settings.admin.as_ref().is_some_and(|admin| admin.edit),
             edits: edits
                 .recent
                 .iter()

@@ -1,6 +1,7 @@
 //! The pages of the admin listener, a file each: its endpoints are a line of [`ALL`].
 
 mod dashboard;
+mod edit;
 mod health;
 mod live;
 mod metrics;
@@ -18,5 +19,6 @@ pub(super) const ALL: &[&[Endpoint]] = &[
     &metrics::ENDPOINTS,
     &routes::ENDPOINTS,
     &preview::ENDPOINTS,
+    &edit::ENDPOINTS,
     &reload::ENDPOINTS,
 ];

@@ -8,7 +8,7 @@ const TOKEN: &str = "0123456789abcdef";
 
 fn settings(token: Option<&str>) -> config::Admin {
     let token = token.map(|token| Secret::new(token.to_owned()));
-    config::Admin { listen: LOOPBACK.parse().unwrap(), token, tls: None }
+    config::Admin { listen: LOOPBACK.parse().unwrap(), token, tls: None, edit: false }
 }
 
 fn head(method: &str, target: &str, fields: &[(&str, &str)]) -> Parts {

@@ -387,6 +387,7 @@ impl Fixture {
         let state = State {
             previews: Arc::default(),
             preview: mpsc::channel(1).0,
+            saves: mpsc::channel(1).0,
             live: Arc::new(Live::start(plan, clock.now())),
             counters: Arc::default(),
             readiness: Arc::default(),

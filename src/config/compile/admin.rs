@@ -35,7 +35,7 @@ impl Compiler {
             );
             self.error(Problem::error(at.place, message).help(help));
         }
-        Some(Admin { listen: at.value, token, tls })
+        Some(Admin { listen: at.value, token, tls, edit: spec.edit.is_true() })
     }
 
     /// Warns of a token that other machines can only send in cleartext.

@@ -3,6 +3,7 @@
 mod allowed;
 mod lint;
 mod list;
+mod literal;
 mod place;
 mod problem;
 mod secrets;
@@ -12,6 +13,7 @@ mod substitutions;
 pub(super) use allowed::{Allow, Allowed};
 pub use lint::Lint;
 pub use list::{Diagnostics, Entry};
+pub use literal::line_of_secret;
 pub(super) use place::Place;
 pub use problem::{Problem, Severity};
 pub(super) use problem::{Problems, quoted};

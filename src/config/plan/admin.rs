@@ -13,6 +13,8 @@ pub struct Admin {
     pub token: Option<Secret>,
     /// Its certificate, and whose clients are known by theirs; `None`: cleartext.
     pub tls: Option<AdminTls>,
+    /// Whether operators may edit the file in the dashboard.
+    pub edit: bool,
 }
 
 impl Admin {
@@ -33,7 +35,8 @@ impl fmt::Display for Admin {
             (true, false) => "  by token",
             (false, true) => "  by client certificate",
             (false, false) => "",
-        })
+        })?;
+        f.write_str(if self.edit { "  edits by the dashboard" } else { "" })
     }
 }
 

@@ -101,12 +101,27 @@ pub(in crate::config) fn read_all<'p>(paths: impl Iterator<Item = &'p PathBuf>) 
 pub fn fingerprint(watched: &Watched) -> u64 {
     let mut hasher = DefaultHasher::new();
     match watched {
-        Watched::File(path) => read_bounded(path, MAX_FILE).unwrap_or_default().hash(&mut hasher),
+        Watched::File(path) => return content_hash(&read_bytes(path).unwrap_or_default()),
         Watched::Names(folder, pattern) => {
             pattern.files(folder).unwrap_or_default().hash(&mut hasher);
         }
     }
     hasher.finish()
+}
+
+/// Returns what [`fingerprint`] does for a file with these bytes.
+pub fn content_hash(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Returns what the file at `path` holds.
+///
+/// # Errors
+/// It is missing, no file, too large, or cannot be read.
+pub fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    read_bounded(path, MAX_FILE)
 }
 
 /// Returns 16 hexadecimal digits that stand for `text` in logs and metrics: FNV-1a, the same on

@@ -10,7 +10,7 @@ use crate::{
     route,
 };
 use ipnet::IpNet;
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 /// A configuration in force.
 #[derive(Debug)]
@@ -43,6 +43,14 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Returns the name of the file, and its text without those that it includes.
+    pub fn main_file(&self) -> (&Path, &str) {
+        match self.texts.first() {
+            Some(file) => (&file.path, &self.text[file.range.clone()]),
+            None => (Path::new(""), ""),
+        }
+    }
+
     /// Returns whose word about clients is believed at a listener: nobody's at one that an edit has
     /// removed.
     pub fn trusted_proxies(&self, listener: Option<&str>) -> &[IpNet] {

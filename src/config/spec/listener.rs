@@ -57,6 +57,8 @@ keys! {
         token_file: FileName, else "–";
         /// The listener's certificate; without it the listener speaks cleartext.
         tls: AdminTlsSpec, else "–";
+        /// Whether operators may edit this file in the dashboard.
+        edit: bool = false;
     }
 
     /// PEM files, watched and reloaded like this file.
